@@ -182,8 +182,9 @@ def _members(
 
     ts, q, v = motion
     count = len(q)
-    chosen = np.arange(min(count, MOST)) if members is None else np.asarray(members, int).ravel()
-    if not chosen.size or chosen.min() < 0 or chosen.max() >= count:
+    chosen = np.arange(min(count, MOST)) if members is None else np.ravel(members)
+    inside = (chosen >= 0) & (chosen < count)
+    if chosen.dtype.kind not in "iu" or not chosen.size or not inside.all():
         raise ValueError(
             f"Argument `members` must hold numbers from 0 to {count - 1}, but is {members!r}."
         )

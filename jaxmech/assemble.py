@@ -160,8 +160,8 @@ def _require_met(
         raise ValueError(
             f"Constraint {violation.name!r} cannot be met at t = {float(t):g}: the nearest state "
             f"found leaves its {violation.level} residual at {violation.size:.3g}"
-            + (f" with {', '.join(held)} held fixed; release one of them" if held else "")
-            + f" {'or' if held else ';'} give a closer guess, or check that the constraints agree."
+            + (f" with {', '.join(held)} held fixed; release one of them or" if held else ";")
+            + " give a closer guess, or check that the constraints agree."
         )
 
 

@@ -25,7 +25,13 @@ from jaxmech.linalg import QR, cholesky, shortest, times
 from jaxmech.properties import with_mass_rank
 from jaxmech.stabilization import constraint_jacobians, metric_mass, near, violations
 from jaxmech.system import Params, System
-from jaxmech.utils.checks import is_known, require_finite, require_function, require_kind
+from jaxmech.utils.checks import (
+    is_known,
+    naming_missing,
+    require_finite,
+    require_function,
+    require_kind,
+)
 from jaxmech.utils.jit_cache import jit_of
 
 
@@ -134,7 +140,8 @@ def _at(
     system: System, path: Callable[..., Any], actuators: Actuators, params: Params, t: Array
 ) -> InverseDynamics:
     def place(t: Array) -> Array:
-        q = jnp.asarray(path(t, params))
+        with naming_missing("`path`", params):
+            q = jnp.asarray(path(t, params))
         return system.arguments(q, q, t, params, ("path(t, params)", "v"))[0]
 
     def speed(t: Array) -> Array:

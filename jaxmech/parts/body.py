@@ -262,6 +262,11 @@ class PointMass(AbstractBody):
 
     def start(self, start: Start) -> tuple[Array, Array]:
         """The initial position and velocity."""
+        if start.attitude is not None or start.spin is not None:
+            raise ValueError(
+                f"The start of body {self.name!r} must have neither `attitude` nor `spin`, since "
+                "it is a point mass; leave them out."
+            )
         shape = (self.dimension,)
         position = entries(self, start, "position", shape)
         return position, entries(self, start, "velocity", shape)

@@ -1,14 +1,16 @@
 """The elements of forces: potentials, which enter the Lagrangian, and loads, which do not."""
 
 import abc
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, shifted
 from jaxmech.parts.position_equations import pointing, turn_about, way
-from jaxmech.parts.values import Reader, Value, Vector
+from jaxmech.parts.values import Reader, Value, Vector, are_numbers, unit
+from jaxmech.parts.vectors import Numbers
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Gravity:
         g = read.number(self.acceleration)
         if self.down is None:
             return g * moment[-1]
-        return -g * (read.vector(self.down, moment.shape[0]) @ moment)
+        return -g * (unit(read, self.down, moment.shape[0]) @ moment)
 
 
 @dataclass(frozen=True)
@@ -100,13 +102,24 @@ class Damper(AbstractLoad):
     def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The force -c d (d . d') / (d . d) on b at its point, and the opposite on a."""
         a, b = moving
-        size = a.velocity.shape[0]
-        p = a.frame.point(read.vector(self.at_a, size))
-        r = b.frame.point(read.vector(self.at_b, size))
-        d, rate = r - p, b.velocity_at(r) - a.velocity_at(p)
+        p, p_rate = _point(a, self.at_a, read)
+        r, r_rate = _point(b, self.at_b, read)
+        d, rate = r - p, r_rate - p_rate
         force = -read.number(self.damping) * (d @ rate) / (d @ d) * d
         none = jnp.zeros_like(a.spin)
         return shifted((-force, none), p, a.frame), shifted((force, none), r, b.frame)
+
+
+def _point(moving: Moving, local: Vector, read: Reader) -> tuple[Numbers, Numbers]:
+    """A point given on a body, and its velocity, including that along the body over time."""
+    frame = moving.frame
+    size = frame.origin.shape[0]
+    at = frame.point(read.vector(local, size))
+    if are_numbers(local):
+        return at, moving.velocity_at(at)
+    t = 1.0 * read.t
+    _, rate = jax.jvp(lambda t: replace(read, t=t).vector(local, size), (t,), (jnp.ones_like(t),))
+    return at, moving.velocity_at(at) + frame.direction(rate)
 
 
 @dataclass(frozen=True)

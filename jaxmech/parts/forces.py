@@ -15,6 +15,8 @@ Each function raises a TypeError for an argument that is not a body or not a val
 for bodies, points or directions that do not fit; the message names the force.
 """
 
+import numpy as np
+
 from jaxmech.parts.body import AbstractBody, ground
 from jaxmech.parts.force_elements import Applied, Damper, Gravity, Spring, Torque, TorsionSpring
 from jaxmech.parts.joint_base import called, partners, pinned, point, turning_pair
@@ -26,7 +28,7 @@ def gravity(acceleration: Value = 9.81, *, down: Vector | None = None) -> Gravit
 
     Args:
         acceleration: acceleration of gravity [m/s^2].
-        down: the direction of gravity; by default -y in the plane and -z in space.
+        down: the direction of gravity, of any length; by default -y in the plane, -z in space.
 
     Example:
         >>> gravity("g")
@@ -35,8 +37,8 @@ def gravity(acceleration: Value = 9.81, *, down: Vector | None = None) -> Gravit
     kept = number("gravity", "acceleration", acceleration)
     if down is None:
         return Gravity(kept, None)
-    named = isinstance(down, str) or callable(down)  # whose size is checked when it is read
-    return Gravity(kept, direction("gravity", "down", down, 3 if named else len(down)))
+    size = np.size(down) if np.ndim(down) == 1 else 3  # that of a name is checked when it is read
+    return Gravity(kept, direction("gravity", "down", down, size))
 
 
 def spring(

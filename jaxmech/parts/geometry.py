@@ -47,8 +47,12 @@ def shapes(
     marks: dict[str, list[Vector]] = {place.body.name: [] for place in places}
     round_ones: set[str] = set()
     drawn: Shapes = {}
+    taken = {*marks}
     for connection, between in connections:
         name = connection.name if isinstance(connection, Joint) else connection.part
+        while name in taken:  # a joint may have no name, or that of a body
+            name += ".joint"
+        taken.add(name)
         read = Reader(connection.part, t, params)
         frames = tuple(place.frame(q) for place in between)
         for element in _elements(connection):

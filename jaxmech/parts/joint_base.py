@@ -172,6 +172,16 @@ def point(part: str, argument: str, body: AbstractBody, values: Vector, size: in
     return kept
 
 
+def require_no_axes(part: str, **axes: Vector | None) -> None:
+    """Raise for an axis that is given in the plane."""
+    for argument, axis in axes.items():
+        if axis is not None:
+            raise ValueError(
+                f"{capital(part)} must have no `{argument}` in the plane, where all axes are at "
+                "right angles to it; leave it out."
+            )
+
+
 def axes_of(part: str, axis: Vector | None, axis_b: Vector | None) -> tuple[Vector, Vector]:
     """Check the directions of a shared axis in space on a and on b; `axis_b` defaults to `axis`."""
     if axis is None:
@@ -189,4 +199,6 @@ def turning_pair(
     """The checked name, bodies and axes of a part that turns; axes are None in the plane."""
     part = called(kind, name)
     checked, size = partners(part, bodies, turning=True)
+    if size == 2:
+        require_no_axes(part, axis=axis, axis_b=axis_b)
     return part, checked, None if size == 2 else axes_of(part, axis, axis_b)

@@ -19,10 +19,9 @@ for bodies, points or axes that do not fit; the message names the joint.
 from typing import Any
 
 from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.joint_base import Joint, axes_of, partners, pinned
+from jaxmech.parts.joint_base import Joint, axes_of, partners, pinned, require_no_axes
 from jaxmech.parts.position_equations import Across, Coincide, Parallel, Perpendicular, Turned
 from jaxmech.parts.values import Vector, direction, number
-from jaxmech.utils.text import capital
 
 
 def revolute(
@@ -58,11 +57,7 @@ def revolute(
     kind = "revolute joint"
     part, bodies, size, at = pinned(kind, name, (a, b), (at_a, at_b))
     if size == 2:
-        if axis is not None or axis_b is not None:
-            raise ValueError(
-                f"{capital(part)} must have no `axis` in the plane, where all axes are at "
-                "right angles to it; leave it out."
-            )
+        require_no_axes(part, axis=axis, axis_b=axis_b)
         return Joint(kind, name, bodies, (Coincide(*at),))
     partners(part, bodies, turning=True)
     return Joint(kind, name, bodies, (Coincide(*at), Parallel(*axes_of(part, axis, axis_b))))

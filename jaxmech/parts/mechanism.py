@@ -16,6 +16,7 @@ from jaxmech.parts.joint_base import Joint, Place, Places
 from jaxmech.parts.validation import AnyForce, AnyJoint, require_consistent
 from jaxmech.parts.values import Reader
 from jaxmech.system import System
+from jaxmech.utils.checks import require_kind
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,13 @@ class _Forces:
                     sums[place.body.name] = sums[place.body.name] + own
         total = jnp.concatenate([sums[place.body.name] for place in self.places])
         for other in self.others:
-            total = total + other(q, v, t, params)
+            force = other(q, v, t, params)
+            if jnp.shape(force) != total.shape:
+                raise ValueError(
+                    f"Argument `forces` must hold functions that return shape {total.shape} (one "
+                    f"number per coordinate), but one returned {jnp.shape(force)}."
+                )
+            total = total + force
         return total
 
 
@@ -121,6 +128,7 @@ class Mechanism:
     def __post_init__(self) -> None:
         for name in ("bodies", "joints", "forces"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        require_kind("params", self.params, Mapping, '{"m": 1.0}')
         require_consistent(self.bodies, self.joints, self.forces)
         places = _places(self.bodies)
         object.__setattr__(self, "system", _system(self, places))
@@ -136,7 +144,8 @@ class Mechanism:
             q and v, shapes (n,), consistent with the constraints only as far as the starts are.
 
         Raises:
-            ValueError: a body has no start, or a start belongs to no body.
+            ValueError: a body has no start, a start belongs to no body, or does not fit its body.
+            TypeError: an entry is not a `Start`.
 
         Example:
             >>> from jaxmech.parts import point_mass
@@ -151,6 +160,8 @@ class Mechanism:
                     f"Argument `starts` must have one start for each of {', '.join(names)}, but "
                     f"{'has one for' if name in starts else 'has none for'} {name!r}."
                 )
+        for name in names:
+            require_kind(f"starts[{name!r}]", starts[name], Start, "Start((0.0, 0.0))")
         pairs = [body.start(starts[body.name]) for body in self.bodies]
         q, v = (jnp.concatenate(x) for x in zip(*pairs, strict=True))
         return q, v
@@ -163,14 +174,14 @@ class Mechanism:
             q: all coordinates, shape (n,).
 
         Raises:
-            ValueError: no body has this name.
+            ValueError: no body has this name, or `q` has another shape.
 
         Example:
             >>> from jaxmech.parts import point_mass
             >>> print(Mechanism([point_mass("bob", mass=1.0)]).frame("bob", [1.0, 2.0]).origin)
             [1. 2.]
         """
-        return self._place(body).frame(1.0 * jnp.asarray(q))
+        return self._place(body).frame(self.system.arguments(q, q, 0.0, None)[0])
 
     def load(self, body: str, q: Any, generalized: Any) -> Load:
         """The force [N] and the torque [N m] that a generalized force exerts on a body.
@@ -184,7 +195,7 @@ class Mechanism:
             The force (d,), and the torque about the reference point, along the axes of the ground.
 
         Raises:
-            ValueError: no body has this name.
+            ValueError: no body has this name, or an argument has another shape.
 
         Example:
             >>> from jaxmech.parts import planar_body
@@ -193,8 +204,9 @@ class Mechanism:
             >>> print(force, torque)
             [1. 2.] 3.0
         """
-        place, q = self._place(body), 1.0 * jnp.asarray(q)
-        return place.body.load(place.own(q), place.own(1.0 * jnp.asarray(generalized)))
+        place, names = self._place(body), ("q", "generalized")
+        q, generalized, *_ = self.system.arguments(q, generalized, 0.0, None, names)
+        return place.body.load(place.own(q), place.own(generalized))
 
     def geometry(self, q: Any, t: Any, params: Any) -> dict[str, Array]:
         """The dots and lines that represent the mechanism in pictures (`jaxmech.geometry`).
@@ -212,11 +224,12 @@ class Mechanism:
             >>> list(drawn)
             ['bar', 'bar.disc', 'bar.radius', 'hinge', 'bar.center']
         """
+        q, _, t, params = self.system.arguments(q, q, t, params)
         places = _places(self.bodies)
         where = _where(places)
         parts = [p for p in (*self.joints, *self.forces) if isinstance(p, Joint | AbstractForce)]
         connections = [(part, where(part.bodies)) for part in parts]
-        return shapes(places, connections, 1.0 * jnp.asarray(q), 1.0 * jnp.asarray(t), params)
+        return shapes(places, connections, q, t, params)
 
     def _place(self, name: str) -> Place:
         for place in _places(self.bodies):

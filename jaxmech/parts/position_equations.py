@@ -12,7 +12,7 @@ multiplier is the force [N] or torque [N m] of a on b.
     Parallel        n1 . w = n2 . w = 0            torque along w x n1, w x n2
     Perpendicular   u . w = 0                      torque along w x u
     Turned          angle of b from a; in space    torque, in space along the axes of b
-                    its sine times the axis
+                    2 sin(angle / 2) times the axis
     TurnedAbout     sin(angle of b about u - given angle) = 0     torque along u
     Mesh            ra angle_a + rb angle_b = phase               force of one tooth on the other
 
@@ -169,13 +169,13 @@ class Turned(AbstractPosition):
     turn: Any
 
     def residual(self, frames: Frames, read: Reader) -> Array:
-        """The residual, the angle between them; in space its sine times its axis."""
+        """The residual, the angle between them; in space 2 sin(angle / 2) times its axis."""
         a, b = frames
         if a.attitude.ndim == 0:
             return (b.attitude - a.attitude - read.number(self.turn))[None]
         e = product(conjugate(a.attitude), b.attitude)
         miss = product(conjugate(unit(read, self.turn, 4)), e)
-        return 2 * miss[0] * miss[1:]
+        return jnp.where(miss[0] < 0, -2, 2) * miss[1:]  # unlike the sine, not zero at half a turn
 
 
 @dataclass(frozen=True)
@@ -187,10 +187,12 @@ class TurnedAbout(AbstractPosition):
     angle: Value
 
     def residual(self, frames: Frames, read: Reader) -> Array:
-        """The residual, the sine of the difference to the given angle."""
+        """The residual, the sine of the difference; beyond a quarter turn +-2 minus the sine."""
         cosine, sine = turn_about(frames, self.axis_a, self.axis_b, read)
-        angle = read.number(self.angle)
-        return (sine * jnp.cos(angle) - cosine * jnp.sin(angle))[None]
+        c, s = jnp.cos(read.number(self.angle)), jnp.sin(read.number(self.angle))
+        miss = sine * c - cosine * s
+        back = jnp.where(miss < 0, -2, 2) - miss  # no second zero, at half a turn
+        return jnp.where(cosine * c + sine * s < 0, back, miss)[None]
 
 
 def turn_about(frames: Frames, axis_a: Vector, axis_b: Vector, read: Reader) -> tuple[Array, Array]:

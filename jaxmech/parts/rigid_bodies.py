@@ -40,6 +40,7 @@ from jaxmech.parts.vectors import (
     spin_in_space,
     turned,
 )
+from jaxmech.utils.checks import is_known
 from jaxmech.utils.text import capital
 
 
@@ -188,6 +189,11 @@ class SpatialBody(AbstractRigidBody):
         e = jnp.array([1.0, 0.0, 0.0, 0.0])
         if start.attitude is not None:
             e = entries(self, start, "attitude", (4,))
+            if is_known(e) and not e.any():
+                raise ValueError(
+                    f"The start of body {self.name!r} must have a quaternion other than zero as "
+                    "`attitude`; without rotation it is (1, 0, 0, 0)."
+                )
             e = e / jnp.sqrt(e @ e)
         r, u, w = (entries(self, start, k, (3,)) for k in ("position", "velocity", "spin"))
         return jnp.concatenate([r, e]), jnp.concatenate([u, quaternion_rate(e, w)])
@@ -272,9 +278,7 @@ def _mass(
     kept = number(part, "mass", mass)
     moments = number(part, "inertia", inertia) if size == 2 else _spatial(part, inertia)
     for argument, value in (("mass", kept), ("inertia", moments)):
-        # A full matrix may have negative entries; its sign is not checked.
-        values = [v for v in np.ravel(np.array(value, object)) if isinstance(v, float)]
-        if values and (value is kept or size == 2 or len(values) == 3) and min(values) < 0:
+        if _least(value) < 0:
             raise ValueError(
                 f"{capital(part)} must not have a negative `{argument}`, but it is {value!r}."
             )
@@ -284,6 +288,15 @@ def _mass(
         None if center is None else vector(part, "center", center, size),
         None if static_moment is None else vector(part, "static_moment", static_moment, size),
     )
+
+
+def _least(value: Any) -> float:
+    """The least number of a mass or inertia, of a matrix the least principal moment; else 0."""
+    if isinstance(value, tuple) and all(map(are_numbers, value)):
+        least, _, most = np.linalg.eigvalsh(value)
+        return least if least < -1e-9 * abs(most) else 0.0
+    values = value if isinstance(value, tuple) else (value,)
+    return min((v for v in values if isinstance(v, float)), default=0.0)
 
 
 def _spatial(part: str, inertia: Any) -> Any:

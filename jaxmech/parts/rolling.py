@@ -16,7 +16,7 @@ for bodies, points or directions that do not fit; the message names the joint.
 """
 
 from jaxmech.parts.body import AbstractBody, ground
-from jaxmech.parts.joint_base import Joint, called, partners, pinned, point
+from jaxmech.parts.joint_base import Joint, called, partners, pinned, point, require_no_axes
 from jaxmech.parts.position_equations import Level, Mesh
 from jaxmech.parts.values import Value, Vector, direction, number
 from jaxmech.parts.velocity_equations import Edge, GearSpeed, RoundSlip, WheelContact, WheelSlip
@@ -189,7 +189,13 @@ def gear(
     bodies, size = partners(part, (a, b, carrier), turning=True)
     ra, rb = number(part, "radius_a", radius_a), number(part, "radius_b", radius_b)
     if size == 2:
+        require_no_axes(part, axis_a=axis_a, axis_b=axis_b)
         return Joint("gear", name, bodies, (Mesh(ra, rb, number(part, "phase", phase)),))
+    if phase != 0:
+        raise ValueError(
+            f"{capital(part)} must have no `phase` in space, where its equation is one on "
+            "velocities; leave it out."
+        )
     if axis_a is None or axis_b is None:
         raise ValueError(
             f"{capital(part)} must have `axis_a` and `axis_b` in space; write the direction of the "

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.vectors import Numbers
-from jaxmech.utils.checks import is_known, require_function
+from jaxmech.utils.checks import is_known, naming_missing, require_function
 from jaxmech.utils.text import capital
 
 Value = Any  # a number, the name of a parameter, or a function of (t, params)
@@ -66,22 +66,10 @@ class Reader:
         return jnp.result_type(self.t, float)
 
     def _found(self, value: Any) -> Any:
-        try:
+        with naming_missing(self.part, self.params):
             if callable(value):
                 return value(self.t, self.params)
             return self.params[value] if isinstance(value, str) else value
-        except (KeyError, TypeError, IndexError) as error:
-            wanted = repr(value) if isinstance(value, str) else str(error)
-            if not isinstance(self.params, dict):
-                has = f"which is not a dictionary but {self.params!r}"
-            else:
-                has = f"which has {', '.join(map(str, self.params)) or 'none'}"
-            if not isinstance(value, str) and not isinstance(error, KeyError):
-                raise  # an error raised by the function itself
-            raise ValueError(
-                f"{capital(self.part)} needs the parameter {wanted}, but it is not in `params`, "
-                f"{has}; add it there, or write a number in its place."
-            ) from error
 
 
 def number(part: str, argument: str, value: Value) -> Value:
@@ -132,9 +120,10 @@ def direction(part: str, argument: str, values: Vector, size: int) -> Vector:
         return kept
     length = math.hypot(*kept)
     if length == 0:
+        example = (1.0, 0.0, 0.0, 0.0) if size == 4 else (0.0,) * (size - 1) + (1.0,)
         raise ValueError(
             f"{capital(part)} must have a direction in `{argument}`, but all its components are "
-            f"zero; write for example {(0.0,) * (size - 1) + (1.0,)}."
+            f"zero; write for example {example}."
         )
     return tuple(component / length for component in kept)
 

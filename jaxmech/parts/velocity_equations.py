@@ -109,9 +109,7 @@ class WheelSlip(AbstractVelocity):
         a, b = moving[0].frame, moving[1].frame
         n, along = track(a, b, self.normal, self.axle, read)
         along = along / jnp.sqrt(along @ along)
-        upward = cross(
-            along, pointing(b, self.axle, read)
-        )  # the direction in the wheel towards its highest point
+        upward = cross(along, pointing(b, self.axle, read))  # to the highest point of the wheel
         center = b.point(read.vector(self.at_b, 3))
         velocity = slip(moving, center - read.number(self.radius) * upward)
         return jnp.stack([along @ velocity, cross(n, along) @ velocity])

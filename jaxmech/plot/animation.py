@@ -15,6 +15,7 @@ from tqdm import tqdm
 from jaxmech.geometry import Geometry
 from jaxmech.plot.paths import Track, dimension, shapes_at
 from jaxmech.plot.scene import Scene, moving_dots, new_axes
+from jaxmech.utils.checks import require_sequence
 
 FINE = 4  # points of a trail for each frame
 VIDEO = (".mp4", ".mov", ".webm", ".mkv", ".avi")
@@ -185,6 +186,7 @@ def _chosen(trails: Sequence[str] | None, dots: Sequence[str]) -> Sequence[str]:
     """The dots that leave a trail, by default the last of the moving ones."""
     if trails is None:
         return dots[-1:]
+    require_sequence("trails", trails)
     unknown = [name for name in trails if name not in dots]
     if unknown:
         raise ValueError(

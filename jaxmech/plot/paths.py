@@ -67,7 +67,13 @@ def shapes_at(
     over_time = jax.vmap(drawn, (0, 0, None))
     of_all = jax.jit(jax.vmap(over_time, (0, None, 0 if batched else None)))
     found = of_all(q, ts, params)
-    return {name: np.asarray(x, float) for name, x in zip(names, found, strict=True)}
+    shapes = {name: np.asarray(x, float) for name, x in zip(names, found, strict=True)}
+    if not any(np.isfinite(points).all(axis=-1).any() for points in shapes.values()):
+        raise ValueError(
+            "Argument `subject` must draw finite points, but all of them are NaN or infinite; "
+            "look at its values for one state."
+        )
+    return shapes
 
 
 def _checked(found: Any) -> dict[str, Any]:

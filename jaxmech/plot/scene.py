@@ -126,7 +126,7 @@ def _artist(
     if points.ndim == 2:
         style |= {"marker": "o", "markersize": 4.0 if still or many else 6.0, "linestyle": ""}
         return ax.plot(*empty, color=color, zorder=4, **style)[0]
-    first = points[np.isfinite(points).all(axis=(1, 2))][0]
+    first = points[np.argmax(np.isfinite(points).all(axis=(1, 2)))]  # if there is a finite one
     if len(first) > 3 and np.array_equal(first[0], first[-1]):
         width = 1.0 if still else 1.4 if len(first) > _THICK or many else 2.2
         return _filled(ax, d, color, linewidth=width, zorder=1 if still else 2)

@@ -166,6 +166,7 @@ def test_a_path_that_violates_a_constraint_is_refused() -> None:
     ("path", "ts", "actuators", "message"),
     [
         (lambda t, p: t, TS, ["x"], r"`path\(t, params\)` must have shape \(2,\)"),
+        (lambda t, p: p["w"] * jnp.ones(2), TS, ["x"], "must hold 'w', which `path` reads"),
         (swing, 1.0, ["x"], r"Argument `ts` must have shape \(T,\)"),
         (swing, TS, ["z"], r"must hold names of coordinates, but holds 'z'; the .* are x, y"),
         (swing, TS, lambda q, t, p: q, r"`actuators` must have shape \(2, k\), one column per"),

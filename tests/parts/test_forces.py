@@ -103,6 +103,19 @@ def test_damper_takes_the_square_of_the_speed(size: int) -> None:
 
 
 @both
+def test_damper_feels_the_motion_of_its_point_along_a_body(size: int) -> None:
+    a, b = pair(size)
+    way = np.array([0.7, 0.2, -0.4])
+    dampers = [jp.damper("D", a, lambda t, p: p["at"] + way[:size] * t**2, b, PB[:size], damping=3)]
+    state = State(size, dampers, {"at": PA[:size]})
+    (p, p_rate), (r, r_rate) = state.point(0, PA + way * T**2), state.point(1, PB)
+    d, rate = r - p, r_rate - p_rate - state.R[0] @ (2 * T * way[:size])
+    force = state.mechanism.system.force(state.q, state.v, jnp.asarray(T), state.params)
+    found, _ = state.mechanism.load("b", state.q, force)
+    np.testing.assert_allclose(found, -3 * d * (d @ rate) / (d @ d), rtol=1e-12)
+
+
+@both
 def test_torque_does_work_on_the_relative_spin(size: int) -> None:
     a, b = pair(size)
     motor = jp.torque("M", a, b, lambda t, p: p["peak"] * t, axis=axis_of(size))
@@ -154,10 +167,14 @@ def test_torsion_spring_in_space_acts_on_the_angle_in_the_hinge(angle: float) ->
     np.testing.assert_allclose(energy, 1.5 * (angle - 0.1) ** 2, rtol=1e-12)
 
 
+@pytest.mark.parametrize("form", ["numbers", "name", "function", "mixed"])
 @both
-def test_gravity_acts_in_the_given_direction(size: int) -> None:
+def test_gravity_acts_in_the_given_direction(size: int, form: str) -> None:
     down = np.array([3.0, 4.0, 0.0])[:size]
-    state = State(size, [jp.gravity("g", down=down)], {"g": 2.0})
+    given = {"numbers": down, "name": "down", "function": lambda t, p: p["down"]}
+    mixed = (lambda t, p: p["down"][0], *down[1:])
+    params = {"g": 2.0, "down": down}
+    state = State(size, [jp.gravity("g", down=given.get(form, mixed))], params)
     drop = 1.3 * 2.0 * state.r @ (down / 5)
     np.testing.assert_allclose(state.energy(), -drop.sum(), rtol=1e-13)
 

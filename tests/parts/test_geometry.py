@@ -66,3 +66,19 @@ def test_a_body_without_joints_has_the_size_of_its_radius_of_gyration() -> None:
     stone = jp.spatial_body("stone", mass=2.0, inertia=(0.4, 0.5, 0.6))
     x = drawn(jp.Mechanism([stone]), jnp.array([0.0, 0, 0, 1, 0, 0, 0]))
     assert np.linalg.norm(x["stone.cross"], axis=1).max() == 0.5
+
+
+def test_joints_without_a_name_or_with_that_of_a_body_are_drawn() -> None:
+    bar, bob = jp.planar_body("bar", mass=1.0, inertia=0.1), jp.point_mass("bob", mass=1.0)
+    joints = [
+        jp.revolute("", jp.ground, O, bar, (-1, 0)),
+        jp.revolute("bar", jp.ground, (2, 0), bar, (1, 0)),
+        jp.distance("bob", bar, O, bob, O, length=1.0),
+        jp.distance("", bar, (1, 0), bob, O, length=1.0),
+    ]
+    shapes = drawn(jp.Mechanism([bar, bob], joints), np.array([1.0, 0.0, 0.0, 1.0, -1.0]))
+    np.testing.assert_array_equal(shapes[""], [0, 0])
+    np.testing.assert_array_equal(shapes["bar.joint"], [2, 0])
+    np.testing.assert_array_equal(shapes["bob.joint"], [[1, 0], [1, -1]])
+    np.testing.assert_array_equal(shapes[".joint"], [[2, 0], [1, -1]])
+    np.testing.assert_array_equal(shapes["bob"], [1, -1])

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxmech as jm
 from jaxmech import parts as jp
 from tests.parts.poses import A, B, assert_balanced, hamilton, motions, pair, placed, rows, turn
 
@@ -290,15 +291,30 @@ def test_given_angle_in_space_is_the_angle_in_the_hinge() -> None:
     )
     place = placed(3, lambda f: (O3, turn(U, f[0])), (PA, PB), seed=8)
     (row,) = (c for c in mechanism.system.constraints if c.name == "drive")
-    for angle in (0.4, 1.0, -2.0):
+    for angle, expected in ((0.4, 0.0), (1.0, np.sin(0.6)), (-2.0, -2 + np.sin(2.4))):
         q, allowed = motions(place, 3, [angle])
         np.testing.assert_allclose(
-            row.value(q, jnp.zeros(()), {"angle": 0.4}), np.sin(angle - 0.4), atol=1e-14
+            row.value(q, jnp.zeros(()), {"angle": 0.4}), expected, atol=1e-14
         )
     q, allowed = motions(place, 3, [0.4])
     A_drive = rows(mechanism, q)["drive"]
     np.testing.assert_allclose(A_drive @ allowed, [[0, 0, 0, 0, 0, 0, 1]], atol=1e-8)
     assert_balanced(mechanism, q, A_drive[0])
+
+
+@pytest.mark.parametrize("guess", [1.0, 2.0, 3.1, -2.5])
+def test_a_fixed_attitude_is_found_from_a_guess_almost_half_a_turn_away(guess: float) -> None:
+    _, b = pair(3)
+    weld = jp.Mechanism([b], [jp.weld("J", jp.ground, O3, b, O3, turn=FIXED)])
+    start = {B: jp.Start(O3, hamilton(fixed(), turn(U, guess)))}
+    q, _ = jm.assemble(weld.system, *weld.guess(start))
+    np.testing.assert_allclose(q[3:] * np.sign(q[3:] @ fixed()), fixed(), atol=1e-14)
+    hinge = jp.revolute("J", jp.ground, O3, b, O3, axis=U)
+    drive = jp.given_angle("drive", jp.ground, b, 0.4, axis=U)
+    driven = jp.Mechanism([b], [hinge, drive])
+    q, _ = jm.assemble(driven.system, *driven.guess({B: jp.Start(O3, turn(U, 0.4 + guess))}))
+    e = turn(U, 0.4)
+    np.testing.assert_allclose(q[3:] * np.sign(q[3:] @ e), e, atol=1e-14)
 
 
 def test_given_point_follows_its_path() -> None:

@@ -73,6 +73,22 @@ MISUSE = {
         "ValueError: Distance 'R' must have a positive `length`, but it is 0.0; for points that "
         "coincide use `revolute` or `spherical`."
     ),
+    "gear('G', bar, 0.1, other, 0.2, axis_a=(0, 0, -1))": (
+        "ValueError: Gear 'G' must have no `axis_a` in the plane, where all axes are at right "
+        "angles to it; leave it out."
+    ),
+    "gear('G', box, 0.1, lid, 0.2, phase='p', axis_a=(0, 0, 1), axis_b=(0, 0, 1))": (
+        "ValueError: Gear 'G' must have no `phase` in space, where its equation is one on "
+        "velocities; leave it out."
+    ),
+    "torque('T', ground, bar, 1.0, axis=(0, 0, -1))": (
+        "ValueError: Torque 'T' must have no `axis` in the plane, where all axes are at right "
+        "angles to it; leave it out."
+    ),
+    "weld('W', ground, oo, box, oo, turn=(0, 0, 0, 0))": (
+        "ValueError: Weld 'W' must have a direction in `turn`, but all its components are zero; "
+        "write for example (1.0, 0.0, 0.0, 0.0)."
+    ),
     "gear('G', box, 0.1, lid, 0.2)": (
         "ValueError: Gear 'G' must have `axis_a` and `axis_b` in space; write the direction of the "
         "axis of each wheel."
@@ -98,6 +114,10 @@ MISUSE = {
     "spatial_body('b', mass=1, inertia=1)": (
         "ValueError: Body 'b' must have three principal moments or a (3, 3) matrix as `inertia`, "
         "but has 1; for a body that cannot turn use `point_mass`."
+    ),
+    "spatial_body('b', mass=1, inertia=((1, 2, 0), (2, 1, 0), (0, 0, 1)))": (
+        "ValueError: Body 'b' must not have a negative `inertia`, but it is "
+        "((1.0, 2.0, 0.0), (2.0, 1.0, 0.0), (0.0, 0.0, 1.0))."
     ),
     "point_mass('b', mass=1, dimension=4)": (
         "ValueError: Body 'b' must have `dimension` 2 (plane) or 3 (space), but has 4."
@@ -134,18 +154,29 @@ MISUSE = {
         "TypeError: Argument `joints` must hold objects such as revolute(...) or Holonomic(...), "
         "but holds Gravity(acceleration=9.81, down=None); move it to where it belongs."
     ),
+    "gravity(down=-1)": (
+        "TypeError: Gravity must have as `down` 3 numbers, the name of a parameter or a function "
+        "of (t, params), but has -1."
+    ),
+    "Mechanism([bar], forces=[lambda q, v, t, p: 2.0])": (
+        "ValueError: Argument `forces` must hold functions that return shape (3,) (one number per "
+        "coordinate), but one returned ()."
+    ),
+    "Mechanism([bar], params=[1.0])": (
+        'TypeError: Argument `params` must be an object such as {"m": 1.0}, but is [1.0].'
+    ),
     "Mechanism([bar], forces=[gravity(down=(0, 0, -1))])": (
         "ValueError: Gravity must have a direction `down` of 2 components, as the bodies have, but "
         "has 3; write one for each direction."
     ),
     # parameters
     "Mechanism([bar], [revolute('A', ground, o, bar, ('l', 0))], params={'m': 1.0})": (
-        "ValueError: Revolute joint 'A' needs the parameter 'l', but it is not in `params`, which "
-        "has m; add it there, or write a number in its place."
+        "MissingParameterError: Argument `params` must hold 'l', which revolute joint 'A' reads, "
+        "but holds m."
     ),
     "Mechanism([planar_body('b', mass=lambda t, p: p['m'], inertia=1)])": (
-        "ValueError: Body 'b' needs the parameter 'm', but it is not in `params`, which has none; "
-        "add it there, or write a number in its place."
+        "MissingParameterError: Argument `params` must hold 'm', which body 'b' reads, but holds "
+        "nothing."
     ),
     "Mechanism([bar], [revolute('A', ground, 'at', bar, o)], params={'at': [1.0, 2.0, 3.0]})": (
         "ValueError: Revolute joint 'A' needs the parameter 'at' to have shape (2,), but it has "
@@ -161,6 +192,26 @@ MISUSE = {
     "pendulum.guess({'bar': Start(oo)})": (
         "ValueError: The start of body 'bar' must have `position` of shape (2,), but it has (3,); "
         "for a batch use `jax.vmap`."
+    ),
+    "pendulum.guess({'bar': (0, 0)})": (
+        "TypeError: Argument `starts['bar']` must be an object such as Start((0.0, 0.0)), but is "
+        "(0, 0)."
+    ),
+    "Mechanism([bob]).guess({'bob': Start(o, spin=2.0)})": (
+        "ValueError: The start of body 'bob' must have neither `attitude` nor `spin`, since it is "
+        "a point mass; leave them out."
+    ),
+    "Mechanism([box]).guess({'box': Start(oo, attitude=(0, 0, 0, 0))})": (
+        "ValueError: The start of body 'box' must have a quaternion other than zero as "
+        "`attitude`; without rotation it is (1, 0, 0, 0)."
+    ),
+    "pendulum.frame('bar', np.zeros((5, 3)))": (
+        "ValueError: Argument `q` must have shape (3,) (one number per coordinate), but has shape "
+        "(5, 3); for a batch use `jax.vmap`."
+    ),
+    "pendulum.load('bar', oo, np.zeros((5, 3)))": (
+        "ValueError: Argument `generalized` must have shape (3,) (one number per coordinate), but "
+        "has shape (5, 3); for a batch use `jax.vmap`."
     ),
     "pendulum.frame('rod', oo)": "ValueError: Argument `body` must be one of bar, but is 'rod'.",
 }

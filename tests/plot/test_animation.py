@@ -65,6 +65,15 @@ def test_a_failed_trajectory_is_shown_until_it_failed() -> None:
     assert jm.animate(rod, (TS, q[1]), {"l": 1.0}).ts[-1] == TS[11]
 
 
+@pytest.mark.parametrize("failed", [0, 1])
+def test_a_trajectory_that_failed_from_the_start_is_not_shown(failed: int) -> None:
+    q = np.sin(np.stack([TS, TS]))[..., None]
+    q[failed] = np.nan
+    motion = jm.animate(rod, (TS, q), {"l": 1.0})
+    motion.draw(1.0)
+    assert sum(np.isfinite(x).all() for x in shown(motion)) == 2  # a tip and the pivot
+
+
 def test_a_moment_shows_the_state_of_that_time() -> None:
     motion = jm.animate(rod, (TS, TS[:, None]), {"l": 2.0})
     ax = motion.draw(1.0)
@@ -201,8 +210,11 @@ BARE = jm.models.Model("bare", "", MODEL.system, MODEL.params, MODEL.start, MODE
         ((rod, (TS, TS[:, None])), {"speed": 0.0}, ValueError, "`speed` must be positive"),
         ((rod, (TS, TS[:, None])), {"fps": -1.0}, ValueError, "`fps` must be positive"),
         ((rod, (TS, TS[:, None])), {"members": [1]}, ValueError, "numbers from 0 to 0"),
+        ((rod, (TS, TS[:, None])), {"members": [True]}, ValueError, "numbers from 0 to 0"),
+        ((rod, (TS, TS[:, None])), {"trails": "tip"}, TypeError, r"write \('tip',\)"),
         ((rod, (TS, TS[:, None])), {"trails": ["foot"]}, ValueError, "'foot'; there are tip"),
         ((rod, (TS, TS[:, None])), {"params_axes": 1}, ValueError, "`params_axes` must fit"),
+        ((lambda q, t, p: {"a": jnp.log(-jnp.ones(2))}, (TS, TS[:, None])), {}, ValueError, "NaN"),
         ((lambda q, t, p: q, (TS, TS[:, None])), {}, TypeError, "dictionary of points"),
         ((lambda q, t, p: {"a": q}, (TS, TS[:, None])), {}, ValueError, r"shapes are: a \(1,\)"),
     ],
