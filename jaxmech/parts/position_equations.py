@@ -175,7 +175,9 @@ class Turned(AbstractPosition):
             return (b.attitude - a.attitude - read.number(self.turn))[None]
         e = product(conjugate(a.attitude), b.attitude)
         miss = product(conjugate(unit(read, self.turn, 4)), e)
-        return jnp.where(miss[0] < 0, -2, 2) * miss[1:]  # unlike the sine, not zero at half a turn
+        # Of half the angle, since its sine is not zero at half a turn; of the unit quaternion, so
+        # that the rows of A are never taken for those which make M definite along e.
+        return jnp.where(miss[0] < 0, -2, 2) * miss[1:] / jnp.sqrt(miss @ miss)
 
 
 @dataclass(frozen=True)
