@@ -67,7 +67,10 @@ class Stages:
             name = names.get(number, "native")
             if number in self._timed or not name.startswith(_THREADS):
                 continue
-            now = int((folder / "schedstat").read_text().split()[0]) / 1e9
+            try:
+                now = int((folder / "schedstat").read_text().split()[0]) / 1e9
+            except (FileNotFoundError, ProcessLookupError):  # the thread has just ended
+                continue
             self.seconds[native if name == "native" else zarr] += now - self._others.get(number, 0)
             self._others[number] = now
 
