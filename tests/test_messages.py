@@ -103,7 +103,12 @@ MISUSE = {
         "an event that changes nothing, leave out the transition."
     ),
     "jm.Transition(restitution=-0.5)": (
-        "ValueError: Argument `restitution` must not be negative, but is -0.5."
+        "ValueError: Argument `restitution` must be a finite number from 0 on, but is -0.5; an "
+        "elastic impact has 1."
+    ),
+    "jm.Transition(restitution=float('inf'))": (
+        "ValueError: Argument `restitution` must be a finite number from 0 on, but is inf; an "
+        "elastic impact has 1."
     ),
     "jm.Transition(on='rod', off='rod')": (
         "ValueError: Argument `off` must not name what `on` names, but both name 'rod'."

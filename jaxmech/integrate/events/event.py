@@ -1,6 +1,7 @@
 """`Event`, a zero crossing of a function of the motion, and `Transition`, what changes there."""
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,8 +39,8 @@ class Transition:
 
     Raises:
         TypeError: `fn` is not a function, or a name is not a string.
-        ValueError: no change is specified, a number e is negative, or a constraint is switched both
-            on and off.
+        ValueError: no change is specified, a number e is negative or not finite, or a constraint
+            is switched both on and off.
 
     Example:
         >>> Transition(restitution=0.8)
@@ -55,8 +56,11 @@ class Transition:
         if self.fn is not None:
             require_function("fn", self.fn)
         e = self.restitution
-        if e is not None and not callable(e) and not float(e) >= 0:
-            raise ValueError(f"Argument `restitution` must not be negative, but is {e}.")
+        if e is not None and not callable(e) and not 0 <= float(e) < math.inf:
+            raise ValueError(
+                f"Argument `restitution` must be a finite number from 0 on, but is {e}; an elastic "
+                "impact has 1."
+            )
         for argument in ("on", "off"):
             object.__setattr__(self, argument, names_of(argument, getattr(self, argument)))
         both = set(self.on) & set(self.off)
