@@ -4,7 +4,6 @@ What a factorization repeats for every column is written in `lax`: indexing and 
 `jnp` take several times as long to trace.
 """
 
-import jax
 from jax import lax
 from jaxtyping import Array, Float
 
@@ -63,4 +62,4 @@ def diagonal(M: Float[Array, " n n"]) -> Float[Array, " n"]:
         >>> print(diagonal(jnp.array([[1.0, 2.0], [3.0, 4.0]])))
         [1. 4.]
     """
-    return jax.lax.slice(M.ravel(), (0,), (M.size,), (len(M) + 1,))
+    return lax.slice(M.ravel(), (0,), (M.size,), (len(M) + 1,))

@@ -119,30 +119,15 @@ def equilibria(
         )
     symmetric = None if v is None else case.theta[3]
 
-    def at(place: Any) -> Equilibrium:
+    def at(place: Any) -> tuple[Equilibrium, float]:
         start = np.where(held, middle, place)
-        return equilibrium(system, start, params, t=t, fixed=fixed, v=v, symmetries=symmetric)
+        one = equilibrium(system, start, params, t=t, fixed=fixed, v=v, symmetries=symmetric)
+        return one, float(system.energy(one.q, one.v, jnp.asarray(t, one.q.dtype), params))
 
-    scale = float(np.max(spread))
-    distinct: list[_Distinct] = []
+    families = _Families(at, cycles, float(np.max(spread)))
     for place in places:
-        known = [x for x in distinct if _same(x.found.q, place, cycles, scale)][:1]
-        if not known:
-            one = at(place)
-            energy = float(system.energy(one.q, one.v, jnp.asarray(t, one.q.dtype), params))
-            new = _Distinct(one, energy)
-            known = [x for x in distinct if _is_one_family(new, x, at, cycles, scale)]
-            if not known:
-                known = [new]
-                distinct.append(new)
-            known[0].places.append(np.asarray(one.q))
-            # What joins two families shows that they are one.
-            for other in known[1:]:
-                known[0].hits += other.hits
-                known[0].places += other.places
-                distinct.remove(other)
-        known[0].hits += 1
-    distinct.sort(key=lambda x: x.energy)
+        families.add(place)
+    distinct = sorted(families.distinct, key=lambda x: x.energy)
     return Equilibria(
         tuple(x.found for x in distinct),
         tuple(x.energy for x in distinct),
@@ -161,6 +146,72 @@ class _Distinct:
     places: list[np.ndarray] = field(default_factory=list)  # coordinates, of a family several
 
 
+class _Families:
+    """The equilibria found so far, those of a family along free directions as one.
+
+    Args:
+        at: the equilibrium reached from a place, and its energy.
+        cycles: periods of the coordinates, infinite for most.
+        scale: size of the region that the starts fill.
+    """
+
+    def __init__(
+        self, at: Callable[[Any], tuple[Equilibrium, float]], cycles: np.ndarray, scale: float
+    ) -> None:
+        self.at, self.cycles, self.scale = at, cycles, scale
+        self.distinct: list[_Distinct] = []
+
+    def add(self, place: np.ndarray) -> None:
+        """Count a start that led to a place."""
+        known = [x for x in self.distinct if self._same(x.found.q, place)][:1]
+        if not known:
+            new = _Distinct(*self.at(place))
+            known = [x for x in self.distinct if self._is_one_family(new, x)]
+            if not known:
+                known = [new]
+                self.distinct.append(new)
+            known[0].places.append(np.asarray(new.found.q))
+            # What joins two families shows that they are one.
+            for other in known[1:]:
+                known[0].hits += other.hits
+                known[0].places += other.places
+                self.distinct.remove(other)
+        known[0].hits += 1
+
+    def _way(self, q: Any, place: Any) -> np.ndarray:
+        """The shortest way from a place to q, without whole periods."""
+        way = np.asarray(q) - np.asarray(place)
+        whole = np.where(np.isfinite(self.cycles), self.cycles, 0.0)
+        return way - whole * np.round(way / self.cycles)
+
+    def _same(self, q: Any, place: np.ndarray) -> bool:
+        distance = np.abs(self._way(q, place)).max()
+        return bool(distance <= SAME * (self.scale + np.abs(place).max()))
+
+    def _is_one_family(self, one: _Distinct, other: _Distinct) -> bool:
+        """Whether free directions lead from an equilibrium to another one, or to its family."""
+        a, b = one.found.assessment, other.found.assessment
+        same = np.any(np.asarray(a.free_directions)) and a.index == b.index and a.zeros == b.zeros
+        same = same and abs(one.energy - other.energy) <= SAME * (1 + abs(one.energy))
+        if not same or not np.allclose(a.growth, b.growth, rtol=1e-5):
+            return False
+        # Equal energies are not enough: the wells of (x^2 - 1)^2 are two families if y is free.
+        here = one.found
+        end = min(other.places, key=lambda place: np.abs(self._way(place, here.q)).max())
+        for _ in range(STEPS):
+            if self._same(here.q, end):
+                return True
+            way, free = self._way(end, here.q), np.asarray(here.free_directions)
+            step = free @ (free.T @ way)
+            if np.abs(step).max() < LEAST * np.abs(way).max():
+                return False
+            try:
+                here = self.at(here.q + step)[0]
+            except ValueError:  # no equilibrium in this direction, or a singular pose
+                return False
+        return False
+
+
 def _periods(system: System, periods: Mapping[str, float]) -> np.ndarray:
     for name, period in periods.items():
         if name not in system.coordinates or not float(period) > 0:
@@ -169,42 +220,3 @@ def _periods(system: System, periods: Mapping[str, float]) -> np.ndarray:
                 f"{name!r}: {period}; the coordinates are {', '.join(system.coordinates)}."
             )
     return np.array([float(periods.get(name, np.inf)) for name in system.coordinates])
-
-
-def _difference(q: Any, place: Any, cycles: np.ndarray) -> np.ndarray:
-    """The shortest way from a place to q, without whole periods."""
-    difference = np.asarray(q) - np.asarray(place)
-    whole = np.where(np.isfinite(cycles), cycles, 0.0)
-    return difference - whole * np.round(difference / cycles)
-
-
-def _same(q: Any, place: np.ndarray, cycles: np.ndarray, scale: float) -> bool:
-    distance = np.abs(_difference(q, place, cycles)).max()
-    return bool(distance <= SAME * (scale + np.abs(place).max()))
-
-
-def _is_one_family(
-    one: _Distinct, other: _Distinct, at: Callable[[Any], Equilibrium], cycles: np.ndarray,
-    scale: float,
-) -> bool:  # fmt: skip
-    """Whether free directions lead from an equilibrium to another one, or to its family."""
-    a, b = one.found.assessment, other.found.assessment
-    same = np.any(np.asarray(a.free_directions)) and a.index == b.index and a.zeros == b.zeros
-    same = same and abs(one.energy - other.energy) <= SAME * (1 + abs(one.energy))
-    if not same or not np.allclose(a.growth, b.growth, rtol=1e-5):
-        return False
-    # Equal energies are not enough: the wells of (x^2 - 1)^2 are two families if y is free.
-    ways = [_difference(place, one.found.q, cycles) for place in other.places]
-    here, end = one.found, other.places[int(np.argmin([np.abs(way).max() for way in ways]))]
-    for _ in range(STEPS):
-        if _same(here.q, end, cycles, scale):
-            return True
-        way, free = _difference(end, here.q, cycles), np.asarray(here.free_directions)
-        step = free @ (free.T @ way)
-        if np.abs(step).max() < LEAST * np.abs(way).max():
-            return False
-        try:
-            here = at(here.q + step)
-        except ValueError:  # no equilibrium in this direction, or a singular pose
-            return False
-    return False
