@@ -15,6 +15,7 @@ from jaxmech.analysis.stability.reduction import Freedom
 from jaxmech.analysis.states import State, checked_state
 from jaxmech.integrate import RK4, AbstractFixedStep
 from jaxmech.sensitivity.forward import Sensitivities, sensitivities
+from jaxmech.solution import Solution
 from jaxmech.status import Status
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import (
@@ -26,6 +27,8 @@ from jaxmech.utils.checks import (
 from jaxmech.utils.jit_cache import jit_of
 
 CIRCLE = 1e-6  # largest distance from the unit circle that counts as on it
+PERIODIC = 1e-4  # largest relative difference after one period
+PHASES = (0.0, 0.15, 0.38, 0.71)  # of the period, at which the equations are compared
 
 
 class Floquet(eqx.Module):
@@ -36,7 +39,9 @@ class Floquet(eqx.Module):
         monodromy: the map of deviations z = (x, u) over one period, shape (j, j).
         exponents: log(multipliers) / period [1/s]; their imaginary part is known only up to whole
             multiples of 2 pi / period, shape (j,).
-        closure: distance between end and start of the motion, relative to the sizes of q and v.
+        errors: changes of the multipliers when the steps were halved, shape (j,); large for a
+            repeated multiplier, as those of energy and of the direction of motion.
+        closure: distance between end and start of the motion, relative to the ranges of q and v.
         period: the period [s].
         linearization: the linearization at the start, whose `deviation` turns z into (dq, dv).
     """
@@ -44,18 +49,21 @@ class Floquet(eqx.Module):
     multipliers: Complex[Array, " j"]
     monodromy: Float[Array, " j j"]
     exponents: Complex[Array, " j"]
+    errors: Float[Array, " j"]
     closure: float
     period: float
     linearization: Linearization
 
     @property
     def unstable(self) -> int:
-        """The number of multipliers outside the unit circle."""
-        return int((np.abs(np.asarray(self.multipliers)) > 1 + CIRCLE).sum())
+        """The number of multipliers outside the unit circle by more than their errors."""
+        least = 1 + np.maximum(CIRCLE, np.asarray(self.errors))
+        return int((np.abs(np.asarray(self.multipliers)) > least).sum())
 
     def __repr__(self) -> str:
         verdict = f"{self.unstable} outside the unit circle" if self.unstable else "none outside"
         lines = [f"Floquet: {len(self.multipliers)} multipliers over {self.period:g} s, {verdict}"]
+        lines[0] += f", known to {float(self.errors.max()):.1g}" if self.errors.size else ""
         for x in np.asarray(self.multipliers):
             number = f"{x.real:.6g} + {x.imag:.6g}i" if abs(x.imag) > 1e-12 else f"{x.real:.6g}"
             if x.imag >= 0:
@@ -79,9 +87,10 @@ def floquet(
     """The Floquet multipliers of a periodic motion with projected constraints.
 
     One period is simulated with its derivatives with respect to all admissible deviations of its
-    start (`sensitivities`); a deviation at its end is expressed in the same coordinates. An
-    autonomous system has a multiplier 1 along the motion, and another for its energy if that is
-    conserved. A host function.
+    start (`sensitivities`); a deviation at its end is expressed in the same coordinates. It is then
+    simulated again in halves, with steps half as long, which give the result. An autonomous system
+    has a multiplier 1 along the motion, and another for its energy if that is conserved. A host
+    function.
 
     Args:
         system: the system, with n coordinates.
@@ -92,13 +101,13 @@ def floquet(
         t: time at the start [s].
         advance: increments of named coordinates over one period, such as 2 pi for an angle that
             makes a turn.
-        steps: number of steps in one period.
+        steps: number of steps in one period; the result is that of twice as many.
         method: as for `simulate`.
 
     Raises:
         TypeError: `system` is not a `System`.
         ValueError: an argument is invalid, the start is not on the constraints or a singular pose,
-            the simulation fails, or the motion does not close.
+            the simulation fails, or the motion or the equations are not periodic.
 
     Example:
         >>> import jax.numpy as jnp
@@ -118,51 +127,111 @@ def floquet(
     require_consistent(system, state)
     freedom = freedom_at(system, state)
     require_regular(system, state, freedom)
-    lin = linearized(system, freedom, NOTHING, state, jnp.zeros((system.n, system.n), q.dtype))
-    found = _over_a_period(system, freedom, steps, method, state, jnp.asarray(period), lin)
-    status = Status(int(found.solution.status))
-    if status is not Status.OK:
-        raise ValueError(f"The motion over one period ended with the status {status}.")
-    closure = _closure(system, found.solution.q[-1], found.solution.v[-1], q, v, advance or {})
-    small = lin.reduced
-    x = small.Z.T @ found.q[-1]
-    u = small.Y.T @ (found.v[-1] - small.T @ x)
-    monodromy = jnp.concatenate([x, u])
-    values = np.linalg.eigvals(np.asarray(monodromy)).astype(complex)
-    multipliers = jnp.asarray(values[np.argsort(-np.abs(values), kind="stable")])
-    return Floquet(
-        multipliers, monodromy, jnp.log(multipliers) / period, closure, float(period), lin
-    )
+    span, W = jnp.asarray(period).astype(q.dtype), jnp.zeros((system.n, system.n), q.dtype)
+
+    def over(span: Array, begin: Linearization, state: State) -> Sensitivities:
+        found = _derivatives(system, freedom, steps, method, state, span, begin)
+        status = Status(int(found.solution.status))
+        if status is not Status.OK:
+            raise ValueError(f"The motion over one period ended with the status {status}.")
+        return found
+
+    lin = linearized(system, freedom, NOTHING, state, W)
+    whole = over(span, lin, state)
+    closure = _closure(system, whole.solution, advance or {})
+    _require_periodic_equations(system, freedom, whole.solution, params)
+    first = over(span / 2, lin, state)
+    ended = first.solution
+    half = State(ended.q[-1], ended.v[-1], ended.ts[-1], params)
+    middle = linearized(system, freedom, NOTHING, half, W)
+    if not middle.regular:
+        raise ValueError(
+            "Argument `q` must not lead to a singular pose after half a period, but does; start at "
+            "another point of the motion."
+        )
+    second = over(span / 2, middle, half)
+    monodromy = _coordinates(lin, second) @ _coordinates(middle, first)
+    multipliers, errors = _compared(monodromy, _coordinates(lin, whole))
+    exponents = jnp.log(multipliers) / period
+    return Floquet(multipliers, monodromy, exponents, errors, closure, float(period), lin)
 
 
 @jit_of("system", "freedom", "steps", "method")
-def _over_a_period(
+def _derivatives(
     system: System, freedom: Freedom, steps: int, method: AbstractFixedStep, state: State,
-    period: Array, lin: Linearization,
+    span: Array, begin: Linearization,
 ) -> Sensitivities:  # fmt: skip
+    """The motion over a time, with its derivatives with respect to the deviations at its start."""
     q, v, t, params = state
 
     def start(z: Array) -> tuple[Array, Array, Params]:
-        dq, dv = lin.deviation(z)
+        dq, dv = begin.deviation(z)
         return q + dq, v + dv, params
 
-    ts = t + jnp.linspace(0.0, 1.0, steps + 1, dtype=q.dtype) * period.astype(q.dtype)
+    ts = t + jnp.linspace(0.0, 1.0, steps + 1, dtype=q.dtype) * span
     return sensitivities(system, start, jnp.zeros(sum(freedom[:2]), q.dtype), ts, method=method)
 
 
-def _closure(
-    system: System, q_end: Array, v_end: Array, q: Array, v: Array, advance: Mapping[str, float]
-) -> float:
+def _coordinates(lin: Linearization, found: Sensitivities) -> Array:
+    """The deviations at the end of a motion, in the coordinates (x, u) there, shape (j, j)."""
+    small = lin.reduced
+    x = small.Z.T @ found.q[-1]
+    return jnp.concatenate([x, small.Y.T @ (found.v[-1] - small.T @ x)])
+
+
+def _compared(matrix: Array, rough: Array) -> tuple[Array, Array]:
+    """The eigenvalues of a matrix, the largest first, and their distances from those of another."""
+    values, others = (np.linalg.eigvals(np.asarray(x)).astype(complex) for x in (matrix, rough))
+    values = values[np.argsort(-np.abs(values), kind="stable")]
+    distances = np.abs(values[:, None] - others)
+    from scipy.optimize import linear_sum_assignment  # slow to import, and seldom needed
+
+    return jnp.asarray(values), jnp.asarray(distances[linear_sum_assignment(distances)])
+
+
+def _closure(system: System, sol: Solution, advance: Mapping[str, float]) -> float:
+    """How far q and v miss their start, relative to their ranges; an error if too far."""
     coordinate_indices("advance", advance, system.coordinates)
-    more = np.array([float(advance.get(name, 0.0)) for name in system.coordinates])
-    missed = np.abs(np.asarray(q_end - q) - more), np.abs(np.asarray(v_end - v))
-    sizes = 1 + np.abs(np.asarray(q)).max(), 1 + np.abs(np.asarray(v)).max()
-    closure = float(max(m.max() / s for m, s in zip(missed, sizes, strict=True)))
-    if not closure <= 1e-4:
-        name = system.coordinates[int(np.argmax(missed[0]))]
+    turned = np.array([float(advance.get(name, 0.0)) for name in system.coordinates])
+    q, v = np.asarray(sol.q), np.asarray(sol.v)
+    missed = np.stack([_missed(q, turned), _missed(v, 0.0)])
+    closure = float(missed.max())
+    if not closure <= PERIODIC:
+        name = system.coordinates[int(np.argmax(missed.max(0)))]
         raise ValueError(
             f"Argument `period` must be that of the motion, but after it q and v miss their start "
-            f"by {closure:.2g}, most in {name}; correct `q`, `v` or `period`, take more `steps`, "
-            "or say in `advance` by how much an angle has turned."
+            f"by {closure:.2g} of their ranges, most in {name}; correct `q`, `v` or `period`, take "
+            "more `steps`, or say in `advance` by how much an angle has turned."
         )
     return closure
+
+
+def _missed(x: np.ndarray, advance: np.ndarray | float) -> np.ndarray:
+    """Distances (n,) of the last of x (T, n) from the first, relative to the ranges of x."""
+    ranges = np.ptp(x, axis=0)
+    # Coordinates that barely move, or an equilibrium, deviate by round-off and errors of others.
+    least = np.maximum(1e-2 * ranges.max(), 1e-6 * (1 + np.abs(x).max(0)))
+    return np.abs(x[-1] - x[0] - advance) / np.maximum(ranges, least)
+
+
+def _require_periodic_equations(
+    system: System, freedom: Freedom, sol: Solution, params: Params
+) -> None:
+    """Raise a ValueError if the linear equations along the motion change from period to period."""
+    period = sol.ts[-1] - sol.ts[0]
+    W = jnp.zeros((system.n, system.n), sol.q.dtype)
+    for phase in PHASES:
+        k = int(phase * (len(sol.ts) - 1))
+        now, later = (
+            linearized(system, freedom, NOTHING, State(sol.q[k], sol.v[k], t, params), W).full
+            for t in (sol.ts[k], sol.ts[k] + period)
+        )
+        for name in ("M", "C", "K", "drift", "A_p", "A_v", "B", "A", "H_q", "H_v"):
+            one, other = (np.asarray(getattr(x, name)) for x in (now, later))
+            size = np.abs(one).max(initial=0.0)
+            if not np.abs(other - one).max(initial=0.0) <= PERIODIC * size:
+                raise ValueError(
+                    "Argument `period` must be that of the forces and constraints, but the linear "
+                    f"equations at t = {float(sol.ts[k]):.6g} differ from those one period later; "
+                    "give a multiple of the period of everything that depends on time."
+                )

@@ -151,6 +151,28 @@ def test_a_shaken_pendulum_loses_its_stability_where_mathieu_functions_say() -> 
         assert (slower.unstable, faster.unstable) == ((1, 0) if expected > 0 else (0, 1))
     with pytest.raises(ValueError, match="that of the motion"):
         jm.floquet(pendulum, [0.2], [0.0], 1.0, p, steps=1000)
+    with pytest.raises(ValueError, match="that of the forces"):
+        jm.floquet(pendulum, [0.0], [0.0], np.pi / p["w"], p, steps=1000)
+
+
+@pytest.mark.parametrize(("amplitude", "place"), [(1e-5, 0.0), (1.0, 1e5)])
+def test_a_wrong_period_is_refused_for_any_unit_and_place(amplitude: float, place: float) -> None:
+    """Small motions and those far from zero close as well as others, for the right period only."""
+    spring = jm.System(lambda q, v, t, p: (v[0] ** 2 - (q[0] - place) ** 2) / 2, coordinates=("x",))
+    found = jm.floquet(spring, [place + amplitude], [0.0], 2 * np.pi, steps=200)
+    np.testing.assert_allclose(found.multipliers, 1.0, atol=1e-6)
+    with pytest.raises(ValueError, match="miss their start by 1"):
+        jm.floquet(spring, [place + amplitude], [0.0], np.pi, steps=200)
+
+
+def test_errors_of_repeated_multipliers_do_not_count_as_unstable() -> None:
+    """Near its upper point, a pendulum has the multipliers 1 and 1, known to a thousandth."""
+    pendulum = jm.System(lambda q, v, t, p: v[0] ** 2 / 2 + jnp.cos(q[0]), coordinates=("angle",))
+    period = 4 * scipy.special.ellipk(np.sin(3.1 / 2) ** 2)
+    found = jm.floquet(pendulum, [3.1], [0.0], period)
+    outside = np.abs(found.multipliers).max() - 1
+    assert 1e-6 < outside < found.errors.max() < 0.01
+    assert found.unstable == 0
 
 
 def _compound(centre: float) -> jm.System:
