@@ -6,6 +6,7 @@ parameter turns back, is a regular point.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -59,7 +60,7 @@ def continuation(
         v: as for `equilibrium`.
         symmetries: as for `equilibrium`.
         step: length of the first step, and a quarter of the longest, relative to the range of the
-            parameter and to 1 + max |q|.
+            parameter and to the largest |q| so far, at first at least its change over the range.
         most: largest number of points of a branch.
         switch: whether to follow branches that cross the first one.
 
@@ -91,11 +92,17 @@ def continuation(
         raise ValueError(f"Argument `to` must differ from the first value of {parameter}, {first}.")
     params_, _, t_, _ = case.theta
     freedom = freedom_at(case.setup.system, State(own.q, own.v, t_, params_))
-    curve = Curve(case, where, freedom, first, float(to), float(1 + jnp.max(jnp.abs(own.q))))
     begin = PointOnCurve(np.asarray(own.q), np.asarray(own.v), first, own.assessment)
+    curve = Curve(case, where, freedom, first, float(to), 1.0)
     ahead = np.zeros(system.n + 1)
     ahead[-1] = 1.0
-    main = _follow(curve, begin, ahead, step, most)
+    near = curve.at(curve.scaled(begin) + ASIDE * step * ahead, ahead)
+    if near is not None:
+        ahead = (curve.scaled(near) - curve.scaled(begin)) / (ASIDE * step)  # the tangent
+    sizes = np.abs([*begin.q, *ahead[:-1]])  # of q, and of its change over the range
+    curve = replace(curve, size=float(sizes.max()) if sizes.max() > 1e-9 else 1.0)
+    ahead[:-1] /= curve.size
+    main = _follow(curve, begin, ahead / np.linalg.norm(ahead), step, most)
     branches = [_branch(curve, main, parameter)]
     for special in main.special if switch else ():
         if special.kind == "branch point":
@@ -114,6 +121,11 @@ def _follow(curve: Curve, begin: PointOnCurve, direction: Numbers, step: float, 
     """Points from `begin` on in a direction, until the parameter leaves its range."""
     points, special, length, ended = [begin], list[SpecialPoint](), step, "most"
     while len(points) < most:
+        # Steps grow with q, whose size at the start may be accidental.
+        larger = max(1.0, float(np.abs(points[-1].q).max()) / curve.size)
+        curve = replace(curve, size=larger * curve.size)
+        direction = np.append(direction[:-1] / larger, direction[-1])
+        direction = direction / np.linalg.norm(direction)
         here = curve.scaled(points[-1])
         new = curve.at(here + length * direction, direction)
         moved = None if new is None else curve.scaled(new) - here
@@ -149,29 +161,36 @@ def _between(curve: Curve, points: list[PointOnCurve], new: PointOnCurve) -> lis
     here = curve.scaled(before)
     length = float(np.linalg.norm(curve.scaled(new) - here))
     along = (curve.scaled(new) - here) / length
+    found = list[SpecialPoint]()
 
     def at(s: float) -> PointOnCurve | None:
         return curve.at(here + s * along, along)
 
-    counts = before.counts, new.counts
-    if counts[0] == counts[1] or (len(points) == 1 and before.assessment.zeros):
-        return []
-    low, high, place = 0.0, length, new
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        point = at(middle)
-        if point is None:
-            break
-        low, high = (middle, high) if point.counts == counts[0] else (low, middle)
-        place = point
-    # Stability changes by a real eigenvalue at folds and branch points, by a pair at Hopf points.
-    is_real = counts[0][0] != counts[1][0] or abs(counts[0][1] - counts[1][1]) == 1
-    kind = "branch point" if is_real else "Hopf"
-    sides = [at(low - ASIDE * length), at(low + ASIDE * length)]
-    if is_real and all(side is not None for side in sides):
-        turns = [side.value - place.value for side in sides if side is not None]
-        kind = "fold" if turns[0] * turns[1] > 0 else kind
-    return [SpecialPoint(kind, place.value, place.q, len(points) - 1)]
+    if len(points) == 1 and before.assessment.zeros:
+        return found
+    start, first = 0.0, before
+    while first.counts != new.counts:
+        low, high, place = start, length, new
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            point = at(middle)
+            if point is None:
+                break
+            low, high = (middle, high) if point.counts == first.counts else (low, middle)
+            place = point
+        start = high + ASIDE * length
+        sides = at(low - ASIDE * length), at(start) if start < length else new
+        after = sides[1] or new
+        # Stability changes by a real eigenvalue at folds and branch points, by a pair at Hopf
+        # points.
+        changes = first.counts[0] != after.counts[0], first.counts[1] - after.counts[1]
+        kind = "branch point" if changes[0] or changes[1] % 2 else "Hopf"
+        if kind == "branch point" and sides[0] and sides[1]:
+            turns = [side.value - place.value for side in sides if side]
+            kind = "fold" if turns[0] * turns[1] > 0 else kind
+        found.append(SpecialPoint(kind, place.value, place.q, len(points) - 1))
+        first = after
+    return found
 
 
 def _crossing(
@@ -189,11 +208,9 @@ def _crossing(
     lin = linearized(case.setup.system, curve.freedom, NOTHING, State(q, v, t, params), W)
     if lin.reduced.K.shape[0] != lin.reduced.K.shape[1]:
         return []
-    K = np.asarray(lin.reduced.K)
-    sizes, V = np.linalg.eigh((K + K.T) / 2)
-    # Two branches cross where the Hessian is singular. Its null vector, minus its component along
+    # Two branches cross where the stiffness is singular. Its null vector, minus its component along
     # this branch, leads to the other one.
-    flat = np.asarray(lin.reduced.Z) @ V[:, np.argmin(np.abs(sizes))]
+    flat = np.asarray(lin.reduced.Z) @ np.linalg.svd(np.asarray(lin.reduced.K))[2][-1]
     aside = np.append(flat / curve.size, 0.0)
     aside = aside - along * (along @ aside)
     if np.linalg.norm(aside) < 1e-3 * np.linalg.norm(flat) / curve.size:

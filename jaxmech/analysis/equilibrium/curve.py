@@ -31,8 +31,8 @@ class PointOnCurve(NamedTuple):
 
     @property
     def counts(self) -> tuple[int, int]:
-        """The numbers of negative eigenvalues of the Hessian, and of unstable ones."""
-        return int(self.assessment.index), int(self.assessment.unstable)
+        """The static index and the number of unstable eigenvalues."""
+        return int(self.assessment.static), int(self.assessment.unstable)
 
 
 @dataclass(frozen=True)

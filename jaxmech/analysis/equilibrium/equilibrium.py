@@ -9,6 +9,7 @@ given rates; `root` solves them together.
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +21,12 @@ from jaxmech.analysis.equilibrium.assessment import assess
 from jaxmech.analysis.equilibrium.held import held
 from jaxmech.analysis.equilibrium.result import Equilibrium, EquilibriumStatus
 from jaxmech.analysis.equilibrium.root import root
-from jaxmech.analysis.stability.balance import acceleration_rows, balance, row_order
+from jaxmech.analysis.stability.balance import (
+    acceleration_rows,
+    balance,
+    parameter_reach,
+    row_order,
+)
 from jaxmech.analysis.stability.freedom import freedom_at, require_regular
 from jaxmech.analysis.stability.linearization import is_negligible
 from jaxmech.analysis.stability.linearize import NOTHING, linearized
@@ -245,11 +251,13 @@ def problem(setup: Setup, q: Array, guess: Array, theta: Any) -> tuple[ScaledPro
     A = acceleration_rows(system, q, guess, t, params)
     none = jnp.zeros(len(A), q.dtype)
 
-    def force(q: Array) -> Array:
+    def force(q: Array, params: Params) -> Array:
         return balance(system, q, guess, t, params, rest, none).force
 
-    # The effect of a relative change of q on forces, which themselves vanish at an equilibrium.
-    largest = jnp.max(jnp.abs(force(q)) + reach(jax.jacfwd(force)(q), q))
+    # Effects of relative changes of q and the parameters on forces, which themselves vanish at an
+    # equilibrium.
+    effects = reach(jax.jacfwd(force)(q, params), q) + parameter_reach(partial(force, q), params)
+    largest = jnp.max(jnp.abs(force(q, params)) + effects)
     A_p = system.position_jacobian(q, t, params)
     row, row_p = (jnp.where(x > 0, x, 1.0) for x in (unit_rows(A)[1], unit_rows(A_p)[1]))
     scales = jax.lax.stop_gradient((jnp.where(largest > 0, largest, 1.0), row, row_p))

@@ -1,7 +1,9 @@
 """The equations of motion as a residual, from which equilibria and linearizations are derived."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -55,6 +57,19 @@ def balance(
         own = acceleration(system, q, v, t, params).multipliers
         force = force - system.nonideal_force(q, v, own, t, params)
     return Balance(force, jnp.concatenate([rate, wanted]), pull, level)
+
+
+def parameter_reach(force: Callable[[Params], Array], params: Params) -> Array:
+    """The effect of relative changes of all parameters on forces, which balance at an equilibrium.
+
+    It remains where the stiffness vanishes too, at a fold.
+    """
+    numbers, others = eqx.partition(params, eqx.is_inexact_array)
+    draw = np.random.default_rng(17)  # different changes, so that their effects do not cancel
+    moves = jax.tree.map(
+        lambda x: x * jnp.asarray(draw.uniform(0.5, 1.5, x.shape), x.dtype), numbers
+    )
+    return jnp.abs(jax.jvp(lambda p: force(eqx.combine(p, others)), (numbers,), (moves,))[1])
 
 
 def acceleration_rows(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:

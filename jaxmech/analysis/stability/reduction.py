@@ -28,7 +28,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.analysis.stability.balance import Balance, acceleration_rows, balance, row_order
+from jaxmech.analysis.stability.balance import (
+    Balance,
+    acceleration_rows,
+    balance,
+    parameter_reach,
+    row_order,
+)
 from jaxmech.analysis.states import State
 from jaxmech.constraints import Nonholonomic
 from jaxmech.linalg import QR, column_space_projector, metric, null_basis, times
@@ -156,11 +162,15 @@ def full_equations(system: System, state: State, freedom: Freedom) -> FullEquati
         A=A,
         H_q=slopes.rows[0],
         H_v=slopes.rows[1],
-        # The last is the effect of a relative change of q: at rest forces may all vanish.
+        # The last are effects of relative changes of q and the parameters: at rest forces may all
+        # vanish.
         forces=jnp.abs(at_rest.force)
         + jnp.abs(force)
         + jnp.abs(M) @ jnp.abs(a)
-        + reach(slopes.force[0], q),
+        + reach(slopes.force[0], q)
+        + parameter_reach(
+            lambda params: balance(system, q, v, t, params, a, multipliers).force, params
+        ),
     )
 
 

@@ -78,6 +78,42 @@ def test_a_shallow_truss_snaps_through_at_a_fold() -> None:
         jm.continuation(truss, start, {"F": 0.0, "l": length}, "load", 0.5)
 
 
+@pytest.mark.parametrize("metre", [1e-3, 1.0, 1e3])
+def test_a_fold_in_any_unit_of_length(metre: float) -> None:
+    """Of a bar of two on supports a distance of 1 m from its middle, which is 0.3 m higher."""
+
+    def energies(q: Any, v: Any, t: Any, p: Any) -> Any:
+        longer = jnp.sqrt(p["b"] ** 2 + q[0] ** 2) - jnp.sqrt(p["b"] ** 2 + p["h"] ** 2)
+        return v[0] ** 2 / 2 - 1e3 * longer**2 - p["F"] * q[0]
+
+    params = {"b": metre, "h": 0.3 * metre, "F": 0.0}
+    truss = jm.System(energies, coordinates=("y",))
+    found = jm.continuation(truss, [0.3 * metre], params, "F", 60.0 * metre)
+    (fold,) = found.special
+    y = np.sqrt(1.09 ** (1 / 3) - 1)  # where the derivative of the force vanishes
+    force = 2e3 * y * (np.sqrt(1.09 / (1 + y**2)) - 1)
+    assert fold.kind == "fold"
+    np.testing.assert_allclose(fold.value, force * metre, rtol=1e-9)
+    assert found.branches[0].ended == "range"
+
+
+def test_a_follower_load_causes_flutter_but_no_branch() -> None:
+    """Ziegler's column of two bars: P l / k = 7/2 - sqrt(2); its stiffness is never singular."""
+
+    def energies(q: Any, v: Any, t: Any, p: Any) -> Any:
+        motion = 3 * v[0] ** 2 + 2 * v[0] * v[1] * jnp.cos(q[0] - q[1]) + v[1] ** 2
+        return motion / 2 - (q[0] ** 2 + (q[1] - q[0]) ** 2) / 2
+
+    def follower(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return jnp.stack([p["P"] * jnp.sin(q[0] - q[1]), 0.0])
+
+    column = jm.System(energies, force=follower, coordinates=("lower", "upper"))
+    found = jm.continuation(column, [0.0, 0.0], {"P": 0.0}, "P", 4.0)
+    (flutter,) = found.special
+    assert flutter.kind == "Hopf"
+    np.testing.assert_allclose(flutter.value, 3.5 - np.sqrt(2), rtol=1e-6)
+
+
 def test_equilibria_have_second_derivatives() -> None:
     """The second derivative of cos(angle) = g / w^2 with respect to w."""
 
