@@ -49,14 +49,13 @@ def save_reached(
         moves = moves.with_move(number, made, step.begin, packed(before), reached)
         saves = with_row(saves, place, row, reached)
         none = jnp.zeros_like(position)
-        failed = ~reached
         code = jnp.asarray(Status.PROJECTION_FAILED, jnp.int32)
         state = replace(
             state,
             saved=place + reached,
             audit=replace(audit, position=none, velocity=none),
-            status=jnp.where(failed, code, state.status),
-            t_failed=jnp.where(failed, run.time(step.begin), state.t_failed),
+            status=jnp.where(reached, state.status, code),
+            t_failed=jnp.where(reached, state.t_failed, run.time(step.begin)),
         )
         return state, (saves, moves)
 

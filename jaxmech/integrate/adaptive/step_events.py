@@ -43,7 +43,7 @@ def events_in_step(
     end, none = tried.end, jnp.zeros((), jnp.int32)
     was = replace(was, replay=Replay.none(len(watch.events), t.dtype))
     ends = (start.q, start.v, t, start.qdd), (end.q, end.v, t + h, end.qdd)
-    values, dips, happens = step_dips(scheme, watch, was, *ends, h, params)
+    was, values, dips, happens = step_dips(scheme, watch, was, *ends, h, params)
     plain = params.params if isinstance(params, Switched) else params
 
     def part(q: Array, v: Array, t: Array, h: Array, params: Params) -> Any:

@@ -23,6 +23,7 @@ from jaxmech.utils.probing import depends_on
 _MOST = 12  # trials for one minimum
 _SHARE = 0.5  # relative to the smallest value so far: larger estimates of a minimum end its search
 _TRUST = 0.2  # relative error of the depth of an estimated minimum below the ends
+_KNOWN = 1e-6  # rate at a zero, relative to the change in a step, from which its sign is meaningful
 
 
 class StepEnd(eqx.Module):
@@ -159,11 +160,16 @@ StepState = tuple[Array, Array, Array, Array | None]  # q, v, t and, where known
 def step_dips(
     scheme: Scheme, watch: Watch, was: EventState, start: StepState, end: StepState, h: Array,
     params: Params,
-) -> tuple[Array, Dips, Array]:  # fmt: skip
-    """The functions at the end of a step, the possible minima within it, and whether to search."""
-    values = watch.values(scheme, *end[:3], params)
+) -> tuple[EventState, Array, Dips, Array]:  # fmt: skip
+    """The events before a step; their functions at its end; minima in it; whether to search."""
+    values, enabled = watch.values(scheme, *end[:3], params), watch.enabled(was.active)
     before, after = (rates(watch, q, v, t, h, params, qdd) for q, v, t, qdd in (start, end))
-    dips = Dips.of(was.signs, watch.enabled(was.active), (was.values, before), (values, after))
+    # A function that is zero at first has the sign of its rate right after, or its return to zero
+    # within a long step would go unnoticed.
+    leaves = (was.signs == 0) & (was.values == 0) & enabled
+    leaves &= jnp.abs(before) > _KNOWN * jnp.abs(values)
+    was = replace(was, signs=jnp.where(leaves, jnp.sign(before), was.signs).astype(jnp.int32))
+    dips = Dips.of(was.signs, enabled, (was.values, before), (values, after))
     # NaN crosses nothing, but must be reported.
     happens = watch.crossed(was.signs, values, was.active).any() | jnp.isnan(values).any()
-    return values, dips, happens | dips.pending.any()
+    return was, values, dips, happens | dips.pending.any()

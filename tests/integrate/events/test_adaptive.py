@@ -59,6 +59,21 @@ def test_a_terminal_event_holds_the_state() -> None:
     np.testing.assert_allclose(sol.q[~after, 1], 1 - G / 2 * TS[~after] ** 2, atol=1e-12)
 
 
+def test_the_last_possible_step_may_end_at_an_event() -> None:
+    method = jm.Adaptive(max_steps=3)
+    sol = jm.simulate(BALL, *DROPPED, TS, BALL_PARAMS, method=method, events=LANDS)
+    assert sol.status == Status.STOPPED
+    assert sol.accepted == 3
+
+
+def test_ever_shorter_bounces_end_with_a_status() -> None:
+    p = {**BALL_PARAMS, "e": jnp.asarray(0.5)}
+    with pytest.raises(jm.SimulationError, match="TOO_MANY_EVENTS") as error:
+        jm.simulate(BALL, *DROPPED, TS, p, method=jm.Adaptive(max_steps=256), events=BOUNCE)
+    limit = np.sqrt(2 / G) * (1 + 2 * (0.5 / (1 - 0.5)))
+    np.testing.assert_allclose(error.value.solution.t_failed, limit, atol=1e-9)
+
+
 def test_a_bead_leaves_its_hoop() -> None:
     q0, v0 = released(0.3, BEAD_PARAMS)
     ts, method = jnp.linspace(0.0, 1.0, 11), jm.Adaptive(rtol=1e-10, atol=1e-12)
