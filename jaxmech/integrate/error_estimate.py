@@ -3,9 +3,8 @@
 A method of order p makes an error of about c h^(p + 1) q^(p + 1) in a step of size h. The
 derivative is a divided difference over the last four states, from order four on each repeated
 twice: q provides the values and v the slopes (Hermite; Stoer and Bulirsch, Introduction to
-Numerical Analysis, 2.1.5).
-The errors of the steps are added up, relative to the motion. Later growth of an error is not
-included, and errors that cancel are counted.
+Numerical Analysis, 2.1.5). The errors of the steps are added up, relative to the motion. Later
+growth of an error is not included, and errors that cancel are counted.
 """
 
 from itertools import accumulate, pairwise

@@ -115,7 +115,8 @@ def rollout(
     assert isinstance(scheme.method, AbstractFixedStep)
     method, substeps = scheme.method, scheme.method.count
     steps = segment or substeps
-    start = _start(scheme, watch, q0, v0, ts, params, _within(steps))
+    # The states of one estimate lie within a long segment, and the same steps between them.
+    start = _start(scheme, watch, q0, v0, ts, params, steps >= STATES - 1)
     estimated, each = _estimates(substeps * (len(ts) - 1), steps)
 
     def one_segment(
@@ -178,11 +179,6 @@ def _estimates(total: int, steps: int) -> tuple[Array, float]:
     apart = max(STATES - 1, min(_RARELY, total // _FEWEST))
     count, stride = total // steps, -(-apart // steps)
     return jnp.asarray(np.arange(count) % stride == stride - 1), total / max(count // stride, 1)
-
-
-def _within(steps: int) -> bool:
-    """Whether the states of one estimate lie within a segment, and the same steps between them."""
-    return steps >= STATES - 1
 
 
 def _begun_segment(state: _RolloutState) -> tuple[_RolloutState, _RolloutState]:

@@ -24,11 +24,10 @@ from jaxmech.integrate.adaptive.saves import save_reached
 from jaxmech.integrate.adaptive.step_events import StepEvents, events_in_step
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.error_estimate import relative
-from jaxmech.integrate.events.switches import Switched
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.rollout import Trajectory, begun, residuals
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.status import Status
+from jaxmech.status import Status, succeeded
 from jaxmech.system import Params
 
 _SUSPICIOUS = 15  # steps at the limit of stability in a row, nearly, that make a system stiff
@@ -63,8 +62,8 @@ def adaptive_rollout(
     saves = jnp.where(at_start, first[None], rows[0][:, : len(first)])
     events, active = state.events, None
     if events is not None and start.events is not None:
-        # After a terminal event the trajectory stands still.
-        is_later = ((place >= state.saved) & (events.stopped_by >= 0))[:, None]
+        # After a terminal event the trajectory stands still; another may occur at the last time.
+        is_later = ((place >= state.saved) & succeeded(state.status))[:, None]
         none = jnp.zeros(2, q0.dtype)
         saves = jnp.where(is_later, jnp.concatenate([state.knot.q, state.knot.v, none]), saves)
         known |= is_later[:, 0]
@@ -101,9 +100,8 @@ def _start(run: RunSetting, q: Array, v: Array) -> RunState:
     # A function of reactions is NaN where the law of motion fails.
     may_fail = (status == Status.OK) | (status == Status.EVENT_IS_NAN)
     status = jnp.where(may_fail & (first.status != Status.OK), first.status, status)
-    zero, none = jnp.zeros_like(t), jnp.zeros((), jnp.int32)
-    nan, at = jnp.full_like(t, jnp.nan), jax.lax.stop_gradient(t)
-    fixed_q, fixed_v = jax.lax.stop_gradient((q, v))
+    zero, nan, none = jnp.zeros_like(t), jnp.full_like(t, jnp.nan), jnp.zeros((), jnp.int32)
+    at, fixed_q, fixed_v = jax.lax.stop_gradient((t, q, v))
     return RunState(
         elapsed=zero,
         knot=first,
@@ -125,12 +123,9 @@ def _start(run: RunSetting, q: Array, v: Array) -> RunState:
 
 def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunState, RunRows]:
     """Make one attempt; return the state after it, and the written rows."""
-    events = carry[0].events
-    if run.watch is not None and events is not None and not isinstance(run.params, Switched):
-        now = run.watch.params(run.params, events.active)
-        if isinstance(now, Switched):
-            return _advanced(replace(run, params=now), carry)
     state, rows = carry
+    if run.watch is not None and state.events is not None:
+        run = replace(run, params=run.watch.params(run.params, state.events.active))
     left = run.span - state.elapsed
     # A step that would leave less than 1 % of itself goes to the end, so that no tiny one follows.
     is_last = _STRETCH * state.size >= left
@@ -141,23 +136,21 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     accepted = computed & (tried.error <= 1.0)
     # Set, not added: the run ends at the last save time to the bit.
     elapsed = jnp.where(is_last, run.span, state.elapsed + size)
-    proposed, event, is_stuck = size, None, jnp.asarray(False)
+    proposed, event, cut = size, None, jnp.asarray(False)
     if run.watch is not None and state.events is not None:
         how = run.scheme, run.tolerance, run.watch
         event = events_in_step(*how, state.knot, state.events, tried, t, h, run.params, accepted)
-        size = jnp.where(event.cut, event.share * size, size)
-        elapsed = jnp.where(event.cut, state.elapsed + size, elapsed)
-        tried = replace(tried, end=event.end)
-        is_stuck = event.cut & (size < _STUCK * run.span)
-    counts = state.counts
+        cut, tried = event.cut, replace(tried, end=event.end)
+        size = jnp.where(cut, event.share * size, size)
+        elapsed = jnp.where(cut, state.elapsed + size, elapsed)
     counts = replace(
-        counts,
-        accepted=counts.accepted + accepted,
-        rejected=counts.rejected + ~accepted,
-        evaluations=counts.evaluations + run.method.pair.evaluations,
-        longest=jnp.where(accepted, jnp.maximum(counts.longest, size), counts.longest),
+        state.counts,
+        accepted=state.counts.accepted + accepted,
+        rejected=state.counts.rejected + ~accepted,
+        evaluations=state.counts.evaluations + run.method.pair.evaluations,
+        longest=jnp.maximum(state.counts.longest, jnp.where(accepted, size, 0.0)),
     )
-    step = StepSpan(state.elapsed, elapsed, size, accepted)
+    step = StepSpan(state.elapsed, elapsed, size, accepted, cut)
     moved = _accepted(run, state, tried, elapsed, proposed)
     error = jnp.where(computed, tried.error, jnp.inf)
     stays = replace(state, size=size * shrunk(run.method, error), is_repeat=jnp.asarray(True))
@@ -166,7 +159,7 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     if event is not None:
         after = _after_event(run, after, event)
         moves = _observed(run, state, after, step, event, moves)
-    after = _ended(run, after, tried, is_stuck)
+    after = _ended(run, after, tried, cut & (size < _STUCK * run.span))
     number = state.counts.accepted + after.saved - run.at_start + run.observed_before(after)
     made = run.move(step.size, jnp.zeros_like(number), event)
     return after, (saves, moves.with_move(number, made, step.begin, packed(state), accepted))
@@ -257,8 +250,7 @@ def _stiffness(
     # Some steps in a row below the limit of stability clear the suspicion, single ones do not.
     limited = jnp.where(free >= _CLEARED, 0, limited)
     is_suspected = limited >= _SUSPICIOUS
-    is_new = is_suspected & jnp.isnan(before.t)
-    t = jnp.where(is_new, jax.lax.stop_gradient(t), before.t)
+    t = jnp.where(is_suspected & jnp.isnan(before.t), jax.lax.stop_gradient(t), before.t)
     return StiffnessCounts(limited, free, is_suspected, t)
 
 

@@ -44,13 +44,6 @@ class Dips(eqx.Module):
     stops: Float[Array, " E"]  # where a function was found beyond zero, 1 for nowhere
 
     @staticmethod
-    def none(count: int, dtype: Any) -> "Dips":
-        """Make a search without minima."""
-        zeros, ones = jnp.zeros(count, dtype), jnp.ones(count, dtype)
-        end = StepEnd(zeros, ones, zeros)
-        return Dips(jnp.zeros(count, bool), end, end, jnp.zeros((), jnp.int32), ones)
-
-    @staticmethod
     def of(
         signs: Int[Array, " E"], enabled: Bool[Array, " E"], start: tuple[Array, Array],
         end: tuple[Array, Array],
@@ -58,10 +51,8 @@ class Dips(eqx.Module):
         """The possible minima in a step, from the functions and their rates in u at both ends."""
         s = signs.astype(start[0].dtype)
         zeros, ones = jnp.zeros_like(s), jnp.ones_like(s)
-        low, high = (
-            StepEnd(zeros, s * start[0], s * start[1]),
-            StepEnd(ones, s * end[0], s * end[1]),
-        )
+        low = StepEnd(zeros, s * start[0], s * start[1])
+        high = StepEnd(ones, s * end[0], s * end[1])
         is_dip = (signs != 0) & enabled & (low.g > 0) & (high.g > 0) & (low.r < 0) & (high.r > 0)
         return Dips(is_dip & _hopeful(low, high), low, high, jnp.zeros((), jnp.int32), ones)
 
@@ -115,10 +106,8 @@ def _minimum(low: StepEnd, high: StepEnd) -> tuple[Array, Array]:
     second = 3 * rise - 2 * before - after
     root = jnp.sqrt(jnp.maximum(second**2 - 3 * third * before, 0.0))
     # Of both forms of the root the one without a difference of equals.
-    above, below = (
-        jnp.where(second > 0, -before, root - second),
-        jnp.where(second > 0, second + root, 3 * third),
-    )
+    above = jnp.where(second > 0, -before, root - second)
+    below = jnp.where(second > 0, second + root, 3 * third)
     x = jnp.clip(above / jnp.where(below == 0, 1.0, below), 0.0, 1.0)
     least = low.g + x * (before + x * (second + x * third))
     return low.u + x * width, least

@@ -66,6 +66,23 @@ def test_the_last_possible_step_may_end_at_an_event() -> None:
     assert sol.accepted == 3
 
 
+def test_saves_at_the_time_of_a_transition_have_the_state_after_it() -> None:
+    """As in fixed steps; so the last state of a run is one from which it can be continued."""
+    half = jm.Transition(lambda q, v, t, p: (q, v / 2))
+    kicks = [
+        jm.Event(lambda q, v, t, p, k=k: t - k, 1, transition=half, name=str(k)) for k in (1, 2)
+    ]
+    system = jm.System(lambda q, v, t, p: 0.5 * v @ v, coordinates=("x",))
+
+    def speeds(v: jax.Array, method: Any = jm.Adaptive(max_steps=64)) -> jax.Array:
+        return jm.simulate(system, [0.0], v, [0.0, 0.5, 1.0, 2.0], method=method, events=kicks).v
+
+    expected = np.array([[1.0], [1.0], [0.5], [0.25]])
+    np.testing.assert_allclose(speeds(jnp.ones(1)), expected, atol=1e-14)
+    np.testing.assert_allclose(speeds(jnp.ones(1), jm.RK4(1)), expected, atol=1e-14)
+    np.testing.assert_allclose(jax.jacfwd(speeds)(jnp.ones(1))[..., 0], expected, atol=1e-14)
+
+
 def test_ever_shorter_bounces_end_with_a_status() -> None:
     p = {**BALL_PARAMS, "e": jnp.asarray(0.5)}
     with pytest.raises(jm.SimulationError, match="TOO_MANY_EVENTS") as error:
