@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure
@@ -27,7 +26,7 @@ from jaxmech.integrate import (
     events_of,
     watch_of,
 )
-from jaxmech.integrate.default_steps import with_steps
+from jaxmech.integrate.default_steps import as_times, with_steps
 from jaxmech.integrate.run_rule import RolloutInputs
 from jaxmech.integrate.step_size import Plan
 from jaxmech.properties import conserves_energy
@@ -35,13 +34,7 @@ from jaxmech.solution import Solution, energy_drift
 from jaxmech.stabilization import AbstractStabilization, Free, Projection, violations
 from jaxmech.status import Status, succeeded
 from jaxmech.system import Params, System
-from jaxmech.utils.checks import (
-    as_numbers,
-    is_known,
-    require_finite,
-    require_kind,
-    with_standard_promotion,
-)
+from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
 
 
@@ -126,7 +119,7 @@ def simulate(
     """
     require_kind("system", system, System, "System(...)")
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
-    ts = _times(ts, q0.dtype)
+    ts = as_times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
     policies = _Policies(
         method, Free() if projection is None else projection, formulation, derivative,
@@ -215,22 +208,6 @@ def _simulate(
 
 def _energy(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
     return system.energy(q, v, t, params)
-
-
-def _times(ts: Any, dtype: Any) -> Array:
-    ts = as_numbers("ts", ts, half=True).astype(dtype)
-    if ts.ndim != 1 or ts.size < 2:
-        raise ValueError(
-            f"Argument `ts` must have shape (T,) with T >= 2 save times, but has shape {ts.shape}."
-        )
-    if is_known(ts) and np.isfinite(ts).all():
-        steps = np.diff(np.asarray(ts))
-        if not (np.all(steps > 0) or np.all(steps < 0)):
-            raise ValueError(
-                "Argument `ts` must be strictly increasing or strictly decreasing, but is not; "
-                "sort it and drop repeated times."
-            )
-    return ts
 
 
 def _explanation(system: System, solution: Solution, params: Params) -> str:

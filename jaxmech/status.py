@@ -57,7 +57,7 @@ _MESSAGES = {
     Status.OK: "the whole trajectory was computed",
     Status.NONFINITE: (
         "the state became infinite or NaN; take a smaller step with a larger `RK4(substeps=...)` "
-        "(`method.substeps`), or check the functions of the system"
+        "(`method.substeps`), or check the functions of the system and, under `jit`, the save times"
     ),
     Status.INCONSISTENT: (
         "the initial state violates the constraints; pass it through `assemble` first"
@@ -100,8 +100,9 @@ _MESSAGES = {
     ),
     Status.STOPPED: "a terminal event ended the trajectory; this is not a failure",
     Status.TOO_MANY_EVENTS: (
-        "more than 8 events in one step, as when a ball comes to rest in ever shorter bounces; end "
-        "such a motion earlier with a terminal event at a small energy, or take a smaller step"
+        "more than 8 events in one step, or the `max_steps` of `Adaptive` all at one time, as when "
+        "a ball comes to rest in ever shorter bounces; end such a motion earlier with a terminal "
+        "event at a small energy, or take a smaller step"
     ),
     Status.NOT_ON_CONSTRAINT: (
         "the state after a transition violates a position constraint that is active; trigger the "

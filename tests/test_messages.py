@@ -64,6 +64,11 @@ MISUSE = {
         "MissingParameterError: Argument `params` must hold 'x', which event 'event1' reads, but "
         "holds l, m."
     ),
+    "simulate(events=jm.Event(lambda q, v, t, p: q[0], "
+    "transition=jm.Transition(restitution=lambda p: p['e'])))": (
+        "MissingParameterError: Argument `params` must hold 'e', which the transition of event "
+        "'event1' reads, but holds l, m."
+    ),
     "simulate(events=jm.Event(L, transition=jm.Transition(off='rods')))": (
         "ValueError: Argument `transition of event 'L'` must name constraints of the system, but "
         "'rods' is none of them; there are rod."

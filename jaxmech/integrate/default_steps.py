@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod
 from jaxmech.integrate.step_size import MEMBERS, MOST_STEPS, Plan, rounded_up, steps_needed
 from jaxmech.stabilization import AbstractStabilization, Free, Projection
 from jaxmech.system import Params, System
-from jaxmech.utils.checks import require_finite, require_kind
+from jaxmech.utils.checks import as_numbers, is_known, require_finite, require_kind
 from jaxmech.utils.tracers import actual
 
 
@@ -44,7 +44,8 @@ def choose_substeps(
     20,000 steps, each repeated as two half steps.
 
     Raises:
-        ValueError: the values of the arguments are not known.
+        ValueError: the values of the arguments are not known, or not suitable as in `simulate`.
+        TypeError: a policy is of the wrong kind; `Adaptive` takes no number of steps.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -61,9 +62,9 @@ def choose_substeps(
     """
     require_kind("system", system, System, "System(...)")
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
-    ts = jnp.asarray(ts, q0.dtype)
+    ts = as_times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
-    plan = Plan(system, method, formulation, Free() if projection is None else projection)
+    plan = _plan(system, method, projection, formulation)
     found = _substeps(plan, (q0, v0, ts, params))
     if found is None:
         raise ValueError(
@@ -100,9 +101,34 @@ def resolved_method(
     require_kind("method", method, AbstractMethod, "RK4()")
     if not isinstance(method, AbstractFixedStep) or method.substeps is not None:
         return method
-    policies = method, formulation, Free() if projection is None else projection
+    plan = _plan(system, method, projection, formulation)
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
-    return with_steps(Plan(system, *policies), method, q0, v0, jnp.asarray(ts, q0.dtype), params)
+    return with_steps(plan, method, q0, v0, as_times(ts, q0.dtype), params)
+
+
+def _plan(system: System, method: Any, projection: Any, formulation: Any) -> Plan:
+    by = Free() if projection is None else projection
+    require_kind("method", method, AbstractFixedStep, "RK4()")
+    require_kind("projection", by, AbstractStabilization, "Projection() or None")
+    require_kind("formulation", formulation, AbstractFormulation, "UdwadiaKalaba()")
+    return Plan(system, method, formulation, by)
+
+
+def as_times(ts: Any, dtype: Any) -> Array:
+    """Convert to save times, or raise an error unless they are in order."""
+    ts = as_numbers("ts", ts, half=True).astype(dtype)
+    if ts.ndim != 1 or ts.size < 2:
+        raise ValueError(
+            f"Argument `ts` must have shape (T,) with T >= 2 save times, but has shape {ts.shape}."
+        )
+    if is_known(ts) and np.isfinite(ts).all():
+        steps = np.diff(np.asarray(ts))
+        if not (np.all(steps > 0) or np.all(steps < 0)):
+            raise ValueError(
+                "Argument `ts` must be strictly increasing or strictly decreasing, but is not; "
+                "sort it and drop repeated times."
+            )
+    return ts
 
 
 def _substeps(plan: Plan, run: Any) -> int | None:
@@ -117,7 +143,7 @@ def _substeps(plan: Plan, run: Any) -> int | None:
     if needed is None:
         return None
     longest = np.abs(np.diff(ts)).max(1) / np.abs(ts[:, -1] - ts[:, 0])
-    return rounded_up(float(longest.max()) * needed)
+    return rounded_up(float(longest.max(initial=0.0, where=np.isfinite(longest))) * needed)
 
 
 def members_need(plan: Plan, q: Any, v: Any, ts: Any, params: Params) -> int | None:

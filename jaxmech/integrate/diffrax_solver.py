@@ -13,7 +13,6 @@ from jaxtyping import Array
 from jaxmech.formulations import AbstractFormulation
 from jaxmech.integrate.methods import RK4
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.properties import singular_mass
 from jaxmech.stabilization import AbstractStabilization, Free, constraint_jacobians, near
 from jaxmech.system import Params, System
 
@@ -31,9 +30,8 @@ class Constraints:
     def project(self, t: Any, y: State, params: Params) -> State:
         """Move to the nearest state on the constraints, NaN where it could not be reached."""
         q, v, t, params = self.system.arguments(*y, t, params)
-        found = self.formulation.takes_as_singular(singular_mass(self.system, q, v, t, params))
-        system = self.system.with_singular_mass(found)
-        q, v, reached = self.projection.after_step(system, q, v, t, params)
+        scheme = Scheme.of(self.system, RK4(1), self.formulation, self.projection, q, v, t, params)
+        q, v, reached = self.projection.after_step(scheme.system, q, v, t, params)
         q, v = (jnp.where(reached, x, jnp.nan) for x in (q, v))
         return q, v
 

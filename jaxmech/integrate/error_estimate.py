@@ -1,10 +1,10 @@
 """An estimate of the integration error from the states of a run, without further steps.
 
 A method of order p makes an error of about c h^(p + 1) q^(p + 1) in a step of size h. The
-derivative is a divided difference over the last four states, each repeated twice: q provides the
-values and v the slopes (Hermite; Stoer and Bulirsch, Introduction to Numerical Analysis, 2.1.5).
-The errors of the steps are added up, relative to the motion. Later growth of an error is not
-included, and errors that cancel are counted.
+derivative is a divided difference over the last four states, from order four on each repeated
+twice: q provides the values and v the slopes (Hermite; Stoer and Bulirsch, Introduction to
+Numerical Analysis, 2.1.5). The errors of the steps are added up, relative to the motion. Later
+growth of an error is not included, and errors that cancel are counted.
 """
 
 from itertools import accumulate, pairwise
@@ -20,6 +20,7 @@ STATES = 4  # states in a divided difference
 _HIGHEST = 5  # order of a method whose error they can estimate
 _LEAST = 0.01  # least motion of a coordinate, relative to the widest motion
 _IN_V = 4  # errors of velocities partly cancel; found by comparison with true errors
+_IN_ORDER_2 = 3  # errors of methods of order two, found likewise
 _ROUNDING = 16.0  # rounding error of a difference, in eps |q|
 
 
@@ -133,14 +134,24 @@ def _derivatives(recent: Recent, q: Array, v: Array, h: Array, level: int) -> tu
     spans = [1.0] * (STATES - 1) if recent.h is None else list(recent.h / h)
     ends = list(accumulate(spans, initial=0.0))
     values, slopes = [*recent.q, q], [h * x for x in (*recent.v, v)]
-    places = [k for k in range(STATES) for _ in range(2)]
-    row = [
-        slopes[a] if a == b else (values[b] - values[a]) / (ends[b] - ends[a])
-        for a, b in pairwise(places)
-    ]
-    for k in range(2, level + 1):
-        apart = [ends[b] - ends[a] for a, b in zip(places, places[k:], strict=False)]
-        row = [(y - x) / over for (x, y), over in zip(pairwise(row), apart, strict=True)]
+
+    def differences(values: list[Array], places: list[int]) -> list[Array]:
+        row = [
+            slopes[a] if a == b else (values[b] - values[a]) / (ends[b] - ends[a])
+            for a, b in pairwise(places)
+        ]
+        for k in range(2, level + 1):
+            apart = [ends[b] - ends[a] for a, b in zip(places, places[k:], strict=False)]
+            row = [(y - x) / over for (x, y), over in zip(pairwise(row), apart, strict=True)]
+        return row
+
+    once = list(range(STATES))
+    if level < STATES:
+        # A method of order two may tie q to v, as `Variational` does by the trapezoidal rule; then
+        # a difference of states taken twice is zero.
+        of_q, of_v = (_IN_ORDER_2 * differences(x, once)[0] for x in (values, slopes))
+        return of_q, of_v
+    row = differences(values, sorted(once * 2))
     # The rate compares only differences with every state taken twice: the others have errors of
     # either sign where q and v do not quite agree. These two are of states one apart, whose means
     # lie (last - first) / states apart.

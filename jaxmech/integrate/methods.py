@@ -63,15 +63,7 @@ def require_udwadia_kalaba(
 
 @dataclass(frozen=True)
 class AbstractFixedStep(AbstractMethod):
-    """A method of integration and the number of steps between two save times.
-
-    Args:
-        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
-            chosen from the motion, the same for all trajectories of a batch.
-
-    Raises:
-        ValueError: `substeps` is not a positive integer.
-    """
+    """A method of integration and the number of steps between two save times, as in `RK4`."""
 
     substeps: int | None = setting(
         None, "steps from one saved time, or sample, to the next; by default chosen from the motion"

@@ -115,7 +115,8 @@ def rollout(
     assert isinstance(scheme.method, AbstractFixedStep)
     method, substeps = scheme.method, scheme.method.count
     steps = segment or substeps
-    start = _start(scheme, watch, q0, v0, ts[0], params, _within(steps))
+    # The states of one estimate lie within a long segment, and the same steps between them.
+    start = _start(scheme, watch, q0, v0, ts, params, steps >= STATES - 1)
     estimated, each = _estimates(substeps * (len(ts) - 1), steps)
 
     def one_segment(
@@ -128,7 +129,7 @@ def rollout(
             state,
             replace_fn=lambda worst: jnp.where(first, 0.0, worst),
         )
-        at_start, state = _begun(state)
+        at_start, state = _begun_segment(state)
 
         def one_step(k: Array, state: _RolloutState) -> _RolloutState:
             # Not by adding up steps: a derivative that repeats a segment gets the same times, to
@@ -180,12 +181,7 @@ def _estimates(total: int, steps: int) -> tuple[Array, float]:
     return jnp.asarray(np.arange(count) % stride == stride - 1), total / max(count // stride, 1)
 
 
-def _within(steps: int) -> bool:
-    """Whether the states of one estimate lie within a segment, and the same steps between them."""
-    return steps >= STATES - 1
-
-
-def _begun(state: _RolloutState) -> tuple[_RolloutState, _RolloutState]:
+def _begun_segment(state: _RolloutState) -> tuple[_RolloutState, _RolloutState]:
     """The state at the start of a segment, and the same without the events of the one before."""
     if state.events is None:
         return state, state
@@ -247,17 +243,11 @@ def bare_segment(
 
 
 def _start(
-    scheme: Scheme, watch: Watch | None, q: Array, v: Array, t: Array, params: Params,
+    scheme: Scheme, watch: Watch | None, q: Array, v: Array, ts: Array, params: Params,
     same_steps: bool,
 ) -> _RolloutState:  # fmt: skip
-    now, events = params, None
-    if watch is not None:
-        events = watch.start(scheme, q, v, t, params)
-        now = watch.params(params, events.active)
-    status = start_status(scheme, q, v, t, now)
-    if events is not None:
-        bad = (status == Status.OK) & jnp.isnan(events.values).any()
-        status = jnp.where(bad, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), status)
+    t = ts[0]
+    now, events, status = begun(scheme, watch, q, v, t, params, jnp.isfinite(ts).all())
     rows = sum(scheme.system.sizes(q, v, t, now))
     return _RolloutState(
         q, v, *residuals(scheme, q, v, t, now), jnp.asarray(rows, jnp.int32), status,
@@ -266,8 +256,23 @@ def _start(
     )  # fmt: skip
 
 
-def start_status(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> Int[Array, ""]:
-    """Whether a run can begin at a state: OK, INCONSISTENT or NONFINITE."""
+def begun(
+    scheme: Scheme, watch: Watch | None, q: Array, v: Array, t: Array, params: Params, times: Array
+) -> tuple[Params, EventState | None, Int[Array, ""]]:
+    """Parameters with switches, events, and whether a run can begin; `times` whether those can."""
+    if watch is None:
+        return params, None, _start_status(scheme, q, v, t, params, times)
+    events = watch.start(scheme, q, v, t, params)
+    params = watch.params(params, events.active)
+    status = _start_status(scheme, q, v, t, params, times)
+    bad = (status == Status.OK) & jnp.isnan(events.values).any()
+    return params, events, jnp.where(bad, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), status)
+
+
+def _start_status(
+    scheme: Scheme, q: Array, v: Array, t: Array, params: Params, times: Array
+) -> Int[Array, ""]:
+    """OK, INCONSISTENT or NONFINITE."""
     system = scheme.system
     A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
     position = system.position_level(q, t, params)
@@ -275,7 +280,7 @@ def start_status(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -
     consistent = near(position, A_position, q) & near(velocity, A_velocity, v)
     # An infinite Jacobian would make `near` true, since every level is below infinity.
     reached = jnp.stack([reach(A_position, q).sum(), reach(A_velocity, v).sum()])
-    finite = jnp.isfinite(jnp.concatenate([q, v, position, velocity, reached])).all()
+    finite = times & jnp.isfinite(jnp.concatenate([q, v, position, velocity, reached])).all()
     status = jnp.where(consistent, Status.OK, Status.INCONSISTENT)
     return jnp.where(finite, status, Status.NONFINITE).astype(jnp.int32)
 
@@ -333,7 +338,7 @@ def _with_events(
     q, v, health = moved
     now = watch.params(params, was.active)
     ends = (state.q, state.v, t, None), (q, v, t + h, None)
-    values, dips, happens = step_dips(scheme, watch, was, *ends, h, now)
+    was, values, dips, happens = step_dips(scheme, watch, was, *ends, h, now)
 
     def rarely() -> tuple[Array, Array, Health, Array, EventState]:
         at = through_events(scheme, watch, state.q, state.v, t, h, params, was, place, dips)

@@ -88,9 +88,8 @@ class RunRule(AbstractRule):
         self.program = program
         self.residuals = tuple(jax.tree.leaves(kept))
         self.smooth = tuple(jax.tree.leaves(smooth))
-        self._inputs, self._kept, self._smooth = structure, *map(
-            jax.tree.structure, (kept, smooth)
-        )  # fmt: skip
+        self._inputs = structure
+        self._kept, self._smooth = map(jax.tree.structure, (kept, smooth))
 
     def jvp(self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays) -> list[Array]:
         """Push the tangents of the run, NaN where a state is NaN."""

@@ -65,15 +65,20 @@ def steps_needed(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any) -> int
     order = plan.method.order
     eps = float(jnp.finfo(q.dtype).eps)
     target = max(TARGET if order >= 4 else _ROUGH, 1000 * eps)
-    many, before = _FIRST, None
+    many, before, wanted, is_settled = _FIRST, None, np.zeros(len(q)), np.zeros(len(q), bool)
     for _ in range(_TRIALS):
         trial = _tried(plan, q, v, ts, params, many)
         if trial is None:
             return None
         # The error of a whole run falls with the step to the power of the order.
         ratio = (np.maximum(trial.error, 1e-30) / target) ** (1 / order)
-        is_settled = trial.settled(before, ratio)
-        wanted = np.where(trial.known, many * ratio, 1.0)
+        # Of the first trial that settles a member: the errors of much shorter steps, which other
+        # members need, are round-off.
+        # A trial that only covers the first part of a run does not revoke the one before.
+        least = 1.0 if before is None else np.where(before.good & before.known, before.many, 1.0)
+        needed = np.maximum(np.where(trial.known, many * ratio, 1.0), least)
+        wanted = np.where(is_settled, wanted, needed)
+        is_settled |= trial.settled(before, ratio)
         if is_settled.all() or many >= MOST_STEPS:
             break
         # An unknown error only means that more steps are needed.

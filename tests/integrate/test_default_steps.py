@@ -94,6 +94,42 @@ def test_a_failing_start_keeps_its_status() -> None:
         simulate(PENDULUM.system, [0.9, 0.0], [0.0, 1.0], TS, PENDULUM.params, method=CHOSEN)
 
 
+def test_members_that_fail_leave_the_steps_of_the_others() -> None:
+    """Their trials go on with ever smaller steps, whose errors are round-off."""
+    q, wrong = jnp.array([[2.0], [2.0], [jnp.nan]]), jnp.array(TS).at[-1].set(jnp.nan)
+    ts = jnp.stack([jnp.array(TS), wrong, jnp.array(TS)])
+    batch = jax.vmap(lambda q, ts: simulate(ANGLE, q, jnp.zeros(1), ts, P))(q, ts)
+    np.testing.assert_array_equal(batch.status, np.array([0, 1, 1]))
+    np.testing.assert_array_equal(batch.t_failed[1:], 0.0)
+    alone = angle(q[0])
+    assert batch.step[0] == alone.step
+    np.testing.assert_array_equal(batch.q[0], alone.q)
+
+
+def test_a_collision_after_the_first_steps_of_a_trial() -> None:
+    """An event ends the fall before it; a trial of 20,000 of 65,536 steps does not reach it."""
+    kepler = jm.System(lambda q, v, t, p: 0.5 * v @ v + 1 / jnp.sqrt(q @ q), coordinates=("x", "y"))
+    near = jm.Event(lambda q, v, t, p: q @ q - 0.01, direction=-1, terminal=True, name="near")
+    sol = simulate(kepler, [1.0, 0.0], [0.0, 0.0], [0.0, 1.0, 2.0], events=near)
+    exact = (np.sqrt(0.1 * 0.9) + np.arccos(np.sqrt(0.1))) / np.sqrt(2)
+    np.testing.assert_allclose(sol.events.t_end, exact, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("ts", "policies", "told"),
+    [
+        ([1.0], {}, r"`ts` must have shape \(T,\)"),
+        ([0.0, 2.0, 1.0], {}, r"`ts` must be strictly increasing"),
+        (TS, {"method": jm.Adaptive()}, r"`method` must be an object such as RK4\(\)"),
+        (TS, {"projection": "none"}, r"`projection` must be an object such as Projection\(\)"),
+        (TS, {"formulation": "maggi"}, r"`formulation` must be an object such as Udwadia"),
+    ],
+)
+def test_wrong_arguments_are_named(ts: Any, policies: Any, told: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=told):
+        choose_substeps(ANGLE, [2.0], [0.0], ts, P, **policies)
+
+
 def test_saves_that_are_dense_enough_need_one_step_each() -> None:
     assert choose_substeps(ANGLE, [1.0], [0.0], np.linspace(0, 1, 2001), P) == 1
 

@@ -7,7 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import RK4, DormandPrince5, ForwardMode, Midpoint, ReverseMode, System, simulate
+from jaxmech import (
+    RK4,
+    DormandPrince5,
+    ForwardMode,
+    Midpoint,
+    ReverseMode,
+    System,
+    Variational,
+    simulate,
+)
 
 OSCILLATOR = System(lambda q, v, t, p: 0.5 * (v @ v - q @ q), coordinates=("x",))
 KEPLER = System(
@@ -39,6 +48,14 @@ def true_error(system: System, q: Any, v: Any, ts: Any, method: Any) -> tuple[fl
 def test_it_is_within_a_factor_of_twenty(name: str, method: Any) -> None:
     system, q, v, end = CASES[name]
     true, estimate = true_error(system, q, v, np.linspace(0.0, end, 101), method)
+    assert 1 / 20 < estimate / true < 20
+
+
+@pytest.mark.parametrize("name", ["oscillator", "damped pendulum"])
+def test_a_rule_that_ties_positions_to_velocities(name: str) -> None:
+    """Both velocities of a step of the variational midpoint rule have its mean velocity."""
+    system, q, v, end = CASES[name]
+    true, estimate = true_error(system, q, v, np.linspace(0.0, end, 101), Variational(40))
     assert 1 / 20 < estimate / true < 20
 
 

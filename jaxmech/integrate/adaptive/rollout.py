@@ -24,16 +24,16 @@ from jaxmech.integrate.adaptive.saves import save_reached
 from jaxmech.integrate.adaptive.step_events import StepEvents, events_in_step
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.error_estimate import relative
-from jaxmech.integrate.events.switches import Switched
 from jaxmech.integrate.events.watch import Watch
-from jaxmech.integrate.rollout import Trajectory, residuals, start_status
+from jaxmech.integrate.rollout import Trajectory, begun, residuals
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.status import Status
+from jaxmech.status import Status, succeeded
 from jaxmech.system import Params
 
 _SUSPICIOUS = 15  # steps at the limit of stability in a row, nearly, that make a system stiff
 _CLEARED = 6  # other steps in a row that end the suspicion
 _STRETCH = 1.01  # of the last step, so that no short one remains
+_STUCK = 1e-9  # fraction of the run: a shorter step from one event to the next makes no progress
 
 
 def adaptive_rollout(
@@ -44,10 +44,9 @@ def adaptive_rollout(
 
     With events, the system of the scheme is that of the watch.
     """
-    elapsed = jnp.abs(jax.lax.stop_gradient(ts - ts[0]))
-    run = RunSetting(
-        scheme, tolerance, ts[0], jnp.sign(ts[-1] - ts[0]), elapsed, params, segment, watch
-    )
+    sign = jnp.sign(ts[-1] - ts[0])
+    elapsed = jax.lax.stop_gradient(sign * (ts - ts[0]))
+    run = RunSetting(scheme, tolerance, ts[0], sign, elapsed, params, segment, watch)
     start = _start(run, q0, v0)
     state, rows = jax.lax.while_loop(
         lambda carry: (carry[0].elapsed < elapsed[-1]) & (carry[0].status == Status.OK),
@@ -56,15 +55,15 @@ def adaptive_rollout(
     )
     place = jnp.arange(len(ts))
     # A save counts once its step is accepted, so after a failure all later ones are NaN.
-    known = (place < state.saved) & jnp.isnan(start.t_failed)
+    known = place < jnp.where(jnp.isnan(start.t_failed), state.saved, 1)
     first = jnp.concatenate([q0, v0, jnp.stack([start.audit.position, start.audit.velocity])])
     switches = rows[0][:, len(first) :]
     at_start = (place < run.at_start)[:, None]
     saves = jnp.where(at_start, first[None], rows[0][:, : len(first)])
     events, active = state.events, None
     if events is not None and start.events is not None:
-        # After a terminal event the trajectory stands still.
-        is_later = ((place >= state.saved) & (events.stopped_by >= 0))[:, None]
+        # After a terminal event the trajectory stands still; another may occur at the last time.
+        is_later = ((place >= state.saved) & succeeded(state.status))[:, None]
         none = jnp.zeros(2, q0.dtype)
         saves = jnp.where(is_later, jnp.concatenate([state.knot.q, state.knot.v, none]), saves)
         known |= is_later[:, 0]
@@ -94,19 +93,15 @@ def adaptive_rollout(
 
 def _start(run: RunSetting, q: Array, v: Array) -> RunState:
     """The state before the first step."""
-    scheme, t, params, events = run.scheme, run.t0, run.params, None
-    if run.watch is not None:
-        events = run.watch.start(scheme, q, v, t, params)
-        params = run.watch.params(params, events.active)
+    scheme, t = run.scheme, run.t0
+    ordered = (run.elapsed[1:] >= run.elapsed[:-1]).all()  # not with a NaN
+    params, events, status = begun(scheme, run.watch, q, v, t, run.params, ordered)
     first = knot(scheme, q, v, t, params)
-    status = start_status(scheme, q, v, t, params)
-    status = jnp.where(status == Status.OK, first.status, status)
-    if events is not None:
-        bad = (status == Status.OK) & jnp.isnan(events.values).any()
-        status = jnp.where(bad, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), status)
-    zero, none = jnp.zeros_like(t), jnp.zeros((), jnp.int32)
-    nan, at = jnp.full_like(t, jnp.nan), jax.lax.stop_gradient(t)
-    fixed_q, fixed_v = jax.lax.stop_gradient((q, v))
+    # A function of reactions is NaN where the law of motion fails.
+    may_fail = (status == Status.OK) | (status == Status.EVENT_IS_NAN)
+    status = jnp.where(may_fail & (first.status != Status.OK), first.status, status)
+    zero, nan, none = jnp.zeros_like(t), jnp.full_like(t, jnp.nan), jnp.zeros((), jnp.int32)
+    at, fixed_q, fixed_v = jax.lax.stop_gradient((t, q, v))
     return RunState(
         elapsed=zero,
         knot=first,
@@ -128,12 +123,9 @@ def _start(run: RunSetting, q: Array, v: Array) -> RunState:
 
 def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunState, RunRows]:
     """Make one attempt; return the state after it, and the written rows."""
-    events = carry[0].events
-    if run.watch is not None and events is not None and not isinstance(run.params, Switched):
-        now = run.watch.params(run.params, events.active)
-        if isinstance(now, Switched):
-            return _advanced(replace(run, params=now), carry)
     state, rows = carry
+    if run.watch is not None and state.events is not None:
+        run = replace(run, params=run.watch.params(run.params, state.events.active))
     left = run.span - state.elapsed
     # A step that would leave less than 1 % of itself goes to the end, so that no tiny one follows.
     is_last = _STRETCH * state.size >= left
@@ -144,31 +136,30 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     accepted = computed & (tried.error <= 1.0)
     # Set, not added: the run ends at the last save time to the bit.
     elapsed = jnp.where(is_last, run.span, state.elapsed + size)
-    proposed, event = size, None
+    proposed, event, cut = size, None, jnp.asarray(False)
     if run.watch is not None and state.events is not None:
         how = run.scheme, run.tolerance, run.watch
         event = events_in_step(*how, state.knot, state.events, tried, t, h, run.params, accepted)
-        size = jnp.where(event.cut, event.share * size, size)
-        elapsed = jnp.where(event.cut, state.elapsed + size, elapsed)
-        tried = replace(tried, end=event.end)
-    counts = state.counts
+        cut, tried = event.cut, replace(tried, end=event.end)
+        size = jnp.where(cut, event.share * size, size)
+        elapsed = jnp.where(cut, state.elapsed + size, elapsed)
     counts = replace(
-        counts,
-        accepted=counts.accepted + accepted,
-        rejected=counts.rejected + ~accepted,
-        evaluations=counts.evaluations + run.method.pair.evaluations,
-        longest=jnp.where(accepted, jnp.maximum(counts.longest, size), counts.longest),
+        state.counts,
+        accepted=state.counts.accepted + accepted,
+        rejected=state.counts.rejected + ~accepted,
+        evaluations=state.counts.evaluations + run.method.pair.evaluations,
+        longest=jnp.maximum(state.counts.longest, jnp.where(accepted, size, 0.0)),
     )
-    step = StepSpan(state.elapsed, elapsed, size, accepted)
+    step = StepSpan(state.elapsed, elapsed, size, accepted, cut)
     moved = _accepted(run, state, tried, elapsed, proposed)
     error = jnp.where(computed, tried.error, jnp.inf)
     stays = replace(state, size=size * shrunk(run.method, error), is_repeat=jnp.asarray(True))
     after = jax.tree.map(lambda yes, no: jnp.where(accepted, yes, no), moved, stays)
-    after = _ended(run, replace(after, counts=counts), tried)
-    after, (saves, moves) = save_reached(run, state, after, step, rows)
+    after, (saves, moves) = save_reached(run, state, replace(after, counts=counts), step, rows)
     if event is not None:
         after = _after_event(run, after, event)
         moves = _observed(run, state, after, step, event, moves)
+    after = _ended(run, after, tried, cut & (size < _STUCK * run.span))
     number = state.counts.accepted + after.saved - run.at_start + run.observed_before(after)
     made = run.move(step.size, jnp.zeros_like(number), event)
     return after, (saves, moves.with_move(number, made, step.begin, packed(state), accepted))
@@ -204,16 +195,19 @@ def _observed(
 
 def _after_event(run: RunSetting, state: RunState, event: StepEvents) -> RunState:
     """The state from which the motion continues after the events of a step."""
+    knot = jax.tree.map(lambda x, y: jnp.where(event.cut, x, y), event.after, state.knot)
+    return _with_status(run, replace(state, knot=knot, events=event.events), event.status)
+
+
+def _with_status(run: RunSetting, state: RunState, status: Array) -> RunState:
+    """Set the status of a state that has none."""
     is_ok = state.status == Status.OK
-    status = jnp.where(is_ok, event.status, state.status)
     failed = is_ok & (status != Status.OK) & (status != Status.STOPPED)
     at = jax.lax.stop_gradient(run.time(state.elapsed))
     return replace(
         state,
-        knot=jax.tree.map(lambda x, y: jnp.where(event.cut, x, y), event.after, state.knot),
-        status=status,
+        status=jnp.where(is_ok, status, state.status).astype(jnp.int32),
         t_failed=jnp.where(failed, at, state.t_failed),
-        events=event.events,
     )
 
 
@@ -256,23 +250,20 @@ def _stiffness(
     # Some steps in a row below the limit of stability clear the suspicion, single ones do not.
     limited = jnp.where(free >= _CLEARED, 0, limited)
     is_suspected = limited >= _SUSPICIOUS
-    is_new = is_suspected & jnp.isnan(before.t)
-    t = jnp.where(is_new, jax.lax.stop_gradient(t), before.t)
+    t = jnp.where(is_suspected & jnp.isnan(before.t), jax.lax.stop_gradient(t), before.t)
     return StiffnessCounts(limited, free, is_suspected, t)
 
 
-def _ended(run: RunSetting, state: RunState, tried: Attempt) -> RunState:
-    """Set the status of a state."""
-    counts, at = state.counts, jax.lax.stop_gradient(run.time(state.elapsed))
-    largest = jnp.maximum(jnp.abs(run.t0), jnp.abs(run.time(run.span)))
+def _ended(run: RunSetting, state: RunState, tried: Attempt, is_stuck: Array) -> RunState:
+    """Set the status after an attempt, unless a save or an event has set it."""
+    counts, largest = state.counts, jnp.maximum(jnp.abs(run.t0), jnp.abs(run.time(run.span)))
     # Of the largest time of the run: below it, adding a step to the time no longer changes it.
-    shortest = 4 * jnp.finfo(at.dtype).eps * jax.lax.stop_gradient(largest)
+    shortest = 4 * jnp.finfo(largest.dtype).eps * jax.lax.stop_gradient(largest)
     is_repeated = state.is_repeat & (state.size < shortest)
     is_over = counts.accepted + counts.rejected >= run.method.max_steps
     is_over &= state.elapsed < run.span
     underflow = jnp.where(tried.status == Status.OK, int(Status.STEP_UNDERFLOW), tried.status)
     over = jnp.where(state.stiffness.is_suspected, int(Status.STIFF), int(Status.MAX_STEPS))
+    over = jnp.where(is_stuck, int(Status.TOO_MANY_EVENTS), over)
     status = jnp.where(is_over, over, int(Status.OK))
-    status = jnp.where(is_repeated, underflow, status).astype(jnp.int32)
-    failed = status != Status.OK
-    return replace(state, status=status, t_failed=jnp.where(failed, at, state.t_failed))
+    return _with_status(run, state, jnp.where(is_repeated, underflow, status))

@@ -66,6 +66,7 @@ class StepSpan(eqx.Module):
     end: Float[Array, ""]
     size: Float[Array, ""]
     accepted: Bool[Array, ""]
+    cut: Bool[Array, ""]  # by an event; a save at that time has the state after it
 
 
 @dataclass(frozen=True, eq=False)

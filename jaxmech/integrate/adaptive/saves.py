@@ -1,7 +1,7 @@
 """The saves within an accepted step: Hermite interpolation, and the projection."""
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -28,7 +28,8 @@ def save_reached(
         return jax.lax.dynamic_index_in_dim(run.elapsed, at, keepdims=False)
 
     def is_within(saved: Array) -> Array:
-        return step.accepted & (saved <= last) & (target(saved) <= step.end)
+        at = target(saved)
+        return step.accepted & (saved <= last) & ((at < step.end) | ((at == step.end) & ~step.cut))
 
     states = _states(run, before, after, step, target(after.saved))
     switches = [] if before.events is None else [before.events.active.astype(step.size.dtype)]
@@ -38,7 +39,9 @@ def save_reached(
         elapsed, place = target(state.saved), state.saved
         t = run.time(elapsed)
         at = jnp.where(elapsed < step.end, (elapsed - step.begin) / step.size, 1.0)
-        q, v, reached = _within(run, before, step, states, at, t)
+        found = _within(run, before, step, states, at, t)
+        at_begin = before.knot.q, before.knot.v, jnp.asarray(True)
+        q, v, reached = jax.tree.map(partial(jnp.where, elapsed > step.begin), found, at_begin)
         audit = state.audit
         position, velocity = residuals(run.scheme, q, v, t, run.params)
         position = jnp.maximum(audit.position, position)
@@ -49,14 +52,12 @@ def save_reached(
         moves = moves.with_move(number, made, step.begin, packed(before), reached)
         saves = with_row(saves, place, row, reached)
         none = jnp.zeros_like(position)
-        failed = ~reached
-        code = jnp.asarray(Status.PROJECTION_FAILED, jnp.int32)
         state = replace(
             state,
             saved=place + reached,
             audit=replace(audit, position=none, velocity=none),
-            status=jnp.where(failed, code, state.status),
-            t_failed=jnp.where(failed, run.time(step.begin), state.t_failed),
+            status=jnp.where(reached, state.status, int(Status.PROJECTION_FAILED)),
+            t_failed=jnp.where(reached, state.t_failed, run.time(step.begin)),
         )
         return state, (saves, moves)
 

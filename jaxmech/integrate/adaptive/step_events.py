@@ -43,7 +43,7 @@ def events_in_step(
     end, none = tried.end, jnp.zeros((), jnp.int32)
     was = replace(was, replay=Replay.none(len(watch.events), t.dtype))
     ends = (start.q, start.v, t, start.qdd), (end.q, end.v, t + h, end.qdd)
-    values, dips, happens = step_dips(scheme, watch, was, *ends, h, params)
+    was, values, dips, happens = step_dips(scheme, watch, was, *ends, h, params)
     plain = params.params if isinstance(params, Switched) else params
 
     def part(q: Array, v: Array, t: Array, h: Array, params: Params) -> Any:
@@ -56,7 +56,6 @@ def events_in_step(
             scheme, watch, start.q, start.v, t, h, plain, was, none, dips, part, True
         )
         events, end_t = at.events, t + at.base_u * h
-        cut = at.cut
         before = knot(scheme, at.end_q, at.end_v, end_t, params)
         after = knot(scheme, at.q, at.v, end_t, watch.params(plain, events.active))
         _, _, which, row = events.replay.at(events.replay.count - 1)
@@ -65,9 +64,9 @@ def events_in_step(
         code = jnp.where(is_nan, int(Status.EVENT_IS_NAN), code)
         stopped = (code == Status.OK) & (events.stopped_by >= 0)
         code = jnp.where(stopped, int(Status.STOPPED), code).astype(jnp.int32)
-        ends = jax.tree.map(lambda x, y: jnp.where(cut, x, y), before, end)
+        ends = jax.tree.map(lambda x, y: jnp.where(at.cut, x, y), before, end)
         return StepEvents(
-            events, events.replay.count > 0, cut, which, row, at.base_u, ends, after, code
+            events, events.replay.count > 0, at.cut, which, row, at.base_u, ends, after, code
         )
 
     def usually() -> StepEvents:

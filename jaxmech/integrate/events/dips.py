@@ -23,6 +23,7 @@ from jaxmech.utils.probing import depends_on
 _MOST = 12  # trials for one minimum
 _SHARE = 0.5  # relative to the smallest value so far: larger estimates of a minimum end its search
 _TRUST = 0.2  # relative error of the depth of an estimated minimum below the ends
+_KNOWN = 1e-6  # rate at a zero, relative to the change in a step, from which its sign is meaningful
 
 
 class StepEnd(eqx.Module):
@@ -43,13 +44,6 @@ class Dips(eqx.Module):
     stops: Float[Array, " E"]  # where a function was found beyond zero, 1 for nowhere
 
     @staticmethod
-    def none(count: int, dtype: Any) -> "Dips":
-        """Make a search without minima."""
-        zeros, ones = jnp.zeros(count, dtype), jnp.ones(count, dtype)
-        end = StepEnd(zeros, ones, zeros)
-        return Dips(jnp.zeros(count, bool), end, end, jnp.zeros((), jnp.int32), ones)
-
-    @staticmethod
     def of(
         signs: Int[Array, " E"], enabled: Bool[Array, " E"], start: tuple[Array, Array],
         end: tuple[Array, Array],
@@ -57,10 +51,8 @@ class Dips(eqx.Module):
         """The possible minima in a step, from the functions and their rates in u at both ends."""
         s = signs.astype(start[0].dtype)
         zeros, ones = jnp.zeros_like(s), jnp.ones_like(s)
-        low, high = (
-            StepEnd(zeros, s * start[0], s * start[1]),
-            StepEnd(ones, s * end[0], s * end[1]),
-        )
+        low = StepEnd(zeros, s * start[0], s * start[1])
+        high = StepEnd(ones, s * end[0], s * end[1])
         is_dip = (signs != 0) & enabled & (low.g > 0) & (high.g > 0) & (low.r < 0) & (high.r > 0)
         return Dips(is_dip & _hopeful(low, high), low, high, jnp.zeros((), jnp.int32), ones)
 
@@ -114,10 +106,8 @@ def _minimum(low: StepEnd, high: StepEnd) -> tuple[Array, Array]:
     second = 3 * rise - 2 * before - after
     root = jnp.sqrt(jnp.maximum(second**2 - 3 * third * before, 0.0))
     # Of both forms of the root the one without a difference of equals.
-    above, below = (
-        jnp.where(second > 0, -before, root - second),
-        jnp.where(second > 0, second + root, 3 * third),
-    )
+    above = jnp.where(second > 0, -before, root - second)
+    below = jnp.where(second > 0, second + root, 3 * third)
     x = jnp.clip(above / jnp.where(below == 0, 1.0, below), 0.0, 1.0)
     least = low.g + x * (before + x * (second + x * third))
     return low.u + x * width, least
@@ -159,11 +149,16 @@ StepState = tuple[Array, Array, Array, Array | None]  # q, v, t and, where known
 def step_dips(
     scheme: Scheme, watch: Watch, was: EventState, start: StepState, end: StepState, h: Array,
     params: Params,
-) -> tuple[Array, Dips, Array]:  # fmt: skip
-    """The functions at the end of a step, the possible minima within it, and whether to search."""
-    values = watch.values(scheme, *end[:3], params)
+) -> tuple[EventState, Array, Dips, Array]:  # fmt: skip
+    """The events before a step; their functions at its end; minima in it; whether to search."""
+    values, enabled = watch.values(scheme, *end[:3], params), watch.enabled(was.active)
     before, after = (rates(watch, q, v, t, h, params, qdd) for q, v, t, qdd in (start, end))
-    dips = Dips.of(was.signs, watch.enabled(was.active), (was.values, before), (values, after))
+    # A function that is zero at first has the sign of its rate right after, or its return to zero
+    # within a long step would go unnoticed.
+    leaves = (was.signs == 0) & (was.values == 0) & enabled
+    leaves &= jnp.abs(before) > _KNOWN * jnp.abs(values)
+    was = replace(was, signs=jnp.where(leaves, jnp.sign(before), was.signs).astype(jnp.int32))
+    dips = Dips.of(was.signs, enabled, (was.values, before), (values, after))
     # NaN crosses nothing, but must be reported.
     happens = watch.crossed(was.signs, values, was.active).any() | jnp.isnan(values).any()
-    return values, dips, happens | dips.pending.any()
+    return was, values, dips, happens | dips.pending.any()

@@ -54,9 +54,8 @@ class Replay(eqx.Module):
     @staticmethod
     def none(events: int, dtype: Any) -> "Replay":
         """None of these events in this segment so far."""
-        most = max(
-            IN_SEGMENT, events + 1
-        )  # each of them in a step, and one that changes the motion
+        # Each of them in a step, and one that changes the motion.
+        most = max(IN_SEGMENT, events + 1)
         zeros, size = jnp.zeros(most, jnp.int32), jnp.zeros(most, dtype)
         return Replay(zeros, size, zeros, zeros, jnp.zeros((), jnp.int32))
 

@@ -19,6 +19,7 @@ from jaxmech.integrate.scheme import Scheme
 from jaxmech.linalg import LDL, metric
 from jaxmech.stabilization import constraint_jacobians, metric_mass, near
 from jaxmech.system import Params, System
+from jaxmech.utils.checks import naming_missing
 from jaxmech.utils.probing import depends_on
 
 _NEAR = 1e-6  # relative to its change in a step: a smaller function counts as zero
@@ -179,7 +180,8 @@ class Watch:
                 continue
 
             def one(event: Event = event) -> tuple[Array, Array, Array]:
-                return self._after(scheme, event, q, v, t, params, old, new)
+                with naming_missing(f"the transition of event {event.name!r}", params):
+                    return self._after(scheme, event, q, v, t, params, old, new)
 
             moved = jax.lax.cond(which == k, one, lambda moved=moved: moved)
         return moved

@@ -169,9 +169,7 @@ class RadauIIA5(AbstractImplicit):
         require_positive_integer("iterations", self.iterations, remedy)
 
     order = 5
-    evaluations = (
-        15  # evaluations of the law of motion in a step, about: three in each of five corrections
-    )
+    evaluations = 15  # of the law of motion in a step, about: three in each of five corrections
 
     def solved(
         self, scheme: Scheme, data: StepData, at: MotionJacobian, qdd: Array

@@ -128,11 +128,29 @@ def test_most_steps() -> None:
         run(few, DOUBLE)
     sol = error.value.solution
     assert sol.accepted + sol.rejected == 4
+    ts = np.linspace(0.0, 1.0, 101)  # also within the last step
+    with pytest.raises(SimulationError) as error:
+        run(few, DOUBLE, ts)
+    dense = error.value.solution
+    np.testing.assert_array_equal(np.isfinite(dense.q[:, 0]), sol.t_failed >= ts)
     whole = run(replace(few, max_steps=1000), DOUBLE)
     reached = sol.t_failed >= TS
     assert 1 < reached.sum() < len(TS)
     np.testing.assert_array_equal(np.isfinite(sol.q[:, 0]), reached)
     np.testing.assert_allclose(sol.q[reached], whole.q[reached], rtol=1e-13)
+
+
+def test_an_inconsistent_start_is_explained() -> None:
+    with pytest.raises(SimulationError, match=r"position residual of 1\.98"):
+        simulate(PENDULUM.system, [0.2, 0.0], [0.0, 1.0], TS, PENDULUM.params, method=METHOD)
+
+
+def test_times_out_of_order_end_with_a_status() -> None:
+    """They are not known under `vmap`; -0.5 used to be taken as 0.5."""
+    ts = jnp.array([TS, [0.0, -0.5, 0.3, 0.5, 1.0], [0.0, 0.1, 0.5, 1.0, 0.7], [*TS[:-1], np.nan]])
+    sols = jax.vmap(lambda ts: run(METHOD, DOUBLE, ts))(ts)
+    np.testing.assert_array_equal(sols.status, [Status.OK, *[Status.NONFINITE] * 3])
+    assert np.isnan(sols.q[1:, 1:]).all()
 
 
 def test_a_singular_force_ends_in_underflow() -> None:

@@ -1,6 +1,7 @@
 """Events in adaptive steps are those in fixed steps."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -57,6 +58,39 @@ def test_a_terminal_event_holds_the_state() -> None:
     after = np.asarray(TS) > t
     np.testing.assert_allclose(sol.q[after], [[t, 0.0]] * after.sum(), atol=1e-12)
     np.testing.assert_allclose(sol.q[~after, 1], 1 - G / 2 * TS[~after] ** 2, atol=1e-12)
+
+
+def test_the_last_possible_step_may_end_at_an_event() -> None:
+    method = jm.Adaptive(max_steps=3)
+    sol = jm.simulate(BALL, *DROPPED, TS, BALL_PARAMS, method=method, events=LANDS)
+    assert sol.status == Status.STOPPED
+    assert sol.accepted == 3
+
+
+def test_saves_at_the_time_of_a_transition_have_the_state_after_it() -> None:
+    """As in fixed steps; so the last state of a run is one from which it can be continued."""
+    half = jm.Transition(lambda q, v, t, p: (q, v / 2))
+    kicks = [
+        jm.Event(lambda q, v, t, p, k=k: t - k, 1, transition=half, name=str(k)) for k in (1, 2)
+    ]
+    system = jm.System(lambda q, v, t, p: 0.5 * v @ v, coordinates=("x",))
+
+    def speeds(method: Any, v: jax.Array) -> jax.Array:
+        return jm.simulate(system, [0.0], v, [0.0, 0.5, 1.0, 2.0], method=method, events=kicks).v
+
+    expected = np.array([[1.0], [1.0], [0.5], [0.25]])
+    for method in (jm.RK4(1), jm.Adaptive(max_steps=64)):
+        np.testing.assert_allclose(speeds(method, jnp.ones(1)), expected, atol=1e-14)
+    slope = jax.jacfwd(partial(speeds, method))(jnp.ones(1))
+    np.testing.assert_allclose(slope[..., 0], expected, atol=1e-14)
+
+
+def test_ever_shorter_bounces_end_with_a_status() -> None:
+    p = {**BALL_PARAMS, "e": jnp.asarray(0.5)}
+    with pytest.raises(jm.SimulationError, match="TOO_MANY_EVENTS") as error:
+        jm.simulate(BALL, *DROPPED, TS, p, method=jm.Adaptive(max_steps=256), events=BOUNCE)
+    limit = np.sqrt(2 / G) * (1 + 2 * (0.5 / (1 - 0.5)))
+    np.testing.assert_allclose(error.value.solution.t_failed, limit, atol=1e-9)
 
 
 def test_a_bead_leaves_its_hoop() -> None:

@@ -1,8 +1,11 @@
 """Events at the times and in the states of closed forms."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jaxmech as jm
 from jaxmech.status import Status
@@ -89,6 +92,17 @@ def test_same_bits_alone_and_in_a_batch() -> None:
             np.testing.assert_array_equal(one.events[name].t, batch.events[name].t[k])
             np.testing.assert_array_equal(one.events[name].v, batch.events[name].v[k])
         np.testing.assert_array_equal(one.q, batch.q[k])
+
+
+@pytest.mark.parametrize("method", [jm.RK4(), jm.Adaptive()])
+def test_a_ball_thrown_from_the_ground_lands(method: Any) -> None:
+    """Also if it does so within the first step, which is exact; in both directions of time."""
+    speed = jnp.array([1.0, 5.0])
+    ts = jnp.array([0.0, 3.0])
+    for sign in (1, -1):
+        start = jnp.zeros(2), sign * speed
+        sol = jm.simulate(BALL, *start, sign * ts, BALL_PARAMS, method=method, events=LANDS)
+        np.testing.assert_allclose(sol.events.t_end, sign * 10.0 / G, atol=1e-12)
 
 
 def test_directions_and_a_zero_at_the_start() -> None:
