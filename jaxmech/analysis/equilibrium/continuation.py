@@ -20,7 +20,12 @@ from jaxmech.analysis.stability.linearize import NOTHING, linearized
 from jaxmech.analysis.states import Numbers, State
 from jaxmech.analysis.symmetry.symmetries import Symmetries
 from jaxmech.system import Params, System
-from jaxmech.utils.checks import require_finite, require_positive_integer, with_standard_promotion
+from jaxmech.utils.checks import (
+    require_finite,
+    require_positive,
+    require_positive_integer,
+    with_standard_promotion,
+)
 
 HALVINGS = 40  # bisections of an interval that holds a branch point
 ASIDE = 1e-3  # relative to an interval: distance of the points between which the parameter may turn
@@ -82,6 +87,7 @@ def continuation(
           Branch: 8 equilibria, w from 3.13209 to 5, STABLE; ends: range
     """
     require_finite(to=to)
+    require_positive("step", step)
     require_positive_integer("most", most, "such as 300")
     case = prepared(system, q, params, t, fixed, v, symmetries)
     symmetric = None if v is None else case.theta[3]
