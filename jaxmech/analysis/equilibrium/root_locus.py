@@ -1,6 +1,7 @@
 """`root_locus`: eigenvalues as functions of a parameter, and where a motion loses its stability."""
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -20,10 +21,11 @@ Of = Callable[[Any], Linearization | Equilibrium]
 Complexes = NDArray[np.complexfloating]
 REAL = 1e-6  # relative to the largest eigenvalue: counts as no oscillation
 AXIS = 1e-9  # relative to the largest eigenvalue: counts as on the imaginary axis
+HALVINGS = 50  # bisections of an interval in which a branch leaves the axis
 
 
 class Crossing(NamedTuple):
-    """A crossing of the imaginary axis by a branch.
+    """A crossing of the imaginary axis by a branch, or its departure from it without damping.
 
     Attributes:
         value: value of the parameter, to about 12 digits.
@@ -45,7 +47,7 @@ class RootLocus(eqx.Module):
         values: values of the parameter, shape (T,).
         eigenvalues: [1/s], one branch in each column, shape (T, j).
         slopes: derivatives with respect to the parameter, NaN where repeated, shape (T, j).
-        crossings: crossings of the imaginary axis, by value.
+        crossings: crossings of the imaginary axis and departures from it, by value.
         name: name of the parameter.
     """
 
@@ -77,7 +79,8 @@ def root_locus(linearization_of: Of, values: Any, *, name: str = "parameter") ->
 
     All values are computed as one batch. Branches are matched so that the sum of the distances to
     the eigenvalues extrapolated with their derivatives is least; crossings of the imaginary axis
-    are located by root finding along the branch. A host function.
+    are located by root finding along the branch, and values at which an undamped mode leaves the
+    axis by bisection. Two crossings between two values are not noticed. A host function.
 
     Args:
         linearization_of: returns the `Linearization` or the `Equilibrium` for a scalar value of the
@@ -180,31 +183,52 @@ def _crossings(x: Any, found: Complexes, at: Callable[[float], Complexes]) -> tu
     crossings: list[Crossing] = []
     for branch in range(found.shape[1]):
         own = found[:, branch]
-        off_axis = np.flatnonzero(np.abs(own.real) > AXIS * size)
-        for ends in pairwise(off_axis):
-            low, high = own[list(ends)]
-            if low.real * high.real > 0 or min(low.imag, high.imag) < -REAL * size:
+        # On the imaginary axis, 0; a single such value lies between those of a crossing.
+        side = np.where(np.abs(own.real) > AXIS * size, np.sign(own.real), 0)
+        single = (side[1:-1] == 0) & (side[:-2] * side[2:] != 0)
+        kept = np.flatnonzero(np.r_[True, ~single, True])
+        for ends in pairwise(kept):
+            low, high = side[list(ends)]
+            # Without damping modes are on the axis until they become unstable.
+            if max(low, high) <= 0 or low == high:
                 continue
-            if ends[1] - ends[0] > 2:  # at rest on the axis for a while, which is no crossing
+            pair = x[list(ends)], own[list(ends)], lambda x: at(x)[zeros:]
+            value, there = _refined(*pair) if low * high else _left(*pair, AXIS * size)
+            if there.imag < -REAL * size:  # its conjugate is on another branch
                 continue
-            value, there = _refined(x[list(ends)], (low, high), lambda x: at(x)[zeros:])
-            hertz = abs(there.imag) / (2 * np.pi) if abs(there.imag) > REAL * size else 0.0
-            crossings.append(Crossing(value, hertz, branch, bool(low.real < 0)))
+            hertz = there.imag / (2 * np.pi) if there.imag > REAL * size else 0.0
+            crossings.append(Crossing(value, hertz, branch, bool(low < high)))
     return tuple(sorted(crossings))
 
 
-def _refined(
-    ends: Any, own: tuple[Any, Any], at: Callable[[float], Complexes]
-) -> tuple[float, complex]:
+def _near(ends: Any, own: Any, at: Callable[[float], Complexes], x: float) -> complex:
+    """The eigenvalue of a branch at a value between two."""
+    part = (x - ends[0]) / (ends[1] - ends[0])
+    values = at(x)
+    return complex(values[np.argmin(np.abs(values - own[0] - part * (own[1] - own[0])))])
+
+
+def _refined(ends: Any, own: Any, at: Callable[[float], Complexes]) -> tuple[float, complex]:
     """Locate the zero of the real part of a branch between two values."""
-
-    def near(x: float) -> complex:
-        part = (x - ends[0]) / (ends[1] - ends[0])
-        expected = own[0] + part * (own[1] - own[0])
-        values = at(x)
-        return complex(values[np.argmin(np.abs(values - expected))])
-
     from scipy.optimize import brentq  # slow to import, and seldom needed
 
+    near = partial(_near, ends, own, at)
     value = float(brentq(lambda x: near(x).real, ends[0], ends[1], xtol=1e-13, rtol=1e-13))
     return value, near(value)
+
+
+def _left(
+    ends: Any, own: Any, at: Callable[[float], Complexes], axis: float
+) -> tuple[float, complex]:
+    """Locate where a branch leaves the imaginary axis, on which it is at one of the ends."""
+    on, off = (0, 1) if abs(own[0].real) <= axis else (1, 0)
+    calm, unstable, there = ends[on], ends[off], own[off]
+    for _ in range(HALVINGS):
+        middle = (calm + unstable) / 2
+        values = at(middle)
+        nearest = complex(values[np.argmin(np.abs(values - there))])
+        if nearest.real > axis:
+            unstable, there = middle, nearest
+        else:
+            calm = middle
+    return float(unstable), there

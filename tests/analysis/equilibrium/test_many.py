@@ -97,18 +97,23 @@ def test_a_fold_in_any_unit_of_length(metre: float) -> None:
     assert found.branches[0].ended == "range"
 
 
+def _column(q: Any, v: Any, t: Any, p: Any) -> Any:
+    """Two bars on hinges with springs, and the masses 2 and 1 at their ends."""
+    motion = 3 * v[0] ** 2 + 2 * v[0] * v[1] * jnp.cos(q[0] - q[1]) + v[1] ** 2
+    return motion / 2 - (q[0] ** 2 + (q[1] - q[0]) ** 2) / 2
+
+
+def _follower(q: Any, v: Any, t: Any, p: Any) -> Any:
+    """A load P along the upper bar."""
+    return jnp.stack([p["P"] * jnp.sin(q[0] - q[1]), 0.0])
+
+
+COLUMN = jm.System(_column, force=_follower, coordinates=("lower", "upper"))
+
+
 def test_a_follower_load_causes_flutter_but_no_branch() -> None:
     """Ziegler's column of two bars: P l / k = 7/2 - sqrt(2); its stiffness is never singular."""
-
-    def energies(q: Any, v: Any, t: Any, p: Any) -> Any:
-        motion = 3 * v[0] ** 2 + 2 * v[0] * v[1] * jnp.cos(q[0] - q[1]) + v[1] ** 2
-        return motion / 2 - (q[0] ** 2 + (q[1] - q[0]) ** 2) / 2
-
-    def follower(q: Any, v: Any, t: Any, p: Any) -> Any:
-        return jnp.stack([p["P"] * jnp.sin(q[0] - q[1]), 0.0])
-
-    column = jm.System(energies, force=follower, coordinates=("lower", "upper"))
-    found = jm.continuation(column, [0.0, 0.0], {"P": 0.0}, "P", 4.0)
+    found = jm.continuation(COLUMN, [0.0, 0.0], {"P": 0.0}, "P", 4.0)
     (flutter,) = found.special
     assert flutter.kind == "Hopf"
     np.testing.assert_allclose(flutter.value, 3.5 - np.sqrt(2), rtol=1e-6)
@@ -193,3 +198,29 @@ def test_a_ring_of_equilibria_is_one_family() -> None:
     ring = jm.System(_groove, coordinates=("x", "y"))
     found = jm.equilibria(ring, [0.9, 0.1], starts=12)
     assert found.hits == (12,)
+
+
+def test_a_crossing_at_one_of_the_values_and_departures_from_the_axis() -> None:
+    """A top-heavy rod held by a spring, with and without damping; Ziegler's column of two bars."""
+
+    def rod(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return v[0] ** 2 / 2 - 10.0 * jnp.cos(q[0]) - p["k"] * q[0] ** 2 / 2
+
+    zero = jnp.zeros(1)
+    for damping in (0.0, 0.5):
+        held = jm.System(rod, force=lambda q, v, t, p, d=damping: -d * v, coordinates=("angle",))
+        found = jm.root_locus(
+            lambda k, held=held: jm.linearize(held, zero, zero, {"k": k}), jnp.linspace(5, 15, 11)
+        )
+        (crossing,) = found.crossings
+        np.testing.assert_allclose(crossing.value, 10.0, rtol=1e-9)
+        assert (crossing.frequency, crossing.rising) == (0.0, False)
+
+    def at(P: Any) -> Any:
+        return jm.linearize(COLUMN, jnp.zeros(2), jnp.zeros(2), {"P": P})
+
+    (flutter,) = jm.root_locus(at, jnp.linspace(0.0, 4.0, 21)).crossings
+    np.testing.assert_allclose(flutter.value, 3.5 - np.sqrt(2), rtol=1e-9)
+    assert flutter.rising
+    # Both squared frequencies are k / (sqrt(2) m l^2) there.
+    np.testing.assert_allclose(flutter.frequency, 0.5**0.25 / (2 * np.pi), rtol=1e-4)
