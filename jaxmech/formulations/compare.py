@@ -18,6 +18,7 @@ from jaxmech.formulations.gauss import GaussPrinciple
 from jaxmech.formulations.lagrange_first_kind import LagrangeFirstKind
 from jaxmech.formulations.maggi import Maggi
 from jaxmech.formulations.operation_count import operations
+from jaxmech.formulations.regular import without_units_of
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
 from jaxmech.linalg import LDL, QR, SVD
 from jaxmech.properties import with_mass_rank
@@ -173,7 +174,7 @@ def _equations(law: AbstractFormulation, system: System, *state: Any) -> Equatio
 
 @partial(jax.jit, static_argnames="law", compiler_options=_QUICKLY)
 def _solved(law: AbstractFormulation, eom: EquationsOfMotion) -> tuple[Law, Array | None]:
-    return law.solve(eom), law.matrix(eom)
+    return law.solve(eom), law.matrix(without_units_of(eom)[0])
 
 
 def _solution(law: AbstractFormulation, system: System, *state: Any) -> tuple[Array, Array]:
