@@ -25,7 +25,7 @@ A^T W b, which keeps the system square: multiplied by B'^T it is A q'' = b, and 
 from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law
@@ -78,7 +78,7 @@ class Contravariant(AbstractFormulation):
         return eom.A @ _raised(_regular(eom), eom.A)
 
     @without_units
-    def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
+    def solve(self, eom: EquationsOfMotion) -> Law:
         """Solve for accelerations and multipliers at a state; a ValueError if M is singular."""
         mass = _regular(eom)
         free = mass.upper(mass.lower(eom.Q))

@@ -155,7 +155,7 @@ class CoordinatePartition(AbstractFormulation):
         )
 
     @without_units
-    def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
+    def solve(self, eom: EquationsOfMotion) -> Law:
         """Solve (2) for accelerations and (4) for multipliers at a state."""
         chosen, B, N, mass = _reduced(eom, self.tolerance)
         M, Q, A = eom.M, eom.Q, eom.A

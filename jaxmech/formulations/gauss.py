@@ -17,7 +17,7 @@ The multipliers follow from stationarity: half the gradient of G, M (qdd - a), i
 from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from jaxmech.equations import EquationsOfMotion, SingularMass
 from jaxmech.formulations.base import AbstractFormulation, Law
@@ -47,7 +47,7 @@ class GaussPrinciple(AbstractFormulation):
         return cholesky(M).lower(M @ null_space(eom.A).T).T
 
     @without_units
-    def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
+    def solve(self, eom: EquationsOfMotion) -> Law:
         """Accelerations and multipliers at one state."""
         M, Q = regular(eom)
         mass, rows, N = cholesky(M), QR().factor(eom.A), null_space(eom.A)

@@ -14,7 +14,7 @@ undetermined, K lacks rank, and a solution of smallest norm is computed.
 from dataclasses import dataclass
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law
@@ -46,7 +46,7 @@ class LagrangeFirstKind(AbstractFormulation):
         return jnp.block([[eom.M, -eom.A.T], [eom.A, corner]])
 
     @without_units
-    def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
+    def solve(self, eom: EquationsOfMotion) -> Law:
         """Accelerations and multipliers at one state."""
         n = eom.Q.size
         rows = QR().factor(self.matrix(eom))

@@ -21,7 +21,7 @@ B^T M B is regular if [M; A] has full column rank.
 from dataclasses import dataclass
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law
@@ -48,7 +48,7 @@ class Maggi(AbstractFormulation):
         return N @ eom.M @ N.T
 
     @without_units
-    def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
+    def solve(self, eom: EquationsOfMotion) -> Law:
         """Accelerations and multipliers at one state."""
         M, Q, A, b = eom.M, eom.Q, eom.A, eom.b
         rows, N = QR().factor(A), null_space(A)
