@@ -185,7 +185,8 @@ class Acceleration(AbstractConstraint):
         found = concrete(slopes, *generic((points, q, v, t, params), seed=1))
         if found is None:
             return
-        if not np.allclose(found, found[0], rtol=1e-4, atol=1e-6, equal_nan=True):
+        least = 1e-6 * float(np.nanmax(np.abs(found), initial=0.0).clip(max=1.0))
+        if not np.allclose(found, found[0], rtol=1e-4, atol=least, equal_nan=True):
             raise ValueError(
                 f"Constraint {self.name!r} must be affine in the acceleration a, but its "
                 f"derivative with respect to a depends on a; solve it for a first."

@@ -62,6 +62,11 @@ def observe(
             "Argument `solution` must be a single trajectory with q of shape (T, n), but has shape "
             f"{solution.q.shape}; for a batch use `jax.vmap`."
         )
+    if solution.coordinates != system.coordinates:
+        raise ValueError(
+            f"Argument `solution` must have the coordinates {', '.join(system.coordinates)} of "
+            f"`system`, but has {', '.join(solution.coordinates)}."
+        )
     active = solution.events.active if solution.events is not None else {}
     if active:
         system = with_switches(system, tuple(active))

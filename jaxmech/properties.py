@@ -87,6 +87,8 @@ def _needed_rows(system: System, q: Array, v: Array, t: Array, params: Params) -
         if found is None or not all(np.isfinite(x).all() for x in found):
             return True
         M, A = (np.asarray(x, float) for x in found)
+        scale = mass_scale(M)
+        M, A = M / np.outer(scale, scale), A / scale
         lengths = np.linalg.norm(A, axis=1, keepdims=True)
         sizes, directions = np.linalg.eigh(M)
         null = directions[:, np.abs(sizes) <= 1e-5 * np.abs(sizes).max()]
@@ -119,7 +121,14 @@ def _least(across: NDArray[np.floating]) -> float:
 def _is_singular(M: np.ndarray) -> bool:
     if not np.isfinite(M).all():
         return False
-    return bool(np.linalg.matrix_rank(M, tol=1e-5 * np.abs(M).max()) < M.shape[0])
+    scale = mass_scale(M)
+    return bool(np.linalg.matrix_rank(M / np.outer(scale, scale), tol=1e-5) < M.shape[0])
+
+
+def mass_scale(M: NDArray[np.floating]) -> NDArray[np.floating]:
+    """The square roots of the diagonal of M, 1 where zero: M / (s s^T) has a unit diagonal."""
+    scale = np.sqrt(np.abs(np.diagonal(M)))
+    return np.where(scale > 0, scale, 1.0)
 
 
 def _work_sources(

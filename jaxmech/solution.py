@@ -14,7 +14,7 @@ from jaxmech.status import Status, succeeded
 from jaxmech.utils.checks import is_known
 
 TOO_COARSE = 1e-3  # integration error above which a step is reported as too coarse
-_REMEDY = "give a larger `RK4(substeps=...)` (`method.substeps`), or leave it out to have it chosen"
+_REMEDY = "give a larger `RK4(substeps=...)` (`method.substeps`) or a smaller `rtol` in `Adaptive`"
 
 
 class Solution(eqx.Module):

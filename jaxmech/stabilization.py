@@ -154,10 +154,10 @@ class Baumgarte(AbstractStabilization):
 
     def __post_init__(self) -> None:
         for name, rate in (("alpha", self.alpha), ("beta", self.beta)):
-            if rate < 0:
+            if not 0 <= rate < float("inf"):
                 raise ValueError(
-                    f"Argument `{name}` must not be negative, but is {rate}; negative rates make "
-                    "the violation grow."
+                    f"Argument `{name}` must be finite and not negative, but is {rate}; negative "
+                    "rates make the violation grow."
                 )
 
     def feedback(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:

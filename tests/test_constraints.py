@@ -95,6 +95,7 @@ NOT_AFFINE = {
     "limited": lambda q, v, a, t, p: jnp.clip(a[0], -5.0, 5.0) - q[0],
     "dead band": lambda q, v, a, t, p: jnp.where(jnp.abs(a[0]) > 0.01, a[0], 0.0) - q[0],
     "switched": lambda q, v, a, t, p: jnp.where(a[0] > 1.0, 2 * a[0], a[0]),
+    "in small units": lambda q, v, a, t, p: 1e-10 * (a[0] + 0.1 * a[0] ** 2),
     "second row": lambda q, v, a, t, p: jnp.stack([a[0], a[0] * a[1]]),
 }
 AFFINE = {

@@ -291,8 +291,37 @@ MISUSE = {
         "steps per save interval, or leave it out to have them chosen."
     ),
     "jm.Baumgarte(alpha=1.0, beta=-2.0)": (
-        "ValueError: Argument `beta` must not be negative, but is -2.0; negative rates make the "
-        "violation grow."
+        "ValueError: Argument `beta` must be finite and not negative, but is -2.0; negative rates "
+        "make the violation grow."
+    ),
+    "jm.Baumgarte(alpha=nan, beta=1.0)": (
+        "ValueError: Argument `alpha` must be finite and not negative, but is nan; negative rates "
+        "make the violation grow."
+    ),
+    "jm.acceleration(system, q, v, 0.0, p, formulation='Maggi')": (
+        "TypeError: Argument `formulation` must be an object such as UdwadiaKalaba(), but is "
+        "'Maggi'."
+    ),
+    "jm.observe(system, simulate(), p, formulation=None)": (
+        "TypeError: Argument `formulation` must be an object such as UdwadiaKalaba(), but is None."
+    ),
+    "jm.sensitivity_growth(3, q, v, ts, p)": (
+        "TypeError: Argument `system` must be an object such as System(...), but is 3."
+    ),
+    "jm.sensitivities(system, lambda m: (q, v, p), 1.0, ts, formulation=3)": (
+        "TypeError: Argument `formulation` must be an object such as UdwadiaKalaba(), but is 3."
+    ),
+    "jm.compare_formulations(system, [nan, 0.0], v, 0.0, p)": (
+        "ValueError: Argument `q[0]` must be finite, but is nan."
+    ),
+    "jm.compare_formulations(made(lambda q, v, t, p: v @ v + jnp.sqrt(-q @ q)), q, v)": (
+        "ValueError: Argument `system` must have finite accelerations, but has not at `q`."
+    ),
+    "jm.multiplier_family(system, q, v, 0.0, p).member([1.0, 2.0])": (
+        "ValueError: Incompatible shapes for broadcasting: (2,) and requested shape (1,)"
+    ),
+    "jm.observe(made(coordinates=('r', 'a')), simulate(), p)": (
+        "ValueError: Argument `solution` must have the coordinates r, a of `system`, but has x, y."
     ),
     "jm.SVD(tolerance=1.0)": (
         "ValueError: Argument `tolerance` must be in [0, 1), but is 1.0; leave it out for "

@@ -119,6 +119,13 @@ def test_functions_that_close_over_traced_values_are_not_judged() -> None:
     assert found == [False, False]
 
 
+def test_a_mass_in_other_units_is_not_singular() -> None:
+    """A coordinate in micrometres beside an angle."""
+    small = System(lambda q, v, t, p: 0.5 * (1e-12 * v[0] ** 2 + v[1] ** 2), coordinates=("x", "a"))
+    state = jnp.zeros(2), jnp.zeros(2), jnp.zeros(())
+    assert not singular_mass(small, *state, None)
+
+
 def test_the_rows_that_a_singular_mass_needs() -> None:
     """A quaternion needs its unit length alone, a bead on a rod both rows, which vanish in turn."""
     body, bead = models.free_body(), models.bead_on_rod()

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxmech.analysis.findings import Finding, listed, note, serious, warning
-from jaxmech.analysis.states import Numbers, Pose, mass_scale
+from jaxmech.analysis.states import Numbers, Pose
 from jaxmech.linalg import unit
-from jaxmech.properties import singular_mass
+from jaxmech.properties import mass_scale, singular_mass
 from jaxmech.system import System
 
 BADLY_CONDITIONED = 1e8

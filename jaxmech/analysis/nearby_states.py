@@ -6,8 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.analysis.row_dependence import without_rows
-from jaxmech.analysis.states import Numbers, Pose, State, mass_scale, moved, pose
+from jaxmech.analysis.states import Numbers, Pose, State, moved, pose
 from jaxmech.linalg import unit
+from jaxmech.properties import mass_scale
 from jaxmech.system import System
 
 NEARBY = 6  # number of states around a state

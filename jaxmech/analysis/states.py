@@ -15,6 +15,7 @@ from jaxtyping import Array
 from numpy.typing import NDArray
 
 from jaxmech.linalg import row_weights, unit, weighted_gram
+from jaxmech.properties import mass_scale
 from jaxmech.stabilization import constraint_jacobians
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_finite, require_kind
@@ -98,12 +99,6 @@ def _equations(system: System, q: Array, v: Array, t: Array, params: Params) -> 
         "velocity": system.velocity_level(q, v, t, params),
         "A_velocity": A_velocity,
     }
-
-
-def mass_scale(M: Numbers) -> Numbers:
-    """The square roots of the diagonal of M, 1 where zero: M / (s s^T) has a unit diagonal."""
-    scale = np.sqrt(np.abs(np.diagonal(M)))
-    return np.where(scale > 0, scale, 1.0)
 
 
 def _in_metric(A: Any, *metrics: Any) -> Numbers:

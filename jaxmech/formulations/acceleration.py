@@ -71,7 +71,7 @@ def acceleration(
 
     Raises:
         ValueError: an argument or the result of a function of the system has the wrong shape.
-        TypeError: `system` is not a `System`.
+        TypeError: `system` is not a `System`, or `formulation` is not a law of motion.
 
     Example:
         >>> from jaxmech import models
@@ -96,7 +96,8 @@ def _acceleration(
 def motion_at(
     system: System, formulation: AbstractFormulation, q: Array, v: Array, t: Array, params: Params
 ) -> Motion:
-    """Compute the result of `acceleration` without checks."""
+    """Compute the result of `acceleration` without checks of the arguments."""
+    require_kind("formulation", formulation, AbstractFormulation, "UdwadiaKalaba()")
     system = with_mass_rank(system, q, v, t, params)
     eom = formulation.equations(system, q, v, t, params)
     law = solve_law(formulation, system, eom, (q, v, t, params))

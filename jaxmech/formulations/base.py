@@ -1,10 +1,9 @@
 """The interface of a law of motion."""
 
 import abc
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import equinox as eqx
-import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.equations import EquationsOfMotion, SingularMass
@@ -67,7 +66,7 @@ class AbstractFormulation(abc.ABC):
         return None
 
     def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"] | None:
-        """The matrix that is inverted, for its condition number; None without one."""
+        """The matrix inverted for equations `without_units`, whose condition counts, or None."""
         return None
 
     def takes_as_singular(self, found: SingularMass) -> SingularMass:
@@ -77,11 +76,3 @@ class AbstractFormulation(abc.ABC):
     @abc.abstractmethod
     def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
         """Solve for accelerations and multipliers; only rows in `kept` may count as independent."""
-
-
-def only(eom: EquationsOfMotion, kept: Bool[Array, " m"] | None) -> EquationsOfMotion:
-    """The equations with zeros in rows that must not be kept, which every solver drops."""
-    if kept is None:
-        return eom
-    A, b = jnp.where(kept[:, None], eom.A, 0.0), jnp.where(kept, eom.b, 0.0)
-    return replace(eom, A=A, b=b)

@@ -149,13 +149,13 @@ def _metric(system: System, extended: Array, params: Params) -> Array:
     momentum = jax.grad(lagrangian)
     still = jnp.zeros_like(q)
     border = momentum(still)
-    rows = jnp.concatenate([border[None], jax.jacfwd(momentum)(still)])
     # The corner g_00 is zero here, because U holds all terms of L without a velocity.
-    return jnp.concatenate([jnp.concatenate([jnp.zeros_like(q[:1]), border])[:, None], rows], 1)
+    corner = jnp.zeros((1, 1), q.dtype)
+    return jnp.block([[corner, border[None]], [border[:, None], jax.jacfwd(momentum)(still)]])
 
 
 def _arguments(system: System, q: Any, t: Any, params: Params) -> tuple[Array, Array, Params]:
     require_kind("system", system, System, "System(...)")
-    q, _, t, params = system.arguments(q, jnp.zeros(system.n), t, params)
+    q, _, t, params = system.arguments(q, q, t, params)
     require_quadratic(system, q, t, params)
     return q, t, params

@@ -18,11 +18,13 @@ from jaxmech.formulations.gauss import GaussPrinciple
 from jaxmech.formulations.lagrange_first_kind import LagrangeFirstKind
 from jaxmech.formulations.maggi import Maggi
 from jaxmech.formulations.operation_count import operations
+from jaxmech.formulations.regular import without_units_of
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
 from jaxmech.linalg import LDL, QR, SVD
 from jaxmech.properties import with_mass_rank
 from jaxmech.system import Params, System
-from jaxmech.utils.checks import require_kind
+from jaxmech.utils.checks import require_finite, require_kind
+from jaxmech.utils.jit_cache import UNOPTIMIZED
 
 REFERENCE = UdwadiaKalaba(SVD())
 FORMULATIONS: tuple[AbstractFormulation, ...] = (
@@ -107,7 +109,8 @@ def compare_formulations(
         formulations: the laws to compare; by default all laws of the package.
 
     Raises:
-        ValueError: an argument or the result of a function of the system has the wrong shape.
+        ValueError: an argument or the result of a function of the system has the wrong shape, or
+            is not finite.
         TypeError: `system` is not a `System`, or a formulation is not a law of motion.
 
     Example:
@@ -123,8 +126,11 @@ def compare_formulations(
     for law in formulations:
         require_kind("formulations", law, AbstractFormulation, "Maggi()")
     state = system.arguments(q, v, t, params)
+    require_finite(**dict(zip(("q", "v", "t", "params"), state, strict=True)))
     system = with_mass_rank(system, *state)
-    reference = _found(REFERENCE, system, state)
+    reference = _found(REFERENCE, system, *state)
+    if not np.isfinite(reference.law.qdd).all():
+        raise ValueError("Argument `system` must have finite accelerations, but has not at `q`.")
     return Comparison(tuple(_row(law, reference, system, state) for law in formulations))
 
 
@@ -137,7 +143,7 @@ class _Found(eqx.Module):
 def _row(law: AbstractFormulation, reference: _Found, system: System, state: Any) -> Row:
     try:
         asked = operations(partial(_solution, law, system), *state)
-        found = _found(law, system, state)
+        found = _found(law, system, *state)
     except ValueError as refusal:
         return Row(law, reason=str(refusal))
     if not found.law.definite:
@@ -157,23 +163,11 @@ def _row(law: AbstractFormulation, reference: _Found, system: System, state: Any
     )
 
 
-def _found(law: AbstractFormulation, system: System, state: Any) -> _Found:
-    eom = _equations(law, system, *state)
-    return _Found(eom, *_solved(law, eom))
-
-
-# Each of these runs only a few times, so compile time matters more than run time.
-_QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-
-
-@partial(jax.jit, static_argnames=("law", "system"), compiler_options=_QUICKLY)
-def _equations(law: AbstractFormulation, system: System, *state: Any) -> EquationsOfMotion:
-    return law.equations(system, *state)
-
-
-@partial(jax.jit, static_argnames="law", compiler_options=_QUICKLY)
-def _solved(law: AbstractFormulation, eom: EquationsOfMotion) -> tuple[Law, Array | None]:
-    return law.solve(eom), law.matrix(eom)
+# It runs only a few times, so compile time matters more than run time.
+@partial(jax.jit, static_argnames=("law", "system"), compiler_options=UNOPTIMIZED)
+def _found(law: AbstractFormulation, system: System, *state: Any) -> _Found:
+    eom = law.equations(system, *state)
+    return _Found(eom, law.solve(eom), law.matrix(without_units_of(eom)[0]))
 
 
 def _solution(law: AbstractFormulation, system: System, *state: Any) -> tuple[Array, Array]:

@@ -25,11 +25,12 @@ A^T W b, which keeps the system square: multiplied by B'^T it is A q'' = b, and 
 from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from jaxmech.equations import EquationsOfMotion
-from jaxmech.formulations.base import AbstractFormulation, Law, only
+from jaxmech.formulations.base import AbstractFormulation, Law
 from jaxmech.formulations.christoffel import first_kind, metric_tensor, potential_force
+from jaxmech.formulations.regular import without_units
 from jaxmech.linalg import QR, Cholesky, cholesky, row_weights, times, weighted_gram
 from jaxmech.system import Params, System
 
@@ -76,9 +77,9 @@ class Contravariant(AbstractFormulation):
             return _completed(eom)[0]
         return eom.A @ _raised(_regular(eom), eom.A)
 
-    def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
+    @without_units
+    def solve(self, eom: EquationsOfMotion) -> Law:
         """Solve for accelerations and multipliers at a state; a ValueError if M is singular."""
-        eom = only(eom, kept)
         mass = _regular(eom)
         free = mass.upper(mass.lower(eom.Q))
         if self.eliminate:

@@ -36,7 +36,7 @@ from jaxtyping import Array, Bool, Float
 from jaxmech.constraints import Nonholonomic
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractChart, AbstractFormulation, Law
-from jaxmech.formulations.regular import free_acceleration
+from jaxmech.formulations.regular import coordinate_units, free_acceleration, without_units
 from jaxmech.linalg import LDL, Pivots, metric, pivots, times
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive_integer
@@ -137,10 +137,11 @@ class CoordinatePartition(AbstractFormulation):
         A = system.velocity_jacobian(q, v, t, params)
         if A.shape[0] == 0:
             return None
-        positions = velocities = pivots(A, self.tolerance)
+        units = coordinate_units(system.mass(q, v, t, params), A)[None, :]
+        positions = velocities = pivots(A * units, self.tolerance)
         nonholonomic = any(isinstance(c, Nonholonomic) for c in system.constraints)
         if nonholonomic:
-            positions = pivots(system.position_jacobian(q, t, params), self.tolerance)
+            positions = pivots(system.position_jacobian(q, t, params) * units, self.tolerance)
         sizes = jnp.concatenate([positions.sizes, velocities.sizes])
         # Round-off is divided by a pivot in the dependent coordinates, again in their velocities
         # and again in their accelerations, and a pivot changes during a step.
@@ -153,8 +154,9 @@ class CoordinatePartition(AbstractFormulation):
             velocity_iterations=self.iterations if nonholonomic else 1,  # dphi/dt is linear in v
         )
 
-    def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
-        """Solve (2) for accelerations and (4) for multipliers at a state; `kept` is not needed."""
+    @without_units
+    def solve(self, eom: EquationsOfMotion) -> Law:
+        """Solve (2) for accelerations and (4) for multipliers at a state."""
         chosen, B, N, mass = _reduced(eom, self.tolerance)
         M, Q, A = eom.M, eom.Q, eom.A
         # The part of qdd required by b alone; the rest is N times the independent accelerations.

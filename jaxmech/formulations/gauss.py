@@ -17,11 +17,11 @@ The multipliers follow from stationarity: half the gradient of G, M (qdd - a), i
 from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from jaxmech.equations import EquationsOfMotion, SingularMass
-from jaxmech.formulations.base import AbstractFormulation, Law, only
-from jaxmech.formulations.regular import regular
+from jaxmech.formulations.base import AbstractFormulation, Law
+from jaxmech.formulations.regular import regular, without_units
 from jaxmech.linalg import QR, cholesky, null_space, times
 from jaxmech.utils.checks import is_known
 
@@ -46,9 +46,9 @@ class GaussPrinciple(AbstractFormulation):
         M, _ = regular(eom)
         return cholesky(M).lower(M @ null_space(eom.A).T).T
 
-    def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
+    @without_units
+    def solve(self, eom: EquationsOfMotion) -> Law:
         """Accelerations and multipliers at one state."""
-        eom = only(eom, kept)
         M, Q = regular(eom)
         mass, rows, N = cholesky(M), QR().factor(eom.A), null_space(eom.A)
         x, _ = rows.smallest(eom.b)

@@ -14,12 +14,12 @@ undetermined, K lacks rank, and a solution of smallest norm is computed.
 from dataclasses import dataclass
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from jaxmech.equations import EquationsOfMotion
-from jaxmech.formulations.base import AbstractFormulation, Law, only
-from jaxmech.formulations.regular import free_acceleration
-from jaxmech.linalg import QR, row_weights, unit_rows
+from jaxmech.formulations.base import AbstractFormulation, Law
+from jaxmech.formulations.regular import free_acceleration, without_units
+from jaxmech.linalg import QR
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,16 @@ class LagrangeFirstKind(AbstractFormulation):
     """
 
     def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"]:
-        """[[M, -A^T], [A, 0]] after scaling, (n + m, n + m)."""
-        return _scaled(eom)[0]
+        """[[M, -A^T], [A, 0]], (n + m, n + m)."""
+        corner = jnp.zeros((eom.b.size, eom.b.size), eom.M.dtype)
+        return jnp.block([[eom.M, -eom.A.T], [eom.A, corner]])
 
-    def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
+    @without_units
+    def solve(self, eom: EquationsOfMotion) -> Law:
         """Accelerations and multipliers at one state."""
-        eom = only(eom, kept)
         n = eom.Q.size
-        K, scale = _scaled(eom)
-        rows = QR().factor(K)
-        solution = scale * rows.smallest(scale * jnp.concatenate([eom.Q, eom.b]))[0]
+        rows = QR().factor(self.matrix(eom))
+        solution = rows.smallest(jnp.concatenate([eom.Q, eom.b]))[0]
         # U^T U projects onto the determined directions. The trace of its block for qdd is n if all
         # of qdd is determined, and at most n - 1 where one direction is free.
         determined = (rows.U[:, :n] ** 2).sum()  # dimension of the determined part of qdd
@@ -62,21 +62,3 @@ class LagrangeFirstKind(AbstractFormulation):
             definite=~(determined < n - 0.5),  # true for NaN, which is passed on to the result
             kept=rows.kept[n:],
         )
-
-
-def _scaled(eom: EquationsOfMotion) -> tuple[Float[Array, " k k"], Float[Array, " k"]]:
-    """D K D and the diagonal of D: unit diagonal of D M D, unit rows of A D."""
-    # A coordinate without mass is scaled by the constraints on it.
-    M, A = eom.M, eom.A
-    mass = jnp.diagonal(M)
-    tied = (row_weights(M, A)[:, None] * A * A).sum(0)
-    size = jnp.where(mass > 1e-8 * (mass + tied), mass, tied)
-    x = 1 / jnp.sqrt(jnp.where(size > 0, size, 1.0))
-    rows, y = unit_rows(A * x[None, :])
-    D_M_D = x[:, None] * M * x[None, :]
-    corner = jnp.zeros((y.size, y.size), M.dtype)
-    K = jnp.concatenate([
-        jnp.concatenate([D_M_D, -rows.T], axis=1),
-        jnp.concatenate([rows, corner], axis=1),
-    ])  # fmt: skip
-    return K, jnp.concatenate([x, y])

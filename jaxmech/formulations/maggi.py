@@ -13,18 +13,19 @@ equations of motion fall into two groups, without and with the reactions Lambda:
     B'^T (M qdd - Q) = Lambda   (3.3)
 
 Here w are the components of qdd along an orthonormal basis of the null space of A, which needs no
-choice of independent coordinates, and B' = A^+, which covers redundant rows. The transformation
-does not depend on masses, and M may be singular: B^T M B is regular if [M; A] has full column rank.
+choice of independent coordinates, and B' = A^+, which covers redundant rows. Both are those of
+coordinates in which the diagonal of M is one, so that units do not matter. M may be singular:
+B^T M B is regular if [M; A] has full column rank.
 """
 
 from dataclasses import dataclass
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from jaxmech.equations import EquationsOfMotion
-from jaxmech.formulations.base import AbstractFormulation, Law, only
-from jaxmech.formulations.regular import free_acceleration
+from jaxmech.formulations.base import AbstractFormulation, Law
+from jaxmech.formulations.regular import free_acceleration, without_units
 from jaxmech.linalg import QR, cholesky, null_space, times
 
 
@@ -46,9 +47,9 @@ class Maggi(AbstractFormulation):
         N = null_space(eom.A)
         return N @ eom.M @ N.T
 
-    def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
+    @without_units
+    def solve(self, eom: EquationsOfMotion) -> Law:
         """Accelerations and multipliers at one state."""
-        eom = only(eom, kept)
         M, Q, A, b = eom.M, eom.Q, eom.A, eom.b
         rows, N = QR().factor(A), null_space(A)
         x, _ = rows.smallest(b)

@@ -40,7 +40,8 @@ class MultiplierFamily(eqx.Module):
 
     def member(self, w3: Any) -> Float[Array, " m"]:
         """The multipliers that belong to w3 (m,): the member nearest to it."""
-        return self.smallest + times(self.projector, jnp.asarray(w3, self.smallest.dtype))
+        w3 = jnp.broadcast_to(jnp.asarray(w3, self.smallest.dtype), self.smallest.shape)
+        return self.smallest + times(self.projector, w3)
 
 
 def multiplier_family(

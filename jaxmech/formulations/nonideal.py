@@ -112,10 +112,8 @@ def _fixed_point(
         )(jnp.stack([frozen[0], -frozen[0]]))
         count = jnp.ones(2, int)
     found, count = jax.lax.stop_gradient((found, count))
-    multipliers, most = found[0], count[0]
-    for other, its_count in zip(found[1:], count[1:], strict=True):  # no index that is computed
-        multipliers = jnp.where(its_count > most, other, multipliers)
-        most = jnp.maximum(most, its_count)
+    best = jnp.arange(count.size)[:, None] == jnp.argmax(count)  # no index that is computed
+    multipliers = jnp.where(best, found, 0.0).sum(0)
     for _ in range(REFINEMENTS):
         multipliers = newton(multipliers, start, K, state)
     # Terms of K C may cancel, so zero is relative to their sizes and not to their sum.

@@ -15,15 +15,15 @@ _FREE = {
     "dynamic_slice", "dynamic_update_slice", "expand_dims", "gather", "iota", "pad", "reshape",
     "rev", "scatter", "slice", "split", "squeeze", "stack", "stop_gradient", "transpose",
 }  # fmt: skip
-_SUMS = {"argmax", "argmin", "cumsum", "reduce_and", "reduce_max", "reduce_or", "reduce_sum"}
+_SUMS = "reduce_", "arg", "cum"  # how the names of sums, products, maxima and so on begin
 
 
 def operations(fn: Callable[..., Any], *args: Any) -> int:
     """The number of scalar sums, products, comparisons and so on in `fn(*args)`.
 
     Operations are counted as written: nothing is folded, shared or eliminated, a loop counts as
-    often as it runs, and moving numbers is free. A library factorization of an n by n matrix counts
-    as n^2 operations, which is far too few.
+    often as it runs, a `cond` as its longest branch, and moving numbers is free. A library
+    factorization of an n by n matrix counts as n^2 operations, which is far too few.
 
     Args:
         fn: a function of arrays and pytrees of arrays.
@@ -50,12 +50,14 @@ def _cost(eqn: JaxprEqn) -> int:
         return eqn.params["length"] * _count(loop_content(eqn)[0].jaxpr)
     if name in _FREE:
         return 0
+    if name == "cond":
+        return max(_count(branch.jaxpr) for branch in eqn.params["branches"])
     if name == "dot_general":
         (contracted, _), _ = eqn.params["dimension_numbers"]
         left: Any = eqn.invars[0].aval
         terms = prod(left.shape[axis] for axis in contracted)
         return 2 * terms * _size(eqn.outvars)
-    return _size(eqn.invars if name in _SUMS else eqn.outvars)
+    return _size(eqn.invars if name.startswith(_SUMS) else eqn.outvars)
 
 
 def _size(atoms: Any) -> int:

@@ -30,10 +30,8 @@ _CORNERS: dict[str, Callable[..., Any]] = {
     "sign": lambda side, x: (side, x),
     "max": lambda side, x, y: ((x + y + side * (x - y)) / 2, x - y),
     "min": lambda side, x, y: ((x + y - side * (x - y)) / 2, x - y),
-    "gt": lambda side, x, y: (side > 0, x - y),
-    "ge": lambda side, x, y: (side > 0, x - y),
-    "lt": lambda side, x, y: (side < 0, x - y),
-    "le": lambda side, x, y: (side < 0, x - y),
+    **dict.fromkeys(("gt", "ge"), lambda side, x, y: (side > 0, x - y)),
+    **dict.fromkeys(("lt", "le"), lambda side, x, y: (side < 0, x - y)),
 }
 _CONSTANT_BETWEEN = {"sign", "gt", "ge", "lt", "le"}
 

@@ -1,10 +1,18 @@
-"""A singular mass matrix made positive definite by adding constraint rows."""
+"""Equations made regular: a singular mass with constraint rows added, units removed."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxmech.equations import EquationsOfMotion
-from jaxmech.linalg import cholesky, row_weights, times, weighted_gram
+from jaxmech.formulations.base import Law
+from jaxmech.linalg import cholesky, diagonal, row_weights, times, unit_rows, weighted_gram
 
 
 def regular(eom: EquationsOfMotion) -> tuple[Float[Array, " n n"], Float[Array, " n"]]:
@@ -27,3 +35,36 @@ def free_acceleration(eom: EquationsOfMotion) -> Float[Array, " n"]:
     M, Q = regular(eom)
     mass = cholesky(M)
     return mass.upper(mass.lower(Q))
+
+
+def without_units(solve: Callable[..., Law]) -> Callable[..., Law]:
+    """Let a law of motion solve equations with a unit diagonal of M and unit rows of A."""
+
+    @wraps(solve)
+    def in_units(law: Any, eom: EquationsOfMotion, *, kept: Any = None) -> Law:
+        eom, x, y = without_units_of(eom, kept)
+        found = solve(law, eom)
+        qdd, free, multipliers = x * found.qdd, x * found.free, y * found.multipliers
+        return replace(found, qdd=qdd, free=free, multipliers=multipliers)
+
+    return in_units
+
+
+def without_units_of(
+    eom: EquationsOfMotion, kept: Bool[Array, " m"] | None = None
+) -> tuple[EquationsOfMotion, Float[Array, " n"], Float[Array, " m"]]:
+    """The equations without units, zero in rows that must not be kept, and their units."""
+    x = coordinate_units(eom.M, eom.A)
+    A = eom.A * x[None, :]
+    _, y = jax.lax.stop_gradient(unit_rows(A))
+    y = y if kept is None else jnp.where(kept, y, 0.0)
+    M, Q, A, b = x[:, None] * eom.M * x[None, :], x * eom.Q, y[:, None] * A, y * eom.b
+    return replace(eom, M=M, Q=Q, A=A, b=b), x, y
+
+
+def coordinate_units(M: Float[Array, " n n"], A: Float[Array, " m n"]) -> Float[Array, " n"]:
+    """The units of coordinates in which the diagonal of M is one; they have no derivative."""
+    # A coordinate without mass is measured by the constraints on it.
+    mass, tied = diagonal(M), (row_weights(M, A)[:, None] * A * A).sum(0)
+    size = jnp.where(mass > 1e-8 * (mass + tied), mass, tied)
+    return jax.lax.stop_gradient(1 / jnp.sqrt(jnp.where(size > 0, size, 1.0)))

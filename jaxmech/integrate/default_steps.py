@@ -98,7 +98,9 @@ def resolved_method(
     formulation: AbstractFormulation,
 ) -> AbstractMethod:
     """The method with the number of steps that `simulate` would use, if it has one."""
+    require_kind("system", system, System, "System(...)")
     require_kind("method", method, AbstractMethod, "RK4()")
+    require_kind("formulation", formulation, AbstractFormulation, "UdwadiaKalaba()")
     if not isinstance(method, AbstractFixedStep) or method.substeps is not None:
         return method
     plan = _plan(system, method, projection, formulation)

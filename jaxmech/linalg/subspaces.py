@@ -18,9 +18,12 @@ def column_space_projector(A: Float[Array, " m n"]) -> Float[Array, " m m"]:
         [[0.5 0.5]
          [0.5 0.5]]
     """
-    # The columns in terms of orthonormal rows, without components that count as zero.
-    columns = (QR().factor(A).U[:, None, :] * A[None, :, :]).sum(2)
-    V = QR().factor(columns).U
+    # The columns in terms of orthonormal rows are those of a triangle without its zero columns, so
+    # none of them depends on the others, however different the units of the rows are.
+    rows = QR().factor(A)
+    lengths = jnp.where(rows.kept, 1 / jnp.where(rows.kept, rows.inverse_lengths, 1.0), 0.0)
+    triangle = (rows.R + jnp.diag(lengths)) / jnp.where(rows.scale > 0, rows.scale, 1.0)[:, None]
+    V = QR(tolerance=0.0).factor(triangle.T[::-1]).U
     return (V[:, :, None] * V[:, None, :]).sum(0)
 
 

@@ -209,6 +209,7 @@ FUNCTIONS: dict[str, Function] = {
     "integers": lambda x, A: (jnp.arange(3) // 2, (x > 0).sum(), jnp.int32(3) * jnp.arange(N)),
     "constants": lambda x, A: (jnp.eye(N) @ x, jnp.full(2, jnp.nan), jnp.zeros((0, 3)), 2.0),
     "short loop": lambda x, A: loop(lambda y: A @ y / 2 + 1, 3)(x),
+    "no loop": lambda x, A: lax.scan(lambda y, row: (y + row, y @ A), x, A[:0]),
     "long loop": lambda x, A: loop(lambda y: jnp.tanh(A @ y) + 0.1, 20)(x),
     "saving": saving,
     "nested": nested,

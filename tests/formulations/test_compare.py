@@ -69,4 +69,7 @@ def test_operations_are_counted_as_often_as_they_run() -> None:
 
     assert operations(loop, jnp.ones(3)) == 60
     assert operations(lambda x: jax.jit(loop)(x.reshape(3, 1)[:, 0]).sum(), jnp.ones(3)) == 63
+    for total in (jnp.sum, jnp.prod, jnp.min, jnp.max):
+        assert operations(total, jnp.ones(9)) == 9
+    assert operations(lambda x: jax.lax.cond(True, lambda: x, lambda: loop(x)), jnp.ones(3)) == 60
     assert operations(lambda A, B: A @ B, jnp.ones((2, 3)), jnp.ones((3, 4))) == 48

@@ -111,6 +111,17 @@ def test_the_same_equations_as_from_the_lagrangian() -> None:
             np.testing.assert_allclose(value, right, rtol=1e-12, atol=1e-12)
 
 
+def test_the_precision_is_that_of_the_coordinates() -> None:
+    """Also while float64 is the default, as it is here."""
+    polar = System(
+        lambda q, v, t, p: 0.5 * (v[0] ** 2 + q[0] ** 2 * v[1] ** 2), coordinates=("r", "phi")
+    )
+    state = jnp.array([2.0, 0.3], jnp.float32), jnp.array([1.0, 0.5], jnp.float32)
+    qdd = acceleration(polar, *state, formulation=Contravariant()).qdd
+    assert qdd.dtype == metric_tensor(polar, state[0]).dtype == jnp.float32
+    np.testing.assert_allclose(qdd, [2.0 * 0.5**2, -2 * 1.0 * 0.5 / 2.0], rtol=1e-6)
+
+
 def test_a_lagrangian_that_is_not_quadratic_is_refused() -> None:
     fast = System(lambda q, v, t, p: -jnp.sqrt(1 - v @ v / 9), coordinates=("x", "y"))
     state = [0.0, 0.0], [1.0, 1.0]

@@ -226,6 +226,12 @@ def test_constraints_on_accelerations_alone_have_no_chart() -> None:
     np.testing.assert_allclose(sol.q[1], [2.0, 1.0], rtol=1e-14)
 
 
+def test_without_constraints() -> None:
+    fall = System(lambda q, v, t, p: 0.5 * v @ v - p * q[0], coordinates=("height",))
+    sol = simulate(fall, [1.0], [2.0], [0.0, 0.5], 9.81, formulation=LAW, method=RK4(1))
+    np.testing.assert_allclose(sol.q[1], [2.0 - 9.81 / 8], rtol=1e-14)
+
+
 def differences(fn: Any, x: Any, step: Any) -> Any:
     """h times the slope of fn along a step of length h, fourth order."""
     near, far = (fn(x + k * step) - fn(x - k * step) for k in (1, 2))

@@ -177,6 +177,22 @@ def test_redundant_and_singular_are_among_them() -> None:
         assert (np.linalg.matrix_rank(M) < len(M)) == (name in SINGULAR)
 
 
+@pytest.mark.parametrize("law", FORMULATIONS[NEW:], ids=repr)
+def test_coordinates_and_rows_may_have_any_units(law: Any) -> None:
+    """In single precision, in which 1e-5 of a row counts as dependent."""
+    draw = np.random.default_rng(0)
+    F, A, Q, b = (draw.normal(size=shape) for shape in ((5, 5), (3, 5), 5, 3))
+    M = F @ F.T + np.eye(5)
+    K = np.block([[M, -A.T], [A, np.zeros((3, 3))]])
+    right = np.linalg.solve(K, np.concatenate([Q, b]))
+    x, y = 10 ** draw.uniform(-4, 4, (12, 5)), 10 ** draw.uniform(-4, 4, (12, 3))
+    batch = M * x[:, :, None] * x[:, None, :], Q * x, A * y[:, :, None] * x[:, None, :], b * y
+    found = each(lambda *eom: law.solve(EquationsOfMotion(*eom)))(*map(np.float32, batch))
+    solution = np.concatenate([found.qdd * x, found.multipliers * y], axis=1)
+    np.testing.assert_array_equal(found.rank, 3)
+    np.testing.assert_allclose(solution, np.tile(right, (12, 1)), atol=1e-4 * np.abs(right).max())
+
+
 GRADIENTS = {False: ("redundant", "skate"), True: ("massless",)}
 SMALL_SHAPES = {False: (3, 3), True: (2, 1)}
 

@@ -197,6 +197,18 @@ def test_column_space_projector_makes_multipliers_smallest() -> None:
     )
 
 
+@pytest.mark.parametrize("ratio", [1.0, 1e6, 1e14])
+def test_column_space_projector_for_rows_in_different_units(ratio: float) -> None:
+    """Units of rows change neither the rank nor which multipliers are undetermined."""
+    A = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [0.0, 0.0, 0.0], [1.2, 1.6, 0.0]])
+    units = np.array([1 / ratio, 1.0, 1.0, 2.0])
+    for order in ([0, 1, 2, 3], [3, 2, 1, 0]):
+        found = jax.jit(column_space_projector)((units[:, None] * A)[order])
+        right = np.zeros((4, 4))
+        right[0, 0], right[np.ix_([1, 3], [1, 3])] = 1.0, np.array([[1.0, 4.0], [4.0, 16.0]]) / 17
+        np.testing.assert_allclose(found, right[np.ix_(order, order)], atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("kind", "traced"), [(LDL, "_eliminated"), (QR, "_orthogonalized"), (SVD, "_inverted")]
 )

@@ -238,6 +238,9 @@ class JaxprReader:
             if len(stacked) == 1 and (len(self.graph.nodes) - before) * length > LARGEST_UNROLLED:
                 with suppress(UnsupportedError):
                     return self._loop(closed, consts, init, scanned, length, reverse)
+        if length == 0:
+            avals = closed.out_avals[len(carry) :]
+            return [*carry, *(np.zeros((0, *x.shape), int) for x in avals)]
         return [*carry, *(np.stack(column[::order]) for column in zip(*stacked, strict=True))]
 
     def inlined(self, closed: ClosedJaxpr, args: Values, is_repeated: bool = False) -> list[Value]:
