@@ -318,7 +318,7 @@ MISUSE = {
         "ValueError: Argument `system` must have finite accelerations, but has not at `q`."
     ),
     "jm.multiplier_family(system, q, v, 0.0, p).member([1.0, 2.0])": (
-        "ValueError: Incompatible shapes for broadcasting: (2,) and requested shape (1,)"
+        "ValueError: Argument `w3` must have shape (1,), but has shape (2,)."
     ),
     "jm.observe(made(coordinates=('r', 'a')), simulate(), p)": (
         "ValueError: Argument `solution` must have the coordinates r, a of `system`, but has x, y."

@@ -40,7 +40,9 @@ class MultiplierFamily(eqx.Module):
 
     def member(self, w3: Any) -> Float[Array, " m"]:
         """The multipliers that belong to w3 (m,): the member nearest to it."""
-        w3 = jnp.broadcast_to(jnp.asarray(w3, self.smallest.dtype), self.smallest.shape)
+        w3, shape = jnp.asarray(w3, self.smallest.dtype), self.smallest.shape
+        if w3.shape != shape:
+            raise ValueError(f"Argument `w3` must have shape {shape}, but has shape {w3.shape}.")
         return self.smallest + times(self.projector, w3)
 
 

@@ -19,6 +19,7 @@ from jaxmech.utils.checks import as_numbers, require_finite, require_function
 
 Of = Callable[[Any], Linearization | Equilibrium]
 Complexes = NDArray[np.complexfloating]
+At = Callable[[float], Complexes]  # the eigenvalues at a value of the parameter
 REAL = 1e-6  # relative to the largest eigenvalue: counts as no oscillation
 AXIS = 1e-9  # relative to the largest eigenvalue: counts as on the imaginary axis
 HALVINGS = 50  # bisections of an interval in which a branch leaves the axis
@@ -177,7 +178,7 @@ def _tracked(x: Any, found: Complexes, slopes: Complexes) -> tuple[Complexes, Co
     return found, slopes
 
 
-def _crossings(x: Any, found: Complexes, at: Callable[[float], Complexes]) -> tuple[Crossing, ...]:
+def _crossings(x: Any, found: Complexes, at: At) -> tuple[Crossing, ...]:
     size = float(np.abs(found).max(initial=0.0)) or 1.0
     zeros = int((found == 0).sum(axis=1).min())
     crossings: list[Crossing] = []
@@ -201,14 +202,14 @@ def _crossings(x: Any, found: Complexes, at: Callable[[float], Complexes]) -> tu
     return tuple(sorted(crossings))
 
 
-def _near(ends: Any, own: Any, at: Callable[[float], Complexes], x: float) -> complex:
+def _near(ends: Any, own: Any, at: At, x: float) -> complex:
     """The eigenvalue of a branch at a value between two."""
     part = (x - ends[0]) / (ends[1] - ends[0])
     values = at(x)
     return complex(values[np.argmin(np.abs(values - own[0] - part * (own[1] - own[0])))])
 
 
-def _refined(ends: Any, own: Any, at: Callable[[float], Complexes]) -> tuple[float, complex]:
+def _refined(ends: Any, own: Any, at: At) -> tuple[float, complex]:
     """Locate the zero of the real part of a branch between two values."""
     from scipy.optimize import brentq  # slow to import, and seldom needed
 
@@ -217,9 +218,7 @@ def _refined(ends: Any, own: Any, at: Callable[[float], Complexes]) -> tuple[flo
     return value, near(value)
 
 
-def _left(
-    ends: Any, own: Any, at: Callable[[float], Complexes], axis: float
-) -> tuple[float, complex]:
+def _left(ends: Any, own: Any, at: At, axis: float) -> tuple[float, complex]:
     """Locate where a branch leaves the imaginary axis, on which it is at one of the ends."""
     on, off = (0, 1) if abs(own[0].real) <= axis else (1, 0)
     calm, unstable, there = ends[on], ends[off], own[off]

@@ -141,8 +141,7 @@ def floquet(
     closure = _closure(system, whole.solution, advance or {})
     _require_periodic_equations(system, freedom, whole.solution, params)
     first = over(span / 2, lin, state)
-    ended = first.solution
-    half = State(ended.q[-1], ended.v[-1], ended.ts[-1], params)
+    half = State(first.solution.q[-1], first.solution.v[-1], first.solution.ts[-1], params)
     middle = linearized(system, freedom, NOTHING, half, W)
     if not middle.regular:
         raise ValueError(
