@@ -175,7 +175,7 @@ def test_keys_that_a_method_leaves_out_have_defaults() -> None:
         (
             "alpha = 5",
             "alpha = -5",
-            "FILE:18: projection.alpha must not be negative, but is -5.0",
+            "FILE:18: projection.alpha must be finite and not negative, but is -5.0",
         ),
         ("alpha = 5", "iterations = 5", "FILE:18: projection.iterations is not a key of `proj"),
         ("alpha = 5", "", "FILE:16: projection.alpha must be given, but is missing"),
