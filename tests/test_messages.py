@@ -298,6 +298,18 @@ MISUSE = {
         "ValueError: Argument `alpha` must be finite and not negative, but is nan; negative rates "
         "make the violation grow."
     ),
+    "jm.choose_substeps(system, q, v, ts, p, method=jm.Adaptive())": (
+        "TypeError: Argument `method` must be an object such as RK4(), but is "
+        "Adaptive(pair=DormandPrince8(substeps=None), rtol=1e-08, atol=1e-10, max_steps=10000)."
+    ),
+    "jm.choose_substeps(system, q, v, ts, p, projection='none')": (
+        "TypeError: Argument `projection` must be an object such as Projection() or None, but is "
+        "'none'."
+    ),
+    "jm.choose_substeps(system, q, v, ts, p, formulation='maggi')": (
+        "TypeError: Argument `formulation` must be an object such as UdwadiaKalaba(), but is "
+        "'maggi'."
+    ),
     "jm.acceleration(system, q, v, 0.0, p, formulation='Maggi')": (
         "TypeError: Argument `formulation` must be an object such as UdwadiaKalaba(), but is "
         "'Maggi'."
