@@ -31,7 +31,7 @@ ONLY = {  # folders that may import less than their layer allows
 # where jax.config and os.environ may be written: where processes begin
 MAY_SET = {"jaxmech.cli.main", "jaxmech.ensemble.work.tasks"}
 MOST_FILES = 19  # in one folder
-MOST_LINES = 49_950  # of the package
+MOST_LINES = 49_960  # of the package
 MOST_LINES_IN_FILE = 400
 OF_ONE_KIND = ("models", "ensemble/statistics")  # folders whose files need not be named one by one
 ENVIRON_WRITES = {"clear", "pop", "popitem", "setdefault", "update"}

@@ -217,18 +217,26 @@ def _require_periodic_equations(
     system: System, freedom: Freedom, sol: Solution, params: Params
 ) -> None:
     """Raise a ValueError if the linear equations along the motion change from period to period."""
-    period = sol.ts[-1] - sol.ts[0]
-    W = jnp.zeros((system.n, system.n), sol.q.dtype)
-    for phase in PHASES:
-        k = int(phase * (len(sol.ts) - 1))
-        now, later = (
-            linearized(system, freedom, NOTHING, State(sol.q[k], sol.v[k], t, params), W).full
-            for t in (sol.ts[k], sol.ts[k] + period)
-        )
-        for name in ("M", "C", "K", "drift", "A_p", "A_v", "B", "A", "H_q", "H_v"):
-            one, other = (np.asarray(getattr(x, name)) for x in (now, later))
-            size = np.abs(one).max(initial=0.0)
-            if not np.abs(other - one).max(initial=0.0) <= PERIODIC * size:
+    period, none = sol.ts[-1] - sol.ts[0], jnp.zeros((system.n, system.n), sol.q.dtype)
+
+    def matrices(k: int, t: Array) -> dict[str, np.ndarray]:
+        state = State(sol.q[k], sol.v[k], t, params)
+        found = linearized(system, freedom, NOTHING, state, none).full
+        names = "M", "C", "K", "drift", "A_p", "A_v", "B", "forces"
+        return {name: np.asarray(getattr(found, name)) for name in names}
+
+    places = [int(phase * (len(sol.ts) - 1)) for phase in PHASES]
+    now = [matrices(k, sol.ts[k]) for k in places]
+    later = [matrices(k, sol.ts[k] + period) for k in places]
+    size = {name: max(np.abs(x[name]).max(initial=0.0) for x in now) for name in now[0]}
+    # A matrix of round-off alone is small beside these.
+    w = 2 * np.pi / abs(float(period))
+    others = {"C": w * size["M"], "K": w**2 * size["M"], "drift": w * size["forces"]}
+    others["B"] = w * size["A_v"]
+    for k, one, other in zip(places, now, later, strict=True):
+        for name, matrix in one.items():
+            least = size[name] + 1e-4 * others.get(name, 0.0)
+            if not np.abs(other[name] - matrix).max(initial=0.0) <= PERIODIC * least:
                 raise ValueError(
                     "Argument `period` must be that of the forces and constraints, but the linear "
                     f"equations at t = {float(sol.ts[k]):.6g} differ from those one period later; "

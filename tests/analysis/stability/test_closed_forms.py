@@ -165,6 +165,34 @@ def test_a_wrong_period_is_refused_for_any_unit_and_place(amplitude: float, plac
         jm.floquet(spring, [place + amplitude], [0.0], np.pi, steps=200)
 
 
+def test_round_off_of_the_equations_does_not_count_as_another_period() -> None:
+    """A driven oscillator, and a bead on a turning hoop whose place is given by cos and sin."""
+    w = 3.0
+    driven = jm.System(
+        lambda q, v, t, p: (v[0] ** 2 - q[0] ** 2) / 2 + jnp.cos(w * t) * q[0],
+        force=lambda q, v, t, p: -0.1 * v,
+        coordinates=("x",),
+    )
+    response = 1 / (1 - w**2 + 0.1j * w)
+    start = [response.real], [(1j * w * response).real]
+    found = jm.floquet(driven, *start, 2 * np.pi / w, steps=200)
+    expected = np.exp(2 * np.pi / w * np.roots([1.0, 0.1, 1.0]))
+    np.testing.assert_allclose(np.sort_complex(found.multipliers), np.sort_complex(expected), 1e-7)
+
+    def hoop(q: Any, v: Any, t: Any, p: Any) -> Any:
+        def place(angle: Any, t: Any) -> Any:
+            flat = jnp.sin(angle)
+            return jnp.stack([flat * jnp.cos(w * t), flat * jnp.sin(w * t), -jnp.cos(angle)])
+
+        speed = jax.jvp(place, (q[0], t), (v[0], jnp.ones_like(t)))[1]
+        return speed @ speed / 2 - 10.0 * place(q[0], t)[2]
+
+    bead = jm.System(hoop, coordinates=("angle",))
+    found = jm.floquet(bead, [0.0], [0.0], 2 * np.pi / w, steps=200)
+    expected = np.exp(2j * np.pi / w * np.array([1, -1]) * np.sqrt(10.0 - w**2))
+    np.testing.assert_allclose(np.sort_complex(found.multipliers), np.sort_complex(expected), 1e-7)
+
+
 def test_errors_of_repeated_multipliers_do_not_count_as_unstable() -> None:
     """Near its upper point, a pendulum has the multipliers 1 and 1, known to a thousandth."""
     pendulum = jm.System(lambda q, v, t, p: v[0] ** 2 / 2 + jnp.cos(q[0]), coordinates=("angle",))
