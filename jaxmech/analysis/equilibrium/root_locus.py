@@ -1,7 +1,6 @@
 """`root_locus`: eigenvalues as functions of a parameter, and where a motion loses its stability."""
 
 from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -202,18 +201,16 @@ def _crossings(x: Any, found: Complexes, at: At) -> tuple[Crossing, ...]:
     return tuple(sorted(crossings))
 
 
-def _near(ends: Any, own: Any, at: At, x: float) -> complex:
-    """The eigenvalue of a branch at a value between two."""
-    part = (x - ends[0]) / (ends[1] - ends[0])
-    values = at(x)
-    return complex(values[np.argmin(np.abs(values - own[0] - part * (own[1] - own[0])))])
-
-
 def _refined(ends: Any, own: Any, at: At) -> tuple[float, complex]:
     """Locate the zero of the real part of a branch between two values."""
+
+    def near(x: float) -> complex:
+        part = (x - ends[0]) / (ends[1] - ends[0])
+        values = at(x)
+        return complex(values[np.argmin(np.abs(values - own[0] - part * (own[1] - own[0])))])
+
     from scipy.optimize import brentq  # slow to import, and seldom needed
 
-    near = partial(_near, ends, own, at)
     value = float(brentq(lambda x: near(x).real, ends[0], ends[1], xtol=1e-13, rtol=1e-13))
     return value, near(value)
 
