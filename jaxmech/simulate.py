@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure
@@ -36,6 +37,19 @@ from jaxmech.status import Status, succeeded
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.warn import USE_FLOAT64
+
+# failures that round-off can cause
+_OF_PRECISION = (
+    Status.ILL_CONDITIONED,
+    Status.MAX_STEPS,
+    Status.NONIDEAL_FAILED,
+    Status.NOT_CONVERGED,
+    Status.PROJECTION_FAILED,
+    Status.SINGULAR_MASS,
+    Status.STEP_UNDERFLOW,
+    Status.STIFF,
+)
 
 
 class SimulationError(RuntimeError):
@@ -221,4 +235,6 @@ def _explanation(system: System, solution: Solution, params: Params) -> str:
                 f" Constraint {violation.name!r} has a {violation.level} residual of "
                 f"{violation.size:.3g}."
             )
+    if status in _OF_PRECISION and solution.q.dtype == np.float32:
+        message += f" The run is in float32, whose round-off can be the cause; {USE_FLOAT64}."
     return message

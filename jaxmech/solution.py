@@ -124,12 +124,15 @@ def _event_lines(sol: Solution) -> Iterator[str]:
 def _hints(sol: Solution) -> Iterator[str]:
     """Yield remedies for steps that are too coarse."""
     errors = np.atleast_1d(np.asarray(sol.integration_error))
-    coarse = int(np.sum(errors > TOO_COARSE))
-    if coarse:
-        of = f" for {coarse} of {errors.size} trajectories" if errors.size > 1 else ""
-        yield f"  the step is too coarse{of}: {_REMEDY}"
+    if (errors > TOO_COARSE).any():
+        yield f"  the step is too coarse{_share_of_coarse(errors)}: {_REMEDY}"
     elif np.isnan(errors[succeeded(np.atleast_1d(np.asarray(sol.status)))]).any():
         yield "  too few steps to estimate the error: give a larger `RK4(substeps=...)`"
+
+
+def _share_of_coarse(errors: np.ndarray) -> str:
+    coarse = int(np.sum(errors > TOO_COARSE))
+    return f" for {coarse} of {errors.size} trajectories" if errors.size > 1 else ""
 
 
 def _statuses(sol: Solution, status: np.ndarray) -> str:

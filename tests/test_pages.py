@@ -71,3 +71,10 @@ if __name__ == "__main__":
     jax.config.update("jax_enable_x64", True)
     for shown, _ in run("modes", DOCS / "pictures"):
         sys.stdout.write(f"```\n{shown}```\n\n")
+
+
+@pytest.mark.parametrize("page", sorted(path.relative_to(DOCS) for path in DOCS.rglob("*.md")))
+def test_examples_that_are_pasted_compute_in_float64(page: Path) -> None:
+    blocks = BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))
+    if any("simulate(" in code for code, _ in blocks):
+        assert 'jax.config.update("jax_enable_x64", True)' in blocks[0][0]

@@ -303,14 +303,16 @@ def _clone(config: Path) -> Path:
 def _info(arguments: Namespace) -> int:
     from jaxmech.compiler import all_devices, backend_of
     from jaxmech.config.environment import environment
+    from jaxmech.utils.warn import USE_FLOAT64
 
-    _use_float64()
     facts = environment()
     print("\n".join(f"{key:<10} {value}" for key, value in facts.items() if value != ""))
     for device in all_devices():
         name = f"{device.platform}:{device.id}"
         print(f"{name:<10} {device.device_kind}; batches run as {backend_of(device)}")
-    print("precision  float64, unless a configuration sets float32")
+    print("commands   compute in float64, unless a configuration sets float32")
+    precision = "float64" if facts["x64"] else f"float32; {USE_FLOAT64}"
+    print(f"Python     computes in {precision}")
     _require_good_jax()
     return DONE
 

@@ -1,7 +1,5 @@
 """The default number of steps between two saves."""
 
-import inspect
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +14,7 @@ from jaxmech.stabilization import AbstractStabilization, Free, Projection
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import as_numbers, is_known, require_finite, require_kind
 from jaxmech.utils.tracers import actual
+from jaxmech.utils.warn import warn_caller
 
 
 class StepWarning(UserWarning):
@@ -82,7 +81,7 @@ def with_steps(
         return method
     found = _substeps(plan, (q0, v0, ts, params))
     if found is None:
-        warnings.warn(_UNKNOWN, StepWarning, stacklevel=_outside())
+        warn_caller(_UNKNOWN, StepWarning)
     return replace(method, substeps=found or 1)
 
 
@@ -156,7 +155,7 @@ def members_need(plan: Plan, q: Any, v: Any, ts: Any, params: Params) -> int | N
     q, v, ts, params = jax.tree.map(_filled, (q, v, ts, params))
     needed = steps_needed(plan, q, v, np.stack([ts[:, 0], ts[:, -1]], axis=1), params)
     if needed is not None and needed > MOST_STEPS:
-        warnings.warn(_TOO_MANY.format(needed), StepWarning, stacklevel=_outside())
+        warn_caller(_TOO_MANY.format(needed), StepWarning)
     return needed and min(needed, MOST_STEPS)
 
 
@@ -164,14 +163,6 @@ def _filled(rows: Any) -> np.ndarray:
     """Padded to one row or `MEMBERS` rows, so that few shapes are compiled."""
     rows = np.asarray(rows)
     return rows if len(rows) == 1 else rows[np.minimum(np.arange(MEMBERS), len(rows) - 1)]
-
-
-def _outside() -> int:
-    """The stack level of the first caller outside of the package."""
-    level, frame = 0, inspect.currentframe()
-    while frame and frame.f_globals.get("__name__", "").startswith(("jaxmech", "jax.")):
-        level, frame = level + 1, frame.f_back
-    return level
 
 
 _UNKNOWN = (

@@ -5,9 +5,16 @@ derivative is a divided difference over the last four states, from order four on
 twice: q provides the values and v the slopes (Hermite; Stoer and Bulirsch, Introduction to
 Numerical Analysis, 2.1.5). The errors of the steps are added up, relative to the motion. Later
 growth of an error is not included, and errors that cancel are counted.
+
+Differences below round-off have no information on the method. In float32 those of neighbouring
+states soon are, although the errors of all steps together are not. So the states of a difference
+may lie several steps apart: with k steps between them, a difference is k^(p + 1) times as large.
+An error that still cannot be told from round-off counts as round-off, not as zero.
 """
 
 from itertools import accumulate, pairwise
+from math import ceil
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -22,6 +29,21 @@ _LEAST = 0.01  # least motion of a coordinate, relative to the widest motion
 _IN_V = 4  # errors of velocities partly cancel; found by comparison with true errors
 _IN_ORDER_2 = 3  # errors of methods of order two, found likewise
 _ROUNDING = 16.0  # rounding error of a difference, in eps |q|
+_RESOLVED = 1e-4  # round-off in the sum of all errors, relative to |q|, for which states are apart
+
+
+def steps_apart(method: AbstractFixedStep, steps: float, dtype: Any) -> int:
+    """The number of steps between the states of a difference, in a run with so many steps.
+
+    It is 1 in float64, for up to 3e10 steps.
+    """
+    noise = steps * _ROUNDING * float(jnp.finfo(dtype).eps) / _RESOLVED
+    return max(1, ceil(noise ** (1 / (_order(method) + 1))))
+
+
+def _order(method: AbstractFixedStep) -> int:
+    """The order of the error that four states can estimate."""
+    return min(method.order, _HIGHEST)
 
 
 class Recent(eqx.Module):
@@ -29,7 +51,7 @@ class Recent(eqx.Module):
 
     q: Float[Array, "3 n"]
     v: Float[Array, "3 n"]
-    h: Float[Array, "3"] | None  # the steps from each to the next; None if all are the same
+    h: Float[Array, "3"] | None  # the times from each to the next; None if all are the same
 
     @staticmethod
     def none(q: Array, v: Array, same_steps: bool) -> "Recent":
@@ -46,6 +68,12 @@ class Recent(eqx.Module):
             None if self.h is None else jnp.concatenate([self.h[1:], h[None]]),
         )
 
+    def longer(self, h: Array) -> "Recent":
+        """The same states before the one to which a further step of size h leads."""
+        if self.h is None:
+            return self
+        return Recent(self.q, self.v, self.h.at[-1].add(jax.lax.stop_gradient(h)))
+
 
 class Defect(eqx.Module):
     """Errors of the steps so far, and the extent of the motion."""
@@ -55,6 +83,7 @@ class Defect(eqx.Module):
     low: Float[Array, " n"]  # smallest coordinates
     high: Float[Array, " n"]  # largest coordinates
     fastest: Float[Array, " n"]  # largest |v|
+    rounding: Float[Array, ""]  # sum of the errors of a coordinate that would go unnoticed
     seen: Array  # number of estimates so far
 
     @staticmethod
@@ -62,20 +91,25 @@ class Defect(eqx.Module):
         """Initialize before the first step."""
         q, v = jax.lax.stop_gradient((q, v))
         zero = jnp.zeros_like(q)
-        return Defect(zero, zero, q, q, jnp.abs(v), jnp.zeros((), jnp.int32))
+        return Defect(zero, zero, q, q, jnp.abs(v), zero.sum(), jnp.zeros((), jnp.int32))
 
     def after(
-        self, recent: Recent, q: Array, v: Array, h: Array, method: AbstractFixedStep, steps: float
-    ) -> "Defect":
-        """Add the error of the last step, of size h, counted for each of `steps` steps."""
+        self, recent: Recent, q: Array, v: Array, h: Array, method: AbstractFixedStep, steps: float,
+        apart: int,
+    ) -> "Defect":  # fmt: skip
+        """Add the error of the last step, of size h, counted for each of `steps` steps.
+
+        The recent states are `apart` steps from each other.
+        """
         q, v, h = jax.lax.stop_gradient((q, v, h))
-        in_q, in_v = _step_errors(recent, q, v, h, method)
+        in_q, in_v, unnoticed = _step_errors(recent, q, v, h, method, apart)
         return Defect(
             self.q + steps * in_q,
             self.v + steps * in_v,
             jnp.minimum(self.low, q),
             jnp.maximum(self.high, q),
             jnp.maximum(self.fastest, jnp.abs(v)),
+            self.rounding + steps * unnoticed,
             self.seen + 1,
         )
 
@@ -83,9 +117,19 @@ class Defect(eqx.Module):
         """The largest error of a coordinate or velocity, relative to its motion; NaN if unknown."""
         return jnp.where(
             self.seen > 0,
-            relative(self.q, self.v, self.low, self.high, self.fastest, duration),
+            jnp.maximum(
+                relative(self.q, self.v, self.low, self.high, self.fastest, duration),
+                resolution(self.rounding, self.low, self.high),
+            ),
             jnp.nan,
         )
+
+
+def resolution(rounding: Array, low: Array, high: Array) -> Float[Array, ""]:
+    """Rounding errors of coordinates relative to the widest motion; 0 for one within round-off."""
+    width, most = (high - low).max(), jnp.maximum(jnp.abs(low), jnp.abs(high)).max()
+    moves = width > jnp.sqrt(jnp.finfo(low.dtype).eps) * most
+    return jnp.where(moves, rounding / jnp.where(moves, width, 1.0), 0.0)
 
 
 def relative(
@@ -107,24 +151,26 @@ def _share(error: Array, size: Array) -> Array:
 
 
 def _step_errors(
-    recent: Recent, q: Array, v: Array, h: Array, method: AbstractFixedStep
-) -> tuple[Array, Array]:
-    """The errors of one step in q and in v (n,); zero where rounding errors are larger."""
-    order = min(method.order, _HIGHEST)
+    recent: Recent, q: Array, v: Array, h: Array, method: AbstractFixedStep, apart: int
+) -> tuple[Array, Array, Array]:
+    """The errors of one step in q and in v (n,), and the largest one in q that goes unnoticed."""
+    order, span = _order(method), apart * h
     # With every state taken twice, divided differences have odd orders: p + 1, which is wanted, for
     # a method of even order p, and p for an odd one.
     odd = 2 * (order // 2) + 1
-    of_q, of_rate = (jnp.abs(x) for x in _derivatives(recent, q, v, h, odd))
-    of_v = of_rate / jnp.abs(h)
+    of_q, of_rate = (jnp.abs(x) for x in _derivatives(recent, q, v, span, odd))
+    of_v = of_rate / jnp.abs(span)
     if order == odd:  # the derivative in the error is the next higher one
         faster = of_rate.max() / jnp.maximum(of_q.max(), jnp.finfo(q.dtype).tiny)
         of_q, of_v = of_rate / (odd + 1), of_v * faster / (odd + 1)
     size = method.error_constant
     rounding = _ROUNDING * jnp.finfo(q.dtype).eps * jnp.max(jnp.abs(q))
-    # Differences of mere round-off have no information on the method.
     in_q, in_v = size * of_q, (size / _IN_V) * of_v
-    smallest = rounding / jnp.abs(h)
-    return jnp.where(in_q > rounding, in_q, 0.0), jnp.where(in_v > smallest, in_v, 0.0)
+    smallest = rounding / jnp.abs(span)
+    in_q = jnp.where(in_q > rounding, in_q, 0.0)
+    in_v = jnp.where(in_v > smallest, in_v, 0.0)
+    to_step = float(apart) ** -(order + 1)  # from the error of a step as long as the span
+    return to_step * in_q, to_step * in_v, to_step * rounding
 
 
 def _derivatives(recent: Recent, q: Array, v: Array, h: Array, level: int) -> tuple[Array, Array]:

@@ -1,7 +1,8 @@
 """A whole trajectory: steps between the save times, and an audit of every step."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.counts import StepCounts
-from jaxmech.integrate.error_estimate import STATES, Defect, Recent
+from jaxmech.integrate.error_estimate import STATES, Defect, Recent, steps_apart
 from jaxmech.integrate.events.crossing import through_events
 from jaxmech.integrate.events.dips import step_dips
 from jaxmech.integrate.events.log import EventState, Replay
@@ -115,14 +116,13 @@ def rollout(
     assert isinstance(scheme.method, AbstractFixedStep)
     method, substeps = scheme.method, scheme.method.count
     steps = segment or substeps
-    # The states of one estimate lie within a long segment, and the same steps between them.
-    start = _start(scheme, watch, q0, v0, ts, params, steps >= STATES - 1)
-    estimated, each = _estimates(substeps * (len(ts) - 1), steps)
+    estimates = _Estimates.of(method, substeps * (len(ts) - 1), steps, q0.dtype)
+    start = _start(scheme, watch, q0, v0, ts, params, estimates.same_steps)
 
     def one_segment(
         carry: tuple[_RolloutState, Defect], x: tuple[StepSegments, Array]
     ) -> tuple[tuple[_RolloutState, Defect], tuple[_Rows, _End]]:
-        (state, defect), (own, is_estimated) = carry, x
+        (state, defect), (own, left) = carry, x
         first = own.done == 0
         state = eqx.tree_at(
             lambda s: (s.position_residual, s.velocity_residual),
@@ -136,20 +136,21 @@ def rollout(
             # the bit.
             t = own.t + (own.done + k) * own.h
             moved = _advance(scheme, watch, state, t, own.h, params, k)
-            return replace(moved, recent=_recent(state, own.h, steps - k))
+            return replace(moved, recent=estimates.recent(state, own.h, left - k))
 
         state = jax.lax.fori_loop(0, steps, one_step, state)
 
         def estimate() -> Defect:
             q, v, recent = state.q, state.v, state.recent
-            return defect.after(recent, q, v, own.h, method, each)
+            return defect.after(recent, q, v, own.h, method, estimates.each, estimates.apart)
 
-        running = is_estimated & (state.status == Status.OK) & _is_smooth(state)
+        is_smooth = _is_smooth(state, estimates.first + 1)
+        running = (left == steps) & (state.status == Status.OK) & is_smooth
         defect = jax.lax.cond(running, estimate, lambda: defect)
         return (state, defect), (_saved(state), (state.q, state.v, _ended(at_start, state)))
 
     (end, defect), (saved, ends) = jax.lax.scan(
-        one_segment, (start, Defect.none(q0, v0)), (segments(ts, substeps, steps), estimated)
+        one_segment, (start, Defect.none(q0, v0)), (segments(ts, substeps, steps), estimates.left)
     )
     error = defect.relative(jax.lax.stop_gradient(ts[-1] - ts[0]))
     return _trajectory(start, saved, end, substeps // steps, error), ends
@@ -172,13 +173,41 @@ def _trajectory(
     )  # fmt: skip
 
 
-def _estimates(total: int, steps: int) -> tuple[Array, float]:
-    """Flags (S,) of the segments with an estimate of the error, and the weight of each."""
-    # Every state is used in one estimate at most, and in a long run not all are: estimates are to
-    # cost little beside the steps.
-    apart = max(STATES - 1, min(_RARELY, total // _FEWEST))
-    count, stride = total // steps, -(-apart // steps)
-    return jnp.asarray(np.arange(count) % stride == stride - 1), total / max(count // stride, 1)
+@dataclass(frozen=True)
+class _Estimates:
+    """The places of the estimates of the error, each at the end of one of the S segments."""
+
+    apart: int  # steps between the states of an estimate
+    left: Int[Array, " S"]  # steps from the start of each segment to the next estimate
+    each: float  # steps for which an estimate counts
+    same_steps: bool  # whether the states of an estimate lie within a segment
+
+    @staticmethod
+    def of(method: AbstractFixedStep, total: int, steps: int, dtype: Any) -> "_Estimates":
+        """Choose the places in a run of so many steps, in segments of `steps` steps."""
+        # Every state is used in one estimate at most, and in a long run not all are: estimates are
+        # to cost little beside the steps.
+        window = max(STATES - 1, min(_RARELY, total // _FEWEST))
+        apart = min(steps_apart(method, total, dtype), window // (STATES - 1))
+        count, stride = total // steps, -(-window // steps)
+        left = jnp.asarray(steps * (stride - np.arange(count) % stride))
+        each = total / max(count // stride, 1)
+        return _Estimates(apart, left, each, steps >= apart * (STATES - 1))
+
+    def recent(self, state: _RolloutState, h: Array, left: Array) -> Recent:
+        """The states before the next one, with `left` steps from the present one to an estimate."""
+        # Moving them in every step would cost up to a third of the run.
+        before, is_used = state.recent, left <= self.first
+        between = before
+        if self.apart > 1:
+            is_used &= left % self.apart == 0
+            between = before.longer(h)
+        return jax.lax.cond(is_used, lambda: before.after(state.q, state.v, h), lambda: between)
+
+    @property
+    def first(self) -> int:
+        """Steps from the first state of an estimate to the last."""
+        return self.apart * (STATES - 1)
 
 
 def _begun_segment(state: _RolloutState) -> tuple[_RolloutState, _RolloutState]:
@@ -197,9 +226,9 @@ def _ended(start: _RolloutState, end: _RolloutState) -> SegmentEvents | None:
     return SegmentEvents(start.events.active, moving, end.events.replay)
 
 
-def _is_smooth(state: _RolloutState) -> Array:
-    """Whether no event has changed the motion between the states of an estimate."""
-    return jnp.asarray(True) if state.events is None else state.events.smooth >= STATES
+def _is_smooth(state: _RolloutState, states: int) -> Array:
+    """Whether no event has changed the motion between the last `states` states."""
+    return jnp.asarray(True) if state.events is None else state.events.smooth >= states
 
 
 def _saved(state: _RolloutState) -> _Rows:
@@ -355,14 +384,6 @@ def _with_events(
 
     running = state.status == Status.OK
     return jax.lax.cond(running & health.good & happens, rarely, usually)
-
-
-def _recent(state: _RolloutState, h: Array, steps_left: Array) -> Recent:
-    """The states before the next one, of the last steps of a segment, which the estimate uses."""
-    # Moving them in every step would cost up to a third of the run.
-    return jax.lax.cond(
-        steps_left < STATES, lambda: state.recent.after(state.q, state.v, h), lambda: state.recent
-    )
 
 
 def residuals(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:

@@ -18,7 +18,7 @@ from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure, unchecked, unoptimized, why_not
 from jaxmech.formulations import AbstractFormulation
-from jaxmech.integrate.error_estimate import relative
+from jaxmech.integrate.error_estimate import relative, resolution
 from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
@@ -66,6 +66,7 @@ def steps_needed(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any) -> int
     eps = float(jnp.finfo(q.dtype).eps)
     target = max(TARGET if order >= 4 else _ROUGH, 1000 * eps)
     many, before, wanted, is_settled = _FIRST, None, np.zeros(len(q)), np.zeros(len(q), bool)
+    foreseen = np.full(len(q), float(_FIRST))  # the steps needed according to the trial before
     for _ in range(_TRIALS):
         trial = _tried(plan, q, v, ts, params, many)
         if trial is None:
@@ -77,13 +78,17 @@ def steps_needed(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any) -> int
         # A trial that only covers the first part of a run does not revoke the one before.
         least = 1.0 if before is None else np.where(before.good & before.known, before.many, 1.0)
         needed = np.maximum(np.where(trial.known, many * ratio, 1.0), least)
+        # Errors that vanish in round-off, as they do early in float32, tell less than the larger
+        # ones of longer steps.
+        is_blind = trial.is_blind(target)
+        needed = np.where(is_blind, np.maximum(foreseen, least), needed)
         wanted = np.where(is_settled, wanted, needed)
-        is_settled |= trial.settled(before, ratio)
+        is_settled |= trial.settled(before, ratio) | is_blind
         if is_settled.all() or many >= MOST_STEPS:
             break
         # An unknown error only means that more steps are needed.
         growth = np.clip(np.where(trial.known, ratio, np.inf), 2.0, 8.0)[~is_settled].max()
-        many, before = int(np.ceil(many * growth)), trial
+        many, before, foreseen = int(np.ceil(many * growth)), trial, needed
     return int(np.ceil(min(wanted.max(), 1e15)))
 
 
@@ -94,12 +99,14 @@ class _Trial:
     Attributes:
         many: steps from the first to the last time.
         error: relative error of the whole run, infinite where it is unknown.
+        resolution: largest relative error of the whole run that round-off may hide.
         done: number of steps that were made.
         good: whether no step failed.
     """
 
     many: int
     error: np.ndarray
+    resolution: np.ndarray
     done: np.ndarray
     good: np.ndarray
 
@@ -107,6 +114,10 @@ class _Trial:
     def known(self) -> np.ndarray:
         """Whether the error is known."""
         return np.isfinite(self.error)
+
+    def is_blind(self, target: float) -> np.ndarray:
+        """Whether round-off hides so much that the error says nothing about the target."""
+        return self.good & (self.resolution > np.maximum(self.error, target))
 
     def settled(self, before: "_Trial | None", ratio: np.ndarray) -> np.ndarray:
         """Whether the needed number of steps follows from this trial and the one before."""
@@ -133,21 +144,25 @@ def _tried(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any, many: int) -
         )
     if found is None:
         return None
-    error, done, good = (np.asarray(x) for x in found)
+    error, hidden, done, good = (np.asarray(x) for x in found)
     error = np.where(np.isnan(error), np.inf, error)
     # What the first steps have lost, extended to the whole run.
-    error = np.where((done == 0) & ~good, np.inf, error * many / np.maximum(done, 1))
-    return _Trial(many, error, done, good)
+    whole = many / np.maximum(done, 1)
+    error = np.where((done == 0) & ~good, np.inf, error * whole)
+    return _Trial(many, error, hidden * whole, done, good)
 
 
-_Found = tuple[Array, Array, Array]
+_Found = tuple[Array, Array, Array, Array]
 
 
 @jit_of("plan", is_frame=True)
 def _trial(
     plan: Plan, q: Array, v: Array, ts: Array, params: Any, many: Array, tried: Array
 ) -> _Found:
-    """The error of the first steps, the number that succeeded, and whether all did, (M,) each."""
+    """The error of the first steps, what round-off hides, their number, and whether all succeeded.
+
+    Each has a value for every member (M,).
+    """
     first = jax.tree.map(lambda x: x[0], (q, v, ts[:, 0], params))
     policies = plan.method, plan.formulation, plan.stabilization
     scheme = Scheme.of(plan.system, *policies, *first)
@@ -157,25 +172,28 @@ def _trial(
         zero = jnp.zeros_like(q)
 
         def more(k: Array, carry: Any) -> Any:
-            q, v, errors, (low, high, fastest), done, _ = carry
+            q, v, errors, (low, high, fastest, rounding), done, _ = carry
             new_q, new_v, found, went_well = _doubled(scheme, q, v, ts[0] + k * h, h, params)
+            hidden = rounding + _rounding(new_q)
             seen = jnp.minimum(low, new_q), jnp.maximum(high, new_q)
             moved = (
                 new_q, new_v, [x + y for x, y in zip(errors, found, strict=True)],
-                (*seen, jnp.maximum(fastest, jnp.abs(new_v))), done + 1, went_well,
+                (*seen, jnp.maximum(fastest, jnp.abs(new_v)), hidden), done + 1, went_well,
             )  # fmt: skip
             return jax.lax.cond(went_well, lambda: moved, lambda: (*carry[:-1], went_well))
 
         def step_or_rest(k: Array, carry: Any) -> Any:
             return jax.lax.cond(carry[-1] & (k < tried), lambda: more(k, carry), lambda: carry)
 
-        start = q, v, [zero, zero], (q, q, jnp.abs(v)), jnp.zeros((), int), jnp.asarray(True)
+        still = q, q, jnp.abs(v), zero.sum()
+        start = q, v, [zero, zero], still, jnp.zeros((), int), jnp.asarray(True)
         # Native code compiles a loop of known length in half the time, and skips the steps in which
         # all lanes rest.
         count = _TRIED if why_not() is None else tried
         _, _, errors, sizes, done, good = jax.lax.fori_loop(0, count, step_or_rest, start)
-        low, high, fastest = sizes
-        return relative(errors[0], errors[1], low, high, fastest, h * done), done, good
+        low, high, fastest, rounding = sizes
+        error = relative(errors[0], errors[1], low, high, fastest, h * done)
+        return error, resolution(rounding, low, high), done, good
 
     alone = batched_closure(one, *jax.tree.map(lambda x: x[0], (q, v, ts, params)), tried)
     return jax.vmap(lambda *member: alone(*member, tried))(q, v, ts, params)
@@ -201,12 +219,16 @@ def _doubled(
 
     def error(whole: Array, halves: Array) -> Array:
         size = jnp.abs(whole - halves) * factor
-        rounding = 16 * jnp.finfo(q.dtype).eps * jnp.max(jnp.abs(halves))
-        return jnp.where(size > rounding, size, 0.0)
+        return jnp.where(size > _rounding(halves), size, 0.0)
 
     finite = jnp.isfinite(new_q.sum() + new_v.sum())
     errors = [error(whole[0], new_q), error(whole[1], new_v)]
     return new_q, new_v, errors, good & finite
+
+
+def _rounding(x: Array) -> Array:
+    """The difference of two results (n,) that counts as round-off."""
+    return 16 * jnp.finfo(x.dtype).eps * jnp.max(jnp.abs(x))
 
 
 def rounded_up(number: float) -> int:

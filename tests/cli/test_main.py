@@ -9,6 +9,7 @@ import time
 from argparse import Namespace
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -211,9 +212,20 @@ def test_a_known_bad_jax_is_refused(tmp_path, capsys, monkeypatch, command) -> N
 def test_info_prints_versions_devices_and_precision(capsys) -> None:
     assert main(["info"]) == 0
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert {"jax", "jaxlib", "python", "platform", "device", "precision"} <= shown.keys()
-    assert shown["precision"].startswith("float64")
+    assert {"jax", "jaxlib", "python", "platform", "device"} <= shown.keys()
+    assert shown["commands"].startswith("compute in float64")
+    assert shown["x64"] == "True"
+    assert shown["Python"] == "computes in float64"
     assert shown["cpu:0"] == "cpu; batches run as native code, in lanes"
+
+
+def test_info_prints_the_precision_of_python_as_it_is(capsys) -> None:
+    with jax.enable_x64(False):
+        assert main(["info"]) == 0
+        assert not jax.config.read("jax_enable_x64")
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert shown["x64"] == "False"
+    assert "jax_enable_x64" in shown["Python"]
 
 
 def test_models_are_listed_with_their_degrees_of_freedom(capsys) -> None:

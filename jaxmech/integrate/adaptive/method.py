@@ -12,6 +12,9 @@ from jaxmech.integrate.methods import AbstractMethod, AbstractPair, DormandPrinc
 from jaxmech.system import System
 from jaxmech.utils.checks import require_kind, require_positive_integer
 from jaxmech.utils.field_docs import setting
+from jaxmech.utils.warn import USE_FLOAT64, PrecisionWarning, warn_caller
+
+_LEAST = 8  # smallest `rtol`, in units of round-off
 
 
 class Tolerance(eqx.Module):
@@ -40,7 +43,8 @@ class Adaptive(AbstractMethod):
         pair: the method with its error estimate: `DormandPrince5()`, `Tsitouras5()` or
             `DormandPrince8()`, which needs the fewest evaluations at tolerances below about 1e-6;
             for stiff systems `Rodas5P()` or `RadauIIA5()`.
-        rtol: tolerance for the error of a step, relative to the state.
+        rtol: tolerance for the error of a step, relative to the state; in float32 at least 1e-6,
+            with a `PrecisionWarning`.
         atol: absolute tolerance, in the units of the coordinates and velocities.
         max_steps: maximal number of attempted steps, rejected ones included. A trajectory that
             needs more ends with the status `MAX_STEPS` or `STIFF`. Derivatives need memory in
@@ -94,9 +98,20 @@ class Adaptive(AbstractMethod):
         self.pair.require(system, policies, *state)
 
     def tolerance(self, dtype: Any) -> Tolerance:
-        """The tolerances to which the estimate of the pair is held."""
-        control = self.pair.control
-        rtol = control.scale * self.rtol**control.power
+        """The tolerances to which the estimate of the pair is held.
+
+        A tolerance below 8 eps would hold round-off, which no step is small enough to reduce.
+        """
+        least, control = _LEAST * float(jnp.finfo(dtype).eps), self.pair.control
+        wanted = max(self.rtol, least)
+        if self.rtol < least:
+            warn_caller(
+                f"`rtol` = {self.rtol:g} is below what {jnp.dtype(dtype).name} resolves, so the "
+                f"error of a step is held to {wanted:.2g}; {USE_FLOAT64}, or give `Adaptive` "
+                f"(`method`) a larger `rtol`.",
+                PrecisionWarning,
+            )
+        rtol = control.scale * wanted**control.power
         return Tolerance(jnp.asarray(rtol, dtype), jnp.asarray(rtol / self.rtol * self.atol, dtype))
 
     def without_tolerance(self) -> "Adaptive":

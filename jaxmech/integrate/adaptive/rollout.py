@@ -23,7 +23,7 @@ from jaxmech.integrate.adaptive.run import (
 from jaxmech.integrate.adaptive.saves import save_reached
 from jaxmech.integrate.adaptive.step_events import StepEvents, events_in_step
 from jaxmech.integrate.counts import StepCounts
-from jaxmech.integrate.error_estimate import relative
+from jaxmech.integrate.error_estimate import relative, resolution
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.rollout import Trajectory, begun, residuals
 from jaxmech.integrate.scheme import Scheme
@@ -72,7 +72,11 @@ def adaptive_rollout(
     saves = jnp.where(known[:, None], saves, jnp.nan)
     n, audit = q0.size, state.audit
     in_q, in_v = audit.errors
-    error = relative(in_q, in_v, audit.low, audit.high, audit.fastest, state.elapsed)
+    rounding = jnp.finfo(q0.dtype).eps * jnp.abs(audit.high).max() * state.counts.accepted
+    error = jnp.maximum(
+        relative(in_q, in_v, audit.low, audit.high, audit.fastest, state.elapsed),
+        resolution(rounding, audit.low, audit.high),
+    )
     error = jnp.where(state.counts.accepted > 0, error, jnp.nan)
     trajectory = Trajectory(
         q=saves[:, :n],

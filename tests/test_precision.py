@@ -1,0 +1,76 @@
+"""JAX's default precision, float32: steps, estimates and tolerances that it can resolve."""
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+
+pytestmark = pytest.mark.filterwarnings("ignore::jaxmech.StepWarning")
+CHOSEN = jm.RK4()
+MODEL = jm.models.pendulum()
+END = (-0.18151, -0.98339)  # after 100 s, by steps of 4 ms in float64
+
+
+@pytest.fixture
+def float32() -> Iterator[None]:
+    """A process in which `jax_enable_x64` is not set."""
+    with jax.enable_x64(False):
+        yield
+
+
+def swing(method: Any = CHOSEN, seconds: float = 100.0) -> jm.Solution:
+    ts = jnp.linspace(0.0, seconds, 101)
+    return jm.simulate(MODEL.system, *MODEL.initial(), ts, MODEL.params, method=method)
+
+
+def test_the_default_step_does_what_it_does_in_float64(float32: None) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sol = swing()
+    assert sol.q.dtype == jnp.float32
+    np.testing.assert_allclose(sol.q[-1], END, atol=2e-3)
+    # A target of 1.2e-4 in place of 1e-6 takes a third of the steps.
+    assert 1 / 6 < int(sol.accepted) / 25_600 < 1 / 2
+    assert 1e-5 < sol.integration_error < 1e-3
+
+
+@pytest.mark.parametrize(("substeps", "error"), [(40, 1.6e-3), (200, 2.5e-6)])
+def test_an_error_within_round_off_of_a_step_is_estimated(
+    float32: None, substeps: int, error: float
+) -> None:
+    """The error is that of the estimate in float64, and at least the resolution."""
+    sol = swing(jm.RK4(substeps))
+    resolution = 100 * substeps * float(jnp.finfo(jnp.float32).eps) / 128
+    assert max(error, resolution) / 5 < sol.integration_error < 5 * max(error, resolution)
+
+
+def test_saves_at_every_step_and_batches_give_the_same_estimate(float32: None) -> None:
+    q, v = MODEL.initial()
+
+    def error(ts: Any, substeps: int) -> Any:
+        method = jm.RK4(substeps)
+        sol = jm.simulate(MODEL.system, q, v, ts, MODEL.params, method=method)
+        return sol.integration_error
+
+    whole = error(jnp.linspace(0.0, 20.0, 11), 100)
+    saved = jax.vmap(lambda end: error(jnp.linspace(0.0, end, 1001), 1))(jnp.array([20.0, 10.0]))
+    assert 0.9 < float(whole / saved[0]) < 1.1
+    assert 0 < saved[1] < saved[0]
+
+
+def test_a_tolerance_below_round_off_is_named_with_its_remedy(float32: None) -> None:
+    with pytest.warns(jm.PrecisionWarning, match=r"`rtol` = 1e-08 is below .*jax_enable_x64"):
+        sol = swing(jm.Adaptive(), seconds=5.0)
+    assert int(sol.accepted) < 100
+    np.testing.assert_allclose(sol.q[-1], swing(jm.RK4(200), seconds=5.0).q[-1], atol=1e-4)
+
+
+def test_a_failure_names_the_precision(float32: None) -> None:
+    with pytest.raises(jm.SimulationError, match=r"in float32, .*jax_enable_x64"):
+        swing(jm.Adaptive(rtol=1e-6, max_steps=20))
