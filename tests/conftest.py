@@ -10,6 +10,8 @@ from typing import Any
 import jax
 import pytest
 
+from jaxmech.utils.caller import forget_shown
+
 REFERENCES = Path(__file__).resolve().parents[2] / "shared" / "references"
 
 
@@ -24,6 +26,12 @@ def reference() -> Callable[[str], dict[str, Any]]:
         return json.loads(path.read_text(encoding="utf-8"))
 
     return load
+
+
+@pytest.fixture(autouse=True)
+def warnings_are_shown_again() -> None:
+    """Let every test see the warnings that a process shows once."""
+    forget_shown()
 
 
 MOST_MEMORY = 3e9  # bytes that a test process may hold before it drops its compiled programs

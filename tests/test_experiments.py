@@ -35,6 +35,7 @@ def test_closed_form_of_the_four_bars(singular_pose: ModuleType, reference: obje
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::jaxmech.compiler.NativeCodeWarning")
 def test_singular_pose_on_a_short_configuration(
     singular_pose: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

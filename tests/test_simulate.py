@@ -56,6 +56,7 @@ def test_energy_drift_is_nan_where_energy_is_not_conserved() -> None:
     np.testing.assert_allclose(vwheel, servo, atol=1e-7)
 
 
+@pytest.mark.filterwarnings("ignore::jaxmech.compiler.NativeCodeWarning")
 def test_redundant_rows_and_solvers_give_the_same_motion() -> None:
     runs = [simulate(PENDULUM.system, *PENDULUM[2:], TS, PENDULUM.params, method=RK4(1))]
     for solver in (LDL(), QR(), SVD()):

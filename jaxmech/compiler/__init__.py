@@ -11,6 +11,7 @@ a loop writes. Nothing here depends on mechanics.
 from jaxmech.compiler.devices import all_devices as all_devices
 from jaxmech.compiler.devices import backend_of as backend_of
 from jaxmech.compiler.explain import Explanation as Explanation
+from jaxmech.compiler.explain import NativeCodeWarning as NativeCodeWarning
 from jaxmech.compiler.operation import AbstractRule as AbstractRule
 from jaxmech.compiler.operation import Arrays as Arrays
 from jaxmech.compiler.operation import Flags as Flags

@@ -1,10 +1,21 @@
-"""`Explanation`: which parts of a function were compiled for a batch, and why not the others."""
+"""`Explanation`: which parts of a function were compiled for a batch, and why not the others.
 
+`NativeCodeWarning` says the latter where a program is compiled, and nobody asked.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from jaxmech.compiler.frontend.build import Kernel
-from jaxmech.compiler.ir.loops import Loop
+from jaxmech.compiler.ir.loops import Loop, UnsupportedError
 from jaxmech.compiler.platforms import likely_platform
+from jaxmech.utils.caller import warn_caller
+
+_LONGEST_REASON = 200  # characters
+
+
+class NativeCodeWarning(UserWarning):
+    """A loop or a function runs as plain `jax.vmap` instead of native code, and takes longer."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +43,22 @@ class Explanation:
 
     Attributes:
         parts: every loop and function considered.
+        counts: whether operations are counted, which takes time.
     """
 
     parts: list[Part] = field(default_factory=list)
+    counts: bool = True
 
     def __repr__(self) -> str:
         return "\n".join(_line(part) for part in self.parts) or "no operation depends on the batch"
+
+    def add(self, what: str, kernel: Kernel) -> None:
+        """Add a part that runs as native code."""
+        self.parts.append(part(what, kernel) if self.counts else Part(what, 0, 0, ""))
+
+    def add_plain(self, what: str, reason: str) -> None:
+        """Add a part that runs as plain `vmap`."""
+        self.parts.append(Part(what, 0, 0, reason))
 
 
 def part(what: str, kernel: Kernel) -> Part:
@@ -46,6 +67,30 @@ def part(what: str, kernel: Kernel) -> Part:
     requested = reader.graph.requested + _requested(reader.loops)
     how = "as a GPU kernel" if likely_platform() == "cuda" else "as lanes"
     return Part(what, requested, kernel.operations, "", how)
+
+
+def reason_of(error: Exception) -> str:
+    """Why a program is not compiled, in one line; any error is a reason."""
+    if isinstance(error, UnsupportedError):
+        return str(error)
+    first, *_ = [*str(error).strip().splitlines(), ""]
+    return f"an error of the compiler, {type(error).__name__}: {first}"[:_LONGEST_REASON]
+
+
+def warn_of_plain(parts: Sequence[Part]) -> None:
+    """Warn once of each reason for which a part runs as plain `vmap`."""
+    for reason in dict.fromkeys(part.reason for part in parts if part.reason):
+        # Without lengths of loops, so that the warning is the same for all programs of a call.
+        is_whole = any(part.what == "function" for part in parts if part.reason == reason)
+        warn_caller(_TEXT.format("function" if is_whole else "loop", reason), NativeCodeWarning)
+
+
+_TEXT = (
+    "A {} runs as plain `jax.vmap` instead of native code, which takes ten to a hundred times as "
+    "long, because of {}. Use other operations there (`docs/limits.md` lists what native code does "
+    "not support, `jaxmech.compiler.explain` all parts of a function), or run it within "
+    "`jaxmech.compiler.off()` to accept that."
+)
 
 
 def _requested(loops: list[Loop]) -> int:

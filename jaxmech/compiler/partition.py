@@ -16,7 +16,7 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 from jaxtyping import Array
 
 from jaxmech.compiler.backends.primitive import over_batch
-from jaxmech.compiler.explain import Explanation, Part, part
+from jaxmech.compiler.explain import Explanation, reason_of
 from jaxmech.compiler.frontend.build import loop_kernel
 from jaxmech.compiler.frontend.jaxprs import (
     LOOPS,
@@ -36,7 +36,7 @@ Batch = tuple[Array, bool]  # a value, and whether it has the batch axis
 
 def run_partitioned(
     closed: ClosedJaxpr, args: Sequence[Array], flags: Sequence[bool], size: int,
-    found: Explanation | None, constants: Sequence[np.ndarray | None] = (),
+    found: Explanation, constants: Sequence[np.ndarray | None] = (),
 ) -> list[Batch]:  # fmt: skip
     """Run a program over a batch; flagged arguments have its axis first.
 
@@ -54,7 +54,7 @@ def run_partitioned(
 class _Partition:
     def __init__(
         self, closed: ClosedJaxpr, args: Sequence[Array], flags: Sequence[bool], size: int,
-        found: Explanation | None, constants: Sequence[np.ndarray | None],
+        found: Explanation, constants: Sequence[np.ndarray | None],
     ) -> None:  # fmt: skip
         self.jaxpr, self.size, self.found = closed.jaxpr, size, found
         consts = [(jnp.asarray(c), False) for c in closed.consts]
@@ -156,15 +156,20 @@ class _Partition:
         attempts: list[tuple[list[JaxprEqn], dict[int, JaxprEqn]]] = [([], {})]
         attempts += [(prologue, {})] if prologue else []
         attempts += [(prologue, epilogue)] if epilogue else []
+        reason, fault = "", ""
         for before, after in reversed(attempts):
             if not before:
                 self.compute(eqn.invars)
             try:
-                return self._compiled(eqn, what, before, after)
-            except UnsupportedError as error:
-                reason = str(error)
-        if self.found is not None:
-            self.found.parts.append(Part(what, 0, 0, reason))
+                outs = self._compiled(eqn, what, before, after)
+            except Exception as error:  # noqa: BLE001 any error of the compiler
+                reason = reason_of(error)
+                fault = fault if isinstance(error, UnsupportedError) else reason
+                continue
+            if fault:
+                self.found.add_plain("loop's beginning or end", fault)
+            return outs
+        self.found.add_plain(what, reason)
         return self._outs(eqn)
 
     def _epilogue(
@@ -210,8 +215,7 @@ class _Partition:
         values, flags = zip(*(self.value(atom) for atom in (*args, *sequences)), strict=True)
         computed = iter(over_batch(kernel, flags, self.size, values))
         outs = [(next(computed), True) if flag else None for flag in is_used]
-        if self.found is not None:
-            self.found.parts.append(part(what, kernel))
+        self.found.add(what, kernel)
         results = {var: (x, True) for var, x in zip(wanted, computed, strict=True)}
         self.values.update(results)
         self.batched.update(results)

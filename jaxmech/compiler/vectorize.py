@@ -10,7 +10,7 @@ from jax.interpreters.partial_eval import dce_jaxpr
 from jaxtyping import Array
 
 from jaxmech.compiler.backends.primitive import over_batch
-from jaxmech.compiler.explain import Explanation, Part, part
+from jaxmech.compiler.explain import Explanation, reason_of, warn_of_plain
 from jaxmech.compiler.frontend.build import function_kernel
 from jaxmech.compiler.frontend.jaxprs import is_one_kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
@@ -59,9 +59,10 @@ def explain(fn: Callable[..., Any], *args: Any, in_axes: Any = 0) -> Explanation
         >>> explain(lambda x: x @ x + 0.0, jnp.ones((8, 3)))
         function: 5 of 6 operations on scalars, as lanes
     """
-    if (reason := why_not()) is not None:
-        return Explanation([Part("function", 0, 0, reason)])
     found = Explanation()
+    if (reason := why_not()) is not None:
+        found.add_plain("function", reason)
+        return found
     jax.eval_shape(lambda *args: run_batched(fn, _flags(in_axes, args), args, found), *args)
     return found
 
@@ -88,21 +89,38 @@ def run_jaxpr(
     closed: ClosedJaxpr, flags: Sequence[bool], args: Sequence[Array],
     found: Explanation | None = None,
 ) -> list[Array]:  # fmt: skip
-    """Run a function without unused operations over a batch; flagged arguments have its axis."""
+    """Run a function without unused operations over a batch; flagged arguments have its axis.
+
+    Warns of what runs as plain `vmap`, unless an explanation of all parts is asked for.
+    """
+    if found is not None:
+        return _run_explained(closed, flags, args, found)
+    parts = Explanation(counts=False)
+    outs = _run_explained(closed, flags, args, parts)
+    warn_of_plain(parts.parts)
+    return outs
+
+
+def _run_explained(
+    closed: ClosedJaxpr, flags: Sequence[bool], args: Sequence[Array], found: Explanation
+) -> list[Array]:
     size = next(x.shape[0] for x, is_batched in zip(args, flags, strict=True) if is_batched)
-    try:
-        if not is_one_kernel(closed.jaxpr, flags):
-            raise UnsupportedError("a loop that must be compiled separately")
-        kernel = function_kernel(closed)
-        outs = over_batch(kernel, flags, size, args)
-        if found is not None:
-            found.parts.append(part("function", kernel))
-        return outs
-    except UnsupportedError as error:
-        pairs = run_partitioned(closed, args, flags, size, found)
-        if found is not None and not found.parts:
-            found.parts.append(Part("function", 0, 0, str(error)))
-        return [x if has else jnp.broadcast_to(x, (size, *x.shape)) for x, has in pairs]
+    reason, is_fault, is_quiet = _SHARED_LOOP, False, not found.counts
+    if is_one_kernel(closed.jaxpr, flags):
+        try:
+            kernel = function_kernel(closed)
+            outs = over_batch(kernel, flags, size, args)
+            found.add("function", kernel)
+            return outs
+        except Exception as error:  # noqa: BLE001 any error of the compiler
+            reason = reason_of(error)
+            is_fault = not isinstance(error, UnsupportedError)
+            # One trajectory gains nothing from lanes, unless it has a loop.
+            is_quiet = is_quiet and size == 1 and type(error) is UnsupportedError
+    pairs = run_partitioned(closed, args, flags, size, found)
+    if is_fault or not (found.parts or is_quiet):
+        found.add_plain("function", reason)
+    return [x if has else jnp.broadcast_to(x, (size, *x.shape)) for x, has in pairs]
 
 
 def run_alone(closed: ClosedJaxpr, args: Sequence[Array]) -> list[Array]:
@@ -120,6 +138,9 @@ def without_unused(closed: ClosedJaxpr, used: Sequence[bool] | None = None) -> C
     used = [True] * len(closed.jaxpr.outvars) if used is None else list(used)
     jaxpr, _ = dce_jaxpr(closed.jaxpr, used, instantiate=True)
     return ClosedJaxpr(jaxpr, closed.consts)
+
+
+_SHARED_LOOP = "a loop that is the same for all trajectories"
 
 
 def _flags(in_axes: Any, args: tuple[Any, ...]) -> Any:

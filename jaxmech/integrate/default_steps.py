@@ -12,6 +12,7 @@ from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod
 from jaxmech.integrate.step_size import MEMBERS, MOST_STEPS, Plan, rounded_up, steps_needed
 from jaxmech.stabilization import AbstractStabilization, Free, Projection
 from jaxmech.system import Params, System
+from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import as_numbers, is_known, require_finite, require_kind
 from jaxmech.utils.tracers import actual
 from jaxmech.utils.warn import warn_caller

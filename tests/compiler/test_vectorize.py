@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from jax import lax
 
-from jaxmech.compiler import batched, explain, vectorize
-from jaxmech.compiler.backends import primitive
+from jaxmech.compiler import NativeCodeWarning, batched, explain, vectorize
+from jaxmech.compiler.backends.cpu.program import Program
 from jaxmech.compiler.frontend import from_jaxpr
 from jaxmech.compiler.frontend.build import function_kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
@@ -330,17 +330,20 @@ def test_a_trajectory_has_the_same_bits_in_every_place() -> None:
 
 
 def refused(*args: Any, **params: Any) -> Any:
-    raise UnsupportedError
+    raise UnsupportedError("no instruction")
 
 
 @pytest.mark.parametrize("name", ["signs", "saving", "nested", "gradient of a loop", "constants"])
 def test_plain_vmap_where_a_back_end_has_no_instruction(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(primitive._CALLED, "cpu", refused)
+    monkeypatch.setattr(Program, "prepare", refused)
     run = jax.jit(vectorize(FUNCTIONS[name]))
-    assert "custom_call" not in run.lower(*batch(0, 5)).as_text()
-    assert_agrees(FUNCTIONS[name])
+    with pytest.warns(NativeCodeWarning, match="because of no instruction"):
+        text = run.lower(*batch(0, 5)).as_text()
+    assert "custom_call" not in text
+    with pytest.warns(NativeCodeWarning, match="because of no instruction"):
+        assert_agrees(FUNCTIONS[name])
 
 
 def test_equations_after_a_loop_where_a_back_end_has_no_instruction(
@@ -352,8 +355,9 @@ def test_equations_after_a_loop_where_a_back_end_has_no_instruction(
         y = loop(lambda y: jnp.tanh(A @ y), 20)(x)
         return jnp.sin(y).sum(), jnp.sort(x)
 
-    monkeypatch.setitem(primitive._CALLED, "cpu", refused)
-    assert_agrees(fn)
+    monkeypatch.setattr(Program, "prepare", refused)
+    with pytest.warns(NativeCodeWarning, match="because of no instruction"):
+        assert_agrees(fn)
 
 
 @pytest.mark.parametrize("make", [vectorize, lambda fn: jax.vmap(batched(fn))])
@@ -426,7 +430,8 @@ FALLBACKS: dict[str, tuple[Function, str]] = {
 def test_unsupported_functions_fall_back_with_a_reason(name: str) -> None:
     fn, reason = FALLBACKS[name]
     assert reason in repr(explain(fn, *batch(0, 5)))
-    assert_agrees(fn)
+    with pytest.warns(NativeCodeWarning, match=reason):
+        assert_agrees(fn)
 
 
 def test_loops_are_native_code_in_functions_that_fall_back() -> None:

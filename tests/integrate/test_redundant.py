@@ -60,6 +60,7 @@ def errors(start: Any, steps: int, **policies: Any) -> tuple[jm.Solution, float]
     return sol, float(np.abs(np.asarray(sol.q[-1]) - swung(*start, END)).max())
 
 
+@pytest.mark.filterwarnings("ignore::jaxmech.compiler.NativeCodeWarning")
 @pytest.mark.parametrize("solver", [jm.LDL(), jm.QR(), jm.SVD()], ids=lambda s: type(s).__name__)
 def test_a_coarse_step_is_accurate(solver: Any) -> None:
     """Steps of 50 ms, for which a rank decision per stage ends in `PROJECTION_FAILED`."""

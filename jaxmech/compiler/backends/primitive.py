@@ -9,7 +9,7 @@ devices; each device merges its part of them into one long batch.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,10 +25,11 @@ from jaxmech.compiler.backends.cpu.program import program as cpu_program
 from jaxmech.compiler.backends.cuda.call import cuda_call
 from jaxmech.compiler.backends.cuda.program import program as cuda_program
 from jaxmech.compiler.backends.partitioning import Axes, lowered_for_devices, resharded
+from jaxmech.compiler.explain import Part, reason_of, warn_of_plain
 from jaxmech.compiler.frontend.build import Kernel
-from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.compiler.platforms import likely_platform
 
+_PROGRAMS: dict[str, Callable[..., Any]] = {"cpu": cpu_program, "cuda": cuda_program}
 _CALLED = {"cpu": cpu_call, "cuda": cuda_call}  # the call of native code by platform
 
 
@@ -53,7 +54,7 @@ def _over_axes(
     kernel: Kernel, axes: Axes, sizes: tuple[int, ...], args: Sequence[Array]
 ) -> list[Array]:
     """The results of a batch with several axes, the outermost first."""
-    program = cuda_program if likely_platform() == "cuda" else cpu_program
+    program = _PROGRAMS["cuda" if likely_platform() == "cuda" else "cpu"]
     moving, size = _moving(axes), math.prod(sizes)
     program(kernel, moving, size).require_supported()  # while a fallback is still possible
     return list(_lanes.bind(*map(jnp.asarray, args), kernel=kernel, axes=axes, sizes=sizes))
@@ -94,11 +95,13 @@ def _called(
     size = math.prod(sizes)
     if size == 0:
         return [jnp.zeros((*sizes, *aval.shape), aval.dtype) for aval in kernel.out_avals]
-    merged = [_merged(x, own, sizes) for x, own in zip(args, axes, strict=True)]
     try:
-        outs = _CALLED[platform](*merged, kernel=kernel, moving=_moving(axes), size=size)
-    except UnsupportedError:
+        _PROGRAMS[platform](kernel, _moving(axes), size).prepare()
+    except Exception as error:  # noqa: BLE001 any error of the compiler
+        warn_of_plain([Part("loop", 0, 0, reason_of(error))])
         return _plain(*args, kernel=kernel, axes=axes, sizes=sizes)
+    merged = [_merged(x, own, sizes) for x, own in zip(args, axes, strict=True)]
+    outs = _CALLED[platform](*merged, kernel=kernel, moving=_moving(axes), size=size)
     return [x.reshape(*sizes, *x.shape[1:]) for x in outs]
 
 

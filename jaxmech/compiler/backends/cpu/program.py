@@ -68,6 +68,10 @@ class Program:
         """Raise `UnsupportedError` for an operation or a type for which there is no instruction."""
         _ = self.facts
 
+    def prepare(self) -> None:
+        """Compile and register it, or raise the error of the compiler."""
+        self.registered_name()
+
     def registered_name(self) -> str:
         """The name under which the code is registered with XLA, compiled unless it was stored."""
         name = self.facts.name

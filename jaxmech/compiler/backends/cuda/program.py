@@ -34,6 +34,10 @@ class GpuKernel:
         """Raise `UnsupportedError` for an operation or a type for which there is no instruction."""
         _ = self.generated
 
+    def prepare(self) -> None:
+        """Generate it, or raise the error of the compiler; the driver compiles it later."""
+        _ = self.generated
+
     @cached_property
     def generated(self) -> CudaProgram:
         """The generated kernel.

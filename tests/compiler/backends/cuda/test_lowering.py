@@ -13,7 +13,7 @@ import pytest
 from jax import lax
 
 from jaxmech import RK4, models, simulate
-from jaxmech.compiler import batched, explain, off, platforms, vectorize, why_not
+from jaxmech.compiler import NativeCodeWarning, batched, explain, off, platforms, vectorize, why_not
 from jaxmech.compiler.backends.cuda import call, program, runtime
 from jaxmech.compiler.backends.cuda.driver import CudaError, Driver
 from jaxmech.compiler.ir.loops import UnsupportedError
@@ -155,7 +155,8 @@ def test_plain_vmap_where_the_gpu_lacks_something(
         raise UnsupportedError("so much memory")
 
     monkeypatch.setattr(program, "cuda_program", made)
-    text = lowered(MAKE[make](fn), batch())
+    with pytest.warns(NativeCodeWarning, match="because of so much memory"):
+        text = lowered(MAKE[make](fn), batch())
     assert calls(text) == []
     assert "stablehlo.while" in text
     assert machine.registered == {}
