@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from jaxmech.compiler import explain, vectorize
+from jaxmech.compiler import NativeCodeWarning, explain, vectorize
 
 N = 5
 PLACES = np.array([-100, -7, -6, -5, -4, -1, 0, 1, 3, 4, 5, 6, 7, 100])
@@ -78,7 +78,8 @@ def test_nan_elsewhere_in_the_array_has_no_effect() -> None:
 
 def test_a_large_table_is_left_to_xla() -> None:
     table = np.sin(np.arange(100_000.0))
-    agree(lambda x, k: jnp.asarray(table)[300 * k] + x[0], native=False)
+    with pytest.warns(NativeCodeWarning, match="because of a constant of 100000 numbers"):
+        agree(lambda x, k: jnp.asarray(table)[300 * k] + x[0], native=False)
 
 
 UNSIGNED: dict[str, Callable[[Any, Any], Any]] = {
