@@ -33,8 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
     if not _has_gpu():
         print(
             "No NVIDIA GPU is visible to JAX; for a machine with one, run "
-            "`pip install 'jaxmech[cuda]'`. Everything but the launch runs without a GPU: "
-            f"python -m experiments.cuda --offline --out {asked.out}",
+            "`pip install 'jaxmech[cuda12]'` (or cuda13). Everything but the launch runs without "
+            f"a GPU: python -m experiments.cuda --offline --out {asked.out}",
             file=sys.stderr,
         )
         return 1

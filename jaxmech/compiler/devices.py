@@ -5,6 +5,8 @@ from contextlib import suppress
 import jax
 
 from jaxmech.compiler.backends.cuda.driver import CudaError, driver
+from jaxmech.compiler.backends.cuda.self_test import gpu, verdict_on
+from jaxmech.compiler.backends.primitive import over_batch
 from jaxmech.compiler.platforms import platform_of, why_not
 
 
@@ -33,6 +35,11 @@ def backend_of(device: jax.Device) -> str:
     try:
         cuda = driver()
     except CudaError as error:
-        return f"nothing: {error}"
+        return f"plain vmap, because {error}"
     known = f" (driver for CUDA {cuda.version})" if cuda else ""
-    return f"GPU kernels, a thread for each trajectory{known}"
+    if gpu() is None:
+        return f"GPU kernels, a thread for each trajectory{known}"
+    verdict = verdict_on(device, over_batch)
+    if not verdict.passed:
+        return f"plain vmap, because GPU kernels failed the self-test: {verdict.text}"
+    return f"GPU kernels, a thread for each trajectory{known}; the self-test {verdict.text}"

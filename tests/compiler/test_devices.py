@@ -45,7 +45,7 @@ def test_a_driver_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(devices, "driver", driver)
     gpu: Any = Device("gpu")
-    assert backend_of(gpu) == "nothing: it is too old"
+    assert backend_of(gpu) == "plain vmap, because it is too old"
 
 
 def test_the_cpu_is_among_them(monkeypatch: pytest.MonkeyPatch) -> None:

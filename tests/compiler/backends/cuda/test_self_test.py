@@ -1,0 +1,106 @@
+"""The self-test of a GPU, with the CPU in its place: verdicts, their storage, and what follows."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jaxmech.compiler.backends import disk_cache
+from jaxmech.compiler.backends.cuda import self_test
+from jaxmech.compiler.backends.cuda.driver import CudaError
+from jaxmech.compiler.backends.cuda.self_test import compared, require_passed, verdict_on
+from jaxmech.compiler.backends.primitive import over_batch
+
+CPU = jax.devices("cpu")[0]
+
+
+@pytest.fixture(autouse=True)
+def _new_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No verdicts in memory or on disk."""
+    monkeypatch.setenv("JAXMECH_KERNEL_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.setattr(self_test, "_TESTS", self_test._Tests())
+
+
+def altered(change: Callable[[list[Any]], list[Any]]) -> Any:
+    """Kernels with other results."""
+    return lambda *args: change(over_batch(*args))
+
+
+def refused(*args: Any) -> Any:
+    raise CudaError("NVIDIA's driver: a kernel cannot be compiled.\nptxas: line 5")
+
+
+def unexpected(*args: Any) -> Any:
+    raise AssertionError("tested again")
+
+
+def test_right_kernels_pass_also_while_another_program_is_traced() -> None:
+    verdicts = []
+
+    def traced(x: Any) -> Any:
+        verdicts.append(compared(CPU, over_batch))
+        return x
+
+    jax.jit(traced)(1.0)
+    assert verdicts[0].passed
+    assert "agrees with plain `jax.vmap` within" in verdicts[0].text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda outs: [outs[0].at[3, 1].multiply(1.001), *outs[1:]],
+        lambda outs: [outs[0].at[66, 2].set(np.nan), *outs[1:]],
+        lambda outs: [outs[0].at[5].set(0.0), *outs[1:]],
+        lambda outs: [*outs[:2], outs[2].at[0].add(1), outs[3]],
+    ],
+)
+def test_kernels_with_one_wrong_number_fail(change: Any) -> None:
+    verdict = compared(CPU, altered(change))
+    assert not verdict.passed
+    assert "in float32 they differ from plain `jax.vmap` on the cpu" in verdict.text
+
+
+def test_a_verdict_is_made_once_and_kept_for_the_same_conditions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = verdict_on(CPU, over_batch)
+    assert first.passed
+    assert verdict_on(CPU, unexpected) == first
+    monkeypatch.setattr(self_test, "_TESTS", self_test._Tests())  # the next process
+    assert verdict_on(CPU, unexpected) == first
+    monkeypatch.setattr(self_test, "version", lambda package: "another release")
+    wrong = altered(lambda outs: [outs[0] + 1, *outs[1:]])
+    assert not verdict_on(CPU, wrong).passed
+
+
+def test_a_wrong_result_is_kept_and_a_test_that_could_not_start_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    verdict = verdict_on(CPU, refused)
+    assert not verdict.passed
+    assert verdict.text == (
+        "the self-test could not run: CudaError: NVIDIA's driver: a kernel cannot be compiled."
+    )
+    assert verdict_on(CPU, unexpected) == verdict
+    monkeypatch.setattr(self_test, "_TESTS", self_test._Tests())
+    wrong = verdict_on(CPU, altered(lambda outs: [outs[0] + 1, *outs[1:]]))
+    assert "differ" in wrong.text
+    monkeypatch.setattr(self_test, "_TESTS", self_test._Tests())
+    assert verdict_on(CPU, unexpected) == wrong
+    (file,) = disk_cache.folder().iterdir()  # type: ignore[union-attr]
+    assert b'"passed": false' in file.read_bytes()
+    assert json.loads(file.read_bytes()[32:])["text"] == wrong.text
+
+
+def test_kernels_are_required_to_pass_only_where_there_is_a_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    require_passed(unexpected)
+    monkeypatch.setattr(self_test, "gpu", lambda: CPU)
+    with pytest.raises(CudaError, match="not used on this machine: the self-test could not run"):
+        require_passed(refused)
