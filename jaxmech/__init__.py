@@ -107,6 +107,6 @@ from jaxmech.stabilization import Baumgarte as Baumgarte
 from jaxmech.stabilization import Projection as Projection
 from jaxmech.status import Status as Status
 from jaxmech.system import System as System
-from jaxmech.utils.warn import PrecisionWarning as PrecisionWarning
+from jaxmech.utils.precision import PrecisionWarning as PrecisionWarning
 
 __version__ = "0.1.0"

@@ -37,7 +37,7 @@ from jaxmech.status import Status, succeeded
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.utils.warn import USE_FLOAT64
+from jaxmech.utils.precision import USE_FLOAT64
 
 # failures that round-off can cause
 _OF_PRECISION = (

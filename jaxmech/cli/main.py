@@ -303,7 +303,7 @@ def _clone(config: Path) -> Path:
 def _info(arguments: Namespace) -> int:
     from jaxmech.compiler import all_devices, backend_of
     from jaxmech.config.environment import environment
-    from jaxmech.utils.warn import USE_FLOAT64
+    from jaxmech.utils.precision import USE_FLOAT64
 
     facts = environment()
     print("\n".join(f"{key:<10} {value}" for key, value in facts.items() if value != ""))

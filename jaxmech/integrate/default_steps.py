@@ -15,7 +15,6 @@ from jaxmech.system import Params, System
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import as_numbers, is_known, require_finite, require_kind
 from jaxmech.utils.tracers import actual
-from jaxmech.utils.warn import warn_caller
 
 
 class StepWarning(UserWarning):

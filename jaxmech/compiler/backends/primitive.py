@@ -24,6 +24,7 @@ from jaxmech.compiler.backends.cpu.call import cpu_call
 from jaxmech.compiler.backends.cpu.program import program as cpu_program
 from jaxmech.compiler.backends.cuda.call import cuda_call
 from jaxmech.compiler.backends.cuda.program import program as cuda_program
+from jaxmech.compiler.backends.cuda.self_test import require_passed
 from jaxmech.compiler.backends.partitioning import Axes, lowered_for_devices, resharded
 from jaxmech.compiler.explain import Part, reason_of, warn_of_plain
 from jaxmech.compiler.frontend.build import Kernel
@@ -96,6 +97,8 @@ def _called(
     if size == 0:
         return [jnp.zeros((*sizes, *aval.shape), aval.dtype) for aval in kernel.out_avals]
     try:
+        if platform == "cuda":
+            require_passed(over_batch)
         _PROGRAMS[platform](kernel, _moving(axes), size).prepare()
     except Exception as error:  # noqa: BLE001 any error of the compiler
         warn_of_plain([Part("loop", 0, 0, reason_of(error))])

@@ -10,9 +10,10 @@ from jaxtyping import Array, Float
 
 from jaxmech.integrate.methods import AbstractMethod, AbstractPair, DormandPrince8, Policies
 from jaxmech.system import System
+from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import require_kind, require_positive_integer
 from jaxmech.utils.field_docs import setting
-from jaxmech.utils.warn import USE_FLOAT64, PrecisionWarning, warn_caller
+from jaxmech.utils.precision import USE_FLOAT64, PrecisionWarning
 
 _LEAST = 8  # smallest `rtol`, in units of round-off
 

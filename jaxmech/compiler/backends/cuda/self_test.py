@@ -25,8 +25,9 @@ from jax.extend.core import ClosedJaxpr
 from jaxtyping import Array
 
 from jaxmech.compiler.backends import disk_cache
-from jaxmech.compiler.backends.cuda.driver import CudaError, driver
+from jaxmech.compiler.backends.cuda.driver import driver
 from jaxmech.compiler.frontend.build import Kernel, function_kernel
+from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.compiler.platforms import lowered_for
 from jaxmech.utils.digests import sha256, sources_digest
 
@@ -67,7 +68,7 @@ _IS_TESTING = ContextVar("is_testing", default=False)
 
 
 def require_passed(native: Native) -> None:
-    """Raise a CudaError if kernels failed the self-test on the GPU of this process.
+    """Raise an UnsupportedError if kernels failed the self-test on the GPU of this process.
 
     Without a GPU there is nothing to test: programs for it can be inspected, but not run.
     """
@@ -75,7 +76,7 @@ def require_passed(native: Native) -> None:
         return
     verdict = verdict_on(device, native)
     if not verdict.passed:
-        raise CudaError(f"GPU kernels are not used on this machine: {verdict.text}")
+        raise UnsupportedError(f"the self-test of GPU kernels: {verdict.text}")
 
 
 def gpu() -> jax.Device | None:
@@ -105,7 +106,7 @@ def _made(key: str, device: jax.Device, native: Native) -> Verdict:
         verdict = compared(device, native)
     except Exception as error:  # noqa: BLE001  (whatever it is, plain `vmap` runs)
         lines = str(error).splitlines() or [""]
-        return Verdict(False, f"the self-test could not run: {type(error).__name__}: {lines[0]}")
+        return Verdict(False, f"it could not run: {type(error).__name__}: {lines[0]}")
     disk_cache.store(key, json.dumps(asdict(verdict)).encode())
     return verdict
 

@@ -6,14 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
+from jaxmech.compiler import NativeCodeWarning, batched
 from jaxmech.compiler.backends import disk_cache
 from jaxmech.compiler.backends.cuda import self_test
 from jaxmech.compiler.backends.cuda.driver import CudaError
 from jaxmech.compiler.backends.cuda.self_test import compared, require_passed, verdict_on
 from jaxmech.compiler.backends.primitive import over_batch
+from jaxmech.compiler.ir.loops import UnsupportedError
 
 CPU = jax.devices("cpu")[0]
 
@@ -84,7 +88,7 @@ def test_a_wrong_result_is_kept_and_a_test_that_could_not_start_is_not(
     verdict = verdict_on(CPU, refused)
     assert not verdict.passed
     assert verdict.text == (
-        "the self-test could not run: CudaError: NVIDIA's driver: a kernel cannot be compiled."
+        "it could not run: CudaError: NVIDIA's driver: a kernel cannot be compiled."
     )
     assert verdict_on(CPU, unexpected) == verdict
     monkeypatch.setattr(self_test, "_TESTS", self_test._Tests())
@@ -102,5 +106,22 @@ def test_kernels_are_required_to_pass_only_where_there_is_a_gpu(
 ) -> None:
     require_passed(unexpected)
     monkeypatch.setattr(self_test, "gpu", lambda: CPU)
-    with pytest.raises(CudaError, match="not used on this machine: the self-test could not run"):
+    with pytest.raises(UnsupportedError, match="the self-test of GPU kernels: it could not run"):
         require_passed(refused)
+
+
+def test_a_batch_on_a_gpu_that_fails_runs_as_plain_vmap_with_one_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The program for a GPU is lowered here, where it cannot run."""
+    monkeypatch.setattr(self_test, "gpu", lambda: CPU)
+    monkeypatch.setattr(self_test, "compared", refused)
+
+    def fn(x: Any) -> Any:
+        return jax.vmap(batched(lambda x: lax.fori_loop(0, 9, lambda _, y: jnp.sin(y) + x, x)))(x)
+
+    lowered = jax.jit(fn).trace(np.ones((4, 3))).lower
+    with pytest.warns(NativeCodeWarning, match="the self-test of GPU kernels: it could not run"):
+        text = lowered(lowering_platforms=("cuda",)).as_text()
+    assert "custom_call" not in text
+    assert "stablehlo.sine" in text
