@@ -31,7 +31,7 @@ from jaxmech.integrate.default_steps import as_times, with_steps
 from jaxmech.integrate.run_rule import RolloutInputs
 from jaxmech.integrate.step_size import Plan
 from jaxmech.properties import conserves_energy
-from jaxmech.solution import Solution, energy_drift
+from jaxmech.solution import Solution, energy_drift, warn_of_coarse_steps
 from jaxmech.stabilization import AbstractStabilization, Free, Projection, violations
 from jaxmech.status import Status, succeeded
 from jaxmech.system import Params, System
@@ -150,6 +150,7 @@ def simulate(
     solution = _simulate(system, policies, q0, v0, ts, params, tolerance)
     if throw and is_known(solution) and not succeeded(int(solution.status)):
         raise SimulationError(_explanation(own, solution, own_params), solution)
+    warn_of_coarse_steps(solution)
     return solution
 
 

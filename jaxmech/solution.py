@@ -1,5 +1,6 @@
 """`Solution`: a trajectory with its status and its audit."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
 
@@ -10,8 +11,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmech.integrate import Events
+from jaxmech.integrate.default_steps import StepWarning
 from jaxmech.status import Status, succeeded
+from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known
+from jaxmech.utils.precision import USE_FLOAT64
+from jaxmech.utils.tracers import actual
 
 TOO_COARSE = 1e-3  # integration error above which a step is reported as too coarse
 _REMEDY = "give a larger `RK4(substeps=...)` (`method.substeps`) or a smaller `rtol` in `Adaptive`"
@@ -133,6 +138,21 @@ def _hints(sol: Solution) -> Iterator[str]:
 def _share_of_coarse(errors: np.ndarray) -> str:
     coarse = int(np.sum(errors > TOO_COARSE))
     return f" for {coarse} of {errors.size} trajectories" if errors.size > 1 else ""
+
+
+def warn_of_coarse_steps(sol: Solution) -> None:
+    """Warn if the integration error of a trajectory is large; under `jit` it is unknown."""
+    errors = actual(sol.integration_error, sys.maxsize)
+    if errors is None or not (errors > TOO_COARSE).any():
+        return
+    largest = np.max(errors, initial=0.0, where=errors > TOO_COARSE)
+    text = (
+        f"the integration error is about {largest:.0e} of the motion, so the step is too coarse"
+        f"{_share_of_coarse(errors)}; {_REMEDY}"
+    )
+    if sol.q.dtype == np.float32:
+        text += f", or {USE_FLOAT64}"
+    warn_caller(f"{text}.", StepWarning)
 
 
 def _statuses(sol: Solution, status: np.ndarray) -> str:

@@ -65,7 +65,6 @@ def test_nested(batch: Solution) -> None:
         np.testing.assert_allclose(table.q[k, k], batch.q[k], atol=1e-12)
 
 
-@pytest.mark.filterwarnings("ignore::jaxmech.StepWarning")
 def test_times_and_parameters_alone_may_be_batched() -> None:
     g = np.array([9.81, 1.62])
     moon = jax.jit(jax.vmap(lambda g: run(0.9, 2.0, g)))(g)

@@ -11,7 +11,6 @@ import pytest
 
 import jaxmech as jm
 
-pytestmark = pytest.mark.filterwarnings("ignore::jaxmech.StepWarning")
 CHOSEN = jm.RK4()
 MODEL = jm.models.pendulum()
 END = (-0.18151, -0.98339)  # after 100 s, by steps of 4 ms in float64

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import RK4, Solution, Status, models, simulate
+from jaxmech import RK4, Solution, Status, StepWarning, models, simulate
 from tests.small import PENDULUM, WIRE
 
 TS = np.linspace(0.0, 1.0, 6)
@@ -98,7 +98,8 @@ def test_every_status_has_a_message() -> None:
 def test_a_step_that_is_too_coarse_is_reported_with_the_remedy() -> None:
     model = models.pendulum()
     ts = np.linspace(0, 1, 11)
-    sol = simulate(model.system, *model.initial(), ts, model.params, method=RK4(1))
+    with pytest.warns(StepWarning, match=r"too coarse; give a larger `RK4\(substeps=...\)`"):
+        sol = simulate(model.system, *model.initial(), ts, model.params, method=RK4(1))
     assert sol.ok
     assert sol.energy_drift > 1e-2
     assert sol.integration_error > 1e-3
@@ -108,6 +109,20 @@ def test_a_step_that_is_too_coarse_is_reported_with_the_remedy() -> None:
     fine = run(PENDULUM.q)
     assert fine.integration_error < 1e-3
     assert "too coarse" not in repr(fine)
+
+
+def test_coarse_steps_are_reported_from_batches_and_derivatives_too() -> None:
+    def end(g: Any) -> Any:
+        params = PENDULUM.params | {"g": g}
+        ts = jnp.linspace(0, 1, 11)
+        sol = simulate(PENDULUM.system, PENDULUM.q, PENDULUM.v, ts, params, method=RK4(1))
+        return sol.q[-1, 0]
+
+    with pytest.warns(StepWarning, match="too coarse for 2 of 3 trajectories"):
+        jax.vmap(end)(jnp.array([1e-3, 20.0, 30.0]))
+    with pytest.warns(StepWarning, match="too coarse;"):
+        jax.grad(end)(20.0)
+    jax.jit(end)(20.0)  # where the error is unknown, and `integration_error` tells
 
 
 def test_too_few_steps_to_estimate_the_error() -> None:

@@ -18,7 +18,7 @@ from jaxmech.utils.tracers import actual
 
 
 class StepWarning(UserWarning):
-    """The step size could not be chosen from the motion."""
+    """A step size could not be chosen from the motion, or is too coarse for it."""
 
 
 def choose_substeps(

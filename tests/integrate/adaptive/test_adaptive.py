@@ -74,7 +74,6 @@ def test_saves_within_a_step_are_on_the_constraints_and_as_accurate(exact: Solut
         assert abs(sol.v - reference.v).max() < 2e-7
 
 
-@pytest.mark.filterwarnings("ignore::jaxmech.StepWarning")
 def test_work_is_counted() -> None:
     sol = run(Adaptive(DormandPrince5(), rtol=1e-4, atol=1e-4), DOUBLE)
     assert sol.evaluations == 2 + 6 * (sol.accepted + sol.rejected)
@@ -169,7 +168,6 @@ def test_a_singular_force_ends_in_underflow() -> None:
     assert 0.4 < sol.t_failed <= 0.5
 
 
-@pytest.mark.filterwarnings("ignore::jaxmech.StepWarning")
 def test_steps_at_the_limit_of_stability_are_reported() -> None:
     """A damper of rate 1e4 that acts on a slow motion."""
 
