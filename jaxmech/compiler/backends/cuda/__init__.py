@@ -2,6 +2,6 @@
 
 `codegen` puts a loop over the trajectories of a thread around the code of a graph, and `ptx`
 translates it with LLVM, linking functions of `libdevice` where needed. `driver` loads it through
-CUDA's driver, and `runtime` is called by XLA. As for CPUs, `program` stores the text on disk, and
-`call` is what the JAX primitive lowers to.
+CUDA's driver, and `runtime` is called by XLA; `self_test` decides whether kernels may be used. As
+for CPUs, `program` stores the text on disk, and `call` is what the JAX primitive lowers to.
 """
