@@ -121,20 +121,25 @@ def _with_free(
     context: tuple[Any, ...],
 ) -> Array:  # fmt: skip
     """The nearest point under changes of the free components only."""
-    index = np.array(free, dtype=int)
     if not free or jax.eval_shape(level, x, *context).shape == (0,):
         return x
     if len(free) == x.size:
         return find(level, x, M, context)
 
+    # Slices: the derivative of an update by indices compares indices, and hides what is zero.
     def whole(y: Array, x: Array) -> Array:
-        return x.at[index].set(y)
+        place = {i: k for k, i in enumerate(free)}
+        return jnp.stack([y[place[i]] if i in place else x[i] for i in range(x.size)])
 
     def inner(y: Array, x: Array, *context: Any) -> Array:
         return level(whole(y, x), *context)
 
-    inner_mass = M[np.ix_(index, index)]
-    return whole(find(inner, x[index], inner_mass, (x, *context)), x)
+    inner_mass = jnp.stack([_taken(M[i], free) for i in free])
+    return whole(find(inner, _taken(x, free), inner_mass, (x, *context)), x)
+
+
+def _taken(x: Array, places: Sequence[int]) -> Array:
+    return jnp.stack([x[i] for i in places])
 
 
 def _free(system: System, argument: str, names: Sequence[str]) -> tuple[int, ...]:
