@@ -164,6 +164,7 @@ def _weights_of(
     weights = columns[sampling.weight][:size]
     if weights.min() < 0 or weights.max() == 0:
         raise refuse(where, "must name a column of weights, at least 0 and not all 0")
+    weights = np.ldexp(weights, -np.frexp(weights.max())[1])  # their sum might overflow
     return np.asarray(weights / weights.mean())
 
 

@@ -103,7 +103,7 @@ def test_first_passages_are_exact(done: tuple[Path, dict]) -> None:
     assert summary["when"]["never"] == (~passed).sum()
     assert summary["often"]["hits"] == passed.sum()
     np.testing.assert_allclose(summary["when"]["mean"], first[passed].mean())
-    np.testing.assert_allclose(summary["when"]["sd"], first[passed].std())
+    np.testing.assert_allclose(summary["when"]["sd"], first[passed].std(ddof=1))
     np.testing.assert_allclose(summary["when"]["earliest"], first[passed].min())
     np.testing.assert_allclose(summary["when"]["latest"], first[passed].max())
     np.testing.assert_allclose(summary["mean"]["mean"], first[passed].mean())

@@ -1,13 +1,14 @@
 """`Covariance`: covariances and correlations of quantities with each other and with the inputs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.config.errors import refuse
+from jaxmech.ensemble.statistics.centred import centred, effective_count, mean_of, pooled
 from jaxmech.ensemble.statistics.intervals import of_correlation
-from jaxmech.ensemble.statistics.moments import pooled
 from jaxmech.ensemble.statistics.protocol import (
     AbstractStatistic,
     Found,
@@ -52,39 +53,44 @@ class Covariance(AbstractStatistic):
         if not self.of:
             raise refuse("of", "must name quantities, but is empty")
 
+    def state_numbers(self, numbers: Callable[[str], int], inputs: int) -> int:
+        """A matrix."""
+        return (len(self.of) + inputs * self.inputs + 3) ** 2
+
     def of_sample(self, sample: Sample) -> State:
-        """Two passes, as in `Moments`."""
+        """Count and centred moments of the rows that are finite."""
         columns = [sample.floats(name).astype(sample.weight.dtype) for name in sample.values]
         value, w = weights_of(jnp.stack(columns, axis=1), sample.weight)
         # Rows that lack a number are left out whole: pairs of different samples need not have a
         # positive semidefinite covariance.
         w = jnp.where((w > 0).all(1), sample.weight, 0)
-        total = w.sum()
-        mean = (w[:, None] * value).sum(0) / jnp.where(total > 0, total, 1)
-        away = value - mean[None]
-        return {
-            "count": (w > 0).sum().astype(sample.number.dtype), "weight": total,
-            "squares": (w**2).sum(), "mean": mean, "spread": (w[:, None] * away).T @ away,
-        }  # fmt: skip
+        state, away = centred(jnp.where(w[:, None] > 0, value, 0), w)
+        count = (w > 0).sum().astype(sample.number.dtype)
+        return {**state, "count": count, "spread": (w[:, None] * away).T @ away}
 
     def merge(self, first: State, second: State) -> State:
         """Chan's formulas for products of distances from the means."""
-        both, away, share = pooled(first, second)
-        between = away[:, None] * away[None] * (first["weight"] * share)
-        return {**both, "spread": first["spread"] + second["spread"] + between}
+        both = pooled(first, second)
+        (one, two), away = both.scales, both.between
+        within = first["spread"] * jnp.outer(one, one) + second["spread"] * jnp.outer(two, two)
+        between = jnp.outer(away, away) * (first["weight"] * both.share)
+        count = first["count"] + second["count"]
+        return {**both.state, "count": count, "spread": within + between}
 
     def result(self, state: State) -> Found:
         """The covariances and correlations with intervals, NaN for a number that does not vary."""
         x = host(state)
+        effective, e = float(effective_count(x)), x["exponent"]
         with np.errstate(divide="ignore", invalid="ignore"):
-            effective = float(x["weight"] ** 2 / x["squares"])
-            covariance = x["spread"] / x["weight"] * effective / (effective - 1)
-            sd = np.sqrt(np.diagonal(covariance))
-            correlation = np.clip(covariance / (sd[:, None] * sd), -1, 1)
+            products = x["spread"].astype(float) / x["weight"] * effective / (effective - 1)
+            sd = np.sqrt(np.diagonal(products))
+            correlation = np.clip(products / (sd[:, None] * sd), -1, 1)
+        with np.errstate(over="ignore"):
+            covariance = np.ldexp(products, e[:, None] + e)
         low, high = of_correlation(correlation, effective, self.confidence)
         return {
             "count": x["count"],
-            "mean": x["mean"],
+            "mean": mean_of(x),
             "covariance": covariance,
             "correlation": correlation,
             "correlation_low": low,

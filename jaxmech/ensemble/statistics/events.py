@@ -1,6 +1,7 @@
 """`Probability` and `FirstPassage`: probability and time of crossing a threshold."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +9,7 @@ from jaxtyping import Array
 
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.statistics.intervals import Method, of_proportion, of_weighted
+from jaxmech.ensemble.statistics.moments import Moments
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
 from jaxmech.utils.field_docs import doc, setting
 
@@ -125,25 +127,14 @@ class FirstPassage(_Threshold):
         own["squares"] = (w**2).sum(0)
         if self.of_event is None:
             return own
-        return own | _of_times(sample.values[self.names[1]], w[:, :-1].sum(1))
+        return own | {"times": self._times.of_sample(sample._replace(weight=w[:, :-1].sum(1)))}
 
     def merge(self, first: State, second: State) -> State:
-        """Sums, and those of the times about their mean."""
+        """Sums, and the moments of the times."""
         whole = {key: first[key] + second[key] for key in ("passed", "weights", "squares")}
         if self.of_event is None:
             return whole
-        n, m = first["weights"][:-1].sum(), second["weights"][:-1].sum()
-        # Chan's formula as in `Moments`, of the trajectories that passed.
-        share = m / jnp.maximum(n + m, jnp.finfo(n.dtype).tiny)
-        apart = second["mean"] - first["mean"]
-        spread = first["deviations"] + second["deviations"] + apart**2 * n * share
-        return {
-            **whole,
-            "mean": first["mean"] + apart * share,
-            "deviations": spread,
-            "earliest": jnp.minimum(first["earliest"], second["earliest"]),
-            "latest": jnp.maximum(first["latest"], second["latest"]),
-        }
+        return whole | {"times": self._times.merge(first["times"], second["times"])}
 
     def result(self, state: State) -> Found:
         """The number that first passed at each saved time, and the probability of it by then."""
@@ -166,25 +157,15 @@ class FirstPassage(_Threshold):
             **self._of_event(x),
         }
 
-    def _of_event(self, x: dict[str, np.ndarray]) -> Found:
+    @property
+    def _times(self) -> Moments:
+        """The moments of the times of an event."""
+        return Moments(of=self.names[1])
+
+    def _of_event(self, x: dict[str, Any]) -> Found:
         """The exact times of an event [s]; NaN where it never occurs."""
         if self.of_event is None:
             return {}
-        weight = float(x["weights"][:-1].sum())
-        known = weight > 0
-        sd = np.sqrt(x["deviations"] / weight) if known else np.nan
-        times = {"mean": x["mean"], "sd": sd, "earliest": x["earliest"], "latest": x["latest"]}
-        return {name: float(time) if known else np.nan for name, time in times.items()}
-
-
-def _of_times(times: Array, weight: Array) -> State:
-    """Weighted mean, sum of squared deviations, and the ends of the times with a weight."""
-    counts = weight > 0
-    known = jnp.where(counts, times, 0)
-    mean = (weight * known).sum() / jnp.maximum(weight.sum(), jnp.finfo(weight.dtype).tiny)
-    return {
-        "mean": mean,
-        "deviations": (weight * jnp.where(counts, known - mean, 0) ** 2).sum(),
-        "earliest": jnp.where(counts, times, jnp.inf).min(),
-        "latest": jnp.where(counts, times, -jnp.inf).max(),
-    }
+        found = self._times.result(x["times"])
+        keys = {"mean": "mean", "sd": "sd", "earliest": "min", "latest": "max"}
+        return {name: float(found[key]) for name, key in keys.items()}

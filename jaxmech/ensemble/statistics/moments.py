@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.ensemble.statistics.centred import Pooled, centred, effective_count, mean_of, pooled
 from jaxmech.ensemble.statistics.intervals import factor
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
 from jaxmech.utils.field_docs import doc, setting
@@ -15,8 +16,8 @@ from jaxmech.utils.field_docs import doc, setting
 class Moments(AbstractStatistic):
     """Count, mean, standard deviation, smallest and largest value, each with its trajectory.
 
-    Means of blocks are merged with the formulas of Chan, Golub and LeVeque ("Algorithms for
-    computing the sample variance", The American Statistician 37, 1983).
+    The mean and the standard deviation are exact to round-off, also for quantities that are large
+    beside their differences, and for numbers whose squares overflow (`centred`).
 
     Example:
         >>> x = jnp.array([1.0, 2.0, 6.0])
@@ -31,20 +32,15 @@ class Moments(AbstractStatistic):
     confidence: float = setting(0.95, "confidence of the interval of the mean", between=(0, 1))
 
     def of_sample(self, sample: Sample) -> State:
-        """Two passes: the mean of the sample, then squares of the distances from it."""
+        """Count, extremes and centred moments of the values that are finite."""
         value, w = sample.weighted(self.of)
-        total = w.sum(0)
-        # The mean first: a sum of squares less the square of a sum would cancel where the spread is
-        # small beside the mean.
-        mean = (w * value).sum(0) / jnp.where(total > 0, total, 1)
+        state, away = centred(value, w)
         known = (w > 0).any(0)
         low, high = jnp.where(w > 0, value, jnp.inf), jnp.where(w > 0, value, -jnp.inf)
         return {
+            **state,
             "count": (w > 0).sum(0).astype(sample.number.dtype),
-            "weight": total,
-            "squares": (w**2).sum(0),
-            "mean": mean,
-            "spread": (w * (value - mean) ** 2).sum(0),
+            "spread": (w * away**2).sum(0),
             "min": low.min(0),
             "max": high.max(0),
             "min_index": jnp.where(known, sample.number[low.argmin(0)], -1),
@@ -52,13 +48,14 @@ class Moments(AbstractStatistic):
         }
 
     def merge(self, first: State, second: State) -> State:
-        """Chan's formulas; of equal extremes, the first one."""
-        both, away, share = pooled(first, second)
+        """Merge the centred moments; of equal extremes keep the first one."""
+        both = pooled(first, second)
         # Strictly, so that of equal extremes the one of the earlier trajectory stays.
         lower, higher = second["min"] < first["min"], second["max"] > first["max"]
         return {
-            **both,
-            "spread": first["spread"] + second["spread"] + away**2 * first["weight"] * share,
+            **both.state,
+            "count": first["count"] + second["count"],
+            "spread": spread_of_both(first, second, both),
             "min": jnp.where(lower, second["min"], first["min"]),
             "max": jnp.where(higher, second["max"], first["max"]),
             "min_index": jnp.where(lower, second["min_index"], first["min_index"]),
@@ -68,13 +65,11 @@ class Moments(AbstractStatistic):
     def result(self, state: State) -> Found:
         """Unbiased estimates if all weights are one; NaN where there are too few values."""
         x = host(state)
+        effective, none = effective_count(x), x["count"] == 0
+        mean = np.where(none, np.nan, mean_of(x))
+        sd = deviation(x)
         with np.errstate(divide="ignore", invalid="ignore"):
-            # With weights of one it is the count, and the correction below the usual n / (n - 1).
-            effective = x["weight"] ** 2 / x["squares"]  # Kish's effective number of values
-            mean = np.where(x["count"] > 0, x["mean"], np.nan)
-            sd = np.sqrt(x["spread"] / x["weight"] * effective / (effective - 1))
-            half = factor(self.confidence) * sd / np.sqrt(effective)
-        none = x["count"] == 0
+            half = factor(self.confidence) / np.sqrt(effective) * sd
         return {
             "count": x["count"],
             "effective_count": np.where(none, 0.0, effective),
@@ -97,10 +92,17 @@ class Moments(AbstractStatistic):
         return value, low, high
 
 
-def pooled(first: State, second: State) -> tuple[State, Array, Array]:
-    """Count, weights and mean of two states by Chan's formulas, and the data for their spread."""
-    total = first["weight"] + second["weight"]
-    share = second["weight"] / jnp.where(total > 0, total, 1)
-    away = second["mean"] - first["mean"]
-    sums = {name: first[name] + second[name] for name in ("count", "weight", "squares")}
-    return {**sums, "mean": first["mean"] + away * share}, away, share
+def spread_of_both(first: State, second: State, both: Pooled) -> Array:
+    """The sum of squares about the common mean."""
+    one, two = both.scales
+    within = first["spread"] * one**2 + second["spread"] * two**2
+    return within + both.between**2 * first["weight"] * both.share
+
+
+def deviation(state: State) -> np.ndarray:
+    """The standard deviation; NaN where there are too few values."""
+    effective = effective_count(state)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # With weights of one, the correction is the usual n / (n - 1).
+        variance = state["spread"] / state["weight"] * effective / (effective - 1)
+        return np.asarray(np.ldexp(np.sqrt(variance), state["exponent"]))

@@ -12,7 +12,7 @@ that a result has the same bits however the work was divided.
 """
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -63,6 +63,7 @@ class AbstractStatistic(abc.ABC):
 
     of: str | tuple[str, ...]
     scalars_only = False  # whether a quantity must be one number per trajectory
+    size_key = "of"  # the key that a state is made smaller by
 
     def __post_init__(self) -> None:
         refuse_all(out_of_range(self))
@@ -85,6 +86,10 @@ class AbstractStatistic(abc.ABC):
     def group(self, sample: Sample) -> int:
         """The number of successive trajectories of a sample that belong together."""
         return 1
+
+    def state_numbers(self, numbers: Callable[[str], int], inputs: int) -> int:
+        """About how many numbers a state holds, from those of each quantity and of all inputs."""
+        return 10 * sum(map(numbers, self.names))
 
     def of_sample(self, sample: Sample) -> State:
         """The state of the trajectories of a sample; none of padding and of weight zero count."""

@@ -6,6 +6,7 @@ is the least one for which all values lie in the bins that there are: it depends
 smallest and the largest value, so that no result depends on the order in which blocks are merged.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import jax
@@ -14,6 +15,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.config.errors import refuse
+from jaxmech.ensemble.statistics.centred import exponent_of, scaled
 from jaxmech.ensemble.statistics.histogram import counted
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
 from jaxmech.utils.field_docs import doc, setting
@@ -40,10 +42,16 @@ class Quantiles(AbstractStatistic):
     bins: int = setting(512, "number of bins", least=4, most=100_000)
     confidence: float = setting(0.95, "confidence of each interval", between=(0, 1))
 
+    size_key = "bins"
+
     def __post_init__(self) -> None:
         if not self.at or not all(0 <= p <= 1 for p in self.at):
             raise refuse("at", f"must hold probabilities from 0 to 1, but is {list(self.at)}")
         super().__post_init__()
+
+    def state_numbers(self, numbers: Callable[[str], int], inputs: int) -> int:
+        """A count for each bin."""
+        return (self.bins + 3) * numbers(self.of)
 
     def init(self, sample: Sample) -> State:
         """Initialize without values."""
@@ -64,7 +72,7 @@ class Quantiles(AbstractStatistic):
         e, first = self._bins(low, high)
         # By powers of two only, which is exact: the bin of a value does not depend on how the work
         # is divided.
-        place = jnp.floor(jnp.ldexp(value, -e)) - first
+        place = jnp.floor(scaled(value, -e)) - first
         place = jnp.where(w > 0, place, 0).astype(jnp.int32)
         weights = self._widened(state, low, high)
         return {
@@ -86,11 +94,14 @@ class Quantiles(AbstractStatistic):
         """The exponent of the width of the bins, and the number of the first one."""
         low, high = (jnp.where(low <= high, x, 0.0) for x in (low, high))
         largest = jnp.maximum(jnp.abs(low), jnp.abs(high))
+        # In units near the largest one: the range itself might overflow, or be too small.
+        size = jnp.where(largest > 0, exponent_of(largest), 0)
+        unit = jnp.where(largest > 0, scaled(largest, -size), 1.0)
+        width = (scaled(high, -size) - scaled(low, -size)) / (self.bins - 2)
         # Bins narrower than the spacing of the numbers would have edges that cannot be told apart.
         # Two bins are spare, because neither end of the range need be at the edge of a bin.
-        least = jnp.finfo(low.dtype).eps * 4 * jnp.where(largest > 0, largest, 1.0)
-        _, e = jnp.frexp(jnp.maximum((high - low) / (self.bins - 2), least))  # width in [w, 2 w)
-        return e, jnp.floor(jnp.ldexp(low, -e))
+        _, e = jnp.frexp(jnp.maximum(width, jnp.finfo(low.dtype).eps * 4 * unit))  # in [w, 2 w)
+        return e + size, jnp.floor(scaled(low, -(e + size)))
 
     def _widened(self, state: State, low: Array, high: Array) -> Array:
         """The counts of a state in the bins of a range that holds its own."""
@@ -129,11 +140,13 @@ class Quantiles(AbstractStatistic):
 
         wanted = np.broadcast_to(np.asarray(self.at), (*total.shape, len(self.at)))
         low, high = _ranks(wanted, effective[..., None], self.confidence)
+        with np.errstate(over="ignore"):  # beyond the largest number, an interval has no end
+            low, high = at(low) - width[..., None], at(high) + width[..., None]
         return {
             "at": np.asarray(self.at),
             "quantiles": at(wanted),
-            "low": at(low) - width[..., None],
-            "high": at(high) + width[..., None],
+            "low": low,
+            "high": high,
             "error": np.where(total > 0, width, np.nan),
             "count": total,
         }

@@ -1,5 +1,6 @@
 """`SobolIndices`: shares of the variance of a quantity due to its inputs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import jax
@@ -7,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.ensemble.statistics.centred import centred, pooled
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
 from jaxmech.utils.field_docs import doc, setting
 
@@ -29,24 +31,40 @@ class SobolIndices(AbstractStatistic):
 
     scalars_only = True
     with_inputs = True
+    size_key = "resamples"
+
+    def state_numbers(self, numbers: Callable[[str], int], inputs: int) -> int:
+        """A row for each resample."""
+        return (self.resamples + 1) * 3 * (inputs + 1)
 
     def of_sample(self, sample: Sample) -> State:
         """The products of each group, which all estimators are sums of.
 
-        There is one row for the estimate and one for each resample.
+        There is one row for the estimate and one for each resample. The values are those of
+        `centred`, less their mean, which the estimate of first order is better for.
         """
         size = self.group(sample)
         value = sample.floats(self.of).reshape(-1, size)
         whole = ((sample.weight > 0).reshape(-1, size) & jnp.isfinite(value)).all(1)
-        value = jnp.where(whole[:, None], value, 0.0)
+        weight = jnp.repeat(whole, size).astype(value.dtype)
+        state, away = centred(jnp.where(weight > 0, value.ravel(), 0.0), weight)
+        away = away.reshape(-1, size)
         # Only sums of products are kept, from which every resample can be made with its own counts.
-        a, b, mixed = value[:, :1], value[:, 1:2], value[:, 2:]
+        a, b, mixed = away[:, :1], away[:, 1:2], away[:, 2:]
         one = whole[:, None].astype(value.dtype)
         parts = [one, a + b, a**2 + b**2, b * (mixed - a), mixed - a, (mixed - a) ** 2]
         products = jnp.concatenate(parts, axis=1)
         counts = self._counts(sample.number[::size] // size).astype(value.dtype)
         groups = whole.sum().astype(sample.number.dtype)
-        return {"sums": counts.T @ products, "groups": groups}
+        return {**state, "sums": counts.T @ products, "groups": groups}
+
+    def merge(self, first: State, second: State) -> State:
+        """Sums of the products of distances from the common mean."""
+        both = pooled(first, second)
+        shifts = (-both.between * both.share, both.between * (1 - both.share))
+        states = zip((first, second), both.scales, shifts, strict=True)
+        one, two = (_moved(state["sums"], scale, shift) for state, scale, shift in states)
+        return {**both.state, "sums": one + two, "groups": first["groups"] + second["groups"]}
 
     def group(self, sample: Sample) -> int:
         """The number of trajectories in a group: the other values are the inputs."""
@@ -68,11 +86,30 @@ class SobolIndices(AbstractStatistic):
         first, total, variance = _indices(x["sums"])
         tail = 50 * (1 - self.confidence)
         names = {"first_order": first, "total": total}
-        found: Found = {"groups": int(x["groups"]), "variance": variance[0]}
+        with np.errstate(over="ignore"):
+            found: Found = {
+                "groups": int(x["groups"]),
+                "variance": np.ldexp(variance[0], 2 * x["exponent"]),
+            }
         for name, values in names.items():
             low, high = np.nanpercentile(values[1:], [tail, 100 - tail], axis=0)
             found |= {name: values[0], f"{name}_low": low, f"{name}_high": high}
         return found
+
+
+def _moved(sums: Array, scale: Array, shift: Array) -> Array:
+    """The sums of a state for values that are `scale` times as large, and `shift` larger."""
+    n, both, squares = (sums[:, k : k + 1] for k in range(3))
+    product, difference, square = jnp.split(sums[:, 3:], 3, axis=1)
+    parts = [
+        n,
+        scale * both + 2 * shift * n,
+        scale**2 * squares + 2 * shift * (scale * both + shift * n),
+        scale**2 * product + shift * scale * difference,
+        scale * difference,
+        scale**2 * square,
+    ]
+    return jnp.concatenate(parts, axis=1)
 
 
 _FACTORIALS = np.cumprod([1.0, *range(1, 16)])
@@ -85,7 +122,6 @@ def _indices(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = both / (2 * n)
         variance = squares / (2 * n) - mean**2
-        # of the quantity less its mean, which the estimate of first order is better for
         first = (product - mean[:, None] * difference) / n[:, None] / variance[:, None]
         total = square / (2 * n * variance)[:, None]
     return first, total, variance

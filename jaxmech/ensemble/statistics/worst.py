@@ -1,5 +1,6 @@
 """`Worst`: the trajectories with the largest values of a quantity, kept whole."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import jax
@@ -23,10 +24,16 @@ class Worst(AbstractStatistic):
     keep: int = setting(20, "how many are kept", least=1, most=10_000)
     smallest: bool = setting(False, "keep those with the smallest value")
 
+    size_key = "keep"
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the quantity and of the kept series."""
         return tuple(dict.fromkeys((self.of, "q", "v")))
+
+    def state_numbers(self, numbers: Callable[[str], int], inputs: int) -> int:
+        """The kept trajectories."""
+        return self.keep * (2 + numbers("q") + numbers("v"))
 
     def init(self, sample: Sample) -> State:
         """Places for the trajectories, all empty."""
