@@ -14,6 +14,8 @@ from jaxmech.config.errors import not_one_of, refuse, refuse_all, unknown
 from jaxmech.models import CATALOGUE, Model
 from jaxmech.system import System
 
+ENDED = "it ends the process, by sys.exit() or exit(); remove that call"
+
 
 @dataclass(frozen=True, eq=False)
 class Subject:
@@ -101,7 +103,7 @@ def _call(factory: Callable[..., object], options: Mapping[str, Any]) -> object:
     refuse_all(unknown(("model_options",), options, accepted, f"an option of {factory.__name__}"))
     try:
         return factory(**options)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise refuse("model", f"cannot be made: {_described(error)}") from error
 
 
@@ -115,7 +117,7 @@ def _run(path: Path, code: bytes) -> ModuleType:
         # Not by the import system, which takes stored bytecode for that of a file of the same
         # size and the same second, though the file may have changed.
         exec(compile(code, path, "exec", dont_inherit=True), vars(module))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         text = f"cannot be loaded: {_described(error)}{_where(error, path)}"
         raise refuse("model", text) from error
     finally:
@@ -123,11 +125,13 @@ def _run(path: Path, code: bytes) -> ModuleType:
     return module
 
 
-def _described(error: Exception) -> str:
+def _described(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return ENDED
     return f"{type(error).__name__}: {error}"
 
 
-def _where(error: Exception, path: Path) -> str:
+def _where(error: BaseException, path: Path) -> str:
     if isinstance(error, SyntaxError):
         return ""  # its text has the file and line
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]

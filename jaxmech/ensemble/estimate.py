@@ -2,24 +2,28 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, isqrt
 from pathlib import Path
 
 import jax
 import numpy as np
 
-from jaxmech.config.errors import refuse
+from jaxmech.config.errors import Key, refuse
+from jaxmech.ensemble.observed import AUDIT, OF_ALL
 from jaxmech.ensemble.study import LANES, LARGEST_DEFAULT_BLOCK, Study, substeps_of
 
 _BY_COORDINATE = {"q", "v", "qdd", "multipliers", "constraint_force"}
 _ONCE = 7  # numbers of the audit, beside the series
 _SLICE = 2**24  # bytes of the series of a slice of a block
 _COPIES = 3  # of a block in memory: computed, in transfer, being stored
+_OF_STATES = 6  # of the states of statistics: before and after an update, of the total, packed
 _ON_DEVICE = 2  # of a block in the memory of a GPU: computed, in transfer
+_MOST_PARTS = 10**6  # of a block that are looked at
 LARGE = 2**30  # bytes from which a study is announced with its size
 LONG = 60.0  # seconds from which the remaining time is announced
-_MOST_STEPS = 2**31 - 1  # XLA counts the iterations of a loop in int32
+_MOST_COUNTED = 2**31 - 1  # in int32, as XLA counts the iterations of a loop
 # A GPU computes one trajectory in each thread. A large one runs some 34,000 threads at a time with
 # the registers that a kernel needs; with twice as many trajectories, few threads idle at the end.
 LARGEST_BLOCK = 2**16
@@ -51,15 +55,16 @@ def estimate(study: Study, coordinates: int) -> StudyEstimate:
         >>> print(estimate(Study(model="pendulum", size=10**6, times=Times(end=1.0)), 2))
         up to 5.71 GB of disk and 29.1 MB of memory
     """
-    rules = (study.start, study.coordinates, study.velocities, study.parameters)
-    drawn = sum(map(len, rules))
+    drawn = _count_of_rules(study)
     trajectory = _stored_bytes(study, coordinates) + 8 * drawn * (study.store != "statistics")
     block = study.block_size * trajectory
+    states = sum(_state_bytes(study, coordinates).values())
     at_a_time = len(study_devices())
     held = study.chunk_size // study.block_size + _COPIES - 2 + at_a_time
-    slices = 2 * min(_SLICE, study.block_size * _computed_bytes(study, coordinates))
-    memory = held * block + at_a_time * (slices + 16 * drawn * study.block_size)
-    return StudyEstimate(study.size * trajectory, memory, trajectory, block)
+    of_device = _slice_bytes(study, coordinates) + 16 * drawn * study.block_size
+    of_device += _OF_STATES * states
+    disk = study.size * trajectory + -(-study.size // study.block_size) * states
+    return StudyEstimate(disk, held * block + at_a_time * of_device, trajectory, block)
 
 
 def sized(study: Study, coordinates: int, group: int = 1) -> Study:
@@ -95,15 +100,52 @@ def slice_of(study: Study, coordinates: int, group: int = 1) -> int:
     if jax.devices()[0].platform != "cpu":
         return block
     most = max(_SLICE // _computed_bytes(study, coordinates), LANES)
-    parts = (part for part in range(1, block + 1) if block % part == 0)
-    whole = (block // part for part in parts if block // part <= most or block // part <= LANES)
-    return next((size for size in whole if size % group == 0), block)
+    small = [part for part in range(1, min(isqrt(block), _MOST_PARTS) + 1) if block % part == 0]
+    sizes = {size for part in small for size in (part, block // part) if size % group == 0}
+    good = [size for size in sizes if LANES // 2 <= size <= most]
+    # Fewer than the lanes of native code would take many times as long: rather more memory.
+    return max(good) if good else min((size for size in sizes if size > most), default=block)
+
+
+def _count_of_rules(study: Study) -> int:
+    """The number of variables that are given, most of which vary."""
+    return sum(map(len, (study.start, study.coordinates, study.velocities, study.parameters)))
+
+
+def _slice_bytes(study: Study, coordinates: int) -> int:
+    """The bytes of the series of a slice in the memory of this machine."""
+    each = _computed_bytes(study, coordinates)
+    if jax.devices()[0].platform != "cpu":
+        return 2 * min(_SLICE, study.block_size * each)
+    return 2 * slice_of(study, coordinates) * each
 
 
 def _computed_bytes(study: Study, coordinates: int) -> int:
-    """The bytes of the series of one trajectory, as they are computed."""
+    """The bytes of the series and events of one trajectory, as they are computed."""
     width = np.dtype(study.precision).itemsize
-    return width * study.times.saves * (2 * coordinates + 3 + len(study.observe))
+    series = study.times.saves * (2 * coordinates + 3 + len(study.observe))
+    return width * (series + sum(_event_numbers(study, coordinates).values()))
+
+
+def _event_numbers(study: Study, coordinates: int) -> dict[str, int]:
+    """The numbers that are kept of the occurrences of each event in one trajectory."""
+    kept = {name: 1 if one.terminal else one.keep for name, one in study.events.items()}
+    return {name: count * (1 + 2 * coordinates) for name, count in kept.items()}
+
+
+def _state_bytes(study: Study, coordinates: int) -> dict[str, int]:
+    """The bytes of the state of each statistic; an observed quantity counts as one number."""
+    width = np.dtype(study.precision).itemsize
+
+    def numbers(name: str) -> int:
+        if (own := study.observe.get(name)) is not None:
+            return 1 if own.keep != "all" else -(-study.times.saves // own.every)
+        if name in (*AUDIT, *OF_ALL):
+            return 1
+        return study.times.saves * (coordinates if name in _BY_COORDINATE else 1)
+
+    found = study.statistics.items()
+    return {name: width * one.state_numbers(numbers, _count_of_rules(study)) for name, one in found}
 
 
 def _stored_bytes(study: Study, coordinates: int) -> int:
@@ -122,31 +164,50 @@ def _stored_bytes(study: Study, coordinates: int) -> int:
 def require_possible(study: Study, coordinates: int, out: Path) -> StudyEstimate:
     """Estimate the requirements of a study; a StudyError names the key that makes it too large."""
     found, memory, free = estimate(study, coordinates), _available_memory(), _free_disk(out)
-    steps = (study.times.saves - 1) * (substeps_of(study) or 1)
-
-    def beyond_memory(what: str, count: int) -> str:
-        return f"{what} takes {in_bytes(count)} of memory, but {in_bytes(memory)} are available"
-
-    if (needed := found.trajectory * _COPIES) > memory:
-        what = f"must be fewer: one trajectory with {study.times.saves} saves"
-        raise refuse(("times", "saves"), beyond_memory(what, needed))
-    if steps > _MOST_STEPS:
-        text = f"must be fewer: {steps} steps in all are more than {_MOST_STEPS}"
-        raise refuse(("method", "substeps"), text)
-    if (needed := found.block * _COPIES) > memory:
-        what = f"must be smaller: a block of {study.block_size} trajectories"
-        raise refuse("block", beyond_memory(what, needed))
+    for key, what, needed in _needs(study, coordinates, found):
+        if needed > memory:
+            text = f"{in_bytes(needed)} of memory, but {in_bytes(memory)} are available"
+            raise refuse(key, f"{what} {text}")
     if (needed := found.block * _ON_DEVICE) > (there := device_memory()):
         text = f"must be smaller: {_ON_DEVICE} blocks of {study.block_size} trajectories take"
         text += f" {in_bytes(needed)} on the device, which has {in_bytes(there)}"
         raise refuse("block", text)
-    if found.memory > memory:
-        raise refuse("chunk", beyond_memory("must be smaller: a chunk", found.memory))
+    if study.size > _MOST_COUNTED and not jax.config.read("jax_enable_x64"):
+        text = f"must be at most {_MOST_COUNTED} in float32, where trajectories are counted in 32"
+        raise refuse("size", f"{text} bits, but is {study.size}")
+    steps = (study.times.saves - 1) * (substeps_of(study) or 1)
+    if steps > _MOST_COUNTED:
+        text = f"must be fewer: {steps} steps in all are more than {_MOST_COUNTED}"
+        raise refuse(("method", "substeps"), text)
     if found.disk > free:
         text = f"must be less: {study.size} trajectories take {in_bytes(found.disk)} of disk, and"
         text += f" {in_bytes(free)} are free; save fewer times or series"
         raise refuse("size", text)
     return found
+
+
+def _needs(study: Study, coordinates: int, found: StudyEstimate) -> Iterator[tuple[Key, str, int]]:
+    """The bytes of memory of each part of a study, by the key that makes it smaller."""
+    width = np.dtype(study.precision).itemsize
+    for name, numbers in _event_numbers(study, coordinates).items():
+        # Native code computes as many trajectories, however few are in a block.
+        what = f"must be fewer: {study.events[name].keep} occurrences in each of {LANES}"
+        needed = LANES * numbers * width * _COPIES
+        yield ("events", name, "keep"), f"{what} trajectories take", needed
+    for name, count in _state_bytes(study, coordinates).items():
+        key = ("statistics", name, study.statistics[name].size_key)
+        yield key, "must be smaller: the state of this statistic takes", count * _OF_STATES
+    saves = ("times", "saves")
+    what = f"with {study.times.saves} saves"
+    yield saves, f"must be fewer: one trajectory {what} takes", found.trajectory * _COPIES
+    together = min(LANES, study.block_size)
+    series = 2 * together * _computed_bytes(study, coordinates)
+    yield saves, f"must be fewer: {together} trajectories {what} take", series
+    what = f"must be smaller: a block of {study.block_size} trajectories takes"
+    drawn = 16 * study.block_size * _count_of_rules(study)
+    needed = found.block * _COPIES + drawn + _slice_bytes(study, coordinates)
+    yield ("block",), what, needed
+    yield ("chunk",), "must be smaller: a chunk takes", found.memory
 
 
 def in_bytes(count: int | float) -> str:

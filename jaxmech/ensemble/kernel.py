@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.config.errors import StudyError, refuse
-from jaxmech.config.load import Subject
+from jaxmech.config.load import ENDED, Subject
 from jaxmech.ensemble.draws import Sampler, Variable
 from jaxmech.ensemble.estimate import slice_of, study_devices
 from jaxmech.ensemble.statistics.audit import AUDIT, Audit
@@ -233,6 +233,8 @@ def errors_as_problems() -> Iterator[None]:
     except KeyError as error:
         message = f"must give the parameter {error}, which the model reads"
         raise refuse("parameters", message) from error
+    except SystemExit as error:
+        raise refuse("model", f"cannot be computed: {ENDED}") from error
     except Exception as error:  # the model is the user's code and may raise anything
         description = f"{type(error).__name__}: {error}"
         raise refuse("model", f"cannot be computed: {description}") from error

@@ -59,6 +59,9 @@ def test_a_file_that_was_changed_within_a_second_is_read_again(tmp_path, monkeyp
         ("spring.py:springs", {"count": 0}, "cannot be made: ValueError: there must be a spring"),
         ("broken.py:spring", {}, "cannot be loaded: ZeroDivisionError: .*broken.py, line 2"),
         ("syntax.py:spring", {}, "cannot be loaded: SyntaxError: .*syntax.py, line 1"),
+        ("exits.py:spring", {}, r"cannot be loaded: it ends the process.*exits.py, line 2\)"),
+        ("exits.py:make", {}, r"cannot be loaded: it ends the process, by sys.exit"),
+        ("later.py:make", {}, "cannot be made: it ends the process, by sys.exit"),
         ("lost.py:spring", {}, "cannot be loaded: ModuleNotFoundError: .*no_such_module"),
     ],
 )
@@ -66,6 +69,8 @@ def test_what_does_not_load_is_refused(tmp_path, name: str, options: dict, messa
     write_study(tmp_path)
     (tmp_path / "broken.py").write_text("a = 1\nb = a / 0\n")
     (tmp_path / "syntax.py").write_text("def\n")
+    (tmp_path / "exits.py").write_text("import sys\nsys.exit(0)\n")
+    (tmp_path / "later.py").write_text("def make():\n    exit()\n")
     (tmp_path / "lost.py").write_text("import no_such_module\n")
     with pytest.raises(StudyError, match=message.replace("?", r"\?")):
         load(name, options, tmp_path)

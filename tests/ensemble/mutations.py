@@ -166,9 +166,9 @@ def mean_given(key: Key, value: Any) -> bool:
     return needed is None or needed in value
 
 
-def changed(key: Key, value: Any) -> dict[str, Any]:
+def changed(key: Key, value: Any, base: dict[str, Any] = BASE) -> dict[str, Any]:
     """The good configuration with one key set."""
-    data = {k: dict(v) if isinstance(v, dict) else v for k, v in BASE.items()}
+    data = {k: dict(v) if isinstance(v, dict) else v for k, v in base.items()}
     table = data
     for name in key[:-1]:
         inner = table[name]

@@ -119,8 +119,19 @@ def test_a_slice_is_a_part_of_a_block_whose_series_are_small() -> None:
         assert slice_of(replace(FEW, block=65536), 2) == 65536
         long = replace(FEW, block=16384, times=Times(end=1.0, saves=1001))
         assert slice_of(long, 2) == 256
+        assert slice_of(replace(long, block=1009), 2) == 1009  # rather than one at a time
         patch.setattr(jax, "devices", lambda: [H200])
         assert slice_of(long, 2) == 16384
+
+
+def test_float32_counts_trajectories_in_32_bits(tmp_path: Path) -> None:
+    study = replace(FEW, precision="float32", size=2**31, store="final", block=64)
+    jax.config.update("jax_enable_x64", False)
+    try:
+        with pytest.raises(StudyError, match="`size` must be at most 2147483647 in float32"):
+            estimate.require_possible(study, 2, tmp_path)
+    finally:
+        jax.config.update("jax_enable_x64", True)
 
 
 def test_a_block_is_copied_while_the_next_one_is_computed() -> None:

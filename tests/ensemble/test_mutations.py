@@ -2,19 +2,23 @@
 
 import math
 import re
+import time
 from typing import Any
 
 import numpy as np
 import pytest
+import tomli_w
 
-from jaxmech.config.convert import structure
+from jaxmech.cli.main import main
+from jaxmech.config.convert import plain, structure
 from jaxmech.config.errors import Problem, StudyError
 from jaxmech.config.toml import ConfigError, read
 from jaxmech.ensemble import Study, name_problems
 from jaxmech.ensemble.draws import Variable
 from jaxmech.ensemble.trajectory import save_times
 from jaxmech.ensemble.work.plan import planned
-from tests.ensemble.mutations import Mutation, changed, mutations
+from tests.ensemble.eventful_mutations import EVENTFUL, eventful_mutations
+from tests.ensemble.mutations import BASE, Mutation, changed, mutations
 
 SECTIONS = ("start", "velocities", "parameters")
 
@@ -97,6 +101,63 @@ def test_mutated_configurations(tmp_path) -> None:
     assert 20 < good < 100
 
 
+def judged_eventful(count: int, seed: int, out: Any) -> tuple[int, list[str]]:
+    """As `judged`, for a study with events, statistics, adaptive steps and a cluster."""
+    good, wrong = 0, []
+    for case in eventful_mutations(count, seed):
+        good += case.good
+        text = "" if case.good else "accepted"
+        try:
+            study = planned(structure(case.data, Study), out).study
+            if case.good and at(plain(study), case.key) != at(case.data, case.key):
+                text = f"is {at(plain(study), case.key)}"
+        except StudyError as error:
+            right = any(names(problem, case.key) for problem in error.problems)
+            text = "" if right and not case.good else f"refused: {error}"
+        except Exception as error:  # noqa: BLE001
+            text = f"raises {type(error).__name__}: {error}"
+        if text:
+            wrong.append(f"{'.'.join(case.key)} = {str(case.value)[:60]}: {text[:200]}")
+    return good, wrong
+
+
+def at(data: Any, key: tuple[str, ...]) -> Any:
+    """The value of a key, that of a scheduler for a cluster given as a text."""
+    for name in key:
+        data = data[name]
+    return data.get("scheduler", data) if isinstance(data, dict) else data
+
+
+def test_mutated_events_statistics_and_clusters(tmp_path) -> None:
+    good, wrong = judged_eventful(400, 1, tmp_path)
+    assert wrong == []
+    assert 20 < good < 200
+
+
+@pytest.mark.slow
+def test_many_mutated_events_statistics_and_clusters(tmp_path) -> None:
+    assert judged_eventful(4000, 0, tmp_path)[1] == []
+
+
+@pytest.mark.slow
+def test_commands_for_mutated_studies_end_in_time_without_a_traceback(tmp_path, capsys) -> None:
+    for number, case in enumerate(eventful_mutations(80, 2)):
+        data = dict(case.data)
+        if case.key[0] != "cluster":
+            data.pop("cluster")
+        config = tmp_path / f"{number}.toml"
+        try:
+            config.write_text(tomli_w.dumps(data))
+        except (ValueError, TypeError):
+            continue  # not a value of TOML
+        begun = time.process_time()
+        code = main(["ensemble", str(config), "--out", str(tmp_path / f"{number}")])
+        error = capsys.readouterr().err
+        assert code in ((0, 1) if case.good and "cluster" not in data else (2,)), (case, error)
+        assert "Traceback" not in error
+        assert time.process_time() - begun < 60
+
+
 @pytest.mark.slow
 def test_many_mutated_configurations(tmp_path) -> None:
     assert judged(1000, 0, tmp_path)[1] == []
@@ -120,11 +181,26 @@ def test_many_mutated_configurations(tmp_path) -> None:
         (("velocities", "x1"), [[1.0, 2.0], [3.0]], "velocities.x1", "whose rows are equally long"),
         (("velocities", "x1"), [1.0], "velocities.x1", "must be a single number, but has shape"),
         (("parameters", "m"), 10**400, "parameters.m", "must be a finite number"),
+        (
+            ("events", "low", "keep"),
+            10**7,
+            "events.low.keep",
+            "must be fewer: 10000000 occ",
+        ),
+        (("statistics", "bins", "bins"), 10**7, "statistics.bins.bins", "must be at most 100000"),
+        (
+            ("method", "max_steps"),
+            10**10,
+            "method.max_steps",
+            "must be at most 1000000000, be",
+        ),
+        (("cluster",), "tcp://h:99999", "cluster.scheduler", "an address with a port up to 65535"),
     ],
 )
 def test_the_message_names_the_wrong_key(tmp_path, key, value, blamed, message) -> None:
+    base = EVENTFUL if key[0] not in BASE or key[-1] == "max_steps" else BASE
     with pytest.raises(StudyError) as caught:
-        planned(structure(changed(key, value), Study).resolved(), tmp_path)
+        planned(structure(changed(key, value, base), Study).resolved(), tmp_path)
     (problem,) = caught.value.problems
     assert ".".join(problem.key) == blamed
     assert problem.message.startswith(message) or message in problem.message

@@ -17,6 +17,8 @@ from jaxmech.utils.precision import USE_FLOAT64, PrecisionWarning
 
 _LEAST = 8  # smallest `rtol`, in units of round-off
 
+MOST_STEPS = 10**9
+
 
 class Tolerance(eqx.Module):
     """The tolerances of `Adaptive`, kept separate so that all share one compiled program."""
@@ -88,6 +90,11 @@ class Adaptive(AbstractMethod):
                 )
         remedy = "give the most steps that a trajectory may take, such as 10_000"
         require_positive_integer("max_steps", self.max_steps, remedy)
+        if self.max_steps > MOST_STEPS:
+            raise ValueError(
+                f"Argument `max_steps` must be at most {MOST_STEPS}, because steps are counted in "
+                f"32 bits, but is {self.max_steps}."
+            )
 
     @property
     def order(self) -> int:
