@@ -15,6 +15,13 @@ from jaxmech.config.environment import environment
 from jaxmech.config.errors import InputError, refuse
 from jaxmech.config.run_folder import warn
 from jaxmech.ensemble.work.pinning import CORES
+from jaxmech.ensemble.work.schedulers import (
+    configured_security,
+    open_to_others,
+    running_client,
+    temporary_credentials,
+    without_certificates,
+)
 from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.ensemble.work.tasks import ClusterError, Tasks
 from jaxmech.ensemble.work.worker import MAY_DIFFER, facts_of_worker, refusal
@@ -113,13 +120,15 @@ def connected(cluster: Cluster, tell: Callable[[str], None]) -> Iterator[Tasks]:
         with (
             tempfile.TemporaryDirectory(prefix="jaxmech-cluster-") as scratch,
             make(cluster, scratch) as own,
-            Client(own, set_as_default=False) as client,
+            Client(own, security=own.security, set_as_default=False) as client,
         ):
+            if open_to_others(own.scheduler_address):
+                tell(without_certificates(own.scheduler_address))
             # the cluster itself replaces jobs of SLURM that have ended
             revive = _Keeper(own) if cluster.kind == "local" else lambda: None
             yield Tasks(client, losses=0, waiting=tell, revive=revive)
         return
-    with _client(cluster) as client:
+    with running_client(cluster, tell) as client:
         losses = cluster.allowed_failures // (_SCHEDULER_FAILURES + 1)
         yield Tasks(client, losses=losses, waiting=tell)
 
@@ -159,22 +168,12 @@ def _require_dask() -> None:
         ) from error
 
 
-def _client(cluster: Cluster) -> "Client":
-    """The client of a running scheduler."""
-    from distributed import Client
-
-    where = cluster.scheduler.removeprefix("file:")
-    given = {"scheduler_file": where} if cluster.kind == "file" else {"address": where}
-    try:
-        return Client(**given, timeout=f"{cluster.wait} s", set_as_default=False)
-    except (OSError, TimeoutError) as error:
-        text = "start one with `dask scheduler`, or correct the address"
-        raise ClusterError(f"there is no scheduler at {where} ({error}); {text}") from error
-
-
 def _local(cluster: Cluster, scratch: str) -> "SpecCluster":
     from distributed import Nanny, Scheduler, SpecCluster
 
+    # A scheduler runs what any client sends, and other users of this machine can reach it.
+    security = temporary_credentials()
+    secured = {"security": security, "protocol": "tls://", **_HERE}
     count = cluster.workers_wanted
     shares = _cores(cluster, count)
     workers: dict[Any, dict[str, Any]] = {}
@@ -189,14 +188,14 @@ def _local(cluster: Cluster, scratch: str) -> "SpecCluster":
             "memory_limit": cluster.memory or 0,
             "local_directory": scratch,
             "silence_logs": logging.CRITICAL,
-            **_HERE,
+            **secured,
         }
         workers[place] = {"cls": Nanny, "options": options}
     scheduler = {
         "cls": Scheduler,
-        "options": {**_HERE, "allowed_failures": cluster.allowed_failures},
+        "options": {**secured, "allowed_failures": cluster.allowed_failures},
     }
-    return SpecCluster(workers, scheduler, silence_logs=logging.CRITICAL)
+    return SpecCluster(workers, scheduler, security=security, silence_logs=logging.CRITICAL)
 
 
 def _slurm(cluster: Cluster, scratch: str) -> "SpecCluster":
@@ -205,7 +204,9 @@ def _slurm(cluster: Cluster, scratch: str) -> "SpecCluster":
 
     failures = cluster.allowed_failures
     scheduler = {"dashboard": False, "dashboard_address": ":0", "allowed_failures": failures}
-    own = SLURMCluster(scheduler_options=scheduler, **slurm_options(cluster, scratch))
+    own = SLURMCluster(
+        scheduler_options=scheduler, **slurm_options(cluster, scratch), **configured_security()
+    )
     own.adapt(minimum_jobs=cluster.workers_wanted, maximum_jobs=cluster.workers_wanted)
     return own
 

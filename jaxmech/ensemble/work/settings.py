@@ -9,7 +9,9 @@ from jaxmech.config.errors import Problem, not_one_of, out_of_range, refuse_all
 from jaxmech.utils.field_docs import doc, setting
 
 _WORDS = ("local", "slurm")
-_ADDRESS = re.compile(r"//(?:[^\s/:]+|\[[0-9a-fA-F:]+\]):\d+")
+_MOST_WORKERS = {"local": 1024, "slurm": 100_000}
+_ADDRESS = re.compile(r"//(?:[^\s/:]+|\[[0-9a-fA-F:]+\]):(\d+)")
+_LARGEST_PORT = 65535
 _DURATION = re.compile(r"(?:(\d+)-)?(\d{1,2}):(\d{2}):(\d{2})")
 _MEMORY = re.compile(r"\d+(?:\.\d+)? ?[kMGT]i?B")
 _OF_SLURM = ("walltime", "queue", "account", "directives", "prologue", "interface")
@@ -47,7 +49,9 @@ class Cluster:
         20, "workers that may be lost on the same blocks before the run stops", least=0
     )
     wait: float = setting(
-        300.0, "how long to wait for the first worker, or for a scheduler [s]", least=0
+        300.0,
+        "how long to wait for the first worker [s]; a scheduler must answer within 30 s, or this",
+        least=0,
     )
     walltime: str = setting(
         "01:00:00", "time limit of a job of SLURM, such as 12:00:00 or 2-00:00:00"
@@ -87,8 +91,10 @@ class Cluster:
         name, colon, rest = self.scheduler.partition(":")
         where = ("scheduler",)
         if name in ("tcp", "tls", "ws", "wss", "ucx"):
-            if not _ADDRESS.fullmatch(rest):
-                text = "must be an address with a port, such as tcp://host:8786, but is "
+            found = _ADDRESS.fullmatch(rest)
+            if not found or not 0 < int(found[1]) <= _LARGEST_PORT:
+                text = f"must be an address with a port up to {_LARGEST_PORT}, such as "
+                text += "tcp://host:8786, but is "
                 yield Problem(where, text + self.scheduler)
         elif name == "file":
             if not rest:
@@ -97,7 +103,13 @@ class Cluster:
             known = (*_WORDS, "tcp", "tls", "file")
             what = not_one_of(name, known, "a kind of cluster")
             yield Problem(where, f'must begin with "local:4", "slurm" or an address; {name} {what}')
-        elif colon and (not rest.isdecimal() or int(rest) < 1):
+        else:
+            yield from self._of_count(name, colon, rest)
+
+    def _of_count(self, name: str, colon: str, rest: str) -> Iterator[Problem]:
+        """The problems of a number of workers to be started."""
+        where = ("scheduler",)
+        if colon and (not rest.isdecimal() or int(rest) < 1):
             text = f"must have a number of workers, at least 1, as in {name}:4, but is "
             yield Problem(where, text + self.scheduler)
         elif colon and self.workers is not None and self.workers != int(rest):
@@ -105,6 +117,9 @@ class Cluster:
             yield Problem(("workers",), text)
         elif name == "local" and not colon and self.workers is None:
             yield Problem(where, "must have a number of workers, as in local:4")
+        elif self.workers_wanted > _MOST_WORKERS[name]:
+            text = f"must have at most {_MOST_WORKERS[name]} workers, but has {self.workers_wanted}"
+            yield Problem(where if colon else ("workers",), text)
 
     def _of_texts(self) -> Iterator[Problem]:
         if self.memory is not None and not _MEMORY.fullmatch(self.memory):

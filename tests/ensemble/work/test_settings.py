@@ -18,6 +18,8 @@ WRONG = [
     ('scheduler = "local:0"', 1, "cluster.scheduler must have a number of workers, at least 1"),
     ('scheduler = "local"', 1, "cluster.scheduler must have a number of workers, as in local:4"),
     ('scheduler = "tcp://host"', 1, "cluster.scheduler must be an address with a port"),
+    ('scheduler = "tcp://host:99999"', 1, "cluster.scheduler must be an address with a port"),
+    ('scheduler = "local:9999"', 1, "cluster.scheduler must have at most 1024 workers"),
     ('scheduler = "file:"', 1, "cluster.scheduler must name the file of a scheduler"),
     ('scheduler = "local:2"\nworkers = 3', 2, "cluster.workers must be left out, or agree with"),
     ('scheduler = "local:2"\nworker = 2', 2, "is not a key of `cluster`; did you mean `workers`?"),
