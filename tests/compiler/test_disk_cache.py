@@ -158,6 +158,24 @@ def test_a_folder_that_others_may_write_to_is_not_used(place: Path) -> None:
     assert not (place / "other").exists()
 
 
+def test_a_file_that_others_may_have_written_is_not_loaded(place: Path) -> None:
+    """The folder is closed, but may have been open before."""
+    disk_cache.store("entry", b"code")
+    assert (place / "entry").stat().st_mode & 0o777 == 0o600
+    (place / "entry").chmod(0o666)
+    assert disk_cache.load("entry") is None
+    (place / "entry").chmod(0o600)
+    assert disk_cache.load("entry") == b"code"
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root gives away")
+@pytest.mark.parametrize("name", ["", "entry"])
+def test_what_belongs_to_another_user_is_not_loaded(place: Path, name: str) -> None:
+    disk_cache.store("entry", b"code")
+    os.chown(place / name, 65534, 65534)
+    assert disk_cache.load("entry") is None
+
+
 @pytest.mark.parametrize("value", ["off", ""])
 def test_the_cache_can_be_switched_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str

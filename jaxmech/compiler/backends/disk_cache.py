@@ -24,16 +24,15 @@ def folder() -> Path | None:
 
 
 def load(key: str) -> bytes | None:
-    """Return the entry of a key, None if there is none or it is damaged."""
+    """Return the entry of a key, None if there is none, it is damaged, or may be of others."""
     place = folder()
     if place is None:
         return None
     with suppress(OSError):
-        if not _is_own(place):
+        content = _own_content(place, key)
+        if content is None:
             return None
-        file = place / key
-        content = file.read_bytes()
-        os.utime(file)  # recently used entries stay
+        os.utime(place / key)  # recently used entries stay
         # Damaged code would crash the process, so its digest is compared before it is loaded.
         digest, entry = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
         if hashlib.sha256(entry).digest() == digest:
@@ -48,10 +47,11 @@ def store(key: str, entry: bytes) -> None:
         return
     with suppress(OSError):
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _is_own(place):
+        if not _is_own(place.stat()):
             return
         unfinished = place / f".{key}.{os.getpid()}"
         try:
+            unfinished.touch(mode=0o600)
             unfinished.write_bytes(hashlib.sha256(entry).digest() + entry)
             unfinished.replace(place / key)  # whole or not at all, also beside other processes
         finally:
@@ -59,9 +59,22 @@ def store(key: str, entry: bytes) -> None:
         _drop_oldest(place)
 
 
-def _is_own(place: Path) -> bool:
-    """Whether no other user can put code there for this process to run."""
-    info = place.stat()
+def _own_content(place: Path, key: str) -> bytes | None:
+    """The content of a file in the folder, None if other users could have put it there."""
+    if not hasattr(os, "getuid"):  # Windows
+        return (place / key).read_bytes()
+    # The open folder and file are checked: names could be given to others between check and use.
+    directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with os.fdopen(os.open(key, os.O_RDONLY, dir_fd=directory), "rb") as stream:
+            infos = map(os.fstat, (directory, stream.fileno()))
+            return stream.read() if all(map(_is_own, infos)) else None
+    finally:
+        os.close(directory)
+
+
+def _is_own(info: os.stat_result) -> bool:
+    """Whether a file or folder is this user's own, and no other may write to it."""
     return not hasattr(os, "getuid") or (info.st_uid == os.getuid() and not info.st_mode & 0o022)
 
 
