@@ -48,6 +48,8 @@ gc.set_threshold(50_000, 20, 20)
 
 # Native code is shared by the test processes, and kept from run to run, but apart from the user's.
 os.environ.setdefault("JAXMECH_KERNEL_CACHE", str(ROOT / ".pytest_cache" / "kernels"))
+# So is the key by which run folders are known again.
+os.environ.setdefault("XDG_STATE_HOME", str(ROOT / ".pytest_cache" / "state"))
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

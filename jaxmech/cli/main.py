@@ -52,6 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     except KeyboardInterrupt:
         return INTERRUPTED
+    except SystemExit as error:
+        tell(f"a function of the model has ended the process (exit code {error.code}); correct it")
+        return BAD_INPUT
     except StoppedError:
         return TERMINATED
     except BrokenPipeError:  # the reader has closed the pipe, as in `jaxmech info | head`
@@ -80,6 +83,7 @@ def _ensemble(arguments: Namespace) -> int:
 
     _require_good_jax()
     config, out = _paths(arguments)
+    _require_trusted(arguments, config, out)
     study = study_of(arguments, config)
     if study.precision == "float64":
         _use_float64()
@@ -111,6 +115,7 @@ def _fit(arguments: Namespace) -> int:
 
     _use_good_jax()
     config, out = _paths(arguments)
+    _require_trusted(arguments, config, out)
     study = read(config, FitStudy, lambda data: name_problems(data, config.parent))
     if arguments.data:
         data = replace(study.data, file=str(Path(arguments.data).resolve()))
@@ -125,6 +130,18 @@ def _fit(arguments: Namespace) -> int:
     print(as_text(outcome))
     print(f"{time.perf_counter() - begun:.1f} s; report and pictures in {out}")
     return DONE if outcome.succeeded else UNSATISFACTORY
+
+
+def _require_trusted(arguments: Namespace, config: Path, out: Path) -> None:
+    """Say which files a command executes to continue a run, if they may be executed."""
+    from jaxmech.config.toml import named_files
+    from jaxmech.config.trust import is_run, require_trusted
+
+    runs = [run for run in dict.fromkeys((out, config.parent)) if is_run(run)]
+    files = named_files(config) if runs else []
+    require_trusted(runs, files, arguments.trust)
+    if files:
+        tell(f"executing {', '.join(map(str, files))}")
 
 
 def _paths(arguments: Namespace) -> tuple[Path, Path]:
@@ -146,10 +163,16 @@ def _plot(arguments: Namespace) -> int:
 
 
 def _replay(arguments: Namespace) -> int:
-    from jaxmech.ensemble import replay
+    from jaxmech.config.trust import python_files, require_trusted
+    from jaxmech.ensemble import open_results, replay
 
     _use_good_jax()
-    found = replay(Path(arguments.run), arguments.index, arguments.folder)
+    path, trust = Path(arguments.run), arguments.trust
+    files = python_files(open_results(path).config, path)
+    require_trusted([path], files, trust)
+    if files:
+        tell(f"executing {', '.join(map(str, files))}")
+    found = replay(path, arguments.index, arguments.folder, trust=trust)
     print(found)
     if arguments.out:
         from jaxmech.plot.replayed import draw_replay
@@ -164,7 +187,7 @@ def _report(arguments: Namespace) -> int:
 
     _use_good_jax()
     path, out, folder = Path(arguments.run), arguments.out, arguments.folder
-    print(write_report(path, out, arguments.animate, folder, tell))
+    print(write_report(path, out, arguments.animate, folder, tell, trust=arguments.trust))
     return DONE
 
 
@@ -242,6 +265,7 @@ def _modes_study(arguments: Namespace) -> int:
             raise InputError(f"--{option} is for a SYSTEM; change {arguments.system} instead")
     _use_good_jax()
     config, out = _paths(arguments)
+    _require_trusted(arguments, config, out)
     study = read(config, ModesStudy, lambda data: name_problems(data, config.parent))
     with _located(config), resumable(arguments, "out"):
         summary = run_modes(study, out, folder=config.parent, progress=True)

@@ -56,6 +56,7 @@ def _add_studies(add: _Add) -> None:
             metavar="WHERE",
             help="local:4, slurm, tcp://host:8786 or file:scheduler.json, in place of `cluster`",
         )
+    _add_trust(ensemble, fit)
     ensemble.add_argument(
         "--chunk", metavar="N", type=_positive, help="in place of the `chunk` of CONFIG"
     )
@@ -67,6 +68,14 @@ def _add_studies(add: _Add) -> None:
         help="compute only these blocks, from the first up to but without the last",
     )  # fmt: skip
     fit.add_argument("--data", metavar="FILE", help="in place of the `data.file` of CONFIG")
+
+
+def _add_trust(*commands: _LazyParser) -> None:
+    for command in commands:
+        command.add_argument(
+            "--trust", action="store_true",
+            help="execute Python files of a run also if they may come from somebody else",
+        )  # fmt: skip
 
 
 def _add_finished_runs(add: _Add) -> None:
@@ -83,6 +92,7 @@ def _add_finished_runs(add: _Add) -> None:
             type=Path,
             help="where a table of draws is; a run has no copy of it",
         )
+    _add_trust(replay, report)
     replay.add_argument("index", metavar="INDEX", type=_index, help="its number, from 0")
     replay.add_argument("--out", metavar="DIR", type=Path, help="folder for pictures [none]")
     report.add_argument("--out", metavar="FILE", type=Path, help="the page [RUN/report.html]")
@@ -108,6 +118,7 @@ def _add_questions(add: _Add) -> None:
     compare = add("compare", "compare the laws of motion at a state", texts.COMPARE)
     modes = add("modes", "frequencies, damping and stability of an equilibrium", texts.MODES)
     modes.closing = _keys(texts.MODES_EXAMPLE, "jaxmech.cli.modes.study", "ModesStudy")
+    _add_trust(modes)
     modes.add_argument(
         "--steady", action="store_true", help="the steady motion nearest to the state, not rest"
     )

@@ -17,6 +17,7 @@ from typing import Any, get_args, get_origin
 from jaxmech.config.convert import Config, plain, structure
 from jaxmech.config.errors import InputError, Key, Problem, StudyError
 from jaxmech.config.schema import OneOf, choice_of, hints_of, short_field, words
+from jaxmech.config.trust import python_files
 
 _WIDTH = 98  # characters per line of help
 _OUTER = 2  # indent of the tables of a file
@@ -58,6 +59,14 @@ def read(
     except (RecursionError, OverflowError, ValueError) as error:
         text = "is nested too deeply, or holds a number that is too long"
         raise ConfigError(f"{path}: {text}") from error
+
+
+def named_files(path: Path) -> list[Path]:
+    """The Python files that a configuration file names; none if it cannot be read."""
+    try:
+        return python_files(tomllib.loads(path.read_text(encoding="utf-8")), path.parent)
+    except (OSError, ValueError, RecursionError):
+        return []
 
 
 def located(error: StudyError, path: Path) -> ConfigError:

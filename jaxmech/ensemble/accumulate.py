@@ -107,7 +107,7 @@ def as_file(results: Mapping[str, Found]) -> bytes:
 def from_file(data: bytes) -> dict[str, Found]:
     """Read the results from an npz file."""
     found: dict[str, Found] = {}
-    with np.load(io.BytesIO(data)) as arrays:
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         for key in arrays.files:
             name, _, what = key.rpartition("/")
             found.setdefault(name, {})[what] = arrays[key]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import zarr
@@ -46,18 +47,21 @@ class Results:
     @cached_property
     def coordinates(self) -> tuple[str, ...]:
         """The names of the coordinates."""
-        return tuple(str(name) for name in np.asarray(array_of(self.group, "coordinate")[...]))
+        return tuple(str(name) for name in self._whole("coordinate"))
 
     @cached_property
     def ts(self) -> np.ndarray:
         """The saved times [s], shape (time,)."""
-        return np.asarray(array_of(self.group, "t")[...])
+        return self._whole("t")
 
     @cached_property
     def statistics(self) -> dict[str, dict[str, np.ndarray]]:
         """The results of the statistics of a finished study, by name; empty without any."""
         file = self.path / STATISTICS
-        return from_file(file.read_bytes()) if file.is_file() else {}
+        try:
+            return from_file(file.read_bytes()) if file.is_file() else {}
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+            raise FolderError(f"{file} cannot be read: {error}") from error
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -74,6 +78,14 @@ class Results:
     def status(self) -> np.ndarray:
         """Status of the finished trajectories, shape (done,)."""
         return np.concatenate([np.zeros(0, np.int32), *self.pieces("status")])
+
+    def _whole(self, name: str) -> np.ndarray:
+        """A whole array that every run has."""
+        try:
+            return np.asarray(array_of(self.group, name)[...])
+        except (KeyError, ValueError) as error:
+            text = f"{RESULTS} has no array `{name}` that this jaxmech has written"
+            raise FolderError(f"{self.path} cannot be read: {text}") from error
 
     def has(self, name: str) -> bool:
         """Whether an array of that name is stored."""
@@ -113,7 +125,7 @@ def open_results(path: Path) -> Results:
     _require_sound(path, checksums.damaged(path, seal))
     try:
         config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
-        group = zarr.open_group(path / RESULTS, mode="r", use_consolidated=False)
+        group = zarr.open_group(path / RESULTS, mode="r", zarr_format=3, use_consolidated=False)
     except (OSError, ValueError) as error:
         raise FolderError(f"{path} cannot be read: {error}") from error
     _require_sound(path, checksums.missing_marks(path, seal, _count(config)))

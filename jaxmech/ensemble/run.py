@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from jaxmech.config.convert import plain
 from jaxmech.config.errors import InputError
 from jaxmech.config.run_folder import warn
+from jaxmech.config.trust import is_run, python_files, require_trusted
 from jaxmech.ensemble.accumulate import Accumulator, as_file
 from jaxmech.ensemble.checksums import SUMMARY
 from jaxmech.ensemble.estimate import LARGE
@@ -71,6 +73,7 @@ def run_study(
     tell: Callable[[str], None] | None = None,
     part: BlockRange | None = None,
     stop: Callable[[], bool] = lambda: False,
+    trust: bool = False,
 ) -> dict[str, Any]:
     """Run a study, or continue it where it was interrupted.
 
@@ -90,6 +93,8 @@ def run_study(
         part: compute these blocks alone, beside other processes that compute other parts in the
             same folder; a run without a part then concludes it.
         stop: function called before each block; if true, the run ends with `StoppedError`.
+        trust: whether to execute the Python files of the study also where they, or a run folder to
+            be continued, belong to another user.
 
     Returns:
         The summary, as it is stored in `summary.json`; of a part the counts "blocks" of the study,
@@ -101,6 +106,8 @@ def run_study(
         StoppedError: `stop` returned true; finished results are kept.
     """
     tell = tell or warn
+    if runs := [run for run in (out, folder) if is_run(run)]:
+        require_trusted(runs, python_files(plain(study), folder), trust)
     planned_ = planned(with_stored_sizes(study, out), out, folder)
     study, subject, sampler = planned_.study, planned_.subject, planned_.sampler
     study = with_substeps(replace(study, **planned_.functions), subject, sampler)

@@ -3,6 +3,7 @@
     config.toml        the resolved configuration
     environment.json   versions, device, digests of functions and draws, time
     model.py           copy of the user's model file, if there is one
+    .written-here      the code by which its writer knows that file again
     results.zarr/      the arrays, one file per array and block
     blocks/            a mark for each finished block, with the digests of its files
     seal.json          the digests of all other files
@@ -31,6 +32,7 @@ from jaxmech.config.convert import plain
 from jaxmech.config.environment import DECISIVE, INPUT, VERSIONS, changes, environment_json
 from jaxmech.config.load import Subject
 from jaxmech.config.run_folder import FolderError, opened, write_whole
+from jaxmech.config.trust import mark_written_here
 from jaxmech.ensemble import checksums
 from jaxmech.ensemble.checksums import BLOCKS, RESULTS, SEAL, SUMMARY, Damage
 from jaxmech.ensemble.layout import STATES, Layout, array_of
@@ -153,6 +155,7 @@ def open_run(
             begun = (path / SEAL).is_file() or bool(checksums.marked_blocks(path))
             if not begun:
                 content.create(path)
+                mark_written_here(path)
                 created = (path / name for name in (*_CREATED, *content.copies))
                 found = [file for at in created for file in (at, *at.rglob("*"))]
                 checksums.write_seal(path, checksums.digests(path, filter(Path.is_file, found)))

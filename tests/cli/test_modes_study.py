@@ -88,8 +88,8 @@ def test_inverted_pendulum_on_a_spring_by_the_command(models, capsys) -> None:
     assert summary["quantiles"]["frequency 1 [Hz]"]["count"] == int((k > 9.81).sum())
     names = sorted(file.name for file in out.rglob("*") if file.is_file())
     assert names == [
-        ".lock", "config.toml", "environment.json", "members.npz", "model.py", "poles.png",
-        "summary.json", "summary.txt", "verdicts.png",
+        ".lock", ".written-here", "config.toml", "environment.json", "members.npz", "model.py",
+        "poles.png", "summary.json", "summary.txt", "verdicts.png",
     ]  # fmt: skip
     assert tomllib.loads((out / "config.toml").read_text())["model"] == "model.py:pole"
     config.write_text(config.read_text().replace("200", "300"))

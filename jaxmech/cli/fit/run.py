@@ -30,6 +30,7 @@ from jaxmech.config.convert import plain
 from jaxmech.config.environment import DECISIVE, INPUT, environment, environment_json
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.run_folder import FolderError, opened, warn, write_whole
+from jaxmech.config.trust import mark_written_here
 from jaxmech.ensemble import checksums
 from jaxmech.ensemble.checksums import SEAL
 from jaxmech.ensemble.work.connect import cluster_tasks
@@ -170,6 +171,7 @@ def _begin(
         shutil.copyfile(found.source, out / "model.py")
     write_whole(out / "environment.json", environment_json(facts))
     write_whole(out / "config.toml", tomli_w.dumps(plain(study)))
+    mark_written_here(out)
     written = [out / name for name in _BEGUN if (out / name).is_file()]
     checksums.write_seal(out, checksums.digests(out, written))
 

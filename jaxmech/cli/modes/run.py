@@ -25,6 +25,7 @@ from jaxmech.config.convert import plain
 from jaxmech.config.environment import environment, environment_json
 from jaxmech.config.load import load
 from jaxmech.config.run_folder import npz, opened, require_same_config, write_whole
+from jaxmech.config.trust import mark_written_here
 from jaxmech.ensemble.draws import stored_name
 from jaxmech.ensemble.summary import as_json
 
@@ -47,6 +48,7 @@ def run_modes(
             shutil.copyfile(subject.source, out / "model.py")
         write_whole(out / "environment.json", environment_json(environment(subject)))
         write_whole(out / "config.toml", tomli_w.dumps(resolved))
+        mark_written_here(out)
         _store(found, out / MEMBERS)
         write_whole(out / "summary.json", as_json(summary))
         write_whole(out / "summary.txt", as_table(summary))

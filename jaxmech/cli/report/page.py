@@ -18,6 +18,7 @@ from jaxmech.cli.report import sections
 from jaxmech.cli.report.elements import Html, element, html, section, together
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.run_folder import FolderError, write_whole
+from jaxmech.config.trust import python_files
 from jaxmech.ensemble import Results, open_results
 from jaxmech.ensemble.finished.replay import ReplayedTrajectory, replays
 from jaxmech.ensemble.summary import summarize
@@ -71,8 +72,13 @@ def write_report(
     animated: Sequence[int] | None = None,
     folder: Path | None = None,
     tell: Callable[[str], None] = lambda text: None,
+    *,
+    trust: bool = False,
 ) -> Path:
-    """Write the page about a run, finished or not, by default into its folder."""
+    """Write the page about a run, finished or not, by default into its folder.
+
+    Python files of the run are executed, to animate trajectories, only with `trust`.
+    """
     results = open_results(path)
     if not results.blocks:
         raise FolderError(f"{path} has no finished block yet; there is nothing to report")
@@ -86,7 +92,7 @@ def write_report(
         sections.audit(summary),
         sections.bands(summary),
         _pictures(results),
-        _animations(results, animated, folder, tell),
+        _animations(results, animated, folder, tell, trust),
         sections.failures(results, summary),
         sections.configuration(results),
         sections.surroundings(results),
@@ -111,14 +117,26 @@ def _pictures(results: Results) -> Html | None:
 
 
 def _animations(
-    results: Results, chosen: Sequence[int] | None, folder: Path | None, tell: Callable[[str], None]
+    results: Results,
+    chosen: Sequence[int] | None,
+    folder: Path | None,
+    tell: Callable[[str], None],
+    trust: bool,
 ) -> Html | None:
     """Some trajectories in motion: the named ones, or the worst, a failed one and the first."""
     numbers = _shown_by_default(results) if chosen is None else list(chosen)
     if not numbers:
         return None
+    if (files := python_files(results.config, results.path)) and not trust:
+        text = f"animations execute {', '.join(map(str, files))}; --trust allows it"
+        if chosen is not None:
+            raise InputError(text)
+        tell(f"the page has no animation: {text}")
+        return None
+    if files:
+        tell(f"executing {', '.join(map(str, files))}")
     try:
-        found = replays(results.path, numbers, folder)
+        found = replays(results.path, numbers, folder, trust=trust)
     except (InputError, StudyError) as error:
         if chosen is not None:
             raise

@@ -116,7 +116,7 @@ def failures(results: Results, summary: dict[str, Any]) -> Html | None:
     rows, names = (
         _stored_failures(results)
         if results.has_trajectories
-        else ([(k, "", "") for k in summary["failed"]], [])
+        else ([(int(k), "", "") for k in summary["failed"]], [])
     )
     run = quote(str(results.path))
     lines = [(*row, element("code", f"jaxmech replay {run} {row[0]}")) for row in rows]

@@ -40,6 +40,7 @@ def run(
     folder: Path | str = Path(),
     progress: bool = False,
     tell: Callable[[str], None] | None = None,
+    trust: bool = False,
 ) -> "xarray.Dataset":
     """Compute a study, or its missing part, and open its results.
 
@@ -50,6 +51,8 @@ def run(
         folder: to which relative paths of the study refer.
         progress: whether to show a progress bar, in a terminal.
         tell: function called with messages; by default a `RunWarning`.
+        trust: whether to execute the Python files of the study also where they, or a run folder to
+            be continued, belong to another user.
 
     Returns:
         The dataset that `open` gives. `jaxmech.ensemble.run_study` is the same without xarray, and
@@ -77,7 +80,7 @@ def run(
     """
     require_xarray()
     path = folder_of(study) if out is None else Path(out)
-    run_study(study, path, folder=Path(folder), progress=progress, tell=tell)
+    run_study(study, path, folder=Path(folder), progress=progress, tell=tell, trust=trust)
     return open(path)
 
 
@@ -99,7 +102,9 @@ def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
     import xarray
 
     results = open_results(Path(run))
-    found: xarray.Dataset = xarray.open_zarr(results.path / RESULTS, consolidated=False)
+    found: xarray.Dataset = xarray.open_zarr(
+        results.path / RESULTS, consolidated=False, zarr_format=3
+    )
     found = found.drop_vars(STATES, errors="ignore")
     if "trajectory" in found.sizes:
         found = found.isel(trajectory=slice(0, results.summary.get("done", results.size)))

@@ -13,6 +13,7 @@ from jaxmech.config.environment import changes, environment
 from jaxmech.config.errors import InputError
 from jaxmech.config.load import Subject
 from jaxmech.config.run_folder import stored_environment
+from jaxmech.config.trust import python_files, require_trusted
 from jaxmech.ensemble.draws import stored_name
 from jaxmech.ensemble.kernel import BlockProgram
 from jaxmech.ensemble.layout import array_of
@@ -56,27 +57,32 @@ class ReplayedTrajectory:
         return "\n".join(_card(self))
 
 
-def replay(path: Path, index: int, folder: Path | None = None) -> ReplayedTrajectory:
-    """Compute one trajectory of a run again, alone.
+def replay(
+    path: Path, index: int, folder: Path | None = None, *, trust: bool = False
+) -> ReplayedTrajectory:
+    """Compute one trajectory of a run again, alone, with the Python files of the run folder.
 
     Args:
         path: the run folder, of a finished run or not.
         index: the number of the trajectory, from 0.
         folder: to which the path of a table of draws refers, of which the run has no copy.
+        trust: whether to execute the Python files also where they or the run folder belong to
+            another user, or were not written there by this one.
 
     Raises:
         InputError: there is no such trajectory.
-        FolderError: the run folder cannot be read, or is damaged.
+        FolderError: the run folder cannot be read, is damaged, or is not to be trusted.
         StudyError: a file that the configuration names is missing.
     """
-    return replays(path, [index], folder)[0]
+    return replays(path, [index], folder, trust=trust)[0]
 
 
 def replays(
-    path: Path, indices: Sequence[int], folder: Path | None = None
+    path: Path, indices: Sequence[int], folder: Path | None = None, *, trust: bool = False
 ) -> list[ReplayedTrajectory]:
     """Compute some trajectories of a run again, one after the other, as `replay` does."""
     results = open_results(path)
+    require_trusted([path], python_files(results.config, path), trust)
     study = structure(results.config, Study)
     for index in indices:
         if not 0 <= index < study.size:

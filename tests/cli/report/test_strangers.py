@@ -1,0 +1,162 @@
+"""Run folders from somebody else: reading them executes and unpickles nothing."""
+
+import json
+import os
+import pickle
+import shutil
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tomli_w
+
+from jaxmech.cli.main import main
+from jaxmech.cli.report.page import write_report
+from jaxmech.config.run_folder import FolderError
+from jaxmech.config.trust import WRITTEN_HERE
+from jaxmech.ensemble import replay
+from jaxmech.ensemble.finished.dataset import open as open_dataset
+from tests.cli.report.test_page import Page
+from tests.ensemble.studies import OBSERVED, computed, killed, resealed
+
+BAD = "<script>alert(1)</script>"
+
+
+class Bomb:
+    """A pickle of it makes a file when it is loaded."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = str(file)
+
+    def __reduce__(self) -> tuple:
+        return Path.touch, (Path(self.file),)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory) -> Path:
+    return computed(tmp_path_factory.mktemp("own"), OBSERVED)
+
+
+@pytest.fixture
+def strange(own: Path, tmp_path: Path) -> Path:
+    """The run as an archive of somebody else: its code makes a file when it is executed."""
+    run = tmp_path / "strange"
+    shutil.copytree(own, run)
+    for name in ("model.py", "spring.py"):
+        if (run / name).is_file():
+            bomb = f"import pathlib\npathlib.Path({str(tmp_path / 'executed')!r}).touch()\n"
+            (run / name).write_text(bomb + (run / name).read_text())
+    resealed(run)
+    return run
+
+
+def test_reading_executes_nothing(strange: Path, own: Path, tmp_path: Path, capsys) -> None:
+    for command in (
+        ["verify", str(strange)],
+        ["report", str(strange)],
+        ["plot", str(strange)],
+        ["compare-runs", str(strange), str(own)],
+    ):
+        assert main(command) == 0, command
+    assert open_dataset(strange).sizes["trajectory"] == 20
+    assert not (tmp_path / "executed").exists()
+    said = capsys.readouterr().err
+    assert "the page has no animation: animations execute" in said
+    assert "model.py; --trust allows it" in said
+    assert main(["report", str(strange), "--animate", "1"]) == 2
+    assert not (tmp_path / "executed").exists()
+
+
+def test_replaying_says_what_it_executes_and_wants_trust(strange, own, tmp_path, capsys) -> None:
+    assert main(["replay", str(strange), "1"]) == 2
+    error = capsys.readouterr().err
+    assert f"this would execute {strange / 'model.py'}" in error
+    assert "were not written there by you" in error
+    with pytest.raises(FolderError, match="trust=True"):
+        replay(strange, 1)
+    assert not (tmp_path / "executed").exists()
+    assert main(["replay", str(strange), "1", "--trust"]) == 0
+    assert f"executing {strange / 'model.py'}" in capsys.readouterr().err
+    assert (tmp_path / "executed").exists()
+    assert main(["replay", str(own), "1"]) == 0  # written here
+    assert f"executing {own / 'model.py'}" in capsys.readouterr().err
+
+
+def test_continuing_with_its_own_configuration_wants_trust(strange, tmp_path, capsys) -> None:
+    killed(strange, 1)
+    command = ["ensemble", str(strange / "config.toml"), "--out", str(strange)]
+    for out in (strange, tmp_path / "elsewhere"):
+        command[-1] = str(out)
+        assert main(command) == 2
+        assert f"this would execute {strange / 'model.py'}" in capsys.readouterr().err
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root gives away")
+def test_continuing_a_folder_of_another_user_wants_trust(own, tmp_path, capsys) -> None:
+    shutil.copytree(own.parent, tmp_path / "mine")
+    run, config = tmp_path / "mine" / "run", tmp_path / "mine" / "study.toml"
+    killed(run, 1)
+    os.chown(run, 65534, 65534)
+    command = ["ensemble", str(config), "--out", str(run), "--progress", "none"]
+    assert main(command) == 2
+    assert f"but {run} belongs to another user" in capsys.readouterr().err
+    assert main([*command, "--trust"]) == 0
+    assert f"executing {tmp_path / 'mine' / 'spring.py'}" in capsys.readouterr().err
+
+
+def test_stored_objects_are_not_unpickled(strange: Path, own: Path, tmp_path: Path, capsys) -> None:
+    bomb = np.array([Bomb(tmp_path / "unpickled")], object)
+    np.savez(strange / "statistics.npz", **{"x/mean": bomb})
+    array = strange / "results.zarr" / "t"
+    shutil.rmtree(array)
+    (array / "c").mkdir(parents=True)
+    v2 = {"zarr_format": 2, "shape": [1], "chunks": [1], "dtype": "|O", "order": "C"}
+    v2 |= {"compressor": None, "fill_value": None, "filters": [{"id": "pickle", "protocol": 4}]}
+    (array / ".zarray").write_text(json.dumps(v2))
+    (array / "0").write_bytes(pickle.dumps(Bomb(tmp_path / "unpickled")))
+    seal = json.loads((strange / "seal.json").read_text())
+    files = {k: x for k, x in seal["files"].items() if (strange / k).is_file()}
+    (strange / "seal.json").write_text(json.dumps({**seal, "files": files}))
+    resealed(strange)
+    for command in (
+        ["verify", str(strange)],
+        ["report", str(strange)],
+        ["plot", str(strange)],
+        ["compare-runs", str(strange), str(own)],
+    ):
+        assert main(command) in (0, 2)
+        capsys.readouterr()
+    with pytest.raises((FolderError, KeyError, ValueError, UserWarning)):
+        open_dataset(strange)
+    assert not (tmp_path / "unpickled").exists()
+
+
+def test_every_name_is_escaped(strange: Path) -> None:
+    config = tomllib.loads((strange / "config.toml").read_text())
+    config["model"] = f"model.py:{BAD}"
+    (strange / "config.toml").write_text(tomli_w.dumps(config))
+    summary = json.loads((strange / "summary.json").read_text())
+    summary["status"]["OK"]["message"] = BAD
+    summary["worst"][BAD] = 1.0
+    summary["quantiles"]["coordinates"] = {BAD: [[0.0] * 5]}
+    (strange / "summary.json").write_text(json.dumps(summary))
+    facts = json.loads((strange / "environment.json").read_text())
+    (strange / "environment.json").write_text(json.dumps({**facts, BAD: BAD, "device": BAD}))
+    arrays = dict(np.load(strange / "statistics.npz"))
+    np.savez(strange / "statistics.npz", **arrays, **{f"{BAD}/mean": np.array(1.0)})
+    picture = next((strange / "pictures").glob("*.png"), None)
+    assert picture is None  # this run has none yet
+    resealed(strange)
+    page = Page(write_report(strange).read_text("utf-8"))
+    assert "script" not in page.texts
+    assert page.wrong == []
+    assert page.loaded == []
+
+
+def test_a_run_that_was_never_marked_is_not_this_users(own: Path, tmp_path: Path) -> None:
+    shutil.copytree(own, tmp_path / "run")
+    (tmp_path / "run" / WRITTEN_HERE).unlink()
+    with pytest.raises(FolderError, match="not written there by you"):
+        replay(tmp_path / "run", 0)
