@@ -48,11 +48,14 @@ def test_the_bits_do_not_depend_on_it(size: int) -> None:
     np.testing.assert_array_equal(plain, optimized)
 
 
+def is_optimized(fn: Callable[[Array], Array], kind: Kind) -> bool:
+    program = Program(kernel(fn), frozenset({0}), kind)
+    program.require_supported()
+    return program._is_optimized
+
+
 @pytest.mark.usefixtures("as_users_do")
 def test_programs_that_run_briefly_do_without() -> None:
-    def is_optimized(fn: Callable[[Array], Array], kind: Kind) -> bool:
-        return Program(kernel(fn), frozenset({0}), kind)._is_optimized
-
     assert not is_optimized(jnp.sin, Kind.ONE)
     assert not is_optimized(repeated(BRIEF - 10), Kind.ONE)
     assert is_optimized(repeated(BRIEF + 10), Kind.ONE)
@@ -66,7 +69,14 @@ def test_programs_that_run_briefly_do_without() -> None:
 @pytest.mark.usefixtures("as_users_do")
 def test_the_flag_of_jax_is_followed() -> None:
     jax.config.update("jax_disable_most_optimizations", True)
-    assert not Program(kernel(jnp.sin), frozenset({0}), Kind.LARGE)._is_optimized
+    assert not is_optimized(jnp.sin, Kind.LARGE)
+
+
+@pytest.mark.usefixtures("as_users_do")
+def test_long_code_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(codegen.LONGEST_OPTIMIZED, Kind.ONE, 10)
+    assert not is_optimized(until_large, Kind.ONE)
+    assert is_optimized(until_large, Kind.LARGE)
 
 
 AVX_512, AVX2, SSE = (8, 32), (4, 16), (2, 16)

@@ -23,6 +23,10 @@ class Kind(Enum):
     LARGE = auto()
 
 
+# Lines of code: the time of LLVM grows with their square. One trajectory does not make up for it.
+LONGEST_OPTIMIZED = {Kind.ONE: 20_000, Kind.SMALL: 200_000, Kind.LARGE: 200_000}
+
+
 def kind_of(size: int) -> Kind:
     """The kind of a batch of a given size."""
     return Kind.ONE if size == 1 else Kind.SMALL if size <= SMALL else Kind.LARGE
@@ -58,12 +62,14 @@ class Source:
     """
 
     def __init__(self, kernel: Kernel, moving: frozenset[int], kind: Kind) -> None:
-        self.kernel, self.moving = kernel, moving
+        self.kernel, self.moving, self.kind = kernel, moving, kind
         self.lanes = _lanes_of(kernel, kind)
         self.some = computed_results(kernel)
 
-    def module(self, is_optimized: bool) -> tuple[str, str]:
-        """The name of the function, which depends on how it is compiled, and its module.
+    def module(self, should_optimize: bool) -> tuple[str, str, bool]:
+        """The name of the function, its module, and whether to optimize it.
+
+        The name depends on how it is compiled. Long code is not optimized.
 
         Raises:
             UnsupportedError: an operation or a type for which there is no instruction.
@@ -75,7 +81,8 @@ class Source:
         text.lines.append("ret void")
         results = [kernel.out_avals[k] for k in self.some]
         sizes = [x.size * x.dtype.itemsize for x in results]
-        return module(text, len(kernel.avals), sizes, is_optimized)
+        is_optimized = should_optimize and len(text.lines) <= LONGEST_OPTIMIZED[self.kind]
+        return *module(text, len(kernel.avals), sizes, is_optimized), is_optimized
 
 
 def _first(text: Text) -> str:

@@ -10,7 +10,8 @@ import llvmlite
 
 from jaxmech.compiler.backends import disk_cache
 from jaxmech.compiler.backends.cpu.codegen import Kind, Source, kind_of
-from jaxmech.compiler.backends.cpu.runtime import compile_module, is_loaded, load, processor
+from jaxmech.compiler.backends.cpu.compile import compile_module
+from jaxmech.compiler.backends.cpu.runtime import is_loaded, load, processor
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.utils.collection import uncollected
@@ -45,6 +46,7 @@ class Program:
     def __init__(self, kernel: Kernel, moving: frozenset[int], kind: Kind) -> None:
         self.kernel, self.moving, self.kind = kernel, moving, kind
         self._module = ""  # the text, between generation and compilation
+        self._is_optimized = False
 
     @cached_property
     def facts(self) -> Facts:
@@ -90,11 +92,11 @@ class Program:
     @uncollected
     def _generated(self) -> Facts:
         source = Source(self.kernel, self.moving, self.kind)
-        name, self._module = source.module(self._is_optimized)
+        name, self._module, self._is_optimized = source.module(self._should_optimize)
         return Facts(name, source.lanes, tuple(source.some))
 
     @cached_property
-    def _is_optimized(self) -> bool:
+    def _should_optimize(self) -> bool:
         kernel = self.kernel
         # The same code serves batches of many sizes, and the length of a `while` is unknown.
         has_many = self.kind is not Kind.ONE or kernel.has_while

@@ -10,12 +10,12 @@ import ctypes
 import os
 from collections.abc import Sequence
 from functools import cache
-from threading import Lock
 from typing import Any
 
 import jax
 import llvmlite.binding as llvm
 
+from jaxmech.compiler.backends.cpu.compile import ONE_AT_A_TIME, OPTIMIZED, target_machine
 from jaxmech.compiler.backends.llvm import ffi
 from jaxmech.compiler.backends.llvm.builder import Text
 from jaxmech.utils.digests import sha256
@@ -271,9 +271,7 @@ def call(name: str, args: Sequence[Any], results: Sequence[jax.ShapeDtypeStruct]
     return list(jax.ffi.ffi_call(name, list(results))(*args))
 
 
-_OPTIMIZED = 2  # level of LLVM; without optimization, 0, it compiles seven times faster
 _ENGINES: dict[str, Any] = {}  # keeps code alive that is registered with XLA
-_ONE_AT_A_TIME = Lock()
 
 
 def is_loaded(name: str) -> bool:
@@ -281,22 +279,12 @@ def is_loaded(name: str) -> bool:
     return name in _ENGINES
 
 
-def compile_module(module: str, is_optimized: bool) -> bytes:
-    """The object code of a module, for this processor."""
-    # An engine that has compiled is forty times larger than the code: it is freed, and another one
-    # loads the code.
-    with _ONE_AT_A_TIME:
-        return bytes(
-            _machine(_OPTIMIZED if is_optimized else 0).emit_object(llvm.parse_assembly(module))
-        )
-
-
 def load(name: str, code: bytes) -> None:
     """Register object code with XLA under the name of its function."""
-    with _ONE_AT_A_TIME:
+    with ONE_AT_A_TIME:
         if name in _ENGINES:
             return
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(_OPTIMIZED))
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine(OPTIMIZED))
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
         _register(name, engine.get_function_address(name))
@@ -306,18 +294,6 @@ def load(name: str, code: bytes) -> None:
 def _register(name: str, address: int) -> None:
     handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(address)
     jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler), platform="cpu")
-
-
-def _machine(level: int) -> Any:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_default_triple()
-    return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
-        opt=level,
-        jit=True,
-    )
 
 
 @cache
