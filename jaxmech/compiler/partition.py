@@ -25,7 +25,7 @@ from jaxmech.compiler.frontend.jaxprs import (
     loop_content,
     stays_loop,
 )
-from jaxmech.compiler.ir.loops import UnsupportedError, dtype_of, shape_of
+from jaxmech.compiler.ir.loops import NATIVE, UnsupportedError, dtype_of, shape_of
 
 LARGEST_IN_PROLOGUE = 16_384  # size of an array
 MOST_PASSED = 1024  # numbers into or out of a prologue; XLA is faster with sequences
@@ -228,7 +228,7 @@ def _is_constant(value: Any) -> bool:
     """Whether a value may be a constant of native code: a small array that is not traced."""
     if isinstance(value, jax.core.Tracer):
         return False
-    return math.prod(np.shape(value)) <= LARGEST_KNOWN and jnp.result_type(value).kind in "fiub"
+    return math.prod(np.shape(value)) <= LARGEST_KNOWN and jnp.result_type(value) in NATIVE
 
 
 def _variables(atoms: Iterable[Any]) -> set[Any]:

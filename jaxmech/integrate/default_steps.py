@@ -159,9 +159,8 @@ def members_need(plan: Plan, q: Any, v: Any, ts: Any, params: Params) -> int | N
     return needed and min(needed, MOST_STEPS)
 
 
-def _filled(rows: Any) -> np.ndarray:
+def _filled(rows: Any) -> Any:
     """Padded to one row or `MEMBERS` rows, so that few shapes are compiled."""
-    rows = np.asarray(rows)
     return rows if len(rows) == 1 else rows[np.minimum(np.arange(MEMBERS), len(rows) - 1)]
 
 

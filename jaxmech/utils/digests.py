@@ -15,6 +15,8 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
+from jaxmech.utils.keys import bits_of, is_key
+
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 _PLAIN = {str, bytes, bool, int, float, type(None)}
 _IDLE = {  # parameters of an operation that are names or derivatives, which are traced themselves
@@ -151,6 +153,8 @@ class _Writer:
                 return self.text(sorted(map(self.text, value)))
             case Enum() | np.dtype() | str() | bytes() | bool() | int() | float():
                 return repr(value)
+            case _ if is_key(value):
+                return f"{value.dtype}{self.text(bits_of(value))}"
             case np.ndarray() | np.generic() | jax.Array():
                 array = np.asarray(value)
                 return f"{array.dtype}{array.shape}{sha256(array.tobytes())}"

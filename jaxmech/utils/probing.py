@@ -16,6 +16,7 @@ from jax.interpreters.partial_eval import dce_jaxpr
 from jaxtyping import Array
 
 from jaxmech.utils.jit_cache import UNOPTIMIZED
+from jaxmech.utils.keys import bits_of, is_key
 
 KEPT = 64  # cached answers of each query
 
@@ -38,13 +39,26 @@ def cached_by_shapes(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _kind(leaf: Any) -> tuple[tuple[int, ...], Any, bytes | None]:
-    """The shape and type, and the content of integers, which generic states keep."""
+    """The shape and type, and the content of integers, which generic states keep.
+
+    The type of random keys is their implementation.
+    """
+    if is_key(leaf):
+        known = not isinstance(leaf, jax.core.Tracer)
+        content = bits_of(leaf).tobytes() if known else None
+        return leaf.shape, jax.random.key_impl(leaf), content
     dtype = jnp.result_type(leaf)
     fixed = not jnp.issubdtype(dtype, jnp.floating) and not isinstance(leaf, jax.core.Tracer)
     return np.shape(leaf), dtype, np.asarray(leaf, dtype).tobytes() if fixed else None
 
 
 def _example(shape: tuple[int, ...], dtype: Any, content: bytes | None) -> Array:
+    if not isinstance(dtype, np.dtype):  # random keys
+        keys = jax.random.split(jax.random.key(0, impl=dtype), shape)
+        if content is None:
+            return keys
+        data = np.frombuffer(content, np.uint32).reshape(bits_of(keys).shape)
+        return jax.random.wrap_key_data(jnp.asarray(data), impl=dtype)
     if content is None:
         return jnp.asarray(np.ones(shape, dtype))
     return jnp.asarray(np.frombuffer(content, dtype).reshape(shape))
@@ -88,10 +102,12 @@ def outside_traces(fn: Callable[..., Any], *args: Any) -> Any:
 
 
 def wide(tree: Any, seed: int) -> Any:
-    """Replace all leaves of a pytree by normally distributed numbers."""
+    """Replace all leaves of a pytree but random keys by normally distributed numbers."""
     draw = np.random.default_rng(seed)
 
     def leaf(x: Any) -> Any:
+        if is_key(x):
+            return x
         return jnp.asarray(2 * draw.normal(size=np.shape(x)), jnp.result_type(x))
 
     with jax.ensure_compile_time_eval():

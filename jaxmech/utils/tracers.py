@@ -8,11 +8,13 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 
 from jaxmech.utils.checks import is_known
+from jaxmech.utils.keys import is_key
 
 
 def actual(tree: Any, most: int) -> Any:
     """The values of up to `most` evenly spaced members of a batch, as numpy arrays with that axis.
 
+    Typed random keys stay arrays of JAX.
     Without `jax.vmap` there is one member. The result is None under `jit`, `scan` and `checkpoint`,
     where values are unknown.
 
@@ -32,7 +34,7 @@ def actual(tree: Any, most: int) -> Any:
 def _one(leaf: Any) -> Any:
     if isinstance(leaf, jax.core.Tracer):
         return jax.lax.stop_gradient(leaf)[None]
-    return np.asarray(leaf)[None]
+    return leaf[None] if is_key(leaf) else np.asarray(leaf)[None]
 
 
 def _actual(leaves: list[Any], most: int) -> list[np.ndarray] | None:
@@ -40,7 +42,7 @@ def _actual(leaves: list[Any], most: int) -> list[np.ndarray] | None:
     if is_known(leaves):
         rows = max((len(leaf) for leaf in leaves), default=1)
         places = evenly_spaced(rows, most)
-        return [np.broadcast_to(x, (rows, *np.shape(x)[1:]))[places] for x in leaves]
+        return [_spread(x, rows)[places] for x in leaves]
     found: list[list[np.ndarray] | None] = []
 
     # The batching rule of a function that computes nothing has access to the batch of the tracers.
@@ -64,6 +66,11 @@ def _actual(leaves: list[Any], most: int) -> list[np.ndarray] | None:
     rows = max(len(leaf) for leaf in leaves)
     look(*(jnp.broadcast_to(leaf, (rows, *leaf.shape[1:])) for leaf in leaves))
     return found[0] if found else None
+
+
+def _spread(x: Any, rows: int) -> Any:
+    spread = jnp.broadcast_to if is_key(x) else np.broadcast_to
+    return spread(x, (rows, *np.shape(x)[1:]))
 
 
 def evenly_spaced(count: int, most: int) -> np.ndarray:

@@ -7,7 +7,7 @@ body of an unrolled loop, and a call of some length, is read once (`scalar_funct
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -27,6 +27,7 @@ from jaxmech.compiler.frontend.scalar_function import function_of
 from jaxmech.compiler.ir.graph import BRANCH_NUMBERS, Graph
 from jaxmech.compiler.ir.loops import (
     LARGEST_ARRAY,
+    NATIVE,
     Ids,
     Loop,
     Rows,
@@ -38,6 +39,7 @@ from jaxmech.compiler.ir.loops import (
     flat,
     leaves,
     leaves_of,
+    native_dtype,
     scanned_value,
     with_rows,
 )
@@ -80,14 +82,15 @@ class JaxprReader:
 
     def read(self, closed: ClosedJaxpr, args: Values) -> list[Value]:
         """Add the operations of a function to the graph, or raise an UnsupportedError."""
-        consts = [c if isinstance(c, np.ndarray) else np.asarray(c) for c in closed.consts]
-        env: dict[Any, Value] = {
-            var: constant(self.graph, const)
-            for var, const in zip(closed.jaxpr.constvars, consts, strict=True)
-        }
+        consts = self._constants(closed)
+        env: dict[Any, Value] = dict(zip(closed.jaxpr.constvars, consts, strict=True))
         env.update(zip(closed.jaxpr.invars, args, strict=True))
         self.equations(closed.jaxpr.eqns, env)
         return [self.value(atom, env) for atom in closed.jaxpr.outvars]
+
+    def _constants(self, closed: ClosedJaxpr) -> list[Ids]:
+        _require_native(closed.jaxpr.constvars, "a constant")
+        return [constant(self.graph, np.asarray(value)) for value in closed.consts]
 
     @classmethod
     def alone(cls, graph: Graph, jaxpr: Jaxpr, inputs: Sequence[Ids]) -> list[Ids] | None:
@@ -124,6 +127,7 @@ class JaxprReader:
         if any(x.size > LARGEST_ARRAY for x in values if isinstance(x, np.ndarray)):
             raise UnsupportedError(f"an array of over {LARGEST_ARRAY} numbers")
         if name in PRIMITIVES:
+            _require_native((*eqn.invars, *eqn.outvars), f"`{name}`")
             arrays = self._arrays(values, f"`{name}` of a whole sequence")
             return list(PRIMITIVES[name](self.graph, eqn, *arrays))
         if name in self.structured:
@@ -250,7 +254,7 @@ class JaxprReader:
         arrays = [x for x in args if isinstance(x, np.ndarray)]
         if not is_once or len(arrays) < len(args):
             return self.read(closed, args)
-        arrays = [*(constant(self.graph, np.asarray(x)) for x in closed.consts), *arrays]
+        arrays = [*self._constants(closed), *arrays]
         # The zeros in its arguments shorten a function, but those of an unrolled loop change.
         constants = () if is_repeated else self.graph.constants(flat(arrays))
         function = function_of(closed.jaxpr, constants, JaxprReader.alone)
@@ -383,6 +387,13 @@ class JaxprReader:
         return arrays
 
 
+def _require_native(atoms: Iterable[Any], what: str) -> None:
+    """Raise an `UnsupportedError` unless native code has the types of all variables."""
+    for atom in atoms:
+        if atom.aval.dtype not in NATIVE:
+            raise UnsupportedError(f"{what} of type {atom.aval.dtype}")
+
+
 def _empty_rows(eqn: JaxprEqn, values: list[Value]) -> list[Value]:
     count, *shape = eqn.params["shape"]
-    return [Rows(count, tuple(shape), np.dtype(eqn.params["dtype"]))]
+    return [Rows(count, tuple(shape), native_dtype(eqn.params["dtype"]))]

@@ -40,7 +40,7 @@ def dynamic_slice(g: Graph, eqn: JaxprEqn, x: Ids, *starts: Ids) -> Iterable[Ids
     size = math.prod(sizes)
     first = _argument(g, x) if x.ndim == 1 and size == 1 else None
     if first is not None and g.values[int(starts[0])] is None and x.size > LONGEST_CHAIN:
-        at = _within(g, int(starts[0]), x.size, _index_dtype(eqn))
+        at = _within(g, int(starts[0]), spans[0], _index_dtype(eqn))
         dtype = dtype_of(eqn.invars[0])
         yield np.array([g.add("read", (at,), (first, x.size), dtype)])
         return
@@ -65,6 +65,7 @@ def dynamic_update_slice(
 def gather(g: Graph, eqn: JaxprEqn, x: Ids, indices: Ids) -> Iterable[Ids]:
     """Gather numbers or slices at index vectors, which are the last axis of the indices."""
     numbers, dtype = eqn.params["dimension_numbers"], dtype_of(eqn.invars[1])
+    wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)  # JAX may count in this type
     params = {**eqn.params, "fill_value": -1}  # not a node number, so that it is recognized
     filling = _filling(g, eqn) if eqn.params["mode"] == GatherScatterMode.FILL_OR_DROP else -1
 
@@ -72,7 +73,7 @@ def gather(g: Graph, eqn: JaxprEqn, x: Ids, indices: Ids) -> Iterable[Ids]:
         """Gather at several arrays of indices, stacked along the first axis."""
         bind = partial(eqn.primitive.bind, x.astype(np.int32), **params)
         with jax.ensure_compile_time_eval():
-            ids = np.asarray(jax.vmap(bind)(at.astype(dtype)), np.int64)
+            ids = np.asarray(jax.vmap(bind)(at.astype(wide)), np.int64)
         return np.where(ids < 0, filling, ids)
 
     fixed = _constants(g, indices)
@@ -80,7 +81,7 @@ def gather(g: Graph, eqn: JaxprEqn, x: Ids, indices: Ids) -> Iterable[Ids]:
         yield gathered(fixed[None])[0]
         return
     # Each index vector selects the elements of the result that belong to it.
-    vectors = indices.reshape(-1, indices.shape[-1])
+    vectors = _vectors(indices)
     which = np.arange(len(vectors)).reshape(indices.shape[:-1])
     shape = shape_of(eqn.outvars[0])
     own = np.expand_dims(which, numbers.offset_dims) * np.ones(shape, int)
@@ -103,8 +104,9 @@ def scatter(add: bool) -> Callable[..., Iterable[Ids]]:
 
     def scattered(g: Graph, eqn: JaxprEqn, x: Ids, places: Ids, updates: Ids) -> Iterable[Ids]:
         numbers, dtype = eqn.params["dimension_numbers"], dtype_of(eqn.invars[1])
+        wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)
         spans = _spans(x, _update_sizes(x, updates, numbers), numbers.scatter_dims_to_operand_dims)
-        vectors = places.reshape(-1, places.shape[-1])
+        vectors = _vectors(places)
         which = np.arange(len(vectors)).reshape(places.shape[:-1])
         own = np.expand_dims(which, numbers.update_window_dims) * np.ones(updates.shape, int)
 
@@ -116,7 +118,7 @@ def scatter(add: bool) -> Callable[..., Iterable[Ids]]:
             """The numbers after an update, whose target JAX marks with a one if it is in range."""
             one = (np.arange(updates.size) == k).astype(np.float32).reshape(updates.shape)
             with jax.ensure_compile_time_eval():
-                ones = np.asarray(jax.vmap(landed, (None, 0))(one, where.astype(dtype)))
+                ones = np.asarray(jax.vmap(landed, (None, 0))(one, where.astype(wide)))
             new = np.stack([out] * len(where))
             for case, target in np.argwhere(ones.reshape(new.shape)):
                 added = folded(g, "add", int(out[target]), number) if add else number
@@ -133,7 +135,7 @@ def scatter(add: bool) -> Callable[..., Iterable[Ids]]:
 
 
 def _chosen(
-    g: Graph, index: Sequence[int] | Ids, spans: Sequence[Span], dtype: Any,
+    g: Graph, index: Sequence[int] | Ids, spans: Sequence[Span], dtype: np.dtype,
     results: Callable[[np.ndarray], Ids], size: int,
 ) -> Ids:  # fmt: skip
     """The result at an index vector; values beyond the spans act as the nearest in them.
@@ -141,6 +143,7 @@ def _chosen(
     `results` returns the results of `size` numbers at several index vectors (places, k), along the
     first axis.
     """
+    spans = [_in_type(span, dtype) for span in spans]
     known = [g.values[int(one)] for one in index]
     ranges = [
         range(low, high + 1) if value is None else [min(max(int(value), low), high)]
@@ -149,7 +152,7 @@ def _chosen(
     choices = math.prod(map(len, ranges))
     if choices > 1 and (isinstance(g, FunctionGraph) or choices * size > LARGEST_ARRAY):
         raise UnsupportedError("a computed index into a large array")
-    places = np.array([*itertools.product(*ranges)], int).reshape(-1, len(ranges))
+    places = np.array([*itertools.product(*ranges)], int).reshape(choices, len(ranges))
     out = results(places)
     shape = out.shape[1:]
     out = out.reshape(*map(len, ranges), -1)
@@ -186,19 +189,31 @@ def _picked(g: Graph, number: int, low: int, dtype: Any, columns: Ids) -> Ids:
 
 def _looked_up(g: Graph, number: int, low: int, dtype: Any, table: np.ndarray) -> int:
     """Look up a constant in a table, in which the first belongs to the value `low` of an index."""
-    # An unsigned type has no number below zero, and -1 would be its largest.
-    if low < 0 and np.issubdtype(dtype, np.unsignedinteger):
-        low, table = 0, table[-low:]
-    place = folded(g, "max", number, g.const(low, dtype))
-    place = folded(g, "min", place, g.const(low + len(table) - 1, dtype))
-    place = folded(g, "sub", place, g.const(low, dtype))
+    place = _within(g, number, (low, low + len(table) - 1), dtype)
+    place = folded(g, "sub", place, g.const(low, g.nodes[place].dtype))
     return g.add("lookup", (place,), table.tobytes(), table.dtype)
 
 
-def _within(g: Graph, number: int, count: int, dtype: Any) -> int:
-    """Clamp an index to the range of an array of `count` numbers."""
-    place = folded(g, "max", number, g.const(0, dtype))
-    return folded(g, "min", place, g.const(count - 1, dtype))
+def _within(g: Graph, number: int, span: Span, dtype: np.dtype) -> int:
+    """Clamp an index to a span; the result can hold the length of the span."""
+    low, high = _in_type(span, dtype)
+    place = folded(g, "max", number, g.const(low, dtype))
+    place = folded(g, "min", place, g.const(high, dtype))
+    if dtype.itemsize < 4:
+        place = folded(g, "convert_element_type", place, params="int32")
+    return place
+
+
+def _in_type(span: Span, dtype: np.dtype) -> Span:
+    """The part of a span that an index of this type can reach."""
+    limits = np.iinfo(dtype)
+    return max(span[0], int(limits.min)), min(span[1], int(limits.max))
+
+
+def _vectors(indices: Ids) -> Ids:
+    """The index vectors one after the other; they may have no index at all."""
+    *many, length = indices.shape
+    return indices.reshape(math.prod(many), length)
 
 
 def _argument(g: Graph, ids: Ids) -> int | None:
@@ -252,5 +267,5 @@ def _filling(g: Graph, eqn: JaxprEqn) -> int:
     return int(g.const(np.asarray(given, dtype)[()], dtype))
 
 
-def _index_dtype(eqn: JaxprEqn, place: int = 1) -> Any:
+def _index_dtype(eqn: JaxprEqn, place: int = 1) -> np.dtype:
     return dtype_of(eqn.invars[place]) if len(eqn.invars) > place else np.dtype(np.int32)

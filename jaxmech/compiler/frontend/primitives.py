@@ -15,7 +15,14 @@ from jax.extend.core import JaxprEqn, Primitive
 
 from jaxmech.compiler.frontend import indexing
 from jaxmech.compiler.ir.graph import Graph
-from jaxmech.compiler.ir.loops import LARGEST_ARRAY, Ids, UnsupportedError, dtype_of, shape_of
+from jaxmech.compiler.ir.loops import (
+    LARGEST_ARRAY,
+    Ids,
+    UnsupportedError,
+    dtype_of,
+    native_dtype,
+    shape_of,
+)
 from jaxmech.compiler.optimize.fold import FOLDS, folded
 
 Reading = Callable[..., Iterable[Ids]]
@@ -26,6 +33,7 @@ def constant(g: Graph, value: np.ndarray) -> Ids:
     """An array of constants."""
     if value.size > LARGEST_ARRAY:
         raise UnsupportedError(f"a constant of {value.size} numbers")
+    native_dtype(value.dtype)
     key = value.tobytes(), value.dtype, value.shape
     ids = g.arrays.get(key)
     if ids is None:
@@ -78,7 +86,8 @@ _MOVES: dict[str, Callable[[Ids, Params], Ids]] = {
 
 
 def _moved(g: Graph, eqn: JaxprEqn, x: Ids, *more: Ids) -> Iterable[Ids]:
-    yield _MOVES[eqn.primitive.name](x, eqn.params)
+    # numpy returns a number instead of an array where there are no axes.
+    yield np.asarray(_MOVES[eqn.primitive.name](x, eqn.params))
 
 
 def _concatenated(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
@@ -132,13 +141,17 @@ def _unset(g: Graph, eqn: JaxprEqn) -> Iterable[Ids]:
     yield constant(g, np.zeros(shape_of(eqn.outvars[0]), dtype_of(eqn.outvars[0])))
 
 
-def _neutral(op: str, dtype: Any) -> Any:
+def _neutral(op: str, dtype: np.dtype) -> Any:
     """The neutral element of a reduction."""
     if op in ("max", "min"):
-        limits = np.iinfo(dtype) if np.issubdtype(dtype, np.integer) else None
-        least, most = (limits.min, limits.max) if limits else (-np.inf, np.inf)
+        least, most = {"f": (-np.inf, np.inf), "b": (False, True)}.get(dtype.kind) or (
+            np.iinfo(dtype).min,
+            np.iinfo(dtype).max,
+        )
         return least if op == "max" else most
-    return {"add": 0, "mul": 1, "and": True, "or": False}[op]
+    if op == "and":
+        return np.invert(np.zeros((), dtype))  # all bits set
+    return {"add": 0, "mul": 1, "or": 0, "xor": 0}[op]
 
 
 def _reduced(g: Graph, op: str, lines: Ids, dtype: Any) -> Ids:
@@ -172,8 +185,24 @@ def _dot(g: Graph, eqn: JaxprEqn, x: Ids, y: Ids) -> Iterable[Ids]:
     right = int(np.prod([y.shape[d] for d in fy]))
     X = x.transpose(*bx, *fx, *cx).reshape(*batch, left[0], 1, left[1])
     Y = y.transpose(*by, *fy, *cy).reshape(*batch, 1, right, left[1])
-    products = _each(g, "mul", *np.broadcast_arrays(X, Y))
-    yield _reduced(g, "add", products, dtype_of(out)).reshape(shape_of(out))
+    dtype = dtype_of(out)
+    # As in XLA: products and sums have the type of the result; those of truth values are logic.
+    times, plus = ("and", "or") if dtype.kind == "b" else ("mul", "add")
+    X, Y = (_as_type(g, a, var, dtype) for a, var in ((X, eqn.invars[0]), (Y, eqn.invars[1])))
+    products = _each(g, times, *np.broadcast_arrays(X, Y))
+    yield _reduced(g, plus, products, dtype).reshape(shape_of(out))
+
+
+def _power(g: Graph, eqn: JaxprEqn, x: Ids, exponent: Ids) -> Iterable[Ids]:
+    """A power of a float; an integer exponent is converted first, as in JAX."""
+    yield from _elementwise(
+        g, eqn, x, _as_type(g, exponent, eqn.invars[1], dtype_of(eqn.outvars[0]))
+    )
+
+
+def _as_type(g: Graph, x: Ids, var: Any, dtype: np.dtype) -> Ids:
+    """The numbers of a variable in another type."""
+    return x if dtype_of(var) == dtype else _each(g, "convert_element_type", x, params=str(dtype))
 
 
 def _clamp(g: Graph, eqn: JaxprEqn, low: Ids, x: Ids, high: Ids) -> Iterable[Ids]:
@@ -241,7 +270,7 @@ def _split(g: Graph, eqn: JaxprEqn, x: Ids) -> Iterable[Ids]:
 
 _OTHER_ELEMENTWISE = (
     "rsqrt", "cbrt", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp2",
-    "log1p", "expm1", "logistic", "erf", "erfc", "erf_inv", "lgamma", "digamma", "rem", "round",
+    "log1p", "expm1", "logistic", "erf", "erfc", "erf_inv", "lgamma", "digamma", "round",
     "nextafter", "xor",
 )  # fmt: skip
 
@@ -264,13 +293,14 @@ PRIMITIVES: dict[str, Reading] = {
     "empty": _unset,
     "empty2": _unset,
     "dot_general": _dot,
+    "pow": _power,
     "clamp": _clamp,
     "argmax": _argument("gt"),
     "argmin": _argument("lt"),
     "lt_to": _in_total_order("lt"),
     "le_to": _in_total_order("le"),
     "platform_index": _platform,
-    **{f"reduce_{op}": _reduction(op) for op in ("max", "min", "and", "or")},
+    **{f"reduce_{op}": _reduction(op) for op in ("max", "min", "and", "or", "xor")},
     "reduce_sum": _reduction("add"),
     "reduce_prod": _reduction("mul"),
     "cumsum": _cumulative("add"),

@@ -10,11 +10,30 @@ from jaxmech.compiler.ir.graph import Graph
 
 LARGEST_ARRAY = 65_536  # largest size of an array that is split into scalars
 
+NATIVE = {  # types of the scalars of native code
+    np.dtype(name)
+    for name in (
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+        "float32", "float64",
+    )
+}  # fmt: skip
+
 Ids = np.ndarray  # node numbers, in the shape of the array that they represent
 
 
 class UnsupportedError(Exception):
     """A program that cannot be split into scalars; the text names the reason."""
+
+
+def native_dtype(dtype: Any) -> np.dtype:
+    """The type of a scalar of native code, or an `UnsupportedError`.
+
+    Native code has no complex numbers, no floating-point numbers of 8 or 16 bits, no integers of
+    fewer than 8 bits, and no random keys.
+    """
+    if dtype not in NATIVE:
+        raise UnsupportedError(f"values of type {dtype}")
+    return np.dtype(dtype)
 
 
 def dtype_of(atom: Any) -> np.dtype:
@@ -170,5 +189,6 @@ def leaves(g: Graph, op: str, avals: Sequence[Any], loop: int | None = None) -> 
 
 def leaves_of(g: Graph, op: str, shape: tuple[int, ...], dtype: Any, params: Sequence[Any]) -> Ids:
     """An array of leaves of one kind, with their parameters."""
-    ids = [g.add(op, (), p, dtype) for p in params]
+    native = native_dtype(dtype)
+    ids = [g.add(op, (), p, native) for p in params]
     return np.array(ids, np.int64).reshape(shape)

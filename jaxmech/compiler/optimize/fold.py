@@ -13,6 +13,7 @@ import numpy as np
 from jaxmech.compiler.ir.graph import INVARIANT, Graph, Node
 from jaxmech.compiler.optimize.fold_booleans import comparison, fold_and_or, fold_branch, fold_not
 from jaxmech.compiler.optimize.fold_constants import Fold, constants_only, fold_constants
+from jaxmech.compiler.optimize.integers import converted, quotient, remainder
 
 
 def folded(g: Graph, op: str, *inputs: int, params: Any = ()) -> int:
@@ -28,6 +29,10 @@ def folded(g: Graph, op: str, *inputs: int, params: Any = ()) -> int:
             known = g.add(op, inputs, params, g.nodes[inputs[0]].dtype)
         g.folded[key] = known
     return known
+
+
+# Not elementwise: the type of the result is not that of the input.
+_READS = ("lookup", "read")
 
 
 def _is(g: Graph, number: int, value: int) -> bool:
@@ -149,20 +154,30 @@ def _one_minus_square(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -
 def _div(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     x, y = inputs
     dtype = g.nodes[x].dtype
-    floating = np.issubdtype(dtype, np.floating)
-    quotient = np.divide if floating else lambda x, y: np.trunc(x / y)
-    if (known := fold_constants(g, quotient, (x, y), dtype)) is not None:
+    floating = dtype.kind == "f"
+    exact = np.divide if floating else quotient
+    if (known := fold_constants(g, exact, (x, y), dtype)) is not None:
         return known
-    if _is(g, x, 0) and not g.unsafe[y]:
-        return _zero(g, "div", y)
     if _is(g, y, 1):
         return x
+    if not floating:  # none of what follows holds for zero divisors or for unsigned numbers
+        return g.add("div", (x, y), (), dtype)
+    if _is(g, x, 0) and not g.unsafe[y]:
+        return _zero(g, "div", y)
     if g.nodes[x].op == "neg":
         return _neg(g, "neg", (_div(g, "div", (g.nodes[x].inputs[0], y), ()),), ())
-    divisor = g.values[y]
-    if floating and divisor is not None and abs(np.frexp(divisor)[0]) == 0.5:
-        return _mul(g, "mul", (x, g.const(1 / divisor, dtype)), ())  # a power of two: exact
+    if (inverse := _exact_inverse(g.values[y], dtype)) is not None:
+        return _mul(g, "mul", (x, g.const(inverse, dtype)), ())
     return g.add("div", (x, y), (), dtype)
+
+
+def _exact_inverse(divisor: Any, dtype: np.dtype) -> Any:
+    """The inverse of a power of two, unless it or the divisor counts as zero; else None."""
+    if divisor is None or abs(np.frexp(divisor)[0]) != 0.5:
+        return None
+    limits = np.finfo(dtype)
+    is_normal = limits.tiny <= abs(divisor) <= 1 / limits.tiny
+    return 1 / divisor if is_normal else None
 
 
 def _integer_pow(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
@@ -185,15 +200,16 @@ def _integer_pow(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int
 def _select(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     which, *cases = inputs
     if g.values[which] is not None:
-        return cases[int(g.values[which])]
-    cases = [_under(g, which, k, case) for k, case in enumerate(cases)]
+        return cases[min(max(int(g.values[which]), 0), len(cases) - 1)]
+    if g.nodes[which].dtype == bool:
+        cases = [_under(g, which, k, case) for k, case in enumerate(cases)]
     if len(set(cases)) == 1:
         return cases[0]
     return g.add("select_n", (which, *cases), (), g.nodes[cases[0]].dtype)
 
 
 def _under(g: Graph, which: int, value: int, number: int) -> int:
-    """A node given the value of `which`, which resolves selects by it and in its inputs."""
+    """A node given the value of a boolean, which resolves selects by it and in its inputs."""
     node = g.nodes[number]
     if node.op == "select_n" and node.inputs[0] == which:
         return node.inputs[1 + value]
@@ -203,16 +219,18 @@ def _under(g: Graph, which: int, value: int, number: int) -> int:
         else i
         for i in node.inputs
     ]
-    return (
-        number if tuple(chosen) == node.inputs else folded(g, node.op, *chosen, params=node.params)
-    )
+    if tuple(chosen) == node.inputs:
+        return number
+    if node.op in _READS:
+        return g.add(node.op, tuple(chosen), node.params, node.dtype)
+    return folded(g, node.op, *chosen, params=node.params)
 
 
 def _convert(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     (x,), dtype = inputs, np.dtype(params)
     if g.nodes[x].dtype == dtype:
         return x
-    known = fold_constants(g, lambda value: np.asarray(value).astype(dtype), (x,), dtype)
+    known = fold_constants(g, lambda value: converted(value, dtype), (x,), dtype)
     return g.add(op, (x,), params, dtype) if known is None else known
 
 
@@ -240,6 +258,7 @@ FOLDS: dict[str, Fold] = {
     "ge": comparison(np.greater_equal),
     "max": constants_only(np.maximum, commutes=True),
     "min": constants_only(np.minimum, commutes=True),
+    "rem": constants_only(remainder),
     "abs": _abs,
     "sign": constants_only(np.sign),
     "sqrt": constants_only(np.sqrt),

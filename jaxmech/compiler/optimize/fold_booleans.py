@@ -49,7 +49,7 @@ def comparison(fn: Callable[..., Any], commutes: bool = False) -> Fold:
     def fold(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
         for place, x in enumerate(inputs):
             limit, flags = g.values[inputs[1 - place]], _summed_booleans(g, x)
-            if limit is not None and flags:
+            if limit is not None and flags and _can_count(len(flags), g.nodes[x].dtype):
                 counts = range(len(flags) + 1)
                 # The outcome for every possible count. If all but zero agree, the comparison tests
                 # whether any of them holds, and if all but the full count agree, whether every one
@@ -81,6 +81,11 @@ def _summed_booleans(g: Graph, number: int) -> list[int]:
         else:
             return []
     return flags
+
+
+def _can_count(most: int, dtype: np.dtype) -> bool:
+    """Whether sums of booleans in this type are exact."""
+    return most <= (2**24 if dtype.kind == "f" else np.iinfo(dtype).max)
 
 
 def _joined(g: Graph, op: str, flags: list[int]) -> int:

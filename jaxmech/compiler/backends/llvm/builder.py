@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.compiler.ir.loops import UnsupportedError
+from jaxmech.compiler.ir.loops import native_dtype
 
-_TYPES = {
-    "f8": "double", "f4": "float", "i8": "i64", "i4": "i32", "u8": "i64", "u4": "i32", "b1": "i1"
-}  # fmt: skip
+_FLOATS = {np.dtype(np.float64): "double", np.dtype(np.float32): "float"}
 _ALIGN = 64  # bytes, of scratch memory
 
 
@@ -177,7 +175,8 @@ class Text:
         for lane in range(self.lanes):
             number = self._of_lane(place, kinds[0], lane)
             if kind.itemsize < 8:
-                number = self.line(f"sext {type_of(kind, 1)} {number} to i64")
+                how = "zext" if kind.kind == "u" else "sext"
+                number = self.line(f"{how} {type_of(kind, 1)} {number} to i64")
             offset = self.line(f"mul i64 {number}, {len(values)}")
             address = self.address(self.address(base, dtype, offset), dtype, lane * apart)
             if self.lanes > 1:
@@ -310,9 +309,9 @@ class Text:
 
 def type_of(dtype: np.dtype, lanes: int) -> str:
     """The LLVM type of a vector, or of a number if lanes is 1, or an `UnsupportedError`."""
-    kind = _TYPES.get(dtype.str[1:])
+    kind = _FLOATS.get(native_dtype(dtype))
     if kind is None:
-        raise UnsupportedError(f"numbers of type {dtype}")
+        kind = "i1" if dtype.kind == "b" else f"i{8 * dtype.itemsize}"
     return vector(kind, lanes)
 
 
@@ -328,7 +327,7 @@ def splat(text: Text, value: Any, dtype: np.dtype) -> str:
 
 
 def _in_memory(dtype: np.dtype) -> str:
-    return "i8" if dtype.kind == "b" else type_of(dtype, 1)
+    return "i8" if dtype == np.bool_ else type_of(dtype, 1)
 
 
 def _literal(value: Any, dtype: np.dtype) -> str:

@@ -48,11 +48,16 @@ _INTEGER = {
     "ge": "icmp sge",
 }
 _UNSIGNED = {op: name.replace("icmp s", "icmp u") for op, name in _INTEGER.items()}
-_TABLES = {"f": _FLOAT, "i": _INTEGER, "u": _UNSIGNED, "b": _UNSIGNED}
+_LOGIC = ("and", "or", "xor", "eq", "ne", "lt", "le", "gt", "ge")
+_BOOLEAN = {op: _UNSIGNED[op] for op in _LOGIC}  # no arithmetic, which would be modulo two
+_TABLES = {"f": _FLOAT, "i": _INTEGER, "u": _UNSIGNED, "b": _BOOLEAN}
 
 
 def instruction(text: Text, node: Node, inputs: Sequence[tuple[str, np.dtype]]) -> str:
-    """Write an operation on inputs (names and types); an `UnsupportedError` if there is none."""
+    """Write an operation on inputs (names and types); an `UnsupportedError` if there is none.
+
+    All inputs of an elementwise operation have the same type.
+    """
     names, dtype = [name for name, _ in inputs], inputs[0][1]
     if node.op == "convert_element_type":
         return _converted(text, names[0], dtype, node.dtype)
@@ -60,6 +65,9 @@ def instruction(text: Text, node: Node, inputs: Sequence[tuple[str, np.dtype]]) 
         return _chosen(text, names, dtype, node.dtype)
     if node.op == "lookup":
         return text.look_up(np.frombuffer(node.params, node.dtype), names[0], dtype)
+    if any(other != dtype for _, other in inputs):
+        types = ", ".join(str(other) for _, other in inputs)
+        raise UnsupportedError(f"the operation `{node.op}` of different types ({types})")
     kind = type_of(dtype, text.lanes)
     if node.op in _TABLES[dtype.kind]:
         return text.line(f"{_TABLES[dtype.kind][node.op]} {kind} {names[0]}, {names[1]}")
@@ -140,6 +148,12 @@ def _direction(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
     return text.select(up, one, below, dtype)
 
 
+def _is_positive(text: Text, node: Node, dtype: np.dtype, x: str) -> str:
+    """Write the sign of an unsigned number."""
+    up = text.line(f"icmp ne {type_of(dtype, text.lanes)} {x}, zeroinitializer")
+    return text.select(up, splat(text, 1, dtype), "zeroinitializer", dtype)
+
+
 def _quotient(operation: str) -> "_Written":
     """Integer division as in XLA: x / 0 is -1, x rem 0 is x, and overflow wraps around."""
 
@@ -217,12 +231,14 @@ _of_integers: dict[str, _Written] = {
 _of_unsigned: dict[str, _Written] = {
     "not": _not,
     "neg": _negated,
+    "sign": _is_positive,
     "div": _quotient("udiv"),
     "rem": _quotient("urem"),
     "max": _extreme("icmp ugt"),
     "min": _extreme("icmp ult"),
 }
-_OTHERS = {"f": _of_floats, "i": _of_integers, "u": _of_unsigned, "b": _of_unsigned}
+_of_booleans = {op: _of_unsigned[op] for op in ("not", "max", "min")}
+_OTHERS = {"f": _of_floats, "i": _of_integers, "u": _of_unsigned, "b": _of_booleans}
 
 
 def _converted(text: Text, x: str, old: np.dtype, new: np.dtype) -> str:
