@@ -1,6 +1,7 @@
 """Structural properties, which hold at almost every state and are found without concrete values."""
 
 from collections.abc import Callable
+from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -67,6 +68,36 @@ def conserves_energy(system: System, q: Array, v: Array, t: Array, params: Param
     states = _generic_states(q, v, t, params)
     works = concrete_at(lambda *state: jnp.concatenate([work(*state) for work in sources]), states)
     return all(work is not None and np.allclose(work, 0, atol=1e-5) for work in works)
+
+
+class Drive(Enum):
+    """What the constraints that contain the time prescribe."""
+
+    NONE = 0
+    POSITIONS = 1
+    VELOCITIES = 2  # perhaps beside positions
+
+
+@cached_by_shapes
+def drive_of(system: System, q: Array, v: Array, t: Array, params: Params) -> Drive:
+    """Whether constraints on positions or velocities contain the time.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> crank = Holonomic(lambda q, t, p: q - 2.0 * t)
+        >>> driven = System(lambda q, v, t, p: v @ v, constraints=[crank], coordinates=("x",))
+        >>> drive_of(driven, jnp.zeros(1), jnp.zeros(1), jnp.zeros(()), None)
+        <Drive.POSITIONS: 1>
+    """
+
+    def nonholonomic(t: Array) -> list[Array]:
+        chosen = [c for c in system.constraints if isinstance(c, Nonholonomic)]
+        return [c.value(q, v, t, params) for c in chosen]
+
+    if depends_on(nonholonomic, (t,)):
+        return Drive.VELOCITIES
+    is_driven = depends_on(lambda t: system.position_level(q, t, params), (t,))
+    return Drive.POSITIONS if is_driven else Drive.NONE
 
 
 def _generic_states(*state: Any) -> list[tuple[Array, Array, Array, Params]]:

@@ -44,6 +44,7 @@ class Solution(eqx.Module):
             and without the growth of errors in chaotic motion. NaN if there were fewer than three
             steps before the end or a failure. With `Adaptive` the errors of the steps are those
             that control the step size, of the less accurate method of the pair: mostly too large.
+            Where constraints contain the time, it includes what the projection adds to the motion.
         accepted: number of steps before the end or a failure.
         rejected: number of attempted steps that were repeated with a smaller size.
         evaluations: number of evaluations of the law of motion in all attempts.

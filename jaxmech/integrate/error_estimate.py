@@ -19,7 +19,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from jaxmech.integrate.methods import AbstractFixedStep
 
@@ -28,6 +28,8 @@ _HIGHEST = 5  # order of a method whose error they can estimate
 _LEAST = 0.01  # least motion of a coordinate, relative to the widest motion
 _IN_V = 4  # errors of velocities partly cancel; found by comparison with true errors
 _IN_ORDER_2 = 3  # errors of methods of order two, found likewise
+_JUMP = 1e-3  # of velocities, relative to the speed: the projection does more at a kink only
+_IN_RATES = 10  # errors of accelerations, that do not know a change of v, found likewise
 _ROUNDING = 16.0  # rounding error of a difference, in eps |q|
 _RESOLVED = 1e-4  # round-off in the sum of all errors, relative to |q|, for which states are apart
 
@@ -73,6 +75,28 @@ class Recent(eqx.Module):
         if self.h is None:
             return self
         return Recent(self.q, self.v, self.h.at[-1].add(jax.lax.stop_gradient(h)))
+
+
+class Corrections(eqx.Module):
+    """The contribution of the projection to the motion, where constraints contain the time."""
+
+    in_q: Float[Array, " n"]  # sum of all displacements, as in `Scheme.correction`
+    in_v: Float[Array, " n"]  # sum of all changes of the velocities
+    smooth: Int[Array, ""]  # states since the last jump of velocities
+
+    @staticmethod
+    def none(q: Array) -> "Corrections":
+        """Initialize before the first step."""
+        return Corrections(jnp.zeros_like(q), jnp.zeros_like(q), jnp.ones((), jnp.int32))
+
+    def after(self, correction: Array, v: Array, h: Array) -> "Corrections":
+        """Add a step of size h with this correction, which ends with these velocities."""
+        v, h = jax.lax.stop_gradient((v, h))
+        moves, late = jnp.abs(correction)
+        jump = late / jnp.where(h == 0, 1.0, jnp.abs(h))
+        jumps = jump.max() > _JUMP * jnp.abs(v).max()
+        smooth = jnp.where(jumps, 1, self.smooth + 1)
+        return Corrections(self.in_q + moves + late, self.in_v + jump, smooth)
 
 
 class Defect(eqx.Module):
@@ -124,6 +148,20 @@ class Defect(eqx.Module):
             jnp.nan,
         )
 
+    def delay(
+        self, made: Corrections, h: Array, duration: Array, keeps_q: bool
+    ) -> Float[Array, ""]:
+        """The error, relative to the motion, due to corrections at the ends of steps of size h.
+
+        They come too late by a part of a step. Where the projection of velocities `keeps_q`, all of
+        what they should have moved is missing.
+        """
+        width, speed = _sizes(self.low, self.high, self.fastest, duration)
+        in_q, in_v = jnp.max(_share(made.in_q, width)), jnp.max(_share(made.in_v, speed))
+        # The part of its whole motion that a coordinate makes meanwhile.
+        part = jnp.minimum(jnp.max(_share(h * speed, width)), 1.0)
+        return (in_q if keeps_q else part * in_q) + part * in_v / _IN_RATES
+
 
 def resolution(rounding: Array, low: Array, high: Array) -> Float[Array, ""]:
     """Rounding errors of coordinates relative to the widest motion; 0 for one within round-off."""
@@ -136,13 +174,19 @@ def relative(
     q: Array, v: Array, low: Array, high: Array, fastest: Array, duration: Array
 ) -> Float[Array, ""]:
     """The largest error in q and v (n,), relative to the range and the speed of each coordinate."""
+    width, speed = _sizes(low, high, fastest, duration)
+    return jnp.max(jnp.concatenate([_share(q, width), _share(v, speed)]))
+
+
+def _sizes(low: Array, high: Array, fastest: Array, duration: Array) -> tuple[Array, Array]:
+    """The range and the highest speed of each coordinate, at least a part of the largest ones."""
     # A coordinate that hardly moves is compared with 1 % of the widest motion, because it may move
     # by errors alone; and no motion is smaller than rounding.
     rounding = jnp.sqrt(jnp.finfo(low.dtype).eps) * jnp.maximum(jnp.abs(low), jnp.abs(high)).max()
     width, speed = high - low, fastest
     width = jnp.maximum(jnp.maximum(width, _LEAST * width.max()), rounding)
     speed = jnp.maximum(jnp.maximum(speed, _LEAST * speed.max()), rounding / jnp.abs(duration))
-    return jnp.max(jnp.concatenate([_share(q, width), _share(v, speed)]))
+    return width, speed
 
 
 def _share(error: Array, size: Array) -> Array:

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.integrate.begin import begun, residuals
 from jaxmech.integrate.counts import StepCounts
-from jaxmech.integrate.error_estimate import STATES, Defect, Recent, steps_apart
+from jaxmech.integrate.error_estimate import STATES, Corrections, Defect, Recent, steps_apart
 from jaxmech.integrate.events.crossing import through_events
 from jaxmech.integrate.events.dips import step_dips
 from jaxmech.integrate.events.log import EventState, Replay
@@ -19,7 +20,7 @@ from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import Health, step
-from jaxmech.stabilization import constraint_jacobians, near, reach
+from jaxmech.properties import Drive
 from jaxmech.status import Status
 from jaxmech.system import Params
 
@@ -92,6 +93,7 @@ class _RolloutState(eqx.Module):
     status: Array
     t_failed: Array
     recent: Recent
+    corrections: Corrections | None
     events: EventState | None
 
 
@@ -152,8 +154,18 @@ def rollout(
     (end, defect), (saved, ends) = jax.lax.scan(
         one_segment, (start, Defect.none(q0, v0)), (segments(ts, substeps, steps), estimates.left)
     )
-    error = defect.relative(jax.lax.stop_gradient(ts[-1] - ts[0]))
+    duration = jax.lax.stop_gradient(ts[-1] - ts[0])
+    error = defect.relative(duration)
+    if end.corrections is not None:
+        # Given velocities do not move q by the projection: all of what they miss is an error.
+        keeps_q, h = scheme.drive == Drive.VELOCITIES, _longest(ts) / substeps
+        error += defect.delay(end.corrections, h, duration, keeps_q)
     return _trajectory(start, saved, end, substeps // steps, error), ends
+
+
+def _longest(ts: Array) -> Array:
+    """The longest time between two saves."""
+    return jax.lax.stop_gradient(jnp.abs(ts[1:] - ts[:-1]).max())
 
 
 def _trajectory(
@@ -227,8 +239,11 @@ def _ended(start: _RolloutState, end: _RolloutState) -> SegmentEvents | None:
 
 
 def _is_smooth(state: _RolloutState, states: int) -> Array:
-    """Whether no event has changed the motion between the last `states` states."""
-    return jnp.asarray(True) if state.events is None else state.events.smooth >= states
+    """Whether nothing has changed the motion suddenly between the last `states` states."""
+    smooth = jnp.asarray(True)
+    for counted in (state.events, state.corrections):
+        smooth = smooth if counted is None else smooth & (counted.smooth >= states)
+    return smooth
 
 
 def _saved(state: _RolloutState) -> _Rows:
@@ -278,40 +293,12 @@ def _start(
     t = ts[0]
     now, events, status = begun(scheme, watch, q, v, t, params, jnp.isfinite(ts).all())
     rows = sum(scheme.system.sizes(q, v, t, now))
+    corrections = None if scheme.drive == Drive.NONE else Corrections.none(q)
     return _RolloutState(
         q, v, *residuals(scheme, q, v, t, now), jnp.asarray(rows, jnp.int32), status,
         jnp.where(status == Status.OK, jnp.nan, jax.lax.stop_gradient(t)),
-        Recent.none(q, v, same_steps), events,
+        Recent.none(q, v, same_steps), corrections, events,
     )  # fmt: skip
-
-
-def begun(
-    scheme: Scheme, watch: Watch | None, q: Array, v: Array, t: Array, params: Params, times: Array
-) -> tuple[Params, EventState | None, Int[Array, ""]]:
-    """Parameters with switches, events, and whether a run can begin; `times` whether those can."""
-    if watch is None:
-        return params, None, _start_status(scheme, q, v, t, params, times)
-    events = watch.start(scheme, q, v, t, params)
-    params = watch.params(params, events.active)
-    status = _start_status(scheme, q, v, t, params, times)
-    bad = (status == Status.OK) & jnp.isnan(events.values).any()
-    return params, events, jnp.where(bad, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), status)
-
-
-def _start_status(
-    scheme: Scheme, q: Array, v: Array, t: Array, params: Params, times: Array
-) -> Int[Array, ""]:
-    """OK, INCONSISTENT or NONFINITE."""
-    system = scheme.system
-    A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
-    position = system.position_level(q, t, params)
-    velocity = system.velocity_level(q, v, t, params)
-    consistent = near(position, A_position, q) & near(velocity, A_velocity, v)
-    # An infinite Jacobian would make `near` true, since every level is below infinity.
-    reached = jnp.stack([reach(A_position, q).sum(), reach(A_velocity, v).sum()])
-    finite = times & jnp.isfinite(jnp.concatenate([q, v, position, velocity, reached])).all()
-    status = jnp.where(consistent, Status.OK, Status.INCONSISTENT)
-    return jnp.where(finite, status, Status.NONFINITE).astype(jnp.int32)
 
 
 def _advance(
@@ -323,6 +310,10 @@ def _advance(
     if watch is not None and events is not None:
         now = watch.params(params, events.active)
     q, v, health = step(scheme, state.q, state.v, t, h, now)
+    corrections = state.corrections
+    if corrections is not None and health.correction is not None:
+        corrections = corrections.after(health.correction, v, h)
+    health = replace(health, correction=None)
     if watch is not None and events is not None:
         q, v, health, end, events = _with_events(
             scheme, watch, state, (q, v, health), t, h, params, place
@@ -338,6 +329,7 @@ def _advance(
         velocity_residual=jnp.maximum(state.velocity_residual, velocity),
         rank=jnp.minimum(state.rank, health.rank),
         status=jnp.where(is_over, jnp.asarray(Status.STOPPED, jnp.int32), state.status),
+        corrections=corrections,
         events=events,
     )
 
@@ -384,11 +376,3 @@ def _with_events(
 
     running = state.status == Status.OK
     return jax.lax.cond(running & health.good & happens, rarely, usually)
-
-
-def residuals(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
-    """Largest |phi|, and largest |dphi/dt| and |psi|, without derivatives."""
-    q, v, t, params = jax.lax.stop_gradient((q, v, t, params))
-    position = scheme.system.position_level(q, t, params)
-    velocity = scheme.system.velocity_level(q, v, t, params)
-    return jnp.max(jnp.abs(position), initial=0.0), jnp.max(jnp.abs(velocity), initial=0.0)

@@ -6,13 +6,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from jaxmech.constraints import Acceleration
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations import AbstractChart, AbstractFormulation, Law, solve_law
 from jaxmech.integrate.methods import AbstractMethod
-from jaxmech.properties import singular_mass
+from jaxmech.properties import Drive, drive_of, singular_mass
 from jaxmech.stabilization import AbstractStabilization, Projection, RowsBefore
 from jaxmech.system import Params, System
 
@@ -26,12 +26,15 @@ class Scheme:
         method: method of integration with its number of substeps.
         formulation: the law of motion.
         stabilization: the policy against drift.
+        drive: whether constraints contain the time, so that they may move the system where its
+            accelerations do not show it.
     """
 
     system: System
     method: AbstractMethod
     formulation: AbstractFormulation
     stabilization: AbstractStabilization
+    drive: Drive
 
     @staticmethod
     def of(
@@ -42,7 +45,8 @@ class Scheme:
         found = formulation.takes_as_singular(singular_mass(system, *state))
         system = system.with_singular_mass(found)
         method.require(system, (formulation, stabilization), *state)
-        return Scheme(system, method, formulation, stabilization)
+        drive = drive_of(system, *state)
+        return Scheme(system, method, formulation, stabilization, drive)
 
     def law(
         self, q: Array, v: Array, t: Array, params: Params, kept: Array | None = None
@@ -81,3 +85,17 @@ class Scheme:
         following = self.formulation.chart(self.system, q, v, t, params)
         q, v, found = self.completed(following, q, v, t, params)
         return q, v, reached if found is None else reached & found
+
+    def correction(
+        self, before: tuple[Array, Array], after: tuple[Array, Array], h: Array
+    ) -> Float[Array, "2 n"] | None:
+        """The displacement of q by the projection, and h times that of v; None without a drive.
+
+        Constraints that contain the time move a system also by the projection: all the way if the
+        accelerations at the stages do not show it, as after a kink of a given motion. What moves
+        along with it is late by a part of the step.
+        """
+        if self.drive == Drive.NONE:
+            return None
+        dq, dv = (y - x for x, y in zip(before, after, strict=True))
+        return jax.lax.stop_gradient(jnp.stack([dq, h * dv]))

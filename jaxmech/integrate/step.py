@@ -31,12 +31,14 @@ class Health(eqx.Module):
         status: `Status` of this step alone, int32.
         rank: smallest number of independent constraint equations of the stages.
         computed: whether the law of motion returned numbers, so that `rank` is meaningful.
+        correction: `Scheme.correction` of the step, (2, n); None unless constraints contain time.
     """
 
     good: Bool[Array, ""]
     status: Int[Array, ""]
     rank: Int[Array, ""]
     computed: Bool[Array, ""]
+    correction: Float[Array, "2 n"] | None = None
 
 
 def step(
@@ -57,7 +59,8 @@ def _step(
         moved = scheme.method.advance(
             scheme.system, scheme.formulation, StepStart(q, v, t, h, params)
         )
-        return moved.q, moved.v, _health_of(moved)
+        none = scheme.correction((moved.q, moved.v), (moved.q, moved.v), h)
+        return moved.q, moved.v, replace(_health_of(moved), correction=none)
     if isinstance(scheme.method, AbstractImplicit):
         return _implicit_step(scheme, scheme.method, q, v, t, h, params)
     assert isinstance(scheme.method, AbstractRungeKutta)
@@ -65,12 +68,13 @@ def _step(
         stages = _stages(scheme.method.tableau, q.dtype)
         chart = scheme.formulation.chart(scheme.system, q, v, t, params)
         end = _run_stages(scheme, stages, chart, q, v, t, h, params)
-        new_q, new_v = q + h * end.speeds[-1], v + h * end.accelerations[-1]
+        moved_q, moved_v = q + h * end.speeds[-1], v + h * end.accelerations[-1]
     with jax.named_scope("projection"):
         rows = RowsBefore(~end.independent, end.first_rank)
-        new_q, new_v, reached = scheme.after_step(chart, new_q, new_v, t + h, params, rows)
+        new_q, new_v, reached = scheme.after_step(chart, moved_q, moved_v, t + h, params, rows)
+        correction = scheme.correction((moved_q, moved_v), (new_q, new_v), h)
     with jax.named_scope("checks"):
-        health = _health(end, new_q, new_v, reached)
+        health = replace(_health(end, new_q, new_v, reached), correction=correction)
     return new_q, new_v, health
 
 
@@ -86,6 +90,7 @@ def _implicit_step(
         new_q, new_v, reached = scheme.after_step(
             None, moved.q, moved.v, t + h, params, RowsBefore(~moved.independent, moved.rank)
         )
+        correction = scheme.correction((moved.q, moved.v), (new_q, new_v), h)
     # NaN and infinity survive the sum, so one test serves for all numbers.
     finite = jnp.isfinite(new_q.sum() + new_v.sum())
     status = first_that_holds(
@@ -96,7 +101,7 @@ def _implicit_step(
     )
     status = jnp.where(has_length, status, int(Status.OK))
     computed = finite & (status != Status.SINGULAR_MASS)
-    health = Health(status == Status.OK, status, moved.rank, computed)
+    health = Health(status == Status.OK, status, moved.rank, computed, correction)
     return jnp.where(has_length, new_q, q), jnp.where(has_length, new_v, v), health
 
 

@@ -22,6 +22,7 @@ from jaxmech.integrate.error_estimate import relative, resolution
 from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
+from jaxmech.properties import Drive
 from jaxmech.stabilization import AbstractStabilization
 from jaxmech.system import System
 from jaxmech.utils.jit_cache import jit_of
@@ -34,6 +35,9 @@ _ROUGH = 1e-4
 _TRIED = 20_000  # steps of a trial
 _FIRST = 16  # steps from the first to the last time in the first trial
 _TRIALS = 10
+_MOVED = 1e-3  # of the displacements by the projection: motions without freedom have no other error
+_REFINED = 4.0  # factor after a failed trial
+_HOPELESS = 10_000  # steps of a trial that fails at the same place as the one before for good
 _RESOLVED = 1e-3  # error below which the motion is resolved, so that the order of the method shows
 
 
@@ -76,7 +80,7 @@ def steps_needed(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any) -> int
         # Of the first trial that settles a member: the errors of much shorter steps, which other
         # members need, are round-off.
         # A trial that only covers the first part of a run does not revoke the one before.
-        least = 1.0 if before is None else np.where(before.good & before.known, before.many, 1.0)
+        least = 1.0 if before is None else trial.least(before)
         needed = np.maximum(np.where(trial.known, many * ratio, 1.0), least)
         # Errors that vanish in round-off, as they do early in float32, tell less than the larger
         # ones of longer steps.
@@ -87,7 +91,8 @@ def steps_needed(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any) -> int
         if is_settled.all() or many >= MOST_STEPS:
             break
         # An unknown error only means that more steps are needed.
-        growth = np.clip(np.where(trial.known, ratio, np.inf), 2.0, 8.0)[~is_settled].max()
+        growth = np.where(trial.good, np.where(trial.known, ratio, np.inf), _REFINED)
+        growth = np.clip(growth, 2.0, 8.0)[~is_settled].max()
         many, before, foreseen = int(np.ceil(many * growth)), trial, needed
     return int(np.ceil(min(wanted.max(), 1e15)))
 
@@ -119,6 +124,11 @@ class _Trial:
         """Whether round-off hides so much that the error says nothing about the target."""
         return self.good & (self.resolution > np.maximum(self.error, target))
 
+    def least(self, before: "_Trial") -> np.ndarray:
+        """The fewest steps that the trial before allows: more than it had, if they failed."""
+        overcome = np.where(~before.good & self.good, self.many, 1.0)
+        return np.where(before.good & before.known, before.many, overcome)
+
     def settled(self, before: "_Trial | None", ratio: np.ndarray) -> np.ndarray:
         """Whether the needed number of steps follows from this trial and the one before."""
         near = self.good & (ratio <= 2.0)
@@ -130,7 +140,7 @@ class _Trial:
         resolved = self.known & (np.maximum(self.error, before.error) < _RESOLVED)
         rough = resolved & (self.error > before.error / growth**1.5)
         place = abs(self.done / self.many - before.done / before.many) * before.many
-        ended = ~self.good & ~before.good & (place <= 2.0) & ((self.done >= 8) | (self.many > 1e4))
+        ended = ~self.good & ~before.good & (place <= 2.0) & (self.many > _HOPELESS)
         return near | (self.good & rough) | (ended & ((self.error < _RESOLVED) | (self.done == 0)))
 
 
@@ -202,17 +212,23 @@ def _trial(
 def _doubled(
     scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Any
 ) -> tuple[Array, Array, list[Array], Array]:
-    """q and v after two half steps, the errors of one whole step, and whether all succeeded."""
+    """q and v after two half steps, the errors of one whole step, and whether all succeeded.
+
+    The error includes a part of the displacement by the projection, where there is a drive.
+    """
 
     def part(k: Array, carry: Any) -> Any:  # a loop, so that the step is compiled once
-        whole, state, good = carry
+        whole, state, moves, good = carry
         size, shift = jnp.where(k == 0, h, h / 2), jnp.where(k == 2, h / 2, 0 * h)
         q, v, health = step(scheme, state[0], state[1], t + shift, size, params)
         keep = partial(jax.tree.map, partial(jnp.where, k == 0))
-        return keep((q, v), whole), keep(state, (q, v)), good & health.good
+        # Half steps agree with the whole one along constraints that move a system on their own.
+        if health.correction is not None:
+            moves = keep(jnp.abs(health.correction).sum(0), moves)
+        return keep((q, v), whole), keep(state, (q, v)), moves, good & health.good
 
-    start = (q, v), (q, v), jnp.asarray(True)
-    whole, (new_q, new_v), good = jax.lax.fori_loop(0, 3, part, start)
+    start = (q, v), (q, v), jnp.zeros_like(q), jnp.asarray(True)
+    whole, (new_q, new_v), moves, good = jax.lax.fori_loop(0, 3, part, start)
     # An error E of the whole step becomes 2^-p E in two halves, so their difference is (1 - 2^-p)
     # E.
     factor = 1 / (1 - 0.5**scheme.method.order)
@@ -221,8 +237,9 @@ def _doubled(
         size = jnp.abs(whole - halves) * factor
         return jnp.where(size > _rounding(halves), size, 0.0)
 
+    share = 1.0 if scheme.drive == Drive.VELOCITIES else _MOVED
     finite = jnp.isfinite(new_q.sum() + new_v.sum())
-    errors = [error(whole[0], new_q), error(whole[1], new_v)]
+    errors = [error(whole[0], new_q) + share * moves, error(whole[1], new_v)]
     return new_q, new_v, errors, good & finite
 
 

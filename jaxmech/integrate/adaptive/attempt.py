@@ -40,8 +40,9 @@ class Attempt(eqx.Module):
     """The result of an attempted step."""
 
     end: Knot
-    error: Float[Array, ""]  # in tolerances; NaN if it could not be computed
-    errors: Float[Array, "2 n"]  # in q and in v by coordinate
+    error: Float[Array, ""]  # of the pair, in tolerances; NaN if it could not be computed
+    correction: Float[Array, ""] | None  # `Scheme.correction`, in tolerances; None if not driven
+    errors: Float[Array, "2 n"]  # in q and in v by coordinate, with the correction
     rank: Int[Array, ""]  # the smallest during the step
     status: Int[Array, ""]  # failure of the step, a `Status`
     stiffness: Float[Array, ""]  # |h lambda| of the eigenvalue estimated from the last two stages
@@ -88,6 +89,10 @@ class ErrorNorm(eqx.Module):
         below = first + _SECOND * second
         error = jnp.where(below > 0, first / jnp.sqrt(jnp.where(below > 0, below, 1.0)), below)
         return error, errors
+
+    def of_correction(self, moves: Float[Array, "2 n"]) -> Array:
+        """The displacement by the projection in units of the tolerance for positions."""
+        return jnp.sqrt(sum(_size(self.M, x) ** 2 for x in moves) / 2) / self.allowed_q
 
     def measure(self, in_q: Array, in_v: Array) -> Array:
         """The mean square of both, in units of the tolerance."""
@@ -139,6 +144,10 @@ def attempt(
     error, errors = norm.error(
         moved.in_q + h * at_end * new_v[None], moved.in_v + h * at_end * end.qdd[None]
     )
+    correction = scheme.correction((moved.q, moved.v), (new_q, new_v), h)
+    if correction is not None:
+        errors = errors.at[0].add(jnp.abs(correction).sum(0))
+        correction = norm.of_correction(correction)
     finite = jnp.isfinite(new_q.sum() + new_v.sum() + end.qdd.sum())
     status = first_that_holds(
         (moved.status == Status.SINGULAR_MASS, Status.SINGULAR_MASS),
@@ -155,7 +164,8 @@ def attempt(
         stiffness = jnp.abs(h) * _ratio(
             (new_v - last_v, end.qdd - last_qdd), (new_q - last_q, new_v - last_v)
         )
-    return Attempt(end, error, errors, jnp.minimum(moved.rank, end.rank), status, stiffness)
+    rank = jnp.minimum(moved.rank, end.rank)
+    return Attempt(end, error, correction, errors, rank, status, stiffness)
 
 
 class _Moved(eqx.Module):

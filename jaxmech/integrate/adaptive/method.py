@@ -38,7 +38,8 @@ class Adaptive(AbstractMethod):
 
     which for equal masses is the root mean square. A step is accepted if the root mean square of
     both errors, relative to atol + rtol |q|_M for positions and to atol + rtol |v|_M for
-    velocities, is at most one. A PI controller chooses the next size (Hairer, Norsett and Wanner,
+    velocities, is at most one. Where constraints contain the time, the displacement by the
+    projection counts as well. A PI controller chooses the next size (Hairer, Norsett and Wanner,
     Solving Ordinary Differential Equations I, II.4, and II, IV.2). Save times do not shorten steps:
     the states there are interpolated within a step, and projected onto the constraints.
 

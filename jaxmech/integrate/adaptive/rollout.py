@@ -22,10 +22,11 @@ from jaxmech.integrate.adaptive.run import (
 )
 from jaxmech.integrate.adaptive.saves import save_reached
 from jaxmech.integrate.adaptive.step_events import StepEvents, events_in_step
+from jaxmech.integrate.begin import begun, residuals
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.error_estimate import relative, resolution
 from jaxmech.integrate.events.watch import Watch
-from jaxmech.integrate.rollout import Trajectory, begun, residuals
+from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.status import Status, succeeded
 from jaxmech.system import Params
@@ -33,6 +34,7 @@ from jaxmech.system import Params
 _SUSPICIOUS = 15  # steps at the limit of stability in a row, nearly, that make a system stiff
 _CLEARED = 6  # other steps in a row that end the suspicion
 _STRETCH = 1.01  # of the last step, so that no short one remains
+_RESOLVED = 16.0  # shortest steps; more than the inverse of all factors after a rejection
 _STUCK = 1e-9  # fraction of the run: a shorter step from one event to the next makes no progress
 
 
@@ -136,6 +138,12 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     size = jax.lax.stop_gradient(jnp.where(is_last, left, state.size))
     t, h = run.time(state.elapsed), run.sign * size
     tried = attempt(run.scheme, run.tolerance, state.knot, t, h, run.params)
+    if tried.correction is not None:
+        # A jump of a given velocity is in every step over it, however short: the time at which it
+        # happens cannot be told better than in steps that are about to be too short.
+        resolves = size > _RESOLVED * run.shortest
+        whole = jnp.sqrt(tried.error**2 + tried.correction**2)
+        tried = replace(tried, error=jnp.where(resolves, whole, tried.error))
     computed = tried.status == Status.OK
     accepted = computed & (tried.error <= 1.0)
     # Set, not added: the run ends at the last save time to the bit.
@@ -260,10 +268,8 @@ def _stiffness(
 
 def _ended(run: RunSetting, state: RunState, tried: Attempt, is_stuck: Array) -> RunState:
     """Set the status after an attempt, unless a save or an event has set it."""
-    counts, largest = state.counts, jnp.maximum(jnp.abs(run.t0), jnp.abs(run.time(run.span)))
-    # Of the largest time of the run: below it, adding a step to the time no longer changes it.
-    shortest = 4 * jnp.finfo(largest.dtype).eps * jax.lax.stop_gradient(largest)
-    is_repeated = state.is_repeat & (state.size < shortest)
+    counts = state.counts
+    is_repeated = state.is_repeat & (state.size < run.shortest)
     is_over = counts.accepted + counts.rejected >= run.method.max_steps
     is_over &= state.elapsed < run.span
     underflow = jnp.where(tried.status == Status.OK, int(Status.STEP_UNDERFLOW), tried.status)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -97,6 +98,12 @@ class RunSetting:
     def span(self) -> Array:
         """The time from the start to the end, not negative."""
         return self.elapsed[-1]
+
+    @property
+    def shortest(self) -> Array:
+        """The size of a step below which adding it to the time no longer changes the time."""
+        largest = jnp.maximum(jnp.abs(self.t0), jnp.abs(self.time(self.span)))
+        return 4 * jnp.finfo(largest.dtype).eps * jax.lax.stop_gradient(largest)
 
     def rows(self, q: Array) -> RunRows:
         """Make empty rows for q, v and the two residuals at each save, and for the moves."""

@@ -12,7 +12,7 @@ from jaxtyping import Array
 from jaxmech.compiler import with_row
 from jaxmech.integrate.adaptive.attempt import attempt
 from jaxmech.integrate.adaptive.run import RunRows, RunSetting, RunState, StepSpan, packed
-from jaxmech.integrate.rollout import residuals
+from jaxmech.integrate.begin import residuals
 from jaxmech.stabilization import Projection
 from jaxmech.status import Status
 

@@ -93,6 +93,7 @@ def through_events(
         # is one step, whose error does not depend on the search.
         size = (at.u - at.base_u) * h
         q, v, health = by(at.base_q, at.base_v, from_t, size, now)
+        health = replace(health, correction=None)
         values = watch.values(scheme, q, v, to_t, now)
         crossed = _crossed(watch, at, to_t, values, accuracy).any()
         inside = ~at.searching & (at.u < 1)
