@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import pytest
 
+from jaxmech.utils import announce
 from jaxmech.utils.caller import forget_shown
 
 REFERENCES = Path(__file__).resolve().parents[2] / "shared" / "references"
@@ -29,9 +30,10 @@ def reference() -> Callable[[str], dict[str, Any]]:
 
 
 @pytest.fixture(autouse=True)
-def warnings_are_shown_again() -> None:
-    """Let every test see the warnings that a process shows once."""
+def without_traces_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Show warnings again that a process shows once, and say nothing because a machine is slow."""
     forget_shown()
+    monkeypatch.setattr(announce, "WAIT", 3600.0)
 
 
 MOST_MEMORY = 3e9  # bytes that a test process may hold before it drops its compiled programs

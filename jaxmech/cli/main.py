@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from jaxmech.cli.interrupt import TERMINATED, resumable, tell
 from jaxmech.cli.parser import parser
 from jaxmech.config.errors import InputError, StoppedError
+from jaxmech.utils import announce
 
 if TYPE_CHECKING:
     from jaxmech.cli.resolve import Situation
@@ -44,7 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         gc.freeze()  # garbage collector need not look at it again and again
     arguments = parser().parse_args(argv)
     try:
-        code = _COMMANDS[arguments.command](arguments)
+        with announce.command():
+            code = _COMMANDS[arguments.command](arguments)
         sys.stdout.flush()
         return code
     except InputError as error:

@@ -24,6 +24,7 @@ from jaxtyping import Array
 from jaxmech.compiler.backends.partitioning import resharded, unsharded
 from jaxmech.compiler.platforms import NATIVE, is_on, lowered_for
 from jaxmech.compiler.vectorize import run_alone, run_jaxpr, without_unused
+from jaxmech.utils.announce import announced
 from jaxmech.utils.jit_cache import jit_of
 
 Flags = tuple[bool, ...]
@@ -289,7 +290,7 @@ def _lowered(
     plain = [ShapedArray(x.shape, x.dtype) for x in avals]
     native = platform in NATIVE
     lower = mlir.lower_fun(partial(_evaluated, native=native), multiple_results=True)
-    with lowered_for(platform):
+    with lowered_for(platform), announced():
         return lower(ctx.replace(avals_in=plain), *args, **params)
 
 
