@@ -30,6 +30,7 @@ class Status(IntEnum):
     TOO_MANY_EVENTS = 13
     NOT_ON_CONSTRAINT = 14
     EVENT_IS_NAN = 15
+    CONTACT_AT_REST = 16
 
     @property
     def message(self) -> str:
@@ -109,4 +110,9 @@ _MESSAGES = {
         "event where the constraint that it switches on is satisfied"
     ),
     Status.EVENT_IS_NAN: "the function of an event is NaN; check it at that state",
+    Status.CONTACT_AT_REST: (
+        "bodies that touch are pressed together at rest, which no impact can prevent; switch on a "
+        "constraint there by `Transition(on=...)`, or end the motion earlier with a terminal event "
+        "at a small energy"
+    ),
 }

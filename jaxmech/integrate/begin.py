@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from jaxmech.integrate.events.contacts import touching_at_start
 from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.scheme import Scheme
@@ -13,13 +14,19 @@ from jaxmech.system import Params
 
 
 def begun(
-    scheme: Scheme, watch: Watch | None, q: Array, v: Array, t: Array, params: Params, times: Array
-) -> tuple[Params, EventState | None, Int[Array, ""]]:
-    """Parameters with switches, events, and whether a run can begin; `times` whether those can."""
+    scheme: Scheme, watch: Watch | None, q: Array, v: Array, t: Array, ahead: Array,
+    params: Params, times: Array,
+) -> tuple[Params, EventState | None, Int[Array, ""]]:  # fmt: skip
+    """Parameters with switches, events, and whether a run can begin.
+
+    Time goes on in the direction of `ahead`; `times` is whether the save times are in order.
+    """
     if watch is None:
         return params, None, _start_status(scheme, q, v, t, params, times)
     events = watch.start(scheme, q, v, t, params)
     params = watch.params(params, events.active)
+    if watch.has_transitions:
+        events = touching_at_start(watch, events, q, v, t, ahead, params)
     status = _start_status(scheme, q, v, t, params, times)
     bad = (status == Status.OK) & jnp.isnan(events.values).any()
     return params, events, jnp.where(bad, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), status)

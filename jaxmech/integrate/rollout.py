@@ -291,7 +291,11 @@ def _start(
     same_steps: bool,
 ) -> _RolloutState:  # fmt: skip
     t = ts[0]
-    now, events, status = begun(scheme, watch, q, v, t, params, jnp.isfinite(ts).all())
+    ahead, ordered = jnp.sign(ts[-1] - t), jnp.isfinite(ts).all()
+    if watch is not None:
+        # A motion with impacts cannot turn back.
+        ordered &= (ahead * (ts[1:] - ts[:-1]) >= 0).all()
+    now, events, status = begun(scheme, watch, q, v, t, ahead, params, ordered)
     rows = sum(scheme.system.sizes(q, v, t, now))
     corrections = None if scheme.drive == Drive.NONE else Corrections.none(q)
     return _RolloutState(
@@ -359,7 +363,7 @@ def _with_events(
     q, v, health = moved
     now = watch.params(params, was.active)
     ends = (state.q, state.v, t, None), (q, v, t + h, None)
-    was, values, dips, happens = step_dips(scheme, watch, was, *ends, h, now)
+    was, passed, dips, happens = step_dips(scheme, watch, was, *ends, h, now)
 
     def rarely() -> tuple[Array, Array, Health, Array, EventState]:
         at = through_events(scheme, watch, state.q, state.v, t, h, params, was, place, dips)
@@ -370,9 +374,8 @@ def _with_events(
         return at.q, at.v, found, end, replace(at.events, smooth=at.events.smooth + 1)
 
     def usually() -> tuple[Array, Array, Health, Array, EventState]:
-        signs = watch.continued_signs(was.signs, values, was.active)
-        passed = replace(was, signs=signs, values=values, smooth=was.smooth + 1)
-        return q, v, health, t + h, passed
+        return q, v, health, t + h, replace(passed, smooth=was.smooth + 1)
 
-    running = state.status == Status.OK
-    return jax.lax.cond(running & health.good & happens, rarely, usually)
+    # The step that an event at its start makes void may fail.
+    running = (state.status == Status.OK) & (health.good | was.due)
+    return jax.lax.cond(running & happens, rarely, usually)

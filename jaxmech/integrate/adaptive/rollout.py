@@ -51,7 +51,7 @@ def adaptive_rollout(
     run = RunSetting(scheme, tolerance, ts[0], sign, elapsed, params, segment, watch)
     start = _start(run, q0, v0)
     state, rows = jax.lax.while_loop(
-        lambda carry: (carry[0].elapsed < elapsed[-1]) & (carry[0].status == Status.OK),
+        lambda carry: _goes_on(run, carry[0]) & (carry[0].status == Status.OK),
         partial(_advanced, run),
         (start, run.rows(q0)),
     )
@@ -101,7 +101,7 @@ def _start(run: RunSetting, q: Array, v: Array) -> RunState:
     """The state before the first step."""
     scheme, t = run.scheme, run.t0
     ordered = (run.elapsed[1:] >= run.elapsed[:-1]).all()  # not with a NaN
-    params, events, status = begun(scheme, run.watch, q, v, t, run.params, ordered)
+    params, events, status = begun(scheme, run.watch, q, v, t, run.sign, run.params, ordered)
     first = knot(scheme, q, v, t, params)
     # A function of reactions is NaN where the law of motion fails.
     may_fail = (status == Status.OK) | (status == Status.EVENT_IS_NAN)
@@ -133,6 +133,9 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     if run.watch is not None and state.events is not None:
         run = replace(run, params=run.watch.params(run.params, state.events.active))
     left = run.span - state.elapsed
+    if state.events is not None:
+        # Events that are due at the end of the run need a step of any length.
+        left = jnp.where(left > 0, left, state.size)
     # A step that would leave less than 1 % of itself goes to the end, so that no tiny one follows.
     is_last = _STRETCH * state.size >= left
     size = jax.lax.stop_gradient(jnp.where(is_last, left, state.size))
@@ -148,11 +151,14 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     accepted = computed & (tried.error <= 1.0)
     # Set, not added: the run ends at the last save time to the bit.
     elapsed = jnp.where(is_last, run.span, state.elapsed + size)
-    proposed, event, cut = size, None, jnp.asarray(False)
+    proposed, event, cut, is_due = size, None, jnp.asarray(False), jnp.asarray(False)
     if run.watch is not None and state.events is not None:
         how = run.scheme, run.tolerance, run.watch
         event = events_in_step(*how, state.knot, state.events, tried, t, h, run.params, accepted)
         cut, tried = event.cut, replace(tried, end=event.end)
+        # A step of no length up to an event at its start, whatever the attempt has led to.
+        is_due = state.events.due
+        accepted |= is_due
         size = jnp.where(cut, event.share * size, size)
         elapsed = jnp.where(cut, state.elapsed + size, elapsed)
     counts = replace(
@@ -164,6 +170,9 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     )
     step = StepSpan(state.elapsed, elapsed, size, accepted, cut)
     moved = _accepted(run, state, tried, elapsed, proposed)
+    if event is not None:
+        same = replace(state, counts=counts)
+        moved = jax.tree.map(lambda yes, no: jnp.where(is_due, yes, no), same, moved)
     error = jnp.where(computed, tried.error, jnp.inf)
     stays = replace(state, size=size * shrunk(run.method, error), is_repeat=jnp.asarray(True))
     after = jax.tree.map(lambda yes, no: jnp.where(accepted, yes, no), moved, stays)
@@ -175,6 +184,12 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     number = state.counts.accepted + after.saved - run.at_start + run.observed_before(after)
     made = run.move(step.size, jnp.zeros_like(number), event)
     return after, (saves, moves.with_move(number, made, step.begin, packed(state), accepted))
+
+
+def _goes_on(run: RunSetting, state: RunState) -> Array:
+    """Whether the end of the run has not been reached, or an event is due at it."""
+    more = state.elapsed < run.span
+    return more if state.events is None else more | state.events.due
 
 
 def _observed(
@@ -271,7 +286,7 @@ def _ended(run: RunSetting, state: RunState, tried: Attempt, is_stuck: Array) ->
     counts = state.counts
     is_repeated = state.is_repeat & (state.size < run.shortest)
     is_over = counts.accepted + counts.rejected >= run.method.max_steps
-    is_over &= state.elapsed < run.span
+    is_over &= _goes_on(run, state)
     underflow = jnp.where(tried.status == Status.OK, int(Status.STEP_UNDERFLOW), tried.status)
     over = jnp.where(state.stiffness.is_suspected, int(Status.STIFF), int(Status.MAX_STEPS))
     over = jnp.where(is_stuck, int(Status.TOO_MANY_EVENTS), over)

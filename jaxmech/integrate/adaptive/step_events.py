@@ -41,9 +41,9 @@ def events_in_step(
 ) -> StepEvents:  # fmt: skip
     """Find the events in a step from a knot, given the whole attempt."""
     end, none = tried.end, jnp.zeros((), jnp.int32)
-    was = replace(was, replay=Replay.none(len(watch.events), t.dtype))
+    before = replace(was, replay=Replay.none(len(watch.events), t.dtype))
     ends = (start.q, start.v, t, start.qdd), (end.q, end.v, t + h, end.qdd)
-    was, values, dips, happens = step_dips(scheme, watch, was, *ends, h, params)
+    was, passed, dips, happens = step_dips(scheme, watch, before, *ends, h, params)
     plain = params.params if isinstance(params, Switched) else params
 
     def part(q: Array, v: Array, t: Array, h: Array, params: Params) -> Any:
@@ -70,9 +70,8 @@ def events_in_step(
         )
 
     def usually() -> StepEvents:
-        signs = jnp.where(accepted, watch.continued_signs(was.signs, values, was.active), was.signs)
-        events = replace(was, signs=signs, values=jnp.where(accepted, values, was.values))
+        events = jax.tree.map(lambda x, y: jnp.where(accepted, x, y), passed, before)
         no, ok = jnp.asarray(False), jnp.asarray(Status.OK, jnp.int32)
         return StepEvents(events, no, no, none, none - 1, jnp.ones_like(t), end, end, ok)
 
-    return jax.lax.cond(accepted & happens, rarely, usually)
+    return jax.lax.cond((accepted & happens) | was.due, rarely, usually)

@@ -18,7 +18,6 @@ from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.system import Params
-from jaxmech.utils.probing import depends_on
 
 _MOST = 12  # trials for one minimum
 _SHARE = 0.5  # relative to the smallest value so far: larger estimates of a minimum end its search
@@ -128,19 +127,18 @@ def rates(
     Those of functions of v need accelerations, and those of reactions even more.
     """
     own = params.params if watch.names else params
+    is_plain = watch.of_positions(q, v, t, own)
 
-    def one(event: Any) -> Array:
+    def one(event: Any, plain: bool) -> Array:
         def value(q: Array, v: Array, t: Array) -> Array:
             return event.value(q, v, t, own)
 
-        if event.needs_reactions:
-            return jnp.full_like(t, jnp.nan)
-        if qdd is None and depends_on(lambda v: event.value(q, v, t, own), (v,)):
+        if event.needs_reactions or not (plain or qdd is not None):
             return jnp.full_like(t, jnp.nan)
         a = jnp.zeros_like(v) if qdd is None else qdd
         return h * jax.jvp(value, (q, v, t), (v, a, jnp.ones_like(t)))[1]
 
-    return jnp.stack([one(event) for event in watch.events])
+    return jnp.stack([one(*pair) for pair in zip(watch.events, is_plain, strict=True)])
 
 
 StepState = tuple[Array, Array, Array, Array | None]  # q, v, t and, where known, accelerations
@@ -149,8 +147,8 @@ StepState = tuple[Array, Array, Array, Array | None]  # q, v, t and, where known
 def step_dips(
     scheme: Scheme, watch: Watch, was: EventState, start: StepState, end: StepState, h: Array,
     params: Params,
-) -> tuple[EventState, Array, Dips, Array]:  # fmt: skip
-    """The events before a step; their functions at its end; minima in it; whether to search."""
+) -> tuple[EventState, EventState, Dips, Array]:  # fmt: skip
+    """The events before a step; after it, if none occur; minima in it; whether any may occur."""
     values, enabled = watch.values(scheme, *end[:3], params), watch.enabled(was.active)
     before, after = (rates(watch, q, v, t, h, params, qdd) for q, v, t, qdd in (start, end))
     # A function that is zero at first has the sign of its rate right after, or its return to zero
@@ -159,6 +157,20 @@ def step_dips(
     leaves &= jnp.abs(before) > _KNOWN * jnp.abs(values)
     was = replace(was, signs=jnp.where(leaves, jnp.sign(before), was.signs).astype(jnp.int32))
     dips = Dips.of(was.signs, enabled, (was.values, before), (values, after))
+    crossed = watch.crossed(was.signs, values, was.active)
+    signs = watch.continued_signs(was.signs, values, was.active)
+    if watch.has_transitions:
+        # Bodies that touch and are not pressed together have no impact, whatever the sign of a gap
+        # of the size of a rounding error.
+        rests = watch.changes
+        for g, rate in ((was.values, before), (values, after)):
+            rests &= (was.signs * g <= 0) & (was.signs * rate >= 0)
+        crossed, signs = crossed & ~rests, jnp.where(rests, was.signs, signs)
     # NaN crosses nothing, but must be reported.
-    happens = watch.crossed(was.signs, values, was.active).any() | jnp.isnan(values).any()
-    return was, values, dips, happens | dips.pending.any()
+    happens = was.due | crossed.any() | jnp.isnan(values).any()
+    passed = replace(was, signs=signs, values=values)
+    for v in (start[1], end[1]):
+        # A step that an event at its start makes void may have led to NaN.
+        speeds = jnp.where(jnp.isfinite(v), jnp.maximum(was.speeds, jnp.abs(v)), was.speeds)
+        was = replace(was, speeds=speeds)
+    return was, passed, dips, happens | dips.pending.any()

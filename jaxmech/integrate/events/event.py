@@ -163,6 +163,14 @@ class Event:
         return self.terminal or self.transition is not None
 
     @property
+    def is_contact(self) -> bool:
+        """Whether the transition is that of bodies that meet: an impact, or a new constraint."""
+        transition = self.transition
+        return transition is not None and (
+            transition.restitution is not None or bool(transition.on)
+        )
+
+    @property
     def kept(self) -> int:
         """The number of occurrences whose times and states are kept."""
         return 1 if self.terminal else self.keep

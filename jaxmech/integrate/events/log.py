@@ -95,4 +95,6 @@ class EventState(eqx.Module):
     active: Bool[Array, " C"]  # constraints with a switch that are on
     stopped_by: Int[Array, ""]  # index of the terminal event that occurred, else -1
     smooth: Int[Array, ""]  # states since the motion last changed at an event
+    speeds: Float[Array, " n"]  # largest |v| at the start and about the events so far
+    due: Bool[Array, ""]  # whether a function that is zero makes an event at once
     replay: Replay  # the events of the present segment

@@ -5,7 +5,7 @@ derivatives of the implicit function, ds = -dg / (dg/ds), of any order.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from jaxtyping import Array
 from jaxmech.compiler import hoisted
 from jaxmech.integrate.events.log import Occurrences
 from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.methods import RK4, AbstractRungeKutta
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
 from jaxmech.system import Params
@@ -90,12 +91,29 @@ class PieceKinds:
         return jax.lax.cond(own.which >= 0, lambda: event((given, found.row(own.row))), plain)
 
 
+def _part(
+    scheme: Scheme, state: PieceState, t: Array, size: Array, h: Array, params: Params
+) -> tuple[Array, Array]:
+    """q and v after a part of a step of size h, which has no length where events coincide."""
+
+    def by(scheme: Scheme, size: Array) -> tuple[Array, Array]:
+        return step(scheme, state.q, state.v, t, size, params)[:2]
+
+    if isinstance(scheme.method, AbstractRungeKutta):
+        return by(scheme, size)
+    # The rates of the state are those of the motion in any method, but other methods cannot make
+    # steps of no length.
+    is_none = size == 0
+    none = by(replace(scheme, method=RK4(1)), jnp.where(is_none, size, h))
+    return jax.tree.map(partial(jnp.where, is_none), none, by(scheme, jnp.where(is_none, h, size)))
+
+
 def to_step_end(
     scheme: Scheme, watch: Watch, state: PieceState, piece: EventPiece, h: Array, params: Params
 ) -> PieceState:
     """The state at the end of the step."""
     now = watch.params(params, piece.active)
-    q, v, _ = step(scheme, state.q, state.v, piece.t + state.offset, h - state.offset, now)
+    q, v = _part(scheme, state, piece.t + state.offset, h - state.offset, h, now)
     return PieceState(q, v, jnp.zeros_like(state.offset))
 
 
@@ -124,7 +142,7 @@ def to_event(
     now, start = watch.params(params, piece.active), piece.t + state.offset
 
     def moved(size: Array) -> tuple[Array, Array]:
-        return step(scheme, state.q, state.v, start, size, now)[:2]
+        return _part(scheme, state, start, size, h, now)
 
     def value(size: Array) -> Array:
         values = watch.values(scheme, *moved(size), start + size, now)

@@ -61,6 +61,19 @@ class Watch:
         """Flags of the constraints that are on at the start."""
         return jnp.asarray(np.array([name not in self.inactive for name in self.names], bool))
 
+    @property
+    def changes(self) -> Bool[Array, " E"]:
+        """Flags of the events with a transition."""
+        return self.flags([event.transition is not None for event in self.events])
+
+    def of_positions(self, q: Array, v: Array, t: Array, params: Params) -> tuple[bool, ...]:
+        """Whether each function depends on q and t alone; `params` are the user's."""
+
+        def one(event: Event) -> bool:
+            return not depends_on(lambda v: event.value(q, v, t, params), (v,))
+
+        return tuple(not event.needs_reactions and one(event) for event in self.events)
+
     def enabled(self, active: Bool[Array, " C"]) -> Bool[Array, " E"]:
         """Flags of the events that can occur: one that would not switch any constraint cannot."""
 
@@ -87,12 +100,16 @@ class Watch:
         self, signs: Int[Array, " E"], values: Float[Array, " E"], active: Bool[Array, " C"]
     ) -> Bool[Array, " E"]:
         """Flags of the events between a state with these signs and one with these values."""
-        # A crossing goes against the sign before it.
+        # Zero counts as crossed.
+        there = jnp.where(signs > 0, values <= 0, values >= 0)
+        return there & self.allowed(signs, active)
+
+    def allowed(self, signs: Int[Array, " E"], active: Bool[Array, " C"]) -> Bool[Array, " E"]:
+        """Flags of the events that occur if their functions lose these signs."""
+        # A crossing goes against the sign before it. One of 0, which is unknown, crosses nothing.
         directions = jnp.asarray([event.direction for event in self.events], signs.dtype)
         allowed = (directions == 0) | (directions == -signs)
-        # Zero counts as crossed; a sign of 0, which is unknown, crosses nothing.
-        there = jnp.where(signs > 0, values <= 0, values >= 0)
-        return (signs != 0) & allowed & there & self.enabled(active)
+        return (signs != 0) & allowed & self.enabled(active)
 
     def opposite_signs(
         self, signs: Int[Array, " E"], values: Float[Array, " E"], active: Bool[Array, " C"]
@@ -137,6 +154,8 @@ class Watch:
             active=active,
             stopped_by=zero - 1,
             smooth=zero + 1,
+            speeds=jax.lax.stop_gradient(jnp.abs(v)),
+            due=jnp.asarray(False),
             replay=Replay.none(len(self.events), q.dtype),
         )
 

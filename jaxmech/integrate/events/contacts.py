@@ -1,0 +1,98 @@
+"""Functions that are zero, as the gap of bodies that touch, judged by their rates.
+
+A gap that is zero to within round-off has no sign to compare. Where its rate takes it to the other
+side, which the impact of other bodies can bring about in an instant, its event occurs at once.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.integrate.events.log import EventState
+from jaxmech.integrate.events.watch import Watch
+from jaxmech.system import Params
+
+_ROUNDING = 64.0  # round-off of a function and of its rate, relative to the largest of their terms
+_APART = 4.0  # the same of the time of an event, in its accuracy
+
+
+class Contacts(eqx.Module):
+    """The functions of q and t, whose rates are known, of E events at a state; NaN for others."""
+
+    g: Float[Array, " E"]  # the functions
+    r: Float[Array, " E"]  # their rates in the direction of the run
+    zero: Float[Array, " E"]  # size of a function that counts as zero
+    still: Float[Array, " E"]  # size of a rate that counts as zero
+
+    @staticmethod
+    def of(
+        watch: Watch, q: Array, v: Array, t: Array, ahead: Array, params: Params,
+        speeds: Array, accuracy: Array,
+    ) -> "Contacts":  # fmt: skip
+        """The functions at a state of a run whose time changes with the sign of `ahead`.
+
+        Round-off of q and v is that of the largest `speeds` so far; `accuracy` is that of t.
+        """
+        own = params.params if watch.names else params
+        is_plain, nan = watch.of_positions(q, v, t, own), jnp.full((4,), jnp.nan, q.dtype)
+        eps = _ROUNDING * float(jnp.finfo(q.dtype).eps)
+
+        def one(event: Any) -> Array:
+            def value(q: Array, t: Array) -> Array:
+                return event.value(q, v, t, own)
+
+            def drift(by: Array) -> Array:
+                return jnp.abs(jax.jvp(partial(value, q), (t,), (by,))[1])
+
+            g, slope = jax.value_and_grad(value)(q, t)
+            rate = jax.jvp(value, (q, t), (jnp.sign(ahead) * v, jnp.sign(ahead)))[1]
+            size = jnp.abs(slope) @ jnp.abs(q) + drift(t)
+            fastest = jnp.abs(slope) @ speeds + drift(jnp.ones_like(t))
+            zero = eps * size + _APART * accuracy * fastest
+            return jnp.stack([g, rate, zero, eps * fastest])
+
+        pairs = zip(watch.events, is_plain, strict=True)
+        rows = jnp.stack([one(event) if plain else nan for event, plain in pairs])
+        return Contacts(*jax.lax.stop_gradient(rows.T))
+
+    def touching(self, signs: Int[Array, " E"]) -> Bool[Array, " E"]:
+        """Flags of the functions that are zero, or beyond it by an error, on the side of a sign."""
+        return (signs != 0) & (signs * self.g <= self.zero)
+
+    def closing(self, signs: Int[Array, " E"]) -> Bool[Array, " E"]:
+        """Flags of those of them whose rate takes them to the other side."""
+        return self.touching(signs) & (signs * self.r < -self.still)
+
+    def signs(self, watch: Watch, signs: Int[Array, " E"], at_start: bool) -> Int[Array, " E"]:
+        """The signs, where those that are unknown and of zeros are decided.
+
+        A contact that touches is on the side from which it can close. At the start so are impacts,
+        whatever has led to them; later also other functions that are about to cross zero.
+        """
+        before = -jnp.asarray([event.direction for event in watch.events], signs.dtype)
+        presses = watch.flags([event.is_contact for event in watch.events])
+        # Contacts of both sides: a gap is positive while bodies are apart.
+        before = jnp.where(presses & (before == 0), 1, before)
+        is_zero = jnp.abs(self.g) <= self.zero
+        if at_start:
+            return jnp.where(is_zero & presses, before, signs).astype(signs.dtype)
+        leaves = presses | (before * self.r < -self.still)
+        return jnp.where((signs == 0) & is_zero & leaves, before, signs).astype(signs.dtype)
+
+
+def touching_at_start(
+    watch: Watch, events: EventState, q: Array, v: Array, t: Array, ahead: Array, params: Params
+) -> EventState:
+    """The events at the start of a run, which bodies may begin in contact."""
+    none = jnp.zeros_like(t)
+    contacts = Contacts.of(watch, q, v, t, ahead, params, events.speeds, none)
+    signs = contacts.signs(watch, events.signs, at_start=True)
+    signs = jnp.where(watch.enabled(events.active), signs, events.signs)
+    presses = watch.flags([event.is_contact for event in watch.events])
+    due = contacts.closing(signs) & presses & watch.allowed(signs, events.active)
+    return replace(events, signs=signs, due=due.any())
