@@ -1,7 +1,8 @@
 """Events during a run: users define an `event` and its transition, and `watch` is all of them.
 
 `switches` turns constraints on and off, and `log` records the events of a run. `crossing` locates
-events in a step whose ends have different signs, and `dips` those between ends of equal sign.
+events in a step whose ends have different signs, `dips` those between ends of equal sign, and
+`contacts` those of functions that are zero.
 Derivatives go through the `pieces` of a run between its events; `segments` are those of runs with
 fixed steps. `result` is the part of a `Solution` on events.
 """

@@ -326,7 +326,9 @@ def _resting(
         return jnp.zeros(len(watch.events), bool)
     transitions = [event.transition for event in watch.events]
     impacts = [x is not None and x.restitution is not None and not x.switches for x in transitions]
-    return contacts.touching(at.events.signs) & ~at.opened & watch.flags(impacts) & ~is_due
+    signs = at.events.signs
+    at_rest = contacts.touching(signs) & (signs * contacts.r <= contacts.still)
+    return at_rest & ~at.opened & watch.flags(impacts) & ~is_due
 
 
 def _row(watch: Watch, which: Array, counts: Array) -> Array:

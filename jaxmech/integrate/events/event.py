@@ -28,6 +28,10 @@ class Transition:
 
         M (v+ - v-) = A^T Lambda + (dg/dq)^T P,    dg/dt+ = -e dg/dt-
 
+    Where the gap is zero and starts to close, because of another event or at the start of the run,
+    the impact occurs at once. Bodies that are pressed together at rest need a constraint that is
+    switched on; with a restitution alone the run ends with the status `CONTACT_AT_REST`.
+
     Args:
         fn: `fn(q, v, t, params)`, which returns the new q and v.
         restitution: e, a number or a function of `params`, such as `lambda p: p["e"]`.

@@ -13,8 +13,13 @@ from jaxmech.status import Status
 
 G = 9.81
 COUNT, SIZE = 5, 0.1
-METHODS = {"fixed": jm.RK4(2), "tolerance": jm.Adaptive(max_steps=512)}
-by_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+by_method = pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(jm.RK4(2), id="fixed"),
+        pytest.param(jm.Adaptive(max_steps=512), id="tolerance", marks=pytest.mark.slow),
+    ],
+)
 
 
 def _restitution(p: Any) -> Array:
@@ -74,7 +79,14 @@ def test_newton_s_cradle(method: Any) -> None:
         assert number in (None, int(found)), name
 
 
-@pytest.mark.parametrize("method", [jm.RK4(), jm.RK4(10), jm.Adaptive()])
+@pytest.mark.parametrize(
+    "method",
+    [
+        jm.RK4(),
+        pytest.param(jm.RK4(10), marks=pytest.mark.slow),
+        pytest.param(jm.Adaptive(), marks=pytest.mark.slow),
+    ],
+)
 def test_three_balls_that_meet_at_the_same_time(method: Any) -> None:
     system = jm.System(lambda q, v, t, p: 0.5 * v @ v, coordinates=("a", "b", "c"))
     sol = jm.simulate(
@@ -203,3 +215,31 @@ def test_starts_in_contact_and_save_times(method: Any) -> None:
     }.items():
         assert at[name].status == status, name
         assert np.isfinite(at[name].t_failed)
+
+
+def sequence(q: Array, v: Array, m: Array) -> Array:
+    """Positions and velocities of three balls at t = 3, after an impact of each pair."""
+    left = 3.0
+    for k in range(2):
+        closing = v[k] - v[k + 1]
+        t = (q[k + 1] - q[k] - SIZE) / closing
+        q, left = q + t * v, left - t
+        impulse = 2 * closing / (1 / m[k] + 1 / m[k + 1])
+        v = v.at[k].add(-impulse / m[k]).at[k + 1].add(impulse / m[k + 1])
+    return jnp.concatenate([q + left * v, v])
+
+
+@by_method
+def test_derivatives_of_impacts_at_the_same_time(method: Any) -> None:
+    """Those of a sequence of impacts, also with respect to gaps that are zero."""
+    system = jm.System(in_row, coordinates=("a", "b", "c"))
+
+    def simulated(q0: Array, v0: Array, m: Array) -> Array:
+        p, ts = {"m": m, "e": jnp.ones(())}, jnp.array([0.0, 1.5, 3.0])
+        sol = jm.simulate(system, q0, v0, ts, p, method=method, events=HITS[:2])
+        return jnp.concatenate([sol.q[-1], sol.v[-1]])
+
+    at = jnp.array([-0.9, 0.1, 0.2]), jnp.array([1.0, 0.0, 0.0]), jnp.array([1.0, 2.0, 4.0])
+    found = jax.jacrev(simulated, (0, 1, 2))(*at)
+    for slopes, expected in zip(found, jax.jacrev(sequence, (0, 1, 2))(*at), strict=True):
+        np.testing.assert_allclose(slopes, expected, atol=1e-11)
