@@ -2,5 +2,6 @@
 
 Read `errors` first, then `schema` (the keys, described by dataclasses, and the names of policies),
 `convert` (plain data into dataclasses and back), `toml` (files, with lines of errors and help),
-`load` (model files), `run_folder`; `environment` and `digest` record the origin of a result.
+`load` (model files), `run_folder`, `trust` (whether its Python files may be executed);
+`environment` and `digest` record the origin of a result.
 """
