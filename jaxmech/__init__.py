@@ -107,6 +107,7 @@ from jaxmech.stabilization import Baumgarte as Baumgarte
 from jaxmech.stabilization import Projection as Projection
 from jaxmech.status import Status as Status
 from jaxmech.system import System as System
+from jaxmech.utils.parameters import ParameterWarning as ParameterWarning
 from jaxmech.utils.precision import PrecisionWarning as PrecisionWarning
 
 __version__ = "0.1.0"

@@ -16,8 +16,10 @@ from jaxmech.geometry import Geometry
 from jaxmech.models.model import Model
 from jaxmech.parts.mechanism import Mechanism
 from jaxmech.solution import Solution
-from jaxmech.system import System
+from jaxmech.system import System, as_dtype
+from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import require_positive
+from jaxmech.utils.parameters import ParameterWarning, differing, digests_of, unread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,6 +44,7 @@ def animate(
     trails: Sequence[str] | None = None,
     members: Sequence[int] | None = None,
     params_axes: Any = None,
+    other_params: bool = False,
     ax: "Axes | None" = None,
 ) -> "Animation":
     """Animate a motion, in the plane or in space.
@@ -67,6 +70,8 @@ def animate(
         members: indices of the drawn trajectories of a batch; by default the first 16.
         params_axes: axes of `params` with one entry for each trajectory, as `in_axes` of
             `jax.vmap`; by default none.
+        other_params: whether `params` are meant to differ from those of the simulation; otherwise
+            a `ParameterWarning` names those that change the shapes.
         ax: axes to draw into, with `projection="3d"` for a motion in space.
 
     Returns:
@@ -109,7 +114,10 @@ def animate(
         speed = (last - first) / _PERIOD if speed is None else speed
         trails, params_axes = trails or (), None
     else:
-        track, params, label = _members(_arrays(motion, system), params, members, params_axes)
+        arrays = _arrays(motion, system)
+        if isinstance(motion, Solution) and not other_params:
+            _warn_of_other_params(geometry, motion, params, params_axes, len(arrays[1]))
+        track, params, label = _members(arrays, params, members, params_axes)
     for name, value in (("speed", speed), ("fps", fps)):
         if value is not None:
             require_positive(name, value)
@@ -197,6 +205,31 @@ def _members(
         )
     label = f", {len(chosen)} of {count}" if len(chosen) < count else ""
     return Track(ts[chosen], q[chosen], v[chosen]), params, label
+
+
+def _warn_of_other_params(
+    geometry: Geometry, motion: Solution, params: Any, axes: Any, count: int
+) -> None:
+    """Warn if shapes depend on parameters that are not those of the simulation."""
+    params = as_dtype(params, motion.q.dtype)
+    first, digests = params, digests_of(params)
+    if axes is not None:
+        each = _each(params, axes, count)
+        first, digests = jax.tree.map(lambda x: x[0], each), jax.vmap(digests_of)(each)
+    names = differing(motion.digests or {}, digests)
+    if not names:
+        return
+    q, t = (jnp.ravel(x)[: np.shape(x)[-1]] for x in (motion.q, motion.ts))
+    idle = unread(lambda p: geometry(q, t[0], p), first)
+    names = tuple(name for name in names if name not in idle)
+    if names:
+        warn_caller(
+            "Argument `params`, by default that of the model or mechanism, must be that of the "
+            f"simulation, but differs in {', '.join(names)}: the shapes are not those that moved. "
+            "Pass the parameters of the simulation, or `other_params=True` if that is what you "
+            "want.",
+            ParameterWarning,
+        )
 
 
 def _each(params: Any, axes: Any, count: int) -> Any:

@@ -1,20 +1,27 @@
 """`observe`: accelerations, multipliers, reactions and residuals along a trajectory."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure, unoptimized
+from jaxmech.stabilization import violations
+from jaxmech.constraints import Acceleration
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.formulations.observation import Observation, observed_at
 from jaxmech.integrate.events.switches import Switched, with_switches
 from jaxmech.solution import Solution
 from jaxmech.system import Params, System
+from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known, require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.parameters import ParameterWarning, differing, digests_of, unread
 
+_MORE = 100.0  # ratio to the residuals of the simulation that round-off does not make
 _BRIEF = 100_000  # times at which optimizing the code takes longer than it saves
 
 
@@ -25,6 +32,7 @@ def observe(
     params: Params = None,
     *,
     formulation: AbstractFormulation = UdwadiaKalaba(),
+    other_params: bool = False,
 ) -> Observation:
     """Accelerations, multipliers and reactions by constraint name along a trajectory.
 
@@ -35,8 +43,10 @@ def observe(
     Args:
         system: the simulated system.
         solution: the result of `simulate`.
-        params: the parameters of the simulation.
+        params: the parameters of the simulation; other ones, and a motion that violates the
+            constraints, raise a `ParameterWarning` where all values are known.
         formulation: the law of motion.
+        other_params: whether the parameters are meant to differ, without a warning.
 
     Returns:
         An `Observation`; NaN where the solution is NaN.
@@ -73,7 +83,10 @@ def observe(
     on = jnp.stack([*active.values()], axis=1) if active else None
     is_brief = is_known((solution, params)) and len(solution.ts) < _BRIEF
     with unoptimized() if is_brief else nullcontext():
-        return _observe(system, formulation, solution.q, solution.v, solution.ts, on, params)
+        found = _observe(system, formulation, solution.q, solution.v, solution.ts, on, params)
+    if not other_params and is_known((solution, params, found)):
+        _warn_of_other_params(system, formulation, solution, on, params, found)
+    return found
 
 
 @jit_of("system", "formulation", is_frame=True)
@@ -90,3 +103,59 @@ def _observe(
     first = None if active is None else active[0]
     at = batched_closure(observed_state, q[0], v[0], ts[0], first, params)
     return jax.vmap(at, (0, 0, 0, 0, None))(q, v, ts, active, params)
+
+
+def _warn_of_other_params(
+    system: System, formulation: AbstractFormulation, solution: Solution, active: Array | None,
+    params: Params, found: Observation,
+) -> None:  # fmt: skip
+    """Warn if the parameters are not those of the simulation, or cannot be."""
+    start = solution.q[0], solution.v[0], solution.ts[0]
+    q, v, t, params = system.arguments(*start, params)
+
+    def switched(k: int, params: Params) -> Params:
+        return params if active is None else Switched(params, active[k])
+
+    names = differing(solution.digests or {}, digests_of(params))
+    if names:
+        # Events and functions of the user may read others.
+        idle = unread(lambda p: observed_at(system, formulation, q, v, t, switched(0, p)), params)
+        names = tuple(name for name in names if name not in idle)
+    off = _violation(system, solution, switched, params, found)
+    if not names and not off:
+        return
+    why = f"must be those of the simulation, but differ in {', '.join(names)}"
+    if not names:
+        why = "must be those of the simulation, which satisfied the constraints"
+    violated = f"; with them the motion violates constraint {off}" if off else ""
+    warn_caller(
+        f"Argument `params` {why}{violated}. Reactions and energies are not those of the simulated "
+        "motion; pass `other_params=True` if that is what you want.",
+        ParameterWarning,
+    )
+
+
+def _violation(
+    system: System, solution: Solution, switched: Callable[[int, Params], Params], params: Params,
+    found: Observation,
+) -> str:  # fmt: skip
+    """The constraint that is violated where the simulation did not, and by how much, if any."""
+    rows = [
+        np.abs(np.asarray(found.residuals[c.name])).max(1, initial=0.0)
+        for c in system.constraints
+        if not isinstance(c, Acceleration)
+    ]
+    if not rows:
+        return ""
+    worst = np.max(rows, axis=0)
+    if solution.events is not None:  # at rest after a terminal event, also where constraints move
+        ts = np.asarray(solution.ts)
+        left = (float(solution.events.t_end) - ts) * np.sign(ts[-1] - ts[0])
+        worst = np.where(left >= 0, worst, 0.0)
+    worst = np.nan_to_num(worst)
+    audit = np.stack([solution.position_residual, solution.velocity_residual])
+    k = int(worst.argmax())
+    if worst[k] <= _MORE * np.nan_to_num(audit).max():
+        return ""
+    state = system.arguments(solution.q[k], solution.v[k], solution.ts[k], switched(k, params))
+    return ", ".join(f"{one.name!r} by {one.size:.3g}" for one in violations(system, *state)[:1])

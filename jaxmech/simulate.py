@@ -37,6 +37,7 @@ from jaxmech.status import Status, succeeded
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.parameters import digests_of, warn_of_slips
 from jaxmech.utils.precision import USE_FLOAT64
 
 # failures that round-off can cause
@@ -140,6 +141,8 @@ def simulate(
         watch_of(system, events, inactive),
     )  # fmt: skip
     own, own_params = policies.with_switches(system, params)
+    declared = () if events else system.declared  # events may read parameters of their own
+    warn_of_slips(params, partial(system.everything, q0, v0, ts[0]), declared)
     tolerance = None
     if isinstance(method, Adaptive):
         tolerance = method.tolerance(q0.dtype)
@@ -148,6 +151,7 @@ def simulate(
         plan = Plan(own, method, formulation, policies.projection)
         policies = replace(policies, method=with_steps(plan, method, q0, v0, ts, own_params))
     solution = _simulate(system, policies, q0, v0, ts, params, tolerance)
+    solution = replace(solution, digests=digests_of(params))
     if throw and is_known(solution) and not succeeded(int(solution.status)):
         raise SimulationError(_explanation(own, solution, own_params), solution)
     warn_of_coarse_steps(solution)

@@ -15,6 +15,7 @@ from jaxmech.integrate.default_steps import StepWarning
 from jaxmech.status import Status, succeeded
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known
+from jaxmech.utils.parameters import Digests
 from jaxmech.utils.precision import USE_FLOAT64
 from jaxmech.utils.tracers import actual
 
@@ -52,6 +53,8 @@ class Solution(eqx.Module):
             the tolerance; NaN if it never did.
         coordinates: names of the coordinates.
         events: recorded events, by name; None without events.
+        digests: a number for the value of each parameter, by name, from which `observe` and
+            `animate` see whether they are given the parameters of the simulation.
 
     Example:
         >>> import jax.numpy as jnp
@@ -80,6 +83,7 @@ class Solution(eqx.Module):
     t_stiff: Float[Array, ""]
     coordinates: tuple[str, ...] = eqx.field(static=True)
     events: Events | None = None
+    digests: Digests | None = None
 
     @property
     def ok(self) -> Array:
@@ -87,7 +91,7 @@ class Solution(eqx.Module):
         return succeeded(self.status)
 
     def __repr__(self) -> str:
-        leaves = [getattr(self, field.name) for field in fields(self)[:-2]]
+        leaves = [getattr(self, field.name) for field in fields(self)[:-3]]
         arrays = (jax.Array, np.ndarray, np.generic)
         known = is_known(leaves) and all(isinstance(leaf, arrays) for leaf in leaves)
         if not known or not np.size(self.status):

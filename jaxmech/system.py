@@ -68,6 +68,8 @@ class System:
     nonideal: Callable[..., Array] | None = field(default=None, kw_only=True)
     # Set once per call by `properties.with_mass_rank`; `equations` passes it to the laws of motion.
     singular_mass: SingularMass = field(default=False, init=False)
+    # The names of the parameters of a `Mechanism`; others are probably mistakes.
+    declared: tuple[str, ...] = field(default=(), init=False, compare=False)
 
     def __post_init__(self) -> None:
         require_function("lagrangian", self.lagrangian)
@@ -127,12 +129,25 @@ class System:
         q, v, t, params = self.arguments(q, v, t, params)
         Q = self.conservative_force(q, v, t, params)
         if self.force is not None:
-            with naming_missing("`force`", params):
-                F = _shaped("The value of `force`", self.force(q, v, t, params), (self.n,))
-            Q = Q + F.astype(q.dtype)
+            Q = Q + self.applied_force(q, v, t, params)
         rows = [c.rows(q, v, t, params) for c in self.constraints]
         A, b = self._matrix([A for A, _ in rows], q), _stacked([b for _, b in rows], q.dtype)
         return EquationsOfMotion(self.mass(q, v, t, params), Q, A, b, self.singular_mass)
+
+    def everything(self, q: Array, v: Array, t: Array, params: Params) -> Any:
+        """The values of all functions at a state, to see which parameters they read."""
+        multipliers = jnp.zeros(sum(self.sizes(q, v, t, params)), q.dtype)
+        values = [self._value(q, v, t, params), self.nonideal_force(q, v, multipliers, t, params)]
+        values += [c.residual(q, v, v, t, params) for c in self.constraints]
+        return [*values, self.applied_force(q, v, t, params)]
+
+    def applied_force(self, q: Array, v: Array, t: Array, params: Params) -> Array:
+        """The value of `force` at a state, shape (n,); zero without one."""
+        if self.force is None:
+            return jnp.zeros_like(q)
+        with naming_missing("`force`", params):
+            F = _shaped("The value of `force`", self.force(q, v, t, params), (self.n,))
+        return F.astype(q.dtype)
 
     def with_singular_mass(self, singular_mass: SingularMass) -> "System":
         """Copy the system, with the given statement whether its mass matrix lacks full rank."""
@@ -140,6 +155,12 @@ class System:
             return self
         known = replace(self)
         object.__setattr__(known, "singular_mass", singular_mass)
+        return known
+
+    def with_declared(self, names: Iterable[str]) -> "System":
+        """Copy the system, with the names of all parameters that it may be given."""
+        known = replace(self)
+        object.__setattr__(known, "declared", tuple(names))
         return known
 
     def nonideal_force(

@@ -56,7 +56,7 @@ def test_names_shapes_and_residuals() -> None:
 
 def test_a_state_off_the_constraints_shows_its_residuals() -> None:
     sol = simulate(PENDULUM.system, *PENDULUM[2:], TS, PENDULUM.params, method=RK4(1))
-    off = observe(PENDULUM.system, sol, {**PENDULUM.params, "l": 1.0})
+    off = observe(PENDULUM.system, sol, {**PENDULUM.params, "l": 1.0}, other_params=True)
     np.testing.assert_allclose(off.residuals["rod"], 1.5, atol=1e-12)
 
 

@@ -3,17 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.interpreters.partial_eval import dce_jaxpr
-from jaxtyping import Array
 
 from jaxmech.analysis.findings import Finding, listed, note
 from jaxmech.analysis.states import State, pose
 from jaxmech.system import System
+from jaxmech.utils.parameters import unread
 from jaxmech.utils.probing import generic
-from jaxmech.utils.trees import leaf_names
 
 
 def unused_parameters(
@@ -31,8 +28,7 @@ def unused_parameters(
         ('mass',)
     """
 
-    def everything(leaves: list[Array]) -> Any:
-        params = jax.tree.unflatten(structure, leaves)
+    def everything(params: Any) -> Any:
         q, v, t, _ = state
         levels = system.position_level(q, t, params), system.velocity_level(q, v, t, params)
         forces = system.nonideal and system.nonideal(q, v, ones, t, params)
@@ -40,13 +36,8 @@ def unused_parameters(
         more = also(q, v, t, params) if also else ()
         return system.equations(q, v, t, params), levels, forces, value, more
 
-    # Read from the jaxpr, so that values do not matter; a parameter whose effect cancels is used.
-    leaves, structure = jax.tree.flatten(state.params)
     ones = jnp.ones(sum(system.sizes(*state)), state.q.dtype)
-    jaxpr = jax.make_jaxpr(everything)(leaves).jaxpr
-    _, used = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
-    pairs = zip(leaf_names(state.params), used, strict=True)
-    return tuple(name for name, is_used in pairs if not is_used)
+    return unread(everything, state.params)
 
 
 def idle_coordinates(system: System, state: State) -> tuple[str, ...]:

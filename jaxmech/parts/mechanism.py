@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.constraints import AbstractConstraint, Holonomic, Nonholonomic
+from jaxmech.constraints import AbstractConstraint, Holonomic
 from jaxmech.parts.body import AbstractBody, Frame, Ground, Load, Start
 from jaxmech.parts.force_elements import AbstractForce, AbstractLoad, AbstractPotential, Gravity
 from jaxmech.parts.geometry import shapes
@@ -17,6 +17,7 @@ from jaxmech.parts.validation import AnyForce, AnyJoint, require_consistent
 from jaxmech.parts.values import Reader
 from jaxmech.system import System
 from jaxmech.utils.checks import require_kind
+from jaxmech.utils.parameters import warn_of_slips
 
 
 @dataclass(frozen=True)
@@ -131,8 +132,9 @@ class Mechanism:
         require_kind("params", self.params, Mapping, '{"m": 1.0}')
         require_consistent(self.bodies, self.joints, self.forces)
         places = _places(self.bodies)
-        object.__setattr__(self, "system", _system(self, places))
-        _require_readable(self.system, self.params)
+        system = _system(self, places).with_declared(self.params)
+        object.__setattr__(self, "system", system)
+        _require_readable(self)
 
     def guess(self, starts: Mapping[str, Start]) -> tuple[Array, Array]:
         """Coordinates and velocities from the initial states of all bodies, for `assemble`.
@@ -282,15 +284,14 @@ def _system(mechanism: Mechanism, places: Places) -> System:
     )
 
 
-def _require_readable(system: System, params: Mapping[str, Any]) -> None:
-    """Raise if a value of a part is missing in the default parameters."""
+def _require_readable(mechanism: Mechanism) -> None:
+    """Raise if a value of a part is missing in the default parameters; warn of misspelt names."""
 
-    def everything(q: Array, v: Array, t: Array, params: Mapping[str, Any]) -> list[Array]:
-        values = [system.lagrangian(q, v, t, params), system.position_level(q, t, params)]
-        if system.force is not None:
-            values.append(system.force(q, v, t, params))
-        velocities = [c for c in system.constraints if isinstance(c, Nonholonomic)]
-        return values + [c.value(q, v, t, params) for c in velocities]
+    def everything(params: Any) -> Any:
+        x, t = jnp.zeros(mechanism.system.n), jnp.zeros(())
+        drawn = mechanism.geometry(x, t, params)
+        return mechanism.system.everything(x, x, t, params), drawn
 
-    x = jnp.zeros(system.n)
-    jax.eval_shape(everything, x, x, jnp.zeros(()), dict(params))
+    params = dict(mechanism.params)
+    jax.eval_shape(everything, params)
+    warn_of_slips(params, everything)

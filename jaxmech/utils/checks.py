@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmech.utils.text import nearest_name
+
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 
@@ -134,9 +136,12 @@ class MissingParameterError(ValueError):
         read_by: the function of the system that reads it.
     """
 
-    def __init__(self, name: Any, read_by: str, given: str) -> None:
+    def __init__(self, name: Any, read_by: str, given: Iterable[Any]) -> None:
+        similar = nearest_name(name, given)
+        hint = f" Correct the name {similar!r} if it is meant." if similar else ""
+        holds = ", ".join(map(str, given)) or "nothing"
         super().__init__(
-            f"Argument `params` must hold {name!r}, which {read_by} reads, but holds {given}."
+            f"Argument `params` must hold {name!r}, which {read_by} reads, but holds {holds}.{hint}"
         )
         self.name, self.read_by = name, read_by
 
@@ -150,8 +155,7 @@ def naming_missing(what: str, params: Any) -> Iterator[None]:
         name = error.args[0] if error.args else None
         if not isinstance(params, Mapping) or name in params:
             raise
-        given = ", ".join(map(str, params)) or "nothing"
-        raise MissingParameterError(name, what, given) from error
+        raise MissingParameterError(name, what, params) from error
     except TypeError as error:
         if params is not None or "'NoneType' object is not subscriptable" not in str(error):
             raise

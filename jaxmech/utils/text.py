@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Iterable
+from typing import Any
 
 
 def capital(text: str) -> str:
@@ -24,3 +25,42 @@ def titled_lines(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
         lines += textwrap.wrap(text, 100, initial_indent=first, subsequent_indent=" " * (width + 2))
         before = title
     return lines
+
+
+def nearest_name(name: Any, names: Iterable[Any]) -> str | None:
+    """The name that is probably meant by a misspelt one, if any."""
+    return next((x for x in names if isinstance(x, str) and is_slip(x, str(name))), None)
+
+
+def is_slip(a: str, b: str) -> bool:
+    """Whether two names differ by one slip of the pen.
+
+    Example:
+        >>> [is_slip(*pair.split()) for pair in ("lenght length", "torqe torque", "torquue torque")]
+        [True, True, True]
+        >>> [is_slip(*pair.split()) for pair in ("mass1 mass2", "mass_a mass_b", "k_left k_lift")]
+        [False, False, True]
+    """
+    first, second = a.split("_"), b.split("_")
+    if len(first) != len(second):
+        return False
+    words = [pair for pair in zip(first, second, strict=True) if pair[0] != pair[1]]
+    return len(words) == 1 and _is_slip_of_word(*words[0])
+
+
+def _is_slip_of_word(a: str, b: str) -> bool:
+    long, short = (a, b) if len(a) >= len(b) else (b, a)
+    if len(short) < 4 or not (a + b).isalpha():
+        return False
+    k = next(
+        (k for k, pair in enumerate(zip(long, short, strict=False)) if pair[0] != pair[1]), None
+    )
+    if len(long) == len(short) + 1:
+        k = len(short) if k is None else k
+        doubled = k > 0 and long[k] == long[k - 1]
+        return long[:k] + long[k + 1 :] == short and (doubled or 0 < k < len(short))
+    if len(long) != len(short) or k is None or k == 0:
+        return False
+    exchanged = long[:k] + long[k + 1 : k + 2] + long[k] + long[k + 2 :]
+    inside = k < len(short) - 1
+    return exchanged == short or (inside and long[k + 1 :] == short[k + 1 :])

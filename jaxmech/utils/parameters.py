@@ -1,0 +1,109 @@
+"""Which parameters a function reads, which differ from those of a run, and misspelt names."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.interpreters.partial_eval import dce_jaxpr
+
+from jaxmech.utils.caller import warn_caller
+from jaxmech.utils.checks import is_known
+from jaxmech.utils.text import is_slip
+from jaxmech.utils.trees import leaf_names, named_leaves
+
+Digests = dict[str, Any]  # uint32, by the name of the parameter
+_WEIGHT = 2654435761  # odd, so that a change of a single word changes the sum
+
+
+class ParameterWarning(UserWarning):
+    """Parameters that are probably not the intended ones."""
+
+
+def unread(fn: Callable[[Any], Any], params: Any) -> tuple[str, ...]:
+    """The names of the parameters on which the results of fn(params) do not depend.
+
+    Example:
+        >>> unread(lambda p: p["m"] * 9.81, {"m": 1.0, "mass": 1.0})
+        ('mass',)
+    """
+    # Read from the jaxpr, so that values do not matter; a parameter whose effect cancels is used.
+    leaves, structure = jax.tree.flatten(params)
+    jaxpr = jax.make_jaxpr(lambda leaves: fn(jax.tree.unflatten(structure, leaves)))(leaves).jaxpr
+    _, used = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+    pairs = zip(leaf_names(params), used, strict=True)
+    return tuple(name for name, is_used in pairs if not is_used)
+
+
+def digests_of(params: Any) -> Digests:
+    """A number for each leaf of some parameters, which differs for other values.
+
+    Four bytes each, so that a batch of solutions can hold them. Known values are not traced.
+
+    Example:
+        >>> found = digests_of({"m": np.float64(1.0), "l": np.float64(2.0)})
+        >>> sorted(found), bool(found["m"] == digests_of(np.float64(1.0))["params"])
+        (['l', 'm'], True)
+    """
+    return {name: _digest(leaf) for name, leaf in named_leaves(params)}
+
+
+def _digest(x: Any) -> Any:
+    known = is_known(x)
+    x = np.asarray(x) if known else jax.lax.stop_gradient(x)
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        words: Any
+        if known:
+            words = np.where(x == 0, x.dtype.type(0), x).reshape(-1).view(np.uint32)
+        else:  # zeros alike, whatever their sign
+            words = jnp.where(x == 0, jnp.zeros_like(x), x)
+            words = jax.lax.bitcast_convert_type(words, jnp.uint32).reshape(-1)
+    else:
+        words = x.astype(np.uint32).reshape(-1)
+    odd = (2 * np.arange(words.size, dtype=np.uint64) + 1) * _WEIGHT
+    weights = (odd & 0xFFFFFFFF).astype(np.uint32)
+    return (words * weights).sum(dtype=np.uint32)
+
+
+def differing(run: Digests, other: Digests) -> tuple[str, ...]:
+    """The parameters whose values differ from those of a run, or of one member of a batch."""
+    common = [name for name in run if name in other]
+    return tuple(n for n in common if (np.ravel(run[n]) != np.ravel(other[n])).any())
+
+
+def warn_of_slips(params: Any, read: Callable[[Any], Any], declared: Collection[str] = ()) -> None:
+    """Warn of parameters that read(params) does not read, although a similar name is read.
+
+    If names are `declared`, any other that is not read is a mistake.
+
+    Names differ on purpose in digits, in their first or last letters and in short parts (`mass_a`),
+    and unread parameters are common: one dictionary may serve several systems and events. So only
+    a letter that is missing, doubled, wrong or exchanged within a word counts as a slip.
+    """
+    if not isinstance(params, Mapping):
+        return
+    names = [name for name in params if isinstance(name, str)]
+    pairs = {a: b for a in names for b in names if is_slip(a, b)}
+    others = [name for name in names if declared and name not in declared]
+    if not pairs and not others:
+        return
+    idle = unread(read, params)
+    missed = {name for name in names if all(leaf in idle for leaf in _leaves(name, params))}
+    for name in dict.fromkeys([*pairs, *others]):
+        similar = pairs.get(name)
+        if name not in missed or similar in missed:
+            continue
+        if similar:
+            remedy = f"correct the name if {similar!r} is meant, or leave it out"
+        else:
+            remedy = f"the mechanism has {', '.join(declared)}; correct the name, or leave it out"
+        warn_caller(
+            f"Argument `params` holds {name!r}, which nothing reads; {remedy}.",
+            ParameterWarning,
+        )
+
+
+def _leaves(name: str, params: Mapping[Any, Any]) -> list[str]:
+    """The names of the leaves of one entry."""
+    return leaf_names({name: params[name]})

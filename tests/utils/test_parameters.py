@@ -1,0 +1,139 @@
+"""Which parameters are read, which differ from those of a run, and misspelt names."""
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech import parts as jp
+from jaxmech.utils.parameters import differing, digests_of, unread, warn_of_slips
+from jaxmech.utils.text import is_slip, nearest_name
+from tests.small import PENDULUM
+
+TS = np.linspace(0.0, 0.2, 3)
+
+
+def run(params: Any, **options: Any) -> Any:
+    return jm.simulate(PENDULUM.system, *PENDULUM[2:], TS, params, method=jm.RK4(10), **options)
+
+
+def test_digests_are_the_same_traced_or_not() -> None:
+    tree = {"l": 2.0, "k": np.array([[1.0, -0.0], [3.5, 1e300]]), "n": 3, "on": True}
+    params = jax.tree.map(jnp.asarray, tree)
+    known, traced = digests_of(params), jax.jit(digests_of)(params)
+    assert known.keys() == {"l", "k", "n", "on"}
+    for name, digest in known.items():
+        assert digest == traced[name]
+        assert digest.dtype == np.uint32
+    assert differing(known, digests_of({**params, "k": jnp.abs(params["k"])})) == ()
+    other = {**params, "k": params["k"].T, "n": jnp.asarray(4)}
+    assert set(differing(known, digests_of(other))) == {"k", "n"}
+    batch = jax.vmap(digests_of)({"l": jnp.array([2.0, 2.0 + 1e-15])})
+    assert differing(batch, {"l": known["l"]}) == ("l",)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    ["lenght length", "torqe torque", "torquue torque", "stifness stiffness", "langth length",
+     "rod_lenth rod_length"],
+)  # fmt: skip
+def test_slips_of_the_pen(pair: str) -> None:
+    a, b = pair.split()
+    assert is_slip(a, b)
+    assert is_slip(b, a)
+    assert nearest_name(a, ["mass", b]) == b
+
+
+@pytest.mark.parametrize(
+    "pair", ["mass1 mass2", "mass_a mass_b", "m n", "x_load y_load", "masses mass", "l lenght",
+             "massA massB", "spring springs", "arm army", "mass mass"]
+)  # fmt: skip
+def test_names_that_differ_on_purpose(pair: str) -> None:
+    assert not is_slip(*pair.split())
+
+
+def test_a_misspelt_override_is_named_and_others_are_not() -> None:
+    params = {"torque": 1.0, "mass": np.ones(2)}
+
+    def read(p: Any) -> Any:
+        return p["torque"] * p["mass"].sum()
+
+    assert unread(read, {**params, "torqe": 2.0, "colour": 1.0}) == ("colour", "torqe")
+    with pytest.warns(jm.ParameterWarning, match="'torqe', which nothing reads.*'torque' is meant"):
+        warn_of_slips({**params, "torqe": 2.0}, read)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_slips({**params, "mass_b": 1.0, "m": 2.0, "drag": {"torque": 1.0}}, read)
+        warn_of_slips(None, lambda p: 0.0)
+        warn_of_slips({**params, "masss": 2.0}, lambda p: read(p) * p["masss"])
+
+
+def test_a_mechanism_knows_its_parameters() -> None:
+    def bar(params: Any) -> jp.Mechanism:
+        body = jp.planar_body("bar", mass="mass", inertia=1.0)
+        hinge = jp.revolute("hinge", jp.ground, (0, 0), body, (-1, 0))
+        return jp.Mechanism([body], [hinge], [jp.gravity()], params)
+
+    with pytest.warns(jm.ParameterWarning, match="'masss', which nothing reads"):
+        bar({"mass": 1.0, "masss": 2.0})
+    with pytest.raises(ValueError, match=r"'mass'.*but holds maas\. Correct the name 'maas'"):
+        bar({"maas": 1.0})
+    mechanism = bar({"mass": 1.0, "limit": 3.0})
+    state = [1.0, 0.0, 0.0], np.zeros(3)
+    how = {"method": jm.RK4(1)}
+    with pytest.warns(
+        jm.ParameterWarning, match="'lenght', which nothing reads; the mechanism has"
+    ):
+        jm.simulate(mechanism.system, *state, TS, {**mechanism.params, "lenght": 3.0}, **how)
+    level = jm.Event(lambda q, v, t, p: q[1] + p["depth"])
+    read = {**mechanism.params, "depth": 3.0}
+    assert jm.simulate(mechanism.system, *state, TS, read, events=level, **how).ok
+
+
+def test_observing_with_other_parameters_warns() -> None:
+    sol = run(PENDULUM.params)
+    wrong = {**PENDULUM.params, "l": 1.0}
+    match = r"differ in l; with them the motion violates constraint 'rod' by 1\.5"
+    with pytest.warns(jm.ParameterWarning, match=match):
+        jm.observe(PENDULUM.system, sol, wrong)
+    seen = jm.observe(PENDULUM.system, sol, wrong, other_params=True)
+    assert seen.residuals["rod"].max() == pytest.approx(1.5)
+    # What the system does not read may change; so may the form of a number.
+    jm.observe(PENDULUM.system, sol, {**PENDULUM.params, "colour": 1.0, "l": np.float64(2)})
+    bare = jax.tree.map(jnp.asarray, sol)
+    bare = jm.Solution(**{**vars(bare), "digests": None})
+    with pytest.warns(jm.ParameterWarning, match="which satisfied the constraints; with them"):
+        jm.observe(PENDULUM.system, bare, wrong)
+
+
+def test_a_batch_holds_the_digests_of_its_members() -> None:
+    lengths = jnp.array([2.0, 2.0, 2.0 + 1e-9])
+
+    def one(length: Any) -> Any:
+        return run({**PENDULUM.params, "l": length}, throw=False)
+
+    sols = jax.vmap(one)(lengths)
+    assert sols.digests["l"].shape == (3,)
+    first, last = (jax.tree.map(lambda x, k=k: x[k], sols) for k in (0, 2))
+    jm.observe(PENDULUM.system, first, PENDULUM.params)
+    with pytest.warns(jm.ParameterWarning, match="differ in l"):
+        jm.observe(PENDULUM.system, last, PENDULUM.params)
+    slope = jax.grad(lambda length: one(length).q[-1, 0])(2.0)
+    assert np.isfinite(slope)
+
+
+def test_a_picture_with_other_lengths_warns() -> None:
+    body = jp.planar_body("bar", mass="m", inertia=1.0)
+    hinge = jp.revolute("hinge", jp.ground, (0, 0), body, (lambda t, p: -p["l"] / 2, 0))
+    bar = jp.Mechanism([body], [hinge], [jp.gravity("g")], {"m": 1.0, "l": 1.0, "g": 9.81})
+    params, zeros = {**bar.params, "l": 2.0}, np.zeros(3)
+    sol = jm.simulate(bar.system, [1.0, 0.0, 0.0], zeros, TS, params, method=jm.RK4(1))
+    with pytest.warns(jm.ParameterWarning, match="differs in l: the shapes"):
+        jm.animate(bar, sol)
+    jm.animate(bar, sol, params)
+    jm.animate(bar, sol, {**params, "g": 1.6})  # which shapes do not show
+    jm.animate(bar, sol, other_params=True)
