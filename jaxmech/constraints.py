@@ -41,10 +41,12 @@ class AbstractConstraint(abc.ABC):
     fn: Callable[..., Array]
     name: str = ""
 
+    takes = "q, v, t, params"  # the arguments of fn
+
     def __post_init__(self) -> None:
-        require_function("fn", self.fn)
         if not isinstance(self.name, str):
             raise TypeError(f"Argument `name` must be a string, but is {self.name!r}.")
+        require_function("fn", self.fn, self.takes)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -92,6 +94,8 @@ class Holonomic(AbstractConstraint):
         >>> Holonomic(lambda q, t, p: q @ q - p["l"] ** 2, name="rod")
         Holonomic('rod')
     """
+
+    takes = "q, t, params"
 
     def residual(self, q: Array, v: Array, a: Array, t: Array, params: Any) -> Array:
         """The residual phi."""
@@ -159,6 +163,8 @@ class Acceleration(AbstractConstraint):
         >>> Acceleration(lambda q, v, a, t, p: a[0] - p["lift"], name="lift")
         Acceleration('lift')
     """
+
+    takes = "q, v, a, t, params"
 
     def residual(self, q: Array, v: Array, a: Array, t: Array, params: Any) -> Array:
         """The residual chi."""

@@ -72,11 +72,11 @@ class System:
     declared: tuple[str, ...] = field(default=(), init=False, compare=False)
 
     def __post_init__(self) -> None:
-        require_function("lagrangian", self.lagrangian)
+        require_function("lagrangian", self.lagrangian, "q, v, t, params")
         if self.force is not None:
-            require_function("force", self.force)
+            require_function("force", self.force, "q, v, t, params")
         if self.nonideal is not None:
-            require_function("nonideal", self.nonideal)
+            require_function("nonideal", self.nonideal, "q, v, multipliers, t, params")
         object.__setattr__(self, "coordinates", _coordinate_names(self.coordinates))
         object.__setattr__(self, "constraints", _named_constraints(self.constraints))
 
@@ -308,6 +308,8 @@ _VMAP = "; for a batch use `jax.vmap`"
 def _shaped(what: str, value: Any, shape: tuple[int, ...], if_larger: str = "") -> Array:
     if value is None:
         raise ValueError(f"{what} must have shape {shape}, but is None; add a `return`.")
+    if isinstance(value, list | tuple):
+        value = jnp.asarray(value)
     if np.shape(value) != shape:
         need = "one number per coordinate" if shape else "a scalar"
         raise ValueError(

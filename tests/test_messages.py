@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 SETUP = """
-import functools, json, sys
+import functools, json, math, sys
 import jax, jax.numpy as jnp, numpy as np
 import jaxmech as jm
 jax.config.update("jax_enable_x64", True)
@@ -39,8 +39,32 @@ def assemble(q=q, v=v, t=0.0, p=p, system=system, **options):
     return jm.assemble(system, q, v, t, p, **options)
 """
 
+TRACED = (
+    "must consist of JAX operations, since it is traced, but needs the value of an array ({}). "
+    "Write `jnp.sin` instead of `np.sin` or `math.sin`, and `jnp.where` instead of `if`; the line "
+    "is above."
+)
+
 # Code, and the type and message of its error.
 MISUSE = {
+    # functions that cannot be traced, or called
+    "made(lambda q, v, t, p: v @ v - np.sin(q[0])).equations(q, v, 0.0, p)": (
+        f"TypeError: `lagrangian` {TRACED.format('TracerArrayConversionError')}"
+    ),
+    "made(lambda q, v, t, p: v @ v if q[0] > 0 else 0.0).equations(q, v, 0.0, p)": (
+        f"TypeError: `lagrangian` {TRACED.format('TracerBoolConversionError')}"
+    ),
+    "holonomic(lambda q, t, p: math.sin(q[0]))": (
+        f"TypeError: Constraint 'loop' {TRACED.format('ConcretizationTypeError')}"
+    ),
+    "made(lambda q, v: v @ v)": (
+        "TypeError: Argument `lagrangian` must be a function of (q, v, t, params), but takes "
+        "(q, v); it is called with all of these, whether it uses them or not."
+    ),
+    "jm.Holonomic(lambda q: q[0])": (
+        "TypeError: Argument `fn` must be a function of (q, t, params), but takes (q); it is "
+        "called with all of these, whether it uses them or not."
+    ),
     # events
     "simulate(events=[3])": (
         "TypeError: Argument `events` must hold Event objects, but holds 3; wrap the "
@@ -369,7 +393,7 @@ MISUSE = {
 FINE = {
     "made(constraints=(c for c in rods), coordinates=(c for c in 'xy')) == system": "True",
     "made(constraints=rods[0]) == system": "True",
-    "made(force=functools.partial(L, None))": (
+    "made(force=functools.partial(lambda k, q, v, t, p: k * v, 2.0))": (
         "System(coordinates=('x', 'y'), constraints=(), force=given)"
     ),
     "bool(jm.RK4(np.int64(2)) == jm.RK4(2))": "True",

@@ -140,5 +140,16 @@ def test_repr() -> None:
         "System(coordinates=('x',), "
         "constraints=(Holonomic('a'), Nonholonomic('b'), Acceleration('c')), force=drag)"
     )
-    nameless = System(drag, force=functools.partial(drag, None), coordinates=("x",))
+    scaled = functools.partial(lambda k, q, v, t, p: k * v, 2.0)
+    nameless = System(drag, force=scaled, coordinates=("x",))
     assert repr(nameless) == "System(coordinates=('x',), constraints=(), force=given)"
+
+
+def test_a_force_may_be_a_list_of_components() -> None:
+    system = System(
+        lambda q, v, t, p: 0.5 * v @ v,
+        force=lambda q, v, t, p: [-0.1 * v[0], 2.0],
+        coordinates=("x", "y"),
+    )
+    found = jax.jit(lambda v: system.equations(0 * v, v).Q)(jnp.array([3.0, 4.0]))
+    np.testing.assert_allclose(found, [-0.3, 2.0])

@@ -1,5 +1,6 @@
 """Argument checks, for concrete values only: traced ones pass, and are reported in a status."""
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -19,8 +20,8 @@ def is_known(tree: Any) -> bool:
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
 
 
-def require_function(argument: str, value: Any) -> None:
-    """Raise a TypeError unless the value is a hashable function."""
+def require_function(argument: str, value: Any, takes: str = "") -> None:
+    """Raise a TypeError unless the value is a hashable function, of these arguments if given."""
     if not callable(value):
         raise TypeError(f"Argument `{argument}` must be a function, but is {value!r}.")
     try:
@@ -29,6 +30,22 @@ def require_function(argument: str, value: Any) -> None:
         raise TypeError(
             f"Argument `{argument}` must be hashable, but a {type(value).__name__} is not "
             f"({error}); write a function and keep its arrays in `params`."
+        ) from error
+    if takes:
+        _require_arguments(argument, value, takes)
+
+
+def _require_arguments(argument: str, fn: Callable[..., Any], takes: str) -> None:
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):
+        return  # of compiled functions
+    try:
+        signature.bind(*takes.split(", "))
+    except TypeError as error:
+        raise TypeError(
+            f"Argument `{argument}` must be a function of ({takes}), but takes {signature}; it is "
+            "called with all of these, whether it uses them or not."
         ) from error
 
 
@@ -148,9 +165,15 @@ class MissingParameterError(ValueError):
 
 @contextmanager
 def naming_missing(what: str, params: Any) -> Iterator[None]:
-    """Turn the KeyError of a missing parameter into a `MissingParameterError`."""
+    """Name a function in errors on missing parameters, and on what JAX cannot trace."""
     try:
         yield
+    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
+        raise TypeError(
+            f"{what[:1].upper()}{what[1:]} must consist of JAX operations, since it is traced, but "
+            f"needs the value of an array ({type(error).__name__}). Write `jnp.sin` instead of "
+            "`np.sin` or `math.sin`, and `jnp.where` instead of `if`; the line is above."
+        ) from error
     except KeyError as error:
         name = error.args[0] if error.args else None
         if not isinstance(params, Mapping) or name in params:
