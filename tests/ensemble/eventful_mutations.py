@@ -29,7 +29,7 @@ EVENTFUL: dict[str, Any] = {
 }
 MORE_ODD: list[Any] = [
     *ODD, 64, 10**7, 10**10, 2**31, "x1", "x2", "energy", "low", "wilson", "right", "band",
-    "local:2", "local:0", "local:99999999999999999999", "tcp://127.0.0.1:9",
+    "local:two", "local:0", "local:99999999999999999999", "tcp://127.0.0.1:9",
     "tcp://h:99999", "tcp://h:0", "tcp://h", "tls://[::1]:8786", "file:", "udp://h:1",
     "4 GiB", "4", "01:00:00", "one hour", ["energy_drift"], ["status", "x1"], [0.1, 0.9],
     [0.5, 2.0], -0.9, 1e17,
