@@ -148,7 +148,7 @@ def simulate(
         tolerance = method.tolerance(q0.dtype)
         policies = replace(policies, method=method.without_tolerance())
     elif isinstance(method, AbstractFixedStep):
-        plan = Plan(own, method, formulation, policies.projection)
+        plan = Plan(own, method, formulation, policies.projection, policies.watch)
         policies = replace(policies, method=with_steps(plan, method, q0, v0, ts, own_params))
     solution = _simulate(system, policies, q0, v0, ts, params, tolerance)
     solution = replace(solution, digests=digests_of(params))

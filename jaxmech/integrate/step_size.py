@@ -19,6 +19,8 @@ from jaxtyping import Array
 from jaxmech.compiler import batched_closure, unchecked, unoptimized, why_not
 from jaxmech.formulations import AbstractFormulation
 from jaxmech.integrate.error_estimate import relative, resolution
+from jaxmech.integrate.events.turns import most_turns
+from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
@@ -50,12 +52,14 @@ class Plan:
         method: method of integration; its substeps do not matter.
         formulation: the law of motion.
         stabilization: the policy against drift.
+        watch: the events, whose functions are not to turn more than once in a step.
     """
 
     system: System
     method: AbstractFixedStep
     formulation: AbstractFormulation
     stabilization: AbstractStabilization
+    watch: Watch | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "method", replace(self.method, substeps=1))
@@ -80,7 +84,7 @@ def steps_needed(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any) -> int
         # Of the first trial that settles a member: the errors of much shorter steps, which other
         # members need, are round-off.
         # A trial that only covers the first part of a run does not revoke the one before.
-        least = 1.0 if before is None else trial.least(before)
+        least = trial.least(before)
         needed = np.maximum(np.where(trial.known, many * ratio, 1.0), least)
         # Errors that vanish in round-off, as they do early in float32, tell less than the larger
         # ones of longer steps.
@@ -92,6 +96,7 @@ def steps_needed(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any) -> int
             break
         # An unknown error only means that more steps are needed.
         growth = np.where(trial.good, np.where(trial.known, ratio, np.inf), _REFINED)
+        growth = np.where(trial.is_fine, growth, np.maximum(growth, _REFINED))
         growth = np.clip(growth, 2.0, 8.0)[~is_settled].max()
         many, before, foreseen = int(np.ceil(many * growth)), trial, needed
     return int(np.ceil(min(wanted.max(), 1e15)))
@@ -107,6 +112,7 @@ class _Trial:
         resolution: largest relative error of the whole run that round-off may hide.
         done: number of steps that were made.
         good: whether no step failed.
+        turns: how often the function of an event turned in a step, at most; None without events.
     """
 
     many: int
@@ -114,6 +120,13 @@ class _Trial:
     resolution: np.ndarray
     done: np.ndarray
     good: np.ndarray
+    turns: np.ndarray | None
+
+    @property
+    def is_fine(self) -> np.ndarray:
+        """Whether events cannot hide in the steps, or there are too many steps already."""
+        none = np.zeros_like(self.done) if self.turns is None else self.turns
+        return (none < 2) | (self.many > _HOPELESS)
 
     @property
     def known(self) -> np.ndarray:
@@ -124,14 +137,20 @@ class _Trial:
         """Whether round-off hides so much that the error says nothing about the target."""
         return self.good & (self.resolution > np.maximum(self.error, target))
 
-    def least(self, before: "_Trial") -> np.ndarray:
-        """The fewest steps that the trial before allows: more than it had, if they failed."""
-        overcome = np.where(~before.good & self.good, self.many, 1.0)
-        return np.where(before.good & before.known, before.many, overcome)
+    def least(self, before: "_Trial | None") -> np.ndarray:
+        """The fewest steps that this trial and the one before allow.
+
+        If there were too few of them before, as many as here; and events do not hide in these.
+        """
+        if before is None:
+            return np.full(len(self.done), 1.0 if self.turns is None else self.many)
+        enough = before.good & before.is_fine
+        overcome = np.where(~enough & self.good, self.many, 1.0)
+        return np.where(enough & before.known, before.many, overcome)
 
     def settled(self, before: "_Trial | None", ratio: np.ndarray) -> np.ndarray:
         """Whether the needed number of steps follows from this trial and the one before."""
-        near = self.good & (ratio <= 2.0)
+        near = self.good & (ratio <= 2.0) & self.is_fine
         if before is None:
             return near
         growth = self.many / before.many
@@ -141,7 +160,8 @@ class _Trial:
         rough = resolved & (self.error > before.error / growth**1.5)
         place = abs(self.done / self.many - before.done / before.many) * before.many
         ended = ~self.good & ~before.good & (place <= 2.0) & (self.many > _HOPELESS)
-        return near | (self.good & rough) | (ended & ((self.error < _RESOLVED) | (self.done == 0)))
+        rough &= self.good & self.is_fine
+        return near | rough | (ended & ((self.error < _RESOLVED) | (self.done == 0)))
 
 
 def _tried(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any, many: int) -> _Trial | None:
@@ -154,15 +174,16 @@ def _tried(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any, many: int) -
         )
     if found is None:
         return None
-    error, hidden, done, good = (np.asarray(x) for x in found)
+    error, hidden, done, good, most = (np.asarray(x) for x in found)
     error = np.where(np.isnan(error), np.inf, error)
     # What the first steps have lost, extended to the whole run.
     whole = many / np.maximum(done, 1)
     error = np.where((done == 0) & ~good, np.inf, error * whole)
-    return _Trial(many, error, hidden * whole, done, good)
+    turns = None if plan.watch is None else most
+    return _Trial(many, error, hidden * whole, done, good, turns)
 
 
-_Found = tuple[Array, Array, Array, Array]
+_Found = tuple[Array, Array, Array, Array, Array]
 
 
 @jit_of("plan", is_frame=True)
@@ -171,7 +192,8 @@ def _trial(
 ) -> _Found:
     """The error of the first steps, what round-off hides, their number, and whether all succeeded.
 
-    Each has a value for every member (M,).
+    Last, how often a function of an event turned in one of them. Each has a value for every
+    member (M,).
     """
     first = jax.tree.map(lambda x: x[0], (q, v, ts[:, 0], params))
     policies = plan.method, plan.formulation, plan.stabilization
@@ -182,13 +204,18 @@ def _trial(
         zero = jnp.zeros_like(q)
 
         def more(k: Array, carry: Any) -> Any:
-            q, v, errors, (low, high, fastest, rounding), done, _ = carry
-            new_q, new_v, found, went_well = _doubled(scheme, q, v, ts[0] + k * h, h, params)
+            q, v, errors, (low, high, fastest, rounding), turns, done, _ = carry
+            t = ts[0] + k * h
+            new_q, new_v, found, went_well = _doubled(scheme, q, v, t, h, params)
+            if plan.watch is not None:
+                here = most_turns(plan.watch, (q, v), (new_q, new_v), t, h, params)
+                turns = jnp.maximum(turns, here)
             hidden = rounding + _rounding(new_q)
             seen = jnp.minimum(low, new_q), jnp.maximum(high, new_q)
             moved = (
                 new_q, new_v, [x + y for x, y in zip(errors, found, strict=True)],
-                (*seen, jnp.maximum(fastest, jnp.abs(new_v)), hidden), done + 1, went_well,
+                (*seen, jnp.maximum(fastest, jnp.abs(new_v)), hidden),
+                turns, done + 1, went_well,
             )  # fmt: skip
             return jax.lax.cond(went_well, lambda: moved, lambda: (*carry[:-1], went_well))
 
@@ -196,14 +223,15 @@ def _trial(
             return jax.lax.cond(carry[-1] & (k < tried), lambda: more(k, carry), lambda: carry)
 
         still = q, q, jnp.abs(v), zero.sum()
-        start = q, v, [zero, zero], still, jnp.zeros((), int), jnp.asarray(True)
+        none = jnp.zeros((), jnp.int32)
+        start = q, v, [zero, zero], still, none, jnp.zeros((), int), jnp.asarray(True)
         # Native code compiles a loop of known length in half the time, and skips the steps in which
         # all lanes rest.
         count = _TRIED if why_not() is None else tried
-        _, _, errors, sizes, done, good = jax.lax.fori_loop(0, count, step_or_rest, start)
+        _, _, errors, sizes, turns, done, good = jax.lax.fori_loop(0, count, step_or_rest, start)
         low, high, fastest, rounding = sizes
         error = relative(errors[0], errors[1], low, high, fastest, h * done)
-        return error, resolution(rounding, low, high), done, good
+        return error, resolution(rounding, low, high), done, good, turns
 
     alone = batched_closure(one, *jax.tree.map(lambda x: x[0], (q, v, ts, params)), tried)
     return jax.vmap(lambda *member: alone(*member, tried))(q, v, ts, params)

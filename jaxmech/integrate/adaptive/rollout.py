@@ -25,6 +25,7 @@ from jaxmech.integrate.adaptive.step_events import StepEvents, events_in_step
 from jaxmech.integrate.begin import begun, residuals
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.error_estimate import relative, resolution
+from jaxmech.integrate.events.turns import most_turns
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
@@ -149,6 +150,12 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
         tried = replace(tried, error=jnp.where(resolves, whole, tried.error))
     computed = tried.status == Status.OK
     accepted = computed & (tried.error <= 1.0)
+    turns = jnp.zeros((), jnp.int32)
+    if run.watch is not None:
+        ends = [(x.q, x.v) for x in (state.knot, tried.end)]
+        turns = most_turns(run.watch, ends[0], ends[1], t, h, run.params)
+        # Not below the step with which the number of steps would suffice for the run.
+        accepted &= (turns < 2) | (size < run.span / run.method.max_steps)
     # Set, not added: the run ends at the last save time to the bit.
     elapsed = jnp.where(is_last, run.span, state.elapsed + size)
     proposed, event, cut, is_due = size, None, jnp.asarray(False), jnp.asarray(False)
@@ -175,6 +182,10 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
         moved = jax.tree.map(lambda yes, no: jnp.where(is_due, yes, no), same, moved)
     error = jnp.where(computed, tried.error, jnp.inf)
     stays = replace(state, size=size * shrunk(run.method, error), is_repeat=jnp.asarray(True))
+    if run.watch is not None:
+        # About one turn in a step, and no longer step where there is one already.
+        moved = replace(moved, size=jnp.where(turns > 0, jnp.minimum(moved.size, size), moved.size))
+        stays = replace(stays, size=jnp.minimum(stays.size, size / jnp.maximum(turns, 1)))
     after = jax.tree.map(lambda yes, no: jnp.where(accepted, yes, no), moved, stays)
     after, (saves, moves) = save_reached(run, state, replace(after, counts=counts), step, rows)
     if event is not None:

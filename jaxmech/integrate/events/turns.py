@@ -1,0 +1,64 @@
+"""Steps in which the function of an event turns more than once, so that events may hide in them.
+
+In a mechanism that constraints move, and in one that turns uniformly, a step may have no error and
+be of any length. Between its ends the motion is that of a cubic; there the rates of the functions
+are sampled at places without regularity, so that no oscillation can look slow at all of them.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from jaxmech.integrate.events.watch import Watch
+from jaxmech.stabilization import reach
+from jaxmech.system import Params
+
+_PLACES = (0.0, 0.083, 0.211, 0.372, 0.457, 0.619, 0.738, 0.917, 1.0)  # in a step from 0 to 1
+
+State = tuple[Array, Array]  # q and v
+
+
+def most_turns(
+    watch: Watch, start: State, end: State, t: Array, h: Array, params: Params
+) -> Int[Array, ""]:
+    """How often the rate of a function changes its sign in a step, at most.
+
+    Functions of reactions do not count.
+    """
+    start, end, t, h, params = jax.lax.stop_gradient((start, end, t, h, params))
+    own = params.params if watch.names else params
+    counts = [
+        _turns(event, start, end, t, h, own) for event in watch.events if not event.needs_reactions
+    ]
+    return jnp.stack([jnp.zeros((), jnp.int32), *counts]).max()
+
+
+def _turns(event: Any, start: State, end: State, t: Array, h: Array, params: Params) -> Array:
+    in_q, in_v = jax.jacfwd(lambda q, v: event.value(q, v, t + h, params)[None], (0, 1))(*end)
+    # Slower changes may be errors of the motion.
+    share = float(jnp.finfo(t.dtype).eps) ** 0.375
+    least = share * (reach(in_q, end[0]) + reach(in_v, end[1]))[0]
+
+    def value(u: Array) -> Array:
+        q, v = _between(start, end, h, u)
+        return event.value(q, v, t + u * h, params)
+
+    def look(so_far: tuple[Array, Array], u: Array) -> tuple[tuple[Array, Array], None]:
+        sign, turns = so_far
+        rate = jax.jvp(value, (u,), (jnp.ones_like(u),))[1]
+        new = jnp.where(jnp.abs(rate) > least, jnp.sign(rate), 0.0).astype(jnp.int32)
+        return (jnp.where(new == 0, sign, new), turns + (sign * new < 0)), None
+
+    none = jnp.zeros((), jnp.int32)
+    (_, turns), _ = jax.lax.scan(look, (none, none), jnp.asarray(_PLACES, t.dtype))
+    return turns
+
+
+def _between(start: State, end: State, h: Array, u: Array) -> State:
+    """The state on the cubic between two states, h apart."""
+    way, before, after = end[0] - start[0], h * start[1], h * end[1]
+    second, third = 3 * way - 2 * before - after, before + after - 2 * way
+    q = start[0] + u * (before + u * (second + u * third))
+    return q, (before + u * (2 * second + 3 * u * third)) / jnp.where(h == 0, 1.0, h)

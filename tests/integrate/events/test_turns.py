@@ -1,0 +1,68 @@
+"""Events of machines whose steps have no error and could be of any length."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech import RK4, Adaptive, Event, simulate
+
+
+def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return 0.5 * v @ v
+
+
+CRANK = jm.System(
+    lagrangian,
+    constraints=[jm.Holonomic(lambda q, t, p: q[0] - p["speed"] * t)],
+    coordinates=("angle",),
+)
+FREE = jm.System(lagrangian, coordinates=("angle",))
+PASSES = [
+    Event(lambda q, v, t, p: jnp.sin(q[0] - 0.3), direction=1, name="level", keep=16),
+    # Steps over its jump are never refused, however short: its rate does not turn.
+    Event(lambda q, v, t, p: q[0] % (2 * jnp.pi) - np.pi, direction=1, name="saw", keep=1),
+]
+EXACT = (0.3 + 2 * np.pi * np.arange(10)) / (2 * np.pi)
+METHODS = [RK4(), Adaptive(), Adaptive(jm.Rodas5P())]
+
+
+def turned(system: jm.System, method: Any, speed: Any = 2 * np.pi) -> jm.Solution:
+    q, v = jnp.zeros(1), jnp.full(1, speed)
+    ts = np.array([0.0, 3.7, 10.0])
+    return simulate(system, q, v, ts, {"speed": speed}, method=method, events=PASSES)
+
+
+@pytest.mark.parametrize("system", [CRANK, FREE], ids=["driven", "free"])
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_every_turn_of_a_uniform_rotation_is_an_event(system: jm.System, method: Any) -> None:
+    sol = turned(system, method)
+    assert sol.events["level"].count == 10
+    assert abs(sol.events["level"].t[:10] - EXACT).max() < 1e-9
+    assert sol.step < 1.0
+    assert sol.accepted + sol.rejected < 250
+
+
+def test_each_of_a_batch_has_steps_for_its_own_events() -> None:
+    speeds = 2 * np.pi * np.array([0.05, 1.0, 40.0])
+    sols = jax.vmap(lambda speed: turned(CRANK, Adaptive(), speed))(speeds)
+    assert sols.ok.all()
+    assert sols.events["level"].count.tolist() == [1, 10, 400]
+    assert sols.accepted[0] < 60
+
+
+def test_a_function_of_round_off_does_not_shorten_steps() -> None:
+    """A pendulum that hangs still; the functions of its events are zero up to rounding."""
+    system = jm.System(
+        lambda q, v, t, p: 0.5 * v @ v - 9.81 * q[1],
+        constraints=[jm.Holonomic(lambda q, t, p: q @ q - 1.0)],
+        coordinates=("x", "y"),
+    )
+    q, v = np.array([np.sin(1e-13), -np.cos(1e-13)]), np.zeros(2)
+    still = Event(lambda q, v, t, p: q[0], name="vertical", keep=1)
+    sol = simulate(system, q, v, np.array([0.0, 100.0]), method=Adaptive(), events=still)
+    plain = simulate(system, q, v, np.array([0.0, 100.0]), method=Adaptive())
+    assert sol.accepted + sol.rejected <= plain.accepted + plain.rejected + 5
