@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from jax.dtypes import float0
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from jaxmech.compiler.frontend.jaxprs import (
@@ -390,7 +391,7 @@ class JaxprReader:
 def _require_native(atoms: Iterable[Any], what: str) -> None:
     """Raise an `UnsupportedError` unless native code has the types of all variables."""
     for atom in atoms:
-        if atom.aval.dtype not in NATIVE:
+        if atom.aval.dtype not in NATIVE and atom.aval.dtype != float0:
             raise UnsupportedError(f"{what} of type {atom.aval.dtype}")
 
 

@@ -33,7 +33,8 @@ def constant(g: Graph, value: np.ndarray) -> Ids:
     """An array of constants."""
     if value.size > LARGEST_ARRAY:
         raise UnsupportedError(f"a constant of {value.size} numbers")
-    native_dtype(value.dtype)
+    if (native := native_dtype(value.dtype)) != value.dtype:
+        value = np.zeros(value.shape, native)
     key = value.tobytes(), value.dtype, value.shape
     ids = g.arrays.get(key)
     if ids is None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from jax.dtypes import float0
 
 from jaxmech.compiler.ir.graph import Graph
 
@@ -29,8 +30,10 @@ def native_dtype(dtype: Any) -> np.dtype:
     """The type of a scalar of native code, or an `UnsupportedError`.
 
     Native code has no complex numbers, no floating-point numbers of 8 or 16 bits, no integers of
-    fewer than 8 bits, and no random keys.
+    fewer than 8 bits, and no random keys. Tangents of integers are nothing: false stands for them.
     """
+    if dtype == float0:
+        return np.dtype(bool)
     if dtype not in NATIVE:
         raise UnsupportedError(f"values of type {dtype}")
     return np.dtype(dtype)
