@@ -201,7 +201,15 @@ def _simulate(
     found = None
     if watch is not None and trajectory.events is not None:
         assert trajectory.active is not None
-        found = events_of(watch, trajectory.events, trajectory.active, ts[-1], trajectory.t_failed)
+        assert trajectory.found is not None
+        found = events_of(
+            watch,
+            trajectory.events,
+            trajectory.found,
+            trajectory.active,
+            ts[-1],
+            trajectory.t_failed,
+        )
     drift = energy_drift(energy) if is_conserved else jnp.full((), jnp.nan, q0.dtype)
     return Solution(
         ts=ts,

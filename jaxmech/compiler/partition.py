@@ -25,7 +25,7 @@ from jaxmech.compiler.frontend.jaxprs import (
     loop_content,
     stays_loop,
 )
-from jaxmech.compiler.ir.loops import NATIVE, UnsupportedError, dtype_of, shape_of
+from jaxmech.compiler.ir.loops import LARGEST_SPLIT, NATIVE, UnsupportedError, dtype_of, shape_of
 
 LARGEST_IN_PROLOGUE = 16_384  # size of an array
 MOST_PASSED = 1024  # numbers into or out of a prologue; XLA is faster with sequences
@@ -153,6 +153,12 @@ class _Partition:
         prologue = self._prologue(eqn.invars[:first])
         prologue = prologue if all(map(_is_small, prologue)) else []
         epilogue = self._epilogue(place, eqn.outvars[:carries], prologue)
+        # Rows that a loop has written cannot be read by its code.
+        empty = _variables(x for one in prologue for x in one.outvars if _is_empty_rows(one))
+        pairs = zip(eqn.invars[fixed:first], eqn.outvars[:carries], strict=True)
+        rows = {var for atom, var in pairs if not isinstance(atom, Literal) and atom in empty}
+        if any(not rows.isdisjoint(_variables(one.invars)) for one in epilogue.values()):
+            epilogue = {}
         attempts: list[tuple[list[JaxprEqn], dict[int, JaxprEqn]]] = [([], {})]
         attempts += [(prologue, {})] if prologue else []
         attempts += [(prologue, epilogue)] if epilogue else []
@@ -208,8 +214,10 @@ class _Partition:
         # JAX keeps all results of a `while`, though unused rows may be large.
         is_used = [var in used for var in eqn.outvars]
         kernel = kernel.with_results([*is_used, *[True] * len(wanted)])
-        passed = [var for var in (*args, *wanted) if around and self._has_axis(var)]
-        if sum(_size(var) for var in passed) > MOST_PASSED:
+        # Large arguments count only if they are split: rows of the others are read where they are.
+        split = [var for var in args if _size(var) <= LARGEST_SPLIT]
+        passed = [var for var in (*split, *wanted) if around and self._has_axis(var)]
+        if sum(_size(var) for var in passed) > MOST_PASSED or (around and kernel.splits_large):
             raise UnsupportedError("sequences")
         sequences = eqn.invars[len(eqn.invars) - len(kernel.sequences) :]
         values, flags = zip(*(self.value(atom) for atom in (*args, *sequences)), strict=True)
@@ -235,8 +243,12 @@ def _variables(atoms: Iterable[Any]) -> set[Any]:
     return {atom for atom in atoms if not isinstance(atom, Literal)}
 
 
+def _is_empty_rows(eqn: JaxprEqn) -> bool:
+    return eqn.primitive.name == "empty_rows"
+
+
 def _is_small(eqn: JaxprEqn) -> bool:
-    if eqn.primitive.name == "empty_rows":  # a result, which is not passed
+    if _is_empty_rows(eqn):  # a result, which is not passed
         return True
     atoms = _variables((*eqn.invars, *eqn.outvars))
     return all(_size(atom) <= LARGEST_IN_PROLOGUE for atom in atoms)

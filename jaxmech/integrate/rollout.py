@@ -13,13 +13,12 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.integrate.begin import begun, residuals
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.error_estimate import STATES, Corrections, Defect, Recent, steps_apart
-from jaxmech.integrate.events.crossing import through_events
-from jaxmech.integrate.events.dips import step_dips
 from jaxmech.integrate.events.log import EventState, Replay
+from jaxmech.integrate.events.step_events import with_events
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step import Health, step
+from jaxmech.integrate.step import step
 from jaxmech.properties import Drive
 from jaxmech.status import Status
 from jaxmech.system import Params
@@ -39,6 +38,7 @@ class Trajectory(eqx.Module):
         error: estimated integration error relative to the motion, as in `Solution`.
         counts: counts of the work; None for fixed steps, whose number is known.
         events: state of the events; None without events.
+        found: their occurrences as rows, NaN if unused; None without events.
         active: flags of the constraints with a switch that are on at the save times, shape (T, C);
             None without events.
     """
@@ -53,6 +53,7 @@ class Trajectory(eqx.Module):
     error: Float[Array, ""]
     counts: StepCounts | None = None
     events: EventState | None = None
+    found: Float[Array, "R w"] | None = None
     active: Bool[Array, " T C"] | None = None
 
 
@@ -102,6 +103,7 @@ _FEWEST = 16  # estimates in a shorter one, if it has three steps for each
 
 # q, v, the two residuals and the switches, as they are saved
 _Rows = tuple[Array, Array, Array, Array, Array | None]
+_Log = Array | None  # rows of occurrences; None without events
 _End = tuple[Array, Array, SegmentEvents | None]
 
 
@@ -122,9 +124,9 @@ def rollout(
     start = _start(scheme, watch, q0, v0, ts, params, estimates.same_steps)
 
     def one_segment(
-        carry: tuple[_RolloutState, Defect], x: tuple[StepSegments, Array]
-    ) -> tuple[tuple[_RolloutState, Defect], tuple[_Rows, _End]]:
-        (state, defect), (own, left) = carry, x
+        carry: tuple[_RolloutState, Defect, _Log], x: tuple[StepSegments, Array]
+    ) -> tuple[tuple[_RolloutState, Defect, _Log], tuple[_Rows, _End]]:
+        (state, defect, log), (own, left) = carry, x
         first = own.done == 0
         state = eqx.tree_at(
             lambda s: (s.position_residual, s.velocity_residual),
@@ -133,14 +135,15 @@ def rollout(
         )
         at_start, state = _begun_segment(state)
 
-        def one_step(k: Array, state: _RolloutState) -> _RolloutState:
+        def one_step(k: Array, carry: tuple[_RolloutState, _Log]) -> tuple[_RolloutState, _Log]:
+            state, log = carry
             # Not by adding up steps: a derivative that repeats a segment gets the same times, to
             # the bit.
             t = own.t + (own.done + k) * own.h
-            moved = _advance(scheme, watch, state, t, own.h, params, k)
-            return replace(moved, recent=estimates.recent(state, own.h, left - k))
+            moved, log = _advance(scheme, watch, state, log, t, own.h, params, k)
+            return replace(moved, recent=estimates.recent(state, own.h, left - k)), log
 
-        state = jax.lax.fori_loop(0, steps, one_step, state)
+        state, log = jax.lax.fori_loop(0, steps, one_step, (state, log))
 
         def estimate() -> Defect:
             q, v, recent = state.q, state.v, state.recent
@@ -149,10 +152,12 @@ def rollout(
         is_smooth = _is_smooth(state, estimates.first + 1)
         running = (left == steps) & (state.status == Status.OK) & is_smooth
         defect = jax.lax.cond(running, estimate, lambda: defect)
-        return (state, defect), (_saved(state), (state.q, state.v, _ended(at_start, state)))
+        ended = state.q, state.v, _ended(at_start, state)
+        return (state, defect, log), (_saved(state), ended)
 
-    (end, defect), (saved, ends) = jax.lax.scan(
-        one_segment, (start, Defect.none(q0, v0)), (segments(ts, substeps, steps), estimates.left)
+    first = start, Defect.none(q0, v0), None if watch is None else watch.log(q0)
+    (end, defect, log), (saved, ends) = jax.lax.scan(
+        one_segment, first, (segments(ts, substeps, steps), estimates.left)
     )
     duration = jax.lax.stop_gradient(ts[-1] - ts[0])
     error = defect.relative(duration)
@@ -160,7 +165,10 @@ def rollout(
         # Given velocities do not move q by the projection: all of what they miss is an error.
         keeps_q, h = scheme.drive == Drive.VELOCITIES, _longest(ts) / substeps
         error += defect.delay(end.corrections, h, duration, keeps_q)
-    return _trajectory(start, saved, end, substeps // steps, error), ends
+    trajectory = _trajectory(start, saved, end, substeps // steps, error)
+    if watch is not None and log is not None and end.events is not None:
+        trajectory = replace(trajectory, found=watch.found(log, end.events.counts))
+    return trajectory, ends
 
 
 def _longest(ts: Array) -> Array:
@@ -306,11 +314,15 @@ def _start(
 
 
 def _advance(
-    scheme: Scheme, watch: Watch | None, state: _RolloutState, t: Array, h: Array, params: Params,
-    place: Array,
-) -> _RolloutState:  # fmt: skip
-    """The next state, or the same one forever after a failure; `place` is the step's number."""
+    scheme: Scheme, watch: Watch | None, state: _RolloutState, log: _Log, t: Array, h: Array,
+    params: Params, place: Array,
+) -> tuple[_RolloutState, _Log]:  # fmt: skip
+    """The next state, or the same one forever after a failure, and the log of events.
+
+    `place` is the number of the step in its segment.
+    """
     now, events, end, is_over = params, state.events, t + h, jnp.asarray(False)
+    running = state.status == Status.OK
     if watch is not None and events is not None:
         now = watch.params(params, events.active)
     q, v, health = step(scheme, state.q, state.v, t, h, now)
@@ -318,13 +330,13 @@ def _advance(
     if corrections is not None and health.correction is not None:
         corrections = corrections.after(health.correction, v, h)
     health = replace(health, correction=None)
-    if watch is not None and events is not None:
-        q, v, health, end, events = _with_events(
-            scheme, watch, state, (q, v, health), t, h, params, place
+    if watch is not None and events is not None and log is not None:
+        before, after = (state.q, state.v), (q, v, health)
+        (q, v, health, end, events), log = with_events(
+            scheme, watch, before, after, running, events, log, t, h, params, place
         )
         now, is_over = watch.params(params, events.active), events.stopped_by >= 0
     position, velocity = residuals(scheme, q, v, end, now)
-    running = state.status == Status.OK
     moved = replace(
         state,
         q=q,
@@ -347,35 +359,4 @@ def _advance(
 
     # Asked once per step and not number by number: native code skips `stays` where no lane needs
     # it.
-    return jax.lax.cond(~(running & health.good), stays, lambda: moved)
-
-
-_Moved = tuple[Array, Array, Health]
-
-
-def _with_events(
-    scheme: Scheme, watch: Watch, state: _RolloutState, moved: _Moved, t: Array, h: Array,
-    params: Params, place: Array,
-) -> tuple[Array, Array, Health, Array, EventState]:  # fmt: skip
-    """Compute q, v, health, time and events after a step, from its result without events."""
-    was = state.events
-    assert was is not None
-    q, v, health = moved
-    now = watch.params(params, was.active)
-    ends = (state.q, state.v, t, None), (q, v, t + h, None)
-    was, passed, dips, happens = step_dips(scheme, watch, was, *ends, h, now)
-
-    def rarely() -> tuple[Array, Array, Health, Array, EventState]:
-        at = through_events(scheme, watch, state.q, state.v, t, h, params, was, place, dips)
-        is_nan = at.health.good & jnp.isnan(at.events.values).any()
-        status = jnp.where(is_nan, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), at.health.status)
-        found = replace(at.health, good=at.health.good & ~is_nan, status=status)
-        end = jnp.where(at.events.stopped_by >= 0, t + at.high * h, t + h)
-        return at.q, at.v, found, end, replace(at.events, smooth=at.events.smooth + 1)
-
-    def usually() -> tuple[Array, Array, Health, Array, EventState]:
-        return q, v, health, t + h, replace(passed, smooth=was.smooth + 1)
-
-    # The step that an event at its start makes void may fail.
-    running = (state.status == Status.OK) & (health.good | was.due)
-    return jax.lax.cond(running & happens, rarely, usually)
+    return jax.lax.cond(~(running & health.good), stays, lambda: moved), log

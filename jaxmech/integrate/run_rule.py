@@ -41,7 +41,7 @@ class SmoothResults(eqx.Module):
 
     q: Any  # at the save times, (T, n)
     v: Any  # at the save times, (T, n)
-    found: Any  # times and states of the events; None without events
+    found: Any  # rows of the events, (R, w); None without events
     kept: Any  # states that the derivatives need, for derivatives of derivatives
 
 
@@ -83,8 +83,7 @@ class RunRule(AbstractRule):
 
     def __init__(self, program: Any, structure: Any, outs: Any) -> None:
         trajectory, kept = jax.tree.unflatten(outs, range(outs.num_leaves))
-        found = None if trajectory.events is None else trajectory.events.found
-        smooth = SmoothResults(trajectory.q, trajectory.v, found, kept.smooth)
+        smooth = SmoothResults(trajectory.q, trajectory.v, trajectory.found, kept.smooth)
         self.program = program
         self.residuals = tuple(jax.tree.leaves(kept))
         self.smooth = tuple(jax.tree.leaves(smooth))
@@ -118,7 +117,10 @@ class RunRule(AbstractRule):
         # Before the loops of the run, with which they would be compiled otherwise.
         unknown = [((ct != 0) & ~known).any() for ct in saves if ct is not None]
         depends_on_nan = jnp.stack([*unknown, jnp.asarray(False)]).any()
-        nonzero = jnp.stack([(ct != 0).any() for ct in cotangents if ct is not None]).any()
+        # The barrier keeps XLA from evaluating it while it compiles, slowly, where a cotangent of
+        # many events or saves is constant.
+        differ = jax.lax.optimization_barrier([ct != 0 for ct in cotangents if ct is not None])
+        nonzero = jnp.stack([x.any() for x in differ]).any()
         # After a failure the derivative is NaN if it depends on a saved NaN. If it does not, and
         # all cotangents are zero, it is 0 and not 0 times NaN.
         answer, is_found = jnp.where(depends_on_nan, jnp.nan, 0.0), nonzero & ~depends_on_nan

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.integrate.events.watch import Watch, nothing_found
+from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.rollout import (
     SegmentEvents,
@@ -47,6 +47,7 @@ class KeptSegments(eqx.Module):
     events: SegmentEvents | None  # of each segment; None without events
     known: Bool[Array, " T"]  # whether the state was good at each save time
     t_failed: Float[Array, ""]  # as in `Trajectory`
+    counts: Int[Array, " E"] | None  # of the events; None without events
 
 
 class SegmentPlace(eqx.Module):
@@ -75,23 +76,23 @@ class AbstractSegments(AbstractRun):
 
     @abc.abstractmethod
     def advance(
-        self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, found: Any
+        self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any
     ) -> tuple[list[Array], Any]:
-        """Compute q and v after a segment, and the data of its events."""
+        """Compute q and v after a segment, and the rows of its events in their order, (K, w)."""
 
     @abc.abstractmethod
     def pull_back(
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, fixed: Any,
-        given: list[Array], found: Any,
+        given: list[Array], rows: Any,
     ) -> tuple[list[Array], Times, Any]:  # fmt: skip
-        """Cotangents of the state, the times and `shared`, from those of the end and the events."""
+        """Cotangents of the state, the times and `shared`, from those of the end and the rows."""
 
     def tangents(
         self, x: RolloutInputs, kept: KeptSegments, changes: RolloutInputs
     ) -> SmoothResults:
         """Push tangents from the first segment to the last."""
         moving, fixed = split_shared(x, changes)
-        own, none = self._segments(x), nothing_found(self.watch, x.q0)
+        own = self._segments(x)
         timed, d_timed = (own.t, own.h), None
         if changes.ts is not None:
             timed, d_timed = jax.jvp(self._times, (x.ts,), (changes.ts,))
@@ -100,25 +101,25 @@ class AbstractSegments(AbstractRun):
 
         # Only tangents are carried: the states at the starts of segments are known from the
         # forward run.
-        def one(carry: Any, segment: Any) -> tuple[Any, list[Array]]:
-            (d_state, d_found), (state, timed, done, events, d_timed) = carry, segment
+        def one(d_state: list[Array], segment: Any) -> tuple[list[Array], Any]:
+            state, timed, done, events, d_timed = segment
             place = SegmentPlace(done, kept.t_failed, events)
 
-            def run(state: list[Array], given: Times | None, moving: Any, found: Any) -> Any:
+            def run(state: list[Array], given: Times | None, moving: Any) -> Any:
                 times = timed if given is None else given
-                return self.advance(place, state, times, eqx.combine(moving, fixed), found)
+                return self.advance(place, state, times, eqx.combine(moving, fixed))
 
             given = None if d_timed is None else timed
-            _, (d_state, d_found) = jax.jvp(
-                run, (state, given, moving, none), (d_state, d_timed, changes.shared, d_found)
+            _, (d_state, d_rows) = jax.jvp(
+                run, (state, given, moving), (d_state, d_timed, changes.shared)
             )
             d_state = place.complete(d_state)
-            return (d_state, d_found), d_state
+            return d_state, (d_state, d_rows)
 
         each = _starts(x, kept), timed, own.done, kept.events, d_timed
-        (_, d_found), d_ends = jax.lax.scan(one, (d_start, none), each)
+        _, (d_ends, d_rows) = jax.lax.scan(one, d_start, each)
         d_q, d_v = self._saves(d_start, d_ends)
-        return SmoothResults(d_q, d_v, d_found, d_ends)
+        return SmoothResults(d_q, d_v, self._log(kept, d_rows), d_ends)
 
     def cotangents(
         self, x: RolloutInputs, kept: KeptSegments, wanted: RolloutInputs, given: SmoothResults
@@ -126,7 +127,7 @@ class AbstractSegments(AbstractRun):
         """Pull cotangents back from the last segment to the first."""
         shared, fixed = split_shared(x, wanted)
         timed, pull_times = jax.vjp(self._times, x.ts)
-        done, found = self._segments(x).done, or_zeros(given.found, nothing_found(self.watch, x.q0))
+        done, rows = self._segments(x).done, self._rows(kept, x.q0, given.found)
         first, ends = [x.q0, x.v0], list(kept.smooth)
         saves, pull_saves = jax.vjp(self._saves, first, ends)
         none = jax.tree.map(jnp.zeros_like, (saves, ends))
@@ -134,18 +135,18 @@ class AbstractSegments(AbstractRun):
         added = jax.tree.map(jnp.add, at_ends, or_zeros(list(given.kept), none[1]))
 
         def one(carry: Any, segment: Any) -> tuple[Any, Times]:
-            (wrt_state, wrt_shared), (state, timed, done, events, added) = carry, segment
+            (wrt_state, wrt_shared), (state, timed, done, events, added, rows) = carry, segment
             # A save at the end of this segment depends on the same state as the segment after it.
             wrt_state = jax.tree.map(jnp.add, wrt_state, added)
             place = SegmentPlace(done, kept.t_failed, events)
             wrt_state, wrt_timed, more = self.pull_back(
-                place, state, timed, shared, fixed, wrt_state, found
+                place, state, timed, shared, fixed, wrt_state, rows
             )
             wrt_state, more = place.complete((wrt_state, more))
             return (wrt_state, jax.tree.map(jnp.add, wrt_shared, more)), wrt_timed
 
         start = jax.tree.map(jnp.zeros_like, (first, shared))
-        each = _starts(x, kept), timed, done, kept.events, added
+        each = _starts(x, kept), timed, done, kept.events, added, rows
         (wrt_start, wrt_shared), wrt_timed = jax.lax.scan(one, start, each, reverse=True)
         wrt_q, wrt_v = jax.tree.map(jnp.add, wrt_start, at_start)
         wrt_params, wrt_traced = wrt_shared
@@ -159,6 +160,28 @@ class AbstractSegments(AbstractRun):
 
     def _segments(self, x: RolloutInputs) -> StepSegments:
         return segments(x.ts, self.substeps, self.steps)
+
+    def _log(self, kept: KeptSegments, rows: Array | None) -> Array | None:
+        """A log from the rows of the events of each segment, shape (S, K, w)."""
+        if self.watch is None or kept.events is None or rows is None:
+            return None
+        assert kept.counts is not None
+        places = _places(kept.events).ravel()
+        # The events beyond those that a segment keeps for derivatives are unknown.
+        unknown = jnp.where(self.watch.is_kept(kept.counts), jnp.nan, 0.0)[:, None]
+        log = jnp.broadcast_to(unknown, (len(unknown), rows.shape[-1])).astype(rows.dtype)
+        return log.at[jnp.where(places < 0, len(log), places)].set(
+            rows.reshape(-1, rows.shape[-1]), mode="drop"
+        )
+
+    def _rows(self, kept: KeptSegments, q: Array, log: Array | None) -> Array | None:
+        """The rows of the events of each segment from a log; zeros for None."""
+        if self.watch is None or kept.events is None:
+            return None
+        places, width = _places(kept.events), self.watch.width(q)
+        if log is None:
+            return jnp.zeros((*places.shape, width), q.dtype)
+        return jnp.where((places >= 0)[..., None], log[places], 0.0)
 
     def _saves(self, start: list[Array], ends: list[Array]) -> list[Array]:
         """The start, and the ends of the segments that end at a save."""
@@ -177,13 +200,21 @@ def _starts(x: RolloutInputs, kept: KeptSegments) -> list[Array]:
     return [jnp.concatenate([first[None], rest[:-1]]) for first, rest in pairs]
 
 
+def _places(events: SegmentEvents) -> Int[Array, " S K"]:
+    """The rows of the log in which the events of each segment are kept, -1 for none."""
+    replay = events.replay
+    is_known = jnp.arange(replay.row.shape[1])[None] < replay.count[:, None]
+    return jnp.where(is_known, replay.row, -1)
+
+
 def kept_segments(
     found: tuple[Trajectory, tuple[Array, Array, SegmentEvents | None]],
 ) -> tuple[Trajectory, KeptSegments]:
     """The trajectory, and the data that its derivatives need."""
     trajectory, (q, v, events) = found
     known = ~jnp.isnan(trajectory.q[:, 0])
-    return trajectory, KeptSegments((q, v), events, known, trajectory.t_failed)
+    counts = None if trajectory.events is None else trajectory.events.counts
+    return trajectory, KeptSegments((q, v), events, known, trajectory.t_failed, counts)
 
 
 @dataclass(frozen=True)
@@ -193,7 +224,7 @@ class PlainSegments(AbstractSegments):
     segment: Callable[..., tuple[Array, Array]]
 
     def advance(
-        self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, found: None
+        self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any
     ) -> tuple[list[Array], None]:
         """Make all steps of a segment at once."""
         own = StepSegments(*timed, place.done)
@@ -201,12 +232,12 @@ class PlainSegments(AbstractSegments):
 
     def pull_back(
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, fixed: Any,
-        given: list[Array], found: None,
+        given: list[Array], rows: None,
     ) -> tuple[list[Array], Times, Any]:  # fmt: skip
         """Pull back by `jax.vjp`."""
 
         def run(state: list[Array], timed: Times, shared: Any) -> list[Array]:
-            return self.advance(place, state, timed, eqx.combine(shared, fixed), None)[0]
+            return self.advance(place, state, timed, eqx.combine(shared, fixed))[0]
 
         return jax.vjp(run, state, timed, shared)[1](given)
 

@@ -88,3 +88,56 @@ def test_rows_outside_of_loops_run_by_jax() -> None:
         return with_row(with_row(empty_rows(2, x), 0, x, True), 1, x + 1, True)
 
     np.testing.assert_array_equal(jax.jit(vectorize(fn))(X), jax.vmap(fn)(X))
+
+
+LARGE = 30_000  # rows of three numbers: more than could be split into scalars
+
+
+def last_and_sum(x: Any, table: Any, marks: Any) -> Any:
+    """Read rows of a large array, in a branch of a loop within a loop, until one is beyond x."""
+
+    def outer(carry: Any) -> Any:
+        k, total = carry
+
+        def inner(carry: Any) -> Any:
+            j, total = carry
+            row = jax.lax.dynamic_index_in_dim(table, 1000 * k + j, keepdims=False)
+            return j + 1, jax.lax.cond(j == 1, lambda: total - row, lambda: total + row)
+
+        _, total = jax.lax.while_loop(lambda c: c[0] < 3, inner, (0, total))
+        return k + 1, total
+
+    return jax.lax.while_loop(lambda c: marks[c[0]] < x, outer, (0, jnp.zeros(3)))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_rows_of_large_arguments_are_read_from_memory(shared: bool) -> None:
+    x, marks = np.linspace(1.0, 35.0, 5), np.arange(40.0)
+    table = np.random.default_rng(0).normal(size=(5, LARGE, 3))
+    given, axes = (table[0], (0, None, None)) if shared else (table, (0, 0, None))
+    (part,) = explain(last_and_sum, x, given, marks, in_axes=axes).parts
+    assert part.reason == ""
+    assert part.kept < 100
+    found = jax.jit(vectorize(last_and_sum, axes))(x, given, marks)
+    wanted = jax.jit(jax.vmap(last_and_sum, axes))(x, given, marks)
+    np.testing.assert_allclose(found[1], wanted[1], rtol=1e-12)
+    np.testing.assert_array_equal(found[0], wanted[0])
+    for k, (count, total) in enumerate(zip(*found, strict=True)):
+        rows = np.minimum(1000 * np.arange(count)[:, None] + np.arange(3), LARGE - 1)
+        own = table[0 if shared else k][rows]
+        np.testing.assert_allclose(total, (own * [[[1], [-1], [1]]]).sum((0, 1)), rtol=1e-11)
+
+
+def test_a_large_argument_that_is_also_used_whole() -> None:
+    def fn(x: Any, table: Any) -> Any:
+        def more(carry: Any) -> Any:
+            k, total = carry
+            row = jax.lax.dynamic_index_in_dim(table, k, keepdims=False)
+            return k + 1, total + x * row + table.sum()
+
+        return jax.lax.while_loop(lambda c: c[0] < 20, more, (0, jnp.zeros(40)))[1]
+
+    x, table = np.linspace(0.0, 1.0, 3), np.linspace(-1.0, 2.0, 1600).reshape(40, 40)
+    found = jax.jit(vectorize(fn, (0, None)))(x, table)
+    wanted = jax.jit(jax.vmap(fn, (0, None)))(x, table)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)

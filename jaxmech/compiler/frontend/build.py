@@ -14,16 +14,18 @@ from jaxtyping import Array
 from jaxmech.compiler.frontend.from_jaxpr import JaxprReader
 from jaxmech.compiler.frontend.jaxprs import equations_as_fun, loop_content
 from jaxmech.compiler.frontend.primitives import constant
-from jaxmech.compiler.ir.graph import Graph
+from jaxmech.compiler.ir.graph import Graph, Node
 from jaxmech.compiler.ir.liveness import Live, live_nodes, most_carried, operations
 from jaxmech.compiler.ir.loops import (
+    LARGEST_SPLIT,
     Rows,
     SequenceInput,
     Stacked,
     UnsupportedError,
     Value,
+    arguments,
     has_while,
-    leaves,
+    split,
 )
 from jaxmech.compiler.optimize.fold_zeros import unsafe_origins
 from jaxmech.compiler.platforms import checks_zeros, optimizes
@@ -128,6 +130,14 @@ class Kernel:
         return [self.reading.safe[1][k] for k in self.results]
 
     @cached_property
+    def splits_large(self) -> bool:
+        """Whether a large argument is split into scalars, because not only rows of it are read."""
+        first = np.cumsum([0, *(x.size for x in self.avals)]).tolist()
+        large = [k for k, x in enumerate(self.avals) if x.size > LARGEST_SPLIT]
+        nodes = (Node("input", (), first[k], np.dtype(self.avals[k].dtype)) for k in large)
+        return any(self.reader.graph.find(node) is not None for node in nodes)
+
+    @cached_property
     def live(self) -> Live:
         """The live part of the graph."""
         return _live(self.reader, self.outs)
@@ -205,7 +215,7 @@ def loop_kernel(
     ]
 
     def read(reader: JaxprReader) -> list[Value]:
-        given = leaves(reader.graph, "input", [var.aval for var in args])
+        given = arguments(reader.graph, [var.aval for var in args])
         env: dict[Any, Value] = dict(zip(args, given, strict=True))
         env |= {var: constant(reader.graph, value) for var, value in fixed_values.items()}
         reader.equations(prologue, env)
@@ -213,7 +223,7 @@ def loop_kernel(
         outs = reader.kept_loop(eqn, [*values, *scanned])
         env.update(zip(eqn.outvars, outs, strict=True))
         reader.equations(epilogue, env)
-        return outs + [env[var] for var in wanted]
+        return outs + [split(reader.graph, env[var]) for var in wanted]
 
     reading = Reading(
         [var.aval for var in inputs],
@@ -230,7 +240,8 @@ def function_kernel(closed: ClosedJaxpr) -> Kernel:
     """The kernel of a whole function of small arrays."""
 
     def read(reader: JaxprReader) -> list[Value]:
-        return reader.read(closed, leaves(reader.graph, "input", closed.in_avals))
+        outs = reader.read(closed, arguments(reader.graph, closed.in_avals))
+        return [split(reader.graph, x) for x in outs]
 
     plain = jaxpr_as_fun(closed)
     reading = Reading(closed.in_avals, closed.out_avals, lambda: jaxpr_digest(closed), read, plain)

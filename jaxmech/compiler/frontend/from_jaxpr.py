@@ -7,20 +7,21 @@ body of an unrolled loop, and a call of some length, is read once (`scalar_funct
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from jax.dtypes import float0
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
+from jaxmech.compiler.frontend.indexing import reads_row, row_read
 from jaxmech.compiler.frontend.jaxprs import (
     LONGEST_UNROLLED,
     call_content,
     holds_loop,
     loop_condition,
     loop_content,
+    require_native,
     size_of,
 )
 from jaxmech.compiler.frontend.primitives import PRIMITIVES, constant
@@ -28,7 +29,7 @@ from jaxmech.compiler.frontend.scalar_function import function_of
 from jaxmech.compiler.ir.graph import BRANCH_NUMBERS, Graph
 from jaxmech.compiler.ir.loops import (
     LARGEST_ARRAY,
-    NATIVE,
+    ArgumentRows,
     Ids,
     Loop,
     Rows,
@@ -36,12 +37,14 @@ from jaxmech.compiler.ir.loops import (
     UnsupportedError,
     Value,
     WrittenRow,
+    captured,
     dtype_of,
     flat,
     leaves,
     leaves_of,
     native_dtype,
     scanned_value,
+    split,
     with_rows,
 )
 from jaxmech.compiler.optimize.fold import folded
@@ -90,7 +93,7 @@ class JaxprReader:
         return [self.value(atom, env) for atom in closed.jaxpr.outvars]
 
     def _constants(self, closed: ClosedJaxpr) -> list[Ids]:
-        _require_native(closed.jaxpr.constvars, "a constant")
+        require_native(closed.jaxpr.constvars, "a constant")
         return [constant(self.graph, np.asarray(value)) for value in closed.consts]
 
     @classmethod
@@ -127,8 +130,11 @@ class JaxprReader:
         name = eqn.primitive.name
         if any(x.size > LARGEST_ARRAY for x in values if isinstance(x, np.ndarray)):
             raise UnsupportedError(f"an array of over {LARGEST_ARRAY} numbers")
+        if values and isinstance(table := values[0], ArgumentRows) and reads_row(eqn):
+            (start,) = self._arrays(values[1:2], "a position in a sequence")
+            return [row_read(self.graph, eqn, table.first, int(start))]
         if name in PRIMITIVES:
-            _require_native((*eqn.invars, *eqn.outvars), f"`{name}`")
+            require_native((*eqn.invars, *eqn.outvars), f"`{name}`")
             arrays = self._arrays(values, f"`{name}` of a whole sequence")
             return list(PRIMITIVES[name](self.graph, eqn, *arrays))
         if name in self.structured:
@@ -138,8 +144,8 @@ class JaxprReader:
         if name in _IDENTITIES:
             return values
         if name == "cond":
-            arrays = self._arrays(values, "`cond` of a whole sequence")
-            return self._cond(eqn.params["branches"], arrays)
+            given = self._without_sequences(values, "`cond` of a whole sequence")
+            return self._cond(eqn.params["branches"], given)
         raise UnsupportedError(f"the primitive `{name}`")
 
     def _write(self, rows: Value, place: Value, row: Value, when: Value) -> Rows:
@@ -160,9 +166,10 @@ class JaxprReader:
         self.written.append(WrittenRow(rows, number, holds, row))
         return rows
 
-    def _cond(self, branches: Sequence[ClosedJaxpr], values: list[Ids]) -> list[Value]:
+    def _cond(self, branches: Sequence[ClosedJaxpr], values: list[Value]) -> list[Value]:
         """Add one side if the predicate is known; else both, joined by selects or a branch."""
         which, *rest = values
+        assert isinstance(which, np.ndarray)
         known = self.graph.values[int(which)]
         if known is not None:
             return self.read(branches[int(np.clip(known, 0, len(branches) - 1))], rest)
@@ -268,20 +275,21 @@ class JaxprReader:
     ) -> list[Value]:  # fmt: skip
         """Add a loop that is not unrolled; return its final carry and its stacked outputs."""
         otherwise = "a whole sequence as a constant or a carry of a loop"
-        fixed, (start, rows) = self._arrays(consts, otherwise), self._without_rows(init, otherwise)
+        fixed = self._without_sequences(consts, otherwise)
+        start, rows = self._without_rows(init, otherwise)
         avals = closed.in_avals[len(consts) : len(consts) + len(init)]
         carried = [aval for k, aval in enumerate(avals) if k not in rows]
         inside = JaxprReader(Graph(self.graph), self.active)
         pairs = zip(scanned, closed.in_avals[len(consts) + len(init) :], strict=True)
-        sequences = [scanned_value(x, aval) for x, aval in pairs]
-        captured = inside._captured(fixed)
+        sequences = [scanned_value(split(self.graph, x), aval) for x, aval in pairs]
+        outer = captured(inside.graph, fixed)
         elements = [
             leaves_of(inside.graph, "element", s.shape, s.dtype, [(k, i) for i in range(size)])
             for k, s in enumerate(sequences)
             for size in [math.prod(s.shape)]
         ]
         carry = with_rows(leaves(inside.graph, "carry", carried), rows)
-        outs = inside.read(closed, [*captured, *carry, *elements])
+        outs = inside.read(closed, [*outer, *carry, *elements])
         ends = inside._ends(outs, rows)
         loop = Loop(
             body=inside.graph,
@@ -305,30 +313,23 @@ class JaxprReader:
             *(Stacked(number, k, length, a.shape, a.dtype) for k, a in enumerate(avals)),
         ]
 
-    def _captured(self, arrays: Sequence[Ids]) -> list[Ids]:
-        """Capture arrays of the graph around the loop."""
-        capture = self.graph.capture
-        return [
-            np.array([capture(int(i)) for i in x.ravel()], int).reshape(x.shape) for x in arrays
-        ]
-
     def _while(self, eqn: JaxprEqn, values: list[Value]) -> list[Value]:
         """Add a `while` loop, which carries whether the lane is active; return its final carry."""
         otherwise = "a whole sequence as a constant or a carry of a loop"
         (condition, first), (body, second, _) = loop_condition(eqn), loop_content(eqn)
-        arrays = self._arrays(values[:second], otherwise)
+        given = self._without_sequences(values[:second], otherwise)
         init, rows = self._without_rows(values[second:], otherwise)
-        goes_on = self._goes_on(condition, arrays[:first], values[second:], self.active)
+        goes_on = self._goes_on(condition, given[:first], values[second:], self.active)
         if self.graph.values[goes_on] is not None and not self.graph.values[goes_on]:
             return values[second:]
         inside = JaxprReader(Graph(self.graph), self.active)
-        captured = inside._captured(arrays)
+        outer = captured(inside.graph, given)
         avals = [x for k, x in enumerate(body.in_avals[second - first :]) if k not in rows]
         running, *carry = leaves(inside.graph, "carry", [condition.out_avals[0], *avals])
         inside.active = int(running)
-        outs = inside.read(body, [*captured[first:], *with_rows(carry, rows)])
+        outs = inside.read(body, [*outer[first:], *with_rows(carry, rows)])
         new = inside._ends(outs, rows)
-        more = inside._goes_on(condition, captured[:first], outs, inside.active)
+        more = inside._goes_on(condition, outer[:first], outs, inside.active)
         ends = [
             inside._selected("select_n", (), inside.active, old, x)
             for old, x in zip(carry, new, strict=True)
@@ -363,6 +364,7 @@ class JaxprReader:
         """The values as arrays; an UnsupportedError unless they are arrays or short sequences."""
         arrays = []
         for x in values:
+            x = split(self.graph, x)
             if isinstance(x, np.ndarray):
                 arrays.append(x)
             elif isinstance(x, Stacked) and x.length * math.prod(x.shape) <= LARGEST_STACKED:
@@ -372,6 +374,11 @@ class JaxprReader:
             else:
                 raise UnsupportedError(otherwise)
         return arrays
+
+    def _without_sequences(self, values: Values, otherwise: str) -> list[Value]:
+        """The values as arrays, except those that are rows in memory."""
+        stay = (Rows, ArgumentRows)
+        return [x if isinstance(x, stay) else self._arrays([x], otherwise)[0] for x in values]
 
     def _without_rows(self, values: Values, otherwise: str) -> tuple[list[Ids], dict[int, Rows]]:
         """The values that are arrays, and the rows by index."""
@@ -386,13 +393,6 @@ class JaxprReader:
         if after != rows:
             raise UnsupportedError("an array of rows that changes its place in the carry of a loop")
         return arrays
-
-
-def _require_native(atoms: Iterable[Any], what: str) -> None:
-    """Raise an `UnsupportedError` unless native code has the types of all variables."""
-    for atom in atoms:
-        if atom.aval.dtype not in NATIVE and atom.aval.dtype != float0:
-            raise UnsupportedError(f"{what} of type {atom.aval.dtype}")
 
 
 def _empty_rows(eqn: JaxprEqn, values: list[Value]) -> list[Value]:

@@ -36,15 +36,31 @@ def dynamic_slice(g: Graph, eqn: JaxprEqn, x: Ids, *starts: Ids) -> Iterable[Ids
     def taken(places: np.ndarray) -> Ids:
         return np.stack([x[_window(place, sizes)] for place in places])
 
+    first = _argument(g, x.ravel()) if reads_row(eqn) and len(x) > LONGEST_CHAIN else None
+    if first is not None and g.values[int(starts[0])] is None:
+        yield row_read(g, eqn, first, int(starts[0]))
+        return
     spans = [(0, whole - part) for whole, part in zip(x.shape, sizes, strict=True)]
     size = math.prod(sizes)
-    first = _argument(g, x) if x.ndim == 1 and size == 1 else None
-    if first is not None and g.values[int(starts[0])] is None and x.size > LONGEST_CHAIN:
-        at = _within(g, int(starts[0]), spans[0], _index_dtype(eqn))
-        dtype = dtype_of(eqn.invars[0])
-        yield np.array([g.add("read", (at,), (first, x.size), dtype)])
-        return
     yield _chosen(g, [int(one) for one in starts], spans, _index_dtype(eqn), taken, size)
+
+
+def reads_row(eqn: JaxprEqn) -> bool:
+    """Whether an equation reads one row of an array, at a position along its first axis."""
+    if eqn.primitive.name != "dynamic_slice":
+        return False
+    (count, *rest), shape = eqn.params["slice_sizes"], shape_of(eqn.invars[0])
+    return count == 1 and tuple(rest) == shape[1:]
+
+
+def row_read(g: Graph, eqn: JaxprEqn, first: int, start: int) -> Ids:
+    """Read a row of an argument from memory; `first` is the number of its first scalar."""
+    (count, *shape), dtype = shape_of(eqn.invars[0]), _index_dtype(eqn)
+    width, kind = math.prod(shape), dtype_of(eqn.invars[0])
+    place = _within(g, start, (0, count - 1), dtype)
+    at = folded(g, "mul", place, g.const(width, g.nodes[place].dtype))
+    params = [(first + k, count * width) for k in range(width)]
+    return np.array([g.add("read", (at,), p, kind) for p in params], int).reshape(1, *shape)
 
 
 def dynamic_update_slice(

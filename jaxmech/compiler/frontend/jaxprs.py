@@ -1,7 +1,7 @@
 """The jaxprs inside calls and loops, across versions of JAX."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,7 +12,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from jaxtyping import Array
 
-from jaxmech.compiler.ir.loops import dtype_of, shape_of
+from jaxmech.compiler.ir.loops import NATIVE, UnsupportedError, dtype_of, shape_of
 
 LONGEST_UNROLLED = 8  # iterations
 MOST_ROWS = 32  # iterations of a loop within a function compiled as one kernel
@@ -175,3 +175,10 @@ def _is_kept(eqn: JaxprEqn) -> bool:
         return eqn.primitive.name == "while"
     length = eqn.params["length"]
     return length > LONGEST_UNROLLED or (length > 1 and holds_loop(loop_content(eqn)[0].jaxpr))
+
+
+def require_native(atoms: Iterable[Any], what: str) -> None:
+    """Raise an `UnsupportedError` unless native code has the types of all variables."""
+    for atom in atoms:
+        if atom.aval.dtype not in NATIVE and atom.aval.dtype != jax.dtypes.float0:
+            raise UnsupportedError(f"{what} of type {atom.aval.dtype}")

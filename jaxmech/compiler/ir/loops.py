@@ -1,5 +1,6 @@
 """Loops that are not unrolled, and the sequences that they scan and stack (as `xs` and `ys`)."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from jax.dtypes import float0
 from jaxmech.compiler.ir.graph import Graph
 
 LARGEST_ARRAY = 65_536  # largest size of an array that is split into scalars
+LARGEST_SPLIT = 1024  # size of an argument that is split even if only rows of it are read
 
 NATIVE = {  # types of the scalars of native code
     np.dtype(name)
@@ -117,8 +119,20 @@ class WrittenRow:
         return [self.place, self.when, *(int(i) for i in self.row.ravel())]
 
 
+@dataclass(frozen=True, eq=False)
+class ArgumentRows:
+    """A large argument of the kernel that stays in memory as long as only rows of it are read.
+
+    `first` is the number of its first scalar among those of the arguments.
+    """
+
+    first: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
 Scanned = SequenceInput | Stacked | SequenceOfNodes
-Value = Ids | SequenceInput | Stacked | Rows
+Value = Ids | SequenceInput | Stacked | Rows | ArgumentRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,8 +174,8 @@ def has_while(loops: "list[Loop]") -> bool:
 
 def scanned_value(value: Value, aval: Any) -> Scanned:
     """A value as a sequence that a loop scans."""
-    if isinstance(value, Rows):
-        raise UnsupportedError("a loop that scans over written rows")
+    if isinstance(value, Rows | ArgumentRows):
+        raise UnsupportedError("a loop that scans over rows in memory")
     return SequenceOfNodes(value, aval.dtype) if isinstance(value, np.ndarray) else value
 
 
@@ -190,8 +204,53 @@ def leaves(g: Graph, op: str, avals: Sequence[Any], loop: int | None = None) -> 
     return arrays
 
 
+def arguments(g: Graph, avals: Sequence[Any]) -> list[Value]:
+    """The arguments of a kernel: arrays of leaves, and tables."""
+    values, first = list[Value](), 0
+    for aval in avals:
+        size, dtype = math.prod(aval.shape), np.dtype(aval.dtype)
+        params = range(first, first + size)
+        is_table = size > LARGEST_SPLIT
+        values.append(
+            ArgumentRows(first, tuple(aval.shape), dtype)
+            if is_table
+            else leaves_of(g, "input", aval.shape, dtype, params)
+        )
+        first += size
+    return values
+
+
 def leaves_of(g: Graph, op: str, shape: tuple[int, ...], dtype: Any, params: Sequence[Any]) -> Ids:
     """An array of leaves of one kind, with their parameters."""
     native = native_dtype(dtype)
     ids = [g.add(op, (), p, native) for p in params]
     return np.array(ids, np.int64).reshape(shape)
+
+
+def split(g: Graph, value: Value) -> Value:
+    """Split a table into scalars; return any other value as it is."""
+    if not isinstance(value, ArgumentRows):
+        return value
+    size = math.prod(value.shape)
+    if size > LARGEST_ARRAY:
+        raise UnsupportedError(f"an array of over {LARGEST_ARRAY} numbers")
+    numbers = range(value.first, value.first + size)
+    ids = [_argument(g, number, value.dtype) for number in numbers]
+    return np.array(ids, np.int64).reshape(value.shape)
+
+
+def _argument(g: Graph, number: int, dtype: np.dtype) -> int:
+    """A scalar of the arguments of the kernel, captured through the loops around the graph."""
+    if g.outer is None:
+        return g.add("input", (), number, dtype)
+    return g.capture(_argument(g.outer, number, dtype))
+
+
+def captured(g: Graph, values: Sequence[Value]) -> list[Value]:
+    """Values of the graph around a loop in that of its body; rows in memory are the same there."""
+    return [
+        np.array([g.capture(int(i)) for i in x.ravel()], int).reshape(x.shape)
+        if isinstance(x, np.ndarray)
+        else x
+        for x in values
+    ]

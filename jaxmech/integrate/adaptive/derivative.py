@@ -24,9 +24,8 @@ from jaxmech.integrate.adaptive.moves import (
     reached_saves,
 )
 from jaxmech.integrate.adaptive.record import Move, StepRecord
-from jaxmech.integrate.events.log import Occurrences
-from jaxmech.integrate.events.pieces import EventPiece, PieceState
-from jaxmech.integrate.events.watch import Watch, nothing_found
+from jaxmech.integrate.events.pieces import PieceState
+from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.run_rule import (
     AbstractRun,
@@ -72,13 +71,13 @@ class MovesRun(AbstractRun):
         moving, fixed = split_shared(x, changes)
         still = jax.tree.map(jnp.zeros_like, (x.q0, x.v0))
         d_q, d_v = or_zeros((changes.q0, changes.v0), still)
-        zero, found = jnp.zeros_like(x.ts[0]), nothing_found(program.watch, x.q0)
-        offset, active = (None, None) if program.watch is None else (zero, program.watch.active())
-        start = _Pushed(
-            PieceState(x.q0, x.v0, offset), PieceState(d_q, d_v, offset), active, found, zero
-        )
+        zero, watch = jnp.zeros_like(x.ts[0]), program.watch
+        offset, active = (None, None) if watch is None else (zero, watch.active())
+        start = _Pushed(PieceState(x.q0, x.v0, offset), PieceState(d_q, d_v, offset), active, zero)
         push = _Push(Moves.of(program, x), kept.record, moving, fixed, changes)
-        end, saves, starts = along(push, start)
+        end, saves, starts, log = along(push, start)
+        if watch is not None and log is not None and kept.counts is not None:
+            log = jnp.where(watch.is_kept(kept.counts)[:, None], log, 0.0)
         reached = reached_saves(program, kept)
         if reached is not None:
             saves = jnp.where(reached[:, None], saves, end.tangent()[None, : saves.shape[1]])
@@ -94,7 +93,7 @@ class MovesRun(AbstractRun):
         starts = jnp.where(begun[:, None], starts, 0.0)
         n = x.q0.size
         at_saves = jnp.where(kept.known[:, None], saves, 0.0)
-        return SmoothResults(saves[:, :n], saves[:, n:], end.d_found, (starts, at_saves))
+        return SmoothResults(saves[:, :n], saves[:, n:], log, (starts, at_saves))
 
     def cotangents(
         self, x: RolloutInputs, kept: KeptRun, wanted: RolloutInputs, given: SmoothResults
@@ -107,8 +106,8 @@ class MovesRun(AbstractRun):
             saves = saves + jnp.where(kept.known[:, None], at_saves, 0.0)
         starts = or_zeros(given_starts, jnp.zeros_like(kept.record.starts))
         shared, fixed = split_shared(x, wanted)
-        moves, none = Moves.of(program, x), nothing_found(program.watch, x.q0)
-        pull = _Pull(moves, saves, or_zeros(given.found, none), fixed)
+        moves = Moves.of(program, x)
+        pull = _Pull(moves, saves, given.found, fixed)
         own, n = kept.record.by_segment(), x.q0.size
         # A segment without moves has no state: the initial one stands in for it, at which all
         # functions can be evaluated. Of a single trajectory native code computes what depends on
@@ -163,7 +162,6 @@ class _Pushed(eqx.Module):
     state: PieceState
     d_state: PieceState
     active: Array | None  # constraints that are on; None without events
-    d_found: Occurrences | None  # tangents of the kept events; None without events
     begin: Array  # time since the start
 
     def tangent(self) -> Array:
@@ -187,8 +185,11 @@ class _Push:
     fixed: Any  # the other shared inputs
     changes: RolloutInputs  # tangents of the inputs
 
-    def __call__(self, at: _Pushed, number: Array) -> tuple[_Pushed, Move, Array]:
-        """Push through a move; also the move, and the tangent of q and v at its end."""
+    def __call__(self, at: _Pushed, number: Array) -> tuple[_Pushed, Move, Array, Array | None]:
+        """Push through a move; also the move, and tangents of q and v at its end, and of its row.
+
+        The latter is None without events.
+        """
         moves, d_ts = self.moves, self.changes.ts
         move = self.record.move(number, at.begin, moves.usual)
 
@@ -197,58 +198,71 @@ class _Push:
             return moves.advance(state, t0, at.active, move, eqx.combine(moving, self.fixed))
 
         t0, d_t0 = (None, None) if d_ts is None else (moves.ts[0], d_ts[0])
-        (new, _), (d_new, d_own) = jax.jvp(
+        (new, _), (d_new, d_row) = jax.jvp(
             run, (at.state, t0, self.moving), (at.d_state, d_t0, self.changes.shared)
         )
         goes_on = moves.goes_on(move)
         state, d_state = jax.tree.map(
             lambda x, y: jnp.where(goes_on, x, y), (new, d_new), (at.state, at.d_state)
         )
-        d_found = at.d_found
-        if d_found is not None:
-            d_found = d_found.with_row(jnp.where(move.which >= 0, move.row, -1), d_own)
         active, begin = moves.switched(at.active, move), move.elapsed(goes_on)
         d_save = jnp.concatenate([d_new.q, d_new.v])
-        return _Pushed(state, d_state, active, d_found, begin), move, d_save
+        return _Pushed(state, d_state, active, begin), move, d_save, d_row
 
 
-# From the tangents of the start to those of the end, of the saves (T, 2 n) and of the states before
-# the segments; undefined where there are none.
-_Along = Callable[[_Push, _Pushed], tuple[_Pushed, Array, Array]]
+# From the tangents of the start to those of the end, of the saves (T, 2 n), of the states before
+# the segments and of the log of events (R, w); undefined where there are none.
+_Tangents = tuple[_Pushed, Array, Array, Array | None]
+_Along = Callable[[_Push, _Pushed], _Tangents]
 
 
-def _along_moves(push: _Push, start: _Pushed) -> tuple[_Pushed, Array, Array]:
+def _along_moves(push: _Push, start: _Pushed) -> _Tangents:
     """Push in a loop over the moves that were made."""
-    record = push.record
+    record, watch = push.record, push.moves.program.watch
 
     def one(carry: Any) -> Any:
-        number, at, saves, starts = carry
-        after, move, d_save = push(at, number)
+        number, at, saves, starts, log = carry
+        after, move, d_save, d_row = push(at, number)
         is_first = number % record.segment == 0
         saves = with_row(saves, move.save, d_save, move.save > 0)
         starts = with_row(starts, number // record.segment, at.tangent(), is_first)
-        return number + 1, after, saves, starts
+        if d_row is not None:
+            log = with_row(log, move.row, d_row, move.which >= 0)
+        return number + 1, after, saves, starts, log
 
     saves = empty_rows(len(push.moves.ts), jnp.concatenate([start.state.q, start.state.v]))
     starts = empty_rows(len(record.starts), start.tangent())
-    carry = jnp.zeros((), jnp.int32), start, saves, starts
-    _, end, saves, starts = jax.lax.while_loop(lambda c: c[0] < record.count, one, carry)
-    return end, saves, starts
+    log = None if watch is None else watch.log(start.state.q)
+    carry = jnp.zeros((), jnp.int32), start, saves, starts, log
+    _, end, saves, starts, log = jax.lax.while_loop(lambda c: c[0] < record.count, one, carry)
+    return end, saves, starts, log
 
 
-def _along_all_moves(push: _Push, start: _Pushed) -> tuple[_Pushed, Array, Array]:
+def _along_all_moves(push: _Push, start: _Pushed) -> _Tangents:
     """Push in a loop over all possible moves, which JAX can transpose."""
-    record, count = push.record, len(push.moves.ts)
+    record, watch = push.record, push.moves.program.watch
 
-    def one(at: _Pushed, number: Array) -> tuple[_Pushed, tuple[Array, Array, Array]]:
-        after, move, d_save = push(at, number)
-        return after, (at.tangent(), jnp.where(move.is_made, d_save, 0.0), move.save)
+    def one(at: _Pushed, number: Array) -> tuple[_Pushed, tuple[Array, Array, Array, Array | None]]:
+        after, move, d_save, d_row = push(at, number)
+        if d_row is not None:
+            d_row = jnp.where(move.which >= 0, d_row, 0.0)
+        return after, (at.tangent(), jnp.where(move.is_made, d_save, 0.0), move.save, d_row)
 
     place = jnp.arange(len(record.moves), dtype=jnp.int32)
-    end, (before, after, saves) = jax.lax.scan(one, start, place)
-    numbers = jnp.where(saves > 0, saves, count)
-    at = jnp.zeros(count + 1, jnp.int32).at[numbers].set(place)[:-1]
-    return end, after[at], before[:: record.segment]
+    end, (before, after, saves, rows) = jax.lax.scan(one, start, place)
+
+    def moves_at(numbers: Array, is_known: Array, count: int) -> Array:
+        """The move that leads to each save or row."""
+        at = jnp.zeros(count + 1, jnp.int32)
+        return at.at[jnp.where(is_known, numbers, count)].set(place)[:-1]
+
+    log = None
+    if watch is not None and rows is not None and record.which is not None:
+        assert record.row is not None
+        is_known = (record.which >= 0) & (record.row >= 0)
+        log = rows[moves_at(record.row, is_known, watch.rows[-1])]
+    saves = after[moves_at(saves, saves > 0, len(push.moves.ts))]
+    return end, saves, before[:: record.segment], log
 
 
 @dataclass(frozen=True)
@@ -257,7 +271,7 @@ class _Pull:
 
     moves: Moves
     saves: Array  # cotangents of the saves, (T, 2 n)
-    found: Occurrences | None  # cotangents of the kept events; None without events
+    log: Array | None  # cotangents of the rows of events, (R, w); None for zero
     fixed: Any  # the shared inputs that are not differentiated
 
     def through(self, own: StepRecord, shared: Any, given: Any) -> Any:
@@ -296,20 +310,28 @@ class _Pull:
     ) -> Any:
         """Pull cotangents back through a move."""
         (wrt_state, *wrt), is_save, n = given, move.save > 0, state.q.size
+        goes_on = self.moves.goes_on(move)
         row = jax.lax.dynamic_index_in_dim(self.saves, move.save, keepdims=False)
         late = jax.tree.map(jnp.zeros_like, state.offset)
         at_save = PieceState(row[:n], row[n:], late)
-        wrt_new = jax.tree.map(lambda x, y: jnp.where(is_save, x, y), at_save, wrt_state)
-
-        def at(state: PieceState, t0: Array | None) -> tuple[EventPiece, Array]:
-            return self.moves.at(state, self.moves.ts[0] if t0 is None else t0, active, move)
-
-        t0 = None if wrt[0] is None else self.moves.ts[0]
-        own, *more = self.moves.program.pieces.pull_back(
-            at, state, t0, shared, self.fixed, wrt_new, self.found
+        wrt_new = jax.tree.map(
+            lambda x, y: jnp.where(is_save, x, jnp.where(goes_on, y, 0.0)), at_save, wrt_state
         )
-        # A move to a save is a side branch: the motion continues from the state before it.
-        own = jax.tree.map(lambda x, y: jnp.where(is_save, x + y, y), wrt_state, own)
+        t0 = None if wrt[0] is None else self.moves.ts[0]
+
+        def row_of_event() -> Array:
+            assert self.moves.none is not None
+            if self.log is None:
+                return jnp.zeros_like(self.moves.none)
+            found = jax.lax.dynamic_index_in_dim(self.log, move.row, keepdims=False)
+            return jnp.where(move.row >= 0, found, 0.0)
+
+        own, *more = self.moves.pull_back(
+            state, t0, active, move, shared, self.fixed, wrt_new, row_of_event
+        )
+        # A move to a save, or to an event that changes nothing, is a side branch: the motion
+        # continues from the state before it.
+        own = jax.tree.map(lambda x, y: jnp.where(goes_on, y, x + y), wrt_state, own)
         return own, *jax.tree.map(jnp.add, wrt, more)
 
 

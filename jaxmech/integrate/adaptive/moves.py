@@ -12,14 +12,19 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.adaptive.method import Adaptive
 from jaxmech.integrate.adaptive.record import Move, StepRecord
 from jaxmech.integrate.adaptive.rollout import adaptive_rollout
-from jaxmech.integrate.events.log import Occurrences
-from jaxmech.integrate.events.pieces import EventPiece, PieceKinds, PieceState, to_event
-from jaxmech.integrate.events.watch import Watch, nothing_found
+from jaxmech.integrate.events.pieces import (
+    EventPiece,
+    Kind,
+    PieceState,
+    along_motion,
+    at_event,
+)
+from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.run_rule import Part, RolloutInputs, with_traced
 from jaxmech.integrate.scheme import Scheme
@@ -34,6 +39,7 @@ class KeptRun(eqx.Module):
     states: Float[Array, " T n2"]  # q and v at the save times
     known: Bool[Array, " T"]  # which saves were reached, or follow a terminal event
     active: Bool[Array, " T C"] | None  # constraints that are on there; None without events
+    counts: Int[Array, " E"] | None  # of the events; None without events
 
     @property
     def smooth(self) -> tuple[Any, Any]:
@@ -45,7 +51,8 @@ class KeptRun(eqx.Module):
 class MoveProgram:
     """The functions that make the moves of a run, with closed-over values as arguments."""
 
-    pieces: PieceKinds  # a step of the pair, and one that ends at an event
+    plain: Kind  # a step of the pair: the state at its end
+    event: Kind | None  # an event there: the state after it, and its row; None without events
     # From a state (2 n,), t, active and shared inputs to its time derivative.
     rates: Callable[[Array, Array, Array | None, Any], Array]
     watch: Watch | None
@@ -64,7 +71,8 @@ def move_program(
         states = jnp.concatenate([trajectory.q, trajectory.v], axis=1)
         known = ~jnp.isnan(states[:, 0])
         states = jnp.where(known[:, None], states, 0.0)
-        return trajectory, KeptRun(record, states, known, trajectory.active)
+        counts = None if trajectory.events is None else trajectory.events.counts
+        return trajectory, KeptRun(record, states, known, trajectory.active, counts)
 
     def rates(state: Array, t: Array, active: Array | None, params: Params) -> Array:
         q, v = jnp.split(state, 2)
@@ -79,10 +87,10 @@ def move_program(
     plain, at_save = partial(_plain, by_pair, watch), (state, zero, active)
     if watch is None:
         x, run, found = with_traced(forward, x, [plain, rates], [from_start, at_save])
-        return x, run, MoveProgram(PieceKinds(found[0]), found[1], None)
+        return x, run, MoveProgram(found[0], None, found[1], None)
     parts: list[Part] = [partial(_event, by_pair, watch), plain, rates]
     x, run, (event, *found) = with_traced(forward, x, parts, [from_start, from_start, at_save])
-    return x, run, MoveProgram(PieceKinds(found[0], event), found[1], watch)
+    return x, run, MoveProgram(found[0], event, found[1], watch)
 
 
 def _plain(
@@ -99,12 +107,14 @@ def _plain(
 
 def _event(
     by_pair: Scheme, watch: Watch, state: PieceState, piece: EventPiece, h: Array, params: Params
-) -> tuple[PieceState, Occurrences]:
-    """Make a step that ends at an event; also the kept data of the event."""
-    after, found = to_event(by_pair, watch, state, piece, h, params)
-    late = state.offset + (found.t - (piece.t + state.offset) - piece.size)
-    offset = jnp.where(watch.cuts(piece.which), late, state.offset)
-    return PieceState(after.q, after.v, offset), found
+) -> tuple[PieceState, Array]:  # fmt: skip
+    """Process an event at the end of a step of size h; also the row of the event."""
+    t, now = piece.t + state.offset + h, watch.params(params, piece.active)
+    # As at a save, the derivative by the time of an event is that of the motion: that of the step
+    # by its size is the same to within the tolerance, but would be a second step to differentiate.
+    motion = along_motion(by_pair, state.q, state.v, t, now)
+    late, after, row = at_event(by_pair, watch, motion, jnp.zeros_like(h), piece, params)
+    return PieceState(*after, state.offset + late), row
 
 
 @dataclass(frozen=True)
@@ -113,13 +123,14 @@ class Moves:
 
     program: MoveProgram
     ts: Array  # save times (T,); derivatives with respect to them are no part of a move
-    none: Occurrences | None  # kept data for the case of no event
+    none: Array | None  # the row of no event; None without events
 
     @staticmethod
     def of(program: MoveProgram, x: RolloutInputs) -> "Moves":
         """Make the moves of a run with these inputs."""
-        found = nothing_found(program.watch, x.q0)
-        return Moves(program, x.ts, jax.tree.map(lambda rows: jnp.zeros_like(rows[0]), found))
+        watch = program.watch
+        none = None if watch is None else jnp.zeros(watch.width(x.q0), x.q0.dtype)
+        return Moves(program, x.ts, none)
 
     def start(self, row: Array) -> tuple[PieceState, Array | None]:
         """A state and its switches, from those before a segment as they are recorded."""
@@ -143,13 +154,49 @@ class Moves:
 
     def advance(
         self, state: PieceState, t0: Array, active: Array | None, move: Move, shared: Any
-    ) -> tuple[PieceState, Occurrences | None]:
-        """The state after a move, and the kept data of an event."""
+    ) -> tuple[PieceState, Array | None]:
+        """The state after a move, and the row of an event."""
         piece, h = self.at(state, t0, active, move)
-        made = partial(self.program.pieces.advance, state, piece, h, shared, self.none)
+
+        def made() -> tuple[PieceState, Array | None]:
+            end = self.program.plain(state, piece, h, shared)
+            if self.program.event is None:
+                return end, self.none
+            event = partial(self.program.event, end, piece, h, shared)
+            return jax.lax.cond(piece.which >= 0, event, lambda: (end, self.none))
+
         if self.program.watch is None:
             return made()
         return jax.lax.cond(move.is_made, made, lambda: (state, self.none))
+
+    def pull_back(
+        self, state: PieceState, t0: Array | None, active: Array | None, move: Move, shared: Any,
+        fixed: Any, given: PieceState, row: Callable[[], Array],
+    ) -> Any:  # fmt: skip
+        """Cotangents of the state before a move, of t0 and `shared`, from those of the state after.
+
+        `row` returns the cotangent of the row of an event.
+        """
+        program = self.program
+
+        def at(state: PieceState, t0: Array | None) -> tuple[EventPiece, Array]:
+            return self.at(state, self.ts[0] if t0 is None else t0, active, move)
+
+        def through(kind: Kind) -> Callable[..., Any]:
+            return lambda state, t0, shared: kind(state, *at(state, t0), eqx.combine(shared, fixed))
+
+        end, pull = jax.vjp(through(program.plain), state, t0, shared)
+        if program.event is None:
+            return pull(given)
+        # The step and the event are differentiated apart: the event is the rare case.
+        event, still = through(program.event), jax.tree.map(jnp.zeros_like, (t0, shared))
+        given, *wrt = jax.lax.cond(
+            move.which >= 0,
+            lambda: jax.vjp(event, end, t0, shared)[1]((given, row())),
+            lambda: (given, *still),
+        )
+        own, *more = pull(given)
+        return own, *jax.tree.map(jnp.add, wrt, more)
 
     def goes_on(self, move: Move) -> Array:
         """Whether the motion continues from the state after a move, and not from the one before."""

@@ -60,11 +60,13 @@ def adaptive_rollout(
     # A save counts once its step is accepted, so after a failure all later ones are NaN.
     known = place < jnp.where(jnp.isnan(start.t_failed), state.saved, 1)
     first = jnp.concatenate([q0, v0, jnp.stack([start.audit.position, start.audit.velocity])])
-    switches = rows[0][:, len(first) :]
+    switches = rows.saves[:, len(first) :]
     at_start = (place < run.at_start)[:, None]
-    saves = jnp.where(at_start, first[None], rows[0][:, : len(first)])
-    events, active = state.events, None
-    if events is not None and start.events is not None:
+    saves = jnp.where(at_start, first[None], rows.saves[:, : len(first)])
+    events, active, found = state.events, None, None
+    if watch is not None and events is not None and start.events is not None:
+        assert rows.log is not None
+        found = watch.found(rows.log, events.counts)
         # After a terminal event the trajectory stands still; another may occur at the last time.
         is_later = ((place >= state.saved) & succeeded(state.status))[:, None]
         none = jnp.zeros(2, q0.dtype)
@@ -92,10 +94,11 @@ def adaptive_rollout(
         error=error,
         counts=replace(state.counts, t_stiff=state.stiffness.t),
         events=events,
+        found=found,
         active=active,
     )
     made = state.counts.accepted + state.saved - run.at_start + run.observed_before(state)
-    return trajectory, rows[1].record(made, state.saved)
+    return trajectory, rows.moves.record(made, state.saved)
 
 
 def _start(run: RunSetting, q: Array, v: Array) -> RunState:
@@ -160,8 +163,12 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     elapsed = jnp.where(is_last, run.span, state.elapsed + size)
     proposed, event, cut, is_due = size, None, jnp.asarray(False), jnp.asarray(False)
     if run.watch is not None and state.events is not None:
+        assert rows.log is not None
         how = run.scheme, run.tolerance, run.watch
-        event = events_in_step(*how, state.knot, state.events, tried, t, h, run.params, accepted)
+        event, log = events_in_step(
+            *how, state.knot, state.events, tried, t, h, run.params, accepted, rows.log
+        )
+        rows = replace(rows, log=log)
         cut, tried = event.cut, replace(tried, end=event.end)
         # A step of no length up to an event at its start, whatever the attempt has led to.
         is_due = state.events.due
@@ -187,14 +194,16 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
         moved = replace(moved, size=jnp.where(turns > 0, jnp.minimum(moved.size, size), moved.size))
         stays = replace(stays, size=jnp.minimum(stays.size, size / jnp.maximum(turns, 1)))
     after = jax.tree.map(lambda yes, no: jnp.where(accepted, yes, no), moved, stays)
-    after, (saves, moves) = save_reached(run, state, replace(after, counts=counts), step, rows)
+    after, rows = save_reached(run, state, replace(after, counts=counts), step, rows)
+    moves = rows.moves
     if event is not None:
         after = _after_event(run, after, event)
         moves = _observed(run, state, after, step, event, moves)
     after = _ended(run, after, tried, cut & (size < _STUCK * run.span))
     number = state.counts.accepted + after.saved - run.at_start + run.observed_before(after)
     made = run.move(step.size, jnp.zeros_like(number), event)
-    return after, (saves, moves.with_move(number, made, step.begin, packed(state), accepted))
+    moves = moves.with_move(number, made, step.begin, packed(state), accepted)
+    return after, replace(rows, moves=moves)
 
 
 def _goes_on(run: RunSetting, state: RunState) -> Array:

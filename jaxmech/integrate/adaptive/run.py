@@ -57,7 +57,12 @@ class RunState(eqx.Module):
     events: EventState | None
 
 
-RunRows = tuple[Array, MoveRows]  # saves and moves
+class RunRows(eqx.Module):
+    """The rows that a run writes."""
+
+    saves: Array  # q, v, both residuals and the switches at each save time
+    moves: MoveRows
+    log: Array | None  # occurrences of events; None without events
 
 
 class StepSpan(eqx.Module):
@@ -106,15 +111,17 @@ class RunSetting:
         return 4 * jnp.finfo(largest.dtype).eps * jax.lax.stop_gradient(largest)
 
     def rows(self, q: Array) -> RunRows:
-        """Make empty rows for q, v and the two residuals at each save, and for the moves."""
+        """Make empty rows."""
         times, switches, shift, kept, columns = len(self.elapsed), 0, 0, 0, 1
+        log = None
         if self.watch is not None:
             # Events that change nothing are moves of their own, as far as they are kept.
             switches, shift, kept, columns = len(self.watch.names), 1, self.watch.rows[-1], 3
+            log = self.watch.log(q)
         saves = empty_rows(times, jnp.zeros(2 + 2 * q.size + switches, q.dtype))
         most = self.method.max_steps + times - 1 + kept
         state = jnp.zeros(2 * q.size + shift + switches, q.dtype)
-        return saves, MoveRows.empty(most, self.segment, state, columns)
+        return RunRows(saves, MoveRows.empty(most, self.segment, state, columns), log)
 
     def time(self, elapsed: Array) -> Array:
         """The time at a given elapsed time."""

@@ -35,7 +35,7 @@ def save_reached(
     switches = [] if before.events is None else [before.events.active.astype(step.size.dtype)]
 
     def save(carry: tuple[RunState, RunRows]) -> tuple[RunState, RunRows]:
-        state, (saves, moves) = carry
+        state, rows = carry
         elapsed, place = target(state.saved), state.saved
         t = run.time(elapsed)
         at = jnp.where(elapsed < step.end, (elapsed - step.begin) / step.size, 1.0)
@@ -49,8 +49,8 @@ def save_reached(
         row = jnp.concatenate([q, v, jnp.stack([position, velocity]), *switches])
         number = before.counts.accepted + place - run.at_start + run.observed_before(before)
         made = run.move(jnp.zeros_like(t), place)
-        moves = moves.with_move(number, made, step.begin, packed(before), reached)
-        saves = with_row(saves, place, row, reached)
+        moves = rows.moves.with_move(number, made, step.begin, packed(before), reached)
+        saves = with_row(rows.saves, place, row, reached)
         none = jnp.zeros_like(position)
         state = replace(
             state,
@@ -59,7 +59,7 @@ def save_reached(
             status=jnp.where(reached, state.status, int(Status.PROJECTION_FAILED)),
             t_failed=jnp.where(reached, state.t_failed, run.time(step.begin)),
         )
-        return state, (saves, moves)
+        return state, replace(rows, saves=saves, moves=moves)
 
     return jax.lax.while_loop(
         lambda carry: is_within(carry[0].saved) & (carry[0].status == Status.OK),

@@ -37,9 +37,9 @@ class StepEvents(eqx.Module):
 
 def events_in_step(
     scheme: Scheme, tolerance: Tolerance, watch: Watch, start: Knot, was: EventState,
-    tried: Attempt, t: Array, h: Array, params: Params, accepted: Array,
-) -> StepEvents:  # fmt: skip
-    """Find the events in a step from a knot, given the whole attempt."""
+    tried: Attempt, t: Array, h: Array, params: Params, accepted: Array, log: Array,
+) -> tuple[StepEvents, Array]:  # fmt: skip
+    """Find the events in a step from a knot, given the whole attempt; also the log with them."""
     end, none = tried.end, jnp.zeros((), jnp.int32)
     before = replace(was, replay=Replay.none(len(watch.events), t.dtype))
     ends = (start.q, start.v, t, start.qdd), (end.q, end.v, t + h, end.qdd)
@@ -51,10 +51,12 @@ def events_in_step(
         good = found.status == Status.OK
         return found.end.q, found.end.v, Health(good, found.status, found.rank, good)
 
+    happens = (accepted & happens) | was.due
+    at, log = through_events(
+        scheme, watch, start.q, start.v, t, h, plain, was, none, dips, happens, log, part, True
+    )
+
     def rarely() -> StepEvents:
-        at = through_events(
-            scheme, watch, start.q, start.v, t, h, plain, was, none, dips, part, True
-        )
         events, end_t = at.events, t + at.base_u * h
         before = knot(scheme, at.end_q, at.end_v, end_t, params)
         after = knot(scheme, at.q, at.v, end_t, watch.params(plain, events.active))
@@ -74,4 +76,4 @@ def events_in_step(
         no, ok = jnp.asarray(False), jnp.asarray(Status.OK, jnp.int32)
         return StepEvents(events, no, no, none, none - 1, jnp.ones_like(t), end, end, ok)
 
-    return jax.lax.cond((accepted & happens) | was.due, rarely, usually)
+    return jax.lax.cond(happens, rarely, usually), log

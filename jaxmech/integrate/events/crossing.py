@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.compiler import with_row
 from jaxmech.integrate.checks import first_that_holds
 from jaxmech.integrate.events.contacts import Contacts
 from jaxmech.integrate.events.dips import Dips, rates
@@ -71,15 +72,17 @@ class StepSearch(eqx.Module):
 
 def through_events(
     scheme: Scheme, watch: Watch, q: Array, v: Array, t: Array, h: Array, params: Params,
-    events: EventState, place: Array, dips: Dips, advance: PartialStep | None = None,
-    with_qdd: bool = False,
-) -> StepSearch:  # fmt: skip
-    """A step from (q, v) through all events on its way; `place` is its number in the segment.
+    events: EventState, place: Array, dips: Dips, happens: Array, log: Array,
+    advance: PartialStep | None = None, with_qdd: bool = False,
+) -> tuple[StepSearch, Array]:  # fmt: skip
+    """A step from (q, v) through all events on its way, if there are any, and the log with them.
 
-    The result has the state at its end, or at a terminal event, in `q` and `v`. `advance` makes a
-    step in place of the method of the scheme; then the step ends at the first event that changes
-    the motion, with the state after it. `with_qdd` evaluates accelerations for the rates of the
-    functions.
+    The result has the state at its end, or at a terminal event, in `q` and `v`. `place` is the
+    number of the step in its segment. `advance` makes a step in place of the method of the scheme;
+    then the step ends at the first event that changes the motion, with the state after it.
+    `with_qdd` evaluates accelerations for the rates of the functions. Nothing is searched unless
+    `happens` holds; this is not left to a `cond` around the loop, through which XLA would copy the
+    log.
     """
     by, resume = advance or partial(step, scheme), advance is None
     zero, one = jnp.zeros((), q.dtype), jnp.ones((), q.dtype)
@@ -90,13 +93,14 @@ def through_events(
         health=Health(true, none, none, true), low=zero, high=one, at_low=events.values,
         at_high=events.values, side=none, tries=none, u=dips.after(zero), searching=false,
         crossed=nowhere, opened=nowhere, events=events,
-        count=none, at_once=none, end_q=q, end_v=v, cut=false, over=false, done=false, dips=dips,
+        count=none, at_once=none, end_q=q, end_v=v, cut=false, over=false, done=~happens, dips=dips,
     )  # fmt: skip
     accuracy = _accuracy(t, h)
     # Between equal save times everything is at the same time.
     tolerance = jnp.where(h == 0, one, accuracy / jnp.where(h == 0, one, jnp.abs(h)))
 
-    def trial(at: StepSearch) -> StepSearch:
+    def trial(carry: tuple[StepSearch, Array]) -> tuple[StepSearch, Array]:
+        at, log = carry
         now, contacts = watch.params(params, at.events.active), None
         if watch.has_transitions:
             at, contacts = _at_base(watch, at, t, h, now, accuracy)
@@ -144,12 +148,15 @@ def through_events(
             at = _where(ended, stop, _where(is_due, here, at))
             found = is_due | (found & ~ended)
 
-        def occurs() -> StepSearch:
+        def occurs() -> tuple[StepSearch, Array]:
             return _occurred(scheme, watch, at, contacts, is_due, t, h, params, place, resume)
 
-        return jax.lax.cond(found, occurs, lambda: at)
+        after, row = jax.lax.cond(found, occurs, lambda: (at, none))
+        states = (after.q, after.v) if watch.has_transitions else (None, None)
+        occurrence = Occurrences(t + at.high * h, at.q, at.v, *states)
+        return after, with_row(log, row, occurrence.packed(), found)
 
-    return jax.lax.while_loop(lambda at: ~at.done, trial, start)
+    return jax.lax.while_loop(lambda carry: ~carry[0].done, trial, (start, log))
 
 
 def _where(when: Array, yes: StepSearch | Dips, no: StepSearch | Dips) -> Any:
@@ -249,8 +256,8 @@ def _next(at: StepSearch, tolerance: Array) -> Array:
 def _occurred(
     scheme: Scheme, watch: Watch, at: StepSearch, contacts: Contacts | None, is_due: Array,
     t: Array, h: Array, params: Params, place: Array, resume: bool,
-) -> StepSearch:  # fmt: skip
-    """Process the first of the events at the end of the bracket."""
+) -> tuple[StepSearch, Array]:  # fmt: skip
+    """Process the first of the events at the end of the bracket; also the row it is kept in."""
     was, to_t, crossed = at.events, t + at.high * h, at.crossed
     # Of events at the same time, to within the accuracy, the first in the order of the user; but
     # those that leave the state as it is come before those that change it.
@@ -269,14 +276,12 @@ def _occurred(
     if any(e.transition is not None and e.transition.fn is not None for e in watch.events):
         side = watch.sides(scheme, q, v, to_t, h, watch.params(params, active))
     mine = jnp.arange(len(watch.events)) == which
-    after = (q, v) if watch.has_transitions else (None, None)
     events = replace(
         was,
         signs=_signs_after(watch, at, contacts, values, which, active, side),
         values=values,
         counts=was.counts + mine,
         latest=jnp.where(mine, to_t, was.latest),
-        found=was.found.with_row(row, Occurrences(to_t, at.q, at.v, *after)),
         active=active,
         stopped_by=jnp.where(terminal, which, was.stopped_by),
         smooth=jnp.where(cuts, 0, was.smooth),
@@ -300,7 +305,7 @@ def _occurred(
 
     dips = at.dips.without(cuts)
 
-    return replace(
+    after = replace(
         at,
         base_q=base(q, at.base_q), base_v=base(v, at.base_v), base_u=base(at.high, at.base_u),
         q=q, v=v, values=values,
@@ -316,6 +321,7 @@ def _occurred(
         over=jnp.where(is_due & ~cuts, at.over, cuts & ((at.high >= 1) | (not resume))),
         done=terminal | ~good | (~cuts & ~is_due & (at.high >= 1) & ~(crossed & ~mine).any()),
     )  # fmt: skip
+    return after, row
 
 
 def _resting(

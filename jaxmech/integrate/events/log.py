@@ -3,7 +3,6 @@
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -11,7 +10,7 @@ IN_SEGMENT = 8  # events of a segment that a derivative can replay, or more if t
 
 
 class Occurrences(eqx.Module):
-    """Times and states of occurrences; R rows for all events together, NaN if unused."""
+    """The times and states of occurrences of events, or of one."""
 
     t: Float[Array, " *R"]
     q: Float[Array, " *R n"]
@@ -19,27 +18,19 @@ class Occurrences(eqx.Module):
     q_after: Float[Array, " *R n"] | None  # after it; None if no event has a transition
     v_after: Float[Array, " *R n"] | None
 
+    def packed(self) -> Float[Array, " *R w"]:
+        """All numbers of an occurrence as one row."""
+        states = [self.q, self.v, self.q_after, self.v_after]
+        given = [x for x in states if x is not None]
+        return jnp.concatenate([self.t[..., None], *given], axis=-1)
+
     @staticmethod
-    def none(rows: int, q: Array, after: bool) -> "Occurrences":
-        """Make empty rows."""
-        many = jnp.full((rows, *q.shape), jnp.nan, q.dtype)
-        more = many if after else None
-        return Occurrences(jnp.full(rows, jnp.nan, q.dtype), many, many, more, more)
-
-    # Comparisons instead of an index, and no row where it is -1.
-    def row(self, k: Array) -> "Occurrences":
-        """Read one row, zero where there is none."""
-        here = jnp.arange(len(self.t)) == k
-        return jax.tree.map(
-            lambda rows: jnp.where(here.reshape(-1, *[1] * (rows.ndim - 1)), rows, 0.0).sum(0), self
-        )
-
-    def with_row(self, k: Array, new: "Occurrences") -> "Occurrences":
-        """Replace a row."""
-        here = jnp.arange(len(self.t)) == k
-        return jax.tree.map(
-            lambda rows, x: jnp.where(here.reshape(-1, *[1] * x.ndim), x[None], rows), self, new
-        )
+    def unpacked(rows: Float[Array, " *R w"], n: int) -> "Occurrences":
+        """The occurrences in rows for n coordinates."""
+        ends = range(1 + n, rows.shape[-1], n)
+        t, *states = jnp.split(rows, [1, *ends], axis=-1)
+        q, v, *after = states
+        return Occurrences(t[..., 0], q, v, *(after or (None, None)))
 
 
 class Replay(eqx.Module):
@@ -91,7 +82,6 @@ class EventState(eqx.Module):
     values: Float[Array, " E"]  # of the functions
     counts: Int[Array, " E"]  # of occurrences
     latest: Float[Array, " E"]  # time of the last occurrence [s]
-    found: Occurrences
     active: Bool[Array, " C"]  # constraints with a switch that are on
     stopped_by: Int[Array, ""]  # index of the terminal event that occurred, else -1
     smooth: Int[Array, ""]  # states since the motion last changed at an event

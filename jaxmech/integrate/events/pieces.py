@@ -49,28 +49,24 @@ class PieceKinds:
     """The kinds of pieces."""
 
     plain: Kind  # to the end of a step: the state there
-    event: Kind | None = None  # to an event: the state after it, and its kept data
+    event: Kind  # to an event: the state after it, and its row in the log
 
     def advance(
-        self, state: PieceState, piece: EventPiece, h: Array, shared: Any, none: Any
-    ) -> tuple[PieceState, Any]:
-        """The state after a piece, and the kept data of an event; `none` without an event."""
-
-        def plain() -> tuple[PieceState, Any]:
-            return self.plain(state, piece, h, shared), none
-
-        if self.event is None:
-            return plain()
+        self, state: PieceState, piece: EventPiece, h: Array, shared: Any, none: Array
+    ) -> tuple[PieceState, Array]:
+        """The state after a piece, and the row of an event in the log; `none` without one."""
         event = partial(self.event, state, piece, h, shared)
-        return jax.lax.cond(piece.which >= 0, event, plain)
+        plain = partial(self.plain, state, piece, h, shared)
+        return jax.lax.cond(piece.which >= 0, event, lambda: (plain(), none))
 
     def pull_back(
         self, place: Callable[..., tuple[EventPiece, Array]], state: PieceState, times: Any,
-        shared: Any, fixed: Any, given: PieceState, found: Any,
+        shared: Any, fixed: Any, given: PieceState, row: Callable[[], Array],
     ) -> Any:  # fmt: skip
-        """Cotangents of the state, the times and `shared`, from those of the next state and events.
+        """Cotangents of the state, the times and `shared`, from those of the next state.
 
-        `place` returns the piece and its h from the state and the times.
+        `place` returns the piece and its h from the state and the times, `row` the cotangent of the
+        row of an event in the log.
         """
 
         # One kind of piece at a time is differentiated, and not the `cond` of both, which would
@@ -81,14 +77,11 @@ class PieceKinds:
 
             return jax.vjp(run, state, times, shared)[1](given)
 
-        def plain() -> Any:
-            return through(self.plain, given)
+        def event() -> Any:
+            return through(self.event, (given, row()))
 
-        if self.event is None:
-            return plain()
         own, _ = place(state, times)
-        event = partial(through, self.event)
-        return jax.lax.cond(own.which >= 0, lambda: event((given, found.row(own.row))), plain)
+        return jax.lax.cond(own.which >= 0, event, lambda: through(self.plain, given))
 
 
 def _part(
@@ -135,27 +128,65 @@ def _root_jvp(
     return size, -moved / along
 
 
-def to_event(
-    scheme: Scheme, watch: Watch, state: PieceState, piece: EventPiece, h: Array, params: Params
-) -> tuple[PieceState, Occurrences]:
-    """The state from which the motion continues after an event, and the kept data of the event."""
-    now, start = watch.params(params, piece.active), piece.t + state.offset
+def along_motion(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> "Motion":
+    """The motion from a state near a size of zero, with derivatives up to the fourth."""
 
-    def moved(size: Array) -> tuple[Array, Array]:
-        return _part(scheme, state, start, size, h, now)
+    @jax.jit
+    def rates(state: list[Array]) -> list[Array]:
+        q, v, t = state
+        return [v, scheme.law(q, v, t, params)[1].qdd, jnp.ones_like(t)]
+
+    def moved(state: list[Array], rate: list[Array], s: Array) -> list[Array]:
+        return [x + s * rate for x, rate in zip(state, rate, strict=True)]
+
+    def motion(s: Array) -> tuple[Array, Array, Array]:
+        # The classical method: a size of zero that is known leaves only the first rates.
+        state = [q, v, t]
+        first = rates(state)
+        second = rates(moved(state, first, s / 2))
+        third = rates(moved(state, second, s / 2))
+        fourth = rates(moved(state, third, s))
+        for rate, weight in ((first, 6), (second, 3), (third, 3), (fourth, 6)):
+            state = moved(state, rate, s / weight)
+        return state[0], state[1], state[2]
+
+    return motion
+
+
+Motion = Callable[[Array], tuple[Array, Array, Array]]  # q, v and t as functions of a size
+
+
+def at_event(
+    scheme: Scheme, watch: Watch, motion: Motion, found: Array, piece: EventPiece, params: Params
+) -> tuple[Array, tuple[Array, Array], Array]:
+    """The size of the motion up to an event, q and v after it, and its row in the log.
+
+    The size is `found`, with the derivatives of the root.
+    """
+    now = watch.params(params, piece.active)
 
     def value(size: Array) -> Array:
-        values = watch.values(scheme, *moved(size), start + size, now)
-        return watch.chosen(piece.which, values)
+        return watch.chosen(piece.which, watch.values(scheme, *motion(size), now))
 
-    with_traced, traced = hoisted(value, piece.size)
-    size = _root(with_traced, piece.size, traced)
-    q, v = moved(size)
-    t, q_after, v_after = start + size, q, v
+    with_traced, traced = hoisted(value, found)
+    size = _root(with_traced, found, traced)
+    q, v, t = motion(size)
+    after = q, v
     if watch.has_transitions:
-        q_after, v_after, _ = watch.after(scheme, piece.which, q, v, t, params, piece.active)
-    ended = PieceState(q_after, v_after, state.offset + size)
-    cuts = watch.cuts(piece.which)
-    state = jax.tree.map(lambda x, y: jnp.where(cuts, x, y), ended, state)
-    more = (q_after, v_after) if watch.has_transitions else (None, None)
-    return state, Occurrences(t, q, v, *more)
+        after = watch.after(scheme, piece.which, q, v, t, params, piece.active)[:2]
+    more = after if watch.has_transitions else (None, None)
+    return size, after, Occurrences(t, q, v, *more).packed()
+
+
+def to_event(
+    scheme: Scheme, watch: Watch, state: PieceState, piece: EventPiece, h: Array, params: Params
+) -> tuple[PieceState, Array]:
+    """The state from which the motion continues after an event, and the row of the event."""
+    now, start = watch.params(params, piece.active), piece.t + state.offset
+
+    def motion(size: Array) -> tuple[Array, Array, Array]:
+        return *_part(scheme, state, start, size, h, now), start + size
+
+    size, after, row = at_event(scheme, watch, motion, piece.size, piece, params)
+    ended, cuts = PieceState(*after, state.offset + size), watch.cuts(piece.which)
+    return jax.tree.map(lambda x, y: jnp.where(cuts, x, y), ended, state), row

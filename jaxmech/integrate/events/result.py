@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.integrate.events.log import EventState
+from jaxmech.integrate.events.log import EventState, Occurrences
 from jaxmech.integrate.events.watch import Watch
 
 
@@ -80,13 +80,15 @@ class Events(eqx.Module):
 
 
 def events_of(
-    watch: Watch, state: EventState, active: Array, t_last: Array, t_failed: Array
+    watch: Watch, state: EventState, rows: Array, active: Array, t_last: Array, t_failed: Array
 ) -> Events:
     """The events by name, from the last state of a run to the time `t_last`.
 
-    `active` flags the constraints with a switch that are on at the save times, shape (T, C).
+    `rows` are their occurrences (R, w). `active` flags the constraints with a switch that are on at
+    the save times, shape (T, C).
     """
-    found, records, t_end = state.found, dict[str, EventRecord](), t_last
+    n = (rows.shape[1] - 1) // (2 * (1 + watch.has_transitions))
+    found, records, t_end = Occurrences.unpacked(rows, n), dict[str, EventRecord](), t_last
     for k, event in enumerate(watch.events):
         own = slice(watch.rows[k], watch.rows[k + 1])
         after = event.transition is not None

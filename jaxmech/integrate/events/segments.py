@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from jaxmech.integrate.events.log import Occurrences
 from jaxmech.integrate.events.pieces import (
     EventPiece,
     PieceKinds,
@@ -70,27 +69,30 @@ class EventSegments(AbstractSegments):
     pieces: PieceKinds  # with closed-over values as arguments
 
     def advance(
-        self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, found: Occurrences
-    ) -> tuple[list[Array], Occurrences]:
-        """Move piece by piece; also the kept data of their events."""
-        none = jax.tree.map(lambda rows: jnp.zeros_like(rows[0]), found)
+        self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any
+    ) -> tuple[list[Array], Array]:
+        """Move piece by piece; also the rows of the events, in their order, shape (K, w)."""
+        none = jnp.zeros(self.watch.width(state[0]), state[0].dtype)
 
         def one(carry: Any, _: None) -> tuple[Any, None]:
-            state, along, so_far = carry
+            state, along, rows = carry
             piece, goes_on, after = self._next(place, along, timed)
-            state, own = self._advance_piece(state, piece, goes_on, timed[1], shared, none)
-            return (state, after, so_far.with_row(piece.row, own)), None
+            state, row = self._advance_piece(state, piece, goes_on, timed[1], shared, none)
+            # Zeros without an event: the next one overwrites them.
+            rows = jnp.where(self._is_entry(place, along)[:, None], row[None], rows)
+            return (state, after, rows), None
 
-        start = *_begin(place, state), found
-        (end, _, known), _ = jax.lax.scan(one, start, None, length=self._count(place))
-        return [end.q, end.v], known
+        most = len(self._is_entry(place, _begin(place, state)[1]))
+        start = *_begin(place, state), jnp.zeros((most, *none.shape), none.dtype)
+        (end, _, rows), _ = jax.lax.scan(one, start, None, length=self._count(place))
+        return [end.q, end.v], rows
 
     def pull_back(
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, fixed: Any,
-        given: list[Array], found: Occurrences,
+        given: list[Array], rows: Array,
     ) -> tuple[list[Array], Times, Any]:  # fmt: skip
         """Forward through the pieces, which keeps the states between them, and back."""
-        none = jax.tree.map(lambda rows: jnp.zeros_like(rows[0]), found)
+        none = jnp.zeros_like(rows[0])
         whole = eqx.combine(shared, fixed)
 
         def forward(carry: Any, _: None) -> tuple[Any, Any]:
@@ -105,8 +107,12 @@ class EventSegments(AbstractSegments):
             def at(_: PieceState, timed: Times) -> tuple[EventPiece, Array]:
                 return self._next(place, along, timed)[0], timed[1]
 
+            def row() -> Array:
+                # A comparison and a sum instead of a computed index.
+                return jnp.where(self._is_entry(place, along)[:, None], rows, 0.0).sum(0)
+
             def through() -> Any:
-                return self.pieces.pull_back(at, state, timed, shared, fixed, wrt_state, found)
+                return self.pieces.pull_back(at, state, timed, shared, fixed, wrt_state, row)
 
             def stays() -> Any:
                 return wrt_state, *jax.tree.map(jnp.zeros_like, (timed, shared))
@@ -122,6 +128,11 @@ class EventSegments(AbstractSegments):
         (wrt, wrt_timed, wrt_shared), _ = jax.lax.scan(backward, end, before, reverse=True)
         return [wrt.q, wrt.v], wrt_timed, wrt_shared
 
+    def _is_entry(self, place: SegmentPlace, along: _Along) -> Bool[Array, " K"]:
+        """Flags of the entry of the replay that comes next."""
+        assert place.events is not None
+        return jnp.arange(place.events.replay.step.shape[-1]) == along.entry
+
     def _count(self, place: SegmentPlace) -> int:
         """The number of pieces of a segment: every step ends with one, every event adds one."""
         assert place.events is not None
@@ -129,9 +140,9 @@ class EventSegments(AbstractSegments):
 
     def _advance_piece(
         self, state: PieceState, piece: EventPiece, goes_on: Array, h: Array, shared: Any,
-        none: Occurrences,
-    ) -> tuple[PieceState, Occurrences]:  # fmt: skip
-        """The state after a piece, if there is one, and the kept data of an event."""
+        none: Array,
+    ) -> tuple[PieceState, Array]:  # fmt: skip
+        """The state after a piece, if there is one, and the row of an event."""
         made = partial(self.pieces.advance, state, piece, h, shared, none)
         return jax.lax.cond(goes_on, made, lambda: (state, none))
 

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.compiler import empty_rows
 from jaxmech.constraints import rate
 from jaxmech.formulations import observed_at
 from jaxmech.integrate.events.event import Event, names_of
-from jaxmech.integrate.events.log import EventState, Occurrences, Replay
+from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.switches import Switched, with_switches
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.linalg import LDL, metric
@@ -48,6 +49,24 @@ class Watch:
     def rows(self) -> tuple[int, ...]:
         """The first row of the occurrences of each event, and the total number of rows."""
         return tuple(np.cumsum([0, *(e.kept for e in self.events)]).tolist())
+
+    def width(self, q: Array) -> int:
+        """The number of columns of an occurrence: its time and states."""
+        return 1 + 2 * q.size * (1 + self.has_transitions)
+
+    def log(self, q: Array) -> Float[Array, "R w"]:
+        """Empty rows, in which a loop writes the occurrences of all events."""
+        return empty_rows(self.rows[-1], jnp.zeros(self.width(q), q.dtype))
+
+    def is_kept(self, counts: Int[Array, " E"]) -> Bool[Array, " R"]:
+        """Flags of the rows that are written after so many occurrences of each event."""
+        places = [np.arange(event.kept) for event in self.events]
+        owners = np.repeat(np.arange(len(places)), [len(own) for own in places])
+        return jnp.asarray(np.concatenate(places)) < counts[owners]
+
+    def found(self, log: Float[Array, "R w"], counts: Int[Array, " E"]) -> Float[Array, "R w"]:
+        """The rows after a run, NaN if they are not written."""
+        return jnp.where(self.is_kept(counts)[:, None], log, jnp.nan)
 
     def system(self, system: System) -> System:
         """The system, with switches if there are any."""
@@ -150,7 +169,6 @@ class Watch:
             values=values,
             counts=none,
             latest=jnp.full_like(values, -jnp.inf),
-            found=Occurrences.none(self.rows[-1], q, self.has_transitions),
             active=active,
             stopped_by=zero - 1,
             smooth=zero + 1,
@@ -248,14 +266,6 @@ class Watch:
         ])  # fmt: skip
         mass = metric(metric_mass(system, q, v, t, params), rows, LDL())
         return v - mass.smallest(wrong)[0]
-
-
-def nothing_found(watch: Watch | None, q: Array) -> Occurrences | None:
-    """Zeros with the shapes of the kept events; None without events."""
-    if watch is None:
-        return None
-    unknown = Occurrences.none(watch.rows[-1], q, watch.has_transitions)
-    return jax.tree.map(jnp.zeros_like, unknown)
 
 
 def _new_state(event: Event, found: Any, q: Array) -> tuple[Array, Array]:
