@@ -51,6 +51,8 @@ def digests_of(params: Any) -> Digests:
 
 def _digest(x: Any) -> Any:
     known = is_known(x)
+    if jnp.issubdtype(jnp.result_type(x), jax.dtypes.prng_key):
+        x = jax.random.key_data(x)
     x = np.asarray(x) if known else jax.lax.stop_gradient(x)
     if jnp.issubdtype(x.dtype, jnp.floating):
         words: Any

@@ -51,7 +51,9 @@ def _actual(leaves: list[Any], most: int) -> list[np.ndarray] | None:
         return jnp.zeros(())
 
     @look.def_vmap
-    def rule(size: int, in_batched: list[bool], *leaves: Any) -> tuple[Any, bool]:
+    def rule(size: Any, in_batched: list[bool], *leaves: Any) -> tuple[Any, bool]:
+        if not isinstance(size, int):  # a symbol of `jax.export`, of which no values are known
+            return jnp.zeros(()), False
         places = evenly_spaced(size, most)
 
         def rows(leaf: Any, is_batched: bool) -> Any:

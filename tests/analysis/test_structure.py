@@ -301,6 +301,7 @@ def test_a_short_run_checks_gradients_and_lanes() -> None:
     assert "  batches       function: " in repr(found)
 
 
+@pytest.mark.filterwarnings("ignore::jaxmech.compiler.NativeCodeWarning")
 def test_lanes_are_not_reported_where_none_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Random numbers make a batch run under plain `vmap` on a CPU, which is reported."""
 

@@ -242,6 +242,7 @@ def test_as_lanes(name: str) -> None:
     assert_agrees(FUNCTIONS[name])
 
 
+@pytest.mark.filterwarnings("ignore::jaxmech.compiler.NativeCodeWarning")
 @pytest.mark.parametrize("largest", [1024, 10])
 def test_a_short_loop_that_passes_on_what_a_loop_in_it_saves(
     monkeypatch: pytest.MonkeyPatch, largest: int

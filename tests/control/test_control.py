@@ -198,11 +198,11 @@ def test_the_machine_of_appell_and_hamel(up: float) -> None:
             lambda: given_motion(tip, figure).fn(jnp.zeros(2), jnp.zeros(()), None),
             r"`target` must return the shape \(\) of what `fn` returns, but returned shape \(2,\)",
         ),
-        (lambda: Servo(CART, Holonomic(tip), ["z"]), "names of coordinates.*'z'"),
+        (lambda: Servo(CART, Holonomic(lambda q, t, p: q[1]), ["z"]), "names of coordinates.*'z'"),
         (
             lambda: Servo(
                 System(along, nonideal=lambda q, v, a, t, p: -v, coordinates=("x", "y")),
-                Holonomic(tip),
+                Holonomic(lambda q, t, p: q[1]),
                 ["x"],
             ),
             "`plant` must have ideal constraints, but has a `nonideal` force",

@@ -2,7 +2,8 @@
 
 `switches` turns constraints on and off, and `log` records the events of a run. `crossing` locates
 events in a step whose ends have different signs, `dips` those between ends of equal sign, and
-`contacts` those of functions that are zero; `step_events` puts them together for a fixed step.
+`contacts` those of functions that are zero; `step_events` puts them together for a fixed step, and
+`turns` bounds steps by the functions.
 Derivatives go through the `pieces` of a run between its events; `segments` are those of runs with
 fixed steps. `result` is the part of a `Solution` on events.
 """
