@@ -1,8 +1,8 @@
 """A zero of possibly redundant equations near a guess, with its derivatives.
 
-Minimum-norm Levenberg-Marquardt steps. Six dampings are tried side by side and the best is taken,
-the undamped Newton step among them; so there is no state between steps, and a batch has no
-branches. Redundant equations and directions of no effect do no harm.
+Minimum-norm Levenberg-Marquardt steps. Six dampings and parts of their steps are tried side by side
+and the best is taken, the undamped Newton step among them; so there is no state between steps, and
+a batch has no branches. Redundant equations and directions of no effect do no harm.
 """
 
 from collections.abc import Callable
@@ -18,6 +18,7 @@ from jaxmech.linalg import QR, times
 
 ITERATIONS = 100
 DAMPING = (0.0, 1e-8, 1e-5, 1e-3, 1e-1, 10.0)
+LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03)  # parts of a step, of which the best is taken
 
 Equations = Callable[[Array, Any], Array]
 
@@ -87,8 +88,12 @@ def _solve(equations: Callable[[Array], Array], start: Array) -> Array:
             # are Newton steps.
             damped = jnp.sqrt(damping * size) * jnp.eye(len(F), dtype=z.dtype)
             whole = jnp.concatenate([J, damped], axis=1)
-            moved = z - QR().factor(whole).smallest(F)[0][: z.size]
-            return moved, missed(equations(moved))
+            d = QR().factor(whole).smallest(F)[0][: z.size]
+            # Far from a zero whole steps fail for every damping where constraints are many.
+            moved = z[None] - jnp.asarray(np.array(LENGTHS), z.dtype)[:, None] * d[None]
+            sizes = jax.vmap(lambda z: missed(equations(z)))(moved)
+            best = jnp.argmin(sizes)
+            return moved[best], sizes[best]
 
         # Steps are few and the factorization is small: trying all dampings is simpler than choosing
         # one.

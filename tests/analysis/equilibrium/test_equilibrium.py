@@ -9,6 +9,8 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import equilibrium, symmetries
+from jaxmech.analysis.equilibrium.equilibrium import prepared, solve
+from jaxmech.analysis.equilibrium.result import EquilibriumStatus
 from tests.small import PENDULUM, REDUNDANT
 
 LINKS = 6
@@ -53,6 +55,25 @@ def test_a_chain_between_supports_hangs_as_the_difference_equation_says() -> Non
     np.testing.assert_allclose(rods[:, 1] / rods[:, 0], slopes, atol=1e-12)
     np.testing.assert_allclose((1 / np.sqrt(1 + slopes**2)).sum(), SPAN["d"], rtol=1e-13)
     np.testing.assert_allclose(found.reactions["rods"][1::2], SPAN["g"], rtol=1e-13)
+
+
+def test_a_long_chain_hangs_from_a_guess_that_violates_all_rods() -> None:
+    """Twenty rods, each of which is off by a tenth of its length: no whole Newton step helps."""
+    count, length = 20, 0.15
+
+    def rods(q: Any, t: Any, p: Any) -> Any:
+        places = jnp.concatenate([jnp.zeros((1, 2)), q.reshape(-1, 2)])
+        return ((places[1:] - places[:-1]) ** 2).sum(1) / 2 - length**2 / 2
+
+    names = tuple(f"{a}{k}" for k in range(count) for a in "xy")
+    chain = jm.System(_hanging, [jm.Holonomic(rods)], coordinates=names)
+    down = np.stack([np.zeros(count), -length * np.arange(1.0, count + 1)], axis=1).ravel()
+    guess = down + 0.1 * length * jax.random.normal(jax.random.key(1), (2 * count,))
+    found = solve(*prepared(chain, guess, SPAN, 0.0, (), None, None))  # without its stability
+    assert EquilibriumStatus(int(found.status)) is EquilibriumStatus.FOUND
+    np.testing.assert_allclose(found.q, down, atol=1e-13)
+    force = np.asarray(found.multipliers["rods"]) * length
+    np.testing.assert_allclose(force, -SPAN["g"] * np.arange(count, 0, -1), rtol=1e-11)
 
 
 @pytest.mark.slow
