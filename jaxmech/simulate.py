@@ -142,7 +142,7 @@ def simulate(
     )  # fmt: skip
     own, own_params = policies.with_switches(system, params)
     declared = () if events else system.declared  # events may read parameters of their own
-    warn_of_slips(params, partial(system.everything, q0, v0, np.zeros((), ts.dtype)), declared)
+    warn_of_slips(params, lambda params: system.everything(q0, v0, ts[0], params), declared)
     tolerance = None
     if isinstance(method, Adaptive):
         tolerance = method.tolerance(q0.dtype)

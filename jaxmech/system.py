@@ -134,7 +134,7 @@ class System:
         A, b = self._matrix([A for A, _ in rows], q), _stacked([b for _, b in rows], q.dtype)
         return EquationsOfMotion(self.mass(q, v, t, params), Q, A, b, self.singular_mass)
 
-    def everything(self, q: Array, v: Array, t: Any, params: Params) -> Any:
+    def everything(self, q: Array, v: Array, t: Array, params: Params) -> Any:
         """The values of all functions at a state, to see which parameters they read."""
         multipliers = jnp.zeros(sum(self.sizes(q, v, t, params)), q.dtype)
         values = [self._value(q, v, t, params), self.nonideal_force(q, v, multipliers, t, params)]
