@@ -34,7 +34,7 @@ _ROUNDING = 16.0  # rounding error of a difference, in eps |q|
 _RESOLVED = 1e-4  # round-off in the sum of all errors, relative to |q|, for which states are apart
 
 
-def steps_apart(method: AbstractFixedStep, steps: float, dtype: Any) -> int:
+def steps_apart(method: AbstractFixedStep, steps: int, dtype: Any) -> int:
     """The number of steps between the states of a difference, in a run with so many steps.
 
     It is 1 in float64, for up to 3e10 steps.
