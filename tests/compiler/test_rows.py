@@ -83,6 +83,7 @@ def test_tangents_of_rows() -> None:
     np.testing.assert_allclose(slope, wanted, rtol=1e-7)
 
 
+@pytest.mark.filterwarnings("ignore::jaxmech.compiler.NativeCodeWarning")
 def test_rows_outside_of_loops_run_by_jax() -> None:
     def fn(x: Any) -> Any:
         return with_row(with_row(empty_rows(2, x), 0, x, True), 1, x + 1, True)
