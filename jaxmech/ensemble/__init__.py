@@ -2,11 +2,11 @@
 
 `study` is the configuration. `draws` makes initial states and parameters from `distributions`, with
 the designs of `sampling/`. `trajectory` computes one trajectory and `kernel` a block of them, with
-their `observed` quantities and `statistics/`. `run` computes all blocks, distributed by `work/`;
-`estimate` chooses the size of a block and predicts memory and disk, and `progress` reports the
-progress. `store`, `layout` and `checksums` write the run folder, `provenance` records
-the origin of the results, and `accumulate` merges the statistics. `results` opens a run, `summary`
-describes it, and `finished/` analyses it further.
+their `observed` quantities, the `passages` of thresholds between saved times, and `statistics/`.
+`run` computes all blocks, distributed by `work/`; `estimate` chooses the size of a block and
+predicts memory and disk, and `progress` reports the progress. `store`, `layout` and `checksums`
+write the run folder, `provenance` records the origin of the results, and `accumulate` merges the
+statistics. `results` opens a run, `summary` describes it, and `finished/` analyses it further.
 """
 
 from jaxmech.config.convert import plain as plain

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxmech.config.run_folder import npz
 from jaxmech.ensemble.kernel import BlockProgram, States
+from jaxmech.ensemble.passages import counted_times
 from jaxmech.ensemble.statistics import Covariance, SobolIndices
 from jaxmech.ensemble.statistics.audit import AUDIT
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found
@@ -74,7 +75,16 @@ class Accumulator:
         if (total := self._total) is None:
             return {}
         known = self._program.statistics.items()
-        return {name: self._names_of(one) | one.result(total[name]) for name, one in known}
+        return {
+            name: self._names_of(one) | one.result(total[name]) | self._times_of(one)
+            for name, one in known
+        }
+
+    def _times_of(self, statistic: AbstractStatistic) -> Found:
+        """The times that count, for statistics of passages."""
+        trajectory = self._program.trajectory
+        times = counted_times(statistic, trajectory.study, trajectory.system.coordinates)
+        return {} if times is None else {"times": times}
 
     def _names_of(self, statistic: AbstractStatistic) -> Found:
         """The names of the rows of results, for several quantities or inputs."""

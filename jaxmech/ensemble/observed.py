@@ -29,8 +29,7 @@ from jaxmech.config.errors import (
 )
 from jaxmech.config.load import Found, Subject, find
 from jaxmech.ensemble.statistics.custom import Reduction
-from jaxmech.integrate import Event, Events, Transition, Watch, watch_of
-from jaxmech.system import System
+from jaxmech.integrate import Event, Events, Transition
 from jaxmech.utils.field_docs import doc, setting
 
 Keep = Literal["all", "final", "max", "min", "mean", "largest"]
@@ -256,16 +255,6 @@ def stored_study(study: Any, copies: Mapping[Path, str], folder: Path) -> Any:
     return replace(study, **_with_functions(study, renamed))
 
 
-def study_watch(study: Any, system: System) -> Watch | None:
-    """The events of a study for `simulate`, or a StudyError."""
-    coordinates = tuple(system.coordinates)
-    try:
-        made = [one.event(name, coordinates, study.observe) for name, one in study.events.items()]
-        return watch_of(system, made, study.inactive)
-    except (TypeError, ValueError) as error:
-        raise refuse("events", f"cannot be used: {error}") from error
-
-
 def event_quantities(found: Events, ts: Array) -> dict[str, Array]:
     """The quantities derived from the events of one trajectory, by name."""
     values = {"stopped_by": found.stopped_by, "t_end": found.t_end}
@@ -337,6 +326,6 @@ def _of_statistics(study: Any, known: tuple[str, ...]) -> Iterator[Problem]:
                 text = not_one_of(one.of_event, study.events, what)
                 yield Problem(("statistics", name, "of"), text)
             continue
-        for of in one.names:
+        for of in one.quantities:
             if of not in known and not of.startswith("multipliers_"):
                 yield Problem(("statistics", name, "of"), not_one_of(of, known, "a quantity"))

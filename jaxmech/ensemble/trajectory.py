@@ -19,8 +19,8 @@ from jaxmech.ensemble.observed import (
     Observed,
     event_names,
     event_quantities,
-    study_watch,
 )
+from jaxmech.ensemble.passages import study_watch
 from jaxmech.ensemble.study import SECTIONS, Study
 from jaxmech.integrate import Watch
 from jaxmech.observe import observe

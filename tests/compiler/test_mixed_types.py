@@ -30,6 +30,12 @@ def agree(fn: Function, x: Any = X, *, native: bool = True) -> Any:
     return mine
 
 
+def next_number(x: Any, kind: str) -> Any:
+    """The next number away from zero, by its bits as an integer."""
+    bits = lax.bitcast_convert_type(x, jnp.dtype(f"{kind}{8 * x.dtype.itemsize}"))
+    return lax.bitcast_convert_type(bits + 1, x.dtype)
+
+
 @pytest.mark.parametrize("old", TYPES, ids=str)
 def test_conversions(old: np.dtype) -> None:
     """Of arguments and of constants: from floats they saturate, between integers they wrap."""
@@ -92,6 +98,11 @@ MIXED: dict[str, Function] = {
     "bits": lambda x: [
         fn((90 * x).astype(jnp.int32), (0,))
         for fn in (lax.reduce_and, lax.reduce_or, lax.reduce_xor)
+    ],
+    "the same bits": lambda x: [
+        next_number(y, kind)
+        for y in (x, x.astype(jnp.float32), jnp.full(3, 1.5, jnp.float32))
+        for kind in ("int", "uint")
     ],
     "many truths": lambda x: (
         (jnp.tile(x, 60) > -9).sum(dtype=jnp.int8) == jnp.int8(-76),

@@ -157,6 +157,19 @@ FUNCTIONS: dict[str, Function] = {
     ),
     "transcendental": lambda x, A: (jnp.sin(x) * jnp.cos(x), jnp.exp(x), jnp.arctan2(x, x[::-1])),
     "other functions": lambda x, A: (jnp.log1p(x * x), jnp.cbrt(x), lax.erf(x), jnp.sinh(x)),
+    "logarithms": lambda x, A: (jnp.log2(jnp.abs(x)), jnp.log10(jnp.abs(x)), jnp.exp2(x)),
+    "their derivatives": lambda x, A: tuple(
+        jax.vmap(jax.grad(fn))(x / 4)
+        for fn in (
+            jnp.tanh,
+            jnp.arcsin,
+            jnp.arctanh,
+            lax.erf,
+            jnp.sinc,
+            lambda y: jnp.log2(2 + y),
+            lambda y: jnp.polyval(A[0], y),
+        )
+    ),
     "products": lambda x, A: (A @ x, x @ A @ x, A @ A.T, jnp.einsum("ij,jk,k->i", A, A, x)),
     "reductions": lambda x, A: (
         A.sum(0),

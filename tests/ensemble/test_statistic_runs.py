@@ -14,6 +14,7 @@ from jaxmech.config.errors import StudyError
 from jaxmech.config.run_folder import FolderError
 from jaxmech.config.toml import ConfigError, read
 from jaxmech.ensemble import (
+    FirstPassage,
     Moments,
     Observed,
     Probability,
@@ -22,6 +23,7 @@ from jaxmech.ensemble import (
     Times,
     Uniform,
     open_results,
+    replay,
     run_study,
     verify,
 )
@@ -337,3 +339,83 @@ def test_the_example_of_the_page_of_studies(tmp_path) -> None:
     place = found["causes"]["names"].tolist().index("start.theta1")
     assert abs(found["causes"]["correlation"][0, place]) < 0.2  # the motion is symmetric in it
     assert (found["worst"]["value"] >= found["worst"]["value"][-1]).all()
+
+
+PASSAGES = """
+model = "spring.py:spring"
+size = 40
+block = 20
+
+[times]
+end = 6.0
+saves = 4
+
+[parameters]
+m = 1.0
+k = 4.0
+limit = 2.0
+kick = 0.0
+
+[coordinates]
+x = { distribution = "uniform", low = -1.0, high = 1.0 }
+
+[observe]
+right = "spring.py:place"
+most = { function = "spring.py:place", keep = "max" }
+size = { function = "spring.py:place", keep = "largest" }
+least = { function = "spring.py:place", keep = "min" }
+
+[statistics]
+saved = { statistic = "probability", of = "right", above = 0.5 }
+coordinate = { statistic = "probability", of = "x", above = 0.5, between_saves = true }
+series = { statistic = "probability", of = "right", above = 0.5, between_saves = true }
+most = { statistic = "probability", of = "most", above = 0.5, between_saves = true }
+size = { statistic = "probability", of = "size", above = 0.25, between_saves = true }
+least = { statistic = "probability", of = "least", below = -0.75, between_saves = true }
+first = { statistic = "first-passage", of = "x", below = -0.5, between_saves = true }
+last = { statistic = "probability", of = "most", above = 0.5 }
+"""
+
+
+def test_passages_between_saved_times(tmp_path: Path) -> None:
+    """A spring that starts from rest reaches the distance that it was deflected by."""
+    config = write_study(tmp_path, PASSAGES)
+    run_study(read(config, Study), tmp_path / "run", folder=tmp_path)
+    found, x = open_results(tmp_path / "run").statistics, arrays(tmp_path / "run")["coordinate_x"]
+    distance = np.abs(x)
+    # The saved times are 2 s apart, and half a period is 1.57 s.
+    at_saves = x[:, None] * np.cos(2 * np.arange(0, 7, 2.0))
+    assert found["saved"]["hits"] == (at_saves > 0.5).any(1).sum() < (distance > 0.5).sum()
+    for name in ("coordinate", "series", "most"):
+        assert found[name]["hits"] == (distance > 0.5).sum(), name
+        assert found[name]["times"] == "all, between the saved ones too"
+    assert found["size"]["hits"] == (distance > 0.25).sum()
+    assert found["least"]["hits"] == (distance > 0.75).sum()
+    # From the left at once, from the right after a part of half a period.
+    after = np.where(x < -0.5, 0.0, np.arccos(-0.5 / np.maximum(x, 0.5)) / 2)
+    passed = np.bincount(np.ceil(after[distance > 0.5] / 2).astype(int), minlength=4)
+    np.testing.assert_array_equal(found["first"]["passed"], passed)
+    assert "saved ones only; between_saves = true" in str(found["last"]["times"])
+    told = (tmp_path / "run" / "summary.txt").read_text()
+    assert "times             saved ones only; between_saves = true finds passages" in told
+    assert all(replay(tmp_path / "run", 3, tmp_path).compared.values())
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('of = "energy", above = 1.0', "coordinate or an observed quantity, but energy is neither"),
+        ('of = "least", above = 1.0', "keep = 'min'; passages .* 'all' or 'max' or 'largest'"),
+        ('of = "most", below = 1.0', "keep = 'max'; passages .* 'all' or 'min'"),
+    ],
+)
+def test_passages_that_cannot_be_sought(tmp_path: Path, line: str, message: str) -> None:
+    table = f'bad = {{ statistic = "probability", {line}, between_saves = true }}\n'
+    config = write_study(tmp_path, PASSAGES + table)
+    with pytest.raises(StudyError, match=message):
+        run_study(read(config, Study), tmp_path / "run", folder=tmp_path)
+
+
+def test_an_event_has_no_passages_between_saves() -> None:
+    with pytest.raises(StudyError, match="times of an event are exact already"):
+        FirstPassage(of="lands", between_saves=True)

@@ -47,6 +47,8 @@ def _answers(results: Results) -> Iterator[tuple[object, ...]]:
     for name, found in results.statistics.items():
         for what, value in found.items():
             array = np.asarray(value)
+            if what == "times" and array.dtype.kind == "U":  # those at which passages count
+                yield f"{name}: {what}", str(value), "", ""
             if what in limits or what == "at" or array.dtype.kind not in "fiu":
                 continue  # beside its value, or a name
             low, high = (np.asarray(found.get(key, "")) for key in _LIMITS.get(what, ("", "")))

@@ -206,6 +206,30 @@ def _as_type(g: Graph, x: Ids, var: Any, dtype: np.dtype) -> Ids:
     return x if dtype_of(var) == dtype else _each(g, "convert_element_type", x, params=str(dtype))
 
 
+def _bitcast(g: Graph, eqn: JaxprEqn, x: Ids) -> Iterable[Ids]:
+    """The bits of numbers as numbers of another type."""
+    before, dtype = dtype_of(eqn.invars[0]), dtype_of(eqn.outvars[0])
+    if before.itemsize != dtype.itemsize or "b" in (before.kind, dtype.kind):
+        raise UnsupportedError(f"the primitive `bitcast_convert_type` from {before} to {dtype}")
+    yield _each(g, "bitcast_convert_type", x, params=str(dtype))
+
+
+def _log2(g: Graph, eqn: JaxprEqn, x: Ids) -> Iterable[Ids]:
+    """The binary logarithm, by the factor that XLA uses; a primitive from jax 0.12 on."""
+    per_e = constant(g, np.full(x.shape, 1 / np.log(2.0), dtype_of(eqn.outvars[0])))
+    yield _each(g, "mul", _each(g, "log", x), per_e)
+
+
+def _polynomial(g: Graph, eqn: JaxprEqn, x: Ids, *coefficients: Ids) -> Iterable[Ids]:
+    """Horner's rule, rising powers first; a primitive from jax 0.12 on."""
+    shape = shape_of(eqn.outvars[0])
+    x, *rising = (np.broadcast_to(array, shape) for array in (x, *coefficients))
+    value = rising[-1]
+    for coefficient in reversed(rising[:-1]):
+        value = _each(g, "add", _each(g, "mul", value, x), coefficient)
+    yield value
+
+
 def _clamp(g: Graph, eqn: JaxprEqn, low: Ids, x: Ids, high: Ids) -> Iterable[Ids]:
     low, high = (np.broadcast_to(bound, x.shape) for bound in (low, high))
     yield _each(g, "min", _each(g, "max", x, low), high)
@@ -295,6 +319,9 @@ PRIMITIVES: dict[str, Reading] = {
     "empty2": _unset,
     "dot_general": _dot,
     "pow": _power,
+    "log2": _log2,
+    "bitcast_convert_type": _bitcast,
+    "polynomial": _polynomial,
     "clamp": _clamp,
     "argmax": _argument("gt"),
     "argmin": _argument("lt"),

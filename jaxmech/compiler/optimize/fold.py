@@ -234,6 +234,15 @@ def _convert(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     return g.add(op, (x,), params, dtype) if known is None else known
 
 
+def _bitcast(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
+    (x,), dtype = inputs, np.dtype(params)
+    if g.nodes[x].dtype == dtype:
+        return x
+    kind = g.nodes[x].dtype
+    known = fold_constants(g, lambda value: np.asarray(value, kind).view(dtype), (x,), dtype)
+    return g.add(op, (x,), params, dtype) if known is None else known
+
+
 FOLDS: dict[str, Fold] = {
     "add": _add,
     "add_any": _add,
@@ -250,6 +259,7 @@ FOLDS: dict[str, Fold] = {
     "or": fold_and_or,
     "not": fold_not,
     "convert_element_type": _convert,
+    "bitcast_convert_type": _bitcast,
     "eq": comparison(np.equal, commutes=True),
     "ne": comparison(np.not_equal, commutes=True),
     "lt": comparison(np.less),

@@ -92,10 +92,12 @@ def replays(
         raise InputError(
             'the run was computed in float64; call jax.config.update("jax_enable_x64", True) first'
         )
-    asked = {one.of for one in study.events.values()}
+    # Their events are part of the program.
+    sought = {name: one for name, one in study.statistics.items() if one.passage is not None}
+    asked = {one.of for one in (*study.events.values(), *sought.values())}
     observe = {name: one for name, one in study.observe.items() if name in asked}
     alone = replace(
-        study, observe=observe, statistics={}, until=None, cluster=None, chunk=None,
+        study, observe=observe, statistics=sought, until=None, cluster=None, chunk=None,
         store="all", save=SERIES, stored_precision=None,
     )  # fmt: skip
     if folder is not None and study.sampling.table is not None:

@@ -22,12 +22,34 @@ class _Threshold(AbstractStatistic):
     above: float | None = setting(None, "threshold to be exceeded")
     below: float | None = setting(None, "threshold to fall below")
     confidence: float = setting(0.95, "confidence of the interval", between=(0, 1))
+    between_saves: bool = setting(
+        False, "whether an event of the threshold finds passages between saved times too"
+    )
 
     def __post_init__(self) -> None:
         if (self.above is None) == (self.below is None) and self.of_event is None:
             what = "neither is" if self.above is None else "both are"
             raise refuse("above", f"or `below` must be given, one of the two, but {what}")
+        if self.between_saves and self.of_event is not None:
+            text = "must be left out without a threshold: the times of an event are exact already"
+            raise refuse("between_saves", text)
         super().__post_init__()
+
+    @property
+    def level(self) -> float:
+        """The threshold."""
+        return float(self.above if self.below is None else self.below)  # type: ignore[arg-type]
+
+    @property
+    def passage(self) -> str | None:
+        """The event of going beyond the threshold, if it is sought between the saved times."""
+        if not self.between_saves:
+            return None
+        return f"{self.of} {'above' if self.below is None else 'below'} {self.level!r}"
+
+    def _names_with(self, what: str) -> tuple[str, ...]:
+        """The quantity, and that of its passage if there is one."""
+        return (self.of,) if self.passage is None else (self.of, f"{self.passage}_{what}")
 
     def beyond(self, value: Array) -> Array:
         """Whether values are beyond the threshold."""
@@ -38,6 +60,7 @@ class _Threshold(AbstractStatistic):
 class Probability(_Threshold):
     """The probability that a quantity is above, or below, a threshold at any saved time.
 
+    With `between_saves` it is that of any time: an event finds the passages between saved times.
     Trajectories that failed, or whose quantity is NaN at some time, are left out and counted. With
     importance weights the interval is the normal one, of the mean of weights times hits.
 
@@ -52,11 +75,19 @@ class Probability(_Threshold):
 
     interval: Method = setting("wilson", "kind of interval")
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The quantity, and how often it passes the threshold."""
+        return self._names_with("count")
+
     def of_sample(self, sample: Sample) -> State:
         """Count hits, and sum their weights."""
         value = sample.floats(self.of).reshape(len(sample.weight), -1)
         counts = sample.counts & ~jnp.isnan(value).any(1)
-        hit = counts & self.beyond(value).any(1)
+        is_beyond = self.beyond(value).any(1)
+        if self.passage is not None:
+            is_beyond |= sample.values[self.names[1]] > 0
+        hit = counts & is_beyond
         w = jnp.where(hit, sample.weight, 0)
         own = {"hits": hit, "count": counts, "failed": sample.real & ~counts}
         summed = {key: x.sum().astype(sample.number.dtype) for key, x in own.items()}
@@ -91,9 +122,10 @@ class FirstPassage(_Threshold):
     """When a quantity is first beyond a threshold, or an event first occurs, and how often never.
 
     Without a threshold, `of` names an event of the study, and passages are exact; with one, they
-    are those of saved times. The probabilities to have passed by each saved time have intervals of
-    Clopper and Pearson. Of an event there are also the mean time, its standard deviation, and the
-    earliest and latest time, all of the trajectories in which it occurs.
+    are those of saved times, or with `between_saves` exact too. The probabilities to have passed by
+    each saved time have intervals of Clopper and Pearson. Of an event there are also the mean time,
+    its standard deviation, and the earliest and latest time, all of the trajectories in which it
+    occurs.
     """
 
     of: str = field(
@@ -110,7 +142,9 @@ class FirstPassage(_Threshold):
     @property
     def names(self) -> tuple[str, ...]:
         """The quantity, or those of the event."""
-        return (self.of,) if self.of_event is None else (f"{self.of}_passed", f"{self.of}_time")
+        if self.of_event is None:
+            return self._names_with("passed")
+        return f"{self.of}_passed", f"{self.of}_time"
 
     def of_sample(self, sample: Sample) -> State:
         """Count the trajectories by the time of their first passage."""
@@ -118,6 +152,8 @@ class FirstPassage(_Threshold):
         value = value.reshape(*value.shape[:2], -1)
         counts = sample.counts & ~jnp.isnan(value).any((1, 2))
         past = (value > 0 if self.of_event is not None else self.beyond(value)).any(2)
+        if self.passage is not None:
+            past |= sample.values[self.names[1]]
         never = jnp.full((len(past), 1), True)
         # The first true one; the last column stands for trajectories that never pass.
         first = jnp.concatenate([past, never], axis=1).argmax(1)

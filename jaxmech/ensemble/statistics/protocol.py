@@ -79,9 +79,19 @@ class AbstractStatistic(abc.ABC):
         return None
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The quantities that it is computed from: by default the key `of`."""
+    def passage(self) -> str | None:
+        """The event of a threshold that is sought between the saved times; None without one."""
+        return None
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """The quantities that the key `of` names."""
         return (self.of,) if isinstance(self.of, str) else self.of
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The quantities that it is computed from: by default those of the key `of`."""
+        return self.quantities
 
     def group(self, sample: Sample) -> int:
         """The number of successive trajectories of a sample that belong together."""

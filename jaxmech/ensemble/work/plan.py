@@ -16,7 +16,8 @@ from jaxmech.config.load import Subject, load
 from jaxmech.ensemble.draws import Sampler, stored_name
 from jaxmech.ensemble.estimate import StudyEstimate, require_possible, sized
 from jaxmech.ensemble.layout import STATES
-from jaxmech.ensemble.observed import Observed, loaded, name_problems_of, study_watch
+from jaxmech.ensemble.observed import Observed, loaded, name_problems_of
+from jaxmech.ensemble.passages import passage_problems, study_watch
 from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.trajectory import Tree, first_of
 from jaxmech.formulations import observed_at
@@ -41,7 +42,8 @@ def planned(study: Study, out: Path, folder: Path = Path()) -> Planned:
         advice = 'call jax.config.update("jax_enable_x64", True) first, or set it to float32'
         raise refuse("precision", f"must be float32, the precision of this process; {advice}")
     subject = load(study.model, study.model_options, folder)
-    refuse_all(name_problems_of(study, subject.system.coordinates))
+    coordinates = tuple(subject.system.coordinates)
+    refuse_all([*name_problems_of(study, coordinates), *passage_problems(study, coordinates)])
     functions, files = loaded(study, folder)
     sampler = Sampler(study, subject, study.sampling, folder)
     refuse_all(_taken_names(study, sampler))
@@ -78,7 +80,7 @@ def require_used(subject: Subject, varying: Tree, same: Tree, study: Study | Non
 
 def _state_reads(study: Study | None, subject: Subject) -> Callable[..., Any] | None:
     """The function of a state that the events and quantities of a study evaluate."""
-    if study is None or not (study.events or study.observe):
+    if study is None or not (study.events or study.observe or study.statistics):
         return None
     system = subject.system
     watch = study_watch(study, system)

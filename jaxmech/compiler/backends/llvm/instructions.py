@@ -61,6 +61,10 @@ def instruction(text: Text, node: Node, inputs: Sequence[tuple[str, np.dtype]]) 
     names, dtype = [name for name, _ in inputs], inputs[0][1]
     if node.op == "convert_element_type":
         return _converted(text, names[0], dtype, node.dtype)
+    if node.op == "bitcast_convert_type":
+        kinds = [type_of(kind, text.lanes) for kind in (dtype, node.dtype)]
+        # Signed and unsigned integers have the same type in LLVM.
+        return text.line(f"bitcast {kinds[0]} {names[0]} to {kinds[1]}")
     if node.op in ("select_n", "branch"):
         return _chosen(text, names, dtype, node.dtype)
     if node.op == "lookup":

@@ -1,0 +1,90 @@
+"""Thresholds of statistics that are passed between saved times, and all events of a study.
+
+A probability or a first passage counts what happens at saved times. With `between_saves`, an event
+of the quantity less its threshold finds the passages between these times.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.config.errors import Problem, refuse
+from jaxmech.ensemble.observed import SERIES, Observed, StudyEvent
+from jaxmech.ensemble.statistics import AbstractStatistic, FirstPassage, Probability
+from jaxmech.integrate import Event, Watch, watch_of
+from jaxmech.system import System
+
+SAVED_ONLY = "saved ones only; between_saves = true finds passages between them"
+ALL = "all, between the saved ones too"
+_OVER_TIME = {True: ("all", "max", "largest"), False: ("all", "min")}  # by whether it is `above`
+
+
+def study_watch(study: Any, system: System) -> Watch | None:
+    """The events of a study for `simulate`, or a StudyError."""
+    coordinates, observe = tuple(system.coordinates), study.observe
+    sought = [one for one in study.statistics.values() if one.passage is not None]
+    try:
+        made = [one.event(name, coordinates, observe) for name, one in study.events.items()]
+        made += [_passage(one, coordinates, observe) for one in sought]
+        return watch_of(system, made, study.inactive)
+    except (TypeError, ValueError) as error:
+        raise refuse("events", f"cannot be used: {error}") from error
+
+
+def _passage(
+    statistic: Any, coordinates: tuple[str, ...], observe: Mapping[str, Observed]
+) -> Event:
+    """The event of a quantity that goes beyond the threshold of a statistic."""
+    is_above = statistic.below is None
+    event = StudyEvent(
+        of=statistic.of, level=statistic.level, direction=1 if is_above else -1, keep=1
+    )
+    quantity = observe.get(statistic.of)
+    if quantity is not None:
+        observe = {statistic.of: Observed(_extreme(quantity, is_above))}
+    return event.event(statistic.passage, coordinates, observe)
+
+
+def _extreme(quantity: Observed, is_above: bool) -> Callable[..., Array]:
+    """The component of a quantity that is the first one beyond a threshold."""
+    fn = quantity.function
+    assert callable(fn)
+    size = jnp.abs if quantity.keep == "largest" else jnp.asarray
+    extreme = jnp.max if is_above else jnp.min
+    if quantity.needs_reactions:
+        return lambda q, v, t, p, reactions: extreme(size(fn(q, v, t, p, reactions)))
+    return lambda q, v, t, p: extreme(size(fn(q, v, t, p)))
+
+
+def passage_problems(study: Any, coordinates: tuple[str, ...]) -> Iterator[Problem]:
+    """Statistics that seek passages of a quantity without a value between the saved times."""
+    for name, one in study.statistics.items():
+        if one.passage is None:
+            continue
+        key = ("statistics", name, "between_saves")
+        quantity = study.observe.get(one.of)
+        allowed = _OVER_TIME[one.below is None]
+        if quantity is not None and quantity.keep not in allowed:
+            side = "above" if one.below is None else "below"
+            text = f"must be false where {one.of} has keep = {quantity.keep!r}; passages of a"
+            known = " or ".join(map(repr, allowed))
+            yield Problem(key, f"{text} threshold `{side}` are those of keep = {known}")
+        elif quantity is None and one.of not in coordinates:
+            text = "must be false unless `of` names a coordinate or an observed quantity"
+            yield Problem(key, f"{text}, but {one.of} is neither")
+
+
+def counted_times(
+    statistic: AbstractStatistic, study: Any, coordinates: tuple[str, ...]
+) -> str | None:
+    """The times at which a statistic counts passages; None if they do not matter to it."""
+    if statistic.of_event is not None or not isinstance(statistic, Probability | FirstPassage):
+        return None
+    if statistic.passage is not None:
+        return ALL
+    quantity = study.observe.get(statistic.of)
+    if quantity is None:
+        return SAVED_ONLY if statistic.of in (*SERIES, *coordinates) else None
+    return SAVED_ONLY if quantity.keep in _OVER_TIME[statistic.below is None] else None
