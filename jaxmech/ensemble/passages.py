@@ -4,7 +4,7 @@ A probability or a first passage counts what happens at saved times. With `betwe
 of the quantity less its threshold finds the passages between these times.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -77,7 +77,7 @@ def passage_problems(study: Any, coordinates: tuple[str, ...]) -> Iterator[Probl
 
 
 def counted_times(
-    statistic: AbstractStatistic, study: Any, coordinates: tuple[str, ...]
+    statistic: AbstractStatistic, study: Any, coordinates: Sequence[str]
 ) -> str | None:
     """The times at which a statistic counts passages; None if they do not matter to it."""
     if statistic.of_event is not None or not isinstance(statistic, Probability | FirstPassage):

@@ -56,3 +56,10 @@ def test_every_operation(name: str) -> None:
 def test_random_systems(seed: int) -> None:
     """Derivatives of a random Lagrangian, force and constraint; `fuzz` compares any number."""
     assert outcome(drawn(seed)) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 1200, 20))
+def test_two_hundred_random_systems(first: int) -> None:
+    told = {seed: outcome(drawn(seed)) for seed in range(first, first + 20)}
+    assert {seed: what for seed, what in told.items() if what} == {}

@@ -170,6 +170,7 @@ FUNCTIONS: dict[str, Function] = {
             lambda y: jnp.polyval(A[0], y),
         )
     ),
+    "one number": lambda x, A: jnp.take(x, 2) * x + jnp.take(A, jnp.array(3)) * jnp.take(x, 0),
     "products": lambda x, A: (A @ x, x @ A @ x, A @ A.T, jnp.einsum("ij,jk,k->i", A, A, x)),
     "reductions": lambda x, A: (
         A.sum(0),

@@ -109,7 +109,6 @@ PLANE_P = {"m": 2.5, "g": 9.81, "slope": 0.6, "mu": 0.3}
 DOWN = np.array([np.cos(0.6), -np.sin(0.6)])
 
 
-@pytest.mark.filterwarnings("ignore::jaxmech.compiler.NativeCodeWarning")
 def test_a_block_slides_down_a_plane() -> None:
     """a = g (sin - mu cos), pressed on with m g cos, and the same by derivatives to mu."""
     p, ts = PLANE_P, np.linspace(0.0, 1.0, 5)

@@ -94,7 +94,7 @@ def gather(g: Graph, eqn: JaxprEqn, x: Ids, indices: Ids) -> Iterable[Ids]:
 
     fixed = _constants(g, indices)
     if fixed is not None:
-        yield gathered(fixed[None])[0]
+        yield np.asarray(gathered(fixed[None])[0])
         return
     # Each index vector selects the elements of the result that belong to it.
     vectors = _vectors(indices)

@@ -94,7 +94,8 @@ def replays(
         )
     # Their events are part of the program.
     sought = {name: one for name, one in study.statistics.items() if one.passage is not None}
-    asked = {one.of for one in (*study.events.values(), *sought.values())}
+    asked = {one.of for one in study.events.values()}
+    asked |= {quantity for one in sought.values() for quantity in one.quantities}
     observe = {name: one for name, one in study.observe.items() if name in asked}
     alone = replace(
         study, observe=observe, statistics=sought, until=None, cluster=None, chunk=None,
