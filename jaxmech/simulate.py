@@ -23,6 +23,7 @@ from jaxmech.integrate import (
     Scheme,
     StepCounts,
     Tolerance,
+    Trajectory,
     Watch,
     events_of,
     watch_of,
@@ -30,6 +31,14 @@ from jaxmech.integrate import (
 from jaxmech.integrate.default_steps import as_times, with_steps
 from jaxmech.integrate.run_rule import RolloutInputs
 from jaxmech.integrate.step_size import Plan
+from jaxmech.integrate.times import (
+    Span,
+    StepGrid,
+    span_at,
+    step_times,
+    within,
+    within_spans,
+)
 from jaxmech.properties import conserves_energy
 from jaxmech.solution import Solution, energy_drift, warn_of_coarse_steps
 from jaxmech.stabilization import AbstractStabilization, Free, Projection, violations
@@ -104,7 +113,9 @@ def simulate(
         method: Runge-Kutta method with its number of steps per save interval, by default chosen
             from the motion (`choose_substeps`). Under `jit`, where the motion is unknown, the
             default is one step, with a `StepWarning`. `Adaptive(rtol=...)` selects steps by a
-            tolerance, for each trajectory independently, also under `jit`.
+            tolerance, for each trajectory independently, also under `jit`. Steps end at corners and
+            jumps of the functions in time, as far as their operations show them, and at the
+            `times` of the method.
         projection: stabilization against drift: `Projection()`, `Baumgarte(...)` or None.
         formulation: law of motion.
         derivative: `ReverseMode()`, or `ForwardMode()` if only `jax.jvp` is needed.
@@ -140,17 +151,20 @@ def simulate(
         method, Free() if projection is None else projection, formulation, derivative,
         watch_of(system, events, inactive),
     )  # fmt: skip
+    times = step_times(system, method.step_times(q0.dtype), q0, v0, ts, params, method.max_step)
+    method = method.without_times()
     own, own_params = policies.with_switches(system, params)
     declared = () if events else system.declared  # events may read parameters of their own
     warn_of_slips(params, lambda params: system.everything(q0, v0, ts[0], params), declared)
     tolerance = None
     if isinstance(method, Adaptive):
         tolerance = method.tolerance(q0.dtype)
-        policies = replace(policies, method=method.without_tolerance())
+        method = method.without_tolerance()
     elif isinstance(method, AbstractFixedStep):
         plan = Plan(own, method, formulation, policies.projection, policies.watch)
-        policies = replace(policies, method=with_steps(plan, method, q0, v0, ts, own_params))
-    solution = _simulate(system, policies, q0, v0, ts, params, tolerance)
+        method = with_steps(plan, method, q0, v0, ts, own_params, times)
+    policies = replace(policies, method=method)
+    solution = _simulate(system, policies, q0, v0, ts, params, tolerance, times)
     solution = replace(solution, digests=digests_of(params))
     if throw and is_known(solution) and not succeeded(int(solution.status)):
         raise SimulationError(_explanation(own, solution, own_params), solution)
@@ -166,8 +180,14 @@ class _Policies:
     derivative: AbstractDerivative
     watch: Watch | None
 
-    def with_switches(self, system: System, params: Params) -> tuple[System, Params]:
-        """Add switches to the system, and their initial positions to the parameters."""
+    def with_switches(
+        self, system: System, params: Params, span: Span | None = None
+    ) -> tuple[System, Params]:
+        """Add switches to the system, and their initial positions to the parameters.
+
+        With a span of time, add spans as well.
+        """
+        system, params = system if span is None else within_spans(system), within(span, params)
         if self.watch is None:
             return system, params
         return self.watch.system(system), self.watch.params(params, self.watch.active())
@@ -182,21 +202,28 @@ class _Policies:
 @jit_of("system", "policies", is_frame=True)
 def _simulate(
     system: System, policies: _Policies, q0: Array, v0: Array, ts: Array, params: Params,
-    tolerance: Tolerance | None,
+    tolerance: Tolerance | None, times: Array | None,
 ) -> Solution:  # fmt: skip
     start = q0, v0, ts[0], params
     how = policies.method, policies.formulation, policies.projection
-    own, own_params = policies.with_switches(system, params)
+    span = None if times is None else span_at(times, ts[0], ts[0], ts[-1])[0]
+    own, own_params = policies.with_switches(system, params, span)
     scheme, watch = Scheme.of(own, *how, q0, v0, ts[0], own_params), policies.watch
-    inputs = RolloutInputs(q0, v0, ts, params, tolerance)
+    inputs = RolloutInputs(q0, v0, ts, params, tolerance, times)
+    grid = None
+    if times is not None and isinstance(policies.method, AbstractFixedStep):
+        grid = StepGrid.of(ts, times)
+        inputs = replace(inputs, ts=grid.ts, times=jax.lax.stop_gradient(times))
     trajectory = policies.derivative.trajectory(scheme, inputs, watch)
+    if grid is not None:
+        trajectory = _at_saves(trajectory, grid.rows)
     # XLA would compile its operations one by one.
     energy_at = batched_closure(partial(_energy, system), *start)
     energy = jax.vmap(energy_at, (0, 0, 0, None))(trajectory.q, trajectory.v, ts, params)
     counts = trajectory.counts
     if counts is None:
         assert isinstance(policies.method, AbstractFixedStep)
-        counts = StepCounts.of_fixed(policies.method, ts, trajectory.t_failed)
+        counts = StepCounts.of_fixed(policies.method, inputs.ts, trajectory.t_failed)
     is_conserved = conserves_energy(system, *start) and not (watch and watch.has_transitions)
     found = None
     if watch is not None and trajectory.events is not None:
@@ -230,6 +257,17 @@ def _simulate(
         t_stiff=counts.t_stiff,
         coordinates=tuple(system.coordinates),
         events=found,
+    )
+
+
+def _at_saves(trajectory: Trajectory, rows: Array) -> Trajectory:
+    """A trajectory with only some of its rows (T,), the first one among them."""
+    every = trajectory.position_residual, trajectory.velocity_residual
+    number = jnp.searchsorted(rows, jnp.arange(len(every[0])))  # of the save after each row
+    position, velocity = (jax.ops.segment_max(x, number, len(rows)) for x in every)
+    q, v, active = jax.tree.map(lambda x: x[rows], (trajectory.q, trajectory.v, trajectory.active))
+    return replace(
+        trajectory, q=q, v=v, active=active, position_residual=position, velocity_residual=velocity
     )
 
 

@@ -2,10 +2,12 @@
 
 `tableaus` holds the coefficients of the methods, `scheme` the policies within a step, `checks` the
 checks of one, and `counts` the work. `begin` decides whether a run can begin. `run_rule` makes a
-run one JAX operation with its derivatives, which `segment_rule` computes for fixed steps.
+run one JAX operation with its derivatives, which `segment_rule` computes for fixed steps, in
+`step_segments`.
 `step_size` finds the number of steps that a motion needs, `default_steps` applies it, and
 `error_estimate` estimates the integration error of a run. In folders: `adaptive/`, steps with error
-control; `implicit/`, methods for stiff systems; `variational/`, symplectic ones; `events/`.
+control; `implicit/`, methods for stiff systems; `variational/`, symplectic ones; `events/`;
+`times/`, at which a step ends.
 `to_diffrax` and `diffrax_solver` are for users of diffrax.
 """
 

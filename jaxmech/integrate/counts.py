@@ -30,9 +30,11 @@ class StepCounts(eqx.Module):
         """Count the work of a run with a fixed number of steps between the save times."""
         ts, t_failed = jax.lax.stop_gradient((ts, t_failed))
         h = (ts[1:] - ts[:-1]) / method.count
+        has_length = h != 0  # repeated save times have not
         # Steps before a failure; NaN means that there was none.
-        done = jnp.clip(jnp.round((t_failed - ts[:-1]) / h), 0, method.count)
-        done = jnp.where(jnp.isnan(t_failed), method.count, done).astype(jnp.int32).sum()
+        done = jnp.round((t_failed - ts[:-1]) / jnp.where(has_length, h, 1.0))
+        done = jnp.where(jnp.isnan(t_failed), method.count, jnp.clip(done, 0, method.count))
+        done = jnp.where(has_length, done, 0).astype(jnp.int32).sum()
         stages = len(method.tableau.nodes) if isinstance(method, AbstractRungeKutta) else 1
         zero, longest = jnp.zeros((), jnp.int32), jnp.max(jnp.abs(h))
         nan = jnp.full_like(longest, jnp.nan)

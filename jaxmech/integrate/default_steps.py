@@ -1,5 +1,6 @@
 """The default number of steps between two saves."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from jaxtyping import Array
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod
 from jaxmech.integrate.step_size import MEMBERS, MOST_STEPS, Plan, rounded_up, steps_needed
+from jaxmech.integrate.times import step_times
 from jaxmech.stabilization import AbstractStabilization, Free, Projection
 from jaxmech.system import Params, System
 from jaxmech.utils.caller import warn_caller
@@ -63,26 +65,52 @@ def choose_substeps(
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = as_times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
-    plan = _plan(system, method, projection, formulation)
-    found = _substeps(plan, (q0, v0, ts, params))
+    plan, times = _plan(system, method, projection, formulation), method.step_times(q0.dtype)
+    times = step_times(system, times, q0, v0, ts, params, method.max_step)
+    found = _substeps(plan, (q0, v0, ts, params, times))
     if found is None:
         raise ValueError(
             "Argument `q0` and the others must have known values, but under `jax.jit` they have "
             "none; call `choose_substeps` outside of it."
         )
-    return found
+    return max(found, 1 if method.max_step is None else _least(method.max_step, ts, times))
 
 
 def with_steps(
-    plan: Plan, method: AbstractFixedStep, q0: Any, v0: Any, ts: Any, params: Params
-) -> AbstractFixedStep:
-    """The method with its number of steps, which is chosen from the motion if not set."""
-    if method.substeps is not None:
-        return method
-    found = _substeps(plan, (q0, v0, ts, params))
+    plan: Plan, method: AbstractFixedStep, q0: Any, v0: Any, ts: Any, params: Params,
+    times: Array | None = None,
+) -> AbstractFixedStep:  # fmt: skip
+    """The method with its number of steps, which is chosen from the motion if not set.
+
+    No step of it is longer than `max_step`.
+    """
+    found = method.substeps
+    least = 1 if method.max_step is None else _least(method.max_step, ts, times)
     if found is None:
-        warn_caller(_UNKNOWN, StepWarning)
-    return replace(method, substeps=found or 1)
+        found = _substeps(plan, (q0, v0, ts, params, times))
+        if found is None:
+            warn_caller(_UNKNOWN, StepWarning)
+    return replace(method, substeps=max(found or 1, least), max_step=None)
+
+
+def _least(max_step: float, ts: Any, times: Array | None) -> int:
+    """The fewest steps per save interval with which no step is longer."""
+    values = actual((ts, times), MEMBERS)
+    if values is None or isinstance(max_step, jax.core.Tracer):
+        raise ValueError(
+            "Argument `max_step` must go with known save times, but under `jax.jit` their values "
+            "are not known; give `substeps` instead, or use `Adaptive(max_step=...)`."
+        )
+    longest = _intervals(*values).max(initial=0.0)
+    return max(1, math.ceil(float(longest) / float(max_step) * (1 - 1e-6)))
+
+
+def _intervals(ts: np.ndarray, times: np.ndarray | None) -> np.ndarray:
+    """The lengths of the intervals between saves, and times at which a step ends, (M, N)."""
+    if times is not None:
+        low, high = ts.min(1, keepdims=True), ts.max(1, keepdims=True)
+        ts = np.sort(np.concatenate([ts, np.clip(times, low, high)], axis=1), axis=1)
+    return np.asarray(np.abs(np.diff(ts)))
 
 
 def resolved_method(
@@ -100,11 +128,13 @@ def resolved_method(
     require_kind("system", system, System, "System(...)")
     require_kind("method", method, AbstractMethod, "RK4()")
     require_kind("formulation", formulation, AbstractFormulation, "UdwadiaKalaba()")
-    if not isinstance(method, AbstractFixedStep) or method.substeps is not None:
+    if not isinstance(method, AbstractFixedStep):
         return method
     plan = _plan(system, method, projection, formulation)
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
-    return with_steps(plan, method, q0, v0, as_times(ts, q0.dtype), params)
+    times, ts = method.step_times(q0.dtype), as_times(ts, q0.dtype)
+    times = step_times(system, times, q0, v0, ts, params, method.max_step)
+    return with_steps(plan, method, q0, v0, ts, params, times)
 
 
 def _plan(system: System, method: Any, projection: Any, formulation: Any) -> Plan:
@@ -137,23 +167,26 @@ def _substeps(plan: Plan, run: Any) -> int | None:
     values = actual(run, MEMBERS)
     if values is None:
         return None
-    ts = values[2]
+    *_, ts, _, times = values
     if not len(ts):  # an empty batch
         return 1
     needed = members_need(plan, *values)
     if needed is None:
         return None
-    longest = np.abs(np.diff(ts)).max(1) / np.abs(ts[:, -1] - ts[:, 0])
+    longest = _intervals(ts, times).max(1) / np.abs(ts[:, -1] - ts[:, 0])
     return rounded_up(float(longest.max(initial=0.0, where=np.isfinite(longest))) * needed)
 
 
-def members_need(plan: Plan, q: Any, v: Any, ts: Any, params: Params) -> int | None:
+def members_need(
+    plan: Plan, q: Any, v: Any, ts: Any, params: Params, times: Any = None
+) -> int | None:
     """Equal steps from first to last time for the most demanding of up to `MEMBERS` members.
 
     All arguments have a leading axis of members. None if the system closes over tracers.
     """
-    q, v, ts, params = jax.tree.map(_filled, (q, v, ts, params))
-    needed = steps_needed(plan, q, v, np.stack([ts[:, 0], ts[:, -1]], axis=1), params)
+    q, v, ts, params, times = jax.tree.map(_filled, (q, v, ts, params, times))
+    ends = np.stack([ts[:, 0], ts[:, -1]], axis=1)
+    needed = steps_needed(plan, q, v, ends, params, times)
     if needed is not None and needed > MOST_STEPS:
         warn_caller(_TOO_MANY.format(needed), StepWarning)
     return needed and min(needed, MOST_STEPS)

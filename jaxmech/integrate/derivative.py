@@ -115,4 +115,4 @@ class ForwardMode(AbstractDerivative):
         """The rollout as plain JAX operations; with a tolerance or events, in both modes."""
         if watch is not None or x.tolerance is not None:
             return ReverseMode().trajectory(scheme, x, watch)
-        return rollout(scheme, x.q0, x.v0, x.ts, x.params)[0]
+        return rollout(scheme, x.q0, x.v0, x.ts, x.params, times=x.times)[0]

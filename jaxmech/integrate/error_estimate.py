@@ -61,6 +61,15 @@ class Recent(eqx.Module):
         q, v = (jax.lax.stop_gradient(jnp.stack([x] * (STATES - 1))) for x in (q, v))
         return Recent(q, v, None if same_steps else jnp.ones((STATES - 1,), q.dtype))
 
+    @property
+    def is_smooth(self) -> Array:
+        """Whether the motion is smooth between the states, and no step has length zero."""
+        return jnp.asarray(True) if self.h is None else (jnp.isfinite(self.h) & (self.h != 0)).all()
+
+    def ended(self, turns: Array) -> "Recent":
+        """The same states, before a time at which the motion turns."""
+        return self if self.h is None else Recent(self.q, self.v, jnp.where(turns, jnp.nan, self.h))
+
     def after(self, q: Array, v: Array, h: Array) -> "Recent":
         """The states before the one to which a step of size h leads from (q, v)."""
         q, v, h = jax.lax.stop_gradient((q, v, h))

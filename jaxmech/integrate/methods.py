@@ -1,11 +1,12 @@
 """Methods of integration; explicit Runge-Kutta methods and embedded pairs."""
 
 import abc
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from math import factorial
 from typing import Any, ClassVar
 
 import numpy as np
+from jaxtyping import Array
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate.tableaus import (
@@ -22,6 +23,13 @@ from jaxmech.integrate.tableaus import (
     StepControl,
     Tableau,
 )
+from jaxmech.integrate.times.policy import (
+    MAX_STEP,
+    TIMES,
+    as_step_times,
+    require_max_step,
+    time_array,
+)
 from jaxmech.linalg import SVD
 from jaxmech.stabilization import AbstractStabilization
 from jaxmech.system import System
@@ -31,9 +39,40 @@ from jaxmech.utils.field_docs import setting
 Policies = tuple[AbstractFormulation, AbstractStabilization]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AbstractMethod(abc.ABC):
-    """A method of integration."""
+    """A method of integration, and the policy of its steps.
+
+    Args:
+        max_step: longest step [s].
+        times: times at which a step ends [s], shape (K,), and the functions are evaluated on the
+            sides of their steps: kinks and jumps of functions of time, starts and ends of pulses.
+            May depend on traced parameters, and is differentiated.
+    """
+
+    max_step: float | None = setting(None, MAX_STEP, kw_only=True)
+    times: tuple[float, ...] = setting((), TIMES, kw_only=True)
+
+    def __post_init__(self) -> None:
+        require_max_step(self.max_step)
+        object.__setattr__(self, "times", as_step_times(self.times))
+
+    def __repr__(self) -> str:
+        named = sorted(fields(self), key=lambda f: bool(f.kw_only))
+        shown = (
+            f"{f.name}={getattr(self, f.name)!r}"
+            for f in named
+            if not f.kw_only or getattr(self, f.name) is not f.default
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def step_times(self, dtype: Any) -> Array | None:
+        """The times at which steps end, (K,), or None."""
+        return time_array(self.times, dtype)
+
+    def without_times(self) -> "AbstractMethod":
+        """The same method for any times at which steps end."""
+        return replace(self, times=())
 
     @property
     @abc.abstractmethod
@@ -61,7 +100,7 @@ def require_udwadia_kalaba(
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AbstractFixedStep(AbstractMethod):
     """A method of integration and the number of steps between two save times, as in `RK4`."""
 
@@ -70,9 +109,14 @@ class AbstractFixedStep(AbstractMethod):
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.substeps is not None:
             remedy = "give the steps per save interval, or leave it out to have them chosen"
             require_positive_integer("substeps", self.substeps, remedy)
+
+    def single_step(self) -> "AbstractFixedStep":
+        """The same method for a single step, which is the same for any policy of steps."""
+        return replace(self, substeps=1, max_step=None, times=())
 
     @property
     def count(self) -> int:
@@ -114,6 +158,7 @@ class RK4(AbstractRungeKutta):
     Args:
         substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
             chosen from the motion, the same for all trajectories of a batch.
+        max_step, times: as for `Adaptive`.
 
     Raises:
         ValueError: `substeps` is not a positive integer.
@@ -132,6 +177,7 @@ class Midpoint(AbstractRungeKutta):
     Args:
         substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
             chosen from the motion, the same for all trajectories of a batch.
+        max_step, times: as for `Adaptive`.
 
     Raises:
         ValueError: `substeps` is not a positive integer.
@@ -144,7 +190,7 @@ class Midpoint(AbstractRungeKutta):
     tableau = MIDPOINT_2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AbstractPair(AbstractFixedStep):
     """A method with an estimate of the error of its steps."""
 
@@ -175,6 +221,7 @@ class DormandPrince5(AbstractRungeKuttaPair):
     Args:
         substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
             chosen from the motion, the same for all trajectories of a batch.
+        max_step, times: as for `Adaptive`.
 
     Raises:
         ValueError: `substeps` is not a positive integer.
@@ -195,6 +242,7 @@ class Tsitouras5(AbstractRungeKuttaPair):
     Args:
         substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
             chosen from the motion, the same for all trajectories of a batch.
+        max_step, times: as for `Adaptive`.
 
     Raises:
         ValueError: `substeps` is not a positive integer.
@@ -218,6 +266,7 @@ class DormandPrince8(AbstractRungeKuttaPair):
     Args:
         substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
             chosen from the motion, the same for all trajectories of a batch.
+        max_step, times: as for `Adaptive`.
 
     Raises:
         ValueError: `substeps` is not a positive integer.

@@ -19,6 +19,8 @@ from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
+from jaxmech.integrate.step_segments import StepSegments, segments
+from jaxmech.integrate.times import within
 from jaxmech.properties import Drive
 from jaxmech.status import Status
 from jaxmech.system import Params
@@ -55,20 +57,6 @@ class Trajectory(eqx.Module):
     events: EventState | None = None
     found: Float[Array, "R w"] | None = None
     active: Bool[Array, " T C"] | None = None
-
-
-class StepSegments(eqx.Module):
-    """The S segments, of the same number of steps, from ts[0] to ts[-1]; or one of them.
-
-    Attributes:
-        t: save time before each segment, shape (S,).
-        h: step in each segment, shape (S,).
-        done: steps from that save time to the segment, shape (S,).
-    """
-
-    t: Float[Array, " *S"]
-    h: Float[Array, " *S"]
-    done: Int[Array, " *S"]
 
 
 class SegmentEvents(eqx.Module):
@@ -109,30 +97,34 @@ _End = tuple[Array, Array, SegmentEvents | None]
 
 def rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, *, segment: int | None = None,
-    watch: Watch | None = None,
+    watch: Watch | None = None, times: Array | None = None,
 ) -> tuple[Trajectory, _End]:  # fmt: skip
     """The trajectory from (q0, v0) saved at ts, and the data of its S segments.
 
     These are q and v at their ends (S, n), and their events. A segment has `segment` steps, a
     divisor of the substeps, by default all. With events, the system of the scheme is that of the
-    watch.
+    watch. `times` (K,), at which a step ends, are among the ts; the system then has spans.
     """
     assert isinstance(scheme.method, AbstractFixedStep)
     method, substeps = scheme.method, scheme.method.count
     steps = segment or substeps
+    every = segments(ts, substeps, steps, times)
+    first_params = within(jax.tree.map(lambda x: x[0], every.span), params)
     estimates = _Estimates.of(method, substeps * (len(ts) - 1), steps, q0.dtype)
-    start = _start(scheme, watch, q0, v0, ts, params, estimates.same_steps)
+    start = _start(scheme, watch, q0, v0, ts, first_params, estimates.same_steps)
 
     def one_segment(
         carry: tuple[_RolloutState, Defect, _Log], x: tuple[StepSegments, Array]
     ) -> tuple[tuple[_RolloutState, Defect, _Log], tuple[_Rows, _End]]:
         (state, defect, log), (own, left) = carry, x
-        first = own.done == 0
+        first, now = own.done == 0, within(own.span, params)
         state = eqx.tree_at(
             lambda s: (s.position_residual, s.velocity_residual),
             state,
             replace_fn=lambda worst: jnp.where(first, 0.0, worst),
         )
+        if own.turns is not None:
+            state = _turned(scheme, watch, state, own, now)
         at_start, state = _begun_segment(state)
 
         def one_step(k: Array, carry: tuple[_RolloutState, _Log]) -> tuple[_RolloutState, _Log]:
@@ -140,7 +132,7 @@ def rollout(
             # Not by adding up steps: a derivative that repeats a segment gets the same times, to
             # the bit.
             t = own.t + (own.done + k) * own.h
-            moved, log = _advance(scheme, watch, state, log, t, own.h, params, k)
+            moved, log = _advance(scheme, watch, state, log, t, own.h, now, k)
             return replace(moved, recent=estimates.recent(state, own.h, left - k)), log
 
         state, log = jax.lax.fori_loop(0, steps, one_step, (state, log))
@@ -149,16 +141,14 @@ def rollout(
             q, v, recent = state.q, state.v, state.recent
             return defect.after(recent, q, v, own.h, method, estimates.each, estimates.apart)
 
-        is_smooth = _is_smooth(state, estimates.first + 1)
+        is_smooth = _is_smooth(state, estimates.first + 1) & state.recent.is_smooth & (own.h != 0)
         running = (left == steps) & (state.status == Status.OK) & is_smooth
         defect = jax.lax.cond(running, estimate, lambda: defect)
         ended = state.q, state.v, _ended(at_start, state)
         return (state, defect, log), (_saved(state), ended)
 
     first = start, Defect.none(q0, v0), None if watch is None else watch.log(q0)
-    (end, defect, log), (saved, ends) = jax.lax.scan(
-        one_segment, first, (segments(ts, substeps, steps), estimates.left)
-    )
+    (end, defect, log), (saved, ends) = jax.lax.scan(one_segment, first, (every, estimates.left))
     duration = jax.lax.stop_gradient(ts[-1] - ts[0])
     error = defect.relative(duration)
     if end.corrections is not None:
@@ -262,14 +252,23 @@ def _saved(state: _RolloutState) -> _Rows:
     return q, v, position, velocity, None if state.events is None else state.events.active
 
 
-def segments(ts: Array, substeps: int, steps: int) -> StepSegments:
-    """The segments, of `steps` steps each, of a run with `substeps` steps per save interval."""
-    count = substeps // steps
-    done = np.tile(np.arange(count) * steps, len(ts) - 1)
-    return StepSegments(
-        t=jnp.repeat(ts[:-1], count),
-        h=jnp.repeat((ts[1:] - ts[:-1]) / substeps, count),
-        done=jnp.asarray(done),
+def _turned(
+    scheme: Scheme, watch: Watch | None, state: _RolloutState, own: StepSegments, params: Params
+) -> _RolloutState:
+    """The state from which a segment begins, on constraints whose speed may have changed."""
+    assert own.turns is not None
+    if watch is not None and state.events is not None:
+        params = watch.params(params, state.events.active)
+    turns, t = own.turns & (state.status == Status.OK), own.t
+    q, v, reached = scheme.turned(state.q, state.v, t, params, turns)
+    failed = turns & ~reached
+    return replace(
+        state,
+        q=q,
+        v=v,
+        status=jnp.where(failed, jnp.asarray(Status.PROJECTION_FAILED, jnp.int32), state.status),
+        t_failed=jnp.where(failed, jax.lax.stop_gradient(t), state.t_failed),
+        recent=state.recent.ended(own.turns),
     )
 
 
@@ -278,6 +277,9 @@ def bare_segment(
     params: Params,
 ) -> tuple[Array, Array]:  # fmt: skip
     """q and v after one segment, without the audit; nothing moves after `t_failed`."""
+    params = within(own.span, params)
+    if own.turns is not None:
+        q, v, _ = scheme.turned(q, v, own.t, params, own.turns & ~(t_failed <= own.t))
 
     # A derivative of a segment then keeps its states and not the intermediate values of its steps.
     # The loop around it separates forward and backward pass already, so CSE cannot merge them.

@@ -15,6 +15,7 @@ from jaxmech.integrate.methods import AbstractMethod
 from jaxmech.properties import Drive, drive_of, singular_mass
 from jaxmech.stabilization import AbstractStabilization, Projection, RowsBefore
 from jaxmech.system import Params, System
+from jaxmech.utils.probing import depends_on
 
 
 @dataclass(frozen=True)
@@ -99,3 +100,25 @@ class Scheme:
             return None
         dq, dv = (y - x for x, y in zip(before, after, strict=True))
         return jax.lax.stop_gradient(jnp.stack([dq, h * dv]))
+
+    def turned(
+        self, q: Array, v: Array, t: Array, params: Params, turns: Array
+    ) -> tuple[Array, Array, Array]:
+        """The state after a time of kinks, if it `turns` there, and whether it could be reached.
+
+        A constraint whose speed jumps there makes the velocities jump, by an impulse.
+        """
+
+        def speed(t: Array) -> Array:
+            return self.system.velocity_level(q, v, t, params)
+
+        reached = jnp.asarray(True)
+        if not depends_on(speed, (t,)):
+            return q, v, reached
+        by = self.stabilization
+        by = by if isinstance(by, Projection) else Projection()
+        return jax.lax.cond(
+            turns,
+            lambda: by.after_step(self.system, q, v, t, params),
+            lambda: (q, v, reached),
+        )

@@ -8,7 +8,7 @@ every state kept.
 
 import abc
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,14 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractFixedStep
-from jaxmech.integrate.rollout import (
-    SegmentEvents,
-    StepSegments,
-    Trajectory,
-    bare_segment,
-    rollout,
-    segments,
-)
+from jaxmech.integrate.rollout import SegmentEvents, Trajectory, bare_segment, rollout
 from jaxmech.integrate.run_rule import (
     AbstractRun,
     RolloutInputs,
@@ -36,6 +29,7 @@ from jaxmech.integrate.run_rule import (
     with_traced,
 )
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.step_segments import StepSegments, segments
 
 Times = tuple[Array, Array]  # the save time before a segment, and its step size
 
@@ -53,9 +47,13 @@ class KeptSegments(eqx.Module):
 class SegmentPlace(eqx.Module):
     """The fixed data of a segment."""
 
-    done: Int[Array, ""]  # steps from the save time before it
+    own: StepSegments  # its time and step may have tangents elsewhere
     t_failed: Float[Array, ""]  # as in `Trajectory`
     events: SegmentEvents | None
+
+    def segment(self, timed: Times) -> StepSegments:
+        """The segment with a start time and a step size."""
+        return replace(self.own, t=timed[0], h=timed[1])
 
     def complete(self, derivatives: Any) -> Any:
         """Set derivatives to NaN where there were more events than are kept for them."""
@@ -102,8 +100,8 @@ class AbstractSegments(AbstractRun):
         # Only tangents are carried: the states at the starts of segments are known from the
         # forward run.
         def one(d_state: list[Array], segment: Any) -> tuple[list[Array], Any]:
-            state, timed, done, events, d_timed = segment
-            place = SegmentPlace(done, kept.t_failed, events)
+            state, timed, own, events, d_timed = segment
+            place = SegmentPlace(own, kept.t_failed, events)
 
             def run(state: list[Array], given: Times | None, moving: Any) -> Any:
                 times = timed if given is None else given
@@ -116,7 +114,7 @@ class AbstractSegments(AbstractRun):
             d_state = place.complete(d_state)
             return d_state, (d_state, d_rows)
 
-        each = _starts(x, kept), timed, own.done, kept.events, d_timed
+        each = _starts(x, kept), timed, own, kept.events, d_timed
         _, (d_ends, d_rows) = jax.lax.scan(one, d_start, each)
         d_q, d_v = self._saves(d_start, d_ends)
         return SmoothResults(d_q, d_v, self._log(kept, d_rows), d_ends)
@@ -127,7 +125,7 @@ class AbstractSegments(AbstractRun):
         """Pull cotangents back from the last segment to the first."""
         shared, fixed = split_shared(x, wanted)
         timed, pull_times = jax.vjp(self._times, x.ts)
-        done, rows = self._segments(x).done, self._rows(kept, x.q0, given.found)
+        own, rows = self._segments(x), self._rows(kept, x.q0, given.found)
         first, ends = [x.q0, x.v0], list(kept.smooth)
         saves, pull_saves = jax.vjp(self._saves, first, ends)
         none = jax.tree.map(jnp.zeros_like, (saves, ends))
@@ -135,10 +133,10 @@ class AbstractSegments(AbstractRun):
         added = jax.tree.map(jnp.add, at_ends, or_zeros(list(given.kept), none[1]))
 
         def one(carry: Any, segment: Any) -> tuple[Any, Times]:
-            (wrt_state, wrt_shared), (state, timed, done, events, added, rows) = carry, segment
+            (wrt_state, wrt_shared), (state, timed, own, events, added, rows) = carry, segment
             # A save at the end of this segment depends on the same state as the segment after it.
             wrt_state = jax.tree.map(jnp.add, wrt_state, added)
-            place = SegmentPlace(done, kept.t_failed, events)
+            place = SegmentPlace(own, kept.t_failed, events)
             wrt_state, wrt_timed, more = self.pull_back(
                 place, state, timed, shared, fixed, wrt_state, rows
             )
@@ -146,7 +144,7 @@ class AbstractSegments(AbstractRun):
             return (wrt_state, jax.tree.map(jnp.add, wrt_shared, more)), wrt_timed
 
         start = jax.tree.map(jnp.zeros_like, (first, shared))
-        each = _starts(x, kept), timed, done, kept.events, added, rows
+        each = _starts(x, kept), timed, own, kept.events, added, rows
         (wrt_start, wrt_shared), wrt_timed = jax.lax.scan(one, start, each, reverse=True)
         wrt_q, wrt_v = jax.tree.map(jnp.add, wrt_start, at_start)
         wrt_params, wrt_traced = wrt_shared
@@ -159,7 +157,7 @@ class AbstractSegments(AbstractRun):
         )
 
     def _segments(self, x: RolloutInputs) -> StepSegments:
-        return segments(x.ts, self.substeps, self.steps)
+        return segments(x.ts, self.substeps, self.steps, x.times)
 
     def _log(self, kept: KeptSegments, rows: Array | None) -> Array | None:
         """A log from the rows of the events of each segment, shape (S, K, w)."""
@@ -227,8 +225,7 @@ class PlainSegments(AbstractSegments):
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any
     ) -> tuple[list[Array], None]:
         """Make all steps of a segment at once."""
-        own = StepSegments(*timed, place.done)
-        return list(self.segment(*state, own, place.t_failed, shared)), None
+        return list(self.segment(*state, place.segment(timed), place.t_failed, shared)), None
 
     def pull_back(
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, fixed: Any,
@@ -247,9 +244,11 @@ def plain_trajectory(scheme: Scheme, steps: int, x: RolloutInputs) -> Trajectory
     assert isinstance(scheme.method, AbstractFixedStep)
 
     def forward(x: RolloutInputs) -> tuple[Trajectory, KeptSegments]:
-        return kept_segments(rollout(scheme, x.q0, x.v0, x.ts, x.params, segment=steps))
+        given = x.q0, x.v0, x.ts, x.params
+        return kept_segments(rollout(scheme, *given, segment=steps, times=x.times))
 
-    own = StepSegments(x.ts[0], x.ts[0], jnp.zeros((), int))
+    own = segments(x.ts, steps, steps, x.times)
+    own = jax.tree.map(lambda rows: rows[0], own)
     example = x.q0, x.v0, own, x.ts[0]
     part = partial(bare_segment, scheme, steps)
     x, run, (segment,) = with_traced(forward, x, [part], [example])

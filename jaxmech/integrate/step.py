@@ -47,7 +47,7 @@ def step(
     """q (n,) and v (n,) after one step of size h from time t, and the health of the step."""
     # A step is the same for any number of substeps, and traced once for all of them.
     assert isinstance(scheme.method, AbstractFixedStep)
-    single = replace(scheme, method=replace(scheme.method, substeps=1))
+    single = replace(scheme, method=scheme.method.single_step())
     return _step(single, q, v, t, h, params)
 
 

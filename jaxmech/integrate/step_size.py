@@ -7,7 +7,7 @@ II.4). The errors of a trial are added up relative to the motion, as in
 target.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,8 @@ from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
+from jaxmech.integrate.times.even_steps import EvenSteps
+from jaxmech.integrate.times.spans import span_at, within, within_spans
 from jaxmech.properties import Drive
 from jaxmech.stabilization import AbstractStabilization
 from jaxmech.system import System
@@ -49,7 +51,7 @@ class Plan:
 
     Attributes:
         system: the system.
-        method: method of integration; its substeps do not matter.
+        method: method of integration; its substeps and times do not matter.
         formulation: the law of motion.
         stabilization: the policy against drift.
         watch: the events, whose functions are not to turn more than once in a step.
@@ -62,13 +64,16 @@ class Plan:
     watch: Watch | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "method", replace(self.method, substeps=1))
+        object.__setattr__(self, "method", self.method.single_step())
 
 
-def steps_needed(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any) -> int | None:
+def steps_needed(
+    plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any, times: np.ndarray | None = None
+) -> int | None:
     """The number of equal steps from ts[:, 0] to ts[:, 1] with which all errors meet the target.
 
-    All arguments have a leading axis of members. None if the system closes over tracers.
+    All arguments have a leading axis of members. None if the system closes over tracers. A step
+    ends at each of the `times` (M, K).
     """
     order = plan.method.order
     eps = float(jnp.finfo(q.dtype).eps)
@@ -76,7 +81,7 @@ def steps_needed(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any) -> int
     many, before, wanted, is_settled = _FIRST, None, np.zeros(len(q)), np.zeros(len(q), bool)
     foreseen = np.full(len(q), float(_FIRST))  # the steps needed according to the trial before
     for _ in range(_TRIALS):
-        trial = _tried(plan, q, v, ts, params, many)
+        trial = _tried(plan, q, v, ts, params, times, many)
         if trial is None:
             return None
         # The error of a whole run falls with the step to the power of the order.
@@ -164,14 +169,17 @@ class _Trial:
         return near | rough | (ended & ((self.error < _RESOLVED) | (self.done == 0)))
 
 
-def _tried(plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any, many: int) -> _Trial | None:
+def _tried(
+    plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any, times: np.ndarray | None, many: int
+) -> _Trial | None:
     # Compiled even under `jax.disable_jit()`, by which users step through their functions.
     # It runs once, and optimizing its code takes far longer than the trial. A NaN that it hides
     # only leads to another number of steps: the run itself reports it.
     with jax.disable_jit(False), unoptimized(), unchecked():
         found = outside_traces(
-            _trial, plan, q, v, ts, params, np.asarray(many), np.asarray(min(many, _TRIED))
-        )
+            _trial, plan, q, v, ts, params, times, np.asarray(many),
+            np.asarray(min(many, _TRIED)),
+        )  # fmt: skip
     if found is None:
         return None
     error, hidden, done, good, most = (np.asarray(x) for x in found)
@@ -188,53 +196,65 @@ _Found = tuple[Array, Array, Array, Array, Array]
 
 @jit_of("plan", is_frame=True)
 def _trial(
-    plan: Plan, q: Array, v: Array, ts: Array, params: Any, many: Array, tried: Array
-) -> _Found:
+    plan: Plan, q: Array, v: Array, ts: Array, params: Any, times: Array | None, many: Array,
+    tried: Array,
+) -> _Found:  # fmt: skip
     """The error of the first steps, what round-off hides, their number, and whether all succeeded.
 
     Last, how often a function of an event turned in one of them. Each has a value for every
     member (M,).
     """
-    first = jax.tree.map(lambda x: x[0], (q, v, ts[:, 0], params))
-    policies = plan.method, plan.formulation, plan.stabilization
-    scheme = Scheme.of(plan.system, *policies, *first)
+    first_q, first_v, first, first_params, some = jax.tree.map(
+        lambda x: x[0], (q, v, ts, params, times)
+    )
+    policies, system, span = (plan.method, plan.formulation, plan.stabilization), plan.system, None
+    if some is not None:
+        system, span = within_spans(system), span_at(some, first[0], first[0], first[1])[0]
+    scheme = Scheme.of(system, *policies, first_q, first_v, first[0], within(span, first_params))
 
-    def one(q: Array, v: Array, ts: Array, params: Any, tried: Array) -> _Found:
-        h = (ts[1] - ts[0]) / many
-        zero = jnp.zeros_like(q)
+    def one(
+        q: Array, v: Array, ts: Array, params: Any, times: Array | None, tried: Array
+    ) -> _Found:
+        zero, grid = jnp.zeros_like(q), EvenSteps.of(ts, times, many)
 
         def more(k: Array, carry: Any) -> Any:
-            q, v, errors, (low, high, fastest, rounding), turns, done, _ = carry
-            t = ts[0] + k * h
-            new_q, new_v, found, went_well = _doubled(scheme, q, v, t, h, params)
+            q, v, errors, (low, high, fastest, rounding), most, done, _ = carry
+            t, h, span, turns = grid.step(k)
+            now = within(span, params)
+            if turns is not None:
+                q, v, _ = scheme.turned(q, v, t, now, turns)
+            new_q, new_v, found, went_well = _doubled(scheme, q, v, t, h, now)
             if plan.watch is not None:
-                here = most_turns(plan.watch, (q, v), (new_q, new_v), t, h, params)
-                turns = jnp.maximum(turns, here)
+                here = most_turns(plan.watch, (q, v), (new_q, new_v), t, h, now)
+                most = jnp.maximum(most, here)
             hidden = rounding + _rounding(new_q)
             seen = jnp.minimum(low, new_q), jnp.maximum(high, new_q)
             moved = (
                 new_q, new_v, [x + y for x, y in zip(errors, found, strict=True)],
                 (*seen, jnp.maximum(fastest, jnp.abs(new_v)), hidden),
-                turns, done + 1, went_well,
+                most, done + 1, went_well,
             )  # fmt: skip
             return jax.lax.cond(went_well, lambda: moved, lambda: (*carry[:-1], went_well))
 
         def step_or_rest(k: Array, carry: Any) -> Any:
-            return jax.lax.cond(carry[-1] & (k < tried), lambda: more(k, carry), lambda: carry)
+            goes_on = carry[-1] & grid.is_within(k, tried)
+            return jax.lax.cond(goes_on, lambda: more(k, carry), lambda: carry)
 
         still = q, q, jnp.abs(v), zero.sum()
         none = jnp.zeros((), jnp.int32)
         start = q, v, [zero, zero], still, none, jnp.zeros((), int), jnp.asarray(True)
         # Native code compiles a loop of known length in half the time, and skips the steps in which
         # all lanes rest.
-        count = _TRIED if why_not() is None else tried
-        _, _, errors, sizes, turns, done, good = jax.lax.fori_loop(0, count, step_or_rest, start)
+        count = grid.most(_TRIED if why_not() is None else tried)
+        _, _, errors, sizes, most, done, good = jax.lax.fori_loop(0, count, step_or_rest, start)
         low, high, fastest, rounding = sizes
-        error = relative(errors[0], errors[1], low, high, fastest, h * done)
-        return error, resolution(rounding, low, high), done, good, turns
+        duration = (ts[1] - ts[0]) * done / many
+        error = relative(errors[0], errors[1], low, high, fastest, duration)
+        return error, resolution(rounding, low, high), done, good, most
 
-    alone = batched_closure(one, *jax.tree.map(lambda x: x[0], (q, v, ts, params)), tried)
-    return jax.vmap(lambda *member: alone(*member, tried))(q, v, ts, params)
+    members = q, v, ts, params, times
+    alone = batched_closure(one, *jax.tree.map(lambda x: x[0], members), tried)
+    return jax.vmap(lambda *member: alone(*member, tried))(*members)
 
 
 def _doubled(

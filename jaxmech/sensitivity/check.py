@@ -24,6 +24,7 @@ from jaxmech.integrate import (
 from jaxmech.integrate.adaptive.record import StepRecord
 from jaxmech.integrate.adaptive.replay import recorded, replayed, shortened
 from jaxmech.integrate.default_steps import resolved_method
+from jaxmech.integrate.times import span_at, step_times, within, within_spans
 from jaxmech.sensitivity import nan_origins
 from jaxmech.sensitivity.check_report import START, GradientCheck
 from jaxmech.sensitivity.differences import Numbers, Sweep, step_sizes, sweep
@@ -66,6 +67,7 @@ class _Base(NamedTuple):
     params: Params  # all leaves are arrays
     change: tuple[Array, Array] | None  # a consistent change (dq, dv) of the initial state, if any
     record: StepRecord | None = None  # the steps of the motion, held fixed, with `Adaptive`
+    times: Array | None = None  # at which a step had to end there
     apart: Any = None  # saved q and v minus those of these steps without interpolation, (T, n) each
 
 
@@ -222,8 +224,9 @@ def _prepared(
     first = solution.q[0], solution.v[0], solution.ts[0]
     base = _Base(q0, v0, solution.ts, params, consistent_change(run.system, *first, params))
     if isinstance(run.method, Adaptive):
-        record, q, v = _recorded(run, base, _numbers(base)[0])
-        base = base._replace(record=shortened(record), apart=(solution.q - q, solution.v - v))
+        record, q, v, times = _recorded(run, base, _numbers(base)[0])
+        apart = solution.q - q, solution.v - v
+        base = base._replace(record=shortened(record), apart=apart, times=times)
     return run, base, solution
 
 
@@ -264,15 +267,28 @@ def _scheme(run: _Motion, *state: Any) -> Scheme:
     return Scheme.of(run.system, run.method, run.formulation, run.projection, *state)
 
 
+def _timed(
+    run: _Motion, q: Array, v: Array, ts: Array, params: Params
+) -> tuple[Scheme, Array | None]:
+    """The scheme of a run, and the times at which a step ends."""
+    given, longest = run.method.step_times(q.dtype), run.method.max_step
+    times = step_times(run.system, given, q, v, ts, params, longest)
+    if times is None:
+        return _scheme(run, q, v, ts[0], params), None
+    timed = replace(run, system=within_spans(run.system), method=run.method.without_times())
+    params = within(span_at(times, ts[0], ts[0], ts[-1])[0], params)
+    return _scheme(timed, q, v, ts[0], params), times
+
+
 @jit_of("run")
-def _recorded(run: _Motion, base: _Base, x: Array) -> tuple[StepRecord, Array, Array]:
-    """The steps of the motion, and q and v in these steps alone."""
+def _recorded(run: _Motion, base: _Base, x: Array) -> tuple[StepRecord, Array, Array, Array | None]:
+    """The steps of the motion, q and v in these steps alone, and times at which a step ends."""
     assert isinstance(run.method, Adaptive)
     q, v, params = _start(run, base, x)
-    scheme = _scheme(run, q, v, base.ts[0], params)
-    record = recorded(scheme, q, v, base.ts, params, run.method.tolerance(q.dtype))
-    q, v, _ = replayed(scheme, record, q, v, base.ts, params)
-    return record, q, v
+    scheme, times = _timed(run, q, v, base.ts, params)
+    record = recorded(scheme, q, v, base.ts, params, run.method.tolerance(q.dtype), times)
+    q, v, _ = replayed(scheme, record, q, v, base.ts, params, times, times)
+    return record, q, v, times
 
 
 @jit_of("run")
@@ -305,8 +321,9 @@ def _losses(run: _Motion, base: _Base, points: Array) -> Array:
             loss, good = _solved(run, base, x, ReverseMode())
         else:  # in the steps of the motion where the derivatives are taken
             q, v, params = _start(run, base, x)
-            scheme = _scheme(run, q, v, base.ts[0], params)
-            q, v, good = replayed(scheme, base.record, q, v, base.ts, params)
+            scheme, times = _timed(run, q, v, base.ts, params)
+            held = base.times
+            q, v, good = replayed(scheme, base.record, q, v, base.ts, params, times, held)
             loss = run.loss(q + base.apart[0], v + base.apart[1], base.ts, params)
         return jnp.where(good, loss, jnp.nan)
 
@@ -319,7 +336,7 @@ def _refined(run: _Motion, base: _Base, solution: Solution) -> tuple[Scheme, Sol
         substeps = run.method.count
         places = np.arange(substeps * (len(base.ts) - 1) + 1) / substeps
         fine = jnp.interp(jnp.asarray(places), jnp.arange(len(base.ts)), base.ts)
-        policies = run.policies | {"method": replace(run.method, substeps=1)}
+        policies = run.policies | {"method": replace(run.method, substeps=1, max_step=None)}
     else:
         assert base.record is not None
         sizes = np.asarray(base.record.moves)

@@ -25,7 +25,7 @@ def doc(
     return {"doc": text, "inline": inline, "short": short, **limits}
 
 
-def setting(default: Default, text: str, **more: Any) -> Default:
+def setting(default: Default, text: str, *, kw_only: bool = False, **more: Any) -> Default:
     """A field with a default, described by `doc`; every instance gets a dictionary of its own.
 
     Example:
@@ -37,5 +37,5 @@ def setting(default: Default, text: str, **more: Any) -> Default:
         (10, 'number of steps')
     """
     given = {"default_factory": dict} if default == {} else {"default": default}
-    found: Default = field(**given, metadata=doc(text, **more))
+    found: Default = field(**given, kw_only=kw_only, metadata=doc(text, **more))
     return found

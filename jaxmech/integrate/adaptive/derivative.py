@@ -16,6 +16,7 @@ from jaxtyping import Array
 
 from jaxmech.compiler import AbstractRule, Arrays, Flags, empty_rows, with_row
 from jaxmech.integrate.adaptive.moves import (
+    Given,
     KeptRun,
     MoveProgram,
     Moves,
@@ -72,7 +73,8 @@ class MovesRun(AbstractRun):
         still = jax.tree.map(jnp.zeros_like, (x.q0, x.v0))
         d_q, d_v = or_zeros((changes.q0, changes.v0), still)
         zero, watch = jnp.zeros_like(x.ts[0]), program.watch
-        offset, active = (None, None) if watch is None else (zero, watch.active())
+        active = None if watch is None else watch.active()
+        offset = None if watch is None and x.times is None else zero
         start = _Pushed(PieceState(x.q0, x.v0, offset), PieceState(d_q, d_v, offset), active, zero)
         push = _Push(Moves.of(program, x), kept.record, moving, fixed, changes)
         end, saves, starts, log = along(push, start)
@@ -114,7 +116,8 @@ class MovesRun(AbstractRun):
         # `x.q0`; with events that would take minutes to compile for second derivatives.
         first = kept.record.starts[0]
         if program.watch is None:
-            first = jnp.concatenate([x.q0, x.v0])
+            shift = [] if x.times is None else [jnp.zeros_like(first[:1])]
+            first = jnp.concatenate([x.q0, x.v0, *shift])
         segments = replace(own, starts=jnp.where((own.count > 0)[:, None], own.starts, first[None]))
 
         def one(carry: Any, segment: Any) -> tuple[Any, None]:
@@ -127,12 +130,16 @@ class MovesRun(AbstractRun):
             return jax.lax.cond(own.count > 0, pulled, lambda: carry), None
 
         end, t0 = jnp.zeros_like(first), jnp.zeros_like(x.ts[0])
+        times = jnp.zeros_like(x.times) if wanted.times else None
         reached = reached_saves(program, kept)
         if reached is not None:
             later = jnp.where(reached[:, None], 0.0, saves).sum(0)
             end = jnp.concatenate([later, end[2 * n :]])
-        last = moves.start(end)[0], t0 if wanted.ts else None, jax.tree.map(jnp.zeros_like, shared)
-        (wrt, wrt_t0, wrt_shared), _ = jax.lax.scan(one, last, (segments, starts), reverse=True)
+        start = t0 if wanted.ts else None, times
+        last = moves.start(end)[0], start, jax.tree.map(jnp.zeros_like, shared)
+        (wrt, (wrt_t0, wrt_times), wrt_shared), _ = jax.lax.scan(
+            one, last, (segments, starts), reverse=True
+        )
         at_start = jnp.where((x.ts == x.ts[0])[:, None], saves, 0.0).sum(0)
         wrt_params, wrt_traced = wrt_shared
         return RolloutInputs(
@@ -140,6 +147,7 @@ class MovesRun(AbstractRun):
             wrt.v + at_start[n:] if wanted.v0 else None,
             None if wrt_t0 is None else _wrt_times(program, x, kept, saves, wrt_t0),
             wrt_params,
+            times=wrt_times,
             traced=wrt_traced,
         )
 
@@ -190,22 +198,22 @@ class _Push:
 
         The latter is None without events.
         """
-        moves, d_ts = self.moves, self.changes.ts
+        moves, d_ts, d_times = self.moves, self.changes.ts, self.changes.times
         move = self.record.move(number, at.begin, moves.usual)
 
-        def run(state: PieceState, t0: Array | None, moving: Any) -> Any:
-            t0 = moves.ts[0] if t0 is None else t0
-            return moves.advance(state, t0, at.active, move, eqx.combine(moving, self.fixed))
+        def run(state: PieceState, given: Given, moving: Any) -> Any:
+            return moves.advance(state, given, at.active, move, eqx.combine(moving, self.fixed))
 
         t0, d_t0 = (None, None) if d_ts is None else (moves.ts[0], d_ts[0])
+        given, d_given = (t0, None if d_times is None else moves.times), (d_t0, d_times)
         (new, _), (d_new, d_row) = jax.jvp(
-            run, (at.state, t0, self.moving), (at.d_state, d_t0, self.changes.shared)
+            run, (at.state, given, self.moving), (at.d_state, d_given, self.changes.shared)
         )
         goes_on = moves.goes_on(move)
         state, d_state = jax.tree.map(
             lambda x, y: jnp.where(goes_on, x, y), (new, d_new), (at.state, at.d_state)
         )
-        active, begin = moves.switched(at.active, move), move.elapsed(goes_on)
+        active, begin = moves.switched(at.active, move), moves.elapsed(move)
         d_save = jnp.concatenate([d_new.q, d_new.v])
         return _Pushed(state, d_state, active, begin), move, d_save, d_row
 
@@ -277,7 +285,7 @@ class _Pull:
     def through(self, own: StepRecord, shared: Any, given: Any) -> Any:
         """Cotangents through a segment: of the state before it, of the start time and `shared`."""
         # By two loops and not by the derivative of one, which native code cannot do.
-        numbers, t0 = jnp.arange(own.moves.size, dtype=jnp.int32), self.moves.ts[0]
+        numbers, none = jnp.arange(own.moves.size, dtype=jnp.int32), (None, None)
         whole = eqx.combine(shared, self.fixed)
 
         def forward(carry: Any, number: Array) -> tuple[Any, Any]:
@@ -286,10 +294,10 @@ class _Pull:
             goes_on = self.moves.goes_on(move)
             new = jax.lax.cond(
                 goes_on,
-                lambda: self.moves.advance(state, t0, active, move, whole)[0],
+                lambda: self.moves.advance(state, none, active, move, whole)[0],
                 lambda: state,
             )
-            return (new, self.moves.switched(active, move), move.elapsed(goes_on)), carry
+            return (new, self.moves.switched(active, move), self.moves.elapsed(move)), carry
 
         def backward(carry: Any, each: Any) -> tuple[Any, None]:
             number, (state, active, begin) = each
@@ -317,7 +325,9 @@ class _Pull:
         wrt_new = jax.tree.map(
             lambda x, y: jnp.where(is_save, x, jnp.where(goes_on, y, 0.0)), at_save, wrt_state
         )
-        t0 = None if wrt[0] is None else self.moves.ts[0]
+        wrt_t0, wrt_times = wrt[0]
+        t0 = None if wrt_t0 is None else self.moves.ts[0]
+        times = None if wrt_times is None else self.moves.times
 
         def row_of_event() -> Array:
             assert self.moves.none is not None
@@ -327,7 +337,7 @@ class _Pull:
             return jnp.where(move.row >= 0, found, 0.0)
 
         own, *more = self.moves.pull_back(
-            state, t0, active, move, shared, self.fixed, wrt_new, row_of_event
+            state, (t0, times), active, move, shared, self.fixed, wrt_new, row_of_event
         )
         # A move to a save, or to an event that changes nothing, is a side branch: the motion
         # continues from the state before it.

@@ -21,13 +21,14 @@ MOST_STEPS = 10**9
 
 
 class Tolerance(eqx.Module):
-    """The tolerances of `Adaptive`, kept separate so that all share one compiled program."""
+    """The tolerances and the longest step of `Adaptive`, which all share one compiled program."""
 
     rtol: Float[Array, ""]
     atol: Float[Array, ""]
+    max_step: Float[Array, ""] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Adaptive(AbstractMethod):
     """Adaptive step sizes, chosen by an error estimate for each trajectory independently.
 
@@ -53,10 +54,14 @@ class Adaptive(AbstractMethod):
         max_steps: maximal number of attempted steps, rejected ones included. A trajectory that
             needs more ends with the status `MAX_STEPS` or `STIFF`. Derivatives need memory in
             proportion to it.
+        max_step: longest step [s]; by default any.
+        times: times [s] at which a step ends, shape (K,), such as those of kinks, jumps and pulses
+            of a force; the functions of the system are evaluated on the side of each step. Kinks
+            that are visible in the functions are found by themselves.
 
     Raises:
-        ValueError: a tolerance is not positive, `max_steps` is not a positive integer, or `pair`
-            has a number of substeps.
+        ValueError: a tolerance or `max_step` is not positive, `max_steps` is not a positive
+            integer, `times` are not finite, or `pair` has settings of steps.
         TypeError: `pair` has no error estimate.
 
     Example:
@@ -76,12 +81,19 @@ class Adaptive(AbstractMethod):
     max_steps: int = setting(10_000, "maximum number of steps, including rejected ones")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_kind("pair", self.pair, AbstractPair, "DormandPrince5()")
         if self.pair.substeps is not None:
             raise ValueError(
                 "Argument `pair` must not have `substeps`, because the tolerance chooses the "
                 f"steps; write {type(self.pair).__name__}()."
             )
+        for name in ("max_step", "times"):
+            if getattr(self.pair, name) not in (None, ()):
+                raise ValueError(
+                    f"Argument `pair` must not have `{name}`, which belongs to the steps; write "
+                    f"Adaptive({type(self.pair).__name__}(), {name}=...)."
+                )
         for name in ("rtol", "atol"):
             value = getattr(self, name)
             if not (isinstance(value, int | float) and value > 0 and isfinite(value)):
@@ -121,8 +133,11 @@ class Adaptive(AbstractMethod):
                 PrecisionWarning,
             )
         rtol = control.scale * wanted**control.power
-        return Tolerance(jnp.asarray(rtol, dtype), jnp.asarray(rtol / self.rtol * self.atol, dtype))
+        longest = None if self.max_step is None else jnp.asarray(self.max_step, dtype)
+        return Tolerance(
+            jnp.asarray(rtol, dtype), jnp.asarray(rtol / self.rtol * self.atol, dtype), longest
+        )
 
     def without_tolerance(self) -> "Adaptive":
-        """The same method for any tolerances."""
-        return replace(self, rtol=1.0, atol=1.0)
+        """The same method for any tolerances, and for any longest step."""
+        return replace(self, rtol=1.0, atol=1.0, max_step=None)

@@ -5,6 +5,7 @@ parameters, while the steps of an adaptive run jump where one is rejected.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,19 +15,23 @@ from jaxtyping import Array, Bool
 
 from jaxmech.compiler import empty_rows, with_row
 from jaxmech.integrate.adaptive.derivative import SEGMENT
-from jaxmech.integrate.adaptive.method import Adaptive, Tolerance
+from jaxmech.integrate.adaptive.method import Tolerance
+from jaxmech.integrate.adaptive.moves import recorded_moves
 from jaxmech.integrate.adaptive.record import StepRecord
 from jaxmech.integrate.adaptive.rollout import adaptive_rollout
+from jaxmech.integrate.events.pieces import PieceState
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
 from jaxmech.system import Params
 
 
 def recorded(
-    scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance
-) -> StepRecord:
+    scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance,
+    times: Array | None,
+) -> StepRecord:  # fmt: skip
     """Record the steps of a run."""
-    return adaptive_rollout(scheme, q0, v0, ts, params, tolerance, segment=SEGMENT)[1]
+    given = q0, v0, ts, params, tolerance
+    return adaptive_rollout(scheme, *given, segment=SEGMENT, times=times)[1]
 
 
 def shortened(record: StepRecord) -> StepRecord:
@@ -40,30 +45,32 @@ def shortened(record: StepRecord) -> StepRecord:
 
 
 def replayed(
-    scheme: Scheme, record: StepRecord, q0: Array, v0: Array, ts: Array, params: Params
-) -> tuple[Array, Array, Bool[Array, ""]]:
-    """q and v at the save times, shape (T, n), and whether all steps could be made."""
-    assert isinstance(scheme.method, Adaptive)
-    by_pair = replace(scheme, method=replace(scheme.method.pair, substeps=1))
-    sign, n = jnp.sign(ts[-1] - ts[0]), q0.size
+    scheme: Scheme, record: StepRecord, q0: Array, v0: Array, ts: Array, params: Params,
+    times: Array | None, held: Array | None,
+) -> tuple[Array, Array, Bool[Array, ""]]:  # fmt: skip
+    """q and v at the save times, shape (T, n), and whether all steps could be made.
+
+    A step that ended at one of the times `held` (K,) of the recorded run ends at that of `times`.
+    """
+    moves, by_pair = recorded_moves(scheme, ts, times, held)
+    zero = jnp.zeros_like(ts[0])
+    offset, n = None if times is None else zero, q0.size
 
     def one(carry: Any) -> Any:
-        number, begin, q, v, good, saves = carry
+        number, begin, state, good, saves = carry
         move = record.move(number, begin, jnp.abs(ts[1] - ts[0]))
-        is_save, t = move.save > 0, ts[0] + sign * move.begin
-        target = jax.lax.dynamic_index_in_dim(ts, move.save, keepdims=False)
-        h = jnp.where(is_save, target - t, sign * move.size)
-        new_q, new_v, health = step(by_pair, q, v, t, h, params)
-        saves = with_row(saves, move.save, jnp.concatenate([new_q, new_v]), is_save)
-        q, v = jnp.where(is_save, q, new_q), jnp.where(is_save, v, new_v)
-        return number + 1, move.elapsed(~is_save), q, v, good & health.good, saves
+        piece, h = moves.at(state, (None, None), None, move)
+        q, v, t, now = piece.begun(by_pair, None, state, params)
+        q, v, health = step(by_pair, q, v, t, h, now)
+        saves = with_row(saves, move.save, jnp.concatenate([q, v]), move.save > 0)
+        new = PieceState(q, v, state.offset if piece.late is None else piece.late)
+        state = jax.tree.map(partial(jnp.where, move.save > 0), state, new)
+        return number + 1, moves.elapsed(move), state, good & health.good, saves
 
     first = jnp.concatenate([q0, v0])
-    none, zero = jnp.zeros((), jnp.int32), jnp.zeros_like(ts[0])
+    start = jnp.zeros((), jnp.int32), zero, PieceState(q0, v0, offset), jnp.asarray(True)
     *_, good, saves = jax.lax.while_loop(
-        lambda carry: carry[0] < record.count,
-        one,
-        (none, zero, q0, v0, jnp.asarray(True), empty_rows(len(ts), first)),
+        lambda carry: carry[0] < record.count, one, (*start, empty_rows(len(ts), first))
     )
     saves = jnp.where((ts == ts[0])[:, None], first[None], saves)
     return saves[:, :n], saves[:, n:], good

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.integrate.adaptive.attempt import Attempt, attempt, knot
+from jaxmech.integrate.adaptive.attempt import Attempt, Knot, attempt, knot
 from jaxmech.integrate.adaptive.control import LEAST_ERROR, first_step, grown, shrunk
 from jaxmech.integrate.adaptive.method import Tolerance
 from jaxmech.integrate.adaptive.record import MoveRows, StepRecord
@@ -18,7 +18,6 @@ from jaxmech.integrate.adaptive.run import (
     RunState,
     StepSpan,
     StiffnessCounts,
-    packed,
 )
 from jaxmech.integrate.adaptive.saves import save_reached
 from jaxmech.integrate.adaptive.step_events import StepEvents, events_in_step
@@ -41,15 +40,18 @@ _STUCK = 1e-9  # fraction of the run: a shorter step from one event to the next 
 
 def adaptive_rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance,
-    *, segment: int, watch: Watch | None = None,
+    *, segment: int, watch: Watch | None = None, times: Array | None = None,
 ) -> tuple[Trajectory, StepRecord]:  # fmt: skip
     """The trajectory from (q0, v0) saved at ts, and its moves in segments.
 
-    With events, the system of the scheme is that of the watch.
+    With events, the system of the scheme is that of the watch. A step ends at each of the `times`;
+    the system then has spans.
     """
     sign = jnp.sign(ts[-1] - ts[0])
     elapsed = jax.lax.stop_gradient(sign * (ts - ts[0]))
-    run = RunSetting(scheme, tolerance, ts[0], sign, elapsed, params, segment, watch)
+    if times is not None:
+        times = jax.lax.stop_gradient(sign * (times - ts[0]))
+    run = RunSetting(scheme, tolerance, ts[0], sign, elapsed, params, segment, watch, times)
     start = _start(run, q0, v0)
     state, rows = jax.lax.while_loop(
         lambda carry: _goes_on(run, carry[0]) & (carry[0].status == Status.OK),
@@ -104,6 +106,7 @@ def adaptive_rollout(
 def _start(run: RunSetting, q: Array, v: Array) -> RunState:
     """The state before the first step."""
     scheme, t = run.scheme, run.t0
+    run, _ = run.at(jnp.zeros_like(t))
     ordered = (run.elapsed[1:] >= run.elapsed[:-1]).all()  # not with a NaN
     params, events, status = begun(scheme, run.watch, q, v, t, run.sign, run.params, ordered)
     first = knot(scheme, q, v, t, params)
@@ -134,17 +137,14 @@ def _start(run: RunSetting, q: Array, v: Array) -> RunState:
 def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunState, RunRows]:
     """Make one attempt; return the state after it, and the written rows."""
     state, rows = carry
+    first, (run, at_kink) = run.packed(state), run.at(state.elapsed)
     if run.watch is not None and state.events is not None:
         run = replace(run, params=run.watch.params(run.params, state.events.active))
-    left = run.span - state.elapsed
-    if state.events is not None:
-        # Events that are due at the end of the run need a step of any length.
-        left = jnp.where(left > 0, left, state.size)
-    # A step that would leave less than 1 % of itself goes to the end, so that no tiny one follows.
-    is_last = _STRETCH * state.size >= left
-    size = jax.lax.stop_gradient(jnp.where(is_last, left, state.size))
-    t, h = run.time(state.elapsed), run.sign * size
-    tried = attempt(run.scheme, run.tolerance, state.knot, t, h, run.params)
+    t = run.time(state.elapsed)
+    begin = state.knot if at_kink is None else _turned(run, state.knot, t, at_kink)
+    size, stop, is_last = _size(run, state)
+    h = run.sign * size
+    tried = attempt(run.scheme, run.tolerance, begin, t, h, run.params)
     if tried.correction is not None:
         # A jump of a given velocity is in every step over it, however short: the time at which it
         # happens cannot be told better than in steps that are about to be too short.
@@ -155,18 +155,18 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     accepted = computed & (tried.error <= 1.0)
     turns = jnp.zeros((), jnp.int32)
     if run.watch is not None:
-        ends = [(x.q, x.v) for x in (state.knot, tried.end)]
+        ends = [(x.q, x.v) for x in (begin, tried.end)]
         turns = most_turns(run.watch, ends[0], ends[1], t, h, run.params)
         # Not below the step with which the number of steps would suffice for the run.
         accepted &= (turns < 2) | (size < run.span / run.method.max_steps)
     # Set, not added: the run ends at the last save time to the bit.
-    elapsed = jnp.where(is_last, run.span, state.elapsed + size)
+    elapsed = jnp.where(is_last, stop, state.elapsed + size)
     proposed, event, cut, is_due = size, None, jnp.asarray(False), jnp.asarray(False)
     if run.watch is not None and state.events is not None:
         assert rows.log is not None
         how = run.scheme, run.tolerance, run.watch
         event, log = events_in_step(
-            *how, state.knot, state.events, tried, t, h, run.params, accepted, rows.log
+            *how, begin, state.events, tried, t, h, run.params, accepted, rows.log
         )
         rows = replace(rows, log=log)
         cut, tried = event.cut, replace(tried, end=event.end)
@@ -182,7 +182,9 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
         evaluations=state.counts.evaluations + run.method.pair.evaluations,
         longest=jnp.maximum(state.counts.longest, jnp.where(accepted, size, 0.0)),
     )
-    step = StepSpan(state.elapsed, elapsed, size, accepted, cut)
+    # A save at a time at which the motion turns has the state after it.
+    turned_at_end = cut if run.times is None else cut | (is_last & (stop < run.span))
+    step = StepSpan(state.elapsed, elapsed, size, accepted, turned_at_end)
     moved = _accepted(run, state, tried, elapsed, proposed)
     if event is not None:
         same = replace(state, counts=counts)
@@ -194,15 +196,16 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
         moved = replace(moved, size=jnp.where(turns > 0, jnp.minimum(moved.size, size), moved.size))
         stays = replace(stays, size=jnp.minimum(stays.size, size / jnp.maximum(turns, 1)))
     after = jax.tree.map(lambda yes, no: jnp.where(accepted, yes, no), moved, stays)
-    after, rows = save_reached(run, state, replace(after, counts=counts), step, rows)
+    before, after = replace(state, knot=begin), replace(after, counts=counts)
+    after, rows = save_reached(run, before, after, step, rows, first)
     moves = rows.moves
     if event is not None:
         after = _after_event(run, after, event)
-        moves = _observed(run, state, after, step, event, moves)
+        moves = _observed(run, state, after, step, event, moves, first)
     after = _ended(run, after, tried, cut & (size < _STUCK * run.span))
     number = state.counts.accepted + after.saved - run.at_start + run.observed_before(after)
     made = run.move(step.size, jnp.zeros_like(number), event)
-    moves = moves.with_move(number, made, step.begin, packed(state), accepted)
+    moves = moves.with_move(number, made, step.begin, first, accepted)
     return after, replace(rows, moves=moves)
 
 
@@ -212,6 +215,35 @@ def _goes_on(run: RunSetting, state: RunState) -> Array:
     return more if state.events is None else more | state.events.due
 
 
+def _size(run: RunSetting, state: RunState) -> tuple[Array, Array, Array]:
+    """The size of a step, the time at which one has to end, and whether this one ends there."""
+    stop, size = run.stop(state.elapsed), state.size
+    left = stop - state.elapsed
+    if state.events is not None:
+        # Events that are due at the end of the run need a step of any length.
+        left = jnp.where(left > 0, left, size)
+    # A step that would leave less than 1 % of itself goes to the end, so that no tiny one follows.
+    farthest = _STRETCH * size
+    if run.tolerance.max_step is not None:
+        size = jnp.minimum(size, run.tolerance.max_step)
+        farthest = jnp.minimum(_STRETCH * size, run.tolerance.max_step)
+    is_last = farthest >= left
+    return jax.lax.stop_gradient(jnp.where(is_last, left, size)), stop, is_last
+
+
+def _turned(run: RunSetting, knot_before: Knot, t: Array, at_kink: Array) -> Knot:
+    """The knot with which a step begins, after a time at which the motion turns."""
+
+    def turned() -> Knot:
+        scheme, state = run.scheme, (knot_before.q, knot_before.v, t, run.params)
+        q, v, reached = scheme.turned(*state, jnp.asarray(True))
+        new = knot(scheme, q, v, t, run.params)
+        status = jnp.where(reached, new.status, jnp.asarray(Status.PROJECTION_FAILED, jnp.int32))
+        return replace(new, status=status)
+
+    return jax.lax.cond(at_kink, turned, lambda: knot_before)
+
+
 def _observed(
     run: RunSetting,
     before: RunState,
@@ -219,6 +251,7 @@ def _observed(
     step: StepSpan,
     event: StepEvents,
     moves: MoveRows,
+    packed: Array,
 ) -> MoveRows:
     """Record the moves to the events in a step that changed nothing."""
     watch, replay = run.watch, event.events.replay
@@ -230,7 +263,7 @@ def _observed(
         _, size, which, row = replay.at(entry)
         when = ~watch.cuts(which) & (row >= 0)
         made = jnp.abs(size), which + 1, row + 1
-        moves = moves.with_move(number, made, step.begin, packed(before), when)
+        moves = moves.with_move(number, made, step.begin, packed, when)
         return entry + 1, number + when, moves
 
     none = jnp.zeros((), jnp.int32)
@@ -264,6 +297,10 @@ def _accepted(
     factor = grown(run.method, tried.error, state.error)
     # After a rejection a step does not grow: the error has just been shown to rise there.
     factor = jnp.where(state.is_repeat, jnp.minimum(factor, 1.0), factor)
+    following = size * factor
+    if run.times is not None:
+        # A step that only had to end somewhere says nothing against the size that was proposed.
+        following = jnp.where(size < state.size, jnp.maximum(following, state.size), following)
     end, audit, t = tried.end, state.audit, run.time(elapsed)
     q, v = jax.lax.stop_gradient((end.q, end.v))
     position, velocity = residuals(run.scheme, q, v, t, run.params)
@@ -271,7 +308,7 @@ def _accepted(
         state,
         elapsed=elapsed,
         knot=end,
-        size=size * factor,
+        size=following,
         error=jnp.maximum(tried.error, LEAST_ERROR),
         is_repeat=jnp.asarray(False),
         stiffness=_stiffness(run, state.stiffness, tried.stiffness, t),

@@ -1,6 +1,6 @@
 """The state of an adaptive run, and its constant setting."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import equinox as eqx
 import jax
@@ -16,6 +16,7 @@ from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.times.spans import span_at, within
 from jaxmech.system import Params
 
 
@@ -87,6 +88,7 @@ class RunSetting:
     params: Params
     segment: int
     watch: Watch | None = None
+    times: Array | None = None  # at which a step ends (K,), from the start
 
     @property
     def method(self) -> Adaptive:
@@ -114,6 +116,8 @@ class RunSetting:
         """Make empty rows."""
         times, switches, shift, kept, columns = len(self.elapsed), 0, 0, 0, 1
         log = None
+        if self.times is not None:
+            shift = 1
         if self.watch is not None:
             # Events that change nothing are moves of their own, as far as they are kept.
             switches, shift, kept, columns = len(self.watch.names), 1, self.watch.rows[-1], 3
@@ -126,6 +130,20 @@ class RunSetting:
     def time(self, elapsed: Array) -> Array:
         """The time at a given elapsed time."""
         return self.t0 + self.sign * elapsed
+
+    def stop(self, elapsed: Array) -> Array:
+        """The next time at which a step ends."""
+        if self.times is None:
+            return self.span
+        return jnp.min(jnp.where(self.times > elapsed, self.times, self.span))
+
+    def at(self, elapsed: Array) -> tuple["RunSetting", Array | None]:
+        """The same run with the parameters of its span, and whether a step had to end here."""
+        if self.times is None:
+            return self, None
+        given = self.time(self.times), self.time(elapsed), self.t0, self.time(self.span)
+        span, begin = span_at(*given)
+        return replace(self, params=within(span, self.params)), begin == given[1]
 
     def move(self, size: Array, save: Array, event: StepEvents | None = None) -> tuple[Array, ...]:
         """Encode a step, or a save with its number, as the columns of a record."""
@@ -144,10 +162,9 @@ class RunSetting:
         kept = jnp.asarray([0 if e.cuts else e.keep for e in self.watch.events], jnp.int32)
         return jnp.minimum(state.events.counts, kept).sum()
 
-
-def packed(state: RunState) -> Array:
-    """q and v; with events also a shift of time, which is zero, and the switches."""
-    q, v, events = state.knot.q, state.knot.v, state.events
-    if events is None:
-        return jnp.concatenate([q, v])
-    return jnp.concatenate([q, v, jnp.zeros_like(q[:1]), events.active.astype(q.dtype)])
+    def packed(self, state: RunState) -> Array:
+        """q and v; with events or times also a shift of time, which is zero, and the switches."""
+        q, v, events = state.knot.q, state.knot.v, state.events
+        shift = [] if events is None and self.times is None else [jnp.zeros_like(q[:1])]
+        switches = [] if events is None else [events.active.astype(q.dtype)]
+        return jnp.concatenate([q, v, *shift, *switches])

@@ -11,16 +11,17 @@ from jaxtyping import Array
 
 from jaxmech.compiler import with_row
 from jaxmech.integrate.adaptive.attempt import attempt
-from jaxmech.integrate.adaptive.run import RunRows, RunSetting, RunState, StepSpan, packed
+from jaxmech.integrate.adaptive.run import RunRows, RunSetting, RunState, StepSpan
 from jaxmech.integrate.begin import residuals
 from jaxmech.stabilization import Projection
 from jaxmech.status import Status
 
 
 def save_reached(
-    run: RunSetting, before: RunState, after: RunState, step: StepSpan, rows: RunRows
-) -> tuple[RunState, RunRows]:
-    """Write the saves within an accepted step."""
+    run: RunSetting, before: RunState, after: RunState, step: StepSpan, rows: RunRows,
+    first: Array,
+) -> tuple[RunState, RunRows]:  # fmt: skip
+    """Write the saves within an accepted step; `first` is the packed state before it."""
     last = len(run.elapsed) - 1
 
     def target(saved: Array) -> Array:
@@ -49,7 +50,7 @@ def save_reached(
         row = jnp.concatenate([q, v, jnp.stack([position, velocity]), *switches])
         number = before.counts.accepted + place - run.at_start + run.observed_before(before)
         made = run.move(jnp.zeros_like(t), place)
-        moves = rows.moves.with_move(number, made, step.begin, packed(before), reached)
+        moves = rows.moves.with_move(number, made, step.begin, first, reached)
         saves = with_row(rows.saves, place, row, reached)
         none = jnp.zeros_like(position)
         state = replace(

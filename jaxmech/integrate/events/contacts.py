@@ -38,7 +38,7 @@ class Contacts(eqx.Module):
 
         Round-off of q and v is that of the largest `speeds` so far; `accuracy` is that of t.
         """
-        own = params.params if watch.names else params
+        own = watch.plain(params)
         is_plain, nan = watch.of_positions(q, v, t, own), jnp.full((4,), jnp.nan, q.dtype)
         eps = _ROUNDING * float(jnp.finfo(q.dtype).eps)
 

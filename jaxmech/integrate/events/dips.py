@@ -126,7 +126,7 @@ def rates(
 
     Those of functions of v need accelerations, and those of reactions even more.
     """
-    own = params.params if watch.names else params
+    own = watch.plain(params)
     is_plain = watch.of_positions(q, v, t, own)
 
     def one(event: Any, plain: bool) -> Array:

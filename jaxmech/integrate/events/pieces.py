@@ -20,6 +20,7 @@ from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import RK4, AbstractRungeKutta
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
+from jaxmech.integrate.times.spans import within
 from jaxmech.system import Params
 
 
@@ -39,6 +40,22 @@ class EventPiece(eqx.Module):
     which: Array  # index of that event, -1 for the end of the step
     row: Array  # row in which the event is kept, -1 if it is not
     active: Any  # constraints that are on; None without events
+    span: Any = None  # span of time of the piece; None without times at which a step ends
+    turns: Any = None  # whether it begins at such a time; None without them
+    late: Any = None  # offset after a plain piece; None if it stays
+
+    def begun(
+        self, scheme: Scheme, watch: Watch | None, state: PieceState, params: Params
+    ) -> tuple[Array, Array, Array, Params]:
+        """q, v, time and parameters with which the piece begins."""
+        t, params = self.t, within(self.span, params)
+        if state.offset is not None:
+            t = t + state.offset
+        now = params if watch is None else watch.params(params, self.active)
+        if self.turns is None:
+            return state.q, state.v, t, now
+        q, v, _ = scheme.turned(state.q, state.v, t, now, self.turns)
+        return q, v, t, now
 
 
 Kind = Callable[..., Any]  # from a state, a piece, its size h and the shared inputs of all steps
@@ -85,12 +102,12 @@ class PieceKinds:
 
 
 def _part(
-    scheme: Scheme, state: PieceState, t: Array, size: Array, h: Array, params: Params
+    scheme: Scheme, q: Array, v: Array, t: Array, size: Array, h: Array, params: Params
 ) -> tuple[Array, Array]:
     """q and v after a part of a step of size h, which has no length where events coincide."""
 
     def by(scheme: Scheme, size: Array) -> tuple[Array, Array]:
-        return step(scheme, state.q, state.v, t, size, params)[:2]
+        return step(scheme, q, v, t, size, params)[:2]
 
     if isinstance(scheme.method, AbstractRungeKutta):
         return by(scheme, size)
@@ -105,8 +122,8 @@ def to_step_end(
     scheme: Scheme, watch: Watch, state: PieceState, piece: EventPiece, h: Array, params: Params
 ) -> PieceState:
     """The state at the end of the step."""
-    now = watch.params(params, piece.active)
-    q, v = _part(scheme, state, piece.t + state.offset, h - state.offset, h, now)
+    q, v, t, now = piece.begun(scheme, watch, state, params)
+    q, v = _part(scheme, q, v, t, h - state.offset, h, now)
     return PieceState(q, v, jnp.zeros_like(state.offset))
 
 
@@ -182,11 +199,13 @@ def to_event(
     scheme: Scheme, watch: Watch, state: PieceState, piece: EventPiece, h: Array, params: Params
 ) -> tuple[PieceState, Array]:
     """The state from which the motion continues after an event, and the row of the event."""
-    now, start = watch.params(params, piece.active), piece.t + state.offset
+    q, v, start, now = piece.begun(scheme, watch, state, params)
+    params = within(piece.span, params)
 
     def motion(size: Array) -> tuple[Array, Array, Array]:
-        return *_part(scheme, state, start, size, h, now), start + size
+        return *_part(scheme, q, v, start, size, h, now), start + size
 
     size, after, row = at_event(scheme, watch, motion, piece.size, piece, params)
     ended, cuts = PieceState(*after, state.offset + size), watch.cuts(piece.which)
-    return jax.tree.map(lambda x, y: jnp.where(cuts, x, y), ended, state), row
+    begun = PieceState(q, v, state.offset)
+    return jax.tree.map(lambda x, y: jnp.where(cuts, x, y), ended, begun), row

@@ -32,6 +32,7 @@ from jaxmech.integrate.segment_rule import (
     Times,
     kept_segments,
 )
+from jaxmech.integrate.step_segments import segments
 
 
 def event_trajectory(scheme: Scheme, watch: Watch, steps: int, x: RolloutInputs) -> Trajectory:
@@ -39,12 +40,12 @@ def event_trajectory(scheme: Scheme, watch: Watch, steps: int, x: RolloutInputs)
     assert isinstance(scheme.method, AbstractFixedStep)
 
     def forward(x: RolloutInputs) -> tuple[Trajectory, KeptSegments]:
-        return kept_segments(
-            rollout(scheme, x.q0, x.v0, x.ts, x.params, segment=steps, watch=watch)
-        )
+        given = x.q0, x.v0, x.ts, x.params
+        return kept_segments(rollout(scheme, *given, segment=steps, watch=watch, times=x.times))
 
     zero, whole = jnp.zeros_like(x.ts[0]), jnp.zeros((), jnp.int32)
-    piece = EventPiece(zero, zero, whole, whole, watch.active())
+    own = jax.tree.map(lambda rows: rows[0], segments(x.ts, steps, steps, x.times))
+    piece = EventPiece(zero, zero, whole, whole, watch.active(), own.span, own.turns)
     example = PieceState(x.q0, x.v0, zero), piece, zero
     kinds: list[Part] = [partial(kind, scheme, watch) for kind in (to_event, to_step_end)]
     x, run, (event, plain) = with_traced(forward, x, kinds, [example, example])
@@ -154,13 +155,18 @@ class EventSegments(AbstractSegments):
         (t, h), replay = timed, place.events.replay
         at, size, which, row = replay.at(along.entry)
         is_event = (along.entry < replay.count) & (at == along.step)
-        t = t + (place.done + along.step) * h
+        t = t + (place.own.done + along.step) * h
         # As in `bare_segment`.
         failed = (place.t_failed - t) / h < 0.5  # false for NaN
         # After a terminal event, a failure or the last step the remaining pieces do nothing.
         goes_on = along.moving & (along.step < self.steps) & ~failed
         which = jnp.where(is_event, which, -1)
-        piece = EventPiece(t, size, which, jnp.where(is_event, row, -1), along.active)
+        turns = place.own.turns
+        if turns is not None:
+            turns &= (along.step == 0) & (along.entry == 0)
+        piece = EventPiece(
+            t, size, which, jnp.where(is_event, row, -1), along.active, place.own.span, turns
+        )
         switched = self.watch.switched(which, along.active)
         after = _Along(
             along.step + (goes_on & ~is_event),

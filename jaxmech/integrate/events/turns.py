@@ -28,7 +28,7 @@ def most_turns(
     Functions of reactions do not count.
     """
     start, end, t, h, params = jax.lax.stop_gradient((start, end, t, h, params))
-    own = params.params if watch.names else params
+    own = watch.plain(params)
     counts = [
         _turns(event, start, end, t, h, own) for event in watch.events if not event.needs_reactions
     ]

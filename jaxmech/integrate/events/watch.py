@@ -17,6 +17,7 @@ from jaxmech.integrate.events.event import Event, names_of
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.switches import Switched, with_switches
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.times.spans import Timed
 from jaxmech.linalg import LDL, metric
 from jaxmech.stabilization import constraint_jacobians, metric_mass, near
 from jaxmech.system import Params, System
@@ -76,6 +77,12 @@ class Watch:
         """The parameters of the system with switches."""
         return Switched(params, active) if self.names else params
 
+    def plain(self, params: Params) -> Params:
+        """The parameters that the functions of users expect, without switches and spans of time."""
+        while isinstance(params, Switched | Timed):
+            params = params.params
+        return params
+
     def active(self) -> Bool[Array, " C"]:
         """Flags of the constraints that are on at the start."""
         return jnp.asarray(np.array([name not in self.inactive for name in self.names], bool))
@@ -112,7 +119,7 @@ class Watch:
         seen = None
         if any(event.needs_reactions for event in self.events):
             seen = observed_at(scheme.system, scheme.formulation, q, v, t, params)
-        own = params.params if self.names else params
+        own = self.plain(params)
         return jnp.stack([event.value(q, v, t, own, seen) for event in self.events])
 
     def crossed(
@@ -217,7 +224,8 @@ class Watch:
                 continue
 
             def one(event: Event = event) -> tuple[Array, Array, Array]:
-                with naming_missing(f"the transition of event {event.name!r}", params):
+                what = f"the transition of event {event.name!r}"
+                with naming_missing(what, self.plain(params)):
                     return self._after(scheme, event, q, v, t, params, old, new)
 
             moved = jax.lax.cond(which == k, one, lambda moved=moved: moved)
@@ -230,10 +238,10 @@ class Watch:
         transition, system = event.transition, scheme.system
         assert transition is not None
         if transition.fn is not None:
-            q, v = _new_state(event, transition.fn(q, v, t, params), q)
+            q, v = _new_state(event, transition.fn(q, v, t, self.plain(params)), q)
         if transition.restitution is not None:
             given = transition.restitution
-            e = jnp.asarray(given(params) if callable(given) else given, q.dtype)
+            e = jnp.asarray(given(self.plain(params)) if callable(given) else given, q.dtype)
             v = self._rebound(scheme, event, e, q, v, t, old)
         A_position, A_velocity = constraint_jacobians(system, q, v, t, new)
         met = near(system.position_level(q, t, new), A_position, q)
@@ -247,7 +255,7 @@ class Watch:
         self, scheme: Scheme, event: Event, e: Array, q: Array, v: Array, t: Array, params: Params
     ) -> Array:
         """The velocities after an impact, by an impulse along dg/dq within the constraints."""
-        system, own = scheme.system, params.params if self.names else params
+        system, own = scheme.system, self.plain(params)
 
         def gap(q: Array, t: Array) -> Array:
             return event.value(q, v, t, own)[None]

@@ -34,7 +34,7 @@ class ImplicitStep(eqx.Module):
     status: Int[Array, ""]  # failure of the step, a `Status`
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AbstractImplicit(AbstractPair):
     """A method that solves linear systems with the Jacobian of the constrained accelerations."""
 
@@ -91,6 +91,7 @@ class Rodas5P(AbstractImplicit):
     Args:
         substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
             chosen from the motion, the same for all trajectories of a batch.
+        max_step, times: as for `Adaptive`.
 
     Raises:
         ValueError: `substeps` is not a positive integer; by `simulate`, if the law of motion is not
@@ -123,7 +124,7 @@ class Rodas5P(AbstractImplicit):
         return rosenbrock_step(scheme, RODAS_5P, at, data)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RadauIIA5(AbstractImplicit):
     """Collocation at three Radau points, order 5, for very stiff systems: RADAU5.
 
@@ -136,6 +137,7 @@ class RadauIIA5(AbstractImplicit):
     Args:
         substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
             chosen from the motion, the same for all trajectories of a batch.
+        max_step, times: as for `Adaptive`.
         iterations: most corrections in a step; if these are not enough, an adaptive step is
             repeated with a smaller size, and the status of a fixed one is `NOT_CONVERGED`.
 

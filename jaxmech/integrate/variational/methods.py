@@ -44,7 +44,7 @@ class Advance(eqx.Module):
     reached: Bool[Array, ""]  # whether the state fulfils dependent constraints too
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AbstractVariational(AbstractFixedStep):
     """A symplectic method whose steps end on the constraints, without projection."""
 
@@ -156,6 +156,7 @@ class RATTLE(AbstractVariational):
     Args:
         substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
             chosen from the motion, the same for all trajectories of a batch.
+        max_step, times: as for `Adaptive`.
         iterations: maximum number of Newton iterations in a step; if these are not enough, the
             status is `NOT_CONVERGED`.
 
@@ -209,6 +210,7 @@ class Variational(AbstractVariational):
     Args:
         substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
             chosen from the motion, the same for all trajectories of a batch.
+        max_step, times: as for `Adaptive`.
         iterations: maximum number of Newton iterations in a step; if these are not enough, the
             status is `NOT_CONVERGED`.
 

@@ -1,0 +1,48 @@
+"""The segments of a run with fixed steps: their times, their steps and their spans of time."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.integrate.times import Span, span_at
+
+
+class StepSegments(eqx.Module):
+    """The S segments, of the same number of steps, from ts[0] to ts[-1]; or one of them.
+
+    Attributes:
+        t: save time before each segment, shape (S,).
+        h: step in each segment, shape (S,).
+        done: steps from that save time to the segment, shape (S,).
+        span: span of time of each segment; None without times at which a step ends.
+        turns: whether each segment begins at such a time, shape (S,); None without them.
+    """
+
+    t: Float[Array, " *S"]
+    h: Float[Array, " *S"]
+    done: Int[Array, " *S"]
+    span: Span | None = None
+    turns: Bool[Array, " *S"] | None = None
+
+
+def segments(ts: Array, substeps: int, steps: int, times: Array | None = None) -> StepSegments:
+    """The segments, of `steps` steps each, of a run with `substeps` steps per save interval.
+
+    `times`, at which a step ends, are among the ts.
+    """
+    count = substeps // steps
+    done = np.tile(np.arange(count) * steps, len(ts) - 1)
+    span, turns = None, None
+    if times is not None:
+        spans, begins = span_at(times, (ts[:-1] + ts[1:]) / 2, ts[0], ts[-1])
+        span = jax.tree.map(lambda x: jnp.repeat(x, count), spans)
+        turns = jnp.repeat(begins == jax.lax.stop_gradient(ts[:-1]), count) & (done == 0)
+    return StepSegments(
+        t=jnp.repeat(ts[:-1], count),
+        h=jnp.repeat((ts[1:] - ts[:-1]) / substeps, count),
+        done=jnp.asarray(done),
+        span=span,
+        turns=turns,
+    )

@@ -1,0 +1,294 @@
+"""Corners and jumps of functions of time, found in their operations.
+
+`maximum(0, t - 1)`, `where(t < p["end"], ...)` and `interp(t, ...)` have a corner or a jump where a
+number that depends on time and parameters alone passes through zero. That number is read from the
+jaxpr of the function. If it is affine in time, its zero follows from its value and slope; otherwise
+its zeros are searched.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
+from jaxtyping import Array, Float
+
+from jaxmech.compiler.frontend.jaxprs import call_content
+from jaxmech.constraints import Holonomic, Nonholonomic
+from jaxmech.system import System
+from jaxmech.utils.checks import is_known, naming_missing
+
+_LINEAR = {  # in all operands together
+    "add", "add_any", "broadcast_in_dim", "concatenate", "convert_element_type", "copy", "copy_p",
+    "neg", "pad", "reduce_sum", "reshape", "rev", "slice", "squeeze", "sub", "transpose",
+}  # fmt: skip
+_DIFFERENCES = {"max", "min", "lt", "le", "gt", "ge"}
+_LOOPS = {"scan", "while"}
+_MOST_CHOICES = 8
+_CORNERS = {*_DIFFERENCES, "abs", "sign", "clamp", "floor", "ceil", "round", "rem"}
+
+
+class ClosesOverTracersError(Exception):
+    """A function closes over values that are being traced, which must not be kept."""
+
+
+class Corner:
+    """The numbers whose zeros are corners of one function, at some time."""
+
+    def __init__(self, value: Array, is_affine: bool) -> None:
+        self.value, self.is_affine = jnp.ravel(value), is_affine
+
+
+@dataclass(frozen=True, eq=False)
+class Corners:
+    """The corners of a function of a system.
+
+    Attributes:
+        what: the function, as in messages.
+        fn: from time and parameters to the numbers whose zeros are corners: those that are affine
+            in time (A,), and others (G,).
+        affine: A.
+        others: G.
+        is_hidden: whether a loop may have more of them.
+    """
+
+    what: str
+    fn: Callable[[Array, Any], tuple[Float[Array, " A"], Float[Array, " G"]]]
+    affine: int
+    others: int
+    is_hidden: bool
+
+
+def corners_of(
+    system: System, q: Array, v: Array, t: Array, params: Any, may_close_over: bool = False
+) -> list[Corners]:
+    """The corners of all functions of a system, for arguments of these shapes.
+
+    Raises:
+        ClosesOverTracersError: a function closes over values that are being traced, unless it may.
+    """
+    found = (
+        _corners(what, fn, state, t, params, may_close_over)
+        for what, fn, state in functions_of_time(system, q, v)
+    )
+    return [one for one in found if one is not None]
+
+
+def functions_of_time(
+    system: System, q: Array, v: Array
+) -> list[tuple[str, Callable[..., Any], Sequence[Array]]]:
+    """The functions of a system by name, with their arguments before the time."""
+    functions: list[tuple[str, Callable[..., Any], Sequence[Array]]] = [
+        ("`lagrangian`", system.lagrangian, (q, v))
+    ]
+    if system.force is not None:
+        functions.append(("`force`", system.force, (q, v)))
+    constraints = system.constraints
+    return functions + [
+        (f"constraint {c.name!r}", c.value, _state_of(c, q, v)) for c in constraints
+    ]
+
+
+def _state_of(constraint: Any, q: Array, v: Array) -> Sequence[Array]:
+    """The arguments of a constraint before the time."""
+    if isinstance(constraint, Holonomic):
+        return (q,)
+    return (q, v) if isinstance(constraint, Nonholonomic) else (q, v, v)
+
+
+def _corners(
+    what: str, fn: Callable[..., Any], state: Sequence[Array], t: Array, params: Any,
+    may_close_over: bool,
+) -> Corners | None:  # fmt: skip
+    with naming_missing(what, params):
+        closed = jax.make_jaxpr(fn)(*state, t, params)
+    if not (may_close_over or is_known(closed.consts)):
+        raise ClosesOverTracersError
+
+    def read(t: Array, params: Any) -> _TimeReading:
+        reading = _TimeReading()
+        given = [Term(None, False, False)] * len(state) + [Term(t, True, True)]
+        given += [Term(x, False, True) for x in jax.tree.leaves(params)]
+        reading.run(closed, given)
+        return reading
+
+    def values(t: Array, params: Any) -> tuple[Array, Array]:
+        none, found = jnp.zeros(0, t.dtype), read(t, params).corners
+
+        def of(is_affine: bool) -> Array:
+            some = [c.value.astype(t.dtype) for c in found if c.is_affine == is_affine]
+            return jnp.concatenate([none, *some])
+
+        return of(True), of(False)
+
+    is_hidden = False
+
+    def shapes(t: Array, params: Any) -> tuple[Array, Array]:
+        nonlocal is_hidden
+        is_hidden = read(t, params).is_hidden
+        return values(t, params)
+
+    affine, others = (x.size for x in jax.eval_shape(shapes, t, params))
+    if not (affine or others or is_hidden):
+        return None
+    return Corners(what, values, affine, others, is_hidden)
+
+
+@dataclass(frozen=True)
+class Term:
+    """A value of a function: None if it depends on the state."""
+
+    value: Any
+    is_timed: bool  # whether it depends on time
+    is_affine: bool  # whether it is affine in time
+    # functions affine in time, one of which it is at any time; none where it is no such choice
+    choices: tuple[Any, ...] = ()
+
+    @property
+    def pieces(self) -> tuple[Any, ...]:
+        """Affine functions of which it is one at any time, itself if it is affine."""
+        return (self.value,) if self.is_affine else self.choices
+
+
+class _TimeReading:
+    """One evaluation of the parts of a jaxpr that do not depend on the state."""
+
+    def __init__(self) -> None:
+        self.corners: list[Corner] = []
+        self.is_hidden = False
+
+    def run(self, closed: ClosedJaxpr, given: Sequence[Term]) -> list[Term]:
+        """The results of a jaxpr."""
+        jaxpr = closed.jaxpr
+        constants = zip(jaxpr.constvars, closed.consts, strict=True)
+        known = {var: Term(x, False, True) for var, x in constants}
+        known |= dict(zip(jaxpr.invars, given, strict=True))
+
+        def read(atom: Any) -> Term:
+            return Term(atom.val, False, True) if isinstance(atom, Literal) else known[atom]
+
+        for eqn in jaxpr.eqns:
+            outs = self.evaluated(eqn, [read(atom) for atom in eqn.invars])
+            known |= dict(zip(eqn.outvars, outs, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def evaluated(self, eqn: JaxprEqn, given: list[Term]) -> list[Term]:
+        """The results of an operation."""
+        is_timed = any(term.is_timed for term in given)
+        content = call_content(eqn)
+        called = eqn.params.get("name") if content is not None else None
+        if called in ("_interp", "searchsorted") and self._table(called, given):
+            return self._opaque(eqn, given)
+        if content is not None:
+            return self.run(content, given)
+        if any(term.value is None for term in given):
+            return [Term(None, is_timed, False)] * len(eqn.outvars)
+        name = eqn.primitive.name
+        if is_timed and _may_turn(eqn, given):
+            self._corner(name, given)
+        if is_timed and name in _LOOPS:
+            self.is_hidden |= any(word in _CORNERS for word in _primitives(eqn))
+        return self._opaque(eqn, given)
+
+    def _table(self, name: str, given: list[Term]) -> bool:
+        """Take the knots of a table as corners, if its argument alone depends on time."""
+        x, knots = (given[0], given[1]) if name == "_interp" else (given[1], given[0])
+        others = [term for term in given if term is not x]
+        if not x.is_timed or x.value is None or knots.value is None or knots.is_timed:
+            return False
+        if any(term.is_timed for term in others) or jnp.ndim(knots.value) != 1:
+            return False
+        apart = jnp.ravel(x.value)[:, None] - jnp.asarray(knots.value)[None]
+        self.corners.append(Corner(apart, x.is_affine))
+        return True
+
+    def _corner(self, name: str, given: list[Term]) -> None:
+        x, *more = (term.value for term in given)
+        is_affine = all(term.pieces for term in given)
+        if name in _DIFFERENCES or name in ("abs", "sign", "clamp"):
+            numbers = [_difference(name, *values) for values in _alternatives(given)]
+        else:
+            # The numbers at which these operations jump are zeros of a wave.
+            is_affine = False
+            phase = x / more[0] if name == "rem" else x
+            numbers = [jnp.cos(math.pi * phase) if name == "round" else jnp.sin(math.pi * phase)]
+        self.corners += [Corner(number, is_affine) for number in numbers]
+
+    def _opaque(self, eqn: JaxprEqn, given: list[Term]) -> list[Term]:
+        if any(term.value is None for term in given):
+            return [Term(None, any(term.is_timed for term in given), False)] * len(eqn.outvars)
+        out = eqn.primitive.bind(*(term.value for term in given), **eqn.params)
+        outs = list(out) if eqn.primitive.multiple_results else [out]
+        is_timed = any(term.is_timed for term in given)
+        is_affine = not is_timed or _is_affine(eqn.primitive.name, given)
+        if is_affine or len(outs) > 1:
+            return [Term(value, is_timed, is_affine) for value in outs]
+        return [Term(outs[0], is_timed, False, _choices(eqn, given))]
+
+
+def _may_turn(eqn: JaxprEqn, given: list[Term]) -> bool:
+    """Whether an operation has a corner or a jump."""
+    if not jnp.issubdtype(jnp.result_type(given[0].value), jnp.floating):
+        return False
+    if eqn.primitive.name == "convert_element_type":
+        return bool(jnp.issubdtype(eqn.params["new_dtype"], jnp.integer))
+    return eqn.primitive.name in _CORNERS
+
+
+def _alternatives(given: list[Term]) -> list[tuple[Any, ...]]:
+    """The operands, for all choices of their pieces if all have some."""
+    if not all(term.pieces for term in given):
+        return [tuple(term.value for term in given)]
+    return list(product(*(term.pieces for term in given)))
+
+
+def _difference(name: str, *values: Any) -> Array:
+    """The numbers whose zeros are the corners of an operation."""
+    if name == "clamp":
+        low, x, high = values
+        return jnp.concatenate([jnp.ravel(x - low), jnp.ravel(x - high)])
+    return values[0] - values[1] if name in _DIFFERENCES else values[0]
+
+
+def _choices(eqn: JaxprEqn, given: list[Term]) -> tuple[Any, ...]:
+    """Functions affine in time, one of which the result of an operation is; none if not known."""
+    name = eqn.primitive.name
+    every = _alternatives(given)
+    if not all(term.pieces for term in given) or len(every) > _MOST_CHOICES:
+        return ()
+    if name in ("max", "min"):
+        chosen = [x for values in every for x in values]
+    elif name == "abs":
+        chosen = [way * x for (x,) in every for way in (1, -1)]
+    elif name == "clamp":
+        chosen = [x for values in every for x in values]
+    elif _is_affine(name, [replace(term, is_affine=True) for term in given]):
+        chosen = [eqn.primitive.bind(*values, **eqn.params) for values in every]
+    else:
+        return ()
+    out: Any = eqn.outvars[0].aval
+    return tuple(jnp.broadcast_to(x, out.shape) for x in chosen) if len(chosen) <= _MOST_CHOICES else ()
+
+
+def _is_affine(name: str, given: list[Term]) -> bool:
+    if not all(term.is_affine for term in given):
+        return False
+    if name in ("mul", "dot_general"):
+        return sum(term.is_timed for term in given) == 1
+    if name in ("div", "dynamic_slice", "gather"):  # of a table by an index, and the like
+        return not any(term.is_timed for term in given[1:])
+    return name in _LINEAR
+
+
+def _primitives(eqn: JaxprEqn) -> set[str]:
+    """The names of the operations inside an equation."""
+    names: set[str] = set()
+    for value in eqn.params.values():
+        for inner in jax.tree.leaves(value, is_leaf=lambda x: hasattr(x, "eqns")):
+            for one in getattr(inner, "eqns", ()):
+                names |= {one.primitive.name} | _primitives(one)
+    return names

@@ -1,0 +1,246 @@
+"""The times at which a step of a run ends: given ones, and those of corners of the functions."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.integrate.times.corners import ClosesOverTracersError, Corners, corners_of
+from jaxmech.integrate.times.pulses import pulse_times
+from jaxmech.system import Params, System
+from jaxmech.utils.caller import warn_caller
+from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.probing import cached_by_shapes, generic, outside_traces
+from jaxmech.utils.tracers import actual
+
+MOST = 256  # times of corners in a run
+_SAMPLES = 2048  # intervals of a run in each of which one zero is searched
+_HALVINGS = 60
+_MEMBERS = 1024  # of a batch, in which corners are counted
+
+
+class TimesWarning(UserWarning):
+    """A function has corners in time at which no step ends."""
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The corners at which a step ends."""
+
+    affine: tuple[int, ...]  # of those that are affine in time
+    others: tuple[tuple[int, int], ...]  # of the others, with the number of zeros of each
+
+
+def step_times(
+    system: System, given: Float[Array, " K"] | None, q: Array, v: Array, ts: Array, params: Params,
+    max_step: Any = None,
+) -> Float[Array, " K"] | None:  # fmt: skip
+    """The times at which a step ends: given ones, corners and pulses; None if there are none.
+
+    A corner that is not affine in time is searched where the values of the save times and the
+    parameters are known; elsewhere a `TimesWarning` names the function, unless there are given
+    times or a longest step.
+    """
+    found = [] if given is None else [given]
+    corners = _corner_times_of(system, given, q, v, ts, params, max_step)
+    if corners is not None:
+        found.append(corners)
+    known = jnp.concatenate(found) if found else None
+    pulses = pulse_times(system, q, v, ts, params, known)
+    if not pulses.size:
+        return known
+    around = jnp.asarray(pulses, ts.dtype)
+    return around if known is None else jnp.concatenate([known, around])
+
+
+def _corner_times_of(
+    system: System, given: Float[Array, " K"] | None, q: Array, v: Array, ts: Array, params: Params,
+    max_step: Any,
+) -> Float[Array, " K"] | None:  # fmt: skip
+    """The times of corners; None if there are none."""
+    corners = _corners(system, q, v, ts, params)
+    if not corners:
+        return None
+    chosen, problems = _chosen(system, corners, q, v, ts, params)
+    for text in problems if given is None and max_step is None else ():
+        warn_caller(text, TimesWarning)
+    if not (chosen.affine or chosen.others):
+        return None
+    found: Float[Array, " K"] = _corner_times(system, chosen, q, v, ts, params)
+    return found
+
+
+def _corners(system: System, q: Array, v: Array, ts: Array, params: Params) -> list[Corners]:
+    t: Any = np.zeros((), ts.dtype)  # of which only the type counts
+    try:
+        found: list[Corners] = _kept_corners(system, q, v, t, params)
+    except ClosesOverTracersError:
+        found = corners_of(system, q, v, t, params, may_close_over=True)
+    return found
+
+
+@cached_by_shapes
+def _kept_corners(system: System, q: Array, v: Array, t: Array, params: Params) -> list[Corners]:
+    return corners_of(system, q, v, t, params)
+
+
+@cached_by_shapes
+def _distinct(system: System, q: Array, v: Array, ts: Array, params: Params) -> tuple[int, ...]:
+    """Affine corners that are not at the same time as another one, for any parameters."""
+    corners = _corners(system, q, v, ts, params)
+    rows = []
+    for seed in (21, 22):
+        found = outside_traces(_affine_times, system, q, v, *generic((ts, params), seed))
+        if found is None:
+            return tuple(range(sum(one.affine for one in corners)))
+        rows.append(np.asarray(found))
+    _, first = np.unique(np.stack(rows), axis=1, return_index=True)
+    return tuple(sorted(first.tolist()))
+
+
+def _chosen(
+    system: System, corners: list[Corners], q: Array, v: Array, ts: Array, params: Params
+) -> tuple[_Chosen, list[str]]:
+    """The corners at which a step ends, in a known run those in it; and what was not found."""
+    problems = [_HIDDEN.format(one.what) for one in corners if one.is_hidden]
+    affine, others = _distinct(system, q, v, ts, params), sum(one.others for one in corners)
+    values = actual((ts, params), _MEMBERS)
+    counted = None if values is None else outside_traces(_counts, system, q, v, *values)
+    if counted is None:
+        if others:
+            problems.append(_UNKNOWN.format(_names(corners)))
+        return _Chosen(affine, ()), problems
+    is_inside, zeros = (np.asarray(x) for x in counted)
+    if len(is_inside) < _MEMBERS:
+        affine = tuple(k for k in affine if is_inside[:, k].any())
+    most = zeros.max(0, initial=0)
+    found = tuple((k, int(count)) for k, count in enumerate(most) if count)
+    if sum(most) + len(affine) > MOST:
+        names = _names(corners, all_of_them=True)
+        return _Chosen((), ()), [*problems, _TOO_MANY.format(sum(most) + len(affine), names)]
+    return _Chosen(affine, found), problems
+
+
+def _names(corners: list[Corners], all_of_them: bool = False) -> str:
+    return " and ".join(one.what for one in corners if one.others or all_of_them)
+
+
+@jit_of("system", "chosen")
+def _corner_times(
+    system: System, chosen: _Chosen, q: Array, v: Array, ts: Array, params: Params
+) -> Float[Array, " K"]:
+    """The times of corners, infinite where there are fewer."""
+    corners = _corners(system, q, v, ts, params)
+    affine = _affine_zeros(corners, ts, params)[jnp.asarray(chosen.affine, int)]
+    others = [_zeros(partial(_other, corners, k), count, ts, params) for k, count in chosen.others]
+    return jnp.concatenate([affine, *others])
+
+
+@jit_of("system")
+def _affine_times(
+    system: System, q: Array, v: Array, ts: Array, params: Params
+) -> Float[Array, " A"]:
+    return _affine_zeros(_corners(system, q, v, ts, params), ts, params)
+
+
+@jit_of("system")
+def _counts(
+    system: System, q: Array, v: Array, ts: Array, params: Params
+) -> tuple[Bool[Array, " M A"], Int[Array, " M G"]]:
+    """Whether each affine corner is in a run, and how often each other number passes zero."""
+
+    def one(ts: Array, params: Params) -> tuple[Array, Array]:
+        corners = _corners(system, q, v, ts, params)
+        times = _affine_zeros(corners, ts, params)
+        low, high = jnp.minimum(ts[0], ts[-1]), jnp.maximum(ts[0], ts[-1])
+        found = jax.vmap(lambda t: _others(corners, t, params))(_sampled(ts))
+        return (low <= times) & (times <= high), _passes(found).sum(0)
+
+    found: tuple[Array, Array] = jax.vmap(one)(ts, params)
+    return found
+
+
+def _affine_zeros(corners: list[Corners], ts: Array, params: Params) -> Float[Array, " A"]:
+    """The zeros of numbers that are affine in time; infinite for those that do not change."""
+    middle = (ts[0] + ts[-1]) / 2
+
+    def numbers(t: Array) -> Array:
+        return jnp.concatenate([jnp.zeros(0, t.dtype), *(one.fn(t, params)[0] for one in corners)])
+
+    value, slope = jax.jvp(numbers, (middle,), (jnp.ones_like(middle),))
+    changes = slope != 0
+    safe = jnp.where(changes, slope, 1.0)
+    zeros = middle - value / safe
+    # Once more from there, where the number has no large part that cancels.
+    rest = jax.vmap(numbers)(zeros)
+    zeros = zeros - jnp.diagonal(rest) / safe
+    return jnp.where(changes & jnp.isfinite(zeros), zeros, jnp.inf)
+
+
+def _others(corners: list[Corners], t: Array, params: Params) -> Float[Array, " G"]:
+    """The numbers that are not affine in time."""
+    return jnp.concatenate([jnp.zeros(0, t.dtype), *(one.fn(t, params)[1] for one in corners)])
+
+
+def _other(corners: list[Corners], k: int, t: Array, params: Params) -> Array:
+    return _others(corners, t, params)[k]
+
+
+def _signs(x: Array) -> Array:
+    return jnp.where(x < 0, -1, 1)
+
+
+def _sampled(ts: Array) -> Float[Array, " samples"]:
+    """Times of a run, with both ends twice."""
+    share = np.pad(np.linspace(0.0, 1.0, _SAMPLES + 1), 1, mode="edge")
+    return ts[0] + (ts[-1] - ts[0]) * jnp.asarray(share, ts.dtype)
+
+
+def _passes(x: Float[Array, " samples ..."]) -> Bool[Array, " intervals ..."]:
+    """The intervals in which a number passes zero; those of no length if it is zero there."""
+    changes, is_zero = _signs(x[1:]) != _signs(x[:-1]), x[1:] == 0
+    return changes.at[0].set(is_zero[0]).at[-1].set(is_zero[-1])
+
+
+def _zeros(number: Any, count: int, ts: Array, params: Params) -> Float[Array, " count"]:
+    """The first zeros of a number in a run; infinite where there are fewer."""
+    places, fixed = _sampled(ts), jax.lax.stop_gradient(params)
+    values = jax.vmap(lambda t: number(t, fixed))(places)
+    last = len(places) - 1
+    (at,) = jnp.nonzero(_passes(values), size=count, fill_value=last)
+    is_there, at = at < last, jnp.minimum(at, last - 1)
+
+    def halved(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        middle = (low + high) / 2
+        same = jax.vmap(lambda t: _signs(number(t, fixed)))(middle) == _signs(values[at])
+        return jnp.where(same, middle, low), jnp.where(same, high, middle)
+
+    ends = jax.lax.stop_gradient((places[at], places[at + 1]))
+    _, found = jax.lax.stop_gradient(jax.lax.fori_loop(0, _HALVINGS, halved, ends))
+
+    def moved(t: Array) -> Array:
+        """The zero with its derivative by the parameters."""
+        slope = jax.jvp(lambda t: number(t, fixed), (t,), (jnp.ones_like(t),))[1]
+        slope = jax.lax.stop_gradient(slope)
+        value = number(t, params)
+        change = value - jax.lax.stop_gradient(value)
+        return t - jnp.where(slope != 0, change / jnp.where(slope != 0, slope, 1.0), 0.0)
+
+    return jnp.where(is_there, jax.vmap(moved)(found), jnp.inf)
+
+
+_REMEDY = (
+    "Give those that matter as times at which a step ends, such as "
+    "`RK4(times=(1.0, 2.0))` or `Adaptive(times=...)`, or a longest step `max_step`."
+)
+_HIDDEN = "{} may have corners in time inside of a loop, where they are not found. " + _REMEDY
+_UNKNOWN = (
+    "{} has corners at times that have to be searched, but under `jax.jit` the values of the "
+    "parameters are not known; steps go over them. " + _REMEDY
+)
+_TOO_MANY = "the run has {:,} corners in time, of {}; steps go over them. " + _REMEDY

@@ -1,0 +1,118 @@
+"""Spans of time between the times at which steps end, and functions of a system within one.
+
+A function such as `where(t < 1, 0, 1)` is smooth on either side of t = 1, but a step that ends
+there evaluates it at t = 1 as well. Within a `Span` it is evaluated at times on one side only: a
+time at an end of the span is moved inside, by a few units of round-off.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from jaxmech.constraints import AbstractConstraint
+from jaxmech.system import Params, System
+from jaxmech.utils.checks import naming_missing
+
+KEPT = 32  # systems
+_APART = 8.0  # distance from the ends of a span, in units of round-off of the largest time
+
+
+class Span(eqx.Module):
+    """An interval of time, or several of them."""
+
+    low: Float[Array, " *S"]  # earliest time
+    high: Float[Array, " *S"]  # latest time
+
+
+class Timed(eqx.Module):
+    """The parameters of a system within a span of time."""
+
+    params: Params  # those of the functions of the system
+    span: Span
+
+
+def within(span: Span | None, params: Params) -> Params:
+    """The parameters for steps within a span."""
+    return params if span is None else Timed(params, span)
+
+
+@lru_cache(maxsize=KEPT)
+def within_spans(system: System) -> System:
+    """The system with `Timed` parameters."""
+
+    def inside(fn: Callable[..., Any] | None, what: str) -> Any:
+        def value(*args: Any) -> Any:
+            assert fn is not None
+            *state, t, timed = args
+            with naming_missing(what, timed.params):
+                return fn(*state, _inside(t, timed.span), timed.params)
+
+        return None if fn is None else value
+
+    def constrained(constraint: AbstractConstraint) -> AbstractConstraint:
+        return replace(constraint, fn=inside(constraint.fn, f"constraint {constraint.name!r}"))
+
+    return replace(
+        system,
+        lagrangian=inside(system.lagrangian, "`lagrangian`"),
+        force=inside(system.force, "`force`"),
+        nonideal=inside(system.nonideal, "`nonideal`"),
+        constraints=tuple(map(constrained, system.constraints)),
+    )
+
+
+def _inside(t: Array, span: Span) -> Array:
+    """A time within a span, with the derivative of the given one."""
+    return t + jax.lax.stop_gradient(jnp.clip(t, span.low, span.high) - t)
+
+
+def span_at(
+    times: Float[Array, " K"], at: Float[Array, " *S"], first: Array, last: Array
+) -> tuple[Span, Float[Array, " *S"]]:
+    """The spans around some times of a run from `first` to `last`, and where each of them begins.
+
+    A time at an end of a span belongs to the one that follows in the run; the run ends before the
+    last time. Where a span begins is minus infinity, in the direction of the run, if no step ends
+    there.
+    """
+    times, at, first, last = jax.lax.stop_gradient((times, at, first, last))
+    sign = jnp.sign(last - first)
+    now, end = sign * at[..., None], sign * last
+    ends = sign * times.reshape(*[1] * at.ndim, -1)
+    is_before = (ends <= now) & (ends < end)
+    begin = jnp.max(jnp.where(is_before, ends, -jnp.inf), axis=-1)
+    finish = jnp.min(jnp.where(is_before, jnp.inf, ends), axis=-1)
+    apart = _APART * jnp.finfo(times.dtype).eps * jnp.maximum(jnp.abs(first), jnp.abs(last))
+    one, other = sign * (begin + apart), sign * (finish - apart)
+    return Span(jnp.minimum(one, other), jnp.maximum(one, other)), sign * begin
+
+
+class StepGrid(eqx.Module):
+    """The save times of a run and the times at which a step ends, in their order.
+
+    A time that is no time of the run takes the place of the first or the last one, with an interval
+    of no length.
+    """
+
+    ts: Float[Array, " N"]  # T + K of them
+    rows: Int[Array, " T"]  # the places of the saves
+
+    @staticmethod
+    def of(ts: Float[Array, " T"], times: Float[Array, " K"]) -> "StepGrid":
+        """Merge save times with times at which a step ends."""
+        sign = jnp.sign(ts[-1] - ts[0])
+        own = sign * ts
+        # A save at such a time follows it, and has the state after it.
+        after = jnp.concatenate([jnp.clip(sign * times, own[0], own[-1]), own[1:]])
+        order = jnp.argsort(after, stable=True)
+        count = jnp.arange(1, 1 + after.size, dtype=jnp.int32)
+        place = jnp.zeros(after.size, jnp.int32).at[order].set(count)
+        grid = jnp.concatenate([own[:1], after[order]])
+        first = jnp.zeros(1, jnp.int32)
+        return StepGrid(sign * grid, jnp.concatenate([first, place[times.size :]]))

@@ -1,0 +1,197 @@
+"""Steps that end at given times: jumps of a force, drives that start, and the longest step."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmech import (
+    RK4,
+    Adaptive,
+    DormandPrince5,
+    Event,
+    Holonomic,
+    RadauIIA5,
+    System,
+    simulate,
+)
+from jaxmech.integrate.times import StepGrid, span_at
+
+TS = np.linspace(0.0, 10.0, 11)
+P = {"at": jnp.asarray(5.4321), "width": jnp.asarray(0.3)}
+
+
+def spring(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return 0.5 * v @ v - 0.5 * q @ q
+
+
+def blow(q: Any, v: Any, t: Any, p: Any) -> Any:
+    """A constant force of impulse one, on either side of a time that no operation shows."""
+    inside = jnp.sin((t - p["at"]) / 20) ** 2 < jnp.sin(p["width"] / 40) ** 2
+    return jnp.where(inside, 1.0 / p["width"], 0.0)[None]
+
+
+HIT = System(spring, force=blow, coordinates=("x",))
+
+
+def at_end(at: Any, width: Any) -> Any:
+    """x(10) after a blow, from rest at x = 0."""
+    return (np.cos(10 - at - width / 2) - np.cos(10 - at + width / 2)) / width
+
+
+def ends(p: Any) -> Any:
+    return p["at"] - p["width"] / 2, p["at"] + p["width"] / 2
+
+
+def slopes(at: Any, width: Any) -> np.ndarray:
+    """The derivatives of `at_end` by both arguments."""
+    d = 1e-5
+    by_at = (at_end(at + d, width) - at_end(at - d, width)) / (2 * d)
+    return np.array([by_at, (at_end(at, width + d) - at_end(at, width - d)) / (2 * d)])
+
+
+METHODS = {
+    "fixed": lambda p: RK4(20, times=ends(p)),
+    "adaptive": lambda p: Adaptive(DormandPrince5(), max_steps=200, times=ends(p)),
+}
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_a_blow_and_its_derivatives_by_its_times(kind: str) -> None:
+    def end(p: Any) -> Any:
+        sol = simulate(HIT, [0.0], [0.0], TS, p, method=METHODS[kind](p), throw=False)
+        return sol.q[-1, 0], sol.status
+
+    # The third ends at a save, the last is shorter than a thousandth of a step.
+    at, width = np.array([2.0, 5.4321, 5.95, 7.7]), np.array([0.01, 0.3, 0.1, 1e-4])
+    batch = {"at": jnp.asarray(at), "width": jnp.asarray(width)}
+    run = jax.jit(jax.vmap(jax.value_and_grad(end, has_aux=True)))
+    (x, status), grads = run(batch)
+    assert not status.any()
+    np.testing.assert_allclose(x, at_end(at, width), atol=3e-7)
+    np.testing.assert_allclose([grads["at"], grads["width"]], slopes(at, width), atol=3e-6)
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_tangents_agree_with_the_closed_form(kind: str) -> None:
+    def end(p: Any) -> Any:
+        return simulate(HIT, [0.0], [0.0], TS, p, method=METHODS[kind](p)).q[-1, 0]
+
+    found = jax.jit(jax.jacfwd(end))(P)
+    np.testing.assert_allclose(
+        [found["at"], found["width"]], slopes(*map(float, P.values())), atol=3e-6
+    )
+
+
+def test_the_chosen_step_and_a_run_backwards() -> None:
+    sol = simulate(HIT, [0.0], [0.0], TS, P, method=RK4(times=ends(P)))
+    assert abs(sol.q[-1, 0] - at_end(5.4321, 0.3)) < 1e-6
+    assert sol.accepted < 300
+    assert sol.integration_error < 1e-5
+    back = simulate(HIT, sol.q[-1], sol.v[-1], TS[::-1], P, method=RK4(20, times=(*ends(P), 30.0)))
+    assert abs(back.q[-1, 0]) < 1e-6
+    assert abs(back.v[-1, 0]) < 1e-6
+
+
+def test_steps_are_not_longer_than_the_longest() -> None:
+    sol = simulate(HIT, [0.0], [0.0], TS, P, method=Adaptive(max_step=0.05))
+    assert 0.049 < sol.step <= 0.05
+    assert abs(sol.q[-1, 0] - at_end(5.4321, 0.3)) < 1e-6
+    sol = simulate(HIT, [0.0], [0.0], TS, P, method=RK4(2, max_step=0.05, times=(0.25,)))
+    assert sol.accepted == 13 * 20  # with the ends of the blow, which are searched
+    assert sol.step == pytest.approx(0.05)
+    with pytest.raises(ValueError, match="`max_step` must go with known save times"):
+        jax.jit(lambda ts: simulate(HIT, [0.0], [0.0], ts, P, method=RK4(max_step=0.1)))(TS)
+
+
+def shaft(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return 0.1 * v[1] ** 2 + 0.25 * v[0] ** 2 - 1.5 * (q[0] - q[1]) ** 2
+
+
+def driven(q: Any, t: Any, p: Any) -> Any:
+    """The first of two wheels on a shaft turns at 2 rad/s from p["start"] on."""
+    late = jnp.sqrt((t - p["start"]) ** 2)  # |t - start|, which no operation shows
+    return q[0] - (t - p["start"] + late)
+
+
+DRIVEN = System(shaft, [Holonomic(driven)], coordinates=("first", "second"))
+STARTING = {
+    "fixed": lambda start: RK4(20, times=(start,)),
+    "adaptive": lambda start: Adaptive(DormandPrince5(), max_steps=500, times=(start,)),
+    "implicit": lambda start: Adaptive(RadauIIA5(), max_steps=500, times=(start,)),
+}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=[pytest.mark.slow] * (kind == "implicit")) for kind in STARTING],
+)
+def test_a_drive_that_starts_moves_the_rest(kind: str) -> None:
+    ts, k = np.linspace(0.0, 3.0, 7), np.sqrt(15.0)
+
+    def run(start: Any) -> Any:
+        method, zero = STARTING[kind](start), np.zeros(2)
+        return simulate(DRIVEN, zero, zero, ts, {"start": start}, method=method, throw=False)
+
+    starts = np.array([1.0, 1.2])  # at a save, and between two
+    sol = jax.vmap(run)(jnp.asarray(starts))
+    late = np.maximum(ts - starts[:, None], 0.0)
+    assert not sol.status.any()
+    np.testing.assert_allclose(sol.q[..., 1], 2 * (late - np.sin(k * late) / k), atol=3e-6)
+    np.testing.assert_allclose(sol.v[..., 0], 2.0 * (ts >= starts[:, None]), atol=1e-9)
+    assert sol.velocity_residual.max() < 1e-9
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_the_time_of_an_event_follows_the_blow(kind: str) -> None:
+    passing = Event(lambda q, v, t, p: v[0], name="turn", terminal=True, direction=-1)
+
+    def turn(p: Any) -> Any:
+        way = {"method": METHODS[kind](p), "events": passing}
+        return simulate(HIT, [0.0], [0.0], TS, p, **way).events["turn"].t[0]
+
+    t, slope = jax.value_and_grad(turn)(P)
+    # From rest, the mass turns a quarter of a period after the middle of the blow.
+    assert abs(t - (5.4321 + np.pi / 2)) < 1e-6
+    np.testing.assert_allclose(slope["at"], 1.0, atol=1e-5)
+
+
+def test_single_precision() -> None:
+    p = {name: jnp.asarray(x, jnp.float32) for name, x in P.items()}
+    ts, zero = jnp.asarray(TS, jnp.float32), jnp.zeros(1, jnp.float32)
+    sol = simulate(HIT, zero, zero, ts, p, method=Adaptive(rtol=1e-5, atol=1e-6, times=ends(p)))
+    assert sol.q.dtype == jnp.float32
+    assert abs(sol.q[-1, 0] - at_end(5.4321, 0.3)) < 1e-4
+
+
+def test_the_grid_of_saves_and_times() -> None:
+    grid = StepGrid.of(jnp.array([0.0, 1.0, 3.0]), jnp.array([5.0, 1.0, 2.0, -1.0]))
+    np.testing.assert_array_equal(grid.ts, [0.0, 0.0, 1.0, 1.0, 2.0, 3.0, 3.0])
+    np.testing.assert_array_equal(grid.rows, [0, 3, 6])
+    span, begin = span_at(jnp.array([1.0, 2.0, 3.0]), jnp.array([0.5, 1.0, 3.0]), 0.0, 3.0)
+    np.testing.assert_allclose(span.low, [-np.inf, 1.0, 2.0], atol=1e-14)
+    np.testing.assert_allclose(span.high, [1.0, 2.0, 3.0], atol=1e-14)
+    np.testing.assert_array_equal(begin, [-np.inf, 1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"max_step": 0.0}, "`max_step` must be a positive time, but is 0.0"),
+        ({"times": [1.0, np.nan]}, "`times` must be a sequence of finite times"),
+        ({"times": 1.0}, r"write \(1.0,\)"),
+    ],
+)
+def test_wrong_settings_name_their_argument(given: Any, text: str) -> None:
+    for kind in (RK4, Adaptive):
+        with pytest.raises(ValueError, match=text):
+            kind(**given)
+    with pytest.raises(ValueError, match="`pair` must not have `times`"):
+        Adaptive(DormandPrince5(times=(1.0,)))
+
+
+def test_settings_are_shown_where_they_are_set() -> None:
+    assert repr(RK4(2)) == "RK4(substeps=2)"
+    assert repr(RK4(2, times=np.array([1, 2]))) == "RK4(substeps=2, times=(1.0, 2.0))"
