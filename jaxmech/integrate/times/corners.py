@@ -3,17 +3,19 @@
 `maximum(0, t - 1)`, `where(t < p["end"], ...)` and `interp(t, ...)` have a corner or a jump where a
 number that depends on time and parameters alone passes through zero. That number is read from the
 jaxpr of the function. If it is affine in time, its zero follows from its value and slope; otherwise
-its zeros are searched.
+its zeros are searched. The numbers of time and parameters alone with which a function continues are
+its signals, in which short pulses are searched.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 from jaxtyping import Array, Float
 
@@ -21,6 +23,7 @@ from jaxmech.compiler.frontend.jaxprs import call_content
 from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.system import System
 from jaxmech.utils.checks import is_known, naming_missing
+from jaxmech.utils.probing import cached_by_shapes
 
 _LINEAR = {  # in all operands together
     "add", "add_any", "broadcast_in_dim", "concatenate", "convert_element_type", "copy", "copy_p",
@@ -28,6 +31,7 @@ _LINEAR = {  # in all operands together
 }  # fmt: skip
 _DIFFERENCES = {"max", "min", "lt", "le", "gt", "ge"}
 _LOOPS = {"scan", "while"}
+_FORCES = ("`force`", "`nonideal`")
 _MOST_CHOICES = 8
 _CORNERS = {*_DIFFERENCES, "abs", "sign", "clamp", "floor", "ceil", "round", "rem"}
 
@@ -43,24 +47,55 @@ class Corner:
         self.value, self.is_affine = jnp.ravel(value), is_affine
 
 
+class TimedNumbers(NamedTuple):
+    """Numbers of a function that depend on time and parameters alone."""
+
+    affine: Float[Array, " A"]  # with a corner where they are zero, affine in time
+    others: Float[Array, " G"]  # with a corner where they are zero, not affine in time
+    signals: Float[Array, " S"]  # combined with the state, or returned
+
+
 @dataclass(frozen=True, eq=False)
 class Corners:
     """The corners of a function of a system.
 
     Attributes:
         what: the function, as in messages.
-        fn: from time and parameters to the numbers whose zeros are corners: those that are affine
-            in time (A,), and others (G,).
+        fn: from time and parameters to its numbers.
         affine: A.
         others: G.
+        signals: S.
+        is_force: whether it is a force, in which the rates of its numbers do not count.
         is_hidden: whether a loop may have more of them.
     """
 
     what: str
-    fn: Callable[[Array, Any], tuple[Float[Array, " A"], Float[Array, " G"]]]
+    fn: Callable[[Array, Any], TimedNumbers]
     affine: int
     others: int
+    signals: int
+    is_force: bool
     is_hidden: bool
+
+    @property
+    def has_some(self) -> bool:
+        """Whether there are corners, or may be some."""
+        return bool(self.affine or self.others or self.is_hidden)
+
+
+def corners_at(system: System, q: Array, v: Array, ts: Array, params: Any) -> list[Corners]:
+    """The corners of all functions of a system, for arguments of these shapes."""
+    t: Any = np.zeros((), ts.dtype)  # of which only the type counts
+    try:
+        found: list[Corners] = _kept(system, q, v, t, params)
+    except ClosesOverTracersError:
+        found = corners_of(system, q, v, t, params, may_close_over=True)
+    return found
+
+
+@cached_by_shapes
+def _kept(system: System, q: Array, v: Array, t: Array, params: Any) -> list[Corners]:
+    return corners_of(system, q, v, t, params)
 
 
 def corners_of(
@@ -73,13 +108,13 @@ def corners_of(
     """
     found = (
         _corners(what, fn, state, t, params, may_close_over)
-        for what, fn, state in functions_of_time(system, q, v)
+        for what, fn, state in _functions(system, q, v, t, params)
     )
     return [one for one in found if one is not None]
 
 
-def functions_of_time(
-    system: System, q: Array, v: Array
+def _functions(
+    system: System, q: Array, v: Array, t: Array, params: Any
 ) -> list[tuple[str, Callable[..., Any], Sequence[Array]]]:
     """The functions of a system by name, with their arguments before the time."""
     functions: list[tuple[str, Callable[..., Any], Sequence[Array]]] = [
@@ -87,6 +122,9 @@ def functions_of_time(
     ]
     if system.force is not None:
         functions.append(("`force`", system.force, (q, v)))
+    if system.nonideal is not None:
+        multipliers = jnp.zeros(sum(system.sizes(q, v, t, params)), q.dtype)
+        functions.append(("`nonideal`", system.nonideal, (q, v, multipliers)))
     constraints = system.constraints
     return functions + [
         (f"constraint {c.name!r}", c.value, _state_of(c, q, v)) for c in constraints
@@ -113,29 +151,34 @@ def _corners(
         reading = _TimeReading()
         given = [Term(None, False, False)] * len(state) + [Term(t, True, True)]
         given += [Term(x, False, True) for x in jax.tree.leaves(params)]
-        reading.run(closed, given)
+        reading.signals += _signals(reading.run(closed, given))
         return reading
 
-    def values(t: Array, params: Any) -> tuple[Array, Array]:
-        none, found = jnp.zeros(0, t.dtype), read(t, params).corners
+    def values(t: Array, params: Any) -> TimedNumbers:
+        found = read(t, params)
 
-        def of(is_affine: bool) -> Array:
-            some = [c.value.astype(t.dtype) for c in found if c.is_affine == is_affine]
-            return jnp.concatenate([none, *some])
+        def joined(numbers: Iterable[Array]) -> Array:
+            rows = [jnp.ravel(x).astype(t.dtype) for x in numbers]
+            return jnp.concatenate([jnp.zeros(0, t.dtype), *rows])
 
-        return of(True), of(False)
+        return TimedNumbers(
+            joined(c.value for c in found.corners if c.is_affine),
+            joined(c.value for c in found.corners if not c.is_affine),
+            joined(found.signals),
+        )
 
     is_hidden = False
 
-    def shapes(t: Array, params: Any) -> tuple[Array, Array]:
+    def shapes(t: Array, params: Any) -> TimedNumbers:
         nonlocal is_hidden
         is_hidden = read(t, params).is_hidden
         return values(t, params)
 
-    affine, others = (x.size for x in jax.eval_shape(shapes, t, params))
-    if not (affine or others or is_hidden):
+    affine, others, signals = (x.size for x in jax.eval_shape(shapes, t, params))
+    if not (affine or others or signals or is_hidden):
         return None
-    return Corners(what, values, affine, others, is_hidden)
+    is_force = what in _FORCES
+    return Corners(what, values, affine, others, signals, is_force, is_hidden)
 
 
 @dataclass(frozen=True)
@@ -159,6 +202,7 @@ class _TimeReading:
 
     def __init__(self) -> None:
         self.corners: list[Corner] = []
+        self.signals: list[Array] = []
         self.is_hidden = False
 
     def run(self, closed: ClosedJaxpr, given: Sequence[Term]) -> list[Term]:
@@ -186,6 +230,7 @@ class _TimeReading:
         if content is not None:
             return self.run(content, given)
         if any(term.value is None for term in given):
+            self.signals += _signals(given)
             return [Term(None, is_timed, False)] * len(eqn.outvars)
         name = eqn.primitive.name
         if is_timed and _may_turn(eqn, given):
@@ -230,6 +275,12 @@ class _TimeReading:
         return [Term(outs[0], is_timed, False, _choices(eqn, given))]
 
 
+def _signals(terms: list[Term]) -> list[Array]:
+    """The numbers that depend on time, but not on the state, and are not piecewise affine."""
+    known = [x.value for x in terms if x.is_timed and x.value is not None and not x.pieces]
+    return [x for x in known if jnp.issubdtype(jnp.result_type(x), jnp.floating)]
+
+
 def _may_turn(eqn: JaxprEqn, given: list[Term]) -> bool:
     """Whether an operation has a corner or a jump."""
     if not jnp.issubdtype(jnp.result_type(given[0].value), jnp.floating):
@@ -270,8 +321,10 @@ def _choices(eqn: JaxprEqn, given: list[Term]) -> tuple[Any, ...]:
         chosen = [eqn.primitive.bind(*values, **eqn.params) for values in every]
     else:
         return ()
+    if len(chosen) > _MOST_CHOICES:
+        return ()
     out: Any = eqn.outvars[0].aval
-    return tuple(jnp.broadcast_to(x, out.shape) for x in chosen) if len(chosen) <= _MOST_CHOICES else ()
+    return tuple(jnp.broadcast_to(x, out.shape) for x in chosen)
 
 
 def _is_affine(name: str, given: list[Term]) -> bool:

@@ -1,10 +1,12 @@
 """Short pulses of functions of time, found by samples.
 
-The forces and the right sides of the constraints are sampled over a run at its initial state. Where
-their second difference is as large as their range, and that only in a small part of the run, a step
-could go over a pulse. There steps end, closer together the shorter the pulse is.
+The numbers of time and parameters alone from which the forces and constraints are computed are
+sampled over a run, those of constraints with their rates. Where their second difference is as large
+as their range, and that only in a small part of the run, a step could go over a pulse. There steps
+end, closer together the shorter the pulse is.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,16 +14,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.integrate.times.corners import functions_of_time
+from jaxmech.integrate.times.corners import Corners, corners_at
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.utils.probing import cached_by_shapes, depends_on, outside_traces
+from jaxmech.utils.probing import outside_traces
 from jaxmech.utils.tracers import actual
 
 _SAMPLES = 8192  # intervals of a run
 _MEMBERS = 16  # of a batch
 _SCALES = 8  # distances of the samples of a second difference, each twice the one before
 _SHARP = 0.2  # second difference of a pulse, relative to the range
+_LEAST = 1e-3  # range of numbers that vary, relative to their size
+_ROUNDING = 1e3  # change of a number from sample to sample, by its rates, in units of round-off
 _RARE = 0.05  # largest part of the run
 _PULSES = 64  # in a run
 _FEW = 8  # pulses with steps that end at several distances from each
@@ -35,54 +39,57 @@ def pulse_times(
     Pulses at `corners` are left out. For a batch, those of up to 16 members.
     """
     none = np.zeros(0)
-    if not _is_timed(system, q, v, np.zeros((), ts.dtype), params):
+    if not any(one.signals for one in corners_at(system, q, v, ts, params)):
         return none
-    values = actual((q, v, ts, params, corners), _MEMBERS)
-    if values is None or not len(values[2]):
+    values = actual((ts, params, corners), _MEMBERS)
+    if values is None or not len(values[0]):
         return none
-    found = outside_traces(_sampled, system, *values[:-1])
-    if found is None:
-        return none
-    places, forces = (np.asarray(x, float) for x in found)
-    known = [none] * len(places) if values[-1] is None else values[-1]
-    each = [_around(*member) for member in zip(places, forces, known, strict=True)]
-    return np.unique(np.concatenate(each))
-
-
-@cached_by_shapes
-def _is_timed(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
-    """Whether any function of a system depends on time explicitly."""
-
-    def is_timed(fn: Any, state: Any) -> bool:
-        return depends_on(lambda t: fn(*state, t, params), (t,))
-
-    return any(is_timed(fn, state) for _, fn, state in functions_of_time(system, q, v))
-
-
-def _forces(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-    eom = system.equations(q, v, t, params)
-    return jnp.concatenate([eom.Q, eom.b])
+    ends = [none]
+    for k in range(len(values[0])):
+        ts, params, known = jax.tree.map(lambda rows, k=k: rows[k], values)
+        found = outside_traces(_sampled, system, q, v, ts, params)
+        if found is None:
+            return none
+        places, numbers = (np.asarray(x, float) for x in found)
+        ends.append(_around(places, numbers, none if known is None else known))
+    return np.unique(np.concatenate(ends))
 
 
 @jit_of("system")
 def _sampled(system: System, q: Array, v: Array, ts: Array, params: Params) -> tuple[Array, Array]:
-    """Times (M, S) and forces at them (M, S, n + m)."""
+    """Times (S,), and numbers that vary at them (S, N); others are zero."""
+    corners = corners_at(system, q, v, ts, params)
+    share = jnp.linspace(0.0, 1.0, _SAMPLES + 1, dtype=ts.dtype)
+    places = ts[0] + (ts[-1] - ts[0]) * share
+    apart, eps = jnp.abs(places[1] - places[0]), float(jnp.finfo(ts.dtype).eps)
 
-    def one(q: Array, v: Array, ts: Array, params: Params) -> tuple[Array, Array]:
-        share = jnp.linspace(0.0, 1.0, _SAMPLES + 1, dtype=ts.dtype)
-        places = ts[0] + (ts[-1] - ts[0]) * share
-        return places, jax.vmap(lambda t: _forces(system, q, v, t, params))(places)
+    def numbers(one: Corners, t: Array) -> Array:
+        return one.fn(t, params).signals
 
-    found: tuple[Array, Array] = jax.vmap(one)(q, v, ts, params)
-    return found
+    columns = []
+    for one in corners:
+        levels = [partial(numbers, one)]
+        if not one.is_force:
+            levels += [_rate(levels[0]), _rate(_rate(levels[0]))]
+        rows = [jax.vmap(level)(places) for level in levels]
+        size = jnp.abs(rows[0]).max(0)
+        for power, row in enumerate(rows):
+            # A rate that changes nothing from sample to sample is round-off.
+            seen = jnp.ptp(row, axis=0) * apart**power > (power > 0) * _ROUNDING * eps * size
+            columns.append(jnp.where(seen, row, 0.0))
+    return places, jnp.concatenate(columns, axis=1)
 
 
-def _around(places: np.ndarray, forces: np.ndarray, corners: np.ndarray) -> np.ndarray:
+def _rate(fn: Any) -> Any:
+    return lambda t: jax.jvp(fn, (t,), (jnp.ones_like(t),))[1]
+
+
+def _around(places: np.ndarray, numbers: np.ndarray, corners: np.ndarray) -> np.ndarray:
     """Times around the pulses of one run."""
-    size = np.max(np.abs(forces), axis=0)
-    width = np.ptp(forces, axis=0)
-    varies = np.isfinite(width) & (width > 1e-3 * size)
-    shapes = forces[:, varies] / width[varies]
+    size = np.max(np.abs(numbers), axis=0)
+    width = np.ptp(numbers, axis=0)
+    varies = np.isfinite(width) & (width > _LEAST * size)
+    shapes = numbers[:, varies] / width[varies]
     ends: list[Any] = []
     for apart in 2 ** np.arange(_SCALES):
         change = np.abs(shapes[2 * apart :] - 2 * shapes[apart:-apart] + shapes[: -2 * apart])

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.integrate.times.corners import ClosesOverTracersError, Corners, corners_of
+from jaxmech.integrate.times.corners import Corners, corners_at
 from jaxmech.integrate.times.pulses import pulse_times
 from jaxmech.system import Params, System
 from jaxmech.utils.caller import warn_caller
@@ -45,12 +45,14 @@ def step_times(
     parameters are known; elsewhere a `TimesWarning` names the function, unless there are given
     times or a longest step.
     """
+    # Only the shape and type of the state count, so it need not have a value.
+    at: Any = np.zeros(q.shape, q.dtype)
     found = [] if given is None else [given]
-    corners = _corner_times_of(system, given, q, v, ts, params, max_step)
+    corners = _corner_times_of(system, given, at, at, ts, params, max_step)
     if corners is not None:
         found.append(corners)
     known = jnp.concatenate(found) if found else None
-    pulses = pulse_times(system, q, v, ts, params, known)
+    pulses = pulse_times(system, at, at, ts, params, known)
     if not pulses.size:
         return known
     around = jnp.asarray(pulses, ts.dtype)
@@ -62,8 +64,8 @@ def _corner_times_of(
     max_step: Any,
 ) -> Float[Array, " K"] | None:  # fmt: skip
     """The times of corners; None if there are none."""
-    corners = _corners(system, q, v, ts, params)
-    if not corners:
+    corners = corners_at(system, q, v, ts, params)
+    if not any(one.has_some for one in corners):
         return None
     chosen, problems = _chosen(system, corners, q, v, ts, params)
     for text in problems if given is None and max_step is None else ():
@@ -74,24 +76,10 @@ def _corner_times_of(
     return found
 
 
-def _corners(system: System, q: Array, v: Array, ts: Array, params: Params) -> list[Corners]:
-    t: Any = np.zeros((), ts.dtype)  # of which only the type counts
-    try:
-        found: list[Corners] = _kept_corners(system, q, v, t, params)
-    except ClosesOverTracersError:
-        found = corners_of(system, q, v, t, params, may_close_over=True)
-    return found
-
-
-@cached_by_shapes
-def _kept_corners(system: System, q: Array, v: Array, t: Array, params: Params) -> list[Corners]:
-    return corners_of(system, q, v, t, params)
-
-
 @cached_by_shapes
 def _distinct(system: System, q: Array, v: Array, ts: Array, params: Params) -> tuple[int, ...]:
     """Affine corners that are not at the same time as another one, for any parameters."""
-    corners = _corners(system, q, v, ts, params)
+    corners = corners_at(system, q, v, ts, params)
     rows = []
     for seed in (21, 22):
         found = outside_traces(_affine_times, system, q, v, *generic((ts, params), seed))
@@ -134,7 +122,7 @@ def _corner_times(
     system: System, chosen: _Chosen, q: Array, v: Array, ts: Array, params: Params
 ) -> Float[Array, " K"]:
     """The times of corners, infinite where there are fewer."""
-    corners = _corners(system, q, v, ts, params)
+    corners = corners_at(system, q, v, ts, params)
     affine = _affine_zeros(corners, ts, params)[jnp.asarray(chosen.affine, int)]
     others = [_zeros(partial(_other, corners, k), count, ts, params) for k, count in chosen.others]
     return jnp.concatenate([affine, *others])
@@ -144,7 +132,7 @@ def _corner_times(
 def _affine_times(
     system: System, q: Array, v: Array, ts: Array, params: Params
 ) -> Float[Array, " A"]:
-    return _affine_zeros(_corners(system, q, v, ts, params), ts, params)
+    return _affine_zeros(corners_at(system, q, v, ts, params), ts, params)
 
 
 @jit_of("system")
@@ -154,7 +142,7 @@ def _counts(
     """Whether each affine corner is in a run, and how often each other number passes zero."""
 
     def one(ts: Array, params: Params) -> tuple[Array, Array]:
-        corners = _corners(system, q, v, ts, params)
+        corners = corners_at(system, q, v, ts, params)
         times = _affine_zeros(corners, ts, params)
         low, high = jnp.minimum(ts[0], ts[-1]), jnp.maximum(ts[0], ts[-1])
         found = jax.vmap(lambda t: _others(corners, t, params))(_sampled(ts))

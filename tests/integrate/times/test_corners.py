@@ -128,9 +128,28 @@ def test_times_lie_around_short_pulses() -> None:
         for way in (-1, 1):  # one at most two widths from the peak, or two samples
             beside = way * (times - 5.4321)
             assert 0 < beside[beside > 0].min() < max(2 * width, 0.003)
+    # Of a stiffness as well, whose force is zero at rest.
+    system = System(lambda q, v, t, p: 0.5 * v @ v - 0.5 * pulse(t, p) * q @ q, coordinates=("x",))
+    assert np.abs(np.array(found(system, {"size": 1.0, "width": 0.02})) - 5.4321).min() < 0.02
     for width in (0.5, 5.0, 100.0):  # a smooth force has none
         params = {"size": 0.0, "width": width}
         assert found(pushed(lambda t, p: pulse(p["width"] * t, p)), params) == []
+
+
+def test_times_lie_where_a_drive_starts_smoothly() -> None:
+    def drive(q: Any, t: Any, p: Any) -> Any:
+        return q - 0.5 * (t - 2.0 + jnp.sqrt((t - 2.0) ** 2 + p["width"] ** 2))
+
+    system = System(lambda q, v, t, p: 0.5 * v @ v, [Holonomic(drive)], coordinates=("x",))
+    times = np.array(found(system, {"width": 1e-3}))
+    assert abs(times[times < 2].max() - 2.0) < 0.01
+    assert abs(times[times > 2].min() - 2.0) < 0.01
+    turning = System(
+        lambda q, v, t, p: 0.5 * v @ v,
+        [Holonomic(lambda q, t, p: jnp.sin(q - p["width"] * t))],
+        coordinates=("x",),
+    )
+    assert found(turning, {"width": 30.0}) == []
 
 
 SMOOTH = System(
