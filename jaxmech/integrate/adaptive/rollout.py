@@ -193,8 +193,9 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     stays = replace(state, size=size * shrunk(run.method, error), is_repeat=jnp.asarray(True))
     if run.watch is not None:
         # About one turn in a step, and no longer step where there is one already.
-        moved = replace(moved, size=jnp.where(turns > 0, jnp.minimum(moved.size, size), moved.size))
-        stays = replace(stays, size=jnp.minimum(stays.size, size / jnp.maximum(turns, 1)))
+        shorter = jnp.minimum(moved.size, proposed)
+        moved = replace(moved, size=jnp.where(turns > 0, shorter, moved.size))
+        stays = replace(stays, size=jnp.minimum(stays.size, proposed / jnp.maximum(turns, 1)))
     after = jax.tree.map(lambda yes, no: jnp.where(accepted, yes, no), moved, stays)
     before, after = replace(state, knot=begin), replace(after, counts=counts)
     after, rows = save_reached(run, before, after, step, rows, first)

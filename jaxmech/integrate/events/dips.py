@@ -162,7 +162,7 @@ def step_dips(
     if watch.has_transitions:
         # Bodies that touch and are not pressed together have no impact, whatever the sign of a gap
         # of the size of a rounding error.
-        rests = watch.changes
+        rests = watch.changes & (was.signs != 0)
         for g, rate in ((was.values, before), (values, after)):
             rests &= (was.signs * g <= 0) & (was.signs * rate >= 0)
         crossed, signs = crossed & ~rests, jnp.where(rests, was.signs, signs)
