@@ -83,7 +83,7 @@ class Corners:
         return bool(self.affine or self.others or self.is_hidden)
 
 
-def corners_at(system: System, q: Array, v: Array, ts: Array, params: Any) -> list[Corners]:
+def corners_at(system: System, q: Any, v: Any, ts: Any, params: Any) -> list[Corners]:
     """The corners of all functions of a system, for arguments of these shapes."""
     t: Any = np.zeros((), ts.dtype)  # of which only the type counts
     try:
@@ -94,12 +94,12 @@ def corners_at(system: System, q: Array, v: Array, ts: Array, params: Any) -> li
 
 
 @cached_by_shapes
-def _kept(system: System, q: Array, v: Array, t: Array, params: Any) -> list[Corners]:
+def _kept(system: System, q: Any, v: Any, t: Any, params: Any) -> list[Corners]:
     return corners_of(system, q, v, t, params)
 
 
 def corners_of(
-    system: System, q: Array, v: Array, t: Array, params: Any, may_close_over: bool = False
+    system: System, q: Any, v: Any, t: Any, params: Any, may_close_over: bool = False
 ) -> list[Corners]:
     """The corners of all functions of a system, for arguments of these shapes.
 
@@ -114,10 +114,10 @@ def corners_of(
 
 
 def _functions(
-    system: System, q: Array, v: Array, t: Array, params: Any
-) -> list[tuple[str, Callable[..., Any], Sequence[Array]]]:
+    system: System, q: Any, v: Any, t: Any, params: Any
+) -> list[tuple[str, Callable[..., Any], Sequence[Any]]]:
     """The functions of a system by name, with their arguments before the time."""
-    functions: list[tuple[str, Callable[..., Any], Sequence[Array]]] = [
+    functions: list[tuple[str, Callable[..., Any], Sequence[Any]]] = [
         ("`lagrangian`", system.lagrangian, (q, v))
     ]
     if system.force is not None:
@@ -131,7 +131,7 @@ def _functions(
     ]
 
 
-def _state_of(constraint: Any, q: Array, v: Array) -> Sequence[Array]:
+def _state_of(constraint: Any, q: Any, v: Any) -> Sequence[Any]:
     """The arguments of a constraint before the time."""
     if isinstance(constraint, Holonomic):
         return (q,)
@@ -139,7 +139,7 @@ def _state_of(constraint: Any, q: Array, v: Array) -> Sequence[Array]:
 
 
 def _corners(
-    what: str, fn: Callable[..., Any], state: Sequence[Array], t: Array, params: Any,
+    what: str, fn: Callable[..., Any], state: Sequence[Any], t: Any, params: Any,
     may_close_over: bool,
 ) -> Corners | None:  # fmt: skip
     with naming_missing(what, params):

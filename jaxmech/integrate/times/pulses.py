@@ -32,7 +32,7 @@ _FEW = 8  # pulses with steps that end at several distances from each
 
 
 def pulse_times(
-    system: System, q: Array, v: Array, ts: Array, params: Params, corners: Array | None
+    system: System, q: Any, v: Any, ts: Any, params: Params, corners: Array | None
 ) -> np.ndarray:
     """Times at which a step ends around the pulses of a run with known values.
 
@@ -56,7 +56,7 @@ def pulse_times(
 
 
 @jit_of("system")
-def _sampled(system: System, q: Array, v: Array, ts: Array, params: Params) -> tuple[Array, Array]:
+def _sampled(system: System, q: Any, v: Any, ts: Any, params: Params) -> tuple[Array, Array]:
     """Times (S,), and numbers that vary at them (S, N); others are zero."""
     corners = corners_at(system, q, v, ts, params)
     share = jnp.linspace(0.0, 1.0, _SAMPLES + 1, dtype=ts.dtype)

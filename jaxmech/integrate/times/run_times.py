@@ -36,7 +36,7 @@ class _Chosen:
 
 
 def step_times(
-    system: System, given: Float[Array, " K"] | None, q: Array, v: Array, ts: Array, params: Params,
+    system: System, given: Float[Array, " K"] | None, q: Any, v: Any, ts: Any, params: Params,
     max_step: Any = None,
 ) -> Float[Array, " K"] | None:  # fmt: skip
     """The times at which a step ends: given ones, corners and pulses; None if there are none.
@@ -60,7 +60,7 @@ def step_times(
 
 
 def _corner_times_of(
-    system: System, given: Float[Array, " K"] | None, q: Array, v: Array, ts: Array, params: Params,
+    system: System, given: Float[Array, " K"] | None, q: Any, v: Any, ts: Any, params: Params,
     max_step: Any,
 ) -> Float[Array, " K"] | None:  # fmt: skip
     """The times of corners; None if there are none."""
@@ -77,7 +77,7 @@ def _corner_times_of(
 
 
 @cached_by_shapes
-def _distinct(system: System, q: Array, v: Array, ts: Array, params: Params) -> tuple[int, ...]:
+def _distinct(system: System, q: Any, v: Any, ts: Any, params: Params) -> tuple[int, ...]:
     """Affine corners that are not at the same time as another one, for any parameters."""
     corners = corners_at(system, q, v, ts, params)
     rows = []
@@ -91,7 +91,7 @@ def _distinct(system: System, q: Array, v: Array, ts: Array, params: Params) -> 
 
 
 def _chosen(
-    system: System, corners: list[Corners], q: Array, v: Array, ts: Array, params: Params
+    system: System, corners: list[Corners], q: Any, v: Any, ts: Any, params: Params
 ) -> tuple[_Chosen, list[str]]:
     """The corners at which a step ends, in a known run those in it; and what was not found."""
     problems = [_HIDDEN.format(one.what) for one in corners if one.is_hidden]
@@ -119,7 +119,7 @@ def _names(corners: list[Corners], all_of_them: bool = False) -> str:
 
 @jit_of("system", "chosen")
 def _corner_times(
-    system: System, chosen: _Chosen, q: Array, v: Array, ts: Array, params: Params
+    system: System, chosen: _Chosen, q: Any, v: Any, ts: Any, params: Params
 ) -> Float[Array, " K"]:
     """The times of corners, infinite where there are fewer."""
     corners = corners_at(system, q, v, ts, params)
@@ -129,15 +129,13 @@ def _corner_times(
 
 
 @jit_of("system")
-def _affine_times(
-    system: System, q: Array, v: Array, ts: Array, params: Params
-) -> Float[Array, " A"]:
+def _affine_times(system: System, q: Any, v: Any, ts: Any, params: Params) -> Float[Array, " A"]:
     return _affine_zeros(corners_at(system, q, v, ts, params), ts, params)
 
 
 @jit_of("system")
 def _counts(
-    system: System, q: Array, v: Array, ts: Array, params: Params
+    system: System, q: Any, v: Any, ts: Any, params: Params
 ) -> tuple[Bool[Array, " M A"], Int[Array, " M G"]]:
     """Whether each affine corner is in a run, and how often each other number passes zero."""
 
@@ -202,7 +200,7 @@ def _zeros(number: Any, count: int, ts: Array, params: Params) -> Float[Array, "
     (at,) = jnp.nonzero(_passes(values), size=count, fill_value=last)
     is_there, at = at < last, jnp.minimum(at, last - 1)
 
-    def halved(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halved(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
         middle = (low + high) / 2
         same = jax.vmap(lambda t: _signs(number(t, fixed)))(middle) == _signs(values[at])

@@ -170,7 +170,9 @@ def test_the_grid_of_saves_and_times() -> None:
     grid = StepGrid.of(jnp.array([0.0, 1.0, 3.0]), jnp.array([5.0, 1.0, 2.0, -1.0]))
     np.testing.assert_array_equal(grid.ts, [0.0, 0.0, 1.0, 1.0, 2.0, 3.0, 3.0])
     np.testing.assert_array_equal(grid.rows, [0, 3, 6])
-    span, begin = span_at(jnp.array([1.0, 2.0, 3.0]), jnp.array([0.5, 1.0, 3.0]), 0.0, 3.0)
+    span, begin = span_at(
+        jnp.array([1.0, 2.0, 3.0]), jnp.array([0.5, 1.0, 3.0]), *jnp.array([0.0, 3.0])
+    )
     np.testing.assert_allclose(span.low, [-np.inf, 1.0, 2.0], atol=1e-14)
     np.testing.assert_allclose(span.high, [1.0, 2.0, 3.0], atol=1e-14)
     np.testing.assert_array_equal(begin, [-np.inf, 1.0, 2.0])
