@@ -117,9 +117,10 @@ def _plural(kind: Any) -> str:
 
 
 def required(kind: Any) -> Any:
-    """Remove None from a type: `int` for `int | None`."""
-    inner = tuple(part for part in get_args(kind) if part is not NoneType)
-    return reduce(or_, inner) if NoneType in get_args(kind) else kind
+    """The type in files: `int` for `int | None`, and for `int | Any`, which is for Python alone."""
+    if get_origin(kind) not in (UnionType, Union):
+        return kind
+    return reduce(or_, (part for part in get_args(kind) if part not in (NoneType, Any)))
 
 
 def hints_of(kind: type) -> dict[str, Any]:

@@ -50,8 +50,8 @@ class AbstractMethod(abc.ABC):
             May depend on traced parameters, and is differentiated.
     """
 
-    max_step: float | None = setting(None, MAX_STEP, kw_only=True)
-    times: tuple[float, ...] = setting((), TIMES, kw_only=True)
+    max_step: float | Any = setting(None, MAX_STEP, kw_only=True)
+    times: tuple[float, ...] | Any = setting((), TIMES, kw_only=True)
 
     def __post_init__(self) -> None:
         require_max_step(self.max_step)

@@ -36,7 +36,7 @@ class _Chosen:
 
 
 def step_times(
-    system: System, given: Float[Array, " K"] | None, q: Any, v: Any, ts: Any, params: Params,
+    system: System, given: Float[Array, " G"] | None, q: Any, v: Any, ts: Any, params: Params,
     max_step: Any = None,
 ) -> Float[Array, " K"] | None:  # fmt: skip
     """The times at which a step ends: given ones, corners and pulses; None if there are none.
@@ -60,7 +60,7 @@ def step_times(
 
 
 def _corner_times_of(
-    system: System, given: Float[Array, " K"] | None, q: Any, v: Any, ts: Any, params: Params,
+    system: System, given: Float[Array, " G"] | None, q: Any, v: Any, ts: Any, params: Params,
     max_step: Any,
 ) -> Float[Array, " K"] | None:  # fmt: skip
     """The times of corners; None if there are none."""
