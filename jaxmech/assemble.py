@@ -11,10 +11,11 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure, unoptimized
+from jaxmech.consistency import violations
 from jaxmech.constraints import Nonholonomic
 from jaxmech.nearest_point import Level, nearest, nearest_affine
 from jaxmech.properties import with_mass_rank
-from jaxmech.stabilization import Projection, metric_mass, violations
+from jaxmech.stabilization import Projection, metric_mass
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import (
     coordinate_indices,

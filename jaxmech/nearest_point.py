@@ -21,8 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.consistency import extents_of_level, near
 from jaxmech.linalg import QR, AbstractRowSpace, cholesky, diagonal, metric, times
-from jaxmech.stabilization import near
 
 Level = Callable[..., Array]  # level(y, *context), zero on the surface
 
@@ -151,6 +151,7 @@ class _Problem:
             )
         ])  # fmt: skip
         self.eps = float(jnp.finfo(guess.dtype).eps)
+        self.extents = jax.lax.stop_gradient(extents_of_level(self.level, guess, M))
 
     def size(self, y: Array) -> Float[Array, ""]:
         """The length scale of round-off and tolerances."""
@@ -170,7 +171,7 @@ class _Problem:
 
         H = self.one - _row_by_row(self.T.T, jax.jacfwd(pulled)(y), self.T)
         B = _row_by_row(P, H, P) + self.one - P
-        return _Place(near(value, A, y), rows, w, multipliers, P, H, B)
+        return _Place(near(value, A, y, self.extents), rows, w, multipliers, P, H, B)
 
     def advance(self, search: _Search) -> _Search:
         """Accept the step if it leads nearer to the guess, and compute the next one."""

@@ -9,12 +9,12 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure, unoptimized
+from jaxmech.consistency import violations
 from jaxmech.constraints import Acceleration
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.formulations.observation import Observation, observed_at
 from jaxmech.integrate.events.switches import Switched, with_switches
 from jaxmech.solution import Solution
-from jaxmech.stabilization import violations
 from jaxmech.system import Params, System
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known, require_kind, with_standard_promotion

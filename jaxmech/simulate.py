@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure
+from jaxmech.consistency import violations
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import (
     RK4,
@@ -41,7 +42,7 @@ from jaxmech.integrate.times import (
 )
 from jaxmech.properties import conserves_energy
 from jaxmech.solution import Solution, energy_drift, warn_of_coarse_steps
-from jaxmech.stabilization import AbstractStabilization, Free, Projection, violations
+from jaxmech.stabilization import AbstractStabilization, Free, Projection
 from jaxmech.status import Status, succeeded
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion

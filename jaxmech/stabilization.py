@@ -1,25 +1,24 @@
-"""Stabilization against drift off the constraints, and the violation of constraints at a state.
+"""Stabilization against drift off the constraints.
 
 The differentiated constraints A qdd = b only keep the second derivative of phi at zero, so that
 round-off and step errors make phi itself grow. `Projection` moves every state back onto phi = 0 and
 psi = 0 in the mass metric; `Baumgarte` feeds the violation back into b; `Free` lets it drift.
 """
 
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.compiler import batched_closure
-from jaxmech.constraints import Acceleration, Holonomic, Nonholonomic
+from jaxmech.consistency import constraint_jacobians, extents_at, motion_share, near, near_rates
+from jaxmech.constraints import Acceleration, Holonomic
 from jaxmech.formulations.regular import regular
-from jaxmech.linalg import LDL, AbstractSolver, metric, times
+from jaxmech.linalg import LDL, AbstractSolver, metric
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind, require_positive_integer
 from jaxmech.utils.field_docs import doc, setting
-from jaxmech.utils.jit_cache import jit_of
 
 
 class RowsBefore(NamedTuple):
@@ -28,10 +27,12 @@ class RowsBefore(NamedTuple):
     Attributes:
         dependent: whether some rows were dependent.
         rank: number of independent rows at the first stage.
+        extents: the extents of the coordinates at the start of the run, if known.
     """
 
     dependent: Bool[Array, ""]
     rank: Int[Array, ""]
+    extents: Float[Array, " n"] | None = None
 
 
 @dataclass(frozen=True)
@@ -106,10 +107,14 @@ class Projection(AbstractStabilization):
             dv = velocities.smallest(system.velocity_level(q, v, t, params))[0]
             v = v - dv
 
+        extents, share = None if before is None else before.extents, motion_share(q.dtype)
+
         def is_right() -> Array:
-            position = near(system.position_level(q, t, params), A_position, q)
-            velocity = near(system.velocity_level(q, v, t, params), A_velocity, v)
-            return position & velocity & ~is_misled()
+            size = extents_at(system, q, v, t, params) if extents is None else extents
+            level = system.position_level(q, t, params)
+            met = near(level, A_position, q, size, share) & ~is_misled()
+            level = system.velocity_level(q, v, t, params)
+            return met & near_rates(level, A_velocity, v, q, size, share)
 
         def is_misled() -> Array:
             """Whether a row was kept that is dependent at the start and at the end of the step."""
@@ -122,7 +127,8 @@ class Projection(AbstractStabilization):
         # After a small last correction the error is smaller still, unless a row was dropped. So the
         # residuals are recomputed only in the other cases, which are rare.
         size = jax.lax.stop_gradient((dq * dq).sum() + (dv * dv).sum())
-        plain = size <= _tolerance(q.dtype) ** 2
+        least = 1.0 if extents is None else jnp.min(extents)
+        plain = size <= (share * least) ** 2
         plain &= (positions.rank == len(A_position)) & (velocities.rank == len(A_velocity))
         if before is not None:
             plain &= ~before.dependent
@@ -179,76 +185,3 @@ def metric_mass(system: System, q: Array, v: Array, t: Array, params: Params) ->
     if not system.singular_mass:
         return system.mass(q, v, t, params)
     return regular(system.equations(q, v, t, params))[0]
-
-
-def constraint_jacobians(
-    system: System, q: Array, v: Array, t: Array, params: Params
-) -> tuple[Array, Array]:
-    """The Jacobians d(position level)/dq and d(velocity level)/dv, (k, n) and (l, n)."""
-    A_velocity = system.velocity_jacobian(q, v, t, params)
-    if not any(isinstance(c, Nonholonomic) for c in system.constraints):
-        return A_velocity, A_velocity
-    return system.position_jacobian(q, t, params), A_velocity
-
-
-def near(level: Array, A: Array, x: Array) -> Array:
-    """Whether x lies on the constraints to first order: |level| <= |A| (1 + |x|) tolerance."""
-    # The bound is the change of a row due to changes of the components by tolerance (1 + |x_j|).
-    # The tolerance is eps^(3/8): 1.3e-6 in float64, 2.5e-3 in float32.
-    return jnp.all(jnp.abs(level) <= _tolerance(x.dtype) * reach(A, x))
-
-
-def reach(A: Array, x: Array) -> Array:
-    """The largest effect of a relative change of every component on each row, |A| (1 + |x|)."""
-    return times(jnp.abs(A), 1 + jnp.abs(x))
-
-
-def _tolerance(dtype: Any) -> float:
-    return float(jnp.finfo(dtype).eps) ** 0.375
-
-
-class Violation(NamedTuple):
-    """A violated constraint, with the level and the size of its residual."""
-
-    name: str
-    level: str
-    size: float
-
-
-def violations(system: System, q: Array, v: Array, t: Array, params: Params) -> list[Violation]:
-    """The violated constraints at a known state, positions before velocities."""
-    found = [
-        Violation(c.name, level, float(size))
-        for c, levels in zip(system.constraints, _levels(system, q, v, t, params), strict=True)
-        for level, (holds, size) in levels.items()
-        if not holds
-    ]
-    return sorted(found, key=lambda violation: violation.level)
-
-
-@jit_of("system")
-def _levels(
-    system: System, q: Array, v: Array, t: Array, params: Params
-) -> list[dict[str, tuple[Array, Array]]]:
-    """Flags, by constraint and level, whether each holds, with the residual."""
-
-    def at(q: Array, v: Array, t: Array, params: Params) -> list[dict[str, tuple[Array, Array]]]:
-        return [_levels_of(replace(system, constraints=(c,)), q, v, t, params) for c in constraints]
-
-    constraints = system.constraints
-    return batched_closure(at, q, v, t, params)(q, v, t, params) if constraints else []
-
-
-def _levels_of(
-    alone: System, q: Array, v: Array, t: Array, params: Params
-) -> dict[str, tuple[Array, Array]]:
-    A_position, A_velocity = constraint_jacobians(alone, q, v, t, params)
-    levels = {
-        "position": (alone.position_level(q, t, params), A_position, q),
-        "velocity": (alone.velocity_level(q, v, t, params), A_velocity, v),
-    }
-    return {
-        level: (near(value, A, x), jnp.max(jnp.abs(value)))
-        for level, (value, A, x) in levels.items()
-        if value.size
-    }

@@ -14,7 +14,7 @@ from pathlib import Path
 PACKAGE = "jaxmech"
 LAYERS = (
     {"compiler", "linalg", "status", "utils"},
-    {"constraints", "equations", "geometry", "properties", "system"},
+    {"consistency", "constraints", "equations", "geometry", "properties", "system"},
     {"formulations", "models", "parts"},
     {"assemble", "integrate", "nearest_point", "stabilization"},
     {"control", "observe", "sensitivity", "simulate", "solution"},

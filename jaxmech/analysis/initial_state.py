@@ -9,7 +9,7 @@ from jaxmech.analysis.findings import Finding, listed, serious
 from jaxmech.analysis.row_dependence import dependences, independence, owners
 from jaxmech.analysis.states import Numbers, Pose, State
 from jaxmech.assemble import assemble
-from jaxmech.stabilization import Violation, violations
+from jaxmech.consistency import Violation, violations
 from jaxmech.system import System
 
 

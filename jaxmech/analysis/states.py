@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
 
+from jaxmech.consistency import constraint_jacobians
 from jaxmech.linalg import row_weights, unit, weighted_gram
 from jaxmech.properties import mass_scale
-from jaxmech.stabilization import constraint_jacobians
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_finite, require_kind
 from jaxmech.utils.jit_cache import jit_of

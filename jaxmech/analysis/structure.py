@@ -18,8 +18,8 @@ from jaxmech.analysis.short_run import ShortRun, lanes_findings, lanes_of, slope
 from jaxmech.analysis.states import State, checked_state, moved, pose
 from jaxmech.analysis.unused import idle_coordinates, idle_findings, unused_parameters
 from jaxmech.compiler import why_not
+from jaxmech.consistency import violations
 from jaxmech.formulations import acceleration
-from jaxmech.stabilization import violations
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind, with_standard_promotion
 

@@ -20,10 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from jaxmech.consistency import extents_at, near_rates, on_constraints, violations
 from jaxmech.control.servo import Actuators, checked_actuators, directions, require_ideal
 from jaxmech.linalg import QR, cholesky, shortest, times
 from jaxmech.properties import with_mass_rank
-from jaxmech.stabilization import constraint_jacobians, metric_mass, near, violations
+from jaxmech.stabilization import metric_mass
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import (
     is_known,
@@ -159,12 +160,9 @@ def _at(
     multipliers = shortest(carried, root.lower(rest))
     missing = rest - times(eom.A.T, multipliers)
     residual = jnp.linalg.norm(root.lower(missing))
-    A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
-    consistent = (
-        near(system.position_level(q, t, params), A_position, q)
-        & near(system.velocity_level(q, v, t, params), A_velocity, v)
-        & near(times(eom.A, qdd) - eom.b, eom.A, qdd)
-    )
+    extents = extents_at(system, q, v, t, params)
+    consistent = on_constraints(system, q, v, t, params, extents)
+    consistent &= near_rates(times(eom.A, qdd) - eom.b, eom.A, qdd, q, extents)
     at_play = jnp.linalg.norm(root.lower(eom.Q)) + jnp.linalg.norm(root.lower(times(eom.M, qdd)))
     return InverseDynamics(
         ts=t,

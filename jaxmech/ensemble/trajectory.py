@@ -1,6 +1,5 @@
 """One trajectory of a study as a function of its draws: its stored and observed quantities."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -13,6 +12,7 @@ from jaxtyping import Array
 from jaxmech.assemble import assemble
 from jaxmech.compiler import batched_closure
 from jaxmech.config.load import Subject
+from jaxmech.consistency import extents_at, levels_of
 from jaxmech.ensemble.observed import (
     AUDIT,
     SERIES,
@@ -23,10 +23,10 @@ from jaxmech.ensemble.observed import (
 from jaxmech.ensemble.passages import study_watch
 from jaxmech.ensemble.study import SECTIONS, Study
 from jaxmech.integrate import Watch
+from jaxmech.linalg import times
 from jaxmech.observe import observe
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
-from jaxmech.stabilization import reach
 from jaxmech.system import System
 
 Tree = dict[str, dict[str, Any]]  # section, name -> value
@@ -223,10 +223,11 @@ def _is_met(system: System, q: Array, v: Array, t: Array, params: Any) -> Array:
     """Whether a state is on all constraints to round-off."""
     q, v, t, params = system.arguments(q, v, t, params)
     tolerance = _ROUND_OFF * jnp.finfo(q.dtype).eps
+    extents, at = extents_at(system, q, v, t, params), levels_of(system, q, v, t, params)
 
-    def small(level: Callable[[Array], Array], x: Array) -> Array:
-        return (jnp.abs(level(x)) <= tolerance * reach(jax.jacfwd(level)(x), x)).all()
+    def small(level: Array, A: Array, x: Array) -> Array:
+        return (jnp.abs(level) <= tolerance * times(jnp.abs(A), jnp.abs(x) + extents)).all()
 
-    positions = small(lambda q: system.position_level(q, t, params), q)
-    speeds = small(lambda v: system.velocity_level(q, v, t, params), v)
+    positions = small(at.position, at.A_position, q)
+    speeds = small(at.velocity, at.A_velocity, v)
     return positions & speeds & jnp.isfinite(q).all() & jnp.isfinite(v).all()

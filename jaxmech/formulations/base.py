@@ -60,9 +60,13 @@ class AbstractFormulation(abc.ABC):
         return system.equations(q, v, t, params)
 
     def chart(
-        self, system: System, q: Array, v: Array, t: Array, params: Params
-    ) -> AbstractChart | None:
-        """The chart for the step from this state; None where all coordinates are integrated."""
+        self, system: System, q: Array, v: Array, t: Array, params: Params,
+        extents: Float[Array, " n"] | None = None,
+    ) -> AbstractChart | None:  # fmt: skip
+        """The chart for the step from this state; None where all coordinates are integrated.
+
+        `extents` are those of the coordinates (`jaxmech.consistency`), by default at this state.
+        """
         return None
 
     def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"] | None:

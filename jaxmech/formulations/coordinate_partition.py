@@ -26,6 +26,7 @@ all coordinates and ends with a projection.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
@@ -33,11 +34,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from jaxmech.consistency import extents_at, near, near_rates
 from jaxmech.constraints import Nonholonomic
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractChart, AbstractFormulation, Law
-from jaxmech.formulations.regular import coordinate_units, free_acceleration, without_units
-from jaxmech.linalg import LDL, Pivots, metric, pivots, times
+from jaxmech.formulations.regular import free_acceleration, without_units
+from jaxmech.linalg import LDL, Pivots, coordinate_units, metric, pivots, times
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive_integer
 
@@ -48,6 +50,7 @@ class Partition(AbstractChart):
     positions: Pivots  # of the position constraints; the coordinates of their columns are dependent
     velocities: Pivots  # of the velocity constraints
     usable: Bool[Array, ""]  # whether all of these pivots are well above zero
+    extents: Float[Array, " n"]  # of the coordinates
     iterations: int = eqx.field(static=True)  # of Newton's method for the positions
     velocity_iterations: int = eqx.field(static=True)
 
@@ -62,13 +65,18 @@ class Partition(AbstractChart):
         def velocities(v: Array) -> Array:
             return system.velocity_level(q, v, t, params)
 
-        q, q_found = self._root(positions, q, self.positions, self.iterations)
-        v, v_found = self._root(velocities, v, self.velocities, self.velocity_iterations)
+        # The residual may be that of sqrt(eps) of the extents, before a last correction.
+        size = {"extents": self.extents, "share": float(jnp.finfo(q.dtype).eps) ** 0.5}
+        holds = partial(near, **size)
+        q, q_found = self._root(positions, q, self.positions, self.iterations, holds)
+        holds = partial(near_rates, q=q, **size)
+        v, v_found = self._root(velocities, v, self.velocities, self.velocity_iterations, holds)
         return q, v, q_found & v_found
 
     def _root(
-        self, level: Callable[[Array], Array], x: Array, chosen: Pivots, iterations: int
-    ) -> tuple[Array, Array]:
+        self, level: Callable[[Array], Array], x: Array, chosen: Pivots, iterations: int,
+        holds: Callable[[Array, Array, Array], Array],
+    ) -> tuple[Array, Array]:  # fmt: skip
         """Solve level(x) = 0 for the dependent components of x; also whether that succeeded."""
         if chosen.sizes.size == 0:
             return x, jnp.asarray(True)
@@ -81,11 +89,9 @@ class Partition(AbstractChart):
 
         none = jnp.zeros((chosen.rows.shape[1], x.size), x.dtype)
         new, A, B = jax.lax.fori_loop(0, iterations, newton, (x, none, none.T))
-        # The residual may be sqrt(eps) of a relative change of every component, before a last
-        # correction with the same inverse. Rows without a pivot may contradict the others.
+        # The last correction has the same inverse. Rows without a pivot may contradict the others.
         left = level(new)
-        tolerance = float(jnp.finfo(x.dtype).eps) ** 0.5
-        nearly = (jnp.abs(left) <= tolerance * times(jnp.abs(A), 1 + jnp.abs(new))).all()
+        nearly = holds(left, A, new)
         return jnp.where(nearly, new - times(B, left), x), nearly | ~self.usable
 
 
@@ -131,8 +137,9 @@ class CoordinatePartition(AbstractFormulation):
         return _reduced(eom, self.tolerance).mass
 
     def chart(
-        self, system: System, q: Array, v: Array, t: Array, params: Params
-    ) -> Partition | None:
+        self, system: System, q: Array, v: Array, t: Array, params: Params,
+        extents: Float[Array, " n"] | None = None,
+    ) -> Partition | None:  # fmt: skip
         """The choice of dependent coordinates and velocities at the start of a step."""
         A = system.velocity_jacobian(q, v, t, params)
         if A.shape[0] == 0:
@@ -150,6 +157,7 @@ class CoordinatePartition(AbstractFormulation):
             positions=positions,
             velocities=velocities,
             usable=~((sizes > 0) & (sizes < enough)).any(),
+            extents=extents_at(system, q, v, t, params) if extents is None else extents,
             iterations=self.iterations,
             velocity_iterations=self.iterations if nonholonomic else 1,  # dphi/dt is linear in v
         )

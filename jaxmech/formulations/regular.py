@@ -12,7 +12,14 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import Law
-from jaxmech.linalg import cholesky, diagonal, row_weights, times, unit_rows, weighted_gram
+from jaxmech.linalg import (
+    cholesky,
+    coordinate_units,
+    row_weights,
+    times,
+    unit_rows,
+    weighted_gram,
+)
 
 
 def regular(eom: EquationsOfMotion) -> tuple[Float[Array, " n n"], Float[Array, " n"]]:
@@ -60,11 +67,3 @@ def without_units_of(
     y = y if kept is None else jnp.where(kept, y, 0.0)
     M, Q, A, b = x[:, None] * eom.M * x[None, :], x * eom.Q, y[:, None] * A, y * eom.b
     return replace(eom, M=M, Q=Q, A=A, b=b), x, y
-
-
-def coordinate_units(M: Float[Array, " n n"], A: Float[Array, " m n"]) -> Float[Array, " n"]:
-    """The units of coordinates in which the diagonal of M is one; they have no derivative."""
-    # A coordinate without mass is measured by the constraints on it.
-    mass, tied = diagonal(M), (row_weights(M, A)[:, None] * A * A).sum(0)
-    size = jnp.where(mass > 1e-8 * (mass + tied), mass, tied)
-    return jax.lax.stop_gradient(1 / jnp.sqrt(jnp.where(size > 0, size, 1.0)))

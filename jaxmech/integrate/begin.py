@@ -2,13 +2,13 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
+from jaxmech.consistency import finite_extents, levels_of, near, near_rates
 from jaxmech.integrate.events.contacts import touching_at_start
 from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.stabilization import constraint_jacobians, near, reach
 from jaxmech.status import Status
 from jaxmech.system import Params
 
@@ -16,36 +16,41 @@ from jaxmech.system import Params
 def begun(
     scheme: Scheme, watch: Watch | None, q: Array, v: Array, t: Array, ahead: Array,
     params: Params, times: Array,
-) -> tuple[Params, EventState | None, Int[Array, ""]]:  # fmt: skip
-    """Parameters with switches, events, and whether a run can begin.
+) -> tuple[Params, EventState | None, Int[Array, ""], Float[Array, " n"]]:  # fmt: skip
+    """Parameters with switches, events, whether a run can begin, and the extents of coordinates.
 
-    Time goes on in the direction of `ahead`; `times` is whether the save times are in order.
+    Time goes on in the direction of `ahead`; `times` is whether the save times are in order. The
+    extents are those with all constraints switched on.
     """
     if watch is None:
-        return params, None, _start_status(scheme, q, v, t, params, times)
+        extents, is_finite = finite_extents(scheme.system, q, v, t, params)
+        status = _start_status(scheme, q, v, t, params, times & is_finite, extents)
+        return params, None, status, extents
     events = watch.start(scheme, q, v, t, params)
+    every = watch.params(params, jnp.ones_like(events.active))
+    extents, is_finite = finite_extents(scheme.system, q, v, t, every)
     params = watch.params(params, events.active)
     if watch.has_transitions:
         events = touching_at_start(watch, events, q, v, t, ahead, params)
-    status = _start_status(scheme, q, v, t, params, times)
+    status = _start_status(scheme, q, v, t, params, times & is_finite, extents)
     bad = (status == Status.OK) & jnp.isnan(events.values).any()
-    return params, events, jnp.where(bad, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), status)
+    status = jnp.where(bad, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), status)
+    return params, events, status, extents
 
 
 def _start_status(
-    scheme: Scheme, q: Array, v: Array, t: Array, params: Params, times: Array
-) -> Int[Array, ""]:
+    scheme: Scheme, q: Array, v: Array, t: Array, params: Params, is_finite: Array,
+    extents: Float[Array, " n"],
+) -> Int[Array, ""]:  # fmt: skip
     """OK, INCONSISTENT or NONFINITE."""
-    system = scheme.system
-    A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
-    position = system.position_level(q, t, params)
-    velocity = system.velocity_level(q, v, t, params)
-    consistent = near(position, A_position, q) & near(velocity, A_velocity, v)
+    at = levels_of(scheme.system, q, v, t, params)
+    consistent = near(at.position, at.A_position, q, extents)
+    consistent &= near_rates(at.velocity, at.A_velocity, v, q, extents)
     # An infinite Jacobian would make `near` true, since every level is below infinity.
-    reached = jnp.stack([reach(A_position, q).sum(), reach(A_velocity, v).sum()])
-    finite = times & jnp.isfinite(jnp.concatenate([q, v, position, velocity, reached])).all()
+    slopes = jnp.stack([jnp.abs(A).sum() for A in (at.A_position, at.A_velocity)])
+    is_finite &= jnp.isfinite(jnp.concatenate([q, v, at.position, at.velocity, slopes])).all()
     status = jnp.where(consistent, Status.OK, Status.INCONSISTENT)
-    return jnp.where(finite, status, Status.NONFINITE).astype(jnp.int32)
+    return jnp.where(is_finite, status, Status.NONFINITE).astype(jnp.int32)
 
 
 def residuals(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:

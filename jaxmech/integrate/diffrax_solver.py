@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from jaxmech.consistency import on_constraints
 from jaxmech.formulations import AbstractFormulation
 from jaxmech.integrate.methods import RK4
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.stabilization import AbstractStabilization, Free, constraint_jacobians, near
+from jaxmech.stabilization import AbstractStabilization, Free
 from jaxmech.system import Params, System
 
 State = tuple[Array, Array]
@@ -38,9 +39,7 @@ class Constraints:
     def hold(self, t: Any, y: State, params: Params) -> Array:
         """Whether a state is on the constraints."""
         q, v, t, params = self.system.arguments(*y, t, params)
-        A_position, A_velocity = constraint_jacobians(self.system, q, v, t, params)
-        position = near(self.system.position_level(q, t, params), A_position, q)
-        return position & near(self.system.velocity_level(q, v, t, params), A_velocity, v)
+        return on_constraints(self.system, q, v, t, params)
 
 
 @dataclass(frozen=True)

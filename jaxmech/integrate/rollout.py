@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.consistency import extents_at
 from jaxmech.integrate.begin import begun, residuals
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.error_estimate import STATES, Corrections, Defect, Recent, steps_apart
@@ -111,7 +112,7 @@ def rollout(
     every = segments(ts, substeps, steps, times)
     first_params = within(jax.tree.map(lambda x: x[0], every.span), params)
     estimates = _Estimates.of(method, substeps * (len(ts) - 1), steps, q0.dtype)
-    start = _start(scheme, watch, q0, v0, ts, first_params, estimates.same_steps)
+    start, extents = _start(scheme, watch, q0, v0, ts, first_params, estimates.same_steps)
 
     def one_segment(
         carry: tuple[_RolloutState, Defect, _Log], x: tuple[StepSegments, Array]
@@ -132,7 +133,7 @@ def rollout(
             # Not by adding up steps: a derivative that repeats a segment gets the same times, to
             # the bit.
             t = own.t + (own.done + k) * own.h
-            moved, log = _advance(scheme, watch, state, log, t, own.h, now, k)
+            moved, log = _advance(scheme, watch, state, log, t, own.h, now, k, extents)
             return replace(moved, recent=estimates.recent(state, own.h, left - k)), log
 
         state, log = jax.lax.fori_loop(0, steps, one_step, (state, log))
@@ -280,6 +281,7 @@ def bare_segment(
     params = within(own.span, params)
     if own.turns is not None:
         q, v, _ = scheme.turned(q, v, own.t, params, own.turns & ~(t_failed <= own.t))
+    extents = extents_at(scheme.system, q, v, own.t, params)
 
     # A derivative of a segment then keeps its states and not the intermediate values of its steps.
     # The loop around it separates forward and backward pass already, so CSE cannot merge them.
@@ -288,7 +290,7 @@ def bare_segment(
         t = own.t + (own.done + k) * own.h
         # Half a step is beyond round-off of t, and dividing by h serves runs backwards in time too.
         failed = (t_failed - t) / own.h < 0.5  # false for NaN
-        new_q, new_v, _ = step(scheme, *state, t, own.h, params)
+        new_q, new_v, _ = step(scheme, *state, t, own.h, params, extents)
         return jnp.where(failed, state[0], new_q), jnp.where(failed, state[1], new_v)
 
     if steps == 1:
@@ -299,25 +301,27 @@ def bare_segment(
 def _start(
     scheme: Scheme, watch: Watch | None, q: Array, v: Array, ts: Array, params: Params,
     same_steps: bool,
-) -> _RolloutState:  # fmt: skip
+) -> tuple[_RolloutState, Float[Array, " n"]]:  # fmt: skip
+    """The state at the start, and the extents of the coordinates."""
     t = ts[0]
     ahead, ordered = jnp.sign(ts[-1] - t), jnp.isfinite(ts).all()
     if watch is not None:
         # A motion with impacts cannot turn back.
         ordered &= (ahead * (ts[1:] - ts[:-1]) >= 0).all()
-    now, events, status = begun(scheme, watch, q, v, t, ahead, params, ordered)
+    now, events, status, extents = begun(scheme, watch, q, v, t, ahead, params, ordered)
     rows = sum(scheme.system.sizes(q, v, t, now))
     corrections = None if scheme.drive == Drive.NONE else Corrections.none(q)
-    return _RolloutState(
+    state = _RolloutState(
         q, v, *residuals(scheme, q, v, t, now), jnp.asarray(rows, jnp.int32), status,
         jnp.where(status == Status.OK, jnp.nan, jax.lax.stop_gradient(t)),
         Recent.none(q, v, same_steps), corrections, events,
     )  # fmt: skip
+    return state, extents
 
 
 def _advance(
     scheme: Scheme, watch: Watch | None, state: _RolloutState, log: _Log, t: Array, h: Array,
-    params: Params, place: Array,
+    params: Params, place: Array, extents: Float[Array, " n"],
 ) -> tuple[_RolloutState, _Log]:  # fmt: skip
     """The next state, or the same one forever after a failure, and the log of events.
 
@@ -327,7 +331,7 @@ def _advance(
     running = state.status == Status.OK
     if watch is not None and events is not None:
         now = watch.params(params, events.active)
-    q, v, health = step(scheme, state.q, state.v, t, h, now)
+    q, v, health = step(scheme, state.q, state.v, t, h, now, extents)
     corrections = state.corrections
     if corrections is not None and health.correction is not None:
         corrections = corrections.after(health.correction, v, h)
@@ -335,7 +339,7 @@ def _advance(
     if watch is not None and events is not None and log is not None:
         before, after = (state.q, state.v), (q, v, health)
         (q, v, health, end, events), log = with_events(
-            scheme, watch, before, after, running, events, log, t, h, params, place
+            scheme, watch, before, after, running, events, log, t, h, params, place, extents
         )
         now, is_over = watch.params(params, events.active), events.stopped_by >= 0
     position, velocity = residuals(scheme, q, v, end, now)

@@ -83,7 +83,7 @@ class Scheme:
         if not isinstance(self.stabilization, Projection):
             state = jax.tree.map(partial(jnp.where, chart.usable), state, moved(Projection()))
         q, v, reached = state
-        following = self.formulation.chart(self.system, q, v, t, params)
+        following = self.formulation.chart(self.system, q, v, t, params, before.extents)
         q, v, found = self.completed(following, q, v, t, params)
         return q, v, reached if found is None else reached & found
 

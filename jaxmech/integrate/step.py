@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.consistency import extents_at
 from jaxmech.formulations import AbstractChart
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
 from jaxmech.integrate.implicit import AbstractImplicit, StepData, rounding
@@ -42,35 +43,42 @@ class Health(eqx.Module):
 
 
 def step(
-    scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params
-) -> tuple[Array, Array, Health]:
-    """q (n,) and v (n,) after one step of size h from time t, and the health of the step."""
+    scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params,
+    extents: Float[Array, " n"] | None = None,
+) -> tuple[Array, Array, Health]:  # fmt: skip
+    """q (n,) and v (n,) after one step of size h from time t, and the health of the step.
+
+    `extents` are those of the coordinates (`jaxmech.consistency`), by default at the start.
+    """
+    if extents is None:
+        extents = extents_at(scheme.system, q, v, t, params)
     # A step is the same for any number of substeps, and traced once for all of them.
     assert isinstance(scheme.method, AbstractFixedStep)
     single = replace(scheme, method=scheme.method.single_step())
-    return _step(single, q, v, t, h, params)
+    return _step(single, q, v, t, h, params, extents)
 
 
 @jit_of("scheme")
 def _step(
-    scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params
-) -> tuple[Array, Array, Health]:
+    scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params,
+    extents: Float[Array, " n"],
+) -> tuple[Array, Array, Health]:  # fmt: skip
     if isinstance(scheme.method, AbstractVariational):
         moved = scheme.method.advance(
-            scheme.system, scheme.formulation, StepStart(q, v, t, h, params)
+            scheme.system, scheme.formulation, StepStart(q, v, t, h, params), extents
         )
         none = scheme.correction((moved.q, moved.v), (moved.q, moved.v), h)
         return moved.q, moved.v, replace(_health_of(moved), correction=none)
     if isinstance(scheme.method, AbstractImplicit):
-        return _implicit_step(scheme, scheme.method, q, v, t, h, params)
+        return _implicit_step(scheme, scheme.method, q, v, t, h, params, extents)
     assert isinstance(scheme.method, AbstractRungeKutta)
     with jax.named_scope("stages"):
         stages = _stages(scheme.method.tableau, q.dtype)
-        chart = scheme.formulation.chart(scheme.system, q, v, t, params)
+        chart = scheme.formulation.chart(scheme.system, q, v, t, params, extents)
         end = _run_stages(scheme, stages, chart, q, v, t, h, params)
         moved_q, moved_v = q + h * end.speeds[-1], v + h * end.accelerations[-1]
     with jax.named_scope("projection"):
-        rows = RowsBefore(~end.independent, end.first_rank)
+        rows = RowsBefore(~end.independent, end.first_rank, extents)
         new_q, new_v, reached = scheme.after_step(chart, moved_q, moved_v, t + h, params, rows)
         correction = scheme.correction((moved_q, moved_v), (new_q, new_v), h)
     with jax.named_scope("checks"):
@@ -80,16 +88,15 @@ def _step(
 
 def _implicit_step(
     scheme: Scheme, method: AbstractImplicit, q: Array, v: Array, t: Array, h: Array,
-    params: Params,
+    params: Params, extents: Float[Array, " n"],
 ) -> tuple[Array, Array, Health]:  # fmt: skip
     has_length = h != 0  # repeated save times have not
     data = StepData(q, v, t, jnp.where(has_length, h, 1.0), params, rounding(q, v))
     with jax.named_scope("stages"):
         moved = method.step(scheme, data)
     with jax.named_scope("projection"):
-        new_q, new_v, reached = scheme.after_step(
-            None, moved.q, moved.v, t + h, params, RowsBefore(~moved.independent, moved.rank)
-        )
+        rows = RowsBefore(~moved.independent, moved.rank, extents)
+        new_q, new_v, reached = scheme.after_step(None, moved.q, moved.v, t + h, params, rows)
         correction = scheme.correction((moved.q, moved.v), (new_q, new_v), h)
     # NaN and infinity survive the sum, so one test serves for all numbers.
     finite = jnp.isfinite(new_q.sum() + new_v.sum())

@@ -15,6 +15,7 @@ from jaxmech.linalg.cholesky import Cholesky as Cholesky
 from jaxmech.linalg.cholesky import cholesky as cholesky
 from jaxmech.linalg.ldl import LDL as LDL
 from jaxmech.linalg.metric import Metric as Metric
+from jaxmech.linalg.metric import coordinate_units as coordinate_units
 from jaxmech.linalg.metric import metric as metric
 from jaxmech.linalg.metric import row_weights as row_weights
 from jaxmech.linalg.metric import with_rows as with_rows

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.linalg.base import AbstractRowSpace, AbstractSolver, unit_rows
 from jaxmech.linalg.cholesky import Cholesky, cholesky
-from jaxmech.linalg.products import times
+from jaxmech.linalg.products import diagonal, times
 
 
 class Metric(eqx.Module):
@@ -130,3 +130,11 @@ def with_rows(
 def row_weights(M: Float[Array, " n n"], A: Float[Array, " m n"]) -> Float[Array, " m"]:
     """The diagonal of W that balances the terms of M + A^T W A: tr(M) / n over |row|^2."""
     return jnp.trace(M) / M.shape[0] * unit_rows(A)[1] ** 2
+
+
+def coordinate_units(M: Float[Array, " n n"], A: Float[Array, " m n"]) -> Float[Array, " n"]:
+    """The units of coordinates in which the diagonal of M is one; they have no derivative."""
+    # A coordinate without mass is measured by the constraints on it.
+    mass, tied = diagonal(M), (row_weights(M, A)[:, None] * A * A).sum(0)
+    size = jnp.where(mass > 1e-8 * (mass + tied), mass, tied)
+    return jax.lax.stop_gradient(1 / jnp.sqrt(jnp.where(size > 0, size, 1.0)))

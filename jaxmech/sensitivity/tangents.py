@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.consistency import constraint_jacobians
 from jaxmech.linalg import unit
 from jaxmech.properties import with_mass_rank
 from jaxmech.sensitivity.differences import Numbers
-from jaxmech.stabilization import constraint_jacobians, metric_mass
+from jaxmech.stabilization import metric_mass
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
 

@@ -305,6 +305,36 @@ def test_redundant_rows_that_disagree_end_in_a_status() -> None:
     np.testing.assert_allclose(sol.t_failed, 0.43)  # where a step ends, since `grows` jumps
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_disagreement_is_relative_to_the_mechanism(dtype: Any) -> None:
+    """Two rods in one place: far from the origin, and in micrometres."""
+
+    def rod(longer: float) -> Any:
+        def distance(q: Any, t: Any, p: Any) -> Any:
+            length = p["l"] * (1 + jnp.where(t > 0.43, longer * p["more"], 0.0))
+            return ((q[0] - p["x"]) ** 2 + q[1] ** 2 - length**2) / 2
+
+        return distance
+
+    rods = [Holonomic(rod(0.0), "rod"), Holonomic(rod(1.0), "other")]
+    system = System(PENDULUM.system.lagrangian, rods, coordinates=("x", "y"))
+
+    @jax.jit
+    @jax.vmap
+    def status(x: Any, size: Any, more: Any) -> Any:
+        params = {**PENDULUM.params, "x": x, "l": size, "more": more, "g": size}
+        q = jnp.stack([x + 0.6 * size, -0.8 * size])
+        return simulate(
+            system, q, jnp.zeros_like(q), TS.astype(dtype), params,
+            method=RK4(5), projection=None, formulation=LAW, throw=False,
+        ).status  # fmt: skip
+
+    far, off = (1e6, 1e-4) if dtype == np.float64 else (1e2, 1e-2)
+    cases = [(x, size, more) for x, size in ((0, 1), (far, 1), (0, 1e-6)) for more in (0, off)]
+    found = status(*np.array(cases, dtype).T)
+    assert found.tolist() == [Status.OK, Status.PROJECTION_FAILED] * 3
+
+
 def test_a_step_that_is_too_coarse_has_a_status() -> None:
     q, v = PENDULUM.q, 20 * PENDULUM.v
     options = {"projection": None, "formulation": CoordinatePartition(iterations=1)}

@@ -136,6 +136,15 @@ def test_invalid_initial_states(recording: Recording, start: Any, message: str) 
         )  # fmt: skip
 
 
+def test_an_initial_state_is_off_relative_to_the_mechanism() -> None:
+    """By a part of a rod of half a micrometre."""
+    with pytest.raises(ValueError, match="off the constraints by more than its noise: q0"):
+        fit(
+            CARTESIAN, off_the_rod(0.8, 5e-7), {**BEGIN, "l": 4e-7}, observe=angle, free=FREE,
+            initial_states="fixed", method=RK4(1),
+        )  # fmt: skip
+
+
 def test_an_initial_state_off_by_its_noise_is_accepted() -> None:
     """It is moved onto the rod, and refused only by measurements that are too few."""
     few = np.where(TIMES < 0.03, TIMES, NAN)

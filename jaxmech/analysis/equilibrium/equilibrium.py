@@ -34,8 +34,8 @@ from jaxmech.analysis.stability.reduction import Freedom
 from jaxmech.analysis.states import State
 from jaxmech.analysis.symmetry.symmetries import Symmetries
 from jaxmech.analysis.symmetry.symmetries import symmetries as find
+from jaxmech.consistency import reach, violations
 from jaxmech.linalg import column_space_projector, times, unit_rows
-from jaxmech.stabilization import reach, violations
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import (
     coordinate_indices,

@@ -9,9 +9,9 @@ from jaxtyping import Array
 
 from jaxmech.analysis.stability.reduction import Freedom
 from jaxmech.analysis.states import State
+from jaxmech.consistency import constraint_jacobians, violations
 from jaxmech.constraints import Acceleration
 from jaxmech.linalg import unit
-from jaxmech.stabilization import constraint_jacobians, violations
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.probing import cached_by_shapes, generic, outside_traces

@@ -36,9 +36,9 @@ from jaxmech.analysis.stability.balance import (
     row_order,
 )
 from jaxmech.analysis.states import State
+from jaxmech.consistency import reach
 from jaxmech.constraints import Nonholonomic
 from jaxmech.linalg import QR, column_space_projector, metric, null_basis, times
-from jaxmech.stabilization import reach
 from jaxmech.system import System
 
 Freedom = tuple[int, int, int]  # numbers of positions, velocities and accelerations

@@ -22,9 +22,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.analysis.states import Numbers, checked_state
+from jaxmech.consistency import constraint_jacobians, reach
 from jaxmech.constraints import Acceleration
 from jaxmech.linalg import shortest, unit
-from jaxmech.stabilization import constraint_jacobians, reach
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.jit_cache import jit_of

@@ -13,17 +13,17 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.assemble import begin
+from jaxmech.consistency import constraint_jacobians, extents_at, on_constraints, violations
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import Segments
 from jaxmech.identify.problem.least_squares import FitProblem
-from jaxmech.stabilization import constraint_jacobians, near, violations
 from jaxmech.system import Params
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.text import capital
 
 # by how much recorded initial states may be off the constraints:
-FARTHEST = 1e-2  # relative to 1 + |q|, without further knowledge
-A_GUESS = 0.5  # the same for coordinates that are only a guess to begin with
+FARTHEST = 2e-2  # relative to the extents of the mechanism, without further knowledge
+A_GUESS = 1.0  # the same for coordinates that are only a guess to begin with
 DEVIATIONS = 5  # in standard deviations, where these are known
 _REMEDY = "check q0 and v0, and that the parameters at the start of the fit belong to them."
 
@@ -34,6 +34,7 @@ class InitialState(NamedTuple):
     q: Float[Array, " n"]
     v: Float[Array, " n"]
     consistent: Bool[Array, ""]  # whether it meets the constraints
+    extents: Float[Array, " n"]  # of the coordinates
     A_position: Float[Array, "k n"]
     A_velocity: Float[Array, "l n"]
 
@@ -51,9 +52,9 @@ def initial_state(
             f"and {v.shape}."
         )
     A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
-    consistent = near(system.position_level(q, t, params), A_position, q)
-    consistent &= near(system.velocity_level(q, v, t, params), A_velocity, v)
-    return InitialState(q, v, consistent, A_position, A_velocity)
+    extents = extents_at(system, q, v, t, params)
+    consistent = on_constraints(system, q, v, t, params, extents)
+    return InitialState(q, v, consistent, extents, A_position, A_velocity)
 
 
 def consistent_start(
@@ -85,18 +86,21 @@ def consistent_start(
             + ("`start` must return a consistent state." if problem.start else _REMEDY)
         )
     if problem.start is None:
-        _require_near(one, (q0, v0), (np.asarray(q), np.asarray(v)), free=free)
+        _require_near(one, (q0, v0), found, free=free)
     return found
 
 
 def _require_near(
-    one: Recording, given: Sequence[np.ndarray], reached: Sequence[np.ndarray], *, free: bool
+    one: Recording, given: tuple[np.ndarray, np.ndarray], found: InitialState, *, free: bool
 ) -> None:
     """Raise if the recorded start variables had to move far to meet the constraints."""
-    sds = one.start_sd or (np.inf, np.inf)
+    sds, extents = one.start_sd or (np.inf, np.inf), np.asarray(found.extents)
     guesses = (A_GUESS, np.inf) if free else (FARTHEST, FARTHEST)
-    for name, x, y, sd, guess in zip(("q0", "v0"), given, reached, sds, guesses, strict=True):
-        limit = np.where(np.isfinite(sd), DEVIATIONS * sd, guess * (1 + np.abs(x)))
+    # Of velocities relative to themselves, and to the extents per second.
+    sizes, reached = (extents, extents + np.abs(given[1])), (found.q, found.v)
+    each = zip(("q0", "v0"), given, map(np.asarray, reached), sizes, sds, guesses, strict=True)
+    for name, x, y, size, sd, guess in each:
+        limit = np.where(np.isfinite(sd), DEVIATIONS * sd, guess * size)
         worst = int(np.argmax(np.abs(y - x) / limit))
         if abs(y - x)[worst] > limit[worst]:
             raise ValueError(

@@ -122,21 +122,22 @@ def knot(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> Knot:
 
 
 def attempt(
-    scheme: Scheme, tolerance: Tolerance, start: Knot, t: Array, h: Array, params: Params
-) -> Attempt:
-    """Attempt a step of size h from time t."""
+    scheme: Scheme, tolerance: Tolerance, start: Knot, t: Array, h: Array, params: Params,
+    extents: Float[Array, " n"] | None,
+) -> Attempt:  # fmt: skip
+    """Attempt a step of size h from time t, with the extents of the coordinates."""
     method = scheme.method
     assert isinstance(method, Adaptive)
     if isinstance(method.pair, AbstractImplicit):
         chart, moved = None, _implicit(scheme, tolerance, method.pair, start, t, h, params)
     else:
         assert isinstance(method.pair, AbstractRungeKuttaPair)
-        chart = scheme.formulation.chart(scheme.system, start.q, start.v, t, params)
+        chart = scheme.formulation.chart(scheme.system, start.q, start.v, t, params, extents)
         moved = _explicit(scheme, method.pair, chart, start, t, h, params)
     after = t + h
     norm = ErrorNorm.of(scheme, tolerance, (start.q, start.v), (moved.q, moved.v), after, params)
     with jax.named_scope("projection"):
-        rows = RowsBefore(~moved.independent, start.rank)
+        rows = RowsBefore(~moved.independent, start.rank, extents)
         new_q, new_v, reached = scheme.after_step(chart, moved.q, moved.v, after, params, rows)
     # The accelerations at the projected end serve the error, the next step and the interpolation.
     end = knot(scheme, new_q, new_v, after, params)

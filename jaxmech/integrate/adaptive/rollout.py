@@ -5,7 +5,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from jaxmech.integrate.adaptive.attempt import Attempt, Knot, attempt, knot
 from jaxmech.integrate.adaptive.control import LEAST_ERROR, first_step, grown, shrunk
@@ -52,7 +52,8 @@ def adaptive_rollout(
     if times is not None:
         times = jax.lax.stop_gradient(sign * (times - ts[0]))
     run = RunSetting(scheme, tolerance, ts[0], sign, elapsed, params, segment, watch, times)
-    start = _start(run, q0, v0)
+    start, extents = _start(run, q0, v0)
+    run = replace(run, extents=extents)
     state, rows = jax.lax.while_loop(
         lambda carry: _goes_on(run, carry[0]) & (carry[0].status == Status.OK),
         partial(_advanced, run),
@@ -103,19 +104,21 @@ def adaptive_rollout(
     return trajectory, rows.moves.record(made, state.saved)
 
 
-def _start(run: RunSetting, q: Array, v: Array) -> RunState:
-    """The state before the first step."""
+def _start(run: RunSetting, q: Array, v: Array) -> tuple[RunState, Float[Array, " n"]]:
+    """The state before the first step, and the extents of the coordinates."""
     scheme, t = run.scheme, run.t0
     run, _ = run.at(jnp.zeros_like(t))
     ordered = (run.elapsed[1:] >= run.elapsed[:-1]).all()  # not with a NaN
-    params, events, status = begun(scheme, run.watch, q, v, t, run.sign, run.params, ordered)
+    params, events, status, extents = begun(
+        scheme, run.watch, q, v, t, run.sign, run.params, ordered
+    )
     first = knot(scheme, q, v, t, params)
     # A function of reactions is NaN where the law of motion fails.
     may_fail = (status == Status.OK) | (status == Status.EVENT_IS_NAN)
     status = jnp.where(may_fail & (first.status != Status.OK), first.status, status)
     zero, nan, none = jnp.zeros_like(t), jnp.full_like(t, jnp.nan), jnp.zeros((), jnp.int32)
     at, fixed_q, fixed_v = jax.lax.stop_gradient((t, q, v))
-    return RunState(
+    state = RunState(
         elapsed=zero,
         knot=first,
         size=first_step(scheme, run.tolerance, first, t, run.sign * run.span, params),
@@ -132,6 +135,7 @@ def _start(run: RunSetting, q: Array, v: Array) -> RunState:
         ),
         events=events,
     )  # fmt: skip
+    return state, extents
 
 
 def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunState, RunRows]:
@@ -144,7 +148,7 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     begin = state.knot if at_kink is None else _turned(run, state.knot, t, at_kink)
     size, stop, is_last = _size(run, state)
     h = run.sign * size
-    tried = attempt(run.scheme, run.tolerance, begin, t, h, run.params)
+    tried = attempt(run.scheme, run.tolerance, begin, t, h, run.params, run.extents)
     if tried.correction is not None:
         # A jump of a given velocity is in every step over it, however short: the time at which it
         # happens cannot be told better than in steps that are about to be too short.
@@ -164,7 +168,7 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     proposed, event, cut, is_due = size, None, jnp.asarray(False), jnp.asarray(False)
     if run.watch is not None and state.events is not None:
         assert rows.log is not None
-        how = run.scheme, run.tolerance, run.watch
+        how = run.scheme, run.tolerance, run.watch, run.extents
         event, log = events_in_step(
             *how, begin, state.events, tried, t, h, run.params, accepted, rows.log
         )

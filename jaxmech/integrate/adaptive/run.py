@@ -89,6 +89,7 @@ class RunSetting:
     segment: int
     watch: Watch | None = None
     times: Array | None = None  # at which a step ends (K,), from the start
+    extents: Float[Array, " n"] | None = None  # of the coordinates, once the run has begun
 
     @property
     def method(self) -> Adaptive:

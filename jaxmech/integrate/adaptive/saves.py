@@ -84,8 +84,8 @@ def _states(
 
     def middle() -> tuple[Array, Array, Array]:
         t, h = run.time(step.begin), run.sign * step.size / 2
-        half = attempt(run.scheme, run.tolerance, before.knot, t, h, run.params).end
-        return half.q, half.v, half.qdd
+        half = attempt(run.scheme, run.tolerance, before.knot, t, h, run.params, run.extents)
+        return half.end.q, half.end.v, half.end.qdd
 
     needed = step.accepted & (target < step.end)
     return [ends[0], jax.lax.cond(needed, middle, lambda: ends[0]), ends[1]]
@@ -105,7 +105,9 @@ def _within(
         return _projected(run, q, v, t)
     # Accelerations of stiff systems are too sensitive to interpolate with: a shorter step is made.
     h = run.sign * at * step.size
-    found = attempt(run.scheme, run.tolerance, before.knot, run.time(step.begin), h, run.params)
+    found = attempt(
+        run.scheme, run.tolerance, before.knot, run.time(step.begin), h, run.params, run.extents
+    )
     return found.end.q, found.end.v, found.status == Status.OK
 
 

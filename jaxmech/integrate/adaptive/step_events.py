@@ -36,8 +36,9 @@ class StepEvents(eqx.Module):
 
 
 def events_in_step(
-    scheme: Scheme, tolerance: Tolerance, watch: Watch, start: Knot, was: EventState,
-    tried: Attempt, t: Array, h: Array, params: Params, accepted: Array, log: Array,
+    scheme: Scheme, tolerance: Tolerance, watch: Watch, extents: Array | None, start: Knot,
+    was: EventState, tried: Attempt, t: Array, h: Array, params: Params, accepted: Array,
+    log: Array,
 ) -> tuple[StepEvents, Array]:  # fmt: skip
     """Find the events in a step from a knot, given the whole attempt; also the log with them."""
     end, none = tried.end, jnp.zeros((), jnp.int32)
@@ -47,14 +48,15 @@ def events_in_step(
     plain = params.params if isinstance(params, Switched) else params
 
     def part(q: Array, v: Array, t: Array, h: Array, params: Params) -> Any:
-        found = attempt(scheme, tolerance, start, t, h, params)
+        found = attempt(scheme, tolerance, start, t, h, params, extents)
         good = found.status == Status.OK
         return found.end.q, found.end.v, Health(good, found.status, found.rank, good)
 
     happens = (accepted & happens) | was.due
     at, log = through_events(
-        scheme, watch, start.q, start.v, t, h, plain, was, none, dips, happens, log, part, True
-    )
+        scheme, watch, start.q, start.v, t, h, plain, was, none, dips, happens, log, extents, part,
+        True,
+    )  # fmt: skip
 
     def rarely() -> StepEvents:
         events, end_t = at.events, t + at.base_u * h

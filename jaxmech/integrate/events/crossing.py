@@ -73,7 +73,7 @@ class StepSearch(eqx.Module):
 def through_events(
     scheme: Scheme, watch: Watch, q: Array, v: Array, t: Array, h: Array, params: Params,
     events: EventState, place: Array, dips: Dips, happens: Array, log: Array,
-    advance: PartialStep | None = None, with_qdd: bool = False,
+    extents: Float[Array, " n"] | None, advance: PartialStep | None = None, with_qdd: bool = False,
 ) -> tuple[StepSearch, Array]:  # fmt: skip
     """A step from (q, v) through all events on its way, if there are any, and the log with them.
 
@@ -84,7 +84,7 @@ def through_events(
     `happens` holds; this is not left to a `cond` around the loop, through which XLA would copy the
     log.
     """
-    by, resume = advance or partial(step, scheme), advance is None
+    by, resume = advance or partial(step, scheme, extents=extents), advance is None
     zero, one = jnp.zeros((), q.dtype), jnp.ones((), q.dtype)
     true, false, none = jnp.asarray(True), jnp.asarray(False), jnp.zeros((), jnp.int32)
     nowhere = jnp.zeros(len(watch.events), bool)
@@ -149,7 +149,9 @@ def through_events(
             found = is_due | (found & ~ended)
 
         def occurs() -> tuple[StepSearch, Array]:
-            return _occurred(scheme, watch, at, contacts, is_due, t, h, params, place, resume)
+            return _occurred(
+                scheme, watch, at, contacts, is_due, t, h, params, place, resume, extents
+            )
 
         after, row = jax.lax.cond(found, occurs, lambda: (at, none))
         states = (after.q, after.v) if watch.has_transitions else (None, None)
@@ -256,6 +258,7 @@ def _next(at: StepSearch, tolerance: Array) -> Array:
 def _occurred(
     scheme: Scheme, watch: Watch, at: StepSearch, contacts: Contacts | None, is_due: Array,
     t: Array, h: Array, params: Params, place: Array, resume: bool,
+    extents: Float[Array, " n"] | None,
 ) -> tuple[StepSearch, Array]:  # fmt: skip
     """Process the first of the events at the end of the bracket; also the row it is kept in."""
     was, to_t, crossed = at.events, t + at.high * h, at.crossed
@@ -267,7 +270,7 @@ def _occurred(
     row = _row(watch, which, was.counts)
     q, v, values, met, active = at.q, at.v, at.values, jnp.asarray(True), was.active
     if watch.has_transitions:
-        q, v, met = watch.after(scheme, which, at.q, at.v, to_t, params, was.active)
+        q, v, met = watch.after(scheme, which, at.q, at.v, to_t, params, was.active, extents)
         active = watch.switched(which, was.active)
         values = watch.values(scheme, q, v, to_t, watch.params(params, active))
     # Only a transition by a function can move the state anywhere, so only then is the side

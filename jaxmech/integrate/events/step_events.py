@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from jaxmech.integrate.events.crossing import through_events
 from jaxmech.integrate.events.dips import step_dips
@@ -22,6 +22,7 @@ MovedWithEvents = tuple[Array, Array, Health, Array, EventState]  # also its end
 def with_events(
     scheme: Scheme, watch: Watch, start: tuple[Array, Array], moved: Moved, running: Array,
     was: EventState, log: Array, t: Array, h: Array, params: Params, place: Array,
+    extents: Float[Array, " n"] | None,
 ) -> tuple[MovedWithEvents, Array]:  # fmt: skip
     """The result of a step with its events, from the one without, and the log with them.
 
@@ -32,7 +33,9 @@ def with_events(
     was, passed, dips, happens = step_dips(scheme, watch, was, *ends, h, now)
     # The step that an event at its start makes void may fail.
     happens = running & (health.good | was.due) & happens
-    at, log = through_events(scheme, watch, *start, t, h, params, was, place, dips, happens, log)
+    at, log = through_events(
+        scheme, watch, *start, t, h, params, was, place, dips, happens, log, extents
+    )
 
     def rarely() -> MovedWithEvents:
         is_nan = at.health.good & jnp.isnan(at.events.values).any()

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import empty_rows
+from jaxmech.consistency import constraint_jacobians, motion_share, near
 from jaxmech.constraints import rate
 from jaxmech.formulations import observed_at
 from jaxmech.integrate.events.event import Event, names_of
@@ -19,7 +20,7 @@ from jaxmech.integrate.events.switches import Switched, with_switches
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.times.spans import Timed
 from jaxmech.linalg import LDL, metric
-from jaxmech.stabilization import constraint_jacobians, metric_mass, near
+from jaxmech.stabilization import metric_mass
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import naming_missing
 from jaxmech.utils.probing import depends_on
@@ -213,9 +214,9 @@ class Watch:
 
     def after(
         self, scheme: Scheme, which: Array, q: Array, v: Array, t: Array, params: Params,
-        active: Bool[Array, " C"],
+        active: Bool[Array, " C"], extents: Float[Array, " n"] | None = None,
     ) -> tuple[Array, Array, Array]:  # fmt: skip
-        """q and v after an event, and whether they satisfy the constraints."""
+        """q and v after an event, and, given extents, whether they satisfy the constraints."""
         moved = q, v, jnp.asarray(True)
         new = self.params(params, self.switched(which, active))
         old = self.params(params, active)
@@ -226,14 +227,14 @@ class Watch:
             def one(event: Event = event) -> tuple[Array, Array, Array]:
                 what = f"the transition of event {event.name!r}"
                 with naming_missing(what, self.plain(params)):
-                    return self._after(scheme, event, q, v, t, params, old, new)
+                    return self._after(scheme, event, q, v, t, params, old, new, extents)
 
             moved = jax.lax.cond(which == k, one, lambda moved=moved: moved)
         return moved
 
     def _after(
         self, scheme: Scheme, event: Event, q: Array, v: Array, t: Array, params: Params,
-        old: Params, new: Params,
+        old: Params, new: Params, extents: Float[Array, " n"] | None,
     ) -> tuple[Array, Array, Array]:  # fmt: skip
         transition, system = event.transition, scheme.system
         assert transition is not None
@@ -244,7 +245,10 @@ class Watch:
             e = jnp.asarray(given(self.plain(params)) if callable(given) else given, q.dtype)
             v = self._rebound(scheme, event, e, q, v, t, old)
         A_position, A_velocity = constraint_jacobians(system, q, v, t, new)
-        met = near(system.position_level(q, t, new), A_position, q)
+        met = jnp.asarray(True)
+        if extents is not None:
+            level, share = system.position_level(q, t, new), motion_share(q.dtype)
+            met = near(level, A_position, q, extents, share)
         if len(A_velocity):
             mass = metric(metric_mass(system, q, v, t, new), A_velocity, LDL())
             for _ in range(_ITERATIONS):

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.consistency import constraint_jacobians, motion_share, on_constraints
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate.methods import AbstractFixedStep, Policies
 from jaxmech.integrate.variational.newton import NewtonSettings, Residual, linear_step, newton
@@ -27,7 +28,7 @@ from jaxmech.integrate.variational.step_equations import (
     trapezoidal,
 )
 from jaxmech.linalg import metric, times
-from jaxmech.stabilization import constraint_jacobians, metric_mass, near
+from jaxmech.stabilization import metric_mass
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.field_docs import setting
@@ -69,8 +70,9 @@ class AbstractVariational(AbstractFixedStep):
         """Whether the momentum is linear in v."""
 
     def advance(
-        self, system: System, formulation: AbstractFormulation, start: StepStart
-    ) -> Advance:
+        self, system: System, formulation: AbstractFormulation, start: StepStart,
+        extents: Float[Array, " n"] | None,
+    ) -> Advance:  # fmt: skip
         """Compute the state after one step."""
         assert isinstance(formulation, UdwadiaKalaba)
         has_length = start.h != 0  # repeated save times have not
@@ -95,7 +97,9 @@ class AbstractVariational(AbstractFixedStep):
         # Dependent rows are left out; if the constraints are consistent they hold nevertheless.
         reached = jax.lax.cond(
             rows.rank < len(A),
-            lambda: _on_constraints(system, end, last.x),
+            lambda: on_constraints(
+                system, end.q, last.x, end.t, params, extents, motion_share(q.dtype)
+            ),
             lambda: jnp.asarray(True),
         )
         return Advance(
@@ -131,14 +135,6 @@ def _velocity_equations(
         rows=constraint_jacobians(system, end.q, end.v, end.t, params)[0],
         level=system.velocity_level(end.q, v, end.t, params),
     )
-
-
-def _on_constraints(system: System, end: StepStart, v: Array) -> Bool[Array, ""]:
-    """Whether all constraints hold, also those that were taken as dependent."""
-    q, t, params = end.q, end.t, end.params
-    A, _ = constraint_jacobians(system, q, v, t, params)
-    position = near(system.position_level(q, t, params), A, q)
-    return position & near(system.velocity_level(q, v, t, params), A, v)
 
 
 def _rounding(x: Array) -> Array:
