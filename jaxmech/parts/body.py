@@ -135,7 +135,11 @@ class AbstractBody(abc.ABC):
         """The kinetic energy [J]."""
 
     @abc.abstractmethod
-    def moment(self, q: Array, read: Reader) -> Array:
+    def kinetic_in_body(self, velocity: Numbers, spin: Numbers, read: Reader) -> Numbers:
+        """The kinetic energy [J], from the velocity and spin along the axes of the body."""
+
+    @abc.abstractmethod
+    def moment(self, frame: Frame, read: Reader) -> Numbers:
         """The mass times the position of the centre of mass [kg m], (d,)."""
 
     @abc.abstractmethod
@@ -201,9 +205,13 @@ class Ground(AbstractBody):
         """Zero kinetic energy."""
         return jnp.zeros((), q.dtype)
 
-    def moment(self, q: Array, read: Reader) -> Array:
+    def kinetic_in_body(self, velocity: Numbers, spin: Numbers, read: Reader) -> Numbers:
+        """Zero kinetic energy."""
+        return jnp.zeros((), read.dtype)
+
+    def moment(self, frame: Frame, read: Reader) -> Numbers:
         """A zero moment."""
-        return jnp.zeros(self.dimension, q.dtype)
+        return jnp.zeros(self.dimension, read.dtype)
 
     def generalized(self, q: Array, load: Load) -> Array:
         """An empty array, since the ground bears every load."""
@@ -248,9 +256,13 @@ class PointMass(AbstractBody):
         """The kinetic energy m v . v / 2."""
         return 0.5 * read.number(self.mass) * (v @ v)
 
-    def moment(self, q: Array, read: Reader) -> Array:
+    def kinetic_in_body(self, velocity: Numbers, spin: Numbers, read: Reader) -> Numbers:
+        """The kinetic energy m v . v / 2."""
+        return 0.5 * read.number(self.mass) * (velocity @ velocity)
+
+    def moment(self, frame: Frame, read: Reader) -> Numbers:
         """The moment m r."""
-        return read.number(self.mass) * q
+        return read.number(self.mass) * frame.origin
 
     def generalized(self, q: Array, load: Load) -> Array:
         """The force; a torque has no effect on a point."""

@@ -1,15 +1,15 @@
 """The elements of forces: potentials, which enter the Lagrangian, and loads, which do not."""
 
 import abc
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, shifted
 from jaxmech.parts.position_equations import pointing, turn_about, way
-from jaxmech.parts.values import Reader, Value, Vector, are_numbers, unit
+from jaxmech.parts.values import Reader, Value, Vector, unit, vector_with_rate
 from jaxmech.parts.vectors import Numbers
 
 
@@ -46,7 +46,7 @@ class Gravity:
     acceleration: Value
     down: Vector | None
 
-    def energy(self, moment: Array, read: Reader) -> Array:
+    def energy(self, moment: Numbers, read: Reader) -> Numbers:
         """The potential energy [J] from mass times the position of the centre of mass."""
         g = read.number(self.acceleration)
         if self.down is None:
@@ -113,13 +113,10 @@ class Damper(AbstractLoad):
 def _point(moving: Moving, local: Vector, read: Reader) -> tuple[Numbers, Numbers]:
     """A point given on a body, and its velocity, including that along the body over time."""
     frame = moving.frame
-    size = frame.origin.shape[0]
-    at = frame.point(read.vector(local, size))
-    if are_numbers(local):
-        return at, moving.velocity_at(at)
-    t = 1.0 * read.t
-    _, rate = jax.jvp(lambda t: replace(read, t=t).vector(local, size), (t,), (jnp.ones_like(t),))
-    return at, moving.velocity_at(at) + frame.direction(rate)
+    local, rate = vector_with_rate(read, local, frame.origin.shape[0])
+    at = frame.point(local)
+    velocity = moving.velocity_at(at)
+    return at, velocity if isinstance(rate, np.ndarray) else velocity + frame.direction(rate)
 
 
 @dataclass(frozen=True)

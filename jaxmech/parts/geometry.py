@@ -13,9 +13,10 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.geometry import circle, coil, line, outline
-from jaxmech.parts.body import Frame, Ground
+from jaxmech.parts.body import AbstractBody, Frame, Ground
 from jaxmech.parts.force_elements import AbstractForce, Applied, Damper, Spring
-from jaxmech.parts.joint_base import Joint, Place, Places
+from jaxmech.parts.joint_base import Joint
+from jaxmech.parts.kinematics import AbstractKinematics
 from jaxmech.parts.position_equations import (
     Across,
     Apart,
@@ -37,39 +38,39 @@ _FAR = 1e3  # half the length of a straight ground [m]; a picture shows the visi
 
 
 def shapes(
-    places: Places,
-    connections: Iterable[tuple[Joint | AbstractForce, Places]],
+    kinematics: AbstractKinematics,
+    connections: Iterable[Joint | AbstractForce],
     q: Array,
     t: Array,
     params: Any,
 ) -> Shapes:
-    """The shapes of bodies at their places, and of the joints and forces between them, by name."""
-    marks: dict[str, list[Vector]] = {place.body.name: [] for place in places}
+    """The shapes of bodies, and of the joints and forces between them, by name."""
+    marks: dict[str, list[Vector]] = {body.name: [] for body in kinematics.bodies}
     round_ones: set[str] = set()
     drawn: Shapes = {}
     taken = {*marks}
-    for connection, between in connections:
+    for connection in connections:
         name = connection.name if isinstance(connection, Joint) else connection.part
         while name in taken:  # a joint may have no name, or that of a body
             name += ".joint"
         taken.add(name)
         read = Reader(connection.part, t, params)
-        frames = tuple(place.frame(q) for place in between)
+        frames = kinematics.frames(connection.bodies, q, t, params)
         for element in _elements(connection):
             for k, local in _marks(element):
-                kept = marks.get(between[k].body.name, [])
+                kept = marks.get(connection.bodies[k].name, [])
                 kept += [local] if local not in kept else []
-            round_ones |= {between[k].body.name for k in _round(element)}
-            drawn |= _element(name, element, frames, between, read)
+            round_ones |= {connection.bodies[k].name for k in _round(element)}
+            drawn |= _element(name, element, frames, connection.bodies, read)
     bodies: Shapes = {}
-    for place in places:
-        body = place.body
+    own = kinematics.frames(kinematics.bodies, q, t, params)
+    for body, frame in zip(kinematics.bodies, own, strict=True):
         if isinstance(body, AbstractRigidBody):
             bare = body.name not in round_ones
             read = Reader(f"body {body.name!r}", t, params)
-            bodies |= _rigid(body, place.frame(q), marks[body.name], read, bare=bare)
+            bodies |= _rigid(body, frame, marks[body.name], read, bare=bare)
         else:
-            bodies |= {body.name: place.frame(q).origin}
+            bodies |= {body.name: frame.origin}
     lines = {name: shape for name, shape in bodies.items() if shape.ndim == 2}
     return {**lines, **drawn, **bodies}
 
@@ -97,26 +98,26 @@ def _round(element: Any) -> tuple[int, ...]:
 
 
 def _element(
-    name: str, element: Any, frames: tuple[Frame, ...], places: Sequence[Place], read: Reader
+    name: str, element: Any, frames: tuple[Frame, ...], bodies: Sequence[AbstractBody], read: Reader
 ) -> Shapes:
     """The shapes of one element of a joint, or of one force."""
     size = frames[0].origin.shape[0]
     ends = [frames[k].point(read.vector(local, size)) for k, local in _marks(element)]
     match element:
         case Coincide() | OnSurface():
-            return {name: ends[-1]}
+            return {name: jnp.asarray(ends[-1])}
         case Apart() | Damper():
             return {name: line(*ends)}
         case Across():
-            return {f"{name}.guide": line(*ends), name: ends[-1]}
+            return {f"{name}.guide": line(*ends), name: jnp.asarray(ends[-1])}
         case Spring():
             return {name: coil(*ends)}
-        case Level(at_a, normal, _, _) if size == 2 and isinstance(places[0].body, Ground):
+        case Level(at_a, normal, _, _) if size == 2 and isinstance(bodies[0], Ground):
             at, n = frames[0].point(read.vector(at_a, 2)), pointing(frames[0], normal, read)
             return {f"{name}.ground": line(at - _FAR * turned(n), at + _FAR * turned(n))}
         case Edge(_, along):
             u = pointing(frames[1], along, read)
-            reach = 0.4 * _gyration(places[1].body, read)
+            reach = 0.4 * _gyration(bodies[1], read)
             return {f"{name}.blade": line(ends[0] - reach * u, ends[0] + reach * u)}
         case _:
             return _wheels(name, element, frames, read)

@@ -8,34 +8,12 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.constraints import Holonomic, Nonholonomic
-from jaxmech.parts.body import AbstractBody, Frame, Ground, Moving
+from jaxmech.parts.body import AbstractBody, Ground
+from jaxmech.parts.kinematics import AbstractKinematics
 from jaxmech.parts.position_equations import AbstractPosition
 from jaxmech.parts.values import Reader, Vector, are_numbers, direction, vector
 from jaxmech.parts.velocity_equations import AbstractVelocity
 from jaxmech.utils.text import capital
-
-
-@dataclass(frozen=True)
-class Place:
-    """A body, and the index of its first coordinate among those of all bodies."""
-
-    body: AbstractBody
-    first: int
-
-    def own(self, x: Array) -> Array:
-        """Select the entries of the body in coordinates, velocities or generalized forces."""
-        return x[self.first : self.first + len(self.body.letters)]
-
-    def frame(self, q: Array) -> Frame:
-        """The position and attitude of the body."""
-        return self.body.frame(self.own(q))
-
-    def moving(self, q: Array, v: Array) -> Moving:
-        """The position, attitude and velocities of the body."""
-        return self.body.moving(self.own(q), self.own(v))
-
-
-Places = tuple[Place, ...]
 
 
 @dataclass(frozen=True)
@@ -62,26 +40,32 @@ class Joint:
         """The name of the joint in messages."""
         return called(self.kind, self.name)
 
-    def constraints(self, places: Places) -> Iterator[Holonomic | Nonholonomic]:
-        """The equations as constraints, for bodies at these places."""
+    def constraints(self, kinematics: AbstractKinematics) -> Iterator[Holonomic | Nonholonomic]:
+        """The equations as constraints on the coordinates of a mechanism."""
         both = self.positions and self.velocities
         if self.positions:
             name = f"{self.name}.contact" if both else self.name
-            yield Holonomic(_Positions(self.part, self.positions, places), name=name)
+            yield Holonomic(
+                _Positions(self.part, self.positions, self.bodies, kinematics), name=name
+            )
         if self.velocities:
             name = f"{self.name}.slip" if both else self.name
-            yield Nonholonomic(_Velocities(self.part, self.velocities, places), name=name)
+            yield Nonholonomic(
+                _Velocities(self.part, self.velocities, self.bodies, kinematics), name=name
+            )
 
 
 @dataclass(frozen=True)
 class _Positions:
     part: str
     equations: tuple[AbstractPosition, ...]
-    places: Places
+    bodies: tuple[AbstractBody, ...]
+    kinematics: AbstractKinematics
 
     def __call__(self, q: Any, t: Any, params: Any) -> Array:
-        q, read = jnp.asarray(q), Reader(self.part, jnp.asarray(t), params)
-        frames = tuple(place.frame(q) for place in self.places)
+        q, t = jnp.asarray(q), jnp.asarray(t)
+        read = Reader(self.part, t, params)
+        frames = self.kinematics.frames(self.bodies, q, t, params)
         return jnp.concatenate([e.residual(frames, read) for e in self.equations])
 
 
@@ -89,11 +73,13 @@ class _Positions:
 class _Velocities:
     part: str
     equations: tuple[AbstractVelocity, ...]
-    places: Places
+    bodies: tuple[AbstractBody, ...]
+    kinematics: AbstractKinematics
 
     def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
-        q, v, read = jnp.asarray(q), jnp.asarray(v), Reader(self.part, jnp.asarray(t), params)
-        moving = tuple(place.moving(q, v) for place in self.places)
+        q, v, t = jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)
+        read = Reader(self.part, t, params)
+        moving = self.kinematics.moving(self.bodies, q, v, t, params)
         return jnp.concatenate([e.residual(moving, read) for e in self.equations])
 
 

@@ -101,13 +101,13 @@ class AbstractRigidBody(AbstractBody):
 
     properties: Mass
 
-    def moment(self, q: Array, read: Reader) -> Array:
+    def moment(self, frame: Frame, read: Reader) -> Numbers:
         """The moment m r + R S."""
         m, S = self.properties.static(read, self.dimension)
-        at_reference = m * q[: self.dimension]
+        at_reference = m * frame.origin
         if self.properties.is_central:
             return at_reference
-        return at_reference + self.frame(q).direction(S)
+        return at_reference + frame.direction(S)
 
 
 @dataclass(frozen=True)
@@ -133,6 +133,15 @@ class PlanarBody(AbstractRigidBody):
         if self.properties.is_central:
             return energy
         return energy + v[2] * (v[:2] @ turned(self.frame(q).direction(S)))
+
+    def kinetic_in_body(self, velocity: Numbers, spin: Numbers, read: Reader) -> Numbers:
+        """The kinetic energy m v . v / 2 + w v . (turned S) + I w^2 / 2."""
+        m, S = self.properties.static(read, 2)
+        inertia = self.properties.planar_inertia(read)
+        energy = 0.5 * m * (velocity @ velocity) + 0.5 * inertia * spin**2
+        if self.properties.is_central:
+            return energy
+        return energy + spin * (velocity @ turned(S))
 
     def generalized(self, q: Array, load: Load) -> Array:
         """The force and the torque, which are the generalized force."""
@@ -174,6 +183,15 @@ class SpatialBody(AbstractRigidBody):
         if self.properties.is_central:
             return energy
         return energy + v[:3] @ self.frame(q).direction(cross(w, S))
+
+    def kinetic_in_body(self, velocity: Numbers, spin: Numbers, read: Reader) -> Numbers:
+        """The kinetic energy m v . v / 2 + v . (w x S) + w . I w / 2."""
+        m, S = self.properties.static(read, 3)
+        inertia = self.properties.spatial_inertia(read)
+        energy = 0.5 * m * (velocity @ velocity) + 0.5 * (spin @ apply(inertia, spin))
+        if self.properties.is_central:
+            return energy
+        return energy + velocity @ cross(spin, S)
 
     def generalized(self, q: Array, load: Load) -> Array:
         """The force, and 2 (0, torque) e, which does the work of the torque."""

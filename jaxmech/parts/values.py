@@ -7,9 +7,10 @@ time or on several parameters, such as `lambda t, p: p["length"] / 2`.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -39,20 +40,20 @@ class Reader:
     def number(self, value: Value) -> Numbers:
         """Read a value as a scalar; a plain number becomes a numpy constant, which is folded."""
         if isinstance(value, float):
-            return np.asarray(value, self._dtype)
+            return np.asarray(value, self.dtype)
         return self.array(value, ())
 
     def vector(self, values: Vector, size: int) -> Numbers:
         """Read values as an array of shape (size,)."""
         if are_numbers(values):
-            return np.asarray(values, self._dtype)
+            return np.asarray(values, self.dtype)
         if isinstance(values, tuple):
             return jnp.stack([self.number(value) for value in values])
         return self.array(values, (size,))
 
     def array(self, value: Any, *shapes: tuple[int, ...]) -> Array:
         """Read a value as an array of one of the given shapes."""
-        found = jnp.asarray(self._found(value)).astype(self._dtype)
+        found = jnp.asarray(self._found(value)).astype(self.dtype)
         if found.shape not in shapes:
             wanted = " or ".join(map(str, shapes))
             raise ValueError(
@@ -62,7 +63,8 @@ class Reader:
         return found
 
     @property
-    def _dtype(self) -> Any:
+    def dtype(self) -> Any:
+        """The floating-point type of all values."""
         return jnp.result_type(self.t, float)
 
     def _found(self, value: Any) -> Any:
@@ -137,6 +139,16 @@ def unit(read: Reader, kept: Vector, size: int) -> Numbers:
     """Read a checked direction as a unit vector."""
     values = read.vector(kept, size)
     return values if are_numbers(kept) else values / jnp.sqrt(values @ values)
+
+
+def vector_with_rate(read: Reader, kept: Vector, size: int) -> tuple[Numbers, Numbers]:
+    """Read a checked vector, and its derivative with respect to time."""
+    value = read.vector(kept, size)
+    if are_numbers(kept):
+        return value, np.zeros(size, read.dtype)
+    t = 1.0 * read.t
+    along = (jnp.ones_like(t),)
+    return value, jax.jvp(lambda t: replace(read, t=t).vector(kept, size), (t,), along)[1]
 
 
 def _source(value: Any) -> str:

@@ -49,6 +49,11 @@ def apply(matrix: Numbers, a: Numbers) -> Numbers:
     return (matrix * a[None, :]).sum(1)
 
 
+def matmul(a: Numbers, b: Numbers) -> Numbers:
+    """Multiply two matrices as products and a sum."""
+    return (a[:, :, None] * b[None]).sum(1)
+
+
 def cross(a: Numbers, b: Numbers) -> Numbers:
     """The vector product."""
     return bilinear(_CROSS, a, b)
@@ -120,9 +125,45 @@ def rotation(e: Numbers) -> Numbers:
     return (_ROTATION.astype(e.dtype) * squares[None, None]).sum((2, 3))
 
 
-def plane_rotation(angle: Array) -> Array:
+def rotation_about(u: Numbers, angle: Array) -> Array:
+    """The matrix (3, 3) of a rotation about a unit vector, by the formula of Rodrigues.
+
+    Example:
+        >>> print(rotation_about(np.array([0.0, 0.0, 1.0]), jnp.pi / 2).round(12) + 0)
+        [[ 0. -1.  0.]
+         [ 1.  0.  0.]
+         [ 0.  0.  1.]]
+    """
+    across = (_CROSS.astype(u.dtype) * u[None, :, None]).sum(1)
+    along = u[:, None] * u[None, :]
+    one = np.eye(3, dtype=u.dtype)
+    return jnp.cos(angle) * (one - along) + jnp.sin(angle) * across + along
+
+
+def quaternion_onto(u: Numbers) -> Numbers:
+    """The quaternion that turns z into a unit vector, and x and y into its `normals`.
+
+    Example:
+        >>> e = quaternion_onto(np.array([0.0, -0.6, 0.8]))
+        >>> print(rotation(e).T.round(12) + 0)
+        [[ 1.   0.   0. ]
+         [ 0.   0.8  0.6]
+         [ 0.  -0.6  0.8]]
+    """
+    xp: Any = np if isinstance(u, np.ndarray) else jnp
+    one, zero = xp.ones_like(u[0]), xp.zeros_like(u[0])
+    up = xp.stack([1 + u[2], -u[1], u[0], zero])
+    down = xp.stack([1 - u[2], u[1], -u[0], zero])
+    half_turn = xp.stack([zero, one, zero, zero])  # about x, which turns z into -z
+    e = xp.where(u[2] >= 0, up, product(down, half_turn))
+    return e / xp.sqrt((e * e).sum())
+
+
+def plane_rotation(angle: Numbers) -> Numbers:
     """The matrix (2, 2) of a rotation in the plane."""
-    return jnp.cos(angle) * np.eye(2, dtype=np.int32) + jnp.sin(angle) * _QUARTER
+    xp: Any = np if isinstance(angle, np.ndarray) else jnp
+    one, quarter = np.eye(2, dtype=angle.dtype), _QUARTER.astype(angle.dtype)
+    return xp.cos(angle) * one + xp.sin(angle) * quarter
 
 
 def normals(u: Numbers) -> Numbers:

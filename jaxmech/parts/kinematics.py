@@ -1,0 +1,359 @@
+"""Where the bodies of a mechanism are, and how they move, as functions of its coordinates.
+
+`BodyCoordinates` are those of each body by itself, so that every joint is a constraint.
+`JointCoordinates` are those of joints along a tree of bodies; only the joints that close loops are
+constraints. Velocities in a tree are along the axes of each body, where masses are constant.
+"""
+
+import abc
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.parts.body import AbstractBody, Frame, Ground, Load, Moving, Start
+from jaxmech.parts.motions import AbstractMotion, Located, relation_between
+from jaxmech.parts.values import Reader, vector_with_rate
+from jaxmech.parts.vectors import Numbers, apply, spin_in_body
+
+Bodies = Sequence[AbstractBody]
+
+
+class Inertial(NamedTuple):
+    """A body with its kinetic energy [J], and the frame that it has."""
+
+    body: AbstractBody
+    kinetic: Numbers
+    frame: Frame
+
+
+class Norm(NamedTuple):
+    """Coordinates that are a quaternion, from the first of them, and whose they are."""
+
+    name: str
+    first: int
+
+
+@dataclass(frozen=True)
+class AbstractKinematics(abc.ABC):
+    """The positions and velocities of bodies."""
+
+    bodies: tuple[AbstractBody, ...]
+
+    @property
+    @abc.abstractmethod
+    def coordinates(self) -> tuple[str, ...]:
+        """The names of the coordinates."""
+
+    @property
+    @abc.abstractmethod
+    def norms(self) -> tuple[Norm, ...]:
+        """The quaternions among the coordinates."""
+
+    @abc.abstractmethod
+    def frames(self, bodies: Bodies, q: Array, t: Array, params: Any) -> tuple[Frame, ...]:
+        """The frames of some bodies, or of the ground."""
+
+    @abc.abstractmethod
+    def moving(
+        self, bodies: Bodies, q: Array, v: Array, t: Array, params: Any
+    ) -> tuple[Moving, ...]:
+        """The frames of some bodies, or of the ground, with their velocities."""
+
+    @abc.abstractmethod
+    def inertial(self, q: Array, v: Array, t: Array, params: Any) -> Iterator[Inertial]:
+        """All bodies with their kinetic energies."""
+
+    @abc.abstractmethod
+    def generalized(
+        self, loads: Mapping[str, Load], q: Array, v: Array, t: Array, params: Any
+    ) -> Array:
+        """The generalized force (n,) of loads on bodies, by their names."""
+
+    @abc.abstractmethod
+    def guess(self, starts: Mapping[str, Start], t: Array, params: Any) -> tuple[Array, Array]:
+        """The coordinates and velocities of given starts, by the names of bodies or joints."""
+
+
+@dataclass(frozen=True)
+class BodyCoordinates(AbstractKinematics):
+    """The coordinates of the bodies in order, `crank.x` and so on."""
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """Names such as `crank.x`."""
+        return tuple(f"{body.name}.{letter}" for body in self.bodies for letter in body.letters)
+
+    @property
+    def norms(self) -> tuple[Norm, ...]:
+        """The quaternions of bodies in space."""
+        return tuple(
+            Norm(body.name, self._first(body) + 3) for body in self.bodies if body.has_norm
+        )
+
+    def _first(self, body: AbstractBody) -> int:
+        before = self.bodies[: [other.name for other in self.bodies].index(body.name)]
+        return sum(len(other.letters) for other in before)
+
+    def own(self, body: AbstractBody, x: Array) -> Array:
+        """The entries of a body in coordinates, velocities or generalized forces."""
+        if isinstance(body, Ground):
+            return x[:0]
+        first = self._first(body)
+        return x[first : first + len(body.letters)]
+
+    def frames(self, bodies: Bodies, q: Array, t: Array, params: Any) -> tuple[Frame, ...]:
+        """The frames at the coordinates of each body."""
+        return tuple(body.frame(self.own(body, q)) for body in bodies)
+
+    def moving(
+        self, bodies: Bodies, q: Array, v: Array, t: Array, params: Any
+    ) -> tuple[Moving, ...]:
+        """The frames at the coordinates of each body, with its velocities."""
+        return tuple(body.moving(self.own(body, q), self.own(body, v)) for body in bodies)
+
+    def inertial(self, q: Array, v: Array, t: Array, params: Any) -> Iterator[Inertial]:
+        """The kinetic energies in the velocities of each body."""
+        for body in self.bodies:
+            own, read = self.own(body, q), Reader(f"body {body.name!r}", t, params)
+            yield Inertial(body, body.kinetic(own, self.own(body, v), read), body.frame(own))
+
+    def generalized(
+        self, loads: Mapping[str, Load], q: Array, v: Array, t: Array, params: Any
+    ) -> Array:
+        """The loads, each in the coordinates of its body."""
+        parts = [
+            body.generalized(self.own(body, q), loads[body.name])
+            if body.name in loads
+            else jnp.zeros_like(self.own(body, q))
+            for body in self.bodies
+        ]
+        return jnp.concatenate(parts)
+
+    def guess(self, starts: Mapping[str, Start], t: Array, params: Any) -> tuple[Array, Array]:
+        """The coordinates of each body at its start."""
+        names = [body.name for body in self.bodies]
+        for name in (*starts, *names):
+            if name not in names or name not in starts:
+                raise ValueError(
+                    f"Argument `starts` must have one start for each of {', '.join(names)}, but "
+                    f"{'has one for' if name in starts else 'has none for'} {name!r}."
+                )
+        pairs = [body.start(starts[body.name]) for body in self.bodies]
+        q, v = (jnp.concatenate(x) for x in zip(*pairs, strict=True))
+        return q, v
+
+
+@dataclass(frozen=True)
+class Link:
+    """A body of a tree, and the joint by which it hangs on the one before.
+
+    Attributes:
+        body: the body.
+        before: name of the body that it hangs on.
+        motion: motion of the joint; None for a body that moves freely, in its own coordinates.
+        joint: name of the joint, or of the free body; its coordinates are called after it.
+        first: index of its first coordinate.
+        is_reversed: whether the body is the first one of the joint.
+    """
+
+    body: AbstractBody
+    before: str
+    motion: AbstractMotion | None
+    joint: str
+    first: int
+    is_reversed: bool = False
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """The names of the coordinates without prefix."""
+        return self.body.letters if self.motion is None else self.motion.letters
+
+    def own(self, x: Array) -> Array:
+        """The entries of the joint in coordinates, velocities or generalized forces."""
+        return x[self.first : self.first + len(self.letters)]
+
+    def located(self, before: Located, q: Array, v: Array, t: Array, params: Any) -> Located:
+        """The body, for the coordinates of all joints and the body before it."""
+        q, v = self.own(q), self.own(v)
+        if self.motion is None:
+            return _alone(self.body, q, v)
+        relation = self.motion.moving(q, v, Reader(f"joint {self.joint!r}", t, params))
+        return before.following(relation.reverse if self.is_reversed else relation)
+
+    def given(self, start: Start) -> tuple[Array, Array]:
+        """The coordinates and rates of the start of a joint; by default those at zero."""
+        assert self.motion is not None
+        if start.attitude is not None or start.spin is not None:
+            raise ValueError(
+                f"The start of joint {self.joint!r} must have neither `attitude` nor `spin`; give "
+                "its coordinates as `position` and their rates as `velocity`."
+            )
+        zeros = np.zeros(len(self.letters))
+        at_zero = np.eye(4)[0] if self.motion.has_norm else zeros
+        found = []
+        pairs = (("position", start.position, at_zero), ("velocity", start.velocity, zeros))
+        for field, value, default in pairs:
+            x = jnp.atleast_1d(1.0 * jnp.asarray(default if value is None else value))
+            if x.shape != zeros.shape:
+                raise ValueError(
+                    f"The start of joint {self.joint!r} must have `{field}` of shape {zeros.shape} "
+                    f"({', '.join(self.letters)}), but it has {x.shape}."
+                )
+            found.append(x)
+        return found[0], found[1]
+
+    def nearest(self, before: Located, goal: Located, t: Array, params: Any) -> tuple[Array, Array]:
+        """The coordinates and rates of the joint that bring the body nearest to a goal."""
+        assert self.motion is not None
+        read = Reader(f"joint {self.joint!r}", t, params)
+        a, b = (goal, before) if self.is_reversed else (before, goal)
+        size = len(a.frame.origin)
+        points = (vector_with_rate(read, x, size) for x in (self.motion.at_a, self.motion.at_b))
+        relation, joint = relation_between(a, b, *points)
+        q = _stacked(self.motion.coordinates(relation, joint, read)[0])
+        # Axes and turns that change with time move the body also where the coordinates are at rest.
+        drift = self.motion.moving(q, jnp.zeros_like(q), read).spin
+        relation = relation._replace(spin=relation.spin - drift)
+        return q, _stacked(self.motion.coordinates(relation, joint, read)[1])
+
+
+def _stacked(numbers: Sequence[Any]) -> Array:
+    return jnp.stack([*numbers, jnp.zeros(())])[:-1]
+
+
+def _alone(body: AbstractBody, q: Array, v: Array) -> Located:
+    """A body in its own coordinates."""
+    moving = body.moving(q, v)
+    velocity = moving.frame.components(moving.velocity)
+    return Located(
+        moving.frame, velocity, spin_in_body(q[3:], v[3:]) if body.has_norm else moving.spin
+    )
+
+
+@dataclass(frozen=True)
+class JointCoordinates(AbstractKinematics):
+    """The coordinates of the joints of a tree, `elbow.angle` and so on, and of free bodies.
+
+    Attributes:
+        links: a link for each body, those before it first.
+    """
+
+    links: tuple[Link, ...] = ()
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """Names such as `elbow.angle`."""
+        return tuple(f"{link.joint}.{letter}" for link in self.links for letter in link.letters)
+
+    @property
+    def norms(self) -> tuple[Norm, ...]:
+        """The quaternions of balls and of free bodies in space."""
+        return tuple(
+            Norm(link.joint, link.first + len(link.letters) - 4)
+            for link in self.links
+            if (link.motion or link.body).has_norm
+        )
+
+    def located(
+        self, bodies: Bodies, q: Array, v: Array, t: Array, params: Any
+    ) -> dict[str, Located]:
+        """Some bodies and those before them, by name; the ground is always among them."""
+        needed = {body.name for body in bodies}
+        for link in reversed(self.links):
+            if link.body.name in needed:
+                needed.add(link.before)
+        ground = Ground(dimension=self.bodies[0].dimension).moving(q, v)
+        places = {"ground": Located(ground.frame, ground.velocity, ground.spin)}
+        for link in self.links:
+            if link.body.name in needed:
+                before = places[link.before]
+                places[link.body.name] = link.located(before, q, v, t, params)
+        return places
+
+    def frames(self, bodies: Bodies, q: Array, t: Array, params: Any) -> tuple[Frame, ...]:
+        """The frames along the tree."""
+        places = self.located(bodies, q, jnp.zeros_like(q), t, params)
+        return tuple(places[body.name].frame for body in bodies)
+
+    def moving(
+        self, bodies: Bodies, q: Array, v: Array, t: Array, params: Any
+    ) -> tuple[Moving, ...]:
+        """The frames along the tree with their velocities along the axes of the ground."""
+        places = self.located(bodies, q, v, t, params)
+        return tuple(_in_space(places[body.name]) for body in bodies)
+
+    def inertial(self, q: Array, v: Array, t: Array, params: Any) -> Iterator[Inertial]:
+        """The kinetic energies in the velocities along the axes of each body."""
+        places = self.located(self.bodies, q, v, t, params)
+        for body in self.bodies:
+            place, read = places[body.name], Reader(f"body {body.name!r}", t, params)
+            kinetic = body.kinetic_in_body(place.velocity, place.spin, read)
+            yield Inertial(body, kinetic, place.frame)
+
+    def generalized(
+        self, loads: Mapping[str, Load], q: Array, v: Array, t: Array, params: Any
+    ) -> Array:
+        """The power of the loads, by the velocities of the joints."""
+        bodies = [body for body in self.bodies if body.name in loads]
+
+        def velocities(v: Array) -> list[tuple[Any, Any]]:
+            return [(m.velocity, m.spin) for m in self.moving(bodies, q, v, t, params)]
+
+        given = [loads[body.name] for body in bodies]
+        force: Array = jax.vjp(velocities, v)[1](given)[0]
+        return force
+
+    def guess(self, starts: Mapping[str, Start], t: Array, params: Any) -> tuple[Array, Array]:
+        """The coordinates of each joint: given, or nearest to the start of the body after it."""
+        self._require_starts(starts)
+        none = jnp.zeros(0)
+        places = self.located((), none, none, t, params)
+        pairs = []
+        for link in self.links:
+            before, start = places[link.before], starts.get(link.joint)
+            if link.motion is None:
+                own = link.body.start(starts[link.body.name])
+            elif start is not None:
+                own = link.given(start)
+            elif link.body.name in starts:
+                goal = _alone(link.body, *link.body.start(starts[link.body.name]))
+                own = link.nearest(before, goal, t, params)
+            else:
+                own = link.given(Start(None))
+            pairs.append(own)
+            place = replace(link, first=0).located(before, *own, t, params)
+            places[link.body.name] = place
+        q, v = (jnp.concatenate(x) for x in zip(*pairs, strict=True))
+        return q, v
+
+    def _require_starts(self, starts: Mapping[str, Start]) -> None:
+        bodies = [link.body.name for link in self.links]
+        joints = [link.joint for link in self.links if link.motion is not None]
+        for name in starts:
+            if name not in bodies and name not in joints:
+                raise ValueError(
+                    f"Argument `starts` must have starts of bodies ({', '.join(bodies)}) or of "
+                    f"joints with coordinates ({', '.join(joints)}), but has one for {name!r}."
+                )
+        for link in self.links:
+            if link.motion is None and link.body.name not in starts:
+                raise ValueError(
+                    f"Argument `starts` must have a start for {link.body.name!r}, which is free."
+                )
+            if link.motion is not None and {link.joint, link.body.name} <= starts.keys():
+                raise ValueError(
+                    f"Argument `starts` must have a start for either the joint {link.joint!r} or "
+                    f"the body {link.body.name!r} that hangs on it, but has both."
+                )
+
+
+def _in_space(place: Located) -> Moving:
+    """A frame with its velocities along the axes of the ground."""
+    axes = place.frame.axes
+    spin = apply(axes, place.spin) if axes.shape == (3, 3) else place.spin
+    return Moving(place.frame, apply(axes, place.velocity), spin)

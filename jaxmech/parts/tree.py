@@ -1,0 +1,88 @@
+"""The tree of a mechanism: which joints have coordinates, and which close loops."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from jaxmech.parts.body import AbstractBody
+from jaxmech.parts.joint_base import Joint
+from jaxmech.parts.kinematics import JointCoordinates, Link
+from jaxmech.parts.motions import (
+    AbstractMotion,
+    Ball,
+    Cardan,
+    Fixed,
+    Hinge,
+    Sleeve,
+    Slide,
+)
+from jaxmech.parts.position_equations import Across, Coincide, Parallel, Perpendicular, Turned
+
+
+def spanning_tree(
+    bodies: Sequence[AbstractBody], joints: Sequence[Any], cut: Sequence[str]
+) -> tuple[JointCoordinates, tuple[str, ...]]:
+    """The coordinates of joints along a tree from the ground, and the names of its joints.
+
+    The tree is as shallow as possible, joints in their given order; a body that no joint connects
+    to the ground moves freely. Joints of the names `cut` are left out, and close loops.
+    """
+    motions = {
+        joint.name: (joint, motion)
+        for joint in joints
+        if isinstance(joint, Joint) and joint.name not in cut
+        for motion in [motion_of(joint)]
+        if motion is not None
+    }
+    links: list[Link] = []
+    reached = ["ground"]
+    waiting = list(bodies)
+    at = 0
+    while waiting:
+        if at == len(reached):  # nothing else hangs on the bodies so far
+            body = waiting.pop(0)
+            _add(links, body, "ground", None, body.name)
+            reached.append(body.name)
+        for joint, motion in motions.values():
+            before, body = joint.bodies
+            is_reversed = body.name == reached[at]
+            if is_reversed:
+                before, body = body, before
+            if before.name == reached[at] and body in waiting:
+                _add(links, body, before.name, motion, joint.name, is_reversed=is_reversed)
+                waiting.remove(body)
+                reached.append(body.name)
+        at += 1
+    names = tuple(link.joint for link in links if link.motion is not None)
+    return JointCoordinates(tuple(bodies), tuple(links)), names
+
+
+def _add(
+    links: list[Link], body: AbstractBody, before: str, motion: AbstractMotion | None, joint: str,
+    *, is_reversed: bool = False,
+) -> None:  # fmt: skip
+    first = links[-1].first + len(links[-1].letters) if links else 0
+    links.append(Link(body, before, motion, joint, first, is_reversed))
+
+
+def motion_of(joint: Joint) -> AbstractMotion | None:
+    """The motion that a joint between two bodies leaves free; None if it has no coordinates.
+
+    Such joints tie points to curves or surfaces, or let bodies roll.
+    """
+    if joint.velocities or len(joint.bodies) != 2 or not all(b.rotates for b in joint.bodies):
+        return None
+    size = joint.bodies[1].dimension
+    match joint.positions:
+        case (Coincide(at_a, at_b),):
+            return Hinge(at_a, at_b, None) if size == 2 else Ball(at_a, at_b)
+        case (Coincide(at_a, at_b), Parallel(u, w)):
+            return Hinge(at_a, at_b, (u, w))
+        case (Coincide(at_a, at_b), Perpendicular(u, w)):
+            return Cardan(at_a, at_b, u, w)
+        case (Coincide(at_a, at_b), Turned(turn)):
+            return Fixed(at_a, at_b, turn, size)
+        case (Across(at_a, axis, at_b), Turned(turn)):
+            return Slide(at_a, at_b, axis, turn, size)
+        case (Across(at_a, u, at_b), Parallel(_, w)):
+            return Sleeve(at_a, at_b, (u, w))
+    return None

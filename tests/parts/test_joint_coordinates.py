@@ -1,0 +1,229 @@
+"""The same accelerations in the coordinates of joints as in those of bodies."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech import parts as jp
+from jaxmech.formulations import acceleration
+
+DRAW = np.random.default_rng(5)
+PARAMS = {"l": 0.4, "m": 1.3, "k": 20.0, "a": jnp.asarray([0.1, 0.2, 0.97])}
+HERE, P = (0.0, 0.0, 0.0), (0.1, -0.2, 0.3)
+Made = Callable[..., jp.Mechanism]
+
+
+def box(name: str, **kwargs: Any) -> Any:
+    moments = ((0.05, 0.01, 0.0), (0.01, 0.06, 0.005), (0.0, 0.005, 0.04))
+    return jp.spatial_body(name, mass="m", inertia=moments, **kwargs)
+
+
+def tree_of_all_joints(**kwargs: Any) -> jp.Mechanism:
+    """Hinge, sleeve, Cardan joint, slide, weld and ball, some of them towards the ground."""
+    a, b, c, d, e, f = (box(name, center=(0.1, 0.0, 0.05)) for name in "abcdef")
+    turn = (0.8, 0.0, 0.6, 0.0)
+    joints = [
+        jp.revolute("hinge", a, P, jp.ground, (0.3, 0, 0), axis=(0, 0.6, 0.8), axis_b=(0, 0, -1)),
+        jp.cylindrical("sleeve", a, (0, 0, "l"), b, HERE, axis="a", axis_b=(1, 0, 0)),
+        jp.universal("cross", b, P, c, (0, 0.1, 0), axis_a=(0, 0, -1), axis_b=(0, 0.6, 0.8)),
+        jp.prismatic("slide", d, P, c, HERE, axis=(1, 2, 2), turn=turn),
+        jp.weld("seam", c, HERE, e, (lambda t, p: p["l"] / 2, 0, 0), turn=turn),
+        jp.spherical("ball", f, P, a, (0, 0, 0.2)),
+    ]
+    forces = [
+        jp.gravity(down=(1, 2, -5)),
+        jp.spring("spring", d, P, f, HERE, stiffness="k", length="l"),
+        jp.damper("damper", jp.ground, (1, 1, 1), e, P, damping=0.7),
+        jp.torque("motor", b, c, 0.4, axis=(0, 1, 1)),
+        jp.applied_force("push", e, P, (0.3, -0.2, 0.5)),
+    ]
+    return jp.Mechanism([a, b, c, d, e, f], joints, forces, PARAMS, **kwargs)
+
+
+def moved_by_time(**kwargs: Any) -> jp.Mechanism:
+    """Joints move and turn on both bodies as time goes on."""
+    a, b, c = box("a"), box("b", center=(0.0, 0.1, 0.0)), box("c")
+    along = (lambda t, p: p["l"] * jnp.sin(3 * t), 0, 0.1)
+    axis = (lambda t, p: jnp.cos(t), lambda t, p: jnp.sin(t), 0)
+    joints = [
+        jp.revolute("first", jp.ground, along, a, (0, 0, "l"), axis=axis, axis_b=(0, 1, 0)),
+        jp.spherical("second", a, HERE, b, along),
+        jp.prismatic(
+            "third", c, P, a, along, axis=axis, turn=lambda t, p: jp.quaternion((1, 2, 3), t)
+        ),
+    ]
+    return jp.Mechanism([a, b, c], joints, [jp.gravity()], PARAMS, **kwargs)
+
+
+def free_pair(**kwargs: Any) -> jp.Mechanism:
+    a, b = box("a", center=(0.1, 0.0, 0.0)), box("b")
+    hinge = jp.revolute("hinge", a, P, b, (0, "l", 0), axis=(0, 1, 0))
+    spring = jp.spring("spring", jp.ground, P, b, P, stiffness="k", length=0.0)
+    return jp.Mechanism([a, b], [hinge], [spring], PARAMS, **kwargs)
+
+
+def planar_tree(**kwargs: Any) -> jp.Mechanism:
+    """A cart with an arm whose hand slides, and a welded bar."""
+    cart, arm, hand, bar = (
+        jp.planar_body(n, mass="m", inertia=0.1, center=(0.1, 0.2)) for n in ("c", "arm", "h", "b")
+    )
+    joints = [
+        jp.prismatic("rail", jp.ground, (0, 0.5), cart, (0, 0), axis=(1, 2), turn=0.3),
+        jp.revolute("hinge", arm, ("l", 0), cart, (0.1, 0.2)),
+        jp.prismatic("slide", arm, (0.5, 0), hand, (0.1, 0.1), axis=(0, 1)),
+        jp.weld("seam", hand, (0.1, 0), bar, (0, "l"), turn=lambda t, p: p["l"]),
+    ]
+    forces = [jp.gravity(), jp.damper("d", jp.ground, (2, 2), bar, (0.1, 0), damping=0.5)]
+    return jp.Mechanism([cart, arm, hand, bar], joints, forces, PARAMS, **kwargs)
+
+
+def four_bar(**kwargs: Any) -> jp.Mechanism:
+    """A loop in the plane that closes where the rocker is pinned to the ground."""
+    crank, rod, rocker = (jp.planar_body(n, mass="m", inertia=0.02) for n in ("c", "r", "s"))
+    joints = [
+        jp.revolute("A", jp.ground, (0, 0), crank, (-0.1, 0)),
+        jp.revolute("B", crank, (0.1, 0), rod, (-0.25, 0)),
+        jp.revolute("C", rod, (0.25, 0), rocker, (0.2, 0)),
+        jp.revolute("D", rocker, (-0.2, 0), jp.ground, (0.5, 0)),
+    ]
+    return jp.Mechanism([crank, rod, rocker], joints, [jp.gravity()], PARAMS, **kwargs)
+
+
+def state_of(made: Made, t: float) -> tuple[jp.Mechanism, jp.Mechanism, Any, Any]:
+    """A mechanism in both coordinates, and the state of the first at random."""
+    joints, bodies = made(coordinates="joints"), made()
+    system, t = joints.system, jnp.asarray(t)
+    guess = DRAW.normal(size=(2, system.n))
+    q, v = jm.assemble(system, *guess, t, PARAMS)
+    return joints, bodies, q, v
+
+
+@pytest.mark.parametrize(
+    "made", [tree_of_all_joints, moved_by_time, free_pair, planar_tree], ids=lambda f: f.__name__
+)
+def test_accelerations_and_energies(made: Made) -> None:
+    joints, bodies, q, v = state_of(made, 0.4)
+    t, kinematics = jnp.asarray(0.4), joints.kinematics
+    at = kinematics.moving(joints.bodies, q, v, t, PARAMS)
+    starts = {
+        body.name: jp.Start(m.frame.origin, m.frame.attitude, m.velocity, m.spin)
+        for body, m in zip(bodies.bodies, at, strict=True)
+    }
+    own = bodies.guess(starts)
+    for level in (bodies.system.position_level(own[0], t, PARAMS),
+                  bodies.system.velocity_level(*own, t, PARAMS)):  # fmt: skip
+        np.testing.assert_allclose(level, 0.0, atol=1e-13)
+    energies = [m.system.energy(*x, t, PARAMS) for m, x in ((joints, (q, v)), (bodies, own))]
+    if made is not moved_by_time:  # where the velocities of the joint do not count in v . dL/dv
+        np.testing.assert_allclose(*energies, rtol=1e-12)
+
+    def accelerations(mechanism: jp.Mechanism, q: Any, v: Any) -> Any:
+        a = acceleration(mechanism.system, q, v, t, PARAMS).qdd
+
+        def velocities(q: Any, v: Any, t: Any) -> Any:
+            moving = mechanism.kinematics.moving(mechanism.bodies, q, v, t, PARAMS)
+            return [(m.velocity, m.spin) for m in moving]
+
+        return jax.jvp(velocities, (q, v, t), (v, a, jnp.ones_like(t)))[1]
+
+    mine = accelerations(joints, q, v)
+    with jm.compiler.off():  # 42 coordinates are too many for native code
+        expected = accelerations(bodies, *own)
+    for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_coordinates_of_joints_and_bodies() -> None:
+    """The coordinates come back from the poses of the bodies that they lead to."""
+    joints, _, q, v = state_of(tree_of_all_joints, 0.0)
+    assert joints.tree == ("hinge", "sleeve", "ball", "cross", "slide", "seam")
+    at = joints.kinematics.moving(joints.bodies, q, v, jnp.zeros(()), PARAMS)
+    starts = {
+        body.name: jp.Start(m.frame.origin, m.frame.attitude, m.velocity, m.spin)
+        for body, m in zip(joints.bodies, at, strict=True)
+    }
+    again = joints.guess(starts)
+    names = joints.system.coordinates
+    of_ball = [k for k, name in enumerate(names) if name.startswith("ball.")]
+    sign = np.ones(len(names))
+    sign[of_ball] = np.sign(again[0][of_ball[0]] * q[of_ball[0]])  # e and -e are one attitude
+    near = np.array([np.isclose(np.cos(a - b), 1) if "angle" in name else np.isclose(a, b)
+                     for name, a, b in zip(names, sign * again[0], q, strict=True)])  # fmt: skip
+    assert near.all(), (names, again[0], q)
+    np.testing.assert_allclose(sign * again[1], v, atol=1e-12)
+
+
+def test_a_loop_and_its_reaction() -> None:
+    """Only the joint that closes the loop is a constraint, with the multipliers that it has."""
+    bodies, t = four_bar(), jnp.zeros(())
+    starts = {"c": jp.Start((0.0, 0.1), np.pi / 2, spin=1.0), "r": jp.Start((0.25, 0.3), 0.3),
+              "s": jp.Start((0.5, 0.2), 1.4)}  # fmt: skip
+    own = jm.assemble(bodies.system, *bodies.guess(starts), t, PARAMS)
+    at = bodies.kinematics.moving(bodies.bodies, *own, t, PARAMS)
+    met = {
+        body.name: jp.Start(m.frame.origin, m.frame.attitude, m.velocity, m.spin)
+        for body, m in zip(bodies.bodies, at, strict=True)
+    }
+    expected = acceleration(bodies.system, *own, t, PARAMS).multipliers
+    rows = {c.name: slice(2 * k, 2 * k + 2) for k, c in enumerate(bodies.system.constraints)}
+    for cut, closing in (((), "C"), (("B",), "B"), (("A",), "A")):
+        joints = four_bar(coordinates="joints", cut=cut)
+        assert [c.name for c in joints.system.constraints] == [closing]
+        assert set(joints.tree) == set("ABCD") - {closing}
+        q, v = joints.guess(met)
+        np.testing.assert_allclose(joints.system.position_level(q, t, PARAMS), 0.0, atol=1e-12)
+        np.testing.assert_allclose(joints.system.velocity_level(q, v, t, PARAMS), 0.0, atol=1e-12)
+        found = acceleration(joints.system, q, v, t, PARAMS).multipliers
+        np.testing.assert_allclose(found, expected[rows[closing]], rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_a_motion_is_native_and_differentiated(dtype: Any) -> None:
+    """A double pendulum with the energies and gradients of one in bodies, in a batch."""
+    mechanism = planar_tree(coordinates="joints")
+    ts = jnp.linspace(0, 0.5, 6, dtype=dtype)
+    params = {**PARAMS, "l": jnp.asarray([0.3, 0.4, 0.5], dtype)}
+    axes = {name: 0 if name == "l" else None for name in params}
+
+    def end(params: Any) -> Any:
+        q = jnp.asarray([0.1, 0.4, 0.2], dtype)
+        sol = jm.simulate(mechanism.system, q, 0 * q, ts, params, method=jm.RK4(10))
+        return mechanism.frame("b", sol.q[-1], 0.5, params).origin.sum()
+
+    told = repr(jm.compiler.explain(end, params, in_axes=(axes,)))
+    assert "plain vmap" not in told, told
+    slopes = jax.vmap(jax.grad(end), (axes,))(params)["l"]
+    if dtype == jnp.float64:
+        step = 1e-6
+        ends = [jax.vmap(end, (axes,))({**params, "l": params["l"] + s}) for s in (step, -step)]
+        np.testing.assert_allclose(slopes, (ends[0] - ends[1]) / (2 * step), rtol=1e-6)
+    assert slopes.dtype == dtype
+
+
+def test_arguments_are_checked() -> None:
+    with pytest.raises(ValueError, match=r"names of joints \(A, B, C, D\), but has 'E'"):
+        four_bar(coordinates="joints", cut=("E",))
+    with pytest.raises(ValueError, match='left out with coordinates="bodies"'):
+        four_bar(cut=("A",))
+    pair = free_pair(coordinates="joints")
+    with pytest.raises(ValueError, match="must have a start for 'a', which is free"):
+        pair.guess({})
+    start = jp.Start(HERE)
+    with pytest.raises(ValueError, match=r"joints with coordinates \(hinge\), but has one for 'x'"):
+        pair.guess({"a": start, "x": start})
+    with pytest.raises(ValueError, match="either the joint 'hinge' or the body 'b'"):
+        pair.guess({"a": start, "hinge": jp.Start(0.1), "b": start})
+    with pytest.raises(
+        ValueError, match=r"`position` of shape \(1,\) \(angle\), but it has \(3,\)"
+    ):
+        pair.guess({"a": start, "hinge": start})
+    with pytest.raises(ValueError, match="neither `attitude` nor `spin`"):
+        pair.guess({"a": start, "hinge": jp.Start(0.1, spin=0.2)})
+    q, _ = pair.guess({"a": start})
+    with pytest.raises(ValueError, match="does not tell the loads on single bodies"):
+        pair.load("a", q, q)
