@@ -1,10 +1,11 @@
 """Parts of mechanisms: bodies, joints and forces that compose into a `System`.
 
 Read upward: `values` and `vectors` are numbers and geometry, `body` and `rigid_bodies` the bodies,
-`position_equations` and `velocity_equations` the elements that joints are made of. `joint_base`
-makes constraints of them, for `joints`, `point_joints` and `rolling`; `forces` are made of
-`force_elements`. `mechanism` assembles all parts, after the checks of `validation`, and `geometry`
-draws the result.
+`position_equations` and `velocity_equations` the elements that joints are made of, and `motions`
+what joints leave free. `kinematics` says where bodies are, in coordinates of their own or in those
+of joints. `joint_base` makes constraints, for `joints`, `point_joints` and `rolling`; `forces` are
+made of `force_elements`. `mechanism` assembles all parts, after the checks of `validation` and along
+the `tree` of joints, and `geometry` draws the result.
 """
 
 from jaxmech.parts.body import Frame as Frame

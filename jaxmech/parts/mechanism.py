@@ -134,7 +134,7 @@ class Mechanism:
         [[ 1.   0.   0. ]
          [ 0.   1.  -0.5]]
         >>> Mechanism([bar], [hinge], [gravity("g")], pendulum.params, coordinates="joints").system
-        System(coordinates=('hinge.angle',))
+        System(coordinates=('hinge.angle',), constraints=())
     """
 
     bodies: Sequence[AbstractBody]

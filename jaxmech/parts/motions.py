@@ -40,6 +40,8 @@ from jaxmech.parts.vectors import (
     turned,
 )
 
+Point = tuple[Numbers, Numbers]  # a point and its velocity, (d,) each
+
 
 class Relation(NamedTuple):
     """The position, attitude and velocity of b relative to a, as the motion of a joint gives them.
@@ -54,8 +56,8 @@ class Relation(NamedTuple):
 
     axes: Numbers
     attitude: Numbers
-    at_a: tuple[Numbers, Numbers]
-    at_b: tuple[Numbers, Numbers]
+    at_a: Point
+    at_b: Point
     spin: Numbers
 
     @property
@@ -92,7 +94,7 @@ class Located(NamedTuple):
 
 
 def relation_between(
-    a: Located, b: Located, at_a: tuple[Numbers, Numbers], at_b: tuple[Numbers, Numbers]
+    a: Located, b: Located, at_a: Point, at_b: Point
 ) -> tuple[Relation, tuple[Array, Array]]:
     """The relation of two frames, and the way from a point on a to one on b with its velocity.
 
@@ -155,9 +157,10 @@ class AbstractMotion(abc.ABC):
         """
 
 
-def _points(motion: AbstractMotion, read: Reader, size: int) -> Any:
+def _points(motion: AbstractMotion, read: Reader, size: int) -> tuple[Point, Point]:
     """The joint on both bodies, each with its velocity there."""
-    return tuple(vector_with_rate(read, at, size) for at in (motion.at_a, motion.at_b))
+    on_a = vector_with_rate(read, motion.at_a, size)
+    return on_a, vector_with_rate(read, motion.at_b, size)
 
 
 def _turn(u: Numbers, angle: Array) -> Array:
@@ -197,7 +200,7 @@ def _between(axis: Numbers, first: Numbers, second: Numbers) -> Array:
     return jnp.arctan2(axis @ cross(first, second), first @ second)
 
 
-def _slid(joint: tuple[Numbers, Numbers], u: Numbers, s: Array, rate: Array) -> Any:
+def _slid(joint: Point, u: Numbers, s: Array, rate: Array) -> Point:
     """A point and its velocity, moved along a direction."""
     return joint[0] + s * u, joint[1] + rate * u
 
