@@ -4,7 +4,7 @@ Read upward: `values` and `vectors` are numbers and geometry, `body` and `rigid_
 `position_equations` and `velocity_equations` the elements that joints are made of, and `motions`
 what joints leave free. `kinematics` says where bodies are, in coordinates of their own or in those
 of joints. `joint_base` makes constraints, for `joints`, `point_joints` and `rolling`; `forces` are
-made of `force_elements`. `mechanism` assembles all parts, after the checks of `validation` and along
+made of `force_elements`. `mechanism` assembles all parts, after the checks of `validation` and with
 the `tree` of joints, and `geometry` draws the result.
 """
 

@@ -6,7 +6,7 @@
     Sleeve     position, angle                             cylindrical
     Cardan     angle_a, angle_b                            universal
     Ball       e0, e1, e2, e3                              spherical
-    Fixed      none                   weld                 weld
+    Rigid      none                   weld                 weld
 
 The joint is a point of a that coincides with a point of b; a slide moves it along a. Angles are
 those of b relative to a, by the right-hand rule about the axis on a, and zero where the first
@@ -238,7 +238,7 @@ class Slide(AbstractMotion):
 
     def relation(self, q: Array, v: Array, read: Reader) -> Relation:
         """The joint on a moved along the axis, b at its constant attitude."""
-        fixed = Fixed(self.at_a, self.at_b, self.turn, self.size).relation(q, v, read)
+        fixed = Rigid(self.at_a, self.at_b, self.turn, self.size).relation(q, v, read)
         u = unit(read, self.axis, self.size)
         return fixed._replace(at_a=_slid(fixed.at_a, u, q[0], v[0]))
 
@@ -326,7 +326,7 @@ class Ball(AbstractMotion):
 
 
 @dataclass(frozen=True)
-class Fixed(AbstractMotion):
+class Rigid(AbstractMotion):
     """No motion: b keeps the attitude `turn` relative to a."""
 
     turn: Any

@@ -10,8 +10,8 @@ from jaxmech.parts.motions import (
     AbstractMotion,
     Ball,
     Cardan,
-    Fixed,
     Hinge,
+    Rigid,
     Sleeve,
     Slide,
 )
@@ -80,7 +80,7 @@ def motion_of(joint: Joint) -> AbstractMotion | None:
         case (Coincide(at_a, at_b), Perpendicular(u, w)):
             return Cardan(at_a, at_b, u, w)
         case (Coincide(at_a, at_b), Turned(turn)):
-            return Fixed(at_a, at_b, turn, size)
+            return Rigid(at_a, at_b, turn, size)
         case (Across(at_a, axis, at_b), Turned(turn)):
             return Slide(at_a, at_b, axis, turn, size)
         case (Across(at_a, u, at_b), Parallel(_, w)):

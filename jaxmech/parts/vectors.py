@@ -125,7 +125,7 @@ def rotation(e: Numbers) -> Numbers:
     return (_ROTATION.astype(e.dtype) * squares[None, None]).sum((2, 3))
 
 
-def rotation_about(u: Numbers, angle: Array) -> Array:
+def rotation_about(u: Numbers, angle: Numbers) -> Array:
     """The matrix (3, 3) of a rotation about a unit vector, by the formula of Rodrigues.
 
     Example:

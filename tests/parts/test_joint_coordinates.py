@@ -104,7 +104,14 @@ def state_of(made: Made, t: float) -> tuple[jp.Mechanism, jp.Mechanism, Any, Any
 
 
 @pytest.mark.parametrize(
-    "made", [tree_of_all_joints, moved_by_time, free_pair, planar_tree], ids=lambda f: f.__name__
+    "made",
+    [
+        pytest.param(tree_of_all_joints, marks=pytest.mark.slow),
+        pytest.param(moved_by_time, marks=pytest.mark.slow),
+        free_pair,
+        planar_tree,
+    ],
+    ids=lambda made: made.__name__,
 )
 def test_accelerations_and_energies(made: Made) -> None:
     joints, bodies, q, v = state_of(made, 0.4)
