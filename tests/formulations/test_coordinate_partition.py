@@ -283,7 +283,7 @@ def test_coordinates_that_cannot_be_found_end_in_a_status() -> None:
 
     mixed, alone = run(np.array([9.0, 0.43, 9.0])), run(np.full(3, 9.0))
     assert mixed.status.tolist() == [Status.OK, Status.PROJECTION_FAILED, Status.OK]
-    np.testing.assert_allclose(mixed.t_failed[1], 0.42)
+    np.testing.assert_allclose(mixed.t_failed[1], 0.43)  # where a step ends, since the length jumps
     assert np.isfinite(mixed.q[1, :5]).all()
     assert np.isnan(mixed.q[1, 5:]).all()
     for k in (0, 2):
