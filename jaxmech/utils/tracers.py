@@ -37,13 +37,13 @@ def _one(leaf: Any) -> Any:
     return leaf[None] if is_key(leaf) else np.asarray(leaf)[None]
 
 
-def _actual(leaves: list[Any], most: int) -> list[np.ndarray] | None:
+def _actual(leaves: list[Any], most: int) -> list[Any] | None:
     """The values of leaves whose batch axis comes first."""
     if is_known(leaves):
         rows = max((len(leaf) for leaf in leaves), default=1)
         places = evenly_spaced(rows, most)
         return [_spread(x, rows)[places] for x in leaves]
-    found: list[list[np.ndarray] | None] = []
+    found: list[list[Any] | None] = []
 
     # The batching rule of a function that computes nothing has access to the batch of the tracers.
     @custom_vmap
