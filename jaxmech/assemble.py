@@ -83,6 +83,8 @@ def assemble(
     free_q = _free(system, "fixed", fixed)
     free_v = _free(system, "fixed_velocities", velocity_names)
     require_finite(q_guess=q, v_guess=v, t=t, params=params)
+    if not system.constraints:
+        return q, v
     is_alone = is_known((q, v, t, params))  # one guess, for which the code runs only once
     with unoptimized() if is_alone else nullcontext():
         q, v = _assemble(system, free_q, free_v, q, v, t, params)
