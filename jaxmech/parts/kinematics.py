@@ -99,7 +99,7 @@ class BodyCoordinates(AbstractKinematics):
         before = self.bodies[: [other.name for other in self.bodies].index(body.name)]
         return sum(len(other.letters) for other in before)
 
-    def own(self, body: AbstractBody, x: Array) -> Array:
+    def entries(self, body: AbstractBody, x: Array) -> Array:
         """The entries of a body in coordinates, velocities or generalized forces."""
         if isinstance(body, Ground):
             return x[:0]
@@ -108,28 +108,29 @@ class BodyCoordinates(AbstractKinematics):
 
     def frames(self, bodies: Bodies, q: Array, t: Array, params: Any) -> tuple[Frame, ...]:
         """The frames at the coordinates of each body."""
-        return tuple(body.frame(self.own(body, q)) for body in bodies)
+        return tuple(body.frame(self.entries(body, q)) for body in bodies)
 
     def moving(
         self, bodies: Bodies, q: Array, v: Array, t: Array, params: Any
     ) -> tuple[Moving, ...]:
         """The frames at the coordinates of each body, with its velocities."""
-        return tuple(body.moving(self.own(body, q), self.own(body, v)) for body in bodies)
+        return tuple(body.moving(self.entries(body, q), self.entries(body, v)) for body in bodies)
 
     def inertial(self, q: Array, v: Array, t: Array, params: Any) -> Iterator[Inertial]:
         """The kinetic energies in the velocities of each body."""
         for body in self.bodies:
-            own, read = self.own(body, q), Reader(f"body {body.name!r}", t, params)
-            yield Inertial(body, body.kinetic(own, self.own(body, v), read), body.frame(own))
+            at, rates = self.entries(body, q), self.entries(body, v)
+            kinetic = body.kinetic(at, rates, Reader(f"body {body.name!r}", t, params))
+            yield Inertial(body, kinetic, body.frame(at))
 
     def generalized(
         self, loads: Mapping[str, Load], q: Array, v: Array, t: Array, params: Any
     ) -> Array:
         """The loads, each in the coordinates of its body."""
         parts = [
-            body.generalized(self.own(body, q), loads[body.name])
+            body.generalized(self.entries(body, q), loads[body.name])
             if body.name in loads
-            else jnp.zeros_like(self.own(body, q))
+            else jnp.zeros_like(self.entries(body, q))
             for body in self.bodies
         ]
         return jnp.concatenate(parts)
@@ -173,19 +174,19 @@ class Link:
         """The names of the coordinates without prefix."""
         return self.body.letters if self.motion is None else self.motion.letters
 
-    def own(self, x: Array) -> Array:
+    def entries(self, x: Array) -> Array:
         """The entries of the joint in coordinates, velocities or generalized forces."""
         return x[self.first : self.first + len(self.letters)]
 
     def located(self, before: Located, q: Array, v: Array, t: Array, params: Any) -> Located:
         """The body, for the coordinates of all joints and the body before it."""
-        q, v = self.own(q), self.own(v)
+        q, v = self.entries(q), self.entries(v)
         if self.motion is None:
             return _alone(self.body, q, v)
         relation = self.motion.moving(q, v, Reader(f"joint {self.joint!r}", t, params))
         return before.following(relation.reverse if self.is_reversed else relation)
 
-    def given(self, start: Start) -> tuple[Array, Array]:
+    def from_start(self, start: Start) -> tuple[Array, Array]:
         """The coordinates and rates of the start of a joint; by default those at zero."""
         assert self.motion is not None
         if start.attitude is not None or start.spin is not None:
@@ -315,19 +316,16 @@ class JointCoordinates(AbstractKinematics):
         places = self.located((), none, none, t, params)
         pairs = []
         for link in self.links:
-            before, start = places[link.before], starts.get(link.joint)
+            before, body = places[link.before], link.body
             if link.motion is None:
-                own = link.body.start(starts[link.body.name])
-            elif start is not None:
-                own = link.given(start)
-            elif link.body.name in starts:
-                goal = _alone(link.body, *link.body.start(starts[link.body.name]))
-                own = link.nearest(before, goal, t, params)
+                pair = body.start(starts[body.name])
+            elif link.joint not in starts and body.name in starts:
+                goal = _alone(body, *body.start(starts[body.name]))
+                pair = link.nearest(before, goal, t, params)
             else:
-                own = link.given(Start(None))
-            pairs.append(own)
-            place = replace(link, first=0).located(before, *own, t, params)
-            places[link.body.name] = place
+                pair = link.from_start(starts.get(link.joint, Start(None)))
+            pairs.append(pair)
+            places[body.name] = replace(link, first=0).located(before, *pair, t, params)
         q, v = (jnp.concatenate(x) for x in zip(*pairs, strict=True))
         return q, v
 
@@ -345,7 +343,8 @@ class JointCoordinates(AbstractKinematics):
                 raise ValueError(
                     f"Argument `starts` must have a start for {link.body.name!r}, which is free."
                 )
-            if link.motion is not None and {link.joint, link.body.name} <= starts.keys():
+            has_namesake = link.joint == link.body.name
+            if not has_namesake and {link.joint, link.body.name} <= starts.keys():
                 raise ValueError(
                     f"Argument `starts` must have a start for either the joint {link.joint!r} or "
                     f"the body {link.body.name!r} that hangs on it, but has both."

@@ -101,7 +101,7 @@ class Mechanism:
     coordinates, and programs are shorter. Of the joints, `revolute` has an `angle`, `prismatic` a
     `position`, `cylindrical` both, `universal` an `angle_a` and an `angle_b`, `spherical` a
     quaternion `e0`, `e1`, `e2`, `e3`, and `weld` none. A body that no such joint connects to the
-    ground has its own coordinates.
+    ground has its own coordinates, and a joint without a name is a constraint.
 
     Args:
         bodies: bodies and point masses, all planar or all spatial; the ground is included.
@@ -234,8 +234,8 @@ class Mechanism:
                 'single bodies; make the mechanism with coordinates="bodies" for them.'
             )
         q, generalized, *_ = self.system.arguments(q, generalized, 0.0, None, names)
-        own = (self.kinematics.own(known, x) for x in (q, generalized))
-        return known.load(*own)
+        entries = (self.kinematics.entries(known, x) for x in (q, generalized))
+        return known.load(*entries)
 
     def geometry(self, q: Any, t: Any, params: Any) -> dict[str, Array]:
         """The dots and lines that represent the mechanism in pictures (`jaxmech.geometry`).

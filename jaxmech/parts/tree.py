@@ -24,12 +24,13 @@ def spanning_tree(
     """The coordinates of joints along a tree from the ground, and the names of its joints.
 
     The tree is as shallow as possible, joints in their given order; a body that no joint connects
-    to the ground moves freely. Joints of the names `cut` are left out, and close loops.
+    to the ground moves freely. Joints of the names `cut` are left out, and so are those without a
+    name, since coordinates are called after their joints.
     """
     motions = {
         joint.name: (joint, motion)
         for joint in joints
-        if isinstance(joint, Joint) and joint.name not in cut
+        if isinstance(joint, Joint) and joint.name and joint.name not in cut
         for motion in [motion_of(joint)]
         if motion is not None
     }

@@ -212,6 +212,18 @@ def test_a_motion_is_native_and_differentiated(dtype: Any) -> None:
     assert slopes.dtype == dtype
 
 
+def test_joints_without_names_are_constraints() -> None:
+    a, b = (jp.planar_body(name, mass=1.0, inertia=0.1) for name in "ab")
+    joints = [
+        jp.revolute("", jp.ground, (0, 0), a, (0, 0)),
+        jp.revolute("", a, (1, 0), b, (0, 0)),
+    ]
+    mechanism = jp.Mechanism([a, b], joints, coordinates="joints")
+    assert mechanism.tree == ()
+    assert mechanism.system.coordinates == ("a.x", "a.y", "a.angle", "b.x", "b.y", "b.angle")
+    assert len(mechanism.system.constraints) == 2
+
+
 def test_arguments_are_checked() -> None:
     with pytest.raises(ValueError, match=r"names of joints \(A, B, C, D\), but has 'E'"):
         four_bar(coordinates="joints", cut=("E",))
