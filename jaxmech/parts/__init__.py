@@ -1,11 +1,11 @@
 """Parts of mechanisms: bodies, joints and forces that compose into a `System`.
 
 Read upward: `values` and `vectors` are numbers and geometry, `body` and `rigid_bodies` the bodies,
-`position_equations` and `velocity_equations` the elements that joints are made of, and `motions`
-what joints leave free. `kinematics` says where bodies are, in coordinates of their own or in those
-of joints. `joint_base` makes constraints, for `joints`, `point_joints` and `rolling`; `forces` are
-made of `force_elements`. `mechanism` assembles all parts, after the checks of `validation` and with
-the `tree` of joints, and `geometry` draws the result.
+`position_equations` and `velocity_equations` the elements that joints are made of. `kinematics`
+says where bodies are, in coordinates of their own or in those of joints. `joint_base` makes
+constraints, for `joints`, `point_joints` and `rolling`; `forces` are made of `force_elements`, and
+`joint_loads` are what joints exert. `equations` has the functions of the system that `mechanism`
+assembles, after the checks of `validation`; `geometry` draws it, and `outline` prints it.
 """
 
 from jaxmech.parts.body import Frame as Frame

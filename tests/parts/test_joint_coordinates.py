@@ -10,7 +10,8 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from jaxmech.formulations import acceleration
+from jaxmech.formulations import UdwadiaKalaba, acceleration
+from jaxmech.formulations.observation import observed_at
 
 DRAW = np.random.default_rng(5)
 PARAMS = {"l": 0.4, "m": 1.3, "k": 20.0, "a": jnp.asarray([0.1, 0.2, 0.97])}
@@ -96,7 +97,7 @@ def four_bar(**kwargs: Any) -> jp.Mechanism:
 
 def state_of(made: Made, t: float) -> tuple[jp.Mechanism, jp.Mechanism, Any, Any]:
     """A mechanism in both coordinates, and the state of the first at random."""
-    joints, bodies = made(coordinates="joints"), made()
+    joints, bodies = made(), made(coordinates="bodies")
     system, t = joints.system, jnp.asarray(t)
     guess = DRAW.normal(size=(2, system.n))
     q, v = jm.assemble(system, *guess, t, PARAMS)
@@ -113,7 +114,7 @@ def state_of(made: Made, t: float) -> tuple[jp.Mechanism, jp.Mechanism, Any, Any
     ],
     ids=lambda made: made.__name__,
 )
-def test_accelerations_and_energies(made: Made) -> None:
+def test_accelerations_energies_and_loads(made: Made) -> None:
     joints, bodies, q, v = state_of(made, 0.4)
     t, kinematics = jnp.asarray(0.4), joints.kinematics
     at = kinematics.moving(joints.bodies, q, v, t, PARAMS)
@@ -129,18 +130,21 @@ def test_accelerations_and_energies(made: Made) -> None:
     if made is not moved_by_time:  # where the velocities of the joint do not count in v . dL/dv
         np.testing.assert_allclose(*energies, rtol=1e-12)
 
-    def accelerations(mechanism: jp.Mechanism, q: Any, v: Any) -> Any:
-        a = acceleration(mechanism.system, q, v, t, PARAMS).qdd
+    def seen(mechanism: jp.Mechanism, q: Any, v: Any) -> Any:
+        observation = observed_at(mechanism.system, UdwadiaKalaba(), q, v, t, PARAMS)
+        a = observation.qdd
 
         def velocities(q: Any, v: Any, t: Any) -> Any:
             moving = mechanism.kinematics.moving(mechanism.bodies, q, v, t, PARAMS)
             return [(m.velocity, m.spin) for m in moving]
 
-        return jax.jvp(velocities, (q, v, t), (v, a, jnp.ones_like(t)))[1]
+        accelerations = jax.jvp(velocities, (q, v, t), (v, a, jnp.ones_like(t)))[1]
+        return accelerations, observation.loads
 
-    mine = accelerations(joints, q, v)
+    mine = seen(joints, q, v)
+    assert set(mine[1]) == set(joints.tree)
     with jm.compiler.off():  # 42 coordinates are too many for native code
-        expected = accelerations(bodies, *own)
+        expected = seen(bodies, *own)
     for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
@@ -167,7 +171,7 @@ def test_coordinates_of_joints_and_bodies() -> None:
 
 def test_a_loop_and_its_reaction() -> None:
     """Only the joint that closes the loop is a constraint, with the multipliers that it has."""
-    bodies, t = four_bar(), jnp.zeros(())
+    bodies, t = four_bar(coordinates="bodies"), jnp.zeros(())
     starts = {"c": jp.Start((0.0, 0.1), np.pi / 2, spin=1.0), "r": jp.Start((0.25, 0.3), 0.3),
               "s": jp.Start((0.5, 0.2), 1.4)}  # fmt: skip
     own = jm.assemble(bodies.system, *bodies.guess(starts), t, PARAMS)
@@ -179,7 +183,7 @@ def test_a_loop_and_its_reaction() -> None:
     expected = acceleration(bodies.system, *own, t, PARAMS).multipliers
     rows = {c.name: slice(2 * k, 2 * k + 2) for k, c in enumerate(bodies.system.constraints)}
     for cut, closing in (((), "C"), (("B",), "B"), (("A",), "A")):
-        joints = four_bar(coordinates="joints", cut=cut)
+        joints = four_bar(cut=cut)
         assert [c.name for c in joints.system.constraints] == [closing]
         assert set(joints.tree) == set("ABCD") - {closing}
         q, v = joints.guess(met)
@@ -192,7 +196,7 @@ def test_a_loop_and_its_reaction() -> None:
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_a_motion_is_native_and_differentiated(dtype: Any) -> None:
     """A double pendulum with the energies and gradients of one in bodies, in a batch."""
-    mechanism = planar_tree(coordinates="joints")
+    mechanism = planar_tree()
     ts = jnp.linspace(0, 0.5, 6, dtype=dtype)
     params = {**PARAMS, "l": jnp.asarray([0.3, 0.4, 0.5], dtype)}
     axes = {name: 0 if name == "l" else None for name in params}
@@ -218,7 +222,7 @@ def test_joints_without_names_are_constraints() -> None:
         jp.revolute("", jp.ground, (0, 0), a, (0, 0)),
         jp.revolute("", a, (1, 0), b, (0, 0)),
     ]
-    mechanism = jp.Mechanism([a, b], joints, coordinates="joints")
+    mechanism = jp.Mechanism([a, b], joints)
     assert mechanism.tree == ()
     assert mechanism.system.coordinates == ("a.x", "a.y", "a.angle", "b.x", "b.y", "b.angle")
     assert len(mechanism.system.constraints) == 2
@@ -226,10 +230,14 @@ def test_joints_without_names_are_constraints() -> None:
 
 def test_arguments_are_checked() -> None:
     with pytest.raises(ValueError, match=r"names of joints \(A, B, C, D\), but has 'E'"):
-        four_bar(coordinates="joints", cut=("E",))
+        four_bar(cut=("E",))
     with pytest.raises(ValueError, match='left out with coordinates="bodies"'):
-        four_bar(cut=("A",))
-    pair = free_pair(coordinates="joints")
+        four_bar(coordinates="bodies", cut=("A",))
+    pair = free_pair()
+    with pytest.raises(
+        ValueError, match=r"`at` must be a point .* shape \(3,\), but has shape \(2"
+    ):
+        pair.point("a", (1, 2), np.zeros(8))
     with pytest.raises(ValueError, match="must have a start for 'a', which is free"):
         pair.guess({})
     start = jp.Start(HERE)
