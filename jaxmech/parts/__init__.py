@@ -15,6 +15,8 @@ from jaxmech.parts.body import point_mass as point_mass
 from jaxmech.parts.forces import applied_force as applied_force
 from jaxmech.parts.forces import damper as damper
 from jaxmech.parts.forces import gravity as gravity
+from jaxmech.parts.forces import joint_spring as joint_spring
+from jaxmech.parts.forces import rotor as rotor
 from jaxmech.parts.forces import spring as spring
 from jaxmech.parts.forces import torque as torque
 from jaxmech.parts.forces import torsion_damper as torsion_damper

@@ -8,18 +8,25 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import Load
-from jaxmech.parts.force_elements import AbstractLoad, AbstractPotential, Gravity
+from jaxmech.parts.force_elements import (
+    AbstractLoad,
+    AbstractPotential,
+    AbstractTerm,
+    Coordinates,
+    Gravity,
+)
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.values import Reader
 
 
 @dataclass(frozen=True)
 class EnergyDifference:
-    """Kinetic minus potential energy [J] of bodies, their weights and other potentials."""
+    """Kinetic minus potential energy [J] of bodies, their weights, other potentials and terms."""
 
     kinematics: AbstractKinematics
     gravities: tuple[Gravity, ...]
     potentials: tuple[AbstractPotential, ...]
+    terms: tuple[AbstractTerm, ...]
 
     def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
         """Kinetic minus potential energy, a scalar."""
@@ -33,6 +40,9 @@ class EnergyDifference:
         for force in self.potentials:
             frames = self.kinematics.frames(force.bodies, q, t, params)
             total = total - force.energy(frames, Reader(force.part, t, params))
+        at = Coordinates(self.kinematics.coordinates, q, v)
+        for term in self.terms:
+            total = total + term.lagrangian(at, Reader(term.part, t, params))
         return total
 
 

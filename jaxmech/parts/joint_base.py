@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from jaxmech.constraints import Holonomic, Nonholonomic
@@ -12,7 +13,7 @@ from jaxmech.parts.body import AbstractBody, Frame, Ground, Moving
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.position_equations import AbstractPosition
 from jaxmech.parts.values import Reader, Vector, are_numbers, direction, vector
-from jaxmech.parts.vectors import Numbers
+from jaxmech.parts.vectors import Numbers, rotation
 from jaxmech.parts.velocity_equations import AbstractVelocity
 from jaxmech.utils.text import capital
 
@@ -172,6 +173,18 @@ def require_no_axes(part: str, **axes: Vector | None) -> None:
                 f"{capital(part)} must have no `{argument}` in the plane, where all axes are at "
                 "right angles to it; leave it out."
             )
+
+
+def require_turned_into(part: str, axes: tuple[Vector, Vector], turn: Vector) -> None:
+    """Raise if a quaternion does not turn the axis on b into the one on a, all plain numbers."""
+    if not all(map(are_numbers, (*axes, turn))):
+        return
+    on_a, on_b = (np.array(axis) for axis in axes)
+    if not np.allclose(rotation(np.array(turn)) @ on_b, on_a, atol=1e-6):
+        raise ValueError(
+            f"{capital(part)} must have a `turn` that turns `axis_b` {axes[1]} into `axis` "
+            f"{axes[0]}, but {turn} does not; correct one of them."
+        )
 
 
 def axes_of(part: str, axis: Vector | None, axis_b: Vector | None) -> tuple[Vector, Vector]:

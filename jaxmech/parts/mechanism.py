@@ -11,7 +11,13 @@ from jaxtyping import Array, Float
 from jaxmech.constraints import AbstractConstraint, Holonomic
 from jaxmech.parts.body import AbstractBody, Frame, Load, Start
 from jaxmech.parts.equations import AppliedForces, EnergyDifference, UnitNorm
-from jaxmech.parts.force_elements import AbstractForce, AbstractLoad, AbstractPotential, Gravity
+from jaxmech.parts.force_elements import (
+    AbstractForce,
+    AbstractLoad,
+    AbstractPotential,
+    AbstractTerm,
+    Gravity,
+)
 from jaxmech.parts.geometry import shapes
 from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.joint_loads import JointLoads
@@ -356,9 +362,11 @@ def _system(mechanism: Mechanism) -> System:
     gravities = tuple(f for f in mechanism.forces if isinstance(f, Gravity))
     potentials = tuple(f for f in mechanism.forces if isinstance(f, AbstractPotential))
     loads = tuple(f for f in mechanism.forces if isinstance(f, AbstractLoad))
-    others = tuple(f for f in mechanism.forces if not isinstance(f, AbstractForce | Gravity))
+    terms = tuple(f for f in mechanism.forces if isinstance(f, AbstractTerm))
+    named = AbstractForce | AbstractTerm | Gravity
+    others = tuple(f for f in mechanism.forces if not isinstance(f, named))
     system = System(
-        EnergyDifference(kinematics, gravities, potentials),
+        EnergyDifference(kinematics, gravities, potentials, terms),
         constraints,
         AppliedForces(kinematics, loads, others) if loads or others else None,
         coordinates=kinematics.coordinates,

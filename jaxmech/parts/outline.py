@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxmech.constraints import AbstractConstraint
 from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.force_elements import Gravity
+from jaxmech.parts.force_elements import AbstractTerm, Gravity
 from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
@@ -74,6 +74,8 @@ def _called(part: Any) -> str:
     """The name of a joint or force, and of the bodies that it connects."""
     if isinstance(part, Gravity):
         return "gravity"
+    if isinstance(part, AbstractTerm):
+        return f"{part.part}: {', '.join(part.coordinates)}"
     if not hasattr(part, "bodies"):
         return repr(part) if isinstance(part, AbstractConstraint) else "a function"
     return f"{part.part}: {' - '.join(_names(part.bodies))}"

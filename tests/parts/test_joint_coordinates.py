@@ -12,6 +12,7 @@ import jaxmech as jm
 from jaxmech import parts as jp
 from jaxmech.formulations import UdwadiaKalaba, acceleration
 from jaxmech.formulations.observation import observed_at
+from jaxmech.parts.vectors import product
 
 DRAW = np.random.default_rng(5)
 PARAMS = {"l": 0.4, "m": 1.3, "k": 20.0, "a": jnp.asarray([0.1, 0.2, 0.97])}
@@ -254,3 +255,45 @@ def test_arguments_are_checked() -> None:
     q, _ = pair.guess({"a": start})
     with pytest.raises(ValueError, match="does not tell the loads on single bodies"):
         pair.load("a", q, q)
+
+
+def test_a_hinge_counts_its_angle_from_a_given_attitude() -> None:
+    axis, turn, angle = (0, 0, 1), (0.5, 0.5, 0.5, 0.5), 0.3  # turns x into y, y into z
+    arm = jp.spatial_body("arm", mass=1.0, inertia=(0.1, 0.2, 0.3))
+    made = {"axis": axis, "axis_b": (0, 1, 0), "turn": turn}
+    pin = jp.revolute("pin", jp.ground, P, arm, HERE, **made)
+    mechanism = jp.Mechanism([arm], [pin], coordinates="joints")
+    expected = product(jp.quaternion(axis, angle), jnp.array(turn))
+    np.testing.assert_allclose(mechanism.frame("arm", [angle]).attitude, expected, atol=1e-15)
+    start = jp.Start(P, attitude=expected, spin=(0, 0, 2.0))
+    q, v = mechanism.guess({"arm": start})
+    np.testing.assert_allclose((q[0], v[0]), (angle, 2.0), rtol=1e-14)
+    with pytest.raises(ValueError, match=r"`turn` that turns `axis_b` .* into `axis`.*correct"):
+        jp.revolute("pin", jp.ground, P, arm, HERE, axis=axis, turn=turn)
+    flat = jp.planar_body("flat", mass=1.0, inertia=0.1)
+    with pytest.raises(ValueError, match="no `turn` in the plane"):
+        jp.revolute("pin", jp.ground, (0, 0), flat, (0, 0), turn=turn)
+
+
+def test_rotors_and_springs_act_on_coordinates() -> None:
+    rod = jp.planar_body("rod", mass="m", inertia=0.02)
+    pin = jp.revolute("pin", jp.ground, (0, 0), rod, (0, "l"))
+    forces = [
+        jp.rotor("drive", "pin.angle", lambda t, p: 9 * p["a"]),
+        jp.joint_spring("closer", "pin.angle", stiffness="k", rest=0.5),
+    ]
+    params = {"m": 1.3, "l": 0.4, "a": 0.01, "k": 20.0}
+    mechanism = jp.Mechanism([rod], [pin], forces, params)
+    assert "rotor 'drive': pin.angle" in repr(mechanism)
+    system = mechanism.system
+    eom = system.equations([7.0], [2.0], 0.0, params)  # beyond a full turn
+    np.testing.assert_allclose(eom.M, [[0.02 + 1.3 * 0.4**2 + 0.09]])
+    np.testing.assert_allclose(eom.Q, [-20 * 6.5])
+    inertia = 0.02 + 1.3 * 0.4**2 + 0.09
+    energy = inertia * 2.0**2 / 2 + 20 * 6.5**2 / 2
+    state = (jnp.array([7.0]), jnp.array([2.0]), jnp.zeros(()))
+    np.testing.assert_allclose(system.energy(*state, params), energy)
+    with pytest.raises(ValueError, match=r"Rotor 'drive' must be on coordinates.*'knee.angle'"):
+        jp.Mechanism([rod], [pin], [jp.rotor("drive", "knee.angle", 1.0)], params)
+    with pytest.raises(ValueError, match="distinct names, but \"rotor 'drive'\" is given twice"):
+        jp.Mechanism([rod], [pin], [forces[0], forces[0]], params, coordinates="joints")

@@ -75,8 +75,8 @@ def motion_of(joint: Joint) -> AbstractMotion | None:
     match joint.positions:
         case (Coincide(at_a, at_b),):
             return Hinge(at_a, at_b, None) if size == 2 else Ball(at_a, at_b)
-        case (Coincide(at_a, at_b), Parallel(u, w)):
-            return Hinge(at_a, at_b, (u, w))
+        case (Coincide(at_a, at_b), Parallel(u, w, zero)):
+            return Hinge(at_a, at_b, (u, w), zero)
         case (Coincide(at_a, at_b), Perpendicular(u, w)):
             return Cardan(at_a, at_b, u, w)
         case (Coincide(at_a, at_b), Turned(turn)):
