@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import Load
-from jaxmech.parts.force_elements import (
+from jaxmech.parts.forces.elements import (
     AbstractLoad,
     AbstractPotential,
     AbstractTerm,

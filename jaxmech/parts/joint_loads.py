@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Ground, Load, Moving, shifted
-from jaxmech.parts.force_elements import AbstractLoad, AbstractPotential, Gravity
+from jaxmech.parts.forces.elements import AbstractLoad, AbstractPotential, Gravity
 from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates, Link

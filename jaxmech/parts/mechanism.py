@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from jaxmech.constraints import AbstractConstraint, Holonomic
 from jaxmech.parts.body import AbstractBody, Frame, Load, Start
 from jaxmech.parts.equations import AppliedForces, EnergyDifference, UnitNorm
-from jaxmech.parts.force_elements import (
+from jaxmech.parts.forces.elements import (
     AbstractForce,
     AbstractLoad,
     AbstractPotential,

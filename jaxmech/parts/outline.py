@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxmech.constraints import AbstractConstraint
 from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.force_elements import AbstractTerm, Gravity
+from jaxmech.parts.forces.elements import AbstractTerm, Gravity
 from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates

@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxmech.constraints import AbstractConstraint
 from jaxmech.parts.body import AbstractBody, Ground
-from jaxmech.parts.force_elements import AbstractForce, AbstractTerm, Gravity
+from jaxmech.parts.forces.elements import AbstractForce, AbstractTerm, Gravity
 from jaxmech.parts.joint_base import Joint
 from jaxmech.utils.text import capital
 

@@ -12,7 +12,7 @@ from jaxmech.interop.mujoco.coordinates import Conversion
 from jaxmech.interop.mujoco.source import is_any, mujoco
 from jaxmech.parts import gravity
 from jaxmech.parts.body import AbstractBody, Frame
-from jaxmech.parts.force_elements import (
+from jaxmech.parts.forces.elements import (
     AbstractPotential,
     AbstractTerm,
     Coordinates,

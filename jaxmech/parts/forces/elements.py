@@ -165,15 +165,15 @@ class Damper(AbstractLoad):
     def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The force -c d (d . d') / (d . d) on b at its point, and the opposite on a."""
         a, b = moving
-        p, p_rate = _point(a, self.at_a, read)
-        r, r_rate = _point(b, self.at_b, read)
+        p, p_rate = point_with_velocity(a, self.at_a, read)
+        r, r_rate = point_with_velocity(b, self.at_b, read)
         d, rate = r - p, r_rate - p_rate
         force = -read.number(self.damping) * (d @ rate) / (d @ d) * d
         none = jnp.zeros_like(a.spin)
         return shifted((-force, none), p, a.frame), shifted((force, none), r, b.frame)
 
 
-def _point(moving: Moving, local: Vector, read: Reader) -> tuple[Numbers, Numbers]:
+def point_with_velocity(moving: Moving, local: Vector, read: Reader) -> tuple[Numbers, Numbers]:
     """A point given on a body, and its velocity, including that along the body over time."""
     frame = moving.frame
     local, rate = vector_with_rate(read, local, frame.origin.shape[0])

@@ -20,7 +20,7 @@ for bodies, points or directions that do not fit; the message names the force.
 import numpy as np
 
 from jaxmech.parts.body import AbstractBody, ground
-from jaxmech.parts.force_elements import (
+from jaxmech.parts.forces.elements import (
     Applied,
     CoordinateSprings,
     Damper,
