@@ -22,7 +22,7 @@ from jaxmech.parts.forces.joint_elements import (
     JointFriction,
     JointLaw,
     Motor,
-    Servo,
+    PositionServo,
     Sliding,
     Turning,
 )
@@ -106,7 +106,7 @@ def servo(
     target_rate: Value = 0.0,
     limit: Value | None = None,
     coordinate: str | None = None,
-) -> Servo:
+) -> PositionServo:
     """A position servo (PD controller): a spring and a damper towards a target.
 
     Args:
@@ -131,7 +131,7 @@ def servo(
     values |= {"target_rate": target_rate}
     kept = {argument: number(part, argument, value) for argument, value in values.items()}
     most = None if limit is None else number(part, "limit", limit)
-    return Servo(part, *_freedom(part, joint, coordinate), **kept, limit=most)
+    return PositionServo(part, *_freedom(part, joint, coordinate), **kept, limit=most)
 
 
 def friction(

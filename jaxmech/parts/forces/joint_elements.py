@@ -4,7 +4,7 @@ The force [N] or torque [N m] acts on b along the axis on a, and its opposite on
 
     JointLaw         any function of coordinate, rate, time and parameters
     Motor            g stall (command - g rate / no_load), with the ratio g of a gear
-    Servo            stiffness (target - coordinate) + damping (target_rate - rate), limited
+    PositionServo    stiffness (target - coordinate) + damping (target_rate - rate), limited
     JointFriction    -(coulomb + (static - coulomb) exp(-(rate / stribeck)^2)) tanh(rate / smooth)
                      - viscous rate
 
@@ -143,7 +143,7 @@ class Motor(AbstractJointForce):
 
 
 @dataclass(frozen=True)
-class Servo(AbstractJointForce):
+class PositionServo(AbstractJointForce):
     """A position servo: a spring and a damper towards a target."""
 
     stiffness: Value
