@@ -1,7 +1,6 @@
 """Consistent states: `assemble` finds the nearest to a guess, `begin` that of a recording."""
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -9,12 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
+from numpy.typing import NDArray
 
 from jaxmech.compiler import batched_closure, unoptimized
-from jaxmech.consistency import violations
-from jaxmech.constraints import Nonholonomic
+from jaxmech.consistency import extents_at_known, violations
+from jaxmech.constraints import Holonomic, Nonholonomic
+from jaxmech.nearest_known import Surface, nearest_known
 from jaxmech.nearest_point import Level, nearest, nearest_affine
-from jaxmech.properties import with_mass_rank
+from jaxmech.properties import mass_and_rows, singular_mass, with_mass_rank
 from jaxmech.stabilization import Projection, metric_mass
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import (
@@ -24,7 +25,7 @@ from jaxmech.utils.checks import (
     require_kind,
     with_standard_promotion,
 )
-from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
 
 Start = Callable[[Array, Array, Params], tuple[Array, Array]]
 CORRECTIONS = 6  # Newton steps onto the constraints: from an error of 20 %, five reach round-off
@@ -85,14 +86,49 @@ def assemble(
     require_finite(q_guess=q, v_guess=v, t=t, params=params)
     if not system.constraints:
         return q, v
-    is_alone = is_known((q, v, t, params))  # one guess, for which the code runs only once
-    with unoptimized() if is_alone else nullcontext():
-        q, v = _assemble(system, free_q, free_v, q, v, t, params)
-    if is_alone:
-        _require_found(q, v, t)
-        held = {"position": tuple(fixed), "velocity": tuple(velocity_names)}
-        _require_met(system, q, v, t, params, held)
+    if not is_known((q, v, t, params)) or is_inside_a_program():
+        return _assemble(system, free_q, free_v, q, v, t, params)
+    with unoptimized():  # one guess, for which the code runs only briefly
+        q, v = _assemble_known(system, free_q, free_v, q, v, t, params)
+    _require_found(q, v, t)
+    held = {"position": tuple(fixed), "velocity": tuple(velocity_names)}
+    _require_met(system, q, v, t, params, held)
     return q, v
+
+
+def _assemble_known(
+    system: System, free_q: tuple[int, ...], free_v: tuple[int, ...], q: Array, v: Array, t: Array,
+    params: Params,
+) -> tuple[Array, Array]:  # fmt: skip
+    M = _metric_known(system, q, v, t, params)
+    extents = extents_at_known(system, q, v, t, params)
+    x: Any = q
+    rates: Any = v
+    if free_q and any(isinstance(c, Holonomic) for c in system.constraints):
+        x = nearest_known(Surface(system, (x, rates, t, params), free_q, extents), M)
+    if free_v and any(isinstance(c, Holonomic | Nonholonomic) for c in system.constraints):
+        surface = Surface(system, (x, rates, t, params), free_v, extents, is_of_velocities=True)
+        rates = nearest_known(surface, M, is_affine=_is_affine(system))
+    return jnp.asarray(x), jnp.asarray(rates)
+
+
+def _metric_known(
+    system: System, q: Array, v: Array, t: Array, params: Params
+) -> NDArray[np.floating]:
+    """`metric_mass` on the host, by the function that has told whether M is singular."""
+    singular = singular_mass(system, q, v, t, params)
+    M, A = map(np.asarray, mass_and_rows(system, q, v, t, params))
+    if not singular:
+        return M
+    rows = A if singular is True else A[list(singular)]
+    squared = (rows * rows).sum(1)
+    weights = np.trace(M) / len(M) / np.where(squared > 0, squared, np.inf)  # `row_weights`
+    return M + (rows * weights[:, None]).T @ rows
+
+
+def _is_affine(system: System) -> bool:
+    """Whether the velocity level is affine in v, as dphi/dt is; psi may be anything."""
+    return not any(isinstance(c, Nonholonomic) for c in system.constraints)
 
 
 @jit_of("system", "free_q", "free_v", is_frame=True)
@@ -110,10 +146,8 @@ def _nearest(
 ) -> tuple[Array, Array]:  # fmt: skip
     M = metric_mass(with_mass_rank(system, q, v, t, params), q, v, t, params)
     q = _with_free(nearest, system.position_level, q, free_q, M, (t, params))
-    # dphi/dt is affine in v; psi may be anything.
-    is_affine = not any(isinstance(c, Nonholonomic) for c in system.constraints)
     v = _with_free(
-        nearest_affine if is_affine else nearest,
+        nearest_affine if _is_affine(system) else nearest,
         lambda v, q, t, p: system.velocity_level(q, v, t, p), v, free_v, M, (q, t, params),
     )  # fmt: skip
     return q, v

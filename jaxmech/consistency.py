@@ -7,8 +7,7 @@ until the constraints have changed their directions: the length of a rod, or abo
 does not depend on where the origin is.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,12 +15,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
+from numpy.typing import NDArray
 
-from jaxmech.compiler import batched_closure
+from jaxmech.compiler import batched_closure, jacobian
 from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.linalg import coordinate_units, times
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
+
+Numbers = Array | np.ndarray  # on the device, or on the host
 
 SHARE = 1e-6  # of its extents by which a given state may be off its constraints
 _ROUNDING = 4.0  # units of round-off in each coordinate and in each term of a constraint
@@ -78,28 +80,31 @@ def on_constraints(
 
 
 def near(
-    level: Float[Array, " k"], A: Float[Array, " k n"], q: Float[Array, " n"],
-    extents: Float[Array, " n"], share: float = SHARE,
-) -> Bool[Array, ""]:  # fmt: skip
-    """Whether q satisfies level(q) = 0 with the Jacobian A, to a share of the extents."""
-    allowed = share * extents + _rounding(q) * (jnp.abs(q) + extents)
-    return jnp.all(jnp.abs(level) <= times(jnp.abs(A), allowed))
+    level: Float[Numbers, " k"], A: Float[Numbers, " k n"], q: Float[Numbers, " n"],
+    extents: Float[Numbers, " n"], share: float = SHARE, xp: Any = jnp,
+) -> Any:  # fmt: skip
+    """Whether q satisfies level(q) = 0 with the Jacobian A, to a share of the extents.
+
+    `xp` is `numpy` for numbers on the host.
+    """
+    allowed = share * extents + _rounding(q) * (xp.abs(q) + extents)
+    return xp.all(xp.abs(level) <= (xp.abs(A) * allowed[None]).sum(1))
 
 
 def near_rates(
-    level: Float[Array, " k"], A: Float[Array, " k n"], rate: Float[Array, " n"],
-    q: Float[Array, " n"], extents: Float[Array, " n"], share: float = SHARE,
-) -> Bool[Array, ""]:  # fmt: skip
+    level: Float[Numbers, " k"], A: Float[Numbers, " k n"], rate: Float[Numbers, " n"],
+    q: Float[Numbers, " n"], extents: Float[Numbers, " n"], share: float = SHARE, xp: Any = jnp,
+) -> Any:  # fmt: skip
     """Whether velocities or accelerations satisfy a level with the Jacobian A."""
     # Of the rates themselves, and of the extents per second, since all rates may be zero.
-    allowed = share * (extents + jnp.abs(rate))
+    allowed = share * (extents + xp.abs(rate))
     # Rounding of q turns the rows of A, so that all rates have an effect on each row.
-    fastest = jnp.max(jnp.abs(rate) / extents, initial=0.0)
-    allowed += _rounding(q) * (jnp.abs(q) + extents) * (1 + fastest)
-    return jnp.all(jnp.abs(level) <= times(jnp.abs(A), allowed))
+    fastest = xp.max(xp.abs(rate) / extents, initial=0.0)
+    allowed += _rounding(q) * (xp.abs(q) + extents) * (1 + fastest)
+    return xp.all(xp.abs(level) <= (xp.abs(A) * allowed[None]).sum(1))
 
 
-def _rounding(q: Array) -> float:
+def _rounding(q: Numbers) -> float:
     return _ROUNDING * float(jnp.finfo(q.dtype).eps)
 
 
@@ -151,7 +156,7 @@ def extents_of_level(
     level: Any, y: Float[Array, " n"], M: Float[Array, " n n"]
 ) -> Float[Array, " n"]:
     """The extents of the variables of a function level(y), for a metric M."""
-    A = jax.jacfwd(level)(y)
+    A = jacobian(level, y)
     units = coordinate_units(M, A)
     return _extents(lambda e, y: jax.jvp(level, (y,), (e,))[1], [A], units, y)
 
@@ -203,39 +208,61 @@ class Violation(NamedTuple):
 
 def violations(system: System, q: Array, v: Array, t: Array, params: Params) -> list[Violation]:
     """The violated constraints at a known state, positions before velocities."""
-    found = [
-        Violation(c.name, level, float(size))
-        for c, levels in zip(system.constraints, _levels(system, q, v, t, params), strict=True)
-        for level, (holds, size) in levels.items()
-        if not holds
+    if not system.constraints:
+        return []
+    at, extents = (
+        levels_at_known(system, q, v, t, params),
+        extents_at_known(system, q, v, t, params),
+    )
+    sizes = dict(zip(system.constraints, system.sizes(q, v, t, params), strict=True))
+    x, rates = np.asarray(q), np.asarray(v)
+    positions = _rows_of(sizes, Holonomic, at.position, at.A_position)
+    velocities = _rows_of(sizes, Holonomic | Nonholonomic, at.velocity, at.A_velocity)
+    return [
+        *(
+            Violation(name, "position", float(np.abs(value).max()))
+            for name, value, A in positions
+            if not near(value, A, x, extents, xp=np)
+        ),
+        *(
+            Violation(name, "velocity", float(np.abs(value).max()))
+            for name, value, A in velocities
+            if not near_rates(value, A, rates, x, extents, xp=np)
+        ),
     ]
-    return sorted(found, key=lambda violation: violation.level)
 
 
-@jit_of("system")
-def _levels(
-    system: System, q: Array, v: Array, t: Array, params: Params
-) -> list[dict[str, tuple[Array, Array]]]:
-    """Flags, by constraint and level, whether each holds, with the residual."""
-
-    def at(q: Array, v: Array, t: Array, params: Params) -> list[dict[str, tuple[Array, Array]]]:
-        extents = extents_at(system, q, v, t, params)
-        each = [replace(system, constraints=(c,)) for c in system.constraints]
-        return [_levels_of(alone, q, v, t, params, extents) for alone in each]
-
-    return batched_closure(at, q, v, t, params)(q, v, t, params) if system.constraints else []
+def _rows_of(
+    sizes: dict[Any, int], kind: Any, value: NDArray[np.floating], A: NDArray[np.floating]
+) -> Iterator[tuple[str, NDArray[np.floating], NDArray[np.floating]]]:
+    """The name, the residuals and the rows of A of each constraint of a level, unless empty."""
+    first = 0
+    for constraint, size in sizes.items():
+        if isinstance(constraint, kind) and size:
+            own = slice(first, first + size)
+            yield constraint.name, value[own], A[own]
+            first += size
 
 
-def _levels_of(
-    alone: System, q: Array, v: Array, t: Array, params: Params, extents: Array
-) -> dict[str, tuple[Array, Array]]:
-    found = levels_of(alone, q, v, t, params)
-    holds = {
-        "position": (near(found.position, found.A_position, q, extents), found.position),
-        "velocity": (near_rates(found.velocity, found.A_velocity, v, q, extents), found.velocity),
-    }
-    return {
-        level: (is_met, jnp.max(jnp.abs(value)))
-        for level, (is_met, value) in holds.items()
-        if value.size
-    }
+def levels_at_known(system: System, q: Any, v: Any, t: Any, params: Params) -> Any:
+    """`levels_of` for a known state, by a compiled function, as `Levels` of numpy arrays."""
+    return jax.tree.map(np.asarray, _levels(system, q, v, t, params))
+
+
+def extents_at_known(
+    system: System, q: Any, v: Any, t: Any, params: Params
+) -> NDArray[np.floating]:
+    """`extents_at` for a known state, by a compiled function, as numbers of numpy."""
+    return np.asarray(_extents_at(system, q, v, t, params))
+
+
+@jit_of("system", is_frame=True)
+def _levels(system: System, q: Array, v: Array, t: Array, params: Params) -> Levels:
+    state = q, v, t, params
+    return batched_closure(partial(levels_of, system), *state)(*state)
+
+
+@jit_of("system", is_frame=True)
+def _extents_at(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
+    state = q, v, t, params
+    return batched_closure(partial(extents_at, system), *state)(*state)

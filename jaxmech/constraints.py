@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.compiler import jacobian
 from jaxmech.utils.checks import naming_missing, require_function
 from jaxmech.utils.jit_cache import traced_once
 from jaxmech.utils.probing import concrete, generic
@@ -113,7 +114,7 @@ class Holonomic(AbstractConstraint):
     @traced_once
     def jacobian(self, q: Array, t: Array, params: Any) -> Array:
         """The Jacobian dphi/dq, (k, n), which is that of dphi/dt with respect to v, too."""
-        return jax.jacfwd(lambda q: self.value(q, t, params))(q)
+        return jacobian(lambda q: self.value(q, t, params), q)
 
 
 class Nonholonomic(AbstractConstraint):
@@ -144,7 +145,7 @@ class Nonholonomic(AbstractConstraint):
     @traced_once
     def jacobian(self, q: Array, v: Array, t: Array, params: Any) -> Array:
         """The Jacobian dpsi/dv, (k, n)."""
-        return jax.jacfwd(lambda v: self.value(q, v, t, params))(v)
+        return jacobian(lambda v: self.value(q, v, t, params), v)
 
 
 class Acceleration(AbstractConstraint):

@@ -18,6 +18,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmech.compiler import jacobian
+
 # Whether M lacks full rank; if it does, also the rows of A that compensate for it, if known.
 SingularMass: TypeAlias = bool | tuple[int, ...]
 # The gradients dL/dq and dL/dv, (n,) each, of a Lagrangian at q, v and t.
@@ -44,7 +46,7 @@ class EquationsOfMotion(eqx.Module):
 
 def mass_matrix(slopes: Slopes, q: Array, v: Array, t: Array) -> Float[Array, " n n"]:
     """The mass matrix M = d2L/dv2 (n, n)."""
-    return jax.jacfwd(lambda v: slopes(q, v, t)[1])(v)
+    return jacobian(lambda v: slopes(q, v, t)[1], v)
 
 
 def generalized_force(slopes: Slopes, q: Array, v: Array, t: Array) -> Float[Array, " n"]:

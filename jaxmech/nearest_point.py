@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.compiler import jacobian
 from jaxmech.consistency import extents_of_level, near
 from jaxmech.linalg import QR, AbstractRowSpace, cholesky, diagonal, metric, times
 
@@ -28,6 +29,7 @@ Level = Callable[..., Array]  # level(y, *context), zero on the surface
 
 RETURNS = 30  # largest number of Gauss-Newton steps to the surface
 STEPS = 60  # largest number of Newton steps along it
+LENGTHS = 0.5 ** np.arange(6)  # of a Gauss-Newton step
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -159,7 +161,7 @@ class _Problem:
 
     def place(self, y: Array) -> _Place:
         """Evaluate the surface at y."""
-        A, w = jax.jacfwd(self.level)(y), times(self.root, y - self.guess)
+        A, w = jacobian(self.level, y), times(self.root, y - self.guess)
         C = _row_by_row(A, self.T)
         rows = QR().factor(C)
         P = self.one - _row_by_row(rows.U.T, rows.U)
@@ -169,7 +171,7 @@ class _Problem:
         def pulled(y: Array) -> Array:
             return jax.vjp(self.level, y)[1](multipliers)[0]
 
-        H = self.one - _row_by_row(self.T.T, jax.jacfwd(pulled)(y), self.T)
+        H = self.one - _row_by_row(self.T.T, jacobian(pulled, y), self.T)
         B = _row_by_row(P, H, P) + self.one - P
         return _Place(near(value, A, y, self.extents), rows, w, multipliers, P, H, B)
 
@@ -200,7 +202,7 @@ class _Problem:
         damping = jnp.where(taken, search.damping / 8, 4 * search.damping + highest / 16)
         damping = jnp.where(damping < highest / 100, 0.0, damping)
         # The gradient vanishes at a saddle on a line of symmetry; a push moves y off it.
-        push = 1e-2 * _length(place.w) * times(place.P, _some_direction(y))
+        push = 1e-2 * _length(place.w) * times(place.P, jnp.asarray(some_direction(y)))
         raised = damping + self.eps**0.5 - lowest
 
         def solved(trial: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -230,11 +232,11 @@ class _Problem:
 
     def back(self, y: Array) -> Array:
         """Take Gauss-Newton steps with line search until none reduces the residual."""
-        lengths = 0.5 ** jnp.arange(6, dtype=y.dtype)
+        lengths = jnp.asarray(LENGTHS, y.dtype)
 
         def step(state: tuple[Array, Array]) -> tuple[Array, Array]:
             y, _ = state
-            value, A = self.level(y), jax.jacfwd(self.level)(y)
+            value, A = self.level(y), jacobian(self.level, y)
             d = QR().factor(_row_by_row(A, self.T)).smallest(value)[0]
             across, large = times(self.T, d), _length(d) > self.eps**0.5 * self.size(y)
             trials = y[None] - lengths[:, None] * across[None]
@@ -297,8 +299,9 @@ def _solution(B: Array, r: Array) -> tuple[Bool[Array, ""], Float[Array, " n"]]:
     return ~singular.any(), x
 
 
-def _some_direction(y: Array) -> Array:
-    return jnp.asarray(np.random.default_rng(0).uniform(-1, 1, y.shape), y.dtype)
+def some_direction(y: Any) -> np.ndarray:
+    """A vector of fixed pseudo-random numbers, of the shape and type of y."""
+    return np.random.default_rng(0).uniform(-1, 1, y.shape).astype(y.dtype)
 
 
 def _length(x: Array) -> Float[Array, ""]:

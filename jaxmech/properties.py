@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
 
+from jaxmech.compiler import batched_closure
 from jaxmech.constraints import Acceleration, Holonomic, Nonholonomic
 from jaxmech.equations import SingularMass
 from jaxmech.linalg import times
@@ -46,8 +47,9 @@ def singular_mass(system: System, q: Array, v: Array, t: Array, params: Params) 
         >>> singular_mass(free, jnp.zeros(2), jnp.zeros(2), jnp.zeros(()), None)
         True
     """
-    masses = concrete_at(system.mass, _generic_states(q, v, t, params))
-    singular = all(M is not None and _is_singular(M) for M in masses)
+    states = _generic_states(q, v, t, params)
+    found = [outside_traces(mass_and_rows, system, *state) for state in states]
+    singular = all(one is not None and _is_singular(np.asarray(one[0])) for one in found)
     return singular and _needed_rows(system, q, v, t, params)
 
 
@@ -114,7 +116,7 @@ def _needed_rows(system: System, q: Array, v: Array, t: Array, params: Params) -
     sampled = []
     for seed in range(SAMPLES):
         state = *wide((q, v, t), seed), generic(params, seed)
-        found = outside_traces(_mass_and_rows, system, *state)
+        found = outside_traces(mass_and_rows, system, *state)
         if found is None or not all(np.isfinite(x).all() for x in found):
             return True
         M, A = (np.asarray(x, float) for x in found)
@@ -135,12 +137,16 @@ def _needed_rows(system: System, q: Array, v: Array, t: Array, params: Params) -
     return tuple(rows) if min(enough) > 0 else True
 
 
-@jit_of("system")
-def _mass_and_rows(
+@jit_of("system", is_frame=True)
+def mass_and_rows(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Array, Array]:
-    eom = system.equations(q, v, t, params)
-    return eom.M, eom.A
+    """M and A at a known state, by a compiled function."""
+
+    def at(q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
+        return system.mass(q, v, t, params), system.rows(q, v, t, params)
+
+    return batched_closure(at, q, v, t, params)(q, v, t, params)
 
 
 def _least(across: NDArray[np.floating]) -> float:

@@ -114,6 +114,10 @@ def test_every_kind_of_constraint_holds_afterwards(case: Case, width: float) -> 
     assert np.abs(levels(case, *guess)).max() > 0.01
     assert np.abs(levels(case, q, v)).max() < 1e-12
     np.testing.assert_allclose(run(q, v), (q, v), atol=1e-12)
+    # The search for one known guess is on the host.
+    for k in range(3):
+        alone = assemble(case.system, guess[0][k], guess[1][k], 0.3, case.params)
+        np.testing.assert_allclose(alone, (q[k], v[k]), atol=1e-10)
 
 
 def test_redundant_loops_close_as_one() -> None:
@@ -121,6 +125,8 @@ def test_redundant_loops_close_as_one() -> None:
     np.testing.assert_allclose(many(REDUNDANT)(*guess), on_circle(*guess), atol=1e-12)
     q = 2.0 * guess[0] / np.linalg.norm(guess[0], axis=1)[:, None]
     np.testing.assert_allclose(on_circle(*guess)[0], q, atol=1e-12)
+    alone = assemble(REDUNDANT.system, guess[0][0], guess[1][0], 0.3, REDUNDANT.params)
+    np.testing.assert_allclose(alone[0], q[0], atol=1e-12)
 
 
 def test_fixed_coordinates_keep_their_guess() -> None:
@@ -131,6 +137,8 @@ def test_fixed_coordinates_keep_their_guess() -> None:
     np.testing.assert_array_equal(v[:, 0], guess[1][:, 0])
     np.testing.assert_allclose(q[:, 1], -np.sqrt(4.0 - q[:, 0] ** 2), atol=1e-12)
     np.testing.assert_allclose(v[:, 1], -v[:, 0] * q[:, 0] / q[:, 1], atol=1e-12)
+    alone = assemble(PENDULUM.system, guess[0][0], guess[1][0], 0.3, PENDULUM.params, fixed=["x"])
+    np.testing.assert_allclose(alone, (q[0], v[0]), atol=1e-12)
 
 
 def test_other_velocities_may_be_fixed_than_coordinates() -> None:

@@ -4,14 +4,15 @@ Read in the order in which a function is compiled: `operation` is the JAX primit
 transformation rules, `vmap` the batching decorator, `vectorize` and `partition` choose what is
 compiled. `frontend/` turns a jaxpr into a graph of scalars, `ir/` is that graph, `optimize/`
 simplifies it, and `backends/` generate and run the code. `platforms` and `devices` list where
-native code is available, `explain` reports how a function was compiled, and `rows` are results that
-a loop writes. Nothing here depends on mechanics.
+native code is available, `explain` reports how a function was compiled, `rows` are results that a
+loop writes, and `jacobian` is a Jacobian with structural zeros. Nothing here depends on mechanics.
 """
 
 from jaxmech.compiler.devices import all_devices as all_devices
 from jaxmech.compiler.devices import backend_of as backend_of
 from jaxmech.compiler.explain import Explanation as Explanation
 from jaxmech.compiler.explain import NativeCodeWarning as NativeCodeWarning
+from jaxmech.compiler.jacobian import jacobian as jacobian
 from jaxmech.compiler.operation import AbstractRule as AbstractRule
 from jaxmech.compiler.operation import Arrays as Arrays
 from jaxmech.compiler.operation import Flags as Flags

@@ -115,7 +115,7 @@ class _Frame:
 
     def _is_brief(self, given: dict[str, Any]) -> bool:
         # JAX accepts options of compilation for the outermost program only.
-        if not is_known(given) or _is_inside_a_program() or jax.default_backend() != "cpu":
+        if not is_known(given) or is_inside_a_program() or jax.default_backend() != "cpu":
             return False
         leaves, structure = jax.tree.flatten(given)
         kinds = structure, *map(jax.typeof, leaves)
@@ -131,7 +131,8 @@ class _Frame:
         return "stablehlo.while" not in text and text.count("\n") < _LONGEST_FRAME
 
 
-def _is_inside_a_program() -> bool:
+def is_inside_a_program() -> bool:
+    """Whether operations are traced here, even those of known values."""
     if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
         return True
     return isinstance(jax.device_put(_number()), jax.core.Tracer)

@@ -1,0 +1,294 @@
+"""The search of `nearest_point` for one guess whose numbers are known, on the host.
+
+Compiled functions evaluate the constraints, their Jacobian and their curvature, numpy does the
+algebra. So the code that is compiled grows with the number of constraints alone, where the whole
+search as one program holds every product and factorization of n x n matrices.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array
+from numpy.typing import NDArray
+
+from jaxmech.compiler import batched_closure, jacobian
+from jaxmech.consistency import levels_at_known, near
+from jaxmech.linalg import QR
+from jaxmech.nearest_point import LENGTHS, RETURNS, STEPS, some_direction
+from jaxmech.system import Params, System
+from jaxmech.utils.jit_cache import jit_of
+
+Numbers = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Surface:
+    """The position or the velocity level of a system at a state, as a function of q or v.
+
+    Attributes:
+        system: the system.
+        state: q, v, t and params; the guess among them is the other components' value, too.
+        free: indices of the components that may change.
+        is_of_velocities: whether it is the velocity level, a function of v.
+        extents: the extents of all coordinates.
+    """
+
+    system: System
+    state: tuple[Any, Any, Any, Params]
+    free: tuple[int, ...]
+    extents: Numbers
+    is_of_velocities: bool = False
+
+    @property
+    def guess(self) -> Numbers:
+        """The guess of the free components."""
+        return np.asarray(self.state[self.is_of_velocities])[list(self.free)]
+
+    def evaluated(self, y: Numbers) -> tuple[Numbers, Numbers, bool]:
+        """The residuals, their Jacobian, and whether y is on the surface."""
+        at = levels_at_known(self.system, *self._with(y))
+        level = (
+            (at.velocity, at.A_velocity) if self.is_of_velocities else (at.position, at.A_position)
+        )
+        value, A = level[0], level[1][:, list(self.free)]
+        return value, A, bool(near(value, A, y, self.extents[list(self.free)], xp=np))
+
+    def curvature(self, y: Numbers, multipliers: Numbers) -> Numbers:
+        """The second derivative of multipliers . level."""
+        bent = _curvature(self.system, self.is_of_velocities, multipliers, *self._with(y))
+        return np.asarray(bent)[np.ix_(self.free, self.free)]
+
+    def completed(self, y: Numbers) -> Numbers:
+        """All components, with the free ones replaced."""
+        x = np.array(self.state[self.is_of_velocities])
+        x[list(self.free)] = y
+        return x
+
+    def _with(self, y: Numbers) -> tuple[Any, Any, Any, Params]:
+        q, v, t, params = self.state
+        x = self.completed(y)
+        return (q, x, t, params) if self.is_of_velocities else (x, v, t, params)
+
+
+@jit_of("system", "is_of_velocities", is_frame=True)
+def _curvature(
+    system: System, is_of_velocities: bool, multipliers: Array, q: Array, v: Array, t: Array,
+    params: Params,
+) -> Array:  # fmt: skip
+    def at(multipliers: Array, q: Array, v: Array, t: Array, params: Params) -> Array:
+        def level(x: Array) -> Array:
+            if is_of_velocities:
+                return system.velocity_level(q, x, t, params)
+            return system.position_level(x, t, params)
+
+        def pulled(x: Array) -> Array:
+            return jax.vjp(level, x)[1](multipliers)[0]
+
+        return jacobian(pulled, v if is_of_velocities else q)
+
+    inputs = multipliers, q, v, t, params
+    return batched_closure(at, *inputs)(*inputs)
+
+
+class _Rows(NamedTuple):
+    """`QR` on the host: C = (R + D) U."""
+
+    U: Numbers
+    R: Numbers
+    inverse_lengths: Numbers
+    scale: Numbers
+
+    def smallest(self, r: Numbers) -> tuple[Numbers, Numbers]:
+        """C^+ r, and a lambda that is zero on the dropped rows."""
+        z, rest = r * self.scale, np.zeros_like(r)
+        for j, inverse in enumerate(self.inverse_lengths):
+            z[j] = (z[j] - self.R[j, :j] @ z[:j]) * inverse
+        y = self.U.T @ z
+        for j in reversed(range(len(z))):
+            rest[j] = z[j] * self.inverse_lengths[j]
+            z = z - self.R[j] * rest[j]
+        return y, rest * self.scale
+
+
+def _orthogonalized(C: Numbers) -> _Rows:
+    squared = (C * C).sum(1)
+    scale = np.where(squared > 0, 1 / np.sqrt(np.where(squared > 0, squared, 1)), 0)
+    C = C * scale[:, None]
+    U, R, inverses = np.zeros_like(C), np.zeros_like(C, shape=(len(C),) * 2), np.zeros_like(scale)
+    threshold = QR().threshold(C.dtype)
+    for j, row in enumerate(C):
+        before = U[:j]
+        along = before @ row
+        rest = row - along @ before
+        again = before @ rest
+        rest = rest - again @ before
+        R[j, :j] = along + again
+        length = np.sqrt(rest @ rest)
+        if not length <= threshold:  # NaN is passed on
+            inverses[j] = 1 / length
+            U[j] = rest / length
+    return _Rows(U, R, inverses, scale)
+
+
+class _Factor(NamedTuple):
+    """`linalg.Cholesky` on the host."""
+
+    L: Numbers
+    definite: bool
+
+    def solve(self, r: Numbers) -> Numbers:
+        return np.linalg.solve(self.L.T, np.linalg.solve(self.L, r))
+
+
+def _factorized(M: Numbers) -> _Factor:
+    L, definite = np.zeros_like(M), True
+    smallest = 4 * len(M) * np.finfo(M.dtype).eps * np.abs(np.diagonal(M))
+    for j in range(len(M)):
+        column = M[j:, j] - L[j:, :j] @ L[j, :j]
+        singular = column[0] <= smallest[j]
+        definite = definite and not singular
+        pivot = np.sqrt(1 if singular else column[0])
+        L[j:, j] = column / pivot
+        L[j, j] = pivot
+    return _Factor(L, bool(definite))
+
+
+class _PlaceOfKnown(NamedTuple):
+    """Quantities of the surface at a point, in coordinates w; as in `nearest_point`."""
+
+    reached: bool
+    w: Numbers
+    P: Numbers
+    B: Numbers
+
+
+class _Step(NamedTuple):
+    """A step to try from a point, in coordinates w."""
+
+    w: Numbers
+    promised: float  # decrease of half the squared distance
+    damping: float
+    is_minimum: bool  # whether the point counts as a minimum
+    is_last: bool
+
+
+class _SearchOfKnown:
+    """The search for one guess, by the formulas of `nearest_point`."""
+
+    def __init__(self, surface: Surface, M: Numbers) -> None:
+        self.surface, self.guess = surface, surface.guess
+        self.eps = float(np.finfo(self.guess.dtype).eps)
+        self.one = np.eye(self.guess.size, dtype=self.guess.dtype)
+        self.root = _factorized(M[np.ix_(surface.free, surface.free)]).L.T
+        self.T = np.linalg.solve(self.root, self.one)
+
+    def minimum(self) -> Numbers:
+        """The nearest point; NaN if there is none on the surface that was reached."""
+        y = self.back(self.guess)
+        place = self.place(y)
+        step = self.planned(y, place, True, _Step(np.zeros_like(y), 0.0, 0.0, False, False))
+        for _ in range(STEPS - 1):
+            if step.is_last:
+                break
+            trial = self.back(y + self.T @ step.w)
+            there = self.place(trial)
+            taken = self.is_nearer(y, place, there, step.promised)
+            y, place = (trial, there) if taken else (y, place)
+            step = self.planned(y, place, taken, step)
+        return y if step.is_minimum or not place.reached else np.full_like(y, np.nan)
+
+    def projection(self) -> Numbers:
+        """The nearest point of an affine surface."""
+        y = self.guess
+        for _ in range(2):  # the second one corrects round-off
+            value, A, _ = self.surface.evaluated(y)
+            y = y - self.T @ _orthogonalized(A @ self.T).smallest(value)[0]
+        return y
+
+    def size(self, y: Numbers) -> float:
+        """The length scale of round-off and tolerances."""
+        return _length(self.root @ (y - self.guess)) + _length(self.root @ y)
+
+    def place(self, y: Numbers) -> _PlaceOfKnown:
+        """Evaluate the surface at y."""
+        _, A, reached = self.surface.evaluated(y)
+        w, C = self.root @ (y - self.guess), A @ self.T
+        rows = _orthogonalized(C)
+        P = self.one - rows.U.T @ rows.U
+        bent = self.surface.curvature(y, rows.smallest(C @ w)[1])
+        H = self.one - self.T.T @ bent @ self.T
+        return _PlaceOfKnown(reached, w, P, P @ H @ P + self.one - P)
+
+    def is_nearer(
+        self, y: Numbers, old: _PlaceOfKnown, new: _PlaceOfKnown, promised: float
+    ) -> bool:
+        """Whether a step has led nearer to the guess."""
+        nearer = (old.w - new.w) @ (old.w + new.w) / 2
+        round_off = 10 * self.eps * _length(old.w) * self.size(y)
+        return new.reached and bool(nearer + round_off >= 1e-4 * promised)
+
+    def planned(self, y: Numbers, place: _PlaceOfKnown, taken: bool, before: _Step) -> _Step:
+        """The next step, and whether it is so small that y is the minimum."""
+        slope, size = place.P @ place.w, self.size(y)
+        centers = np.diagonal(place.B)
+        radii = np.abs(place.B).sum(1) - np.abs(centers)
+        lowest, highest = (centers - radii).min(), (np.abs(centers) + radii).max()
+        damping = before.damping / 8 if taken else 4 * before.damping + highest / 16
+        damping = 0.0 if damping < highest / 100 else float(damping)
+        factor = _factorized(place.B)
+        if factor.definite:
+            damped = _factorized(place.B + damping * self.one) if damping else factor
+            step = -damped.solve(slope)
+        else:
+            raised = damping + self.eps**0.5 - lowest
+            push = 1e-2 * _length(place.w) * (place.P @ some_direction(y))
+            step = -_factorized(place.B + raised * self.one).solve(slope + push)
+        promised = -(slope @ step) - step @ place.B @ step / 2
+        length = _length(step)
+        small = factor.definite and damping == 0 and length <= self.eps**0.5 * size
+        slower = length >= 0.5 * _length(before.w) or not taken
+        least = small and (length <= 16 * self.eps * size or slower)
+        flat = not factor.definite and _length(slope) <= self.eps**0.5 * size
+        flat = flat and _factorized(place.B + self.eps**0.25 * self.one).definite
+        is_last = least or not place.reached
+        return _Step(step, max(float(promised), 0.0), damping, small or flat, is_last)
+
+    def back(self, y: Numbers) -> Numbers:
+        """Take Gauss-Newton steps with line search until none reduces the residual."""
+        value, A, _ = self.surface.evaluated(y)
+        for _ in range(RETURNS):
+            d = _orthogonalized(A @ self.T).smallest(value)[0]
+            across, large = self.T @ d, _length(d) > self.eps**0.5 * self.size(y)
+            off, least, best = np.abs(value).sum(), np.inf, (y, value, A)
+            for length in LENGTHS.astype(y.dtype):
+                trial = y - length * across
+                at_trial = self.surface.evaluated(trial)
+                new = np.nan_to_num(np.abs(at_trial[0]).sum(), nan=np.inf)
+                if new < least or length == 1:
+                    least, best = new, (trial, *at_trial[:2])
+                # Half of a step leaves about half of the residual.
+                if new <= 0.1 * off or not large:
+                    break
+            if not (large or least < off):
+                break
+            y, value, A = best
+        return y
+
+
+def _length(x: Numbers) -> float:
+    return float(np.sqrt(x @ x))
+
+
+def nearest_known(surface: Surface, M: Numbers, is_affine: bool = False) -> Numbers:
+    """`nearest_point.nearest`, or `nearest_affine`, on a surface of a system.
+
+    Args:
+        surface: the level of the system, with the guess.
+        M: the metric of all components, shape (n, n).
+        is_affine: whether the level is affine.
+    """
+    with np.errstate(all="ignore"):
+        search = _SearchOfKnown(surface, M)
+        return surface.completed(search.projection() if is_affine else search.minimum())
