@@ -53,9 +53,10 @@ def whipple_bicycle() -> tuple[jp.Mechanism, dict[str, jp.Start]]:
         wheel("front tyre", front, FRONT),
     ]
     weight = jp.gravity(9.81, down=(0, 0, 1))
-    return jp.Mechanism([rear, frame, fork, front], joints, [weight]), {
-        name: jp.Start(point) for name, point in at.items()
-    }
+    return (
+        jp.Mechanism([rear, frame, fork, front], joints, [weight], coordinates="bodies"),
+        {name: jp.Start(point) for name, point in at.items()},
+    )
 
 
 def rolling(speed: Any) -> tuple[Any, Any]:

@@ -42,6 +42,9 @@ class System:
             friction C = -mu |lambda| times the direction of sliding. At rest that direction is
             undefined: with a smooth `jnp.tanh(v / eps)` in place of the sign, a sticking body
             creeps at a fraction of eps, which the step has to resolve.
+        loads: `loads(q, v, qdd, multipliers, t, params)`, forces and torques by the names of
+            joints for `observe`, from the accelerations qdd (n,) and the multipliers by the names
+            of constraints. A `Mechanism` has them.
 
     Raises:
         TypeError: a function is not callable, or a constraint is not of one of the three kinds.
@@ -66,6 +69,7 @@ class System:
     force: Callable[..., Array] | None = None
     coordinates: Sequence[str] = field(kw_only=True)
     nonideal: Callable[..., Array] | None = field(default=None, kw_only=True)
+    loads: Callable[..., Any] | None = field(default=None, kw_only=True)
     # Set once per call by `properties.with_mass_rank`; `equations` passes it to the laws of motion.
     singular_mass: SingularMass = field(default=False, init=False)
     # The names of the parameters of a `Mechanism`; others are probably mistakes.
@@ -77,6 +81,8 @@ class System:
             require_function("force", self.force, "q, v, t, params")
         if self.nonideal is not None:
             require_function("nonideal", self.nonideal, "q, v, multipliers, t, params")
+        if self.loads is not None:
+            require_function("loads", self.loads, "q, v, qdd, multipliers, t, params")
         object.__setattr__(self, "coordinates", _coordinate_names(self.coordinates))
         object.__setattr__(self, "constraints", _named_constraints(self.constraints))
 
@@ -92,7 +98,7 @@ class System:
         """Pickle the functions, which must be importable unless cloudpickle does the pickling."""
         if not _is_called_from("cloudpickle"):
             given: list[tuple[str, Any]] = [("lagrangian", self.lagrangian), ("force", self.force)]
-            given += [("nonideal", self.nonideal)]
+            given += [("nonideal", self.nonideal), ("loads", self.loads)]
             given += [(f"constraint {c.name!r}", c) for c in self.constraints]
             for name, part in given:
                 _require_importable(name, part)

@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 import jaxmech
 from tests.house import LAYERS, PACKAGE, faults, foreign_packages, layers_of, unnamed
 
+EXTRAS = ("cluster", "diffrax", "mujoco", "sympy", "xarray")
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -52,7 +53,7 @@ def test_the_design_shows_the_layers() -> None:
 
 def test_dependencies_are_what_is_imported() -> None:
     extras = project()["optional-dependencies"]
-    extra = packages([*extras["cluster"], *extras["diffrax"], *extras["xarray"]])
+    extra = packages([r for name in EXTRAS for r in extras[name]])
     found = foreign_packages(package_sources()) - {"mpl_toolkits"} - extra  # a part of matplotlib
     assert found == packages(project()["dependencies"])
 

@@ -21,8 +21,17 @@ BLOCK = re.compile(
     r"^```python\n(.*?)^```\n(?:\nprints\n\n```\n(.*?)^```)?", re.DOTALL | re.MULTILINE
 )
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
-PAGES = ("modes", "gallery", "long_time", "study_tutorial", "events", "adaptive", "stiff")
-WITHOUT_PICTURES = ("adaptive",)
+PAGES = (
+    "modes",
+    "gallery",
+    "long_time",
+    "study_tutorial",
+    "events",
+    "adaptive",
+    "stiff",
+    "interop",
+)
+WITHOUT_PICTURES = ("adaptive", "interop")
 
 
 def text(page: str) -> str:

@@ -187,6 +187,7 @@ def four_bar() -> Case:
             forces.torsion_damper("oil D", ground, rocker, damping="c_D"),
         ],
         _FOUR_BAR,
+        coordinates="bodies",
     )
     return Case(
         "four-bar",

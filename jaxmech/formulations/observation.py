@@ -24,6 +24,9 @@ class Observation(eqx.Module):
         residuals: by constraint name, shape (T, k): phi of a holonomic constraint, psi of a
             nonholonomic one, A qdd - b of one on accelerations.
         rank: number of independent constraint equations, shape (T,).
+        loads: by joint name, for a `Mechanism`: force [N], shape (T, d), and torque [N m], shape
+            (T,) in the plane and (T, 3) in space, of the first body on the second. The torque is
+            about the joint's point on the second body; both are along the axes of the ground.
     """
 
     qdd: Float[Array, " *T n"]
@@ -34,6 +37,7 @@ class Observation(eqx.Module):
     energy: Float[Array, " *T"]
     residuals: dict[str, Float[Array, " *T _"]]
     rank: Int[Array, " *T"]
+    loads: dict[str, tuple[Float[Array, " *T _"], Float[Array, "..."]]]
 
 
 def observed_at(
@@ -47,6 +51,9 @@ def observed_at(
     ends = list(accumulate(system.sizes(q, v, t, params)))
     rows = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
     multipliers = {name: motion.multipliers[k] for name, k in zip(names, rows, strict=True)}
+    loads = {}
+    if system.loads is not None:
+        loads = system.loads(q, v, motion.qdd, multipliers, t, params)
     return Observation(
         qdd=motion.qdd,
         multipliers=multipliers,
@@ -56,4 +63,5 @@ def observed_at(
         energy=system.energy(q, v, t, params),
         residuals={c.name: c.residual(q, v, motion.qdd, t, params) for c in system.constraints},
         rank=motion.rank,
+        loads=loads,
     )

@@ -30,6 +30,7 @@ _IN_V = 4  # errors of velocities partly cancel; found by comparison with true e
 _IN_ORDER_2 = 3  # errors of methods of order two, found likewise
 _JUMP = 1e-3  # of velocities, relative to the speed: the projection does more at a kink only
 _IN_RATES = 10  # errors of accelerations, that do not know a change of v, found likewise
+_EVEN = 0.1  # least ratio of the times between the states of a difference
 _ROUNDING = 16.0  # rounding error of a difference, in eps |q|
 _RESOLVED = 1e-4  # round-off in the sum of all errors, relative to |q|, for which states are apart
 
@@ -63,8 +64,12 @@ class Recent(eqx.Module):
 
     @property
     def is_smooth(self) -> Array:
-        """Whether the motion is smooth between the states, and no step has length zero."""
-        return jnp.asarray(True) if self.h is None else (jnp.isfinite(self.h) & (self.h != 0)).all()
+        """Whether the motion is smooth between the states, and no step is much shorter."""
+        if self.h is None:
+            return jnp.asarray(True)
+        # Round-off of the values counts by the third power of the ratio of two lengths.
+        sizes = jnp.abs(self.h)
+        return (jnp.isfinite(sizes) & (sizes > _EVEN * sizes.max())).all()
 
     def ended(self, turns: Array) -> "Recent":
         """The same states, before a time at which the motion turns."""

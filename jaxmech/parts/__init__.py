@@ -1,11 +1,11 @@
 """Parts of mechanisms: bodies, joints and forces that compose into a `System`.
 
 Read upward: `values` and `vectors` are numbers and geometry, `body` and `rigid_bodies` the bodies,
-`position_equations` and `velocity_equations` the elements that joints are made of, and `motions`
-what joints leave free. `kinematics` says where bodies are, in coordinates of their own or in those
-of joints. `joint_base` makes constraints, for `joints`, `point_joints` and `rolling`; `forces` are
-made of `force_elements`. `mechanism` assembles all parts, after the checks of `validation` and with
-the `tree` of joints, and `geometry` draws the result.
+`position_equations` and `velocity_equations` the elements that joints are made of. `kinematics`
+says where bodies are, in coordinates of their own or in those of joints. `joint_base` makes
+constraints, for `joints`, `point_joints` and `rolling`; `forces` act on bodies and in joints, and
+`joint_loads` are what joints exert. `equations` has the functions of the system that `mechanism`
+assembles, after the checks of `validation`; `geometry` draws it, and `outline` prints it.
 """
 
 from jaxmech.parts.body import Frame as Frame
@@ -13,12 +13,23 @@ from jaxmech.parts.body import Start as Start
 from jaxmech.parts.body import ground as ground
 from jaxmech.parts.body import point_mass as point_mass
 from jaxmech.parts.forces import applied_force as applied_force
+from jaxmech.parts.forces import bushing as bushing
+from jaxmech.parts.forces import bushing_damper as bushing_damper
 from jaxmech.parts.forces import damper as damper
+from jaxmech.parts.forces import force_law as force_law
+from jaxmech.parts.forces import friction as friction
 from jaxmech.parts.forces import gravity as gravity
+from jaxmech.parts.forces import joint_force as joint_force
+from jaxmech.parts.forces import joint_spring as joint_spring
+from jaxmech.parts.forces import motor as motor
+from jaxmech.parts.forces import rotor as rotor
+from jaxmech.parts.forces import servo as servo
 from jaxmech.parts.forces import spring as spring
+from jaxmech.parts.forces import tabulated as tabulated
 from jaxmech.parts.forces import torque as torque
 from jaxmech.parts.forces import torsion_damper as torsion_damper
 from jaxmech.parts.forces import torsion_spring as torsion_spring
+from jaxmech.parts.forces import wrench as wrench
 from jaxmech.parts.joint_base import Joint as Joint
 from jaxmech.parts.joints import cylindrical as cylindrical
 from jaxmech.parts.joints import prismatic as prismatic

@@ -14,9 +14,9 @@ from jaxtyping import Array
 
 from jaxmech.geometry import circle, coil, line, outline
 from jaxmech.parts.body import AbstractBody, Frame, Ground
-from jaxmech.parts.force_elements import AbstractForce, Applied, Damper, Spring
+from jaxmech.parts.forces.elements import AbstractForce, Applied, Damper, Spring
 from jaxmech.parts.joint_base import Joint
-from jaxmech.parts.kinematics import AbstractKinematics
+from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.position_equations import (
     Across,
     Apart,

@@ -5,13 +5,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from jaxmech.constraints import Holonomic, Nonholonomic
-from jaxmech.parts.body import AbstractBody, Ground
-from jaxmech.parts.kinematics import AbstractKinematics
+from jaxmech.parts.body import AbstractBody, Frame, Ground, Moving
+from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.position_equations import AbstractPosition
 from jaxmech.parts.values import Reader, Vector, are_numbers, direction, vector
+from jaxmech.parts.vectors import Numbers, rotation
 from jaxmech.parts.velocity_equations import AbstractVelocity
 from jaxmech.utils.text import capital
 
@@ -40,47 +42,52 @@ class Joint:
         """The name of the joint in messages."""
         return called(self.kind, self.name)
 
+    def position_level(self, frames: tuple[Frame, ...], read: Reader) -> Array:
+        """The residuals of the equations on positions, (k,)."""
+        return jnp.concatenate([e.residual(frames, read) for e in self.positions])
+
+    def velocity_level(self, moving: tuple[Moving, ...], read: Reader) -> Array:
+        """The residuals of the equations on velocities, (k,)."""
+        return jnp.concatenate([e.residual(moving, read) for e in self.velocities])
+
+    def point_on_b(self, frame: Frame, read: Reader) -> Numbers:
+        """The joint on its second body, by default the reference point, along the ground's axes."""
+        for equation in (*self.positions, *self.velocities):
+            if hasattr(equation, "at_b"):
+                return frame.point(read.vector(equation.at_b, len(frame.origin)))
+        return frame.origin
+
     def constraints(self, kinematics: AbstractKinematics) -> Iterator[Holonomic | Nonholonomic]:
         """The equations as constraints on the coordinates of a mechanism."""
         both = self.positions and self.velocities
         if self.positions:
             name = f"{self.name}.contact" if both else self.name
-            yield Holonomic(
-                _Positions(self.part, self.positions, self.bodies, kinematics), name=name
-            )
+            yield Holonomic(_Positions(self, kinematics), name=name)
         if self.velocities:
             name = f"{self.name}.slip" if both else self.name
-            yield Nonholonomic(
-                _Velocities(self.part, self.velocities, self.bodies, kinematics), name=name
-            )
+            yield Nonholonomic(_Velocities(self, kinematics), name=name)
 
 
 @dataclass(frozen=True)
 class _Positions:
-    part: str
-    equations: tuple[AbstractPosition, ...]
-    bodies: tuple[AbstractBody, ...]
+    joint: Joint
     kinematics: AbstractKinematics
 
     def __call__(self, q: Any, t: Any, params: Any) -> Array:
         q, t = jnp.asarray(q), jnp.asarray(t)
-        read = Reader(self.part, t, params)
-        frames = self.kinematics.frames(self.bodies, q, t, params)
-        return jnp.concatenate([e.residual(frames, read) for e in self.equations])
+        frames = self.kinematics.frames(self.joint.bodies, q, t, params)
+        return self.joint.position_level(frames, Reader(self.joint.part, t, params))
 
 
 @dataclass(frozen=True)
 class _Velocities:
-    part: str
-    equations: tuple[AbstractVelocity, ...]
-    bodies: tuple[AbstractBody, ...]
+    joint: Joint
     kinematics: AbstractKinematics
 
     def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
         q, v, t = jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)
-        read = Reader(self.part, t, params)
-        moving = self.kinematics.moving(self.bodies, q, v, t, params)
-        return jnp.concatenate([e.residual(moving, read) for e in self.equations])
+        moving = self.kinematics.moving(self.joint.bodies, q, v, t, params)
+        return self.joint.velocity_level(moving, Reader(self.joint.part, t, params))
 
 
 def pinned(
@@ -166,6 +173,18 @@ def require_no_axes(part: str, **axes: Vector | None) -> None:
                 f"{capital(part)} must have no `{argument}` in the plane, where all axes are at "
                 "right angles to it; leave it out."
             )
+
+
+def require_turned_into(part: str, axes: tuple[Vector, Vector], turn: Vector) -> None:
+    """Raise if a quaternion does not turn the axis on b into the one on a, all plain numbers."""
+    if not all(map(are_numbers, (*axes, turn))):
+        return
+    on_a, on_b = (np.array(axis) for axis in axes)
+    if not np.allclose(rotation(np.array(turn)) @ on_b, on_a, atol=1e-6):
+        raise ValueError(
+            f"{capital(part)} must have a `turn` that turns `axis_b` {axes[1]} into `axis` "
+            f"{axes[0]}, but {turn} does not; correct one of them."
+        )
 
 
 def axes_of(part: str, axis: Vector | None, axis_b: Vector | None) -> tuple[Vector, Vector]:

@@ -19,7 +19,14 @@ for bodies, points or axes that do not fit; the message names the joint.
 from typing import Any
 
 from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.joint_base import Joint, axes_of, partners, pinned, require_no_axes
+from jaxmech.parts.joint_base import (
+    Joint,
+    axes_of,
+    partners,
+    pinned,
+    require_no_axes,
+    require_turned_into,
+)
 from jaxmech.parts.position_equations import Across, Coincide, Parallel, Perpendicular, Turned
 from jaxmech.parts.values import Vector, direction, number
 
@@ -33,6 +40,7 @@ def revolute(
     *,
     axis: Vector | None = None,
     axis_b: Vector | None = None,
+    turn: Any = None,
 ) -> Joint:
     """A hinge: a point of a coincides with a point of b, and in space they share an axis.
 
@@ -47,6 +55,9 @@ def revolute(
         at_b: the point on b [m].
         axis: direction of the axis on a; in space only.
         axis_b: direction of the axis on b, by default the same components as `axis`.
+        turn: in space, the attitude of b relative to a where the angle of the joint is zero, a
+            quaternion that turns `axis_b` into `axis`; by default the first normals of the axes
+            coincide there. It matters for the coordinate of the joint only.
 
     Example:
         >>> from jaxmech.parts import ground, planar_body
@@ -57,10 +68,14 @@ def revolute(
     kind = "revolute joint"
     part, bodies, size, at = pinned(kind, name, (a, b), (at_a, at_b))
     if size == 2:
-        require_no_axes(part, axis=axis, axis_b=axis_b)
+        require_no_axes(part, axis=axis, axis_b=axis_b, turn=turn)
         return Joint(kind, name, bodies, (Coincide(*at),))
     partners(part, bodies, turning=True)
-    return Joint(kind, name, bodies, (Coincide(*at), Parallel(*axes_of(part, axis, axis_b))))
+    axes = axes_of(part, axis, axis_b)
+    if turn is not None:
+        turn = direction(part, "turn", turn, 4)
+        require_turned_into(part, axes, turn)
+    return Joint(kind, name, bodies, (Coincide(*at), Parallel(*axes, turn)))
 
 
 def prismatic(

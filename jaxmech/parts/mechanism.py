@@ -1,107 +1,50 @@
 """`Mechanism`: parts assembled into a `System`, and the functions of that system."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from jaxmech.constraints import AbstractConstraint, Holonomic
 from jaxmech.parts.body import AbstractBody, Frame, Load, Start
-from jaxmech.parts.force_elements import AbstractForce, AbstractLoad, AbstractPotential, Gravity
+from jaxmech.parts.equations import AppliedForces, EnergyDifference, UnitNorm
+from jaxmech.parts.forces.elements import (
+    AbstractForce,
+    AbstractLoad,
+    AbstractPotential,
+    AbstractTerm,
+    Gravity,
+)
 from jaxmech.parts.geometry import shapes
 from jaxmech.parts.joint_base import Joint
-from jaxmech.parts.kinematics import AbstractKinematics, BodyCoordinates
-from jaxmech.parts.tree import spanning_tree
+from jaxmech.parts.joint_loads import JointLoads
+from jaxmech.parts.kinematics.base import AbstractKinematics
+from jaxmech.parts.kinematics.body_coordinates import BodyCoordinates
+from jaxmech.parts.kinematics.tree import spanning_tree
+from jaxmech.parts.outline import outline
 from jaxmech.parts.validation import AnyForce, AnyJoint, require_consistent
-from jaxmech.parts.values import Reader
 from jaxmech.system import System
 from jaxmech.utils.checks import require_kind
 from jaxmech.utils.parameters import warn_of_slips
 
 
-@dataclass(frozen=True)
-class _Lagrangian:
-    """Kinetic minus potential energy [J] of bodies, their weights and other potentials."""
-
-    kinematics: AbstractKinematics
-    gravities: tuple[Gravity, ...]
-    potentials: tuple[AbstractPotential, ...]
-
-    def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
-        q, v, t = jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)
-        total = jnp.zeros((), q.dtype)
-        for body, kinetic, frame in self.kinematics.inertial(q, v, t, params):
-            total = total + kinetic
-            for weight in self.gravities:
-                moment = body.moment(frame, Reader(f"body {body.name!r}", t, params))
-                total = total - weight.energy(moment, Reader("gravity", t, params))
-        for force in self.potentials:
-            frames = self.kinematics.frames(force.bodies, q, t, params)
-            total = total - force.energy(frames, Reader(force.part, t, params))
-        return total
-
-
-@dataclass(frozen=True)
-class _Forces:
-    """The generalized force (n,) of loads, and of functions `force(q, v, t, params)`."""
-
-    kinematics: AbstractKinematics
-    loads: tuple[AbstractLoad, ...]
-    others: tuple[Callable[..., Any], ...]
-
-    def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
-        q, v, t = jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)
-        sums: dict[str, Load] = {}
-        for force in self.loads:
-            moving = self.kinematics.moving(force.bodies, q, v, t, params)
-            loads = force.loads(moving, Reader(force.part, t, params))
-            for body, load in zip(force.bodies, loads, strict=True):
-                if body.letters:
-                    before = sums.get(body.name)
-                    sums[body.name] = load if before is None else _together(before, load)
-        total = self.kinematics.generalized(sums, q, v, t, params)
-        for other in self.others:
-            force = other(q, v, t, params)
-            if jnp.shape(force) != total.shape:
-                raise ValueError(
-                    f"Argument `forces` must hold functions that return shape {total.shape} (one "
-                    f"number per coordinate), but one returned {jnp.shape(force)}."
-                )
-            total = total + force
-        return total
-
-
-def _together(first: Load, second: Load) -> Load:
-    """The sum of two loads on a body."""
-    return first[0] + second[0], first[1] + second[1]
-
-
-@dataclass(frozen=True)
-class _Norm:
-    """The constraint (e . e - 1) / 2 = 0 on a quaternion, from the first of its coordinates."""
-
-    first: int
-
-    def __call__(self, q: Any, t: Any, params: Any) -> Array:
-        e = jnp.asarray(q)[self.first : self.first + 4]
-        return (e @ e - 1) / 2
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Mechanism:
     """Bodies, joints and forces as one mechanical system.
 
-    By default the coordinates are those of the bodies in order, `crank.x` and so on; the
-    constraints are the unit quaternions, `crank.unit`, then the joints under their names. With
-    `coordinates="joints"` they are those of the joints along a tree from the ground,
-    `elbow.angle` and so on, and only the joints that close loops are constraints: there are fewer
-    coordinates, and programs are shorter. Of the joints, `revolute` has an `angle`, `prismatic` a
-    `position`, `cylindrical` both, `universal` an `angle_a` and an `angle_b`, `spherical` a
-    quaternion `e0`, `e1`, `e2`, `e3`, and `weld` none. A body that no such joint connects to the
-    ground has its own coordinates, and a joint without a name is a constraint.
+    The coordinates are those of joints along a tree from the ground, `elbow.angle` and so on, and
+    the joints that close loops are constraints under their names. Of the joints, `revolute` has an
+    `angle`, `prismatic` a `position`, `cylindrical` both, `universal` an `angle_a` and an
+    `angle_b`, `spherical` a quaternion `e0`, `e1`, `e2`, `e3` with the constraint `name.unit`, and
+    `weld` none. A body that no such joint connects to the ground has its own coordinates, and a
+    joint without a name is a constraint.
+
+    With `coordinates="bodies"` they are those of the bodies in order, `crank.x` and so on; the
+    constraints are the unit quaternions, `crank.unit`, then all joints. There are more coordinates,
+    and programs are longer.
 
     Args:
         bodies: bodies and point masses, all planar or all spatial; the ground is included.
@@ -109,7 +52,7 @@ class Mechanism:
             coordinates.
         forces: forces, and functions `force(q, v, t, params)` of shape (n,).
         params: default parameters, with all names that parts use.
-        coordinates: "bodies" or "joints".
+        coordinates: "joints" or "bodies".
         cut: names of joints that are constraints also where their coordinates could be used.
 
     Attributes:
@@ -126,26 +69,31 @@ class Mechanism:
         >>> from jaxmech.parts import gravity, ground, planar_body, revolute
         >>> bar = planar_body("bar", mass="m", inertia=lambda t, p: p["m"] * p["l"] ** 2 / 12)
         >>> hinge = revolute("hinge", ground, (0, 0), bar, (lambda t, p: -p["l"] / 2, 0))
-        >>> pendulum = Mechanism([bar], [hinge], [gravity("g")], {"m": 2.0, "l": 1.0, "g": 9.81})
-        >>> pendulum.system
-        System(coordinates=('bar.x', 'bar.y', 'bar.angle'), constraints=(Holonomic('hinge'),))
+        >>> params = {"m": 2.0, "l": 1.0, "g": 9.81}
+        >>> pendulum = Mechanism([bar], [hinge], [gravity("g")], params)
+        >>> pendulum
+        Mechanism: coordinates 1, constraint equations 0
+        ground
+        └─ bar (mass 'm'), 'hinge', revolute joint: angle
+        forces:
+           gravity
         >>> q, v = pendulum.guess({"bar": Start((0.5, 0.0))})
-        >>> print(pendulum.system.equations(q, v, 0.0, pendulum.params).A)
-        [[ 1.   0.   0. ]
-         [ 0.   1.  -0.5]]
-        >>> Mechanism([bar], [hinge], [gravity("g")], pendulum.params, coordinates="joints").system
-        System(coordinates=('hinge.angle',), constraints=())
+        >>> print(pendulum.frame("bar", q).origin)
+        [0.5 0. ]
+        >>> bars = Mechanism([bar], [hinge], [gravity("g")], params, coordinates="bodies")
+        >>> bars.system
+        System(coordinates=('bar.x', 'bar.y', 'bar.angle'), constraints=(Holonomic('hinge'),))
     """
 
     bodies: Sequence[AbstractBody]
     joints: Sequence[AnyJoint] = ()
     forces: Sequence[AnyForce] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
-    coordinates: Literal["bodies", "joints"] = "bodies"
+    coordinates: Literal["joints", "bodies"] = "joints"
     cut: Sequence[str] = ()
     system: System = field(init=False)
     tree: tuple[str, ...] = field(init=False)
-    kinematics: AbstractKinematics = field(init=False, repr=False)
+    kinematics: AbstractKinematics = field(init=False)
 
     def __post_init__(self) -> None:
         for name in ("bodies", "joints", "forces"):
@@ -158,14 +106,17 @@ class Mechanism:
         object.__setattr__(self, "system", _system(self).with_declared(self.params))
         _require_readable(self)
 
+    def __repr__(self) -> str:
+        return outline(self)
+
     def guess(self, starts: Mapping[str, Start]) -> tuple[Array, Array]:
         """Coordinates and velocities from the initial states of all bodies, for `assemble`.
 
         Args:
-            starts: a `Start` for each body by name. With the coordinates of joints, one for each
-                joint of the `tree` or for the body that hangs on it, or none for a joint whose
-                coordinates are zero. The start of a joint has its coordinates as `position`, and
-                their rates as `velocity`.
+            starts: a `Start` by name for each joint of the `tree` or for the body that hangs on it,
+                or none for a joint whose coordinates are zero. The start of a joint has its
+                coordinates as `position`, and their rates as `velocity`. With the coordinates of
+                bodies, one for each body.
 
         Returns:
             q and v, shapes (n,), consistent with the constraints only as far as the starts are.
@@ -205,6 +156,107 @@ class Mechanism:
         q, _, t, given = self.system.arguments(q, q, t, given)
         return self.kinematics.frames([self._body(body)], q, t, given)[0]
 
+    def point(
+        self, body: str, at: Any, q: Any, t: Any = 0.0, params: Any = None
+    ) -> Float[Array, " d"]:
+        """The position of a point of a body, along the axes of the ground [m].
+
+        Args:
+            body: name of the body.
+            at: the point along the axes of the body [m], shape (d,).
+            q: all coordinates, shape (n,).
+            t: time [s].
+            params: parameters; by default those of the mechanism.
+
+        Raises:
+            ValueError: no body has this name, or an argument has another shape.
+
+        Example:
+            >>> from jaxmech.parts import ground, planar_body, revolute
+            >>> bar = planar_body("bar", mass=1.0, inertia=1.0)
+            >>> arm = Mechanism([bar], [revolute("hinge", ground, (0, 0), bar, (0, 0))])
+            >>> print(arm.point("bar", (2, 0), [jnp.pi / 2]).round(3))
+            [0. 2.]
+        """
+        return self.frame(body, q, t, params).point(self._local(at))
+
+    def velocity(
+        self, body: str, at: Any, q: Any, v: Any, t: Any = 0.0, params: Any = None
+    ) -> Float[Array, " d"]:
+        """The velocity of a point of a body, along the axes of the ground [m/s].
+
+        Args:
+            body: name of the body.
+            at: the point along the axes of the body [m], shape (d,).
+            q: all coordinates, shape (n,).
+            v: all velocities, shape (n,).
+            t: time [s].
+            params: parameters; by default those of the mechanism.
+
+        Raises:
+            ValueError: no body has this name, or an argument has another shape.
+
+        Example:
+            >>> from jaxmech.parts import ground, planar_body, revolute
+            >>> bar = planar_body("bar", mass=1.0, inertia=1.0)
+            >>> arm = Mechanism([bar], [revolute("hinge", ground, (0, 0), bar, (0, 0))])
+            >>> print(arm.velocity("bar", (2, 0), [0.0], [3.0]))
+            [0. 6.]
+        """
+        at_rest = jnp.zeros(self.system.n)
+        return self._motion_of(body, at, (q, v, at_rest), t, params)[0]
+
+    def acceleration(
+        self, body: str, at: Any, q: Any, v: Any, qdd: Any, t: Any = 0.0, params: Any = None
+    ) -> Float[Array, " d"]:
+        """The acceleration of a point of a body, along the axes of the ground [m/s^2].
+
+        Args:
+            body: name of the body.
+            at: the point along the axes of the body [m], shape (d,).
+            q: all coordinates, shape (n,).
+            v: all velocities, shape (n,).
+            qdd: all accelerations, shape (n,), such as those of `observe`.
+            t: time [s].
+            params: parameters; by default those of the mechanism.
+
+        Raises:
+            ValueError: no body has this name, or an argument has another shape.
+
+        Example:
+            >>> from jaxmech.parts import ground, planar_body, revolute
+            >>> bar = planar_body("bar", mass=1.0, inertia=1.0)
+            >>> arm = Mechanism([bar], [revolute("hinge", ground, (0, 0), bar, (0, 0))])
+            >>> print(arm.acceleration("bar", (2, 0), [0.0], [3.0], [0.5]))
+            [-18.   1.]
+        """
+        return self._motion_of(body, at, (q, v, qdd), t, params)[1]
+
+    def _motion_of(
+        self, body: str, at: Any, motion: tuple[Any, Any, Any], t: Any, params: Any
+    ) -> tuple[Array, Array]:
+        """The velocity and acceleration of a point of a body."""
+        (q, v, qdd), known, local = motion, self._body(body), self._local(at)
+        given = dict(self.params) if params is None else params
+        q, qdd, *_ = self.system.arguments(q, qdd, t, given, ("q", "qdd"))
+        q, v, t, given = self.system.arguments(q, v, t, given)
+
+        def velocity(q: Array, v: Array, t: Array) -> Array:
+            moving = self.kinematics.moving([known], q, v, t, given)[0]
+            return jnp.asarray(moving.velocity_at(moving.frame.point(local)))
+
+        return jax.jvp(velocity, (q, v, t), (v, qdd.astype(q.dtype), jnp.ones_like(t)))
+
+    def _local(self, at: Any) -> Array:
+        size = self.bodies[0].dimension
+        local = jnp.asarray(at) * 1.0
+        if local.shape != (size,):
+            raise ValueError(
+                f"Argument `at` must be a point on the body, of shape ({size},), but has shape "
+                f"{local.shape}; for many points use `jax.vmap`."
+            )
+        return local
+
     def load(self, body: str, q: Any, generalized: Any) -> Load:
         """The force [N] and the torque [N m] that a generalized force exerts on a body.
 
@@ -222,7 +274,8 @@ class Mechanism:
 
         Example:
             >>> from jaxmech.parts import planar_body
-            >>> bar = Mechanism([planar_body("bar", mass=1.0, inertia=1.0)])
+            >>> body = planar_body("bar", mass=1.0, inertia=1.0)
+            >>> bar = Mechanism([body], coordinates="bodies")
             >>> force, torque = bar.load("bar", [0.0, 0.0, 0.0], [1.0, 2.0, 3.0])
             >>> print(force, torque)
             [1. 2.] 3.0
@@ -231,7 +284,7 @@ class Mechanism:
         if not isinstance(self.kinematics, BodyCoordinates):
             raise ValueError(
                 "With the coordinates of joints, a generalized force does not tell the loads on "
-                'single bodies; make the mechanism with coordinates="bodies" for them.'
+                "single bodies; `observe(...).loads` has those of all joints by name."
             )
         q, generalized, *_ = self.system.arguments(q, generalized, 0.0, None, names)
         entries = (self.kinematics.entries(known, x) for x in (q, generalized))
@@ -249,7 +302,7 @@ class Mechanism:
             >>> from jaxmech.parts import ground, planar_body, revolute
             >>> bar = planar_body("bar", mass=1.0, inertia=1.0)
             >>> hinge = revolute("hinge", ground, (0, 0), bar, (-1, 0))
-            >>> drawn = Mechanism([bar], [hinge]).geometry([1.0, 0.0, 0.0], 0.0, {})
+            >>> drawn = Mechanism([bar], [hinge]).geometry([0.0], 0.0, {})
             >>> list(drawn)
             ['bar', 'bar.disc', 'bar.radius', 'hinge', 'bar.center']
         """
@@ -288,29 +341,39 @@ def _kinematics(mechanism: Mechanism) -> tuple[AbstractKinematics, tuple[str, ..
             raise ValueError(
                 f"Argument `cut` must hold names of joints ({', '.join(known)}), but has {name!r}."
             )
-    return spanning_tree(bodies, joints, cut)
+    tree, names = spanning_tree(bodies, joints, cut)
+    return (tree, names) if names else (BodyCoordinates(tuple(bodies)), ())
 
 
 def _system(mechanism: Mechanism) -> System:
     kinematics = mechanism.kinematics
     constraints: list[AbstractConstraint] = [
-        Holonomic(_Norm(norm.first), name=f"{norm.name}.unit") for norm in kinematics.norms
+        Holonomic(UnitNorm(norm.first), name=f"{norm.name}.unit") for norm in kinematics.norms
     ]
+    places: list[tuple[Joint, slice]] = []  # of the constraints of each joint
     for joint in mechanism.joints:
+        first = len(constraints)
         if not isinstance(joint, Joint):
             constraints.append(joint)
-        elif joint.name not in mechanism.tree:
+            continue
+        if joint.name not in mechanism.tree:
             constraints += joint.constraints(kinematics)
+        places.append((joint, slice(first, len(constraints))))
     gravities = tuple(f for f in mechanism.forces if isinstance(f, Gravity))
     potentials = tuple(f for f in mechanism.forces if isinstance(f, AbstractPotential))
     loads = tuple(f for f in mechanism.forces if isinstance(f, AbstractLoad))
-    others = tuple(f for f in mechanism.forces if not isinstance(f, AbstractForce | Gravity))
-    return System(
-        _Lagrangian(kinematics, gravities, potentials),
+    terms = tuple(f for f in mechanism.forces if isinstance(f, AbstractTerm))
+    named = AbstractForce | AbstractTerm | Gravity
+    others = tuple(f for f in mechanism.forces if not isinstance(f, named))
+    system = System(
+        EnergyDifference(kinematics, gravities, potentials, terms),
         constraints,
-        _Forces(kinematics, loads, others) if loads or others else None,
+        AppliedForces(kinematics, loads, others) if loads or others else None,
         coordinates=kinematics.coordinates,
     )
+    names = [constraint.name for constraint in system.constraints]
+    joints = tuple((joint, tuple(names[place])) for joint, place in places)
+    return replace(system, loads=JointLoads(kinematics, joints, gravities, potentials, loads))
 
 
 def _require_readable(mechanism: Mechanism) -> None:

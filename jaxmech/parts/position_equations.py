@@ -138,10 +138,15 @@ class OnSurface(AbstractPosition):
 
 @dataclass(frozen=True)
 class Parallel(AbstractPosition):
-    """A direction on b is parallel to one on a."""
+    """A direction on b is parallel to one on a.
+
+    `zero` is the attitude of b relative to a at an angle of zero about them, a quaternion; None
+    where their first normals coincide. The equations do not depend on it.
+    """
 
     axis_a: Vector
     axis_b: Vector
+    zero: Any = None
 
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual n1 . w, n2 . w."""

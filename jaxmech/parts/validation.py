@@ -6,12 +6,12 @@ from typing import Any
 
 from jaxmech.constraints import AbstractConstraint
 from jaxmech.parts.body import AbstractBody, Ground
-from jaxmech.parts.force_elements import AbstractForce, Gravity
+from jaxmech.parts.forces.elements import AbstractForce, AbstractTerm, Gravity
 from jaxmech.parts.joint_base import Joint
 from jaxmech.utils.text import capital
 
 AnyJoint = Joint | AbstractConstraint
-AnyForce = AbstractForce | Gravity | Callable[..., Any]
+AnyForce = AbstractForce | AbstractTerm | Gravity | Callable[..., Any]
 
 
 def require_consistent(
@@ -21,7 +21,7 @@ def require_consistent(
     _require_kinds(bodies, joints, forces)
     _require_distinct("bodies", (body.name for body in bodies))
     _require_distinct("joints", (joint.name for joint in joints))
-    named = (force.part for force in forces if isinstance(force, AbstractForce))
+    named = (force.part for force in forces if isinstance(force, AbstractForce | AbstractTerm))
     _require_distinct("forces", named)
     _require_one_dimension(bodies, [f for f in forces if isinstance(f, Gravity)])
     for part in (*joints, *forces):
@@ -37,7 +37,12 @@ def _require_kinds(bodies: Sequence[Any], joints: Sequence[Any], forces: Sequenc
     kinds: tuple[tuple[str, Sequence[Any], Any, str], ...] = (
         ("bodies", bodies, AbstractBody, "planar_body(...)"),
         ("joints", joints, AnyJoint, "revolute(...) or Holonomic(...)"),
-        ("forces", forces, AbstractForce | Gravity | Callable, "gravity(...) or a function"),
+        (
+            "forces",
+            forces,
+            AbstractForce | AbstractTerm | Gravity | Callable,
+            "gravity(...) or a function",
+        ),
     )
     for argument, parts, kind, example in kinds:
         for part in parts:

@@ -27,4 +27,6 @@ def bricard() -> Built:
         ends = rods[k - 1], halves[k - 1], rods[k], -halves[k]
         joints.append(jp.revolute(f"hinge{k}", *ends, axis=axes[k]))
     joints.append(jp.revolute("hinge5", jp.ground, corners[5], rods[4], halves[4], axis=axes[5]))
-    return jp.Mechanism(rods, joints, [jp.gravity(9.81, down=(0, -1, 0))], {}), starts
+    return jp.Mechanism(
+        rods, joints, [jp.gravity(9.81, down=(0, -1, 0))], coordinates="bodies"
+    ), starts

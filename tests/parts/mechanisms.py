@@ -43,7 +43,9 @@ def parallel_four_bar(angle: Any = np.pi / 2, spin: Any = -1.0, tied: bool = Fal
         "right": jp.Start(out / 2 + np.array([1.0, 0.0]), angle, rate / 2, spin),
         "coupler": jp.Start(out + np.array([0.5, 0.0]), velocity=rate),
     }
-    return jp.Mechanism([left, right, coupler], joints, [jp.gravity("g")], params), starts
+    return jp.Mechanism(
+        [left, right, coupler], joints, [jp.gravity("g")], params, coordinates="bodies"
+    ), starts
 
 
 def four_bar_in_space() -> Built:
@@ -68,7 +70,9 @@ def four_bar_in_space() -> Built:
     }
     weight = jp.gravity("g", down=(0, -1, 0))
     params = {"m": 1.0, "l": 1.0, "g": 9.81}
-    return jp.Mechanism([left, right, coupler], joints, [weight], params), starts
+    return jp.Mechanism(
+        [left, right, coupler], joints, [weight], params, coordinates="bodies"
+    ), starts
 
 
 def slider_crank() -> Built:
@@ -94,7 +98,9 @@ def slider_crank() -> Built:
         "slider": jp.Start(slide),
     }
     params = {"crank": 0.08, "rod": 0.3}
-    return jp.Mechanism([crank, rod, slider], joints, [jp.gravity()], params), starts
+    return jp.Mechanism(
+        [crank, rod, slider], joints, [jp.gravity()], params, coordinates="bodies"
+    ), starts
 
 
 def quaternion_of(R: Any) -> np.ndarray:
@@ -121,7 +127,7 @@ def bicycle_from_above() -> Built:
         "frame": jp.Start((0.0, 0.0), 0.0, (3.0, 0.0), turn),
         "fork": jp.Start((1.1, 0.0), 0.3, (3.0, 1.1 * turn), turn),
     }
-    return jp.Mechanism([frame, fork], joints, params=params), starts
+    return jp.Mechanism([frame, fork], joints, params=params, coordinates="bodies"), starts
 
 
 def built(make: Callable[[], Built]) -> tuple[jp.Mechanism, Any, Any, Mapping[str, Any]]:

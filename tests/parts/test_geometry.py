@@ -76,7 +76,9 @@ def test_joints_without_a_name_or_with_that_of_a_body_are_drawn() -> None:
         jp.distance("bob", bar, O, bob, O, length=1.0),
         jp.distance("", bar, (1, 0), bob, O, length=1.0),
     ]
-    shapes = drawn(jp.Mechanism([bar, bob], joints), np.array([1.0, 0.0, 0.0, 1.0, -1.0]))
+    shapes = drawn(
+        jp.Mechanism([bar, bob], joints, coordinates="bodies"), np.array([1.0, 0.0, 0.0, 1.0, -1.0])
+    )
     np.testing.assert_array_equal(shapes[""], [0, 0])
     np.testing.assert_array_equal(shapes["bar.joint"], [2, 0])
     np.testing.assert_array_equal(shapes["bob.joint"], [[1, 0], [1, -1]])

@@ -10,7 +10,9 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from jaxmech.formulations import acceleration
+from jaxmech.formulations import UdwadiaKalaba, acceleration
+from jaxmech.formulations.observation import observed_at
+from jaxmech.parts.vectors import product
 
 DRAW = np.random.default_rng(5)
 PARAMS = {"l": 0.4, "m": 1.3, "k": 20.0, "a": jnp.asarray([0.1, 0.2, 0.97])}
@@ -96,7 +98,7 @@ def four_bar(**kwargs: Any) -> jp.Mechanism:
 
 def state_of(made: Made, t: float) -> tuple[jp.Mechanism, jp.Mechanism, Any, Any]:
     """A mechanism in both coordinates, and the state of the first at random."""
-    joints, bodies = made(coordinates="joints"), made()
+    joints, bodies = made(), made(coordinates="bodies")
     system, t = joints.system, jnp.asarray(t)
     guess = DRAW.normal(size=(2, system.n))
     q, v = jm.assemble(system, *guess, t, PARAMS)
@@ -113,7 +115,7 @@ def state_of(made: Made, t: float) -> tuple[jp.Mechanism, jp.Mechanism, Any, Any
     ],
     ids=lambda made: made.__name__,
 )
-def test_accelerations_and_energies(made: Made) -> None:
+def test_accelerations_energies_and_loads(made: Made) -> None:
     joints, bodies, q, v = state_of(made, 0.4)
     t, kinematics = jnp.asarray(0.4), joints.kinematics
     at = kinematics.moving(joints.bodies, q, v, t, PARAMS)
@@ -129,18 +131,21 @@ def test_accelerations_and_energies(made: Made) -> None:
     if made is not moved_by_time:  # where the velocities of the joint do not count in v . dL/dv
         np.testing.assert_allclose(*energies, rtol=1e-12)
 
-    def accelerations(mechanism: jp.Mechanism, q: Any, v: Any) -> Any:
-        a = acceleration(mechanism.system, q, v, t, PARAMS).qdd
+    def seen(mechanism: jp.Mechanism, q: Any, v: Any) -> Any:
+        observation = observed_at(mechanism.system, UdwadiaKalaba(), q, v, t, PARAMS)
+        a = observation.qdd
 
         def velocities(q: Any, v: Any, t: Any) -> Any:
             moving = mechanism.kinematics.moving(mechanism.bodies, q, v, t, PARAMS)
             return [(m.velocity, m.spin) for m in moving]
 
-        return jax.jvp(velocities, (q, v, t), (v, a, jnp.ones_like(t)))[1]
+        accelerations = jax.jvp(velocities, (q, v, t), (v, a, jnp.ones_like(t)))[1]
+        return accelerations, observation.loads
 
-    mine = accelerations(joints, q, v)
+    mine = seen(joints, q, v)
+    assert set(mine[1]) == set(joints.tree)
     with jm.compiler.off():  # 42 coordinates are too many for native code
-        expected = accelerations(bodies, *own)
+        expected = seen(bodies, *own)
     for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
@@ -167,7 +172,7 @@ def test_coordinates_of_joints_and_bodies() -> None:
 
 def test_a_loop_and_its_reaction() -> None:
     """Only the joint that closes the loop is a constraint, with the multipliers that it has."""
-    bodies, t = four_bar(), jnp.zeros(())
+    bodies, t = four_bar(coordinates="bodies"), jnp.zeros(())
     starts = {"c": jp.Start((0.0, 0.1), np.pi / 2, spin=1.0), "r": jp.Start((0.25, 0.3), 0.3),
               "s": jp.Start((0.5, 0.2), 1.4)}  # fmt: skip
     own = jm.assemble(bodies.system, *bodies.guess(starts), t, PARAMS)
@@ -179,7 +184,7 @@ def test_a_loop_and_its_reaction() -> None:
     expected = acceleration(bodies.system, *own, t, PARAMS).multipliers
     rows = {c.name: slice(2 * k, 2 * k + 2) for k, c in enumerate(bodies.system.constraints)}
     for cut, closing in (((), "C"), (("B",), "B"), (("A",), "A")):
-        joints = four_bar(coordinates="joints", cut=cut)
+        joints = four_bar(cut=cut)
         assert [c.name for c in joints.system.constraints] == [closing]
         assert set(joints.tree) == set("ABCD") - {closing}
         q, v = joints.guess(met)
@@ -192,7 +197,7 @@ def test_a_loop_and_its_reaction() -> None:
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_a_motion_is_native_and_differentiated(dtype: Any) -> None:
     """A double pendulum with the energies and gradients of one in bodies, in a batch."""
-    mechanism = planar_tree(coordinates="joints")
+    mechanism = planar_tree()
     ts = jnp.linspace(0, 0.5, 6, dtype=dtype)
     params = {**PARAMS, "l": jnp.asarray([0.3, 0.4, 0.5], dtype)}
     axes = {name: 0 if name == "l" else None for name in params}
@@ -218,7 +223,7 @@ def test_joints_without_names_are_constraints() -> None:
         jp.revolute("", jp.ground, (0, 0), a, (0, 0)),
         jp.revolute("", a, (1, 0), b, (0, 0)),
     ]
-    mechanism = jp.Mechanism([a, b], joints, coordinates="joints")
+    mechanism = jp.Mechanism([a, b], joints)
     assert mechanism.tree == ()
     assert mechanism.system.coordinates == ("a.x", "a.y", "a.angle", "b.x", "b.y", "b.angle")
     assert len(mechanism.system.constraints) == 2
@@ -226,10 +231,14 @@ def test_joints_without_names_are_constraints() -> None:
 
 def test_arguments_are_checked() -> None:
     with pytest.raises(ValueError, match=r"names of joints \(A, B, C, D\), but has 'E'"):
-        four_bar(coordinates="joints", cut=("E",))
+        four_bar(cut=("E",))
     with pytest.raises(ValueError, match='left out with coordinates="bodies"'):
-        four_bar(cut=("A",))
-    pair = free_pair(coordinates="joints")
+        four_bar(coordinates="bodies", cut=("A",))
+    pair = free_pair()
+    with pytest.raises(
+        ValueError, match=r"`at` must be a point .* shape \(3,\), but has shape \(2"
+    ):
+        pair.point("a", (1, 2), np.zeros(8))
     with pytest.raises(ValueError, match="must have a start for 'a', which is free"):
         pair.guess({})
     start = jp.Start(HERE)
@@ -246,3 +255,45 @@ def test_arguments_are_checked() -> None:
     q, _ = pair.guess({"a": start})
     with pytest.raises(ValueError, match="does not tell the loads on single bodies"):
         pair.load("a", q, q)
+
+
+def test_a_hinge_counts_its_angle_from_a_given_attitude() -> None:
+    axis, turn, angle = (0, 0, 1), (0.5, 0.5, 0.5, 0.5), 0.3  # turns x into y, y into z
+    arm = jp.spatial_body("arm", mass=1.0, inertia=(0.1, 0.2, 0.3))
+    made = {"axis": axis, "axis_b": (0, 1, 0), "turn": turn}
+    pin = jp.revolute("pin", jp.ground, P, arm, HERE, **made)
+    mechanism = jp.Mechanism([arm], [pin], coordinates="joints")
+    expected = product(jp.quaternion(axis, angle), jnp.array(turn))
+    np.testing.assert_allclose(mechanism.frame("arm", [angle]).attitude, expected, atol=1e-15)
+    start = jp.Start(P, attitude=expected, spin=(0, 0, 2.0))
+    q, v = mechanism.guess({"arm": start})
+    np.testing.assert_allclose((q[0], v[0]), (angle, 2.0), rtol=1e-14)
+    with pytest.raises(ValueError, match=r"`turn` that turns `axis_b` .* into `axis`.*correct"):
+        jp.revolute("pin", jp.ground, P, arm, HERE, axis=axis, turn=turn)
+    flat = jp.planar_body("flat", mass=1.0, inertia=0.1)
+    with pytest.raises(ValueError, match="no `turn` in the plane"):
+        jp.revolute("pin", jp.ground, (0, 0), flat, (0, 0), turn=turn)
+
+
+def test_rotors_and_springs_act_on_coordinates() -> None:
+    rod = jp.planar_body("rod", mass="m", inertia=0.02)
+    pin = jp.revolute("pin", jp.ground, (0, 0), rod, (0, "l"))
+    forces = [
+        jp.rotor("drive", "pin.angle", lambda t, p: 9 * p["a"]),
+        jp.joint_spring("closer", "pin.angle", stiffness="k", rest=0.5),
+    ]
+    params = {"m": 1.3, "l": 0.4, "a": 0.01, "k": 20.0}
+    mechanism = jp.Mechanism([rod], [pin], forces, params)
+    assert "rotor 'drive': pin.angle" in repr(mechanism)
+    system = mechanism.system
+    eom = system.equations([7.0], [2.0], 0.0, params)  # beyond a full turn
+    np.testing.assert_allclose(eom.M, [[0.02 + 1.3 * 0.4**2 + 0.09]])
+    np.testing.assert_allclose(eom.Q, [-20 * 6.5])
+    inertia = 0.02 + 1.3 * 0.4**2 + 0.09
+    energy = inertia * 2.0**2 / 2 + 20 * 6.5**2 / 2
+    state = (jnp.array([7.0]), jnp.array([2.0]), jnp.zeros(()))
+    np.testing.assert_allclose(system.energy(*state, params), energy)
+    with pytest.raises(ValueError, match=r"Rotor 'drive' must be on coordinates.*'knee.angle'"):
+        jp.Mechanism([rod], [pin], [jp.rotor("drive", "knee.angle", 1.0)], params)
+    with pytest.raises(ValueError, match="distinct names, but \"rotor 'drive'\" is given twice"):
+        jp.Mechanism([rod], [pin], [forces[0], forces[0]], params, coordinates="joints")

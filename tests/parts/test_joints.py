@@ -211,7 +211,7 @@ def at_random(size: int, name: str) -> Sample:
     """A joint between two bodies, in a pose that it allows."""
     case = (PLANAR if size == 2 else SPATIAL)[name]
     a, b = pair(size)
-    mechanism = jp.Mechanism([a, b], [case.make(a, b)])
+    mechanism = jp.Mechanism([a, b], [case.make(a, b)], coordinates="bodies")
     points = (QA, QB) if size == 2 else (PA, PB)
     f = np.random.default_rng(3).uniform(-1, 1, case.freedoms)
     q, allowed = motions(placed(size, case.relative, points, seed=4), size, f)
@@ -287,7 +287,10 @@ def test_given_angle_in_space_is_the_angle_in_the_hinge() -> None:
     a, b = pair(3)
     drive = jp.given_angle("drive", a, b, "angle", axis=U)
     mechanism = jp.Mechanism(
-        [a, b], [jp.revolute("J", a, PA, b, PB, axis=U), drive], params={"angle": 0.4}
+        [a, b],
+        [jp.revolute("J", a, PA, b, PB, axis=U), drive],
+        params={"angle": 0.4},
+        coordinates="bodies",
     )
     place = placed(3, lambda f: (O3, turn(U, f[0])), (PA, PB), seed=8)
     (row,) = (c for c in mechanism.system.constraints if c.name == "drive")
@@ -305,13 +308,13 @@ def test_given_angle_in_space_is_the_angle_in_the_hinge() -> None:
 @pytest.mark.parametrize("guess", [1.0, 2.0, 3.1, -2.5])
 def test_a_fixed_attitude_is_found_from_a_guess_almost_half_a_turn_away(guess: float) -> None:
     _, b = pair(3)
-    weld = jp.Mechanism([b], [jp.weld("J", jp.ground, O3, b, O3, turn=FIXED)])
+    weld = jp.Mechanism([b], [jp.weld("J", jp.ground, O3, b, O3, turn=FIXED)], coordinates="bodies")
     start = {B: jp.Start(O3, hamilton(fixed(), turn(U, guess)))}
     q, _ = jm.assemble(weld.system, *weld.guess(start))
     np.testing.assert_allclose(q[3:] * np.sign(q[3:] @ fixed()), fixed(), atol=1e-14)
     hinge = jp.revolute("J", jp.ground, O3, b, O3, axis=U)
     drive = jp.given_angle("drive", jp.ground, b, 0.4, axis=U)
-    driven = jp.Mechanism([b], [hinge, drive])
+    driven = jp.Mechanism([b], [hinge, drive], coordinates="bodies")
     q, _ = jm.assemble(driven.system, *driven.guess({B: jp.Start(O3, turn(U, 0.4 + guess))}))
     e = turn(U, 0.4)
     np.testing.assert_allclose(q[3:] * np.sign(q[3:] @ e), e, atol=1e-14)

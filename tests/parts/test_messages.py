@@ -21,7 +21,7 @@ bar, other = (planar_body(name, mass=1.0, inertia=0.1) for name in ("bar", "othe
 box, lid = (spatial_body(name, mass=1.0, inertia=(1, 1, 1)) for name in ("box", "lid"))
 bob, o, oo = point_mass("bob", mass=1.0), (0, 0), (0, 0, 0)
 hinge = revolute("A", ground, o, bar, (1, 0))
-pendulum = Mechanism([bar], [hinge])
+pendulum = Mechanism([bar], [hinge], coordinates="bodies")
 """
 
 MISUSE = {

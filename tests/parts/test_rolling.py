@@ -178,7 +178,7 @@ def test_sphere_on_a_turntable_circles_at_two_sevenths_of_its_speed(reference: R
         jp.rolling_sphere("cloth", table, o, ball, o, normal=up, radius="r"),
     ]
     params = {"m": p["m"], "r": r, "W": W, "g": p["g"]}
-    mechanism = jp.Mechanism([table, ball], joints, [jp.gravity("g")], params)
+    mechanism = jp.Mechanism([table, ball], joints, [jp.gravity("g")], params, coordinates="bodies")
     spin = ((W * x - uy) / r, (ux + W * y) / r, wz)
     starts = {
         "table": jp.Start(o, spin=(0, 0, W)),

@@ -59,5 +59,6 @@ def with_switches(system: System, names: tuple[str, ...]) -> System:
         lagrangian=plain(system.lagrangian, "`lagrangian`"),
         force=plain(system.force, "`force`"),
         nonideal=plain(system.nonideal, "`nonideal`"),
+        loads=plain(system.loads, "`loads`"),
         constraints=tuple(map(switched, system.constraints)),
     )

@@ -31,6 +31,7 @@ _LINEAR = {  # in all operands together
 }  # fmt: skip
 _DIFFERENCES = {"max", "min", "lt", "le", "gt", "ge"}
 _LOOPS = {"scan", "while"}
+_SHARP = {"exp", "exp2", "tanh", "logistic", "cosh", "erf", "erfc", "pow"}
 _FORCES = ("`force`", "`nonideal`")
 _MOST_CHOICES = 8
 _CORNERS = {*_DIFFERENCES, "abs", "sign", "clamp", "floor", "ceil", "round", "rem"}
@@ -67,6 +68,7 @@ class Corners:
         signals: S.
         is_force: whether it is a force, in which the rates of its numbers do not count.
         is_hidden: whether a loop may have more of them.
+        is_sharp: whether it has functions of time that may be a short pulse.
     """
 
     what: str
@@ -76,6 +78,7 @@ class Corners:
     signals: int
     is_force: bool
     is_hidden: bool
+    is_sharp: bool
 
     @property
     def has_some(self) -> bool:
@@ -167,18 +170,19 @@ def _corners(
             joined(found.signals),
         )
 
-    is_hidden = False
+    is_hidden = is_sharp = False
 
     def shapes(t: Array, params: Any) -> TimedNumbers:
-        nonlocal is_hidden
-        is_hidden = read(t, params).is_hidden
+        nonlocal is_hidden, is_sharp
+        found = read(t, params)
+        is_hidden, is_sharp = found.is_hidden, found.is_sharp
         return values(t, params)
 
     affine, others, signals = (x.size for x in jax.eval_shape(shapes, t, params))
     if not (affine or others or signals or is_hidden):
         return None
     is_force = what in _FORCES
-    return Corners(what, values, affine, others, signals, is_force, is_hidden)
+    return Corners(what, values, affine, others, signals, is_force, is_hidden, is_sharp)
 
 
 @dataclass(frozen=True)
@@ -204,6 +208,7 @@ class _TimeReading:
         self.corners: list[Corner] = []
         self.signals: list[Array] = []
         self.is_hidden = False
+        self.is_sharp = False
 
     def run(self, closed: ClosedJaxpr, given: Sequence[Term]) -> list[Term]:
         """The results of a jaxpr."""
@@ -233,6 +238,7 @@ class _TimeReading:
             self.signals += _signals(given)
             return [Term(None, is_timed, False)] * len(eqn.outvars)
         name = eqn.primitive.name
+        self.is_sharp |= is_timed and name in _SHARP
         if is_timed and _may_turn(eqn, given):
             self._corner(name, given)
         if is_timed and name in _LOOPS:

@@ -33,8 +33,8 @@ _FEW = 8  # pulses with steps that end at several distances from each
 
 def pulse_times(
     system: System, q: Any, v: Any, ts: Any, params: Params, corners: Array | None
-) -> np.ndarray:
-    """Times at which a step ends around the pulses of a run with known values.
+) -> np.ndarray | None:
+    """Times at which a step ends around the pulses of a run; None if its values are not known.
 
     Pulses at `corners` are left out. For a batch, those of up to 16 members.
     """
@@ -42,14 +42,16 @@ def pulse_times(
     if not any(one.signals for one in corners_at(system, q, v, ts, params)):
         return none
     values = actual((ts, params, corners), _MEMBERS)
-    if values is None or not len(values[0]):
+    if values is None:
+        return None
+    if not len(values[0]):
         return none
     ends = [none]
     for k in range(len(values[0])):
         ts, params, known = jax.tree.map(lambda rows, k=k: rows[k], values)
         found = outside_traces(_sampled, system, q, v, ts, params)
         if found is None:
-            return none
+            return None
         places, numbers = (np.asarray(x, float) for x in found)
         ends.append(_around(places, numbers, none if known is None else known))
     return np.unique(np.concatenate(ends))

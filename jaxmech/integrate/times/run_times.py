@@ -41,9 +41,9 @@ def step_times(
 ) -> Float[Array, " K"] | None:  # fmt: skip
     """The times at which a step ends: given ones, corners and pulses; None if there are none.
 
-    A corner that is not affine in time is searched where the values of the save times and the
-    parameters are known; elsewhere a `TimesWarning` names the function, unless there are given
-    times or a longest step.
+    A corner that is not affine in time, and a pulse, is searched where the values of the save times
+    and the parameters are known; elsewhere a `TimesWarning` names the function, unless there are
+    given times or a longest step.
     """
     # Only the shape and type of the state count, so it need not have a value.
     at: Any = np.zeros(q.shape, q.dtype)
@@ -53,7 +53,11 @@ def step_times(
         found.append(corners)
     known = jnp.concatenate(found) if found else None
     pulses = pulse_times(system, at, at, ts, params, known)
-    if not pulses.size:
+    if pulses is None:
+        sharp = [one.what for one in corners_at(system, at, at, ts, params) if one.is_sharp]
+        if sharp and given is None and max_step is None:
+            warn_caller(_UNSEEN.format(" and ".join(sharp)), TimesWarning)
+    if pulses is None or not pulses.size:
         return known
     around = jnp.asarray(pulses, ts.dtype)
     return around if known is None else jnp.concatenate([known, around])
@@ -229,4 +233,8 @@ _UNKNOWN = (
     "{} has corners at times that have to be searched, but under `jax.jit` the values of the "
     "parameters are not known; steps go over them. " + _REMEDY
 )
+_UNSEEN = (
+    "{} may have short pulses or steep changes in time, which are sought by samples of the run, "
+    "but under `jax.jit` the values of the parameters are not known; a step may go over them. "
+) + _REMEDY
 _TOO_MANY = "the run has {:,} corners in time, of {}; steps go over them. " + _REMEDY

@@ -63,6 +63,7 @@ def within_spans(system: System) -> System:
         lagrangian=inside(system.lagrangian, "`lagrangian`"),
         force=inside(system.force, "`force`"),
         nonideal=inside(system.nonideal, "`nonideal`"),
+        loads=inside(system.loads, "`loads`"),
         constraints=tuple(map(constrained, system.constraints)),
     )
 

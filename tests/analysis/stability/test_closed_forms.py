@@ -214,7 +214,9 @@ def _compound(centre: float) -> jm.System:
         jm.parts.revolute("top", jm.parts.ground, (0, 0), bodies[0], ends[0]),
         jm.parts.revolute("middle", bodies[0], ends[1], bodies[1], ends[0]),
     ]
-    return jm.parts.Mechanism(bodies, joints, [jm.parts.gravity("g")], BAR).system
+    return jm.parts.Mechanism(
+        bodies, joints, [jm.parts.gravity("g")], BAR, coordinates="bodies"
+    ).system
 
 
 BAR = {"m": 1.7, "I": 0.2, "g": 9.81}

@@ -79,6 +79,12 @@ def test_corners_that_cannot_be_found_are_named() -> None:
     with pytest.warns(TimesWarning, match="`force` has corners at times that have to be searched"):
         jax.jit(lambda p: found_none(wave, p))(params)
 
+    pulse = pushed(lambda t, p: jnp.exp(-(((t - 3.0) / p["a"]) ** 2)))
+    with pytest.warns(TimesWarning, match="`force` may have short pulses or steep changes"):
+        jax.jit(lambda p: found_none(pulse, p))(params)
+    hum = pushed(lambda t, p: jnp.sin(p["a"] * t) * p["a"] ** 2)
+    jax.jit(lambda p: found_none(hum, p))(params)
+
     def summed(t: Any, p: Any) -> Any:
         return jax.lax.fori_loop(0, 9, lambda k, x: x + jnp.maximum(0.0, t - k), 0.0)
 

@@ -164,6 +164,9 @@ def test_single_precision() -> None:
     sol = simulate(HIT, zero, zero, ts, p, method=Adaptive(rtol=1e-5, atol=1e-6, times=ends(p)))
     assert sol.q.dtype == jnp.float32
     assert abs(sol.q[-1, 0] - at_end(5.4321, 0.3)) < 1e-4
+    near = np.nextafter(ts[3], ts[4])  # a step of round-off tells nothing of the error
+    sol = simulate(HIT, zero, zero, ts, p, method=RK4(20, times=(*ends(p), float(near))))
+    assert sol.integration_error < 1e-3
 
 
 def test_the_grid_of_saves_and_times() -> None:

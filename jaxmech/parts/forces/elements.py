@@ -1,7 +1,12 @@
-"""The elements of forces: potentials, which enter the Lagrangian, and loads, which do not."""
+"""The elements of forces: potentials, which enter the Lagrangian, and loads, which do not.
+
+Terms enter the Lagrangian too, as functions of coordinates by their names.
+"""
 
 import abc
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +16,26 @@ from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, shifted
 from jaxmech.parts.position_equations import pointing, turn_about, way
 from jaxmech.parts.values import Reader, Value, Vector, unit, vector_with_rate
 from jaxmech.parts.vectors import Numbers
+from jaxmech.utils.text import capital
+
+
+class Coordinates(NamedTuple):
+    """The coordinates q (n,) of a mechanism and their rates v (n,), by their names."""
+
+    names: tuple[str, ...]
+    q: Array
+    v: Array
+
+    def entries(self, part: str, names: Sequence[str]) -> tuple[Array, Array]:
+        """Some coordinates and their rates, (k,) each."""
+        for name in names:
+            if name not in self.names:
+                raise ValueError(
+                    f"{capital(part)} must be on coordinates of the mechanism "
+                    f"({', '.join(self.names)}), but is on {name!r}; correct the name."
+                )
+        at = np.array([self.names.index(name) for name in names])
+        return self.q[at], self.v[at]
 
 
 @dataclass(frozen=True)
@@ -37,6 +62,44 @@ class AbstractLoad(AbstractForce):
     @abc.abstractmethod
     def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The force and torque at the reference point of each body."""
+
+
+@dataclass(frozen=True)
+class AbstractTerm(abc.ABC):
+    """A named term of the Lagrangian in coordinates; `part` is its name in messages."""
+
+    part: str
+    coordinates: tuple[str, ...]
+
+    @abc.abstractmethod
+    def lagrangian(self, at: Coordinates, read: Reader) -> Array:
+        """The kinetic minus the potential energy [J]."""
+
+
+@dataclass(frozen=True)
+class Rotors(AbstractTerm):
+    """The kinetic energies a v^2 / 2 of rotors that turn with coordinates."""
+
+    inertias: Vector
+
+    def lagrangian(self, at: Coordinates, read: Reader) -> Array:
+        """The sum of the kinetic energies."""
+        v = at.entries(self.part, self.coordinates)[1]
+        return 0.5 * (read.vector(self.inertias, len(self.coordinates)) * v) @ v
+
+
+@dataclass(frozen=True)
+class CoordinateSprings(AbstractTerm):
+    """The potentials k (q - rest)^2 / 2 of springs on coordinates."""
+
+    stiffness: Vector
+    rest: Vector
+
+    def lagrangian(self, at: Coordinates, read: Reader) -> Array:
+        """The negative sum of the potentials."""
+        size = len(self.coordinates)
+        stretch = at.entries(self.part, self.coordinates)[0] - read.vector(self.rest, size)
+        return -0.5 * (read.vector(self.stiffness, size) * stretch) @ stretch
 
 
 @dataclass(frozen=True)
@@ -102,15 +165,15 @@ class Damper(AbstractLoad):
     def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The force -c d (d . d') / (d . d) on b at its point, and the opposite on a."""
         a, b = moving
-        p, p_rate = _point(a, self.at_a, read)
-        r, r_rate = _point(b, self.at_b, read)
+        p, p_rate = point_with_velocity(a, self.at_a, read)
+        r, r_rate = point_with_velocity(b, self.at_b, read)
         d, rate = r - p, r_rate - p_rate
         force = -read.number(self.damping) * (d @ rate) / (d @ d) * d
         none = jnp.zeros_like(a.spin)
         return shifted((-force, none), p, a.frame), shifted((force, none), r, b.frame)
 
 
-def _point(moving: Moving, local: Vector, read: Reader) -> tuple[Numbers, Numbers]:
+def point_with_velocity(moving: Moving, local: Vector, read: Reader) -> tuple[Numbers, Numbers]:
     """A point given on a body, and its velocity, including that along the body over time."""
     frame = moving.frame
     local, rate = vector_with_rate(read, local, frame.origin.shape[0])

@@ -1,12 +1,13 @@
 """The tree of a mechanism: which joints have coordinates, and which close loops."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from jaxmech.parts.body import AbstractBody
 from jaxmech.parts.joint_base import Joint
-from jaxmech.parts.kinematics import JointCoordinates, Link
-from jaxmech.parts.motions import (
+from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates, Link
+from jaxmech.parts.kinematics.motions import (
     AbstractMotion,
     Ball,
     Cardan,
@@ -41,7 +42,7 @@ def spanning_tree(
     while waiting:
         if at == len(reached):  # nothing else hangs on the bodies so far
             body = waiting.pop(0)
-            _add(links, body, "ground", None, body.name)
+            _add(links, Link(body, "ground", None, body.name, f"body {body.name!r}", 0))
             reached.append(body.name)
         for joint, motion in motions.values():
             before, body = joint.bodies
@@ -49,7 +50,8 @@ def spanning_tree(
             if is_reversed:
                 before, body = body, before
             if before.name == reached[at] and body in waiting:
-                _add(links, body, before.name, motion, joint.name, is_reversed=is_reversed)
+                name, part = joint.name, joint.part
+                _add(links, Link(body, before.name, motion, name, part, 0, is_reversed))
                 waiting.remove(body)
                 reached.append(body.name)
         at += 1
@@ -57,12 +59,9 @@ def spanning_tree(
     return JointCoordinates(tuple(bodies), tuple(links)), names
 
 
-def _add(
-    links: list[Link], body: AbstractBody, before: str, motion: AbstractMotion | None, joint: str,
-    *, is_reversed: bool = False,
-) -> None:  # fmt: skip
+def _add(links: list[Link], link: Link) -> None:
     first = links[-1].first + len(links[-1].letters) if links else 0
-    links.append(Link(body, before, motion, joint, first, is_reversed))
+    links.append(replace(link, first=first))
 
 
 def motion_of(joint: Joint) -> AbstractMotion | None:
@@ -76,8 +75,8 @@ def motion_of(joint: Joint) -> AbstractMotion | None:
     match joint.positions:
         case (Coincide(at_a, at_b),):
             return Hinge(at_a, at_b, None) if size == 2 else Ball(at_a, at_b)
-        case (Coincide(at_a, at_b), Parallel(u, w)):
-            return Hinge(at_a, at_b, (u, w))
+        case (Coincide(at_a, at_b), Parallel(u, w, zero)):
+            return Hinge(at_a, at_b, (u, w), zero)
         case (Coincide(at_a, at_b), Perpendicular(u, w)):
             return Cardan(at_a, at_b, u, w)
         case (Coincide(at_a, at_b), Turned(turn)):

@@ -11,7 +11,8 @@
 The joint is a point of a that coincides with a point of b; a slide moves it along a. Angles are
 those of b relative to a, by the right-hand rule about the axis on a, and zero where the first
 normals of the axes on a and b coincide, as in `given_angle`; where both axes have the same
-components, b is not turned there. A ball has the unit quaternion of b relative to a.
+components, b is not turned there. A hinge may state another attitude for an angle of zero. A ball
+has the unit quaternion of b relative to a.
 """
 
 import abc
@@ -168,29 +169,35 @@ def _turn(u: Numbers, angle: Array) -> Array:
     return jnp.concatenate([jnp.cos(angle / 2)[None], jnp.sin(angle / 2) * u])
 
 
-def _zero(axes: tuple[Vector, Vector], read: Reader) -> tuple[Numbers, Numbers, Numbers | None]:
+def _zero(
+    axes: tuple[Vector, Vector], zero: Any, read: Reader
+) -> tuple[Numbers, Numbers, Numbers | None]:
     """The axis on both bodies, and the quaternion of b at an angle of zero; None if not turned."""
     u, w = (unit(read, axis, 3) for axis in axes)
+    if zero is not None:
+        return u, w, unit(read, zero, 4)
     if axes[0] == axes[1]:
         return u, w, None
     return u, w, product(quaternion_onto(u), conjugate(quaternion_onto(w)))
 
 
 def _about(
-    axes: tuple[Vector, Vector], angle: Array, rate: Array, read: Reader
+    axes: tuple[Vector, Vector], angle: Array, rate: Array, read: Reader, zero: Any = None
 ) -> tuple[Numbers, Numbers, Numbers]:
     """The axes, attitude and spin of a turn about an axis that two bodies share."""
-    u, w, zero = _zero(axes, read)
+    u, w, start = _zero(axes, zero, read)
     matrix, e = rotation_about(u, angle), _turn(u, angle)
-    if zero is None:
+    if start is None:
         return matrix, e, rate * w
-    return matmul(matrix, rotation(zero)), product(e, zero), rate * w
+    return matmul(matrix, rotation(start)), product(e, start), rate * w
 
 
-def _angle(axes: tuple[Vector, Vector], relation: Relation, read: Reader) -> tuple[Array, Array]:
+def _angle(
+    axes: tuple[Vector, Vector], relation: Relation, read: Reader, zero: Any = None
+) -> tuple[Array, Array]:
     """The angle about the axis that two bodies share, and its rate."""
-    u, w, zero = _zero(axes, read)
-    e = relation.attitude if zero is None else product(relation.attitude, conjugate(zero))
+    u, w, start = _zero(axes, zero, read)
+    e = relation.attitude if start is None else product(relation.attitude, conjugate(start))
     angle = 2 * jnp.arctan2(u @ e[1:], e[0])
     return jnp.arctan2(jnp.sin(angle), jnp.cos(angle)), w @ relation.spin
 
@@ -210,20 +217,21 @@ class Hinge(AbstractMotion):
     """A turn about an axis; `axes` are those on a and b in space, and None in the plane."""
 
     axes: tuple[Vector, Vector] | None
+    zero: Any = None
     letters: ClassVar[tuple[str, ...]] = ("angle",)
 
     def relation(self, q: Array, v: Array, read: Reader) -> Relation:
         """The joint on both bodies, turned about the axis."""
         if self.axes is None:
             return Relation(plane_rotation(q[0]), q[0], *_points(self, read, 2), v[0])
-        axes, attitude, spin = _about(self.axes, q[0], v[0], read)
+        axes, attitude, spin = _about(self.axes, q[0], v[0], read, self.zero)
         return Relation(axes, attitude, *_points(self, read, 3), spin)
 
     def coordinates(self, relation: Relation, joint: tuple[Array, Array], read: Reader) -> Any:
         """The angle about the axis and its rate."""
         if self.axes is None:
             return [relation.attitude], [relation.spin]
-        angle, rate = _angle(self.axes, relation, read)
+        angle, rate = _angle(self.axes, relation, read, self.zero)
         return [angle], [rate]
 
 

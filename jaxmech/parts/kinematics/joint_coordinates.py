@@ -1,14 +1,11 @@
-"""Where the bodies of a mechanism are, and how they move, as functions of its coordinates.
+"""The coordinates of joints along a tree of bodies; only joints that close loops are constraints.
 
-`BodyCoordinates` are those of each body by itself, so that every joint is a constraint.
-`JointCoordinates` are those of joints along a tree of bodies; only the joints that close loops are
-constraints. Velocities in a tree are along the axes of each body, where masses are constant.
+Velocities are along the axes of each body, where masses are constant.
 """
 
-import abc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,137 +13,10 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Ground, Load, Moving, Start
-from jaxmech.parts.motions import AbstractMotion, Located, relation_between
+from jaxmech.parts.kinematics.base import AbstractKinematics, Bodies, Inertial, Norm
+from jaxmech.parts.kinematics.motions import AbstractMotion, Located, relation_between
 from jaxmech.parts.values import Reader, vector_with_rate
-from jaxmech.parts.vectors import Numbers, apply, spin_in_body
-
-Bodies = Sequence[AbstractBody]
-
-
-class Inertial(NamedTuple):
-    """A body with its kinetic energy [J], and the frame that it has."""
-
-    body: AbstractBody
-    kinetic: Numbers
-    frame: Frame
-
-
-class Norm(NamedTuple):
-    """Coordinates that are a quaternion, from the first of them, and whose they are."""
-
-    name: str
-    first: int
-
-
-@dataclass(frozen=True)
-class AbstractKinematics(abc.ABC):
-    """The positions and velocities of bodies."""
-
-    bodies: tuple[AbstractBody, ...]
-
-    @property
-    @abc.abstractmethod
-    def coordinates(self) -> tuple[str, ...]:
-        """The names of the coordinates."""
-
-    @property
-    @abc.abstractmethod
-    def norms(self) -> tuple[Norm, ...]:
-        """The quaternions among the coordinates."""
-
-    @abc.abstractmethod
-    def frames(self, bodies: Bodies, q: Array, t: Array, params: Any) -> tuple[Frame, ...]:
-        """The frames of some bodies, or of the ground."""
-
-    @abc.abstractmethod
-    def moving(
-        self, bodies: Bodies, q: Array, v: Array, t: Array, params: Any
-    ) -> tuple[Moving, ...]:
-        """The frames of some bodies, or of the ground, with their velocities."""
-
-    @abc.abstractmethod
-    def inertial(self, q: Array, v: Array, t: Array, params: Any) -> Iterator[Inertial]:
-        """All bodies with their kinetic energies."""
-
-    @abc.abstractmethod
-    def generalized(
-        self, loads: Mapping[str, Load], q: Array, v: Array, t: Array, params: Any
-    ) -> Array:
-        """The generalized force (n,) of loads on bodies, by their names."""
-
-    @abc.abstractmethod
-    def guess(self, starts: Mapping[str, Start], t: Array, params: Any) -> tuple[Array, Array]:
-        """The coordinates and velocities of given starts, by the names of bodies or joints."""
-
-
-@dataclass(frozen=True)
-class BodyCoordinates(AbstractKinematics):
-    """The coordinates of the bodies in order, `crank.x` and so on."""
-
-    @property
-    def coordinates(self) -> tuple[str, ...]:
-        """Names such as `crank.x`."""
-        return tuple(f"{body.name}.{letter}" for body in self.bodies for letter in body.letters)
-
-    @property
-    def norms(self) -> tuple[Norm, ...]:
-        """The quaternions of bodies in space."""
-        return tuple(
-            Norm(body.name, self._first(body) + 3) for body in self.bodies if body.has_norm
-        )
-
-    def _first(self, body: AbstractBody) -> int:
-        before = self.bodies[: [other.name for other in self.bodies].index(body.name)]
-        return sum(len(other.letters) for other in before)
-
-    def entries(self, body: AbstractBody, x: Array) -> Array:
-        """The entries of a body in coordinates, velocities or generalized forces."""
-        if isinstance(body, Ground):
-            return x[:0]
-        first = self._first(body)
-        return x[first : first + len(body.letters)]
-
-    def frames(self, bodies: Bodies, q: Array, t: Array, params: Any) -> tuple[Frame, ...]:
-        """The frames at the coordinates of each body."""
-        return tuple(body.frame(self.entries(body, q)) for body in bodies)
-
-    def moving(
-        self, bodies: Bodies, q: Array, v: Array, t: Array, params: Any
-    ) -> tuple[Moving, ...]:
-        """The frames at the coordinates of each body, with its velocities."""
-        return tuple(body.moving(self.entries(body, q), self.entries(body, v)) for body in bodies)
-
-    def inertial(self, q: Array, v: Array, t: Array, params: Any) -> Iterator[Inertial]:
-        """The kinetic energies in the velocities of each body."""
-        for body in self.bodies:
-            at, rates = self.entries(body, q), self.entries(body, v)
-            kinetic = body.kinetic(at, rates, Reader(f"body {body.name!r}", t, params))
-            yield Inertial(body, kinetic, body.frame(at))
-
-    def generalized(
-        self, loads: Mapping[str, Load], q: Array, v: Array, t: Array, params: Any
-    ) -> Array:
-        """The loads, each in the coordinates of its body."""
-        parts = [
-            body.generalized(self.entries(body, q), loads[body.name])
-            if body.name in loads
-            else jnp.zeros_like(self.entries(body, q))
-            for body in self.bodies
-        ]
-        return jnp.concatenate(parts)
-
-    def guess(self, starts: Mapping[str, Start], t: Array, params: Any) -> tuple[Array, Array]:
-        """The coordinates of each body at its start."""
-        names = [body.name for body in self.bodies]
-        for name in (*starts, *names):
-            if name not in names or name not in starts:
-                raise ValueError(
-                    f"Argument `starts` must have one start for each of {', '.join(names)}, but "
-                    f"{'has one for' if name in starts else 'has none for'} {name!r}."
-                )
-        pairs = [body.start(starts[body.name]) for body in self.bodies]
-        q, v = (jnp.concatenate(x) for x in zip(*pairs, strict=True))
-        return q, v
+from jaxmech.parts.vectors import apply, spin_in_body
 
 
 @dataclass(frozen=True)
@@ -158,6 +28,7 @@ class Link:
         before: name of the body that it hangs on.
         motion: motion of the joint; None for a body that moves freely, in its own coordinates.
         joint: name of the joint, or of the free body; its coordinates are called after it.
+        part: name of the joint in messages.
         first: index of its first coordinate.
         is_reversed: whether the body is the first one of the joint.
     """
@@ -166,6 +37,7 @@ class Link:
     before: str
     motion: AbstractMotion | None
     joint: str
+    part: str
     first: int
     is_reversed: bool = False
 
@@ -183,7 +55,7 @@ class Link:
         q, v = self.entries(q), self.entries(v)
         if self.motion is None:
             return _alone(self.body, q, v)
-        relation = self.motion.moving(q, v, Reader(f"joint {self.joint!r}", t, params))
+        relation = self.motion.moving(q, v, Reader(self.part, t, params))
         return before.following(relation.reverse if self.is_reversed else relation)
 
     def from_start(self, start: Start) -> tuple[Array, Array]:
@@ -211,7 +83,7 @@ class Link:
     def nearest(self, before: Located, goal: Located, t: Array, params: Any) -> tuple[Array, Array]:
         """The coordinates and rates of the joint that bring the body nearest to a goal."""
         assert self.motion is not None
-        read = Reader(f"joint {self.joint!r}", t, params)
+        read = Reader(self.part, t, params)
         a, b = (goal, before) if self.is_reversed else (before, goal)
         size = len(a.frame.origin)
         points = (vector_with_rate(read, x, size) for x in (self.motion.at_a, self.motion.at_b))

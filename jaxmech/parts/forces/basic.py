@@ -8,6 +8,8 @@
     torsion_damper   a and b                             force
     torque           a and b                             force
     applied_force    a point of a body                   force
+    rotor            a coordinate                        kinetic energy
+    joint_spring     a coordinate                        potential
 
 The energy of a mechanism with potentials alone is conserved, and audited in every simulation.
 
@@ -18,7 +20,16 @@ for bodies, points or directions that do not fit; the message names the force.
 import numpy as np
 
 from jaxmech.parts.body import AbstractBody, ground
-from jaxmech.parts.force_elements import Applied, Damper, Gravity, Spring, Torque, TorsionSpring
+from jaxmech.parts.forces.elements import (
+    Applied,
+    CoordinateSprings,
+    Damper,
+    Gravity,
+    Rotors,
+    Spring,
+    Torque,
+    TorsionSpring,
+)
 from jaxmech.parts.joint_base import called, partners, pinned, point, turning_pair
 from jaxmech.parts.values import Value, Vector, direction, number, vector
 
@@ -194,3 +205,40 @@ def applied_force(
     kept = vector(part, "force", force, size)
     at_b = point(part, "at", b, at, size)
     return Applied(part, (b,) if follows else (a, b), at_b, kept)
+
+
+def rotor(name: str, coordinate: str, inertia: Value) -> Rotors:
+    """A rotor that turns with a coordinate, such as that of a motor: the energy a v^2 / 2.
+
+    Args:
+        name: name of the rotor.
+        coordinate: name of the coordinate, such as "elbow.angle".
+        inertia: a [kg m^2], the moment of inertia times the square of the gear ratio; for a
+            coordinate in metres a mass [kg].
+
+    Example:
+        >>> rotor("drive", "elbow.angle", lambda t, p: p["ratio"] ** 2 * p["inertia"]).part
+        "rotor 'drive'"
+    """
+    part = called("rotor", name)
+    return Rotors(part, (coordinate,), (number(part, "inertia", inertia),))
+
+
+def joint_spring(
+    name: str, coordinate: str, *, stiffness: Value, rest: Value = 0.0
+) -> CoordinateSprings:
+    """A spring on a coordinate: the potential k (q - rest)^2 / 2, without a limit to the angle.
+
+    Args:
+        name: name of the spring.
+        coordinate: name of the coordinate, such as "elbow.angle".
+        stiffness: stiffness k [N m/rad], for a coordinate in metres [N/m].
+        rest: the coordinate without a force [rad] or [m].
+
+    Example:
+        >>> joint_spring("closer", "door.angle", stiffness=2.0).part
+        "spring 'closer'"
+    """
+    part = called("spring", name)
+    k, kept = number(part, "stiffness", stiffness), number(part, "rest", rest)
+    return CoordinateSprings(part, (coordinate,), (k,), (kept,))

@@ -1,0 +1,14 @@
+"""Mechanisms from MJCF and URDF files, which MuJoCo reads and compiles.
+
+`from_mjcf` in `read` returns a `Robot` (`robot`). `source` compiles a file, and explains what is
+wrong with it. `bodies` and `joints` turn the tree into parts, fixed bodies joined into those that
+move; `equalities` become constraints, `forces` and `actuators` what acts on the joints.
+`coordinates` converts between coordinates and MuJoCo's qpos and qvel. `names` gives everything a
+name, and `left_out` lists what has no counterpart here.
+"""
+
+from jaxmech.interop.mujoco.read import IgnoredElementsWarning as IgnoredElementsWarning
+from jaxmech.interop.mujoco.read import from_mjcf as from_mjcf
+from jaxmech.interop.mujoco.robot import Keyframe as Keyframe
+from jaxmech.interop.mujoco.robot import Place as Place
+from jaxmech.interop.mujoco.robot import Robot as Robot

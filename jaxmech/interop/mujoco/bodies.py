@@ -1,0 +1,129 @@
+"""The bodies of a model: those that move, with fixed ones joined to them, and where each is."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jaxmech.parts import ground, spatial_body
+from jaxmech.parts.body import AbstractBody
+from jaxmech.parts.vectors import conjugate, product, rotation
+
+Floats = NDArray[np.floating[Any]]
+
+
+class Offset(NamedTuple):
+    """A position (3,) and a unit quaternion (4,)."""
+
+    position: Floats
+    attitude: Floats
+
+    def then(self, inner: "Offset") -> "Offset":
+        """The pose of something that has the pose `inner` relative to this one."""
+        axes = rotation(self.attitude)
+        attitude = product(self.attitude, inner.attitude)
+        return Offset(self.position + axes @ inner.position, attitude / np.linalg.norm(attitude))
+
+    @property
+    def inverse(self) -> "Offset":
+        """The pose of the surroundings relative to this one."""
+        attitude = conjugate(self.attitude)
+        return Offset(-rotation(attitude) @ self.position, attitude)
+
+
+IDENTITY = Offset(np.zeros(3), np.eye(4)[0])
+
+
+@dataclass(frozen=True)
+class NamedValue:
+    """A value that is looked up in `params[kind][name]`."""
+
+    kind: str
+    name: str
+
+    def __call__(self, t: Any, params: Any) -> Any:
+        """The value in some parameters."""
+        return params[self.kind][self.name]
+
+    @property
+    def __name__(self) -> str:
+        return f"params[{self.kind!r}][{self.name!r}]"
+
+
+class Values:
+    """Numbers of a model, of which some kinds are parameters by name; collects their defaults."""
+
+    def __init__(self, kinds: tuple[str, ...]) -> None:
+        self.kinds = kinds
+        self.params: dict[str, dict[str, Any]] = {}
+
+    def value(self, kind: str, name: str, number: Any) -> Any:
+        """A number, or a `NamedValue` if its kind is among the parameters."""
+        if kind not in self.kinds:
+            return number
+        self.params.setdefault(kind, {})[name] = np.asarray(number, float)[()]
+        return NamedValue(kind, name)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The body of the mechanism that carries a body of the model, and the pose on it."""
+
+    index: int  # of the carrying body in the model, 0 for the world
+    pose: Offset
+
+
+def placed_bodies(model: Any) -> list[Placed]:
+    """For each body of a model the moving one, or the world, to which it is fixed."""
+    places = [Placed(0, IDENTITY)]
+    for k in range(1, model.nbody):
+        if model.body_jntnum[k]:
+            places.append(Placed(k, IDENTITY))
+        else:
+            before = places[model.body_parentid[k]]
+            places.append(Placed(before.index, before.pose.then(own_offset(model, k))))
+    return places
+
+
+def own_offset(model: Any, body: int) -> Offset:
+    """The pose of a body relative to the one before it, all joints at their reference."""
+    return Offset(model.body_pos[body].copy(), model.body_quat[body].copy())
+
+
+def moving_body(
+    model: Any, index: int, name: str, places: list[Placed], values: Values
+) -> AbstractBody:
+    """A body with the masses of all that is fixed to it."""
+    members = [k for k, place in enumerate(places) if place.index == index and k]
+    masses = model.body_mass[members]
+    mass = float(masses.sum())
+    poses = [places[k].pose.then(Offset(model.body_ipos[k], model.body_iquat[k])) for k in members]
+    centers = np.array([pose.position for pose in poses])
+    center = masses @ centers / mass if mass else np.zeros(3)
+    inertia = np.zeros((3, 3))
+    for k, m, pose in zip(members, masses, poses, strict=True):
+        axes, arm = rotation(pose.attitude), pose.position - center
+        inertia += axes @ np.diag(model.body_inertia[k]) @ axes.T
+        inertia += m * (arm @ arm * np.eye(3) - np.outer(arm, arm))
+    return spatial_body(
+        name,
+        mass=values.value("mass", name, mass),
+        center=values.value("center", name, tuple(tidy(center))),
+        inertia=values.value("inertia", name, tuple(map(tuple, tidy((inertia + inertia.T) / 2)))),
+    )
+
+
+def massless(name: str) -> AbstractBody:
+    """A body between two joints of one body."""
+    return spatial_body(name, mass=0.0, inertia=(0.0, 0.0, 0.0))
+
+
+def tidy(values: Floats) -> Floats:
+    """Numbers with what is only round-off set to zero, so that it costs no operations."""
+    return np.where(np.abs(values) < 1e-14 * np.abs(values).max(initial=0.0), 0.0, values)
+
+
+def carrier(places: list[Placed], bodies: dict[int, AbstractBody], k: int) -> AbstractBody:
+    """The body of the mechanism to which a body of the model belongs."""
+    return bodies.get(places[k].index, ground)

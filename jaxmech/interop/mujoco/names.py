@@ -1,0 +1,34 @@
+"""Names for everything in a model, also for what has none in its file."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from jaxmech.interop.mujoco.source import mujoco
+
+
+def names_of(model: Any, kind: str, count: int, taken: Sequence[str] = ()) -> tuple[str, ...]:
+    """The names of all objects of a kind, such as "joint"; new ones where a name is missing.
+
+    Args:
+        model: the compiled model.
+        kind: kind of the objects, as in MuJoCo's `mjtObj`.
+        count: number of objects.
+        taken: names that must not be used; an object with one of them gets a trailing underscore.
+    """
+    number = getattr(mujoco().mjtObj, f"mjOBJ_{kind.upper()}")
+    written = [mujoco().mj_id2name(model, number, k) for k in range(count)]
+    used = {*taken}
+    names = []
+    for k, name in enumerate(written):
+        name = name or _new(f"{kind}{k}", {*written, *used})
+        while name in used:
+            name += "_"
+        used.add(name)
+        names.append(name)
+    return tuple(names)
+
+
+def _new(name: str, used: set[str | None]) -> str:
+    while name in used:
+        name += "_"
+    return name

@@ -1,0 +1,204 @@
+"""`from_mjcf`: a mechanism from an MJCF or URDF file."""
+
+from typing import Any
+
+import numpy as np
+
+from jaxmech.interop.mujoco.actuators import actuators
+from jaxmech.interop.mujoco.bodies import (
+    Offset,
+    Placed,
+    Values,
+    moving_body,
+    placed_bodies,
+    tidy,
+)
+from jaxmech.interop.mujoco.coordinates import Conversion, Quaternion, Scalar
+from jaxmech.interop.mujoco.equalities import couplings, loops
+from jaxmech.interop.mujoco.forces import resistance, terms, weights
+from jaxmech.interop.mujoco.joints import Tree
+from jaxmech.interop.mujoco.left_out import LeftOut, add_model
+from jaxmech.interop.mujoco.names import names_of
+from jaxmech.interop.mujoco.robot import Keyframe, Place, Robot
+from jaxmech.interop.mujoco.source import compiled, is_any, mujoco, spec_of
+from jaxmech.parts.body import AbstractBody
+from jaxmech.parts.kinematics.tree import spanning_tree
+from jaxmech.parts.mechanism import Mechanism
+from jaxmech.utils.caller import warn_caller
+
+KINDS = ("armature", "center", "damping", "frictionloss", "inertia", "mass", "stiffness")
+
+
+class IgnoredElementsWarning(UserWarning):
+    """A model has elements that could not be taken over."""
+
+
+def from_mjcf(
+    source: Any,
+    *,
+    strict: bool = False,
+    params: tuple[str, ...] = (),
+    friction_speed: float = 0.01,
+) -> Robot:
+    """The mechanism of an MJCF or URDF file, with its equalities as hard constraints.
+
+    Taken over are bodies with their inertias (also from geoms), hinges, slides, balls and free
+    joints, `connect`, `weld` and `joint` equalities, springs, damping, armature, frictionloss,
+    gravity and its compensation, actuators that are affine in ctrl, way and speed (`motor`,
+    `position`, `velocity`, `general`, with their ranges), sites and keyframes. Bodies without
+    joints become a part of the body that they are fixed to. Hinges and slides have the angles and
+    positions of MuJoCo's `qpos` as coordinates. The inputs of actuators are
+    `params["ctrl"][name]`, zero by default.
+
+    Args:
+        source: path of a file, or its text.
+        strict: whether to raise for elements that cannot come along, instead of a warning.
+        params: kinds of numbers that are parameters by name instead of constants, out of
+            "armature", "center", "damping", "frictionloss", "inertia", "mass" and "stiffness":
+            `params["mass"]["forearm"]`.
+        friction_speed: the speed [rad/s or m/s] below which frictionloss f is smoothed, as
+            f tanh(v / friction_speed).
+
+    Returns:
+        A `Robot`: the mechanism, what was ignored, keyframes, sites, and the conversion of
+        coordinates.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ImportError: MuJoCo is not installed.
+        ValueError: the file is not a model, or has elements that cannot come along and `strict`.
+
+    Example:
+        >>> robot = from_mjcf('''<mujoco><worldbody><body name="arm">
+        ...   <joint name="pivot" axis="0 1 0"/>
+        ...   <inertial pos="0 0 -1" mass="2" diaginertia="0.1 0.1 0.1"/>
+        ... </body></worldbody></mujoco>''')
+        >>> robot.mechanism.system
+        System(coordinates=('pivot.angle',), constraints=())
+    """
+    for kind in params:
+        if kind not in KINDS:
+            raise ValueError(
+                f"Argument `params` must hold kinds out of {', '.join(KINDS)}, but has {kind!r}."
+            )
+    spec, what = spec_of(source)
+    model = compiled(spec, what)
+    robot = _Assembly(model, spec, Values(tuple(params)), friction_speed).robot()
+    if robot.ignored:
+        said = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in robot.ignored.items())
+        if strict:
+            raise ValueError(
+                f"The model has elements that cannot come along: {said}; remove them, or leave "
+                "out `strict`."
+            )
+        warn_caller(f"left out of the model: {said}.", IgnoredElementsWarning)
+    return robot
+
+
+class _Assembly:
+    """The steps from a compiled model to a `Robot`."""
+
+    def __init__(self, model: Any, spec: Any, values: Values, friction_speed: float) -> None:
+        self.model, self.spec, self.values = model, spec, values
+        self.friction_speed = friction_speed
+        self.left_out = LeftOut()
+        self.names = names_of(model, "body", model.nbody, ("ground",))
+        self.joints = names_of(model, "joint", model.njnt, self._free_bodies())
+        self.equalities = names_of(model, "equality", model.neq, (*self.joints, *self.names))
+        self.places = placed_bodies(model)
+        self.moving: dict[int, AbstractBody] = {
+            k: moving_body(model, k, self.names[k], self.places, values)
+            for k in range(1, model.nbody)
+            if model.body_jntnum[k]
+        }
+
+    def _free_bodies(self) -> tuple[str, ...]:
+        """The names of free bodies, whose coordinates are called after them."""
+        model, free = self.model, mujoco().mjtJoint.mjJNT_FREE
+        found = [model.jnt_bodyid[j] for j in range(model.njnt) if is_any(model.jnt_type[j], free)]
+        return tuple(self.names[k] for k in found)
+
+    def robot(self) -> Robot:
+        """All parts of the robot."""
+        model, names = self.model, self.names
+        if not self.moving:
+            raise ValueError(
+                "The model must have a body that moves, but none has a joint; add joints."
+            )
+        tree = Tree(self.moving, self.joints)
+        for k in self.moving:
+            tree.add(model, k, self.places)
+        closing = loops(model, self.equalities, self.places, self.moving, self.left_out)
+        cut = tuple(joint.name for joint in closing)
+        order = spanning_tree(tree.bodies, [*tree.joints, *closing], cut)[0].coordinates
+        conversion = Conversion(
+            order,
+            tuple(e for e in tree.entries if isinstance(e, Scalar)),
+            tuple(e for e in tree.entries if isinstance(e, Quaternion)),
+        )
+        inputs = names_of(model, "actuator", model.nu)
+        driving = actuators(model, inputs, conversion, self.left_out)
+        forces = [
+            *weights(model, self.places, self.moving, names),
+            *terms(model, self.joints, conversion, self.values),
+            *resistance(model, self.joints, conversion, self.values, self.friction_speed),
+            *driving,
+        ]
+        add_model(self.left_out, model, self.spec, names, self.joints)
+        params: dict[str, Any] = dict(self.values.params)
+        if driving:
+            params["ctrl"] = {actuator.name: 0.0 for actuator in driving[0].actuators}
+        equations = couplings(model, self.equalities, conversion)
+        mechanism = Mechanism(
+            tree.bodies,
+            [*tree.joints, *closing, *equations],
+            forces,
+            params,
+            coordinates="joints",
+            cut=cut,
+        )
+        return Robot(
+            mechanism,
+            self.left_out.frozen(),
+            self._keyframes(conversion, params.get("ctrl", {}), inputs),
+            {names[k]: self._place(place) for k, place in enumerate(self.places)},
+            self._sites(),
+            self._coordinates(order),
+            conversion,
+            np.array(model.qpos0),
+        )
+
+    def _place(self, place: Placed, inner: Offset | None = None) -> Place:
+        pose = place.pose if inner is None else place.pose.then(inner)
+        body = self.moving.get(place.index)
+        position, attitude = (tuple(float(x) for x in tidy(part)) for part in pose)
+        return Place("ground" if body is None else body.name, position, attitude)
+
+    def _sites(self) -> dict[str, Place]:
+        model = self.model
+        return {
+            name: self._place(
+                self.places[model.site_bodyid[s]], Offset(model.site_pos[s], model.site_quat[s])
+            )
+            for s, name in enumerate(names_of(model, "site", model.nsite))
+        }
+
+    def _coordinates(self, order: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+        """The names of the coordinates of each joint; those of a free one are of its body."""
+        model, free = self.model, mujoco().mjtJoint.mjJNT_FREE
+        found = {}
+        for j, name in enumerate(self.joints):
+            prefix = self.names[model.jnt_bodyid[j]] if is_any(model.jnt_type[j], free) else name
+            found[name] = tuple(x for x in order if x.rpartition(".")[0] == prefix)
+        return found
+
+    def _keyframes(
+        self, conversion: Conversion, kept: dict[str, Any], inputs: tuple[str, ...]
+    ) -> dict[str, Keyframe]:
+        model, keyframes = self.model, {}
+        for k, name in enumerate(names_of(model, "key", model.nkey)):
+            q = conversion.q(model.key_qpos[k])
+            v = conversion.v(q, model.key_qvel[k])
+            pairs = zip(inputs, model.key_ctrl[k], strict=True)
+            keyframes[name] = Keyframe(q, v, {x: float(ctrl) for x, ctrl in pairs if x in kept})
+        return keyframes

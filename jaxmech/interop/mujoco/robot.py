@@ -1,0 +1,109 @@
+"""`Robot`: the mechanism of an MJCF or URDF file, and how to find things of the file in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.interop.mujoco.coordinates import Conversion
+from jaxmech.parts.body import Frame
+from jaxmech.parts.mechanism import Mechanism
+from jaxmech.parts.vectors import matmul, product, rotation
+
+
+class Place(NamedTuple):
+    """A frame that is fixed to a body of a mechanism.
+
+    Attributes:
+        body: name of the body, or "ground".
+        position: origin of the frame on the body [m], (3,).
+        attitude: quaternion of the frame relative to the body, (4,).
+    """
+
+    body: str
+    position: tuple[float, ...]
+    attitude: tuple[float, ...]
+
+
+class Keyframe(NamedTuple):
+    """A state of a keyframe: coordinates and velocities (n,), and the inputs by name."""
+
+    q: Array
+    v: Array
+    ctrl: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Robot:
+    """The mechanism of an MJCF or URDF file.
+
+    Attributes:
+        mechanism: the mechanism, in the coordinates of its joints.
+        ignored: the names of what could not come along, by kind, such as "contact".
+        keyframes: the states of keyframes by name.
+        bodies: where the bodies of the file are, by name; those that do not move relative to
+            another one have become a part of it.
+        sites: where the sites are, by name.
+        joints: the coordinates of each joint, by its name.
+        conversion: from and to MuJoCo's qpos and qvel.
+        reference: MuJoCo's qpos of the reference pose.
+    """
+
+    mechanism: Mechanism
+    ignored: Mapping[str, tuple[str, ...]]
+    keyframes: Mapping[str, Keyframe]
+    bodies: Mapping[str, Place]
+    sites: Mapping[str, Place]
+    joints: Mapping[str, tuple[str, ...]]
+    conversion: Conversion
+    reference: np.ndarray
+
+    @property
+    def start(self) -> tuple[Array, Array]:
+        """The reference pose at rest: coordinates and velocities (n,)."""
+        q = self.q(self.reference)
+        return q, jnp.zeros_like(q)
+
+    def q(self, qpos: Any) -> Array:
+        """The coordinates (n,) of MuJoCo's positions `qpos` (nq,)."""
+        return self.conversion.q(qpos)
+
+    def v(self, q: Any, qvel: Any) -> Array:
+        """The velocities (n,) of MuJoCo's `qvel` (nv,) at coordinates q (n,)."""
+        return self.conversion.v(q, qvel)
+
+    def qpos(self, q: Any) -> Array:
+        """MuJoCo's positions (nq,) of coordinates (n,)."""
+        return self.conversion.qpos(q)
+
+    def qvel(self, q: Any, v: Any) -> Array:
+        """MuJoCo's velocities (nv,) of coordinates and velocities (n,)."""
+        return self.conversion.qvel(q, v)
+
+    def frame(self, name: str, q: Any, t: Any = 0.0, params: Any = None) -> Frame:
+        """The frame of a site or of a body of the file, of a site if both have the name.
+
+        Args:
+            name: name in the file.
+            q: coordinates, (n,).
+            t: time [s].
+            params: parameters, by default those of the mechanism.
+
+        Raises:
+            ValueError: neither a site nor a body has this name.
+        """
+        place = {**self.bodies, **self.sites}.get(name)
+        if place is None:
+            raise ValueError(
+                f"Argument `name` must be that of a site ({', '.join(self.sites) or 'none'}) or of "
+                f"a body ({', '.join(self.bodies)}), but is {name!r}."
+            )
+        turn, at = np.asarray(place.attitude), np.asarray(place.position)
+        if place.body == "ground":
+            return Frame(at, rotation(turn), turn)
+        frame = self.mechanism.frame(place.body, q, t, params)
+        attitude = product(frame.attitude, turn)
+        return Frame(frame.point(at), matmul(frame.axes, rotation(turn)), attitude)

@@ -1,0 +1,102 @@
+"""Files of MuJoCo, read and compiled, with one message for whatever is wrong with them."""
+
+from pathlib import Path
+from typing import Any
+
+from jaxmech.utils.text import capital
+
+_REMEDIES = (  # a part of MuJoCo's message, and what to do
+    ("XML parse error", "correct the XML, in which every element must be closed"),
+    ("unrecognized element", "remove the element or correct its name"),
+    ("unrecognized attribute", "remove the attribute or correct its name"),
+    ("Unrecognized XML model", "the root must be <mujoco> or <robot>"),
+    ("Error opening file", "put the file there, or give every body with meshes an <inertial>"),
+    ("A + B >= C", "no body has such principal moments of inertia; correct them"),
+    ("larger than mjMINVAL", "give the body an <inertial> or geoms of positive mass, or fix it"),
+    ("inertia must have positive eigenvalues", "correct the inertia, which no body can have"),
+)  # fmt: skip
+
+
+def mujoco() -> Any:
+    """The package MuJoCo, which is an extra."""
+    try:
+        import mujoco
+    except ImportError as error:
+        raise ImportError(
+            "MJCF and URDF files need MuJoCo, which is not installed: "
+            "pip install 'jaxmech[mujoco]'."
+        ) from error
+    return mujoco
+
+
+def is_any(number: Any, *kinds: Any) -> bool:
+    """Whether a number of a model is one of some members of MuJoCo's enumerations."""
+    return int(number) in [int(kind) for kind in kinds]
+
+
+def spec_of(source: Any) -> tuple[Any, str]:
+    """The `MjSpec` of a path or of the text of a file, not yet compiled, and words for it."""
+    if not isinstance(source, str | Path):
+        raise TypeError(
+            "Argument `source` must be the path of an MJCF or URDF file, or its text, but is "
+            f"{source!r}."
+        )
+    read = mujoco().MjSpec
+    if isinstance(source, str) and source.lstrip().startswith("<"):
+        return _explained("the text", lambda: read.from_string(source)), "the text"
+    path = Path(source)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"Argument `source` must be the path of an MJCF or URDF file, or its text, but there "
+            f"is no file {str(source)!r}; correct the path."
+        )
+    what = f"the file {str(path)!r}"
+    return _explained(what, lambda: read.from_file(str(path))), what
+
+
+def compiled(spec: Any, what: str) -> Any:
+    """The compiled model; meshes on which no inertia depends are left out, if they can be."""
+    spec.compiler.fusestatic = False  # keeps the names of fixed links; bodies are joined here
+    lean = _without_pictures(spec.copy())
+    if lean is not None:
+        try:
+            return lean.compile()
+        except (ValueError, mujoco().FatalError):
+            pass  # another element refers to a mesh: its own message comes from the whole
+    return _explained(what, spec.compile)
+
+
+def _without_pictures(spec: Any) -> Any:
+    """The model without meshes, if the inertias of their bodies are stated; else None."""
+    automatic = 2  # mjINERTIAFROMGEOM_AUTO: geoms count where a body has no inertial
+    if int(spec.compiler.inertiafromgeom) == 1 or not list(spec.meshes):
+        return None
+    kind = mujoco().mjtGeom.mjGEOM_MESH
+    shown = [(body, geom) for body in spec.bodies for geom in body.geoms if is_any(geom.type, kind)]
+    world = spec.worldbody
+    for body, geom in shown:
+        inertial = body.explicitinertial or spec.compiler.inertiafromgeom != automatic
+        if body != world and not inertial:
+            return None
+        _delete(spec, geom)
+    for mesh in list(spec.meshes):
+        _delete(spec, mesh)
+    return spec
+
+
+def _delete(spec: Any, element: Any) -> None:
+    """Remove an element; before MuJoCo 3.3.3 elements did that by themselves."""
+    if hasattr(spec, "delete"):
+        spec.delete(element)
+    else:
+        element.delete()
+
+
+def _explained(what: str, read: Any) -> Any:
+    """The result of reading or compiling; what MuJoCo says of a failure, with a remedy."""
+    try:
+        return read()
+    except (ValueError, mujoco().FatalError) as error:
+        said = " ".join(str(error).split())
+        remedy = next((do for part, do in _REMEDIES if part in said), "correct the file")
+        raise ValueError(f"{capital(what)} cannot be read: {said}; {remedy}.") from error

@@ -1,0 +1,25 @@
+"""Forces on bodies: weights, springs, dampers and loads, and forces in joints.
+
+`basic` has gravity, springs, dampers, torques and applied forces, made of `elements`. `drives` are
+motors, servos and friction in joints, made of `joint_elements`; `between` has laws of force between
+two bodies, bushings and wrenches.
+"""
+
+from jaxmech.parts.forces.basic import applied_force as applied_force
+from jaxmech.parts.forces.basic import damper as damper
+from jaxmech.parts.forces.basic import gravity as gravity
+from jaxmech.parts.forces.basic import joint_spring as joint_spring
+from jaxmech.parts.forces.basic import rotor as rotor
+from jaxmech.parts.forces.basic import spring as spring
+from jaxmech.parts.forces.basic import torque as torque
+from jaxmech.parts.forces.basic import torsion_damper as torsion_damper
+from jaxmech.parts.forces.basic import torsion_spring as torsion_spring
+from jaxmech.parts.forces.between import bushing as bushing
+from jaxmech.parts.forces.between import bushing_damper as bushing_damper
+from jaxmech.parts.forces.between import force_law as force_law
+from jaxmech.parts.forces.between import tabulated as tabulated
+from jaxmech.parts.forces.between import wrench as wrench
+from jaxmech.parts.forces.drives import friction as friction
+from jaxmech.parts.forces.drives import joint_force as joint_force
+from jaxmech.parts.forces.drives import motor as motor
+from jaxmech.parts.forces.drives import servo as servo

@@ -1,0 +1,286 @@
+"""Laws of force between two points, bushings, and wrenches.
+
+    force            acts on                                               enters as
+    force_law        a point of a and a point of b, along the line         force
+    bushing          a and b, by a spring for each direction and turn      potential
+    bushing_damper   a and b, by a damper for each direction and turn      force
+    wrench           a body, by a force at a point and a torque            force
+
+Each function raises a TypeError for an argument that is not a body or not a value, and a ValueError
+for bodies, points or directions that do not fit; the message names the force.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, ground, shifted
+from jaxmech.parts.forces.elements import AbstractLoad, AbstractPotential, point_with_velocity
+from jaxmech.parts.joint_base import called, partners, pinned, point
+from jaxmech.parts.position_equations import way
+from jaxmech.parts.values import Reader, Value, Vector, number, vector
+from jaxmech.parts.vectors import conjugate, product
+from jaxmech.utils.checks import require_function
+from jaxmech.utils.text import capital
+
+
+@dataclass(frozen=True)
+class ForceLaw(AbstractLoad):
+    """A force along the line between two points, positive where it pushes them apart."""
+
+    at_a: Vector
+    at_b: Vector
+    law: Callable[..., Any]
+
+    def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
+        """The force on b at its point, and the opposite on a."""
+        a, b = moving
+        p, p_rate = point_with_velocity(a, self.at_a, read)
+        r, r_rate = point_with_velocity(b, self.at_b, read)
+        d = r - p
+        length = jnp.sqrt(d @ d)
+        rate = d @ (r_rate - p_rate) / length
+        size = read.array(lambda t, params: self.law(length, rate, t, params), ())
+        force, none = size / length * d, jnp.zeros_like(a.spin)
+        return shifted((-force, none), p, a.frame), shifted((force, none), r, b.frame)
+
+
+@dataclass(frozen=True)
+class Bushing(AbstractPotential):
+    """Springs along the axes of a, and about them.
+
+    The energy is k_d . d^2 / 2 for the way d from the point on a to that on b, and for a turn of b
+    relative to a k_r . angle^2 / 2 in the plane, 2 k_r . vec(e)^2 in space.
+    """
+
+    at_a: Vector
+    at_b: Vector
+    stiffness: Vector
+
+    def energy(self, frames: tuple[Frame, ...], read: Reader) -> Array:
+        """The potential energy."""
+        a, b = frames
+        size = len(a.origin)
+        k = read.vector(self.stiffness, 3 if size == 2 else 6)
+        d = a.components(way(frames, self.at_a, self.at_b, read))
+        turn = (b.attitude - a.attitude)[None]
+        if size == 3:
+            turn = 2 * product(conjugate(a.attitude), b.attitude)[1:]
+        return 0.5 * (k[:size] @ d**2 + k[size:] @ turn**2)
+
+
+@dataclass(frozen=True)
+class BushingDamper(AbstractLoad):
+    """Dampers along the axes of a, and about them."""
+
+    at_a: Vector
+    at_b: Vector
+    damping: Vector
+
+    def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
+        """The force on b at its point and the torque on b, and the opposites on a."""
+        a, b = moving
+        size = a.velocity.shape[0]
+        c = read.vector(self.damping, 3 if size == 2 else 6)
+        end = b.frame.point(read.vector(self.at_b, size))
+        rate = a.frame.components(b.velocity_at(end) - a.velocity_at(end))
+        force = -a.frame.direction(c[:size] * rate)
+        spin = b.spin - a.spin
+        turning = c[2] * spin if size == 2 else a.frame.direction(c[3:] * a.frame.components(spin))
+        torque = -turning
+        return shifted((-force, -torque), end, a.frame), shifted((force, torque), end, b.frame)
+
+
+@dataclass(frozen=True)
+class Wrench(AbstractLoad):
+    """A force at a point of b and a torque, along the axes of a."""
+
+    at_b: Vector
+    force: Vector
+    torque: Vector | Value
+
+    def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
+        """The load on b; there is no opposite on a, since it is external."""
+        a, b = moving[0], moving[-1]
+        size = b.velocity.shape[0]
+        force = a.frame.direction(read.vector(self.force, size))
+        if size == 2:
+            torque = read.number(self.torque)
+        else:
+            torque = a.frame.direction(read.vector(self.torque, 3))
+        load = shifted((force, torque), b.frame.point(read.vector(self.at_b, size)), b.frame)
+        return (load,) if len(moving) == 1 else ((0 * load[0], 0 * load[1]), load)
+
+
+def force_law(
+    name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector, law: Callable[..., Any]
+) -> ForceLaw:
+    """A force between two points by any law, such as a nonlinear or tabulated spring.
+
+    It is no potential, so that the energy of the mechanism is not audited.
+
+    Args:
+        name: name of the force.
+        a: first body, or `ground`.
+        at_a: the point on a [m].
+        b: second body.
+        at_b: the point on b [m]. The points must never meet.
+        law: `law(length, rate, t, params)`, a scalar: the force [N], positive where it pushes the
+            points apart, at their distance [m] and its rate [m/s]; see `tabulated`.
+
+    Example:
+        >>> from jaxmech.parts import point_mass
+        >>> bob = point_mass("bob", mass=1.0)
+        >>> law = lambda length, rate, t, p: -p["k"] * (length - 1.0) ** 3
+        >>> force_law("cubic", ground, (0, 0), bob, (0, 0), law).part
+        "force law 'cubic'"
+    """
+    part, bodies, _, at = pinned("force law", name, (a, b), (at_a, at_b))
+    require_function("law", law, "length, rate, t, params")
+    return ForceLaw(part, bodies, *at, law)
+
+
+def tabulated(x: Sequence[float], force: Sequence[float], *, of: str = "position") -> Any:
+    """A law of force by a table, linear between its rows, for `force_law` and `joint_force`.
+
+    Beyond the table the slope of its last rows goes on.
+
+    Args:
+        x: positions [m or rad], or rates, in increasing order, shape (k,).
+        force: forces [N] or torques [N m], shape (k,).
+        of: "position" or "rate", what `x` is.
+
+    Returns:
+        A function `law(x, rate, t, params)`.
+
+    Raises:
+        ValueError: the table is not one of two or more rows of finite numbers in increasing order,
+            or `of` is another word.
+
+    Example:
+        >>> law = tabulated([0.0, 1.0, 2.0], [0.0, -3.0, -9.0])
+        >>> print(law(1.5, 0.0, 0.0, {}), law(3.0, 0.0, 0.0, {}))
+        -6.0 -15.0
+    """
+    places, values = np.asarray(x, float), np.asarray(force, float)
+    is_table = places.ndim == 1 and places.shape == values.shape and len(places) > 1
+    is_table = is_table and bool(np.isfinite([places, values]).all())
+    if not is_table or not (np.diff(places) > 0).all():
+        raise ValueError(
+            "Arguments `x` and `force` must be finite numbers of one shape (k,), k > 1, with `x` "
+            "increasing; sort the table, and drop rows of equal `x`."
+        )
+    if of not in ("position", "rate"):
+        raise ValueError(f'Argument `of` must be "position" or "rate", but is {of!r}.')
+    slopes = np.diff(values) / np.diff(places)
+
+    def law(position: Any, rate: Any, t: Any, params: Any) -> Array:
+        at = jnp.asarray(position if of == "position" else rate)
+        k = jnp.clip(jnp.searchsorted(places.astype(at.dtype), at) - 1, 0, len(slopes) - 1)
+        first, start = jnp.asarray(places, at.dtype)[k], jnp.asarray(values, at.dtype)[k]
+        return start + jnp.asarray(slopes, at.dtype)[k] * (at - first)
+
+    return law
+
+
+def bushing(
+    name: str,
+    a: AbstractBody,
+    at_a: Vector,
+    b: AbstractBody,
+    at_b: Vector,
+    *,
+    stiffness: Vector,
+) -> Bushing:
+    """An elastic joint: a spring along each axis of a, and about each.
+
+    It is at rest where the points coincide and b has the attitude of a. In space a turn counts as
+    2 sin(angle / 2) times its axis.
+
+    Args:
+        name: name of the bushing.
+        a: first body, or `ground`.
+        at_a: the point on a [m].
+        b: second body.
+        at_b: the point on b [m], on which the force acts.
+        stiffness: three values [N/m] and three [N m/rad]; in the plane two and one.
+
+    Example:
+        >>> from jaxmech.parts import planar_body
+        >>> engine = planar_body("engine", mass=80.0, inertia=2.0)
+        >>> bushing("mount", ground, (0, 0), engine, (0.2, 0), stiffness=("k", "k", 0)).part
+        "bushing 'mount'"
+    """
+    part, bodies, size, at = pinned("bushing", name, (a, b), (at_a, at_b), turning=True)
+    return Bushing(part, bodies, *at, vector(part, "stiffness", stiffness, 3 if size == 2 else 6))
+
+
+def bushing_damper(
+    name: str,
+    a: AbstractBody,
+    at_a: Vector,
+    b: AbstractBody,
+    at_b: Vector,
+    *,
+    damping: Vector,
+) -> BushingDamper:
+    """The damper of a bushing: one along each axis of a, and about each.
+
+    Args:
+        name: name of the damper.
+        a: first body, or `ground`.
+        at_a: the point on a [m].
+        b: second body.
+        at_b: the point on b [m], on which the force acts.
+        damping: three values [N s/m] and three [N m s/rad]; in the plane two and one.
+
+    Example:
+        >>> from jaxmech.parts import planar_body
+        >>> engine = planar_body("engine", mass=80.0, inertia=2.0)
+        >>> bushing_damper("oil", ground, (0, 0), engine, (0.2, 0), damping=("c", "c", 0)).part
+        "bushing damper 'oil'"
+    """
+    kind = "bushing damper"
+    part, bodies, size, at = pinned(kind, name, (a, b), (at_a, at_b), turning=True)
+    return BushingDamper(part, bodies, *at, vector(part, "damping", damping, 3 if size == 2 else 6))
+
+
+def wrench(
+    name: str,
+    body: AbstractBody,
+    at: Vector,
+    *,
+    force: Vector | None = None,
+    torque: Any = None,
+    follows: bool = False,
+) -> Wrench:
+    """An external force at a point of a body, and a torque on it.
+
+    Args:
+        name: name of the wrench.
+        body: the body on which it acts.
+        at: the point on the body [m].
+        force: components [N], two or three values; by default none.
+        torque: a value in the plane, three in space [N m]; by default none.
+        follows: whether the components are along the axes of the body instead of the ground.
+
+    Example:
+        >>> from jaxmech.parts import planar_body
+        >>> drone = planar_body("drone", mass=1.0, inertia=0.1)
+        >>> wrench("rotors", drone, (0, 0), force=(0, "lift"), torque="roll", follows=True).part
+        "wrench 'rotors'"
+    """
+    part = called("wrench", name)
+    (a, b), size = partners(part, (ground, body), turning=True)
+    if force is None and torque is None:
+        raise ValueError(f"{capital(part)} must have a `force` or a `torque`, but has neither.")
+    push = vector(part, "force", (0.0,) * size if force is None else force, size)
+    if size == 2:
+        turn: Any = number(part, "torque", 0.0 if torque is None else torque)
+    else:
+        turn = vector(part, "torque", (0.0, 0.0, 0.0) if torque is None else torque, 3)
+    return Wrench(part, (b,) if follows else (a, b), point(part, "at", b, at, size), push, turn)

@@ -1,0 +1,203 @@
+"""Motors, servos, friction and other forces in the freedoms of joints.
+
+    force         acts on the joint with
+    joint_force   any function of coordinate, rate, time and parameters
+    motor         a straight line of torque over speed
+    servo         a spring and a damper towards a target, limited
+    friction      Coulomb, viscous and Stribeck friction
+
+A `revolute` joint is turned, a `prismatic` one pushed; of a `cylindrical` one, `coordinate` says
+which. They act in either coordinates of the mechanism. Angles in space are between -pi and pi.
+
+Each function raises a TypeError for an argument that is not a joint or not a value, and a
+ValueError for a joint without such a freedom; the message names the force.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from jaxmech.parts.body import AbstractBody
+from jaxmech.parts.forces.joint_elements import (
+    AbstractFreedom,
+    JointFriction,
+    JointLaw,
+    Motor,
+    PositionServo,
+    Sliding,
+    Turning,
+)
+from jaxmech.parts.joint_base import Joint, called
+from jaxmech.parts.kinematics.motions import Hinge, Sleeve, Slide
+from jaxmech.parts.kinematics.tree import motion_of
+from jaxmech.parts.values import Value, number
+from jaxmech.utils.checks import require_function, require_kind
+from jaxmech.utils.text import capital
+
+
+def joint_force(
+    name: str, joint: Joint, law: Callable[..., Any], *, coordinate: str | None = None
+) -> JointLaw:
+    """A force or torque in a joint by any law, such as a spring with a gap.
+
+    Args:
+        name: name of the force.
+        joint: the joint in which it acts.
+        law: `law(x, rate, t, params)`, a scalar: the force [N] or torque [N m] of a on b along the
+            axis, at the coordinate x [m or rad] and its rate.
+        coordinate: "angle" or "position" of a joint that has both.
+
+    Example:
+        >>> from jaxmech.parts import ground, planar_body, revolute
+        >>> door = planar_body("door", mass=1.0, inertia=0.1)
+        >>> hinge = revolute("hinge", ground, (0, 0), door, (0, 0))
+        >>> joint_force("closer", hinge, lambda x, rate, t, p: -p["k"] * x**3).part
+        "joint force 'closer'"
+    """
+    part = called("joint force", name)
+    require_function("law", law, "x, rate, t, params")
+    return JointLaw(part, *_freedom(part, joint, coordinate), law)
+
+
+def motor(
+    name: str,
+    joint: Joint,
+    *,
+    stall: Value,
+    no_load: Value,
+    command: Value = 1.0,
+    ratio: Value = 1.0,
+    coordinate: str | None = None,
+) -> Motor:
+    """A motor whose torque falls with its speed along a straight line, as that of a DC motor.
+
+    The torque of a on b is g stall (command - g rate / no_load). For a torque that does not depend
+    on the speed, use `torque` or `joint_force`.
+
+    Args:
+        name: name of the motor.
+        joint: the joint that it drives.
+        stall: torque at rest under full command [N m], or force [N].
+        no_load: speed without torque under full command [rad/s or m/s].
+        command: the part of the full voltage, between -1 and 1; a function of (t, params) for a
+            controller without memory.
+        ratio: ratio g of the gear, turns of the motor for one of the joint.
+        coordinate: "angle" or "position" of a joint that has both.
+
+    Example:
+        >>> from jaxmech.parts import ground, planar_body, revolute
+        >>> crank = planar_body("crank", mass=1.0, inertia=0.1)
+        >>> hinge = revolute("hinge", ground, (0, 0), crank, (0, 0))
+        >>> motor("drive", hinge, stall=2.0, no_load=300.0, command="u", ratio=50).part
+        "motor 'drive'"
+    """
+    part = called("motor", name)
+    values = {"stall": stall, "no_load": no_load, "command": command, "ratio": ratio}
+    kept = {argument: number(part, argument, value) for argument, value in values.items()}
+    return Motor(part, *_freedom(part, joint, coordinate), **kept)
+
+
+def servo(
+    name: str,
+    joint: Joint,
+    *,
+    target: Value,
+    stiffness: Value,
+    damping: Value = 0.0,
+    target_rate: Value = 0.0,
+    limit: Value | None = None,
+    coordinate: str | None = None,
+) -> PositionServo:
+    """A position servo (PD controller): a spring and a damper towards a target.
+
+    Args:
+        name: name of the servo.
+        joint: the joint that it drives.
+        target: the wanted coordinate [rad or m].
+        stiffness: proportional gain [N m/rad or N/m].
+        damping: derivative gain [N m s/rad or N s/m].
+        target_rate: the wanted rate [rad/s or m/s].
+        limit: largest torque [N m] or force [N], by default none.
+        coordinate: "angle" or "position" of a joint that has both.
+
+    Example:
+        >>> from jaxmech.parts import ground, planar_body, revolute
+        >>> arm = planar_body("arm", mass=1.0, inertia=0.1)
+        >>> elbow = revolute("elbow", ground, (0, 0), arm, (0, 0))
+        >>> servo("hold", elbow, target=0.3, stiffness="kp", damping="kd", limit=5.0).part
+        "servo 'hold'"
+    """
+    part = called("servo", name)
+    values = {"stiffness": stiffness, "damping": damping, "target": target}
+    values |= {"target_rate": target_rate}
+    kept = {argument: number(part, argument, value) for argument, value in values.items()}
+    most = None if limit is None else number(part, "limit", limit)
+    return PositionServo(part, *_freedom(part, joint, coordinate), **kept, limit=most)
+
+
+def friction(
+    name: str,
+    joint: Joint,
+    *,
+    coulomb: Value,
+    viscous: Value = 0.0,
+    static: Value | None = None,
+    stribeck: Value = 0.01,
+    smooth: Value = 1e-3,
+    coordinate: str | None = None,
+) -> JointFriction:
+    """Dry and viscous friction in a joint, with a smooth step at rest.
+
+    A body that sticks creeps at a part of `smooth`, which the steps have to resolve.
+
+    Args:
+        name: name of the friction.
+        joint: the joint in which it acts.
+        coulomb: torque of sliding [N m], or force [N].
+        viscous: viscous coefficient [N m s/rad or N s/m].
+        static: torque at the beginning of sliding [N m], or force [N]; by default `coulomb`.
+        stribeck: rate at which the static torque has fallen to sliding [rad/s or m/s].
+        smooth: rate at which 76 % of the friction are reached [rad/s or m/s].
+        coordinate: "angle" or "position" of a joint that has both.
+
+    Example:
+        >>> from jaxmech.parts import ground, planar_body, revolute
+        >>> wheel = planar_body("wheel", mass=1.0, inertia=0.1)
+        >>> axle = revolute("axle", ground, (0, 0), wheel, (0, 0))
+        >>> friction("bearing", axle, coulomb="Tc", viscous=1e-3).part
+        "friction 'bearing'"
+    """
+    part = called("friction", name)
+    values = {"coulomb": coulomb, "viscous": viscous, "stribeck": stribeck, "smooth": smooth}
+    kept = {argument: number(part, argument, value) for argument, value in values.items()}
+    first = None if static is None else number(part, "static", static)
+    return JointFriction(part, *_freedom(part, joint, coordinate), **kept, static=first)
+
+
+def _freedom(
+    part: str, joint: Joint, coordinate: str | None
+) -> tuple[tuple[AbstractBody, ...], AbstractFreedom]:
+    """The bodies of a joint, and the freedom of it that is meant."""
+    require_kind(f"{part}: joint", joint, Joint, "revolute(...)")
+    motion = motion_of(joint)
+    freedoms: dict[str, AbstractFreedom] = {}
+    match motion:
+        case Hinge(_, _, axes, zero):
+            freedoms = {"angle": Turning(axes, zero)}
+        case Slide(at_a, at_b, axis):
+            freedoms = {"position": Sliding(at_a, at_b, axis)}
+        case Sleeve(at_a, at_b, axes):
+            freedoms = {"position": Sliding(at_a, at_b, axes[0]), "angle": Turning(axes)}
+    if not freedoms:
+        raise ValueError(
+            f"{capital(part)} must be in a joint with one axis, such as `revolute` or "
+            f"`prismatic`, but has a {joint.part}; use `force_law`, `torque` or `bushing`."
+        )
+    if coordinate is None and len(freedoms) == 1:
+        return joint.bodies, next(iter(freedoms.values()))
+    if coordinate not in freedoms:
+        names = " or ".join(f'"{name}"' for name in freedoms)
+        raise ValueError(
+            f"{capital(part)} must have {names} as `coordinate`, one of the {joint.part}, but has "
+            f"{coordinate!r}."
+        )
+    return joint.bodies, freedoms[coordinate]

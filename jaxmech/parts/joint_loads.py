@@ -1,0 +1,232 @@
+"""`JointLoads`: the force and torque that each joint of a mechanism exerts.
+
+A joint that is a constraint exerts its multipliers. A joint whose coordinates are used has none: it
+exerts what the balance of momentum leaves over for the bodies behind it, from the ends of the tree
+to its root. With the momentum p of a body, and its angular momentum h about its reference point P,
+the force and the torque about P of all that acts on it are
+
+    F = p',    T = h' + v_P x p
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.parts.body import AbstractBody, Frame, Ground, Load, Moving, shifted
+from jaxmech.parts.forces.elements import AbstractLoad, AbstractPotential, Gravity
+from jaxmech.parts.joint_base import Joint
+from jaxmech.parts.kinematics.base import AbstractKinematics
+from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates, Link
+from jaxmech.parts.values import Reader
+from jaxmech.parts.vectors import Numbers, cross, product, turned
+
+State = tuple[Array, Array, Array, Any]  # q, v, t and the parameters
+Bodies = Sequence[AbstractBody]
+
+
+@dataclass(frozen=True)
+class JointLoads:
+    """The loads of a on b of all joints with names.
+
+    Attributes:
+        kinematics: the kinematics of the mechanism.
+        joints: the joints, each with the names of its constraints; one of the tree has none.
+        gravities: the weights.
+        potentials: the forces with a potential.
+        loads: the forces without one.
+    """
+
+    kinematics: AbstractKinematics
+    joints: tuple[tuple[Joint, tuple[str, ...]], ...]
+    gravities: tuple[Gravity, ...]
+    potentials: tuple[AbstractPotential, ...]
+    loads: tuple[AbstractLoad, ...]
+
+    def __call__(
+        self, q: Array, v: Array, qdd: Array, multipliers: Mapping[str, Array], t: Array,
+        params: Any,
+    ) -> dict[str, Load]:  # fmt: skip
+        """By joint, force (d,) and torque about the joint's point on b, along the ground's axes."""
+        state = q, v, t, params
+        of_constraints = [
+            (joint, self._constraint_loads(joint, names, multipliers, state))
+            for joint, names in self.joints
+            if names
+        ]
+        exerted = {joint.name: loads[1] for joint, loads in of_constraints if joint.name}
+        if isinstance(self.kinematics, JointCoordinates):
+            acting: list[tuple[Bodies, tuple[Load, ...]]] = [*self._applied_loads(state)]
+            acting += [(joint.bodies, loads) for joint, loads in of_constraints]
+            exerted |= self._tree_loads(self.kinematics.links, qdd, acting, state)
+        named = {joint.name: joint for joint, _ in self.joints if joint.name in exerted}
+        return {name: self._at_joint(joint, exerted[name], state) for name, joint in named.items()}
+
+    def _moving(self, bodies: Bodies, state: State) -> tuple[Moving, ...]:
+        return self.kinematics.moving(bodies, *state)
+
+    def _at_joint(self, joint: Joint, load: Load, state: State) -> Load:
+        """A load on b, with the torque about the joint's point on it."""
+        frame = self._moving(joint.bodies[1:2], state)[0].frame
+        _, _, t, params = state
+        at = joint.point_on_b(frame, Reader(joint.part, t, params))
+        return shifted(load, frame.origin, frame._replace(origin=at))
+
+    def _constraint_loads(
+        self, joint: Joint, names: tuple[str, ...], multipliers: Mapping[str, Array], state: State
+    ) -> tuple[Load, ...]:
+        """The loads of a joint that is a constraint, on each of its bodies."""
+        _, _, t, params = state
+        moving, read = self._moving(joint.bodies, state), Reader(joint.part, t, params)
+        loads = list(map(_zero_like, moving))
+        if joint.positions:
+            of_positions = multipliers[names[0]]
+            more = _slope(
+                lambda x: of_positions @ joint.position_level(_frames(x), read), moving, _displaced
+            )
+            loads = list(map(_sum, loads, more))
+        if joint.velocities:
+            of_velocities = multipliers[names[-1]]
+            more = _slope(
+                lambda x: of_velocities @ joint.velocity_level(x, read), moving, _accelerated
+            )
+            loads = list(map(_sum, loads, more))
+        return tuple(loads)
+
+    def _applied_loads(self, state: State) -> Iterator[tuple[Bodies, tuple[Load, ...]]]:
+        """The loads of forces and weights on their bodies."""
+        _, _, t, params = state
+        for force in self.loads:
+            moving = self._moving(force.bodies, state)
+            yield force.bodies, force.loads(moving, Reader(force.part, t, params))
+        for potential in self.potentials:
+            yield potential.bodies, self._potential_loads(potential, state)
+        for body in self.kinematics.bodies:
+            for weight in self.gravities:
+                yield (body,), self._weight(weight, body, state)
+
+    def _potential_loads(self, force: AbstractPotential, state: State) -> tuple[Load, ...]:
+        _, _, t, params = state
+        moving, read = self._moving(force.bodies, state), Reader(force.part, t, params)
+        return _slope(lambda x: -force.energy(_frames(x), read), moving, _displaced)
+
+    def _weight(self, weight: Gravity, body: AbstractBody, state: State) -> tuple[Load, ...]:
+        _, _, t, params = state
+        of_body, read = Reader(f"body {body.name!r}", t, params), Reader("gravity", t, params)
+
+        def work(x: tuple[Moving, ...]) -> Any:
+            return -weight.energy(body.moment(x[0].frame, of_body), read)
+
+        return _slope(work, self._moving((body,), state), _displaced)
+
+    def _tree_loads(
+        self, links: Sequence[Link], qdd: Array,
+        acting: Sequence[tuple[Bodies, tuple[Load, ...]]], state: State,
+    ) -> dict[str, Load]:  # fmt: skip
+        """The loads on b of the joints of the tree."""
+        bodies = (Ground(dimension=self.kinematics.bodies[0].dimension), *self.kinematics.bodies)
+        moving = self._moving(bodies, state)
+        frames = {body.name: m.frame for body, m in zip(bodies, moving, strict=True)}
+        missing = self._rates_of_momentum(qdd, state)
+        for loaded, loads in acting:
+            for body, load in zip(loaded, loads, strict=True):
+                if body.name in missing:
+                    missing[body.name] = _sum(missing[body.name], _opposite(load))
+        exerted = {}
+        for link in reversed(links):
+            if link.motion is None:
+                continue
+            load, frame = missing[link.body.name], frames[link.body.name]
+            on_before = _opposite(shifted(load, frame.origin, frames[link.before]))
+            if link.before in missing:
+                missing[link.before] = _sum(missing[link.before], _opposite(on_before))
+            exerted[link.joint] = on_before if link.is_reversed else load
+        return exerted
+
+    def _rates_of_momentum(self, qdd: Array, state: State) -> dict[str, Load]:
+        """The force and torque of all that acts on each body."""
+        q, v, t, params = state
+        bodies = self.kinematics.bodies
+
+        def momenta(q: Array, v: Array, t: Array) -> list[Load]:
+            moving = self._moving(bodies, (q, v, t, params))
+            reads = [Reader(f"body {body.name!r}", t, params) for body in bodies]
+            return list(map(_momenta, bodies, moving, reads))
+
+        values, rates = jax.jvp(momenta, (q, v, t), (v, qdd, jnp.ones_like(t)))
+        moving = self._moving(bodies, state)
+        return {
+            body.name: (force, torque + _moment_of(m.velocity, p))
+            for body, m, (p, _), (force, torque) in zip(bodies, moving, values, rates, strict=True)
+        }
+
+
+def _momenta(body: AbstractBody, moving: Moving, read: Reader) -> Load:
+    """The momentum of a body and its angular momentum about the reference point."""
+    frame = moving.frame
+    is_planar = frame.axes.shape == (2, 2)
+    spin = moving.spin if is_planar else frame.components(moving.spin)
+
+    def kinetic(velocity: Array, spin: Array) -> Any:
+        return body.kinetic_in_body(velocity, spin, read)
+
+    along = jnp.asarray(frame.components(moving.velocity)), jnp.asarray(spin)
+    p, h = jax.grad(kinetic, argnums=(0, 1))(*along)
+    return frame.direction(p), h if is_planar else frame.direction(h)
+
+
+def _slope(
+    fn: Callable[[tuple[Moving, ...]], Any],
+    moving: tuple[Moving, ...],
+    moved: Callable[[Moving, Load], Moving],
+) -> tuple[Load, ...]:
+    """The derivative of a function by a move of each body."""
+
+    def value(moves: tuple[Load, ...]) -> Any:
+        return fn(tuple(map(moved, moving, moves)))
+
+    return jax.grad(value)(tuple(map(_zero_like, moving)))
+
+
+def _displaced(moving: Moving, move: Load) -> Moving:
+    """A body after a small displacement and a small turn."""
+    (origin, axes, attitude), (way, turn) = moving.frame, move
+    if axes.shape == (2, 2):
+        axes = axes + turn * jnp.stack([turned(column) for column in axes.T], 1)
+        attitude = attitude + turn
+    else:
+        axes = axes + jnp.stack([cross(turn, column) for column in axes.T], 1)
+        attitude = attitude + product(
+            jnp.concatenate([jnp.zeros(1, turn.dtype), turn / 2]), attitude
+        )
+    return moving._replace(frame=Frame(origin + way, axes, attitude))
+
+
+def _accelerated(moving: Moving, move: Load) -> Moving:
+    """A body with a small velocity and a small spin more."""
+    way, turn = move
+    return moving._replace(velocity=moving.velocity + way, spin=moving.spin + turn)
+
+
+def _zero_like(moving: Moving) -> Load:
+    return jnp.zeros_like(moving.velocity), jnp.zeros_like(moving.spin)
+
+
+def _frames(moving: Sequence[Moving]) -> tuple[Frame, ...]:
+    return tuple(m.frame for m in moving)
+
+
+def _moment_of(a: Numbers, b: Numbers) -> Numbers:
+    """The vector product, in the plane its only component."""
+    return turned(a) @ b if a.shape == (2,) else cross(a, b)
+
+
+def _sum(first: Load, second: Load) -> Load:
+    return first[0] + second[0], first[1] + second[1]
+
+
+def _opposite(load: Load) -> Load:
+    return -load[0], -load[1]

@@ -1,0 +1,125 @@
+"""Motions and the loads of joints, in the coordinates of joints as in those of bodies."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech import parts as jp
+from tests.parts.bricard import bricard
+from tests.parts.mechanisms import (
+    Built,
+    bicycle_from_above,
+    four_bar_in_space,
+    parallel_four_bar,
+    slider_crank,
+)
+
+
+def open_four_bar() -> Built:
+    """A four-bar without a parallel position, where its loads are unique."""
+    crank, rod, rocker = (jp.planar_body(n, mass=1.0, inertia=0.02) for n in ("c", "r", "s"))
+    joints = [
+        jp.revolute("A", jp.ground, (0, 0), crank, (-0.1, 0)),
+        jp.revolute("B", crank, (0.1, 0), rod, (-0.25, 0)),
+        jp.revolute("C", rod, (0.25, 0), rocker, (0.2, 0)),
+        jp.revolute("D", rocker, (-0.2, 0), jp.ground, (0.5, 0)),
+    ]
+    forces = [jp.gravity(), jp.torsion_damper("oil", jp.ground, crank, damping=0.02)]
+    reach, lift = 0.5, np.array([0.0, 0.2])  # from the end of the crank to that of the rocker
+    tip = np.array([0.5, 0.0]) + 0.4 * np.array([np.cos(1.4), np.sin(1.4)])
+    along = (tip - lift) / np.linalg.norm(tip - lift) * reach / 2
+    starts = {
+        "c": jp.Start(lift / 2, np.pi / 2, (-0.3, 0.0), 3.0),
+        "r": jp.Start(lift + along, np.arctan2(*along[::-1])),
+        "s": jp.Start((tip + np.array([0.5, 0.0])) / 2, 1.4),
+    }
+    mechanism = jp.Mechanism([crank, rod, rocker], joints, forces, coordinates="bodies")
+    return mechanism, starts
+
+
+def double_pendulum_with_wheel() -> Built:
+    """A tree with a branch, whose root is free, and a spring to the ground."""
+    hub, arm, fork = (
+        jp.planar_body(n, mass=m, inertia=0.05, center=(0.1, 0.02))
+        for n, m in (("hub", 2.0), ("arm", 1.0), ("fork", 0.5))
+    )
+    joints = [
+        jp.revolute("left", hub, (-0.2, 0), arm, (0.3, 0)),
+        jp.prismatic("right", hub, (0.2, 0), fork, (0, 0), axis=(1, 1)),
+    ]
+    forces = [
+        jp.gravity(),
+        jp.spring("spring", jp.ground, (0, 1), hub, (0, 0.1), stiffness=50.0, length=0.3),
+        jp.damper("damper", hub, (0, 0), fork, (0.1, 0.1), damping=0.4),
+        jp.torque("motor", hub, arm, 0.3),
+    ]
+    starts = {
+        "hub": jp.Start((0, 0.4), spin=1.0),
+        "arm": jp.Start((-0.5, 0.4), velocity=(0.0, -0.5), spin=1.0),
+        "fork": jp.Start((0.2, 0.4), velocity=(0.0, 0.2), spin=1.0),
+    }
+    return jp.Mechanism([hub, arm, fork], joints, forces, coordinates="bodies"), starts
+
+
+def assembled(mechanism: jp.Mechanism, starts: Any) -> dict[str, jp.Start]:
+    """Consistent starts of the bodies."""
+    params, t = dict(mechanism.params), jnp.zeros(())
+    state = jm.assemble(mechanism.system, *mechanism.guess(starts), t, params)
+    moving = mechanism.kinematics.moving(mechanism.bodies, *state, t, params)
+    return {
+        body.name: jp.Start(m.frame.origin, m.frame.attitude, m.velocity, m.spin)
+        for body, m in zip(mechanism.bodies, moving, strict=True)
+    }
+
+
+def seen(mechanism: jp.Mechanism, starts: Any, end: float, steps: int) -> tuple[Any, Any, Any]:
+    """The positions and attitudes of all bodies along a motion, the loads and the ranks."""
+    params = dict(mechanism.params)
+    q, v = mechanism.guess(starts)
+    ts = jnp.linspace(0.0, end, 4)
+    sol = jm.simulate(mechanism.system, q, v, ts, params, method=jm.RK4(steps))
+    observed = jm.observe(mechanism.system, sol, params)
+
+    def poses(q: Any, t: Any) -> Any:
+        frames = mechanism.kinematics.frames(mechanism.bodies, q, t, params)
+        return [(frame.origin, frame.axes) for frame in frames]
+
+    return jax.vmap(poses)(sol.q, ts), observed.loads, observed.rank
+
+
+@pytest.mark.parametrize(
+    ("make", "steps", "has_unique_loads"),
+    [
+        (open_four_bar, 100, True),
+        (double_pendulum_with_wheel, 100, True),
+        (bicycle_from_above, 50, True),
+        (parallel_four_bar, 100, True),
+        pytest.param(slider_crank, 100, True, marks=pytest.mark.slow),
+        pytest.param(four_bar_in_space, 100, False, marks=pytest.mark.slow),
+        pytest.param(bricard, 100, False, marks=pytest.mark.slow),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_motions_and_loads(make: Callable[[], Built], steps: int, has_unique_loads: bool) -> None:
+    bodies, guess = make()
+    starts = assembled(bodies, guess)
+    joints = replace(bodies, coordinates="joints")
+    assert joints.system.n < bodies.system.n
+    found, loads, ranks = seen(joints, starts, 0.6, steps)
+    expected, others, more = seen(bodies, starts, 0.6, steps)
+    freedoms = joints.system.n - len(joints.kinematics.norms) - ranks
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-9)
+    assert set(loads) == set(others)
+    if has_unique_loads:
+        for name, pair in loads.items():
+            for a, b in zip(pair, others[name], strict=True):
+                np.testing.assert_allclose(a, b, atol=1e-7, err_msg=name)
+    assert (freedoms == freedoms[0]).all()
+    assert more[0] > ranks[0]
