@@ -31,7 +31,7 @@ PAGES = (
     "stiff",
     "interop",
 )
-WITHOUT_PICTURES = ("adaptive", "interop")
+WITHOUT_PICTURES = ("adaptive",)
 
 
 def text(page: str) -> str:

@@ -13,6 +13,7 @@ Constrained mechanics in batches: Monte Carlo studies and fits from a configurat
   jaxmech models                                   list the ready models
   jaxmech models chain                             describe a model: parameters, start variables
   jaxmech check my_robot.py:arm                    check a system before trusting it
+  jaxmech audit robot.xml                          examine an MJCF or URDF file
   jaxmech compare four_bars                        compare all laws of motion at one state
   jaxmech modes double_pendulum                    frequencies, damping, stability
   jaxmech modes configs/hoop_stability.toml        the probability of instability
@@ -82,6 +83,14 @@ rest), `t0` (0) and `params` (None). Without `q0`, a state is found by `assemble
 missing parameters are then set to numbers around 1.
 
 exit code: 0 nothing serious; 1 something makes results wrong; 2 bad input
+"""
+AUDIT = """\
+Examine an MJCF or URDF file: inertias that no body can have, degrees of freedom, redundant loops by
+name, keyframes that do not close the loops, what has no counterpart in hard constraints, and how
+far the soft loops of MuJoCo deviate from the rigid motion, from the first keyframe or the reference
+pose, without contacts and limits. --out draws the latter. It needs pip install 'jaxmech[mujoco]'.
+
+exit code: 0 nothing serious; 1 something in the file is wrong; 2 bad input
 """
 COMPARE = """\
 Compare all laws of motion at one state of a system: the differences of their accelerations,

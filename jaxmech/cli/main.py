@@ -236,6 +236,21 @@ def _check(arguments: Namespace) -> int:
     return UNSATISFACTORY if report.serious else DONE
 
 
+def _audit(arguments: Namespace) -> int:
+    from jaxmech.cli.audit.picture import draw
+    from jaxmech.cli.audit.report import audit
+
+    _use_good_jax()
+    try:
+        found = audit(arguments.file, arguments.seconds)
+    except (ImportError, ValueError) as error:
+        raise InputError(str(error)) from error
+    print(found)
+    if arguments.out and found.deviation is not None:
+        print(draw(found.deviation, found.name, Path(arguments.out)))
+    return UNSATISFACTORY if found.serious else DONE
+
+
 def _compare(arguments: Namespace) -> int:
     from jaxmech.formulations import compare_formulations
 
@@ -375,6 +390,7 @@ _COMMANDS = {
     "verify": _verify,
     "models": _models,
     "check": _check,
+    "audit": _audit,
     "compare": _compare,
     "modes": _modes,
     "equilibria": _equilibria,

@@ -1,6 +1,7 @@
 """The arguments of the commands."""
 
 import argparse
+import math
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -115,6 +116,13 @@ def _add_questions(add: _Add) -> None:
     check.add_argument(
         "--fast", action="store_true", help="without gradients and lanes, which take longest"
     )
+    audit = add("audit", "examine an MJCF or URDF file", texts.AUDIT)
+    audit.add_argument("file", metavar="FILE", help="an .xml or .urdf file")
+    audit.add_argument(
+        "--seconds", metavar="T", type=_seconds, default=1.0,
+        help="time over which loops are compared [%(default)s]",
+    )  # fmt: skip
+    audit.add_argument("--out", metavar="DIR", help="folder for the picture [none]")
     compare = add("compare", "compare the laws of motion at a state", texts.COMPARE)
     modes = add("modes", "frequencies, damping and stability of an equilibrium", texts.MODES)
     modes.closing = _keys(texts.MODES_EXAMPLE, "jaxmech.cli.modes.study", "ModesStudy")
@@ -181,6 +189,16 @@ def _add_system(command: argparse.ArgumentParser, name: str = "SYSTEM", besides:
         command.add_argument(
             f"--{option}", metavar="KEY=VALUE", action="append", default=[], help=text
         )
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a positive number, but is {text}")
+    return number
 
 
 def _positive(text: str) -> int:

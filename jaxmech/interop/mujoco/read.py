@@ -51,7 +51,7 @@ def from_mjcf(
     `params["ctrl"][name]`, zero by default.
 
     Args:
-        source: path of a file, or its text.
+        source: path of a file, its text, or an `MjSpec`.
         strict: whether to raise for elements that cannot come along, instead of a warning.
         params: kinds of numbers that are parameters by name instead of constants, out of
             "armature", "center", "damping", "frictionloss", "inertia", "mass" and "stiffness":

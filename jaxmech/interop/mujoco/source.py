@@ -36,10 +36,12 @@ def is_any(number: Any, *kinds: Any) -> bool:
 
 def spec_of(source: Any) -> tuple[Any, str]:
     """The `MjSpec` of a path or of the text of a file, not yet compiled, and words for it."""
+    if isinstance(source, mujoco().MjSpec):
+        return source.copy(), "the `MjSpec`"
     if not isinstance(source, str | Path):
         raise TypeError(
-            "Argument `source` must be the path of an MJCF or URDF file, or its text, but is "
-            f"{source!r}."
+            "Argument `source` must be the path of an MJCF or URDF file, its text or an `MjSpec`, "
+            f"but is {source!r}."
         )
     read = mujoco().MjSpec
     if isinstance(source, str) and source.lstrip().startswith("<"):

@@ -1,0 +1,106 @@
+"""How far the soft loops of MuJoCo deviate from the motion with rigid ones."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmech.constraints import Holonomic
+from jaxmech.integrate import RK4
+from jaxmech.interop.mujoco import Robot
+from jaxmech.parts.values import are_numbers
+from jaxmech.simulate import simulate
+from jaxmech.status import Status
+
+SAVES = 100
+LONGEST_STEP = 1e-3  # of the rigid motion [s]
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """Both motions from the same state, at times ts (T,).
+
+    Attributes:
+        ts: times [s].
+        gaps: the residual of each loop in MuJoCo's motion, (T,), [m] of a point and [rad] of an
+            attitude.
+        distances: between the centres of mass of each body in both motions [m], (T,).
+        residual: the largest residual of a loop in the rigid motion.
+        error: the estimated error of the rigid motion, as a share of the motion.
+        failure: why the rigid motion ended early; empty if it did not.
+    """
+
+    ts: np.ndarray
+    gaps: dict[str, np.ndarray]
+    distances: dict[str, np.ndarray]
+    residual: float
+    error: float
+    failure: str = ""
+
+
+def deviation(robot: Robot, model: Any, q: Any, v: Any, params: Any, seconds: float) -> Deviation:
+    """Compare the motion of MuJoCo, without contacts and limits, with the rigid one."""
+    bodies = [body for body in robot.mechanism.bodies if body.name in robot.bodies]
+    every = max(1, round(seconds / SAVES / model.opt.timestep))
+    ts = np.arange(0.0, seconds + 1e-9, every * model.opt.timestep)
+    centers = np.array([_center(body) for body in bodies])
+    soft = _soft(robot, model, q, v, params, len(ts), every)
+    substeps = max(1, int(np.ceil(every * model.opt.timestep / LONGEST_STEP)))
+    system = robot.mechanism.system
+    sol = simulate(system, q, v, ts, params, method=RK4(substeps=substeps), throw=False)
+    loops = [c for c in _loops(robot) if isinstance(c, Holonomic)]
+    zero = jnp.zeros(())
+
+    @jax.jit
+    @jax.vmap
+    def compared(soft: Any, rigid: Any) -> Any:
+        q = robot.q(soft)
+        gaps = {c.name: jnp.linalg.norm(c.value(q, zero, params)) for c in loops}
+        both = [robot.mechanism.kinematics.frames(bodies, x, zero, params) for x in (q, rigid)]
+        return gaps, [
+            jnp.linalg.norm(a.point(center) - b.point(center))
+            for a, b, center in zip(*both, centers, strict=True)
+        ]
+
+    gaps, distances = compared(soft, sol.q)
+    failed = Status(int(sol.status)) != Status.OK
+    return Deviation(
+        ts,
+        {name: np.asarray(gap) for name, gap in gaps.items()},
+        {body.name: np.asarray(x) for body, x in zip(bodies, distances, strict=True)},
+        float(jnp.max(sol.position_residual)),
+        float(sol.integration_error),
+        Status(int(sol.status)).name if failed else "",
+    )
+
+
+def _loops(robot: Robot) -> list[Any]:
+    """The constraints that are not unit quaternions."""
+    return [c for c in robot.mechanism.system.constraints if not c.name.endswith(".unit")]
+
+
+def _center(body: Any) -> Any:
+    """The centre of mass on a body; its reference point where that is a parameter."""
+    center = body.properties.center
+    return center if are_numbers(center) else np.zeros(3)
+
+
+def _soft(
+    robot: Robot, model: Any, q: Any, v: Any, params: Any, count: int, every: int
+) -> np.ndarray:
+    """MuJoCo's qpos at all times, (T, nq)."""
+    import mujoco
+
+    bits = mujoco.mjtDisableBit
+    model.opt.disableflags |= int(bits.mjDSBL_CONTACT) | int(bits.mjDSBL_LIMIT)
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:] = robot.qpos(q), robot.qvel(q, v)
+    for k in range(model.nu):
+        data.ctrl[k] = params.get("ctrl", {}).get(model.actuator(k).name, 0.0)
+    rows = [data.qpos.copy()]
+    for _ in range(count - 1):
+        mujoco.mj_step(model, data, every)
+        rows.append(data.qpos.copy())
+    return np.array(rows)

@@ -1,0 +1,151 @@
+"""`audit`: everything that `jaxmech audit` says about a file."""
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxmech.analysis import Severity, Structure, structure
+from jaxmech.assemble import assemble
+from jaxmech.cli.audit.deviation import Deviation, deviation
+from jaxmech.cli.audit.inertias import Flaw, flaws
+from jaxmech.consistency import violations
+from jaxmech.interop.mujoco import IgnoredElementsWarning, Robot, from_mjcf
+from jaxmech.interop.mujoco.source import compiled, spec_of
+from jaxmech.utils.text import titled_lines
+
+MOST_BODIES = 5  # in the table of deviations
+
+
+@dataclass(frozen=True)
+class FileAudit:
+    """What was found in a file.
+
+    Attributes:
+        name: name of the file.
+        flaws: inertias that no body can have.
+        robot: the mechanism; None if the inertias allow none.
+        structure: its structure at the start.
+        keyframes: by keyframe, the violated loops with the sizes of their residuals.
+        deviation: the soft loops against rigid ones; None without loops.
+        refusal: why there is no mechanism.
+    """
+
+    name: str
+    flaws: list[Flaw]
+    robot: Robot | None = None
+    structure: Structure | None = None
+    keyframes: dict[str, list[str]] | None = None
+    deviation: Deviation | None = None
+    refusal: str = ""
+
+    @property
+    def serious(self) -> bool:
+        """Whether something in the file is wrong."""
+        failed = self.deviation is not None and bool(self.deviation.failure)
+        open_loops = any((self.keyframes or {}).values())
+        of_structure = self.structure is not None and self.structure.serious
+        return bool(self.flaws or self.refusal) or failed or open_loops or of_structure
+
+    def __str__(self) -> str:
+        rows = [("inertias", f"{flaw.body}: {flaw.text}") for flaw in self.flaws]
+        rows = rows or [("inertias", "all physical")]
+        rows += [("refused", self.refusal)] if self.refusal else []
+        if self.robot is not None and self.structure is not None:
+            rows += _of_structure(self.robot, self.structure)
+        for name, said in (self.keyframes or {}).items():
+            rows.append(("keyframes", f"{name}: {'; '.join(said) or 'consistent'}"))
+        lines = [self.name, *titled_lines(rows, 14)]
+        if self.structure is not None:
+            findings = self.structure.findings
+            lines += [str(f) for f in findings if f.severity == Severity.SERIOUS]
+        return "\n".join(lines + (_table(self.deviation) if self.deviation else []))
+
+
+def _of_structure(robot: Robot, found: Structure) -> list[tuple[str, str]]:
+    rows = [("coordinates", f"{len(found.coordinates)}: {', '.join(found.coordinates)}")]
+    count = sum(c.equations for c in found.constraints)
+    if found.ranks is not None:
+        r = found.ranks
+        rows.append(("freedoms", f"{r.position_freedom}"))
+        rows.append(("equations", f"{count}, of which {r.nearby} are independent"))
+        for dependence in r.redundant:
+            others = [name for name in dependence.others if name != dependence.name]
+            also = f", given {', '.join(others)}" if others else ""
+            rows.append(("redundant", f"{len(dependence.equations)} of {dependence.name}{also}"))
+        rows += [("redundant", f"1 or more of {name}, across the loop") for name in r.silent]
+    rows += [("left out", f"{kind}: {', '.join(x)}") for kind, x in robot.ignored.items()]
+    return rows
+
+
+def _table(found: Deviation) -> list[str]:
+    """How far MuJoCo is off, the largest gaps and distances first."""
+    seconds = f"{found.ts[-1]:g} s"
+    lines = [f"MuJoCo's soft loops against rigid ones over {seconds}, without contacts and limits"]
+    if found.failure:
+        return [*lines, f"  the rigid motion ends with status {found.failure}"]
+    lines.append(f"  {'loop':<30} {'largest gap':>12} {'at the end':>12}   [m, rad]")
+    lines += [_row(name, gap) for name, gap in found.gaps.items()]
+    lines.append(f"  {'body':<30} {'off by':>12} {'at the end':>12}   [m]")
+    largest = sorted(found.distances, key=lambda name: -found.distances[name].max())
+    lines += [_row(name, found.distances[name]) for name in largest[:MOST_BODIES]]
+    lines.append(
+        f"  rigid motion: loops open by at most {found.residual:.1e}, integration error about "
+        f"{found.error:.0e} of the motion"
+    )
+    return lines
+
+
+def _row(name: str, values: np.ndarray) -> str:
+    return f"  {name:<30} {values.max():12.2e} {values[-1]:12.2e}"
+
+
+def audit(file: str | Path, seconds: float = 1.0) -> FileAudit:
+    """Examine an MJCF or URDF file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not a model.
+    """
+    spec, what = spec_of(file)
+    flawed = flaws(spec)
+    spec.compiler.balanceinertia = True  # which `flawed` reports, so that the rest can be seen
+    try:
+        model = compiled(spec, what)
+    except ValueError as error:
+        if not flawed:
+            raise
+        return FileAudit(Path(file).name, flawed, refusal=str(error))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IgnoredElementsWarning)  # they are part of the report
+        robot = from_mjcf(spec)
+    q, v, params = _start(robot)
+    system = robot.mechanism.system
+    found = structure(system, q, v, 0.0, params)
+    has_loops = any(not c.name.endswith(".unit") for c in system.constraints)
+    deviating = deviation(robot, model, q, v, params, seconds) if has_loops else None
+    return FileAudit(Path(file).name, flawed, robot, found, _keyframes(robot), deviating)
+
+
+def _start(robot: Robot) -> tuple[Any, Any, Any]:
+    """The first keyframe, or the reference pose, on the constraints; and the parameters."""
+    q, v = robot.start
+    params = dict(robot.mechanism.params)
+    for keyframe in list(robot.keyframes.values())[:1]:
+        q, v = keyframe.q, keyframe.v
+        params |= {"ctrl": dict(keyframe.ctrl)} if keyframe.ctrl else {}
+    return *assemble(robot.mechanism.system, q, v, 0.0, params), params
+
+
+def _keyframes(robot: Robot) -> dict[str, list[str]]:
+    """By keyframe, the loops that it violates."""
+    system, params = robot.mechanism.system, robot.mechanism.params
+    return {
+        name: [
+            f"{violation.name} is off by {violation.size:.2g} at the level of its {violation.level}"
+            for violation in violations(system, *system.arguments(k.q, k.v, 0.0, params))
+        ]
+        for name, k in robot.keyframes.items()
+    }
