@@ -3,9 +3,10 @@
 Read upward: `values` and `vectors` are numbers and geometry, `body` and `rigid_bodies` the bodies,
 `position_equations` and `velocity_equations` the elements that joints are made of. `kinematics`
 says where bodies are, in coordinates of their own or in those of joints. `joint_base` makes
-constraints, for `joints`, `point_joints` and `rolling`; `forces` act on bodies and in joints, and
-`joint_loads` are what joints exert. `equations` has the functions of the system that `mechanism`
-assembles, after the checks of `validation`; `geometry` draws it, and `outline` prints it.
+constraints, for `joints`, `point_joints`, `transmissions` and `rolling`; `forces` act on bodies and
+in joints, and `joint_loads` are what joints exert. `equations` has the functions of the system that
+`mechanism` assembles, after the checks of `validation`; `geometry` draws it, and `outline` prints
+it.
 """
 
 from jaxmech.parts.body import Frame as Frame
@@ -31,7 +32,9 @@ from jaxmech.parts.forces import torsion_damper as torsion_damper
 from jaxmech.parts.forces import torsion_spring as torsion_spring
 from jaxmech.parts.forces import wrench as wrench
 from jaxmech.parts.joint_base import Joint as Joint
+from jaxmech.parts.joints import constant_velocity as constant_velocity
 from jaxmech.parts.joints import cylindrical as cylindrical
+from jaxmech.parts.joints import planar as planar
 from jaxmech.parts.joints import prismatic as prismatic
 from jaxmech.parts.joints import revolute as revolute
 from jaxmech.parts.joints import spherical as spherical
@@ -41,14 +44,18 @@ from jaxmech.parts.mechanism import Mechanism as Mechanism
 from jaxmech.parts.point_joints import distance as distance
 from jaxmech.parts.point_joints import given_angle as given_angle
 from jaxmech.parts.point_joints import given_point as given_point
+from jaxmech.parts.point_joints import given_position as given_position
 from jaxmech.parts.point_joints import point_on_line as point_on_line
 from jaxmech.parts.point_joints import point_on_plane as point_on_plane
 from jaxmech.parts.point_joints import point_on_surface as point_on_surface
 from jaxmech.parts.rigid_bodies import planar_body as planar_body
 from jaxmech.parts.rigid_bodies import spatial_body as spatial_body
-from jaxmech.parts.rolling import gear as gear
 from jaxmech.parts.rolling import knife_edge as knife_edge
 from jaxmech.parts.rolling import rolling_disk as rolling_disk
 from jaxmech.parts.rolling import rolling_sphere as rolling_sphere
 from jaxmech.parts.rolling import rolling_wheel as rolling_wheel
+from jaxmech.parts.transmissions import belt as belt
+from jaxmech.parts.transmissions import gear as gear
+from jaxmech.parts.transmissions import rack as rack
+from jaxmech.parts.transmissions import screw as screw
 from jaxmech.parts.vectors import quaternion as quaternion

@@ -1,13 +1,15 @@
 """Joints between the attitudes or points of bodies: hinge, slider, weld, shaft, ball, Cardan joint.
 
-    joint         equations and freedoms     made of
-                  in the plane   in space
-    revolute      2, 1           5, 1        Coincide, in space also Parallel
-    prismatic     2, 1           5, 1        Across, Turned
-    weld          3, 0           6, 0        Coincide, Turned
-    cylindrical                  4, 2        Across, Parallel
-    spherical                    3, 3        Coincide
-    universal                    4, 2        Coincide, Perpendicular
+    joint               equations and freedoms     made of
+                        in the plane   in space
+    revolute            2, 1           5, 1        Coincide, in space also Parallel
+    prismatic           2, 1           5, 1        Across, Turned
+    weld                3, 0           6, 0        Coincide, Turned
+    cylindrical                        4, 2        Across, Parallel
+    planar                             3, 3        Level, Parallel
+    spherical                          3, 3        Coincide
+    universal                          4, 2        Coincide, Perpendicular
+    constant_velocity                  4, 2        Coincide, EqualSpeeds
 
 Freedoms are those of b relative to a. Forces and torques are those of a on b, at the point of b
 (`position_equations.py`).
@@ -27,7 +29,15 @@ from jaxmech.parts.joint_base import (
     require_no_axes,
     require_turned_into,
 )
-from jaxmech.parts.position_equations import Across, Coincide, Parallel, Perpendicular, Turned
+from jaxmech.parts.position_equations import (
+    Across,
+    Coincide,
+    EqualSpeeds,
+    Level,
+    Parallel,
+    Perpendicular,
+    Turned,
+)
 from jaxmech.parts.values import Vector, direction, number
 
 
@@ -182,6 +192,41 @@ def cylindrical(
     return Joint(kind, name, bodies, (Across(at[0], axes[0], at[1]), Parallel(*axes)))
 
 
+def planar(
+    name: str,
+    a: AbstractBody,
+    at_a: Vector,
+    b: AbstractBody,
+    at_b: Vector,
+    *,
+    normal: Vector,
+    normal_b: Vector | None = None,
+) -> Joint:
+    """A plate on a table: b moves in a plane of a, and turns about its normal; in space.
+
+    Its multipliers are the force [N] along the normal and two torques [N m] across it.
+
+    Args:
+        name: name of the joint.
+        a: first body, or `ground`.
+        at_a: a point of the plane on a [m].
+        b: second body.
+        at_b: the point on b [m] that moves in the plane.
+        normal: normal of the plane on a.
+        normal_b: the same direction on b, by default the same components as `normal`.
+
+    Example:
+        >>> from jaxmech.parts import ground, spatial_body
+        >>> plate, o = spatial_body("plate", mass=1.0, inertia=(0.1, 0.1, 0.2)), (0, 0, 0)
+        >>> planar("table", ground, o, plate, o, normal=(0, 0, 1)).kind
+        'planar joint'
+    """
+    kind = "planar joint"
+    part, bodies, _, at = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
+    axes = axes_of(part, normal, normal_b)
+    return Joint(kind, name, bodies, (Level(at[0], axes[0], at[1], 0.0), Parallel(*axes)))
+
+
 def spherical(name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector) -> Joint:
     """A ball and socket: a point of a coincides with a point of b; in space.
 
@@ -239,3 +284,38 @@ def universal(
     part, bodies, _, at = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
     arms = (direction(part, "axis_a", axis_a, 3), direction(part, "axis_b", axis_b, 3))
     return Joint(kind, name, bodies, (Coincide(*at), Perpendicular(*arms)))
+
+
+def constant_velocity(
+    name: str,
+    a: AbstractBody,
+    at_a: Vector,
+    b: AbstractBody,
+    at_b: Vector,
+    *,
+    axis: Vector,
+    axis_b: Vector | None = None,
+) -> Joint:
+    """A joint of two bent shafts that turn at the same speed (Rzeppa joint); in space.
+
+    Its multipliers are the force [N] on b along the axes of the ground, and the torque [N m] that
+    it transmits, times the cosine of half the angle between the shafts.
+
+    Args:
+        name: name of the joint.
+        a: first body, or `ground`.
+        at_a: the point on a [m].
+        b: second body.
+        at_b: the point on b [m].
+        axis: direction of the shaft on a.
+        axis_b: direction of the shaft on b, by default the same components as `axis`.
+
+    Example:
+        >>> from jaxmech.parts import spatial_body
+        >>> one, two = (spatial_body(n, mass=1.0, inertia=(0.1, 0.1, 0.1)) for n in ("one", "two"))
+        >>> constant_velocity("cv", one, (0, 0, 0), two, (0, 0, 0), axis=(1, 0, 0)).kind
+        'constant-velocity joint'
+    """
+    kind = "constant-velocity joint"
+    part, bodies, _, at = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
+    return Joint(kind, name, bodies, (Coincide(*at), EqualSpeeds(*axes_of(part, axis, axis_b))))

@@ -8,6 +8,7 @@
     point_on_surface   1, 1             2, 5             times grad f: force
     given_point        2, 3             1, 3             force [N] along the axes of the ground
     given_angle        1, 1             2, 5             torque [N m] about the axis
+    given_position     1, 1             2, 5             force [N] along the axis
 
 Freedoms are those of b relative to a. Forces and torques are those of a on b, at the point of b
 (`position_equations.py`).
@@ -200,3 +201,37 @@ def given_angle(
     kept = number(part, "angle", angle)
     equation = Turned(kept) if axes is None else TurnedAbout(*axes, kept)
     return Joint("given angle", name, bodies, (equation,))
+
+
+def given_position(
+    name: str,
+    a: AbstractBody,
+    at_a: Vector,
+    b: AbstractBody,
+    at_b: Vector,
+    position: Value,
+    *,
+    axis: Vector,
+) -> Joint:
+    """A point of b is at a prescribed position along an axis of a: a drive of a slide.
+
+    Args:
+        name: name of the drive.
+        a: first body, or `ground`.
+        at_a: the point on a [m] from which the position is measured.
+        b: second body.
+        at_b: the point on b [m].
+        position: position along the axis [m], a function of (t, params).
+        axis: direction of the axis on a.
+
+    Example:
+        >>> from jaxmech.parts import planar_body
+        >>> piston, o = planar_body("piston", mass=1.0, inertia=0.1), (0, 0)
+        >>> stroke = lambda t, p: p["a"] * t
+        >>> given_position("ram", ground, o, piston, o, stroke, axis=(1, 0)).kind
+        'given position'
+    """
+    kind = "given position"
+    part, bodies, size, at = pinned(kind, name, (a, b), (at_a, at_b))
+    u, kept = direction(part, "axis", axis, size), number(part, "position", position)
+    return Joint(kind, name, bodies, (Level(at[0], u, at[1], kept),))

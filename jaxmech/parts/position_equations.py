@@ -11,9 +11,11 @@ multiplier is the force [N] or torque [N m] of a on b.
     OnSurface       f(d along the axes of a) = 0   multiplier times grad f is the force
     Parallel        n1 . w = n2 . w = 0            torque along w x n1, w x n2
     Perpendicular   u . w = 0                      torque along w x u
+    EqualSpeeds     2 u . vec(e) = 0               torque along u, times cos(bend / 2)
     Turned          angle of b from a; in space    torque, in space along the axes of b
                     2 sin(angle / 2) times the axis
     TurnedAbout     sin(angle of b about u - given angle) = 0     torque along u
+    RackMesh        r angle_a - u . x_b = phase    force of the pinion on the rack, reversed
     Mesh            ra angle_a + rb angle_b = phase               force of one tooth on the other
 
 Coincide, Apart, Perpendicular and Across are the spherical, distance, dot-1 and dot-2 primitives of
@@ -31,7 +33,7 @@ from jaxtyping import Array
 
 from jaxmech.parts.body import Frame
 from jaxmech.parts.values import Reader, Value, Vector, unit
-from jaxmech.parts.vectors import Numbers, apply, conjugate, normals, product
+from jaxmech.parts.vectors import Numbers, apply, conjugate, normals, product, quaternion_onto
 
 Frames = tuple[Frame, ...]
 
@@ -168,6 +170,26 @@ class Perpendicular(AbstractPosition):
 
 
 @dataclass(frozen=True)
+class EqualSpeeds(AbstractPosition):
+    """The rotation from a straight shaft to a bent one has its axis across the shaft.
+
+    Then b turns about its shaft as fast as a about its own, and both are mirror images in the plane
+    that halves the angle between the shafts.
+    """
+
+    axis_a: Vector
+    axis_b: Vector
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """The residual 2 u . vec(e), with e the turn of b from where the shafts are straight."""
+        u, w = unit(read, self.axis_a, 3), unit(read, self.axis_b, 3)
+        e = product(conjugate(frames[0].attitude), frames[1].attitude)
+        if self.axis_a != self.axis_b:
+            e = product(e, product(quaternion_onto(w), conjugate(quaternion_onto(u))))
+        return (2 * (u @ e[1:]))[None]
+
+
+@dataclass(frozen=True)
 class Turned(AbstractPosition):
     """b has a given attitude relative to a."""
 
@@ -211,15 +233,32 @@ def turn_about(frames: Frames, axis_a: Vector, axis_b: Vector, read: Reader) -> 
 
 
 @dataclass(frozen=True)
+class RackMesh(AbstractPosition):
+    """A pinion a and a rack b in the plane, on a carrier as third body."""
+
+    radius: Value
+    axis: Vector
+    phase: Value
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """The residual r angle - u . x - phase, with angle and position relative to the carrier."""
+        a, b, carrier = frames
+        x = carrier.components(b.origin - carrier.origin)
+        turned = read.number(self.radius) * (a.attitude - carrier.attitude)
+        return (turned - unit(read, self.axis, 2) @ x - read.number(self.phase))[None]
+
+
+@dataclass(frozen=True)
 class Mesh(AbstractPosition):
-    """Two gear wheels in the plane, on a carrier as third body."""
+    """Two wheels in the plane, on a carrier as third body."""
 
     radius_a: Value
     radius_b: Value
     phase: Value
+    sense: float = 1.0  # -1 for wheels that turn in the same sense, by a belt
 
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual ra angle_a + rb angle_b - phase, with angles relative to the carrier."""
         a, b, carrier = (frame.attitude for frame in frames)
-        ra, rb = read.number(self.radius_a), read.number(self.radius_b)
+        ra, rb = read.number(self.radius_a), self.sense * read.number(self.radius_b)
         return (ra * (a - carrier) + rb * (b - carrier) - read.number(self.phase))[None]

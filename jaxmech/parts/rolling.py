@@ -1,4 +1,4 @@
-"""Rolling without slip, knife edges and gears.
+"""Rolling without slip, and knife edges.
 
     joint            equations on       equations on        multipliers
                      positions          velocities
@@ -6,7 +6,6 @@
     rolling_sphere   1 (space)          2                   normal force, friction [N]
     rolling_wheel    1 (space)          2                   load, traction, lateral force [N]
     knife_edge                          1 (plane)           lateral force [N]
-    gear             1 (plane)          or 1 (space)        force of one tooth on the other [N]
 
 A rolling contact has two constraints, `name.contact` on positions and `name.slip` on velocities.
 Forces are those of a on b at the contact.
@@ -16,11 +15,10 @@ for bodies, points or directions that do not fit; the message names the joint.
 """
 
 from jaxmech.parts.body import AbstractBody, ground
-from jaxmech.parts.joint_base import Joint, called, partners, pinned, point, require_no_axes
-from jaxmech.parts.position_equations import Level, Mesh
+from jaxmech.parts.joint_base import Joint, called, partners, pinned, point
+from jaxmech.parts.position_equations import Level
 from jaxmech.parts.values import Value, Vector, direction, number
-from jaxmech.parts.velocity_equations import Edge, GearSpeed, RoundSlip, WheelContact, WheelSlip
-from jaxmech.utils.text import capital
+from jaxmech.parts.velocity_equations import Edge, RoundSlip, WheelContact, WheelSlip
 
 
 def rolling_disk(
@@ -148,61 +146,6 @@ def knife_edge(
     (a, b), size = partners(part, (on, b), sizes=(2,), turning=True)
     edge = Edge(point(part, "at_b", b, at_b, size), direction(part, "along", along, size))
     return Joint("knife edge", name, (a, b), velocities=(edge,))
-
-
-def gear(
-    name: str,
-    a: AbstractBody,
-    radius_a: Value,
-    b: AbstractBody,
-    radius_b: Value,
-    *,
-    carrier: AbstractBody = ground,
-    phase: Value = 0.0,
-    axis_a: Vector | None = None,
-    axis_b: Vector | None = None,
-) -> Joint:
-    """Two gear wheels on a carrier: ra angle_a + rb angle_b = phase, relative to the carrier.
-
-    The bearings are joints of their own. A negative radius means an internal gear. In space the
-    equation is one on velocities, without a phase.
-
-    Args:
-        name: name of the joint.
-        a: first wheel.
-        radius_a: pitch radius of the first wheel [m].
-        b: second wheel.
-        radius_b: pitch radius of the second wheel [m].
-        carrier: the body that holds the bearings.
-        phase: the value of ra angle_a + rb angle_b [m]; in the plane only.
-        axis_a: in space, the axis of the first wheel, on that wheel.
-        axis_b: in space, the axis of the second wheel, on that wheel. Parallel axes must point in
-            the same direction, as in the plane.
-
-    Example:
-        >>> from jaxmech.parts import planar_body
-        >>> one, two = (planar_body(name, mass=1.0, inertia=0.1) for name in ("one", "two"))
-        >>> gear("teeth", one, 0.1, two, 0.3).kind
-        'gear'
-    """
-    part = called("gear", name)
-    bodies, size = partners(part, (a, b, carrier), turning=True)
-    ra, rb = number(part, "radius_a", radius_a), number(part, "radius_b", radius_b)
-    if size == 2:
-        require_no_axes(part, axis_a=axis_a, axis_b=axis_b)
-        return Joint("gear", name, bodies, (Mesh(ra, rb, number(part, "phase", phase)),))
-    if phase != 0:
-        raise ValueError(
-            f"{capital(part)} must have no `phase` in space, where its equation is one on "
-            "velocities; leave it out."
-        )
-    if axis_a is None or axis_b is None:
-        raise ValueError(
-            f"{capital(part)} must have `axis_a` and `axis_b` in space; write the direction of the "
-            "axis of each wheel."
-        )
-    ua, ub = direction(part, "axis_a", axis_a, 3), direction(part, "axis_b", axis_b, 3)
-    return Joint("gear", name, bodies, velocities=(GearSpeed(ua, ra, ub, rb),))
 
 
 def _round(

@@ -6,6 +6,8 @@ multiplier is the force [N] of a on b there.
     Edge           across a direction fixed to b              lateral force
     RoundSlip      disk on a line, sphere on a plane          friction along the tangents of a
     WheelSlip      thin wheel on a plane                      friction along its track, and across
+    RackSpeed      r spin_a - u . velocity of b               force of a tooth
+    ScrewSpeed     u . velocity - lead / 2 pi u . spin        force along the axis
     GearSpeed      ra spin_a + rb spin_b about their axes     force of one tooth on the other
 
 The contact point belongs to neither body: it is a point of space, at which the velocities of the
@@ -16,6 +18,7 @@ import abc
 from dataclasses import dataclass
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.body import Frame, Moving
@@ -117,16 +120,53 @@ class WheelSlip(AbstractVelocity):
 
 @dataclass(frozen=True)
 class GearSpeed(AbstractVelocity):
-    """Two gear wheels in space, on a carrier as third body."""
+    """Two wheels in space, on a carrier as third body."""
 
     axis_a: Vector
     radius_a: Value
     axis_b: Vector
     radius_b: Value
+    sense: float = 1.0  # -1 for wheels that turn in the same sense, by a belt
 
     def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
         """The residual ra (w_a - w) . axis_a + rb (w_b - w) . axis_b."""
         a, b, carrier = moving
         spin_a = (a.spin - carrier.spin) @ pointing(a.frame, self.axis_a, read)
         spin_b = (b.spin - carrier.spin) @ pointing(b.frame, self.axis_b, read)
-        return (read.number(self.radius_a) * spin_a + read.number(self.radius_b) * spin_b)[None]
+        return (
+            read.number(self.radius_a) * spin_a + self.sense * read.number(self.radius_b) * spin_b
+        )[None]
+
+
+@dataclass(frozen=True)
+class RackSpeed(AbstractVelocity):
+    """A pinion a and a rack b in space, on a carrier as third body."""
+
+    axis_a: Vector
+    radius: Value
+    axis: Vector
+
+    def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
+        """The residual r (w_a - w) . axis_a - u . v_b, with v_b relative to the carrier."""
+        a, b, carrier = moving
+        u = pointing(carrier.frame, self.axis, read)
+        spin = (a.spin - carrier.spin) @ pointing(a.frame, self.axis_a, read)
+        speed = u @ (b.velocity - carrier.velocity_at(b.frame.origin))
+        return (read.number(self.radius) * spin - speed)[None]
+
+
+@dataclass(frozen=True)
+class ScrewSpeed(AbstractVelocity):
+    """b moves along an axis on a in proportion to its turns about it."""
+
+    axis: Vector
+    at_b: Vector
+    lead: Value
+
+    def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
+        """The residual u . v - lead / (2 pi) u . w, with v and w relative to a."""
+        a, b = moving
+        u = pointing(a.frame, self.axis, read)
+        speed = u @ slip(moving, b.frame.point(read.vector(self.at_b, 3)))
+        pitch = read.number(self.lead) / (2 * np.pi)
+        return (speed - pitch * (u @ (b.spin - a.spin)))[None]

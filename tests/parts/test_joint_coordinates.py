@@ -69,6 +69,17 @@ def free_pair(**kwargs: Any) -> jp.Mechanism:
     return jp.Mechanism([a, b], [hinge], [spring], PARAMS, **kwargs)
 
 
+def plate_with_screw(**kwargs: Any) -> jp.Mechanism:
+    """A plate on a table, with a spindle in it."""
+    a, b = box("a", center=(0.1, 0.0, 0.0)), box("b", center=(0.0, 0.1, 0.1))
+    joints = [
+        jp.planar("table", jp.ground, P, a, HERE, normal=(0, 0.6, 0.8), normal_b=(0, 0, 1)),
+        jp.screw("spindle", b, P, a, (0, 0, "l"), axis=(1, 2, 2), axis_b=(0, 0, -1), lead=0.4),
+    ]
+    forces = [jp.gravity(), jp.joint_force("drag", joints[1], lambda x, rate, t, p: -rate)]
+    return jp.Mechanism([a, b], joints, forces, PARAMS, **kwargs)
+
+
 def planar_tree(**kwargs: Any) -> jp.Mechanism:
     """A cart with an arm whose hand slides, and a welded bar."""
     cart, arm, hand, bar = (
@@ -111,6 +122,7 @@ def state_of(made: Made, t: float) -> tuple[jp.Mechanism, jp.Mechanism, Any, Any
         pytest.param(tree_of_all_joints, marks=pytest.mark.slow),
         pytest.param(moved_by_time, marks=pytest.mark.slow),
         free_pair,
+        plate_with_screw,
         planar_tree,
     ],
     ids=lambda made: made.__name__,

@@ -71,6 +71,16 @@ def plane_of(f: Any) -> Any:
     return f[0] * first + f[1] * second + 0.2 * np.asarray(U) / np.linalg.norm(U)
 
 
+def in_plane(f: Any) -> Any:
+    return plane_of(f) - 0.2 * np.asarray(U) / np.linalg.norm(U)
+
+
+def across(f: Any) -> Any:
+    """A direction at right angles to U."""
+    first, second = np.cross(U, (0, 0, 1)), np.cross(U, (1, 0, 0))
+    return np.cos(f[0]) * first / np.linalg.norm(first) + np.sin(f[0]) * second
+
+
 def turned_onto(angle: Any) -> Any:
     """An attitude that rotates V onto U, and then about U."""
     return hamilton(turn(U, angle), turn(OUT, ANGLE))
@@ -117,6 +127,18 @@ SPATIAL = {
         4,
         2,
         lambda f: (O3, cardan(f)),
+    ),
+    "planar": Case(
+        lambda a, b: jp.planar("J", a, PA, b, PB, normal=U, normal_b=V),
+        3,
+        3,
+        lambda f: (in_plane(f), turned_onto(f[2])),
+    ),
+    "constant velocity": Case(
+        lambda a, b: jp.constant_velocity("J", a, PA, b, PB, axis=U),
+        4,
+        2,
+        lambda f: (O3, turn(across(f), f[1])),
     ),
     "weld": Case(
         lambda a, b: jp.weld("J", a, PA, b, PB, turn=FIXED), 6, 0, lambda f: (O3, fixed())

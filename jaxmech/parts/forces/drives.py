@@ -27,7 +27,7 @@ from jaxmech.parts.forces.joint_elements import (
     Turning,
 )
 from jaxmech.parts.joint_base import Joint, called
-from jaxmech.parts.kinematics.motions import Hinge, Sleeve, Slide
+from jaxmech.parts.kinematics.motions import Helix, Hinge, Sleeve, Slide
 from jaxmech.parts.kinematics.tree import motion_of
 from jaxmech.parts.values import Value, number
 from jaxmech.utils.checks import require_function, require_kind
@@ -183,6 +183,8 @@ def _freedom(
     match motion:
         case Hinge(_, _, axes, zero):
             freedoms = {"angle": Turning(axes, zero)}
+        case Helix(_, _, axes):
+            freedoms = {"angle": Turning(axes)}
         case Slide(at_a, at_b, axis):
             freedoms = {"position": Sliding(at_a, at_b, axis)}
         case Sleeve(at_a, at_b, axes):

@@ -2,5 +2,5 @@
 
 `base` is what all coordinates have in common. `body_coordinates` are those of each body;
 `joint_coordinates` those of the joints along a `tree`, for which `motions` say what a joint leaves
-free.
+free, in terms of `relations` of two bodies.
 """

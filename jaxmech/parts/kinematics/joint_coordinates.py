@@ -14,7 +14,8 @@ from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Ground, Load, Moving, Start
 from jaxmech.parts.kinematics.base import AbstractKinematics, Bodies, Inertial, Norm
-from jaxmech.parts.kinematics.motions import AbstractMotion, Located, relation_between
+from jaxmech.parts.kinematics.motions import AbstractMotion
+from jaxmech.parts.kinematics.relations import Located, relation_between
 from jaxmech.parts.values import Reader, vector_with_rate
 from jaxmech.parts.vectors import apply, spin_in_body
 

@@ -11,12 +11,22 @@ from jaxmech.parts.kinematics.motions import (
     AbstractMotion,
     Ball,
     Cardan,
+    Helix,
     Hinge,
+    Plane,
     Rigid,
     Sleeve,
     Slide,
 )
-from jaxmech.parts.position_equations import Across, Coincide, Parallel, Perpendicular, Turned
+from jaxmech.parts.position_equations import (
+    Across,
+    Coincide,
+    Level,
+    Parallel,
+    Perpendicular,
+    Turned,
+)
+from jaxmech.parts.velocity_equations import ScrewSpeed
 
 
 def spanning_tree(
@@ -69,20 +79,24 @@ def motion_of(joint: Joint) -> AbstractMotion | None:
 
     Such joints tie points to curves or surfaces, or let bodies roll.
     """
-    if joint.velocities or len(joint.bodies) != 2 or not all(b.rotates for b in joint.bodies):
+    if len(joint.bodies) != 2 or not all(b.rotates for b in joint.bodies):
         return None
     size = joint.bodies[1].dimension
-    match joint.positions:
-        case (Coincide(at_a, at_b),):
+    match joint.positions, joint.velocities:
+        case (Coincide(at_a, at_b),), ():
             return Hinge(at_a, at_b, None) if size == 2 else Ball(at_a, at_b)
-        case (Coincide(at_a, at_b), Parallel(u, w, zero)):
+        case (Coincide(at_a, at_b), Parallel(u, w, zero)), ():
             return Hinge(at_a, at_b, (u, w), zero)
-        case (Coincide(at_a, at_b), Perpendicular(u, w)):
+        case (Coincide(at_a, at_b), Perpendicular(u, w)), ():
             return Cardan(at_a, at_b, u, w)
-        case (Coincide(at_a, at_b), Turned(turn)):
+        case (Coincide(at_a, at_b), Turned(turn)), ():
             return Rigid(at_a, at_b, turn, size)
-        case (Across(at_a, axis, at_b), Turned(turn)):
+        case (Across(at_a, axis, at_b), Turned(turn)), ():
             return Slide(at_a, at_b, axis, turn, size)
-        case (Across(at_a, u, at_b), Parallel(_, w)):
+        case (Across(at_a, u, at_b), Parallel(_, w)), ():
             return Sleeve(at_a, at_b, (u, w))
+        case (Level(at_a, u, at_b, 0.0), Parallel(_, w)), ():
+            return Plane(at_a, at_b, (u, w))
+        case (Across(at_a, u, at_b), Parallel(_, w)), (ScrewSpeed(_, _, lead),):
+            return Helix(at_a, at_b, (u, w), lead)
     return None
