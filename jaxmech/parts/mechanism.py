@@ -39,8 +39,9 @@ class Mechanism:
     the joints that close loops are constraints under their names. Of the joints, `revolute` has an
     `angle`, `prismatic` a `position`, `cylindrical` both, `universal` an `angle_a` and an
     `angle_b`, `planar` an `x`, a `y` and an `angle`, `screw` an `angle`, `spherical` a quaternion
-    `e0`, `e1`, `e2`, `e3` with the constraint `name.unit`, and `weld` none. A body that no such joint connects to the ground has its own coordinates, and a
-    joint without a name is a constraint.
+    `e0`, `e1`, `e2`, `e3` with the constraint `name.unit`, and `weld` none. A body that no such
+    joint connects to the ground has its own coordinates, and a joint without a name is a
+    constraint.
 
     With `coordinates="bodies"` they are those of the bodies in order, `crank.x` and so on; the
     constraints are the unit quaternions, `crank.unit`, then all joints. There are more coordinates,
