@@ -16,7 +16,7 @@ LAYERS = (
     {"compiler", "linalg", "status", "utils"},
     {"consistency", "constraints", "equations", "geometry", "properties", "system"},
     {"formulations", "models", "parts"},
-    {"assemble", "integrate", "interop", "nearest_point", "stabilization"},
+    {"assemble", "integrate", "interop", "nearest_known", "nearest_point", "stabilization"},
     {"control", "observe", "sensitivity", "simulate", "solution"},
     {"analysis", "config", "ensemble", "identify"},
     {"__main__", "animate", "cli", "plot"},
