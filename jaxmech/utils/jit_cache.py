@@ -6,6 +6,7 @@ systems used last; `traced_once` keeps those of a method with its object.
 """
 
 import inspect
+import re
 from collections.abc import Callable
 from functools import cache, lru_cache, partial, wraps
 from typing import Any
@@ -93,9 +94,16 @@ def traced_once(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 # A sixth of the time of XLA's default. Later versions of XLA always use these emitters.
-UNOPTIMIZED = {"xla_backend_optimization_level": 0}
+_FUSED = {"xla_backend_optimization_level": 0}
 if jax.__version__.startswith("0.9."):
-    UNOPTIMIZED["xla_cpu_use_fusion_emitters"] = False
+    _FUSED["xla_cpu_use_fusion_emitters"] = False
+
+# For programs that compute. Fused operations compute an intermediate number once for each of its
+# uses. Without optimization the product in a * b + c is rounded for one use and not for another, so
+# that the largest of several numbers equals none of them, and its gradient is NaN.
+UNOPTIMIZED: dict[str, Any] = {**_FUSED, "xla_disable_hlo_passes": "fusion"}
+
+_PRODUCT = re.compile(r"stablehlo\.(multiply|dot_general)\b.*f(16|32|64)>")
 _LONGEST_FRAME = 500  # lines of a program
 _FRAMES = WeakSet["_Frame"]()
 
@@ -106,29 +114,31 @@ class _Frame:
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.optimized = jax.jit(fn)
         self.unoptimized = jax.jit(fn, compiler_options=UNOPTIMIZED)
-        self.is_short: dict[Any, bool] = {}  # by the kinds of the arguments
+        self.fused = jax.jit(fn, compiler_options=_FUSED)
+        self.chosen: dict[Any, Callable[..., Any]] = {}  # by the kinds of the arguments
         _FRAMES.add(self)
 
     def __call__(self, **given: Any) -> Any:
-        chosen = self.unoptimized if self._is_brief(given) else self.optimized
-        return chosen(**given)
+        return self._program(given)(**given)
 
-    def _is_brief(self, given: dict[str, Any]) -> bool:
+    def _program(self, given: dict[str, Any]) -> Callable[..., Any]:
         # JAX accepts options of compilation for the outermost program only.
         if not is_known(given) or is_inside_a_program() or jax.default_backend() != "cpu":
-            return False
+            return self.optimized
         leaves, structure = jax.tree.flatten(given)
         kinds = structure, *map(jax.typeof, leaves)
-        if kinds not in self.is_short:
-            self.is_short[kinds] = self._is_short(given)
-        return self.is_short[kinds]
+        if kinds not in self.chosen:
+            self.chosen[kinds] = self._choice(given)
+        return self.chosen[kinds]
 
-    def _is_short(self, given: dict[str, Any]) -> bool:
-        """Whether the program has few lines, no loop, and does not close over traced values."""
+    def _choice(self, given: dict[str, Any]) -> Callable[..., Any]:
+        """Optimized if it is long, has a loop or traced constants; fused if it has no products."""
         if not is_known(jax.make_jaxpr(self.optimized)(**given).consts):
-            return False
-        text = self.unoptimized.lower(**given).as_text()  # used by the call that follows
-        return "stablehlo.while" not in text and text.count("\n") < _LONGEST_FRAME
+            return self.optimized
+        text = self.fused.lower(**given).as_text()  # used by the call that follows
+        if "stablehlo.while" in text or text.count("\n") >= _LONGEST_FRAME:
+            return self.optimized
+        return self.unoptimized if _PRODUCT.search(text) else self.fused
 
 
 def is_inside_a_program() -> bool:
@@ -148,4 +158,4 @@ def _number() -> jax.Array:
 def forget_frames() -> None:
     """Decide again which programs are compiled without optimization."""
     for frame in _FRAMES:
-        frame.is_short.clear()
+        frame.chosen.clear()

@@ -256,6 +256,27 @@ def test_as_lanes(name: str) -> None:
     assert_agrees(FUNCTIONS[name])
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_a_largest_number_equals_one_of_the_numbers(dtype: Any) -> None:
+    """In gradients of a maximum, which divide by the number of its equals.
+
+    Not compared with `jax.vmap`: XLA may fuse the sums with the maximum and with the comparison,
+    and round the product before the sum for one of them only.
+    """
+    weights = np.array([0.1, -0.7, 1.3], dtype)
+
+    def largest(x: Any) -> Any:
+        sums = weights * x[0] + x[1]
+        return sums.max(), sums - sums.max()
+
+    x = jnp.asarray(np.random.default_rng(2).normal(size=(64, 2)), dtype)
+    slopes, rest = jax.jit(vectorize(jax.jacrev(largest)))(x)
+    steepest = np.where(x[:, 0] > 0, weights[2], weights[1])
+    np.testing.assert_array_equal(slopes, np.stack([steepest, np.ones(64, dtype)], 1))
+    np.testing.assert_array_equal(rest[:, :, 0], weights - steepest[:, None])
+    np.testing.assert_array_equal(rest[:, :, 1], np.zeros((64, 3)))
+
+
 @pytest.mark.filterwarnings("ignore::jaxmech.compiler.NativeCodeWarning")
 @pytest.mark.parametrize("largest", [1024, 10])
 def test_a_short_loop_that_passes_on_what_a_loop_in_it_saves(

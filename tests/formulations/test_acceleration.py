@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxmech import LDL, QR, SVD, Acceleration, System, UdwadiaKalaba, acceleration
+from jaxmech.compiler import off
 from tests.small import CASES, PENDULUM, REDUNDANT
 
 
@@ -104,6 +105,21 @@ def test_a_massless_coordinate_is_reported() -> None:
     motion = acceleration(system, [0.0, 0.0], [0.0, 0.0], 0.0, 1.0)
     assert not motion.definite
     assert np.isfinite(motion.qdd).all()
+
+
+def test_the_highest_of_several_slopes_without_native_code() -> None:
+    """Gradients of a maximum, in a single call, where XLA compiles the functions of the system."""
+    slopes = jnp.array([0.1, -0.7, 1.3])
+
+    def on_slopes(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return 0.5 * v @ v - (slopes * q[0] + q[1]).max()
+
+    system = System(on_slopes, coordinates=("x", "y"))
+    with off():
+        for q in np.random.default_rng(4).normal(size=(20, 2)):
+            motion = acceleration(system, q, np.zeros(2), 0.0, {})
+            steepest = 1.3 if q[0] > 0 else -0.7
+            np.testing.assert_allclose(motion.qdd, [-steepest, -1.0], rtol=1e-12)
 
 
 def test_batches_of_states() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from jaxmech.compiler import off
@@ -52,8 +53,16 @@ def raised(count: int, x: jax.Array) -> jax.Array:
     return jax.lax.fori_loop(0, count, lambda _, y: x * y, jnp.ones_like(x))
 
 
-def decisions() -> Counter[bool]:
-    return Counter(is_short for frame in _FRAMES for is_short in frame.is_short.values())
+def decisions() -> Counter[str]:
+    """How often each program of a frame was chosen."""
+    names = ("optimized", "unoptimized", "fused")
+    return Counter(
+        name
+        for frame in _FRAMES
+        for program in frame.chosen.values()
+        for name in names
+        if program is getattr(frame, name)
+    )
 
 
 def test_xla_optimizes_a_loop_and_parts_of_other_programs() -> None:
@@ -65,9 +74,34 @@ def test_xla_optimizes_a_loop_and_parts_of_other_programs() -> None:
     assert jax.grad(lambda x: raised(3, x))(x) == 12.0
     with jax.disable_jit():
         assert raised(3, x) == 8.0
-    assert decisions() - before == Counter([False, True])
+    assert decisions() - before == Counter(["optimized", "unoptimized"])
     with off():
         assert not decisions()
+
+
+@jit_of("heights", is_frame=True)
+def steepest(heights: tuple[float, ...], x: jax.Array) -> jax.Array:
+    """Slope of the largest of the sums h x[0] + x[1], which are used twice: for the maximum too."""
+    return jax.grad(lambda x: (jnp.array(heights) * x[0] + x[1]).max())(x)
+
+
+def test_numbers_that_are_used_twice_are_rounded_alike() -> None:
+    before = decisions()
+    heights = (0.1, -0.7, 1.3)
+    for x in np.random.default_rng(1).normal(size=(30, 2)):
+        expected = max(heights) if x[0] > 0 else min(heights)
+        np.testing.assert_array_equal(steepest(heights, jnp.asarray(x)), [expected, 1.0])
+    assert decisions() - before == Counter(["unoptimized"])
+
+
+def test_programs_without_products_are_fused() -> None:
+    @jit_of(is_frame=True)
+    def arranged(x: jax.Array) -> jax.Array:
+        return jnp.stack([x[1], x[0] - x[1]])
+
+    before = decisions()
+    assert arranged(jnp.asarray([3.0, 1.0])).tolist() == [1.0, 2.0]
+    assert decisions() - before == Counter(["fused"])
 
 
 def test_functions_that_close_over_traced_values_are_optimized() -> None:
