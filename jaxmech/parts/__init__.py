@@ -1,12 +1,12 @@
 """Parts of mechanisms: bodies, joints and forces that compose into a `System`.
 
 Read upward: `values` and `vectors` are numbers and geometry, `body` and `rigid_bodies` the bodies,
-`position_equations` and `velocity_equations` the elements that joints are made of. `kinematics`
-says where bodies are, in coordinates of their own or in those of joints. `joint_base` makes
-constraints, for `joints`, `point_joints`, `transmissions` and `rolling`; `forces` act on bodies and
-in joints, and `joint_loads` are what joints exert. `equations` has the functions of the system that
-`mechanism` assembles, after the checks of `validation`; `geometry` draws it, and `outline` prints
-it.
+with the mass properties of `solids`, `position_equations` and `velocity_equations` the elements
+that joints are made of. `kinematics` says where bodies are, in coordinates of their own or in those
+of joints. `joint_base` makes constraints, for `joints`, `point_joints`, `transmissions` and
+`rolling`; `forces` act on bodies and in joints, and `joint_loads` are what joints exert.
+`equations` makes the system of a `mechanism`, after the checks of `validation`; `geometry` draws
+it, and `outline` prints it.
 """
 
 from jaxmech.parts.body import Frame as Frame
@@ -54,6 +54,11 @@ from jaxmech.parts.rolling import knife_edge as knife_edge
 from jaxmech.parts.rolling import rolling_disk as rolling_disk
 from jaxmech.parts.rolling import rolling_sphere as rolling_sphere
 from jaxmech.parts.rolling import rolling_wheel as rolling_wheel
+from jaxmech.parts.solids import slender_rod as slender_rod
+from jaxmech.parts.solids import solid_box as solid_box
+from jaxmech.parts.solids import solid_cylinder as solid_cylinder
+from jaxmech.parts.solids import solid_mesh as solid_mesh
+from jaxmech.parts.solids import solid_sphere as solid_sphere
 from jaxmech.parts.transmissions import belt as belt
 from jaxmech.parts.transmissions import gear as gear
 from jaxmech.parts.transmissions import rack as rack

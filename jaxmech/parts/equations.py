@@ -1,22 +1,27 @@
-"""The functions of the system of a mechanism: its Lagrangian, its forces and unit quaternions."""
+"""The system of a mechanism: its Lagrangian, its forces, its constraints and unit quaternions."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from jaxmech.constraints import AbstractConstraint, Holonomic
 from jaxmech.parts.body import Load
 from jaxmech.parts.forces.elements import (
+    AbstractForce,
     AbstractLoad,
     AbstractPotential,
     AbstractTerm,
     Coordinates,
     Gravity,
 )
+from jaxmech.parts.joint_base import Joint
+from jaxmech.parts.joint_loads import JointLoads
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.values import Reader
+from jaxmech.system import System
 
 
 @dataclass(frozen=True)
@@ -92,3 +97,66 @@ class UnitNorm:
         """The residual, a scalar."""
         e = jnp.asarray(q)[self.first : self.first + 4]
         return (e @ e - 1) / 2
+
+
+def system_of(
+    kinematics: AbstractKinematics,
+    joints: Sequence[Any],
+    forces: Sequence[Any],
+    tree: Sequence[str],
+) -> System:
+    """The system of a mechanism, of whose joints those of the tree are no constraints."""
+    constraints: list[AbstractConstraint] = [
+        Holonomic(UnitNorm(norm.first), name=f"{norm.name}.unit") for norm in kinematics.norms
+    ]
+    places: list[tuple[Joint, slice]] = []  # of the constraints of each joint
+    for joint in joints:
+        first = len(constraints)
+        if not isinstance(joint, Joint):
+            constraints.append(joint)
+            continue
+        if joint.name not in tree:
+            constraints += joint.constraints(kinematics)
+        places.append((joint, slice(first, len(constraints))))
+    gravities = tuple(f for f in forces if isinstance(f, Gravity))
+    potentials = tuple(f for f in forces if isinstance(f, AbstractPotential))
+    loads = tuple(f for f in forces if isinstance(f, AbstractLoad))
+    terms = tuple(f for f in forces if isinstance(f, AbstractTerm))
+    known = AbstractForce | AbstractTerm | Gravity
+    others = tuple(f for f in forces if not isinstance(f, known))
+    system = System(
+        EnergyDifference(kinematics, gravities, potentials, terms),
+        constraints,
+        AppliedForces(kinematics, loads, others) if loads or others else None,
+        coordinates=kinematics.coordinates,
+    )
+    names = [constraint.name for constraint in system.constraints]
+    named = tuple((joint, tuple(names[place])) for joint, place in places)
+    return replace(system, loads=JointLoads(kinematics, named, gravities, potentials, loads))
+
+
+def energies_of(
+    kinematics: AbstractKinematics, forces: Sequence[Any], state: tuple[Array, Array, Array, Any]
+) -> dict[str, Array]:
+    """The kinetic energy of each body, the weight of all, and the potential of each force."""
+    q, v, t, params = state
+    inertial = list(kinematics.inertial(q, v, t, params))
+    energies = {body.name: jnp.asarray(kinetic) for body, kinetic, _ in inertial}
+    at = Coordinates(kinematics.coordinates, q, v)
+    for force in forces:
+        if isinstance(force, Gravity):
+            read = Reader("gravity", t, params)
+            moments = [b.moment(frame, Reader(b.name, t, params)) for b, _, frame in inertial]
+            weights = jnp.stack([jnp.asarray(force.energy(moment, read)) for moment in moments])
+            energies["gravity"] = energies.get("gravity", jnp.zeros(())) + weights.sum()
+        elif isinstance(force, AbstractPotential):
+            frames = kinematics.frames(force.bodies, q, t, params)
+            energies[force.part] = force.energy(frames, Reader(force.part, t, params))
+        elif isinstance(force, AbstractTerm):
+            # A rotor has kinetic energy, a spring potential energy: at rest the former is zero.
+            term = force.lagrangian(at, Reader(force.part, t, params))
+            still = force.lagrangian(
+                at._replace(v=jnp.zeros_like(v)), Reader(force.part, t, params)
+            )
+            energies[force.part] = term - 2 * still
+    return energies

@@ -164,6 +164,19 @@ class JointLoads:
         }
 
 
+def total_momentum(kinematics: AbstractKinematics, state: State) -> tuple[Array, Array]:
+    """The momentum and the angular momentum about the origin of all bodies."""
+    _, _, t, params = state
+    linear, angular = [], []
+    for body, moving in zip(
+        kinematics.bodies, kinematics.moving(kinematics.bodies, *state), strict=True
+    ):
+        p, h = _momenta(body, moving, Reader(f"body {body.name!r}", t, params))
+        linear.append(p)
+        angular.append(h + _moment_of(moving.frame.origin, p))
+    return jnp.stack(linear).sum(0), jnp.stack(angular).sum(0)
+
+
 def _momenta(body: AbstractBody, moving: Moving, read: Reader) -> Load:
     """The momentum of a body and its angular momentum about the reference point."""
     frame = moving.frame

@@ -1,26 +1,19 @@
 """`Mechanism`: parts assembled into a `System`, and the functions of that system."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmech.constraints import AbstractConstraint, Holonomic
 from jaxmech.parts.body import AbstractBody, Frame, Load, Start
-from jaxmech.parts.equations import AppliedForces, EnergyDifference, UnitNorm
-from jaxmech.parts.forces.elements import (
-    AbstractForce,
-    AbstractLoad,
-    AbstractPotential,
-    AbstractTerm,
-    Gravity,
-)
+from jaxmech.parts.equations import energies_of, system_of
+from jaxmech.parts.forces.elements import AbstractForce
 from jaxmech.parts.geometry import shapes
 from jaxmech.parts.joint_base import Joint
-from jaxmech.parts.joint_loads import JointLoads
+from jaxmech.parts.joint_loads import total_momentum
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.kinematics.body_coordinates import BodyCoordinates
 from jaxmech.parts.kinematics.tree import spanning_tree
@@ -104,7 +97,8 @@ class Mechanism:
         kinematics, tree = _kinematics(self)
         object.__setattr__(self, "kinematics", kinematics)
         object.__setattr__(self, "tree", tree)
-        object.__setattr__(self, "system", _system(self).with_declared(self.params))
+        system = system_of(kinematics, self.joints, self.forces, tree)
+        object.__setattr__(self, "system", system.with_declared(self.params))
         _require_readable(self)
 
     def __repr__(self) -> str:
@@ -291,6 +285,52 @@ class Mechanism:
         entries = (self.kinematics.entries(known, x) for x in (q, generalized))
         return known.load(*entries)
 
+    def momentum(
+        self, q: Any, v: Any, t: Any = 0.0, params: Any = None
+    ) -> tuple[Float[Array, " d"], Float[Array, "..."]]:
+        """The momentum and the angular momentum about the origin of all bodies.
+
+        Args:
+            q: all coordinates, shape (n,).
+            v: all velocities, shape (n,).
+            t: time [s].
+            params: parameters; by default those of the mechanism.
+
+        Returns:
+            Momentum (d,) [kg m/s], and angular momentum [kg m^2/s], a scalar in the plane and (3,)
+            in space, along the axes of the ground.
+
+        Example:
+            >>> from jaxmech.parts import point_mass
+            >>> bob = Mechanism([point_mass("bob", mass=2.0)])
+            >>> p, h = bob.momentum([1.0, 0.0], [0.0, 3.0])
+            >>> print(p, h)
+            [0. 6.] 6.0
+        """
+        given = dict(self.params) if params is None else params
+        return total_momentum(self.kinematics, self.system.arguments(q, v, t, given))
+
+    def energies(
+        self, q: Any, v: Any, t: Any = 0.0, params: Any = None
+    ) -> dict[str, Float[Array, ""]]:
+        """The kinetic energy of each body, the weight of all, and the potential of each force [J].
+
+        Args:
+            q: all coordinates, shape (n,).
+            v: all velocities, shape (n,).
+            t: time [s].
+            params: parameters; by default those of the mechanism.
+
+        Example:
+            >>> from jaxmech.parts import gravity, point_mass
+            >>> bob = Mechanism([point_mass("bob", mass=2.0)], forces=[gravity(10.0)])
+            >>> {name: float(value) for name, value in bob.energies([1.0, 0.5], [0, 3.0]).items()}
+            {'bob': 9.0, 'gravity': 10.0}
+        """
+        given = dict(self.params) if params is None else params
+        at = self.system.arguments(q, v, t, given)
+        return energies_of(self.kinematics, self.forces, at)
+
     def geometry(self, q: Any, t: Any, params: Any) -> dict[str, Array]:
         """The dots and lines that represent the mechanism in pictures (`jaxmech.geometry`).
 
@@ -344,37 +384,6 @@ def _kinematics(mechanism: Mechanism) -> tuple[AbstractKinematics, tuple[str, ..
             )
     tree, names = spanning_tree(bodies, joints, cut)
     return (tree, names) if names else (BodyCoordinates(tuple(bodies)), ())
-
-
-def _system(mechanism: Mechanism) -> System:
-    kinematics = mechanism.kinematics
-    constraints: list[AbstractConstraint] = [
-        Holonomic(UnitNorm(norm.first), name=f"{norm.name}.unit") for norm in kinematics.norms
-    ]
-    places: list[tuple[Joint, slice]] = []  # of the constraints of each joint
-    for joint in mechanism.joints:
-        first = len(constraints)
-        if not isinstance(joint, Joint):
-            constraints.append(joint)
-            continue
-        if joint.name not in mechanism.tree:
-            constraints += joint.constraints(kinematics)
-        places.append((joint, slice(first, len(constraints))))
-    gravities = tuple(f for f in mechanism.forces if isinstance(f, Gravity))
-    potentials = tuple(f for f in mechanism.forces if isinstance(f, AbstractPotential))
-    loads = tuple(f for f in mechanism.forces if isinstance(f, AbstractLoad))
-    terms = tuple(f for f in mechanism.forces if isinstance(f, AbstractTerm))
-    named = AbstractForce | AbstractTerm | Gravity
-    others = tuple(f for f in mechanism.forces if not isinstance(f, named))
-    system = System(
-        EnergyDifference(kinematics, gravities, potentials, terms),
-        constraints,
-        AppliedForces(kinematics, loads, others) if loads or others else None,
-        coordinates=kinematics.coordinates,
-    )
-    names = [constraint.name for constraint in system.constraints]
-    joints = tuple((joint, tuple(names[place])) for joint, place in places)
-    return replace(system, loads=JointLoads(kinematics, joints, gravities, potentials, loads))
 
 
 def _require_readable(mechanism: Mechanism) -> None:

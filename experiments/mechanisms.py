@@ -1,0 +1,222 @@
+"""Chains of spatial bodies with hinges: first calls, operations and speed, beside MuJoCo.
+
+    python -m experiments.mechanisms [--bodies 1 3 6] [--coordinates joints] [--json FILE]
+
+Every row is measured in a process of its own, in float64, with RK4 steps of 1 ms from the same
+initial state. First calls are seconds of CPU; operations are those of a step, on scalars, as the
+compiler counts them. Final joint angles are compared before speeds are printed. Without MuJoCo its
+columns are empty.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+BODIES = (1, 2, 3, 5, 8, 12, 20)
+STEP = 1e-3  # [s]
+STEPS, BATCH = 200, 1024
+AXES = ((0, 0, 1), (0, 1, 0), (1, 0, 0))
+HERE, END, CENTER, INERTIA = (0, 0, -0.1), (0.05, 0, 0.4), (0.1, 0.02, 0.2), (0.02, 0.03, 0.04)
+HEAD = ("bodies", "coordinates", "n", "operations", "assemble [CPU s]", "simulate [CPU s]",
+        "single [us/step]", "batch [us/step]", "MuJoCo step [us]", "rollout [us/step]",
+        "difference")  # fmt: skip
+
+
+def state(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Joint angles and rates, (n,) each."""
+    return np.linspace(0.3, 0.9, n), np.linspace(1.0, -1.0, n)
+
+
+def chain(n: int, coordinates: str) -> Any:
+    """A chain of n bodies whose hinges turn about z, y and x of the body before, and so on."""
+    from jaxmech import parts as jp
+
+    bodies = [
+        jp.spatial_body(f"b{k}", mass=1 + 0.1 * k, inertia=INERTIA, center=CENTER) for k in range(n)
+    ]
+    joints = [
+        jp.revolute(
+            f"j{k}", bodies[k - 1] if k else jp.ground, END if k else (0, 0, 0), bodies[k], HERE,
+            axis=AXES[k % 3],
+        )
+        for k in range(n)
+    ]  # fmt: skip
+    return jp.Mechanism(bodies, joints, [jp.gravity()], coordinates=coordinates)
+
+
+def xml(n: int) -> str:
+    """The same chain for MuJoCo, whose bodies have their origins in their hinges."""
+    center = " ".join(str(c - h) for c, h in zip(CENTER, HERE, strict=True))
+    way = " ".join(str(e - h) for e, h in zip(END, HERE, strict=True))
+    text, close = "", ""
+    for k in range(n):
+        text += (
+            f'<body pos="{way if k else "0 0 0"}">'
+            f'<inertial pos="{center}" mass="{1 + 0.1 * k}" diaginertia="{_words(INERTIA)}"/>'
+            f'<joint type="hinge" axis="{_words(AXES[k % 3])}"/>'
+        )
+        close += "</body>"
+    option = f'<option integrator="RK4" timestep="{STEP}" gravity="0 0 -9.81">'
+    flags = '<flag contact="disable" constraint="disable" limit="disable"/></option>'
+    return f"<mujoco>{option}{flags}<worldbody>{text}{close}</worldbody></mujoco>"
+
+
+def _words(numbers: tuple[float, ...]) -> str:
+    return " ".join(map(str, numbers))
+
+
+def measured(n: int, coordinates: str) -> dict[str, Any]:
+    """A row: the figures of jaxmech, and those of MuJoCo if it is installed."""
+    import jax
+    import jax.numpy as jnp
+
+    import jaxmech as jm
+    from jaxmech import parts as jp
+
+    jax.config.update("jax_enable_x64", True)
+    mechanism, (angles, rates) = chain(n, coordinates), state(n)
+    system, params = mechanism.system, dict(mechanism.params)
+    starts = {f"j{k}": jp.Start(angles[k], velocity=rates[k]) for k in range(n)}
+    if coordinates == "bodies":
+        starts = _poses(chain(n, "joints"), starts)
+    guess = mechanism.guess(starts)
+    begun = time.process_time()
+    q, v = jax.block_until_ready(jm.assemble(system, *guess, 0.0, params))
+    assembled = time.process_time()
+
+    def run(q: Any, v: Any) -> Any:
+        ts = jnp.asarray([0.0, STEP * STEPS])
+        sol = jm.simulate(system, q, v, ts, params, method=jm.RK4(STEPS))
+        return sol.q[-1], sol.v[-1]
+
+    single = jax.jit(run)
+    end = jax.block_until_ready(single(q, v))
+    simulated = time.process_time()
+    batch = jax.jit(jax.vmap(run))
+    many = (jnp.tile(q, (BATCH, 1)), jnp.tile(v, (BATCH, 1)))
+    row = {
+        "bodies": n,
+        "coordinates": coordinates,
+        "n": system.n,
+        "operations": _operations(jm.compiler.explain(run, *many)),
+        "assemble [CPU s]": round(assembled - begun, 2),
+        "simulate [CPU s]": round(simulated - assembled, 2),
+        "single [us/step]": _best(lambda: single(q, v)) / STEPS * 1e6,
+        "batch [us/step]": _best(lambda: batch(*many)) / STEPS / BATCH * 1e6,
+    }
+    final = end[0]
+    if coordinates == "bodies":
+        joints = chain(n, "joints")
+        moving = mechanism.kinematics.moving(mechanism.bodies, *end, jnp.zeros(()), params)
+        final = joints.guess(_starts(mechanism, moving))[0]
+    return row | mujoco_row(n, np.asarray(final))
+
+
+def mujoco_row(n: int, final: np.ndarray) -> dict[str, Any]:
+    """The figures of MuJoCo, and the largest difference of the final angles."""
+    try:
+        import mujoco
+        from mujoco.rollout import Rollout
+    except ImportError:
+        return {}
+    model = mujoco.MjModel.from_xml_string(xml(n))
+    data, (angles, rates) = mujoco.MjData(model), state(n)
+
+    def run() -> Any:
+        mujoco.mj_resetData(model, data)
+        data.qpos[:], data.qvel[:] = angles, rates
+        mujoco.mj_step(model, data, STEPS)
+
+    single = _best(run)
+    turned = np.abs(np.angle(np.exp(1j * (data.qpos - final)))).max()
+    start = np.tile(np.concatenate([[0.0], angles, rates]), (BATCH, 1))
+    workers = [mujoco.MjData(model) for _ in range(2)]
+    with Rollout(nthread=len(workers)) as pool:
+        many = _best(lambda: pool.rollout(model, workers, start, nstep=STEPS))
+    return {
+        "MuJoCo step [us]": single / STEPS * 1e6,
+        "rollout [us/step]": many / STEPS / BATCH * 1e6,
+        "difference": float(turned),
+    }
+
+
+def _poses(mechanism: Any, starts: Any) -> Any:
+    """Starts of the bodies of a mechanism in the coordinates of joints."""
+    import jax.numpy as jnp
+
+    state = mechanism.guess(starts)
+    params = dict(mechanism.params)
+    moving = mechanism.kinematics.moving(mechanism.bodies, *state, jnp.zeros(()), params)
+    return _starts(mechanism, moving)
+
+
+def _starts(mechanism: Any, moving: Any) -> Any:
+    from jaxmech import parts as jp
+
+    return {
+        body.name: jp.Start(m.frame.origin, m.frame.attitude, m.velocity, m.spin)
+        for body, m in zip(mechanism.bodies, moving, strict=True)
+    }
+
+
+def _operations(report: Any) -> int | None:
+    """The operations of a step; None where it runs as plain `vmap`."""
+    loops = [part.kept for part in report.parts if part.kept]
+    return max(loops, default=None)
+
+
+def _best(run: Callable[[], Any], seconds: float = 1.0) -> float:
+    """The shortest of the runs of about a second [s], after one for warming up."""
+    import jax
+
+    jax.block_until_ready(run())
+    times = []
+    while not times or sum(times) < seconds:
+        begun = time.perf_counter()
+        jax.block_until_ready(run())
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bodies", type=int, nargs="+", default=BODIES)
+    parser.add_argument("--coordinates", nargs="+", default=["joints", "bodies"])
+    parser.add_argument("--json", type=Path, help="file for the rows")
+    parser.add_argument("--one", action="store_true", help="measure the first row in this process")
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measured(options.bodies[0], options.coordinates[0])))
+        return
+    rows = []
+    print(" | ".join(HEAD))
+    for n in options.bodies:
+        for coordinates in options.coordinates:
+            command = [sys.executable, "-m", "experiments.mechanisms", "--one"]
+            command += ["--bodies", str(n), "--coordinates", coordinates]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                print(f"{n} | {coordinates} | failed: {done.stderr.strip().splitlines()[-1:]}")
+                continue
+            row = json.loads(done.stdout.splitlines()[-1])
+            rows.append(row)
+            print(" | ".join(_shown(row.get(name)) for name in HEAD), flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""Mass properties of solids of uniform density, for `planar_body` and `spatial_body`.
+
+Each function returns the mass and the moments of inertia about the centre of mass, in the axes of
+symmetry, as keyword arguments. All dimensions are values: numbers, names of parameters, or
+functions of (t, params).
+
+    solid_box       m (y^2 + z^2) / 12, and so on
+    solid_cylinder  m (3 r^2 + h^2) / 12 across, m r^2 / 2 about its axis z
+    solid_sphere    2 m r^2 / 5
+    slender_rod     m l^2 / 12 across, 0 about its axis x
+    solid_mesh      of the volume within a triangle mesh, by `trimesh`
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.parts.values import Reader, Value, number
+
+
+def solid_box(mass: Value, sizes: Sequence[Value]) -> dict[str, Any]:
+    """The mass properties of a box.
+
+    Args:
+        mass: mass [kg].
+        sizes: its lengths along x, y and z [m]; two of them for a plate in the plane.
+
+    Raises:
+        ValueError: there are not two or three sizes.
+
+    Example:
+        >>> from jaxmech.parts import spatial_body
+        >>> solid_box(12.0, (1.0, 2.0, 3.0))
+        {'mass': 12.0, 'inertia': (13.0, 10.0, 5.0)}
+        >>> spatial_body("crate", **solid_box("m", (1.0, 2.0, "height"))).name
+        'crate'
+    """
+    if len(sizes) not in (2, 3):
+        raise ValueError(f"Argument `sizes` must have two or three lengths, but has {len(sizes)}.")
+
+    def moments(m: Any, *lengths: Any) -> list[Any]:
+        squares = [m * length**2 / 12 for length in lengths]
+        if len(squares) == 2:
+            return [squares[0] + squares[1]]
+        x, y, z = squares
+        return [y + z, x + z, x + y]
+
+    return _properties("box", mass, sizes, moments)
+
+
+def solid_cylinder(mass: Value, radius: Value, height: Value) -> dict[str, Any]:
+    """The mass properties of a cylinder about z.
+
+    Args:
+        mass: mass [kg].
+        radius: radius [m].
+        height: height along z [m].
+
+    Example:
+        >>> solid_cylinder(12.0, 1.0, 2.0)
+        {'mass': 12.0, 'inertia': (7.0, 7.0, 6.0)}
+    """
+
+    def moments(m: Any, r: Any, h: Any) -> list[Any]:
+        across = m * (3 * r**2 + h**2) / 12
+        return [across, across, m * r**2 / 2]
+
+    return _properties("cylinder", mass, (radius, height), moments)
+
+
+def solid_sphere(mass: Value, radius: Value) -> dict[str, Any]:
+    """The mass properties of a sphere.
+
+    Args:
+        mass: mass [kg].
+        radius: radius [m].
+
+    Example:
+        >>> solid_sphere(5.0, 1.0)
+        {'mass': 5.0, 'inertia': (2.0, 2.0, 2.0)}
+    """
+    return _properties("sphere", mass, (radius,), lambda m, r: [2 * m * r**2 / 5] * 3)
+
+
+def slender_rod(mass: Value, length: Value, *, planar: bool = False) -> dict[str, Any]:
+    """The mass properties of a slender rod along x.
+
+    Args:
+        mass: mass [kg].
+        length: length along x [m].
+        planar: whether it is for a `planar_body`.
+
+    Example:
+        >>> from jaxmech.parts import planar_body
+        >>> slender_rod(3.0, 2.0)
+        {'mass': 3.0, 'inertia': (0.0, 1.0, 1.0)}
+        >>> planar_body("rod", **slender_rod(3.0, 2.0, planar=True)).properties.inertia
+        1.0
+    """
+
+    def moments(m: Any, length: Any) -> list[Any]:
+        across = m * length**2 / 12
+        return [across] if planar else [0.0 * across, across, across]
+
+    return _properties("rod", mass, (length,), moments)
+
+
+def solid_mesh(mass: float, file: str | Path, *, scale: float = 1.0) -> dict[str, Any]:
+    """The mass properties of the volume within a closed triangle mesh.
+
+    Args:
+        mass: mass [kg].
+        file: a file that `trimesh` reads, such as STL or OBJ; its origin is the reference point.
+        scale: metres for a unit of the file.
+
+    Returns:
+        Mass, inertia matrix about the centre of mass, and `center`, for `spatial_body`.
+
+    Raises:
+        ImportError: `trimesh` is not installed.
+        ValueError: the mesh is not closed.
+    """
+    try:
+        import trimesh
+    except ImportError as error:
+        raise ImportError(
+            "`solid_mesh` needs `trimesh`; install it by `pip install 'jaxmech[mesh]'`."
+        ) from error
+    mesh: Any = trimesh.load_mesh(str(file))
+    if not mesh.is_watertight:
+        raise ValueError(f"Argument `file` must hold a closed mesh, but {str(file)!r} has holes.")
+    mesh.apply_scale(scale)
+    mesh.density = mass / mesh.volume
+    return {
+        "mass": float(mass),
+        "inertia": tuple(map(tuple, np.asarray(mesh.moment_inertia).tolist())),
+        "center": tuple(np.asarray(mesh.center_mass).tolist()),
+    }
+
+
+def _properties(
+    solid: str, mass: Value, lengths: Sequence[Value], moments: Callable[..., list[Any]]
+) -> dict[str, Any]:
+    """The mass and the moments, numbers if all values are; one moment is that of a planar body."""
+    kept = number(solid, "mass", mass), *(number(solid, "size", value) for value in lengths)
+    if all(isinstance(value, float) for value in kept):
+        found = moments(*kept)
+        return {"mass": kept[0], "inertia": found[0] if len(found) == 1 else tuple(found)}
+
+    def inertia(t: Any, params: Any) -> Array:
+        read = Reader(solid, jnp.asarray(1.0 * jnp.asarray(t)), params)
+        found = moments(*map(read.number, kept))
+        return jnp.asarray(found[0]) if len(found) == 1 else jnp.stack([*map(jnp.asarray, found)])
+
+    return {"mass": kept[0], "inertia": inertia}
