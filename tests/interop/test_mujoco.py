@@ -104,8 +104,9 @@ def bare(xml: str) -> Any:
 
 
 def with_inputs(robot: Robot, model: Any, data: Any) -> Any:
-    inputs = {model.actuator(k).name: data.ctrl[k] for k in range(model.nu)}
-    return {**robot.mechanism.params, **({"ctrl": inputs} if inputs else {})}
+    inputs = {f"ctrl.{model.actuator(k).name}": data.ctrl[k] for k in range(model.nu)}
+    assert inputs.keys() == robot.mechanism.params.keys()
+    return inputs
 
 
 @pytest.mark.parametrize("xml", [DOUBLE_PENDULUM, LEG, urdf_arm()])
@@ -187,23 +188,29 @@ def test_keyframes_and_the_reference_are_states() -> None:
     assert leg.sites["mark"] == ("ground", (0.1, 0.2, 0.3), (1.0, 0.0, 0.0, 0.0))
 
 
+def test_a_robot_is_a_model_for_studies() -> None:
+    model = robot_of(DOUBLE_PENDULUM)[0].model
+    q, v = model.initial({"elbow.angle": 0.3, "shoulder.angle.rate": 2.0})
+    np.testing.assert_allclose(q, [np.deg2rad(20), 0.3])
+    np.testing.assert_allclose(v, [2.0, 0.0])
+
+
 def test_numbers_of_a_file_become_parameters() -> None:
     kinds = ("mass", "stiffness", "damping", "armature")
     robot = from_mjcf(DOUBLE_PENDULUM, params=kinds)
     params = robot.mechanism.params
-    assert sorted(params) == sorted(kinds)
-    assert params["stiffness"]["shoulder"] == pytest.approx(2.0)
-    assert params["damping"] == {"shoulder": pytest.approx(0.1), "elbow": 0.0}
+    assert {name.partition(".")[0] for name in params} == {*kinds}
+    assert params["stiffness.shoulder"] == pytest.approx(2.0)
+    assert (params["damping.shoulder"], params["damping.elbow"]) == (pytest.approx(0.1), 0.0)
     system, (q, v) = robot.mechanism.system, robot.start
 
     def inertia(mass: Any) -> Any:  # about the shoulder, with the elbow at its reference
-        masses = {**params["mass"], "lower": mass}
-        return system.mass(q, v, jnp.zeros(()), {**params, "mass": masses})[0, 0]
+        return system.mass(q, v, jnp.zeros(()), {**params, "mass.lower": mass})[0, 0]
 
     arm = jnp.array(robot.frame("lower", q).point(jnp.array([0.1, 0.0, -0.2]))) - jnp.array(
         [0.0, 0.0, 1.0]
     )
-    slope = jax.jit(jax.grad(inertia))(params["mass"]["lower"])
+    slope = jax.jit(jax.grad(inertia))(params["mass.lower"])
     np.testing.assert_allclose(slope, arm[0] ** 2 + arm[2] ** 2, rtol=1e-12)
     with pytest.raises(ValueError, match="`params` must hold kinds out of armature"):
         from_mjcf(DOUBLE_PENDULUM, params=("weight",))

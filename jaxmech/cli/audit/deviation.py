@@ -98,7 +98,7 @@ def _soft(
     data = mujoco.MjData(model)
     data.qpos[:], data.qvel[:] = robot.qpos(q), robot.qvel(q, v)
     for k in range(model.nu):
-        data.ctrl[k] = params.get("ctrl", {}).get(model.actuator(k).name, 0.0)
+        data.ctrl[k] = params.get(f"ctrl.{model.actuator(k).name}", 0.0)
     rows = [data.qpos.copy()]
     for _ in range(count - 1):
         mujoco.mj_step(model, data, every)

@@ -135,7 +135,7 @@ def _start(robot: Robot) -> tuple[Any, Any, Any]:
     params = dict(robot.mechanism.params)
     for keyframe in list(robot.keyframes.values())[:1]:
         q, v = keyframe.q, keyframe.v
-        params |= {"ctrl": dict(keyframe.ctrl)} if keyframe.ctrl else {}
+        params |= keyframe.ctrl
     return *assemble(robot.mechanism.system, q, v, 0.0, params), params
 
 

@@ -24,7 +24,7 @@ class Actuator:
     joint is that of the actuator times the gear.
 
     Attributes:
-        name: name of the input, `params["ctrl"][name]`.
+        name: name of the actuator; its input is `params["ctrl.name"]`.
         joint: index of the joint.
         index: index of the coordinate.
         gear: ratio of the actuator and its joint.
@@ -67,7 +67,7 @@ class Actuators:
         totals: dict[int, Array] = {}
         at = {}
         for a in self.actuators:
-            ctrl = jnp.asarray(params["ctrl"][a.name], q.dtype)
+            ctrl = jnp.asarray(params[f"ctrl.{a.name}"], q.dtype)
             totals[a.joint] = totals.get(a.joint, 0.0) + a.force(q, v, ctrl)
             at[a.index] = a.joint
         limits = dict(self.limits)

@@ -35,35 +35,19 @@ class Offset(NamedTuple):
 IDENTITY = Offset(np.zeros(3), np.eye(4)[0])
 
 
-@dataclass(frozen=True)
-class NamedValue:
-    """A value that is looked up in `params[kind][name]`."""
-
-    kind: str
-    name: str
-
-    def __call__(self, t: Any, params: Any) -> Any:
-        """The value in some parameters."""
-        return params[self.kind][self.name]
-
-    @property
-    def __name__(self) -> str:
-        return f"params[{self.kind!r}][{self.name!r}]"
-
-
 class Values:
     """Numbers of a model, of which some kinds are parameters by name; collects their defaults."""
 
     def __init__(self, kinds: tuple[str, ...]) -> None:
         self.kinds = kinds
-        self.params: dict[str, dict[str, Any]] = {}
+        self.params: dict[str, Any] = {}
 
     def value(self, kind: str, name: str, number: Any) -> Any:
-        """A number, or a `NamedValue` if its kind is among the parameters."""
+        """A number, or the name "kind.name" of a parameter if its kind is among the parameters."""
         if kind not in self.kinds:
             return number
-        self.params.setdefault(kind, {})[name] = np.asarray(number, float)[()]
-        return NamedValue(kind, name)
+        self.params[f"{kind}.{name}"] = np.asarray(number, float)[()]
+        return f"{kind}.{name}"
 
 
 @dataclass(frozen=True)

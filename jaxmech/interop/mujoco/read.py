@@ -48,14 +48,14 @@ def from_mjcf(
     `position`, `velocity`, `general`, with their ranges), sites and keyframes. Bodies without
     joints become a part of the body that they are fixed to. Hinges and slides have the angles and
     positions of MuJoCo's `qpos` as coordinates. The inputs of actuators are
-    `params["ctrl"][name]`, zero by default.
+    `params["ctrl.elbow"]` and so on, zero by default.
 
     Args:
         source: path of a file, its text, or an `MjSpec`.
         strict: whether to raise for elements that cannot come along, instead of a warning.
         params: kinds of numbers that are parameters by name instead of constants, out of
             "armature", "center", "damping", "frictionloss", "inertia", "mass" and "stiffness":
-            `params["mass"]["forearm"]`.
+            `params["mass.forearm"]`.
         friction_speed: the speed [rad/s or m/s] below which frictionloss f is smoothed, as
             f tanh(v / friction_speed).
 
@@ -147,7 +147,7 @@ class _Assembly:
         add_model(self.left_out, model, self.spec, names, self.joints)
         params: dict[str, Any] = dict(self.values.params)
         if driving:
-            params["ctrl"] = {actuator.name: 0.0 for actuator in driving[0].actuators}
+            params |= {f"ctrl.{actuator.name}": 0.0 for actuator in driving[0].actuators}
         equations = couplings(model, self.equalities, conversion)
         mechanism = Mechanism(
             tree.bodies,
@@ -160,7 +160,7 @@ class _Assembly:
         return Robot(
             mechanism,
             self.left_out.frozen(),
-            self._keyframes(conversion, params.get("ctrl", {}), inputs),
+            self._keyframes(conversion, params, inputs),
             {names[k]: self._place(place) for k, place in enumerate(self.places)},
             self._sites(),
             self._coordinates(order),
@@ -200,5 +200,6 @@ class _Assembly:
             q = conversion.q(model.key_qpos[k])
             v = conversion.v(q, model.key_qvel[k])
             pairs = zip(inputs, model.key_ctrl[k], strict=True)
-            keyframes[name] = Keyframe(q, v, {x: float(ctrl) for x, ctrl in pairs if x in kept})
+            given = {f"ctrl.{x}": float(ctrl) for x, ctrl in pairs}
+            keyframes[name] = Keyframe(q, v, {x: given[x] for x in given if x in kept})
         return keyframes

@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.assemble import assemble
 from jaxmech.interop.mujoco.coordinates import Conversion
+from jaxmech.models.model import Model, vector
 from jaxmech.parts.body import Frame
 from jaxmech.parts.mechanism import Mechanism
 from jaxmech.parts.vectors import matmul, product, rotation
@@ -29,7 +31,7 @@ class Place(NamedTuple):
 
 
 class Keyframe(NamedTuple):
-    """A state of a keyframe: coordinates and velocities (n,), and the inputs by name."""
+    """A state of a keyframe: coordinates and velocities (n,), and the inputs as parameters."""
 
     q: Array
     v: Array
@@ -60,6 +62,25 @@ class Robot:
     joints: Mapping[str, tuple[str, ...]]
     conversion: Conversion
     reference: np.ndarray
+
+    @property
+    def model(self) -> Model:
+        """A `Model` for studies, fits and the commands, such as `jaxmech check arm.py:arm`.
+
+        Its start variables are the coordinates, and their rates under names such as
+        `elbow.angle.rate`; the state is the nearest one on the constraints.
+        """
+        system = self.mechanism.system
+        q, v = self.start
+        rates = [f"{name}.rate" for name in system.coordinates]
+        start = dict(zip([*system.coordinates, *rates], [*q.tolist(), *v.tolist()], strict=True))
+
+        def state(start: Mapping[str, Any], params: Mapping[str, Any]) -> tuple[Array, Array]:
+            q, v = (vector(*(start[x] for x in names)) for names in (system.coordinates, rates))
+            return assemble(system, q, v, 0.0, params) if system.constraints else (q, v)
+
+        summary, params = "a mechanism from an MJCF or URDF file", self.mechanism.params
+        return Model("robot", summary, system, params, start, state, self.mechanism.geometry)
 
     @property
     def start(self) -> tuple[Array, Array]:
