@@ -10,7 +10,7 @@ _REMEDIES = (  # a part of MuJoCo's message, and what to do
     ("unrecognized element", "remove the element or correct its name"),
     ("unrecognized attribute", "remove the attribute or correct its name"),
     ("Unrecognized XML model", "the root must be <mujoco> or <robot>"),
-    ("Error opening file", "put the file there, or give every body with meshes an <inertial>"),
+    ("Error opening file", "put the file there, or give moving bodies with meshes an <inertial>"),
     ("A + B >= C", "no body has such principal moments of inertia; correct them"),
     ("larger than mjMINVAL", "give the body an <inertial> or geoms of positive mass, or fix it"),
     ("inertia must have positive eigenvalues", "correct the inertia, which no body can have"),
@@ -75,15 +75,23 @@ def _without_pictures(spec: Any) -> Any:
         return None
     kind = mujoco().mjtGeom.mjGEOM_MESH
     shown = [(body, geom) for body in spec.bodies for geom in body.geoms if is_any(geom.type, kind)]
-    world = spec.worldbody
     for body, geom in shown:
-        inertial = body.explicitinertial or spec.compiler.inertiafromgeom != automatic
-        if body != world and not inertial:
+        inertial = body.explicitinertial or int(spec.compiler.inertiafromgeom) != automatic
+        if not inertial and _moves(body):
             return None
         _delete(spec, geom)
     for mesh in list(spec.meshes):
         _delete(spec, mesh)
     return spec
+
+
+def _moves(body: Any) -> bool:
+    """Whether there is a joint between a body and the world."""
+    while body is not None:
+        if list(body.joints):
+            return True
+        body = body.parent
+    return False
 
 
 def _delete(spec: Any, element: Any) -> None:
