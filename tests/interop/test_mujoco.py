@@ -289,3 +289,15 @@ def test_a_missing_file_and_a_missing_package_are_named(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "mujoco", None)
     with pytest.raises(ImportError, match=r"pip install 'jaxmech\[mujoco\]'"):
         from_mjcf(DOUBLE_PENDULUM)
+
+
+def test_meshes_that_only_show_bodies_are_not_read() -> None:
+    shown = '<geom type="mesh" mesh="m" contype="0" conaffinity="0"/>'
+    text = f"""
+    <mujoco><asset><mesh name="m" file="missing.stl"/></asset><worldbody>
+      <body name="mount">{shown}
+        <body name="x"><joint/>{INERTIAL.format(1, "1 1 1")}{shown}</body></body>
+    </worldbody></mujoco>"""
+    assert from_mjcf(text, strict=True).mechanism.system.coordinates == ("joint0.angle",)
+    with pytest.raises(ValueError, match=r"missing\.stl.*give moving bodies with meshes"):
+        from_mjcf(text.replace(INERTIAL.format(1, "1 1 1"), ""))
