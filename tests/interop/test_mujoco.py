@@ -140,6 +140,7 @@ def test_equalities_are_the_equations_of_mujoco(xml: str) -> None:
             np.testing.assert_allclose(mine[:exact], signs * theirs[:exact], atol=1e-12)
 
 
+@ignoring
 def test_the_mass_matrix_of_a_urdf_arm_is_that_of_pinocchio() -> None:
     pin = pytest.importorskip("pinocchio", reason="pinocchio is not installed: pip install pin")
     with pytest.warns(IgnoredElementsWarning, match="joint limit: joint1"):
@@ -289,6 +290,20 @@ def test_a_missing_file_and_a_missing_package_are_named(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "mujoco", None)
     with pytest.raises(ImportError, match=r"pip install 'jaxmech\[mujoco\]'"):
         from_mjcf(DOUBLE_PENDULUM)
+
+
+@ignoring
+def test_urdf_is_refused_where_its_inertias_are_read_wrongly(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "arm.urdf"
+    file.write_text(f'<?xml version="1.0"?>\n<!-- an arm -->{urdf_arm()}', encoding="utf-8")
+    assert len(from_mjcf(file).mechanism.system.coordinates) == 6
+    monkeypatch.setattr(mujoco, "__version__", "3.13.0")
+    for source in (file, urdf_arm()):
+        with pytest.raises(ImportError, match=r"3\.14 or newer, but 3\.13\.0.*install -U mujoco"):
+            from_mjcf(source)
+    assert from_mjcf(DOUBLE_PENDULUM).ignored == {}
 
 
 def test_meshes_that_only_show_bodies_are_not_read() -> None:

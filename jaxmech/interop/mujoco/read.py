@@ -65,7 +65,7 @@ def from_mjcf(
 
     Raises:
         FileNotFoundError: there is no such file.
-        ImportError: MuJoCo is not installed.
+        ImportError: MuJoCo is not installed, or too old for a URDF file.
         ValueError: the file is not a model, or has elements that cannot come along and `strict`.
 
     Example:

@@ -1,7 +1,10 @@
 """Files of MuJoCo, read and compiled, with one message for whatever is wrong with them."""
 
+import re
 from pathlib import Path
 from typing import Any
+
+from packaging.version import Version
 
 from jaxmech.utils.text import capital
 
@@ -15,6 +18,9 @@ _REMEDIES = (  # a part of MuJoCo's message, and what to do
     ("larger than mjMINVAL", "give the body an <inertial> or geoms of positive mass, or fix it"),
     ("inertia must have positive eigenvalues", "correct the inertia, which no body can have"),
 )  # fmt: skip
+
+_GOOD_URDF = Version("3.14")  # before, M differs from that of pinocchio
+_URDF = re.compile(r"\s*(<\?.*?\?>|<!--.*?-->|\s)*<robot\b", re.DOTALL)
 
 
 def mujoco() -> Any:
@@ -45,6 +51,7 @@ def spec_of(source: Any) -> tuple[Any, str]:
         )
     read = mujoco().MjSpec
     if isinstance(source, str) and source.lstrip().startswith("<"):
+        _require_known_inertias(source)
         return _explained("the text", lambda: read.from_string(source)), "the text"
     path = Path(source)
     if not path.is_file():
@@ -52,8 +59,19 @@ def spec_of(source: Any) -> tuple[Any, str]:
             f"Argument `source` must be the path of an MJCF or URDF file, or its text, but there "
             f"is no file {str(source)!r}; correct the path."
         )
+    _require_known_inertias(path.read_text("utf-8", errors="replace"))
     what = f"the file {str(path)!r}"
     return _explained(what, lambda: read.from_file(str(path))), what
+
+
+def _require_known_inertias(text: str) -> None:
+    """Raise for a URDF file and a version of MuJoCo that reads its rotated inertias wrongly."""
+    version = mujoco().__version__
+    if Version(version) < _GOOD_URDF and _URDF.match(text):
+        raise ImportError(
+            f"URDF files need MuJoCo {_GOOD_URDF} or newer, but {version} is installed, which "
+            "turns inertias with a rotated origin the wrong way: pip install -U mujoco."
+        )
 
 
 def compiled(spec: Any, what: str) -> Any:
