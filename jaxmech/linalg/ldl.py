@@ -6,7 +6,15 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.linalg.base import AbstractRowSpace, AbstractSolver
-from jaxmech.linalg.products import outer, scaled, split_corner, split_first, times, with_first
+from jaxmech.linalg.products import (
+    gram,
+    outer,
+    scaled,
+    split_corner,
+    split_first,
+    times,
+    with_first,
+)
 
 
 class LDLRowSpace(AbstractRowSpace):
@@ -67,7 +75,7 @@ class LDL(AbstractSolver):
 @jax.jit  # traced once for all tolerances
 def _eliminated(C: Array, thresholds: Array) -> LDLRowSpace:
     # Only the lower triangle is read, so native code does not compute the upper one.
-    gram = (C[:, None, :] * C[None, :, :]).sum(-1)
+    rest = gram(C)
     # Rows are not scaled to unit length as in `QR`: comparing a pivot with the squared length
     # of its row drops the same rows, and saves a fifth of the operations of an acceleration.
     smallest = thresholds * (C * C).sum(1)
@@ -75,7 +83,7 @@ def _eliminated(C: Array, thresholds: Array) -> LDLRowSpace:
     rank = jnp.zeros((), jnp.int32)
     keeps, columns, inverse_pivots = [jnp.zeros(0, bool)], [], []
     for least in jnp.unstack(smallest):
-        pivot, column, rest = split_corner(gram)
+        pivot, column, rest = split_corner(rest)
         keep = lax.gt(pivot, least)
         # Not by a sum at the end: XLA may compute all pivots once more for it, rounded otherwise.
         rank = rank + keep
@@ -85,7 +93,7 @@ def _eliminated(C: Array, thresholds: Array) -> LDLRowSpace:
         inverse = lax.select(keep, lax.div(one, lax.select(keep, pivot, one)), zero)
         inverse_pivots.append(inverse)
         columns.append(scaled(column, inverse))
-        gram = lax.sub(rest, outer(columns[-1], lax.expand_dims(column, (0,))))
+        rest = lax.sub(rest, outer(columns[-1], lax.expand_dims(column, (0,))))
     return LDLRowSpace(
         C=C,
         columns=tuple(columns),

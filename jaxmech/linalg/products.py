@@ -7,6 +7,8 @@ What a factorization repeats for every column is written in `lax`: indexing and 
 from jax import lax
 from jaxtyping import Array, Float
 
+LARGEST = 65_536  # products of two matrices in one array; more are a dot
+
 
 def times(A: Float[Array, " m n"], x: Float[Array, " n"]) -> Float[Array, " m"]:
     """Multiply a matrix and a vector."""
@@ -46,11 +48,22 @@ def with_first(first: Float[Array, ""], x: Float[Array, " n"]) -> Float[Array, "
 
 def product(A: Float[Array, " k m"], B: Float[Array, " m n"]) -> Float[Array, " k n"]:
     """Multiply two matrices."""
+    if len(A) * B.size > LARGEST:
+        return lax.dot(A, B, precision=lax.Precision.HIGHEST)
     return (A[:, :, None] * B[None, :, :]).sum(1)
+
+
+def gram(C: Float[Array, " m n"]) -> Float[Array, " m m"]:
+    """Compute C C^T."""
+    if len(C) * C.size > LARGEST:
+        return product(C, C.T)
+    return (C[:, None, :] * C[None, :, :]).sum(-1)
 
 
 def weighted_gram(A: Float[Array, " m n"], weights: Float[Array, " m"]) -> Float[Array, " n n"]:
     """Compute A^T W A for a diagonal W."""
+    if A.size * A.shape[1] > LARGEST:
+        return product((A * weights[:, None]).T, A)
     return ((A * weights[:, None])[:, :, None] * A[:, None, :]).sum(0)
 
 

@@ -1,6 +1,7 @@
 """Folding in the scalar graph, and expressions that it must not fold."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,10 +9,12 @@ import numpy as np
 import pytest
 
 from jaxmech.compiler import vectorize
+from jaxmech.compiler.frontend import primitives
 from jaxmech.compiler.frontend.build import function_kernel
 from jaxmech.compiler.ir.graph import Graph
 from jaxmech.compiler.optimize.fold import folded
 from jaxmech.linalg import LDL
+from jaxmech.linalg.products import gram
 
 FLOAT = np.dtype(np.float64)
 
@@ -135,3 +138,39 @@ def test_a_symmetric_elimination_takes_one_triangle() -> None:
     kernel = function_kernel(jax.make_jaxpr(last)(jnp.ones((rows, rows + 1))))
     ops = [kernel.reader.graph.nodes[number].op for number in kernel.live.nodes]
     assert ops.count("sub") == rows * (rows**2 - 1) // 6
+
+
+BANDED = np.triu(np.tril(np.ones((60, 70)), 3), -3)
+
+
+def test_zeros_of_a_sparse_matrix_leave_what_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folded all at once in products, sums and differences, to the operations of one by one."""
+
+    def fn(x: Any) -> Any:
+        A = x * BANDED
+        return A * A[::-1, ::-1] - A, (-A) * 0.0 + A, BANDED * -BANDED
+
+    x = np.random.default_rng(1).uniform(0.5, 1.5, BANDED.shape)
+    ours = vectorize(fn)(x[None])
+    for one, other in zip(ours, fn(x), strict=True):
+        np.testing.assert_array_equal(one[0], other)
+    count = function_kernel(jax.make_jaxpr(fn)(x)).operations
+    monkeypatch.setattr(primitives, "MANY", x.size + 1)
+    assert function_kernel(jax.make_jaxpr(fn)(x)).operations == count > 100
+
+
+@pytest.mark.parametrize("shape", [(20, 30), (60, 70)])
+def test_a_large_gram_matrix_has_the_products_of_a_small_one(shape: tuple[int, int]) -> None:
+    """Beyond 65,536 products it is a dot, with the same operations in native code."""
+    mask = BANDED[: shape[0], : shape[1]]
+
+    def operations(fn: Any) -> int:
+        return function_kernel(jax.make_jaxpr(lambda x: fn(x * mask))(mask)).operations
+
+    def squares(C: Any) -> Any:
+        return jnp.stack([(C[:, None] * C[None, k : k + 1]).sum((1, 2)) for k in range(len(C))])
+
+    found, reference = operations(gram), operations(squares)
+    assert found == reference > 100
+    x = np.random.default_rng(2).normal(size=shape)
+    np.testing.assert_allclose(gram(jnp.asarray(x)), x @ x.T, atol=1e-13)

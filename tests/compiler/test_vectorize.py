@@ -458,7 +458,7 @@ FALLBACKS: dict[str, tuple[Function, str]] = {
         lambda x, A: jnp.zeros(5000).at[(x > 0).sum()].set(1.0)[:N] + x,
         "a computed index into a large array",
     ),
-    "large": (lambda x, A: jnp.ones((300, 300)) * x[0], "numbers"),
+    "large": (lambda x, A: jnp.ones((600, 600)) * x[0], "numbers"),
 }
 
 

@@ -50,7 +50,7 @@ from jaxmech.compiler.ir.loops import (
 from jaxmech.compiler.optimize.fold import folded
 
 LARGEST_UNROLLED = 60_000  # nodes of all iterations; a larger number compiles slowly
-LARGEST_GRAPH = 200_000  # nodes of one graph
+LARGEST_GRAPH = 1_000_000  # nodes of one graph
 LARGEST_STACKED = 1024  # numbers of a sequence that are read one by one
 # Equations of a call that is read on its own: a shorter one is read as fast as it is added, and a
 # longer one is rarely used again.

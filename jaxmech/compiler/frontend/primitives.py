@@ -6,7 +6,7 @@ numpy.
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import jax
@@ -24,6 +24,8 @@ from jaxmech.compiler.ir.loops import (
     shape_of,
 )
 from jaxmech.compiler.optimize.fold import FOLDS, folded
+
+MANY = 64  # numbers of an array whose zeros are worth a search
 
 Reading = Callable[..., Iterable[Ids]]
 Params = Mapping[str, Any]
@@ -46,6 +48,45 @@ def constant(g: Graph, value: np.ndarray) -> Ids:
 
 def _each(g: Graph, op: str, *arrays: Ids | np.int64, params: Any = ()) -> Ids:
     """Apply an operation elementwise to arrays of the same shape."""
+    if op in ("mul", "add", "sub") and arrays[0].size >= MANY:
+        return _with_zeros(g, op, *arrays)
+    return _one_by_one(g, op, *arrays, params=params)
+
+
+def _with_zeros(g: Graph, op: str, *arrays: Any) -> Ids:
+    """Apply a product, a sum or a difference; the zeros of sparse matrices are folded together."""
+    x, y = (np.ravel(a) for a in arrays)
+    zeros = list(g.zero_constants)
+    x_is_zero, y_is_zero = np.isin(x, zeros), np.isin(y, zeros)
+    other = np.where(x_is_zero, y, x)
+    if op != "mul":
+        # As in `fold`: of two zeros in a sum, the one with the larger number is left.
+        other = np.where(x_is_zero & y_is_zero, np.maximum(x, y) if op == "add" else x, other)
+        is_folded = x_is_zero | y_is_zero if op == "add" else y_is_zero
+        out = np.where(is_folded, other, 0)
+    else:
+        out, both = np.zeros_like(x), x_is_zero & y_is_zero
+        for pair in product(zeros, repeat=2):  # there are few: of both signs, and of each type
+            here = both & (x == pair[0]) & (y == pair[1])
+            if here.any():
+                out[here] = folded(g, op, *pair)
+        is_folded = x_is_zero ^ y_is_zero
+        # Products of other constants are left to `fold`, and those with a zero that may hide a NaN.
+        numbers = np.unique(other[is_folded]).tolist()
+        numbers = [i for i in numbers if g.values[i] is None and not g.unsafe[i]]
+        is_folded &= np.isin(other, numbers)
+        if numbers:
+            out[is_folded] = g.const(0, g.nodes[numbers[0]].dtype)
+            if g.nodes[numbers[0]].dtype.kind == "f":
+                g.zeros.update(dict.fromkeys(("mul", i) for i in numbers))
+        is_folded |= both
+    g.requested += int(is_folded.sum())
+    rest = ~is_folded
+    out[rest] = _one_by_one(g, op, x[rest], y[rest])
+    return out.reshape(arrays[0].shape)
+
+
+def _one_by_one(g: Graph, op: str, *arrays: Ids | np.int64, params: Any = ()) -> Ids:
     ids, known = [], g.folded
     for inputs in zip(*[a.ravel().tolist() for a in arrays], strict=True):
         number = known.get((op, inputs, params))  # here too, since a call takes longer
@@ -190,8 +231,16 @@ def _dot(g: Graph, eqn: JaxprEqn, x: Ids, y: Ids) -> Iterable[Ids]:
     # As in XLA: products and sums have the type of the result; those of truth values are logic.
     times, plus = ("and", "or") if dtype.kind == "b" else ("mul", "add")
     X, Y = (_as_type(g, a, var, dtype) for a, var in ((X, eqn.invars[0]), (Y, eqn.invars[1])))
-    products = _each(g, times, *np.broadcast_arrays(X, Y))
-    yield _reduced(g, plus, products, dtype).reshape(shape_of(out))
+    X, Y = np.broadcast_arrays(X, Y)
+    # Line by line, because the products of all of them would be a large array.
+    lines = [_reduced(g, plus, _each(g, times, *pair), dtype) for pair in _lines(X, Y)]
+    yield np.array(lines, np.int64).reshape(shape_of(out))
+
+
+def _lines(X: Ids, Y: Ids) -> Iterable[tuple[Ids, Ids]]:
+    """Corresponding parts of two arrays, without their last two axes."""
+    last = X.shape[-2:]
+    return zip(X.reshape(-1, *last), Y.reshape(-1, *last), strict=True)
 
 
 def _power(g: Graph, eqn: JaxprEqn, x: Ids, exponent: Ids) -> Iterable[Ids]:

@@ -45,6 +45,7 @@ class Graph:
         unsafe: whether a node is one of those, or depends on one.
         zeros: folded products and quotients of zero, as the operation and the other operand.
         folded: memo from requested operations to the resulting nodes.
+        zero_constants: the constants that are zero, of all types and signs.
         arrays: memo of arrays of constants, by their bytes, type and shape.
         depth: number of graphs around it.
     """
@@ -65,6 +66,7 @@ class Graph:
         self.folded: dict[tuple[str, tuple[int, ...], Any], int] = {}
         self.arrays: dict[tuple[bytes, np.dtype, tuple[int, ...]], np.ndarray] = {}
         self.depth: int = 0 if outer is None else outer.depth + 1
+        self.zero_constants: list[int] = []
         self._numbers: dict[Node, int] = {}
         self._constants: dict[tuple[bytes, np.dtype], int] = {}
 
@@ -93,6 +95,8 @@ class Graph:
         if number is None:
             number = self._constants[key] = self.add("const", (), key[0], dtype)
             self.values[number] = scalar
+            if scalar == 0:
+                self.zero_constants.append(number)
         return number
 
     def constants(self, numbers: Iterable[int]) -> tuple[tuple[int, bytes], ...]:

@@ -10,7 +10,7 @@ from jax.dtypes import float0
 
 from jaxmech.compiler.ir.graph import Graph
 
-LARGEST_ARRAY = 65_536  # largest size of an array that is split into scalars
+LARGEST_ARRAY = 262_144  # largest size of an array that is split into scalars
 LARGEST_SPLIT = 1024  # size of an argument that is split even if only rows of it are read
 
 NATIVE = {  # types of the scalars of native code
