@@ -181,7 +181,8 @@ def _taken(x: Array, places: Sequence[int]) -> Array:
 
 def _free(system: System, argument: str, names: Sequence[str]) -> tuple[int, ...]:
     fixed = coordinate_indices(argument, names, system.coordinates)
-    return tuple(i for i in range(system.n) if i not in fixed)
+    # Constraints do not change states of first order, nor their integrals.
+    return tuple(i for i in range(system.n - len(system.states)) if i not in fixed)
 
 
 def _require_found(q: Array, v: Array, t: Array) -> None:

@@ -27,6 +27,7 @@ Numbers = Array | np.ndarray  # on the device, or on the host
 
 SHARE = 1e-6  # of its extents by which a given state may be off its constraints
 _ROUNDING = 4.0  # units of round-off in each coordinate and in each term of a constraint
+_ANY = 1e12  # extent of a state of first order, which no constraint holds
 _STRAIGHT = 10.0  # ratio of radius of curvature to coordinates beyond which a surface is a plane
 
 
@@ -129,6 +130,7 @@ def finite_extents(
 ) -> tuple[Float[Array, " n"], Bool[Array, ""]]:
     """The extents, and whether the masses and units that they depend on are finite."""
     q, v, t, params = jax.lax.stop_gradient((q, v, t, params))
+    states = len(system.states)
     constraints = [c for c in system.constraints if isinstance(c, Holonomic | Nonholonomic)]
     if not constraints:
         return jnp.ones_like(q), jnp.asarray(True)
@@ -149,7 +151,11 @@ def finite_extents(
     M = system.mass(q, v, t, params)
     units = coordinate_units(M, jnp.concatenate(rows))
     is_finite = jnp.isfinite(jnp.trace(M) + units.sum())
-    return _extents(turned, rows, units, q), is_finite
+    extents = _extents(turned, rows, units, q)
+    if states:
+        # Nothing that states do turns a row of A.
+        extents = jnp.concatenate([extents[:-states], jnp.full(states, _ANY, q.dtype)])
+    return extents, is_finite
 
 
 def extents_of_level(

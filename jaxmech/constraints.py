@@ -13,8 +13,8 @@ in a, each becomes (Udwadia and Kalaba 1992; for phi, Kalaba et al. 1995, equati
 """
 
 import abc
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import jax
@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import jacobian
-from jaxmech.utils.checks import naming_missing, require_function
+from jaxmech.utils.checks import naming_missing, require_distinct, require_function
 from jaxmech.utils.jit_cache import traced_once
 from jaxmech.utils.probing import concrete, generic
 
@@ -198,3 +198,32 @@ class Acceleration(AbstractConstraint):
                 f"Constraint {self.name!r} must be affine in the acceleration a, but its "
                 f"derivative with respect to a depends on a; solve it for a first."
             )
+
+
+def named_constraints(constraints: Sequence[AbstractConstraint]) -> tuple[AbstractConstraint, ...]:
+    """The constraints as a tuple, all with different names, or an error."""
+    given: tuple[Any, ...] = (
+        tuple(constraints) if isinstance(constraints, Iterable) else (constraints,)
+    )
+    for constraint in given:
+        if not isinstance(constraint, AbstractConstraint):
+            raise TypeError(
+                "Argument `constraints` must hold Holonomic, Nonholonomic or Acceleration objects, "
+                f"but holds {constraint!r}; wrap the function, for example Holonomic(fn, name=...)."
+            )
+    named = tuple(
+        c if c.name else replace(c, name=_default_name(c, number))
+        for number, c in enumerate(given, start=1)
+    )
+    require_distinct("constraints", tuple(c.name for c in named))
+    return named
+
+
+def _default_name(constraint: AbstractConstraint, number: int) -> str:
+    return function_name(constraint.fn, f"constraint{number}")
+
+
+def function_name(fn: Callable[..., Array], default: str) -> str:
+    """The name of a function, or the default for lambdas and partial functions."""
+    name = getattr(fn, "__name__", "<lambda>")
+    return default if name == "<lambda>" else name

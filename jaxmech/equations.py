@@ -49,8 +49,15 @@ def mass_matrix(slopes: Slopes, q: Array, v: Array, t: Array) -> Float[Array, " 
     return jacobian(lambda v: slopes(q, v, t)[1], v)
 
 
-def generalized_force(slopes: Slopes, q: Array, v: Array, t: Array) -> Float[Array, " n"]:
-    """The generalized force Q (n,), without the non-conservative one."""
+def generalized_force(
+    slopes: Slopes, q: Array, v: Array, t: Array, change: Array | None = None
+) -> Float[Array, " n"]:
+    """The generalized force Q (n,), without the non-conservative one.
+
+    `change` (n,) has the accelerations of velocities that are given functions of time.
+    """
     along = v, jnp.ones_like(t)
     transported = jax.jvp(lambda q, t: slopes(q, v, t)[1], (q, t), along)[1]
+    if change is not None:
+        transported = transported + jax.jvp(lambda v: slopes(q, v, t)[1], (v,), (change,))[1]
     return slopes(q, v, t)[0] - transported

@@ -55,12 +55,12 @@ def singular_mass(system: System, q: Array, v: Array, t: Array, params: Params) 
 
 @cached_by_shapes
 def conserves_energy(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
-    """Whether nothing depends on time, no force acts, and no constraint does work.
+    """Whether nothing depends on time, no force or state acts, and no constraint does work.
 
     Non-ideal constraints are assumed to do work. If conservation is not detected, the energy drift
     is not reported.
     """
-    if system.force is not None or system.nonideal is not None:
+    if system.force is not None or system.nonideal is not None or system.states:
         return False
     if any(isinstance(c, Acceleration) for c in system.constraints):
         return False
@@ -70,6 +70,42 @@ def conserves_energy(system: System, q: Array, v: Array, t: Array, params: Param
     states = _generic_states(q, v, t, params)
     works = concrete_at(lambda *state: jnp.concatenate([work(*state) for work in sources]), states)
     return all(work is not None and np.allclose(work, 0, atol=1e-5) for work in works)
+
+
+@cached_by_shapes
+def reads_integrals(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
+    """Whether the motion depends on the integrals of the states of first order."""
+    return _depends_on_last(system, 0, q, v, t, params)
+
+
+@cached_by_shapes
+def constrains_states(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
+    """Whether a constraint on the velocities contains states of first order."""
+    return _depends_on_last(system, 1, q, v, t, params)
+
+
+def _depends_on_last(system: System, which: int, *state: Any) -> bool:
+    """Whether functions depend on the entries of q (0) or v (1) that belong to states."""
+    own = system.n - len(system.states)
+
+    def slopes(*state: Any) -> Array:
+        def values(last: Array) -> Array:
+            q, v, t, params = state
+            if which:
+                v = jnp.concatenate([v[:own], last])
+            else:
+                q = jnp.concatenate([q[:own], last])
+            level = system.velocity_level(q, v, t, params)
+            if which:
+                return level
+            eom = system.equations(q, v, t, params)
+            parts = eom.M, eom.Q, eom.A, eom.b, level, system.position_level(q, t, params)
+            return jnp.concatenate([x.ravel() for x in parts])
+
+        return jax.jacfwd(values)(state[which][own:])
+
+    found = concrete_at(slopes, _generic_states(*state))
+    return any(x is None or bool(np.any(x != 0)) for x in found)
 
 
 class Drive(Enum):

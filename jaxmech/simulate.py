@@ -108,7 +108,7 @@ def simulate(
     Args:
         system: the system, with n coordinates.
         q0: coordinates at ts[0], shape (n,).
-        v0: velocities at ts[0], shape (n,).
+        v0: velocities at ts[0], shape (n,), with the states of first order last.
         ts: save times [s], shape (T,), strictly increasing or decreasing.
         params: the parameters that the functions of the system expect.
         method: Runge-Kutta method with its number of steps per save interval, by default chosen

@@ -29,7 +29,7 @@ class Solution(eqx.Module):
     Attributes:
         ts: save times [s], shape (T,).
         q: coordinates, shape (T, n); NaN after a failure.
-        v: velocities, shape (T, n); NaN after a failure.
+        v: velocities, shape (T, n), with the states of first order last; NaN after a failure.
         status: the outcome, a `Status` as int32.
         t_failed: time [s] of the last good state before a failure, NaN without one.
         energy: v . dL/dv - L at the save times [J], shape (T,).

@@ -1,7 +1,5 @@
 """`System`: a Lagrangian, a force and named constraints, and the equations of motion at a state."""
 
-import inspect
-import pickle
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -11,15 +9,31 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.constraints import AbstractConstraint, Holonomic, Nonholonomic
+from jaxmech.constraints import (
+    AbstractConstraint,
+    Holonomic,
+    Nonholonomic,
+    function_name,
+    named_constraints,
+)
 from jaxmech.equations import EquationsOfMotion, SingularMass, generalized_force, mass_matrix
+from jaxmech.first_order import (
+    checked_states,
+    moved_rows,
+    padded,
+    with_unit_mass,
+    without_states,
+)
 from jaxmech.utils.checks import (
     as_numbers,
+    coordinate_names,
     naming_missing,
+    require_distinct,
     require_function,
     with_standard_promotion,
 )
 from jaxmech.utils.jit_cache import traced_once
+from jaxmech.utils.pickling import is_called_from, require_importable
 
 Params = Any  # any pytree of arrays and numbers
 
@@ -45,10 +59,17 @@ class System:
         loads: `loads(q, v, qdd, multipliers, t, params)`, forces and torques by the names of
             joints for `observe`, from the accelerations qdd (n,) and the multipliers by the names
             of constraints. A `Mechanism` has them.
+        states: names of states of first order: a current, a bristle, a temperature. They are the
+            last entries of v; the same entries of q are their integrals over time, and
+            `coordinates` has them as "integral of ...". No force or constraint changes states.
+        rates: `rates(q, v, t, params)`, shape (s,): the time derivatives of the s states. `force`
+            and `nonideal` then have shape (n - s,); the Lagrangian takes states as given functions
+            of time.
 
     Raises:
         TypeError: a function is not callable, or a constraint is not of one of the three kinds.
-        ValueError: there are no coordinates, or a name is empty or used twice.
+        ValueError: there are no coordinates, a name is empty or used twice, or there are states
+            without rates.
 
     Example:
         >>> import jax.numpy as jnp
@@ -70,6 +91,8 @@ class System:
     coordinates: Sequence[str] = field(kw_only=True)
     nonideal: Callable[..., Array] | None = field(default=None, kw_only=True)
     loads: Callable[..., Any] | None = field(default=None, kw_only=True)
+    states: Sequence[str] = field(default=(), kw_only=True)
+    rates: Callable[..., Array] | None = field(default=None, kw_only=True)
     # Set once per call by `properties.with_mass_rank`; `equations` passes it to the laws of motion.
     singular_mass: SingularMass = field(default=False, init=False)
     # The names of the parameters of a `Mechanism`; others are probably mistakes.
@@ -83,25 +106,32 @@ class System:
             require_function("nonideal", self.nonideal, "q, v, multipliers, t, params")
         if self.loads is not None:
             require_function("loads", self.loads, "q, v, qdd, multipliers, t, params")
-        object.__setattr__(self, "coordinates", _coordinate_names(self.coordinates))
-        object.__setattr__(self, "constraints", _named_constraints(self.constraints))
+        if self.rates is not None:
+            require_function("rates", self.rates, "q, v, t, params")
+        names, states = checked_states(coordinate_names(self.coordinates), self.states, self.rates)
+        require_distinct("states", states)
+        object.__setattr__(self, "coordinates", names)
+        object.__setattr__(self, "states", states)
+        object.__setattr__(self, "constraints", named_constraints(self.constraints))
 
     def __repr__(self) -> str:
         forces = "".join(
-            f", {name}={_name_of(fn, 'given')}"
+            f", {name}={function_name(fn, 'given')}"
             for name, fn in (("force", self.force), ("nonideal", self.nonideal))
             if fn is not None
         )
-        return f"System(coordinates={self.coordinates}, constraints={self.constraints}{forces})"
+        states = f", states={self.states}" if self.states else ""
+        parts = f"coordinates={self.coordinates}, constraints={self.constraints}{forces}{states}"
+        return f"System({parts})"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle the functions, which must be importable unless cloudpickle does the pickling."""
-        if not _is_called_from("cloudpickle"):
+        if not is_called_from("cloudpickle"):
             given: list[tuple[str, Any]] = [("lagrangian", self.lagrangian), ("force", self.force)]
-            given += [("nonideal", self.nonideal), ("loads", self.loads)]
+            given += [("nonideal", self.nonideal), ("loads", self.loads), ("rates", self.rates)]
             given += [(f"constraint {c.name!r}", c) for c in self.constraints]
             for name, part in given:
-                _require_importable(name, part)
+                require_importable(name, part)
         return object.__reduce_ex__(self, protocol)
 
     def __copy__(self) -> "System":
@@ -112,8 +142,18 @@ class System:
 
     @property
     def n(self) -> int:
-        """The number of coordinates."""
+        """The number of coordinates, states included."""
         return len(self.coordinates)
+
+    @property
+    def value_names(self) -> tuple[str, ...]:
+        """The names of all coordinates and, after them, of the states."""
+        return (*self.coordinates, *self.states)
+
+    @property
+    def velocity_names(self) -> tuple[str, ...]:
+        """The names of the entries of v: those of coordinates, and of states."""
+        return (*self.coordinates[: self.n - len(self.states)], *self.states)
 
     @with_standard_promotion
     def equations(self, q: Any, v: Any, t: Any = 0.0, params: Params = None) -> EquationsOfMotion:
@@ -138,6 +178,8 @@ class System:
             Q = Q + self.applied_force(q, v, t, params)
         rows = [c.rows(q, v, t, params) for c in self.constraints]
         A, b = self._matrix([A for A, _ in rows], q), _stacked([b for _, b in rows], q.dtype)
+        if self.states:
+            A, b = moved_rows(A, b, self.state_rates(q, v, t, params))
         return EquationsOfMotion(self.mass(q, v, t, params), Q, A, b, self.singular_mass)
 
     def everything(self, q: Array, v: Array, t: Array, params: Params) -> Any:
@@ -145,6 +187,7 @@ class System:
         multipliers = jnp.zeros(sum(self.sizes(q, v, t, params)), q.dtype)
         values = [self._value(q, v, t, params), self.nonideal_force(q, v, multipliers, t, params)]
         values += [c.residual(q, v, v, t, params) for c in self.constraints]
+        values += [self.state_rates(q, v, t, params)]
         return [*values, self.applied_force(q, v, t, params)]
 
     def applied_force(self, q: Array, v: Array, t: Array, params: Params) -> Array:
@@ -152,8 +195,21 @@ class System:
         if self.force is None:
             return jnp.zeros_like(q)
         with naming_missing("`force`", params):
-            F = _shaped("The value of `force`", self.force(q, v, t, params), (self.n,))
+            F = self._forces("The value of `force`", self.force(q, v, t, params))
         return F.astype(q.dtype)
+
+    @traced_once
+    def state_rates(self, q: Array, v: Array, t: Array, params: Params) -> Array:
+        """The rates of the states of first order, shape (s,)."""
+        if self.rates is None:
+            return jnp.zeros(0, q.dtype)
+        with naming_missing("`rates`", params):
+            rates = self.rates(q, v, t, params)
+            if np.shape(rates) == () and rates is not None:
+                rates = jnp.asarray(rates)[None]
+            need = "one number per state"
+            rates = _shaped("The value of `rates`", rates, (len(self.states),), need=need)
+        return rates.astype(q.dtype)
 
     def with_singular_mass(self, singular_mass: SingularMass) -> "System":
         """Copy the system, with the given statement whether its mass matrix lacks full rank."""
@@ -177,21 +233,31 @@ class System:
             return jnp.zeros_like(q)
         with naming_missing("`nonideal`", params):
             C = self.nonideal(q, v, multipliers, t, params)
-        return _shaped("The value of `nonideal`", C, (self.n,)).astype(q.dtype)
+        return self._forces("The value of `nonideal`", C).astype(q.dtype)
 
     @traced_once
     def mass(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The mass matrix M = d2L/dv2 at a state, shape (n, n)."""
-        return mass_matrix(lambda *state: self._slopes(*state, params), q, v, t)
+        M = mass_matrix(lambda *state: self._slopes(*state, params), q, v, t)
+        return with_unit_mass(M, len(self.states))
 
     @traced_once
     def conservative_force(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The generalized force of the Lagrangian at a state, without `force`, shape (n,)."""
-        return generalized_force(lambda *state: self._slopes(*state, params), q, v, t)
+        """The generalized force of the Lagrangian, without `force`, and rates of states, (n,)."""
+
+        def slopes(*state: Array) -> tuple[Array, Array]:
+            return self._slopes(*state, params)
+
+        if not self.states:
+            return generalized_force(slopes, q, v, t)
+        rates, own = self.state_rates(q, v, t, params), self.n - len(self.states)
+        change = jnp.concatenate([jnp.zeros(own, q.dtype), rates])
+        return jnp.concatenate([generalized_force(slopes, q, v, t, change)[:own], rates])
 
     def energy(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The energy v . dL/dv - L at a state [J], a scalar."""
-        return v @ self._slopes(q, v, t, params)[1] - self._value(q, v, t, params)
+        momentum = without_states(self._slopes(q, v, t, params)[1], len(self.states))
+        return v @ momentum - self._value(q, v, t, params)
 
     @traced_once
     def position_level(self, q: Array, t: Array, params: Params) -> Array:
@@ -200,7 +266,8 @@ class System:
 
     def position_jacobian(self, q: Array, t: Array, params: Params) -> Array:
         """The Jacobian of the position level with respect to q, (k, n)."""
-        return self._matrix([c.jacobian(q, t, params) for c in self._holonomic], q)
+        A = self._matrix([c.jacobian(q, t, params) for c in self._holonomic], q)
+        return without_states(A, len(self.states))
 
     @traced_once
     def velocity_level(self, q: Array, v: Array, t: Array, params: Params) -> Array:
@@ -221,7 +288,8 @@ class System:
                 return constraint.jacobian(q, v, t, params)
             return constraint.jacobian(q, t, params)
 
-        return self._matrix([rows(c) for c in self._on_velocities], q)
+        A = self._matrix([rows(c) for c in self._on_velocities], q)
+        return without_states(A, len(self.states))
 
     def rows(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The constraint matrix A, (m, n)."""
@@ -246,9 +314,11 @@ class System:
         self, q: Any, v: Any, t: Any, params: Params, names: tuple[str, str] = ("q", "v")
     ) -> tuple[Array, Array, Array, Params]:
         """Convert to (q, v, t, params) in the floating-point type of q and v, and check shapes."""
+        need = "one number per coordinate"
+        need += f", and then one for each of {', '.join(self.states)}" if self.states else ""
         given = zip((*names, "t"), (q, v, t), ((self.n,), (self.n,), ()), strict=True)
         q, v, t = (
-            _shaped(f"Argument `{name}`", as_numbers(name, x, half=name == "t"), shape, _VMAP)
+            _shaped(f"Argument `{name}`", as_numbers(name, x, half=name == "t"), shape, _VMAP, need)
             for name, x, shape in given
         )
         floats = [x.dtype for x in (q, v) if jnp.issubdtype(x.dtype, jnp.floating)]
@@ -264,6 +334,16 @@ class System:
     def _on_velocities(self) -> list[Holonomic | Nonholonomic]:
         """The constraints of the velocity level."""
         return [c for c in self.constraints if isinstance(c, Holonomic | Nonholonomic)]
+
+    def _forces(self, what: str, value: Any) -> Array:
+        """Check the shape of generalized forces, and add zeros for the states."""
+        shape = (self.n - len(self.states),)
+        if self.states and np.shape(value) == (self.n,):
+            raise ValueError(
+                f"{what} must have shape {shape}, without the states {', '.join(self.states)}, but "
+                f"has shape {np.shape(value)}."
+            )
+        return padded(_shaped(what, value, shape), len(self.states))
 
     def _matrix(self, rows: Sequence[Array], q: Array) -> Array:
         """Stack rows (k, n) of constraints, of which there may be none."""
@@ -285,27 +365,6 @@ class System:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-def _is_called_from(package: str) -> bool:
-    """Whether a function of a package is being executed: picklers do not identify themselves."""
-    frame = inspect.currentframe()
-    while frame is not None:
-        if str(frame.f_globals.get("__name__")).split(".")[0] == package:
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _require_importable(name: str, part: Any) -> None:
-    try:
-        pickle.dumps(part)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise pickle.PicklingError(
-            f"A System can be pickled only if its functions can, but {name} cannot: {error}; "
-            "define the function with `def` at the top level of a module, not as a lambda or "
-            "inside of another function, or pickle with `cloudpickle`."
-        ) from error
-
-
 def as_dtype(params: Params, dtype: Any) -> Params:
     """Convert every floating-point leaf of the parameters to an array of the given type."""
 
@@ -323,66 +382,18 @@ def _stacked(values: list[Array], dtype: Any) -> Array:
 _VMAP = "; for a batch use `jax.vmap`"
 
 
-def _shaped(what: str, value: Any, shape: tuple[int, ...], if_larger: str = "") -> Array:
+def _shaped(
+    what: str, value: Any, shape: tuple[int, ...], if_larger: str = "",
+    need: str = "one number per coordinate",
+) -> Array:  # fmt: skip
     if value is None:
         raise ValueError(f"{what} must have shape {shape}, but is None; add a `return`.")
     if isinstance(value, list | tuple):
         value = jnp.asarray(value)
     if np.shape(value) != shape:
-        need = "one number per coordinate" if shape else "a scalar"
+        need = need if shape else "a scalar"
         raise ValueError(
             f"{what} must have shape {shape} ({need}), but has shape {np.shape(value)}"
             f"{if_larger if np.ndim(value) > len(shape) else ''}."
         )
     return jnp.asarray(value)
-
-
-def _coordinate_names(coordinates: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(coordinates, str) or not isinstance(coordinates, Iterable):
-        raise TypeError(
-            f"Argument `coordinates` must be a sequence of names, but is {coordinates!r}; "
-            'write ("x",) for a single coordinate x.'
-        )
-    names = tuple(coordinates)
-    if not names:
-        raise ValueError("Argument `coordinates` must name at least one coordinate, but is empty.")
-    _require_distinct("coordinates", names)
-    return names
-
-
-def _named_constraints(constraints: Sequence[AbstractConstraint]) -> tuple[AbstractConstraint, ...]:
-    given: tuple[Any, ...] = (
-        tuple(constraints) if isinstance(constraints, Iterable) else (constraints,)
-    )
-    for constraint in given:
-        if not isinstance(constraint, AbstractConstraint):
-            raise TypeError(
-                "Argument `constraints` must hold Holonomic, Nonholonomic or Acceleration objects, "
-                f"but holds {constraint!r}; wrap the function, for example Holonomic(fn, name=...)."
-            )
-    named = tuple(
-        c if c.name else replace(c, name=_default_name(c, number))
-        for number, c in enumerate(given, start=1)
-    )
-    _require_distinct("constraints", tuple(c.name for c in named))
-    return named
-
-
-def _default_name(constraint: AbstractConstraint, number: int) -> str:
-    return _name_of(constraint.fn, f"constraint{number}")
-
-
-def _name_of(fn: Callable[..., Array], default: str) -> str:
-    """The name of a function, or the default for lambdas and partial functions."""
-    name = getattr(fn, "__name__", "<lambda>")
-    return default if name == "<lambda>" else name
-
-
-def _require_distinct(argument: str, names: tuple[str, ...]) -> None:
-    for name in names:
-        if not isinstance(name, str) or not name:
-            raise ValueError(f"Argument `{argument}` must have non-empty names, but has {name!r}.")
-        if names.count(name) > 1:
-            raise ValueError(
-                f"Argument `{argument}` must have distinct names, but {name!r} is given twice."
-            )

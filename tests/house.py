@@ -14,7 +14,7 @@ from pathlib import Path
 PACKAGE = "jaxmech"
 LAYERS = (
     {"compiler", "linalg", "status", "utils"},
-    {"consistency", "constraints", "equations", "geometry", "properties", "system"},
+    {"consistency", "constraints", "equations", "first_order", "geometry", "properties", "system"},
     {"formulations", "models", "parts"},
     {"assemble", "integrate", "interop", "nearest_known", "nearest_point", "stabilization"},
     {"control", "observe", "sensitivity", "simulate", "solution"},

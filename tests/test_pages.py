@@ -30,8 +30,9 @@ PAGES = (
     "adaptive",
     "stiff",
     "interop",
+    "states",
 )
-WITHOUT_PICTURES = ("adaptive",)
+WITHOUT_PICTURES = ("adaptive", "states")
 
 
 def text(page: str) -> str:

@@ -40,6 +40,7 @@ class Structure:
         slopes: the gradient check, if a `run` was requested and possible.
         lanes: the compilation of a batch of steps, if a `run` was requested.
         findings: problems and facts with remedies, the serious ones first.
+        states: names of the states of first order, which are no degrees of freedom.
     """
 
     coordinates: tuple[str, ...]
@@ -53,6 +54,7 @@ class Structure:
     slopes: tuple[Slope, ...] | None = None
     lanes: Explanation | None = None
     findings: tuple[Finding, ...] = ()
+    states: tuple[str, ...] = ()
 
     @property
     def serious(self) -> bool:
@@ -69,7 +71,9 @@ class Structure:
 
 
 def _card(found: Structure) -> list[str]:
-    lines = [("coordinates", f"{len(found.coordinates)}: {', '.join(found.coordinates)}")]
+    names = found.coordinates[: len(found.coordinates) - len(found.states)]
+    lines = [("coordinates", f"{len(names)}: {', '.join(names)}")]
+    lines += [("states", f"{len(found.states)}: {', '.join(found.states)}")] if found.states else []
     for kind in ("Holonomic", "Nonholonomic", "Acceleration"):
         own = [f"{c.name} ({c.equations})" for c in found.constraints if c.kind == kind]
         lines += [(kind.lower(), ", ".join(own))] if own else []

@@ -82,6 +82,7 @@ def structure(
     findings += lanes_findings(lanes) + idle_findings(unused, found.get("idle", ()))
     return Structure(
         coordinates=tuple(system.coordinates),
+        states=tuple(system.states),
         constraints=tuple(
             Equations(c.name, type(c).__name__, size)
             for c, size in zip(system.constraints, sizes, strict=True)

@@ -49,6 +49,8 @@ def system_digests(system: System, params: Params, dtype: Any = float) -> dict[s
     if system.nonideal is not None:
         forces = np.zeros(sum(system.sizes(*jax.tree.map(jnp.asarray, state))), dtype)
         found["nonideal"] = digest(system.nonideal, q, q, forces, t, params)
+    if system.rates is not None:
+        found["rates"] = digest(system.rates, *state)
     for constraint in system.constraints:
         code = digest(constraint.residual, q, q, q, t, params)
         found[f"constraint {constraint.name}"] = sha256(type(constraint).__name__, code)

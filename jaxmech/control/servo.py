@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import AbstractConstraint
+from jaxmech.first_order import require_no_states
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.linalg import shortest, times
 from jaxmech.properties import with_mass_rank
@@ -141,7 +142,8 @@ def _without_noise(S: Array, G: Array) -> Array:
 
 
 def require_ideal(argument: str, system: System) -> None:
-    """Raise a ValueError for a `nonideal` force, which would depend on u."""
+    """Raise a ValueError for a `nonideal` force, which would depend on u, and for states."""
+    require_no_states(system.states, f"Argument `{argument}`", "write the controller as `force`")
     if system.nonideal is not None:
         raise ValueError(
             f"Argument `{argument}` must have ideal constraints, but has a `nonideal` force; write "

@@ -83,7 +83,7 @@ class Accumulator:
     def _times_of(self, statistic: AbstractStatistic) -> Found:
         """The times that count, for statistics of passages."""
         trajectory = self._program.trajectory
-        times = counted_times(statistic, trajectory.study, trajectory.system.coordinates)
+        times = counted_times(statistic, trajectory.study, trajectory.system.value_names)
         return {} if times is None else {"times": times}
 
     def _names_of(self, statistic: AbstractStatistic) -> Found:

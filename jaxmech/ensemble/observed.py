@@ -163,8 +163,9 @@ class StudyEvent:
     ) -> Callable[..., Any]:
         of, level = self.of, self.level
         if of is not None and of in coordinates:
-            place = coordinates.index(of)
-            return lambda q, v, t, p: q[place] - level
+            place = coordinates.index(of)  # states follow the coordinates, and are the last of v
+            last = place - len(coordinates)
+            return lambda q, v, t, p: (q[place] if place < q.size else v[last]) - level
         own = self.function if of is None else observe[of].function
         assert callable(own)
         if of is None and not level:

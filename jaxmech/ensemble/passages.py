@@ -23,7 +23,7 @@ _OVER_TIME = {True: ("all", "max", "largest"), False: ("all", "min")}  # by whet
 
 def study_watch(study: Any, system: System) -> Watch | None:
     """The events of a study for `simulate`, or a StudyError."""
-    coordinates, observe = tuple(system.coordinates), study.observe
+    coordinates, observe = system.value_names, study.observe
     sought = [one for one in study.statistics.values() if one.passage is not None]
     try:
         made = [one.event(name, coordinates, observe) for name, one in study.events.items()]

@@ -64,7 +64,7 @@ def guess(subject: Subject, inputs: Tree, dtype: Any) -> tuple[Array, Array]:
     for name, value in inputs["coordinates"].items():
         q = q.at[system.coordinates.index(name)].set(value)
     for name, value in inputs["velocities"].items():
-        v = v.at[system.coordinates.index(name)].set(value)
+        v = v.at[system.velocity_names.index(name)].set(value)
     return q, v
 
 
@@ -171,6 +171,8 @@ class StudyTrajectory:
         }
         values |= {name: getattr(sol, name) for name in SERIES if name not in _OBSERVED}
         values |= {name: sol.q[:, k] for k, name in enumerate(self.system.coordinates)}
+        states = self.system.states
+        values |= {name: sol.v[:, k - len(states)] for k, name in enumerate(states)}
         if sol.events is not None:
             values |= event_quantities(sol.events, sol.ts)
         seen = None

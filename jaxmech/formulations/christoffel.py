@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmech.first_order import require_no_states
 from jaxmech.linalg import cholesky
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind
@@ -156,6 +157,7 @@ def _metric(system: System, extended: Array, params: Params) -> Array:
 
 def _arguments(system: System, q: Any, t: Any, params: Params) -> tuple[Array, Array, Params]:
     require_kind("system", system, System, "System(...)")
+    require_no_states(system.states, "Argument `system`", "take the system without them")
     q, _, t, params = system.arguments(q, q, t, params)
     require_quadratic(system, q, t, params)
     return q, t, params

@@ -28,6 +28,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.equations import EquationsOfMotion
+from jaxmech.first_order import require_no_states
 from jaxmech.formulations.base import AbstractFormulation, Law
 from jaxmech.formulations.christoffel import first_kind, metric_tensor, potential_force
 from jaxmech.formulations.regular import without_units
@@ -61,6 +62,7 @@ class Contravariant(AbstractFormulation):
         self, system: System, q: Array, v: Array, t: Array, params: Params
     ) -> EquationsOfMotion:
         """M = g and Q_r - Gamma_r,ab q'^a q'^b from the metric, with the usual A and b."""
+        require_no_states(system.states, "`Contravariant()`", "use `UdwadiaKalaba()`")
         eom = system.equations(q, v, t, params)
         rate = jnp.concatenate([jnp.ones_like(v[:1]), v])
         inertia = (first_kind(system, q, t, params) * (rate[:, None] * rate[None, :])[None]).sum(

@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from jaxmech.first_order import largest, spread
 from jaxmech.integrate.methods import AbstractFixedStep
 
 STATES = 4  # states in a divided difference
@@ -123,13 +124,15 @@ class Defect(eqx.Module):
     fastest: Float[Array, " n"]  # largest |v|
     rounding: Float[Array, ""]  # sum of the errors of a coordinate that would go unnoticed
     seen: Array  # number of estimates so far
+    states: int = eqx.field(static=True)  # of first order, the last entries
 
     @staticmethod
-    def none(q: Array, v: Array) -> "Defect":
+    def none(q: Array, v: Array, states: int = 0) -> "Defect":
         """Initialize before the first step."""
         q, v = jax.lax.stop_gradient((q, v))
         zero = jnp.zeros_like(q)
-        return Defect(zero, zero, q, q, jnp.abs(v), zero.sum(), jnp.zeros((), jnp.int32))
+        none = jnp.zeros((), jnp.int32)
+        return Defect(zero, zero, q, q, jnp.abs(v), zero.sum(), none, states)
 
     def after(
         self, recent: Recent, q: Array, v: Array, h: Array, method: AbstractFixedStep, steps: float,
@@ -140,7 +143,7 @@ class Defect(eqx.Module):
         The recent states are `apart` steps from each other.
         """
         q, v, h = jax.lax.stop_gradient((q, v, h))
-        in_q, in_v, unnoticed = _step_errors(recent, q, v, h, method, apart)
+        in_q, in_v, unnoticed = _step_errors(recent, q, v, h, method, apart, self.states)
         return Defect(
             self.q + steps * in_q,
             self.v + steps * in_v,
@@ -149,6 +152,7 @@ class Defect(eqx.Module):
             jnp.maximum(self.fastest, jnp.abs(v)),
             self.rounding + steps * unnoticed,
             self.seen + 1,
+            self.states,
         )
 
     def relative(self, duration: Array) -> Float[Array, ""]:
@@ -156,8 +160,8 @@ class Defect(eqx.Module):
         return jnp.where(
             self.seen > 0,
             jnp.maximum(
-                relative(self.q, self.v, self.low, self.high, self.fastest, duration),
-                resolution(self.rounding, self.low, self.high),
+                relative(self.q, self.v, self.low, self.high, self.fastest, duration, self.states),
+                resolution(self.rounding, self.low, self.high, self.states),
             ),
             jnp.nan,
         )
@@ -170,26 +174,37 @@ class Defect(eqx.Module):
         They come too late by a part of a step. Where the projection of velocities `keeps_q`, all of
         what they should have moved is missing.
         """
-        width, speed = _sizes(self.low, self.high, self.fastest, duration)
-        in_q, in_v = jnp.max(_share(made.in_q, width)), jnp.max(_share(made.in_v, speed))
+        # The projection does not move states.
+        own = slice(self.low.size - self.states)
+        width, speed = _sizes(self.low[own], self.high[own], self.fastest[own], duration)
+        in_q = jnp.max(_share(made.in_q[own], width))
+        in_v = jnp.max(_share(made.in_v[own], speed))
         # The part of its whole motion that a coordinate makes meanwhile.
         part = jnp.minimum(jnp.max(_share(h * speed, width)), 1.0)
         return (in_q if keeps_q else part * in_q) + part * in_v / _IN_RATES
 
 
-def resolution(rounding: Array, low: Array, high: Array) -> Float[Array, ""]:
+def resolution(rounding: Array, low: Array, high: Array, states: int = 0) -> Float[Array, ""]:
     """Rounding errors of coordinates relative to the widest motion; 0 for one within round-off."""
+    low, high = low[: low.size - states], high[: high.size - states]
     width, most = (high - low).max(), jnp.maximum(jnp.abs(low), jnp.abs(high)).max()
     moves = width > jnp.sqrt(jnp.finfo(low.dtype).eps) * most
     return jnp.where(moves, rounding / jnp.where(moves, width, 1.0), 0.0)
 
 
 def relative(
-    q: Array, v: Array, low: Array, high: Array, fastest: Array, duration: Array
+    q: Array, v: Array, low: Array, high: Array, fastest: Array, duration: Array, states: int = 0
 ) -> Float[Array, ""]:
-    """The largest error in q and v (n,), relative to the range and the speed of each coordinate."""
-    width, speed = _sizes(low, high, fastest, duration)
-    return jnp.max(jnp.concatenate([_share(q, width), _share(v, speed)]))
+    """The largest error in q and v (n,), relative to the range and the speed of each coordinate.
+
+    That of a state of first order is relative to its largest value; its integral does not count.
+    """
+    own = slice(q.size - states)
+    width, speed = _sizes(low[own], high[own], fastest[own], duration)
+    shares = [_share(q[own], width), _share(v[own], speed)]
+    if states:
+        shares.append(_share(v[-states:], fastest[-states:]))
+    return jnp.max(jnp.concatenate(shares))
 
 
 def _sizes(low: Array, high: Array, fastest: Array, duration: Array) -> tuple[Array, Array]:
@@ -209,7 +224,7 @@ def _share(error: Array, size: Array) -> Array:
 
 
 def _step_errors(
-    recent: Recent, q: Array, v: Array, h: Array, method: AbstractFixedStep, apart: int
+    recent: Recent, q: Array, v: Array, h: Array, method: AbstractFixedStep, apart: int, states: int
 ) -> tuple[Array, Array, Array]:
     """The errors of one step in q and in v (n,), and the largest one in q that goes unnoticed."""
     order, span = _order(method), apart * h
@@ -219,16 +234,17 @@ def _step_errors(
     of_q, of_rate = (jnp.abs(x) for x in _derivatives(recent, q, v, span, odd))
     of_v = of_rate / jnp.abs(span)
     if order == odd:  # the derivative in the error is the next higher one
-        faster = of_rate.max() / jnp.maximum(of_q.max(), jnp.finfo(q.dtype).tiny)
+        most = jnp.maximum(largest(of_q, states), jnp.finfo(q.dtype).tiny)
+        faster = spread(largest(of_rate, states) / most, q.size)
         of_q, of_v = of_rate / (odd + 1), of_v * faster / (odd + 1)
     size = method.error_constant
-    rounding = _ROUNDING * jnp.finfo(q.dtype).eps * jnp.max(jnp.abs(q))
+    rounding = _ROUNDING * jnp.finfo(q.dtype).eps * largest(q, states)
     in_q, in_v = size * of_q, (size / _IN_V) * of_v
     smallest = rounding / jnp.abs(span)
-    in_q = jnp.where(in_q > rounding, in_q, 0.0)
-    in_v = jnp.where(in_v > smallest, in_v, 0.0)
+    in_q = jnp.where(in_q > spread(rounding, q.size), in_q, 0.0)
+    in_v = jnp.where(in_v > spread(smallest, q.size), in_v, 0.0)
     to_step = float(apart) ** -(order + 1)  # from the error of a step as long as the span
-    return to_step * in_q, to_step * in_v, to_step * rounding
+    return to_step * in_q, to_step * in_v, to_step * rounding[0]
 
 
 def _derivatives(recent: Recent, q: Array, v: Array, h: Array, level: int) -> tuple[Array, Array]:

@@ -148,7 +148,11 @@ def rollout(
         ended = state.q, state.v, _ended(at_start, state)
         return (state, defect, log), (_saved(state), ended)
 
-    first = start, Defect.none(q0, v0), None if watch is None else watch.log(q0)
+    first = (
+        start,
+        Defect.none(q0, v0, len(scheme.system.states)),
+        None if watch is None else watch.log(q0),
+    )
     (end, defect, log), (saved, ends) = jax.lax.scan(one_segment, first, (every, estimates.left))
     duration = jax.lax.stop_gradient(ts[-1] - ts[0])
     error = defect.relative(duration)
@@ -334,7 +338,8 @@ def _advance(
     q, v, health = step(scheme, state.q, state.v, t, h, now, extents)
     corrections = state.corrections
     if corrections is not None and health.correction is not None:
-        corrections = corrections.after(health.correction, v, h)
+        own = v[: v.size - len(scheme.system.states)]
+        corrections = corrections.after(health.correction, own, h)
     health = replace(health, correction=None)
     if watch is not None and events is not None and log is not None:
         before, after = (state.q, state.v), (q, v, health)

@@ -91,7 +91,8 @@ def _implicit_step(
     params: Params, extents: Float[Array, " n"],
 ) -> tuple[Array, Array, Health]:  # fmt: skip
     has_length = h != 0  # repeated save times have not
-    data = StepData(q, v, t, jnp.where(has_length, h, 1.0), params, rounding(q, v))
+    enough = rounding(q, v, len(scheme.system.states))
+    data = StepData(q, v, t, jnp.where(has_length, h, 1.0), params, enough)
     with jax.named_scope("stages"):
         moved = method.step(scheme, data)
     with jax.named_scope("projection"):

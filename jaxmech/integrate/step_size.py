@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure, unchecked, unoptimized, why_not
+from jaxmech.first_order import largest, spread
 from jaxmech.formulations import AbstractFormulation
 from jaxmech.integrate.error_estimate import relative, resolution
 from jaxmech.integrate.events.turns import most_turns
@@ -216,6 +217,7 @@ def _trial(
         q: Array, v: Array, ts: Array, params: Any, times: Array | None, tried: Array
     ) -> _Found:
         zero, grid = jnp.zeros_like(q), EvenSteps.of(ts, times, many)
+        states = len(system.states)
 
         def more(k: Array, carry: Any) -> Any:
             q, v, errors, (low, high, fastest, rounding), most, done, _ = carry
@@ -227,7 +229,7 @@ def _trial(
             if plan.watch is not None:
                 here = most_turns(plan.watch, (q, v), (new_q, new_v), t, h, now)
                 most = jnp.maximum(most, here)
-            hidden = rounding + _rounding(new_q)
+            hidden = rounding + _rounding(new_q, states)[0]
             seen = jnp.minimum(low, new_q), jnp.maximum(high, new_q)
             moved = (
                 new_q, new_v, [x + y for x, y in zip(errors, found, strict=True)],
@@ -249,8 +251,8 @@ def _trial(
         _, _, errors, sizes, most, done, good = jax.lax.fori_loop(0, count, step_or_rest, start)
         low, high, fastest, rounding = sizes
         duration = (ts[1] - ts[0]) * done / many
-        error = relative(errors[0], errors[1], low, high, fastest, duration)
-        return error, resolution(rounding, low, high), done, good, most
+        error = relative(errors[0], errors[1], low, high, fastest, duration, states)
+        return error, resolution(rounding, low, high, states), done, good, most
 
     members = q, v, ts, params, times
     alone = batched_closure(one, *jax.tree.map(lambda x: x[0], members), tried)
@@ -283,7 +285,8 @@ def _doubled(
 
     def error(whole: Array, halves: Array) -> Array:
         size = jnp.abs(whole - halves) * factor
-        return jnp.where(size > _rounding(halves), size, 0.0)
+        least = _rounding(halves, len(scheme.system.states))
+        return jnp.where(size > spread(least, size.size), size, 0.0)
 
     share = 1.0 if scheme.drive == Drive.VELOCITIES else _MOVED
     finite = jnp.isfinite(new_q.sum() + new_v.sum())
@@ -291,9 +294,9 @@ def _doubled(
     return new_q, new_v, errors, good & finite
 
 
-def _rounding(x: Array) -> Array:
-    """The difference of two results (n,) that counts as round-off."""
-    return 16 * jnp.finfo(x.dtype).eps * jnp.max(jnp.abs(x))
+def _rounding(x: Array, states: int) -> Array:
+    """The difference of two results (n,) that counts as round-off, as by `largest`."""
+    return 16 * jnp.finfo(x.dtype).eps * largest(x, states)
 
 
 def rounded_up(number: float) -> int:

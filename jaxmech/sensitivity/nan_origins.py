@@ -121,6 +121,8 @@ def functions_of(system: System) -> dict[str, Callable[..., Any]]:
         functions["`force`"] = system.force
     if system.nonideal is not None:
         functions["`nonideal`"] = friction
+    if system.rates is not None:
+        functions["`rates`"] = system.rates
     return functions | {f"constraint {c.name!r}": partial(rows, c) for c in system.constraints}
 
 

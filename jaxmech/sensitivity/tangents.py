@@ -16,7 +16,7 @@ from jaxtyping import Array
 
 from jaxmech.consistency import constraint_jacobians
 from jaxmech.linalg import unit
-from jaxmech.properties import with_mass_rank
+from jaxmech.properties import reads_integrals, with_mass_rank
 from jaxmech.sensitivity.differences import Numbers
 from jaxmech.stabilization import metric_mass
 from jaxmech.system import Params, System
@@ -52,12 +52,19 @@ def geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> G
 
 @jit_of("system")
 def _geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> Geometry:
+    # Where nothing depends on the integrals of states of first order, they are no changes.
+    reads = reads_integrals(system, q[0], v[0], ts[0], params)
+    held = 0 if reads else len(system.states)
     system = with_mass_rank(system, q[0], v[0], ts[0], params)
 
     def one(q: Array, v: Array, t: Array) -> Geometry:
         M = metric_mass(system, q, v, t, params)
         turn = jax.jacfwd(lambda q: system.velocity_level(q, v, t, params))(q)
-        return Geometry(M, *constraint_jacobians(system, q, v, t, params), turn)
+        A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
+        if held:
+            rows = jnp.eye(system.n, dtype=q.dtype)[system.n - held :]
+            A_position = jnp.concatenate([A_position, rows])
+        return Geometry(M, A_position, A_velocity, turn)
 
     return jax.vmap(one)(q, v, ts)
 

@@ -196,3 +196,28 @@ def with_standard_promotion(fn: Fn) -> Fn:
             return fn(*args, **kwargs)
 
     return promoting  # type: ignore[return-value]
+
+
+def coordinate_names(coordinates: Sequence[str]) -> tuple[str, ...]:
+    """The names of coordinates, or an error."""
+    if isinstance(coordinates, str) or not isinstance(coordinates, Iterable):
+        raise TypeError(
+            f"Argument `coordinates` must be a sequence of names, but is {coordinates!r}; "
+            'write ("x",) for a single coordinate x.'
+        )
+    names = tuple(coordinates)
+    if not names:
+        raise ValueError("Argument `coordinates` must name at least one coordinate, but is empty.")
+    require_distinct("coordinates", names)
+    return names
+
+
+def require_distinct(argument: str, names: tuple[str, ...]) -> None:
+    """Raise a ValueError unless all names are different, and none is empty."""
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"Argument `{argument}` must have non-empty names, but has {name!r}.")
+        if names.count(name) > 1:
+            raise ValueError(
+                f"Argument `{argument}` must have distinct names, but {name!r} is given twice."
+            )

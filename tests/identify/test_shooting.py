@@ -9,7 +9,7 @@ from jaxmech.identify import Fit, LevenbergMarquardt, Recording, Shooting, fit
 from jaxmech.identify.data.segments import segments
 from jaxmech.identify.optimize.loop import solve
 from jaxmech.identify.problem.least_squares import jumps, runs
-from jaxmech.identify.problem.setup import coordinates, prepare
+from jaxmech.identify.problem.setup import DefaultSensors, prepare
 
 MODEL = jm.models.double_pendulum_angles()
 TIMES = np.arange(401) / 100
@@ -76,7 +76,7 @@ def test_hard_continuity_gives_one_motion(recording: Recording, soft: Fit) -> No
 def test_no_jump_is_left(recording: Recording) -> None:
     subject = jm.Identifiable(MODEL.system, BEGIN, free=FREE)
     task = prepare(subject, recording, jm.Settings(horizon=Shooting(LENGTH), method=jm.RK4(1)))
-    assert task.problem.observe is coordinates
+    assert task.problem.observe == DefaultSensors(0)
     solved = solve((task, None), policy=LevenbergMarquardt(), validation=None, progress=False)
     found = runs(task.problem, solved.y, task.data)
     left = np.asarray(jumps(found.end, found.begin, task.data))

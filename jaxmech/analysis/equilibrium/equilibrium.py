@@ -35,7 +35,9 @@ from jaxmech.analysis.states import State
 from jaxmech.analysis.symmetry.symmetries import Symmetries
 from jaxmech.analysis.symmetry.symmetries import symmetries as find
 from jaxmech.consistency import reach, violations
+from jaxmech.first_order import padded, require_no_states
 from jaxmech.linalg import column_space_projector, times, unit_rows
+from jaxmech.properties import reads_integrals
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import (
     coordinate_indices,
@@ -76,6 +78,7 @@ def equilibrium(
             `fixed` and the name.
         v: for a steady motion the rates of named coordinates, which are kept, or a guess of all
             velocities, shape (n,), which is moved to the nearest steady motion; by default at rest.
+            States of first order, the last entries, are found also at rest, from this guess.
         symmetries: a result of `jm.symmetries`, which a steady motion may follow. By default it is
             computed at the guess; under `jit` and `vmap` a steady motion needs it.
         freedom: as for `linearize`.
@@ -123,6 +126,7 @@ def equilibrium(
         linearization=lin,
         assessment=assess(lin),
         coordinates=tuple(system.coordinates),
+        states=tuple(system.states),
     )
 
 
@@ -132,6 +136,7 @@ class Setup(NamedTuple):
     system: System  # with held coordinates as constraints
     names: tuple[str, ...]  # coordinates with given rates
     moving: bool  # whether to solve for a steady motion
+    seeks_states: bool  # whether to solve for states of first order in place of their integrals
 
 
 class Case(NamedTuple):
@@ -155,7 +160,13 @@ def prepared(
     require_finite(q=q, v=(guess, given), t=t, params=params)
     if fixed:
         system, params = held(system, fixed), (params, q[np.array(places)])
-    if v is None:
+    moving = v is not None
+    if system.states:
+        own = system.n - len(system.states)
+        moving = moving and not (is_known(guess) and not np.any(np.asarray(guess)[:own]))
+        remedy = "give `v` for the states alone, zero for the others"
+        require_no_states(system.states if moving else (), "A steady motion", remedy)
+    if not moving:
         none = np.zeros((0, system.n + system.n**2 + 1))
         symmetries = Symmetries.of(none, system.coordinates, q.dtype)
     elif symmetries is None:
@@ -166,7 +177,8 @@ def prepared(
             )
         symmetries = find(system, q, guess, t, params)
     rates = jnp.stack([jnp.asarray(x, q.dtype) for x in given.values()]) if given else q[:0]
-    setup = Setup(system, tuple(given), v is not None)
+    seeks = bool(system.states) and not reads_integrals(system, q, guess, t, params)
+    setup = Setup(system, tuple(given), moving, seeks)
     return Case(setup, q, guess, (params, rates, t, symmetries))
 
 
@@ -202,15 +214,22 @@ class ScaledProblem:
     def state(self, z: Array, symmetries: Symmetries) -> tuple[Array, ...]:
         """Unpack the scaled unknowns: q, v, W, the multipliers, the rates of the symmetries."""
         size, row, _ = self.scales
-        q, scaled, alpha = jnp.split(z, np.cumsum([self.setup.system.n, row.size]))
+        system = self.setup.system
+        q, scaled, alpha = jnp.split(z, np.cumsum([system.n, row.size]))
+        states = None
+        if self.setup.seeks_states:
+            own = system.n - len(system.states)
+            # States are sought in place of their integrals, which have no effect.
+            q, states = padded(q[:own], q.size - own), jnp.zeros_like(q).at[own:].set(q[own:])
         W = jnp.tensordot(alpha, symmetries.W, 1)
         v = jnp.tensordot(alpha, symmetries.c, 1) + W @ q
+        v = v if states is None else v + states
         return q, v, W, scaled * EASY * size * row, alpha
 
     def equations(self, z: Array, theta: Any) -> Array:
         """The residuals of the equations, the balance of forces first."""
         params, rates, t, symmetries = theta
-        system, names, moving = self.setup
+        system, names, moving, _ = self.setup
         size, row, row_p = self.scales
         q, v, W, multipliers, alpha = self.state(z, symmetries)
         found = balance(system, q, v, t, params, W @ v, multipliers)
@@ -261,6 +280,9 @@ def problem(setup: Setup, q: Array, guess: Array, theta: Any) -> tuple[ScaledPro
     A_p = system.position_jacobian(q, t, params)
     row, row_p = (jnp.where(x > 0, x, 1.0) for x in (unit_rows(A)[1], unit_rows(A_p)[1]))
     scales = jax.lax.stop_gradient((jnp.where(largest > 0, largest, 1.0), row, row_p))
+    if setup.seeks_states:
+        own = system.n - len(system.states)
+        q = jnp.concatenate([q[:own], guess[own:]])
     start = jnp.concatenate([q, none, symmetries.along(q, guess)])
     return ScaledProblem(setup, scales), start
 

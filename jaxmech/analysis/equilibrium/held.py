@@ -57,4 +57,6 @@ def held(system: System, names: Sequence[str]) -> System:
         first(system.force),
         coordinates=system.coordinates,
         nonideal=first(system.nonideal),
+        states=system.states,
+        rates=first(system.rates),
     )

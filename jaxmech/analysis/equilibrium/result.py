@@ -55,6 +55,7 @@ class Equilibrium(eqx.Module):
         linearization: the linear equations about the equilibrium, for `modes`.
         assessment: the stability in numbers.
         coordinates: names of the coordinates.
+        states: names of the states of first order, the last entries of v.
 
     Example:
         >>> import jaxmech as jm
@@ -75,6 +76,7 @@ class Equilibrium(eqx.Module):
     linearization: Linearization
     assessment: Assessment
     coordinates: tuple[str, ...] = eqx.field(static=True)
+    states: tuple[str, ...] = eqx.field(static=True, default=())
 
     @property
     def converged(self) -> Bool[Array, "..."]:
@@ -111,14 +113,21 @@ class Equilibrium(eqx.Module):
 
 
 def _card(found: Equilibrium) -> list[str]:
-    moving = bool(np.any(np.asarray(found.v)))
+    own = len(found.coordinates) - len(found.states)
+    moving = bool(np.any(np.asarray(found.v)[:own]))
     verdict = Stability(int(found.stability)).name
     title = "in steady motion" if moving else "at rest"
     lines = [f"Equilibrium: {title}, {verdict}"]
-    width = max(map(len, found.coordinates))
-    for name, x, rate in zip(found.coordinates, found.q, found.v, strict=True):
+    integrals = zip(found.coordinates[own:], found.q[own:], strict=True)
+    names = found.coordinates[:own] + tuple(name for name, x in integrals if x)
+    width = max(map(len, (*names, *found.states)))
+    for name in names:
+        place = found.coordinates.index(name)
+        x, rate = found.q[place], found.v[place] if place < own else 0.0
         text = f"  {name:<{width}}  {_short(x)}"
         lines.append(text + (f", changing at {_short(rate)} per second" if rate else ""))
+    for name, x in zip(found.states, found.v[own:], strict=True):
+        lines.append(f"  {name:<{width}}  {_short(x)}")
     for name, force in found.reactions.items():
         size = _short(jnp.linalg.norm(force))
         lines.append(f"  {name:<{width}}  {size} (norm of the generalized force)")

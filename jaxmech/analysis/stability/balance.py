@@ -7,10 +7,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from jaxmech.constraints import Acceleration
+from jaxmech.first_order import without_states
 from jaxmech.formulations import acceleration
+from jaxmech.properties import constrains_states, reads_integrals
 from jaxmech.system import Params, System
 
 
@@ -30,6 +32,10 @@ def balance(
 
     The rows and multipliers of `Acceleration` constraints come last.
     """
+    states = len(system.states)
+    first = system.n - states
+    rates, wanted = system.state_rates(q, v, t, params), a[first:]
+    a = jnp.concatenate([a[:first], rates])
 
     def lagrangian(q: Array, v: Array, t: Array) -> Array:
         return jnp.asarray(system.lagrangian(q, v, t, params)).astype(q.dtype)
@@ -46,17 +52,19 @@ def balance(
     along = (v, a, jnp.ones_like(t))
     momentum = jax.jvp(jax.grad(lagrangian, 1), (q, v, t), along)[1]
     level, rate = jax.jvp(speed, (q, v, t), along)
-    wanted, servo_pull = jax.vjp(servo, a)
+    aim, servo_pull = jax.vjp(servo, a)
     _, pulled = jax.vjp(lambda v: speed(q, v, t), v)
     pull = pulled(multipliers[: level.size])[0] + servo_pull(multipliers[level.size :])[0]
-    force = momentum - jax.grad(lagrangian)(q, v, t) - pull
-    if system.force is not None:
-        force = force - jnp.asarray(system.force(q, v, t, params)).astype(q.dtype)
+    pull = without_states(pull, states)
+    force = without_states(momentum - jax.grad(lagrangian)(q, v, t), states) - pull
+    force = force - system.applied_force(q, v, t, params)
     if system.nonideal is not None:
         # The multipliers move with the state here, since the friction depends on them.
         own = acceleration(system, q, v, t, params).multipliers
         force = force - system.nonideal_force(q, v, own, t, params)
-    return Balance(force, jnp.concatenate([rate, wanted]), pull, level)
+    if states:
+        force = jnp.concatenate([force[:first], wanted - rates])
+    return Balance(force, jnp.concatenate([rate, aim]), pull, level)
 
 
 def parameter_reach(force: Callable[[Params], Array], params: Params) -> Array:
@@ -74,8 +82,22 @@ def parameter_reach(force: Callable[[Params], Array], params: Params) -> Array:
 
 def acceleration_rows(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
     """The rows of the constraints on the accelerations, shape (m, n), in the order of `balance`."""
+    if system.states and constrains_states(system, q, v, t, params):
+        raise ValueError(
+            "Argument `system` must have constraints without states of first order to be "
+            f"linearized, but one contains {' or '.join(system.states)}; write its reaction as a "
+            "force, or look at a simulation."
+        )
     none = jnp.zeros(sum(system.sizes(q, v, t, params)), q.dtype)
     return jax.jacfwd(lambda a: balance(system, q, v, t, params, a, none).rows)(jnp.zeros_like(q))
+
+
+def held_integrals(
+    system: System, q: Array, v: Array, t: Array, params: Params
+) -> Float[Array, " s n"]:
+    """Rows that hold the integrals of states of first order, where nothing depends on them."""
+    rows = jnp.eye(system.n, dtype=q.dtype)[system.n - len(system.states) :]
+    return rows[:0] if reads_integrals(system, q, v, t, params) else rows
 
 
 def row_order(system: System, sizes: tuple[int, ...]) -> np.ndarray:

@@ -36,7 +36,7 @@ def named_inputs(system: System, params: Params, inputs: Channels) -> Named:
     numbers = number_names(params)
 
     def resolve(name: str) -> int | Parameter:
-        is_coordinate, is_parameter = name in system.coordinates, name in numbers
+        is_coordinate, is_parameter = name in system.velocity_names, name in numbers
         if is_coordinate and is_parameter:
             raise ValueError(
                 f"Argument `inputs` must have one meaning for each name, but {name!r} is a "
@@ -45,11 +45,11 @@ def named_inputs(system: System, params: Params, inputs: Channels) -> Named:
         if is_parameter:
             return Parameter(numbers.index(name))
         if is_coordinate:
-            return list(system.coordinates).index(name)
+            return system.velocity_names.index(name)
         raise ValueError(
             f"Argument `inputs` must hold names of coordinates (for a force on them) or of "
             f"parameters, but holds {name!r}; the coordinates are "
-            f"{', '.join(system.coordinates)}, the parameters {', '.join(numbers) or 'none'}."
+            f"{', '.join(system.velocity_names)}, the parameters {', '.join(numbers) or 'none'}."
         )
 
     return _named("inputs", inputs, resolve)
@@ -60,7 +60,10 @@ def named_outputs(system: System, outputs: Channels) -> Named:
     hint = " For anything else pass {name: function(q, v, t, params)}."
 
     def resolve(name: str) -> int:
-        return coordinate_indices("outputs", (name,), system.coordinates, hint)[0]
+        names = (*system.coordinates, *system.states)
+        place = coordinate_indices("outputs", (name,), names, hint)[0]
+        # Those of states follow the places of all coordinates but their integrals.
+        return place + (system.n - len(system.states) if place >= system.n else 0)
 
     return _named("outputs", outputs, resolve)
 
@@ -130,7 +133,7 @@ def output_rows(
 
         def value(q: Array, v: Array, x: Array, what: Any = what) -> Array:
             if isinstance(what, int):
-                return q[what]
+                return q[what] if what < q.size else v[what - q.size]
             return _shaped(what(q, v, t, with_numbers(x)), (), "outputs").astype(q.dtype)
 
         g_q, g_v, g_x = jax.grad(value, (0, 1, 2))(q, v, numbers)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.analysis.stability.balance import held_integrals
 from jaxmech.analysis.stability.reduction import Freedom
 from jaxmech.analysis.states import State
 from jaxmech.consistency import constraint_jacobians, violations
@@ -71,6 +72,7 @@ def require_regular(system: System, state: State, freedom: Freedom) -> None:
 def _rows(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, ...]:
     """The rows of the constraints on positions, velocities and accelerations."""
     A_p, A_v = constraint_jacobians(system, q, v, t, params)
+    A_p = jnp.concatenate([A_p, held_integrals(system, q, v, t, params)]) if system.states else A_p
     servo = [c.rows(q, v, t, params)[0] for c in system.constraints if isinstance(c, Acceleration)]
     return A_p, A_v, jnp.concatenate([A_v, *servo])
 

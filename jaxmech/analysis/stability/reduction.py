@@ -32,6 +32,7 @@ from jaxmech.analysis.stability.balance import (
     Balance,
     acceleration_rows,
     balance,
+    held_integrals,
     parameter_reach,
     row_order,
 )
@@ -146,6 +147,9 @@ def full_equations(system: System, state: State, freedom: Freedom) -> FullEquati
 
     (_, A_p, slopes), rates = jax.jvp(matrices, (t,), (jnp.ones_like(t),))
     is_holonomic = not any(isinstance(c, Nonholonomic) for c in system.constraints)
+    A_p = slopes.speed[1] if is_holonomic else A_p
+    if system.states:
+        A_p = jnp.concatenate([A_p, held_integrals(system, q, v, t, params)])
 
     return FullEquations(
         a=a,
@@ -156,7 +160,7 @@ def full_equations(system: System, state: State, freedom: Freedom) -> FullEquati
         geometric=-slopes.pull[0],
         drift=jax.jacfwd(lambda t: parts(q, v, t).force)(t),
         change=_largest_rate((M, A_p, slopes), rates),
-        A_p=slopes.speed[1] if is_holonomic else A_p,
+        A_p=A_p,
         A_v=slopes.speed[1],
         B=slopes.speed[0],
         A=A,

@@ -27,6 +27,7 @@ from jaxmech.analysis.symmetry.symmetries import (
     null_vectors,
     outside_span,
 )
+from jaxmech.first_order import require_no_states
 from jaxmech.formulations import acceleration
 from jaxmech.properties import with_mass_rank
 from jaxmech.solution import Solution
@@ -142,6 +143,7 @@ def conserved(
         -1.1
     """
     q, v, t, params = checked_state(system, q, v, t, params)
+    require_no_states(system.states, "Argument `system`", "look at the system without them")
     for name, field in (fields or {}).items():
         require_function(f"fields[{name!r}]", field)
     n = system.n

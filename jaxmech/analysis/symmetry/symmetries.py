@@ -24,6 +24,7 @@ from jaxtyping import Array, Float
 from jaxmech.analysis.states import Numbers, checked_state
 from jaxmech.consistency import constraint_jacobians, reach
 from jaxmech.constraints import Acceleration
+from jaxmech.first_order import require_no_states
 from jaxmech.linalg import shortest, unit
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known
@@ -136,6 +137,7 @@ def symmetries(
           x: y, y: -x
     """
     q, v, t, params = checked_state(system, q, v, t, params)
+    require_no_states(system.states, "Argument `system`", "look at the system without them")
     n = system.n
     states = generic_states(system, q, v, t, params, 12 + (n if linear else 0))
     conditions = _conditions(system, *states, params)

@@ -73,7 +73,7 @@ def known_names(subject: Subject) -> list[tuple[str, Mapping[str, Any] | None, s
     named: list[tuple[str, Mapping[str, Any] | None, str]] = [
         ("start", model.start if model else {}, "a start variable"),
         ("coordinates", free, "a coordinate"),
-        ("velocities", free, "a coordinate"),
+        ("velocities", dict.fromkeys(subject.system.velocity_names), "a coordinate"),
         ("parameters", model.params if model else None, "a parameter"),
     ]
     return [(section, names, f"{what} of {subject.name}") for section, names, what in named]
@@ -104,11 +104,12 @@ def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Proble
 
 def _missing(study: Drawn, subject: Subject) -> Iterable[Problem]:
     known = subject.system.coordinates
+    own = known[: len(known) - len(subject.system.states)]
     for name in study.fixed:
         if name not in known:
             message = not_one_of(name, known, f"a coordinate of {subject.name}")
             yield Problem(("fixed",), f"must name coordinates, but {name} {message}")
-    left = [] if subject.model else [name for name in known if name not in study.coordinates]
+    left = [] if subject.model else [name for name in own if name not in study.coordinates]
     for name in left:
         what = "must be given, but is missing: a bare System has no initial state of its own"
         yield Problem(("coordinates", name), what)

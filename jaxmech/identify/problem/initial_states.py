@@ -122,7 +122,9 @@ def free_directions(problem: FitProblem, s: Segments, states: Sequence[InitialSt
         return np.tile(np.eye(2 * s.q0.shape[1]), (len(s.q0), 1, 1))
     from scipy.linalg import block_diag, null_space  # slow to import, and seldom needed
 
-    levels = [(one.A_position, one.A_velocity) for one in states]
+    # The integrals of states of first order keep their starts, which no one measures.
+    integrals = np.eye(problem.system.n)[problem.system.n - len(problem.system.states) :]
+    levels = [(np.vstack([one.A_position, integrals]), one.A_velocity) for one in states]
     bases = [tuple(null_space(A, rcond=1e-8) for A in pair) for pair in levels]
     if len({(of_q.shape, of_v.shape) for of_q, of_v in bases}) > 1:
         raise ValueError(

@@ -1,7 +1,7 @@
 """Validate the arguments of a fit and build its least-squares problem."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.first_order import named_values
 from jaxmech.identify.data.recording import Recording, named, require_same_sensors
 from jaxmech.identify.data.segments import SegmentOrigin, Segments, Shooting, segments
 from jaxmech.identify.identifiable import Identifiable, Settings
@@ -33,9 +34,15 @@ from jaxmech.utils.tracers import evenly_spaced
 _LONGER = 1.5  # an interval longer than the usual one by this factor is divided
 
 
-def coordinates(q: Array, v: Array, t: Array, params: Params) -> Array:
-    """The default of `observe`: the coordinates."""
-    return q
+@dataclass(frozen=True)
+class DefaultSensors:
+    """The default of `observe`: the coordinates, and the states of first order."""
+
+    states: int
+
+    def __call__(self, q: Array, v: Array, t: Array, params: Params) -> Array:
+        """The values at a state, shape (n,)."""
+        return named_values(q, v, self.states)
 
 
 def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
@@ -43,8 +50,9 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     found = parameters(
         subject.params, free=subject.free, bounds=subject.bounds, prior=subject.prior
     )
+    observe = subject.observe or DefaultSensors(len(subject.system.states))
     problem = FitProblem(
-        subject.system, subject.observe or coordinates, subject.start, found.layout,
+        subject.system, observe, subject.start, found.layout,
         settings.method, settings.projection, settings.formulation,
     )  # fmt: skip
     horizon = settings.horizon

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.first_order import largest
 from jaxmech.formulations import AbstractChart
 from jaxmech.integrate.adaptive.method import Adaptive, Tolerance
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
@@ -56,9 +57,10 @@ class ErrorNorm(eqx.Module):
     are accepted that are too long (docs/decisions.md).
     """
 
-    M: Float[Array, " n n"]  # mass matrix at the end of the step
+    M: Float[Array, " k k"]  # mass matrix at the end of the step, without states
     allowed_q: Float[Array, ""]
     allowed_v: Float[Array, ""]
+    allowed: Float[Array, " s"]  # of each state of first order
 
     @staticmethod
     def of(
@@ -69,11 +71,15 @@ class ErrorNorm(eqx.Module):
         start, end, t, params = jax.lax.stop_gradient((start, end, t, params))
         # All of this is at the state at which the projection is computed, and shared with it.
         M = metric_mass(scheme.system, *end, t, params)
-        allowed = [
+        own = len(M) - len(scheme.system.states)
+        M = M[:own, :own]
+        in_q, in_v = (
             tolerance.atol + tolerance.rtol * jnp.maximum(_size(M, before), _size(M, after))
             for before, after in zip(start, end, strict=True)
-        ]
-        return ErrorNorm(M, *allowed)
+        )
+        before, after = (jnp.abs(v[own:]) for _, v in (start, end))
+        of_states = tolerance.atol + tolerance.rtol * jnp.maximum(before, after)
+        return ErrorNorm(M, in_q, in_v, of_states)
 
     def error(self, in_q: Array, in_v: Array) -> tuple[Array, Array]:
         """The error in units of the tolerance, and by coordinate in q and v, shape (2, n).
@@ -95,13 +101,18 @@ class ErrorNorm(eqx.Module):
         return jnp.sqrt(sum(_size(self.M, x) ** 2 for x in moves) / 2) / self.allowed_q
 
     def measure(self, in_q: Array, in_v: Array) -> Array:
-        """The mean square of both, in units of the tolerance."""
+        """The mean square of both, and of each state, in units of the tolerance."""
         squares = _size(self.M, in_q) / self.allowed_q, _size(self.M, in_v) / self.allowed_v
-        return (squares[0] ** 2 + squares[1] ** 2) / 2
+        total = squares[0] ** 2 + squares[1] ** 2
+        states = self.allowed.size
+        if states:
+            total = total + ((in_v[-states:] / self.allowed) ** 2).sum()
+        return total / (2 + states)
 
 
 def _size(M: Array, x: Array) -> Array:
-    """The size sqrt(x^T M x / tr M)."""
+    """The size sqrt(x^T M x / tr M) of the coordinates or velocities that are not states."""
+    x = x[: len(M)]
     # Over the trace, so that neither the number of coordinates nor the unit of mass counts. Round-
     # off can make the square of a singular M slightly negative.
     return jnp.sqrt(jnp.maximum(x @ times(M, x), 0.0) / jnp.trace(M))
@@ -187,13 +198,14 @@ def _implicit(
     scheme: Scheme, tolerance: Tolerance, pair: AbstractImplicit, start: Knot, t: Array, h: Array,
     params: Params,
 ) -> _Moved:  # fmt: skip
-    sizes = jnp.stack([jnp.max(jnp.abs(x)) for x in (start.q, start.v)])
+    states = len(scheme.system.states)
+    sizes = largest(jnp.stack([start.q, start.v]), states)
     allowed = jax.lax.stop_gradient(tolerance.atol + tolerance.rtol * sizes)
     # Newton's method need not be more exact than a small part of the error that is allowed anyway.
     # A fixed part would add up over more steps the stricter the tolerance is (Hairer and Wanner II,
     # IV.8, take the root of it, too).
     part = jnp.minimum(_ITERATION, jax.lax.stop_gradient(jnp.sqrt(tolerance.rtol)))
-    enough = jnp.maximum(part * allowed, rounding(start.q, start.v))
+    enough = jnp.maximum(part * allowed, rounding(start.q, start.v, states))
     found = pair.step(scheme, StepData(start.q, start.v, t, h, params, enough))
     in_q, in_v = found.errors[:, None]
     return _Moved(

@@ -80,10 +80,12 @@ def adaptive_rollout(
     saves = jnp.where(known[:, None], saves, jnp.nan)
     n, audit = q0.size, state.audit
     in_q, in_v = audit.errors
-    rounding = jnp.finfo(q0.dtype).eps * jnp.abs(audit.high).max() * state.counts.accepted
+    states = len(scheme.system.states)
+    most = jnp.abs(audit.high[: n - states]).max()
+    rounding = jnp.finfo(q0.dtype).eps * most * state.counts.accepted
     error = jnp.maximum(
-        relative(in_q, in_v, audit.low, audit.high, audit.fastest, state.elapsed),
-        resolution(rounding, audit.low, audit.high),
+        relative(in_q, in_v, audit.low, audit.high, audit.fastest, state.elapsed, states),
+        resolution(rounding, audit.low, audit.high, states),
     )
     error = jnp.where(state.counts.accepted > 0, error, jnp.nan)
     trajectory = Trajectory(

@@ -60,5 +60,6 @@ def with_switches(system: System, names: tuple[str, ...]) -> System:
         force=plain(system.force, "`force`"),
         nonideal=plain(system.nonideal, "`nonideal`"),
         loads=plain(system.loads, "`loads`"),
+        rates=plain(system.rates, "`rates`"),
         constraints=tuple(map(switched, system.constraints)),
     )

@@ -35,7 +35,7 @@ class StepData(eqx.Module):
     t: Float[Array, ""]
     h: Float[Array, ""]
     params: Params
-    enough: Float[Array, "2"]  # allowed error of an iteration, in q and in v
+    enough: Float[Array, "2 k"]  # allowed error of an iteration, in q and in v, as by `largest`
 
 
 class MotionJacobian(eqx.Module):

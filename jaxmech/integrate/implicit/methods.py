@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.first_order import largest
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
 from jaxmech.integrate.implicit.coefficients import RODAS_5P
 from jaxmech.integrate.implicit.jacobian import MotionJacobian, StepData, jacobian_at
@@ -73,11 +74,11 @@ class AbstractImplicit(AbstractPair):
         """Changes of q and v, their errors, and whether all equations could be solved."""
 
 
-def rounding(q: Array, v: Array) -> Float[Array, "2"]:
-    """A multiple of the round-off in q and in v."""
-    q, v = jax.lax.stop_gradient((q, v))
+def rounding(q: Array, v: Array, states: int) -> Float[Array, "2 k"]:
+    """A multiple of the round-off in q and in v, as by `largest`."""
+    state = jax.lax.stop_gradient(jnp.stack([q, v]))
     eps = 256 * jnp.finfo(q.dtype).eps
-    return eps * (1 + jnp.stack([jnp.max(jnp.abs(q)), jnp.max(jnp.abs(v))]))
+    return eps * (1 + largest(state, states))
 
 
 class Rodas5P(AbstractImplicit):

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.compiler import hoisted
+from jaxmech.first_order import largest
 from jaxmech.integrate.implicit.coefficients import RADAU_5
 from jaxmech.integrate.implicit.jacobian import MotionJacobian, Pair, Resolvent, StepData
 from jaxmech.integrate.scheme import Scheme
@@ -110,7 +111,7 @@ def _solve(
 
     def correct(state: _Iteration) -> _Iteration:
         change = solvers.correction(missing(state.Z, data))
-        size = jnp.max(jnp.abs(change).max((0, 2)) / enough)
+        size = jnp.max(largest(jnp.abs(change).max(0), enough.shape[1] - 1) / enough)
         # The first correction has no predecessor; a pessimistic rate asks for a second one unless
         # the first is far below what is enough.
         rate = jnp.where(state.size > 0, size / state.size, _UNKNOWN_RATE)

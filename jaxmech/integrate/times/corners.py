@@ -32,7 +32,7 @@ _LINEAR = {  # in all operands together
 _DIFFERENCES = {"max", "min", "lt", "le", "gt", "ge"}
 _LOOPS = {"scan", "while"}
 _SHARP = {"exp", "exp2", "tanh", "logistic", "cosh", "erf", "erfc", "pow"}
-_FORCES = ("`force`", "`nonideal`")
+_FORCES = ("`force`", "`nonideal`", "`rates`")
 _MOST_CHOICES = 8
 _CORNERS = {*_DIFFERENCES, "abs", "sign", "clamp", "floor", "ceil", "round", "rem"}
 
@@ -128,6 +128,8 @@ def _functions(
     if system.nonideal is not None:
         multipliers = jnp.zeros(sum(system.sizes(q, v, t, params)), q.dtype)
         functions.append(("`nonideal`", system.nonideal, (q, v, multipliers)))
+    if system.rates is not None:
+        functions.append(("`rates`", system.rates, (q, v)))
     constraints = system.constraints
     return functions + [
         (f"constraint {c.name!r}", c.value, _state_of(c, q, v)) for c in constraints

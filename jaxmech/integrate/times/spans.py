@@ -64,6 +64,7 @@ def within_spans(system: System) -> System:
         force=inside(system.force, "`force`"),
         nonideal=inside(system.nonideal, "`nonideal`"),
         loads=inside(system.loads, "`loads`"),
+        rates=inside(system.rates, "`rates`"),
         constraints=tuple(map(constrained, system.constraints)),
     )
 

@@ -34,6 +34,9 @@ def require_holonomic(name: str, system: System) -> None:
         if not isinstance(constraint, Holonomic):
             kind = type(constraint).__name__
             raise _refusal(name, "holonomic constraints", f"{constraint.name!r} is {kind}")
+    if system.states:
+        need, found = "no states of first order", f"the system has {', '.join(system.states)}"
+        raise _refusal(name, need, found)
     if system.nonideal is not None:
         raise _refusal(name, "ideal constraints", "the system has a force `nonideal`")
 

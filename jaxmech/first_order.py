@@ -1,0 +1,107 @@
+"""States of first order, such as the current of a motor: numbers whose rates are given.
+
+A state is the velocity of a coordinate of its own, which is its integral over time, as a charge is
+that of a current. Its acceleration is the given rate, whatever forces and constraints act. So a
+state is integrated, projected and differentiated like any velocity, with a unit mass, the rate as
+its force, and a column of zeros in A.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmech.linalg import times
+
+
+def checked_states(
+    coordinates: tuple[str, ...], states: Sequence[str], rates: Callable[..., Any] | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of all coordinates, the integrals of states last, and the names of the states."""
+    if isinstance(states, str) or not isinstance(states, Iterable):
+        raise TypeError(
+            f"Argument `states` must be a sequence of names, but is {states!r}; "
+            'write ("z",) for a single state z.'
+        )
+    states = tuple(states)
+    if bool(states) != (rates is not None):
+        given, other = ("states", "rates") if states else ("rates", "states")
+        raise ValueError(
+            f"Argument `{given}` must come with `{other}`, which is missing; name the states, and "
+            "give the function of their rates."
+        )
+    mixed = [name for name in states if name in coordinates]
+    if mixed:
+        raise ValueError(
+            f"Argument `coordinates` must not have the names of states, but has {mixed[0]!r}; "
+            "leave it out, since the states follow the velocities of the coordinates in v."
+        )
+    integrals = tuple(f"integral of {name}" for name in states)
+    is_copy = coordinates[-len(states) :] == integrals  # of a system with its states
+    return coordinates if is_copy else coordinates + integrals, states
+
+
+def named_values(q: Float[Array, "*T n"], v: Float[Array, "*T n"], states: int) -> Array:
+    """The coordinates and, in place of their integrals, the states, (*T, n)."""
+    own = q.shape[-1] - states
+    return jnp.concatenate([q[..., :own], v[..., own:]], axis=-1) if states else q
+
+
+def require_no_states(states: Sequence[str], what: str, remedy: str) -> None:
+    """Raise a ValueError unless there are no states of first order."""
+    if states:
+        raise ValueError(
+            f"{what} must go with a system without states of first order, but this one has "
+            f"{', '.join(states)}; {remedy}."
+        )
+
+
+def with_unit_mass(M: Float[Array, " n n"], states: int) -> Float[Array, " n n"]:
+    """The mass matrix, with unit masses of the states."""
+    if not states:
+        return M
+    own = M.shape[0] - states
+    across = jnp.zeros((own, states), M.dtype)
+    above = jnp.concatenate([M[:own, :own], across], axis=1)
+    return jnp.concatenate(
+        [above, jnp.concatenate([across.T, jnp.eye(states, dtype=M.dtype)], axis=1)]
+    )
+
+
+def padded(x: Float[Array, "*m k"], states: int) -> Float[Array, "*m n"]:
+    """Numbers of the coordinates that are not states, with zeros for the states."""
+    if not states:
+        return x
+    return jnp.concatenate([x, jnp.zeros((*x.shape[:-1], states), x.dtype)], axis=-1)
+
+
+def without_states(A: Float[Array, "*m n"], states: int) -> Float[Array, "*m n"]:
+    """Rows with zeros in the columns of the states."""
+    return padded(A[..., : A.shape[-1] - states], states) if states else A
+
+
+def moved_rows(
+    A: Float[Array, " m n"], b: Float[Array, " m"], rates: Float[Array, " s"]
+) -> tuple[Float[Array, " m n"], Float[Array, " m"]]:
+    """The rows of A qdd = b with the known accelerations of the states on the right."""
+    states = rates.size
+    return without_states(A, states), b - times(A[:, A.shape[1] - states :], rates)
+
+
+def largest(x: Float[Array, "*m n"], states: int) -> Float[Array, "*m k"]:
+    """The largest size of the numbers that belong to no state, and the size of that of each state.
+
+    States have units of their own, so that no number of theirs is compared with another.
+    """
+    size = jnp.abs(x)
+    own = x.shape[-1] - states
+    most = size[..., :own].max(axis=-1, keepdims=True)
+    return jnp.concatenate([most, size[..., own:]], axis=-1) if states else most
+
+
+def spread(parts: Float[Array, "*m k"], n: int) -> Float[Array, "*m n"]:
+    """One number for each coordinate, from those that `largest` returns."""
+    states = parts.shape[-1] - 1
+    first = jnp.broadcast_to(parts[..., :1], (*parts.shape[:-1], n - states))
+    return jnp.concatenate([first, parts[..., 1:]], axis=-1)

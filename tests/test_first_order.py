@@ -1,0 +1,377 @@
+"""States of first order: motion, derivatives, events, constraints that contain them, messages."""
+
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.linalg
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech import parts as jp
+from jaxmech.integrate.step_size import Plan, steps_needed
+
+P = {"J": 0.02, "k": 0.5, "c": 0.01, "u": 6.0, "R": 1.2, "L": 0.05}
+TS = np.linspace(0.0, 0.3, 7)
+ZERO = np.zeros(2)
+
+
+def kinetic(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return 0.5 * p["J"] * v[0] ** 2
+
+
+def torque(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return jnp.stack([p["k"] * v[1] - p["c"] * v[0]])
+
+
+def circuit(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return (p["u"] - p["R"] * v[1] - p["k"] * v[0]) / p["L"]
+
+
+MOTOR = jm.System(kinetic, force=torque, coordinates=("angle",), states=("current",), rates=circuit)
+
+
+def exact(t: Any, p: Any) -> Any:
+    """The angle, the charge, the speed and the current, from rest."""
+    A = jnp.array([
+        [0, 0, 1, 0, 0],
+        [0, 0, 0, 1, 0],
+        [0, 0, -p["c"] / p["J"], p["k"] / p["J"], 0],
+        [0, 0, -p["k"] / p["L"], -p["R"] / p["L"], p["u"] / p["L"]],
+        [0, 0, 0, 0, 0],
+    ])  # fmt: skip
+    return jax.scipy.linalg.expm(A * t)[:4, 4]
+
+
+METHODS = {
+    "RK4": (jm.RK4(64), 1e-8),
+    "DormandPrince8": (jm.Adaptive(rtol=1e-11, atol=1e-13, max_steps=256), 1e-11),
+    "Rodas5P": (jm.Rodas5P(32), 1e-8),
+    "RadauIIA5": (jm.RadauIIA5(32), 1e-9),
+}
+
+
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in METHODS if name != "RK4"]
+
+
+@pytest.mark.parametrize("name", ["RK4", *SLOW])
+def test_a_motor_moves_as_the_exponential_and_so_do_its_derivatives(name: str) -> None:
+    method, tolerance = METHODS[name]
+
+    def ends(p: Any) -> Any:
+        sol = jm.simulate(MOTOR, ZERO, ZERO, TS, p, method=method)
+        return jnp.concatenate([sol.q[-1], sol.v[-1]])
+
+    p = jax.tree.map(jnp.asarray, P)
+    many = {key: x * jnp.array([1.0, 1.1, 0.8]) for key, x in p.items()}
+    run = jax.jit(jax.vmap(lambda p: (ends(p), jax.grad(lambda p: ends(p) @ ends(p))(p))))
+    reached, slopes = run(many)
+    last = TS[-1]
+    expected = jax.vmap(lambda p: exact(last, p))(many)
+    np.testing.assert_allclose(reached, expected, rtol=tolerance)
+    closed = jax.vmap(jax.grad(lambda p: (exact(last, p) ** 2).sum()))(many)
+    for key in P:
+        np.testing.assert_allclose(slopes[key], closed[key], rtol=30 * tolerance)
+    alone = jm.simulate(MOTOR, ZERO, ZERO, TS, p, method=method)
+    np.testing.assert_array_equal(jnp.concatenate([alone.q[-1], alone.v[-1]]), reached[0])
+    if name == "RK4":
+        way = {key: x * (1.0 + k) for k, (key, x) in enumerate(p.items())}
+        along = jax.jvp(ends, (p,), (way,))[1]
+        np.testing.assert_allclose(along, jax.jvp(lambda p: exact(last, p), (p,), (way,))[1], 1e-6)
+
+
+def test_the_default_step_resolves_a_state() -> None:
+    sol = jm.simulate(MOTOR, ZERO, ZERO, TS, P)
+    reached = jnp.concatenate([sol.q[-1], sol.v[-1]])
+    np.testing.assert_allclose(reached, exact(TS[-1], P), rtol=1e-5)
+    assert 1e-9 < sol.integration_error < 2e-6
+    assert np.isnan(sol.energy_drift)  # the circuit adds and takes energy
+    np.testing.assert_allclose(sol.energy, P["J"] * sol.v[:, 0] ** 2 / 2, rtol=1e-12)
+    seen = jm.observe(MOTOR, sol, P)
+    np.testing.assert_allclose(seen.qdd[:, 1], circuit(sol.q.T, sol.v.T, 0.0, P), rtol=1e-12)
+
+
+def test_single_precision_is_enough() -> None:
+    with jax.enable_x64(False) if hasattr(jax, "enable_x64") else jax.experimental.disable_x64():
+        sol = jm.simulate(MOTOR, ZERO, ZERO, TS, P)
+        reached = np.concatenate([sol.q[-1], sol.v[-1]])
+    assert sol.v.dtype == np.float32
+    np.testing.assert_allclose(reached, exact(TS[-1], P), rtol=2e-4)
+
+
+def test_an_event_finds_a_current_and_resets_it() -> None:
+    event = jm.Event(lambda q, v, t, p: v[1] - 3.0, direction=1, name="fuse")
+    sol = jm.simulate(MOTOR, ZERO, ZERO, TS, P, events=event)
+    t = float(sol.events["fuse"].t[0])
+    np.testing.assert_allclose(exact(t, P)[3], 3.0, rtol=1e-6)
+    reset = replace(event, transition=jm.Transition(lambda q, v, t, p: (q, v * jnp.array([1, 0]))))
+    after = jm.simulate(MOTOR, ZERO, ZERO, TS, P, events=reset).events["fuse"]
+    np.testing.assert_allclose(after.t[0], t, rtol=1e-9)
+    np.testing.assert_allclose(after.v[0], [exact(t, P)[2], 3.0], rtol=1e-6)
+    np.testing.assert_allclose(after.v_after[0], [after.v[0, 0], 0.0])
+
+
+def test_hysteresis_by_bouc_and_wen() -> None:
+    # nonlinearbenchmark.org; the numbers by scipy's DOP853 (rtol 2.3e-14) in 61 pieces, each up to
+    # the next zero of y' or z, so that every piece is smooth.
+    def friction(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return jnp.stack([120 * jnp.sin(60 * jnp.pi * t) - 10 * v[0] - v[1]])
+
+    def hysteresis(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return 5e4 * v[0] - 1e3 * (0.8 * jnp.abs(v[0]) * v[1] - 1.1 * v[0] * jnp.abs(v[1]))
+
+    system = jm.System(
+        lambda q, v, t, p: v[0] ** 2 - 2.5e4 * q[0] ** 2,
+        force=friction, coordinates=("y",), states=("z",), rates=hysteresis,
+    )  # fmt: skip
+    method = jm.Adaptive(rtol=1e-13, atol=1e-16)
+    sol = jm.simulate(system, ZERO, ZERO, np.linspace(0.0, 0.5, 51), None, method=method)
+    y, speed, z = sol.q[-1, 0], sol.v[-1, 0], sol.v[-1, 1]
+    np.testing.assert_allclose(y, -6.59343878034159e-4, rtol=1e-12)
+    np.testing.assert_allclose(speed, 0.27411105413247794, rtol=1e-12)
+    # z is the small remainder of rates that are 5e4 times the speed.
+    np.testing.assert_allclose(z, 0.30969614761909214, atol=1e-12 * np.abs(sol.v[:, 1]).max())
+
+
+LUGRE_X = (0.6275831289810734, 1.2725964123236067)
+LUGRE_Z = (1e-05, 1.453842909323246e-05)
+
+
+def test_friction_by_lugre() -> None:
+    # Canudas de Wit, Olsson, Astrom and Lischinsky 1995: a mass pulled by a spring sticks and
+    # slips. The numbers by scipy's Radau, rtol 1e-12.
+    p = {"s0": 1e5, "s1": 1e5**0.5, "s2": 0.4, "Fc": 1.0, "Fs": 1.5, "vs": 1e-3, "k": 2.0}
+
+    def bristle(q: Any, v: Any, t: Any, p: Any) -> Any:
+        level = p["Fc"] + (p["Fs"] - p["Fc"]) * jnp.exp(-((v[0] / p["vs"]) ** 2))
+        return v[0] - p["s0"] * jnp.abs(v[0]) / level * v[1]
+
+    def friction(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return -jnp.stack([p["s0"] * v[1] + p["s1"] * bristle(q, v, t, p) + p["s2"] * v[0]])
+
+    system = jm.System(
+        lambda q, v, t, p: v[0] ** 2 / 2 - p["k"] * (q[0] - 0.1 * t) ** 2 / 2,
+        force=friction, coordinates=("x",), states=("bristle",), rates=bristle,
+    )  # fmt: skip
+    method = jm.Adaptive(jm.Rodas5P(), rtol=1e-12, atol=1e-16)
+    sol = jm.simulate(system, ZERO, ZERO, np.array([0.0, 10.0, 20.0]), p, method=method)
+    np.testing.assert_allclose(sol.q[1:, 0], LUGRE_X, rtol=1e-12)
+    np.testing.assert_allclose(sol.v[1:, 1], LUGRE_Z, rtol=1e-12)
+    quick = jm.simulate(
+        system, ZERO, ZERO, np.array([0.0, 10.0, 20.0]), p, method=jm.Adaptive(jm.Rodas5P())
+    )
+    np.testing.assert_allclose(quick.q[1:, 0], LUGRE_X, rtol=1e-6)
+
+
+def test_a_constraint_that_contains_a_state() -> None:
+    # The speed of a mass is the filtered command: x' = z, z' = (u - z) / tau.
+    def command(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return (p["u"] - v[2]) / p["tau"]
+
+    drive = jm.Nonholonomic(lambda q, v, t, p: v[0] - v[2], name="drive")
+    system = jm.System(
+        lambda q, v, t, p: (3.0 * v[0] ** 2 + v[1] ** 2) / 2,
+        [drive], coordinates=("x", "y"), states=("z",), rates=command,
+    )  # fmt: skip
+    p, ts = {"u": 2.0, "tau": 0.5}, np.linspace(0.0, 1.0, 11)
+    q0, v0 = jm.assemble(system, np.zeros(3), np.array([0.3, 1.0, -1.0]), 0.0, p)
+    np.testing.assert_allclose(v0, [-1.0, 1.0, -1.0], atol=1e-14)  # the state is not moved
+    z = 2.0 - 3.0 * np.exp(-ts / 0.5)
+    for projection in (jm.Projection(), jm.Baumgarte(5.0, 5.0)):
+        sol = jm.simulate(system, q0, v0, ts, p, method=jm.RK4(32), projection=projection)
+        np.testing.assert_allclose(sol.v[:, 2], z, rtol=1e-7)
+        np.testing.assert_allclose(sol.v[:, 0], z, rtol=1e-7)
+        np.testing.assert_allclose(sol.q[:, 0], sol.q[:, 2], atol=1e-8)
+        np.testing.assert_allclose(sol.v[:, 1], 1.0, rtol=1e-14)
+    seen = jm.observe(system, sol, p)
+    np.testing.assert_allclose(seen.multipliers["drive"][:, 0], 3.0 * (2.0 - z) / 0.5, rtol=1e-6)
+    assert not seen.constraint_force[:, 2].any()
+
+
+@pytest.mark.slow
+def test_a_mechanism_with_a_motor_in_both_kinds_of_coordinates() -> None:
+    link = jp.planar_body("link", mass=1.0, inertia=0.1)
+    hinge = jp.revolute("O", jp.ground, (0, 0), link, (-0.5, 0))
+    drag = jp.torque("drag", jp.ground, link, -0.3)
+    starts = {"joints": {"O": jp.Start(0.3)}, "bodies": {"link": jp.Start((0.45, 0.1), 0.3)}}
+    ends = []
+    for kind, start in starts.items():
+        arm = jp.Mechanism([link], [hinge], [jp.gravity(9.81), drag], {}, coordinates=kind)
+        base, n = arm.system, arm.system.n
+
+        def force(q: Any, v: Any, t: Any, p: Any, base: Any = base, n: int = n) -> Any:
+            assert base.force is not None
+            return base.force(q[:n], v[:n], t, p).at[n - 1].add(p["k"] * v[n])
+
+        def rates(q: Any, v: Any, t: Any, p: Any, n: int = n) -> Any:
+            return (p["u"] - p["R"] * v[n] - p["k"] * v[n - 1]) / p["L"]
+
+        system = replace(base, force=force, states=("current",), rates=rates)
+        q, v = (jnp.append(x, 0.0) for x in arm.guess(start))
+        q, v = jm.assemble(system, q, v, 0.0, P, fixed=[base.coordinates[-1]])
+        sol = jm.simulate(system, q, v, TS, P, method=jm.Adaptive(rtol=1e-11))
+        force_on_link, _ = jm.observe(system, sol, P).loads["O"]
+        ends.append([*sol.q[-1, n - 1 :], *sol.v[-1, n - 1 :], *force_on_link[-1]])
+    np.testing.assert_allclose(ends[0], ends[1], rtol=1e-9)
+
+
+def test_a_mass_that_burns() -> None:
+    # The Lagrangian takes the mass as a function of time: momentum is conserved, energy is not.
+    system = jm.System(
+        lambda q, v, t, p: v[1] * v[0] ** 2 / 2,
+        coordinates=("x",), states=("mass",), rates=lambda q, v, t, p: -0.1 * v[1],
+    )  # fmt: skip
+    sol = jm.simulate(system, ZERO, np.array([2.0, 3.0]), TS, None)
+    np.testing.assert_allclose(sol.v[:, 1], 3.0 * np.exp(-0.1 * TS), rtol=1e-8)
+    np.testing.assert_allclose(sol.v[:, 0] * sol.v[:, 1], 6.0, rtol=1e-8)
+    np.testing.assert_allclose(sol.energy, 3.0 * sol.v[:, 0], rtol=1e-8)
+    assert np.isnan(sol.energy_drift)
+
+
+def heated(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return 0.1 * (p["T"] - v[-1])
+
+
+@pytest.mark.parametrize("T", [pytest.param(0.5, marks=pytest.mark.slow), 3e6])
+def test_the_unit_of_a_state_does_not_matter_to_the_steps(T: float) -> None:
+    # A temperature without effect: neither the trial nor the tolerance compare it with metres.
+    spring = jm.System(lambda q, v, t, p: v[0] ** 2 / 2 - 50 * q[0] ** 2, coordinates=("x",))
+    warm = replace(spring, states=("T",), rates=heated)
+    q, v, ts = np.array([[1.0]]), np.array([[0.0]]), np.array([[0.0, 10.0]])
+    hot = {"T": np.array([T])}
+    rates = np.array([[0.0, 1.01 * T]])
+    alone = steps_needed(Plan(spring, jm.RK4(), jm.UdwadiaKalaba(), jm.Projection()), q, v, ts, {})
+    plan = Plan(warm, jm.RK4(), jm.UdwadiaKalaba(), jm.Projection())
+    both = steps_needed(plan, np.append(q, [[0.0]], 1), rates, ts, hot)
+    assert both == pytest.approx(alone, rel=1e-6)
+    method = jm.Adaptive(rtol=1e-6, atol=1e-12)
+    run = jm.simulate(spring, q[0], v[0], ts[0], {}, method=method)
+    sol = jm.simulate(warm, np.array([1.0, 0.0]), rates[0], ts[0], {"T": T}, method=method)
+    assert abs(int(sol.accepted) - int(run.accepted)) <= 0.15 * int(run.accepted)
+    np.testing.assert_allclose(sol.integration_error, run.integration_error, rtol=1.0)
+
+
+def test_steps_end_where_a_rate_jumps() -> None:
+    system = jm.System(
+        kinetic,
+        coordinates=("angle",),
+        states=("T",),
+        rates=lambda q, v, t, p: jnp.where(t < p["off"], 1.0, 0.0) - v[1],
+    )
+    p = {"J": 1.0, "off": 0.123}
+    ts = np.array([0.0, 0.2, 0.3])
+    sol = jm.simulate(system, ZERO, ZERO, ts, p, method=jm.RK4(8))
+    heat = 1 - np.exp(-0.123)
+    expected = heat * np.exp(-(np.array([0.2, 0.3]) - 0.123))
+    np.testing.assert_allclose(sol.v[1:, 1], expected, rtol=1e-7)
+
+
+def test_a_state_costs_a_batch_its_own_operations_alone() -> None:
+    model = jm.models.double_pendulum()
+    q, v = model.initial()
+    n = q.size
+    rods = [
+        replace(rod, fn=lambda q, t, p, rod=rod: rod.fn(q[:n], t, p))
+        for rod in model.system.constraints
+    ]
+    system = jm.System(
+        lambda q, v, t, p: model.system.lagrangian(q[:n], v[:n], t, p),
+        rods, coordinates=model.system.coordinates, states=("z",),
+        rates=lambda q, v, t, p: q[0] - v[n],
+    )  # fmt: skip
+
+    def operations(system: Any, q: Any, v: Any) -> int:
+        def run(q: Any, v: Any) -> Any:
+            ts = np.linspace(0.0, 1.0, 5)
+            return jm.simulate(system, q, v, ts, model.params, method=jm.RK4(10)).q
+
+        found = jm.compiler.explain(run, *(jnp.stack([x] * 4) for x in (q, v)))
+        return sum(part.kept for part in found.parts)
+
+    before = operations(model.system, q, v)
+    zero = jnp.zeros(1)
+    after = operations(system, jnp.concatenate([q, zero]), jnp.concatenate([v, zero]))
+    assert 0 < after - before <= 64  # of 1,081
+
+
+@pytest.mark.slow
+def test_diffrax_takes_states() -> None:
+    diffrax = pytest.importorskip("diffrax")
+    term, solver = jm.to_diffrax(MOTOR, diffrax.Dopri8())
+    sol = diffrax.diffeqsolve(
+        term, solver, 0.0, TS[-1], 1e-3, (jnp.zeros(2), jnp.zeros(2)), args=P,
+        stepsize_controller=diffrax.PIDController(rtol=1e-10, atol=1e-12),
+    )  # fmt: skip
+    np.testing.assert_allclose(jnp.concatenate(sol.ys, 1)[0], exact(TS[-1], P), rtol=1e-8)
+
+
+def test_a_system_shows_and_keeps_its_states() -> None:
+    assert MOTOR.coordinates == ("angle", "integral of current")
+    assert MOTOR.states == ("current",)
+    assert repr(MOTOR).endswith("force=torque, states=('current',))")
+    assert replace(MOTOR, force=None).coordinates == MOTOR.coordinates
+    assert pickle.loads(pickle.dumps(MOTOR)) == MOTOR
+    eom = MOTOR.equations([0.0, 0.0], [1.0, 2.0], 0.0, P)
+    np.testing.assert_allclose(eom.M, np.diag([0.02, 1.0]))
+    np.testing.assert_allclose(eom.Q, [1.0 - 0.01, (6.0 - 2.4 - 0.5) / 0.05])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rates": None}, "Argument `states` must come with `rates`"),
+        ({"states": ()}, "Argument `rates` must come with `states`"),
+        ({"states": ("angle",)}, "must not have the names of states, but has 'angle'"),
+        ({"states": ("z", "z")}, "'z' is given twice"),
+        ({"states": ("",)}, "non-empty names"),
+    ],
+)
+def test_wrong_states_are_refused(change: dict[str, Any], message: str) -> None:
+    given = {"force": torque, "coordinates": ("angle",), "states": ("z",), "rates": circuit}
+    with pytest.raises(ValueError, match=message):
+        jm.System(kinetic, **(given | change))
+
+
+def test_one_name_is_no_sequence_of_states() -> None:
+    with pytest.raises(TypeError, match="must be a sequence of names, but is 'z'"):
+        jm.System(kinetic, coordinates=("angle",), states="z", rates=circuit)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rates": lambda q, v, t, p: jnp.zeros(2)}, r"`rates` must have shape \(1,\)"),
+        ({"rates": lambda q, v, t, p: None}, "`rates` must have shape .* is None"),
+        ({"force": lambda q, v, t, p: -v}, r"`force` must have shape \(1,\), without the states"),
+    ],
+)
+def test_values_of_the_wrong_shape_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        jm.simulate(replace(MOTOR, **change), ZERO, ZERO, TS, P)
+
+
+def test_starts_without_the_state_are_refused() -> None:
+    with pytest.raises(ValueError, match="per coordinate, and then one for each of current"):
+        jm.simulate(MOTOR, [0.0], [0.0], TS, P)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: jm.simulate(MOTOR, ZERO, ZERO, TS, P, method=jm.Variational(1)),
+        lambda: jm.simulate(MOTOR, ZERO, ZERO, TS, P, method=jm.RATTLE(1)),
+        lambda: jm.acceleration(MOTOR, ZERO, ZERO, 0.0, P, formulation=jm.Contravariant()),
+        lambda: jm.christoffel_symbols(MOTOR, ZERO, 0.0, P),
+        lambda: jm.symmetries(MOTOR, ZERO, ZERO, 0.0, P),
+        lambda: jm.conserved(MOTOR, ZERO, ZERO, P),
+        lambda: jm.equilibrium(MOTOR, ZERO, P, v={"angle": 1.0}),
+        lambda: jm.inverse_dynamics(MOTOR, lambda t, p: jnp.zeros(2), TS, P, actuators=["angle"]),
+        lambda: jm.Servo(MOTOR, jm.Acceleration(lambda q, v, a, t, p: a[0]), ["angle"]),
+    ],
+)
+def test_what_does_not_take_states_says_so(call: Any) -> None:
+    with pytest.raises(ValueError, match=r"without states|no states of first order"):
+        call()
