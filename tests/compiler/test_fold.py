@@ -174,3 +174,12 @@ def test_a_large_gram_matrix_has_the_products_of_a_small_one(shape: tuple[int, i
     assert found == reference > 100
     x = np.random.default_rng(2).normal(size=shape)
     np.testing.assert_allclose(gram(jnp.asarray(x)), x @ x.T, atol=1e-13)
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_products_of_matrices_without_rows(rows: int) -> None:
+    x = np.ones((1, 3, 3))
+    found = vectorize(lambda x: (x[:rows] @ x[:rows].T, x[:, :0] @ x[:0], x[0]))(x)
+    assert [one.shape for one in found] == [(1, rows, rows), (1, 3, 3), (1, 3)]
+    assert (np.asarray(found[0]) == 3).all()
+    assert (np.asarray(found[1]) == 0).all()

@@ -239,8 +239,8 @@ def _dot(g: Graph, eqn: JaxprEqn, x: Ids, y: Ids) -> Iterable[Ids]:
 
 def _lines(X: Ids, Y: Ids) -> Iterable[tuple[Ids, Ids]]:
     """Corresponding parts of two arrays, without their last two axes."""
-    last = X.shape[-2:]
-    return zip(X.reshape(-1, *last), Y.reshape(-1, *last), strict=True)
+    shape = int(np.prod(X.shape[:-2])), *X.shape[-2:]
+    return zip(X.reshape(shape), Y.reshape(shape), strict=True)
 
 
 def _power(g: Graph, eqn: JaxprEqn, x: Ids, exponent: Ids) -> Iterable[Ids]:
