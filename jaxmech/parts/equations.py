@@ -70,7 +70,8 @@ class AppliedForces:
                 if body.letters:
                     before = sums.get(body.name)
                     sums[body.name] = load if before is None else _together(before, load)
-        total = self.kinematics.generalized(sums, q, v, t, params)
+        n = len(self.kinematics.coordinates)  # without states of first order
+        total = self.kinematics.generalized(sums, q[:n], v[:n], t, params)
         for other in self.others:
             force = other(q, v, t, params)
             if jnp.shape(force) != total.shape:
@@ -104,6 +105,8 @@ def system_of(
     joints: Sequence[Any],
     forces: Sequence[Any],
     tree: Sequence[str],
+    states: Sequence[str],
+    rates: Callable[..., Any] | None,
 ) -> System:
     """The system of a mechanism, of whose joints those of the tree are no constraints."""
     constraints: list[AbstractConstraint] = [
@@ -129,6 +132,8 @@ def system_of(
         constraints,
         AppliedForces(kinematics, loads, others) if loads or others else None,
         coordinates=kinematics.coordinates,
+        states=states,
+        rates=rates,
     )
     names = [constraint.name for constraint in system.constraints]
     named = tuple((joint, tuple(names[place])) for joint, place in places)

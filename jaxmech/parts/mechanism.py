@@ -1,6 +1,6 @@
 """`Mechanism`: parts assembled into a `System`, and the functions of that system."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.joint_loads import total_momentum
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.kinematics.body_coordinates import BodyCoordinates
-from jaxmech.parts.kinematics.tree import spanning_tree
+from jaxmech.parts.kinematics.tree import kinematics_of
 from jaxmech.parts.outline import outline
 from jaxmech.parts.validation import AnyForce, AnyJoint, require_consistent
 from jaxmech.system import System
@@ -47,6 +47,9 @@ class Mechanism:
         forces: forces, and functions `force(q, v, t, params)` of shape (n,).
         params: default parameters, with all names that parts use.
         coordinates: "joints" or "bodies".
+        states: names of states of first order, as for `System`; the functions among `forces` find
+            them at the end of v, and return one number for each coordinate.
+        rates: `rates(q, v, t, params)`, the time derivatives of the states.
         cut: names of joints that are constraints also where their coordinates could be used.
 
     Attributes:
@@ -85,6 +88,8 @@ class Mechanism:
     params: Mapping[str, Any] = field(default_factory=dict)
     coordinates: Literal["joints", "bodies"] = "joints"
     cut: Sequence[str] = ()
+    states: Sequence[str] = field(default=(), kw_only=True)
+    rates: Callable[..., Any] | None = field(default=None, kw_only=True)
     system: System = field(init=False)
     tree: tuple[str, ...] = field(init=False)
     kinematics: AbstractKinematics = field(init=False)
@@ -94,10 +99,11 @@ class Mechanism:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         require_kind("params", self.params, Mapping, '{"m": 1.0}')
         require_consistent(self.bodies, self.joints, self.forces)
-        kinematics, tree = _kinematics(self)
+        kinematics, tree = kinematics_of(self.bodies, self.joints, self.coordinates, self.cut)
         object.__setattr__(self, "kinematics", kinematics)
         object.__setattr__(self, "tree", tree)
-        system = system_of(kinematics, self.joints, self.forces, tree)
+        parts = self.joints, self.forces, tree
+        system = system_of(kinematics, *parts, self.states, self.rates)
         object.__setattr__(self, "system", system.with_declared(self.params))
         _require_readable(self)
 
@@ -114,7 +120,8 @@ class Mechanism:
                 bodies, one for each body.
 
         Returns:
-            q and v, shapes (n,), consistent with the constraints only as far as the starts are.
+            q and v, shapes (n,), consistent with the constraints only as far as the starts are;
+            states are zero.
 
         Raises:
             ValueError: a body has no start, a start belongs to no body, or does not fit its body.
@@ -128,7 +135,9 @@ class Mechanism:
         """
         for name, start in starts.items():
             require_kind(f"starts[{name!r}]", start, Start, "Start((0.0, 0.0))")
-        return self.kinematics.guess(starts, jnp.zeros(()), dict(self.params))
+        q, v = self.kinematics.guess(starts, jnp.zeros(()), dict(self.params))
+        states = jnp.zeros(len(self.system.states), q.dtype)
+        return jnp.concatenate([q, states]), jnp.concatenate([v, states])
 
     def frame(self, body: str, q: Any, t: Any = 0.0, params: Any = None) -> Frame:
         """The frame of a body: its `origin`, its `axes` and its `attitude`.
@@ -359,31 +368,6 @@ class Mechanism:
             f"Argument `body` must be one of {', '.join(b.name for b in self.bodies)}, "
             f"but is {name!r}."
         )
-
-
-def _kinematics(mechanism: Mechanism) -> tuple[AbstractKinematics, tuple[str, ...]]:
-    """The kinematics of a mechanism, and the joints whose coordinates it uses."""
-    bodies, joints, cut = mechanism.bodies, mechanism.joints, mechanism.cut
-    if mechanism.coordinates not in ("bodies", "joints"):
-        raise ValueError(
-            'Argument `coordinates` must be "bodies" or "joints", but is '
-            f"{mechanism.coordinates!r}."
-        )
-    if mechanism.coordinates == "bodies":
-        if cut:
-            raise ValueError(
-                'Argument `cut` must be left out with coordinates="bodies", where all joints are '
-                "constraints."
-            )
-        return BodyCoordinates(tuple(bodies)), ()
-    known = [joint.name for joint in joints if isinstance(joint, Joint)]
-    for name in cut:
-        if name not in known:
-            raise ValueError(
-                f"Argument `cut` must hold names of joints ({', '.join(known)}), but has {name!r}."
-            )
-    tree, names = spanning_tree(bodies, joints, cut)
-    return (tree, names) if names else (BodyCoordinates(tuple(bodies)), ())
 
 
 def _require_readable(mechanism: Mechanism) -> None:

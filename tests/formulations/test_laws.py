@@ -249,6 +249,7 @@ def tangents(name: str, n: int, m: int) -> tuple[Any, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::jaxmech.compiler.NativeCodeWarning")  # of laws with an SVD
 @pytest.mark.parametrize(
     "case", [REDUNDANT, SKATE, QUATERNION], ids=["redundant", "skate", "quaternion"]
 )

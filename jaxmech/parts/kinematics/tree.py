@@ -6,6 +6,8 @@ from typing import Any
 
 from jaxmech.parts.body import AbstractBody
 from jaxmech.parts.joint_base import Joint
+from jaxmech.parts.kinematics.base import AbstractKinematics
+from jaxmech.parts.kinematics.body_coordinates import BodyCoordinates
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates, Link
 from jaxmech.parts.kinematics.motions import (
     AbstractMotion,
@@ -27,6 +29,31 @@ from jaxmech.parts.position_equations import (
     Turned,
 )
 from jaxmech.parts.velocity_equations import ScrewSpeed
+
+
+def kinematics_of(
+    bodies: Sequence[AbstractBody], joints: Sequence[Any], coordinates: str, cut: Sequence[str]
+) -> tuple[AbstractKinematics, tuple[str, ...]]:
+    """The kinematics of a mechanism, and the joints whose coordinates it uses."""
+    if coordinates not in ("bodies", "joints"):
+        raise ValueError(
+            f'Argument `coordinates` must be "bodies" or "joints", but is {coordinates!r}.'
+        )
+    if coordinates == "bodies":
+        if cut:
+            raise ValueError(
+                'Argument `cut` must be left out with coordinates="bodies", where all joints are '
+                "constraints."
+            )
+        return BodyCoordinates(tuple(bodies)), ()
+    known = [joint.name for joint in joints if isinstance(joint, Joint)]
+    for name in cut:
+        if name not in known:
+            raise ValueError(
+                f"Argument `cut` must hold names of joints ({', '.join(known)}), but has {name!r}."
+            )
+    tree, names = spanning_tree(bodies, joints, cut)
+    return (tree, names) if names else (BodyCoordinates(tuple(bodies)), ())
 
 
 def spanning_tree(
