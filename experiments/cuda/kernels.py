@@ -35,6 +35,7 @@ def kernels(fn: Callable[..., Any], *args: Any) -> list[Called]:
         found.append(called)
         return [jnp.zeros(x.shape, x.dtype) for x in _shapes(called.kernel, size)]
 
+    jax.jit(fn).lower(*args)  # finds properties of the system, by kernels that are not of the batch
     with _calling(noted):
         jax.jit(fn).lower(*args)
     return found
