@@ -65,7 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         _silence()
         place = error.filename or "the standard output"
-        tell(f"{place} cannot be read or written: {error.strerror or error}")
+        why = f"{place} cannot be read or written: {error.strerror}"
+        tell(why if error.errno else str(error))  # an error of the package names the file
         return BAD_INPUT
     except MemoryError as error:
         tell(f"there is not enough memory: {error}")

@@ -154,6 +154,19 @@ def test_a_constraint_that_is_constant() -> None:
     assert "violation found is 0.25" in texts(bad)
 
 
+def test_round_off_of_accelerations_is_no_contradiction() -> None:
+    """Three equations hold all coordinates, and a redundant one is met to round-off alone."""
+    rows = np.random.default_rng(1).normal(size=(3, 3))
+    rows = np.vstack([rows, rows[0] + rows[1], np.zeros(3)])
+    system = System(
+        lambda q, v, t, p: v @ v / 2 - q @ jnp.array([40.0, -30.0, 9.81]),
+        [Holonomic(lambda q, t, p: jnp.asarray(rows) @ q, "held")],
+        coordinates=("a", "b", "c"),
+    )
+    found = structure(system, np.zeros(3), np.zeros(3), 0.0, None)
+    assert "no acceleration satisfies" not in texts(found)
+
+
 def test_a_constraint_on_time_alone() -> None:
     found = structure(particle(Holonomic(lambda q, t, p: t**2, "clock")), REST, REST)
     assert "no acceleration satisfies constraint 'clock', whose row of A is zero" in texts(found)
