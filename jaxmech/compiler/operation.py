@@ -23,7 +23,7 @@ from jaxtyping import Array
 
 from jaxmech.compiler.backends.partitioning import resharded, unsharded
 from jaxmech.compiler.platforms import NATIVE, is_on, lowered_for
-from jaxmech.compiler.vectorize import run_alone, run_jaxpr, without_unused
+from jaxmech.compiler.vectorize import lowered, run_alone, run_jaxpr, without_unused
 from jaxmech.utils.announce import announced
 from jaxmech.utils.jit_cache import jit_of
 
@@ -182,7 +182,7 @@ def traced(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[ClosedJaxpr, An
     # Independent of the settings of JAX: loops are not unrolled, and derivatives may mix types.
     with jax.disable_jit(False), jax.numpy_dtype_promotion("standard"):
         call, outs = jax.make_jaxpr(fn, return_shape=True)(*shapes)
-    return without_unused(call), jax.tree.structure(outs)
+    return without_unused(lowered(call)), jax.tree.structure(outs)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
-from jax.interpreters.partial_eval import dce_jaxpr
+from jax.interpreters import partial_eval
 from jaxtyping import Array
 
 from jaxmech.compiler.backends.primitive import over_batch
@@ -136,7 +136,7 @@ def without_unused(closed: ClosedJaxpr, used: Sequence[bool] | None = None) -> C
     """Eliminate all equations on which no used result depends, inside loops too."""
     # XLA cannot do it, because it cannot see into native code.
     used = [True] * len(closed.jaxpr.outvars) if used is None else list(used)
-    jaxpr, _ = dce_jaxpr(closed.jaxpr, used, instantiate=True)
+    jaxpr, _ = partial_eval.dce_jaxpr(closed.jaxpr, used, instantiate=True)
     return ClosedJaxpr(jaxpr, closed.consts)
 
 
@@ -152,3 +152,14 @@ def _flags(in_axes: Any, args: tuple[Any, ...]) -> Any:
         return jax.tree.map(lambda _: axis == 0, arg)
 
     return jax.tree.map(spread, tuple(axes), args, is_leaf=lambda x: x is None)
+
+
+def lowered(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """A jaxpr whose primitives may stand in any operation.
+
+    In jax 0.12 that of `jnp.searchsorted`, which is also in `jnp.interp`, may not.
+    """
+    if not getattr(closed, "is_high", False):
+        return closed
+    low: ClosedJaxpr = partial_eval.lower_jaxpr2(closed)
+    return low

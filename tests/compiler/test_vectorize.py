@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from jax import lax
 
+import jaxmech as jm
 from jaxmech.compiler import NativeCodeWarning, batched, explain, vectorize
 from jaxmech.compiler.backends.cpu.program import Program
 from jaxmech.compiler.frontend import from_jaxpr
@@ -598,3 +599,24 @@ def test_a_loop_knows_the_constants_of_a_function_that_was_compiled_before() -> 
     assert kept[1] < kept[0] / 3
     for table in (full, diagonal, 2 * full):
         assert_agrees(growing(table))
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_table_in_a_system(grad: bool) -> None:
+    """A force by `jnp.interp`, alone and in a batch: x'' = -2 x between the rows of its table."""
+
+    def force(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return jnp.interp(q, p * jnp.array([-1.0, 0.0, 2.0]), p * jnp.array([2.0, 0.0, -4.0]))
+
+    system = jm.System(lambda q, v, t, p: v @ v / 2, force=force, coordinates=("x",))
+
+    def end(p: Any) -> Any:
+        ts = jnp.array([0.0, 1.0])
+        start = 0.5 * jnp.ones(1) * p
+        return jm.simulate(system, start, 0 * start, ts, p, method=jm.RK4(50)).q[-1, 0]
+
+    fn = jax.grad(end) if grad else end
+    scales = jnp.array([1.0, 1.5])
+    expected = (0.5 if grad else 0.5 * scales) * np.cos(np.sqrt(2.0)) * np.ones(2)
+    np.testing.assert_allclose(jax.vmap(fn)(scales), expected, rtol=1e-6)
+    np.testing.assert_allclose(fn(scales[0]), expected[0], rtol=1e-6)
