@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.values import Reader, Value, number
-from jaxmech.parts.vectors import Numbers, apply, cross, turned
+from jaxmech.parts.vectors import Numbers, apply, cross, moment, turned
 
 
 class Frame(NamedTuple):
@@ -158,10 +158,12 @@ class AbstractBody(abc.ABC):
 def shifted(load: Load, point: Numbers, frame: Frame) -> Load:
     """Move a force from a point to the reference point, with the corresponding torque."""
     force, torque = load
-    arm = point - frame.origin
-    if arm.shape == (2,):
-        return force, torque + turned(arm) @ force
-    return force, torque + cross(arm, force)
+    return force, torque + moment(point - frame.origin, force)
+
+
+def together(first: Load, second: Load) -> Load:
+    """The sum of two loads on a body."""
+    return first[0] + second[0], first[1] + second[1]
 
 
 def entries(body: AbstractBody, start: Start, field: str, shape: tuple[int, ...]) -> Array:

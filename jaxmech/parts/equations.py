@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.constraints import AbstractConstraint, Holonomic
-from jaxmech.parts.body import Load
+from jaxmech.parts.body import Load, together
 from jaxmech.parts.forces.elements import (
     AbstractForce,
     AbstractLoad,
@@ -69,7 +69,7 @@ class AppliedForces:
             for body, load in zip(force.bodies, loads, strict=True):
                 if body.letters:
                     before = sums.get(body.name)
-                    sums[body.name] = load if before is None else _together(before, load)
+                    sums[body.name] = load if before is None else together(before, load)
         n = len(self.kinematics.coordinates)  # without states of first order
         total = self.kinematics.generalized(sums, q[:n], v[:n], t, params)
         for other in self.others:
@@ -81,11 +81,6 @@ class AppliedForces:
                 )
             total = total + force
         return total
-
-
-def _together(first: Load, second: Load) -> Load:
-    """The sum of two loads on a body."""
-    return first[0] + second[0], first[1] + second[1]
 
 
 @dataclass(frozen=True)

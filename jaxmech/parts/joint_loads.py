@@ -16,13 +16,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.parts.body import AbstractBody, Frame, Ground, Load, Moving, shifted
+from jaxmech.parts.body import AbstractBody, Frame, Ground, Load, Moving, shifted, together
 from jaxmech.parts.forces.elements import AbstractLoad, AbstractPotential, Gravity
 from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates, Link
 from jaxmech.parts.values import Reader
-from jaxmech.parts.vectors import Numbers, cross, product, turned
+from jaxmech.parts.vectors import cross, moment, product, turned
 
 State = tuple[Array, Array, Array, Any]  # q, v, t and the parameters
 Bodies = Sequence[AbstractBody]
@@ -87,13 +87,13 @@ class JointLoads:
             more = _slope(
                 lambda x: of_positions @ joint.position_level(_frames(x), read), moving, _displaced
             )
-            loads = list(map(_sum, loads, more))
+            loads = list(map(together, loads, more))
         if joint.velocities:
             of_velocities = multipliers[names[-1]]
             more = _slope(
                 lambda x: of_velocities @ joint.velocity_level(x, read), moving, _accelerated
             )
-            loads = list(map(_sum, loads, more))
+            loads = list(map(together, loads, more))
         return tuple(loads)
 
     def _applied_loads(self, state: State) -> Iterator[tuple[Bodies, tuple[Load, ...]]]:
@@ -134,7 +134,7 @@ class JointLoads:
         for loaded, loads in acting:
             for body, load in zip(loaded, loads, strict=True):
                 if body.name in missing:
-                    missing[body.name] = _sum(missing[body.name], _opposite(load))
+                    missing[body.name] = together(missing[body.name], _opposite(load))
         exerted = {}
         for link in reversed(links):
             if link.motion is None:
@@ -142,7 +142,7 @@ class JointLoads:
             load, frame = missing[link.body.name], frames[link.body.name]
             on_before = _opposite(shifted(load, frame.origin, frames[link.before]))
             if link.before in missing:
-                missing[link.before] = _sum(missing[link.before], _opposite(on_before))
+                missing[link.before] = together(missing[link.before], _opposite(on_before))
             exerted[link.joint] = on_before if link.is_reversed else load
         return exerted
 
@@ -159,7 +159,7 @@ class JointLoads:
         values, rates = jax.jvp(momenta, (q, v, t), (v, qdd, jnp.ones_like(t)))
         moving = self._moving(bodies, state)
         return {
-            body.name: (force, torque + _moment_of(m.velocity, p))
+            body.name: (force, torque + moment(m.velocity, p))
             for body, m, (p, _), (force, torque) in zip(bodies, moving, values, rates, strict=True)
         }
 
@@ -173,7 +173,7 @@ def total_momentum(kinematics: AbstractKinematics, state: State) -> tuple[Array,
     ):
         p, h = _momenta(body, moving, Reader(f"body {body.name!r}", t, params))
         linear.append(p)
-        angular.append(h + _moment_of(moving.frame.origin, p))
+        angular.append(h + moment(moving.frame.origin, p))
     return jnp.stack(linear).sum(0), jnp.stack(angular).sum(0)
 
 
@@ -230,15 +230,6 @@ def _zero_like(moving: Moving) -> Load:
 
 def _frames(moving: Sequence[Moving]) -> tuple[Frame, ...]:
     return tuple(m.frame for m in moving)
-
-
-def _moment_of(a: Numbers, b: Numbers) -> Numbers:
-    """The vector product, in the plane its only component."""
-    return turned(a) @ b if a.shape == (2,) else cross(a, b)
-
-
-def _sum(first: Load, second: Load) -> Load:
-    return first[0] + second[0], first[1] + second[1]
 
 
 def _opposite(load: Load) -> Load:

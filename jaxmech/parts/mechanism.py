@@ -156,9 +156,8 @@ class Mechanism:
             >>> print(Mechanism([point_mass("bob", mass=1.0)]).frame("bob", [1.0, 2.0]).origin)
             [1. 2.]
         """
-        given = dict(self.params) if params is None else params
-        q, _, t, given = self.system.arguments(q, q, t, given)
-        return self.kinematics.frames([self._body(body)], q, t, given)[0]
+        q, _, t, params = self._state(q, q, t, params)
+        return self.kinematics.frames([self._body(body)], q, t, params)[0]
 
     def point(
         self, body: str, at: Any, q: Any, t: Any = 0.0, params: Any = None
@@ -241,15 +240,21 @@ class Mechanism:
     ) -> tuple[Array, Array]:
         """The velocity and acceleration of a point of a body."""
         (q, v, qdd), known, local = motion, self._body(body), self._local(at)
-        given = dict(self.params) if params is None else params
-        q, qdd, *_ = self.system.arguments(q, qdd, t, given, ("q", "qdd"))
-        q, v, t, given = self.system.arguments(q, v, t, given)
+        _, qdd, *_ = self._state(q, qdd, t, params, ("q", "qdd"))
+        q, v, t, params = self._state(q, v, t, params)
 
         def velocity(q: Array, v: Array, t: Array) -> Array:
-            moving = self.kinematics.moving([known], q, v, t, given)[0]
+            moving = self.kinematics.moving([known], q, v, t, params)[0]
             return jnp.asarray(moving.velocity_at(moving.frame.point(local)))
 
         return jax.jvp(velocity, (q, v, t), (v, qdd.astype(q.dtype), jnp.ones_like(t)))
+
+    def _state(
+        self, q: Any, v: Any, t: Any, params: Any, names: tuple[str, str] = ("q", "v")
+    ) -> tuple[Array, Array, Array, Any]:
+        """The checked arguments, by default with the parameters of the mechanism."""
+        params = dict(self.params) if params is None else params
+        return self.system.arguments(q, v, t, params, names)
 
     def _local(self, at: Any) -> Array:
         size = self.bodies[0].dimension
@@ -316,8 +321,7 @@ class Mechanism:
             >>> print(p, h)
             [0. 6.] 6.0
         """
-        given = dict(self.params) if params is None else params
-        return total_momentum(self.kinematics, self.system.arguments(q, v, t, given))
+        return total_momentum(self.kinematics, self._state(q, v, t, params))
 
     def energies(
         self, q: Any, v: Any, t: Any = 0.0, params: Any = None
@@ -336,9 +340,7 @@ class Mechanism:
             >>> {name: float(value) for name, value in bob.energies([1.0, 0.5], [0, 3.0]).items()}
             {'bob': 9.0, 'gravity': 10.0}
         """
-        given = dict(self.params) if params is None else params
-        at = self.system.arguments(q, v, t, given)
-        return energies_of(self.kinematics, self.forces, at)
+        return energies_of(self.kinematics, self.forces, self._state(q, v, t, params))
 
     def geometry(self, q: Any, t: Any, params: Any) -> dict[str, Array]:
         """The dots and lines that represent the mechanism in pictures (`jaxmech.geometry`).

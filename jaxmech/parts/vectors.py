@@ -59,6 +59,11 @@ def cross(a: Numbers, b: Numbers) -> Numbers:
     return bilinear(_CROSS, a, b)
 
 
+def moment(arm: Numbers, force: Numbers) -> Numbers:
+    """The vector product, in the plane its component out of it."""
+    return turned(arm) @ force if arm.shape == (2,) else cross(arm, force)
+
+
 def turned(a: Numbers) -> Numbers:
     """Rotate a vector in the plane by a quarter turn to the left."""
     return apply(_QUARTER.astype(a.dtype), a)
