@@ -44,8 +44,8 @@ def checked_states(
 
 def named_values(q: Float[Array, "*T n"], v: Float[Array, "*T n"], states: int) -> Array:
     """The coordinates and, in place of their integrals, the states, (*T, n)."""
-    own = q.shape[-1] - states
-    return jnp.concatenate([q[..., :own], v[..., own:]], axis=-1) if states else q
+    n = q.shape[-1] - states
+    return jnp.concatenate([q[..., :n], v[..., n:]], axis=-1) if states else q
 
 
 def require_no_states(states: Sequence[str], what: str, remedy: str) -> None:
@@ -61,9 +61,9 @@ def with_unit_mass(M: Float[Array, " n n"], states: int) -> Float[Array, " n n"]
     """The mass matrix, with unit masses of the states."""
     if not states:
         return M
-    own = M.shape[0] - states
-    across = jnp.zeros((own, states), M.dtype)
-    above = jnp.concatenate([M[:own, :own], across], axis=1)
+    n = M.shape[0] - states
+    across = jnp.zeros((n, states), M.dtype)
+    above = jnp.concatenate([M[:n, :n], across], axis=1)
     return jnp.concatenate(
         [above, jnp.concatenate([across.T, jnp.eye(states, dtype=M.dtype)], axis=1)]
     )
@@ -95,9 +95,9 @@ def largest(x: Float[Array, "*m n"], states: int) -> Float[Array, "*m k"]:
     States have units of their own, so that no number of theirs is compared with another.
     """
     size = jnp.abs(x)
-    own = x.shape[-1] - states
-    most = size[..., :own].max(axis=-1, keepdims=True)
-    return jnp.concatenate([most, size[..., own:]], axis=-1) if states else most
+    n = x.shape[-1] - states
+    most = size[..., :n].max(axis=-1, keepdims=True)
+    return jnp.concatenate([most, size[..., n:]], axis=-1) if states else most
 
 
 def spread(parts: Float[Array, "*m k"], n: int) -> Float[Array, "*m n"]:

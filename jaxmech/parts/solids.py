@@ -148,12 +148,16 @@ def _properties(
     """The mass and the moments, numbers if all values are; one moment is that of a planar body."""
     kept = number(solid, "mass", mass), *(number(solid, "size", value) for value in lengths)
     if all(isinstance(value, float) for value in kept):
-        found = moments(*kept)
-        return {"mass": kept[0], "inertia": found[0] if len(found) == 1 else tuple(found)}
+        inertias = moments(*kept)
+        return {"mass": kept[0], "inertia": inertias[0] if len(inertias) == 1 else tuple(inertias)}
 
     def inertia(t: Any, params: Any) -> Array:
         read = Reader(solid, jnp.asarray(1.0 * jnp.asarray(t)), params)
-        found = moments(*map(read.number, kept))
-        return jnp.asarray(found[0]) if len(found) == 1 else jnp.stack([*map(jnp.asarray, found)])
+        inertias = moments(*map(read.number, kept))
+        return (
+            jnp.asarray(inertias[0])
+            if len(inertias) == 1
+            else jnp.stack([*map(jnp.asarray, inertias)])
+        )
 
     return {"mass": kept[0], "inertia": inertia}

@@ -40,13 +40,13 @@ def _moments(body: Any) -> np.ndarray:
 
 def _of_body(mass: float, moments: np.ndarray) -> list[str]:
     said = "principal moments " + ", ".join(f"{moment:.4g}" for moment in moments)
-    found = []
+    texts = []
     if mass < 0:
-        found.append(f"mass {mass:g} kg is negative")
+        texts.append(f"mass {mass:g} kg is negative")
     if mass == 0 and moments.any():
-        found.append("inertia without mass")
+        texts.append("inertia without mass")
     if moments[0] < -SHARE * np.abs(moments).max():
-        found.append(f"{said} kg m^2 are not all positive")
+        texts.append(f"{said} kg m^2 are not all positive")
     elif moments[0] + moments[1] < (1 - SHARE) * moments[2]:
-        found.append(f"{said} kg m^2: the largest exceeds the sum of the others")
-    return found
+        texts.append(f"{said} kg m^2: the largest exceeds the sum of the others")
+    return texts

@@ -10,18 +10,18 @@ from jaxmech.plot.panels import COLORS, grid, labelled, save
 MOST_LINES = len(COLORS)
 
 
-def draw(found: Deviation, title: str, folder: Path) -> Path:
+def draw(comparison: Deviation, title: str, folder: Path) -> Path:
     """Write loops.png into a folder."""
     figure, axes = grid(2)
     pairs = (
-        (axes[0], found.gaps, "gap of the loop [m, rad]"),
-        (axes[1], found.distances, "body off by [m]"),
+        (axes[0], comparison.gaps, "gap of the loop [m, rad]"),
+        (axes[1], comparison.distances, "body off by [m]"),
     )
     for ax, values, label in pairs:
         largest = sorted(values, key=lambda name: -values[name].max())[:MOST_LINES]
         for name, color in zip(largest, COLORS, strict=False):
             shown = np.where(values[name] > 0, values[name], np.nan)
-            ax.semilogy(found.ts, shown, color=color, linewidth=1.2, label=name)
+            ax.semilogy(comparison.ts, shown, color=color, linewidth=1.2, label=name)
         labelled(ax, "t [s]", label, legend=True)
     folder.mkdir(parents=True, exist_ok=True)
     return save([("loops", f"{title}: MuJoCo's soft loops against rigid ones", figure)], folder)[0]
