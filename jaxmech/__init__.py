@@ -28,7 +28,6 @@ from jaxmech.analysis.symmetry import Conserved as Conserved
 from jaxmech.analysis.symmetry import Symmetries as Symmetries
 from jaxmech.analysis.symmetry import conserved as conserved
 from jaxmech.analysis.symmetry import symmetries as symmetries
-from jaxmech.animate import animate as animate
 from jaxmech.assemble import assemble as assemble
 from jaxmech.constraints import Acceleration as Acceleration
 from jaxmech.constraints import Holonomic as Holonomic
@@ -37,6 +36,8 @@ from jaxmech.control.given_motion import given_motion as given_motion
 from jaxmech.control.inverse_dynamics import InverseDynamics as InverseDynamics
 from jaxmech.control.inverse_dynamics import inverse_dynamics as inverse_dynamics
 from jaxmech.control.servo import Servo as Servo
+from jaxmech.display.animate import animate as animate
+from jaxmech.display.view import view as view
 from jaxmech.equations import EquationsOfMotion as EquationsOfMotion
 from jaxmech.formulations import Comparison as Comparison
 from jaxmech.formulations import Contravariant as Contravariant

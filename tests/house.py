@@ -19,7 +19,7 @@ LAYERS = (
     {"assemble", "integrate", "interop", "nearest_known", "nearest_point", "stabilization"},
     {"control", "observe", "sensitivity", "simulate", "solution"},
     {"analysis", "config", "ensemble", "identify"},
-    {"__main__", "animate", "cli", "plot"},
+    {"__main__", "cli", "display", "plot"},
 )
 ONLY = {  # folders that may import less than their layer allows
     "models": LAYERS[1],

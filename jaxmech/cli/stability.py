@@ -106,7 +106,7 @@ def _of_modes(own: Modes) -> dict[str, Any]:
 
 def _draw_modes(found: Situation, state: Equilibrium, own: Modes, folder: Path) -> list[str]:
     """Draw the pictures of modes, and if the model has a geometry, an animation of each."""
-    from jaxmech.animate import animate
+    from jaxmech.display.animate import animate
     from jaxmech.plot.eigenvalues import modes as draw_shapes
     from jaxmech.plot.eigenvalues import poles
     from jaxmech.plot.panels import save, single
@@ -131,7 +131,7 @@ def _draw_modes(found: Situation, state: Equilibrium, own: Modes, folder: Path) 
 
 def _draw_poses(found: Situation, all_of_them: Equilibria, folder: Path) -> list[str]:
     """The equilibria of a model that has a geometry, side by side."""
-    from jaxmech.animate import animate
+    from jaxmech.display.animate import animate
     from jaxmech.plot.panels import save
 
     model = _drawable(found)

@@ -75,6 +75,18 @@ def shapes(
     return {**lines, **drawn, **bodies}
 
 
+def joint_points(
+    kinematics: AbstractKinematics, joints: Iterable[Any], q: Array, t: Array, params: Any
+) -> Shapes:
+    """The points of joints on their second bodies, where their loads act, by name."""
+    points: Shapes = {}
+    for joint in joints:
+        if isinstance(joint, Joint) and joint.name:
+            frame = kinematics.frames(joint.bodies[1:2], q, t, params)[0]
+            points[joint.name] = joint.point_on_b(frame, Reader(joint.part, t, params))
+    return points
+
+
 def _elements(connection: Joint | AbstractForce) -> Sequence[Any]:
     if isinstance(connection, Joint):
         return (*connection.positions, *connection.velocities)

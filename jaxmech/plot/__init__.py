@@ -3,7 +3,7 @@
 `panels` is shared by all; `trajectories`, `fit`, `derivatives`, `eigenvalues` and `bifurcation`
 draw into axes; `ensemble_figures`, `replayed` and `fit` draw the pictures of a run folder.
 `animation` implements `jm.animate`: `paths` are the shapes over time, `scene` draws a moment of
-them, and `mode_track` makes a motion of a mode.
+them, and `mode_track` makes a motion of a mode. `viewer` implements `jm.view`.
 """
 
 from jaxmech.plot.bifurcation import bifurcation as bifurcation

@@ -4,7 +4,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, HTMLWriter, PillowWriter
@@ -12,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from jaxmech.geometry import Geometry
-from jaxmech.plot.paths import Track, dimension, shapes_at
+from jaxmech.display.motions import Display, clock, extent
+from jaxmech.plot.paths import dimension
 from jaxmech.plot.scene import Scene, moving_dots, new_axes
 from jaxmech.utils.checks import require_sequence
 
@@ -102,18 +101,12 @@ class Animation:
             return page.read_text(encoding="utf-8")
 
     def __repr__(self) -> str:
-        pace = "in real time" if self.speed == 1 else f"at {self.speed:g} times real time"
-        return (
-            f"Animation: t = {self.ts[0]:g} ... {self.ts[-1]:g} s {pace}, "
-            f"{len(self.ts)} frames in {(len(self.ts) - 1) / self.fps:.3g} s"
-        )
+        return f"Animation: {extent(self.ts, self.fps, self.speed)}"
 
     def _frame(self, k: int) -> Axes:
         self.scene.show(k)
-        digits = int(np.clip(2 - np.floor(np.log10(self.speed)), 0, 12))
-        self.ax.set_title(
-            f"t = {self.ts[k]:.{digits}f} s{self.label}", loc="left", fontsize="medium"
-        )
+        text = clock(self.ts[k], self.speed) + self.label
+        self.ax.set_title(text, loc="left", fontsize="medium")
         return self.ax
 
     def _settle(self) -> None:
@@ -155,22 +148,11 @@ def _gif_writer(fps: float) -> PillowWriter:
 
 
 def animation(
-    geometry: Geometry,
-    track: Track,
-    params: Any,
-    *,
-    batched: bool,
-    speed: float,
-    fps: float,
-    trails: Sequence[str] | None,
-    label: str,
-    ax: Axes | None,
+    display: Display, *, fps: float, trails: Sequence[str] | None, ax: Axes | None
 ) -> Animation:
-    """Make the animation of a track; see `jaxmech.animate`."""
-    first, last = track.span
-    count = max(int(np.ceil(abs(last - first) / speed * fps - 1e-6)), 1)
-    moments = first + (last - first) * np.linspace(0, 1, FINE * count + 1)
-    shapes = shapes_at(geometry, track, moments, params, batched=batched)
+    """Make the animation of a motion; see `jaxmech.animate`."""
+    moments = display.moments(fps, FINE)
+    shapes = display.shapes_at(moments)
     dots = moving_dots(shapes)
     chosen = _chosen(trails, dots)
     if ax is not None and (ax.name == "3d") != (dimension(shapes) == 3):
@@ -179,7 +161,8 @@ def animation(
             "and in the plane for those in the plane."
         )
     ax = new_axes(shapes) if ax is None else ax
-    return Animation(moments[::FINE], fps, speed, ax, label, Scene(ax, shapes, chosen, FINE))
+    scene = Scene(ax, shapes, chosen, FINE)
+    return Animation(moments[::FINE], fps, display.speed, ax, display.label, scene)
 
 
 def _chosen(trails: Sequence[str] | None, dots: Sequence[str]) -> Sequence[str]:

@@ -12,6 +12,7 @@ from jaxmech.geometry import Geometry
 
 Shapes = dict[str, np.ndarray]  # (N, K, d) or (N, K, points, d): trajectories, times, ...
 
+THICK = 20  # number of points up to which a line is drawn as a rod, and above as a curve
 _STILL = 1e-9  # motion relative to the size of the picture below which a shape is at rest
 
 
@@ -102,6 +103,12 @@ def dimension(shapes: Shapes) -> int:
 def is_dot(points: np.ndarray) -> bool:
     """Whether a shape over trajectories and times is a dot."""
     return points.ndim == 3
+
+
+def is_outline(points: np.ndarray) -> bool:
+    """Whether a line over time, (K, points, d), ends where it begins, around some area."""
+    first = points[np.argmax(np.isfinite(points).all(axis=(1, 2)))]  # if there is a finite one
+    return len(first) > 3 and np.array_equal(first[0], first[-1])
 
 
 def moving(shapes: Shapes) -> Shapes:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxmech.animate import animate
+from jaxmech.display.animate import animate
 from jaxmech.ensemble.finished.replay import ReplayedTrajectory
 from jaxmech.plot.panels import BLUE, MOST_PANELS, ORANGE, grid, labelled, save, single
 from jaxmech.status import succeeded

@@ -13,10 +13,18 @@ from matplotlib.ticker import MaxNLocator
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
 from jaxmech.plot.panels import COLORS, GREY, ORANGE
-from jaxmech.plot.paths import Shapes, bounds, dimension, is_dot, is_empty, moving
+from jaxmech.plot.paths import (
+    THICK,
+    Shapes,
+    bounds,
+    dimension,
+    is_dot,
+    is_empty,
+    is_outline,
+    moving,
+)
 
 DARK = "#333333"  # dots
-_THICK = 20  # number of points up to which a line is drawn as a rod, and above as a curve
 _WIDTH = 5.2  # inches
 _ROOM = 0.06  # margin around moving shapes, relative to their size
 _FLAT = 0.25  # smallest side of the picture relative to the largest
@@ -41,7 +49,7 @@ class Scene:
             for name in trails
             for k, color in enumerate(_colors(count, ORANGE))
         ]
-        colors = _by_body(in_motion)
+        colors = colors_by_body(in_motion)
         for name, points in in_motion.items():
             for k, color in enumerate(_colors(count, colors.get(name, DARK))):
                 artist = _artist(ax, points[k], color, many=count > 1)
@@ -100,7 +108,7 @@ def _different(points: np.ndarray) -> Iterator[np.ndarray]:
             yield others
 
 
-def _by_body(shapes: Shapes) -> dict[str, str]:
+def colors_by_body(shapes: Shapes) -> dict[str, str]:
     """The colour of each line, common to all lines of a body."""
     lines = {name: name.partition(".")[0] for name, points in shapes.items() if not is_dot(points)}
     bodies = list(dict.fromkeys(lines.values()))
@@ -126,12 +134,12 @@ def _artist(
     if points.ndim == 2:
         style |= {"marker": "o", "markersize": 4.0 if still or many else 6.0, "linestyle": ""}
         return ax.plot(*empty, color=color, zorder=4, **style)[0]
-    first = points[np.argmax(np.isfinite(points).all(axis=(1, 2)))]  # if there is a finite one
-    if len(first) > 3 and np.array_equal(first[0], first[-1]):
-        width = 1.0 if still else 1.4 if len(first) > _THICK or many else 2.2
+    is_curve = points.shape[1] > THICK
+    if is_outline(points):
+        width = 1.0 if still else 1.4 if is_curve or many else 2.2
         return _filled(ax, d, color, linewidth=width, zorder=1 if still else 2)
     width = 3.0 if not (still or many) else 1.4
-    style |= {"linewidth": width if len(first) <= _THICK else 1.2, "solid_capstyle": "round"}
+    style |= {"linewidth": 1.2 if is_curve else width, "solid_capstyle": "round"}
     return ax.plot(*empty, color=color, zorder=1 if still else 3, **style)[0]
 
 

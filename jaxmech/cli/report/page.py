@@ -13,12 +13,12 @@ from string import Template
 
 import numpy as np
 
-from jaxmech.animate import animate
 from jaxmech.cli.report import sections
 from jaxmech.cli.report.elements import Html, element, html, section, together
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.run_folder import FolderError, write_whole
 from jaxmech.config.trust import python_files
+from jaxmech.display.animate import animate
 from jaxmech.ensemble import Results, open_results
 from jaxmech.ensemble.finished.replay import ReplayedTrajectory, replays
 from jaxmech.ensemble.summary import summarize

@@ -1,9 +1,7 @@
-"""`animate`: a mechanism in motion, as a GIF, a video, or a player in a notebook.
-
-The drawing itself is in `jaxmech.plot`, imported at the first call, since matplotlib loads slowly.
-"""
+"""What `animate` and `view` display: the shapes of a subject along a motion of it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
@@ -22,113 +20,112 @@ from jaxmech.utils.checks import require_positive
 from jaxmech.utils.parameters import ParameterWarning, differing, digests_of, unread
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from jaxmech.plot.animation import Animation
-    from jaxmech.plot.paths import Track
+    from jaxmech.plot.paths import Shapes, Track
 
 _PERIOD = 2.0  # seconds for which a mode is shown
 MOST = 16  # number of trajectories of a batch drawn by default
 _SHORTEST, _LONGEST, _CHOSEN = 1.0, 30.0, 10.0  # seconds: limits of real time, else the longest
 
 
-def animate(
-    subject: Model | Mechanism | Geometry,
-    motion: Solution | Equilibrium | tuple[Any, Any],
-    params: Any = None,
-    *,
-    mode: int = 0,
-    amplitude: float = 0.2,
-    speed: float | None = None,
-    fps: float = 25.0,
-    trails: Sequence[str] | None = None,
-    members: Sequence[int] | None = None,
-    params_axes: Any = None,
-    other_params: bool = False,
-    ax: "Axes | None" = None,
-) -> "Animation":
-    """Animate a motion, in the plane or in space.
+@dataclass(frozen=True, eq=False)
+class Display:
+    """The shapes and the motion of one or several trajectories, and how fast it is shown.
 
-    Moving shapes fill the picture, at equal scales; those at rest are grey. Between saved states
-    the motion is interpolated, so that it runs smoothly whatever the save times. A trajectory that
-    failed disappears at that moment.
-
-    Args:
-        subject: a model, a mechanism, or a function `geometry(q, t, params)` that returns points
-            [m] by name, shape (d,) for a dot and (k, d) for a line (`jaxmech.geometry`).
-        motion: a `Solution`, or times (T,) and coordinates (T, n); with a leading batch axis for
-            several trajectories in one picture. Or an `Equilibrium`, one mode of which is shown.
-        params: parameters; by default those of the model or mechanism.
-        mode: index of a mode of an equilibrium, in the order in which `modes` are printed.
-            Oscillations are shown for one period, at constant amplitude even if damped or growing.
-        amplitude: largest displacement of a point by a mode, relative to the size of the moving
-            shapes; less where it is large, since states are moved onto the constraints.
-        speed: seconds of the motion per second; by default real time, for a motion of 1 to 30 s,
-            else the slow or quick motion that lasts up to ten seconds; a mode lasts two.
-        fps: frames per second.
-        trails: names of the dots that leave a trail; by default the last one that moves.
-        members: indices of the drawn trajectories of a batch; by default the first 16.
-        params_axes: axes of `params` with one entry for each trajectory, as `in_axes` of
-            `jax.vmap`; by default none.
-        other_params: whether `params` are meant to differ from those of the simulation; otherwise
-            a `ParameterWarning` names those that change the shapes.
-        ax: axes to draw into, with `projection="3d"` for a motion in space.
-
-    Returns:
-        An `Animation`: `save("swing.gif")` writes a GIF, `.html` a page with a player, `.mp4` a
-        video; `draw(t)` draws one moment; a notebook shows it as a player.
-
-    Raises:
-        TypeError: `subject` or `motion` has another type.
-        ValueError: the subject has no geometry, shapes or names do not fit, or no trajectory has
-            two states to display.
-
-    Example:
-        >>> import jaxmech as jm
-        >>> model, ts = jm.models.double_pendulum(), jnp.linspace(0.0, 3.0, 61)
-        >>> swing = jm.simulate(model.system, *model.initial(), ts, model.params)
-        >>> jm.animate(model, swing)
-        Animation: t = 0 ... 3 s in real time, 76 frames in 3 s
-        >>> squares = lambda q, t, p: {"path": jnp.stack([jnp.zeros(2), q]), "end": q}
-        >>> jm.animate(squares, (swing.ts, swing.q[:, :2]), speed=0.5)
-        Animation: t = 0 ... 3 s at 0.5 times real time, 151 frames in 6 s
+    Attributes:
+        geometry: the shapes, as a function of coordinates, time and parameters.
+        track: the coordinates over time.
+        params: parameters, with one entry for each trajectory if they are batched.
+        batched: whether they are.
+        members: the indices of the trajectories in their batch.
+        speed: seconds of the motion per second.
+        label: text beside the time.
     """
-    from jaxmech.plot.animation import animation
 
+    geometry: Geometry
+    track: "Track"
+    params: Any
+    batched: bool
+    members: tuple[int, ...]
+    speed: float
+    label: str
+
+    def moments(self, fps: float, fine: int = 1) -> np.ndarray:
+        """The times of the motion that are shown, `fine` for each frame, from first to last."""
+        first, last = self.track.span
+        count = max(int(np.ceil(abs(last - first) / self.speed * fps - 1e-6)), 1)
+        return first + (last - first) * np.linspace(0, 1, fine * count + 1)
+
+    def shapes_at(self, times: np.ndarray) -> "Shapes":
+        """The shapes of all trajectories at times (K,)."""
+        from jaxmech.plot.paths import shapes_at
+
+        return shapes_at(self.geometry, self.track, times, self.params, batched=self.batched)
+
+
+def display_of(
+    subject: Any,
+    motion: Any,
+    params: Any,
+    *,
+    mode: int,
+    amplitude: float,
+    speed: float | None,
+    fps: float,
+    members: Sequence[int] | None,
+    params_axes: Any,
+    other_params: bool,
+) -> Display:
+    """Check the arguments of `animate` or `view`, which explains them."""
     geometry, system = _geometry(subject)
     if params is None and isinstance(subject, Model | Mechanism):
         params = dict(subject.params)
-    label = ""
-    if isinstance(motion, Equilibrium):
-        from jaxmech.plot.mode_track import mode_track
-
-        if system is None:
-            raise ValueError(
-                "Argument `subject` must be a Model or a Mechanism to show a mode, since its "
-                "states are moved onto the constraints; wrap the geometry and its system in a "
-                "Model."
-            )
-        track, name = mode_track(geometry, system, motion, mode, amplitude, params)
-        label = f",  {name}"
-        first, last = track.span
-        speed = (last - first) / _PERIOD if speed is None else speed
-        trails, params_axes = trails or (), None
-    else:
-        arrays = _arrays(motion, system)
-        if isinstance(motion, Solution) and not other_params:
-            _warn_of_other_params(geometry, motion, params, params_axes, len(arrays[1]))
-        track, params, label = _members(arrays, params, members, params_axes)
     for name, value in (("speed", speed), ("fps", fps)):
         if value is not None:
             require_positive(name, value)
+    if isinstance(motion, Equilibrium):
+        track, label = _mode(geometry, system, motion, mode, amplitude, params)
+        first, last = track.span
+        speed = (last - first) / _PERIOD if speed is None else float(speed)
+        return Display(geometry, track, params, False, (0,), speed, label)
+    arrays = _arrays(motion, system)
+    if isinstance(motion, Solution) and not other_params:
+        _warn_of_other_params(geometry, motion, params, params_axes, len(arrays[1]))
+    track, params, chosen = _members(arrays, params, members, params_axes)
     first, last = track.span
     speed = _speed(abs(last - first)) if speed is None else float(speed)
-    label = label if isinstance(motion, Equilibrium) else _pace(speed) + label
-    batched = params_axes is not None
-    return animation(
-        geometry, track, params,
-        batched=batched, speed=speed, fps=fps, trails=trails, label=label, ax=ax,
-    )  # fmt: skip
+    count = len(arrays[1])
+    label = _pace(speed) + (f", {len(chosen)} of {count}" if len(chosen) < count else "")
+    return Display(geometry, track, params, params_axes is not None, chosen, speed, label)
+
+
+def clock(t: float, speed: float) -> str:
+    """The time of a frame, with the digits that change."""
+    digits = int(np.clip(2 - np.floor(np.log10(speed)), 0, 12))
+    return f"t = {t:.{digits}f} s"
+
+
+def extent(ts: np.ndarray, fps: float, speed: float) -> str:
+    """The span, the pace and the number of frames of a motion."""
+    pace = "in real time" if speed == 1 else f"at {speed:g} times real time"
+    frames = f"{len(ts)} frames in {(len(ts) - 1) / fps:.3g} s"
+    return f"t = {ts[0]:g} ... {ts[-1]:g} s {pace}, {frames}"
+
+
+def _mode(
+    geometry: Geometry, system: System | None, equilibrium: Equilibrium, mode: int,
+    amplitude: float, params: Any,
+) -> tuple["Track", str]:  # fmt: skip
+    """The motion of a mode, and its name."""
+    from jaxmech.plot.mode_track import mode_track
+
+    if system is None:
+        raise ValueError(
+            "Argument `subject` must be a Model or a Mechanism to show a mode, since its "
+            "states are moved onto the constraints; wrap the geometry and its system in a "
+            "Model."
+        )
+    track, name = mode_track(geometry, system, equilibrium, mode, amplitude, params)
+    return track, f",  {name}"
 
 
 def _geometry(subject: Any) -> tuple[Geometry, System | None]:
@@ -184,8 +181,8 @@ def _arrays(motion: Any, system: System | None) -> tuple[np.ndarray, np.ndarray,
 def _members(
     motion: tuple[np.ndarray, np.ndarray, np.ndarray], params: Any,
     members: Sequence[int] | None, params_axes: Any,
-) -> tuple["Track", Any, str]:  # fmt: skip
-    """The drawn trajectories, their parameters, and a text with their number and the total."""
+) -> tuple["Track", Any, tuple[int, ...]]:  # fmt: skip
+    """The drawn trajectories, their parameters and their indices."""
     from jaxmech.plot.paths import Track
 
     ts, q, v = motion
@@ -203,8 +200,7 @@ def _members(
             "Argument `motion` must have a trajectory with at least two finite states, but all of "
             "them failed earlier; look at `status` and `t_failed`."
         )
-    label = f", {len(chosen)} of {count}" if len(chosen) < count else ""
-    return Track(ts[chosen], q[chosen], v[chosen]), params, label
+    return Track(ts[chosen], q[chosen], v[chosen]), params, tuple(chosen.tolist())
 
 
 def _warn_of_other_params(

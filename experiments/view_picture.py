@@ -1,0 +1,74 @@
+"""A page of `jm.view`, as a picture: an arm of three joints, six motions from different poses.
+
+python -m experiments.view_picture docs/pictures/view.png
+
+Needs Chromium, as `chromium` or in the variable CHROMIUM; without it, name an .html file.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+import jaxmech as jm
+from jaxmech.parts import Mechanism, gravity, ground, revolute, spatial_body
+
+SHOWN = 2.0  # seconds after the start
+HIDDEN = "<style>.mantine-Notifications-root{display:none}</style>"  # "software rendering"
+OPTIONS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--use-gl=angle",
+    "--use-angle=swiftshader",
+    "--enable-unsafe-swiftshader",
+    "--window-size=900,600",
+)
+
+
+def arm() -> Mechanism:
+    column = spatial_body("column", mass=4.0, inertia=(0.05, 0.05, 0.02))
+    upper = spatial_body("upper", mass=2.0, inertia=(0.06, 0.06, 0.005))
+    fore = spatial_body("fore", mass=1.0, inertia=(0.002, 0.02, 0.02))
+    joints = [
+        revolute("yaw", ground, (0, 0, 0), column, (0, 0, -0.2), axis=(0, 0, 1)),
+        revolute("shoulder", column, (0, 0, 0.2), upper, (0, 0, -0.3), axis=(0, 1, 0)),
+        revolute("elbow", upper, (0, 0, 0.3), fore, (-0.25, 0, 0), axis=(0, 1, 0)),
+    ]
+    return Mechanism([column, upper, fore], joints, [gravity(9.81)])
+
+
+def main(target: Path) -> None:
+    jax.config.update("jax_enable_x64", True)
+    mechanism = arm()
+
+    def swing(angle):
+        q = jnp.stack([0.0, angle, 0.3])
+        return jm.simulate(mechanism.system, q, jnp.array([1.5, 0.0, 0.0]), ts)
+
+    ts = jnp.linspace(0.0, 3.0, 121)
+    motions = jax.vmap(swing)(jnp.linspace(0.6, 1.1, 6))
+    view = jm.view(mechanism, motions, show=False)
+    print(view)
+    if target.suffix == ".html":
+        print(view.save(target))
+        return
+    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    if not chromium:
+        raise SystemExit("a picture needs Chromium; name it in CHROMIUM, or an .html file")
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "view.html"
+        page.write_text(view.html().replace("</head>", f"{HIDDEN}</head>", 1), "utf-8")
+        shot = [f"--screenshot={target.resolve()}", f"--virtual-time-budget={1000 * SHOWN:.0f}"]
+        command = [chromium, *OPTIONS, f"--user-data-dir={folder}", *shot, page.as_uri()]
+        quiet = subprocess.DEVNULL
+        subprocess.run(command, check=True, timeout=120, stdout=quiet, stderr=quiet)
+    print(target)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,121 @@
+"""`view`: a mechanism in motion in the browser, and as one HTML file.
+
+The page is made by `jaxmech.plot.viewer`, imported at the first call, since matplotlib and viser
+load slowly.
+"""
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxmech.analysis.equilibrium import Equilibrium
+from jaxmech.display.motions import clock, display_of
+from jaxmech.geometry import Geometry
+from jaxmech.models.model import Model
+from jaxmech.parts.mechanism import Mechanism
+from jaxmech.solution import Solution
+from jaxmech.utils.checks import require_positive
+
+if TYPE_CHECKING:
+    from jaxmech.plot.viewer.page import View
+
+
+def view(
+    subject: Model | Mechanism | Geometry,
+    motion: Solution | Equilibrium | tuple[Any, Any],
+    params: Any = None,
+    *,
+    file: str | Path | None = None,
+    show: bool | None = None,
+    forces: bool = True,
+    force_scale: float | None = None,
+    mode: int = 0,
+    amplitude: float = 0.2,
+    speed: float | None = None,
+    fps: float = 30.0,
+    members: Sequence[int] | None = None,
+    params_axes: Any = None,
+    other_params: bool = False,
+) -> "View":
+    """View a motion in three dimensions in the browser, with a player.
+
+    The page has the shapes of `animate`. It can be turned and zoomed, and has a button to play and
+    pause (or the space bar), a slider for the time and a choice of speeds. Of several trajectories
+    the first is shown in full and the others as ghosts. Arrows are the forces that the joints of a
+    mechanism exert on their second bodies, in the first trajectory. The list of the scene, behind
+    the button at the lower right, hides and shows single bodies, ghosts and forces.
+
+    The page is one file with everything in it, made by viser (`pip install 'jaxmech[view]'`), and
+    needs neither a server nor the network.
+
+    Args:
+        subject: as for `animate`. Only a `Mechanism` has forces.
+        motion: as for `animate`.
+        params: parameters; by default those of the model or mechanism.
+        file: an .html file to write.
+        show: whether to open the page in the browser; by default without a `file`, except in a
+            notebook, which shows the returned object.
+        forces: whether to show the forces of joints.
+        force_scale: length of an arrow per force [m/N]; by default such that the longest are a
+            third of the size of the mechanism.
+        mode: index of a mode of an equilibrium.
+        amplitude: largest displacement of a point by a mode, relative to the size.
+        speed: seconds of the motion per second; by default as in `animate`.
+        fps: frames per second.
+        members: indices of the trajectories of a batch, the first of them in full; by default the
+            first 16.
+        params_axes: axes of `params` with one entry for each trajectory, as `in_axes` of
+            `jax.vmap`; by default none.
+        other_params: whether `params` are meant to differ from those of the simulation.
+
+    Returns:
+        A `View`: `save("arm.html")` writes the page, `open()` opens it.
+
+    Raises:
+        ImportError: viser is not installed.
+        TypeError, ValueError: as for `animate`; or `file` does not end in .html.
+        FileNotFoundError: the folder of `file` does not exist.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> model, ts = jm.models.double_pendulum(), jnp.linspace(0.0, 3.0, 61)
+        >>> swing = jm.simulate(model.system, *model.initial(), ts, model.params)
+        >>> jm.view(model, swing, show=False)
+        View: t = 0 ... 3 s in real time, 91 frames in 3 s
+    """
+    if importlib.util.find_spec("viser") is None:
+        raise ImportError(
+            "`view` needs viser, which is not installed: pip install 'jaxmech[view]'."
+        )
+    from jaxmech.plot.viewer.loads import arrows_of
+    from jaxmech.plot.viewer.nodes import Caption
+    from jaxmech.plot.viewer.page import View, is_notebook, page_path
+    from jaxmech.plot.viewer.shapes import box_around, nodes_of, title_point
+
+    if file is not None:
+        page_path("file", file)
+    if force_scale is not None:
+        require_positive("force_scale", force_scale)
+    display = display_of(
+        subject, motion, params, mode=mode, amplitude=amplitude, speed=speed, fps=fps,
+        members=members, params_axes=params_axes, other_params=other_params,
+    )  # fmt: skip
+    ts = display.moments(fps)
+    shapes = display.shapes_at(ts)
+    box = box_around(shapes)
+    nodes, scale = [*nodes_of(shapes, display.members, box)], 0.0
+    label = display.label
+    if forces and isinstance(subject, Mechanism) and isinstance(motion, Solution):
+        arrows, scale = arrows_of(subject, motion, display, ts, box, force_scale, other_params)
+        nodes += arrows
+        label += f",  arrows: {1 / scale:.3g} N per m" if scale else ""
+    texts = tuple(clock(t, display.speed) + label for t in ts)
+    nodes.append(Caption("/time", title_point(box, len(ts)), texts))
+    result = View(ts, fps, display.speed, tuple(nodes), box, scale)
+    if file is not None:
+        result.save(file)
+    if show or (show is None and file is None and not is_notebook()):
+        result.open()
+    return result
