@@ -59,11 +59,12 @@ def situation(
         >>> print(found.q.round(3))
         [ 0.959 -1.755]
     """
+    given, changed = _values(start), _values(params)
+    numbers = {key: _as_integer(x) for key, x in _values(options).items()}
     try:
-        subject = load(name, {key: _as_integer(x) for key, x in _values(options).items()}, folder)
+        subject = load(name, numbers, folder, changed)
     except StudyError as error:
         raise SituationError(str(error)) from error
-    given, changed = _values(start), _values(params)
     if subject.model is not None:
         found = _of_model(name, subject.model, given, changed)
     else:

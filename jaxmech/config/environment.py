@@ -85,7 +85,7 @@ def _functions(then: Mapping[str, Any], now: Mapping[str, Any], comparable: bool
         return []
     why = ""
     if old != new:
-        why = " (its file there, model.py, is different)"
+        why = " (its file there is different)"
     elif old:
         why = " (its file is the same, but not what it imports)"
     return [f"the model differs in {', '.join(names)}{why}"]

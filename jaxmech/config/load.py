@@ -1,19 +1,24 @@
-"""Load the system that a configuration names, from the catalogue or from a Python file."""
+"""Load the system that a configuration names.
+
+It is in the catalogue, in a Python file, or in an MJCF or URDF file.
+"""
 
 import hashlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from jaxmech.config.errors import not_one_of, refuse, refuse_all, unknown
+from jaxmech.interop.mujoco import KINDS, from_mjcf
 from jaxmech.models import CATALOGUE, Model
 from jaxmech.system import System
 
+ROBOTS = (".mjcf", ".urdf", ".xml")  # endings of MJCF and URDF files
 ENDED = "it ends the process, by sys.exit() or exit(); remove that call"
 
 
@@ -24,28 +29,84 @@ class Subject:
     name: str  # name in the study
     system: System
     model: Model | None  # None where the file holds a bare `System`
-    source: Path | None = None  # the Python file of the user, None for a model of the catalogue
+    source: Path | None = None  # the file of the user, None for a model of the catalogue
     sha256: str | None = None  # digest of that file
     beside: Mapping[str, Any] = field(default_factory=dict)  # other objects of the file, by name
 
 
-def load(name: str, options: Mapping[str, Any], folder: Path = Path()) -> Subject:
-    """Load the system of a catalogue name, or of "path/file.py:attribute" relative to a folder.
+COPIES = ("model.py", *(f"model{ending}" for ending in ROBOTS))  # of a model in a run folder
 
-    The attribute is a `System`, a `Model`, or a function of the options that returns one.
+
+def copy_of(name: str, source: Path | None) -> tuple[str, str]:
+    """The file of a model's copy in a run folder, if it has a source, and its name there."""
+    if source is None:
+        return "", name
+    if is_robot(name):
+        copy = f"model{source.suffix.lower()}"
+        return copy, copy
+    return "model.py", f"model.py:{name.rpartition(':')[2]}"
+
+
+def load(
+    name: str, options: Mapping[str, Any], folder: Path = Path(), parameters: Iterable[str] = ()
+) -> Subject:
+    """Load the system of a catalogue name, or of a file relative to a folder.
+
+    That is "path/file.py:attribute", where the attribute is a `System`, a `Model`, or a function of
+    the options that returns one; or an MJCF or URDF file, whose options are those of `from_mjcf`.
+
+    Args:
+        name: the name.
+        options: options of the model.
+        folder: to which paths are relative.
+        parameters: names of parameters that are to be set. Of a robot's numbers, those of the
+            same kinds become parameters, `mass.forearm` and so on.
 
     Example:
         >>> load("chain", {"links": 3}).system.n
         6
     """
+    if is_robot(name):
+        return _robot(name, options, folder, parameters)
     if ":" not in name and not name.endswith(".py"):
         if name not in CATALOGUE:
             advice = not_one_of(name, CATALOGUE, "a model of the catalogue")
-            raise refuse("model", f'{advice}; or write "path/file.py:attribute"')
+            files = '"path/file.py:attribute", or the path of an MJCF or URDF file'
+            raise refuse("model", f"{advice}; or write {files}")
         return _subject(name, _call(CATALOGUE[name], options))
     file = find(name, options, folder, (System, Model))
     sha = file.sha256
     return replace(_subject(name, file.found), source=file.path, sha256=sha, beside=file.beside)
+
+
+def is_robot(name: str) -> bool:
+    """Whether a name is that of an MJCF or URDF file.
+
+    Example:
+        >>> is_robot("robots/arm.urdf"), is_robot("arm.py:arm")
+        (True, False)
+    """
+    return name.lower().endswith(ROBOTS)
+
+
+def _robot(
+    name: str, options: Mapping[str, Any], folder: Path, parameters: Iterable[str]
+) -> Subject:
+    """The model of an MJCF or URDF file."""
+    path = folder / name
+    if not path.is_file():
+        raise refuse("model", f"must name an MJCF or URDF file, but there is none at {path}")
+    asked = {parameter.partition(".")[0] for parameter in parameters} - {"ctrl"}
+    kinds = KINDS if asked - {*KINDS} else asked  # all, to suggest the nearest for a wrong name
+
+    def robot(
+        params: Iterable[str] = (), strict: bool = False, friction_speed: float = 0.01
+    ) -> Model:
+        together = (*sorted(kinds), *(kind for kind in params if kind not in kinds))
+        return from_mjcf(path, params=together, strict=strict, friction_speed=friction_speed).model
+
+    model, sha = _call(robot, options), hashlib.sha256(path.read_bytes()).hexdigest()
+    return replace(_subject(name, model), source=path.resolve(), sha256=sha)
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,7 @@ from jaxmech.config.errors import (
     refuse,
     refuse_all,
 )
-from jaxmech.config.load import Found, Subject, find
+from jaxmech.config.load import Found, Subject, copy_of, find
 from jaxmech.ensemble.statistics.custom import Reduction
 from jaxmech.integrate import Event, Events, Transition
 from jaxmech.utils.field_docs import doc, setting
@@ -234,7 +234,8 @@ def _signature_problems(name: str, quantity: Observed) -> Iterator[Problem]:
 
 def copies_of(files: Iterable[Path], subject: Subject) -> dict[Path, str]:
     """The Python files of a study, with the names of their copies in a run folder."""
-    names = {subject.source: "model.py"} if subject.source else {}
+    copy, _ = copy_of(subject.name, subject.source)
+    names = {subject.source: copy} if subject.source else {}
     for path in files:
         if path not in names:
             name, count = path.name, 1

@@ -2,7 +2,7 @@
 
     config.toml        the resolved configuration
     environment.json   versions, device, digests of functions and draws, time
-    model.py           copy of the user's model file, if there is one
+    model.py           copy of the user's model file, if there is one (model.xml, model.urdf)
     .written-here      the code by which its writer knows that file again
     results.zarr/      the arrays, one file per array and block
     blocks/            a mark for each finished block, with the digests of its files
@@ -30,7 +30,7 @@ import zarr
 from jaxmech.config import run_folder
 from jaxmech.config.convert import plain
 from jaxmech.config.environment import DECISIVE, INPUT, VERSIONS, changes, environment_json
-from jaxmech.config.load import Subject
+from jaxmech.config.load import COPIES, Subject, copy_of
 from jaxmech.config.run_folder import FolderError, opened, write_whole
 from jaxmech.config.trust import mark_written_here
 from jaxmech.ensemble import checksums
@@ -39,7 +39,7 @@ from jaxmech.ensemble.layout import STATES, Layout, array_of
 from jaxmech.ensemble.study import Study
 from jaxmech.integrate import AbstractFixedStep
 
-_CREATED = ("config.toml", "environment.json", "model.py", RESULTS, BLOCKS)
+_CREATED = ("config.toml", "environment.json", *COPIES, RESULTS, BLOCKS)
 _MAY_CHANGE = {"chunk", "cluster"}  # of the keys of a study
 
 
@@ -119,7 +119,7 @@ class RunContent:
     @property
     def config(self) -> dict[str, Any]:
         """The stored configuration, which names the copy of the model file."""
-        name = f"model.py:{self.subject.name.rpartition(':')[2]}"
+        _, name = copy_of(self.subject.name, self.subject.source)
         return plain(replace(self.study, model=name) if self.subject.source else self.study)
 
     def create(self, path: Path) -> None:
@@ -133,7 +133,8 @@ class RunContent:
             self.layout.create(path / RESULTS)
             zarr.consolidate_metadata(path / RESULTS)
         if self.subject.source:
-            shutil.copyfile(self.subject.source, path / "model.py")
+            copy, _ = copy_of(self.subject.name, self.subject.source)
+            shutil.copyfile(self.subject.source, path / copy)
         for name, source in self.copies.items():
             shutil.copyfile(source, path / name)
         (path / "environment.json").write_text(environment_json(self.facts), encoding="utf-8")

@@ -77,7 +77,10 @@ class Study(Drawn):
     """
 
     model: str = field(
-        metadata=doc('a name of `jaxmech models`, or "path/file.py:attribute" next to this file')
+        metadata=doc(
+            'a name of `jaxmech models`, or next to this file "path/file.py:attribute" or the path '
+            "of an MJCF or URDF file"
+        )
     )
     size: int = field(metadata=doc("number of trajectories", least=1))
     times: Times = field(metadata=doc("times at which the motion is saved"))

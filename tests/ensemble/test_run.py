@@ -197,7 +197,7 @@ def test_a_folder_of_another_study_is_refused(begun, old, new, message) -> None:
 EDITED = [
     ('    return 0.5 * p["m"] * v @ v', '    # heavy\n    return 0.5 * p["m"] * v @ v', None),
     ('return 0.5 * p["m"] * v @ v', 'return p["m"] * v @ v', "differs in lagrangian "),
-    ("1e9 * (1 + q**4)", "2e9 * (1 + q**4)", r"in force \(its file there, model.py, is diff"),
+    ("1e9 * (1 + q**4)", "2e9 * (1 + q**4)", r"in force \(its file there is diff"),
 ]
 
 

@@ -213,7 +213,7 @@ def test_numbers_of_a_file_become_parameters() -> None:
     )
     slope = jax.jit(jax.grad(inertia))(params["mass.lower"])
     np.testing.assert_allclose(slope, arm[0] ** 2 + arm[2] ** 2, rtol=1e-12)
-    with pytest.raises(ValueError, match="`params` must hold kinds out of armature"):
+    with pytest.raises(ValueError, match="`params` must hold kinds out of anchor"):
         from_mjcf(DOUBLE_PENDULUM, params=("weight",))
 
 

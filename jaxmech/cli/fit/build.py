@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxmech.cli.fit.study import INERTIA, Adam, Candidate, FitStudy
 from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse, refuse_all, unknown
-from jaxmech.config.load import find, load
+from jaxmech.config.load import find, is_robot, load
 from jaxmech.identify import PhysicalInertia
 from jaxmech.identify.identifiable import Identifiable, Settings
 from jaxmech.models import Model
@@ -26,7 +26,7 @@ class Subjects:
 
     # the candidates by name, or the only model by that of the study
     by_name: Mapping[str, Identifiable]
-    source: Path | None  # the Python file of the user, None for a model of the catalogue
+    source: Path | None  # the file of the user, None for a model of the catalogue
     sha256: str | None  # digest of that file
 
 
@@ -39,7 +39,8 @@ def subjects(study: FitStudy, folder: Path = Path()) -> Subjects:
     for k, candidate in enumerate(study.candidates or (plain,)):
         options = {**study.model_options, **candidate.model_options}
         try:
-            subject, source, sha = _loaded(study.model, options, folder)
+            names = _parameter_names(vars(study.parameters), vars(candidate))
+            subject, source, sha = _loaded(study.model, options, folder, names)
             loaded.append((k, candidate, subject))
         except StudyError as error:
             problems += [_of_candidate(p, candidate, k) for p in error.problems]
@@ -78,7 +79,8 @@ def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Proble
         own = candidate.get("model_options", {})
         try:
             options = {**shared, **own} if isinstance(own, dict) else shared
-            known |= set(leaf_names(_loaded(name, options, folder)[0].params))
+            names = _parameter_names(given, candidate)
+            known |= set(leaf_names(_loaded(name, options, folder, names)[0].params))
         except StudyError as error:
             return [] if own else list(error.problems)
     named = {key: table for key in _NAMED if isinstance(table := given.get(key), dict)}
@@ -102,13 +104,20 @@ def _of_candidate(problem: Problem, candidate: Candidate, number: int) -> Proble
     return replace(problem, key=(f"candidates[{number}]", *key)) if own else problem
 
 
+def _parameter_names(*tables: Mapping[str, Any]) -> set[str]:
+    """The names of parameters in the plain data of some tables."""
+    entries = [table.get(key) or () for table in tables for key in ("free", *_NAMED)]
+    return {name for entry in entries if not isinstance(entry, str) for name in entry}
+
+
 def _loaded(
-    name: str, options: Mapping[str, Any], folder: Path
+    name: str, options: Mapping[str, Any], folder: Path, parameters: Collection[str] = ()
 ) -> tuple[Identifiable, Path | None, str | None]:
-    if ":" not in name and not name.endswith(".py"):
-        model = load(name, options, folder).model
-        assert model is not None
-        return Identifiable(model.system, model.params), None, None
+    if is_robot(name) or (":" not in name and not name.endswith(".py")):
+        subject = load(name, options, folder, parameters)
+        assert subject.model is not None
+        identifiable = Identifiable(subject.system, subject.model.params)
+        return identifiable, subject.source, subject.sha256
     file = find(name, options, folder, (Identifiable, Model))
     match file.found:
         case Identifiable():

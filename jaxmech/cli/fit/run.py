@@ -2,7 +2,7 @@
 
 config.toml        the resolved configuration; paths relative to this folder
 environment.json   versions, device, digests of functions and data
-model.py           copy of the user's model file
+model.py           copy of the user's model file (model.xml, model.urdf)
 progress/          state of an interrupted fit
 fit.npz            the fit, for `jaxmech.identify.load_fit`
 seal.json          digests of all of these, so that damage is noticed
@@ -29,6 +29,7 @@ from jaxmech.config import run_folder
 from jaxmech.config.convert import plain
 from jaxmech.config.environment import DECISIVE, INPUT, environment, environment_json
 from jaxmech.config.errors import InputError, StudyError
+from jaxmech.config.load import COPIES, copy_of
 from jaxmech.config.run_folder import FolderError, opened, warn, write_whole
 from jaxmech.config.trust import mark_written_here
 from jaxmech.ensemble import checksums
@@ -43,7 +44,7 @@ from jaxmech.identify.storage import load_fit, save_fit
 from jaxmech.plot.fit import draw_fit
 
 FIT = "fit.npz"
-_BEGUN = ("config.toml", "environment.json", "model.py")
+_BEGUN = ("config.toml", "environment.json", *COPIES)
 _CANDIDATES = "progress/candidates"
 
 
@@ -122,7 +123,7 @@ def _resolved(study: FitStudy, found: Subjects, folder: Path, out: Path) -> FitS
     """The study with the folder's own copy of the model, and the path from there to the data."""
     file = os.path.relpath((folder / study.data.file).resolve(), out.resolve())
     data = replace(study.data, file=Path(file).as_posix())
-    model = f"model.py:{study.model.rpartition(':')[2]}" if found.source else study.model
+    _, model = copy_of(study.model, found.source)
     choice = (study.choice or Choice()) if study.candidates else None
     return replace(study, model=model, data=data, choice=choice)
 
@@ -168,7 +169,7 @@ def _begin(
             tell(f"{out} was damaged: {', '.join(again)}; to be computed again")
         return
     if found.source:
-        shutil.copyfile(found.source, out / "model.py")
+        shutil.copyfile(found.source, out / copy_of(study.model, found.source)[0])
     write_whole(out / "environment.json", environment_json(facts))
     write_whole(out / "config.toml", tomli_w.dumps(plain(study)))
     mark_written_here(out)

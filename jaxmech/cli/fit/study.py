@@ -165,7 +165,10 @@ class FitStudy:
     """
 
     model: str = field(
-        metadata=doc('"path/file.py:attribute" next to this file, an Identifiable or a Model')
+        metadata=doc(
+            'next to this file "path/file.py:attribute", an Identifiable or a Model, or the path '
+            "of an MJCF or URDF file"
+        )
     )
     data: Table = field(metadata=doc("file and columns of the recordings"))
     model_options: Mapping[str, Any] = setting({}, "options of the model, such as { links = 10 }")

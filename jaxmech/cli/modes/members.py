@@ -73,7 +73,7 @@ def members(
     study: ModesStudy, folder: Path = Path(), *, progress: bool = False, kept: Path | None = None
 ) -> Members:
     """Draw all members, and find their equilibria and eigenvalues in blocks, which are `kept`."""
-    subject = load(study.model, study.model_options, folder)
+    subject = load(study.model, study.model_options, folder, study.parameters)
     sampler = Sampler(study, subject)
     variables = sampler.rows(0, study.size)
     if not any(variable.varies for variable in variables):

@@ -2,7 +2,7 @@
 
 config.toml        the resolved configuration
 environment.json   versions and device
-model.py           copy of the user's model file
+model.py           copy of the user's model file (model.xml, model.urdf)
 blocks/            computed blocks, until the study is complete
 members.npz        draws, equilibria, eigenvalues and verdicts of all members
 summary.txt, .json counts, probability of instability, quantiles
@@ -23,7 +23,7 @@ from jaxmech.cli.modes.study import ModesStudy
 from jaxmech.cli.modes.summary import as_table, summarize
 from jaxmech.config.convert import plain
 from jaxmech.config.environment import environment, environment_json
-from jaxmech.config.load import load
+from jaxmech.config.load import copy_of, load
 from jaxmech.config.run_folder import npz, opened, require_same_config, write_whole
 from jaxmech.config.trust import mark_written_here
 from jaxmech.ensemble.draws import stored_name
@@ -36,8 +36,8 @@ def run_modes(
     study: ModesStudy, out: Path, *, folder: Path = Path(), progress: bool = False
 ) -> dict[str, Any]:
     """Run a study in its folder, or continue from its stored blocks, and return its summary."""
-    subject = load(study.model, study.model_options, folder)
-    name = f"model.py:{study.model.rpartition(':')[2]}" if subject.source else study.model
+    subject = load(study.model, study.model_options, folder, study.parameters)
+    copy, name = copy_of(study.model, subject.source)
     resolved = plain(replace(study, model=name))
     with opened(out):
         if (out / "config.toml").is_file():
@@ -45,7 +45,7 @@ def run_modes(
         found = members(study, folder, progress=progress, kept=out / BLOCKS)
         summary = summarize(study, found)
         if subject.source:
-            shutil.copyfile(subject.source, out / "model.py")
+            shutil.copyfile(subject.source, out / copy)
         write_whole(out / "environment.json", environment_json(environment(subject)))
         write_whole(out / "config.toml", tomli_w.dumps(resolved))
         mark_written_here(out)

@@ -23,7 +23,10 @@ class ModesStudy(Drawn):
     """
 
     model: str = field(
-        metadata=doc('a name of `jaxmech models`, or "path/file.py:attribute" next to this file')
+        metadata=doc(
+            'a name of `jaxmech models`, or next to this file "path/file.py:attribute" or the path '
+            "of an MJCF or URDF file"
+        )
     )
     size: int = field(metadata=doc("number of members", least=1))
     model_options: Mapping[str, Any] = setting({}, "options of the model, such as { links = 10 }")

@@ -90,7 +90,7 @@ def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Proble
     if not isinstance(name, str) or not isinstance(options, dict):
         return []
     try:
-        subject = load(name, options, folder)
+        subject = load(name, options, folder, _names(data.get("parameters")))
     except StudyError as error:
         return list(error.problems)
     tables = {section: table for section, table in data.items() if isinstance(table, dict)}
@@ -100,6 +100,10 @@ def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Proble
         for key in tables.get(section, ())
         if known is not None and key.partition("[")[0] not in known
     ]
+
+
+def _names(table: Any) -> Iterable[str]:
+    return table if isinstance(table, dict) else ()
 
 
 def _missing(study: Drawn, subject: Subject) -> Iterable[Problem]:

@@ -41,7 +41,7 @@ def planned(study: Study, out: Path, folder: Path = Path()) -> Planned:
     if study.precision == "float64" and not jax.config.read("jax_enable_x64"):
         advice = 'call jax.config.update("jax_enable_x64", True) first, or set it to float32'
         raise refuse("precision", f"must be float32, the precision of this process; {advice}")
-    subject = load(study.model, study.model_options, folder)
+    subject = load(study.model, study.model_options, folder, study.parameters)
     coordinates = subject.system.value_names
     refuse_all([*name_problems_of(study, coordinates), *passage_problems(study, coordinates)])
     functions, files = loaded(study, folder)

@@ -7,6 +7,7 @@ move; `equalities` become constraints, `forces` and `actuators` what acts on the
 name, and `left_out` lists what has no counterpart here.
 """
 
+from jaxmech.interop.mujoco.read import KINDS as KINDS
 from jaxmech.interop.mujoco.read import IgnoredElementsWarning as IgnoredElementsWarning
 from jaxmech.interop.mujoco.read import from_mjcf as from_mjcf
 from jaxmech.interop.mujoco.robot import Keyframe as Keyframe

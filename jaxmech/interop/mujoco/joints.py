@@ -8,6 +8,7 @@ from jaxmech.interop.mujoco.bodies import (
     IDENTITY,
     Offset,
     Placed,
+    Values,
     carrier,
     massless,
     own_offset,
@@ -26,8 +27,11 @@ Entry = Scalar | Quaternion
 class Tree:
     """Bodies and joints as they are added, and the coordinates that they bring."""
 
-    def __init__(self, bodies: dict[int, AbstractBody], names: tuple[str, ...]) -> None:
+    def __init__(
+        self, bodies: dict[int, AbstractBody], names: tuple[str, ...], values: Values
+    ) -> None:
         self.moving = bodies
+        self.values = values
         self.names = names
         self.bodies: list[AbstractBody] = []
         self.joints: list[Joint] = []
@@ -56,17 +60,20 @@ class Tree:
         match kinds(int(model.jnt_type[j])):
             case kinds.mjJNT_HINGE:
                 turn = tidy(product(pose.attitude, _about(axis, -start)))
+                at_a = self.values.value("anchor", name, tuple(at_a))
                 self.joints.append(
                     revolute(name, a, at_a, b, point, axis=axis_a, axis_b=axis, turn=turn)
                 )
                 self.entries.append(Scalar(f"{name}.angle", at, dof))
             case kinds.mjJNT_SLIDE:
                 at_a = tidy(pose.position - start * axis_a)
+                at_a = self.values.value("anchor", name, tuple(at_a))
                 turn = tidy(pose.attitude)
                 origin = (0.0, 0.0, 0.0)
                 self.joints.append(prismatic(name, a, at_a, b, origin, axis=axis_a, turn=turn))
                 self.entries.append(Scalar(f"{name}.position", at, dof))
             case kinds.mjJNT_BALL:
+                at_a = self.values.value("anchor", name, tuple(at_a))
                 self.joints.append(spherical(name, a, at_a, b, point))
                 self.entries.append(Quaternion(f"{name}.e0", at, dof, tuple(pose.attitude)))
             case _:  # free, in the coordinates of the body

@@ -26,7 +26,7 @@ from jaxmech.parts.kinematics.tree import spanning_tree
 from jaxmech.parts.mechanism import Mechanism
 from jaxmech.utils.caller import warn_caller
 
-KINDS = ("armature", "center", "damping", "frictionloss", "inertia", "mass", "stiffness")
+KINDS = ("anchor", "armature", "center", "damping", "frictionloss", "inertia", "mass", "stiffness")
 
 
 class IgnoredElementsWarning(UserWarning):
@@ -54,8 +54,8 @@ def from_mjcf(
         source: path of a file, its text, or an `MjSpec`.
         strict: whether to raise for elements that cannot come along, instead of a warning.
         params: kinds of numbers that are parameters by name instead of constants, out of
-            "armature", "center", "damping", "frictionloss", "inertia", "mass" and "stiffness":
-            `params["mass.forearm"]`.
+            "anchor" (where a hinge, slide or ball is on the body before it), "armature", "center",
+            "damping", "frictionloss", "inertia", "mass" and "stiffness": `params["mass.forearm"]`.
         friction_speed: the speed [rad/s or m/s] below which frictionloss f is smoothed, as
             f tanh(v / friction_speed).
 
@@ -125,7 +125,7 @@ class _Assembly:
             raise ValueError(
                 "The model must have a body that moves, but none has a joint; add joints."
             )
-        tree = Tree(self.moving, self.joints)
+        tree = Tree(self.moving, self.joints, self.values)
         for k in self.moving:
             tree.add(model, k, self.places)
         closing = loops(model, self.equalities, self.places, self.moving, self.left_out)

@@ -1,0 +1,150 @@
+"""Studies and commands whose model is an MJCF or URDF file."""
+
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech.cli.main import main
+from jaxmech.cli.resolve import situation
+from jaxmech.config.errors import StudyError
+from jaxmech.config.load import load
+from jaxmech.config.toml import read
+from jaxmech.ensemble import Study, open_results, replay, run_study
+from jaxmech.interop.mujoco import from_mjcf
+
+pytest.importorskip("mujoco", reason="MuJoCo is not installed: jaxmech[mujoco]")
+
+ARM = """
+<robot name="arm">
+  <link name="base"/>
+  <link name="upper"><inertial><origin xyz="0 0 -0.2"/><mass value="1.5"/>
+    <inertia ixx="0.03" iyy="0.03" izz="0.002" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <link name="fore"><inertial><origin xyz="0 0 -0.15"/><mass value="0.8"/>
+    <inertia ixx="0.01" iyy="0.01" izz="0.001" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <joint name="shoulder" type="continuous"><parent link="base"/><child link="upper"/>
+    <origin xyz="0 0 1"/><axis xyz="0 1 0"/><dynamics damping="0.1"/></joint>
+  <joint name="elbow" type="continuous"><parent link="upper"/><child link="fore"/>
+    <origin xyz="0 0 -0.4"/><axis xyz="0 1 0"/><dynamics damping="0.05"/></joint>
+</robot>
+"""
+
+STUDY = """
+model = "robots/arm.urdf"
+size = 8
+times = { end = 0.5, saves = 3 }
+method = { name = "rk4", substeps = 20 }
+
+[start]
+"shoulder.angle" = { distribution = "uniform", low = 0.5, high = 1.0 }
+
+[parameters]
+"mass.fore" = { distribution = "normal", sd = 0.1, relative = true }
+"damping.elbow" = 0.2
+"inertia.upper[1,1]" = { distribution = "normal", sd = 0.1, relative = true }
+"anchor.elbow[2]" = { distribution = "uniform", low = -0.45, high = -0.35 }
+"""
+
+KINDS = ("anchor", "damping", "inertia", "mass")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "robots").mkdir()
+    (tmp_path / "robots" / "arm.urdf").write_text(ARM)
+    (tmp_path / "study.toml").write_text(STUDY)
+    return tmp_path
+
+
+def test_a_study_of_a_file_scatters_its_numbers(folder: Path) -> None:
+    run = folder / "run"
+    run_study(read(folder / "study.toml", Study), run, folder=folder)
+    assert (run / "model.urdf").read_text() == ARM
+    results = open_results(run)
+    assert results.config["model"] == "model.urdf"
+    (folder / "robots" / "arm.urdf").unlink()
+    again = replay(run, 5)
+    assert all(again.compared.values())
+    assert sum(np.size(drawn) for drawn in again.drawn.values()) >= 4, again.drawn
+    robot = from_mjcf(ARM, params=KINDS)
+    params = dict(again.params)
+    assert params.keys() == robot.mechanism.params.keys()
+    assert (params["damping.elbow"], params["mass.upper"]) == (0.2, 1.5)
+    assert params["inertia.upper"].shape == (3, 3)
+    q, method = jnp.asarray(again.values["q"]), jm.RK4(substeps=20)
+    sol = jm.simulate(robot.mechanism.system, q[0], jnp.zeros(2), again.ts, params, method=method)
+    np.testing.assert_allclose(sol.q, q, rtol=1e-10)
+
+
+def test_a_longer_link_is_the_same_as_another_file() -> None:
+    longer = from_mjcf(ARM.replace("0 0 -0.4", "0 0 -0.7")).mechanism.system
+    scattered = from_mjcf(ARM, params=("anchor",)).mechanism
+    params = {**scattered.params, "anchor.elbow": jnp.array([0.0, 0.0, -0.7])}
+    q, v, t = jnp.array([0.4, -0.9]), jnp.array([1.0, 2.0]), jnp.zeros(())
+    np.testing.assert_allclose(scattered.params["anchor.elbow"], [0, 0, -0.4], atol=1e-15)
+    mass = jax.jit(scattered.system.mass)(q, v, t, params)
+    np.testing.assert_allclose(mass, jax.jit(longer.mass)(q, v, t, {}), rtol=1e-12)
+
+
+def test_commands_take_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arm = str(folder / "robots" / "arm.urdf")
+    heavier = situation(arm, start=["elbow.angle=0.3"], params=["mass.fore=2.0"])
+    assert heavier.params["mass.fore"] == 2.0
+    np.testing.assert_allclose(heavier.q, [0.0, 0.3])
+    assert main(["check", arm, "--fast", "--param", "mass.fose=2.0"]) == 2
+    assert "mass.fore" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("arm.urdf", "leg.urdf", "model must name an MJCF or URDF file, but there is none at"),
+        ("mass.fore", "mass.fose", "did you mean `mass.fore`?"),
+        ("mass.fore", "mas.fore", "did you mean `mass.fore`?"),
+        ("size = 8", "size = 8\nmodel_options = { parms = [] }", "did you mean `params`?"),
+        ("size = 8", 'size = 8\nmodel_options = { params = ["weight"] }', "must hold kinds out of"),
+    ],
+)
+def test_wrong_studies_of_files(
+    folder: Path, old: str, new: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = folder / "study.toml"
+    file.write_text(STUDY.replace(old, new))
+    assert main(["ensemble", str(file), "--out", str(folder / "run")]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_files_that_are_wrong_or_cannot_be_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "wrong.xml").write_text("<mujoco><worldbody><bodi/></worldbody></mujoco>")
+    with pytest.raises(StudyError, match="remove the element or correct its name"):
+        load("wrong.xml", {}, folder)
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    with pytest.raises(StudyError, match=r"pip install 'jaxmech\[mujoco\]'"):
+        load("robots/arm.urdf", {}, folder)
+
+
+@pytest.mark.slow
+def test_a_fit_finds_the_numbers_of_a_file() -> None:
+    robot = from_mjcf(ARM, params=("mass", "inertia", "damping"))
+    system, file_numbers = robot.mechanism.system, robot.mechanism.params
+    truth = {**file_numbers, "mass.fore": 1.1, "damping.elbow": 0.12}
+    ts, method, noise = jnp.linspace(0.0, 1.0, 41), jm.RK4(substeps=4), 2e-3
+    starts = jnp.array([[0.6, -0.4], [-1.0, 0.8]])
+    simulated = jax.vmap(lambda q: jm.simulate(system, q, 0 * q, ts, truth, method=method).q)
+    seen = simulated(starts) + noise * np.random.default_rng(0).normal(size=(2, 41, 2))
+    recordings = [
+        jm.Recording(ts, angles, start, np.zeros(2), weights=1 / noise)
+        for angles, start in zip(seen, starts, strict=True)
+    ]
+    free = ("mass.fore", "damping.elbow")
+    fit = jm.fit(system, recordings, file_numbers, free=free, method=method)
+    assert fit.converged
+    for name in free:
+        assert fit.params[name] == pytest.approx(truth[name], rel=0.03)
+        assert abs(file_numbers[name] - truth[name]) > 0.2 * truth[name]
