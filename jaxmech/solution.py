@@ -34,8 +34,10 @@ class Solution(eqx.Module):
         t_failed: time [s] of the last good state before a failure, NaN without one.
         energy: v . dL/dv - L at the save times [J], shape (T,).
         energy_drift: largest |energy - energy[0]| [J] where the system conserves it, else NaN.
-        position_residual: largest |phi| over all steps since the previous save, shape (T,).
-        velocity_residual: largest |dphi/dt| and |psi| over the same steps, shape (T,).
+        position_residual: largest |phi| at the save times, shape (T,). Between them the projection
+            converges in every step, or ends the run; without a projection, and with events, it is
+            the largest over all steps since the previous save.
+        velocity_residual: largest |dphi/dt| and |psi| likewise, shape (T,).
         rank: smallest number of independent constraint equations during the motion.
         step: longest step of the integration [s].
         integration_error: estimate of the integration error at the end relative to the motion: the

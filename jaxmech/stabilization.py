@@ -6,8 +6,10 @@ psi = 0 in the mass metric; `Baumgarte` feeds the violation back into b; `Free` 
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -15,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.consistency import constraint_jacobians, extents_at, motion_share, near, near_rates
 from jaxmech.constraints import Acceleration, Holonomic
 from jaxmech.formulations.regular import regular
-from jaxmech.linalg import LDL, AbstractSolver, metric
+from jaxmech.linalg import LDL, AbstractSolver, Metric, metric
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind, require_positive_integer
 from jaxmech.utils.field_docs import doc, setting
@@ -63,8 +65,9 @@ class Projection(AbstractStabilization):
     factorization (Gauss-Newton). The correction is part of the step and is differentiated with it.
 
     Args:
-        iterations: corrections per step; each reduces the error by a factor of the size of the
-            first correction, so that two reach round-off unless the step is too coarse.
+        iterations: most corrections per step; each reduces the error by a factor of the size of the
+            first correction, so that two reach round-off unless the step is too coarse. Those after
+            the first are made only where the first is above the square root of round-off.
         solver: the solver, which also handles dependent rows.
 
     Raises:
@@ -97,43 +100,103 @@ class Projection(AbstractStabilization):
         # Without nonholonomic constraints one factorization serves both levels.
         same = A_position is A_velocity
         velocities = positions if same else metric(M, A_velocity, self.solver)
-        for _ in range(self.iterations):
-            dq = positions.smallest(system.position_level(q, t, params))[0]
-            q = q - dq
-        for _ in range(self.iterations):
-            # After the positions, because the constraints on v depend on q. The factors are those
-            # of the q before the projection, so one correction is insufficient even where the
-            # constraints are linear in v.
-            dv = velocities.smallest(system.velocity_level(q, v, t, params))[0]
-            v = v - dv
+        metrics = _ConstraintMetrics(self, system, positions, velocities, before)
+        q, v, reached = _project(metrics, q, v, t, params)
+        return q, v, reached & positions.definite
 
-        extents, share = None if before is None else before.extents, motion_share(q.dtype)
 
-        def is_right() -> Array:
-            size = extents_at(system, q, v, t, params) if extents is None else extents
-            level = system.position_level(q, t, params)
-            met = near(level, A_position, q, size, share) & ~is_misled()
-            level = system.velocity_level(q, v, t, params)
-            return met & near_rates(level, A_velocity, v, q, size, share)
+class _ConstraintMetrics(eqx.Module):
+    """The factorized constraints of both levels at the end of a step, with what uses them.
 
-        def is_misled() -> Array:
-            """Whether a row was kept that is dependent at the start and at the end of the step."""
-            if before is None:
-                return jnp.asarray(False)
-            A = constraint_jacobians(system, q, v, t, params)[1]
-            after = metric(M, A, self.solver).rank
-            return jnp.maximum(before.rank, after) < velocities.rank
+    Attributes:
+        policy: the projection.
+        system: the system.
+        positions: mass matrix and rows of the position level.
+        velocities: mass matrix and rows of the velocity level.
+        before: the rows at the stages of the step, if known.
+    """
 
-        # After a small last correction the error is smaller still, unless a row was dropped. So the
-        # residuals are recomputed only in the other cases, which are rare.
+    policy: Projection = eqx.field(static=True)
+    system: System = eqx.field(static=True)
+    positions: Metric
+    velocities: Metric
+    before: RowsBefore | None
+
+    def corrected(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array, Array]:
+        """q and v after one correction of each, and the squared size of both."""
+        dq = self.positions.smallest(self.system.position_level(q, t, params))[0]
+        q = q - dq
+        # After the positions, because the constraints on v depend on q. The factors are those of
+        # the q before the projection, so one correction is insufficient even where the constraints
+        # are linear in v.
+        dv = self.velocities.smallest(self.system.velocity_level(q, v, t, params))[0]
         size = jax.lax.stop_gradient((dq * dq).sum() + (dv * dv).sum())
+        return q, v - dv, size
+
+    def is_plain(self, size: Array, share: float) -> Array:
+        """Whether corrections are below a share of the extents, and all rows independent."""
+        extents = None if self.before is None else self.before.extents
         least = 1.0 if extents is None else jnp.min(extents)
         plain = size <= (share * least) ** 2
-        plain &= (positions.rank == len(A_position)) & (velocities.rank == len(A_velocity))
-        if before is not None:
-            plain &= ~before.dependent
-        reached = jax.lax.cond(~plain, is_right, lambda: jnp.asarray(True))
-        return q, v, reached & positions.definite
+        for rows in (self.positions, self.velocities):
+            plain &= rows.rank == len(rows.A)
+        return plain if self.before is None else plain & ~self.before.dependent
+
+    def full(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array, Array]:
+        """q and v after all corrections, and whether they are on the constraints."""
+        for _ in range(self.policy.iterations):
+            q, v, size = self.corrected(q, v, t, params)
+        # After a small last correction the error is smaller still, unless a row was dropped. So the
+        # residuals are recomputed only in the other cases, which are rare.
+        plain = self.is_plain(size, motion_share(q.dtype))
+        is_met = partial(self.is_met, q, v, t, params)
+        return q, v, jax.lax.cond(~plain, is_met, lambda: jnp.asarray(True))
+
+    def is_met(self, q: Array, v: Array, t: Array, params: Params) -> Array:
+        """Whether the constraints hold, and no row was kept that is dependent."""
+        before, system, share = self.before, self.system, motion_share(q.dtype)
+        extents = None if before is None else before.extents
+        size = extents_at(system, q, v, t, params) if extents is None else extents
+        level = system.position_level(q, t, params)
+        met = near(level, self.positions.A, q, size, share)
+        level = system.velocity_level(q, v, t, params)
+        met &= near_rates(level, self.velocities.A, v, q, size, share)
+        if before is None:
+            return met
+        # A row may be dependent at the start and at the end of the step, but not between them.
+        A = constraint_jacobians(system, q, v, t, params)[1]
+        after = metric(self.velocities.M, A, self.policy.solver).rank
+        return met & (jnp.maximum(before.rank, after) >= self.velocities.rank)
+
+
+@jax.custom_jvp
+def _project(
+    metrics: _ConstraintMetrics, q: Array, v: Array, t: Array, params: Params
+) -> tuple[Array, Array, Array]:
+    """q and v after as many corrections as change them, and whether they are on the constraints.
+
+    The error after a correction is of the order of its square. So a first correction below the
+    square root of round-off, which is that of a step of usual size, is the last one.
+    """
+    if metrics.policy.iterations == 1:
+        return metrics.full(q, v, t, params)
+    new_q, new_v, size = metrics.corrected(q, v, t, params)
+    is_last = metrics.is_plain(size, float(jnp.finfo(q.dtype).eps) ** 0.5)
+    return jax.lax.cond(
+        ~is_last,
+        lambda: metrics.full(q, v, t, params),
+        lambda: (new_q, new_v, jnp.asarray(True)),
+    )
+
+
+@_project.defjvp
+def _project_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+    """The derivative of all corrections.
+
+    That of the first alone is exact to its size, but its second derivative is wrong for changes of
+    the state that leave the constraints.
+    """
+    return jax.jvp(lambda metrics, *state: metrics.full(*state), primals, tangents)
 
 
 @dataclass(frozen=True)

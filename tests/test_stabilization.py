@@ -50,6 +50,25 @@ def test_onto_a_circle_along_the_radius() -> None:
     np.testing.assert_allclose(v, tangent * (tangent @ [0.8, 0.6]), atol=1e-6)
 
 
+def test_second_derivatives_are_those_of_the_nearest_point() -> None:
+    """On the circle |q| = 2 one correction suffices; the nearest point is 2 q / |q| around it too."""
+    zero = jnp.zeros(2)
+
+    def projection(q: Any) -> Any:
+        return Projection().after_step(PENDULUM.system, q, zero, T, PENDULUM.params)[0]
+
+    hessian = jax.jit(jax.hessian(projection))(jnp.array([2.0, 0.0]))
+    expected = np.zeros((2, 2, 2))
+    expected[0, 1, 1] = expected[1, 0, 1] = expected[1, 1, 0] = -0.5
+    np.testing.assert_allclose(hessian, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e-9, 1e-7, 1e-4])
+def test_corrections_end_at_round_off(size: float) -> None:
+    q, v = DOUBLE.q + size * np.array([1, -2, 3, 1]), DOUBLE.v + size
+    assert np.abs(projected(DOUBLE, q, v)[-1]).max() < 2e-15 + 100 * size**3
+
+
 def test_corrections_are_smallest_in_the_mass_metric() -> None:
     """M dq is a combination of the rows of A: orthogonal to all directions that A leaves free."""
     p = {**DOUBLE.params, "m1": 5.0}

@@ -23,6 +23,7 @@ from jaxmech.integrate.step import step
 from jaxmech.integrate.step_segments import StepSegments, segments
 from jaxmech.integrate.times import within
 from jaxmech.properties import Drive
+from jaxmech.stabilization import Projection
 from jaxmech.status import Status
 from jaxmech.system import Params
 
@@ -33,8 +34,9 @@ class Trajectory(eqx.Module):
     Attributes:
         q: coordinates at the save times, shape (T, n), NaN after a failure.
         v: velocities at the save times, shape (T, n), NaN after a failure.
-        position_residual: largest |phi| over the steps since the previous save, shape (T,).
-        velocity_residual: largest |dphi/dt| and |psi| over the same steps, shape (T,).
+        position_residual: largest |phi| at the save times, or since the previous one where nothing
+            else checks the steps (`_checks_every_step`), shape (T,).
+        velocity_residual: largest |dphi/dt| and |psi| likewise, shape (T,).
         rank: smallest number of independent constraint equations during the motion.
         status: the outcome, a `Status`.
         t_failed: time of the last good state before a failure, NaN without one.
@@ -113,17 +115,19 @@ def rollout(
     first_params = within(jax.tree.map(lambda x: x[0], every.span), params)
     estimates = _Estimates.of(method, substeps * (len(ts) - 1), steps, q0.dtype)
     start, extents = _start(scheme, watch, q0, v0, ts, first_params, estimates.same_steps)
+    every_step = _checks_every_step(scheme, watch)
 
     def one_segment(
         carry: tuple[_RolloutState, Defect, _Log], x: tuple[StepSegments, Array]
     ) -> tuple[tuple[_RolloutState, Defect, _Log], tuple[_Rows, _End]]:
         (state, defect, log), (own, left) = carry, x
-        first, now = own.done == 0, within(own.span, params)
-        state = eqx.tree_at(
-            lambda s: (s.position_residual, s.velocity_residual),
-            state,
-            replace_fn=lambda worst: jnp.where(first, 0.0, worst),
-        )
+        now = within(own.span, params)
+        if every_step:
+            state = eqx.tree_at(
+                lambda s: (s.position_residual, s.velocity_residual),
+                state,
+                replace_fn=lambda worst: jnp.where(own.done == 0, 0.0, worst),
+            )
         if own.turns is not None:
             state = _turned(scheme, watch, state, own, now)
         at_start, state = _begun_segment(state)
@@ -137,6 +141,8 @@ def rollout(
             return replace(moved, recent=estimates.recent(state, own.h, left - k)), log
 
         state, log = jax.lax.fori_loop(0, steps, one_step, (state, log))
+        if not every_step:
+            state = _with_residuals(scheme, state, own.t + (own.done + steps) * own.h, now)
 
         def estimate() -> Defect:
             q, v, recent = state.q, state.v, state.recent
@@ -249,6 +255,27 @@ def _is_smooth(state: _RolloutState, states: int) -> Array:
     return smooth
 
 
+def _checks_every_step(scheme: Scheme, watch: Watch | None) -> bool:
+    """Whether residuals are computed at every step, and not only at the end of a segment.
+
+    A projection either converges, to residuals of round-off, or ends the run. After an event that
+    ends the run, time goes on without the state.
+    """
+    return watch is not None or not isinstance(scheme.stabilization, Projection)
+
+
+def _with_residuals(
+    scheme: Scheme, state: _RolloutState, t: Array, params: Params,
+    before: _RolloutState | None = None,
+) -> _RolloutState:  # fmt: skip
+    """The state with its residuals, or the larger of these and those `before`."""
+    position, velocity = residuals(scheme, state.q, state.v, t, params)
+    if before is not None:
+        position = jnp.maximum(before.position_residual, position)
+        velocity = jnp.maximum(before.velocity_residual, velocity)
+    return replace(state, position_residual=position, velocity_residual=velocity)
+
+
 def _saved(state: _RolloutState) -> _Rows:
     """The saved numbers of a state, NaN after a failure."""
     alive = jnp.isnan(state.t_failed)
@@ -347,18 +374,17 @@ def _advance(
             scheme, watch, before, after, running, events, log, t, h, params, place, extents
         )
         now, is_over = watch.params(params, events.active), events.stopped_by >= 0
-    position, velocity = residuals(scheme, q, v, end, now)
     moved = replace(
         state,
         q=q,
         v=v,
-        position_residual=jnp.maximum(state.position_residual, position),
-        velocity_residual=jnp.maximum(state.velocity_residual, velocity),
         rank=jnp.minimum(state.rank, health.rank),
         status=jnp.where(is_over, jnp.asarray(Status.STOPPED, jnp.int32), state.status),
         corrections=corrections,
         events=events,
     )
+    if _checks_every_step(scheme, watch):
+        moved = _with_residuals(scheme, moved, end, now, state)
 
     def stays() -> _RolloutState:
         return replace(
