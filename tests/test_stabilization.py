@@ -51,7 +51,7 @@ def test_onto_a_circle_along_the_radius() -> None:
 
 
 def test_second_derivatives_are_those_of_the_nearest_point() -> None:
-    """On the circle |q| = 2 one correction suffices; the nearest point is 2 q / |q| around it too."""
+    """On the circle |q| = 2 one correction suffices; around it the nearest point is 2 q / |q|."""
     zero = jnp.zeros(2)
 
     def projection(q: Any) -> Any:
