@@ -28,6 +28,8 @@ Numbers = Array | np.ndarray  # on the device, or on the host
 SHARE = 1e-6  # of its extents by which a given state may be off its constraints
 _ROUNDING = 4.0  # units of round-off in each coordinate and in each term of a constraint
 _ANY = 1e12  # extent of a state of first order, which no constraint holds
+_ANY_MASS = 100.0  # units of round-off of the largest mass up to which there is none
+_SHARED = 0.3  # part that a coordinate takes in a motion without mass
 _STRAIGHT = 10.0  # ratio of radius of curvature to coordinates beyond which a surface is a plane
 
 
@@ -46,6 +48,26 @@ def levels_of(system: System, q: Array, v: Array, t: Array, params: Params) -> L
         system.position_level(q, t, params),
         system.velocity_level(q, v, t, params),
         *constraint_jacobians(system, q, v, t, params),
+    )
+
+
+def without_mass(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple[str, ...]:
+    """The coordinates that a motion on the constraints can change without kinetic energy.
+
+    Also with a negative one, by negative masses or inertias.
+    """
+    eom = system.equations(q, v, t, params)
+    M, A = (np.asarray(x, float) for x in (eom.M, eom.A))
+    if not (np.isfinite(M).all() and np.isfinite(A).all()):
+        return ()
+    least = _ANY_MASS * float(jnp.finfo(q.dtype).eps)
+    rows = A / np.linalg.norm(A, axis=1, keepdims=True).clip(np.finfo(float).tiny)
+    values, vectors = np.linalg.eigh(M / (np.abs(M).max() or 1.0) + rows.T @ rows)
+    free = np.abs(vectors[:, values <= least])
+    return tuple(
+        name
+        for name, row in zip(system.coordinates, free, strict=True)
+        if row.max(initial=0.0) > _SHARED
     )
 
 

@@ -282,6 +282,44 @@ def test_files_that_are_no_models_are_refused(source: str, said: str, tmp_path: 
         from_mjcf(file)
 
 
+LINK = """<link name="{}"><inertial><mass value="1"/>
+<inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>"""
+LINKS = "".join(map(LINK.format, "abcd"))
+
+
+def turning(parent: str, child: str) -> str:
+    """A joint between two links."""
+    return f"""<joint name="{parent}{child}" type="continuous"><parent link="{parent}"/>
+    <child link="{child}"/><axis xyz="0 1 0"/></joint>"""
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        (("ab", "cd"), "The text must have one root link, but it has a, c; connect them by joints"),
+        (("ab", "bc", "cd", "da"), "one root link, but every link is the child of a joint; leave"),
+        (("ab", "ac", "bc", "cd"), "multiple parents.*a link is the child of one joint"),
+        (("ab", "bc", "cd", "ae"), "parent or child missing.*name links that are in the file"),
+    ],
+)
+def test_urdf_files_that_are_no_tree_are_refused(pairs: tuple[str, ...], said: str) -> None:
+    text = f'<robot name="r">{LINKS}{"".join(turning(*pair) for pair in pairs)}</robot>'
+    with pytest.raises(ValueError, match=said):
+        from_mjcf(text)
+
+
+def test_unknown_elements_of_urdf_files_are_listed(tmp_path: Path) -> None:
+    joints = turning("a", "b") + turning("b", "c") + turning("c", "d")
+    odd = joints.replace("<axis", "<spring/><axis", 1)
+    file = tmp_path / "arm.urdf"
+    file.write_text(f'<robot name="r">{LINKS}{odd}<sensor/><gazebo><any/></gazebo></robot>')
+    with pytest.warns(IgnoredElementsWarning, match="unknown element: joint/spring, robot/sensor"):
+        robot = from_mjcf(file)
+    assert robot.ignored == {"unknown element": ("joint/spring", "robot/sensor")}
+    with pytest.raises(ValueError, match="cannot come along: unknown element: joint/spring"):
+        from_mjcf(file, strict=True)
+
+
 def test_a_missing_file_and_a_missing_package_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FileNotFoundError, match=r"no file 'arm\.xml'; correct the path"):
         from_mjcf("arm.xml")

@@ -1,7 +1,7 @@
 """`audit`: everything that `jaxmech audit` says about a file."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from jaxmech.cli.audit.deviation import Deviation, deviation
 from jaxmech.cli.audit.inertias import Flaw, flaws
 from jaxmech.consistency import violations
 from jaxmech.interop.mujoco import IgnoredElementsWarning, Robot, from_mjcf
-from jaxmech.interop.mujoco.source import compiled, spec_of
+from jaxmech.interop.mujoco.source import compiled, spec_of, text_of
+from jaxmech.interop.mujoco.urdf import unknown_elements
 from jaxmech.utils.text import titled_lines
 
 MOST_BODIES = 5  # in the table of deviations
@@ -121,6 +122,8 @@ def audit(file: str | Path, seconds: float = 1.0) -> FileAudit:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IgnoredElementsWarning)  # they are part of the report
         robot = from_mjcf(spec)
+    if elements := unknown_elements(text_of(file)):
+        robot = replace(robot, ignored={**robot.ignored, "unknown element": elements})
     q, v, params = _start(robot)
     system = robot.mechanism.system
     found = structure(system, q, v, 0.0, params)

@@ -4,7 +4,7 @@
 wrong with it. `bodies` and `joints` turn the tree into parts, fixed bodies joined into those that
 move; `equalities` become constraints, `forces` and `actuators` what acts on the joints.
 `coordinates` converts between coordinates and MuJoCo's qpos and qvel. `names` gives everything a
-name, and `left_out` lists what has no counterpart here.
+name, `left_out` lists what has no counterpart here, and `urdf` what MuJoCo passes over in URDF.
 """
 
 from jaxmech.interop.mujoco.read import KINDS as KINDS

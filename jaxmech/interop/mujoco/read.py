@@ -20,7 +20,8 @@ from jaxmech.interop.mujoco.joints import Tree
 from jaxmech.interop.mujoco.left_out import LeftOut, add_model
 from jaxmech.interop.mujoco.names import names_of
 from jaxmech.interop.mujoco.robot import Keyframe, Place, Robot
-from jaxmech.interop.mujoco.source import compiled, is_any, mujoco, spec_of
+from jaxmech.interop.mujoco.source import compiled, is_any, mujoco, spec_of, text_of
+from jaxmech.interop.mujoco.urdf import unknown_elements
 from jaxmech.parts.body import AbstractBody
 from jaxmech.parts.kinematics.tree import spanning_tree
 from jaxmech.parts.mechanism import Mechanism
@@ -83,7 +84,10 @@ def from_mjcf(
             )
     spec, what = spec_of(source)
     model = compiled(spec, what)
-    robot = _Assembly(model, spec, Values(tuple(params)), friction_speed).robot()
+    assembly = _Assembly(model, spec, Values(tuple(params)), friction_speed)
+    for element in unknown_elements(text_of(source)):
+        assembly.left_out.add("unknown element", element)
+    robot = assembly.robot()
     if robot.ignored:
         said = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in robot.ignored.items())
         if strict:

@@ -6,6 +6,7 @@ from typing import Any
 
 from packaging.version import Version
 
+from jaxmech.interop.mujoco.urdf import require_one_root
 from jaxmech.utils.text import capital
 
 _REMEDIES = (  # a part of MuJoCo's message, and what to do
@@ -16,6 +17,8 @@ _REMEDIES = (  # a part of MuJoCo's message, and what to do
     ("Error opening file", "put the file there, or give moving bodies with meshes an <inertial>"),
     ("A + B >= C", "no body has such principal moments of inertia; correct them"),
     ("larger than mjMINVAL", "give the body an <inertial> or geoms of positive mass, or fix it"),
+    ("multiple parents", "a link is the child of one joint; loops need MJCF"),
+    ("parent or child missing", "name links that are in the file"),
     ("inertia must have positive eigenvalues", "correct the inertia, which no body can have"),
 )  # fmt: skip
 
@@ -49,19 +52,29 @@ def spec_of(source: Any) -> tuple[Any, str]:
             "Argument `source` must be the path of an MJCF or URDF file, its text or an `MjSpec`, "
             f"but is {source!r}."
         )
-    read = mujoco().MjSpec
+    read, content = mujoco().MjSpec, text_of(source)
+    is_text = content == source
+    what = "the text" if is_text else f"the file {str(source)!r}"
+    _require_known_inertias(content)
+    require_one_root(content, what)
+    if is_text:
+        return _explained(what, lambda: read.from_string(content)), what
+    return _explained(what, lambda: read.from_file(str(source))), what
+
+
+def text_of(source: Any) -> str:
+    """The text of a file, from its path or from itself; empty for an `MjSpec`."""
+    if not isinstance(source, str | Path):
+        return ""
     if isinstance(source, str) and source.lstrip().startswith("<"):
-        _require_known_inertias(source)
-        return _explained("the text", lambda: read.from_string(source)), "the text"
+        return source
     path = Path(source)
     if not path.is_file():
         raise FileNotFoundError(
             f"Argument `source` must be the path of an MJCF or URDF file, or its text, but there "
             f"is no file {str(source)!r}; correct the path."
         )
-    _require_known_inertias(path.read_text("utf-8", errors="replace"))
-    what = f"the file {str(path)!r}"
-    return _explained(what, lambda: read.from_file(str(path))), what
+    return path.read_text("utf-8", errors="replace")
 
 
 def _require_known_inertias(text: str) -> None:

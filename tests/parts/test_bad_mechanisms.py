@@ -1,0 +1,51 @@
+"""Mechanisms that cannot be put together or cannot move: one message that names the part."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech.parts import Mechanism, gravity, ground, planar_body, revolute, spatial_body
+from jaxmech.parts.joint_base import Joint
+
+TS = np.linspace(0.0, 0.1, 3)
+
+
+def test_a_loop_without_a_consistent_pose_is_named() -> None:
+    crank, coupler = (planar_body(name, mass=1.0, inertia=0.1) for name in ("crank", "coupler"))
+    joints = [
+        revolute("drive", ground, (0, 0), crank, (0, 0)),
+        revolute("knee", crank, (0.1, 0), coupler, (-0.1, 0)),
+        revolute("end", coupler, (0.1, 0), ground, (1, 0)),  # 0.3 m of links for a way of 1 m
+    ]
+    loop = Mechanism([crank, coupler], joints, cut=["end"]).system
+    q = jnp.array([0.3, 0.4])
+    with pytest.raises(ValueError, match=r"Constraint 'end' cannot be met .* position residual"):
+        jm.assemble(loop, q, jnp.zeros(2), 0.0, {})
+    with pytest.raises(jm.SimulationError, match=r"INCONSISTENT at t = 0 s.*'end' has a position"):
+        jm.simulate(loop, q, jnp.zeros(2), TS, {}, method=jm.RK4(substeps=1))
+
+
+def hinge(dimension: int) -> Joint:
+    if dimension == 2:
+        bar = planar_body("bar", mass="m", inertia="J")
+        return revolute("hinge", ground, (0, 0), bar, (0.5, 0))
+    bar = spatial_body("bar", mass="m", inertia="J")
+    return revolute("hinge", ground, (0, 0, 0), bar, (0.5, 0, 0), axis=(0, 1, 0))
+
+
+@pytest.mark.parametrize("dimension", [2, 3])
+def test_a_joint_that_moves_no_mass_is_named(dimension: int) -> None:
+    joint = hinge(dimension)
+    moments = {"J": 0.0} if dimension == 2 else {"J": np.zeros(3)}
+    arm = Mechanism(joint.bodies[1:], [joint], [gravity(9.81)], {"m": 0.0, **moments})
+    said = r"SINGULAR_MASS at t = 0 s.*No mass or inertia, .* moves with hinge\.angle: give a body"
+    with pytest.raises(jm.SimulationError, match=said):
+        jm.simulate(arm.system, [0.0], [0.0], TS, arm.params, method=jm.RK4(substeps=1))
+
+
+def test_a_negative_inertia_in_the_parameters_is_named() -> None:
+    joint = hinge(2)
+    arm = Mechanism(joint.bodies[1:], [joint], [gravity(9.81)], {"m": 1.0, "J": -2.0})
+    with pytest.raises(jm.SimulationError, match=r"or a negative one, moves with hinge\.angle"):
+        jm.simulate(arm.system, [0.0], [0.0], TS, arm.params, method=jm.RK4(substeps=1))
