@@ -7,7 +7,7 @@ psi = 0 in the mass metric; `Baumgarte` feeds the violation back into b; `Free` 
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -57,6 +57,74 @@ class Free(AbstractStabilization):
     """No stabilization, the same as `projection=None`."""
 
 
+class _ConstraintMetrics(eqx.Module):
+    """The factorized constraints of both levels at the end of a step, with what uses them.
+
+    Attributes:
+        solver: the solver of the projection.
+        system: the system.
+        positions: mass matrix and rows of the position level.
+        velocities: mass matrix and rows of the velocity level.
+        before: the rows at the stages of the step, if known.
+    """
+
+    solver: AbstractSolver = eqx.field(static=True)
+    system: System = eqx.field(static=True)
+    positions: Metric
+    velocities: Metric
+    before: RowsBefore | None
+
+    def corrected_once(
+        self, q: Array, v: Array, t: Array, params: Params
+    ) -> tuple[Array, Array, Array]:
+        """q and v after one correction of each, and the squared size of both."""
+        dq = self.positions.smallest(self.system.position_level(q, t, params))[0]
+        q = q - dq
+        # After the positions, because the constraints on v depend on q. The factors are those of
+        # the q before the projection, so one correction is insufficient even where the constraints
+        # are linear in v.
+        dv = self.velocities.smallest(self.system.velocity_level(q, v, t, params))[0]
+        size = jax.lax.stop_gradient((dq * dq).sum() + (dv * dv).sum())
+        return q, v - dv, size
+
+    def is_plain(self, size: Array, share: float) -> Array:
+        """Whether corrections are below a share of the extents, and all rows independent."""
+        extents = None if self.before is None else self.before.extents
+        least = 1.0 if extents is None else jnp.min(extents)
+        plain = size <= (share * least) ** 2
+        for rows in (self.positions, self.velocities):
+            plain &= rows.rank == len(rows.A)
+        return plain if self.before is None else plain & ~self.before.dependent
+
+    def corrected(
+        self, iterations: int, q: Array, v: Array, t: Array, params: Params
+    ) -> tuple[Array, Array, Array]:
+        """q and v after so many corrections, and whether they are on the constraints."""
+        for _ in range(iterations):
+            q, v, size = self.corrected_once(q, v, t, params)
+        # After a small last correction the error is smaller still, unless a row was dropped. So the
+        # residuals are recomputed only in the other cases, which are rare.
+        plain = self.is_plain(size, motion_share(q.dtype))
+        is_met = partial(self.is_met, q, v, t, params)
+        return q, v, jax.lax.cond(~plain, is_met, lambda: jnp.asarray(True))
+
+    def is_met(self, q: Array, v: Array, t: Array, params: Params) -> Array:
+        """Whether the constraints hold, and no row was kept that is dependent."""
+        before, system, share = self.before, self.system, motion_share(q.dtype)
+        extents = None if before is None else before.extents
+        size = extents_at(system, q, v, t, params) if extents is None else extents
+        level = system.position_level(q, t, params)
+        met = near(level, self.positions.A, q, size, share)
+        level = system.velocity_level(q, v, t, params)
+        met &= near_rates(level, self.velocities.A, v, q, size, share)
+        if before is None:
+            return met
+        # A row may be dependent at the start and at the end of the step, but not between them.
+        A = constraint_jacobians(system, q, v, t, params)[1]
+        after = metric(self.velocities.M, A, self.solver).rank
+        return met & (jnp.maximum(before.rank, after) >= self.velocities.rank)
+
+
 @dataclass(frozen=True)
 class Projection(AbstractStabilization):
     """Move q, and then v, to the nearest point of the constraints after each step; the default.
@@ -66,8 +134,9 @@ class Projection(AbstractStabilization):
 
     Args:
         iterations: most corrections per step; each reduces the error by a factor of the size of the
-            first correction, so that two reach round-off unless the step is too coarse. Those after
-            the first are made only where the first is above the square root of round-off.
+            first correction, so that two reach round-off unless the step is too coarse. With
+            fixed steps and no events, `simulate` makes those after the first only where the first
+            is above the square root of round-off.
         solver: the solver, which also handles dependent rows.
 
     Raises:
@@ -100,103 +169,44 @@ class Projection(AbstractStabilization):
         # Without nonholonomic constraints one factorization serves both levels.
         same = A_position is A_velocity
         velocities = positions if same else metric(M, A_velocity, self.solver)
-        metrics = _ConstraintMetrics(self, system, positions, velocities, before)
-        q, v, reached = _project(metrics, q, v, t, params)
+        metrics = _ConstraintMetrics(self.solver, system, positions, velocities, before)
+        q, v, reached = self.project(metrics, q, v, t, params)
         return q, v, reached & positions.definite
 
-
-class _ConstraintMetrics(eqx.Module):
-    """The factorized constraints of both levels at the end of a step, with what uses them.
-
-    Attributes:
-        policy: the projection.
-        system: the system.
-        positions: mass matrix and rows of the position level.
-        velocities: mass matrix and rows of the velocity level.
-        before: the rows at the stages of the step, if known.
-    """
-
-    policy: Projection = eqx.field(static=True)
-    system: System = eqx.field(static=True)
-    positions: Metric
-    velocities: Metric
-    before: RowsBefore | None
-
-    def corrected(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array, Array]:
-        """q and v after one correction of each, and the squared size of both."""
-        dq = self.positions.smallest(self.system.position_level(q, t, params))[0]
-        q = q - dq
-        # After the positions, because the constraints on v depend on q. The factors are those of
-        # the q before the projection, so one correction is insufficient even where the constraints
-        # are linear in v.
-        dv = self.velocities.smallest(self.system.velocity_level(q, v, t, params))[0]
-        size = jax.lax.stop_gradient((dq * dq).sum() + (dv * dv).sum())
-        return q, v - dv, size
-
-    def is_plain(self, size: Array, share: float) -> Array:
-        """Whether corrections are below a share of the extents, and all rows independent."""
-        extents = None if self.before is None else self.before.extents
-        least = 1.0 if extents is None else jnp.min(extents)
-        plain = size <= (share * least) ** 2
-        for rows in (self.positions, self.velocities):
-            plain &= rows.rank == len(rows.A)
-        return plain if self.before is None else plain & ~self.before.dependent
-
-    def full(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array, Array]:
+    def project(
+        self, metrics: _ConstraintMetrics, q: Array, v: Array, t: Array, params: Params
+    ) -> tuple[Array, Array, Array]:
         """q and v after all corrections, and whether they are on the constraints."""
-        for _ in range(self.policy.iterations):
-            q, v, size = self.corrected(q, v, t, params)
-        # After a small last correction the error is smaller still, unless a row was dropped. So the
-        # residuals are recomputed only in the other cases, which are rare.
-        plain = self.is_plain(size, motion_share(q.dtype))
-        is_met = partial(self.is_met, q, v, t, params)
-        return q, v, jax.lax.cond(~plain, is_met, lambda: jnp.asarray(True))
+        return metrics.corrected(self.iterations, q, v, t, params)
 
-    def is_met(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """Whether the constraints hold, and no row was kept that is dependent."""
-        before, system, share = self.before, self.system, motion_share(q.dtype)
-        extents = None if before is None else before.extents
-        size = extents_at(system, q, v, t, params) if extents is None else extents
-        level = system.position_level(q, t, params)
-        met = near(level, self.positions.A, q, size, share)
-        level = system.velocity_level(q, v, t, params)
-        met &= near_rates(level, self.velocities.A, v, q, size, share)
-        if before is None:
-            return met
-        # A row may be dependent at the start and at the end of the step, but not between them.
-        A = constraint_jacobians(system, q, v, t, params)[1]
-        after = metric(self.velocities.M, A, self.policy.solver).rank
-        return met & (jnp.maximum(before.rank, after) >= self.velocities.rank)
+    def lazy(self) -> "LazyProjection":
+        """The same projection, for a run through which no derivative goes."""
+        return LazyProjection(self.iterations, self.solver)
 
 
-@jax.custom_jvp
-def _project(
-    metrics: _ConstraintMetrics, q: Array, v: Array, t: Array, params: Params
-) -> tuple[Array, Array, Array]:
-    """q and v after as many corrections as change them, and whether they are on the constraints.
+@dataclass(frozen=True)
+class LazyProjection(Projection):
+    """A projection that ends with its first correction where that is small.
 
     The error after a correction is of the order of its square. So a first correction below the
-    square root of round-off, which is that of a step of usual size, is the last one.
+    square root of round-off, which is that of a step of usual size, is the last one. Its second
+    derivative is wrong for changes of the state that leave the constraints: derivatives are those
+    of a `Projection`.
     """
-    if metrics.policy.iterations == 1:
-        return metrics.full(q, v, t, params)
-    new_q, new_v, size = metrics.corrected(q, v, t, params)
-    is_last = metrics.is_plain(size, float(jnp.finfo(q.dtype).eps) ** 0.5)
-    return jax.lax.cond(
-        ~is_last,
-        lambda: metrics.full(q, v, t, params),
-        lambda: (new_q, new_v, jnp.asarray(True)),
-    )
 
-
-@_project.defjvp
-def _project_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
-    """The derivative of all corrections.
-
-    That of the first alone is exact to its size, but its second derivative is wrong for changes of
-    the state that leave the constraints.
-    """
-    return jax.jvp(lambda metrics, *state: metrics.full(*state), primals, tangents)
+    def project(
+        self, metrics: _ConstraintMetrics, q: Array, v: Array, t: Array, params: Params
+    ) -> tuple[Array, Array, Array]:
+        """q and v after as many corrections as change them, and whether the constraints hold."""
+        if self.iterations == 1:
+            return metrics.corrected(1, q, v, t, params)
+        new_q, new_v, size = metrics.corrected_once(q, v, t, params)
+        is_last = metrics.is_plain(size, float(jnp.finfo(q.dtype).eps) ** 0.5)
+        return jax.lax.cond(
+            ~is_last,
+            lambda: metrics.corrected(self.iterations, q, v, t, params),
+            lambda: (new_q, new_v, jnp.asarray(True)),
+        )
 
 
 @dataclass(frozen=True)

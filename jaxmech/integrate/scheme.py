@@ -49,6 +49,12 @@ class Scheme:
         drive = drive_of(system, *state)
         return Scheme(system, method, formulation, stabilization, drive)
 
+    def undifferentiated(self) -> "Scheme":
+        """The scheme of a run through which no derivative goes."""
+        if type(self.stabilization) is not Projection:
+            return self
+        return replace(self, stabilization=self.stabilization.lazy())
+
     def law(
         self, q: Array, v: Array, t: Array, params: Params, kept: Array | None = None
     ) -> tuple[EquationsOfMotion, Law]:

@@ -245,7 +245,8 @@ def plain_trajectory(scheme: Scheme, steps: int, x: RolloutInputs) -> Trajectory
 
     def forward(x: RolloutInputs) -> tuple[Trajectory, KeptSegments]:
         given = x.q0, x.v0, x.ts, x.params
-        return kept_segments(rollout(scheme, *given, segment=steps, times=x.times))
+        run = rollout(scheme.undifferentiated(), *given, segment=steps, times=x.times)
+        return kept_segments(run)
 
     own = segments(x.ts, steps, steps, x.times)
     own = jax.tree.map(lambda rows: rows[0], own)
