@@ -104,6 +104,7 @@ from jaxmech.sensitivity.growth import sensitivity_growth as sensitivity_growth
 from jaxmech.simulate import SimulationError as SimulationError
 from jaxmech.simulate import simulate as simulate
 from jaxmech.solution import Solution as Solution
+from jaxmech.sparse import SparseElimination as SparseElimination
 from jaxmech.stabilization import Baumgarte as Baumgarte
 from jaxmech.stabilization import Projection as Projection
 from jaxmech.status import Status as Status

@@ -110,8 +110,15 @@ def near(
 
     `xp` is `numpy` for numbers on the host.
     """
-    allowed = share * extents + _rounding(q) * (xp.abs(q) + extents)
+    allowed = allowed_changes(q, extents, share, xp)
     return xp.all(xp.abs(level) <= (xp.abs(A) * allowed[None]).sum(1))
+
+
+def allowed_changes(
+    q: Float[Numbers, " n"], extents: Float[Numbers, " n"], share: float, xp: Any = jnp
+) -> Any:
+    """How far each coordinate may be off, (n,): a share of its extent, and rounding."""
+    return share * extents + _rounding(q) * (xp.abs(q) + extents)
 
 
 def near_rates(
@@ -119,12 +126,20 @@ def near_rates(
     q: Float[Numbers, " n"], extents: Float[Numbers, " n"], share: float = SHARE, xp: Any = jnp,
 ) -> Any:  # fmt: skip
     """Whether velocities or accelerations satisfy a level with the Jacobian A."""
+    allowed = allowed_rates(rate, q, extents, share, xp)
+    return xp.all(xp.abs(level) <= (xp.abs(A) * allowed[None]).sum(1))
+
+
+def allowed_rates(
+    rate: Float[Numbers, " n"], q: Float[Numbers, " n"], extents: Float[Numbers, " n"],
+    share: float, xp: Any = jnp,
+) -> Any:  # fmt: skip
+    """How far each velocity or acceleration may be off, (n,)."""
     # Of the rates themselves, and of the extents per second, since all rates may be zero.
     allowed = share * (extents + xp.abs(rate))
     # Rounding of q turns the rows of A, so that all rates have an effect on each row.
     fastest = xp.max(xp.abs(rate) / extents, initial=0.0)
-    allowed += _rounding(q) * (xp.abs(q) + extents) * (1 + fastest)
-    return xp.all(xp.abs(level) <= (xp.abs(A) * allowed[None]).sum(1))
+    return allowed + _rounding(q) * (xp.abs(q) + extents) * (1 + fastest)
 
 
 def _rounding(q: Numbers) -> float:

@@ -20,6 +20,7 @@ from jaxmech.integrate import (
     AbstractMethod,
     Adaptive,
     Event,
+    Events,
     ReverseMode,
     Scheme,
     StepCounts,
@@ -42,6 +43,7 @@ from jaxmech.integrate.times import (
 )
 from jaxmech.properties import conserves_energy
 from jaxmech.solution import Solution, energy_drift, warn_of_coarse_steps
+from jaxmech.sparse import SparseElimination, sparse_trajectory, sparse_violations
 from jaxmech.stabilization import AbstractStabilization, Free, Projection
 from jaxmech.status import Status, succeeded
 from jaxmech.system import Params, System
@@ -152,6 +154,10 @@ def simulate(
         method, Free() if projection is None else projection, formulation, derivative,
         watch_of(system, events, inactive),
     )  # fmt: skip
+    if isinstance(formulation, SparseElimination):
+        _require_no_events(events, inactive)
+        solution = _with_blocks(system, policies, q0, v0, ts, params)
+        return _checked(system, solution, throw, params, is_sparse=True)
     times = step_times(system, method.step_times(q0.dtype), q0, v0, ts, params, method.max_step)
     method = method.without_times()
     own, own_params = policies.with_switches(system, params)
@@ -167,10 +173,36 @@ def simulate(
     policies = replace(policies, method=method)
     solution = _simulate(system, policies, q0, v0, ts, params, tolerance, times)
     solution = replace(solution, digests=digests_of(params))
+    return _checked(own, solution, throw, own_params)
+
+
+def _checked(
+    system: System, solution: Solution, throw: bool, params: Params, is_sparse: bool = False
+) -> Solution:
+    """The solution, or an error or a warning if it is not good."""
     if throw and is_known(solution) and not succeeded(int(solution.status)):
-        raise SimulationError(_explanation(own, solution, own_params), solution)
+        raise SimulationError(_explanation(system, solution, params, is_sparse), solution)
     warn_of_coarse_steps(solution)
     return solution
+
+
+def _require_no_events(events: Event | Sequence[Event], inactive: str | Sequence[str]) -> None:
+    for name, given in (("events", events), ("inactive", inactive)):
+        if isinstance(given, Event) or len(given):
+            raise ValueError(
+                f"Argument `{name}` must be left out with SparseElimination(); use the default "
+                "formulation."
+            )
+
+
+def _with_blocks(
+    system: System, policies: "_Policies", q0: Array, v0: Array, ts: Array, params: Params
+) -> Solution:
+    """The solution by block elimination."""
+    run = sparse_trajectory(system, policies.method, policies.projection, q0, v0, ts, params)
+    trajectory, energy, is_conserved = run
+    solution = _solution(system, trajectory, ts, energy, is_conserved)
+    return replace(solution, digests=digests_of(params))
 
 
 @dataclass(frozen=True)
@@ -238,7 +270,16 @@ def _simulate(
             ts[-1],
             trajectory.t_failed,
         )
-    drift = energy_drift(energy) if is_conserved else jnp.full((), jnp.nan, q0.dtype)
+    return _solution(system, replace(trajectory, counts=counts), ts, energy, is_conserved, found)
+
+
+def _solution(
+    system: System, trajectory: Trajectory, ts: Array, energy: Array, is_conserved: bool,
+    found: Events | None = None,
+) -> Solution:  # fmt: skip
+    counts = trajectory.counts
+    assert counts is not None
+    drift = energy_drift(energy) if is_conserved else jnp.full((), jnp.nan, energy.dtype)
     return Solution(
         ts=ts,
         q=trajectory.q,
@@ -276,18 +317,18 @@ def _energy(system: System, q: Array, v: Array, t: Array, params: Params) -> Arr
     return system.energy(q, v, t, params)
 
 
-def _explanation(system: System, solution: Solution, params: Params) -> str:
+def _explanation(system: System, solution: Solution, params: Params, is_sparse: bool) -> str:
     """A message on the failure and its time, with the names of violated constraints."""
     status = Status(int(solution.status))
     message = f"{status.name} at t = {float(solution.t_failed):g} s: {status.message}."
     if status == Status.INCONSISTENT:
         q, v, t, params = system.arguments(solution.q[0], solution.v[0], solution.ts[0], params)
-        for violation in violations(system, q, v, t, params):
+        for violation in (sparse_violations if is_sparse else violations)(system, q, v, t, params):
             message += (
                 f" Constraint {violation.name!r} has a {violation.level} residual of "
                 f"{violation.size:.3g}."
             )
-    if status == Status.SINGULAR_MASS:
+    if status == Status.SINGULAR_MASS and not is_sparse:
         last = int(np.flatnonzero(np.isfinite(np.asarray(solution.q)).all(axis=1)).max(initial=0))
         state = solution.q[last], solution.v[last], solution.ts[last]
         if names := without_mass(system, *system.arguments(*state, params)):

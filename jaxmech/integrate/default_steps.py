@@ -89,7 +89,7 @@ def with_steps(
     if found is None:
         found = _substeps(plan, (q0, v0, ts, params, times))
         if found is None:
-            warn_caller(_UNKNOWN, StepWarning)
+            warn_caller(UNKNOWN_STEPS, StepWarning)
     return replace(method, substeps=max(found or 1, least), max_step=None)
 
 
@@ -197,7 +197,7 @@ def _filled(rows: Any) -> Any:
     return rows if len(rows) == 1 else rows[np.minimum(np.arange(MEMBERS), len(rows) - 1)]
 
 
-_UNKNOWN = (
+UNKNOWN_STEPS = (
     "no step size could be chosen, because under `jax.jit` the values of the initial state and the "
     "parameters are not known; one step per save interval is made. Give "
     "`method=RK4(substeps=...)`; `choose_substeps` finds the number outside of `jax.jit`."

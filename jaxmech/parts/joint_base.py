@@ -62,29 +62,35 @@ class Joint:
         both = self.positions and self.velocities
         if self.positions:
             name = f"{self.name}.contact" if both else self.name
-            yield Holonomic(_Positions(self, kinematics), name=name)
+            yield Holonomic(JointPositions(self, kinematics), name=name)
         if self.velocities:
             name = f"{self.name}.slip" if both else self.name
-            yield Nonholonomic(_Velocities(self, kinematics), name=name)
+            yield Nonholonomic(JointVelocities(self, kinematics), name=name)
 
 
 @dataclass(frozen=True)
-class _Positions:
+class JointPositions:
+    """The residuals of a joint as a function of all coordinates."""
+
     joint: Joint
     kinematics: AbstractKinematics
 
     def __call__(self, q: Any, t: Any, params: Any) -> Array:
+        """The residuals of the equations on positions, (k,)."""
         q, t = jnp.asarray(q), jnp.asarray(t)
         frames = self.kinematics.frames(self.joint.bodies, q, t, params)
         return self.joint.position_level(frames, Reader(self.joint.part, t, params))
 
 
 @dataclass(frozen=True)
-class _Velocities:
+class JointVelocities:
+    """The same of its equations on velocities."""
+
     joint: Joint
     kinematics: AbstractKinematics
 
     def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
+        """The residuals of the equations on velocities, (k,)."""
         q, v, t = jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)
         moving = self.kinematics.moving(self.joint.bodies, q, v, t, params)
         return self.joint.velocity_level(moving, Reader(self.joint.part, t, params))
