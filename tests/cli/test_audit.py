@@ -28,7 +28,7 @@ BODIES = """
 
 
 def test_inertias_that_no_body_has_are_named() -> None:
-    found = {(flaw.body, flaw.text) for flaw in flaws(mujoco.MjSpec.from_string(BODIES))}
+    found = {(flaw.body, flaw.fault) for flaw in flaws(mujoco.MjSpec.from_string(BODIES))}
     assert found == {
         (
             "flat",

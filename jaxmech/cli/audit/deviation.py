@@ -62,10 +62,10 @@ def deviation(robot: Robot, model: Any, q: Any, v: Any, params: Any, seconds: fl
     def compared(soft: Any, rigid: Any) -> Any:
         q = robot.q(soft)
         gaps = {c.name: jnp.linalg.norm(c.value(q, zero, params)) for c in loops}
-        both = [robot.mechanism.kinematics.frames(bodies, x, zero, params) for x in (q, rigid)]
+        frames = [robot.mechanism.kinematics.frames(bodies, x, zero, params) for x in (q, rigid)]
         return gaps, [
             jnp.linalg.norm(a.point(center) - b.point(center))
-            for a, b, center in zip(*both, centers, strict=True)
+            for a, b, center in zip(*frames, centers, strict=True)
         ]
 
     gaps, distances = compared(soft, sol.q)

@@ -13,7 +13,7 @@ class Flaw:
     """What is wrong with the mass or inertia of a body."""
 
     body: str
-    text: str
+    fault: str
 
 
 def flaws(spec: Any) -> list[Flaw]:
@@ -23,10 +23,10 @@ def flaws(spec: Any) -> list[Flaw]:
     three squares x^2, y^2 and z^2.
     """
     return [
-        Flaw(body.name or f"body{k}", text)
+        Flaw(body.name or f"body{k}", fault)
         for k, body in enumerate(spec.bodies)
         if body.explicitinertial
-        for text in _of_body(float(body.mass), _moments(body))
+        for fault in _of_body(float(body.mass), _moments(body))
     ]
 
 
@@ -39,14 +39,14 @@ def _moments(body: Any) -> np.ndarray:
 
 
 def _of_body(mass: float, moments: np.ndarray) -> list[str]:
-    said = "principal moments " + ", ".join(f"{moment:.4g}" for moment in moments)
-    texts = []
+    principal = "principal moments " + ", ".join(f"{moment:.4g}" for moment in moments)
+    faults = []
     if mass < 0:
-        texts.append(f"mass {mass:g} kg is negative")
+        faults.append(f"mass {mass:g} kg is negative")
     if mass == 0 and moments.any():
-        texts.append("inertia without mass")
+        faults.append("inertia without mass")
     if moments[0] < -SHARE * np.abs(moments).max():
-        texts.append(f"{said} kg m^2 are not all positive")
+        faults.append(f"{principal} kg m^2 are not all positive")
     elif moments[0] + moments[1] < (1 - SHARE) * moments[2]:
-        texts.append(f"{said} kg m^2: the largest exceeds the sum of the others")
-    return texts
+        faults.append(f"{principal} kg m^2: the largest exceeds the sum of the others")
+    return faults

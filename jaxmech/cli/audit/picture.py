@@ -20,8 +20,8 @@ def draw(comparison: Deviation, title: str, folder: Path) -> Path:
     for ax, values, label in pairs:
         largest = sorted(values, key=lambda name: -values[name].max())[:MOST_LINES]
         for name, color in zip(largest, COLORS, strict=False):
-            shown = np.where(values[name] > 0, values[name], np.nan)
-            ax.semilogy(comparison.ts, shown, color=color, linewidth=1.2, label=name)
+            positive = np.where(values[name] > 0, values[name], np.nan)
+            ax.semilogy(comparison.ts, positive, color=color, linewidth=1.2, label=name)
         labelled(ax, "t [s]", label, legend=True)
     folder.mkdir(parents=True, exist_ok=True)
     return save([("loops", f"{title}: MuJoCo's soft loops against rigid ones", figure)], folder)[0]

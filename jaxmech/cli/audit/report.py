@@ -51,13 +51,13 @@ class FileAudit:
         return bool(self.flaws or self.refusal) or failed or open_loops or of_structure
 
     def __str__(self) -> str:
-        rows = [("inertias", f"{flaw.body}: {flaw.text}") for flaw in self.flaws]
+        rows = [("inertias", f"{flaw.body}: {flaw.fault}") for flaw in self.flaws]
         rows = rows or [("inertias", "all physical")]
         rows += [("refused", self.refusal)] if self.refusal else []
         if self.robot is not None and self.structure is not None:
             rows += _of_structure(self.robot, self.structure)
-        for name, said in (self.keyframes or {}).items():
-            rows.append(("keyframes", f"{name}: {'; '.join(said) or 'consistent'}"))
+        for name, open_loops in (self.keyframes or {}).items():
+            rows.append(("keyframes", f"{name}: {'; '.join(open_loops) or 'consistent'}"))
         lines = [self.name, *titled_lines(rows, 14)]
         if self.structure is not None:
             findings = self.structure.findings
@@ -65,11 +65,11 @@ class FileAudit:
         return "\n".join(lines + (_table(self.deviation) if self.deviation else []))
 
 
-def _of_structure(robot: Robot, found: Structure) -> list[tuple[str, str]]:
-    rows = [("coordinates", f"{len(found.coordinates)}: {', '.join(found.coordinates)}")]
-    count = sum(c.equations for c in found.constraints)
-    if found.ranks is not None:
-        r = found.ranks
+def _of_structure(robot: Robot, at_start: Structure) -> list[tuple[str, str]]:
+    rows = [("coordinates", f"{len(at_start.coordinates)}: {', '.join(at_start.coordinates)}")]
+    count = sum(c.equations for c in at_start.constraints)
+    if at_start.ranks is not None:
+        r = at_start.ranks
         rows.append(("freedoms", f"{r.position_freedom}"))
         rows.append(("equations", f"{count}, of which {r.nearby} are independent"))
         for dependence in r.redundant:
@@ -81,20 +81,20 @@ def _of_structure(robot: Robot, found: Structure) -> list[tuple[str, str]]:
     return rows
 
 
-def _table(found: Deviation) -> list[str]:
+def _table(comparison: Deviation) -> list[str]:
     """How far MuJoCo is off, the largest gaps and distances first."""
-    seconds = f"{found.ts[-1]:g} s"
+    seconds = f"{comparison.ts[-1]:g} s"
     lines = [f"MuJoCo's soft loops against rigid ones over {seconds}, without contacts and limits"]
-    if found.failure:
-        return [*lines, f"  the rigid motion ends with status {found.failure}"]
+    if comparison.failure:
+        return [*lines, f"  the rigid motion ends with status {comparison.failure}"]
     lines.append(f"  {'loop':<30} {'largest gap':>12} {'at the end':>12}   [m, rad]")
-    lines += [_row(name, gap) for name, gap in found.gaps.items()]
+    lines += [_row(name, gap) for name, gap in comparison.gaps.items()]
     lines.append(f"  {'body':<30} {'off by':>12} {'at the end':>12}   [m]")
-    largest = sorted(found.distances, key=lambda name: -found.distances[name].max())
-    lines += [_row(name, found.distances[name]) for name in largest[:MOST_BODIES]]
+    largest = sorted(comparison.distances, key=lambda name: -comparison.distances[name].max())
+    lines += [_row(name, comparison.distances[name]) for name in largest[:MOST_BODIES]]
     lines.append(
-        f"  rigid motion: loops open by at most {found.residual:.1e}, integration error about "
-        f"{found.error:.0e} of the motion"
+        f"  rigid motion: loops open by at most {comparison.residual:.1e}, integration error about "
+        f"{comparison.error:.0e} of the motion"
     )
     return lines
 
@@ -111,14 +111,14 @@ def audit(file: str | Path, seconds: float = 1.0) -> FileAudit:
         ValueError: it is not a model.
     """
     spec, what = spec_of(file)
-    flawed = flaws(spec)
-    spec.compiler.balanceinertia = True  # which `flawed` reports, so that the rest can be seen
+    faults = flaws(spec)
+    spec.compiler.balanceinertia = True  # which `faults` has, so that the rest can be seen
     try:
         model = compiled(spec, what)
     except ValueError as error:
-        if not flawed:
+        if not faults:
             raise
-        return FileAudit(Path(file).name, flawed, refusal=str(error))
+        return FileAudit(Path(file).name, faults, refusal=str(error))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IgnoredElementsWarning)  # they are part of the report
         robot = from_mjcf(spec)
@@ -126,10 +126,10 @@ def audit(file: str | Path, seconds: float = 1.0) -> FileAudit:
         robot = replace(robot, ignored={**robot.ignored, "unknown element": elements})
     q, v, params = _start(robot)
     system = robot.mechanism.system
-    found = structure(system, q, v, 0.0, params)
+    at_start = structure(system, q, v, 0.0, params)
     has_loops = any(not c.name.endswith(".unit") for c in system.constraints)
-    deviating = deviation(robot, model, q, v, params, seconds) if has_loops else None
-    return FileAudit(Path(file).name, flawed, robot, found, _keyframes(robot), deviating)
+    comparison = deviation(robot, model, q, v, params, seconds) if has_loops else None
+    return FileAudit(Path(file).name, faults, robot, at_start, _keyframes(robot), comparison)
 
 
 def _start(robot: Robot) -> tuple[Any, Any, Any]:

@@ -89,14 +89,14 @@ def actuators(
         return []
     is_clamped = not int(model.opt.disableflags) & int(bits.mjDSBL_CLAMPCTRL)
     index = {s.dof: conversion.names.index(s.coordinate) for s in conversion.scalars}
-    kept = []
+    driving = []
     for k, name in enumerate(names):
         joint = _joint(model, k)
         if joint is None:
             left_out.add("actuator", name)
             continue
         clamp, limit = is_clamped and model.actuator_ctrllimited[k], model.actuator_forcelimited[k]
-        own = Actuator(
+        actuator = Actuator(
             name,
             joint,
             index[int(model.jnt_dofadr[joint])],
@@ -106,10 +106,10 @@ def actuators(
             _pair(model.actuator_ctrlrange[k]) if clamp else _FREE,
             _pair(model.actuator_forcerange[k]) if limit else _FREE,
         )
-        kept.append(own)
+        driving.append(actuator)
     limited = [j for j in range(model.njnt) if model.jnt_actfrclimited[j]]
     limits = tuple((j, _pair(model.jnt_actfrcrange[j])) for j in limited)
-    return [Actuators(tuple(kept), limits)] if kept else []
+    return [Actuators(tuple(driving), limits)] if driving else []
 
 
 def _joint(model: Any, k: int) -> int | None:

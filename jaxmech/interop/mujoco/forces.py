@@ -50,7 +50,7 @@ class Weightless(AbstractPotential):
 
 def terms(model: Any, joints: tuple[str, ...], conversion: Conversion, values: Values) -> list[Any]:
     """The energies of rotors (armature) and springs."""
-    found: list[Any] = []
+    energies: list[Any] = []
     spring = _is_on("spring", model)
     scalars = {s.dof: s for s in conversion.scalars}
     turning, sprung = [], []
@@ -60,7 +60,7 @@ def terms(model: Any, joints: tuple[str, ...], conversion: Conversion, values: V
         armature = float(model.dof_armature[dof])
         stiffness = float(np.ravel(model.jnt_stiffness[j])[0])
         if entry is None or is_any(model.jnt_type[j], mujoco().mjtJoint.mjJNT_FREE):
-            found += _of_quaternion(model, j, name, armature, conversion, values)
+            energies += _of_quaternion(model, j, name, armature, conversion, values)
             continue
         if armature or "armature" in values.kinds:
             turning.append((entry.coordinate, values.value("armature", name, armature)))
@@ -68,11 +68,11 @@ def terms(model: Any, joints: tuple[str, ...], conversion: Conversion, values: V
             rest = float(model.qpos_spring[model.jnt_qposadr[j]])
             sprung.append((entry.coordinate, values.value("stiffness", name, stiffness), rest))
     if turning:
-        found.append(Rotors("rotors of the joints", *map(tuple, zip(*turning, strict=True))))
+        energies.append(Rotors("rotors of the joints", *map(tuple, zip(*turning, strict=True))))
     if sprung:
         columns = map(tuple, zip(*sprung, strict=True))
-        found.append(CoordinateSprings("springs of the joints", *columns))
-    return found
+        energies.append(CoordinateSprings("springs of the joints", *columns))
+    return energies
 
 
 def _of_quaternion(
@@ -100,16 +100,16 @@ def weights(
     size = float(np.linalg.norm(g))
     if not size or not _is_on("gravity", model):
         return []
-    found: list[Gravity | Weightless] = [gravity(size, down=tuple(tidy(g)))]
+    forces: list[Gravity | Weightless] = [gravity(size, down=tuple(tidy(g)))]
     for k, place in enumerate(places):
         factor = float(model.body_gravcomp[k])
         if factor and place.index:
             at = place.pose.then(place.pose._replace(position=model.body_ipos[k])).position
             force = factor * float(model.body_mass[k]) * g
             part = f"support of {names[k]!r}"
-            own = (carrier(places, bodies, k),)
-            found.append(Weightless(part, own, tuple(tidy(at)), tuple(tidy(force))))
-    return found
+            body = carrier(places, bodies, k)
+            forces.append(Weightless(part, (body,), tuple(tidy(at)), tuple(tidy(force))))
+    return forces
 
 
 @dataclass(frozen=True)
@@ -147,14 +147,13 @@ def resistance(
     model: Any, joints: tuple[str, ...], conversion: Conversion, values: Values, speed: Any
 ) -> list[Resistance]:
     """The damping and the friction of all joints, if there are any."""
-    kept = [
-        _each(model.dof_damping, "damping", "damper", model, joints, values),
-        _each(model.dof_frictionloss, "frictionloss", "frictionloss", model, joints, values),
-    ]
-    if not any(kept[0]) and not any(kept[1]):
+    damping = _each(model.dof_damping, "damping", "damper", model, joints, values)
+    limits = model.dof_frictionloss
+    friction = _each(limits, "frictionloss", "frictionloss", model, joints, values)
+    if not any(damping) and not any(friction):
         return []
     joint_of = tuple(int(j) for j in model.dof_jntid)
-    return [Resistance(conversion, joint_of, kept[0], kept[1], speed)]
+    return [Resistance(conversion, joint_of, damping, friction, speed)]
 
 
 def _each(
@@ -162,13 +161,13 @@ def _each(
 ) -> tuple[Value, ...]:
     """A number for each joint: that of its first entry in qvel, or a parameter."""
     is_on = _is_on(flag, model)
-    own = [float(numbers[dof]) if is_on else 0.0 for dof in model.jnt_dofadr]
-    return tuple(values.value(kind, name, x) for name, x in zip(joints, own, strict=True))
+    of_joints = [float(numbers[dof]) if is_on else 0.0 for dof in model.jnt_dofadr]
+    return tuple(values.value(kind, name, x) for name, x in zip(joints, of_joints, strict=True))
 
 
 def _is_on(flag: str, model: Any) -> bool:
     """Whether the model does not disable something; springs and dampers once were one flag."""
     bits = mujoco().mjtDisableBit
-    both = getattr(bits, "mjDSBL_PASSIVE", 0)
-    bit = getattr(bits, f"mjDSBL_{flag.upper()}", both)
+    passive = getattr(bits, "mjDSBL_PASSIVE", 0)
+    bit = getattr(bits, f"mjDSBL_{flag.upper()}", passive)
     return not int(model.opt.disableflags) & int(bit)

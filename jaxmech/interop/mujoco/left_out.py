@@ -48,12 +48,12 @@ def _of_joint(left_out: LeftOut, model: Any, j: int, name: str) -> None:
         left_out.add("joint limit", name)
     if turns and np.any(model.jnt_stiffness[j]):
         left_out.add("spring of a ball or free joint", name)
-    more = (
+    nonlinear = (
         ("nonlinear spring", "jnt_stiffnesspoly", j),
         ("nonlinear damping", "dof_dampingpoly", int(model.jnt_dofadr[j])),
         ("plastic spring", "jnt_springyield", j),
     )
-    for kind, field, k in more:
+    for kind, field, k in nonlinear:
         if _any(model, field, k):
             left_out.add(kind, name)
 

@@ -16,11 +16,11 @@ def names_of(model: Any, kind: str, count: int, taken: Sequence[str] = ()) -> tu
         taken: names that must not be used; an object with one of them gets a trailing underscore.
     """
     number = getattr(mujoco().mjtObj, f"mjOBJ_{kind.upper()}")
-    written = [mujoco().mj_id2name(model, number, k) for k in range(count)]
+    file_names = [mujoco().mj_id2name(model, number, k) for k in range(count)]
     used = {*taken}
     names = []
-    for k, name in enumerate(written):
-        name = name or _new(f"{kind}{k}", {*written, *used})
+    for k, name in enumerate(file_names):
+        name = name or _new(f"{kind}{k}", {*file_names, *used})
         while name in used:
             name += "_"
         used.add(name)

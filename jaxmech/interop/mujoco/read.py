@@ -89,13 +89,13 @@ def from_mjcf(
         assembly.left_out.add("unknown element", element)
     robot = assembly.robot()
     if robot.ignored:
-        said = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in robot.ignored.items())
+        summary = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in robot.ignored.items())
         if strict:
             raise ValueError(
-                f"The model has elements that cannot come along: {said}; remove them, or leave "
+                f"The model has elements that cannot come along: {summary}; remove them, or leave "
                 "out `strict`."
             )
-        warn_caller(f"left out of the model: {said}.", IgnoredElementsWarning)
+        warn_caller(f"left out of the model: {summary}.", IgnoredElementsWarning)
     return robot
 
 
@@ -119,8 +119,10 @@ class _Assembly:
     def _free_bodies(self) -> tuple[str, ...]:
         """The names of free bodies, whose coordinates are called after them."""
         model, free = self.model, mujoco().mjtJoint.mjJNT_FREE
-        found = [model.jnt_bodyid[j] for j in range(model.njnt) if is_any(model.jnt_type[j], free)]
-        return tuple(self.names[k] for k in found)
+        indices = [
+            model.jnt_bodyid[j] for j in range(model.njnt) if is_any(model.jnt_type[j], free)
+        ]
+        return tuple(self.names[k] for k in indices)
 
     def robot(self) -> Robot:
         """All parts of the robot."""
@@ -190,20 +192,20 @@ class _Assembly:
     def _coordinates(self, order: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
         """The names of the coordinates of each joint; those of a free one are of its body."""
         model, free = self.model, mujoco().mjtJoint.mjJNT_FREE
-        found = {}
+        by_joint = {}
         for j, name in enumerate(self.joints):
             prefix = self.names[model.jnt_bodyid[j]] if is_any(model.jnt_type[j], free) else name
-            found[name] = tuple(x for x in order if x.rpartition(".")[0] == prefix)
-        return found
+            by_joint[name] = tuple(x for x in order if x.rpartition(".")[0] == prefix)
+        return by_joint
 
     def _keyframes(
-        self, conversion: Conversion, kept: dict[str, Any], inputs: tuple[str, ...]
+        self, conversion: Conversion, params: dict[str, Any], inputs: tuple[str, ...]
     ) -> dict[str, Keyframe]:
         model, keyframes = self.model, {}
         for k, name in enumerate(names_of(model, "key", model.nkey)):
             q = conversion.q(model.key_qpos[k])
             v = conversion.v(q, model.key_qvel[k])
             pairs = zip(inputs, model.key_ctrl[k], strict=True)
-            given = {f"ctrl.{x}": float(ctrl) for x, ctrl in pairs}
-            keyframes[name] = Keyframe(q, v, {x: given[x] for x in given if x in kept})
+            ctrl = {f"ctrl.{x}": float(value) for x, value in pairs if f"ctrl.{x}" in params}
+            keyframes[name] = Keyframe(q, v, ctrl)
         return keyframes

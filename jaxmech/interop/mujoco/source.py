@@ -105,8 +105,10 @@ def _without_pictures(spec: Any) -> Any:
     if int(spec.compiler.inertiafromgeom) == 1 or not list(spec.meshes):
         return None
     kind = mujoco().mjtGeom.mjGEOM_MESH
-    shown = [(body, geom) for body in spec.bodies for geom in body.geoms if is_any(geom.type, kind)]
-    for body, geom in shown:
+    pictures = [
+        (body, geom) for body in spec.bodies for geom in body.geoms if is_any(geom.type, kind)
+    ]
+    for body, geom in pictures:
         inertial = body.explicitinertial or int(spec.compiler.inertiafromgeom) != automatic
         if not inertial and _moves(body):
             return None
@@ -138,6 +140,6 @@ def _explained(what: str, read: Any) -> Any:
     try:
         return read()
     except (ValueError, mujoco().FatalError) as error:
-        said = " ".join(str(error).split())
-        remedy = next((do for part, do in _REMEDIES if part in said), "correct the file")
-        raise ValueError(f"{capital(what)} cannot be read: {said}; {remedy}.") from error
+        message = " ".join(str(error).split())
+        remedy = next((do for part, do in _REMEDIES if part in message), "correct the file")
+        raise ValueError(f"{capital(what)} cannot be read: {message}; {remedy}.") from error
