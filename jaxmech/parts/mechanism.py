@@ -18,7 +18,12 @@ from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.kinematics.body_coordinates import BodyCoordinates
 from jaxmech.parts.kinematics.tree import kinematics_of
 from jaxmech.parts.outline import outline
-from jaxmech.parts.validation import AnyForce, AnyJoint, require_consistent
+from jaxmech.parts.validation import (
+    AnyForce,
+    AnyJoint,
+    reads_parameters,
+    require_consistent,
+)
 from jaxmech.system import System
 from jaxmech.utils.checks import require_kind
 from jaxmech.utils.parameters import warn_of_slips
@@ -374,6 +379,9 @@ class Mechanism:
 
 def _require_readable(mechanism: Mechanism) -> None:
     """Raise if a value of a part is missing in the default parameters; warn of misspelt names."""
+    parts = *mechanism.bodies, *mechanism.joints, *mechanism.forces
+    if not mechanism.params and not any(map(reads_parameters, parts)):
+        return  # tracing would take long for many bodies
 
     def everything(params: Any) -> Any:
         x, t = jnp.zeros(mechanism.system.n), jnp.zeros(())

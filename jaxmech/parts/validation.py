@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from jaxmech.constraints import AbstractConstraint
@@ -95,3 +96,17 @@ def _require_known(part: str, used: Sequence[AbstractBody], bodies: Sequence[Abs
                 f"{body.name!r} is not {'the one of that name in' if namesake else 'in'} `bodies` "
                 f"({', '.join(known)}); {'use the same object' if namesake else 'add it there'}."
             )
+
+
+def reads_parameters(part: Any) -> bool:
+    """Whether a part has a value that is the name of a parameter or a function."""
+    if is_dataclass(part):
+        named = ("name", "part", "kind", "bodies")  # names of other things
+        return any(
+            reads_parameters(getattr(part, field.name))
+            for field in fields(part)
+            if field.name not in named
+        )
+    if isinstance(part, tuple):
+        return any(map(reads_parameters, part))
+    return isinstance(part, str) or callable(part)

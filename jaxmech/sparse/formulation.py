@@ -18,7 +18,7 @@ class SparseElimination(AbstractFormulation):
     differ only in numbers are evaluated together, and what couples them is eliminated block by
     block, many independent blocks at a time. So memory and the time of a step are proportional to
     the number of bodies, and the time to compile hardly grows with it. The accelerations are those
-    of `UdwadiaKalaba()`; a step is faster from about twenty bodies on.
+    of `UdwadiaKalaba()`.
 
     It is for `simulate`, with `RK4` and other explicit Runge-Kutta methods with fixed steps.
 
