@@ -1,5 +1,6 @@
 """Functions of a system that are not finite at a state, or have no finite derivatives there."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -8,6 +9,7 @@ from jaxtyping import Array
 
 from jaxmech.analysis.findings import Finding, listed, serious
 from jaxmech.analysis.states import State
+from jaxmech.compiler import batched_closure
 from jaxmech.sensitivity.nan_origins import REMEDY, bad_slopes, functions_of, state_names
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
@@ -37,8 +39,15 @@ def not_numbers(system: System, state: State) -> list[Finding]:
     return findings
 
 
-@jit_of("system")
+@jit_of("system", is_frame=True)
 def _probe(
+    system: System, q: Array, v: Array, t: Array, params: Params
+) -> dict[str, tuple[Any, Any, Array]]:
+    state = q, v, t, params
+    return batched_closure(partial(_probe_at, system), *state)(*state)
+
+
+def _probe_at(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> dict[str, tuple[Any, Any, Array]]:
     """The value of each function, what the motion needs of it, and flags of `bad_slopes`."""

@@ -6,7 +6,7 @@ state, at states nearby on the constraints, and at states nearby on no constrain
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
 
+from jaxmech.compiler import batched_closure
 from jaxmech.consistency import constraint_jacobians
 from jaxmech.linalg import row_weights, unit, weighted_gram
 from jaxmech.properties import mass_scale
@@ -84,8 +85,15 @@ def pose(system: System, state: State) -> Pose:
     return Pose(state, **{name: np.asarray(x, float) for name, x in found.items()})
 
 
-@jit_of("system")
+@jit_of("system", is_frame=True)
 def _equations(system: System, q: Array, v: Array, t: Array, params: Params) -> dict[str, Array]:
+    state = q, v, t, params
+    return batched_closure(partial(_equations_at, system), *state)(*state)
+
+
+def _equations_at(
+    system: System, q: Array, v: Array, t: Array, params: Params
+) -> dict[str, Array]:
     eom = system.equations(q, v, t, params)
     A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
     return {
