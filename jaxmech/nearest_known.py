@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from jaxmech.compiler import batched_closure, jacobian
 from jaxmech.consistency import levels_at_known, near
-from jaxmech.linalg import QR
+from jaxmech.linalg import rows_on_host
 from jaxmech.nearest_point import LENGTHS, RETURNS, STEPS, some_direction
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
@@ -92,46 +92,6 @@ def _curvature(
     return batched_closure(at, *inputs)(*inputs)
 
 
-class _Rows(NamedTuple):
-    """`QR` on the host: C = (R + D) U."""
-
-    U: Numbers
-    R: Numbers
-    inverse_lengths: Numbers
-    scale: Numbers
-
-    def smallest(self, r: Numbers) -> tuple[Numbers, Numbers]:
-        """C^+ r, and a lambda that is zero on the dropped rows."""
-        z, rest = r * self.scale, np.zeros_like(r)
-        for j, inverse in enumerate(self.inverse_lengths):
-            z[j] = (z[j] - self.R[j, :j] @ z[:j]) * inverse
-        y = self.U.T @ z
-        for j in reversed(range(len(z))):
-            rest[j] = z[j] * self.inverse_lengths[j]
-            z = z - self.R[j] * rest[j]
-        return y, rest * self.scale
-
-
-def _orthogonalized(C: Numbers) -> _Rows:
-    squared = (C * C).sum(1)
-    scale = np.where(squared > 0, 1 / np.sqrt(np.where(squared > 0, squared, 1)), 0)
-    C = C * scale[:, None]
-    U, R, inverses = np.zeros_like(C), np.zeros_like(C, shape=(len(C),) * 2), np.zeros_like(scale)
-    threshold = QR().threshold(C.dtype)
-    for j, row in enumerate(C):
-        before = U[:j]
-        along = before @ row
-        rest = row - along @ before
-        again = before @ rest
-        rest = rest - again @ before
-        R[j, :j] = along + again
-        length = np.sqrt(rest @ rest)
-        if not length <= threshold:  # NaN is passed on
-            inverses[j] = 1 / length
-            U[j] = rest / length
-    return _Rows(U, R, inverses, scale)
-
-
 class _Factor(NamedTuple):
     """`linalg.Cholesky` on the host."""
 
@@ -204,7 +164,7 @@ class _SearchOfKnown:
         y = self.guess
         for _ in range(2):  # the second one corrects round-off
             value, A, _ = self.surface.evaluated(y)
-            y = y - self.T @ _orthogonalized(A @ self.T).smallest(value)[0]
+            y = y - self.T @ rows_on_host(A @ self.T).smallest(value)[0]
         return y
 
     def size(self, y: Numbers) -> float:
@@ -215,7 +175,7 @@ class _SearchOfKnown:
         """Evaluate the surface at y."""
         _, A, reached = self.surface.evaluated(y)
         w, C = self.root @ (y - self.guess), A @ self.T
-        rows = _orthogonalized(C)
+        rows = rows_on_host(C)
         P = self.one - rows.U.T @ rows.U
         bent = self.surface.curvature(y, rows.smallest(C @ w)[1])
         H = self.one - self.T.T @ bent @ self.T
@@ -259,7 +219,7 @@ class _SearchOfKnown:
         """Take Gauss-Newton steps with line search until none reduces the residual."""
         value, A, _ = self.surface.evaluated(y)
         for _ in range(RETURNS):
-            d = _orthogonalized(A @ self.T).smallest(value)[0]
+            d = rows_on_host(A @ self.T).smallest(value)[0]
             across, large = self.T @ d, _length(d) > self.eps**0.5 * self.size(y)
             off, least, best = np.abs(value).sum(), np.inf, (y, value, A)
             for length in LENGTHS.astype(y.dtype):

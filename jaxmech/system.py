@@ -238,7 +238,7 @@ class System:
     @traced_once
     def mass(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The mass matrix M = d2L/dv2 at a state, shape (n, n)."""
-        M = mass_matrix(lambda *state: self._slopes(*state, params), q, v, t)
+        M = mass_matrix(lambda *state: self.slopes(*state, params), q, v, t)
         return with_unit_mass(M, len(self.states))
 
     @traced_once
@@ -246,7 +246,7 @@ class System:
         """The generalized force of the Lagrangian, without `force`, and rates of states, (n,)."""
 
         def slopes(*state: Array) -> tuple[Array, Array]:
-            return self._slopes(*state, params)
+            return self.slopes(*state, params)
 
         if not self.states:
             return generalized_force(slopes, q, v, t)
@@ -256,7 +256,7 @@ class System:
 
     def energy(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The energy v . dL/dv - L at a state [J], a scalar."""
-        momentum = without_states(self._slopes(q, v, t, params)[1], len(self.states))
+        momentum = without_states(self.slopes(q, v, t, params)[1], len(self.states))
         return v @ momentum - self._value(q, v, t, params)
 
     @traced_once
@@ -350,7 +350,7 @@ class System:
         return jnp.concatenate([jnp.zeros((0, self.n), q.dtype), *rows])
 
     @traced_once
-    def _slopes(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
+    def slopes(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
         """The gradients dL/dq and dL/dv at a state."""
         return jax.grad(self._value, argnums=(0, 1))(q, v, t, params)
 

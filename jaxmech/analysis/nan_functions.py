@@ -39,7 +39,7 @@ def not_numbers(system: System, state: State) -> list[Finding]:
     return findings
 
 
-@jit_of("system", is_frame=True)
+@jit_of("system", is_frame=True, is_finite=True)
 def _probe(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> dict[str, tuple[Any, Any, Array]]:

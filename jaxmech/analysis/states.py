@@ -85,15 +85,13 @@ def pose(system: System, state: State) -> Pose:
     return Pose(state, **{name: np.asarray(x, float) for name, x in found.items()})
 
 
-@jit_of("system", is_frame=True)
+@jit_of("system", is_frame=True, is_finite=True)
 def _equations(system: System, q: Array, v: Array, t: Array, params: Params) -> dict[str, Array]:
     state = q, v, t, params
     return batched_closure(partial(_equations_at, system), *state)(*state)
 
 
-def _equations_at(
-    system: System, q: Array, v: Array, t: Array, params: Params
-) -> dict[str, Array]:
+def _equations_at(system: System, q: Array, v: Array, t: Array, params: Params) -> dict[str, Array]:
     eom = system.equations(q, v, t, params)
     A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
     return {

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import jax
 
-from jaxmech.utils.jit_cache import forget_frames
+from jaxmech.utils.jit_cache import FINITE_ARGUMENTS, forget_frames
 
 T = TypeVar("T")
 
@@ -89,6 +89,11 @@ def unchecked() -> AbstractContextManager[None]:
 def checks_zeros() -> bool:
     """Whether a program lowered here must not hide a NaN by folding a product with zero."""
     return _CHECKS_ZEROS.get()
+
+
+def has_finite_arguments() -> bool:
+    """Whether the arguments of a program lowered here are known to be finite."""
+    return FINITE_ARGUMENTS.get()
 
 
 def why_not(platform: str | None = None) -> str | None:

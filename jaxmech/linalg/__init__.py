@@ -3,8 +3,8 @@
 `base` is the interface of a solver of the constrained equations; `ldl`, `qr` and `svd` implement
 it. `metric` puts one of them on top of `cholesky` and differentiates the solution without
 differentiating a factorization; `saddle_point` is the same for the unsymmetric systems of implicit
-steps. `pivots` chooses dependent columns, `subspaces` computes null spaces and projectors, and
-`products` the products of small matrices.
+steps. `on_host` is `QR` in numpy. `pivots` chooses dependent columns, `subspaces` computes null
+spaces and projectors, and `products` the products of small matrices.
 """
 
 from jaxmech.linalg.base import AbstractRowSpace as AbstractRowSpace
@@ -19,6 +19,7 @@ from jaxmech.linalg.metric import coordinate_units as coordinate_units
 from jaxmech.linalg.metric import metric as metric
 from jaxmech.linalg.metric import row_weights as row_weights
 from jaxmech.linalg.metric import with_rows as with_rows
+from jaxmech.linalg.on_host import rows_on_host as rows_on_host
 from jaxmech.linalg.pivots import Pivots as Pivots
 from jaxmech.linalg.pivots import pivots as pivots
 from jaxmech.linalg.products import diagonal as diagonal

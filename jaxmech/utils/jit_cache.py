@@ -8,6 +8,7 @@ systems used last; `traced_once` keeps those of a method with its object.
 import inspect
 import re
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import cache, lru_cache, partial, wraps
 from typing import Any
 from weakref import WeakSet
@@ -22,8 +23,12 @@ from jaxmech.utils.collection import uncollected
 KEPT = 32  # number of static arguments for which a function keeps its programs
 
 
+# Whether the known arguments of the program being lowered are neither NaN nor infinite.
+FINITE_ARGUMENTS = ContextVar("finite_arguments", default=False)
+
+
 def jit_of(
-    *static: str, is_frame: bool = False
+    *static: str, is_frame: bool = False, is_finite: bool = False, is_brief: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """`jax.jit` with named static arguments, which keeps the most recently used programs only.
 
@@ -32,6 +37,11 @@ def jit_of(
         is_frame: whether the function leaves its work to native code. XLA then compiles the rest
             without optimization, unless it is long or holds a loop, or the call is part of another
             program.
+        is_finite: whether the arguments of a frame are always finite where they are known. In its
+            native code a product with zero is folded where they alone could make it NaN: at rest
+            these are most products of velocities.
+        is_brief: whether a frame computes so briefly that XLA need never optimize it: algebra of
+            known matrices, once or a few times.
 
     Example:
         >>> import jax.numpy as jnp
@@ -49,7 +59,7 @@ def jit_of(
         def program(values: tuple[Any, ...]) -> Callable[..., Any]:
             # JAX drops the programs of a function together with the function.
             one = partial(fn, **dict(zip(static, values, strict=True)))
-            return _Frame(one) if is_frame else jax.jit(one)
+            return _Frame(one, is_finite, is_brief) if is_frame else jax.jit(one)
 
         @wraps(fn)
         @uncollected
@@ -111,7 +121,8 @@ _FRAMES = WeakSet["_Frame"]()
 class _Frame:
     """`jax.jit` of a function that passes its arguments to native code and arranges the results."""
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., Any], is_finite: bool, is_brief: bool) -> None:
+        self.is_finite, self.is_brief = is_finite, is_brief
         self.optimized = jax.jit(fn)
         self.unoptimized = jax.jit(fn, compiler_options=UNOPTIMIZED)
         self.fused = jax.jit(fn, compiler_options=_FUSED)
@@ -119,12 +130,20 @@ class _Frame:
         _FRAMES.add(self)
 
     def __call__(self, **given: Any) -> Any:
-        return self._program(given)(**given)
+        if not is_known(given) or is_inside_a_program():
+            return self.optimized(**given)
+        token = FINITE_ARGUMENTS.set(self.is_finite)
+        try:
+            return self._program(given)(**given)
+        finally:
+            FINITE_ARGUMENTS.reset(token)
 
     def _program(self, given: dict[str, Any]) -> Callable[..., Any]:
         # JAX accepts options of compilation for the outermost program only.
-        if not is_known(given) or is_inside_a_program() or jax.default_backend() != "cpu":
+        if jax.default_backend() != "cpu":
             return self.optimized
+        if self.is_brief:
+            return self.fused
         leaves, structure = jax.tree.flatten(given)
         kinds = structure, *map(jax.typeof, leaves)
         if kinds not in self.chosen:

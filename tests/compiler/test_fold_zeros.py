@@ -1,5 +1,6 @@
 """In native code too, zero times NaN is NaN, or another result is NaN."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +12,11 @@ from jax import lax
 
 import jaxmech as jm
 from jaxmech import Status
-from jaxmech.compiler import explain, unchecked, vectorize
+from jaxmech.compiler import batched_closure, explain, unchecked, vectorize
+from jaxmech.compiler.frontend import from_jaxpr
 from jaxmech.compiler.frontend.build import function_kernel
 from jaxmech.compiler.ir.graph import Graph
+from jaxmech.utils.jit_cache import jit_of
 
 NAN, INF = np.nan, np.inf
 Function = Callable[[Any], Any]
@@ -334,3 +337,45 @@ def test_unchecked_programs_may_hide_a_nan() -> None:
     with unchecked():
         assert vectorize(hidden)(zero) == 0.0
     assert jnp.isnan(vectorize(hidden)(zero)).all()
+
+
+@pytest.mark.parametrize("is_finite", [False, True])
+def test_products_of_finite_arguments_with_zero_are_folded(is_finite: bool) -> None:
+    """Only a root, not an argument itself, can then make 0 times a number NaN."""
+
+    @jit_of(is_frame=True, is_finite=is_finite)
+    def sums(x: Any) -> Any:
+        at = batched_closure(lambda x: jnp.stack([0.0 * jnp.sin(x[0]) + x[1], x[1]]), x)
+        at_root = batched_closure(lambda x: 0.0 * jnp.sqrt(x[0]) + x[1], x)
+        known.append(function_kernel(jax.make_jaxpr(lambda x: 0.0 * jnp.sin(x[0]) + x[1])(x)))
+        return at(x), at_root(x)
+
+    known: list[Any] = []
+    first, root = sums(jnp.array([2.0, 3.0]))
+    np.testing.assert_array_equal(first, [3.0, 3.0])
+    assert root == 3.0
+    assert known[0].operations == (0 if is_finite else 3)
+    assert np.isnan(sums(jnp.array([-2.0, 3.0]))[1])
+
+
+def test_a_loop_that_turns_out_large_leaves_nothing_in_the_graph(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Products with zero of its first, unrolled iteration would count as unsafe."""
+    monkeypatch.setattr(from_jaxpr, "LARGEST_UNROLLED", 100)
+
+    def fn(x: Any) -> Any:
+        def turn(y: Any, _: Any) -> Any:
+            for _ in range(30):
+                y = jnp.sin(y) + 0.0 * jnp.sqrt(1.0 + y[0] ** 2)
+            return y, None
+
+        return lax.scan(turn, x, None, length=4)[0]
+
+    kernel = function_kernel(jax.make_jaxpr(fn)(jnp.ones(2)))
+    assert len(kernel.reader.loops) == 1
+    assert len(kernel.reader.graph.nodes) <= 8
+    x = jnp.array([[0.3, 0.4], [1.0, 2.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_allclose(vectorize(fn)(x), jax.vmap(fn)(x), rtol=1e-14)

@@ -16,8 +16,8 @@ from jax import lax
 import jaxmech as jm
 from jaxmech.compiler import NativeCodeWarning, batched, explain, vectorize
 from jaxmech.compiler.backends.cpu.program import Program
-from jaxmech.compiler.frontend import from_jaxpr
 from jaxmech.compiler.frontend.build import function_kernel
+from jaxmech.compiler.ir import loops as ir_loops
 from jaxmech.compiler.ir.loops import UnsupportedError
 
 N = 4
@@ -284,7 +284,7 @@ def test_a_short_loop_that_passes_on_what_a_loop_in_it_saves(
     monkeypatch: pytest.MonkeyPatch, largest: int
 ) -> None:
     """A long sequence is no array of scalars, so that it cannot be stacked with others."""
-    monkeypatch.setattr(from_jaxpr, "LARGEST_STACKED", largest)
+    monkeypatch.setattr(ir_loops, "LARGEST_STACKED", largest)
 
     def inner(y: Any, _: Any) -> Any:
         return lax.scan(lambda z, _: (jnp.sin(z) * 0.9, z), y, None, length=12)

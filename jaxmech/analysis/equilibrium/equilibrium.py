@@ -21,6 +21,7 @@ from jaxmech.analysis.equilibrium.assessment import assess
 from jaxmech.analysis.equilibrium.held import held
 from jaxmech.analysis.equilibrium.result import Equilibrium, EquilibriumStatus
 from jaxmech.analysis.equilibrium.root import root
+from jaxmech.analysis.equilibrium.root_known import root_known
 from jaxmech.analysis.stability.balance import (
     acceleration_rows,
     balance,
@@ -34,6 +35,7 @@ from jaxmech.analysis.stability.reduction import Freedom
 from jaxmech.analysis.states import State
 from jaxmech.analysis.symmetry.symmetries import Symmetries
 from jaxmech.analysis.symmetry.symmetries import symmetries as find
+from jaxmech.compiler import batched_closure, jacobian
 from jaxmech.consistency import reach, violations
 from jaxmech.first_order import padded, require_no_states
 from jaxmech.linalg import column_space_projector, times, unit_rows
@@ -46,7 +48,7 @@ from jaxmech.utils.checks import (
     require_kind,
     with_standard_promotion,
 )
-from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
 
 EASY = 1e3  # ratio of the scale of multipliers to that of coordinates
 
@@ -99,8 +101,8 @@ def equilibrium(
         [1.167557 0.      ] 9.81
     """
     case = prepared(system, q, params, t, fixed, v, symmetries)
-    found, whole = solve(*case), case.setup.system
-    known = is_known(case[1:])
+    known, whole = is_known(case[1:]), case.setup.system
+    found = _solve_known(*case) if known and not is_inside_a_program() else solve(*case)
     if known:
         _require_found(case, found, fixed)
     params, _, t, _ = case.theta
@@ -243,15 +245,24 @@ class ScaledProblem:
 
     def solved(self, z: Array, theta: Any) -> Balanced:
         """The state, multipliers, reactions and status at a zero of the equations."""
+        return self.balanced(z, theta, self.rows(z, theta), self.equations(z, theta))
+
+    def rows(self, z: Array, theta: Any) -> Array:
+        """The rows of the constraints on accelerations, shape (m, n)."""
+        params, _, t, symmetries = theta
+        q, v, *_ = self.state(z, symmetries)
+        return acceleration_rows(self.setup.system, q, v, t, params)
+
+    def balanced(self, z: Array, theta: Any, A: Array, missed: Array) -> Balanced:
+        """`solved` for the values of `rows` and `equations`."""
         params, _, t, symmetries = theta
         q, v, W, multipliers, _ = self.state(z, symmetries)
         system, sizes = self.setup.system, self.setup.system.sizes(q, v, t, params)
-        A = acceleration_rows(system, q, v, t, params)
         multipliers = times(column_space_projector(A), multipliers)
         back = np.argsort(row_order(system, sizes))
         of_names = np.split(back, np.cumsum(sizes)[:-1])
         rows = dict(zip((c.name for c in system.constraints), of_names, strict=False))
-        missed = jax.lax.stop_gradient(self.equations(z, theta))
+        missed = jax.lax.stop_gradient(missed)
         return Balanced(
             q=q,
             v=v,
@@ -292,6 +303,59 @@ def solve(setup: Setup, q: Array, guess: Array, theta: Any) -> Balanced:
     """An equilibrium near a guess of q and v; theta holds params, rates, t and symmetries."""
     given, start = problem(setup, q, guess, theta)
     return given.solved(root(given.equations, start, theta), theta)
+
+
+def _solve_known(setup: Setup, q: Array, guess: Array, theta: Any) -> Balanced:
+    """`solve` for numbers that are known, on the host."""
+    scales, start = _problem_at(setup, q, guess, theta)
+    z = root_known(
+        lambda z: np.asarray(_values(setup, scales, z, theta)),
+        lambda z: jax.tree.map(np.asarray, _linear(setup, scales, z, theta)),
+        np.asarray(start),
+    )
+    at = setup, scales, jnp.asarray(z), theta
+    return _balanced(*at, _rows(*at), _values(*at))
+
+
+@jit_of("setup", is_frame=True, is_finite=True)
+def _problem_at(setup: Setup, q: Array, guess: Array, theta: Any) -> tuple[Any, Array]:
+    def at(q: Array, guess: Array, theta: Any) -> tuple[Any, Array]:
+        given, start = problem(setup, q, guess, theta)
+        return given.scales, start
+
+    return batched_closure(at, q, guess, theta)(q, guess, theta)
+
+
+@jit_of("setup", is_frame=True, is_finite=True)
+def _values(setup: Setup, scales: Any, z: Array, theta: Any) -> Array:
+    def at(scales: Any, z: Array, theta: Any) -> Array:
+        return ScaledProblem(setup, scales).equations(z, theta)
+
+    return batched_closure(at, scales, z, theta)(scales, z, theta)
+
+
+@jit_of("setup", is_frame=True, is_finite=True)
+def _linear(setup: Setup, scales: Any, z: Array, theta: Any) -> tuple[Array, Array]:
+    def at(scales: Any, z: Array, theta: Any) -> tuple[Array, Array]:
+        def equations(z: Array) -> Array:
+            return ScaledProblem(setup, scales).equations(z, theta)
+
+        return equations(z), jacobian(equations, z)
+
+    return batched_closure(at, scales, z, theta)(scales, z, theta)
+
+
+@jit_of("setup", is_frame=True, is_finite=True)
+def _rows(setup: Setup, scales: Any, z: Array, theta: Any) -> Array:
+    def at(scales: Any, z: Array, theta: Any) -> Array:
+        return ScaledProblem(setup, scales).rows(z, theta)
+
+    return batched_closure(at, scales, z, theta)(scales, z, theta)
+
+
+@jit_of("setup", is_frame=True, is_brief=True)
+def _balanced(setup: Setup, scales: Any, z: Array, theta: Any, A: Array, missed: Array) -> Balanced:
+    return ScaledProblem(setup, scales).balanced(z, theta, A, missed)
 
 
 def _status(missed: Array, n: int) -> Array:

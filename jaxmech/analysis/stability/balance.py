@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmech.compiler import jacobian
 from jaxmech.constraints import Acceleration
 from jaxmech.first_order import without_states
 from jaxmech.formulations import acceleration
@@ -37,27 +38,20 @@ def balance(
     rates, wanted = system.state_rates(q, v, t, params), a[first:]
     a = jnp.concatenate([a[:first], rates])
 
-    def lagrangian(q: Array, v: Array, t: Array) -> Array:
-        return jnp.asarray(system.lagrangian(q, v, t, params)).astype(q.dtype)
-
-    def speed(q: Array, v: Array, t: Array) -> Array:
-        return system.velocity_level(q, v, t, params)
-
-    def servo(a: Array) -> Array:
-        found = [
-            c.value(q, v, a, t, params) for c in system.constraints if isinstance(c, Acceleration)
-        ]
-        return jnp.concatenate([jnp.zeros((0,), q.dtype), *found])
-
-    along = (v, a, jnp.ones_like(t))
-    momentum = jax.jvp(jax.grad(lagrangian, 1), (q, v, t), along)[1]
-    level, rate = jax.jvp(speed, (q, v, t), along)
-    aim, servo_pull = jax.vjp(servo, a)
-    _, pulled = jax.vjp(lambda v: speed(q, v, t), v)
+    level, rate = _level_and_rate(system, q, v, t, params, a)
+    aim, servo_pull = jax.vjp(lambda a: _servo(system, q, v, t, params, a), a)
+    _, pulled = jax.vjp(lambda v: system.velocity_level(q, v, t, params), v)
     pull = pulled(multipliers[: level.size])[0] + servo_pull(multipliers[level.size :])[0]
     pull = without_states(pull, states)
-    force = without_states(momentum - jax.grad(lagrangian)(q, v, t), states) - pull
-    force = force - system.applied_force(q, v, t, params)
+    along = v, a, jnp.ones_like(t)
+    (by_q, _), (_, rate_of_momentum) = jax.jvp(
+        lambda *state: system.slopes(*state, params), (q, v, t), along
+    )
+    force = (
+        without_states(rate_of_momentum - by_q, states)
+        - pull
+        - system.applied_force(q, v, t, params)
+    )
     if system.nonideal is not None:
         # The multipliers move with the state here, since the friction depends on them.
         own = acceleration(system, q, v, t, params).multipliers
@@ -65,6 +59,24 @@ def balance(
     if states:
         force = jnp.concatenate([force[:first], wanted - rates])
     return Balance(force, jnp.concatenate([rate, aim]), pull, level)
+
+
+def _level_and_rate(
+    system: System, q: Array, v: Array, t: Array, params: Params, a: Array
+) -> tuple[Array, Array]:
+    """The residual of the constraints at the velocity level, and its rate, shape (l,) each."""
+
+    def speed(q: Array, v: Array, t: Array) -> Array:
+        return system.velocity_level(q, v, t, params)
+
+    return jax.jvp(speed, (q, v, t), (v, a, jnp.ones_like(t)))
+
+
+def _servo(system: System, q: Array, v: Array, t: Array, params: Params, a: Array) -> Array:
+    """The residuals of the `Acceleration` constraints."""
+    servos = [c for c in system.constraints if isinstance(c, Acceleration)]
+    values = [c.value(q, v, a, t, params) for c in servos]
+    return jnp.concatenate([jnp.zeros((0,), q.dtype), *values])
 
 
 def parameter_reach(force: Callable[[Params], Array], params: Params) -> Array:
@@ -88,8 +100,15 @@ def acceleration_rows(system: System, q: Array, v: Array, t: Array, params: Para
             f"linearized, but one contains {' or '.join(system.states)}; write its reaction as a "
             "force, or look at a simulation."
         )
-    none = jnp.zeros(sum(system.sizes(q, v, t, params)), q.dtype)
-    return jax.jacfwd(lambda a: balance(system, q, v, t, params, a, none).rows)(jnp.zeros_like(q))
+    first = system.n - len(system.states)
+    rates = system.state_rates(q, v, t, params)
+
+    def rows(a: Array) -> Array:
+        a = jnp.concatenate([a[:first], rates])
+        rate = _level_and_rate(system, q, v, t, params, a)[1]
+        return jnp.concatenate([rate, _servo(system, q, v, t, params, a)])
+
+    return jacobian(rows, jnp.zeros_like(q))
 
 
 def held_integrals(

@@ -1,5 +1,6 @@
 """The degrees of freedom that the constraints leave, and whether a state is regular."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ from jaxtyping import Array
 from jaxmech.analysis.stability.balance import held_integrals
 from jaxmech.analysis.stability.reduction import Freedom
 from jaxmech.analysis.states import State
+from jaxmech.compiler import batched_closure
 from jaxmech.consistency import constraint_jacobians, violations
 from jaxmech.constraints import Acceleration
 from jaxmech.linalg import unit
@@ -68,8 +70,13 @@ def require_regular(system: System, state: State, freedom: Freedom) -> None:
                 )
 
 
-@jit_of("system")
+@jit_of("system", is_frame=True, is_finite=True)
 def _rows(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, ...]:
+    state = q, v, t, params
+    return batched_closure(partial(_rows_at, system), *state)(*state)
+
+
+def _rows_at(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, ...]:
     """The rows of the constraints on positions, velocities and accelerations."""
     A_p, A_v = constraint_jacobians(system, q, v, t, params)
     A_p = jnp.concatenate([A_p, held_integrals(system, q, v, t, params)]) if system.states else A_p

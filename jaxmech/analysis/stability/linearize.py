@@ -1,5 +1,6 @@
 """`linearize`: the equations of small deviations from an equilibrium or a steady motion."""
 
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,7 +17,13 @@ from jaxmech.analysis.stability.channels import (
 from jaxmech.analysis.stability.freedom import freedom_at, require_consistent, require_regular
 from jaxmech.analysis.stability.linearization import Linearization, StateSpace, is_negligible
 from jaxmech.analysis.stability.reduction import (
+    AtRest,
+    Derivatives,
+    Forced,
     Freedom,
+    at_rest,
+    derivatives,
+    forced,
     full_equations,
     reduced_equations,
     unsteadiness,
@@ -27,7 +34,7 @@ from jaxmech.analysis.symmetry.symmetries import symmetries as find
 from jaxmech.compiler import batched_closure
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known
-from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
 
 NOTHING: tuple[Named, Named] = ((), ())  # neither inputs nor outputs
 
@@ -139,7 +146,6 @@ def _frame(system: System, state: State, symmetries: Symmetries | None) -> Array
     return jnp.tensordot(symmetries.along(q, v), symmetries.W, 1).astype(q.dtype)
 
 
-@jit_of("system", "freedom", "named")
 def linearized(
     system: System, freedom: Freedom, named: tuple[Named, Named], state: State, W: Array
 ) -> Linearization:
@@ -147,33 +153,76 @@ def linearized(
 
     W (n, n) is the generator of the symmetry of the motion.
     """
-    inputs, outputs = named
+    if not is_known((state, W)) or is_inside_a_program():
+        return _as_one_program(system, freedom, named, state, W)
+    # The code of a single program grows with the cube of the number of coordinates.
+    still = _at_rest(system, state)
+    motion = _forced(freedom, still)
+    slopes = _derivatives(system, state, motion.a, motion.multipliers)
+    return _linear(system, freedom, named, state, W, (still, motion, slopes))
 
+
+@jit_of("system", "freedom", "named")
+def _as_one_program(
+    system: System, freedom: Freedom, named: tuple[Named, Named], state: State, W: Array
+) -> Linearization:
     def at(state: State, W: Array) -> Linearization:
-        v = state[1]
-        found = full_equations(system, state, freedom)
-        small = reduced_equations(found, W, freedom)
-        B, moved = input_columns(system, found, small, inputs, state)
-        C, D = output_rows(small, outputs, inputs, state)
-        zeros = jnp.zeros((small.Z.shape[1], len(inputs)), B.dtype)
-        regular = small.regular & jnp.all(is_negligible(moved))
-        nan = jnp.where(regular, 0.0, jnp.nan).astype(v.dtype)
-        return Linearization(
-            full=found,
-            reduced=small,
-            space=StateSpace(
-                small.matrix() + nan, jnp.concatenate([zeros, B]) + nan, C + nan, D + nan
-            ),
-            W=W,
-            unsteadiness=unsteadiness(found, small, v, W),
-            regular=regular,
-            moved=moved,
-            coordinates=tuple(system.coordinates),
-            inputs=tuple(name for name, _ in inputs),
-            outputs=tuple(name for name, _ in outputs),
-        )
+        still = at_rest(system, state)
+        motion = forced(still, freedom)
+        slopes = derivatives(system, state, motion.a, motion.multipliers)
+        return _assembled(system, freedom, named, state, W, (still, motion, slopes))
 
     return batched_closure(at, state, W)(state, W)
+
+
+@jit_of("system", is_frame=True, is_finite=True)
+def _at_rest(system: System, state: State) -> AtRest:
+    return batched_closure(partial(at_rest, system), state)(state)
+
+
+@jit_of("freedom", is_frame=True, is_brief=True)
+def _forced(freedom: Freedom, still: AtRest) -> Forced:
+    return forced(still, freedom)
+
+
+@jit_of("system", is_frame=True, is_finite=True)
+def _derivatives(system: System, state: State, a: Array, multipliers: Array) -> Derivatives:
+    inputs = state, a, multipliers
+    return batched_closure(partial(derivatives, system), *inputs)(*inputs)
+
+
+@jit_of("system", "freedom", "named", is_frame=True, is_brief=True)
+def _linear(
+    system: System, freedom: Freedom, named: tuple[Named, Named], state: State, W: Array, parts: Any
+) -> Linearization:
+    return _assembled(system, freedom, named, state, W, parts)
+
+
+def _assembled(
+    system: System, freedom: Freedom, named: tuple[Named, Named], state: State, W: Array,
+    parts: tuple[AtRest, Forced, Derivatives],
+) -> Linearization:  # fmt: skip
+    inputs, outputs = named
+    v = state[1]
+    found = full_equations(system, state, *parts)
+    small = reduced_equations(found, W, freedom)
+    B, moved = input_columns(system, found, small, inputs, state)
+    C, D = output_rows(small, outputs, inputs, state)
+    zeros = jnp.zeros((small.Z.shape[1], len(inputs)), B.dtype)
+    regular = small.regular & jnp.all(is_negligible(moved))
+    nan = jnp.where(regular, 0.0, jnp.nan).astype(v.dtype)
+    return Linearization(
+        full=found,
+        reduced=small,
+        space=StateSpace(small.matrix() + nan, jnp.concatenate([zeros, B]) + nan, C + nan, D + nan),
+        W=W,
+        unsteadiness=unsteadiness(found, small, v, W),
+        regular=regular,
+        moved=moved,
+        coordinates=tuple(system.coordinates),
+        inputs=tuple(name for name, _ in inputs),
+        outputs=tuple(name for name, _ in outputs),
+    )
 
 
 def _require_fixed_constraints(found: Linearization) -> None:

@@ -20,7 +20,7 @@ constant coefficients:
     dx/dt = R x + P u,      M_r du/dt + C_r u + K_r x = 0
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -41,6 +41,7 @@ from jaxmech.consistency import reach
 from jaxmech.constraints import Nonholonomic
 from jaxmech.linalg import QR, column_space_projector, metric, null_basis, times
 from jaxmech.system import System
+from jaxmech.utils.probing import depends_on
 
 Freedom = tuple[int, int, int]  # numbers of positions, velocities and accelerations
 
@@ -129,69 +130,115 @@ class ReducedEquations(eqx.Module):
         return jnp.concatenate([jnp.concatenate([self.R, self.P], 1), below])
 
 
-def full_equations(system: System, state: State, freedom: Freedom) -> FullEquations:
-    """The linear equations in all coordinates about a state that satisfies the constraints."""
+class AtRest(NamedTuple):
+    """The equations of motion at a state, without accelerations and multipliers."""
+
+    M: Any  # shape (n, n)
+    A: Any  # shape (m, n)
+    force: Any  # -Q, shape (n,)
+    rows: Any  # -b, shape (m,)
+
+
+class Forced(NamedTuple):
+    """The accelerations at a state, and the forces that they need."""
+
+    a: Any  # shape (n,)
+    force: Any  # M a - Q, shape (n,)
+    multipliers: Any  # of minimum norm, in the order of `balance`, shape (m,)
+
+
+class Derivatives(NamedTuple):
+    """The derivatives of the equations of motion at fixed accelerations and multipliers."""
+
+    A_p: Any  # rows on dq, shape (k, n)
+    by_q: Balance  # of each part, shapes (_, n)
+    by_v: Balance
+    drift: Any  # by t, shape (n,)
+    change: Any  # the largest relative rate of a matrix
+    reach: Any  # effects of relative changes of q and the parameters on forces, shape (n,)
+
+
+def at_rest(system: System, state: State) -> AtRest:
+    """The equations of motion at a state."""
     q, v, t, params = state
-    order = row_order(system, system.sizes(q, v, t, params))
-    at_rest = balance(system, q, v, t, params, jnp.zeros_like(q), jnp.zeros(len(order), q.dtype))
-    M, A, a, force, multipliers = _accelerations(system, state, freedom, at_rest)
+    A, zero = acceleration_rows(system, q, v, t, params), jnp.zeros_like(q)
+    still = balance(system, q, v, t, params, zero, jnp.zeros(len(A), q.dtype))
+    return AtRest(system.mass(q, v, t, params), A, still.force, still.rows)
+
+
+def forced(still: AtRest, freedom: Freedom) -> Forced:
+    """The accelerations and the minimum-norm multipliers that balance them."""
+    M, A = still.M, still.A
+    # a = A^+ b plus the null-space component that balances the forces there
+    N, _ = null_basis(A, freedom[2])
+    rows = QR().factor(A)
+    a = rows.smallest(-still.rows)[0]
+    a = a - N @ _solved(N.T @ M @ N, N.T @ (still.force + M @ a))
+    force = still.force + M @ a
+    multipliers = times(column_space_projector(A), rows.smallest(times(A, force))[1])
+    return Forced(a, force, multipliers)
+
+
+def derivatives(system: System, state: State, a: Array, multipliers: Array) -> Derivatives:
+    """The derivatives of the equations of motion at accelerations and multipliers."""
+    q, v, t, params = state
 
     def parts(q: Array, v: Array, t: Array) -> Balance:
         return balance(system, q, v, t, params, a, multipliers)
 
-    def matrices(t: Array) -> tuple[Array, Array, Balance]:
+    def matrices(t: Array) -> tuple[Array, Array, tuple[Balance, Balance]]:
         """M, the rows on positions, and the derivatives of each part with respect to q and v."""
         A_p = system.position_jacobian(q, t, params)
         slopes = jax.jacfwd(lambda q, v: parts(q, v, t), (0, 1))(q, v)
+        slopes = (Balance(*(x[0] for x in slopes)), Balance(*(x[1] for x in slopes)))
         return system.mass(q, v, t, params), A_p, slopes
 
-    (_, A_p, slopes), rates = jax.jvp(matrices, (t,), (jnp.ones_like(t),))
-    is_holonomic = not any(isinstance(c, Nonholonomic) for c in system.constraints)
-    A_p = slopes.speed[1] if is_holonomic else A_p
+    if depends_on(lambda t: (system.mass(q, v, t, params), parts(q, v, t)), (t,)):
+        found, rates = jax.jvp(matrices, (t,), (jnp.ones_like(t),))
+        _, A_p, (by_q, by_v) = found
+        drift = jax.jacfwd(lambda t: parts(q, v, t).force)(t)
+        change = _largest_rate(found, rates)
+    else:
+        _, A_p, (by_q, by_v) = matrices(t)
+        drift, change = jnp.zeros_like(q), jnp.zeros_like(t)
+    if not any(isinstance(c, Nonholonomic) for c in system.constraints):
+        A_p = by_v.speed
     if system.states:
         A_p = jnp.concatenate([A_p, held_integrals(system, q, v, t, params)])
 
+    def force(params: Any) -> Array:
+        return balance(system, q, v, t, params, a, multipliers).force
+
+    effects = reach(by_q.force, q) + parameter_reach(force, params)
+    return Derivatives(A_p, by_q, by_v, drift, change, effects)
+
+
+def full_equations(
+    system: System, state: State, still: AtRest, motion: Forced, slopes: Derivatives
+) -> FullEquations:
+    """The linear equations in all coordinates about a state that satisfies the constraints."""
+    by_q, by_v = slopes.by_q, slopes.by_v
+    # The last are effects of relative changes of q and the parameters: at rest forces may all
+    # vanish.
+    forces = jnp.abs(still.force) + jnp.abs(motion.force)
+    forces = forces + jnp.abs(still.M) @ jnp.abs(motion.a) + slopes.reach
     return FullEquations(
-        a=a,
-        multipliers=multipliers[np.argsort(order)],
-        M=M,
-        C=slopes.force[1],
-        K=slopes.force[0],
-        geometric=-slopes.pull[0],
-        drift=jax.jacfwd(lambda t: parts(q, v, t).force)(t),
-        change=_largest_rate((M, A_p, slopes), rates),
-        A_p=A_p,
-        A_v=slopes.speed[1],
-        B=slopes.speed[0],
-        A=A,
-        H_q=slopes.rows[0],
-        H_v=slopes.rows[1],
-        # The last are effects of relative changes of q and the parameters: at rest forces may all
-        # vanish.
-        forces=jnp.abs(at_rest.force)
-        + jnp.abs(force)
-        + jnp.abs(M) @ jnp.abs(a)
-        + reach(slopes.force[0], q)
-        + parameter_reach(
-            lambda params: balance(system, q, v, t, params, a, multipliers).force, params
-        ),
+        a=motion.a,
+        multipliers=motion.multipliers[np.argsort(row_order(system, system.sizes(*state)))],
+        M=still.M,
+        C=by_v.force,
+        K=by_q.force,
+        geometric=-by_q.pull,
+        drift=slopes.drift,
+        change=slopes.change,
+        A_p=slopes.A_p,
+        A_v=by_v.speed,
+        B=by_q.speed,
+        A=still.A,
+        H_q=by_q.rows,
+        H_v=by_v.rows,
+        forces=forces,
     )
-
-
-def _accelerations(
-    system: System, state: State, freedom: Freedom, at_rest: Balance
-) -> tuple[Array, Array, Array, Array, Array]:
-    """M, A, the accelerations, M a - Q, and the minimum-norm multipliers that balance it."""
-    q, v, t, params = state
-    M, A = system.mass(q, v, t, params), acceleration_rows(system, q, v, t, params)
-    # a = A^+ b plus the null-space component that balances the forces there
-    N, _ = null_basis(A, freedom[2])
-    rows = QR().factor(A)
-    a = rows.smallest(-at_rest.rows)[0]
-    a = a - N @ _solved(N.T @ M @ N, N.T @ (at_rest.force + M @ a))
-    force = at_rest.force + M @ a
-    multipliers = times(column_space_projector(A), rows.smallest(times(A, force))[1])
-    return M, A, a, force, multipliers
 
 
 def _largest_rate(matrices: Any, rates: Any) -> Array:

@@ -28,7 +28,7 @@ from jaxmech.compiler.ir.loops import (
     split,
 )
 from jaxmech.compiler.optimize.fold_zeros import unsafe_origins
-from jaxmech.compiler.platforms import checks_zeros, optimizes
+from jaxmech.compiler.platforms import checks_zeros, has_finite_arguments, optimizes
 from jaxmech.utils.digests import equations_digest, jaxpr_digest
 
 MOST_READINGS = 4  # readings of one program
@@ -46,6 +46,7 @@ class Reading:
 
     Attributes:
         checks_zeros: whether a folded zero must not hide a NaN.
+        is_finite: whether its arguments are known to be finite.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Reading:
     ) -> None:
         self.in_avals, self.out_avals, self.plain = in_avals, out_avals, plain
         self._digest, self._read = digest, read
-        self.checks_zeros = checks_zeros()
+        self.checks_zeros, self.is_finite = checks_zeros(), has_finite_arguments()
 
     @cached_property
     def digest(self) -> str:
@@ -74,7 +75,8 @@ class Reading:
             outs = self._read(reader)
             if not self.checks_zeros:
                 return reader, outs
-            found = unsafe_origins(reader.graph, reader.loops, _live(reader, outs), outs)
+            live = _live(reader, outs)
+            found = unsafe_origins(reader.graph, reader.loops, live, outs, self.is_finite)
             if not found:
                 return reader, outs
             unsafe |= found
@@ -145,7 +147,8 @@ class Kernel:
     @cached_property
     def unsafe_origins(self) -> set[int]:
         """Fingerprints of the nodes whose NaN a folded zero would hide."""
-        return unsafe_origins(self.reader.graph, self.reader.loops, self.live, self.outs)
+        is_finite = self.reading.is_finite
+        return unsafe_origins(self.reader.graph, self.reader.loops, self.live, self.outs, is_finite)
 
     @cached_property
     def operations(self) -> int:

@@ -8,13 +8,12 @@ body of an unrolled loop, and a call of some length, is read once (`scalar_funct
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
-from jaxmech.compiler.frontend.indexing import reads_row, row_read
+from jaxmech.compiler.frontend.indexing import empty_rows, reads_row, row_read
 from jaxmech.compiler.frontend.jaxprs import (
     LONGEST_UNROLLED,
     call_content,
@@ -37,12 +36,12 @@ from jaxmech.compiler.ir.loops import (
     UnsupportedError,
     Value,
     WrittenRow,
+    arrays_of,
     captured,
     dtype_of,
     flat,
     leaves,
     leaves_of,
-    native_dtype,
     scanned_value,
     split,
     with_rows,
@@ -51,7 +50,6 @@ from jaxmech.compiler.optimize.fold import folded
 
 LARGEST_UNROLLED = 60_000  # nodes of all iterations; a larger number compiles slowly
 LARGEST_GRAPH = 1_000_000  # nodes of one graph
-LARGEST_STACKED = 1024  # numbers of a sequence that are read one by one
 # Equations of a call that is read on its own: a shorter one is read as fast as it is added, and a
 # longer one is rarely used again.
 CALL_READ_ONCE = range(30, 1000)
@@ -80,7 +78,7 @@ class JaxprReader:
         self.structured: dict[str, Callable[[JaxprEqn, list[Value]], list[Value]]] = {
             "scan": self._scan,
             "while": self._while,
-            "empty_rows": _empty_rows,
+            "empty_rows": lambda eqn, _: [empty_rows(eqn)],
             "write_row": lambda eqn, values: [self._write(*values)],
         }
 
@@ -103,7 +101,7 @@ class JaxprReader:
         env: dict[Any, Value] = dict(zip([*jaxpr.constvars, *jaxpr.invars], inputs, strict=True))
         try:
             reader.equations(jaxpr.eqns, env)
-            outs = reader._arrays([reader.value(x, env) for x in jaxpr.outvars], "a sequence")
+            outs = arrays_of(graph, [reader.value(x, env) for x in jaxpr.outvars], "a sequence")
         except UnsupportedError:
             return None
         return None if reader.loops else outs
@@ -115,8 +113,7 @@ class JaxprReader:
                 self.value(atom, env) if isinstance(atom, Literal) else env[atom]
                 for atom in eqn.invars
             ]
-            outs = self._equation(eqn, values)
-            env.update(zip(eqn.outvars, outs, strict=True))
+            env.update(zip(eqn.outvars, self._equation(eqn, values), strict=True))
             if len(self.graph.nodes) > LARGEST_GRAPH:
                 raise UnsupportedError(f"a loop body or function of over {LARGEST_GRAPH} scalars")
 
@@ -131,11 +128,11 @@ class JaxprReader:
         if any(x.size > LARGEST_ARRAY for x in values if isinstance(x, np.ndarray)):
             raise UnsupportedError(f"an array of over {LARGEST_ARRAY} numbers")
         if values and isinstance(table := values[0], ArgumentRows) and reads_row(eqn):
-            (start,) = self._arrays(values[1:2], "a position in a sequence")
+            (start,) = arrays_of(self.graph, values[1:2], "a position in a sequence")
             return [row_read(self.graph, eqn, table.first, int(start))]
         if name in PRIMITIVES:
             require_native((*eqn.invars, *eqn.outvars), f"`{name}`")
-            arrays = self._arrays(values, f"`{name}` of a whole sequence")
+            arrays = arrays_of(self.graph, values, f"`{name}` of a whole sequence")
             return list(PRIMITIVES[name](self.graph, eqn, *arrays))
         if name in self.structured:
             return self.structured[name](eqn, values)
@@ -197,13 +194,11 @@ class JaxprReader:
 
     def _side(self, side: ClosedJaxpr, args: Values, active: int | None) -> tuple[list[Ids], bool]:
         """The results of one side of a `cond`, and whether they need any new node."""
-        before, around, written = len(self.graph.nodes), self.active, len(self.written)
+        before, written, around = len(self.graph.nodes), len(self.written), self.active
         self.active = active
-        try:
-            outs = self.read(side, args)
-        finally:
-            self.active = around
-        arrays = self._arrays(outs, "`cond` with a loop that has stacked outputs")
+        outs = self.read(side, args)
+        self.active = around
+        arrays = arrays_of(self.graph, outs, "`cond` with a loop that has stacked outputs")
         if len(self.written) > written:
             raise UnsupportedError("`cond` with a loop that writes rows")
         return arrays, any(node.op != "const" for node in self.graph.nodes[before:])
@@ -213,15 +208,32 @@ class JaxprReader:
         ids = [folded(self.graph, op, which, int(a), int(b), params=params) for a, b in pairs]
         return np.array(ids, np.int64).reshape(no.shape)
 
+    def _attempted(self, read: Callable[..., list[Value]], *args: Any) -> list[Value] | None:
+        """What an attempt reads; None, with all that it has added dropped, if it fails."""
+        mark = self._mark()
+        try:
+            return read(*args)
+        except UnsupportedError:
+            self._drop_since(mark)
+            return None
+
+    def _mark(self) -> Any:
+        return self.graph.mark(), len(self.loops), len(self.written), self.active
+
+    def _drop_since(self, mark: Any) -> None:
+        sizes, loops, written, self.active = mark
+        self.graph.drop_since(sizes)
+        del self.loops[loops:], self.written[written:]
+
     def _scan(self, eqn: JaxprEqn, values: list[Value]) -> list[Value]:
         body, first, carries = loop_content(eqn)
         length, sequences = eqn.params["length"], values[first + carries :]
-        are_nodes = all(isinstance(x, np.ndarray) for x in sequences)
-        if length > LONGEST_UNROLLED or not are_nodes:
+        if length > LONGEST_UNROLLED or not all(isinstance(x, np.ndarray) for x in sequences):
             return self.kept_loop(eqn, values)
         if length > 1 and holds_loop(body.jaxpr):
-            with suppress(UnsupportedError):
-                return self.kept_loop(eqn, values)
+            loop = self._attempted(self.kept_loop, eqn, values)
+            if loop is not None:
+                return loop
         consts, init = values[:first], values[first : first + carries]
         return self._unrolled(body, consts, init, sequences, length, eqn.params["reverse"])
 
@@ -236,20 +248,24 @@ class JaxprReader:
 
     def _unrolled(
         self, closed: ClosedJaxpr, consts: Values, carry: Values, scanned: Values, length: int,
-        reverse: bool,
+        reverse: bool, is_forced: bool = False,
     ) -> list[Value]:  # fmt: skip
-        order, before = -1 if reverse else 1, len(self.graph.nodes)
+        order, before, mark = -1 if reverse else 1, len(self.graph.nodes), self._mark()
         init, stacked = carry, list[list[Ids]]()
         for k in range(length)[::order]:
             elements = [np.asarray(x[k]) for x in scanned if isinstance(x, np.ndarray)]
             outs = self.inlined(closed, [*consts, *carry, *elements], length > 1)
             carry = outs[: len(carry)]
             otherwise = "a nested loop whose stacked outputs are used outside of the outer loop"
-            stacked.append(self._arrays(outs[len(carry) :], otherwise))
+            stacked.append(arrays_of(self.graph, outs[len(carry) :], otherwise))
             # The first iteration shows how large all of them would be.
-            if len(stacked) == 1 and (len(self.graph.nodes) - before) * length > LARGEST_UNROLLED:
-                with suppress(UnsupportedError):
-                    return self._loop(closed, consts, init, scanned, length, reverse)
+            size = (len(self.graph.nodes) - before) * length
+            if length > 1 == len(stacked) and size > LARGEST_UNROLLED and not is_forced:
+                # What was read must not stay: products with zero in it would count as unsafe.
+                self._drop_since(mark)
+                given = closed, consts, init, scanned, length, reverse
+                loop = self._attempted(self._loop, *given)
+                return self._unrolled(*given, is_forced=True) if loop is None else loop
         if length == 0:
             avals = closed.out_avals[len(carry) :]
             return [*carry, *(np.zeros((0, *x.shape), int) for x in avals)]
@@ -360,30 +376,19 @@ class JaxprReader:
         assert isinstance(holds, np.ndarray)
         return int(holds) if active is None else folded(self.graph, "and", active, int(holds))
 
-    def _arrays(self, values: Values, otherwise: str) -> list[Ids]:
-        """The values as arrays; an UnsupportedError unless they are arrays or short sequences."""
-        arrays = []
-        for x in values:
-            x = split(self.graph, x)
-            if isinstance(x, np.ndarray):
-                arrays.append(x)
-            elif isinstance(x, Stacked) and x.length * math.prod(x.shape) <= LARGEST_STACKED:
-                places = np.ndindex(x.length, math.prod(x.shape))
-                params = [(x.loop, x.number, *at) for at in places]
-                arrays.append(leaves_of(self.graph, "saved", (x.length, *x.shape), x.dtype, params))
-            else:
-                raise UnsupportedError(otherwise)
-        return arrays
-
     def _without_sequences(self, values: Values, otherwise: str) -> list[Value]:
         """The values as arrays, except those that are rows in memory."""
         stay = (Rows, ArgumentRows)
-        return [x if isinstance(x, stay) else self._arrays([x], otherwise)[0] for x in values]
+        return [
+            x if isinstance(x, stay) else arrays_of(self.graph, [x], otherwise)[0] for x in values
+        ]
 
     def _without_rows(self, values: Values, otherwise: str) -> tuple[list[Ids], dict[int, Rows]]:
         """The values that are arrays, and the rows by index."""
         rows = {k: x for k, x in enumerate(values) if isinstance(x, Rows)}
-        arrays = self._arrays([x for k, x in enumerate(values) if k not in rows], otherwise)
+        arrays = arrays_of(
+            self.graph, [x for k, x in enumerate(values) if k not in rows], otherwise
+        )
         return arrays, rows
 
     def _ends(self, outs: Values, rows: dict[int, Rows]) -> list[Ids]:
@@ -393,8 +398,3 @@ class JaxprReader:
         if after != rows:
             raise UnsupportedError("an array of rows that changes its place in the carry of a loop")
         return arrays
-
-
-def _empty_rows(eqn: JaxprEqn, values: list[Value]) -> list[Value]:
-    count, *shape = eqn.params["shape"]
-    return [Rows(count, tuple(shape), native_dtype(eqn.params["dtype"]))]

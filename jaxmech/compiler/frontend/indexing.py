@@ -20,7 +20,15 @@ from jax.lax import GatherScatterMode
 
 from jaxmech.compiler.frontend.scalar_function import FunctionGraph
 from jaxmech.compiler.ir.graph import Graph
-from jaxmech.compiler.ir.loops import LARGEST_ARRAY, Ids, UnsupportedError, dtype_of, shape_of
+from jaxmech.compiler.ir.loops import (
+    LARGEST_ARRAY,
+    Ids,
+    Rows,
+    UnsupportedError,
+    dtype_of,
+    native_dtype,
+    shape_of,
+)
 from jaxmech.compiler.optimize.fold import folded
 
 MOST_SELECTS = 1024  # of one operation; a rollout with more is as fast by XLA
@@ -285,3 +293,9 @@ def _filling(g: Graph, eqn: JaxprEqn) -> int:
 
 def _index_dtype(eqn: JaxprEqn, place: int = 1) -> np.dtype:
     return dtype_of(eqn.invars[place]) if len(eqn.invars) > place else np.dtype(np.int32)
+
+
+def empty_rows(eqn: JaxprEqn) -> Rows:
+    """The rows of an array that a loop writes."""
+    count, *shape = eqn.params["shape"]
+    return Rows(count, tuple(shape), native_dtype(eqn.params["dtype"]))

@@ -111,6 +111,28 @@ class Graph:
             return self.const(self.outer.values[number], self.outer.nodes[number].dtype)
         return self.add("capture", (), number, self.outer.nodes[number].dtype)
 
+    def mark(self) -> list[tuple[int, ...]]:
+        """The sizes of this graph and of those around it, to which `drop_since` returns."""
+        around = [] if self.outer is None else self.outer.mark()
+        return [(self.requested, *map(len, self._grown())), *around]
+
+    def drop_since(self, mark: list[tuple[int, ...]]) -> None:
+        """Drop all that was added since a mark, here and in the graphs around."""
+        (self.requested, *sizes), *around = mark
+        for grown, size in zip(self._grown(), sizes, strict=True):
+            if isinstance(grown, list):
+                del grown[size:]
+                continue
+            while len(grown) > size:
+                grown.popitem()
+        if self.outer is not None:
+            self.outer.drop_since(around)
+
+    def _grown(self) -> tuple[Any, ...]:
+        """What grows with the graph."""
+        lists = self.nodes, self.values, self.fingerprints, self.unsafe, self.zero_constants
+        return (*lists, self.zeros, self.folded, self.arrays, self._numbers, self._constants)
+
     def _annotate(self, node: Node) -> None:
         if node.op == "capture":
             assert self.outer is not None

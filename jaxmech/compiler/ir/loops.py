@@ -10,6 +10,7 @@ from jax.dtypes import float0
 
 from jaxmech.compiler.ir.graph import Graph
 
+LARGEST_STACKED = 1024  # numbers of a sequence that are read one by one
 LARGEST_ARRAY = 262_144  # largest size of an array that is split into scalars
 LARGEST_SPLIT = 1024  # size of an argument that is split even if only rows of it are read
 
@@ -254,3 +255,19 @@ def captured(g: Graph, values: Sequence[Value]) -> list[Value]:
         else x
         for x in values
     ]
+
+
+def arrays_of(graph: Graph, values: Sequence[Value], otherwise: str) -> list[Ids]:
+    """The values as arrays; an UnsupportedError unless they are arrays or short sequences."""
+    arrays = []
+    for x in values:
+        x = split(graph, x)
+        if isinstance(x, np.ndarray):
+            arrays.append(x)
+        elif isinstance(x, Stacked) and x.length * math.prod(x.shape) <= LARGEST_STACKED:
+            places = np.ndindex(x.length, math.prod(x.shape))
+            params = [(x.loop, x.number, *at) for at in places]
+            arrays.append(leaves_of(graph, "saved", (x.length, *x.shape), x.dtype, params))
+        else:
+            raise UnsupportedError(otherwise)
+    return arrays

@@ -38,16 +38,24 @@ _FINITE = frozenset((
 _NAN_ONLY = frozenset(("sqrt", "asin", "acos"))  # NaN, but not infinite, for a finite input
 
 
-def unsafe_origins(graph: Graph, loops: list[Loop], live: Live, outs: list[Value]) -> set[int]:
-    """Fingerprints of the nodes that can originate a NaN which only a folded product would show."""
-    return _OriginSearch(graph, loops, live, outs).found
+def unsafe_origins(
+    graph: Graph, loops: list[Loop], live: Live, outs: list[Value], is_finite: bool = False
+) -> set[int]:
+    """Fingerprints of the nodes that can originate a NaN which only a folded product would show.
+
+    `is_finite` tells that all arguments of the function are finite.
+    """
+    return _OriginSearch(graph, loops, live, outs, is_finite).found
 
 
 class _OriginSearch:
     """A search from the folded products back to the origins of NaN, through each graph once."""
 
-    def __init__(self, graph: Graph, loops: list[Loop], live: Live, outs: list[Value]) -> None:
+    def __init__(
+        self, graph: Graph, loops: list[Loop], live: Live, outs: list[Value], is_finite: bool
+    ) -> None:
         self.found = set[int]()
+        self.is_finite = is_finite
         graphs = _graphs(graph, loops, live)
         if not any(g.zeros for g in graphs):
             return
@@ -111,7 +119,7 @@ class _OriginSearch:
     def _is_safe(self, g: Graph, number: int, condition: Condition) -> bool:
         """Whether a node is finite if its inputs are, or reaches a result if it is not."""
         node = g.nodes[number]
-        if node.op in _FINITE:
+        if node.op in _FINITE or (self.is_finite and node.op in ("input", "read")):
             return True
         if node.op == "lookup":
             return bool(np.isfinite(np.frombuffer(node.params, node.dtype)).all())

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
+import jaxmech.parts as jp
 from jaxmech import equilibrium, symmetries
-from jaxmech.analysis.equilibrium.equilibrium import prepared, solve
+from jaxmech.analysis.equilibrium.equilibrium import prepared, problem, solve
 from jaxmech.analysis.equilibrium.result import EquilibriumStatus
+from jaxmech.compiler.frontend.build import function_kernel
 from tests.small import PENDULUM, REDUNDANT
 
 LINKS = 6
@@ -193,3 +195,36 @@ def test_stability_is_unknown_if_the_equations_change_with_time() -> None:
         jm.linearize(system, found.q, found.v, params, t=0.02, steady=False)
     batch = jax.vmap(lambda t: jm.equilibrium(pendulum, [0.0], t=t).stability)(jnp.ones(2))
     assert batch.tolist() == [jm.Stability.UNKNOWN] * 2
+
+
+def test_known_numbers_give_the_result_of_a_program() -> None:
+    """Known numbers take another way: functions that are compiled, with numpy around them."""
+    model = jm.models.pendulum()
+    known = equilibrium(model.system, [0.4, -0.8], model.params)
+    case = prepared(model.system, np.array([0.4, -0.8]), model.params, 0.0, (), None, None)
+    found = jax.jit(lambda q: solve(case.setup, q, case.v, case.theta))(case.q)
+    np.testing.assert_allclose(known.q, found.q, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(known.multipliers["rod"], found.multipliers["rod"], rtol=1e-10)
+    assert int(found.status) == EquilibriumStatus.FOUND
+
+
+def test_the_code_of_an_arm_at_rest_is_that_of_its_weights() -> None:
+    """Products with velocities that are zero are not computed."""
+    links = [jp.spatial_body(f"b{k}", mass=1.0, inertia=(0.02, 0.03, 0.04)) for k in range(3)]
+    axes = [(0, 0, 1), (0, 1, 0)]
+    joints = [
+        jp.revolute(
+            f"j{k}", links[k - 1] if k else jp.ground, (0, 0, -0.25 if k else 0), link,
+            (0, 0, 0.25), axis=axes[k % 2],
+        )
+        for k, link in enumerate(links)
+    ]  # fmt: skip
+    arm = jp.Mechanism(links, joints, [jp.gravity()]).system
+    case = prepared(arm, np.full(3, 0.1), {}, 0.0, (), None, None)
+    given, start = problem(case.setup, case.q, case.v, case.theta)
+    kernels = {
+        is_finite: function_kernel(jax.make_jaxpr(given.equations)(start, case.theta))
+        for is_finite in (False, True)
+    }
+    kernels[True].reading.is_finite = True
+    assert 5 * kernels[True].operations < kernels[False].operations

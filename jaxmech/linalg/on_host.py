@@ -1,0 +1,57 @@
+"""`QR` on the host: for one known matrix numpy is faster than compiling a program."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxmech.linalg.base import Rows
+from jaxmech.linalg.qr import QR
+
+
+class RowsOnHost(NamedTuple):
+    """C = (R + D) U, as in `QRRowSpace`."""
+
+    U: Rows
+    R: Rows
+    inverse_lengths: Rows
+    scale: Rows
+
+    def smallest(self, r: Rows) -> tuple[Rows, Rows]:
+        """C^+ r, and a lambda that is zero on the dropped rows."""
+        z, rest = r * self.scale, np.zeros_like(r)
+        for j, inverse in enumerate(self.inverse_lengths):
+            z[j] = (z[j] - self.R[j, :j] @ z[:j]) * inverse
+        y = self.U.T @ z
+        for j in reversed(range(len(z))):
+            rest[j] = z[j] * self.inverse_lengths[j]
+            z = z - self.R[j] * rest[j]
+        return y, rest * self.scale
+
+
+def rows_on_host(C: Rows) -> RowsOnHost:
+    """`QR().factor(C)` of a known matrix.
+
+    Example:
+        >>> y, _ = rows_on_host(np.array([[1.0, 0.0, 1.0], [2.0, 0.0, 2.0]])).smallest(
+        ...     np.array([2.0, 4.0])
+        ... )
+        >>> print(y.round(12))
+        [1. 0. 1.]
+    """
+    squared = (C * C).sum(1)
+    scale = np.where(squared > 0, 1 / np.sqrt(np.where(squared > 0, squared, 1)), 0)
+    C = C * scale[:, None]
+    U, R, inverses = np.zeros_like(C), np.zeros_like(C, shape=(len(C),) * 2), np.zeros_like(scale)
+    threshold = QR().threshold(C.dtype)
+    for j, row in enumerate(C):
+        before = U[:j]
+        along = before @ row
+        rest = row - along @ before
+        again = before @ rest
+        rest = rest - again @ before
+        R[j, :j] = along + again
+        length = np.sqrt(rest @ rest)
+        if not length <= threshold:  # NaN is passed on
+            inverses[j] = 1 / length
+            U[j] = rest / length
+    return RowsOnHost(U, R, inverses, scale)
