@@ -1,9 +1,9 @@
 """Equilibria and steady motions: a single one, many, or a curve of them.
 
-`root` solves the equations that `equilibrium` sets up, with coordinates `held` on request, and
-`assessment` determines the stability of the `result`. `equilibria` collects those reached from many
-starts, `continuation` follows one along its `curve` over a parameter into `branches`, and
-`root_locus` follows its eigenvalues.
+`root` solves the equations that `equilibrium` sets up, `root_known` for known numbers, with
+coordinates `held` on request, and `assessment` determines the stability of the `result`.
+`equilibria` collects those reached from many starts, `continuation` follows one along its `curve`
+over a parameter into `branches`, and `root_locus` follows its eigenvalues.
 """
 
 from jaxmech.analysis.equilibrium.assessment import Stability as Stability
