@@ -1,11 +1,11 @@
-"""Chains of spatial bodies with hinges: first calls, operations and speed, beside MuJoCo.
+"""Chains of spatial bodies with hinges: first calls, operations and speed, beside its peers.
 
     python -m experiments.mechanisms [--bodies 1 3 6] [--coordinates joints] [--json FILE]
 
 Every row is measured in a process of its own, in float64, with RK4 steps of 1 ms from the same
 initial state. First calls are seconds of CPU; operations are those of a step, on scalars, as the
-compiler counts them. Final joint angles are compared before speeds are printed. Without MuJoCo its
-columns are empty.
+compiler counts them. The columns of MuJoCo, MJX and Exudyn (`experiments.mechanism_peers`) are
+empty where these are not installed; the last ones are the largest differences of the final angles.
 """
 
 import argparse
@@ -13,11 +13,12 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from experiments.mechanism_peers import Chain, Run, peer_figures, shortest
 
 BODIES = (1, 2, 3, 5, 8, 12, 20)
 STEP = 1e-3  # [s]
@@ -26,7 +27,8 @@ AXES = ((0, 0, 1), (0, 1, 0), (1, 0, 0))
 HERE, END, CENTER, INERTIA = (0, 0, -0.1), (0.05, 0, 0.4), (0.1, 0.02, 0.2), (0.02, 0.03, 0.04)
 HEAD = ("bodies", "coordinates", "n", "operations", "assemble [CPU s]", "simulate [CPU s]",
         "single [us/step]", "batch [us/step]", "MuJoCo step [us]", "rollout [us/step]",
-        "difference")  # fmt: skip
+        "MJX [us/step]", "Exudyn step [us]", "difference", "difference of MJX",
+        "difference of Exudyn")  # fmt: skip
 
 
 def state(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -51,25 +53,15 @@ def chain(n: int, coordinates: str) -> Any:
     return jp.Mechanism(bodies, joints, [jp.gravity()], coordinates=coordinates)
 
 
-def xml(n: int) -> str:
-    """The same chain for MuJoCo, whose bodies have their origins in their hinges."""
-    center = " ".join(str(c - h) for c, h in zip(CENTER, HERE, strict=True))
-    way = " ".join(str(e - h) for e, h in zip(END, HERE, strict=True))
-    text, close = "", ""
-    for k in range(n):
-        text += (
-            f'<body pos="{way if k else "0 0 0"}">'
-            f'<inertial pos="{center}" mass="{1 + 0.1 * k}" diaginertia="{_words(INERTIA)}"/>'
-            f'<joint type="hinge" axis="{_words(AXES[k % 3])}"/>'
-        )
-        close += "</body>"
-    option = f'<option integrator="RK4" timestep="{STEP}" gravity="0 0 -9.81">'
-    flags = '<flag contact="disable" constraint="disable" limit="disable"/></option>'
-    return f"<mujoco>{option}{flags}<worldbody>{text}{close}</worldbody></mujoco>"
-
-
-def _words(numbers: tuple[float, ...]) -> str:
-    return " ".join(map(str, numbers))
+def peer_chain(n: int) -> Chain:
+    """The same chain for the peers, whose bodies have their origins in their hinges."""
+    return Chain(
+        masses=[1 + 0.1 * k for k in range(n)],
+        axes=[AXES[k % 3] for k in range(n)],
+        inertia=INERTIA,
+        center=np.subtract(CENTER, HERE),
+        way=np.subtract(END, HERE),
+    )
 
 
 def measured(n: int, coordinates: str) -> dict[str, Any]:
@@ -108,43 +100,16 @@ def measured(n: int, coordinates: str) -> dict[str, Any]:
         "operations": _operations(jm.compiler.explain(run, *many)),
         "assemble [CPU s]": round(assembled - begun, 2),
         "simulate [CPU s]": round(simulated - assembled, 2),
-        "single [us/step]": _best(lambda: single(q, v)) / STEPS * 1e6,
-        "batch [us/step]": _best(lambda: batch(*many)) / STEPS / BATCH * 1e6,
+        "single [us/step]": shortest(lambda: single(q, v)) / STEPS * 1e6,
+        "batch [us/step]": shortest(lambda: batch(*many)) / STEPS / BATCH * 1e6,
     }
     final = end[0]
     if coordinates == "bodies":
         joints = chain(n, "joints")
         moving = mechanism.kinematics.moving(mechanism.bodies, *end, jnp.zeros(()), params)
         final = joints.guess(_starts(mechanism, moving))[0]
-    return row | mujoco_row(n, np.asarray(final))
-
-
-def mujoco_row(n: int, final: np.ndarray) -> dict[str, Any]:
-    """The figures of MuJoCo, and the largest difference of the final angles."""
-    try:
-        import mujoco
-        from mujoco.rollout import Rollout
-    except ImportError:
-        return {}
-    model = mujoco.MjModel.from_xml_string(xml(n))
-    data, (angles, rates) = mujoco.MjData(model), state(n)
-
-    def run() -> Any:
-        mujoco.mj_resetData(model, data)
-        data.qpos[:], data.qvel[:] = angles, rates
-        mujoco.mj_step(model, data, STEPS)
-
-    single = _best(run)
-    turned = np.abs(np.angle(np.exp(1j * (data.qpos - final)))).max()
-    start = np.tile(np.concatenate([[0.0], angles, rates]), (BATCH, 1))
-    workers = [mujoco.MjData(model) for _ in range(2)]
-    with Rollout(nthread=len(workers)) as pool:
-        many = _best(lambda: pool.rollout(model, workers, start, nstep=STEPS))
-    return {
-        "MuJoCo step [us]": single / STEPS * 1e6,
-        "rollout [us/step]": many / STEPS / BATCH * 1e6,
-        "difference": float(turned),
-    }
+    motion = Run(angles, rates, STEPS, STEP, BATCH)
+    return row | peer_figures(peer_chain(n), motion, np.asarray(final))
 
 
 def _poses(mechanism: Any, starts: Any) -> Any:
@@ -170,19 +135,6 @@ def _operations(report: Any) -> int | None:
     """The operations of a step; None where it runs as plain `vmap`."""
     loops = [part.kept for part in report.parts if part.kept]
     return max(loops, default=None)
-
-
-def _best(run: Callable[[], Any], seconds: float = 1.0) -> float:
-    """The shortest of the runs of about a second [s], after one for warming up."""
-    import jax
-
-    jax.block_until_ready(run())
-    times = []
-    while not times or sum(times) < seconds:
-        begun = time.perf_counter()
-        jax.block_until_ready(run())
-        times.append(time.perf_counter() - begun)
-    return min(times)
 
 
 def main() -> None:
