@@ -146,12 +146,7 @@ class _Problem:
         self.one = one
         factor = cholesky(M)
         self.T = factor.lower(one).T
-        self.root = jnp.stack([  # the inverse of T: w = root (y - guess)
-            jnp.concatenate([jnp.zeros(j, M.dtype), (1 / inverse)[None], column])
-            for j, (inverse, column) in enumerate(
-                zip(factor.inverse_pivots, factor.columns, strict=True)
-            )
-        ])  # fmt: skip
+        self.root = factor.transposed()  # the inverse of T: w = root (y - guess)
         self.eps = float(jnp.finfo(guess.dtype).eps)
         self.extents = jax.lax.stop_gradient(extents_of_level(self.level, guess, M))
 

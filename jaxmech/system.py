@@ -59,11 +59,15 @@ class System:
         loads: `loads(q, v, qdd, multipliers, t, params)`, forces and torques by the names of
             joints for `observe`, from the accelerations qdd (n,) and the multipliers by the names
             of constraints. A `Mechanism` has them.
+        mass_and_force: `mass_and_force(q, v, t, params)`, M (n, n) and Q (n,) of the Lagrangian,
+            without `force`, by other means than its derivatives, such as a recursion of fewer
+            operations. They must be those of the Lagrangian, which still gives the energy, wherever
+            the constraints are satisfied. A `Mechanism` in the coordinates of joints has one.
         states: names of states of first order: a current, a bristle, a temperature. They are the
             last entries of v; the same entries of q are their integrals over time, and
             `coordinates` has them as "integral of ...". No force or constraint changes states.
-        rates: `rates(q, v, t, params)`, shape (s,): the time derivatives of the s states. `force`
-            and `nonideal` then have shape (n - s,); the Lagrangian takes states as given functions
+        rates: `rates(q, v, t, params)`, shape (s,): the time derivatives of the s states. `force`,
+            `nonideal`, M and Q then have n - s rows; the Lagrangian takes states as given functions
             of time.
 
     Raises:
@@ -91,6 +95,7 @@ class System:
     coordinates: Sequence[str] = field(kw_only=True)
     nonideal: Callable[..., Array] | None = field(default=None, kw_only=True)
     loads: Callable[..., Any] | None = field(default=None, kw_only=True)
+    mass_and_force: Callable[..., tuple[Array, Array]] | None = field(default=None, kw_only=True)
     states: Sequence[str] = field(default=(), kw_only=True)
     rates: Callable[..., Array] | None = field(default=None, kw_only=True)
     # Set once per call by `properties.with_mass_rank`; `equations` passes it to the laws of motion.
@@ -106,6 +111,8 @@ class System:
             require_function("nonideal", self.nonideal, "q, v, multipliers, t, params")
         if self.loads is not None:
             require_function("loads", self.loads, "q, v, qdd, multipliers, t, params")
+        if self.mass_and_force is not None:
+            require_function("mass_and_force", self.mass_and_force, "q, v, t, params")
         if self.rates is not None:
             require_function("rates", self.rates, "q, v, t, params")
         names, states = checked_states(coordinate_names(self.coordinates), self.states, self.rates)
@@ -129,6 +136,7 @@ class System:
         if not is_called_from("cloudpickle"):
             given: list[tuple[str, Any]] = [("lagrangian", self.lagrangian), ("force", self.force)]
             given += [("nonideal", self.nonideal), ("loads", self.loads), ("rates", self.rates)]
+            given += [("mass_and_force", self.mass_and_force)]
             given += [(f"constraint {c.name!r}", c) for c in self.constraints]
             for name, part in given:
                 require_importable(name, part)
@@ -238,12 +246,16 @@ class System:
     @traced_once
     def mass(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The mass matrix M = d2L/dv2 at a state, shape (n, n)."""
+        if self.mass_and_force is not None:
+            return self._mass_and_force(q, v, t, params)[0]
         M = mass_matrix(lambda *state: self.slopes(*state, params), q, v, t)
         return with_unit_mass(M, len(self.states))
 
     @traced_once
     def conservative_force(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The generalized force of the Lagrangian, without `force`, and rates of states, (n,)."""
+        if self.mass_and_force is not None:
+            return self._mass_and_force(q, v, t, params)[1]
 
         def slopes(*state: Array) -> tuple[Array, Array]:
             return self.slopes(*state, params)
@@ -348,6 +360,23 @@ class System:
     def _matrix(self, rows: Sequence[Array], q: Array) -> Array:
         """Stack rows (k, n) of constraints, of which there may be none."""
         return jnp.concatenate([jnp.zeros((0, self.n), q.dtype), *rows])
+
+    @traced_once
+    def _mass_and_force(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
+        """M and Q by `mass_and_force`, with the unit masses and the rates of states."""
+        assert self.mass_and_force is not None
+        with naming_missing("`mass_and_force`", params):
+            M, Q = self.mass_and_force(q, v, t, params)
+        own = self.n - len(self.states)
+        need = "one number per coordinate"
+        M = _shaped("The matrix of `mass_and_force`", M, (own, own), need=f"{need} in each row")
+        Q = _shaped("The force of `mass_and_force`", Q, (own,), need=need)
+        if self.states:
+            M = with_unit_mass(
+                padded(padded(M, len(self.states)).T, len(self.states)), len(self.states)
+            )
+            Q = jnp.concatenate([Q, self.state_rates(q, v, t, params)])
+        return M.astype(q.dtype), Q.astype(q.dtype)
 
     @traced_once
     def slopes(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:

@@ -44,6 +44,8 @@ def system_digests(system: System, params: Params, dtype: Any = float) -> dict[s
         "coordinates": sha256(repr(tuple(system.coordinates))),
         "lagrangian": digest(system.lagrangian, *state),
     }
+    if system.mass_and_force is not None:
+        found["mass_and_force"] = digest(system.mass_and_force, *state)
     if system.force is not None:
         found["force"] = digest(system.force, *state)
     if system.nonideal is not None:

@@ -139,6 +139,10 @@ class AbstractBody(abc.ABC):
         """The kinetic energy [J], from the velocity and spin along the axes of the body."""
 
     @abc.abstractmethod
+    def inertia(self, read: Reader) -> tuple[Numbers, Numbers, Numbers]:
+        """Mass (), static moment (d,) and inertia about the reference point, () or (3, 3)."""
+
+    @abc.abstractmethod
     def moment(self, frame: Frame, read: Reader) -> Numbers:
         """The mass times the position of the centre of mass [kg m], (d,)."""
 
@@ -211,6 +215,10 @@ class Ground(AbstractBody):
         """Zero kinetic energy."""
         return jnp.zeros((), read.dtype)
 
+    def inertia(self, read: Reader) -> tuple[Numbers, Numbers, Numbers]:
+        """No mass, static moment and inertia."""
+        return _of_a_point(np.zeros((), read.dtype), self.dimension)
+
     def moment(self, frame: Frame, read: Reader) -> Numbers:
         """A zero moment."""
         return jnp.zeros(self.dimension, read.dtype)
@@ -262,6 +270,10 @@ class PointMass(AbstractBody):
         """The kinetic energy m v . v / 2."""
         return 0.5 * read.number(self.mass) * (velocity @ velocity)
 
+    def inertia(self, read: Reader) -> tuple[Numbers, Numbers, Numbers]:
+        """The mass, without static moment and inertia."""
+        return _of_a_point(read.number(self.mass), self.dimension)
+
     def moment(self, frame: Frame, read: Reader) -> Numbers:
         """The moment m r."""
         return read.number(self.mass) * frame.origin
@@ -284,6 +296,11 @@ class PointMass(AbstractBody):
         shape = (self.dimension,)
         position = entries(self, start, "position", shape)
         return position, entries(self, start, "velocity", shape)
+
+
+def _of_a_point(mass: Numbers, dimension: int) -> tuple[Numbers, Numbers, Numbers]:
+    static = np.zeros(dimension, mass.dtype)
+    return mass, static, np.zeros(() if dimension == 2 else (3, 3), mass.dtype)
 
 
 ground = Ground()

@@ -9,6 +9,7 @@ from jaxtyping import Array
 
 from jaxmech.constraints import AbstractConstraint, Holonomic
 from jaxmech.parts.body import Load, together
+from jaxmech.parts.dynamics import MassAndForce
 from jaxmech.parts.forces.elements import (
     AbstractForce,
     AbstractLoad,
@@ -20,34 +21,48 @@ from jaxmech.parts.forces.elements import (
 from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.joint_loads import JointLoads
 from jaxmech.parts.kinematics.base import AbstractKinematics
+from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
 from jaxmech.parts.values import Reader
 from jaxmech.system import System
 
 
 @dataclass(frozen=True)
-class EnergyDifference:
-    """Kinetic minus potential energy [J] of bodies, their weights, other potentials and terms."""
+class Elements:
+    """What potentials of forces and elements on coordinates add to a Lagrangian."""
 
     kinematics: AbstractKinematics
-    gravities: tuple[Gravity, ...]
     potentials: tuple[AbstractPotential, ...]
     terms: tuple[AbstractTerm, ...]
 
     def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
-        """Kinetic minus potential energy, a scalar."""
-        q, v, t = jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)
+        """Kinetic minus potential energy [J], a scalar."""
         total = jnp.zeros((), q.dtype)
-        for body, kinetic, frame in self.kinematics.inertial(q, v, t, params):
-            total = total + kinetic
-            for weight in self.gravities:
-                moment = body.moment(frame, Reader(f"body {body.name!r}", t, params))
-                total = total - weight.energy(moment, Reader("gravity", t, params))
         for force in self.potentials:
             frames = self.kinematics.frames(force.bodies, q, t, params)
             total = total - force.energy(frames, Reader(force.part, t, params))
         at = Coordinates(self.kinematics.coordinates, q, v)
         for term in self.terms:
             total = total + term.lagrangian(at, Reader(term.part, t, params))
+        return total
+
+
+@dataclass(frozen=True)
+class EnergyDifference:
+    """Kinetic minus potential energy [J] of bodies, their weights and other elements."""
+
+    kinematics: AbstractKinematics
+    gravities: tuple[Gravity, ...]
+    elements: Elements
+
+    def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
+        """Kinetic minus potential energy, a scalar."""
+        q, v, t = jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)
+        total = self.elements(q, v, t, params)
+        for body, kinetic, frame in self.kinematics.inertial(q, v, t, params):
+            total = total + kinetic
+            for weight in self.gravities:
+                moment = body.moment(frame, Reader(f"body {body.name!r}", t, params))
+                total = total - weight.energy(moment, Reader("gravity", t, params))
         return total
 
 
@@ -122,11 +137,17 @@ def system_of(
     terms = tuple(f for f in forces if isinstance(f, AbstractTerm))
     known = AbstractForce | AbstractTerm | Gravity
     others = tuple(f for f in forces if not isinstance(f, known))
+    elements = Elements(kinematics, potentials, terms)
+    recursions = None
+    if isinstance(kinematics, JointCoordinates):
+        rest = elements if potentials or terms else None
+        recursions = MassAndForce(kinematics, gravities, rest)
     system = System(
-        EnergyDifference(kinematics, gravities, potentials, terms),
+        EnergyDifference(kinematics, gravities, elements),
         constraints,
         AppliedForces(kinematics, loads, others) if loads or others else None,
         coordinates=kinematics.coordinates,
+        mass_and_force=recursions,
         states=states,
         rates=rates,
     )

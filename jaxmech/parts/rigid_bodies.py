@@ -143,6 +143,10 @@ class PlanarBody(AbstractRigidBody):
             return energy
         return energy + spin * (velocity @ turned(S))
 
+    def inertia(self, read: Reader) -> tuple[Numbers, Numbers, Numbers]:
+        """The mass properties about the reference point."""
+        return *self.properties.static(read, 2), self.properties.planar_inertia(read)
+
     def generalized(self, q: Array, load: Load) -> Array:
         """The force and the torque, which are the generalized force."""
         force, torque = load
@@ -192,6 +196,10 @@ class SpatialBody(AbstractRigidBody):
         if self.properties.is_central:
             return energy
         return energy + velocity @ cross(spin, S)
+
+    def inertia(self, read: Reader) -> tuple[Numbers, Numbers, Numbers]:
+        """The mass properties about the reference point."""
+        return *self.properties.static(read, 3), self.properties.spatial_inertia(read)
 
     def generalized(self, q: Array, load: Load) -> Array:
         """The force, and 2 (0, torque) e, which does the work of the torque."""

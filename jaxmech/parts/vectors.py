@@ -44,6 +44,11 @@ def bilinear(table: np.ndarray, a: Numbers, b: Numbers) -> Numbers:
     return (table.astype(both.dtype) * both[None]).sum((1, 2))
 
 
+def cross_table() -> np.ndarray:
+    """The table T with (a x b)_k = sum T[k, i, j] a_i b_j, (3, 3, 3)."""
+    return _CROSS
+
+
 def apply(matrix: Numbers, a: Numbers) -> Numbers:
     """Multiply a matrix and a vector as a product and a sum, which XLA fuses over a batch."""
     return (matrix * a[None, :]).sum(1)

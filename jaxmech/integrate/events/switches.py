@@ -61,5 +61,6 @@ def with_switches(system: System, names: tuple[str, ...]) -> System:
         nonideal=plain(system.nonideal, "`nonideal`"),
         loads=plain(system.loads, "`loads`"),
         rates=plain(system.rates, "`rates`"),
+        mass_and_force=plain(system.mass_and_force, "`mass_and_force`"),
         constraints=tuple(map(switched, system.constraints)),
     )

@@ -123,6 +123,8 @@ def _functions(
     functions: list[tuple[str, Callable[..., Any], Sequence[Any]]] = [
         ("`lagrangian`", system.lagrangian, (q, v))
     ]
+    if system.mass_and_force is not None:
+        functions.append(("`mass_and_force`", system.mass_and_force, (q, v)))
     if system.force is not None:
         functions.append(("`force`", system.force, (q, v)))
     if system.nonideal is not None:

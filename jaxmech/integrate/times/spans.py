@@ -65,6 +65,7 @@ def within_spans(system: System) -> System:
         nonideal=inside(system.nonideal, "`nonideal`"),
         loads=inside(system.loads, "`loads`"),
         rates=inside(system.rates, "`rates`"),
+        mass_and_force=inside(system.mass_and_force, "`mass_and_force`"),
         constraints=tuple(map(constrained, system.constraints)),
     )
 

@@ -162,12 +162,27 @@ class JointCoordinates(AbstractKinematics):
         return tuple(_in_space(places[body.name]) for body in bodies)
 
     def inertial(self, q: Array, v: Array, t: Array, params: Any) -> Iterator[Inertial]:
-        """The kinetic energies in the velocities along the axes of each body."""
+        """The kinetic energies in the velocities along the axes of each body.
+
+        Quaternions count as their directions, so that no energy changes with their length, and the
+        force of the constraint on it is zero.
+        """
+        if self.norms:
+            q, v = jax.jvp(self._with_units, (q,), (v,))
         places = self.located(self.bodies, q, v, t, params)
         for body in self.bodies:
             place, read = places[body.name], Reader(f"body {body.name!r}", t, params)
             kinetic = body.kinetic_in_body(place.velocity, place.spin, read)
             yield Inertial(body, kinetic, place.frame)
+
+    def _with_units(self, q: Array) -> Array:
+        """The coordinates with quaternions of unit length."""
+        parts, last = [], 0
+        for norm in self.norms:
+            e = q[norm.first : norm.first + 4]
+            parts += [q[last : norm.first], e / jnp.sqrt(e @ e)]
+            last = norm.first + 4
+        return jnp.concatenate([*parts, q[last:]])
 
     def generalized(
         self, loads: Mapping[str, Load], q: Array, v: Array, t: Array, params: Any

@@ -52,6 +52,7 @@ class AbstractMotion(abc.ABC):
     at_b: Vector
 
     letters: ClassVar[tuple[str, ...]]  # the names of coordinates without the prefix of the joint
+    slides: ClassVar[bool] = False  # whether the joint moves along a
 
     @property
     def has_norm(self) -> bool:
@@ -172,6 +173,7 @@ class Slide(AbstractMotion):
     turn: Any
     size: int
     letters: ClassVar[tuple[str, ...]] = ("position",)
+    slides: ClassVar[bool] = True
 
     def relation(self, q: Array, v: Array, read: Reader) -> Relation:
         """The joint on a moved along the axis, b at its constant attitude."""
@@ -191,6 +193,7 @@ class Sleeve(AbstractMotion):
 
     axes: tuple[Vector, Vector]
     letters: ClassVar[tuple[str, ...]] = ("position", "angle")
+    slides: ClassVar[bool] = True
 
     def relation(self, q: Array, v: Array, read: Reader) -> Relation:
         """The joint on a moved along the axis, b turned about it."""
@@ -213,6 +216,7 @@ class Helix(AbstractMotion):
     axes: tuple[Vector, Vector]
     lead: Value
     letters: ClassVar[tuple[str, ...]] = ("angle",)
+    slides: ClassVar[bool] = True
 
     def relation(self, q: Array, v: Array, read: Reader) -> Relation:
         """The joint on a moved along the axis, b turned about it."""
@@ -236,6 +240,7 @@ class Plane(AbstractMotion):
 
     axes: tuple[Vector, Vector]
     letters: ClassVar[tuple[str, ...]] = ("x", "y", "angle")
+    slides: ClassVar[bool] = True
 
     def relation(self, q: Array, v: Array, read: Reader) -> Relation:
         """The joint on a moved in the plane, b turned about its normal."""

@@ -1,0 +1,98 @@
+"""`Member`: a body of a tree, with what counts as its inertia.
+
+What a body shares with the motion of the body before counts there (the base parameters of Gautier
+and Khalil, "Direct calculation of minimum set of inertial parameters of serial robots", 1990): the
+mass where their joint is a point of both, and the static moment along the axis of a hinge. So most
+bodies have no mass of their own, and their equations fewer terms.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.parts.body import AbstractBody
+from jaxmech.parts.dynamics.inertia import Inertia
+from jaxmech.parts.dynamics.passage import Connection, Passage, Seat, connection_of
+from jaxmech.parts.dynamics.space import in_space
+from jaxmech.parts.dynamics.turn import Turn
+from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
+from jaxmech.parts.kinematics.motions import Ball, Cardan, Hinge, Rigid, Slide
+from jaxmech.parts.values import Reader
+
+
+class Member(NamedTuple):
+    """A body at a state.
+
+    Attributes:
+        name: its name.
+        before: name of the body that it hangs on.
+        first: index of the first coordinate of the joint between them.
+        passage: the joint.
+        inertia: the inertia about its pivot, without what counts as that of the body before.
+    """
+
+    name: str
+    before: str
+    first: int
+    passage: Passage
+    inertia: Inertia
+
+
+def members_of(
+    kinematics: JointCoordinates, q: Array, v: Array, t: Array, params: Any
+) -> list[Member]:
+    """The bodies of a tree, those before others first."""
+    dtype = q.dtype
+    seats = {"ground": Seat(np.zeros(3, dtype), np.eye(3, dtype=dtype))}
+    inertias = {"ground": Inertia.none(dtype)}
+    connections: list[tuple[Connection, Passage]] = []
+    for link in kinematics.links:
+        connection = connection_of(link, Reader(link.part, t, params))
+        seat = connection.seat()
+        connections.append((connection, connection.passage(seats[link.before], seat, q, v)))
+        read = Reader(f"body {link.body.name!r}", t, params)
+        seats[link.body.name] = seat
+        inertias[link.body.name] = _about_seat(link.body, seat, read)
+    for connection, passage in reversed(connections):
+        own, before = connection.link.body.name, connection.link.before
+        inertias[own], shared = _divided(connection, inertias[own])
+        if before != "ground":
+            moving = np.eye(3, dtype=dtype) if connection.is_hinge else passage.turn.moving
+            turn = passage.turn._replace(moving=moving)
+            inertias[before] = inertias[before].plus(shared.moved(turn, passage.way))
+    return [
+        Member(c.link.body.name, c.link.before, c.link.first, p, inertias[c.link.body.name])
+        for c, p in connections
+    ]
+
+
+def _about_seat(body: AbstractBody, seat: Seat, read: Reader) -> Inertia:
+    """The inertia of a body about its pivot, along its axes."""
+    mass, static, moments = body.inertia(read)
+    if body.dimension == 2:
+        last = np.eye(3, dtype=read.dtype)[2]
+        moments = moments * (last[:, None] * last)
+    turn = Turn(seat.axes.T, np.eye(3, dtype=read.dtype))
+    return Inertia(mass, in_space(static), moments).moved(turn, -turn.out(seat.point))
+
+
+def _divided(connection: Connection, inertia: Inertia) -> tuple[Inertia, Inertia]:
+    """What counts as inertia of a body, and of the body before."""
+    none = Inertia.none(connection.read.dtype)
+    if not connection.is_steady:
+        return inertia, none
+    match connection.link.motion:
+        case Rigid():
+            return none, inertia
+        case Hinge():
+            along = np.eye(3, dtype=connection.read.dtype)[2]
+            kept = inertia.static * (1 - along)
+            shared = none._replace(mass=inertia.mass, static=inertia.static * along)
+            return inertia._replace(mass=none.mass, static=kept), shared
+        case Ball() | Cardan():
+            return inertia._replace(mass=none.mass), none._replace(mass=inertia.mass)
+        case Slide():
+            shared = none._replace(moments=inertia.moments)
+            return inertia._replace(moments=none.moments), shared
+    return inertia, none

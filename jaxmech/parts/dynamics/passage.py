@@ -1,0 +1,226 @@
+"""`Passage`: the way over a joint from the pivot of one body to that of the next, and its rates.
+
+The *pivot* of a body is a point that is fixed on it, at the joint by which it hangs on the body
+before unless that moves on the body. The *axes* of a body are those it was described with, or,
+after a hinge whose axis is fixed on both bodies, such that their third one is that axis.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.parts.dynamics.space import in_space, matmul
+from jaxmech.parts.dynamics.turn import Turn, rounded
+from jaxmech.parts.kinematics.joint_coordinates import Link
+from jaxmech.parts.kinematics.motions import Hinge
+from jaxmech.parts.kinematics.relations import Relation
+from jaxmech.parts.values import Reader, unit
+from jaxmech.parts.vectors import (
+    Numbers,
+    apply,
+    cross,
+    plane_rotation,
+    quaternion_onto,
+    rotation,
+    rotation_about,
+    spin_in_body,
+)
+from jaxmech.utils.probing import depends_on
+
+
+class Seat(NamedTuple):
+    """The pivot on a body, (3,), and the rotation from its axes to the described ones, (3, 3)."""
+
+    point: Numbers
+    axes: Numbers
+
+
+class Passage(NamedTuple):
+    """A joint at a state, with k coordinates.
+
+    Attributes:
+        turn: from the axes of the body to those of the body before.
+        way: from the pivot of the body before to that of the body, along the axes of the former.
+        spins: spin for a unit of each rate, along the axes of the body, (3, k).
+        ways: rate of `way` for a unit of each rate, (3, k).
+        spin: relative spin, (3,).
+        rate: rate of `way`, (3,).
+        spin_rate: rate of `spin` without accelerations of the joint, (3,).
+        rate_rate: rate of `rate` without accelerations of the joint, (3,).
+    """
+
+    turn: Turn
+    way: Numbers
+    spins: Numbers
+    ways: Numbers
+    spin: Numbers
+    rate: Numbers
+    spin_rate: Numbers
+    rate_rate: Numbers
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A link of a tree with the values of its joint.
+
+    Attributes:
+        link: the link.
+        read: reader of the values.
+        is_steady: whether none of them depends on time.
+    """
+
+    link: Link
+    read: Reader
+    is_steady: bool
+
+    @property
+    def is_hinge(self) -> bool:
+        """Whether the third axis of the body is that of a hinge."""
+        return self.is_steady and isinstance(self.link.motion, Hinge)
+
+    @property
+    def has_fixed_pivot(self) -> bool:
+        """Whether the joint stays where it is on the body."""
+        motion = self.link.motion
+        if motion is None:
+            return True
+        return self.is_steady and not (motion.slides and self.link.is_reversed)
+
+    def seat(self) -> Seat:
+        """The pivot and the axes of the body."""
+        dtype, motion = self.read.dtype, self.link.motion
+        point, axes = np.zeros(3, dtype), np.eye(3, dtype=dtype)
+        if motion is not None and self.is_steady:
+            point = in_space(self._end(not self.link.is_reversed))
+        if self.is_hinge:
+            axes = self._hinge_axes()[int(not self.link.is_reversed)]
+        return Seat(point, axes)
+
+    def passage(self, before: Seat, seat: Seat, q: Array, v: Array) -> Passage:
+        """The joint at coordinates of all joints and their rates, between two bodies."""
+        q, v = self.link.entries(q), self.link.entries(v)
+        if self.is_hinge:
+            return self._turned(before, q[0], v[0])
+        return self._moved(before, seat, q, v)
+
+    def _turned(self, before: Seat, angle: Array, rate: Array) -> Passage:
+        """A hinge, whose axis is the third one of the body."""
+        dtype, is_reversed = self.read.dtype, self.link.is_reversed
+        third, still = np.eye(3, dtype=dtype)[2], np.zeros(3, dtype)
+        moving = rotation_about(third, angle)
+        fixed = rounded(matmul(before.axes.T, self._hinge_axes()[int(is_reversed)]))
+        end = in_space(self._end(is_reversed))
+        third = -third if is_reversed else third
+        return Passage(
+            Turn(fixed, moving.T if is_reversed else moving),
+            apply(before.axes.T, end - before.point),
+            third[:, None],
+            np.zeros((3, 1), dtype),
+            rate * third,
+            *(still,) * 3,
+        )
+
+    def _moved(self, before: Seat, seat: Seat, q: Array, v: Array) -> Passage:
+        """Any joint, by derivatives of where it takes the body."""
+        t = 1.0 * self.read.t
+        q, v = 1.0 * q, 1.0 * v
+
+        def rates(q: Array, v: Array, t: Array) -> tuple[Numbers, Numbers]:
+            to = self._relation(q, v, t)
+            axes, offset = in_space(to.axes), self._offset(to, seat)
+            spin, rate = in_space(to.spin), in_space(to.at_a[1])
+            if self.has_fixed_pivot:
+                return 1.0 * spin, 1.0 * rate
+            return spin, rate - apply(axes, cross(spin, offset) + in_space(to.at_b[1]))
+
+        to = self._relation(q, v, t)
+        axes = in_space(to.axes)
+        way = in_space(to.at_a[0]) - before.point
+        if not self.has_fixed_pivot:
+            way = way - apply(axes, self._offset(to, seat))
+        after = jnp.zeros_like(t) if self.is_steady else jnp.ones_like(t)
+        (spin, rate), (spin_rate, rate_rate) = jax.jvp(
+            rates, (q, v, t), (v, jnp.zeros_like(v), after)
+        )
+        spins, ways = jax.jacfwd(lambda v: rates(q, v, t))(v)
+        into = before.axes.T
+        return Passage(
+            Turn(into, axes), apply(into, way), spins, matmul(into, ways), spin, apply(into, rate),
+            spin_rate, apply(into, rate_rate),
+        )  # fmt: skip
+
+    def _offset(self, to: Relation, seat: Seat) -> Numbers:
+        """The way from the pivot to the joint, along the axes of the body, (3,)."""
+        return in_space(to.at_b[0]) - seat.point
+
+    def _relation(self, q: Array, v: Array, t: Array) -> Relation:
+        """Where the body is relative to the body before."""
+        motion = self.link.motion
+        if (motion or self.link.body).has_norm:
+            q, v = jax.jvp(_with_unit, (q,), (v,))
+        if motion is None:
+            return _free(self.link, q, v)
+        read = replace(self.read, t=t)
+        to = motion.relation(q, v, read) if self.is_steady else motion.moving(q, v, read)
+        return to.reverse if self.link.is_reversed else to
+
+    def _end(self, on_b: bool) -> Numbers:
+        """The joint on its second or first body, (d,)."""
+        motion = self.link.motion
+        assert motion is not None
+        return self.read.vector(motion.at_b if on_b else motion.at_a, self.link.body.dimension)
+
+    def _hinge_axes(self) -> tuple[Numbers, Numbers]:
+        """The rotations to the axes of both bodies of a hinge from axes that it turns, (3, 3)."""
+        motion, dtype = self.link.motion, self.read.dtype
+        assert isinstance(motion, Hinge)
+        if motion.axes is None:
+            return np.eye(3, dtype=dtype), np.eye(3, dtype=dtype)
+        u, w = (unit(self.read, axis, 3) for axis in motion.axes)
+        on_b = rounded(rotation(quaternion_onto(w)))
+        if motion.zero is not None:
+            return matmul(rotation(unit(self.read, motion.zero, 4)), on_b), on_b
+        if motion.axes[0] == motion.axes[1]:
+            return on_b, on_b
+        return rounded(rotation(quaternion_onto(u))), on_b
+
+
+def _with_unit(q: Array) -> Array:
+    """The coordinates with a unit quaternion at their end, so that every state is one of bodies."""
+    e = q[-4:]
+    return jnp.concatenate([q[:-4], e / jnp.sqrt(e @ e)])
+
+
+def _free(link: Link, q: Array, v: Array) -> Relation:
+    """The relation of a free body to the ground, in its own coordinates."""
+    body, dtype = link.body, q.dtype
+    size = body.dimension
+    still = np.zeros(size, dtype)
+    ends = (q[:size], v[:size]), (still, still)
+    if not body.rotates:
+        return Relation(np.eye(3, dtype=dtype), q, *ends, np.zeros(3, dtype))
+    if size == 2:
+        return Relation(plane_rotation(q[2]), q[2], *ends, v[2])
+    return Relation(rotation(q[3:]), q[3:], *ends, spin_in_body(q[3:], v[3:]))
+
+
+def connection_of(link: Link, read: Reader) -> Connection:
+    """The connection of a link."""
+    t = 1.0 * read.t
+    functions = _functions(vars(link.motion)) if link.motion is not None else ()
+    is_steady = not any(depends_on(lambda t, fn=fn: fn(t, read.params), (t,)) for fn in functions)
+    return Connection(link, read, is_steady)
+
+
+def _functions(values: Any) -> Iterator[Any]:
+    """The functions among nested values of a joint."""
+    if callable(values):
+        yield values
+    elif isinstance(values, dict | tuple):
+        for value in values.values() if isinstance(values, dict) else values:
+            yield from _functions(value)
