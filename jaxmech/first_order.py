@@ -57,16 +57,13 @@ def require_no_states(states: Sequence[str], what: str, remedy: str) -> None:
         )
 
 
-def with_unit_mass(M: Float[Array, " n n"], states: int) -> Float[Array, " n n"]:
-    """The mass matrix, with unit masses of the states."""
+def with_unit_mass(M: Float[Array, " k k"], states: int) -> Float[Array, " n n"]:
+    """The mass matrix of the coordinates that are no integrals, with unit masses of the states."""
     if not states:
         return M
-    n = M.shape[0] - states
-    across = jnp.zeros((n, states), M.dtype)
-    above = jnp.concatenate([M[:n, :n], across], axis=1)
-    return jnp.concatenate(
-        [above, jnp.concatenate([across.T, jnp.eye(states, dtype=M.dtype)], axis=1)]
-    )
+    across = jnp.zeros((len(M), states), M.dtype)
+    below = jnp.concatenate([across.T, jnp.eye(states, dtype=M.dtype)], axis=1)
+    return jnp.concatenate([jnp.concatenate([M, across], axis=1), below])
 
 
 def padded(x: Float[Array, "*m k"], states: int) -> Float[Array, "*m n"]:

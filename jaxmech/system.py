@@ -34,6 +34,7 @@ from jaxmech.utils.checks import (
 )
 from jaxmech.utils.jit_cache import traced_once
 from jaxmech.utils.pickling import is_called_from, require_importable
+from jaxmech.utils.shapes import VMAP, stacked, with_shape
 
 Params = Any  # any pytree of arrays and numbers
 
@@ -60,9 +61,8 @@ class System:
             joints for `observe`, from the accelerations qdd (n,) and the multipliers by the names
             of constraints. A `Mechanism` has them.
         mass_and_force: `mass_and_force(q, v, t, params)`, M (n, n) and Q (n,) of the Lagrangian,
-            without `force`, by other means than its derivatives, such as a recursion of fewer
-            operations. They must be those of the Lagrangian, which still gives the energy, wherever
-            the constraints are satisfied. A `Mechanism` in the coordinates of joints has one.
+            without `force`, in place of its derivatives, such as a recursion of fewer operations.
+            They must agree with the Lagrangian, which still gives the energy.
         states: names of states of first order: a current, a bristle, a temperature. They are the
             last entries of v; the same entries of q are their integrals over time, and
             `coordinates` has them as "integral of ...". No force or constraint changes states.
@@ -105,16 +105,13 @@ class System:
 
     def __post_init__(self) -> None:
         require_function("lagrangian", self.lagrangian, "q, v, t, params")
-        if self.force is not None:
-            require_function("force", self.force, "q, v, t, params")
-        if self.nonideal is not None:
-            require_function("nonideal", self.nonideal, "q, v, multipliers, t, params")
-        if self.loads is not None:
-            require_function("loads", self.loads, "q, v, qdd, multipliers, t, params")
-        if self.mass_and_force is not None:
-            require_function("mass_and_force", self.mass_and_force, "q, v, t, params")
-        if self.rates is not None:
-            require_function("rates", self.rates, "q, v, t, params")
+        state = "q, v, t, params"
+        optional = {"force": state, "mass_and_force": state, "rates": state}
+        optional |= {"nonideal": "q, v, multipliers, t, params"}
+        optional |= {"loads": "q, v, qdd, multipliers, t, params"}
+        for name, arguments in optional.items():
+            if (fn := getattr(self, name)) is not None:
+                require_function(name, fn, arguments)
         names, states = checked_states(coordinate_names(self.coordinates), self.states, self.rates)
         require_distinct("states", states)
         object.__setattr__(self, "coordinates", names)
@@ -134,9 +131,8 @@ class System:
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle the functions, which must be importable unless cloudpickle does the pickling."""
         if not is_called_from("cloudpickle"):
-            given: list[tuple[str, Any]] = [("lagrangian", self.lagrangian), ("force", self.force)]
-            given += [("nonideal", self.nonideal), ("loads", self.loads), ("rates", self.rates)]
-            given += [("mass_and_force", self.mass_and_force)]
+            names = ("lagrangian", "force", "nonideal", "loads", "rates", "mass_and_force")
+            given: list[tuple[str, Any]] = [(name, getattr(self, name)) for name in names]
             given += [(f"constraint {c.name!r}", c) for c in self.constraints]
             for name, part in given:
                 require_importable(name, part)
@@ -185,7 +181,7 @@ class System:
         if self.force is not None:
             Q = Q + self.applied_force(q, v, t, params)
         rows = [c.rows(q, v, t, params) for c in self.constraints]
-        A, b = self._matrix([A for A, _ in rows], q), _stacked([b for _, b in rows], q.dtype)
+        A, b = self._matrix([A for A, _ in rows], q), stacked([b for _, b in rows], q.dtype)
         if self.states:
             A, b = moved_rows(A, b, self.state_rates(q, v, t, params))
         return EquationsOfMotion(self.mass(q, v, t, params), Q, A, b, self.singular_mass)
@@ -216,7 +212,7 @@ class System:
             if np.shape(rates) == () and rates is not None:
                 rates = jnp.asarray(rates)[None]
             need = "one number per state"
-            rates = _shaped("The value of `rates`", rates, (len(self.states),), need=need)
+            rates = with_shape("The value of `rates`", rates, (len(self.states),), need=need)
         return rates.astype(q.dtype)
 
     def with_singular_mass(self, singular_mass: SingularMass) -> "System":
@@ -248,7 +244,8 @@ class System:
         """The mass matrix M = d2L/dv2 at a state, shape (n, n)."""
         if self.mass_and_force is not None:
             return self._mass_and_force(q, v, t, params)[0]
-        M = mass_matrix(lambda *state: self.slopes(*state, params), q, v, t)
+        own = self.n - len(self.states)
+        M = mass_matrix(lambda *state: self.slopes(*state, params), q, v, t)[:own, :own]
         return with_unit_mass(M, len(self.states))
 
     @traced_once
@@ -274,7 +271,7 @@ class System:
     @traced_once
     def position_level(self, q: Array, t: Array, params: Params) -> Array:
         """The residuals phi of the holonomic constraints, (k,)."""
-        return _stacked([c.value(q, t, params) for c in self._holonomic], q.dtype)
+        return stacked([c.value(q, t, params) for c in self._holonomic], q.dtype)
 
     def position_jacobian(self, q: Array, t: Array, params: Params) -> Array:
         """The Jacobian of the position level with respect to q, (k, n)."""
@@ -290,7 +287,7 @@ class System:
                 return constraint.value(q, v, t, params)
             return constraint.speed(q, v, t, params)
 
-        return _stacked([value(c) for c in self._on_velocities], q.dtype)
+        return stacked([value(c) for c in self._on_velocities], q.dtype)
 
     def velocity_jacobian(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The Jacobian of the velocity level with respect to v, (k, n)."""
@@ -330,7 +327,9 @@ class System:
         need += f", and then one for each of {', '.join(self.states)}" if self.states else ""
         given = zip((*names, "t"), (q, v, t), ((self.n,), (self.n,), ()), strict=True)
         q, v, t = (
-            _shaped(f"Argument `{name}`", as_numbers(name, x, half=name == "t"), shape, _VMAP, need)
+            with_shape(
+                f"Argument `{name}`", as_numbers(name, x, half=name == "t"), shape, VMAP, need
+            )
             for name, x, shape in given
         )
         floats = [x.dtype for x in (q, v) if jnp.issubdtype(x.dtype, jnp.floating)]
@@ -355,7 +354,7 @@ class System:
                 f"{what} must have shape {shape}, without the states {', '.join(self.states)}, but "
                 f"has shape {np.shape(value)}."
             )
-        return padded(_shaped(what, value, shape), len(self.states))
+        return padded(with_shape(what, value, shape), len(self.states))
 
     def _matrix(self, rows: Sequence[Array], q: Array) -> Array:
         """Stack rows (k, n) of constraints, of which there may be none."""
@@ -368,13 +367,10 @@ class System:
         with naming_missing("`mass_and_force`", params):
             M, Q = self.mass_and_force(q, v, t, params)
         own = self.n - len(self.states)
-        need = "one number per coordinate"
-        M = _shaped("The matrix of `mass_and_force`", M, (own, own), need=f"{need} in each row")
-        Q = _shaped("The force of `mass_and_force`", Q, (own,), need=need)
+        M = with_shape("The matrix of `mass_and_force`", M, (own, own), need="rows of coordinates")
+        Q = with_shape("The force of `mass_and_force`", Q, (own,))
         if self.states:
-            M = with_unit_mass(
-                padded(padded(M, len(self.states)).T, len(self.states)), len(self.states)
-            )
+            M = with_unit_mass(M, len(self.states))
             Q = jnp.concatenate([Q, self.state_rates(q, v, t, params)])
         return M.astype(q.dtype), Q.astype(q.dtype)
 
@@ -387,7 +383,7 @@ class System:
     def _value(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The value of the Lagrangian at a state, a scalar."""
         with naming_missing("`lagrangian`", params):
-            value = _shaped("The value of `lagrangian`", self.lagrangian(q, v, t, params), ())
+            value = with_shape("The value of `lagrangian`", self.lagrangian(q, v, t, params), ())
         return value.astype(q.dtype)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -402,27 +398,3 @@ def as_dtype(params: Params, dtype: Any) -> Params:
         return x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
     return jax.tree.map_with_path(leaf, params)
-
-
-def _stacked(values: list[Array], dtype: Any) -> Array:
-    return jnp.concatenate([jnp.zeros((0,), dtype), *values])
-
-
-_VMAP = "; for a batch use `jax.vmap`"
-
-
-def _shaped(
-    what: str, value: Any, shape: tuple[int, ...], if_larger: str = "",
-    need: str = "one number per coordinate",
-) -> Array:  # fmt: skip
-    if value is None:
-        raise ValueError(f"{what} must have shape {shape}, but is None; add a `return`.")
-    if isinstance(value, list | tuple):
-        value = jnp.asarray(value)
-    if np.shape(value) != shape:
-        need = need if shape else "a scalar"
-        raise ValueError(
-            f"{what} must have shape {shape} ({need}), but has shape {np.shape(value)}"
-            f"{if_larger if np.ndim(value) > len(shape) else ''}."
-        )
-    return jnp.asarray(value)

@@ -3,10 +3,10 @@
 Read upward: `values` and `vectors` are numbers and geometry, `body` and `rigid_bodies` the bodies,
 with the mass properties of `solids`, `position_equations` and `velocity_equations` the elements
 that joints are made of. `kinematics` says where bodies are, in coordinates of their own or in those
-of joints. `joint_base` makes constraints, for `joints`, `point_joints`, `transmissions` and
-`rolling`; `forces` act on bodies and in joints, and `joint_loads` are what joints exert.
-`equations` makes the system of a `mechanism`, after the checks of `validation`; `geometry` draws
-it, and `outline` prints it.
+of joints, and `dynamics` has M and Q in the latter. `joint_base` makes constraints, for `joints`,
+`point_joints`, `transmissions` and `rolling`; `forces` act on bodies and in joints, and
+`joint_loads` are what joints exert. `equations` makes the system of a `mechanism`, after the checks
+of `validation`; `geometry` draws it, and `outline` prints it.
 """
 
 from jaxmech.parts.body import Frame as Frame

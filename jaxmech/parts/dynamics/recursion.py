@@ -71,8 +71,8 @@ class MassAndForce:
         return total
 
 
-class Momenta(NamedTuple):
-    """Momenta of the bodies from one on, for unit rates of k joints.
+class CompositeMomenta(NamedTuple):
+    """CompositeMomenta of the bodies from one on, for unit rates of k joints.
 
     Attributes:
         linear: momenta, (3, k).
@@ -88,7 +88,7 @@ class Momenta(NamedTuple):
 def mass_of(members: Sequence[Member], n: int) -> Array:
     """The mass matrix, (n, n)."""
     composite = {member.name: member.inertia for member in members}
-    after: dict[str, list[Momenta]] = {member.name: [] for member in members}
+    after: dict[str, list[CompositeMomenta]] = {member.name: [] for member in members}
     numbers: list[Array] = [jnp.zeros(1, members[0].inertia.static.dtype)]
     places = np.zeros((n, n), int)
     for member in reversed(members):
@@ -113,26 +113,26 @@ def mass_of(members: Sequence[Member], n: int) -> Array:
     return jnp.concatenate(numbers)[np.where(either == last, 0, either)]
 
 
-def _momenta(to: Passage, inertia: Inertia, own: np.ndarray) -> Momenta:
+def _momenta(to: Passage, inertia: Inertia, own: np.ndarray) -> CompositeMomenta:
     """The momenta of a rigid tree after a joint, linear ones along the axes of the body before."""
     linear, angular = inertia.momenta(to.spins)
     linear = to.turn.out(linear)
     if not is_zero(to.ways):
         linear = linear + inertia.mass * to.ways
         angular = angular + matmul(across(inertia.static), to.turn.back(to.ways))
-    return Momenta(linear, angular, own)
+    return CompositeMomenta(linear, angular, own)
 
 
-def _seen(momenta: Momenta, to: Passage) -> Momenta:
+def _seen(momenta: CompositeMomenta, to: Passage) -> CompositeMomenta:
     """The same with linear momenta along the axes of the body before."""
     return momenta._replace(linear=to.turn.out(momenta.linear))
 
 
-def _joined(parts: Sequence[Momenta]) -> Momenta:
+def _joined(parts: Sequence[CompositeMomenta]) -> CompositeMomenta:
     linear, angular, coordinates = zip(*parts, strict=True)
     if len(parts) == 1:
         return parts[0]
-    return Momenta(
+    return CompositeMomenta(
         jnp.concatenate(linear, 1), jnp.concatenate(angular, 1), np.concatenate(coordinates)
     )
 
