@@ -131,7 +131,7 @@ def _structure(system: System) -> BodyGraph:
     others: tuple[Callable[..., Any], ...] = ()
     if isinstance(system.force, AppliedForces):
         loads, others = system.force.loads, system.force.others
-    potentials = grouped(energies.potentials, lambda force: force.bodies, place_of)
+    potentials = grouped(energies.elements.potentials, lambda force: force.bodies, place_of)
     forces = grouped(loads, lambda force: force.bodies, place_of)
     acted = [some.ravel() for g in (*potentials, *forces) for some in g.entries]
     entries = np.concatenate([np.zeros(0, int), *acted])
@@ -169,7 +169,7 @@ def _parts_of(system: System) -> tuple[EnergyDifference, tuple[AbstractBody, ...
             "Argument `formulation` must not be SparseElimination() with the coordinates of "
             'joints; make the system by Mechanism(..., coordinates="bodies").'
         )
-    unsupported = [f"force {term.part!r} on coordinates" for term in energies.terms]
+    unsupported = [f"force {term.part!r} on coordinates" for term in energies.elements.terms]
     unsupported += [
         f"constraint {c.name!r}, which is not a joint"
         for c in system.constraints
