@@ -1,5 +1,9 @@
 """The layout of the package, read from its sources: layers, names, sizes of folders.
 
+    python -m tests.house
+
+prints figures of the sources by room (`tests/house_figures.py`).
+
 The layers (`LAYERS`) are those of docs/design.md. A tree of sources is a dictionary, path in the
 package to text, so that the checker can be tested on wrong layouts too.
 """
@@ -39,7 +43,6 @@ ONLY = {  # folders that may import less than their layer allows
 # where jax.config and os.environ may be written: where processes begin
 MAY_SET = {"jaxmech.cli.main", "jaxmech.ensemble.work.tasks"}
 MOST_FILES = 19  # in one folder
-MOST_LINES_IN_FILE = 400
 OF_ONE_KIND = ("models", "ensemble/statistics")  # folders whose files need not be named one by one
 ENVIRON_WRITES = {"clear", "pop", "popitem", "setdefault", "update"}
 
@@ -204,19 +207,11 @@ def full_folders(files: list[File]) -> Iterator[str]:
             yield f"{folder}: holds {count} files, more than {MOST_FILES}; split it by subject"
 
 
-def long_sources(sources: dict[str, str]) -> Iterator[str]:
-    for path, text in sources.items():
-        count = text.count("\n")
-        if count > MOST_LINES_IN_FILE:
-            yield f"{path}: has {count} lines, more than {MOST_LINES_IN_FILE}; split it by subject"
-
-
 def faults(sources: dict[str, str]) -> list[str]:
     """Everything that is wrong with a tree of sources."""
     files = [File(path, ast.parse(text)) for path, text in sources.items()]
     modules = {file.module for file in files}
     return [
-        *long_sources(sources),
         *circles(files, modules),
         *shared_class_names(files),
         *full_folders(files),
@@ -256,3 +251,14 @@ def layers_of(design: str) -> dict[str, int]:
     rows = re.findall(r"^\| (\d) \| (.*?) \|", design, re.MULTILINE)
     names = ((int(layer), name) for layer, cell in rows for name in re.findall(r"`(.*?)`", cell))
     return {name.removesuffix("/").removesuffix(".py"): layer for layer, name in names}
+
+
+def main() -> None:
+    from tests.house_figures import table
+
+    top = Path(__file__).resolve().parents[1] / PACKAGE
+    print(table({p.relative_to(top).as_posix(): p.read_text("utf-8") for p in top.rglob("*.py")}))
+
+
+if __name__ == "__main__":
+    main()

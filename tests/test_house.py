@@ -10,6 +10,7 @@ from packaging.requirements import Requirement
 
 import jaxmech
 from tests.house import LAYERS, PACKAGE, faults, foreign_packages, layers_of, unnamed
+from tests.house_figures import rooms
 
 EXTRAS = ("cluster", "diffrax", "mesh", "mujoco", "sympy", "view", "xarray")
 ROOT = Path(__file__).resolve().parents[1]
@@ -106,11 +107,18 @@ def test_a_full_folder_is_reported() -> None:
     ]
 
 
-def test_a_long_file_is_reported() -> None:
-    line = "x = 1\n"
-    assert faults(SMALL_PACKAGE | {"models/long.py": 401 * line}) == [
-        "models/long.py: has 401 lines, more than 400; split it by subject"
-    ]
+def test_figures_of_a_source() -> None:
+    text = (
+        "def _pair(found, mass):  # a comment\n"
+        "    one, rate = found, mass\n"
+        "    for _ in rate:\n"
+        "        own = one\n"
+        "    return own\n"
+    )
+    whole = rooms({"models/a.py": text, "b.py": "class B:\n    pass\n"})["all"]
+    assert (whole.files, whole.lines, whole.classes, whole.functions) == (2, 7, 1, 1)
+    assert (whole.names, whole.empty_names) == (7, 3)  # _pair, mass, rate, B; found, one, own
+    assert (whole.private_functions, whole.private_docstrings, whole.comments) == (1, 0, 1)
 
 
 @pytest.mark.parametrize(
