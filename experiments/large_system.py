@@ -145,6 +145,7 @@ def measured(row: str) -> dict[str, Any]:
         return jm.simulate(mechanism.system, q, v, ts, {}, method=jm.RK4(STEPS), formulation=law)
 
     program = jax.jit(run).lower(*guess).compile()
+    memory: Any = program.memory_analysis()
     sol = jax.block_until_ready(program(*guess))
     called = time.process_time()
     figures = {
@@ -152,7 +153,7 @@ def measured(row: str) -> dict[str, Any]:
         "build [CPU s]": built - begun,
         "first call [CPU s]": called - built,
         "step [us]": _best(lambda: jax.block_until_ready(program(*guess)), 5) / STEPS * 1e6,
-        "bytes": program.memory_analysis().temp_size_in_bytes,
+        "bytes": memory.temp_size_in_bytes,
         "energy drift": float(sol.energy_drift),
         "status": int(sol.status),
         "position residual": float(sol.position_residual.max()),

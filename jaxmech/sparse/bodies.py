@@ -71,8 +71,8 @@ def applied_force(
 ) -> Float[Array, " n"]:
     """The generalized force of potentials, loads and functions."""
     total = jnp.zeros_like(q)
-    for other in structure.others:
-        force = jnp.asarray(other(q, v, t, params)).astype(q.dtype)
+    for function in structure.others:
+        force = jnp.asarray(function(q, v, t, params)).astype(q.dtype)
         if force.shape != total.shape:
             raise ValueError(
                 f"Argument `forces` must hold functions that return shape {total.shape} (one "
@@ -90,13 +90,13 @@ def applied_force(
     for group in structure.loads:
 
         def of_load(load: Any, params: Any, q: tuple[Array, ...], v: tuple[Array, ...]) -> Any:
-            moving = tuple(b.moving(x, y) for b, x, y in zip(load.bodies, q, v, strict=True))
-            loads = load.loads(moving, Reader(load.part, t, params))
-            each = zip(load.bodies, q, loads, strict=True)
-            return tuple(body.generalized(x, own) for body, x, own in each)
+            motions = tuple(b.moving(x, y) for b, x, y in zip(load.bodies, q, v, strict=True))
+            loads = load.loads(motions, Reader(load.part, t, params))
+            pairs = zip(load.bodies, q, loads, strict=True)
+            return tuple(body.generalized(x, wrench) for body, x, wrench in pairs)
 
         loads = group.of_each(of_load, params, group.blocks(q), group.blocks(v))
-        parts += [own.astype(q.dtype).ravel() for own in loads]
+        parts += [force.astype(q.dtype).ravel() for force in loads]
     if not parts:
         return total
     return total + gathered(jnp.concatenate(parts), structure.at_entries)
@@ -129,22 +129,22 @@ class FreeDirections(eqx.Module):
         """T^T x, with zeros where a body has fewer directions."""
         parts = []
         for group, T in zip(self.structure.bodies, self.T, strict=True):
-            own = group.blocks(x)[0].T
+            rates = group.blocks(x)[0].T
             if T is not None:
-                own = applied(jnp.moveaxis(T, 0, -1).swapaxes(0, 1), own)
-            parts.append(jnp.pad(own, ((0, self.structure.size - own.shape[0]), (0, 0))))
+                rates = applied(jnp.moveaxis(T, 0, -1).swapaxes(0, 1), rates)
+            parts.append(jnp.pad(rates, ((0, self.structure.size - rates.shape[0]), (0, 0))))
         return jnp.concatenate(parts, axis=1)[:, self.structure.order]
 
     def widened(self, w: Float[Array, "r N"]) -> Float[Array, " n"]:
         """T w."""
         parts = []
         for group, T in zip(self.structure.bodies, self.T, strict=True):
-            own = w[:, group.members]
+            rates = w[:, group.members]
             if T is None:
-                own = own[: group.entries[0].shape[1]]
+                rates = rates[: group.entries[0].shape[1]]
             else:
-                own = applied(jnp.moveaxis(T, 0, -1), own)
-            parts.append(own.T.ravel())
+                rates = applied(jnp.moveaxis(T, 0, -1), rates)
+            parts.append(rates.T.ravel())
         return jnp.concatenate(parts)[self.structure.entries]
 
     def matrices(self, masses: list[Array]) -> Float[Array, "r r N"]:
@@ -162,14 +162,14 @@ def along_norms(structure: BodyGraph, q: Array, sizes: Any) -> Float[Array, " n"
     """e * size / (e . e) in the quaternions, by the function `sizes` of a group, and else zero."""
     parts = []
     for group in structure.bodies:
-        own = group.blocks(q)[0]
+        coordinates = group.blocks(q)[0]
         if group.template.has_norm:
-            e = own[:, _TURN:]
+            e = coordinates[:, _TURN:]
             scaled = e * (sizes(group, e) / (e * e).sum(1))[:, None]
-            own = jnp.concatenate([jnp.zeros_like(own[:, :_TURN]), scaled], axis=1)
+            coordinates = jnp.concatenate([jnp.zeros_like(coordinates[:, :_TURN]), scaled], axis=1)
         else:
-            own = jnp.zeros_like(own)
-        parts.append(own.ravel())
+            coordinates = jnp.zeros_like(coordinates)
+        parts.append(coordinates.ravel())
     return jnp.concatenate(parts)[structure.entries]
 
 
@@ -210,6 +210,6 @@ def inverse_masses(M: Float[Array, "r r N"]) -> tuple[Float[Array, "r r N"], Boo
 
 @inverse_masses.defjvp
 def _inverse_masses_jvp(primals: Any, tangents: Any) -> Any:
-    G, kept = inverse_masses(*primals)
+    G, has_mass = inverse_masses(*primals)
     dG = -product(product(G, tangents[0]), G)
-    return (G, kept), (dG, np.zeros(kept.shape, jax.dtypes.float0))
+    return (G, has_mass), (dG, np.zeros(has_mass.shape, jax.dtypes.float0))

@@ -42,20 +42,20 @@ def audit(
 ) -> Residuals:  # fmt: skip
     """The residuals of the constraints with rows A, and whether they are a share of the extents."""
     q, v, t, params, A, extents = jax.lax.stop_gradient((q, v, t, params, A, extents))
-    found = _levels(structure, q, v, t, params, A, extents, share)
+    levels = _levels(structure, q, v, t, params, A, extents, share)
     positions, velocities = _allowed(q, v, extents, share)
     for group in structure.bodies:
         if group.template.has_norm:
             e, rate = quaternions(group, q), quaternions(group, v)
             norms = jnp.abs((e * e).sum(1) - 1) / 2, jnp.abs((e * rate).sum(1))
             for k, allowed in enumerate((positions, velocities)):
-                own = (jnp.abs(e) * quaternions(group, allowed)).sum(1)
-                found[k] = tuple(
+                tolerance = (jnp.abs(e) * quaternions(group, allowed)).sum(1)
+                levels[k] = tuple(
                     jnp.concatenate([x.ravel(), y])
-                    for x, y in zip(found[k], (norms[k], own), strict=True)
+                    for x, y in zip(levels[k], (norms[k], tolerance), strict=True)
                 )
-    met = jnp.stack([(size <= allowed).all() for size, allowed in found]).all()
-    return Residuals(met, *(jnp.max(size, initial=0.0) for size, _ in found))
+    met = jnp.stack([(size <= allowed).all() for size, allowed in levels]).all()
+    return Residuals(met, *(jnp.max(size, initial=0.0) for size, _ in levels))
 
 
 def _allowed(q: Array, v: Array, extents: Array, share: float) -> tuple[Array, Array]:
@@ -68,14 +68,14 @@ def _levels(
     A: list[tuple[Array, ...]], extents: Float[Array, " n"], share: float,
 ) -> list[Any]:  # fmt: skip
     """|phi| and |dphi/dt| or |psi| of the joints, each with what is allowed, (b, m)."""
-    sizes = [tuple(jnp.abs(a) for a in own) for own in A]
+    sizes = [tuple(jnp.abs(a) for a in jacobian) for jacobian in A]
     levels = (
         rows.position_level(structure, q, v, t, params),
         rows.velocity_level(structure, q, v, t, params),
     )
     allowed = _allowed(q, v, extents, share)
-    each = zip(levels, allowed, strict=True)
-    return [(jnp.abs(level), rows.times(structure, sizes, x)) for level, x in each]
+    pairs = zip(levels, allowed, strict=True)
+    return [(jnp.abs(level), rows.times(structure, sizes, x)) for level, x in pairs]
 
 
 def misses(structure: BodyGraph, q: Array, v: Array, t: Array, params: Params) -> list[Any]:
@@ -98,8 +98,8 @@ def extents_at(
             group.blocks(q), group.blocks(v), group.blocks(units),
         )  # fmt: skip
         widest = jnp.maximum(widest, radius.max())
-        for entries, own in zip(group.entries, A, strict=True):
-            touched = jnp.where((own != 0).any(1), radius[:, None], 0.0)
+        for entries, jacobian in zip(group.entries, A, strict=True):
+            touched = jnp.where((jacobian != 0).any(1), radius[:, None], 0.0)
             extents = extents.at[entries].max(touched)
     for group in structure.bodies:
         if group.template.has_norm:
@@ -107,9 +107,9 @@ def extents_at(
             radius = jax.vmap(_radius_of_norm)(e, unit)
             widest = jnp.maximum(widest, radius.max())
             extents = extents.at[group.entries[0][:, -4:]].max(radius[:, None])
-    own = extents * units
-    whole = jnp.minimum(widest * units, 1.0)
-    return jnp.where(own > 0, own, jnp.where(whole > 0, whole, 1.0))
+    radii = extents * units
+    widths = jnp.minimum(widest * units, 1.0)
+    return jnp.where(radii > 0, radii, jnp.where(widths > 0, widths, 1.0))
 
 
 def _units(structure: BodyGraph, q: Array, v: Array, t: Array, params: Params) -> Array:
@@ -132,9 +132,9 @@ def _radius_of_joint(
 ) -> tuple[tuple[Array, ...], Array]:
     A = rows.jacobian(e, params, q, v, t)
 
-    def turned(q: rows.Blocks, way: rows.Blocks) -> Array:
-        own = zip(rows.jacobian(e, params, q, v, t), way, strict=True)
-        return jnp.stack([(a * x[None]).sum(1) for a, x in own]).sum(0)
+    def turned(q: rows.Blocks, direction: rows.Blocks) -> Array:
+        products = zip(rows.jacobian(e, params, q, v, t), direction, strict=True)
+        return jnp.stack([(a * x[None]).sum(1) for a, x in products]).sum(0)
 
     draw = np.random.default_rng(29)
     bent = jnp.zeros((), t.dtype)

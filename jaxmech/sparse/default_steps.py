@@ -45,69 +45,69 @@ def _needed(plan: SparsePlan, q: Any, v: Any, ts: np.ndarray, params: Params) ->
     order, eps = plan.method.order, float(jnp.finfo(q.dtype).eps)
     target = max(TARGET if order >= 4 else _ROUGH, 1000 * eps)
     longest = float(np.abs(np.diff(ts)).max() / abs(ts[-1] - ts[0]))
-    many, needed = _FIRST, _FIRST
+    trial_steps, steps = _FIRST, _FIRST
     for _ in range(_TRIALS):
-        trial = _tried(plan, q, v, jnp.asarray(ts[[0, -1]]), params, many)
-        error = float(trial.error) * many / max(int(trial.done), 1)
+        trial = _tried(plan, q, v, jnp.asarray(ts[[0, -1]]), params, trial_steps)
+        error = float(trial.error) * trial_steps / max(int(trial.count), 1)
         is_known = bool(trial.good) and np.isfinite(error)
         ratio = (max(error, 1e-30) / target) ** (1 / order) if is_known else np.inf
         if is_known and error < _RESOLVED and ratio <= _TRUSTED:
-            needed = int(np.ceil(many * ratio))
+            steps = int(np.ceil(trial_steps * ratio))
             break
-        needed = many = int(np.ceil(many * min(max(ratio, 2.0), 8.0)))
-        if many > MOST_STEPS:
+        steps = trial_steps = int(np.ceil(trial_steps * min(max(ratio, 2.0), 8.0)))
+        if trial_steps > MOST_STEPS:
             break
-    return max(1, int(np.ceil(longest * min(needed, MOST_STEPS))))
+    return max(1, int(np.ceil(longest * min(steps, MOST_STEPS))))
 
 
 class _DoubledSteps(eqx.Module):
     """The relative error of the steps that were made, their number, and whether none failed."""
 
     error: Float[Array, ""]
-    done: Int[Array, ""]
+    count: Int[Array, ""]
     good: Bool[Array, ""]
 
 
 @jit_of("plan")
 def _tried(
-    plan: SparsePlan, q: Array, v: Array, ends: Array, params: Params, many: Array
+    plan: SparsePlan, q: Array, v: Array, ends: Array, params: Params, steps: Array
 ) -> _DoubledSteps:
-    """The first steps of a run in `many` equal steps, each repeated as two half steps."""
-    h = (ends[1] - ends[0]) / many
+    """The first steps of a run in `steps` equal steps, each repeated as two half steps."""
+    h = (ends[1] - ends[0]) / steps
     extents = extents_at(plan.structure, q, v, ends[0], params)
-    most = jnp.minimum(many, _TRIED)
+    limit = jnp.minimum(steps, _TRIED)
 
-    def one(carry: Any) -> Any:
+    def doubled_step(carry: Any) -> Any:
         k, q, v, in_q, in_v, low, high, fastest, _ = carry
         t = ends[0] + k * h
-        whole, halves = (q, v), (q, v)
+        single, halves = (q, v), (q, v)
         good = jnp.asarray(True)
 
         # One loop, so that a step is compiled once: the whole step, then the two halves.
         def part(j: Array, carry: Any) -> Any:
-            whole, halves, good = carry
+            single, halves, good = carry
             is_whole = j == 0
-            old_q, old_v = jax.tree.map(partial(jnp.where, is_whole), whole, halves)
-            now, size = t + jnp.where(j == 2, h / 2, 0.0), jnp.where(is_whole, h, h / 2)
-            new_q, new_v, health = step(plan, old_q, old_v, now, size, params, extents)
+            old_q, old_v = jax.tree.map(partial(jnp.where, is_whole), single, halves)
+            begin, size = t + jnp.where(j == 2, h / 2, 0.0), jnp.where(is_whole, h, h / 2)
+            new_q, new_v, health = step(plan, old_q, old_v, begin, size, params, extents)
             good &= health.status == Status.OK
             pick = partial(jnp.where, is_whole)
             new = new_q, new_v
             halves = jax.tree.map(pick, halves, new)
-            whole = jax.tree.map(pick, new, whole)
-            return whole, halves, good
+            single = jax.tree.map(pick, new, single)
+            return single, halves, good
 
-        whole, halves, good = jax.lax.fori_loop(0, 3, part, (whole, halves, good))
-        over = 2.0**plan.method.order - 1
-        in_q = in_q + jnp.abs(halves[0] - whole[0]) / over
-        in_v = in_v + jnp.abs(halves[1] - whole[1]) / over
+        single, halves, good = jax.lax.fori_loop(0, 3, part, (single, halves, good))
+        divisor = 2.0**plan.method.order - 1
+        in_q = in_q + jnp.abs(halves[0] - single[0]) / divisor
+        in_v = in_v + jnp.abs(halves[1] - single[1]) / divisor
         q, v = halves
         low, high = jnp.minimum(low, q), jnp.maximum(high, q)
         return k + 1, q, v, in_q, in_v, low, high, jnp.maximum(fastest, jnp.abs(v)), good
 
     zero = jnp.zeros_like(q)
     start = jnp.zeros((), jnp.int32), q, v, zero, zero, q, q, jnp.abs(v), jnp.asarray(True)
-    done, _, _, in_q, in_v, low, high, fastest, good = jax.lax.while_loop(
-        lambda carry: (carry[0] < most) & carry[-1], one, start
+    count, _, _, in_q, in_v, low, high, fastest, good = jax.lax.while_loop(
+        lambda carry: (carry[0] < limit) & carry[-1], doubled_step, start
     )
-    return _DoubledSteps(relative(in_q, in_v, low, high, fastest, done * h), done, good)
+    return _DoubledSteps(relative(in_q, in_v, low, high, fastest, count * h), count, good)

@@ -51,23 +51,23 @@ def inverse(
 
     Example:
         >>> S = jnp.array([[4.0, 2.0, 0.0], [2.0, 1.0, 0.0], [0.0, 0.0, 2.0]])[..., None]
-        >>> G, kept = inverse(S, jnp.full((3, 1), 1e-9))
-        >>> print(jnp.diagonal(G[..., 0]), kept[:, 0])
+        >>> G, independent = inverse(S, jnp.full((3, 1), 1e-9))
+        >>> print(jnp.diagonal(G[..., 0]), independent[:, 0])
         [0.25 0.   0.5 ] [ True False  True]
     """
-    kept = []
+    flags = []
     for j in range(S.shape[0]):
-        own = np.arange(S.shape[0]) == j
-        is_row, is_column = own[:, None, None], own[None, :, None]
+        is_pivot = np.arange(S.shape[0]) == j
+        is_row, is_column = is_pivot[:, None, None], is_pivot[None, :, None]
         keep = S[j, j] > least[j]
         pivot = jnp.where(keep, 1 / jnp.where(keep, S[j, j], 1.0), 0.0)
         pivot = pivot[None, None]
         column, row = S[:, j, None], pivot * S[None, j]
-        rest = jnp.where(is_column, -pivot * column, S - column * row)
-        S = jnp.where(is_row, jnp.where(is_column, pivot, row), rest)
+        complement = jnp.where(is_column, -pivot * column, S - column * row)
+        S = jnp.where(is_row, jnp.where(is_column, pivot, row), complement)
         S = jax.lax.optimization_barrier(S)  # else XLA computes it again for each of its uses
-        kept.append(keep)
-    return S, jnp.stack(kept)
+        flags.append(keep)
+    return S, jnp.stack(flags)
 
 
 class Factor(eqx.Module):
@@ -77,13 +77,13 @@ class Factor(eqx.Module):
         order: the phases of the elimination.
         G: inverses of the pivots of each phase, (R, b, b, P).
         U: their products with the blocks beside them, (R, b, b, Q).
-        kept: flags of the rows that were kept, (b, m).
+        independent: flags of the rows that were kept, (b, m).
     """
 
     order: EliminationOrder = eqx.field(static=True)
     G: tuple[Array, ...]
     U: tuple[Array, ...]
-    kept: Bool[Array, "b m"]
+    independent: Bool[Array, "b m"]
 
     def solve(self, r: Float[Array, "b m"]) -> Float[Array, "b m"]:
         """The x with S x = r, zero in the rows that were dropped."""
@@ -98,19 +98,19 @@ class Factor(eqx.Module):
         return x
 
 
-def _down(r: Array, own: Any) -> tuple[Array, Array]:
+def _down(r: Array, factors: Any) -> tuple[Array, Array]:
     """Take one round from r; also its part of the solution so far."""
-    one, G, U = own
-    at = with_zero(r)[:, one["pivots"]]
-    change = applied(transposed(U), with_zero(at)[:, one["pivot"]])
-    return r - gathered(change, one["at_blocks"]), applied(G, at)
+    places, G, U = factors
+    pivots = with_zero(r)[:, places["pivots"]]
+    change = applied(transposed(U), with_zero(pivots)[:, places["pivot"]])
+    return r - gathered(change, places["at_blocks"]), applied(G, pivots)
 
 
-def _up(x: Array, own: Any) -> tuple[Array, None]:
+def _up(x: Array, factors: Any) -> tuple[Array, None]:
     """Add the solution of one round to x."""
-    one, U, z = own
-    z = z - gathered(applied(U, with_zero(x)[:, one["end"]]), one["at_pivots"])
-    place = one["position"]
+    places, U, z = factors
+    z = z - gathered(applied(U, with_zero(x)[:, places["end"]]), places["at_pivots"])
+    place = places["position"]
     return jnp.where((place < z.shape[1])[None], with_zero(z)[:, place], x), None
 
 
@@ -129,21 +129,24 @@ def factorized(
         D, least = D[..., phase.blocks], least[:, phase.blocks]
         E = with_zero(E)[..., phase.edges]
 
-        def eliminate(carry: Any, one: Any, least: Array = least) -> tuple[Any, Any]:
+        def eliminate(carry: Any, places: Any, least: Array = least) -> tuple[Any, Any]:
             D, E = carry
-            own = one["pivots"]
-            G, kept = inverse(with_zero(D)[..., own], with_zero(least)[:, own])
-            beside = with_zero(jnp.concatenate([E, transposed(E)], axis=-1))[..., one["beside"]]
-            U = product(with_zero(G)[..., one["pivot"]], beside)
+            pivots = places["pivots"]
+            G, independent = inverse(with_zero(D)[..., pivots], with_zero(least)[:, pivots])
+            beside = with_zero(jnp.concatenate([E, transposed(E)], axis=-1))[..., places["beside"]]
+            U = product(with_zero(G)[..., places["pivot"]], beside)
             U = jax.lax.optimization_barrier(U)
-            D = D - gathered(product(transposed(beside), U), one["at_blocks"])
-            left, right = with_zero(beside)[..., one["left"]], with_zero(U)[..., one["right"]]
-            E = E - gathered(product(transposed(left), right), one["at_edges"])
-            return (D, E), (G, U, kept)
+            D = D - gathered(product(transposed(beside), U), places["at_blocks"])
+            first, second = (
+                with_zero(beside)[..., places["first"]],
+                with_zero(U)[..., places["second"]],
+            )
+            E = E - gathered(product(transposed(first), second), places["at_edges"])
+            return (D, E), (G, U, independent)
 
-        (D, E), (G, U, kept) = jax.lax.scan(eliminate, (D, E), phase.rounds)
+        (D, E), (G, U, independent) = jax.lax.scan(eliminate, (D, E), phase.rounds)
         inverses.append(G)
         across.append(U)
-        flags.append(jnp.swapaxes(kept, 0, 1).reshape(len(least), -1))
-    every = jnp.concatenate(flags, axis=1) if flags else jnp.zeros(least.shape, bool)
-    return Factor(order, tuple(inverses), tuple(across), every[:, order.places])
+        flags.append(jnp.swapaxes(independent, 0, 1).reshape(len(least), -1))
+    independent = jnp.concatenate(flags, axis=1) if flags else jnp.zeros(least.shape, bool)
+    return Factor(order, tuple(inverses), tuple(across), independent[:, order.places])

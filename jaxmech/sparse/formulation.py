@@ -53,6 +53,6 @@ class SparseElimination(AbstractFormulation):
 
 def _refuse() -> NoReturn:
     raise ValueError(
-        "Argument `formulation` must not be SparseElimination() here; it is for `simulate` and "
-        "`assemble`, with fixed steps and without events. Use UdwadiaKalaba()."
+        "Argument `formulation` must not be SparseElimination() here; it is for `simulate` with "
+        "fixed steps and without events. Use UdwadiaKalaba()."
     )

@@ -45,7 +45,7 @@ class Group:
 
     def blocks(self, x: Array) -> tuple[Array, ...]:
         """The entries of all bodies in coordinates or velocities (n,), (k, d) each."""
-        return tuple(x[own] for own in self.entries)
+        return tuple(x[places] for places in self.entries)
 
     def of_each(self, fn: Callable[..., Any], params: Any, *arguments: Any) -> Any:
         """The values of fn(template, params, *own arguments) for all members, (k, ...).
@@ -53,15 +53,16 @@ class Group:
         The arguments have the members as their leading axes.
         """
         dtype = jnp.result_type(float)
-        own = {name: jnp.asarray(values, dtype) for name, values in self.numbers.items()}
-        for name, (known, which) in self.names.items():
-            own[name] = jnp.stack([1.0 * jnp.asarray(params[one]) for one in known])[which]
-        merged = (lambda own: {**params, **own}) if own else (lambda own: params)
+        numbers = {slot: jnp.asarray(values, dtype) for slot, values in self.numbers.items()}
+        for slot, (names, choice) in self.names.items():
+            values = jnp.stack([1.0 * jnp.asarray(params[name]) for name in names])
+            numbers[slot] = values[choice]
+        merged = (lambda numbers: {**params, **numbers}) if numbers else (lambda numbers: params)
 
-        def one(own: dict[str, Array], *arguments: Any) -> Any:
-            return fn(self.template, merged(own), *arguments)
+        def of_member(numbers: dict[str, Array], *arguments: Any) -> Any:
+            return fn(self.template, merged(numbers), *arguments)
 
-        return jax.vmap(one)(own, *arguments)
+        return jax.vmap(of_member)(numbers, *arguments)
 
 
 def grouped(
@@ -72,10 +73,10 @@ def grouped(
     kinds: dict[Any, list[int]] = {}
     values = []
     for k, part in enumerate(parts):
-        key, own = _read(part)
+        key, leaves = _read(part)
         key = key, tuple((type(b), b.dimension, b.letters) for b in bodies_of(part))
         kinds.setdefault(key, []).append(k)
-        values.append(own)
+        values.append(leaves)
     return tuple(
         _group(parts, values, np.array(members), bodies_of, place_of) for members in kinds.values()
     )
@@ -91,38 +92,42 @@ def _group(
     first = values[members[0]]
     leaves = []
     for j, leaf in enumerate(first):
-        own = [values[k][j] for k in members]
+        column = [values[k][j] for k in members]
         slot = f"value {j} of a group"  # no name that a user would choose
-        if all(one == leaf for one in own):
+        if all(value == leaf for value in column):
             leaves.append(leaf)
         elif isinstance(leaf, str):
-            known = {name: i for i, name in enumerate(dict.fromkeys(own))}
-            names[slot] = tuple(known), np.array([known[name] for name in own])
+            places = {name: i for i, name in enumerate(dict.fromkeys(column))}
+            names[slot] = tuple(places), np.array([places[name] for name in column])
             leaves.append(slot)
         else:
-            numbers[slot] = np.array(own)
+            numbers[slot] = np.array(column)
             leaves.append(slot)
     template = _written(parts[members[0]], iter(leaves))
-    found = [[place_of(b) for b in bodies_of(parts[k])] for k in members]
-    count = len(found[0])
+    bodies = [[place_of(b) for b in bodies_of(parts[k])] for k in members]
+    count = len(bodies[0])
     return Group(
         template,
         members,
         numbers,
         names,
-        tuple(np.array([own[i][0] for own in found]) for i in range(count)),
-        tuple(np.stack([own[i][1] for own in found]) for i in range(count)),
+        tuple(np.array([member[i][0] for member in bodies]) for i in range(count)),
+        tuple(np.stack([member[i][1] for member in bodies]) for i in range(count)),
     )
 
 
 def _read(part: Any) -> tuple[Any, list[Any]]:
     """What the parts of a group have in common, and the values in which they may differ."""
     if is_dataclass(part) and not isinstance(part, type):
-        own = [_read(getattr(part, name)) for name in _fields(part)]
-        return (type(part), *(key for key, _ in own)), [leaf for _, some in own for leaf in some]
+        entries = [_read(getattr(part, name)) for name in _fields(part)]
+        return (type(part), *(key for key, _ in entries)), [
+            leaf for _, leaves in entries for leaf in leaves
+        ]
     if isinstance(part, tuple):
-        own = [_read(entry) for entry in part]
-        return ("tuple", *(key for key, _ in own)), [leaf for _, some in own for leaf in some]
+        entries = [_read(entry) for entry in part]
+        return ("tuple", *(key for key, _ in entries)), [
+            leaf for _, leaves in entries for leaf in leaves
+        ]
     if isinstance(part, float):
         return ("number", part == 0.0), [part]  # zeros shorten equations
     if isinstance(part, str):
@@ -133,8 +138,8 @@ def _read(part: Any) -> tuple[Any, list[Any]]:
 def _written(part: Any, leaves: Iterator[Any]) -> Any:
     """The part with other values, in the order of `_read`."""
     if is_dataclass(part) and not isinstance(part, type):
-        own = {name: _written(getattr(part, name), leaves) for name in _fields(part)}
-        return replace(part, **own)
+        entries = {name: _written(getattr(part, name), leaves) for name in _fields(part)}
+        return replace(part, **entries)
     if isinstance(part, tuple):
         return tuple(_written(entry, leaves) for entry in part)
     return next(leaves) if isinstance(part, float | str) else part

@@ -24,14 +24,14 @@ class Accelerations(eqx.Module):
         qdd: accelerations, (n,).
         rank: number of independent equations.
         definite: whether the masses were positive definite.
-        kept: flags of the rows counted as independent, (b, m); None without joints.
+        independent: flags of the rows counted as independent, (b, m); None without joints.
         contradicts: whether dependent rows ask for other accelerations.
     """
 
     qdd: Float[Array, " n"]
     rank: Int[Array, ""]
     definite: Bool[Array, ""]
-    kept: Bool[Array, "b m"] | None
+    independent: Bool[Array, "b m"] | None
     contradicts: Bool[Array, ""]
 
 
@@ -62,7 +62,7 @@ def accelerations(
     involved = metric.reach(size) + jnp.abs(b)
     too_much = (miss > tolerance * involved).any() & ~metric.is_full
     qdd = directions.widened(w) + c
-    return Accelerations(qdd, metric.rank, metric.definite, metric.factor.kept, too_much)
+    return Accelerations(qdd, metric.rank, metric.definite, metric.factor.independent, too_much)
 
 
 def projected(
@@ -94,8 +94,8 @@ def projected(
         return v - step(level, lambda g, _: (quaternions(g, q) * quaternions(g, v)).sum(1))
 
     v = jax.lax.fori_loop(0, iterations, corrected, v)
-    found = audit(structure, q, v, t, params, A, extents, motion_share(q.dtype))
-    return q, v, replace(found, met=found.met & metric.definite)
+    residuals = audit(structure, q, v, t, params, A, extents, motion_share(q.dtype))
+    return q, v, replace(residuals, met=residuals.met & metric.definite)
 
 
 def _stretch(e: Float[Array, "k 4"]) -> Float[Array, " k"]:

@@ -47,15 +47,15 @@ class BlockMetric(eqx.Module):
     @property
     def rank(self) -> Int[Array, ""]:
         """The number of independent equations, with those of the unit quaternions."""
-        kept = 0 if self.factor is None else self.factor.kept.sum()
-        return jnp.asarray(kept + self.structure.norms, jnp.int32)
+        count = 0 if self.factor is None else self.factor.independent.sum()
+        return jnp.asarray(count + self.structure.norms, jnp.int32)
 
     @property
     def is_full(self) -> Bool[Array, ""]:
         """Whether all rows are independent."""
         if self.factor is None:
             return jnp.asarray(True)
-        return (self.factor.kept | (self.scale == 0)).all()
+        return (self.factor.independent | (self.scale == 0)).all()
 
     def across(self, w: Float[Array, "r N"]) -> Float[Array, "b m"]:
         """A' w."""
@@ -69,8 +69,8 @@ class BlockMetric(eqx.Module):
     def back(self, multipliers: Float[Array, "b m"]) -> Float[Array, "r N"]:
         """A'^T times multipliers."""
         meetings = self.structure.meetings
-        own = applied(transposed(self.A), multipliers[:, meetings.node])
-        return gathered(own, meetings.at_bodies)
+        forces = applied(transposed(self.A), multipliers[:, meetings.node])
+        return gathered(forces, meetings.at_bodies)
 
     def multipliers(self, r: Float[Array, "b m"]) -> Float[Array, "b m"]:
         """Some multipliers with S multipliers = r."""
@@ -104,9 +104,9 @@ class FactorizedState(eqx.Module):
 
 def place_at(
     structure: BodyGraph, q: Array, v: Array, t: Array, params: Any,
-    kept: Bool[Array, "b m"] | None = None,
+    independent: Bool[Array, "b m"] | None = None,
 ) -> FactorizedState:  # fmt: skip
-    """Evaluate and factorize at a state; only the rows in `kept` may count as independent."""
+    """Evaluate and factorize at a state; only rows flagged in `independent` may count as such."""
     directions = FreeDirections.at(structure, q)
     masses, Q = masses_and_forces(structure, q, v, t, params)
     G, has_mass = inverse_masses(directions.matrices(masses))
@@ -119,7 +119,7 @@ def place_at(
         return FactorizedState(
             BlockMetric(structure, directions, G, empty, scale, None, definite), Q, A
         )
-    scale, factor = _factor(structure, *jax.lax.stop_gradient((G, blocks)), kept)
+    scale, factor = _factor(structure, *jax.lax.stop_gradient((G, blocks)), independent)
     return FactorizedState(
         BlockMetric(structure, directions, G, blocks, scale, factor, definite), Q, A
     )
@@ -138,27 +138,27 @@ def meeting_blocks(
     structure: BodyGraph, directions: FreeDirections, A: list[tuple[Array, ...]]
 ) -> Float[Array, "b r I"] | None:
     """The blocks of A T where constraints meet bodies; None without any."""
-    most = max((own[0].shape[1] for own in A), default=0)
+    height = max((jacobian[0].shape[1] for jacobian in A), default=0)
     number = np.full(structure.order.size, -1)
     place = np.full(structure.order.size, -1)
     for k, group in enumerate(structure.bodies):
         number[group.members], place[group.members] = k, np.arange(group.members.size)
     parts = []
-    for group, own in zip(structure.constraints, A, strict=True):
-        for bodies, rows in zip(group.bodies, own, strict=True):
+    for group, jacobian in zip(structure.constraints, A, strict=True):
+        for bodies, rows in zip(group.bodies, jacobian, strict=True):
             if not (bodies >= 0).all():
                 continue
             T = directions.T[number[bodies[0]]]
             rows = jnp.moveaxis(rows, 0, -1)
             if T is not None:
                 rows = product(rows, jnp.moveaxis(T[place[bodies]], 0, -1))
-            short = most - rows.shape[0], structure.size - rows.shape[1]
+            short = height - rows.shape[0], structure.size - rows.shape[1]
             parts.append(jnp.pad(rows, ((0, short[0]), (0, short[1]), (0, 0))))
     return jnp.concatenate(parts, axis=-1) if parts else None
 
 
 def _factor(
-    structure: BodyGraph, G: Array, A: Array, kept: Bool[Array, "b m"] | None
+    structure: BodyGraph, G: Array, A: Array, independent: Bool[Array, "b m"] | None
 ) -> tuple[Float[Array, "b m"], Factor]:
     """The scale of the rows and the factors of S."""
     meetings = structure.meetings
@@ -172,6 +172,6 @@ def _factor(
     D = D * scale[:, None] * scale[None]
     E = E * scale[:, None, ends[0]] * scale[None, :, ends[1]]
     least = jnp.full(scale.shape, float(jnp.finfo(G.dtype).eps) ** (2 / 3), G.dtype)
-    if kept is not None:
-        least = jnp.where(kept, least, jnp.inf)
+    if independent is not None:
+        least = jnp.where(independent, least, jnp.inf)
     return scale, factorized(structure.elimination, D, E, least)

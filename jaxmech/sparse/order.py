@@ -70,7 +70,7 @@ class Phase:
         end: the block w of each edge, (R, Q).
         at_blocks: table of the edges that end at each block, (R, c, K).
         at_pivots: table of the edges of each pivot, (R, c, P).
-        left, right: pairs of edges of one pivot, which change the block between their ends, (R, F).
+        first, second: pairs of edges of a pivot, which change the block between their ends, (R, F).
         at_edges: table of the pairs that change each edge, (R, c, e).
     """
 
@@ -84,15 +84,15 @@ class Phase:
     end: Indices
     at_blocks: Indices
     at_pivots: Indices
-    left: Indices
-    right: Indices
+    first: Indices
+    second: Indices
     at_edges: Indices
 
     @property
     def rounds(self) -> dict[str, Indices]:
         """The indices that each round has of its own."""
         names = "pivots", "position", "beside", "pivot", "end", "at_blocks", "at_pivots"
-        return {name: getattr(self, name) for name in (*names, "left", "right", "at_edges")}
+        return {name: getattr(self, name) for name in (*names, "first", "second", "at_edges")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,21 +114,21 @@ def order_of(count: int, edges: Sequence[tuple[int, int]]) -> EliminationOrder:
     rounds = _rounds(count, edges)
     phases: list[Phase] = []
     places = np.zeros(count, int)
-    blocks, known = list(range(count)), {edge: k for k, edge in enumerate(edges)}
-    before, offset = {k: k for k in blocks}, 0
+    blocks, edge_numbers = list(range(count)), {edge: k for k, edge in enumerate(edges)}
+    block_numbers, offset = {k: k for k in blocks}, 0
     while rounds:
         size = _length(rounds, len(blocks))
-        own, rounds = rounds[:size], rounds[size:]
+        phase_rounds, rounds = rounds[:size], rounds[size:]
         numbers = {v: k for k, v in enumerate(blocks)}
-        phase, left = _phase(own, blocks, numbers, before, known)
-        for k, one in enumerate(own):
-            for j, v in enumerate(one):
+        phase, phase_edges = _phase(phase_rounds, blocks, numbers, block_numbers, edge_numbers)
+        for k, pivots in enumerate(phase_rounds):
+            for j, v in enumerate(pivots):
                 places[v] = offset + k * phase.pivots.shape[1] + j
         offset += phase.pivots.size
         phases.append(phase)
-        before, known = numbers, left
-        gone = {v for one in own for v in one}
-        blocks = [v for v in blocks if v not in gone]
+        block_numbers, edge_numbers = numbers, phase_edges
+        eliminated = {v for pivots in phase_rounds for v in pivots}
+        blocks = [v for v in blocks if v not in eliminated]
     return EliminationOrder(tuple(phases), places)
 
 
@@ -136,8 +136,10 @@ def _length(rounds: list[_Round], blocks: int) -> int:
     """The number of rounds of the next phase."""
     if blocks <= _FEW:
         return len(rounds)
-    most = len(rounds[0])
-    return next((k for k, one in enumerate(rounds) if _RATIO * len(one) <= most), len(rounds))
+    largest = len(rounds[0])
+    return next(
+        (k for k, pivots in enumerate(rounds) if _RATIO * len(pivots) <= largest), len(rounds)
+    )
 
 
 def _rounds(count: int, edges: Sequence[tuple[int, int]]) -> list[_Round]:
@@ -147,9 +149,9 @@ def _rounds(count: int, edges: Sequence[tuple[int, int]]) -> list[_Round]:
         beside[b].add(a)
     rounds = []
     while beside:
-        one = {v: sorted(beside[v]) for v in _independent(beside)}
-        rounds.append(one)
-        for v, ends in one.items():
+        pivots = {v: sorted(beside[v]) for v in _independent(beside)}
+        rounds.append(pivots)
+        for v, ends in pivots.items():
             del beside[v]
             for w in ends:
                 beside[w].discard(v)
@@ -159,13 +161,13 @@ def _rounds(count: int, edges: Sequence[tuple[int, int]]) -> list[_Round]:
 
 def _independent(beside: dict[int, set[int]]) -> list[int]:
     """Blocks without common edges, those with few neighbours first, and none with many."""
-    degrees = sorted((len(own), v) for v, own in beside.items())
+    degrees = sorted((len(neighbours), v) for v, neighbours in beside.items())
     # With the least degree alone, a chain would be eliminated from its ends, block by block.
-    most = max(2, degrees[len(degrees) // 2][0])
+    limit = max(2, degrees[len(degrees) // 2][0])
     blocked: set[int] = set()
     pivots = []
     for degree, v in degrees:
-        if degree > most:
+        if degree > limit:
             break
         if v not in blocked:
             pivots.append(v)
@@ -174,32 +176,32 @@ def _independent(beside: dict[int, set[int]]) -> list[int]:
 
 
 def _phase(
-    rounds: list[_Round], blocks: list[int], numbers: dict[int, int], before: dict[int, int],
-    known: dict[tuple[int, int], int],
+    rounds: list[_Round], blocks: list[int], numbers: dict[int, int], block_numbers: dict[int, int],
+    edge_numbers: dict[tuple[int, int], int],
 ) -> tuple[Phase, dict[tuple[int, int], int]]:  # fmt: skip
     """The phase of some rounds, and the numbers of its edges."""
-    kept = [(a, b) for a, b in known if a in numbers and b in numbers]
-    edges = {edge: k for k, edge in enumerate(kept)}
-    sources = [known[edge] for edge in edges]
-    for one in rounds:
-        for ends in one.values():
+    remaining = [(a, b) for a, b in edge_numbers if a in numbers and b in numbers]
+    edges = {edge: k for k, edge in enumerate(remaining)}
+    sources = [edge_numbers[edge] for edge in edges]
+    for pivots in rounds:
+        for ends in pivots.values():
             for pair in combinations(ends, 2):
                 if pair not in edges:
                     edges[pair] = len(edges)
-                    sources.append(len(known))
+                    sources.append(len(edge_numbers))
     K = len(blocks)
     P = max(map(len, rounds))
-    Q = max(sum(map(len, one.values())) for one in rounds)
-    F = max(sum(len(w) * (len(w) - 1) // 2 for w in one.values()) for one in rounds)
+    Q = max(sum(map(len, pivots.values())) for pivots in rounds)
+    F = max(sum(len(w) * (len(w) - 1) // 2 for w in pivots.values()) for pivots in rounds)
     rows: dict[str, list[Indices]] = {}
-    for one in rounds:
-        for name, values in _indices(one, numbers, edges, K, P, Q, F).items():
+    for pivots in rounds:
+        for name, values in _indices(pivots, numbers, edges, K, P, Q, F).items():
             rows.setdefault(name, []).append(values)
-    later = np.full(len(before), K)
-    later[[before[v] for v in blocks]] = np.arange(K)
+    later = np.full(len(block_numbers), K)
+    later[[block_numbers[v] for v in blocks]] = np.arange(K)
     pads = {"at_blocks": Q, "at_pivots": Q, "at_edges": F}
     phase = Phase(
-        blocks=np.array([before[v] for v in blocks]),
+        blocks=np.array([block_numbers[v] for v in blocks]),
         later=later,
         edges=np.array(sources, int),
         **{name: _stacked(values, pads.get(name, 0)) for name, values in rows.items()},
@@ -208,30 +210,30 @@ def _phase(
 
 
 def _indices(
-    one: _Round, numbers: dict[int, int], edges: dict[tuple[int, int], int],
+    pivots: _Round, numbers: dict[int, int], edges: dict[tuple[int, int], int],
     K: int, P: int, Q: int, F: int,
 ) -> dict[str, Indices]:  # fmt: skip
     """The indices of one round, as in `Phase`."""
     e = len(edges)
-    ways = [(k, v, w) for k, (v, ends) in enumerate(one.items()) for w in ends]
+    ways = [(k, v, w) for k, (v, ends) in enumerate(pivots.items()) for w in ends]
     place = {(v, w): k for k, (_, v, w) in enumerate(ways)}
     beside = [edges[v, w] if v < w else edges[w, v] + e for _, v, w in ways]
-    pairs = [(v, *pair) for v, ends in one.items() for pair in combinations(ends, 2)]
+    pairs = [(v, *pair) for v, ends in pivots.items() for pair in combinations(ends, 2)]
     position = np.full(K, P)
-    position[[numbers[v] for v in one]] = np.arange(len(one))
+    position[[numbers[v] for v in pivots]] = np.arange(len(pivots))
     pivot = _padded([k for k, _, _ in ways], Q, P)
     end = _padded([numbers[w] for _, _, w in ways], Q, K)
     changed = [edges[w, x] for _, w, x in pairs]
     return {
-        "pivots": _padded([numbers[v] for v in one], P, K),
+        "pivots": _padded([numbers[v] for v in pivots], P, K),
         "position": position,
         "beside": _padded(beside, Q, 2 * e),
         "pivot": pivot,
         "end": end,
         "at_blocks": table_of(end[: len(ways)], K, Q),
         "at_pivots": table_of(pivot[: len(ways)], P, Q),
-        "left": _padded([place[v, w] for v, w, _ in pairs], F, Q),
-        "right": _padded([place[v, x] for v, _, x in pairs], F, Q),
+        "first": _padded([place[v, w] for v, w, _ in pairs], F, Q),
+        "second": _padded([place[v, x] for v, _, x in pairs], F, Q),
         "at_edges": table_of(changed, e, F),
     }
 
@@ -244,5 +246,7 @@ def _stacked(rounds: list[Indices], pad: int) -> Indices:
     """The indices of all rounds; tables get as many rows as the largest."""
     if rounds[0].ndim == 1:
         return np.stack(rounds)
-    most = max(map(len, rounds))
-    return np.stack([np.pad(x, ((0, most - len(x)), (0, 0)), constant_values=pad) for x in rounds])
+    height = max(map(len, rounds))
+    return np.stack(
+        [np.pad(x, ((0, height - len(x)), (0, 0)), constant_values=pad) for x in rounds]
+    )

@@ -18,8 +18,8 @@ def level(e: JointEquations, params: Any, q: Blocks, v: Blocks, t: Array) -> Arr
     """The residuals of the equations on positions, or of those on velocities, (b,)."""
     read, bodies = Reader(e.joint.part, t, params), e.joint.bodies
     if e.of_velocities:
-        moving = (body.moving(x, y) for body, x, y in zip(bodies, q, v, strict=True))
-        return e.joint.velocity_level(tuple(moving), read)
+        motions = (body.moving(x, y) for body, x, y in zip(bodies, q, v, strict=True))
+        return e.joint.velocity_level(tuple(motions), read)
     return e.joint.position_level(tuple(b.frame(x) for b, x in zip(bodies, q, strict=True)), read)
 
 
@@ -41,9 +41,9 @@ def _padded(parts: list[Array]) -> Float[Array, "b m"]:
     """Rows of all constraints, with zeros where one has fewer than the others."""
     if not parts:
         return jnp.zeros((0, 0))
-    most = max(part.shape[1] for part in parts)
+    height = max(part.shape[1] for part in parts)
     return jnp.concatenate(
-        [jnp.pad(part.T, ((0, most - part.shape[1]), (0, 0))) for part in parts], axis=1
+        [jnp.pad(part.T, ((0, height - part.shape[1]), (0, 0))) for part in parts], axis=1
     )
 
 
@@ -108,9 +108,9 @@ def times(
 ) -> Float[Array, "b m"]:
     """A x, from A by groups."""
     parts = []
-    for group, own in zip(structure.constraints, A, strict=True):
-        total = jnp.zeros(own[0].shape[:2], x.dtype)
-        for a, y in zip(own, group.blocks(x), strict=True):
+    for group, jacobian in zip(structure.constraints, A, strict=True):
+        total = jnp.zeros(jacobian[0].shape[:2], x.dtype)
+        for a, y in zip(jacobian, group.blocks(x), strict=True):
             total = total + (a * y[:, None]).sum(2)
         parts.append(total)
     return _padded(parts)

@@ -35,7 +35,7 @@ class _State(eqx.Module):
     t_failed: Float[Array, ""]
     recent: Recent
     defect: Defect
-    done: Int[Array, ""]  # steps so far
+    count: Int[Array, ""]  # steps so far
 
 
 @jit_of("plan")
@@ -60,7 +60,7 @@ def run(
         def one_segment(number: Array, state: _State) -> _State:
             first = number * steps
             state = jax.lax.fori_loop(0, steps, lambda k, s: one_step(first + k, s), state)
-            good = (state.status == Status.OK) & (state.done >= STATES - 1)
+            good = (state.status == Status.OK) & (state.count >= STATES - 1)
             defect = state.defect.after(state.recent, state.q, state.v, h, plan.method, steps, 1)
             return replace(
                 state, defect=jax.tree.map(partial(jnp.where, good), defect, state.defect)
@@ -92,15 +92,15 @@ def _start(
 ) -> _State:
     t = ts[0]
     A = jacobians(plan.structure, q, v, t, params)
-    found = audit(plan.structure, q, v, t, params, A, extents, SHARE)
-    status = jnp.where(found.met, int(Status.OK), int(Status.INCONSISTENT))
+    residuals = audit(plan.structure, q, v, t, params, A, extents, SHARE)
+    status = jnp.where(residuals.met, int(Status.OK), int(Status.INCONSISTENT))
     ahead = jnp.sign(ts[-1] - t)
     finite = jnp.isfinite(q.sum() + v.sum() + ts.sum()) & (ahead * (ts[1:] - ts[:-1]) >= 0).all()
     status = jnp.where(finite, status, int(Status.NONFINITE)).astype(jnp.int32)
     t_failed = jnp.where(status == Status.OK, jnp.nan, jax.lax.stop_gradient(t))
     rank = jnp.asarray(jnp.iinfo(jnp.int32).max, jnp.int32)
     return _State(
-        q, v, found.position, found.velocity, rank, rank, rank, status, t_failed,
+        q, v, residuals.position, residuals.velocity, rank, rank, rank, status, t_failed,
         Recent.none(q, v, same_steps=False), Defect.none(q, v), jnp.zeros((), jnp.int32),
     )  # fmt: skip
 
@@ -113,8 +113,8 @@ def _advance(
     running = state.status == Status.OK
     # Whether the projection of the step before kept a row that is dependent at the start of that
     # step and at its end, which is here.
-    right = jnp.maximum(state.first_rank, health.first_rank) >= state.last_rank
-    own = jnp.where(right, health.status, int(Status.PROJECTION_FAILED)).astype(jnp.int32)
+    choice_holds = jnp.maximum(state.first_rank, health.first_rank) >= state.last_rank
+    status = jnp.where(choice_holds, health.status, int(Status.PROJECTION_FAILED)).astype(jnp.int32)
     moved = replace(
         state,
         q=q,
@@ -125,12 +125,12 @@ def _advance(
         first_rank=health.first_rank,
         last_rank=health.last_rank,
         recent=state.recent.after(state.q, state.v, h),
-        done=state.done + 1,
+        count=state.count + 1,
     )
     failed = replace(
         state,
-        status=jnp.where(running, own, state.status),
+        status=jnp.where(running, status, state.status),
         t_failed=jnp.where(running, jax.lax.stop_gradient(t), state.t_failed),
     )
-    good = running & (health.status == Status.OK) & right
+    good = running & (health.status == Status.OK) & choice_holds
     return jax.tree.map(partial(jnp.where, good), moved, failed)

@@ -103,9 +103,9 @@ def sparse_violations(
 ) -> list[Violation]:
     """The violated constraints at a known state, positions before velocities."""
     structure = structure_of(system)
-    found = jax.jit(partial(misses, structure))(q, v, t, params)
+    levels = jax.jit(partial(misses, structure))(q, v, t, params)
     return [
         Violation(structure.names[k], level, float(size[:, k].max()))
-        for level, (size, allowed) in zip(("position", "velocity"), found, strict=True)
+        for level, (size, allowed) in zip(("position", "velocity"), levels, strict=True)
         for k in np.flatnonzero((np.asarray(size) > np.asarray(allowed)).any(0))
     ]

@@ -53,7 +53,7 @@ class _Evaluations(eqx.Module):
     accelerations: Float[Array, "stages n"]
     q: Float[Array, " n"]
     v: Float[Array, " n"]
-    kept: Bool[Array, "b m"] | None
+    independent: Bool[Array, "b m"] | None
     definite: Bool[Array, ""]
     contradicts: Bool[Array, ""]
     audit: Residuals
@@ -81,48 +81,48 @@ def step(
     structure, tableau = plan.structure, plan.method.tableau
     count = len(tableau.nodes)
 
-    def one(so_far: _Evaluations, own: _Evaluation) -> tuple[_Evaluations, None]:
-        now = t + own.node * h
-        stage_q = q + h * (own.weights @ so_far.speeds)
-        stage_v = v + h * (own.weights @ so_far.accelerations)
-        is_stage = own.number < count
+    def evaluate(so_far: _Evaluations, evaluation: _Evaluation) -> tuple[_Evaluations, None]:
+        time = t + evaluation.node * h
+        stage_q = q + h * (evaluation.weights @ so_far.speeds)
+        stage_v = v + h * (evaluation.weights @ so_far.accelerations)
+        is_stage = evaluation.number < count
         # The choice of the first stage stands: later ones lie only near the constraints, where
         # dependent rows seem independent. The projection decides again, since the step may have
         # started in a singular pose.
-        is_free = (own.number == 0) | ~is_stage
-        kept = None if so_far.kept is None else so_far.kept | is_free
-        place = place_at(structure, stage_q, stage_v, now, params, kept)
+        is_free = (evaluation.number == 0) | ~is_stage
+        independent = None if so_far.independent is None else so_far.independent | is_free
+        place = place_at(structure, stage_q, stage_v, time, params, independent)
         rank = place.metric.rank
 
         def law() -> _Evaluations:
-            found = accelerations(place, stage_q, stage_v, now, params)
-            first = own.number == 0
+            motion = accelerations(place, stage_q, stage_v, time, params)
+            first = evaluation.number == 0
             ranks = so_far.ranks.at[0].min(rank)
             return replace(
                 so_far,
-                speeds=so_far.speeds.at[own.number].set(stage_v),
-                accelerations=so_far.accelerations.at[own.number].set(found.qdd),
-                kept=_chosen(first, found.kept, so_far.kept),
+                speeds=so_far.speeds.at[evaluation.number].set(stage_v),
+                accelerations=so_far.accelerations.at[evaluation.number].set(motion.qdd),
+                independent=_chosen(first, motion.independent, so_far.independent),
                 definite=so_far.definite & place.metric.definite,
-                contradicts=so_far.contradicts | (first & found.contradicts),
+                contradicts=so_far.contradicts | (first & motion.contradicts),
                 ranks=jnp.where(first & (np.arange(3) == 1), rank, ranks),
             )
 
         def end() -> _Evaluations:
-            state = place, stage_q, stage_v, now, params
-            new_q, new_v, found = projected(*state, plan.iterations, extents)
+            state = place, stage_q, stage_v, time, params
+            new_q, new_v, residuals = projected(*state, plan.iterations, extents)
             return replace(
-                so_far, q=new_q, v=new_v, audit=found, ranks=so_far.ranks.at[2].set(rank)
+                so_far, q=new_q, v=new_v, audit=residuals, ranks=so_far.ranks.at[2].set(rank)
             )
 
         return jax.lax.cond(is_stage, law, end), None
 
     # One loop for all evaluations, so that elimination is compiled once.
-    none, true = jnp.zeros((count, q.size), q.dtype), jnp.asarray(True)
+    zeros, true = jnp.zeros((count, q.size), q.dtype), jnp.asarray(True)
     rows = (most_rows(structure, q, v, t, params), structure.nodes)
     zero = jnp.zeros((), q.dtype)
     start = _Evaluations(
-        none, none, q, v, jnp.ones(rows, bool) if rows[1] else None, true, ~true,
+        zeros, zeros, q, v, jnp.ones(rows, bool) if rows[1] else None, true, ~true,
         Residuals(true, zero, zero), jnp.full(3, jnp.iinfo(jnp.int32).max, jnp.int32),
     )  # fmt: skip
     stages = _Evaluation(
@@ -130,24 +130,26 @@ def step(
         jnp.asarray([*tableau.nodes, 1.0], q.dtype),
         jnp.asarray(np.concatenate([tableau.matrix, [tableau.weights]]), q.dtype),
     )
-    found = jax.lax.scan(one, start, stages)[0]
-    return found.q, found.v, _health(found)
+    evaluations = jax.lax.scan(evaluate, start, stages)[0]
+    return evaluations.q, evaluations.v, _health(evaluations)
 
 
-def _chosen(first: Array, own: Array | None, before: Array | None) -> Array | None:
+def _chosen(first: Array, flags: Array | None, earlier: Array | None) -> Array | None:
     """The independent rows of the first stage."""
-    return before if own is None or before is None else jnp.where(first, own, before)
+    return earlier if flags is None or earlier is None else jnp.where(first, flags, earlier)
 
 
-def _health(found: _Evaluations) -> SparseHealth:
-    finite = jnp.isfinite(found.q.sum() + found.v.sum())
+def _health(evaluations: _Evaluations) -> SparseHealth:
+    finite = jnp.isfinite(evaluations.q.sum() + evaluations.v.sum())
     status = jnp.asarray(Status.OK, jnp.int32)
     for failed, code in (  # the last one counts
-        (~found.audit.met, Status.PROJECTION_FAILED),
-        (found.contradicts, Status.CONTRADICTORY),
+        (~evaluations.audit.met, Status.PROJECTION_FAILED),
+        (evaluations.contradicts, Status.CONTRADICTORY),
         (~finite, Status.NONFINITE),
-        (~found.definite, Status.SINGULAR_MASS),
+        (~evaluations.definite, Status.SINGULAR_MASS),
     ):
         status = jnp.where(failed, int(code), status).astype(jnp.int32)
-    least, first, last = found.ranks
-    return SparseHealth(status, least, first, last, found.audit.position, found.audit.velocity)
+    least, first, last = evaluations.ranks
+    return SparseHealth(
+        status, least, first, last, evaluations.audit.position, evaluations.audit.velocity
+    )

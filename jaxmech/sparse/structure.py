@@ -105,10 +105,10 @@ def structure_of(system: System) -> BodyGraph:
     Raises:
         ValueError: the system has no such structure.
     """
-    known = system.__dict__.get("_structure")
-    if known is None:
-        known = system.__dict__["_structure"] = _structure(system)
-    return known
+    structure = system.__dict__.get("_structure")
+    if structure is None:
+        structure = system.__dict__["_structure"] = _structure(system)
+    return structure
 
 
 def _structure(system: System) -> BodyGraph:
@@ -125,22 +125,22 @@ def _structure(system: System) -> BodyGraph:
     joints = [c for c in system.constraints if not isinstance(c.fn, UnitNorm)]
     equations = [_equations_of(constraint) for constraint in joints]
     constraints = grouped(equations, lambda e: e.joint.bodies, place_of)
-    own = grouped(bodies, lambda body: (body,), place_of)
+    groups = grouped(bodies, lambda body: (body,), place_of)
     meetings = _meetings(constraints, len(bodies))
     loads: tuple[AbstractLoad, ...] = ()
-    others: tuple[Callable[..., Any], ...] = ()
+    functions: tuple[Callable[..., Any], ...] = ()
     if isinstance(system.force, AppliedForces):
-        loads, others = system.force.loads, system.force.others
+        loads, functions = system.force.loads, system.force.others
     potentials = grouped(energies.elements.potentials, lambda force: force.bodies, place_of)
     forces = grouped(loads, lambda force: force.bodies, place_of)
-    acted = [some.ravel() for g in (*potentials, *forces) for some in g.entries]
+    acted = [places.ravel() for g in (*potentials, *forces) for places in g.entries]
     entries = np.concatenate([np.zeros(0, int), *acted])
     structure = BodyGraph(
         n=system.n,
         size=SIZES[max(body.dimension for body in bodies)],
-        bodies=own,
-        order=np.argsort(np.concatenate([g.members for g in own])),
-        entries=np.argsort(np.concatenate([g.entries[0].ravel() for g in own])),
+        bodies=groups,
+        order=np.argsort(np.concatenate([g.members for g in groups])),
+        entries=np.argsort(np.concatenate([g.entries[0].ravel() for g in groups])),
         constraints=constraints,
         names=tuple(joints[k].name for g in constraints for k in g.members),
         meetings=meetings,
@@ -149,7 +149,7 @@ def _structure(system: System) -> BodyGraph:
         potentials=potentials,
         loads=forces,
         at_entries=table_of(entries, system.n, entries.size),
-        others=others,
+        others=functions,
     )
     _require_few_groups(structure)
     return structure
@@ -194,31 +194,31 @@ def _meetings(constraints: tuple[Group, ...], count: int) -> Meetings:
     """Where the groups meet bodies, in the order of groups, of their bodies and of members."""
     first, nodes, bodies = 0, [np.zeros(0, int)], [np.zeros(0, int)]
     for group in constraints:
-        own = first + np.arange(group.members.size)
+        numbers = first + np.arange(group.members.size)
         for body in group.bodies:
             if (body >= 0).all():  # the ground is a kind of its own
-                nodes.append(own)
+                nodes.append(numbers)
                 bodies.append(body)
-        first += own.size
+        first += numbers.size
     node, body = np.concatenate(nodes), np.concatenate(bodies)
     at_body: dict[int, list[int]] = {}
     for meeting, b in enumerate(body):
         at_body.setdefault(int(b), []).append(meeting)
     pairs = [
         (i, j) if node[i] < node[j] else (j, i)
-        for some in at_body.values()
-        for i, j in combinations(some, 2)
+        for meetings in at_body.values()
+        for i, j in combinations(meetings, 2)
     ]
     edges: dict[tuple[int, int], int] = {}
     places = [edges.setdefault((int(node[i]), int(node[j])), len(edges)) for i, j in pairs]
-    one, other = np.array(pairs, int).reshape(-1, 2).T
+    first_meetings, second_meetings = np.array(pairs, int).reshape(-1, 2).T
     return Meetings(
         node,
         body,
         table_of(node, first, node.size),
         table_of(body, count, node.size),
-        one,
-        other,
+        first_meetings,
+        second_meetings,
         table_of(places, len(edges), len(places)),
         np.array(list(edges), int).reshape(-1, 2).T,
     )
