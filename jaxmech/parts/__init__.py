@@ -4,15 +4,21 @@ Read upward: `values` and `vectors` are numbers and geometry, `body` and `rigid_
 with the mass properties of `solids`, `position_equations` and `velocity_equations` the elements
 that joints are made of. `kinematics` says where bodies are, in coordinates of their own or in those
 of joints, and `dynamics` has M and Q in the latter. `joint_base` makes constraints, for `joints`,
-`point_joints`, `transmissions` and `rolling`; `forces` act on bodies and in joints, and
-`joint_loads` are what joints exert. `equations` makes the system of a `mechanism`, after the checks
-of `validation`; `geometry` draws it, and `outline` prints it.
+`point_joints`, `transmissions`, `rolling` and the `contacts` of cams and curved bodies; `forces`
+act on bodies and in joints, and `joint_loads` are what joints exert. `equations` makes the system
+of a `mechanism`, after the checks of `validation`; `geometry` draws it, and `outline` prints it.
 """
 
 from jaxmech.parts.body import Frame as Frame
 from jaxmech.parts.body import Start as Start
 from jaxmech.parts.body import ground as ground
 from jaxmech.parts.body import point_mass as point_mass
+from jaxmech.parts.contacts import cam as cam
+from jaxmech.parts.contacts import flat_follower as flat_follower
+from jaxmech.parts.contacts import polar_profile as polar_profile
+from jaxmech.parts.contacts import rolling_ellipsoid as rolling_ellipsoid
+from jaxmech.parts.contacts import rolling_profile as rolling_profile
+from jaxmech.parts.contacts import spline_profile as spline_profile
 from jaxmech.parts.forces import applied_force as applied_force
 from jaxmech.parts.forces import bushing as bushing
 from jaxmech.parts.forces import bushing_damper as bushing_damper

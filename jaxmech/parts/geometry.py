@@ -14,6 +14,8 @@ from jaxtyping import Array
 
 from jaxmech.geometry import circle, coil, line, outline
 from jaxmech.parts.body import AbstractBody, Frame, Ground
+from jaxmech.parts.contacts.base import AbstractContact
+from jaxmech.parts.contacts.curves import RollerGap
 from jaxmech.parts.forces.elements import AbstractForce, Applied, Damper, Spring
 from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.kinematics.base import AbstractKinematics
@@ -97,7 +99,7 @@ def _marks(element: Any) -> list[tuple[int, Vector]]:
     """The points on bodies that an element acts on, each with the index of the body."""
     if isinstance(element, Coincide | Apart | Across | Spring | Damper):
         return [(0, element.at_a), (1, element.at_b)]
-    if isinstance(element, OnSurface | Edge | Applied):
+    if isinstance(element, OnSurface | Edge | Applied | RollerGap):
         return [(-1, element.at_b)]
     return []
 
@@ -106,6 +108,8 @@ def _round(element: Any) -> tuple[int, ...]:
     """The indices of the bodies that an element makes round."""
     if isinstance(element, RoundSlip | WheelSlip):
         return (1,)
+    if isinstance(element, AbstractContact):
+        return (element.round_body,)
     return (0, 1) if isinstance(element, Mesh | GearSpeed) else ()
 
 
@@ -124,6 +128,8 @@ def _element(
             return {f"{name}.guide": line(*ends), name: jnp.asarray(ends[-1])}
         case Spring():
             return {name: coil(*ends)}
+        case AbstractContact():
+            return element.shapes(name, frames, read)
         case Level(at_a, normal, _, _) if size == 2 and isinstance(bodies[0], Ground):
             at, n = frames[0].point(read.vector(at_a, 2)), pointing(frames[0], normal, read)
             return {f"{name}.ground": line(at - _FAR * turned(n), at + _FAR * turned(n))}

@@ -1,14 +1,18 @@
 """Checks that bodies, joints and forces are parts of one mechanism."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import jax.numpy as jnp
+
 from jaxmech.constraints import AbstractConstraint
 from jaxmech.parts.body import AbstractBody, Ground
+from jaxmech.parts.contacts.base import AbstractContact
 from jaxmech.parts.forces.elements import AbstractForce, AbstractTerm, Gravity
 from jaxmech.parts.joint_base import Joint
+from jaxmech.parts.values import Reader
 from jaxmech.utils.text import capital
 
 AnyJoint = Joint | AbstractConstraint
@@ -28,6 +32,15 @@ def require_consistent(
     for part in (*joints, *forces):
         if isinstance(part, Joint | AbstractForce):
             _require_known(part.part, part.bodies, bodies)
+
+
+def require_contacts(joints: Iterable[Any], params: Mapping[str, Any]) -> None:
+    """Raise for curves and sizes of contacts that allow none, with these parameters."""
+    for joint in joints:
+        if isinstance(joint, Joint):
+            for element in joint.positions:
+                if isinstance(element, AbstractContact):
+                    element.require(Reader(joint.part, jnp.zeros(()), dict(params)))
 
 
 def _require_kinds(bodies: Sequence[Any], joints: Sequence[Any], forces: Sequence[Any]) -> None:

@@ -1,0 +1,13 @@
+"""Contacts of curved bodies: cams, and curves and ellipsoids that roll.
+
+`profiles` makes closed curves, and `foot` has the point of a curve that touches. `base` is what
+contacts share, `curves` has the elements of contacts in the plane and `ellipsoids` those in space;
+`cams` and `rollers` make the joints.
+"""
+
+from jaxmech.parts.contacts.cams import cam as cam
+from jaxmech.parts.contacts.cams import flat_follower as flat_follower
+from jaxmech.parts.contacts.profiles import polar_profile as polar_profile
+from jaxmech.parts.contacts.profiles import spline_profile as spline_profile
+from jaxmech.parts.contacts.rollers import rolling_ellipsoid as rolling_ellipsoid
+from jaxmech.parts.contacts.rollers import rolling_profile as rolling_profile

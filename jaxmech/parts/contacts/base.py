@@ -1,0 +1,113 @@
+"""What contacts have in common: a shape in pictures, and a check of their numbers."""
+
+import abc
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.parts.contacts.foot import PLACES
+from jaxmech.parts.contacts.profiles import Profile
+from jaxmech.parts.position_equations import AbstractPosition, Frames
+from jaxmech.parts.values import Reader, Value, Vector
+from jaxmech.utils.checks import is_known
+from jaxmech.utils.text import capital
+
+
+@dataclass(frozen=True)
+class AbstractContact(AbstractPosition):
+    """The equation on positions of a contact of curved bodies."""
+
+    @property
+    @abc.abstractmethod
+    def round_body(self) -> int:
+        """The index of the body with the curve or surface."""
+
+    @abc.abstractmethod
+    def require(self, read: Reader) -> None:
+        """Raise a ValueError for sizes and curves that allow no contact, where they are known."""
+
+    @abc.abstractmethod
+    def shapes(self, name: str, frames: Frames, read: Reader) -> dict[str, Array]:
+        """The lines of curves and surfaces in pictures, by name."""
+
+
+def point_of(profile: Profile, s: Any, read: Reader) -> Array:
+    """The point of a profile, (2,)."""
+    return read.array(lambda t, params: profile(s, t, params), (2,))
+
+
+def around(profile: Profile, read: Reader, places: Any) -> Array:
+    """Points of a profile, (k, 2)."""
+    return jax.vmap(lambda s: point_of(profile, s, read))(jnp.asarray(places, read.dtype))
+
+
+def seen_by(read: Reader, t: Any, params: Any) -> Reader:
+    """The same reader at another time and with other parameters."""
+    return replace(read, t=t, params=params)
+
+
+def right_normal(profile: Profile, s: Array, read: Reader) -> tuple[Array, Array, Array]:
+    """The point at s, the tangent, and the normal to its right; outward if counter-clockwise."""
+    point, rate = jax.jvp(lambda s: point_of(profile, s, read), (s,), (jnp.ones_like(s),))
+    tangent = rate / jnp.sqrt(rate @ rate)
+    return point, tangent, jnp.stack([tangent[1], -tangent[0]])
+
+
+def require_above(
+    value: Value | Vector, argument: str, read: Reader, size: int | None = None, *,
+    zero: bool = False,
+) -> None:  # fmt: skip
+    """Raise for a known value that is negative, or zero unless that is allowed."""
+    values = read.number(value) if size is None else read.vector(value, size)
+    if not is_known(values):
+        return
+    numbers = np.asarray(values)
+    if np.all((numbers >= 0) if zero else (numbers > 0)) and np.isfinite(numbers).all():
+        return
+    wanted = "zero or a positive" if zero else "a positive"
+    told = numbers.tolist() if size is None else f"{numbers.tolist()}; each must be positive"
+    kind = f"{wanted} `{argument}`" if size is None else f"positive `{argument}`"
+    raise ValueError(f"{capital(read.part)} must have {kind}, but has {told}.")
+
+
+def require_curve(profile: Profile, read: Reader) -> tuple[np.ndarray, np.ndarray] | None:
+    """Raise for a known profile that is not a smooth closed curve; its speeds and curvatures."""
+    one = jnp.ones((), read.dtype)
+
+    def jet(s: Array) -> tuple[Array, Array, Array]:
+        def rate(s: Array) -> Array:
+            return jax.jvp(lambda s: point_of(profile, s, read), (s,), (one,))[1]
+
+        return point_of(profile, s, read), *jax.jvp(rate, (s,), (one,))
+
+    places = jnp.asarray(np.linspace(0, 2 * np.pi, PLACES + 1), read.dtype)
+    values = jax.vmap(jet)(places)
+    if not is_known(values):
+        return None
+    points, rates, bends = map(np.asarray, values)
+    start = f"{capital(read.part)} must have a `profile` that is"
+    for table, what in ((points, "finite"), (rates, "differentiable"), (bends, "twice so")):
+        if not np.isfinite(table).all():
+            s = float(places[np.argmin(np.isfinite(table).all(1))])
+            wanted = "finite" if what == "finite" else "twice differentiable"
+            raise ValueError(f"{start} {wanted}, but it is not at s = {s:.4g}; correct it.")
+    size, small = np.ptp(points[:-1], axis=0).max(), float(jnp.finfo(read.dtype).eps) ** 0.5
+    for table, what in ((points, "points"), (rates, "tangents")):
+        if np.abs(table[-1] - table[0]).max() > 10 * small * np.abs(table - table.mean(0)).max():
+            raise ValueError(
+                f"{start} a closed smooth curve, with a period of 2 pi in s, but its {what} at 0 "
+                f"and 2 pi are {table[0]} and {table[-1]}; make it periodic."
+            )
+    speeds = np.hypot(*rates.T)
+    if size == 0 or speeds.min() < 1e-6 * speeds.max():
+        s = float(places[speeds.argmin()])
+        raise ValueError(
+            f"{start} a curve without corners or stops, but its derivative by s is zero at "
+            f"s = {s:.4g}; choose another parameter along the curve."
+        )
+    curvatures = (rates[:, 0] * bends[:, 1] - rates[:, 1] * bends[:, 0]) / speeds**3
+    return speeds, curvatures

@@ -1,0 +1,197 @@
+"""The elements of contacts of curves in the plane.
+
+A curve is a profile, from a point of its body. Each residual is a gap [m] or the velocity of b
+relative to a at the contact [m/s], whose multiplier is a force [N] of a on b.
+
+    RollerGap    distance of a point of b from a curve of a = radius     force along the normal
+    FaceGap      lowest point of a curve on a line                       force along the normal
+    FaceSlip     no slip there                                           friction along the line
+
+The gap of a roller is that along the normal in the nearest point of the curve. Neither gap changes
+with the parameter of the curve to first order, so that A is that of a fixed point.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.geometry import circle, line
+from jaxmech.parts.body import Frame, Moving
+from jaxmech.parts.contacts.base import (
+    AbstractContact,
+    around,
+    point_of,
+    require_above,
+    require_curve,
+    right_normal,
+    seen_by,
+)
+from jaxmech.parts.contacts.foot import PLACES, lowest
+from jaxmech.parts.contacts.profiles import Profile
+from jaxmech.parts.position_equations import Frames, pointing
+from jaxmech.parts.values import Reader, Value, Vector
+from jaxmech.parts.vectors import Numbers, turned
+from jaxmech.parts.velocity_equations import AbstractVelocity, slip
+from jaxmech.utils.checks import is_known
+from jaxmech.utils.text import capital
+
+_OUTLINE = np.linspace(0, 2 * np.pi, 2 * PLACES + 1)
+_FAR = 1e3  # half the length of a line on the ground [m]; a picture shows the visible part
+
+
+def nearest_to(profile: Profile, x: Array, read: Reader) -> Array:
+    """The s of the point of a profile that is nearest to x."""
+
+    def height(s: Array, context: tuple[Any, ...]) -> Array:
+        x, t, params = context
+        way = x - point_of(profile, s, seen_by(read, t, params))
+        return way @ way / 2
+
+    return lowest(height, (x, read.t, read.params))
+
+
+def lowest_along(profile: Profile, n: Array, read: Reader) -> Array:
+    """The s of the point of a profile that is lowest along a direction."""
+
+    def height(s: Array, context: tuple[Any, ...]) -> Array:
+        n, t, params = context
+        return n @ point_of(profile, s, seen_by(read, t, params))
+
+    return lowest(height, (n, read.t, read.params))
+
+
+@dataclass(frozen=True)
+class RollerGap(AbstractContact):
+    """A circle about a point of b touches a curve of a, on its right side."""
+
+    profile: Profile
+    at_a: Vector
+    at_b: Vector
+    radius: Value
+
+    @property
+    def round_body(self) -> int:
+        """The index of the body with the curve."""
+        return 0
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """The residual (x - c) . n - radius, with the centre x of the roller."""
+        a, b = frames
+        center = b.point(read.vector(self.at_b, 2))
+        x = jnp.asarray(a.components(center - a.point(read.vector(self.at_a, 2))))
+        s = nearest_to(self.profile, x, read)
+        point, _, n = right_normal(self.profile, s, read)
+        return (n @ (x - point) - read.number(self.radius))[None]
+
+    def require(self, read: Reader) -> None:
+        """Raise unless the curve is smooth and nowhere more concave than the roller."""
+        require_above(self.radius, "radius", read, zero=True)
+        jet = require_curve(self.profile, read)
+        radius = read.number(self.radius)
+        if jet is None or not is_known(radius):
+            return
+        _, curvatures = jet
+        least = curvatures.min()
+        if 1 + float(radius) * least <= 0:
+            raise ValueError(
+                f"{capital(read.part)} must have a `radius` below the least radius of curvature "
+                f"of hollows of its profile, {-1 / least:.4g}, but has {float(radius):.4g}; make "
+                "the roller smaller. A follower is to the right of the curve: outside if its "
+                "points are counter-clockwise, inside if clockwise."
+            )
+
+    def shapes(self, name: str, frames: Frames, read: Reader) -> dict[str, Array]:
+        """The curve, and the roller with its contact."""
+        a, b = frames
+        center = jnp.asarray(b.point(read.vector(self.at_b, 2)))
+        x = jnp.asarray(a.components(center - a.point(read.vector(self.at_a, 2))))
+        foot = point_of(self.profile, nearest_to(self.profile, x, read), read)
+        return {
+            f"{name}.profile": outline_of(self.profile, a, self.at_a, read),
+            f"{name}.wheel": circle(center, read.number(self.radius)),
+            name: a.point(read.vector(self.at_a, 2) + foot),
+        }
+
+
+@dataclass(frozen=True)
+class FaceGap(AbstractContact):
+    """A line of one body touches a convex curve of the other; `face` is the index of the former."""
+
+    profile: Profile
+    at_a: Vector
+    at_b: Vector
+    normal: Vector
+    face: int
+
+    @property
+    def round_body(self) -> int:
+        """The index of the body with the curve."""
+        return 1 - self.face
+
+    def touching(self, frames: Frames, read: Reader) -> tuple[Numbers, Numbers]:
+        """The point of the curve that is lowest over the line, in space, and the normal."""
+        flat, curved = frames[self.face], frames[self.round_body]
+        n = pointing(flat, self.normal, read)
+        along = jnp.asarray(curved.components(n))
+        s = lowest_along(self.profile, along, read)
+        at = read.vector((self.at_a, self.at_b)[self.round_body], 2)
+        return curved.point(at + point_of(self.profile, s, read)), n
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """The height of the lowest point of the curve over the line."""
+        point, n = self.touching(frames, read)
+        on_line = read.vector((self.at_a, self.at_b)[self.face], 2)
+        return (n @ (point - frames[self.face].point(on_line)))[None]
+
+    def require(self, read: Reader) -> None:
+        """Raise unless the curve is smooth and convex."""
+        jet = require_curve(self.profile, read)
+        if jet is None:
+            return
+        speeds, curvatures = jet
+        sense = np.sign((speeds * curvatures)[:-1].sum())
+        if (sense * curvatures).min() <= 0:
+            s = 2 * np.pi / PLACES * int((sense * curvatures).argmin())
+            raise ValueError(
+                f"{capital(read.part)} must have a convex `profile`, since a straight line touches "
+                f"it, but it is hollow or straight at s = {s:.4g}; use `cam` with a roller, or "
+                "another curve."
+            )
+
+    def shapes(self, name: str, frames: Frames, read: Reader) -> dict[str, Array]:
+        """The curve, the line and the contact."""
+        point, n = self.touching(frames, read)
+        flat, along = frames[self.face], turned(n)
+        curve = outline_of(
+            self.profile, frames[self.round_body], (self.at_a, self.at_b)[self.round_body], read
+        )
+        foot = flat.point(read.vector((self.at_a, self.at_b)[self.face], 2))
+        if self.face == 0:
+            ends = {f"{name}.ground": line(foot - _FAR * along, foot + _FAR * along)}
+        else:
+            size = jnp.max(jnp.abs(curve - curve.mean(axis=0, keepdims=True)))
+            ends = {f"{name}.face": line(foot - size * along, foot + size * along)}
+        return {f"{name}.profile": curve, **ends, name: jnp.asarray(point)}
+
+
+@dataclass(frozen=True)
+class FaceSlip(AbstractVelocity):
+    """A curve does not slip on a line."""
+
+    gap: FaceGap
+
+    def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
+        """The velocity of b relative to a at the contact, along the normal turned to the left."""
+        point, n = self.gap.touching(tuple(m.frame for m in moving), read)
+        return (turned(n) @ slip(moving, point))[None]
+
+
+def outline_of(profile: Profile, frame: Frame, at: Vector, read: Reader) -> Array:
+    """The points of a profile on a body, in space, (k, 2)."""
+    origin = read.vector(at, 2)
+    points = around(profile, read, _OUTLINE)
+    local = jnp.asarray(origin)[None] + points
+    return jnp.asarray(frame.origin)[None] + (local[:, None, :] * frame.axes[None]).sum(2)
