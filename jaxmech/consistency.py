@@ -299,13 +299,13 @@ def extents_at_known(
     return np.asarray(_extents_at(system, q, v, t, params))
 
 
-@jit_of("system", is_frame=True)
+@jit_of("system", is_frame=True, is_finite=True)
 def _levels(system: System, q: Array, v: Array, t: Array, params: Params) -> Levels:
     state = q, v, t, params
     return batched_closure(partial(levels_of, system), *state)(*state)
 
 
-@jit_of("system", is_frame=True)
+@jit_of("system", is_frame=True, is_finite=True)
 def _extents_at(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
     state = q, v, t, params
     return batched_closure(partial(extents_at, system), *state)(*state)

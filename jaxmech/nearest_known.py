@@ -18,6 +18,7 @@ from jaxmech.consistency import levels_at_known, near
 from jaxmech.linalg import rows_on_host
 from jaxmech.nearest_point import LENGTHS, RETURNS, STEPS, some_direction
 from jaxmech.system import Params, System
+from jaxmech.utils.checks import has_finite_numbers
 from jaxmech.utils.jit_cache import jit_of
 
 Numbers = NDArray[np.floating]
@@ -47,16 +48,21 @@ class Surface:
         return np.asarray(self.state[self.is_of_velocities])[list(self.free)]
 
     def evaluated(self, y: Numbers) -> tuple[Numbers, Numbers, bool]:
-        """The residuals, their Jacobian, and whether y is on the surface."""
-        at = levels_at_known(self.system, *self._with(y))
+        """The residuals, their Jacobian, and whether y is on the surface; NaN for NaN."""
+        is_finite = has_finite_numbers(y)
+        at = levels_at_known(self.system, *self._with(y if is_finite else self.guess))
         level = (
             (at.velocity, at.A_velocity) if self.is_of_velocities else (at.position, at.A_position)
         )
         value, A = level[0], level[1][:, list(self.free)]
+        if not is_finite:
+            return np.full_like(value, np.nan), np.full_like(A, np.nan), False
         return value, A, bool(near(value, A, y, self.extents[list(self.free)], xp=np))
 
     def curvature(self, y: Numbers, multipliers: Numbers) -> Numbers:
-        """The second derivative of multipliers . level."""
+        """The second derivative of multipliers . level; NaN where y or they are not finite."""
+        if not has_finite_numbers((y, multipliers)):
+            return np.full((y.size, y.size), np.nan, y.dtype)
         bent = _curvature(self.system, self.is_of_velocities, multipliers, *self._with(y))
         return np.asarray(bent)[np.ix_(self.free, self.free)]
 
@@ -72,7 +78,7 @@ class Surface:
         return (q, x, t, params) if self.is_of_velocities else (x, v, t, params)
 
 
-@jit_of("system", "is_of_velocities", is_frame=True)
+@jit_of("system", "is_of_velocities", is_frame=True, is_finite=True)
 def _curvature(
     system: System, is_of_velocities: bool, multipliers: Array, q: Array, v: Array, t: Array,
     params: Params,

@@ -173,7 +173,7 @@ def _needed_rows(system: System, q: Array, v: Array, t: Array, params: Params) -
     return tuple(rows) if min(enough) > 0 else True
 
 
-@jit_of("system", is_frame=True)
+@jit_of("system", is_frame=True, is_finite=True)
 def mass_and_rows(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Array, Array]:

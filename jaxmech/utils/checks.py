@@ -20,6 +20,12 @@ def is_known(tree: Any) -> bool:
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
 
 
+def has_finite_numbers(tree: Any) -> bool:
+    """Whether no known number is NaN or infinite."""
+    numbers = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
+    return all(np.isfinite(np.asarray(x)).all() for x in numbers)
+
+
 def require_function(argument: str, value: Any, takes: str = "") -> None:
     """Raise a TypeError unless the value is a hashable function, of these arguments if given."""
     if not callable(value):

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.utils.checks import is_known
+from jaxmech.utils.checks import has_finite_numbers, is_known
 from jaxmech.utils.collection import uncollected
 
 KEPT = 32  # number of static arguments for which a function keeps its programs
@@ -37,9 +37,10 @@ def jit_of(
         is_frame: whether the function leaves its work to native code. XLA then compiles the rest
             without optimization, unless it is long or holds a loop, or the call is part of another
             program.
-        is_finite: whether the arguments of a frame are always finite where they are known. In its
-            native code a product with zero is folded where they alone could make it NaN: at rest
-            these are most products of velocities.
+        is_finite: whether the arguments of a frame are finite as a rule where they are known. In
+            its native code a product with zero is folded where they alone could make it NaN: at
+            rest these are most products of velocities. A call with NaN or infinity compiles a
+            program of its own.
         is_brief: whether a frame computes so briefly that XLA need never optimize it: algebra of
             known matrices, once or a few times.
 
@@ -123,6 +124,8 @@ class _Frame:
 
     def __init__(self, fn: Callable[..., Any], is_finite: bool, is_brief: bool) -> None:
         self.is_finite, self.is_brief = is_finite, is_brief
+        # Another object, since JAX lowers a function once for all its uses.
+        self.of_any = _Frame(partial(fn), False, is_brief) if is_finite else None
         self.optimized = jax.jit(fn)
         self.unoptimized = jax.jit(fn, compiler_options=UNOPTIMIZED)
         self.fused = jax.jit(fn, compiler_options=_FUSED)
@@ -132,6 +135,8 @@ class _Frame:
     def __call__(self, **given: Any) -> Any:
         if not is_known(given) or is_inside_a_program():
             return self.optimized(**given)
+        if self.of_any is not None and not has_finite_numbers(given):
+            return self.of_any(**given)
         token = FINITE_ARGUMENTS.set(self.is_finite)
         try:
             return self._program(given)(**given)

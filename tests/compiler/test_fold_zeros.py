@@ -356,6 +356,7 @@ def test_products_of_finite_arguments_with_zero_are_folded(is_finite: bool) -> N
     assert root == 3.0
     assert known[0].operations == (0 if is_finite else 3)
     assert np.isnan(sums(jnp.array([-2.0, 3.0]))[1])
+    assert np.isnan(sums(jnp.array([np.nan, 3.0]))[0][0])
 
 
 def test_a_loop_that_turns_out_large_leaves_nothing_in_the_graph(
