@@ -1,8 +1,12 @@
-"""CPU seconds of first calls, each in a process of its own: tracing, compiling and the run itself.
+"""CPU seconds of first calls: tracing, compiling and the run itself.
 
-Every call is made twice, with an empty kernel cache and with that of the first process.
+    python -m experiments.first_calls [--out FILE] [MODEL ...]
+    python -m experiments.first_calls [--out FILE] joints:3 joints:6 bodies:3
 
-Usage: python experiments/first_calls.py [--out FILE] [MODEL ...]
+Every call of a model is made twice, each in a process of its own: with an empty kernel cache and
+with that of the first process. For chains of spatial bodies (`experiments.mechanisms`), in
+coordinates of joints or of bodies, a table shows many calls, made one after another in one process
+with an empty kernel cache.
 """
 
 import argparse
@@ -20,6 +24,8 @@ import jax
 import jax.numpy as jnp
 
 import jaxmech as jm
+from experiments import mechanisms
+from jaxmech import parts as jp
 from jaxmech.config.environment import environment
 
 MODELS = ("double_pendulum", "four_bars", "chain", "andrews")  # `chain` has ten links
@@ -28,6 +34,7 @@ BATCH = 64  # trajectories; their number does not change what is compiled
 
 STEPS = jm.RK4(substeps=4)  # of the batch: the default cannot be chosen under `jax.jit`
 CALLS = ("simulate", "batch", "acceleration", "assemble", "observe after simulate")
+KINDS = ("joints", "bodies")  # coordinates of chains
 
 
 def prepared(name: str, call: str) -> Callable[[], Any]:
@@ -58,9 +65,60 @@ def measured(name: str, call: str) -> float:
     return time.process_time() - began
 
 
+def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
+    """The CPU seconds of a call, and its result."""
+    began = time.process_time()
+    result = jax.block_until_ready(call())
+    return time.process_time() - began, result
+
+
+def measure_chain(name: str) -> None:
+    """Print the CPU seconds of each call for a chain as a line of JSON, in this process."""
+    kind, count = name.split(":")
+    n, params = int(count), {}
+    mechanism, (angles, rates) = mechanisms.chain(n, kind), mechanisms.state(n)
+    starts = {f"j{k}": jp.Start(angles[k], velocity=rates[k]) for k in range(n)}
+    if kind == "bodies":
+        starts = mechanisms.poses(mechanisms.chain(n, "joints"), starts)
+    system, ts = mechanism.system, jnp.linspace(0.0, 0.1, 11)
+
+    def shown(call: str, run: Callable[[], Any]) -> Any:
+        spent, result = seconds(run)
+        print(json.dumps([call, round(spent, 2)]), flush=True)
+        return result
+
+    guess = mechanism.guess(starts)
+    q, v = shown("assemble", lambda: jm.assemble(system, *guess, 0.0, params))
+    shown("acceleration", lambda: jm.acceleration(system, q, v, 0.0, params))
+    solution = shown("simulate", lambda: jm.simulate(system, q, v, ts, params))
+    shown("observe", lambda: jm.observe(system, solution, params))
+    shown("energies", lambda: mechanism.energies(q, v))
+    shown(
+        "simulate, Adaptive()",
+        lambda: jm.simulate(system, q, v, ts, params, method=jm.Adaptive()),
+    )
+    shown("linearize", lambda: jm.linearize(system, q, v, params, steady=False))
+    shown("structure", lambda: jm.structure(system, q, v, params=params))
+    shown("equilibrium", lambda: jm.equilibrium(system, q, params))
+
+
+def chain_row(name: str) -> dict[str, float]:
+    """The CPU seconds of each call for a chain, in a new process."""
+    command = [sys.executable, "-m", "experiments.first_calls", "--one", "all", name]
+    row = {}
+    with tempfile.TemporaryDirectory() as cache:
+        env = os.environ | {"JAXMECH_KERNEL_CACHE": cache}
+        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as running:
+            for line in running.stdout or ():
+                call, spent = json.loads(line)
+                row[call] = spent
+                print(f"{name:16s} {call:22s} {spent:7.2f}", flush=True)
+    return row
+
+
 def in_a_process(name: str, call: str, cache: str) -> float:
     """Measure the CPU seconds of a call in a new process with a given kernel cache."""
-    command = [sys.executable, __file__, "--one", call, name]
+    command = [sys.executable, "-m", "experiments.first_calls", "--one", call, name]
     done = subprocess.run(
         command,
         env=os.environ | {"JAXMECH_KERNEL_CACHE": cache},
@@ -77,11 +135,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a JSON file for the figures")
     parser.add_argument("--one", metavar="CALL", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.one == "all":
+        measure_chain(options.models[0])
+        return
     if options.one:
         print(measured(options.models[0], options.one))
         return
     names = options.models or MODELS
-    rows = {}
+    chains = [name for name in names if name.startswith(KINDS)]
+    rows: dict[str, Any] = {name: chain_row(name) for name in chains}
+    names = [name for name in names if name not in chains]
+    if not names:
+        table(rows)
+        save(options.out, rows)
+        return
     print(f"{'CPU seconds':40s} empty cache   found on disk")
     for name in names:
         for call in CALLS:
@@ -89,9 +156,21 @@ def main() -> None:
                 pair = [in_a_process(name, call, cache) for _ in range(2)]
             rows[f"{name} {call}"] = [round(x, 2) for x in pair]
             print(f"{name:16s} {call:22s} {pair[0]:5.2f}         {pair[1]:5.2f}", flush=True)
-    if options.out:
+    save(options.out, rows)
+
+
+def table(rows: dict[str, dict[str, float]]) -> None:
+    """Print the rows of chains as a table of Markdown."""
+    calls = list(dict.fromkeys(call for row in rows.values() for call in row))
+    print("", f"| | {' | '.join(calls)} |", "|---" * (len(calls) + 1) + "|", sep="\n")
+    for name, row in rows.items():
+        print(f"| {name} |", " | ".join(str(row.get(call, "")) for call in calls), "|")
+
+
+def save(out: Path | None, rows: dict[str, Any]) -> None:
+    if out is not None:
         report = {"CPU seconds, empty cache and found on disk": rows, "environment": environment()}
-        options.out.write_text(json.dumps(report, indent=2, default=str) + "\n")
+        out.write_text(json.dumps(report, indent=2, default=str) + "\n")
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def measured(n: int, coordinates: str) -> dict[str, Any]:
     system, params = mechanism.system, dict(mechanism.params)
     starts = {f"j{k}": jp.Start(angles[k], velocity=rates[k]) for k in range(n)}
     if coordinates == "bodies":
-        starts = _poses(chain(n, "joints"), starts)
+        starts = poses(chain(n, "joints"), starts)
     guess = mechanism.guess(starts)
     begun = time.process_time()
     q, v = jax.block_until_ready(jm.assemble(system, *guess, 0.0, params))
@@ -112,7 +112,7 @@ def measured(n: int, coordinates: str) -> dict[str, Any]:
     return row | peer_figures(peer_chain(n), motion, np.asarray(final))
 
 
-def _poses(mechanism: Any, starts: Any) -> Any:
+def poses(mechanism: Any, starts: Any) -> Any:
     """Starts of the bodies of a mechanism in the coordinates of joints."""
     import jax.numpy as jnp
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
 
-from jaxmech.compiler import batched_closure, unoptimized
+from jaxmech.compiler import NativeCodeWarning, batched_closure, unoptimized
 from jaxmech.consistency import extents_at_known, violations
 from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.nearest_known import Surface, nearest_known
@@ -18,6 +18,7 @@ from jaxmech.nearest_point import Level, nearest, nearest_affine
 from jaxmech.properties import mass_and_rows, singular_mass, with_mass_rank
 from jaxmech.stabilization import Projection, metric_mass
 from jaxmech.system import Params, System
+from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import (
     coordinate_indices,
     is_known,
@@ -28,6 +29,7 @@ from jaxmech.utils.checks import (
 from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
 
 Start = Callable[[Array, Array, Params], tuple[Array, Array]]
+LARGEST_PROGRAM = 1_000  # equations times coordinates, for which compiling takes about a minute
 CORRECTIONS = 6  # Newton steps onto the constraints: from an error of 20 %, five reach round-off
 
 
@@ -46,7 +48,8 @@ def assemble(
 
     Minimizes (q - q_guess)^T M (q - q_guess) subject to the position constraints, then the same
     for v and the velocity constraints, with M at the guess. Pure: works under `jit` and `vmap`,
-    and its derivatives are those of the minimizer (implicit function theorem).
+    and its derivatives are those of the minimizer (implicit function theorem). There it is compiled
+    as one program; a `compiler.NativeCodeWarning` tells where that takes more than about a minute.
 
     The result is a local minimum, verified by first and second derivatives. A loop that closes in
     several ways may have a nearer one (`docs/limits.md`). At a degenerate minimum, such as for a
@@ -87,6 +90,7 @@ def assemble(
     if not system.constraints:
         return q, v
     if not is_known((q, v, t, params)) or is_inside_a_program():
+        _warn_of_a_long_program(system, q, v, t, params)
         return _assemble(system, free_q, free_v, q, v, t, params)
     with unoptimized():  # one guess, for which the code runs only briefly
         q, v = _assemble_known(system, free_q, free_v, q, v, t, params)
@@ -183,6 +187,18 @@ def _free(system: System, argument: str, names: Sequence[str]) -> tuple[int, ...
     fixed = coordinate_indices(argument, names, system.coordinates)
     # Constraints do not change states of first order, nor their integrals.
     return tuple(i for i in range(system.n - len(system.states)) if i not in fixed)
+
+
+def _warn_of_a_long_program(system: System, q: Array, v: Array, t: Array, params: Params) -> None:
+    equations = sum(system.sizes(q, v, t, params))
+    if equations * system.n > LARGEST_PROGRAM:
+        warn_caller(
+            f"`assemble` with {equations} equations for {system.n} coordinates is compiled as one "
+            "program within `jit`, `vmap` or a derivative, which takes more than a minute. "
+            "Assemble known numbers outside of them, or describe the mechanism in coordinates of "
+            "joints.",
+            NativeCodeWarning,
+        )
 
 
 def _require_found(q: Array, v: Array, t: Array) -> None:

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 from jaxmech import RK4, Holonomic, Status, System, assemble, models, simulate
-from jaxmech.compiler import explain
+from jaxmech.compiler import NativeCodeWarning, explain
 from tests.small import (
     DOUBLE,
     MIXED,
@@ -200,6 +200,23 @@ def test_any_argument_alone_may_be_traced(traced: str) -> None:
     q, v = jax.vmap(state)(batch)
     np.testing.assert_allclose(q, [PENDULUM.q] * 2, atol=1e-12)
     np.testing.assert_allclose(v, [PENDULUM.v] * 2, atol=1e-12)
+
+
+def test_a_program_that_compiles_for_minutes_is_announced_once() -> None:
+    """Known numbers are assembled without it."""
+    count, q = 40, jnp.full(40, 0.5)
+
+    def assembled(equations: int, q: Any) -> Any:
+        plane = Holonomic(lambda q, t, p: q[:equations])
+        names = tuple(f"x{k}" for k in range(count))
+        system = System(lambda q, v, t, p: 0.5 * v @ v, [plane], coordinates=names)
+        return assemble(system, q, jnp.zeros(count))[0]
+
+    jax.eval_shape(lambda q: assembled(25, q), q)
+    with pytest.warns(NativeCodeWarning, match="26 equations for 40 coordinates") as warned:
+        _ = [jax.eval_shape(lambda q: assembled(26, q), q) for _ in range(2)]
+    assert len(warned) == 1
+    np.testing.assert_array_equal(assembled(26, q), np.where(np.arange(count) < 26, 0.0, 0.5))
 
 
 def test_a_constraint_that_cannot_be_met_is_named() -> None:

@@ -15,7 +15,7 @@ _LONGEST_REASON = 200  # characters
 
 
 class NativeCodeWarning(UserWarning):
-    """A loop or a function runs as plain `jax.vmap` instead of native code, and takes longer."""
+    """A loop or a function is not compiled as native code, or not in pieces, and takes longer."""
 
 
 @dataclass(frozen=True)

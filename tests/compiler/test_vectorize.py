@@ -16,6 +16,7 @@ from jax import lax
 import jaxmech as jm
 from jaxmech.compiler import NativeCodeWarning, batched, explain, vectorize
 from jaxmech.compiler.backends.cpu.program import Program
+from jaxmech.compiler.frontend import from_jaxpr
 from jaxmech.compiler.frontend.build import function_kernel
 from jaxmech.compiler.ir import loops as ir_loops
 from jaxmech.compiler.ir.loops import UnsupportedError
@@ -469,6 +470,22 @@ def test_unsupported_functions_fall_back_with_a_reason(name: str) -> None:
     assert reason in repr(explain(fn, *batch(0, 5)))
     with pytest.warns(NativeCodeWarning, match=reason):
         assert_agrees(fn)
+
+
+def test_a_graph_over_the_limit_is_announced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one warning at the user's line, with the limit."""
+    monkeypatch.setattr(from_jaxpr, "LARGEST_GRAPH", 30)
+    x, A = batch(0, 5)
+
+    def long(x: Any, A: Any) -> Any:
+        for _ in range(3):
+            x = jnp.tanh(A @ x)
+        return x
+
+    with pytest.warns(NativeCodeWarning, match="function of over 30 scalars") as warned:
+        found = [jax.jit(vectorize(long))(x, A) for _ in range(2)]
+    assert len(warned) == 1
+    np.testing.assert_allclose(found[1], jax.vmap(long)(x, A), rtol=1e-14)
 
 
 def test_loops_are_native_code_in_functions_that_fall_back() -> None:
