@@ -15,13 +15,17 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Run:
-    """A run of a chain: initial angles and rates (n,), steps, their size [s] and the batch."""
+    """A run of a chain: initial angles and rates (n,), steps, their size [s] and the batch.
+
+    The clock is that of `exudyn_row`.
+    """
 
     angles: np.ndarray
     rates: np.ndarray
     steps: int
     step: float
     batch: int
+    clock: Callable[[], float] = time.perf_counter
 
     def per_step(self, seconds: float, trajectories: int = 1) -> float:
         """Microseconds per step of a trajectory."""
@@ -54,16 +58,18 @@ class Chain:
         return f"<mujoco>{option}{flags}<worldbody>{text}{close}</worldbody></mujoco>"
 
 
-def shortest(run: Callable[[], Any], seconds: float = 1.0) -> float:
+def shortest(
+    run: Callable[[], Any], seconds: float = 1.0, clock: Callable[[], float] = time.perf_counter
+) -> float:
     """The shortest of the runs of about a second [s], after one for warming up."""
     import jax
 
     jax.block_until_ready(run())
     times = []
     while not times or sum(times) < seconds:
-        begun = time.perf_counter()
+        begun = clock()
         jax.block_until_ready(run())
-        times.append(time.perf_counter() - begun)
+        times.append(clock() - begun)
     return min(times)
 
 
@@ -174,7 +180,7 @@ def exudyn_row(chain: Chain, run: Run, final: np.ndarray) -> dict[str, Any]:
     def single() -> None:
         system.SolveDynamic(settings, solverType=exudyn.DynamicSolverType.RK44)
 
-    one = shortest(single)
+    one = shortest(single, clock=run.clock)
     end = system.GetNodeOutput(node, exudyn.OutputVariableType.Coordinates)
     return {
         "Exudyn step [us]": run.per_step(one),
