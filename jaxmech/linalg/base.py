@@ -56,7 +56,7 @@ class AbstractSolver(abc.ABC):
         if self.tolerance is not None:
             return self.tolerance
         # Well above the round-off left of a dependent row. LDL compares squared lengths, where this
-        # is a length of eps^(1/3); docs/decisions.md discusses lower values.
+        # is a length of eps^(1/3); docs/decisions/laws.md discusses lower values.
         return float(jnp.finfo(dtype).eps) ** (2 / 3)
 
     def thresholds(self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None) -> Array:

@@ -54,7 +54,7 @@ class ErrorNorm(eqx.Module):
 
     It is that of the whole difference of the two methods. Its part along the constraints alone is a
     worse measure: with few degrees of freedom it occasionally passes through zero, so that steps
-    are accepted that are too long (docs/decisions.md).
+    are accepted that are too long (docs/decisions/adaptive_steps.md).
     """
 
     M: Float[Array, " k k"]  # mass matrix at the end of the step, without states

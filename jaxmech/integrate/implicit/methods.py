@@ -159,7 +159,8 @@ class RadauIIA5(AbstractImplicit):
 
     # The error at the end of a run falls with the fifth power of the step, the estimate with the
     # fourth: so that the error is proportional to the tolerance, its 4/5th power is compared
-    # (RADAU5 compares 0.1 rtol^(2/3), and its errors fall with rtol^0.8; docs/decisions.md).
+    # (RADAU5 compares 0.1 rtol^(2/3), and its errors fall with rtol^0.8;
+    # docs/decisions/adaptive_steps.md).
     control = StepControl(
         order=3, least=0.2, most=8.0, memory=0.0, stable=float("inf"), scale=0.1, power=0.8
     )
