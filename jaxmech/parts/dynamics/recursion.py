@@ -53,8 +53,8 @@ class MassAndForce:
         gradients = jax.grad(self.others, argnums=(0, 1))
 
         def slopes(q: Array, v: Array, t: Array) -> tuple[Array, Array]:
-            found: tuple[Array, Array] = gradients(q, v, t, params)
-            return found
+            of_q_and_v: tuple[Array, Array] = gradients(q, v, t, params)
+            return of_q_and_v
 
         more = mass_matrix(slopes, q, v, t)
         return M + more, Q + generalized_force(slopes, q, v, t)
