@@ -58,7 +58,8 @@ def test_a_trajectory_alone_is_a_batch_of_one() -> None:
         assert "@jaxmech_" in alone.lower(q, v).as_text()
         pairs = zip(*map(jax.tree.leaves, (alone(q, v), many(*rows))), strict=True)
         for one, each in pairs:
-            np.testing.assert_array_equal(np.stack([one] * 3), each)
+            # XLA computes the residual of the start, and may fuse a product with a sum there.
+            np.testing.assert_allclose(np.stack([one] * 3), each, rtol=0.0, atol=1e-30)
     with off():
         assert "@jaxmech_" not in jax.jit(run).lower(q, v).as_text()
 
