@@ -100,8 +100,13 @@ def _program(problem: FitProblem, tolerance: float, shapes: Any) -> tuple[Any, A
     """Compile the step of a problem for arguments of given shapes; also its first state."""
     import optimistix as optx  # slow to import, and seldom needed
 
+    # The public interface of a solver is `init`, `step` and `terminate`. Loss, acceptance and the
+    # next trial point are read from its state, whose fields are not promised: pyproject.toml bounds
+    # the version, and tests/identify/test_levenberg_marquardt.py checks what they mean.
     solver: Any = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance)
-    kept: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    tags: frozenset[object] = frozenset()
+    first_state: dict[str, Any] = {}
 
     def residual(y: Array, args: tuple[Data, Conditions]) -> tuple[Array, None]:
         # optimistix linearizes the residual; the rule hands it the derivatives of `rows`, which
@@ -112,28 +117,29 @@ def _program(problem: FitProblem, tolerance: float, shapes: Any) -> tuple[Any, A
 
         @value.defjvp
         def _(primals: Any, tangents: Any) -> tuple[Array, Array]:
-            found, apply = rows(problem, primals[0], *args)
-            return found, apply(tangents[0])
+            values, apply = rows(problem, primals[0], *args)
+            return values, apply(tangents[0])
 
         return value(y), None
 
     def begin(y: Array, data: Data, conditions: Conditions) -> Any:
-        if not kept:  # the initial state is traced once; later ones differ in y alone
-            args = data, conditions
+        if not first_state:  # traced once; later ones differ in y alone
+            args = (data, conditions)
             struct = jax.eval_shape(lambda y: residual(y, args)[0], y)
-            whole = solver.init(residual, y, args, {}, struct, None, frozenset())
-            kept["arrays"], kept["static"] = eqx.partition(whole, eqx.is_array)
-        return eqx.tree_at(lambda state: state.y_eval, kept["arrays"], y)
+            state = solver.init(residual, y, args, options, struct, None, tags)
+            first_state["arrays"], first_state["static"] = eqx.partition(state, eqx.is_array)
+        return eqx.tree_at(lambda state: state.y_eval, first_state["arrays"], y)
 
     @jax.jit
-    def step(y: Array, state: Any, data: Data, conditions: Conditions) -> Any:
-        whole = eqx.combine(state, kept["static"])
-        before = whole.num_accepted_steps
-        y, whole, _ = solver.step(residual, y, (data, conditions), {}, whole, frozenset())
-        loss = 0.5 * (whole.f_info.residual**2).sum()
-        accepted = whole.num_accepted_steps > before
-        ahead = jnp.abs(whole.y_eval - y).max()  # of the step that is tried next
-        done = whole.terminate | (ahead < tolerance)
-        return y, eqx.filter(whole, eqx.is_array), loss, accepted, done
+    def step(y: Array, arrays: Any, data: Data, conditions: Conditions) -> Any:
+        args = (data, conditions)
+        before = eqx.combine(arrays, first_state["static"])
+        y, after, _ = solver.step(residual, y, args, options, before, tags)
+        loss = 0.5 * (after.f_info.residual**2).sum()
+        accepted = after.num_accepted_steps > before.num_accepted_steps
+        next_change = jnp.abs(after.y_eval - y).max()
+        terminate, _ = solver.terminate(residual, y, args, options, after, tags)
+        done = terminate | (next_change < tolerance)
+        return y, eqx.filter(after, eqx.is_array), loss, accepted, done
 
     return begin, step
