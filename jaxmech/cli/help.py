@@ -5,21 +5,8 @@ Constrained mechanics in batches: Monte Carlo studies and fits from a configurat
 
   jaxmech ensemble configs/double_pendulum.toml    run a study, or continue an interrupted run
   jaxmech fit configs/fit_pendulum.toml            fit parameters to recordings, with a report
-  jaxmech plot runs/double_pendulum                redraw the pictures of a run
-  jaxmech report runs/double_pendulum              write one page with everything about a run
-  jaxmech replay runs/double_pendulum 17           recompute one trajectory alone
-  jaxmech compare-runs runs/a runs/b               list the differences between two runs
-  jaxmech verify runs/double_pendulum              look for damaged files
-  jaxmech models                                   list the ready models
-  jaxmech models chain                             describe a model: parameters, start variables
   jaxmech check my_robot.py:arm                    check a system before trusting it
-  jaxmech audit robot.xml                          examine an MJCF or URDF file
-  jaxmech compare four_bars                        compare all laws of motion at one state
-  jaxmech modes double_pendulum                    frequencies, damping, stability
-  jaxmech modes configs/hoop_stability.toml        the probability of instability
-  jaxmech equilibria four_bars                     find the equilibria
-  jaxmech bench                                    compare the speed with other methods, in a clone
-  jaxmech info                                     versions, devices, and how batches run
+  jaxmech COMMAND --help                           what a command does, with all keys of its files
 """
 ENSEMBLE = """\
 Run a Monte Carlo study, or continue it where it was interrupted (even by kill -9). The results are
@@ -60,6 +47,17 @@ Fit the parameters of a model to recordings in a .npz or .csv file, or continue 
 With candidates, cross-validation within the fitted recordings chooses one of them; the validation
 recordings are used for the report alone. The run folder holds `report.md`, `report.txt`, `fit.npz`,
 `config.toml`, `environment.json` and `pictures/`.
+"""
+SCHEMA = """\
+Print the JSON Schema of a kind of configuration: every key with its description, type, limits and
+default, and the names of all methods, distributions and statistics. Editors complete and check keys
+by it. With Even Better TOML or taplo, write it next to the configuration,
+
+  jaxmech schema study > study.schema.json
+
+and name it in the first line of the configuration:
+
+  #:schema ./study.schema.json
 """
 BENCH = """\
 Compare the speed of batches with other methods for the same trajectories, on every device, over the

@@ -4,6 +4,7 @@ Each command imports what it needs, so that `--help` does not wait for all of it
 """
 
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxmech.cli.interrupt import TERMINATED, resumable, tell
-from jaxmech.cli.parser import parser
+from jaxmech.cli.parser import described_by, parser
 from jaxmech.config.errors import InputError, StoppedError
 from jaxmech.utils import announce
 
@@ -43,7 +44,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if argv is None:  # the process is this command: what is imported stays, so that the
         gc.freeze()  # garbage collector need not look at it again and again
-    arguments = parser().parse_args(argv)
+    commands = parser()
+    arguments = commands.parse_args(argv)
+    if arguments.command is None:
+        commands.print_help()
+        return DONE
     try:
         with announce.command():
             code = _COMMANDS[arguments.command](arguments)
@@ -342,6 +347,13 @@ def _clone(config: Path) -> Path:
     )
 
 
+def _schema(arguments: Namespace) -> int:
+    from jaxmech.config.validate import json_schema
+
+    print(json.dumps(json_schema(described_by(arguments.kind)), indent=2))
+    return DONE
+
+
 def _info(arguments: Namespace) -> int:
     from jaxmech.compiler import all_devices, backend_of
     from jaxmech.config.environment import environment
@@ -396,5 +408,6 @@ _COMMANDS = {
     "modes": _modes,
     "equilibria": _equilibria,
     "bench": _bench,
+    "schema": _schema,
     "info": _info,
 }

@@ -6,7 +6,16 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
+import shtab
+
+import jaxmech
 from jaxmech.cli import help as texts
+
+FILES = {  # the class that describes a kind of configuration: its module and name
+    "study": ("jaxmech.ensemble", "Study"),
+    "fit": ("jaxmech.cli.fit.study", "FitStudy"),
+    "modes": ("jaxmech.cli.modes.study", "ModesStudy"),
+}
 
 
 class _LazyParser(argparse.ArgumentParser):
@@ -23,8 +32,10 @@ def parser() -> argparse.ArgumentParser:
     """The parser of `jaxmech`, which stores the name of a command in `command`."""
     shape = argparse.RawDescriptionHelpFormatter
     whole = argparse.ArgumentParser("jaxmech", description=texts.ABOUT, formatter_class=shape)
+    whole.add_argument("--version", action="version", version=f"jaxmech {jaxmech.__version__}")
+    shtab.add_argument_to(whole, "--print-completion", help="print the completion of a shell")
     commands = whole.add_subparsers(
-        dest="command", required=True, metavar="COMMAND", title="commands", parser_class=_LazyParser
+        dest="command", metavar="COMMAND", title="commands", parser_class=_LazyParser
     )
 
     def add(name: str, text: str, about: str = "") -> _LazyParser:
@@ -36,6 +47,8 @@ def parser() -> argparse.ArgumentParser:
     _add_finished_runs(add)
     _add_questions(add)
     _add_bench(add)
+    schema = add("schema", "the keys of a configuration, for editors", texts.SCHEMA)
+    schema.add_argument("kind", choices=tuple(FILES), help="what the configuration is for")
     add("info", "show versions, precision, devices, and how batches run on each")
     return whole
 
@@ -46,9 +59,9 @@ _Add = Callable[..., _LazyParser]  # adds a command by its name, a line, and a t
 def _add_studies(add: _Add) -> None:
     """`ensemble` and `fit`, which make run folders."""
     ensemble = add("ensemble", "run or continue a Monte Carlo study", texts.ENSEMBLE)
-    ensemble.closing = _keys(texts.EXAMPLE, "jaxmech.ensemble", "Study")
+    ensemble.closing = _keys(texts.EXAMPLE, "study")
     fit = add("fit", "fit parameters to recordings", texts.FIT)
-    fit.closing = _keys(texts.FIT_EXAMPLE, "jaxmech.cli.fit.study", "FitStudy")
+    fit.closing = _keys(texts.FIT_EXAMPLE, "fit")
     for command in (ensemble, fit):
         command.add_argument("config", metavar="CONFIG", help="configuration, a TOML file (below)")
         _add_out(command)
@@ -125,7 +138,7 @@ def _add_questions(add: _Add) -> None:
     audit.add_argument("--out", metavar="DIR", help="folder for the picture [none]")
     compare = add("compare", "compare the laws of motion at a state", texts.COMPARE)
     modes = add("modes", "frequencies, damping and stability of an equilibrium", texts.MODES)
-    modes.closing = _keys(texts.MODES_EXAMPLE, "jaxmech.cli.modes.study", "ModesStudy")
+    modes.closing = _keys(texts.MODES_EXAMPLE, "modes")
     _add_trust(modes)
     modes.add_argument(
         "--steady", action="store_true", help="the steady motion nearest to the state, not rest"
@@ -222,12 +235,19 @@ def _part(text: str) -> object:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _keys(example: str, module: str, name: str) -> Callable[[], str]:
-    """The text about the configuration that a class describes, which is imported for it."""
+def described_by(file: str) -> type:
+    """The class that describes a kind of configuration, imported when it is needed."""
+    module, name = FILES[file]
+    described: type = getattr(import_module(module), name)
+    return described
+
+
+def _keys(example: str, file: str) -> Callable[[], str]:
+    """The text about a kind of configuration."""
 
     def closing() -> str:
         from jaxmech.config.toml import key_descriptions
 
-        return example + key_descriptions(getattr(import_module(module), name))
+        return example + key_descriptions(described_by(file))
 
     return closing

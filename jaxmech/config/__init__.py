@@ -1,7 +1,8 @@
 """Configuration files and run folders.
 
 Read `errors` first, then `schema` (the keys, described by dataclasses, and the names of policies),
-`convert` (plain data into dataclasses and back), `toml` (files, with lines of errors and help),
-`load` (model files), `run_folder`, `trust` (whether its Python files may be executed);
-`environment` and `digest` record the origin of a result.
+`validate` (plain data into dataclasses, by pydantic, and the JSON Schema for editors), `plain`
+(dataclasses into plain data), `toml` (files, with lines of errors and help), `load` (model files),
+`run_folder`, `trust` (whether its Python files may be executed); `environment` and `digest` record
+the origin of a result.
 """

@@ -1,6 +1,6 @@
 """Errors of input, which name the key and the requirement that it violates."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any
@@ -60,18 +60,31 @@ def unknown(key: Key, names: Iterable[str], known: Collection[str], what: str) -
     return [Problem((*key, n), not_one_of(n, known, what)) for n in names if n not in known]
 
 
-def out_of_range(owner: Any) -> Iterator[Problem]:
+def out_of_range(settings: Any) -> Iterator[Problem]:
     """The fields of a dataclass that are given and beyond the limits in their metadata."""
-    for f in fields(owner):
-        value, limits = getattr(owner, f.name), f.metadata
+    for field in fields(settings):
+        value = getattr(settings, field.name)
         if value is None:
             continue
-        if (least := limits.get("least")) is not None and not value >= least:
-            yield Problem((f.name,), f"must be at least {least}, but is {value}")
-        if limits.get("positive") and not value > 0:
-            yield Problem((f.name,), f"must be positive, but is {value}")
-        if (ends := limits.get("between")) and not ends[0] < value < ends[1]:
-            yield Problem((f.name,), f"must be between {ends[0]} and {ends[1]}, but is {value}")
+        if message := limit_problem(field.metadata, value):
+            yield Problem((field.name,), message)
+
+
+def limit_problem(limits: Mapping[str, Any], value: Any) -> str:
+    """What is wrong with a value beyond the limits, empty if it is within them.
+
+    Example:
+        >>> limit_problem({"least": 1}, 0)
+        'must be at least 1, but is 0'
+    """
+    least, between = limits.get("least"), limits.get("between")
+    if least is not None and not value >= least:
+        return f"must be at least {least}, but is {value}"
+    if limits.get("positive") and not value > 0:
+        return f"must be positive, but is {value}"
+    if between and not between[0] < value < between[1]:
+        return f"must be between {between[0]} and {between[1]}, but is {value}"
+    return ""
 
 
 def not_one_of(name: str, known: Iterable[str], what: str) -> str:

@@ -3,14 +3,15 @@
 The policies of `simulate` are their own schema; `POLICIES` maps them to their names in files.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import reduce
 from operator import or_
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from jaxmech import integrate
+from jaxmech.config.errors import Problem
 from jaxmech.linalg import LDL, QR, SVD, AbstractSolver
 from jaxmech.stabilization import AbstractStabilization, Baumgarte, Free, Projection
 
@@ -33,8 +34,16 @@ class OneOf:
     other: type[Any] | None = None
 
     def name_of(self, value: object) -> str | None:
-        """The name of the class of a value."""
-        return next((name for name, kind in self.kinds.items() if type(value) is kind), None)
+        """The name with which a file describes a value, if there is one."""
+        for name, kind in self.kinds.items():
+            if type(value) is kind and (self.tag or value == kind()):  # a lone name has no settings
+                return name
+        return None
+
+    def refusal_of(self, value: object) -> str:
+        """The message about a value that no name describes."""
+        known = ", ".join(f"{kind.__name__}(...)" for kind in self.kinds.values())
+        return f"must be one of {known} without other settings, but is {value!r}"
 
     def name_in(self, table: Mapping[str, Any]) -> Any:
         """The name in a table, from its tag or its other keys."""
@@ -139,6 +148,11 @@ def short_field(kind: type) -> str | None:
     return next((f.name for f in fields(kind) if f.metadata.get("short")), None)
 
 
-def inline_field(kind: type) -> str | None:
-    """The field whose keys are written into the table of the dataclass itself, if there is one."""
-    return next((f.name for f in fields(kind) if f.metadata.get("inline")), None)
+def unnamed_policies(settings: Any) -> Iterator[Problem]:
+    """The policies in a tree of dataclasses that have no name in a file."""
+    for name, hint in hints_of(type(settings)).items():
+        policy, choice = getattr(settings, name), POLICIES.get(required(hint))
+        if choice and policy is not None and choice.name_of(policy) is None:
+            yield Problem((name,), choice.refusal_of(policy))
+        elif is_dataclass(policy):
+            yield from (replace(p, key=(name, *p.key)) for p in unnamed_policies(policy))

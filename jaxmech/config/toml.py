@@ -14,10 +14,11 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, get_args, get_origin
 
-from jaxmech.config.convert import Config, plain, structure
 from jaxmech.config.errors import InputError, Key, Problem, StudyError
+from jaxmech.config.plain import plain
 from jaxmech.config.schema import OneOf, choice_of, hints_of, short_field, words
 from jaxmech.config.trust import python_files
+from jaxmech.config.validate import Config, structure
 
 _WIDTH = 98  # characters per line of help
 _OUTER = 2  # indent of the tables of a file
@@ -118,9 +119,7 @@ def _descriptions(kind: type, indent: int, within: str = "") -> Iterator[str]:
         if entry not in tables:
             yield _row(entry, hints[entry.name], indent)
     for entry in tables:
-        if entry.metadata.get("inline"):
-            yield from _inside(hints[entry.name])
-        elif entry not in drawn:
+        if entry not in drawn:
             left, right = ("[[", "]]") if get_origin(hints[entry.name]) is tuple else "[]"
             yield f"\n  {left}{within}{entry.name}{right}  {entry.metadata['doc']}"
             yield from _inside(hints[entry.name], f"{entry.name}.")

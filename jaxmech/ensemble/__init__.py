@@ -9,9 +9,9 @@ write the run folder, `provenance` records the origin of the results, and `accum
 statistics. `results` opens a run, `summary` describes it, and `finished/` analyses it further.
 """
 
-from jaxmech.config.convert import plain as plain
 from jaxmech.config.errors import StudyError as StudyError
 from jaxmech.config.load import load as load
+from jaxmech.config.plain import plain as plain
 from jaxmech.config.run_folder import FolderError as FolderError
 from jaxmech.config.run_folder import RunWarning as RunWarning
 from jaxmech.ensemble.checksums import Damage as Damage

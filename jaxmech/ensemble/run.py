@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from jaxmech.config.convert import plain
 from jaxmech.config.errors import InputError
+from jaxmech.config.plain import plain
 from jaxmech.config.run_folder import warn
 from jaxmech.config.trust import is_run, python_files, require_trusted
 from jaxmech.ensemble.accumulate import Accumulator, as_file

@@ -28,9 +28,9 @@ import tomli_w
 import zarr
 
 from jaxmech.config import run_folder
-from jaxmech.config.convert import plain
 from jaxmech.config.environment import DECISIVE, INPUT, VERSIONS, changes, environment_json
 from jaxmech.config.load import COPIES, Subject, copy_of
+from jaxmech.config.plain import plain
 from jaxmech.config.run_folder import FolderError, opened, write_whole
 from jaxmech.config.trust import mark_written_here
 from jaxmech.ensemble import checksums

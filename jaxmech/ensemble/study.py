@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any, Literal
 
-from jaxmech.config.convert import plain
 from jaxmech.config.errors import Problem, not_one_of, out_of_range, refuse, refuse_all
+from jaxmech.config.schema import unnamed_policies
 from jaxmech.ensemble.distributions import Distribution
 from jaxmech.ensemble.observed import Observed, Series, StudyEvent
 from jaxmech.ensemble.sampling import Sampling
@@ -149,8 +149,7 @@ class Study(Drawn):
         if not 0 <= self.failed_allowed <= 1:
             message = f"must be a fraction from 0 to 1, but is {self.failed_allowed}"
             problems.append(Problem(("failed_allowed",), message))
-        refuse_all([*problems, *self._statistics_problems()])
-        plain(self)  # raises for a policy that has no name in a file
+        refuse_all([*problems, *unnamed_policies(self), *self._statistics_problems()])
 
     def _statistics_problems(self) -> Iterator[Problem]:
         if self.store == "statistics" and not self.statistics:

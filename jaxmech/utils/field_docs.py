@@ -18,11 +18,10 @@ def doc(
 ) -> dict[str, Any]:
     """Make metadata of a field: its line in `--help`, and the limits of its value.
 
-    `most` is a limit for values in a file alone. The keys of an `inline` object are written in the
-    table of its owner. A text in place of a table sets its `short` field.
+    `most` is a limit for values in a file alone. A text in place of a table sets its `short` field.
     """
     limits = {"least": least, "most": most, "between": between, "positive": positive}
-    return {"doc": text, "inline": inline, "short": short, **limits}
+    return {"doc": text, "short": short, **limits}
 
 
 def setting(default: Default, text: str, *, kw_only: bool = False, **more: Any) -> Default:

@@ -141,7 +141,7 @@ def test_a_run_without_a_good_trajectory_has_no_pictures(tmp_path, capsys) -> No
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("size = 20", "sise = 20", "study.toml:3: sise is not a key of a configuration; did you"),
+        ("size = 20", "sise = 20", "study.toml:3: sise is not a known key; did you"),
         (
             "x = {",
             "x = 0\ny = {",

@@ -164,7 +164,7 @@ def test_a_member_without_equilibrium_is_in_neither_count(models) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"size = 512": "sise = 512"}, ":8: sise is not a key of a configuration; did you mean"),
+        ({"size = 512": "sise = 512"}, ":8: sise is not a known key; did you mean"),
         ({"median = 3.0": "medain = 3.0"}, ":16: velocities.turn.medain"),
         ({"turn = {": "trun = {"}, ":16: velocities.trun is not a coordinate of"),
         ({":bead": ":baed"}, ":7: model is not an attribute in"),

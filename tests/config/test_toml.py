@@ -9,10 +9,10 @@ import pytest
 from jaxmech.cli.fit.build import subjects
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.cli.modes.study import ModesStudy
-from jaxmech.config.convert import structure
 from jaxmech.config.load import load
 from jaxmech.config.schema import POLICIES
 from jaxmech.config.toml import ConfigError, key_descriptions, key_lines, read
+from jaxmech.config.validate import structure
 from jaxmech.ensemble import (
     DISTRIBUTIONS,
     Fixed,
@@ -127,7 +127,7 @@ def test_keys_that_a_method_leaves_out_have_defaults() -> None:
         (
             "size = 100",
             "sizes = 100",
-            "FILE:3: sizes is not a key of a configuration; did you mean",
+            "FILE:3: sizes is not a known key; did you mean",
         ),
         ("size = 100", "", "FILE: size must be given, but is missing"),
         ("size = 100", "size = 0", "FILE:3: size must be at least 1, but is 0"),
@@ -149,13 +149,13 @@ def test_keys_that_a_method_leaves_out_have_defaults() -> None:
         ('"chain"', "3", "FILE:2: model must be a string, but is 3"),
         ('["q", "energy"]', '"q"', 'FILE:4: save must be a list of "q", "v"'),
         ('["q", "energy"]', '["q", "heat"]', 'FILE:4: save[1] must be "q", "v"'),
-        ("links = 3", "links = 3\n[times.more]", "FILE:8: times.more is not a key of `times`"),
+        ("links = 3", "links = 3\n[times.more]", "FILE:8: times.more is not a known key"),
         ("end = 10", "", "FILE:9: times.end must be given, but is missing"),
         ("end = 10", 'end = "10"', 'FILE:10: times.end must be a number, but is "10"'),
         ("end = 10", "end = inf", "FILE:10: times.end must be a number, but is inf"),
         ("end = 10", "end = -1", "FILE:10: times.end must be after `start`, but -1.0 is not"),
         ("saves = 11", "saves = 1", "FILE:11: times.saves must be at least 2, but is 1"),
-        ("saves = 11", "step = 1", "FILE:11: times.step is not a key of `times`"),
+        ("saves = 11", "step = 1", "FILE:11: times.step is not a known key"),
         (
             '"midpoint"',
             '"euler"',
@@ -177,12 +177,12 @@ def test_keys_that_a_method_leaves_out_have_defaults() -> None:
             "alpha = -5",
             "FILE:18: projection.alpha must be finite and not negative, but is -5.0",
         ),
-        ("alpha = 5", "iterations = 5", "FILE:18: projection.iterations is not a key of `proj"),
+        ("alpha = 5", "iterations = 5", "FILE:18: projection.iterations is not a known key"),
         ("alpha = 5", "", "FILE:16: projection.alpha must be given, but is missing"),
         ('"uniform"', '"unifrom"', "is not a distribution of jaxmech or scipy; did you mean `unif"),
         ("low = -1,", "low = 2,", "FILE:22: start.theta[0].low must be below `high`, but 2.0"),
         ("low = -1,", "", "FILE:22: start.theta[0].low must be given, but is missing"),
-        ("low = -1,", "low = -1, mid = 0,", "FILE:22: start.theta[0].mid is not a key of"),
+        ("low = -1,", "low = -1, mid = 0,", "FILE:22: start.theta[0].mid is not a known key"),
         ("sd = 0.02", "sd = -0.02", "FILE:26: parameters.m.sd must be a number of at least 0"),
         ("sd = 0.02", 'sd = "2 %"', 'FILE:26: parameters.m.sd must be a number, but is "2 %"'),
         ("relative = true", "relative = 1", "parameters.m.relative must be true or false, but"),

@@ -10,9 +10,10 @@ import pytest
 import tomli_w
 
 from jaxmech.cli.main import main
-from jaxmech.config.convert import plain, structure
 from jaxmech.config.errors import Problem, StudyError
+from jaxmech.config.plain import plain
 from jaxmech.config.toml import ConfigError, read
+from jaxmech.config.validate import structure
 from jaxmech.ensemble import Study, name_problems
 from jaxmech.ensemble.draws import Variable
 from jaxmech.ensemble.trajectory import save_times
@@ -236,5 +237,7 @@ def test_unknown_names_are_reported_with_other_mistakes(tmp_path) -> None:
         ("", "size"),
     ]
     config.write_text(text.replace("pendulum", "pendulm"))
-    with pytest.raises(ConfigError, match=r"did you mean `pendulum`\?(.|\n)*:2: sise is not a key"):
+    with pytest.raises(
+        ConfigError, match=r"did you mean `pendulum`\?(.|\n)*:2: sise is not a known key"
+    ):
         read(config, Study, name_problems)

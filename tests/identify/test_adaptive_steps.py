@@ -8,8 +8,8 @@ import pytest
 
 from jaxmech import RK4, Adaptive, DormandPrince5, Rodas5P, Tsitouras5
 from jaxmech.cli.fit.study import Integration
-from jaxmech.config.convert import structure
 from jaxmech.config.errors import StudyError
+from jaxmech.config.validate import structure
 from jaxmech.identify import Descent, Fit, Recording, Shooting, fit
 from jaxmech.integrate import AbstractMethod
 from tests.identify.swings import (

@@ -26,10 +26,10 @@ from jaxmech.cli.fit.build import Subjects, settings, subjects
 from jaxmech.cli.fit.report import Outcome, as_markdown, as_text
 from jaxmech.cli.fit.study import Choice, FitStudy
 from jaxmech.config import run_folder
-from jaxmech.config.convert import plain
 from jaxmech.config.environment import DECISIVE, INPUT, environment, environment_json
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.load import COPIES, copy_of
+from jaxmech.config.plain import plain
 from jaxmech.config.run_folder import FolderError, opened, warn, write_whole
 from jaxmech.config.trust import mark_written_here
 from jaxmech.ensemble import checksums

@@ -17,10 +17,10 @@ from jaxmech.analysis.equilibrium.equilibrium import prepared
 from jaxmech.analysis.stability import modes
 from jaxmech.analysis.symmetry.symmetries import Symmetries
 from jaxmech.cli.modes.study import ModesStudy
-from jaxmech.config.convert import plain
 from jaxmech.config.environment import DECISIVE, environment
 from jaxmech.config.errors import refuse
 from jaxmech.config.load import Subject, load
+from jaxmech.config.plain import plain
 from jaxmech.config.run_folder import npz, write_whole
 from jaxmech.ensemble.draws import Sampler, Variable
 from jaxmech.ensemble.kernel import errors_as_problems, inputs_of

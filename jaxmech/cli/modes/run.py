@@ -21,9 +21,9 @@ from jaxmech.cli.modes.members import Members, members
 from jaxmech.cli.modes.pictures import draw_members
 from jaxmech.cli.modes.study import ModesStudy
 from jaxmech.cli.modes.summary import as_table, summarize
-from jaxmech.config.convert import plain
 from jaxmech.config.environment import environment, environment_json
 from jaxmech.config.load import copy_of, load
+from jaxmech.config.plain import plain
 from jaxmech.config.run_folder import npz, opened, require_same_config, write_whole
 from jaxmech.config.trust import mark_written_here
 from jaxmech.ensemble.draws import stored_name

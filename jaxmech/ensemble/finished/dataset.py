@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxmech.config.convert import plain
 from jaxmech.config.errors import InputError
+from jaxmech.config.plain import plain
 from jaxmech.ensemble.checksums import RESULTS
 from jaxmech.ensemble.layout import STATES
 from jaxmech.ensemble.results import open_results

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmech.config.convert import structure
 from jaxmech.config.environment import changes, environment
 from jaxmech.config.errors import InputError
 from jaxmech.config.load import Subject
@@ -81,6 +80,8 @@ def replays(
     path: Path, indices: Sequence[int], folder: Path | None = None, *, trust: bool = False
 ) -> list[ReplayedTrajectory]:
     """Compute some trajectories of a run again, one after the other, as `replay` does."""
+    from jaxmech.config.validate import structure  # imports pydantic
+
     results = open_results(path)
     require_trusted([path], python_files(results.config, path), trust)
     study = structure(results.config, Study)

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jaxmech.config.convert import plain, structure
 from jaxmech.config.errors import StudyError
 from jaxmech.config.load import load
+from jaxmech.config.plain import plain
+from jaxmech.config.validate import structure
 from jaxmech.ensemble import (
     Correlation,
     Discrete,

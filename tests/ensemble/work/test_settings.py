@@ -4,9 +4,10 @@ import pytest
 from dask_jobqueue.slurm import SLURMJob
 
 from jaxmech.cli.main import main
-from jaxmech.config.convert import plain, structure
 from jaxmech.config.errors import StudyError
+from jaxmech.config.plain import plain
 from jaxmech.config.toml import read
+from jaxmech.config.validate import structure
 from jaxmech.ensemble import Cluster, Study
 from jaxmech.ensemble.work.connect import slurm_options
 from tests.ensemble.studies import STUDY, write_study
@@ -22,7 +23,7 @@ WRONG = [
     ('scheduler = "local:9999"', 1, "cluster.scheduler must have at most 1024 workers"),
     ('scheduler = "file:"', 1, "cluster.scheduler must name the file of a scheduler"),
     ('scheduler = "local:2"\nworkers = 3', 2, "cluster.workers must be left out, or agree with"),
-    ('scheduler = "local:2"\nworker = 2', 2, "is not a key of `cluster`; did you mean `workers`?"),
+    ('scheduler = "local:2"\nworker = 2', 2, "is not a known key; did you mean `workers`?"),
     ('scheduler = "local:2"\ncores = 0', 2, "cluster.cores must be at least 1, but is 0"),
     ('scheduler = "local:2"\ncores = "all"', 2, "cluster.cores must be an integer, but is"),
     ('scheduler = "local:2"\ndevice = "tpu"', 2, 'cluster.device must be "cpu" or "gpu"'),

@@ -22,8 +22,9 @@ from jaxmech import (
     Tsitouras5,
     simulate,
 )
-from jaxmech.config.convert import plain, structure
 from jaxmech.config.errors import StudyError
+from jaxmech.config.plain import plain
+from jaxmech.config.validate import structure
 from jaxmech.integrate import AbstractMethod, AbstractPair
 from tests.small import DOUBLE, PENDULUM, REDUNDANT, along, rod
 
