@@ -4,11 +4,11 @@ import argparse
 import math
 from collections.abc import Callable
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
 import shtab
 
-import jaxmech
 from jaxmech.cli import help as texts
 
 FILES = {  # the class that describes a kind of configuration: its module and name
@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     """The parser of `jaxmech`, which stores the name of a command in `command`."""
     shape = argparse.RawDescriptionHelpFormatter
     whole = argparse.ArgumentParser("jaxmech", description=texts.ABOUT, formatter_class=shape)
-    whole.add_argument("--version", action="version", version=f"jaxmech {jaxmech.__version__}")
+    whole.add_argument("--version", action="version", version=f"jaxmech {version('jaxmech')}")
     shtab.add_argument_to(whole, "--print-completion", help="print the completion of a shell")
     commands = whole.add_subparsers(
         dest="command", metavar="COMMAND", title="commands", parser_class=_LazyParser

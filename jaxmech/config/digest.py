@@ -25,12 +25,15 @@ def digest(fn: Callable[..., Any], *args: Any) -> str:
         True
     """
     arrays = jax.tree.map(jnp.asarray, args)
-    numbers, others = eqx.partition(arrays, lambda x: jnp.issubdtype(x.dtype, jnp.floating))
+    floats, constants = eqx.partition(arrays, lambda x: jnp.issubdtype(x.dtype, jnp.floating))
 
-    def of(numbers: Any, others: Any) -> Any:
-        return fn(*eqx.combine(numbers, others))
+    def rejoined(floats: Any, constants: Any) -> Any:
+        return fn(*eqx.combine(floats, constants))
 
-    jaxprs = [jax.make_jaxpr(of)(numbers, others), *_derivatives(of, numbers, others)]
+    jaxprs = [
+        jax.make_jaxpr(rejoined)(floats, constants),
+        *_derivatives(rejoined, floats, constants),
+    ]
     return sha256(str(jax.tree.structure(arrays)), *jaxpr_texts(*jaxprs))
 
 
@@ -40,46 +43,49 @@ def system_digests(system: System, params: Params, dtype: Any = float) -> dict[s
     q, t = np.zeros(system.n, dtype), np.zeros((), dtype)  # numpy, so that JAX compiles nothing
     params = as_dtype(params, dtype)
     state = (q, q, t, params)
-    found = {
+    digests = {
         "coordinates": sha256(repr(tuple(system.coordinates))),
         "lagrangian": digest(system.lagrangian, *state),
     }
     if system.mass_and_force is not None:
-        found["mass_and_force"] = digest(system.mass_and_force, *state)
+        digests["mass_and_force"] = digest(system.mass_and_force, *state)
     if system.force is not None:
-        found["force"] = digest(system.force, *state)
+        digests["force"] = digest(system.force, *state)
     if system.nonideal is not None:
         forces = np.zeros(sum(system.sizes(*jax.tree.map(jnp.asarray, state))), dtype)
-        found["nonideal"] = digest(system.nonideal, q, q, forces, t, params)
+        digests["nonideal"] = digest(system.nonideal, q, q, forces, t, params)
     if system.rates is not None:
-        found["rates"] = digest(system.rates, *state)
+        digests["rates"] = digest(system.rates, *state)
     for constraint in system.constraints:
         code = digest(constraint.residual, q, q, q, t, params)
-        found[f"constraint {constraint.name}"] = sha256(type(constraint).__name__, code)
-    return found
+        digests[f"constraint {constraint.name}"] = sha256(type(constraint).__name__, code)
+    return digests
 
 
-def differing(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+def differing(stored: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
     """The names, in order, whose digests differ or exist in only one of the two."""
-    return [name for name in {**now, **then} if then.get(name) != now.get(name)]
+    return [name for name in {**current, **stored} if stored.get(name) != current.get(name)]
 
 
-def _derivatives(of: Callable[..., Any], numbers: Any, others: Any) -> list[Any]:
+def _derivatives(function: Callable[..., Any], floats: Any, constants: Any) -> list[Any]:
     """The traced second derivative along a direction, else the reverse-mode gradient, if any."""
 
-    def first(x: Any, along: Any, others: Any) -> Any:
-        return jax.jvp(lambda x: of(x, others), (x,), (along,))
+    def first(x: Any, along: Any, constants: Any) -> Any:
+        return jax.jvp(lambda x: function(x, constants), (x,), (along,))
 
-    def second(x: Any, along: Any, others: Any) -> Any:
-        return jax.jvp(lambda x, along: first(x, along, others), (x, along), (along, along))
+    def second(x: Any, along: Any, constants: Any) -> Any:
+        return jax.jvp(lambda x, along: first(x, along, constants), (x, along), (along, along))
 
-    def reverse(x: Any, others: Any) -> Any:
-        value, back = jax.vjp(lambda x: of(x, others), x)
+    def reverse(x: Any, constants: Any) -> Any:
+        value, back = jax.vjp(lambda x: function(x, constants), x)
         return back(jax.tree.map(jnp.ones_like, value))
 
-    for way, given in ((second, (numbers, numbers, others)), (reverse, (numbers, others))):
+    for derivative, arguments in (
+        (second, (floats, floats, constants)),
+        (reverse, (floats, constants)),
+    ):
         try:
-            return [jax.make_jaxpr(way)(*given)]
+            return [jax.make_jaxpr(derivative)(*arguments)]
         except (TypeError, ValueError, NotImplementedError):  # raised by JAX
             continue
     return []

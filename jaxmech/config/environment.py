@@ -48,12 +48,12 @@ def environment(subject: Subject | None = None) -> dict[str, Any]:
 
 def environment_json(facts: Mapping[str, Any]) -> str:
     """The text of `environment.json`: the facts and the current time."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return json.dumps({**facts, "started": now}, indent=2) + "\n"
+    timestamp = datetime.now(UTC).isoformat(timespec="seconds")
+    return json.dumps({**facts, "started": timestamp}, indent=2) + "\n"
 
 
 def changes(
-    then: Mapping[str, Any], now: Mapping[str, Any], decisive: Iterable[str] = DECISIVE
+    stored: Mapping[str, Any], current: Mapping[str, Any], decisive: Iterable[str] = DECISIVE
 ) -> list[str]:
     """One predicate for each decisive fact that differs between two environments.
 
@@ -61,26 +61,28 @@ def changes(
         >>> changes({"jax": "0.9.2"}, {"jax": "0.12.0"})
         ['jax is "0.9.2" there and "0.12.0" here']
     """
-    comparable = all(then.get(key) == now.get(key) for key in _DECIDES_TRACES)
-    found = []
+    comparable = all(stored.get(key) == current.get(key) for key in _DECIDES_TRACES)
+    messages = []
     for key in decisive:
-        old, new = then.get(key), now.get(key)
+        old, new = stored.get(key), current.get(key)
         if key == "functions":
-            found += _functions(then, now, comparable)
+            messages += _functions(stored, current, comparable)
         elif key == "draws":
             names = differing(old or {}, new or {})
-            found += [f"different values are drawn for {', '.join(names)}"] if names else []
+            messages += [f"different values are drawn for {', '.join(names)}"] if names else []
         elif old != new:
             texts = f"{json.dumps(old)} there and {json.dumps(new)} here"
-            found.append(_TOLD.get(key, f"{key} is {texts}"))
-    return found
+            messages.append(_TOLD.get(key, f"{key} is {texts}"))
+    return messages
 
 
-def _functions(then: Mapping[str, Any], now: Mapping[str, Any], comparable: bool) -> list[str]:
-    old, new = then.get("model_sha256"), now.get("model_sha256")
+def _functions(
+    stored: Mapping[str, Any], current: Mapping[str, Any], comparable: bool
+) -> list[str]:
+    old, new = stored.get("model_sha256"), current.get("model_sha256")
     if not comparable:
         return ["the model file has changed"] if old != new else []
-    names = differing(then.get("functions") or {}, now.get("functions") or {})
+    names = differing(stored.get("functions") or {}, current.get("functions") or {})
     if not names:
         return []
     why = ""

@@ -51,13 +51,13 @@ def refuse(key: str | Key, message: str) -> StudyError:
 
 def refuse_all(problems: Iterable[Problem]) -> None:
     """Raise a StudyError with all of these problems, if there are any."""
-    if found := list(problems):
-        raise StudyError(found)
+    if problems := list(problems):
+        raise StudyError(problems)
 
 
-def unknown(key: Key, names: Iterable[str], known: Collection[str], what: str) -> list[Problem]:
+def unknown(key: Key, names: Iterable[str], known: Collection[str], category: str) -> list[Problem]:
     """The names within a table that are not known."""
-    return [Problem((*key, n), not_one_of(n, known, what)) for n in names if n not in known]
+    return [Problem((*key, n), not_one_of(n, known, category)) for n in names if n not in known]
 
 
 def out_of_range(settings: Any) -> Iterator[Problem]:
@@ -77,17 +77,17 @@ def limit_problem(limits: Mapping[str, Any], value: Any) -> str:
         >>> limit_problem({"least": 1}, 0)
         'must be at least 1, but is 0'
     """
-    least, between = limits.get("least"), limits.get("between")
+    least, interval = limits.get("least"), limits.get("between")
     if least is not None and not value >= least:
         return f"must be at least {least}, but is {value}"
     if limits.get("positive") and not value > 0:
         return f"must be positive, but is {value}"
-    if between and not between[0] < value < between[1]:
-        return f"must be between {between[0]} and {between[1]}, but is {value}"
+    if interval and not interval[0] < value < interval[1]:
+        return f"must be between {interval[0]} and {interval[1]}, but is {value}"
     return ""
 
 
-def not_one_of(name: str, known: Iterable[str], what: str) -> str:
+def not_one_of(name: str, known: Iterable[str], category: str) -> str:
     """Report that a name is unknown, suggest the nearest known one, and list them all.
 
     Example:
@@ -97,7 +97,7 @@ def not_one_of(name: str, known: Iterable[str], what: str) -> str:
     names = sorted(known)
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f" did you mean `{near[0]}`?" if near else ""
-    return f"is not {what};{hint} Known: {', '.join(names) or 'none'}"
+    return f"is not {category};{hint} Known: {', '.join(names) or 'none'}"
 
 
 def _sentence(problem: Problem) -> str:

@@ -96,14 +96,15 @@ def _robot(
     path = folder / name
     if not path.is_file():
         raise refuse("model", f"must name an MJCF or URDF file, but there is none at {path}")
-    asked = {parameter.partition(".")[0] for parameter in parameters} - {"ctrl"}
-    kinds = KINDS if asked - {*KINDS} else asked  # all, to suggest the nearest for a wrong name
+    requested = {parameter.partition(".")[0] for parameter in parameters} - {"ctrl"}
+    # all of them, to suggest the nearest for a wrong name
+    kinds = KINDS if requested - {*KINDS} else requested
 
     def robot(
         params: Iterable[str] = (), strict: bool = False, friction_speed: float = 0.01
     ) -> Model:
-        together = (*sorted(kinds), *(kind for kind in params if kind not in kinds))
-        return from_mjcf(path, params=together, strict=strict, friction_speed=friction_speed).model
+        names = (*sorted(kinds), *(kind for kind in params if kind not in kinds))
+        return from_mjcf(path, params=names, strict=strict, friction_speed=friction_speed).model
 
     model, sha = _call(robot, options), hashlib.sha256(path.read_bytes()).hexdigest()
     return replace(_subject(name, model), source=path.resolve(), sha256=sha)
@@ -129,33 +130,33 @@ def find(name: str, options: Mapping[str, Any], folder: Path, kinds: tuple[type,
         raise refuse("model", f"must name a Python file, but there is none at {path}")
     code = path.read_bytes()
     module = _run(path, code)
-    found = _attribute(module, attribute, path, kinds)
-    if isinstance(found, kinds):
+    value = _attribute(module, attribute, path, kinds)
+    if isinstance(value, kinds):
         if options:
             raise refuse("model_options", f"must be left out: {attribute} is not a function")
-    elif callable(found):
-        found = _call(found, options)
-    return Found(found, path.resolve(), hashlib.sha256(code).hexdigest(), vars(module))
+    elif callable(value):
+        value = _call(value, options)
+    return Found(value, path.resolve(), hashlib.sha256(code).hexdigest(), vars(module))
 
 
-def _subject(name: str, found: object) -> Subject:
-    if isinstance(found, Model):
-        return Subject(name, found.system, found)
-    if isinstance(found, System):
-        return Subject(name, found, None)
-    kind = type(found).__name__
+def _subject(name: str, value: object) -> Subject:
+    if isinstance(value, Model):
+        return Subject(name, value.system, value)
+    if isinstance(value, System):
+        return Subject(name, value, None)
+    kind = type(value).__name__
     raise refuse("model", f"must name a System or a Model, but {name} is of type {kind}")
 
 
 def _attribute(module: ModuleType, attribute: str, path: Path, kinds: tuple[type, ...]) -> object:
     public = {key: value for key, value in vars(module).items() if not key.startswith("_")}
     if attribute not in public:
-        known = {
+        candidates = {
             key
             for key, x in public.items()
             if isinstance(x, kinds) or (inspect.isfunction(x) and x.__module__ == module.__name__)
         }
-        raise refuse("model", not_one_of(attribute, known, f"an attribute in {path}"))
+        raise refuse("model", not_one_of(attribute, candidates, f"an attribute in {path}"))
     return public[attribute]
 
 
@@ -179,8 +180,8 @@ def _run(path: Path, code: bytes) -> ModuleType:
         # size and the same second, though the file may have changed.
         exec(compile(code, path, "exec", dont_inherit=True), vars(module))
     except (Exception, SystemExit) as error:
-        text = f"cannot be loaded: {_described(error)}{_where(error, path)}"
-        raise refuse("model", text) from error
+        message = f"cannot be loaded: {_described(error)}{_where(error, path)}"
+        raise refuse("model", message) from error
     finally:
         sys.path.remove(folder)
     return module

@@ -20,10 +20,12 @@ def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
     if choice := schema.choice_of(kind):
         return _plain_choice(choice, value, key)
     if is_dataclass(value):
-        table = {}
+        table: dict[str, Any] = {}
         for name, hint in schema.hints_of(type(value)).items():
             entry = plain(getattr(value, name), hint, (*key, name))
-            if entry is not None:  # TOML has no null
+            if schema.inline_field(type(value)) == name:
+                table |= entry
+            elif entry is not None:  # TOML has no null
                 table[name] = entry
         return table
     if name := _python_name(value):

@@ -29,9 +29,9 @@ class RunWarning(UserWarning):
     """A warning about a run, such as repaired damage or changed versions."""
 
 
-def warn(text: str) -> None:
+def warn(message: str) -> None:
     """Issue a `RunWarning`, unless messages have another receiver."""
-    warnings.warn(text, RunWarning, stacklevel=2)
+    warnings.warn(message, RunWarning, stacklevel=2)
 
 
 def write_whole(file: Path, content: str | bytes) -> None:
@@ -51,13 +51,13 @@ def npz(arrays: Mapping[str, Any], *, compressed: bool = False) -> bytes:
     return stream.getvalue()
 
 
-def require_same_config(path: Path, now: Mapping[str, Any], may_change: Container[str]) -> None:
+def require_same_config(path: Path, config: Mapping[str, Any], may_change: Container[str]) -> None:
     """Raise a FolderError if `config.toml` differs in a key that is not in `may_change`."""
     try:
-        then = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
+        stored = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
     except ValueError as error:
         raise FolderError(f"{path / 'config.toml'} cannot be read: {error}") from error
-    for key, new, old in differences(now, then, may_change):
+    for key, new, old in differences(config, stored, may_change):
         raise FolderError(
             f"{path} holds the run of a different configuration: `{key}` is {_shown(old)} there "
             f"and {_shown(new)} here; choose another folder with --out, or set it back"
@@ -65,15 +65,15 @@ def require_same_config(path: Path, now: Mapping[str, Any], may_change: Containe
 
 
 def differences(
-    one: Mapping[str, Any], two: Mapping[str, Any], left: Container[str], within: str = ""
+    first: Mapping[str, Any], second: Mapping[str, Any], ignored: Container[str], prefix: str = ""
 ) -> Iterator[tuple[str, Any, Any]]:
     """The keys in which two configurations differ, but for those that are left out, with values."""
-    for key in [*one, *(key for key in two if key not in one)]:
-        name, x, y = f"{within}{key}", one.get(key), two.get(key)
-        if x == y or name in left:
+    for key in [*first, *(key for key in second if key not in first)]:
+        name, x, y = f"{prefix}{key}", first.get(key), second.get(key)
+        if x == y or name in ignored:
             continue
         if isinstance(x, dict) and isinstance(y, dict):
-            yield from differences(x, y, left, f"{name}.")
+            yield from differences(x, y, ignored, f"{name}.")
         else:
             yield name, x, y
 
@@ -84,11 +84,11 @@ def _shown(value: Any) -> str:
 
 def require_same_environment(path: Path, facts: Mapping[str, Any], decisive: Iterable[str]) -> None:
     """Raise a FolderError if `environment.json` differs in a decisive fact."""
-    found = changes(stored_environment(path), facts, decisive)
-    if found:
+    messages = changes(stored_environment(path), facts, decisive)
+    if messages:
         raise FolderError(
-            f"{path} holds results that were computed differently: {'; '.join(found)}. Old and new "
-            "results must not be mixed: change that back, or choose another folder with --out"
+            f"{path} holds results that were computed differently: {'; '.join(messages)}. Old and "
+            "new results must not be mixed: change that back, or choose another folder with --out"
         )
 
 
@@ -96,8 +96,8 @@ def stored_environment(path: Path) -> dict[str, Any]:
     """Read `environment.json`, or raise a FolderError."""
     file = path / "environment.json"
     try:
-        then = json.loads(file.read_text(encoding="utf-8"))
-        return dict(then.items())
+        facts = json.loads(file.read_text(encoding="utf-8"))
+        return dict(facts.items())
     except (OSError, ValueError, AttributeError) as error:
         raise FolderError(f"{file} cannot be read: {error}") from error
 
@@ -133,8 +133,8 @@ def locked(
         except BlockingIOError as error:
             file.seek(0)
             holder = file.read().strip()
-            by = f"another process ({holder})" if holder else "another process"
-            raise FolderError(f"{path} is being written by {by}; wait for it") from error
+            holder_name = f"another process ({holder})" if holder else "another process"
+            raise FolderError(f"{path} is being written by {holder_name}; wait for it") from error
         file.truncate(0)  # left by a killed process
         if not shared and not wait:
             file.write(f"{os.getpid()} on {platform.node()}\n")

@@ -108,14 +108,14 @@ def words(kind: Any) -> str:
 
 def alternatives(names: Iterable[str]) -> str:
     """Join names as a list of choices, such as '"ldl" or "qr"'."""
-    *most, last = [f'"{name}"' for name in names]
-    return f"{', '.join(most)} or {last}" if most else last
+    *first, last = [f'"{name}"' for name in names]
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def choice_of(kind: Any) -> OneOf | None:
     """The classes accepted for this type of key, if it is a choice."""
-    given = [part for part in get_args(required(kind)) if isinstance(part, OneOf)]
-    return given[0] if given else POLICIES.get(required(kind))
+    choices = [part for part in get_args(required(kind)) if isinstance(part, OneOf)]
+    return choices[0] if choices else POLICIES.get(required(kind))
 
 
 def _plural(kind: Any) -> str:
@@ -146,6 +146,11 @@ def is_text_or_list(kind: Any) -> bool:
 def short_field(kind: type) -> str | None:
     """The field that a text in place of the table of the dataclass sets, if there is one."""
     return next((f.name for f in fields(kind) if f.metadata.get("short")), None)
+
+
+def inline_field(kind: type) -> str | None:
+    """The field whose keys are written into the table of the dataclass itself, if there is one."""
+    return next((f.name for f in fields(kind) if f.metadata.get("inline")), None)
 
 
 def unnamed_policies(settings: Any) -> Iterator[Problem]:

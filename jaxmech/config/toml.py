@@ -54,8 +54,8 @@ def read(
         place = f"{path}:{line[1]}" if line else str(path)
         raise ConfigError(f"{place}: is not TOML: {error}") from error
     except StudyError as error:
-        more = also(data) if also else []
-        everything = StudyError(dict.fromkeys([*error.problems, *more]))
+        further = also(data) if also else []
+        everything = StudyError(dict.fromkeys([*error.problems, *further]))
         raise located(everything, path) from error
     except (RecursionError, OverflowError, ValueError) as error:
         text = "is nested too deeply, or holds a number that is too long"
@@ -74,8 +74,8 @@ def located(error: StudyError, path: Path) -> ConfigError:
     """Sort the problems of a study by their lines in the configuration file."""
     lines = key_lines(path.read_text(encoding="utf-8"))
     places = sorted(((_line(p.key, lines), p) for p in error.problems), key=lambda place: place[0])
-    shown = (f"{path}{f':{line}' if line < _NO_LINE else ''}: {p}" for line, p in places)
-    return ConfigError("\n".join(shown))
+    sentences = (f"{path}{f':{line}' if line < _NO_LINE else ''}: {p}" for line, p in places)
+    return ConfigError("\n".join(sentences))
 
 
 def key_lines(text: str) -> dict[Key, int]:
@@ -111,7 +111,7 @@ def key_descriptions(kind: type) -> str:
     return "\n".join(_descriptions(kind, indent=2))
 
 
-def _descriptions(kind: type, indent: int, within: str = "") -> Iterator[str]:
+def _descriptions(kind: type, indent: int, prefix: str = "") -> Iterator[str]:
     hints = hints_of(kind)
     tables = [f for f in fields(kind) if _is_table(hints[f.name])]
     drawn = {f: choice for f in tables if (choice := _values_of(hints[f.name]))}
@@ -119,51 +119,53 @@ def _descriptions(kind: type, indent: int, within: str = "") -> Iterator[str]:
         if entry not in tables:
             yield _row(entry, hints[entry.name], indent)
     for entry in tables:
-        if entry not in drawn:
-            left, right = ("[[", "]]") if get_origin(hints[entry.name]) is tuple else "[]"
-            yield f"\n  {left}{within}{entry.name}{right}  {entry.metadata['doc']}"
+        if entry.metadata.get("inline"):
+            yield from _inside(hints[entry.name])
+        elif entry not in drawn:
+            opening, closing = ("[[", "]]") if get_origin(hints[entry.name]) is tuple else "[]"
+            yield f"\n  {opening}{prefix}{entry.name}{closing}  {entry.metadata['doc']}"
             yield from _inside(hints[entry.name], f"{entry.name}.")
     for choice in dict.fromkeys(drawn.values()):
         yield ""
-        for entry in (f for f, own in drawn.items() if own is choice):
-            yield f"{' ' * indent}{f'[{within}{entry.name}]':<14}  {entry.metadata['doc']}"
+        for entry in (f for f, its_choice in drawn.items() if its_choice is choice):
+            yield f"{' ' * indent}{f'[{prefix}{entry.name}]':<14}  {entry.metadata['doc']}"
         if indent > _OUTER:  # its choices belong to another table
             continue
-        given = "a number, which is fixed, or a table" if choice.bare else "a table"
-        yield f"    name = {given}, one of:"
+        forms = "a number, which is fixed, or a table" if choice.bare else "a table"
+        yield f"    name = {forms}, one of:"
         yield from _choices(choice)
         if choice.other:
-            text = (choice.other.__doc__ or "").partition("\n")[0]
+            summary = (choice.other.__doc__ or "").partition("\n")[0]
             yield fill(
-                f"    {choice.tag} = ...{' ' * 13}{text}", _WIDTH, subsequent_indent=" " * 34
+                f"    {choice.tag} = ...{' ' * 13}{summary}", _WIDTH, subsequent_indent=" " * 34
             )
 
 
-def _inside(kind: Any, within: str = "") -> Iterator[str]:
+def _inside(kind: Any, prefix: str = "") -> Iterator[str]:
     if choice := choice_of(kind):
         yield from _choices(choice)
     elif table := _table_of(kind):
         if get_origin(kind) is Mapping:
             short = short_field(table)
             yield f"    name = {f'its `{short}`, or ' if short else ''}a table:"
-        yield from _descriptions(table, indent=4, within=within)
+        yield from _descriptions(table, indent=4, prefix=prefix)
 
 
 def _choices(choice: OneOf) -> Iterator[str]:
     kinds = choice.kinds
     alike = len({tuple(map(id, fields(kind))) for kind in kinds.values()}) == 1
     for place, (name, kind) in enumerate(kinds.items(), start=1):
-        left = f'    {choice.tag} = "{name}"'
-        text = f"{left:<34}{(kind.__doc__ or '').partition(chr(10))[0]}"
-        yield fill(text, width=_WIDTH, subsequent_indent=" " * 34)
+        label = f'    {choice.tag} = "{name}"'
+        row = f"{label:<34}{(kind.__doc__ or '').partition(chr(10))[0]}"
+        yield fill(row, width=_WIDTH, subsequent_indent=" " * 34)
         if not alike or place == len(kinds):  # keys common to all of them are listed once
             yield from _descriptions(kind, indent=6)
 
 
 def _row(entry: Field[Any], kind: Any, indent: int) -> str:
-    left = f"{' ' * indent}{entry.name}"
-    text = f"{left:<17} {entry.metadata['doc']}; {words(kind)}{_default(entry, kind)}"
-    return fill(text, width=_WIDTH, subsequent_indent=" " * 18, break_long_words=False)
+    label = f"{' ' * indent}{entry.name}"
+    row = f"{label:<17} {entry.metadata['doc']}; {words(kind)}{_default(entry, kind)}"
+    return fill(row, width=_WIDTH, subsequent_indent=" " * 18, break_long_words=False)
 
 
 def _default(entry: Field[Any], kind: Any) -> str:
@@ -173,8 +175,10 @@ def _default(entry: Field[Any], kind: Any) -> str:
     if value is MISSING or value is None or value == ():
         return ""
     value = plain(value, kind)
-    shown = ", ".join(map(str, value)) if isinstance(value, list) else json.dumps(value).strip('"')
-    return f" [{shown}]"
+    formatted = (
+        ", ".join(map(str, value)) if isinstance(value, list) else json.dumps(value).strip('"')
+    )
+    return f" [{formatted}]"
 
 
 def _is_table(kind: Any) -> bool:
@@ -185,8 +189,8 @@ def _is_table(kind: Any) -> bool:
 def _table_of(kind: Any) -> type | None:
     """The dataclass of a key that holds a table, possibly omitted, or a list of tables."""
     inside = [kind, *get_args(kind)]
-    found = [one for one in inside if isinstance(one, type) and is_dataclass(one)]
-    return found[0] if len(found) == 1 else None
+    tables = [part for part in inside if isinstance(part, type) and is_dataclass(part)]
+    return tables[0] if len(tables) == 1 else None
 
 
 def _values_of(kind: Any) -> OneOf | None:

@@ -38,8 +38,8 @@ def python_files(data: Any, folder: Path) -> list[Path]:
 
 def _names(data: Any) -> Iterator[str]:
     if isinstance(data, str):
-        if found := _NAMED.fullmatch(data):
-            yield found[1]
+        if match := _NAMED.fullmatch(data):
+            yield match[1]
     elif isinstance(data, Mapping | Sequence):
         for part in data.values() if isinstance(data, Mapping) else data:
             yield from _names(part)
@@ -62,8 +62,8 @@ def require_trusted(runs: Iterable[Path], files: Sequence[Path], trust: bool) ->
             reasons.append(f"the Python files in {run} were not written there by you")
     if reasons:
         names = ", ".join(map(str, files))
-        text = f"this would execute {names}, but {'; '.join(dict.fromkeys(reasons))}"
-        raise FolderError(f"{text}. If you trust all of it, allow it by --trust (trust=True)")
+        message = f"this would execute {names}, but {'; '.join(dict.fromkeys(reasons))}"
+        raise FolderError(f"{message}. If you trust all of it, allow it by --trust (trust=True)")
 
 
 def is_foreign(path: Path) -> bool:

@@ -8,7 +8,7 @@ unknown keys are rejected, and all problems are reported at once.
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from functools import cache, reduce
 from operator import or_
 from typing import Annotated, Any, Literal, NotRequired, Required, TypeVar, get_args, get_origin
@@ -102,15 +102,22 @@ def _table(kind: type, tag: str | None = None, name: str = "", *, is_default: bo
     table = _TypedDict(kind.__name__, keys)
     table.__pydantic_config__ = pydantic.ConfigDict(extra="forbid")
     table.__doc__ = _summary(kind)
-    short = schema.short_field(kind)
+    short, inline = schema.short_field(kind), schema.inline_field(kind)
 
     def build(value: Any, validate: Callable[[Any], dict[str, Any]]) -> Any:
         if short and isinstance(value, str):
             value = {short: value}
+        _require_table(value)
+        if inline:
+            inner = {key: value[key] for key in value if key not in keys or key == inline}
+            value = {inline: inner, **{key: value[key] for key in value if key not in inner}}
         try:
-            entries = validate(_require_table(value))
+            entries = validate(value)
         except pydantic.ValidationError as error:
-            raise StudyError(_problems(error, keys)) from None
+            problems = _problems(error, keys)
+            raise StudyError(
+                replace(p, key=p.key[1:]) if p.key[:1] == (inline,) else p for p in problems
+            ) from None
         entries.pop(tag or "", None)
         return _construct(kind, **entries)
 
@@ -137,9 +144,9 @@ def _key_type(field: Field[Any], hint: Any) -> Any:
     limits = field.metadata
 
     def check_limits(value: Any) -> Any:
-        most = limits.get("most")
-        if most is not None and value > most:
-            message = f"must be at most {most}, but is {value}; the default is {field.default}"
+        largest = limits.get("most")
+        if largest is not None and value > largest:
+            message = f"must be at most {largest}, but is {value}; the default is {field.default}"
             raise refuse((), message)
         if message := limit_problem(limits, value):
             raise refuse((), message)
@@ -149,8 +156,8 @@ def _key_type(field: Field[Any], hint: Any) -> Any:
     extra = _limits_schema(limits)
     if not is_required and field.default not in (MISSING, None, ()):
         extra["default"] = plain(field.default, hint)
-    about = pydantic.Field(description=limits.get("doc"), json_schema_extra=extra)
-    annotation = _Annotated[_type_of(hint), AfterValidator(check_limits), about]
+    documentation = pydantic.Field(description=limits.get("doc"), json_schema_extra=extra)
+    annotation = _Annotated[_type_of(hint), AfterValidator(check_limits), documentation]
     return _Required[annotation] if is_required else _NotRequired[annotation]
 
 
@@ -158,8 +165,8 @@ def _limits_schema(limits: Mapping[str, Any]) -> dict[str, Any]:
     entries = {"minimum": limits.get("least"), "maximum": limits.get("most")}
     if limits.get("positive"):
         entries["exclusiveMinimum"] = 0
-    if between := limits.get("between"):
-        entries["exclusiveMinimum"], entries["exclusiveMaximum"] = between
+    if interval := limits.get("between"):
+        entries["exclusiveMinimum"], entries["exclusiveMaximum"] = interval
     return {name: limit for name, limit in entries.items() if limit is not None}
 
 
@@ -181,8 +188,8 @@ def _choice(choice: schema.OneOf) -> Any:
             return _bare(choice, value)
         name = choice.name_in(value) if isinstance(value, dict) else None
         if not isinstance(name, str):
-            known = ", ".join(f'"{known}"' for known in choice.kinds)
-            raise _mismatch(f"must be a table with `{choice.tag}`, one of {known}", value)
+            names = ", ".join(f'"{name}"' for name in choice.kinds)
+            raise _mismatch(f"must be a table with `{choice.tag}`, one of {names}", value)
         if name in tables:
             return _adapter(tables[name]).validate_python(value)
         if choice.other:
@@ -195,8 +202,8 @@ def _choice(choice: schema.OneOf) -> Any:
 
 def _open_table(choice: schema.OneOf) -> Any:
     """The JSON Schema of a table whose name is none of the known ones."""
-    tag, known = str(choice.tag), list(choice.kinds)
-    name = {"type": "string", "not": {"enum": known}, "description": _summary(choice.other or type)}
+    tag, names = str(choice.tag), list(choice.kinds)
+    name = {"type": "string", "not": {"enum": names}, "description": _summary(choice.other or type)}
     table = {"type": "object", "required": [tag], "properties": {tag: name}}
     return _Annotated[dict[str, Any], pydantic.WithJsonSchema(table)]
 
@@ -221,11 +228,11 @@ def _bare(choice: schema.OneOf, value: Any) -> Any:
         raise StudyError(Problem((), problem.message) for problem in error.problems) from None
 
 
-def _text_or_list(text: Any, entries: Any) -> Any:
+def _text_or_list(string: Any, entries: Any) -> Any:
     def build(value: Any) -> Any:
-        return _adapter(entries if isinstance(value, list) else text).validate_python(value)
+        return _adapter(entries if isinstance(value, list) else string).validate_python(value)
 
-    return _made_by(build, text | entries)
+    return _made_by(build, string | entries)
 
 
 def _require_table(value: Any) -> Any:
@@ -340,5 +347,5 @@ def _shown(value: Any) -> str:
             return f'"{value}"'
         case dict():
             return f"a table of {', '.join(value)}" if value else "an empty table"
-    text = str(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+    shown = str(value)
+    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]} ..."

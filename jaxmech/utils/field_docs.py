@@ -20,7 +20,13 @@ def doc(
 
     `most` is a limit for values in a file alone. A text in place of a table sets its `short` field.
     """
-    limits = {"least": least, "most": most, "between": between, "positive": positive}
+    limits = {
+        "inline": inline,
+        "least": least,
+        "most": most,
+        "between": between,
+        "positive": positive,
+    }
     return {"doc": text, "short": short, **limits}
 
 

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 import pytest
 
+import jaxmech
 from jaxmech import models
 from jaxmech.cli.interrupt import resumable
 from jaxmech.cli.main import main
@@ -190,7 +191,7 @@ def test_folders_are_refused_with_a_message(tmp_path, capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["nonsense"], ["ensemble"], ["ensemble", "a", "--chunk", "0"]]
+    "arguments", [["nonsense"], ["ensemble"], ["ensemble", "a", "--chunk", "0"]]
 )
 def test_bad_arguments_are_refused(capsys, arguments) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -319,3 +320,26 @@ def test_the_package_runs_as_a_module() -> None:
     command = [sys.executable, "-m", "jaxmech", "--help"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert "jaxmech ensemble configs/double_pendulum.toml" in done.stdout
+
+
+def test_without_a_command_the_help_is_printed(capsys) -> None:
+    assert main([]) == 0
+    assert "jaxmech COMMAND --help" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--version"], f"jaxmech {jaxmech.__version__}\n"),
+        (["--print-completion", "bash"], "schema"),
+    ],
+)
+def test_options_without_a_command(capsys, arguments, expected) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(arguments)
+    assert expected in capsys.readouterr().out
+
+
+def test_a_package_that_reads_no_configuration_does_not_import_pydantic() -> None:
+    code = "import sys, jaxmech, jaxmech.ensemble; sys.exit('pydantic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
