@@ -52,7 +52,7 @@ def swings(seed=1):
     truth = {"gravity": 9.6, "viscous": 0.06, "dry": 0.12}
     ts = np.linspace(0.0, 5.0, 51)
     for number, angle in enumerate((0.5, 1.0, 1.5, 2.0, 2.5, 1.2), start=1):
-        motion = jm.simulate(pendulum().system, [angle], [0.0], ts, truth, method=jm.RK4(20))
+        motion = jm.simulate(pendulum().system, [angle], [0.0], ts, truth, steps=jm.FixedSteps(20))
         theta = motion.q[:, 0] + random.normal(0, 2e-3, ts.shape)
         omega = motion.v[:, 0] + random.normal(0, 1e-2, ts.shape)
         for row in zip(ts, theta, omega, strict=True):

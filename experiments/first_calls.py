@@ -32,7 +32,7 @@ MODELS = ("double_pendulum", "four_bars", "chain", "andrews")  # `chain` has ten
 BATCH = 64  # trajectories; their number does not change what is compiled
 
 
-STEPS = jm.RK4(substeps=4)  # of the batch: the default cannot be chosen under `jax.jit`
+STEPS = jm.FixedSteps(per_save=4)  # of the batch: the default cannot be chosen under `jax.jit`
 CALLS = ("simulate", "batch", "acceleration", "assemble", "observe after simulate")
 KINDS = ("joints", "bodies")  # coordinates of chains
 
@@ -47,7 +47,7 @@ def prepared(name: str, call: str) -> Callable[[], Any]:
         return lambda: jm.simulate(system, q, v, ts, params)
     if call == "batch":
         batch = jnp.tile(q, (BATCH, 1)), jnp.tile(v, (BATCH, 1))
-        run = jax.jit(jax.vmap(lambda q, v: jm.simulate(system, q, v, ts, params, method=STEPS)))
+        run = jax.jit(jax.vmap(lambda q, v: jm.simulate(system, q, v, ts, params, steps=STEPS)))
         return lambda: run(*batch)
     if call == "acceleration":
         return lambda: jm.acceleration(system, q, v, 0.0, params)
@@ -95,7 +95,7 @@ def measure_chain(name: str) -> None:
     shown("energies", lambda: mechanism.energies(q, v))
     shown(
         "simulate, Adaptive()",
-        lambda: jm.simulate(system, q, v, ts, params, method=jm.Adaptive()),
+        lambda: jm.simulate(system, q, v, ts, params, steps=jm.Adaptive()),
     )
     shown("linearize", lambda: jm.linearize(system, q, v, params, steady=False))
     shown("structure", lambda: jm.structure(system, q, v, params=params))

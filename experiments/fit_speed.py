@@ -59,7 +59,7 @@ def task(study: FitSpeed) -> Task:
 
     def motion(x: Any, rate: Any) -> Any:
         start = CASE.start(x, rate, truth)
-        sol = jm.simulate(CASE.system, *start, ts, truth, method=jm.RK4(substeps=1))
+        sol = jm.simulate(CASE.system, *start, ts, truth, steps=jm.FixedSteps(per_save=1))
         return jax.vmap(lambda q, v, t: sensors(q, v, t, truth))(sol.q, sol.v, sol.ts)
 
     seen = np.asarray(jax.jit(jax.vmap(motion))(*map(jnp.asarray, starts)))
@@ -69,7 +69,7 @@ def task(study: FitSpeed) -> Task:
         for angles, x, rate in zip(seen, *starts, strict=True)
     ]
     subject = jm.Identifiable(CASE.system, truth, observe=sensors, start=CASE.start, free=FREE)
-    return prepare(subject, recordings, jm.Settings(initial_states="fixed", method=jm.RK4(1)))
+    return prepare(subject, recordings, jm.Settings(initial_states="fixed", steps=jm.FixedSteps(1)))
 
 
 def evaluations(made: Task) -> dict[str, Callable[[Any], Any]]:

@@ -142,7 +142,9 @@ def measured(row: str) -> dict[str, Any]:
     ts, law = jnp.asarray([0.0, STEP * STEPS]), jm.SparseElimination()
 
     def run(q: Any, v: Any) -> Any:
-        return jm.simulate(mechanism.system, q, v, ts, {}, method=jm.RK4(STEPS), formulation=law)
+        return jm.simulate(
+            mechanism.system, q, v, ts, {}, steps=jm.FixedSteps(STEPS), formulation=law
+        )
 
     program = jax.jit(run).lower(*guess).compile()
     memory: Any = program.memory_analysis()

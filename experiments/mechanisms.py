@@ -85,7 +85,7 @@ def measured(n: int, coordinates: str) -> dict[str, Any]:
 
     def run(q: Any, v: Any) -> Any:
         ts = jnp.asarray([0.0, STEP * STEPS])
-        sol = jm.simulate(system, q, v, ts, params, method=jm.RK4(STEPS))
+        sol = jm.simulate(system, q, v, ts, params, steps=jm.FixedSteps(STEPS))
         return sol.q[-1], sol.v[-1]
 
     single = jax.jit(run)

@@ -73,7 +73,7 @@ def passage(study: SingularPose, drift: str, projection: object, solver: object)
         *model.initial(),
         ts,
         model.params,
-        method=jm.RK4(substeps=round((ts[1] - ts[0]) / study.step)),
+        steps=jm.FixedSteps(per_save=round((ts[1] - ts[0]) / study.step)),
         projection=projection,
         formulation=jm.UdwadiaKalaba(solver=solver),
         throw=False,

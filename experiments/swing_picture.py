@@ -31,7 +31,7 @@ def main() -> None:
 
     def swing(tip, p):
         q0, v0 = jm.assemble(system, jnp.array([1.0, 0.0, *tip]), jnp.zeros(4), 0.0, p)
-        return jm.simulate(system, q0, v0, ts, p, method=jm.RK4(substeps=5))
+        return jm.simulate(system, q0, v0, ts, p, steps=jm.FixedSteps(per_save=5))
 
     tips = jnp.array([[1.0, -1.0], [2.0, 0.1], [1.7, 0.7]])
     motions = jax.vmap(swing, in_axes=(0, None))(tips, params)

@@ -79,6 +79,7 @@ from jaxmech.integrate import DormandPrince8 as DormandPrince8
 from jaxmech.integrate import Event as Event
 from jaxmech.integrate import EventRecord as EventRecord
 from jaxmech.integrate import Events as Events
+from jaxmech.integrate import FixedSteps as FixedSteps
 from jaxmech.integrate import ForwardMode as ForwardMode
 from jaxmech.integrate import Midpoint as Midpoint
 from jaxmech.integrate import RadauIIA5 as RadauIIA5
@@ -88,7 +89,7 @@ from jaxmech.integrate import Transition as Transition
 from jaxmech.integrate import Tsitouras5 as Tsitouras5
 from jaxmech.integrate import Variational as Variational
 from jaxmech.integrate.default_steps import StepWarning as StepWarning
-from jaxmech.integrate.default_steps import choose_substeps as choose_substeps
+from jaxmech.integrate.default_steps import choose_steps as choose_steps
 from jaxmech.integrate.to_diffrax import Diffrax as Diffrax
 from jaxmech.integrate.to_diffrax import to_diffrax as to_diffrax
 from jaxmech.linalg import LDL as LDL

@@ -1,7 +1,7 @@
 """`simulate`: one trajectory, or a batch under `jax.vmap`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,13 +14,14 @@ from jaxmech.compiler import batched_closure
 from jaxmech.consistency import violations, without_mass
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import (
-    RK4,
     AbstractDerivative,
-    AbstractFixedStep,
     AbstractMethod,
+    AbstractPair,
+    AbstractSteps,
     Adaptive,
     Event,
     Events,
+    FixedSteps,
     ReverseMode,
     Scheme,
     StepCounts,
@@ -28,9 +29,10 @@ from jaxmech.integrate import (
     Trajectory,
     Watch,
     events_of,
+    method_and_steps,
     watch_of,
 )
-from jaxmech.integrate.default_steps import as_times, with_steps
+from jaxmech.integrate.default_steps import as_times, with_number
 from jaxmech.integrate.run_rule import RolloutInputs
 from jaxmech.integrate.step_size import Plan
 from jaxmech.integrate.times import (
@@ -94,7 +96,8 @@ def simulate(
     ts: Any,
     params: Params = None,
     *,
-    method: AbstractMethod = RK4(),
+    method: AbstractMethod | None = None,
+    steps: AbstractSteps | None = None,
     projection: AbstractStabilization | None = Projection(),
     formulation: AbstractFormulation = UdwadiaKalaba(),
     derivative: AbstractDerivative = ReverseMode(),
@@ -113,12 +116,13 @@ def simulate(
         v0: velocities at ts[0], shape (n,), with the states of first order last.
         ts: save times [s], shape (T,), strictly increasing or decreasing.
         params: the parameters that the functions of the system expect.
-        method: Runge-Kutta method with its number of steps per save interval, by default chosen
-            from the motion (`choose_substeps`). Under `jit`, where the motion is unknown, the
-            default is one step, with a `StepWarning`. `Adaptive(rtol=...)` selects steps by a
-            tolerance, for each trajectory independently, also under `jit`. Steps end at corners and
-            jumps of the functions in time, as far as their operations show them, and at the
-            `times` of the method.
+        method: how a step is made; by default `RK4()`, or `DormandPrince8()` with `Adaptive` steps.
+        steps: how long the steps are. By default all save intervals have the same number of them,
+            chosen from the motion (`choose_steps`). Under `jit`, where the motion is unknown, the
+            default is one step, with a `StepWarning`; `FixedSteps(per_save=...)` gives the number.
+            `Adaptive(rtol=...)` selects steps by a tolerance, for each trajectory independently,
+            also under `jit`. Steps end at corners and jumps of the functions in time, as far as
+            their operations show them, and at the `times` of the policy.
         projection: stabilization against drift: `Projection()`, `Baumgarte(...)` or None.
         formulation: law of motion.
         derivative: `ReverseMode()`, or `ForwardMode()` if only `jax.jvp` is needed.
@@ -150,27 +154,29 @@ def simulate(
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = as_times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
+    method, steps = method_and_steps(method, steps)
     policies = _Policies(
-        method, Free() if projection is None else projection, formulation, derivative,
+        method, steps, Free() if projection is None else projection, formulation, derivative,
         watch_of(system, events, inactive),
     )  # fmt: skip
     if isinstance(formulation, SparseElimination):
         _require_no_events(events, inactive)
         solution = _with_blocks(system, policies, q0, v0, ts, params)
         return _checked(system, solution, throw, params, is_sparse=True)
-    times = step_times(system, method.step_times(q0.dtype), q0, v0, ts, params, method.max_step)
-    method = method.without_times()
+    times = step_times(system, steps.step_times(q0.dtype), q0, v0, ts, params, steps.max_step)
+    steps = steps.without_times()
     own, own_params = policies.with_switches(system, params)
     declared = () if events else system.declared  # events may read parameters of their own
     warn_of_slips(params, lambda params: system.everything(q0, v0, ts[0], params), declared)
     tolerance = None
-    if isinstance(method, Adaptive):
-        tolerance = method.tolerance(q0.dtype)
-        method = method.without_tolerance()
-    elif isinstance(method, AbstractFixedStep):
+    if isinstance(steps, Adaptive):
+        assert isinstance(method, AbstractPair)
+        tolerance = steps.tolerance(method, q0.dtype)
+        steps = steps.without_tolerance()
+    elif isinstance(steps, FixedSteps):
         plan = Plan(own, method, formulation, policies.projection, policies.watch)
-        method = with_steps(plan, method, q0, v0, ts, own_params, times)
-    policies = replace(policies, method=method)
+        steps = with_number(plan, steps, q0, v0, ts, own_params, times)
+    policies = replace(policies, steps=steps)
     solution = _simulate(system, policies, q0, v0, ts, params, tolerance, times)
     solution = replace(solution, digests=digests_of(params))
     return _checked(own, solution, throw, own_params)
@@ -199,8 +205,8 @@ def _with_blocks(
     system: System, policies: "_Policies", q0: Array, v0: Array, ts: Array, params: Params
 ) -> Solution:
     """The solution by block elimination."""
-    run = sparse_trajectory(system, policies.method, policies.projection, q0, v0, ts, params)
-    trajectory, energy, is_conserved = run
+    how = policies.method, policies.steps, policies.projection
+    trajectory, energy, is_conserved = sparse_trajectory(system, *how, q0, v0, ts, params)
     solution = _solution(system, trajectory, ts, energy, is_conserved)
     return replace(solution, digests=digests_of(params))
 
@@ -208,6 +214,7 @@ def _with_blocks(
 @dataclass(frozen=True)
 class _Policies:
     method: AbstractMethod
+    steps: AbstractSteps
     projection: AbstractStabilization
     formulation: AbstractFormulation
     derivative: AbstractDerivative
@@ -226,10 +233,9 @@ class _Policies:
         return self.watch.system(system), self.watch.params(params, self.watch.active())
 
     def __post_init__(self) -> None:
-        kinds = (AbstractMethod, AbstractStabilization, AbstractFormulation, AbstractDerivative)
-        examples = ("RK4()", "Projection() or None", "UdwadiaKalaba()", "ReverseMode()")
-        for field, kind, example in zip(fields(self), kinds, examples, strict=False):
-            require_kind(field.name, getattr(self, field.name), kind, example)
+        require_kind("projection", self.projection, AbstractStabilization, "Projection() or None")
+        require_kind("formulation", self.formulation, AbstractFormulation, "UdwadiaKalaba()")
+        require_kind("derivative", self.derivative, AbstractDerivative, "ReverseMode()")
 
 
 @jit_of("system", "policies", is_frame=True)
@@ -238,13 +244,13 @@ def _simulate(
     tolerance: Tolerance | None, times: Array | None,
 ) -> Solution:  # fmt: skip
     start = q0, v0, ts[0], params
-    how = policies.method, policies.formulation, policies.projection
+    how = policies.method, policies.steps, policies.formulation, policies.projection
     span = None if times is None else span_at(times, ts[0], ts[0], ts[-1])[0]
     own, own_params = policies.with_switches(system, params, span)
     scheme, watch = Scheme.of(own, *how, q0, v0, ts[0], own_params), policies.watch
     inputs = RolloutInputs(q0, v0, ts, params, tolerance, times)
     grid = None
-    if times is not None and isinstance(policies.method, AbstractFixedStep):
+    if times is not None and isinstance(policies.steps, FixedSteps):
         grid = StepGrid.of(ts, times)
         inputs = replace(inputs, ts=grid.ts, times=jax.lax.stop_gradient(times))
     trajectory = policies.derivative.trajectory(scheme, inputs, watch)
@@ -255,8 +261,7 @@ def _simulate(
     energy = jax.vmap(energy_at, (0, 0, 0, None))(trajectory.q, trajectory.v, ts, params)
     counts = trajectory.counts
     if counts is None:
-        assert isinstance(policies.method, AbstractFixedStep)
-        counts = StepCounts.of_fixed(policies.method, inputs.ts, trajectory.t_failed)
+        counts = StepCounts.of_fixed(scheme.method, scheme.per_save, inputs.ts, trajectory.t_failed)
     is_conserved = conserves_energy(system, *start) and not (watch and watch.has_transitions)
     found = None
     if watch is not None and trajectory.events is not None:

@@ -20,7 +20,9 @@ from jaxmech.utils.precision import USE_FLOAT64
 from jaxmech.utils.tracers import actual
 
 TOO_COARSE = 1e-3  # integration error above which a step is reported as too coarse
-_REMEDY = "give a larger `RK4(substeps=...)` (`method.substeps`) or a smaller `rtol` in `Adaptive`"
+_REMEDY = (
+    "give a larger `FixedSteps(per_save=...)` (`steps.per_save`) or a smaller `rtol` in `Adaptive`"
+)
 
 
 class Solution(eqx.Module):
@@ -139,7 +141,7 @@ def _hints(sol: Solution) -> Iterator[str]:
     if (errors > TOO_COARSE).any():
         yield f"  the step is too coarse{_share_of_coarse(errors)}: {_REMEDY}"
     elif np.isnan(errors[succeeded(np.atleast_1d(np.asarray(sol.status)))]).any():
-        yield "  too few steps to estimate the error: give a larger `RK4(substeps=...)`"
+        yield "  too few steps to estimate the error: give a larger `FixedSteps(per_save=...)`"
 
 
 def _share_of_coarse(errors: np.ndarray) -> str:

@@ -57,8 +57,9 @@ def succeeded(status: Any) -> Any:
 _MESSAGES = {
     Status.OK: "the whole trajectory was computed",
     Status.NONFINITE: (
-        "the state became infinite or NaN; take a smaller step with a larger `RK4(substeps=...)` "
-        "(`method.substeps`), or check the functions of the system and, under `jit`, the save times"
+        "the state became infinite or NaN; take a smaller step with a larger "
+        "`FixedSteps(per_save=...)` (`steps.per_save`), or check the functions of the system and, "
+        "under `jit`, the save times"
     ),
     Status.INCONSISTENT: (
         "the initial state violates the constraints; pass it through `assemble` first"
@@ -68,8 +69,8 @@ _MESSAGES = {
     ),
     Status.PROJECTION_FAILED: (
         "the state could not be brought back onto the constraints; take a smaller step with a "
-        "larger `RK4(substeps=...)` (`method.substeps`), or more iterations in `Projection` or "
-        "`CoordinatePartition`"
+        "larger `FixedSteps(per_save=...)` (`steps.per_save`), or more iterations in `Projection` "
+        "or `CoordinatePartition`"
     ),
     Status.SINGULAR_MASS: (
         "the mass matrix is not positive definite there, alone or together with the constraints; "
@@ -85,15 +86,15 @@ _MESSAGES = {
     ),
     Status.NOT_CONVERGED: (
         "the equations of an implicit step could not be solved; take a smaller step with a larger "
-        "`substeps` (`method.substeps`)"
+        "`FixedSteps(per_save=...)` (`steps.per_save`)"
     ),
     Status.MAX_STEPS: (
         "the tolerance needs more steps than `max_steps`; increase `max_steps`, `rtol` or `atol` "
-        "in `Adaptive` (`method`)"
+        "in `Adaptive` (`steps`)"
     ),
     Status.STEP_UNDERFLOW: (
         "the step became smaller than the round-off error of the time; look for a jump or a "
-        "singular point there, or increase `rtol` and `atol` in `Adaptive` (`method`)"
+        "singular point there, or increase `rtol` and `atol` in `Adaptive` (`steps`)"
     ),
     Status.STIFF: (
         "`max_steps` was reached with steps limited by stability, not by the tolerance: the system "

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jax import export
 
-from jaxmech import RK4, acceleration, assemble, simulate, structure
+from jaxmech import FixedSteps, acceleration, assemble, simulate, structure
 from tests.quick import quick
 from tests.small import PENDULUM
 
@@ -20,7 +20,9 @@ TS = np.linspace(0.0, 0.3, 4)
 SYSTEM, PARAMS, Q, V = PENDULUM
 
 VERBS: dict[str, Callable[..., Any]] = {
-    "simulate": lambda q=Q, v=V, t=TS, p=PARAMS: simulate(SYSTEM, q, v, t, p, method=RK4(1)).q,
+    "simulate": lambda q=Q, v=V, t=TS, p=PARAMS: (
+        simulate(SYSTEM, q, v, t, p, steps=FixedSteps(1)).q
+    ),
     "assemble": lambda q=Q, v=V, t=0.0, p=PARAMS: assemble(SYSTEM, q, v, t, p)[0],
     "acceleration": lambda q=Q, v=V, t=0.0, p=PARAMS: acceleration(SYSTEM, q, v, t, p).qdd,
     "equations": lambda q=Q, v=V, t=0.0, p=PARAMS: SYSTEM.equations(q, v, t, p).b,
@@ -131,7 +133,7 @@ def run(speeds, params):
     def end(speed):
         v = speed * PENDULUM.v
         ts = np.linspace(0, 0.3, 4)
-        return simulate(PENDULUM.system, PENDULUM.q, v, ts, params, method=RK4(1)).q[-1]
+        return simulate(PENDULUM.system, PENDULUM.q, v, ts, params, steps=FixedSteps(1)).q[-1]
     return jax.vmap(end)(speeds)
 def parts(speeds, params):
     specs = split, PartitionSpec()

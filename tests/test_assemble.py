@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from jaxmech import RK4, Holonomic, Status, System, assemble, models, simulate
+from jaxmech import FixedSteps, Holonomic, Status, System, assemble, models, simulate
 from jaxmech.compiler import NativeCodeWarning, explain
 from tests.small import (
     DOUBLE,
@@ -293,7 +293,7 @@ def test_a_missing_nearest_state_raises_or_is_nan() -> None:
 
     def run(q: Any) -> Any:
         q, v = assemble(KINK, q, jnp.zeros(2), 0.0, 1.0)
-        return q, simulate(KINK, q, v, jnp.array([0.0, 0.1]), 1.0, method=RK4(1)).status
+        return q, simulate(KINK, q, v, jnp.array([0.0, 0.1]), 1.0, steps=FixedSteps(1)).status
 
     q, status = jax.jit(jax.vmap(run))(jnp.array([[0.1, -1.0], [1.0, 0.9]]))
     assert np.isnan(q[0]).all()

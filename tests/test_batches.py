@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import RK4, Solution, observe, simulate
+from jaxmech import FixedSteps, Solution, observe, simulate
 from jaxmech.models import make
 from tests.small import PENDULUM
 
@@ -19,7 +19,7 @@ LENGTHS = np.array([2.0, 1.0, 1.5, 2.5, 0.7, 1.2])
 def run(angle: Any, l: Any, g: Any = 9.81) -> Solution:  # noqa: E741
     q = l * jnp.stack([jnp.sin(angle), -jnp.cos(angle)])
     v = 0.3 * l * jnp.stack([jnp.cos(angle), jnp.sin(angle)])
-    return simulate(PENDULUM.system, q, v, TS, {"m": 1.0, "l": l, "g": g}, method=RK4(3))
+    return simulate(PENDULUM.system, q, v, TS, {"m": 1.0, "l": l, "g": g}, steps=FixedSteps(3))
 
 
 def end(angle: Any, l: Any, g: Any = 9.81) -> Any:  # noqa: E741
@@ -72,7 +72,7 @@ def test_times_and_parameters_alone_may_be_batched() -> None:
     assert np.abs(moon.q[0, -1] - moon.q[1, -1]).max() > 0.1
     ts = np.stack([TS, 2 * TS])
     times = jax.vmap(
-        lambda ts: simulate(*PENDULUM[:1], *PENDULUM[2:], ts, PENDULUM.params, method=RK4(1))
+        lambda ts: simulate(*PENDULUM[:1], *PENDULUM[2:], ts, PENDULUM.params, steps=FixedSteps(1))
     )(ts)
     np.testing.assert_array_equal(times.ts, ts)
 
@@ -105,7 +105,7 @@ def test_the_gradient_of_many_steps_takes_little_memory() -> None:
 
     def far(q: Any, v: Any) -> Any:
         ts = jnp.array([0.0, 1e-3 * steps])
-        return simulate(model.system, q, v, ts, model.params, method=RK4(steps)).q[-1].sum()
+        return simulate(model.system, q, v, ts, model.params, steps=FixedSteps(steps)).q[-1].sum()
 
     start = jax.ShapeDtypeStruct((size, 4), float)
     compiled = jax.jit(jax.vmap(jax.grad(far, (0, 1)))).lower(start, start).compile()

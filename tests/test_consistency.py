@@ -119,7 +119,7 @@ def test_near_has_the_scale_of_its_rows() -> None:
 def test_simulate_and_assemble_agree_on_what_is_consistent(size: float, pivot: float) -> None:
     params = {"x": pivot, "l": size}
     off = jnp.array([pivot + 1.3 * size, 0.0])
-    how = {"method": jm.RK4(substeps=4), "throw": False}
+    how = {"steps": jm.FixedSteps(per_save=4), "throw": False}
     ts = jnp.linspace(0.0, 0.1, 3)
     sol = jm.simulate(ROD, off, jnp.zeros(2), ts, params, **how)
     assert jm.Status(int(sol.status)) is jm.Status.INCONSISTENT

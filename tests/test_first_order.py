@@ -47,10 +47,10 @@ def exact(t: Any, p: Any) -> Any:
 
 
 METHODS = {
-    "RK4": (jm.RK4(64), 1e-8),
-    "DormandPrince8": (jm.Adaptive(rtol=1e-11, atol=1e-13, max_steps=256), 1e-11),
-    "Rodas5P": (jm.Rodas5P(32), 1e-8),
-    "RadauIIA5": (jm.RadauIIA5(32), 1e-9),
+    "RK4": ({"steps": jm.FixedSteps(64)}, 1e-8),
+    "DormandPrince8": ({"steps": jm.Adaptive(rtol=1e-11, atol=1e-13, max_steps=256)}, 1e-11),
+    "Rodas5P": ({"method": jm.Rodas5P(), "steps": jm.FixedSteps(32)}, 1e-8),
+    "RadauIIA5": ({"method": jm.RadauIIA5(), "steps": jm.FixedSteps(32)}, 1e-9),
 }
 
 
@@ -59,10 +59,10 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in METHODS if name !
 
 @pytest.mark.parametrize("name", ["RK4", *SLOW])
 def test_a_motor_moves_as_the_exponential_and_so_do_its_derivatives(name: str) -> None:
-    method, tolerance = METHODS[name]
+    policies, tolerance = METHODS[name]
 
     def ends(p: Any) -> Any:
-        sol = jm.simulate(MOTOR, ZERO, ZERO, TS, p, method=method)
+        sol = jm.simulate(MOTOR, ZERO, ZERO, TS, p, **policies)
         return jnp.concatenate([sol.q[-1], sol.v[-1]])
 
     p = jax.tree.map(jnp.asarray, P)
@@ -75,7 +75,7 @@ def test_a_motor_moves_as_the_exponential_and_so_do_its_derivatives(name: str) -
     closed = jax.vmap(jax.grad(lambda p: (exact(last, p) ** 2).sum()))(many)
     for key in P:
         np.testing.assert_allclose(slopes[key], closed[key], rtol=30 * tolerance)
-    alone = jm.simulate(MOTOR, ZERO, ZERO, TS, p, method=method)
+    alone = jm.simulate(MOTOR, ZERO, ZERO, TS, p, **policies)
     np.testing.assert_array_equal(jnp.concatenate([alone.q[-1], alone.v[-1]]), reached[0])
     if name == "RK4":
         way = {key: x * (1.0 + k) for k, (key, x) in enumerate(p.items())}
@@ -127,8 +127,8 @@ def test_hysteresis_by_bouc_and_wen() -> None:
         lambda q, v, t, p: v[0] ** 2 - 2.5e4 * q[0] ** 2,
         force=friction, coordinates=("y",), states=("z",), rates=hysteresis,
     )  # fmt: skip
-    method = jm.Adaptive(rtol=1e-13, atol=1e-16)
-    sol = jm.simulate(system, ZERO, ZERO, np.linspace(0.0, 0.5, 51), None, method=method)
+    steps = jm.Adaptive(rtol=1e-13, atol=1e-16)
+    sol = jm.simulate(system, ZERO, ZERO, np.linspace(0.0, 0.5, 51), None, steps=steps)
     y, speed, z = sol.q[-1, 0], sol.v[-1, 0], sol.v[-1, 1]
     np.testing.assert_allclose(y, -6.59343878034159e-4, rtol=1e-12)
     np.testing.assert_allclose(speed, 0.27411105413247794, rtol=1e-12)
@@ -156,12 +156,14 @@ def test_friction_by_lugre() -> None:
         lambda q, v, t, p: v[0] ** 2 / 2 - p["k"] * (q[0] - 0.1 * t) ** 2 / 2,
         force=friction, coordinates=("x",), states=("bristle",), rates=bristle,
     )  # fmt: skip
-    method = jm.Adaptive(jm.Rodas5P(), rtol=1e-12, atol=1e-16)
-    sol = jm.simulate(system, ZERO, ZERO, np.array([0.0, 10.0, 20.0]), p, method=method)
+    method, steps = jm.Rodas5P(), jm.Adaptive(rtol=1e-12, atol=1e-16)
+    sol = jm.simulate(
+        system, ZERO, ZERO, np.array([0.0, 10.0, 20.0]), p, method=method, steps=steps
+    )
     np.testing.assert_allclose(sol.q[1:, 0], LUGRE_X, rtol=1e-12)
     np.testing.assert_allclose(sol.v[1:, 1], LUGRE_Z, rtol=1e-12)
     quick = jm.simulate(
-        system, ZERO, ZERO, np.array([0.0, 10.0, 20.0]), p, method=jm.Adaptive(jm.Rodas5P())
+        system, ZERO, ZERO, np.array([0.0, 10.0, 20.0]), p, method=jm.Rodas5P(), steps=jm.Adaptive()
     )
     np.testing.assert_allclose(quick.q[1:, 0], LUGRE_X, rtol=1e-6)
 
@@ -181,7 +183,7 @@ def test_a_constraint_that_contains_a_state() -> None:
     np.testing.assert_allclose(v0, [-1.0, 1.0, -1.0], atol=1e-14)  # the state is not moved
     z = 2.0 - 3.0 * np.exp(-ts / 0.5)
     for projection in (jm.Projection(), jm.Baumgarte(5.0, 5.0)):
-        sol = jm.simulate(system, q0, v0, ts, p, method=jm.RK4(32), projection=projection)
+        sol = jm.simulate(system, q0, v0, ts, p, steps=jm.FixedSteps(32), projection=projection)
         np.testing.assert_allclose(sol.v[:, 2], z, rtol=1e-7)
         np.testing.assert_allclose(sol.v[:, 0], z, rtol=1e-7)
         np.testing.assert_allclose(sol.q[:, 0], sol.q[:, 2], atol=1e-8)
@@ -213,7 +215,7 @@ def test_a_mechanism_with_a_motor_in_both_kinds_of_coordinates() -> None:
         system = arm.system
         q, v = arm.guess(start)
         q, v = jm.assemble(system, q, v, 0.0, P, fixed=[system.coordinates[n - 1]])
-        sol = jm.simulate(system, q, v, TS, P, method=jm.Adaptive(rtol=1e-11))
+        sol = jm.simulate(system, q, v, TS, P, steps=jm.Adaptive(rtol=1e-11))
         force_on_link, _ = jm.observe(system, sol, P).loads["O"]
         ends.append([*sol.q[-1, n - 1 :], *sol.v[-1, n - 1 :], *force_on_link[-1]])
     np.testing.assert_allclose(ends[0], ends[1], rtol=1e-9)
@@ -248,9 +250,9 @@ def test_the_unit_of_a_state_does_not_matter_to_the_steps(T: float) -> None:
     plan = Plan(warm, jm.RK4(), jm.UdwadiaKalaba(), jm.Projection())
     both = steps_needed(plan, np.append(q, [[0.0]], 1), rates, ts, hot)
     assert both == pytest.approx(alone, rel=1e-6)
-    method = jm.Adaptive(rtol=1e-6, atol=1e-12)
-    run = jm.simulate(spring, q[0], v[0], ts[0], {}, method=method)
-    sol = jm.simulate(warm, np.array([1.0, 0.0]), rates[0], ts[0], {"T": T}, method=method)
+    steps = jm.Adaptive(rtol=1e-6, atol=1e-12)
+    run = jm.simulate(spring, q[0], v[0], ts[0], {}, steps=steps)
+    sol = jm.simulate(warm, np.array([1.0, 0.0]), rates[0], ts[0], {"T": T}, steps=steps)
     assert abs(int(sol.accepted) - int(run.accepted)) <= 0.15 * int(run.accepted)
     np.testing.assert_allclose(sol.integration_error, run.integration_error, rtol=1.0)
 
@@ -264,7 +266,7 @@ def test_steps_end_where_a_rate_jumps() -> None:
     )
     p = {"J": 1.0, "off": 0.123}
     ts = np.array([0.0, 0.2, 0.3])
-    sol = jm.simulate(system, ZERO, ZERO, ts, p, method=jm.RK4(8))
+    sol = jm.simulate(system, ZERO, ZERO, ts, p, steps=jm.FixedSteps(8))
     heat = 1 - np.exp(-0.123)
     expected = heat * np.exp(-(np.array([0.2, 0.3]) - 0.123))
     np.testing.assert_allclose(sol.v[1:, 1], expected, rtol=1e-7)
@@ -287,7 +289,7 @@ def test_a_state_costs_a_batch_its_own_operations_alone() -> None:
     def operations(system: Any, q: Any, v: Any) -> int:
         def run(q: Any, v: Any) -> Any:
             ts = np.linspace(0.0, 1.0, 5)
-            return jm.simulate(system, q, v, ts, model.params, method=jm.RK4(10)).q
+            return jm.simulate(system, q, v, ts, model.params, steps=jm.FixedSteps(10)).q
 
         found = jm.compiler.explain(run, *(jnp.stack([x] * 4) for x in (q, v)))
         return sum(part.kept for part in found.parts)
@@ -362,8 +364,10 @@ def test_starts_without_the_state_are_refused() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: jm.simulate(MOTOR, ZERO, ZERO, TS, P, method=jm.Variational(1)),
-        lambda: jm.simulate(MOTOR, ZERO, ZERO, TS, P, method=jm.RATTLE(1)),
+        lambda: jm.simulate(
+            MOTOR, ZERO, ZERO, TS, P, method=jm.Variational(), steps=jm.FixedSteps(1)
+        ),
+        lambda: jm.simulate(MOTOR, ZERO, ZERO, TS, P, method=jm.RATTLE(), steps=jm.FixedSteps(1)),
         lambda: jm.acceleration(MOTOR, ZERO, ZERO, 0.0, P, formulation=jm.Contravariant()),
         lambda: jm.christoffel_symbols(MOTOR, ZERO, 0.0, P),
         lambda: jm.symmetries(MOTOR, ZERO, ZERO, 0.0, P),

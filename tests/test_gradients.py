@@ -10,8 +10,8 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from jaxmech import (
-    RK4,
     Baumgarte,
+    FixedSteps,
     ForwardMode,
     assemble,
     simulate,
@@ -145,7 +145,7 @@ def trajectory(name: str, **policies: Any) -> tuple[Callable[[Any], Any], np.nda
 
     def run(x: Any) -> Any:
         q, v, ts, params = start(unravel(x))
-        sol = simulate(case.system, q, v, ts, params, method=RK4(3), **policies)
+        sol = simulate(case.system, q, v, ts, params, steps=FixedSteps(3), **policies)
         return jnp.concatenate([sol.q[2], sol.q[-1], sol.v[-1], sol.energy[-1:]])
 
     return run, np.asarray(x)
@@ -190,7 +190,7 @@ def test_off_the_constraints_too() -> None:
     """The derivative by each component of q0 and v0, also in directions that leave the circle."""
 
     def run(x: Any) -> Any:
-        sol = simulate(PENDULUM.system, x[:2], x[2:], TS, PENDULUM.params, method=RK4(3))
+        sol = simulate(PENDULUM.system, x[:2], x[2:], TS, PENDULUM.params, steps=FixedSteps(3))
         return jnp.concatenate([sol.q[-1], sol.v[-1]])
 
     x = np.concatenate(PENDULUM[2:])
@@ -205,7 +205,7 @@ def test_second_derivatives_by_forward_mode() -> None:
     def end(k: Any) -> Any:
         case = OSCILLATOR
         sol = simulate(
-            case.system, *case[2:], TS, {"k": k}, derivative=ForwardMode(), method=RK4(1)
+            case.system, *case[2:], TS, {"k": k}, derivative=ForwardMode(), steps=FixedSteps(1)
         )
         return sol.q[-1, 0]
 
@@ -222,7 +222,7 @@ def swung(x: Any) -> Any:
     """A scalar of the states of a swing in the default mode, and of its energy."""
     g, l, m, rate = x  # noqa: E741
     q, v = l * np.array([0.6, -0.8]), l * rate * np.array([0.8, 0.6])
-    sol = simulate(PENDULUM.system, q, v, TS[:3], {"g": g, "l": l, "m": m}, method=RK4(2))
+    sol = simulate(PENDULUM.system, q, v, TS[:3], {"g": g, "l": l, "m": m}, steps=FixedSteps(2))
     return sol.q[-1] @ np.array([1.0, 2.0]) + sol.v[1, 0] + 0.1 * sol.energy[-1]
 
 
@@ -267,7 +267,7 @@ def test_forward_mode_by_default() -> None:
     def end(g: Any) -> Any:
         params = {**PENDULUM.params, "g": g}
         return simulate(
-            PENDULUM.system, 1.01 * PENDULUM.q, PENDULUM.v, TS, params, method=RK4(1)
+            PENDULUM.system, 1.01 * PENDULUM.q, PENDULUM.v, TS, params, steps=FixedSteps(1)
         ).q[-1]
 
     assert np.isnan(quick(jax.jacfwd(end))(9.81)).all()
@@ -282,7 +282,7 @@ def test_gradients_of_failed_trajectories_are_nan() -> None:
     def ends(qs: Any, weights: Any, g: Any) -> Any:
         def end(q: Any) -> Any:
             return simulate(
-                PENDULUM.system, q, PENDULUM.v, TS, {**PENDULUM.params, "g": g}, method=RK4(1)
+                PENDULUM.system, q, PENDULUM.v, TS, {**PENDULUM.params, "g": g}, steps=FixedSteps(1)
             ).q[-1]
 
         found = jax.vmap(end)(qs).sum(1)

@@ -76,7 +76,7 @@ def test_both_coordinates_show_the_encoders_the_same(pendulum: ModuleType) -> No
         q, v = rig.subject.start(
             jnp.full(size, 1.0), jnp.full(size, 9.0), p
         )  # turns over, without a jump
-        sol = jm.simulate(rig.subject.system, q, v, ts, p, method=jm.RK4(substeps=20))
+        sol = jm.simulate(rig.subject.system, q, v, ts, p, steps=jm.FixedSteps(per_save=20))
         shown.append(
             jax.vmap(lambda q, v, t, r=rig, p=p: r.subject.observe(q, v, t, p))(sol.q, sol.v, ts)
         )
@@ -127,7 +127,7 @@ def test_the_start_takes_zero_and_lag_of_the_encoders_into_account(pendulum: Mod
     size = len(rig.arms)
     early, w = jnp.full(size, 2.0), jnp.full(size, 5.0)
     ts = jnp.array([0.0, p["lag"]])
-    sol = jm.simulate(rig.subject.system, early, w, ts, p, method=jm.RK4(substeps=4))
+    sol = jm.simulate(rig.subject.system, early, w, ts, p, steps=jm.FixedSteps(per_save=4))
     shown = rig.subject.observe(sol.q[1], sol.v[1], ts[1], p)
     q, v = rig.subject.start(shown, w, p)  # the angle of now with the rate of 1 ms ago
     np.testing.assert_allclose(q, sol.q[1], atol=1e-14)
@@ -146,8 +146,9 @@ v0 = ["w"]
 validation = ["validation"]
 stride = 2
 
-[method]
-step = 5e-3
+[steps]
+per_save = 1
+max_step = 5e-3
 
 [choice]
 folds = 2
@@ -171,7 +172,9 @@ def config(tmp_path: Path) -> Path:
     ts = jnp.linspace(0.0, 1.0, 201)
 
     def swing(w: jax.Array) -> jax.Array:
-        sol = jm.simulate(subject.system, jnp.array([np.pi]), w[None], ts, p, method=jm.RK4(1))
+        sol = jm.simulate(
+            subject.system, jnp.array([np.pi]), w[None], ts, p, steps=jm.FixedSteps(1)
+        )
         return jnp.concatenate([sol.q, sol.v], axis=1)
 
     swings = np.array(jax.vmap(swing)(jnp.array([11.0, 9.0, 7.0, 6.0, 5.0])))

@@ -306,12 +306,12 @@ MISUSE = {
         "ValueError: Argument `iterations` must be a positive integer, but is 1.5; pass "
         "`projection=None` for no projection."
     ),
-    "jm.RK4(substeps='3')": (
-        "ValueError: Argument `substeps` must be a positive integer, but is '3'; give the steps"
+    "jm.FixedSteps(per_save='3')": (
+        "ValueError: Argument `per_save` must be a positive integer, but is '3'; give the steps"
         " per save interval, or leave it out to have them chosen."
     ),
-    "jm.Midpoint(True)": (
-        "ValueError: Argument `substeps` must be a positive integer, but is True; give the "
+    "jm.FixedSteps(True)": (
+        "ValueError: Argument `per_save` must be a positive integer, but is True; give the "
         "steps per save interval, or leave it out to have them chosen."
     ),
     "jm.Baumgarte(alpha=1.0, beta=-2.0)": (
@@ -322,15 +322,14 @@ MISUSE = {
         "ValueError: Argument `alpha` must be finite and not negative, but is nan; negative rates "
         "make the violation grow."
     ),
-    "jm.choose_substeps(system, q, v, ts, p, method=jm.Adaptive())": (
-        "TypeError: Argument `method` must be an object such as RK4(), but is "
-        "Adaptive(pair=DormandPrince8(substeps=None), rtol=1e-08, atol=1e-10, max_steps=10000)."
+    "jm.choose_steps(system, q, v, ts, p, steps=jm.Adaptive())": (
+        "TypeError: Argument `steps` must be an object such as FixedSteps(), but is Adaptive()."
     ),
-    "jm.choose_substeps(system, q, v, ts, p, projection='none')": (
+    "jm.choose_steps(system, q, v, ts, p, projection='none')": (
         "TypeError: Argument `projection` must be an object such as Projection() or None, but is "
         "'none'."
     ),
-    "jm.choose_substeps(system, q, v, ts, p, formulation='maggi')": (
+    "jm.choose_steps(system, q, v, ts, p, formulation='maggi')": (
         "TypeError: Argument `formulation` must be an object such as UdwadiaKalaba(), but is "
         "'maggi'."
     ),
@@ -396,7 +395,7 @@ FINE = {
     "made(force=functools.partial(lambda k, q, v, t, p: k * v, 2.0))": (
         "System(coordinates=('x', 'y'), constraints=(), force=given)"
     ),
-    "bool(jm.RK4(np.int64(2)) == jm.RK4(2))": "True",
+    "bool(jm.FixedSteps(np.int64(2)) == jm.FixedSteps(2))": "True",
     "jm.Baumgarte(alpha=20, beta=20)": "Baumgarte(alpha=20, beta=20)",
     "simulate(system=made(), ts=[0, 1, 2]).ts.dtype": "dtype('float64')",
     "simulate(ts=[0.2, 0.1, 0.0]).status.item()": "0",

@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import QR, RK4, Holonomic, System, UdwadiaKalaba, observe, simulate
+from jaxmech import QR, FixedSteps, Holonomic, System, UdwadiaKalaba, observe, simulate
 from tests.small import MIXED, OSCILLATOR, PENDULUM, QUATERNION, REDUNDANT
 
 TS = np.linspace(0.0, 0.6, 4)
 
 
 def seen(case: Any, **options: Any) -> Any:
-    sol = simulate(case.system, *case[2:], TS, case.params, method=RK4(10))
+    sol = simulate(case.system, *case[2:], TS, case.params, steps=FixedSteps(10))
     eom = jax.jit(jax.vmap(lambda q, v, t: case.system.equations(q, v, t, case.params)))
     return sol, observe(case.system, sol, case.params, **options), eom(sol.q, sol.v, sol.ts)
 
@@ -55,7 +55,7 @@ def test_names_shapes_and_residuals() -> None:
 
 
 def test_a_state_off_the_constraints_shows_its_residuals() -> None:
-    sol = simulate(PENDULUM.system, *PENDULUM[2:], TS, PENDULUM.params, method=RK4(1))
+    sol = simulate(PENDULUM.system, *PENDULUM[2:], TS, PENDULUM.params, steps=FixedSteps(1))
     off = observe(PENDULUM.system, sol, {**PENDULUM.params, "l": 1.0}, other_params=True)
     np.testing.assert_allclose(off.residuals["rod"], 1.5, atol=1e-12)
 
@@ -90,7 +90,7 @@ def test_after_a_failure_all_values_are_nan() -> None:
         [Holonomic(lambda q, t, p: q @ q - jnp.where(t > 0.3, -1.0, p["l"] ** 2), "rod")],
         coordinates=("x", "y"),
     )
-    sol = simulate(system, *PENDULUM[2:], TS, PENDULUM.params, method=RK4(10), throw=False)
+    sol = simulate(system, *PENDULUM[2:], TS, PENDULUM.params, steps=FixedSteps(10), throw=False)
     obs = observe(system, sol, PENDULUM.params)
     assert np.isfinite(obs.qdd[:2]).all()
     assert np.isnan(obs.qdd[2:]).all()

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from jaxmech import RK4, Holonomic, System, simulate
+from jaxmech import FixedSteps, Holonomic, System, simulate
 from tests.small import along, rod
 from tests.test_gradients import central
 
@@ -39,7 +39,7 @@ def loss_of(system: System) -> Loss:
 
     def loss(x: Any) -> Any:
         params = {name: x[name] for name in ("g", "l", "m")}
-        sol = simulate(system, *start(x), TS, params, method=RK4(2))
+        sol = simulate(system, *start(x), TS, params, steps=FixedSteps(2))
         return sol.q[-1] @ np.array([1.0, 2.0]) + sol.v[1, 0] + 0.1 * sol.energy[-1]
 
     return loss
@@ -54,7 +54,7 @@ def closing_loss() -> Loss:
             [Holonomic(lambda q, t, p: rod(q, t, x))],
             coordinates=("x", "y"),
         )
-        sol = simulate(made, *start(x), TS, method=RK4(2))
+        sol = simulate(made, *start(x), TS, steps=FixedSteps(2))
         return sol.q[-1] @ np.array([1.0, 2.0]) + sol.v[1, 0] + 0.1 * sol.energy[-1]
 
     return loss

@@ -11,7 +11,7 @@ import pytest
 
 import jaxmech as jm
 
-CHOSEN = jm.RK4()
+CHOSEN = jm.FixedSteps()
 MODEL = jm.models.pendulum()
 END = (-0.18151, -0.98339)  # after 100 s, by steps of 4 ms in float64
 
@@ -23,9 +23,9 @@ def float32() -> Iterator[None]:
         yield
 
 
-def swing(method: Any = CHOSEN, seconds: float = 100.0) -> jm.Solution:
+def swing(steps: Any = CHOSEN, seconds: float = 100.0) -> jm.Solution:
     ts = jnp.linspace(0.0, seconds, 101)
-    return jm.simulate(MODEL.system, *MODEL.initial(), ts, MODEL.params, method=method)
+    return jm.simulate(MODEL.system, *MODEL.initial(), ts, MODEL.params, steps=steps)
 
 
 def test_the_default_step_does_what_it_does_in_float64(float32: None) -> None:
@@ -39,22 +39,22 @@ def test_the_default_step_does_what_it_does_in_float64(float32: None) -> None:
     assert 1e-5 < sol.integration_error < 1e-3
 
 
-@pytest.mark.parametrize(("substeps", "error"), [(40, 1.6e-3), (200, 2.5e-6)])
+@pytest.mark.parametrize(("per_save", "error"), [(40, 1.6e-3), (200, 2.5e-6)])
 def test_an_error_within_round_off_of_a_step_is_estimated(
-    float32: None, substeps: int, error: float
+    float32: None, per_save: int, error: float
 ) -> None:
     """The error is that of the estimate in float64, and at least the resolution."""
-    sol = swing(jm.RK4(substeps))
-    resolution = 100 * substeps * float(jnp.finfo(jnp.float32).eps) / 128
+    sol = swing(jm.FixedSteps(per_save))
+    resolution = 100 * per_save * float(jnp.finfo(jnp.float32).eps) / 128
     assert max(error, resolution) / 5 < sol.integration_error < 5 * max(error, resolution)
 
 
 def test_saves_at_every_step_and_batches_give_the_same_estimate(float32: None) -> None:
     q, v = MODEL.initial()
 
-    def error(ts: Any, substeps: int) -> Any:
-        method = jm.RK4(substeps)
-        sol = jm.simulate(MODEL.system, q, v, ts, MODEL.params, method=method)
+    def error(ts: Any, per_save: int) -> Any:
+        steps = jm.FixedSteps(per_save)
+        sol = jm.simulate(MODEL.system, q, v, ts, MODEL.params, steps=steps)
         return sol.integration_error
 
     whole = error(jnp.linspace(0.0, 20.0, 11), 100)
@@ -67,7 +67,7 @@ def test_a_tolerance_below_round_off_is_named_with_its_remedy(float32: None) -> 
     with pytest.warns(jm.PrecisionWarning, match=r"`rtol` = 1e-08 is below .*jax_enable_x64"):
         sol = swing(jm.Adaptive(), seconds=5.0)
     assert int(sol.accepted) < 100
-    np.testing.assert_allclose(sol.q[-1], swing(jm.RK4(200), seconds=5.0).q[-1], atol=1e-4)
+    np.testing.assert_allclose(sol.q[-1], swing(jm.FixedSteps(200), seconds=5.0).q[-1], atol=1e-4)
 
 
 def test_a_failure_names_the_precision(float32: None) -> None:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import Holonomic, Midpoint, System, models, parts, simulate
+from jaxmech import FixedSteps, Holonomic, Midpoint, System, models, parts, simulate
 
 
 def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
@@ -29,7 +29,9 @@ def end(system: System) -> list[float]:
     with jax.enable_x64(True):
         params = {"m": 1.0, "l": 1.0, "g": 9.81}
         ts = jnp.linspace(0.0, 0.1, 3)
-        sol = simulate(system, [1.0, 0.0], [0.0, 0.0], ts, params, method=Midpoint(1))
+        sol = simulate(
+            system, [1.0, 0.0], [0.0, 0.0], ts, params, method=Midpoint(), steps=FixedSteps(1)
+        )
         return sol.q[-1].tolist()
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import RK4, Solution, Status, StepWarning, models, simulate
+from jaxmech import FixedSteps, Solution, Status, StepWarning, models, simulate
 from tests.small import PENDULUM, WIRE
 
 TS = np.linspace(0.0, 1.0, 6)
@@ -16,7 +16,7 @@ TS = np.linspace(0.0, 1.0, 6)
 
 def run(q: Any, case: Any = PENDULUM, v: Any = None) -> Solution:
     v = case.v if v is None else v
-    return simulate(case.system, q, v, TS, case.params, method=RK4(10), throw=False)
+    return simulate(case.system, q, v, TS, case.params, steps=FixedSteps(10), throw=False)
 
 
 @pytest.fixture(scope="module")
@@ -98,14 +98,14 @@ def test_every_status_has_a_message() -> None:
 def test_a_step_that_is_too_coarse_is_reported_with_the_remedy() -> None:
     model = models.pendulum()
     ts = np.linspace(0, 1, 11)
-    with pytest.warns(StepWarning, match=r"too coarse; give a larger `RK4\(substeps=...\)`"):
-        sol = simulate(model.system, *model.initial(), ts, model.params, method=RK4(1))
+    with pytest.warns(StepWarning, match=r"too coarse; give a larger `FixedSteps\(per_save=...\)`"):
+        sol = simulate(model.system, *model.initial(), ts, model.params, steps=FixedSteps(1))
     assert sol.ok
     assert sol.energy_drift > 1e-2
     assert sol.integration_error > 1e-3
     last = repr(sol).splitlines()[-1]
     assert "too coarse" in last
-    assert "substeps" in last
+    assert "per_save" in last
     fine = run(PENDULUM.q)
     assert fine.integration_error < 1e-3
     assert "too coarse" not in repr(fine)
@@ -115,7 +115,7 @@ def test_coarse_steps_are_reported_from_batches_and_derivatives_too() -> None:
     def end(g: Any) -> Any:
         params = PENDULUM.params | {"g": g}
         ts = jnp.linspace(0, 1, 11)
-        sol = simulate(PENDULUM.system, PENDULUM.q, PENDULUM.v, ts, params, method=RK4(1))
+        sol = simulate(PENDULUM.system, PENDULUM.q, PENDULUM.v, ts, params, steps=FixedSteps(1))
         return sol.q[-1, 0]
 
     with pytest.warns(StepWarning, match="too coarse for 2 of 3 trajectories"):
@@ -127,7 +127,9 @@ def test_coarse_steps_are_reported_from_batches_and_derivatives_too() -> None:
 
 def test_too_few_steps_to_estimate_the_error() -> None:
     ts = [0.0, 0.01]
-    sol = simulate(PENDULUM.system, PENDULUM.q, PENDULUM.v, ts, PENDULUM.params, method=RK4(1))
+    sol = simulate(
+        PENDULUM.system, PENDULUM.q, PENDULUM.v, ts, PENDULUM.params, steps=FixedSteps(1)
+    )
     assert sol.ok
     assert np.isnan(sol.integration_error)
-    assert "RK4(substeps=...)" in repr(sol).splitlines()[-1]
+    assert "FixedSteps(per_save=...)" in repr(sol).splitlines()[-1]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from jaxmech import (
-    RK4,
     Acceleration,
+    FixedSteps,
     Holonomic,
     SimulationError,
     Status,
@@ -53,7 +53,7 @@ DEATHS = {
 
 
 def hazards(q: Any, v: Any, p: Any) -> Any:
-    return simulate(HAZARDS, q, v, TS, p, method=RK4(5))
+    return simulate(HAZARDS, q, v, TS, p, steps=FixedSteps(5))
 
 
 many_hazards = jax.jit(jax.vmap(hazards))
@@ -139,18 +139,18 @@ def test_a_failure_raises_with_the_solution() -> None:
     assert sol.status == Status.CONTRADICTORY
     assert np.isfinite(sol.q[:5]).all()
     assert np.isnan(sol.q[5:]).all()
-    quiet = simulate(HAZARDS, Q0, V0, TS, {**SAFE, "clash": 0.43}, method=RK4(5), throw=False)
+    quiet = simulate(HAZARDS, Q0, V0, TS, {**SAFE, "clash": 0.43}, steps=FixedSteps(5), throw=False)
     np.testing.assert_array_equal(quiet.q, sol.q)
 
 
 def test_an_inconsistent_start_names_the_constraint() -> None:
     with pytest.raises(SimulationError, match="pass it through `assemble` first") as error:
-        simulate(HAZARDS, OFF, V0, TS, SAFE, method=RK4(5))
+        simulate(HAZARDS, OFF, V0, TS, SAFE, steps=FixedSteps(5))
     message = str(error.value)
     assert message.startswith("INCONSISTENT at t = 0 s: the initial state violates")
     assert "Constraint 'rod' has a position residual of 0.0121." in message
     with pytest.raises(SimulationError, match=r"'rod' has a velocity residual of 0\.12\.$"):
-        simulate(HAZARDS, Q0, V0 + np.array([0.1, 0, 0]), TS, SAFE, method=RK4(5))
+        simulate(HAZARDS, Q0, V0 + np.array([0.1, 0, 0]), TS, SAFE, steps=FixedSteps(5))
     np.testing.assert_array_equal(error.value.solution.q[0], OFF)
     assert np.isnan(error.value.solution.q[1:]).all()
 
@@ -162,7 +162,7 @@ def test_a_vanishing_mass() -> None:
     def run(formulation: UdwadiaKalaba) -> Any:
         return simulate(
             system, Q0, V0, TS, {**SAFE, "massless": 0.43},
-            method=RK4(5), formulation=formulation, throw=False,
+            steps=FixedSteps(5), formulation=formulation, throw=False,
         )  # fmt: skip
 
     sol = run(UdwadiaKalaba())
@@ -183,16 +183,16 @@ def test_the_remedy_for_a_singular_mass_works() -> None:
     """M is singular only for these parameters; following the advice of the message works."""
     rest, params = np.zeros(2), {"m1": 2.0, "m2": 0.0}
     with pytest.raises(SimulationError, match=r"pass `UdwadiaKalaba\(singular_mass=True\)`"):
-        simulate(WEIGHTLESS, rest, rest, TS, params, method=RK4(1))
+        simulate(WEIGHTLESS, rest, rest, TS, params, steps=FixedSteps(1))
     remedy = UdwadiaKalaba(singular_mass=True)
-    sol = simulate(WEIGHTLESS, rest, rest, TS, params, formulation=remedy, method=RK4(1))
+    sol = simulate(WEIGHTLESS, rest, rest, TS, params, formulation=remedy, steps=FixedSteps(1))
     np.testing.assert_allclose(sol.q[:, 0], -9.81 * TS**2 / 4, atol=1e-14)
 
 
 def test_nan_parameters_in_a_batch_are_not_reported_as_inconsistent() -> None:
     def run(l: Any) -> Any:  # noqa: E741
         return simulate(
-            PENDULUM.system, *PENDULUM[2:], TS, {**PENDULUM.params, "l": l}, method=RK4(1)
+            PENDULUM.system, *PENDULUM[2:], TS, {**PENDULUM.params, "l": l}, steps=FixedSteps(1)
         ).status
 
     status = jax.jit(jax.vmap(run))(np.array([2.0, np.nan, 2.1, np.inf]))
@@ -205,7 +205,7 @@ def test_nan_parameters_in_a_batch_are_not_reported_as_inconsistent() -> None:
 
 
 def test_under_jit_nothing_is_raised() -> None:
-    run = jax.jit(lambda q: simulate(HAZARDS, q, V0, TS, SAFE, method=RK4(5)))
+    run = jax.jit(lambda q: simulate(HAZARDS, q, V0, TS, SAFE, steps=FixedSteps(5)))
     assert run(OFF).status == Status.INCONSISTENT
 
 

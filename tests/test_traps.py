@@ -13,7 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import RK4, Holonomic, Nonholonomic, Status, System, acceleration, observe, simulate
+from jaxmech import (
+    FixedSteps,
+    Holonomic,
+    Nonholonomic,
+    Status,
+    System,
+    acceleration,
+    observe,
+    simulate,
+)
 from tests.small import OSCILLATOR, PRESCRIBED
 
 TS = np.linspace(0.0, 0.2, 3)
@@ -55,7 +64,7 @@ def at(q: Any, v: Any, p: Any) -> Any:
 
 
 def run(p: Any, q: Any = (0.0, 0.0), v: Any = (0.0, 0.0)) -> Any:
-    return simulate(GENERAL, np.array(q), np.array(v), TS, p, method=RK4(4), throw=False)
+    return simulate(GENERAL, np.array(q), np.array(v), TS, p, steps=FixedSteps(4), throw=False)
 
 
 def found(p: Any, q: Any = (0.0, 0.0), v: Any = (0.0, 0.0)) -> Any:
@@ -195,7 +204,7 @@ def test_a_four_bar_passes_the_pose_in_which_it_is_flat() -> None:
     assert np.isfinite(motion.qdd).all()
     assert motion.residual < 1e-13
     q, v = state(0.1, -1.0)
-    sol = simulate(FOUR_BAR, q, v, TS, method=RK4(20))
+    sol = simulate(FOUR_BAR, q, v, TS, steps=FixedSteps(20))
     assert sol.q[0, 1] > 0 > sol.q[-1, 1]
     np.testing.assert_allclose(sol.q[:, 1], sol.q[:, 3], atol=1e-9)
     np.testing.assert_allclose(sol.energy, sol.energy[0], rtol=1e-7)

@@ -61,10 +61,10 @@ def made_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
     p = {**subject.params, **TRUTH, "zero1": -4e-4, "zero2": 1.1e-3}
     draw = np.random.default_rng(0)
     ts = jnp.linspace(0.0, 0.4, 401)
-    method = jm.RK4(substeps=1)
+    steps = jm.FixedSteps(per_save=1)
 
     def swing(q0: jax.Array, v0: jax.Array) -> jax.Array:
-        sol = jm.simulate(subject.system, q0, v0, ts, p, method=method)
+        sol = jm.simulate(subject.system, q0, v0, ts, p, steps=steps)
         angles = jax.vmap(lambda q, v, t: subject.observe(q, v, t, p))(sol.q, sol.v, ts)
         return jnp.concatenate([angles, sol.v], axis=1)
 

@@ -32,7 +32,7 @@ def scaling(config: Path, processes: list[int], out: Path) -> dict[str, Any]:
     return {
         "study": config.name,
         "trajectories": study.size,
-        "steps": (study.times.saves - 1) * (study.method.substeps or 0),
+        "steps": (study.times.saves - 1) * (study.steps.per_save or 0),
         "same_statistics": True,
         "runs": rows,
         "written": _written(whole),

@@ -90,7 +90,7 @@ def _one(model: jm.models.Model, way: str, steps: int, end: float) -> Callable[.
         return jnp.linspace(0.0, end, saves, dtype=q.dtype)
 
     def whole(q: Array, v: Array, params: Any, saves: int = 2) -> jm.Solution:
-        how = {"method": jm.RK4(steps // (saves - 1)), "projection": projection}
+        how = {"steps": jm.FixedSteps(steps // (saves - 1)), "projection": projection}
         return jm.simulate(model.system, q, v, times(q, saves), params, **how)
 
     def last(q: Array, v: Array, params: Any) -> tuple[Array, Array]:
@@ -107,7 +107,7 @@ def _one(model: jm.models.Model, way: str, steps: int, end: float) -> Callable[.
         def start(theta: Array) -> tuple[Array, Array, Any]:
             return q, v, unravel(jnp.concatenate([theta, numbers[2:]]))
 
-        how = {"method": jm.RK4(steps), "projection": projection}
+        how = {"steps": jm.FixedSteps(steps), "projection": projection}
         found = jm.sensitivities(model.system, start, numbers[:2], times(q, 2), **how)
         return found.q[-1], found.v[-1]
 

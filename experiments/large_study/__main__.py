@@ -65,7 +65,7 @@ def measured(name: str, scale: float, folder: Path) -> dict[str, Any]:
     if one.pop("code") != 0:
         raise SystemExit(f"The study {name} failed; see {out}.")
     after = _kernel_alone(config, folder)
-    steps = (_number(text, "saves") - 1) * _number(text, "substeps")
+    steps = (_number(text, "saves") - 1) * _number(text, "per_save")
     rates = [x["steps_per_cpu_second"] for x in (before, after)]
     own, bare = size * steps / one["cpu_seconds"], sum(rates) / 2
     states = np.mean([x["initial_states_cpu_seconds"] for x in (before, after)])

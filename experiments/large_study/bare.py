@@ -65,7 +65,7 @@ def measured(kernel: BlockProgram) -> dict[str, float]:
     if "q" in arrays and not np.array_equal(arrays["q"], found.q):
         raise AssertionError("the study and the kernel alone do not compute the same states")
     cpu, wall = _seconds(lambda: bare(q, v, params))
-    steps = kernel.block * (study.times.saves - 1) * study.method.substeps  # type: ignore[union-attr]
+    steps = kernel.block * (study.times.saves - 1) * study.steps.per_save  # type: ignore[union-attr]
     return {
         "block": kernel.block,
         "steps_per_cpu_second": steps / cpu,

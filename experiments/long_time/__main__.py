@@ -28,7 +28,7 @@ from jaxmech.config.environment import environment
 
 SAVES = 1000
 TOLERANCE = 1e-10  # of DOP853
-METHODS = {"RATTLE": jm.RATTLE, "Variational": jm.Variational, "RK4": jm.RK4}
+METHODS = {"RATTLE": jm.RATTLE(), "Variational": jm.Variational(), "RK4": jm.RK4()}
 
 
 def fixed(motion: Motion, method: Any, steps: int) -> dict[str, Any]:
@@ -36,8 +36,8 @@ def fixed(motion: Motion, method: Any, steps: int) -> dict[str, Any]:
     ts = jnp.arange(SAVES + 1) * (motion.step * (steps // SAVES))
     started = time.process_time()
     sol = jm.simulate(
-        motion.system, motion.q, motion.v, ts, motion.params, method=method(steps // SAVES),
-        throw=False,
+        motion.system, motion.q, motion.v, ts, motion.params, method=method,
+        steps=jm.FixedSteps(steps // SAVES), throw=False,
     )  # fmt: skip
     energy = np.asarray(sol.energy)
     return {

@@ -102,11 +102,11 @@ def predicted(
 ) -> list[np.ndarray]:
     """Simulate the encoder readings (T, d) of each segment from its first sample."""
     ts = jnp.asarray(max((one.ts for one in segments), key=len))
-    method = jm.RK4(substeps=ceil(float(ts[1] - ts[0]) / step - 1e-6))
+    steps = jm.FixedSteps(per_save=ceil(float(ts[1] - ts[0]) / step - 1e-6))
 
     def one(q0: Any, v0: Any) -> Any:
         q, v = subject.start(q0, v0, params)
-        sol = jm.simulate(subject.system, q, v, ts, params, method=method, throw=False)
+        sol = jm.simulate(subject.system, q, v, ts, params, steps=steps, throw=False)
         return jax.vmap(lambda q, v, t: subject.observe(q, v, t, params))(sol.q, sol.v, ts)
 
     starts = (jnp.asarray([getattr(s, name)[0] for s in segments]) for name in ("q0", "v0"))

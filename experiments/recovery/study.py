@@ -74,7 +74,7 @@ class Recovery:
     exact: int = 5  # fits without noise in each series
     duration: float = 1.5  # of a recording [s]
     rate: float = 200.0  # samples per second [Hz]
-    substeps: int = 2  # steps of RK4 in a fit from one sample to the next
+    per_save: int = 2  # steps of RK4 in a fit from one sample to the next
     start_noise: float = 2e-3  # standard deviation of a measured start variable [rad]
     rate_noise: float = 1e-2  # that of its rate [rad/s]
     spread: float = 0.1  # largest relative error of the initial guess of a parameter
@@ -142,10 +142,10 @@ def _motions(study: Recovery, series: Series, case: Case) -> Iterator[Recording]
     """Simulate the recordings without noise, in minimal coordinates."""
     rng = np.random.default_rng(study.seed)
     ts = np.arange(round(study.duration * study.rate) + 1) / study.rate
-    fine = jm.RK4(substeps=FINER * study.substeps)
+    fine = jm.FixedSteps(per_save=FINER * study.per_save)
     for _ in range(series.recordings):
         x, rate = rng.uniform(case.low, case.high)
-        sol = jm.simulate(case.minimal, x, rate, ts, case.params, method=fine)
+        sol = jm.simulate(case.minimal, x, rate, ts, case.params, steps=fine)
         yield Recording(ts, _shown(case, sol), x, rate)
 
 
@@ -189,7 +189,7 @@ def _one(study: Recovery, series: Series, case: Case, motions: list[Recording], 
         noise = series.noise if number >= 0 else 0.0
         return fit(
             case.system, _from_a_file(motions, noise, rng), params0, observe=case.observe,
-            start=case.start, free=case.free, method=jm.RK4(substeps=study.substeps),
+            start=case.start, free=case.free, steps=jm.FixedSteps(per_save=study.per_save),
         )  # fmt: skip
     return fit(
         case.system,
@@ -200,7 +200,7 @@ def _one(study: Recovery, series: Series, case: Case, motions: list[Recording], 
         free=case.free,
         bounds=dict.fromkeys(case.free, (0, None)),
         initial_states="free" if series.starts == "measured" else "fixed",
-        method=jm.RK4(substeps=study.substeps),
+        steps=jm.FixedSteps(per_save=study.per_save),
     )
 
 

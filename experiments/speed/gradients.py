@@ -68,7 +68,7 @@ def _sensitivities(case: Case, count: int) -> Callable[..., Array]:
     known = sum(np.size(x) for x in jax.tree.leaves(case.model.params))
     if known < count:
         raise Unavailable(f"its parameters are {known} numbers")
-    ts, method = jnp.array([0.0, case.end]), jm.RK4(substeps=case.steps)
+    ts, steps = jnp.array([0.0, case.end]), jm.FixedSteps(per_save=case.steps)
 
     def slopes(q: Array, v: Array, params: Any) -> Array:
         numbers, unravel = ravel_pytree(params)
@@ -77,7 +77,7 @@ def _sensitivities(case: Case, count: int) -> Callable[..., Array]:
             return q, v, unravel(jnp.concatenate([theta, numbers[count:]]))
 
         found = jm.sensitivities(
-            case.model.system, start, numbers[:count], ts, method=method, projection=None
+            case.model.system, start, numbers[:count], ts, steps=steps, projection=None
         )
         end = found.solution
         return 2 * (end.q[-1] @ found.q[-1] + end.v[-1] @ found.v[-1])

@@ -105,8 +105,8 @@ def end_of_simulation(case: Case, projection: jm.Projection | None) -> OneRun:
 def _simulation(
     case: Case, projection: jm.Projection | None, q: Array, v: Array, params: Any
 ) -> jm.Solution:
-    ts, method = jnp.array([0.0, case.end]), jm.RK4(substeps=case.steps)
-    return jm.simulate(case.model.system, q, v, ts, params, method=method, projection=projection)
+    ts, steps = jnp.array([0.0, case.end]), jm.FixedSteps(per_save=case.steps)
+    return jm.simulate(case.model.system, q, v, ts, params, steps=steps, projection=projection)
 
 
 def _with_pinv(eom: jm.EquationsOfMotion) -> Array:

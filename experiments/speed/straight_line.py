@@ -71,7 +71,7 @@ def rollout_kernel(case: Case, q0: np.ndarray, v0: np.ndarray) -> tuple[Kernel, 
             v,
             ts,
             params,
-            method=jm.RK4(substeps=case.steps),
+            steps=jm.FixedSteps(per_save=case.steps),
             projection=None,
             derivative=jm.ForwardMode(),  # stores no states for a backward pass
         )

@@ -74,8 +74,8 @@ def adaptive(pair: Any) -> Prepare:
 
     def prepare(case: Case, batch: np.ndarray | None) -> Prepared:
         def run(setting: float) -> Run:
-            method = jm.Adaptive(pair, rtol=setting, atol=setting, max_steps=MOST)
-            return _simulated(case, batch, method)
+            steps = jm.Adaptive(rtol=setting, atol=setting, max_steps=MOST)
+            return _simulated(case, batch, pair, steps)
 
         return run
 
@@ -84,14 +84,21 @@ def adaptive(pair: Any) -> Prepare:
 
 def _fixed(case: Case, batch: np.ndarray | None) -> Prepared:
     """RK4 of jaxmech with a fixed step [s]."""
-    return lambda step: _simulated(case, batch, jm.RK4(substeps=max(1, round(case.end / step))))
+
+    def run(step: float) -> Run:
+        steps = jm.FixedSteps(per_save=max(1, round(case.end / step)))
+        return _simulated(case, batch, jm.RK4(), steps)
+
+    return run
 
 
-def _simulated(case: Case, batch: np.ndarray | None, method: Any) -> Run:
+def _simulated(case: Case, batch: np.ndarray | None, method: Any, steps: Any) -> Run:
     def end(x: Any) -> tuple[Any, ...]:
         params = {**case.params, case.varied: x}
         ts = jnp.array([0.0, case.end])
-        sol = jm.simulate(case.system, case.q, case.v, ts, params, method=method, throw=False)
+        sol = jm.simulate(
+            case.system, case.q, case.v, ts, params, method=method, steps=steps, throw=False
+        )
         counts = sol.evaluations, sol.accepted + sol.rejected
         return jnp.concatenate([sol.q[-1], sol.v[-1]]), sol.status == jm.Status.OK, *counts
 
@@ -220,9 +227,16 @@ def reference(case: Case, batch: np.ndarray | None) -> np.ndarray:
 
 def along(case: Case, pair: Any, tolerance: float) -> np.ndarray | None:
     """The states of one trajectory at several times, shape (T, 2 n); None if it failed."""
-    method = jm.Adaptive(pair, rtol=tolerance, atol=tolerance, max_steps=MOST)
+    steps = jm.Adaptive(rtol=tolerance, atol=tolerance, max_steps=MOST)
     sol = jm.simulate(
-        case.system, case.q, case.v, _moments(case), case.params, method=method, throw=False
+        case.system,
+        case.q,
+        case.v,
+        _moments(case),
+        case.params,
+        method=pair,
+        steps=steps,
+        throw=False,
     )
     states = np.concatenate([sol.q, sol.v], axis=1)[1:]
     return states if sol.status == jm.Status.OK else None

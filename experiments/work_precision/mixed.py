@@ -43,12 +43,12 @@ def mixed(size: int) -> Iterator[Row]:
     """
     case = replace(cases()["double_pendulum"], end=END)
     q, v = starts(size)
-    wanted = _end(case, q, v, jm.Adaptive(jm.DormandPrince8(), rtol=1e-13, atol=1e-13)).end
+    wanted = _end(case, q, v, jm.DormandPrince8(), jm.Adaptive(rtol=1e-13, atol=1e-13)).end
     assert wanted is not None
     own = []
     for name, pair in PAIRS.items():
-        method = jm.Adaptive(pair, rtol=RTOL, atol=RTOL, max_steps=MOST)
-        own.append(_row(name, RTOL, _end(case, q, v, method), wanted))
+        steps = jm.Adaptive(rtol=RTOL, atol=RTOL, max_steps=MOST)
+        own.append(_row(name, RTOL, _end(case, q, v, pair, steps), wanted))
         yield own[-1]
     best = min(own, key=lambda row: row["seconds"])
     for name, solver in SOLVERS.items():
@@ -67,7 +67,8 @@ def _as_accurate(case: Case, q: np.ndarray, v: np.ndarray, wanted: np.ndarray, e
     """The fewest steps of RK4, to a few percent, with at most this worst error."""
     steps = FEWEST
     while steps <= LARGEST:
-        row = _row("RK4, steps", steps, _end(case, q, v, jm.RK4(substeps=steps)), wanted)
+        run = _end(case, q, v, jm.RK4(), jm.FixedSteps(steps))
+        row = _row("RK4, steps", steps, run, wanted)
         if row["error"] is not None and row["error"] <= error:
             return row
         # Its error falls with the fourth power of the step, where the step resolves the motion.
@@ -120,12 +121,14 @@ def _row(name: str, setting: float, run: Run, wanted: np.ndarray) -> Row:
     }
 
 
-def _end(case: Case, q: np.ndarray, v: np.ndarray, method: Any) -> Run:
+def _end(case: Case, q: np.ndarray, v: np.ndarray, method: Any, steps: Any) -> Run:
     @jax.jit
     @jax.vmap
     def run(q: Any, v: Any) -> Any:
         ts = jnp.array([0.0, case.end])
-        sol = jm.simulate(case.system, q, v, ts, case.params, method=method, throw=False)
+        sol = jm.simulate(
+            case.system, q, v, ts, case.params, method=method, steps=steps, throw=False
+        )
         counts = sol.evaluations, sol.accepted + sol.rejected
         return jnp.concatenate([sol.q[-1], sol.v[-1]]), sol.status == jm.Status.OK, *counts
 

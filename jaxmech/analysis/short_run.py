@@ -13,7 +13,7 @@ from jaxmech.analysis.findings import Finding, serious, warning
 from jaxmech.analysis.states import Numbers, State
 from jaxmech.compiler import Explanation, explain
 from jaxmech.formulations import UdwadiaKalaba
-from jaxmech.integrate import RK4, Scheme
+from jaxmech.integrate import RK4, FixedSteps, Scheme
 from jaxmech.integrate.step import step
 from jaxmech.sensitivity.tangents import consistent_change
 from jaxmech.simulate import simulate
@@ -76,7 +76,7 @@ def slopes(system: System, state: State, run: ShortRun, qdd: Numbers) -> tuple[S
 
     def simulated(x: Any) -> Array:
         q, v, params = x[0], x[1], with_numbers(x[2])
-        sol = simulate(system, q, v, ts, params, method=RK4(substeps=run.steps), throw=False)
+        sol = simulate(system, q, v, ts, params, steps=FixedSteps(run.steps), throw=False)
         return weights @ jnp.concatenate([sol.q[-1], sol.v[-1]])
 
     @jax.jit
@@ -141,7 +141,7 @@ def _stepped(
 
 
 def _scheme(system: System, steps: int, q: Array, v: Array, t: Array, params: Params) -> Scheme:
-    policies = RK4(substeps=steps), UdwadiaKalaba(), Projection()
+    policies = RK4(), FixedSteps(steps), UdwadiaKalaba(), Projection()
     return Scheme.of(system, *policies, q, v, t, params)
 
 

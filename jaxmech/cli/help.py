@@ -119,8 +119,8 @@ example
   [times]
   end = 10.0
   saves = 201
-  [method]
-  substeps = 25                              # the step is 10 s / 200 / 25 = 2 ms
+  [steps]
+  per_save = 25                              # the step is 10 s / 200 / 25 = 2 ms
   [start]
   theta1 = { distribution = "uniform", low = -3.0, high = 3.0 }
   omega1 = 0.5                               # a plain number is a fixed value

@@ -26,8 +26,6 @@ class OneOf:
     kinds: Mapping[str, type]  # the classes by their names in a file
     tag: str | None = "name"  # the key of a table that holds the name; None if that stands alone
     default: str | None = None  # the name of a table without a tag
-    # the name of a table without a tag that has any of some keys, and these keys
-    told_by: tuple[str, tuple[str, ...]] | None = None
     bare: type | None = None  # the class represented by a number or a list, its only field
     # the class of all other names, which checks the name; its fields are `name` and `parameters`,
     # a mapping of all other keys
@@ -47,34 +45,25 @@ class OneOf:
 
     def name_in(self, table: Mapping[str, Any]) -> Any:
         """The name in a table, from its tag or its other keys."""
-        implied = self.default
-        if self.told_by and any(key in table for key in self.told_by[1]):
-            implied = self.told_by[0]
-        return table.get(self.tag or "", implied)
+        return table.get(self.tag or "", self.default)
 
 
-_FIXED: Mapping[str, type] = {
-    "rk4": integrate.RK4,
-    "midpoint": integrate.Midpoint,
-    "dormand-prince5": integrate.DormandPrince5,
-    "tsitouras5": integrate.Tsitouras5,
-    "dormand-prince8": integrate.DormandPrince8,
-    "rodas5p": integrate.Rodas5P,
-    "radau-iia5": integrate.RadauIIA5,
-    "rattle": integrate.RATTLE,
-    "variational": integrate.Variational,
-}
+_METHODS = (
+    integrate.RK4,
+    integrate.Midpoint,
+    integrate.DormandPrince5,
+    integrate.Tsitouras5,
+    integrate.DormandPrince8,
+    integrate.Rodas5P,
+    integrate.RadauIIA5,
+    integrate.RATTLE,
+    integrate.Variational,
+)
 POLICIES: Mapping[Any, OneOf] = {
     AbstractSolver: OneOf({"ldl": LDL, "qr": QR, "svd": SVD}, tag=None),
-    integrate.AbstractMethod: OneOf(
-        {**_FIXED, "adaptive": integrate.Adaptive},
-        default="rk4",
-        told_by=("adaptive", ("rtol", "atol", "max_steps", "pair")),
-    ),
-    integrate.AbstractFixedStep: OneOf(_FIXED, default="rk4"),
-    integrate.AbstractPair: OneOf(
-        {name: kind for name, kind in _FIXED.items() if issubclass(kind, integrate.AbstractPair)},
-        tag=None,
+    integrate.AbstractMethod: OneOf({kind.__name__: kind for kind in _METHODS}),
+    integrate.AbstractSteps: OneOf(
+        {"FixedSteps": integrate.FixedSteps, "Adaptive": integrate.Adaptive}, default="FixedSteps"
     ),
     AbstractStabilization: OneOf({"projection": Projection, "baumgarte": Baumgarte, "none": Free}),
 }

@@ -191,6 +191,8 @@ def _choice(choice: schema.OneOf) -> Any:
             names = ", ".join(f'"{name}"' for name in choice.kinds)
             raise _mismatch(f"must be a table with `{choice.tag}`, one of {names}", value)
         if name in tables:
+            if choice.tag not in value:
+                _require_no_key_of_others(choice, name, value)
             return _adapter(tables[name]).validate_python(value)
         if choice.other:
             parameters = {key: entry for key, entry in value.items() if key != choice.tag}
@@ -198,6 +200,16 @@ def _choice(choice: schema.OneOf) -> Any:
         raise refuse(str(choice.tag), not_one_of(name, choice.kinds, f"a known {choice.tag}"))
 
     return _made_by(build, reduce(or_, alternatives))
+
+
+def _require_no_key_of_others(choice: schema.OneOf, name: str, table: Mapping[str, Any]) -> None:
+    """Refuse a table without a name whose keys are those of a class with another name."""
+    known = schema.hints_of(choice.kinds[name])
+    for other, kind in choice.kinds.items():
+        accepted = schema.hints_of(kind)
+        for entry in table:
+            if entry in accepted and entry not in known:
+                raise refuse(entry, f'needs {choice.tag} = "{other}" in the same table')
 
 
 def _open_table(choice: schema.OneOf) -> Any:

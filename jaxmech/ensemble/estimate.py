@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxmech.config.errors import Key, refuse
 from jaxmech.ensemble.observed import AUDIT, OF_ALL
-from jaxmech.ensemble.study import LANES, LARGEST_DEFAULT_BLOCK, Study, substeps_of
+from jaxmech.ensemble.study import LANES, LARGEST_DEFAULT_BLOCK, Study, steps_per_save
 
 _BY_COORDINATE = {"q", "v", "qdd", "multipliers", "constraint_force"}
 _ONCE = 7  # numbers of the audit, beside the series
@@ -30,7 +30,7 @@ LARGEST_BLOCK = 2**16
 LARGEST_RESULTS = 2**28  # bytes of a block, which is copied while the next one is computed
 LARGEST_ON_A_CPU = 2**24  # bytes of a block there, so that few files hold short trajectories,
 LONGEST_BLOCK = 2**24  # times the steps of its trajectories: the largest loss at an interruption
-UNKNOWN_SUBSTEPS = 16
+UNKNOWN_STEPS = 16
 SHARE = 16  # of the memory of a device: largest part for the results of a block
 
 
@@ -81,7 +81,7 @@ def sized(study: Study, coordinates: int, group: int = 1) -> Study:
 def _largest(study: Study, coordinates: int) -> int:
     each = max(estimate(study, coordinates).trajectory, 1)
     if jax.devices()[0].platform == "cpu":
-        steps = (study.times.saves - 1) * (substeps_of(study) or UNKNOWN_SUBSTEPS)
+        steps = (study.times.saves - 1) * (steps_per_save(study) or UNKNOWN_STEPS)
         trajectories = min(LARGEST_ON_A_CPU // each, LONGEST_BLOCK // steps)
     else:
         trajectories = int(min(LARGEST_RESULTS, device_memory() / SHARE)) // each
@@ -175,10 +175,10 @@ def require_possible(study: Study, coordinates: int, out: Path) -> StudyEstimate
     if study.size > _MOST_COUNTED and not jax.config.read("jax_enable_x64"):
         text = f"must be at most {_MOST_COUNTED} in float32, where trajectories are counted in 32"
         raise refuse("size", f"{text} bits, but is {study.size}")
-    steps = (study.times.saves - 1) * (substeps_of(study) or 1)
+    steps = (study.times.saves - 1) * (steps_per_save(study) or 1)
     if steps > _MOST_COUNTED:
         text = f"must be fewer: {steps} steps in all are more than {_MOST_COUNTED}"
-        raise refuse(("method", "substeps"), text)
+        raise refuse(("steps", "per_save"), text)
     if found.disk > free:
         text = f"must be less: {study.size} trajectories take {in_bytes(found.disk)} of disk, and"
         text += f" {in_bytes(free)} are free; save fewer times or series"

@@ -24,7 +24,7 @@ from jaxmech.ensemble.statistics.audit import AUDIT, Audit
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample
 from jaxmech.ensemble.study import SECTIONS, Study
 from jaxmech.ensemble.trajectory import StudyTrajectory, Tree, merged
-from jaxmech.integrate import AbstractFixedStep
+from jaxmech.integrate import FixedSteps, method_and_steps
 from jaxmech.integrate.default_steps import members_need
 from jaxmech.integrate.step_size import MEMBERS, Plan, rounded_up
 from jaxmech.status import succeeded
@@ -240,10 +240,10 @@ def errors_as_problems() -> Iterator[None]:
         raise refuse("model", f"cannot be computed: {description}") from error
 
 
-def with_substeps(study: Study, subject: Subject, sampler: Sampler) -> Study:
-    """The study with its number of substeps, chosen from some of its trajectories if not set."""
-    method = study.method
-    if not isinstance(method, AbstractFixedStep) or method.substeps is not None:
+def with_steps(study: Study, subject: Subject, sampler: Sampler) -> Study:
+    """The study with its number of steps, chosen from some of its trajectories if not set."""
+    method, steps = method_and_steps(study.method, study.steps)
+    if not isinstance(steps, FixedSteps) or steps.per_save is not None:
         return study
     program = StudyTrajectory(study, subject)
     rows = evenly_spaced(study.size, MEMBERS)
@@ -257,8 +257,8 @@ def with_substeps(study: Study, subject: Subject, sampler: Sampler) -> Study:
         params = jax.vmap(lambda p: program.switched(p)[1])(params)
         ts = np.tile(program.ts, (len(rows), 1))
         needed = members_need(plan, q, v, ts, as_dtype(params, program.dtype))
-    substeps = rounded_up((needed or 1) / (study.times.saves - 1))
-    return replace(study, method=replace(method, substeps=substeps))
+    per_save = rounded_up((needed or 1) / (study.times.saves - 1))
+    return replace(study, steps=replace(steps, per_save=per_save))
 
 
 def compile_kernel(study: Study, subject: Subject, sampler: Sampler) -> BlockProgram:

@@ -13,7 +13,7 @@ from jaxmech.config.trust import is_run, python_files, require_trusted
 from jaxmech.ensemble.accumulate import Accumulator, as_file
 from jaxmech.ensemble.checksums import SUMMARY
 from jaxmech.ensemble.estimate import LARGE
-from jaxmech.ensemble.kernel import compile_kernel, with_substeps
+from jaxmech.ensemble.kernel import compile_kernel, with_steps
 from jaxmech.ensemble.layout import Layout
 from jaxmech.ensemble.observed import copies_of, stored_study
 from jaxmech.ensemble.progress import RunProgress, Shown
@@ -110,8 +110,8 @@ def run_study(
         require_trusted(runs, python_files(plain(study), folder), trust)
     planned_ = planned(with_stored_sizes(study, out), out, folder)
     study, subject, sampler = planned_.study, planned_.subject, planned_.sampler
-    study = with_substeps(replace(study, **planned_.functions), subject, sampler)
-    named = replace(planned_.study, method=study.method)
+    study = with_steps(replace(study, **planned_.functions), subject, sampler)
+    named = replace(planned_.study, steps=study.steps)
     kernel = compile_kernel(study, subject, sampler)
     shapes = kernel.shapes()
     first = kernel.inputs(0)

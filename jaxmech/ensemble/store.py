@@ -37,7 +37,7 @@ from jaxmech.ensemble import checksums
 from jaxmech.ensemble.checksums import BLOCKS, RESULTS, SEAL, SUMMARY, Damage
 from jaxmech.ensemble.layout import STATES, Layout, array_of
 from jaxmech.ensemble.study import Study
-from jaxmech.integrate import AbstractFixedStep
+from jaxmech.integrate import FixedSteps
 
 _CREATED = ("config.toml", "environment.json", *COPIES, RESULTS, BLOCKS)
 _MAY_CHANGE = {"chunk", "cluster"}  # of the keys of a study
@@ -166,16 +166,16 @@ def open_run(
 
 
 def with_stored_sizes(study: Study, path: Path) -> Study:
-    """The study with the block and substeps of an existing run folder, where it names none."""
+    """The study with the block and steps of an existing run folder, where it names none."""
     try:
         stored: Any = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
-        sizes = stored.get("block"), stored.get("method", {}).get("substeps")
+        sizes = stored.get("block"), stored.get("steps", {}).get("per_save")
     except (OSError, ValueError, AttributeError):  # `open_run` reports it
         return study
-    block, substeps = (x if isinstance(x, int) and x >= 1 else None for x in sizes)
-    method = study.method
-    if isinstance(method, AbstractFixedStep) and method.substeps is None and substeps:
-        study = replace(study, method=replace(method, substeps=substeps))
+    block, per_save = (x if isinstance(x, int) and x >= 1 else None for x in sizes)
+    steps = study.steps
+    if isinstance(steps, FixedSteps) and steps.per_save is None and per_save:
+        study = replace(study, steps=replace(steps, per_save=per_save))
     return replace(study, block=block) if study.block is None and block else study
 
 

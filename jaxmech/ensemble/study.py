@@ -19,7 +19,7 @@ from jaxmech.ensemble.statistics import Moments, Probability, SobolIndices, Stat
 from jaxmech.ensemble.statistics.audit import AUDIT
 from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.formulations import UdwadiaKalaba
-from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod
+from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, method_and_steps
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.utils.field_docs import doc, setting
 
@@ -119,7 +119,10 @@ class Study(Drawn):
     compression: Literal["zstd", "blosc", "none"] = setting(
         "zstd", "of the stored arrays: zstd, blosc (zstd of shuffled bytes), or none"
     )
-    method: AbstractMethod = setting(RK4(), "method of integration")
+    method: AbstractMethod | None = setting(
+        None, "how a step is made; RK4, or DormandPrince8 for adaptive steps, by default"
+    )
+    steps: AbstractSteps = setting(FixedSteps(), "how long the steps are")
     projection: AbstractStabilization = setting(Projection(), "control of drift")
     formulation: UdwadiaKalaba = setting(UdwadiaKalaba(), "law of motion")
     start: Mapping[str, Distribution] = setting({}, "start variables of the model, by name")
@@ -145,6 +148,8 @@ class Study(Drawn):
     )
 
     def __post_init__(self) -> None:
+        method, _ = method_and_steps(self.method, self.steps)
+        object.__setattr__(self, "method", method)
         problems = list(out_of_range(self))
         if not 0 <= self.failed_allowed <= 1:
             message = f"must be a fraction from 0 to 1, but is {self.failed_allowed}"
@@ -186,9 +191,9 @@ class Study(Drawn):
         return replace(self, block=self.block_size, chunk=self.chunk_size)
 
 
-def substeps_of(study: Study) -> int | None:
+def steps_per_save(study: Study) -> int | None:
     """Steps per save interval, or None if they are not known."""
-    return study.method.substeps if isinstance(study.method, AbstractFixedStep) else None
+    return study.steps.per_save if isinstance(study.steps, FixedSteps) else None
 
 
 def _round_up(number: int, unit: int) -> int:

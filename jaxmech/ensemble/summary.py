@@ -102,7 +102,7 @@ def _audit(summary: dict[str, Any]) -> Iterator[str]:
     yield f"  smallest rank     {summary['smallest_rank']}"
     yield f"  integration error {_number(worst['integration_error'])} of the motion"
     if coarse := summary["too_coarse"]:
-        remedy = "leave out `method.substeps`, or increase it"
+        remedy = "leave out `steps.per_save`, or increase it"
         yield f"  above {TOO_COARSE:g} for {coarse:,} trajectories: {remedy}"
 
 

@@ -151,7 +151,8 @@ class StudyTrajectory:
         q, v, met = self.start(inputs, assembled)
         sol = simulate(
             self.system, q, v, self.ts, params,
-            method=study.method, projection=study.projection, formulation=study.formulation,
+            method=study.method, steps=study.steps, projection=study.projection,
+            formulation=study.formulation,
             events=self.watch.events if self.watch else (), inactive=study.inactive,
         )  # fmt: skip
         values = self._values(sol, params)

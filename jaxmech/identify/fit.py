@@ -33,7 +33,7 @@ from jaxmech.identify.problem.least_squares import (
 )
 from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.result import Fit, Point, Predicted
-from jaxmech.integrate import RK4, AbstractMethod
+from jaxmech.integrate import AbstractMethod, AbstractSteps
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
 
@@ -53,10 +53,10 @@ def fit(
     horizon: Shooting | None = None,
     validation: Any = (),
     multistart: MultiStart | None = None,
-    method: AbstractMethod = RK4(),
+    method: AbstractMethod | None = None,
+    steps: AbstractSteps | None = None,
     projection: AbstractStabilization | None = Projection(),
     formulation: AbstractFormulation = UdwadiaKalaba(),
-    step: float | None = None,
     folder: Any = None,
     progress: bool = False,
     workers: MapLike = map,
@@ -89,11 +89,13 @@ def fit(
         validation: recordings that are not fitted, to judge the result. They decide nothing, except
             with the `patience` of `Descent`.
         multistart: random starting points, of which the best are fitted.
-        method: Runge-Kutta method, with its steps per interval between samples, or `Adaptive`,
-            whose `max_steps` are for one recording, or one segment of a `horizon`.
+        method: how a step is made, as for `simulate`.
+        steps: how long the steps are. `FixedSteps` has its number per interval between samples, by
+            default chosen from the motion; intervals in which a step would be longer than
+            `max_step` are divided. The `max_steps` of `Adaptive` are for one recording, or one
+            segment of a `horizon`.
         projection: against drift, as for `simulate`.
         formulation: law of motion.
-        step: largest step [s]; longer intervals between samples are divided.
         folder: the state of the fit is kept here after each step, where the same call resumes it.
         progress: whether to show the loss.
         workers: a function like `map` that fits from the points of `multistart`, such as the `map`
@@ -123,7 +125,7 @@ def fit(
     """
     subject = Identifiable(system, params0, observe, start, free, bounds or {}, prior or {})
     settings = Settings(
-        optimizer, initial_states, horizon, multistart, method, projection, formulation, step
+        optimizer, initial_states, horizon, multistart, method, steps, projection, formulation
     )
     return fit_identifiable(
         subject,

@@ -14,7 +14,7 @@ from jaxmech.identify.optimize.loop import Solved
 from jaxmech.identify.problem.initial_states import free_directions, initial_states
 from jaxmech.identify.problem.least_squares import Data, SegmentRun, Task, dense, outer_rows
 from jaxmech.identify.problem.parameters import Interval
-from jaxmech.integrate import AbstractFixedStep
+from jaxmech.integrate import FixedSteps
 from jaxmech.sensitivity.growth import Growth, growth_warning, sensitivity_growth
 from jaxmech.simulate import SimulationError
 from jaxmech.system import Params
@@ -34,8 +34,8 @@ def remarks(
 ) -> Iterator[str]:
     """The warnings of a fit with residuals (T, d) of each recording, but for its horizon."""
     if solved.stuck:
-        fixed = isinstance(task.problem.method, AbstractFixedStep)
-        better = "shorter steps (`step`)" if fixed else "smaller tolerances (`method`)"
+        fixed = isinstance(task.problem.steps, FixedSteps)
+        better = "shorter steps (`steps`)" if fixed else "smaller tolerances (`steps`)"
         yield (
             f"Stuck after {len(solved.history)} steps: no step reduces the loss, although the "
             "linear model predicts it. The simulation fails nearby or is too sensitive; use "
@@ -70,8 +70,8 @@ def horizon_of(task: Task, made: SegmentRun, params: Params) -> tuple[Growth, st
     k = int(jnp.argmax(lasting))
     ts = np.asarray(s.ts[k])[: int(s.last[k]) + 1]
     stride = -(-(len(ts) - 1) // _SAVES)
-    if isinstance(method := task.problem.method, AbstractFixedStep):
-        policies["method"] = replace(method, substeps=method.count * stride)
+    if isinstance(steps := task.problem.steps, FixedSteps):
+        policies["steps"] = replace(steps, per_save=steps.count * stride)
     q0, v0 = jnp.split(made.begin[k], 2)
     try:
         growth = sensitivity_growth(system, q0, v0, ts[::stride], params, **policies)

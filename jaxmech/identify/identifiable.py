@@ -16,7 +16,7 @@ from jaxmech.identify.data.segments import Shooting
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt
 from jaxmech.identify.optimize.loop import MultiStart
 from jaxmech.identify.problem.least_squares import Observe
-from jaxmech.integrate import RK4, AbstractMethod
+from jaxmech.integrate import AbstractMethod, AbstractSteps, method_and_steps
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_function, require_kind
@@ -79,18 +79,18 @@ class Settings:
     """The policies of `fit` in one object: its arguments of the same names.
 
     Example:
-        >>> Settings(initial_states="fixed").step is None
-        True
+        >>> Settings(initial_states="fixed").steps
+        FixedSteps()
     """
 
     optimizer: Optimizer = LevenbergMarquardt()
     initial_states: InitialStates = "free"
     horizon: Shooting | None = None
     multistart: MultiStart | None = None
-    method: AbstractMethod = RK4()
+    method: AbstractMethod | None = None
+    steps: AbstractSteps | None = None
     projection: AbstractStabilization | None = Projection()
     formulation: AbstractFormulation = UdwadiaKalaba()
-    step: float | None = None
 
     def __post_init__(self) -> None:
         if self.initial_states not in ("fixed", "free"):
@@ -100,5 +100,6 @@ class Settings:
             )
         if self.horizon is not None:
             require_kind("horizon", self.horizon, Shooting, "Shooting(0.5)")
-        if self.step is not None and not self.step > 0:
-            raise ValueError(f"Argument `step` must be positive, but is {self.step}.")
+        method, steps = method_and_steps(self.method, self.steps)
+        object.__setattr__(self, "method", method)
+        object.__setattr__(self, "steps", steps)

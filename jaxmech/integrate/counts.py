@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from jaxmech.integrate.methods import AbstractFixedStep, AbstractRungeKutta
+from jaxmech.integrate.methods import AbstractMethod, AbstractRungeKutta
 
 
 class StepCounts(eqx.Module):
@@ -26,14 +26,14 @@ class StepCounts(eqx.Module):
     t_stiff: Float[Array, ""]
 
     @staticmethod
-    def of_fixed(method: AbstractFixedStep, ts: Array, t_failed: Array) -> "StepCounts":
+    def of_fixed(method: AbstractMethod, per_save: int, ts: Array, t_failed: Array) -> "StepCounts":
         """Count the work of a run with a fixed number of steps between the save times."""
         ts, t_failed = jax.lax.stop_gradient((ts, t_failed))
-        h = (ts[1:] - ts[:-1]) / method.count
+        h = (ts[1:] - ts[:-1]) / per_save
         has_length = h != 0  # repeated save times have not
         # Steps before a failure; NaN means that there was none.
         done = jnp.round((t_failed - ts[:-1]) / jnp.where(has_length, h, 1.0))
-        done = jnp.where(jnp.isnan(t_failed), method.count, jnp.clip(done, 0, method.count))
+        done = jnp.where(jnp.isnan(t_failed), per_save, jnp.clip(done, 0, per_save))
         done = jnp.where(has_length, done, 0).astype(jnp.int32).sum()
         stages = len(method.tableau.nodes) if isinstance(method, AbstractRungeKutta) else 1
         zero, longest = jnp.zeros((), jnp.int32), jnp.max(jnp.abs(h))

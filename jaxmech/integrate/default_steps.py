@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod
+from jaxmech.integrate.methods import AbstractMethod
 from jaxmech.integrate.step_size import MEMBERS, MOST_STEPS, Plan, rounded_up, steps_needed
+from jaxmech.integrate.steps import AbstractSteps, FixedSteps, method_and_steps
 from jaxmech.integrate.times import step_times
 from jaxmech.stabilization import AbstractStabilization, Free, Projection
 from jaxmech.system import Params, System
@@ -23,22 +24,23 @@ class StepWarning(UserWarning):
     """A step size could not be chosen from the motion, or is too coarse for it."""
 
 
-def choose_substeps(
+def choose_steps(
     system: System,
     q0: Any,
     v0: Any,
     ts: Any,
     params: Params = None,
     *,
-    method: AbstractFixedStep = RK4(),
+    method: AbstractMethod | None = None,
+    steps: FixedSteps | None = None,
     projection: AbstractStabilization | None = Projection(),
     formulation: AbstractFormulation = UdwadiaKalaba(),
-) -> int:
-    """The number of steps between two saves that `simulate` would choose, for `RK4(substeps=...)`.
+) -> FixedSteps:
+    """The fixed steps that `simulate` would choose from the motion, for its argument `steps`.
 
     It is meant for functions under `jax.jit`, where a step size cannot be chosen for lack of
     values. The arguments are those of `simulate` for one trajectory; for several that share a step
-    size, take the largest result.
+    size, take the result with the largest `per_save`.
 
     The step size aims at a relative error over the run of 1e-6 (1e-4 for methods below order 4, and
     at least 1000 eps), as in `Solution.integration_error`. It is found by a trial of up to
@@ -46,7 +48,7 @@ def choose_substeps(
 
     Raises:
         ValueError: the values of the arguments are not known, or not suitable as in `simulate`.
-        TypeError: a policy is of the wrong kind; `Adaptive` takes no number of steps.
+        TypeError: a policy is of the wrong kind; `Adaptive` has no number of steps.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -54,9 +56,11 @@ def choose_substeps(
         >>> model = jm.models.pendulum()
         >>> q0, v0 = model.initial()
         >>> ts = jnp.linspace(0.0, 1.0, 11)
-        >>> method = jm.RK4(choose_substeps(model.system, q0, v0, ts, model.params))
+        >>> steps = choose_steps(model.system, q0, v0, ts, model.params)
+        >>> steps
+        FixedSteps(per_save=8)
         >>> end = jax.jit(
-        ...     lambda p: jm.simulate(model.system, q0, v0, ts, p, method=method).q[-1]
+        ...     lambda p: jm.simulate(model.system, q0, v0, ts, p, steps=steps).q[-1]
         ... )
         >>> end(model.params).shape
         (2,)
@@ -65,32 +69,36 @@ def choose_substeps(
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = as_times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
-    plan, times = _plan(system, method, projection, formulation), method.step_times(q0.dtype)
-    times = step_times(system, times, q0, v0, ts, params, method.max_step)
-    found = _substeps(plan, (q0, v0, ts, params, times))
-    if found is None:
+    method, policy = method_and_steps(method, steps)
+    require_kind("steps", policy, FixedSteps, "FixedSteps()")
+    assert isinstance(policy, FixedSteps)
+    plan = _plan(system, method, projection, formulation)
+    times = step_times(system, policy.step_times(q0.dtype), q0, v0, ts, params, policy.max_step)
+    per_save = _per_save(plan, (q0, v0, ts, params, times))
+    if per_save is None:
         raise ValueError(
             "Argument `q0` and the others must have known values, but under `jax.jit` they have "
-            "none; call `choose_substeps` outside of it."
+            "none; call `choose_steps` outside of it."
         )
-    return max(found, 1 if method.max_step is None else _least(method.max_step, ts, times))
+    least = 1 if policy.max_step is None else _least(policy.max_step, ts, times)
+    return replace(policy, per_save=max(per_save, least), max_step=None)
 
 
-def with_steps(
-    plan: Plan, method: AbstractFixedStep, q0: Any, v0: Any, ts: Any, params: Params,
+def with_number(
+    plan: Plan, steps: FixedSteps, q0: Any, v0: Any, ts: Any, params: Params,
     times: Array | None = None,
-) -> AbstractFixedStep:  # fmt: skip
-    """The method with its number of steps, which is chosen from the motion if not set.
+) -> FixedSteps:  # fmt: skip
+    """The steps with their number, which is chosen from the motion if not set.
 
-    No step of it is longer than `max_step`.
+    None of them is longer than `max_step`.
     """
-    found = method.substeps
-    least = 1 if method.max_step is None else _least(method.max_step, ts, times)
-    if found is None:
-        found = _substeps(plan, (q0, v0, ts, params, times))
-        if found is None:
+    per_save = steps.per_save
+    least = 1 if steps.max_step is None else _least(steps.max_step, ts, times)
+    if per_save is None:
+        per_save = _per_save(plan, (q0, v0, ts, params, times))
+        if per_save is None:
             warn_caller(UNKNOWN_STEPS, StepWarning)
-    return replace(method, substeps=max(found or 1, least), max_step=None)
+    return replace(steps, per_save=max(per_save or 1, least), max_step=None)
 
 
 def _least(max_step: float, ts: Any, times: Array | None) -> int:
@@ -99,7 +107,7 @@ def _least(max_step: float, ts: Any, times: Array | None) -> int:
     if values is None or isinstance(max_step, jax.core.Tracer):
         raise ValueError(
             "Argument `max_step` must go with known save times, but under `jax.jit` their values "
-            "are not known; give `substeps` instead, or use `Adaptive(max_step=...)`."
+            "are not known; give `per_save` instead, or use `Adaptive(max_step=...)`."
         )
     longest = _intervals(*values).max(initial=0.0)
     return max(1, math.ceil(float(longest) / float(max_step) * (1 - 1e-6)))
@@ -113,33 +121,33 @@ def _intervals(ts: np.ndarray, times: np.ndarray | None) -> np.ndarray:
     return np.asarray(np.abs(np.diff(ts)))
 
 
-def resolved_method(
+def resolved_steps(
     system: System,
     q0: Any,
     v0: Any,
     ts: Any,
     params: Params,
     *,
-    method: AbstractMethod,
+    method: AbstractMethod | None,
+    steps: AbstractSteps | None,
     projection: AbstractStabilization | None,
     formulation: AbstractFormulation,
-) -> AbstractMethod:
-    """The method with the number of steps that `simulate` would use, if it has one."""
+) -> tuple[AbstractMethod, AbstractSteps]:
+    """The method and the steps that `simulate` would use, fixed ones with their number."""
     require_kind("system", system, System, "System(...)")
-    require_kind("method", method, AbstractMethod, "RK4()")
+    method, steps = method_and_steps(method, steps)
     require_kind("formulation", formulation, AbstractFormulation, "UdwadiaKalaba()")
-    if not isinstance(method, AbstractFixedStep):
-        return method
+    if not isinstance(steps, FixedSteps):
+        return method, steps
     plan = _plan(system, method, projection, formulation)
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
-    times, ts = method.step_times(q0.dtype), as_times(ts, q0.dtype)
-    times = step_times(system, times, q0, v0, ts, params, method.max_step)
-    return with_steps(plan, method, q0, v0, ts, params, times)
+    times, ts = steps.step_times(q0.dtype), as_times(ts, q0.dtype)
+    times = step_times(system, times, q0, v0, ts, params, steps.max_step)
+    return method, with_number(plan, steps, q0, v0, ts, params, times)
 
 
-def _plan(system: System, method: Any, projection: Any, formulation: Any) -> Plan:
+def _plan(system: System, method: AbstractMethod, projection: Any, formulation: Any) -> Plan:
     by = Free() if projection is None else projection
-    require_kind("method", method, AbstractFixedStep, "RK4()")
     require_kind("projection", by, AbstractStabilization, "Projection() or None")
     require_kind("formulation", formulation, AbstractFormulation, "UdwadiaKalaba()")
     return Plan(system, method, formulation, by)
@@ -162,7 +170,7 @@ def as_times(ts: Any, dtype: Any) -> Array:
     return ts
 
 
-def _substeps(plan: Plan, run: Any) -> int | None:
+def _per_save(plan: Plan, run: Any) -> int | None:
     """Steps per save interval for the most demanding member; None if values are unknown."""
     values = actual(run, MEMBERS)
     if values is None:
@@ -200,10 +208,10 @@ def _filled(rows: Any) -> Any:
 UNKNOWN_STEPS = (
     "no step size could be chosen, because under `jax.jit` the values of the initial state and the "
     "parameters are not known; one step per save interval is made. Give "
-    "`method=RK4(substeps=...)`; `choose_substeps` finds the number outside of `jax.jit`."
+    "`steps=FixedSteps(per_save=...)`; `choose_steps` finds the number outside of `jax.jit`."
 )
 _TOO_MANY = (
     "a relative error of 1e-6 would need {:,} steps, more than the limit of 1,000,000 on the "
     "default: the system is stiff, or not smooth. Look at `integration_error`, and set the "
-    "number with `method=RK4(substeps=...)` (`method.substeps`)."
+    "number with `steps=FixedSteps(per_save=...)` (`steps.per_save`)."
 )

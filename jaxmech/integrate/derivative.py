@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from jaxmech.integrate.adaptive import adaptive_trajectory
 from jaxmech.integrate.events.segments import event_trajectory
 from jaxmech.integrate.events.watch import Watch
-from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.rollout import Trajectory, rollout
 from jaxmech.integrate.run_rule import RolloutInputs
 from jaxmech.integrate.scheme import Scheme
@@ -23,7 +22,7 @@ class AbstractDerivative(abc.ABC):
     def trajectory(
         self, scheme: Scheme, x: RolloutInputs, watch: Watch | None = None
     ) -> Trajectory:
-        """The rollout with its derivative rule, in adaptive steps if the method has a tolerance.
+        """The rollout with its derivative rule, in adaptive steps if there is a tolerance.
 
         With a watch, it has its events.
         """
@@ -34,7 +33,7 @@ class ReverseMode(AbstractDerivative):
     """Both modes, efficient for `jax.grad` with respect to many parameters; the default.
 
     Args:
-        segment: steps from one kept state to the next, a divisor of the method's substeps; by
+        segment: steps from one kept state to the next, a divisor of those per save interval; by
             default about the square root of the number of steps. Shorter segments need more memory,
             and in batches more time too: computing a step again is faster than loading it.
 
@@ -66,22 +65,21 @@ class ReverseMode(AbstractDerivative):
         """The rollout, whose derivatives recompute its steps."""
         if x.tolerance is not None:
             return adaptive_trajectory(scheme, x, watch, self.segment)
-        assert isinstance(scheme.method, AbstractFixedStep)
-        steps = self._steps(scheme.method.count, len(x.ts) - 1)
+        steps = self._steps(scheme.per_save, len(x.ts) - 1)
         if watch is not None:
             return event_trajectory(scheme, watch, steps, x)
         return plain_trajectory(scheme, steps, x)
 
-    def _steps(self, substeps: int, saves: int) -> int:
-        """Steps in a segment: the divisor of the substeps nearest to the root of all steps."""
+    def _steps(self, per_save: int, saves: int) -> int:
+        """Steps in a segment: the divisor of those per save nearest to the root of all steps."""
         # All segments have one shape, so that they are compiled once; hence a divisor.
-        divisors = [k for k in range(1, substeps + 1) if substeps % k == 0]
+        divisors = [k for k in range(1, per_save + 1) if per_save % k == 0]
         if self.segment is None:
-            root = math.sqrt(substeps * saves)
+            root = math.sqrt(per_save * saves)
             return min(divisors, key=lambda steps: abs(math.log(steps / root)))
         if self.segment not in divisors:
             raise ValueError(
-                f"Argument `segment` must divide the {substeps} substeps of the method, but is "
+                f"Argument `segment` must divide the {per_save} steps per save interval, but is "
                 f"{self.segment}; take one of {', '.join(map(str, divisors))}."
             )
         return self.segment

@@ -14,6 +14,7 @@ from jaxmech.consistency import on_constraints
 from jaxmech.formulations import AbstractFormulation
 from jaxmech.integrate.methods import RK4
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.steps import FixedSteps
 from jaxmech.stabilization import AbstractStabilization, Free
 from jaxmech.system import Params, System
 
@@ -31,7 +32,8 @@ class Constraints:
     def project(self, t: Any, y: State, params: Params) -> State:
         """Move to the nearest state on the constraints, NaN where it could not be reached."""
         q, v, t, params = self.system.arguments(*y, t, params)
-        scheme = Scheme.of(self.system, RK4(1), self.formulation, self.projection, q, v, t, params)
+        policies = RK4(), FixedSteps(1), self.formulation, self.projection
+        scheme = Scheme.of(self.system, *policies, q, v, t, params)
         q, v, reached = self.projection.after_step(scheme.system, q, v, t, params)
         q, v = (jnp.where(reached, x, jnp.nan) for x in (q, v))
         return q, v
@@ -54,7 +56,8 @@ class Rate:
         _require_state(self.system, y)
         q, v = y
         q, v, t, params = self.system.arguments(q, v, t, args)
-        scheme = Scheme.of(self.system, RK4(1), self.formulation, Free(), q, v, t, params)
+        policies = RK4(), FixedSteps(1), self.formulation, Free()
+        scheme = Scheme.of(self.system, *policies, q, v, t, params)
         _, law = scheme.law(q, v, t, params)
         return v, jnp.where(law.definite, law.qdd, jnp.nan)
 

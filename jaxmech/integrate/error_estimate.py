@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from jaxmech.first_order import largest, spread
-from jaxmech.integrate.methods import AbstractFixedStep
+from jaxmech.integrate.methods import AbstractMethod
 
 STATES = 4  # states in a divided difference
 _HIGHEST = 5  # order of a method whose error they can estimate
@@ -36,7 +36,7 @@ _ROUNDING = 16.0  # rounding error of a difference, in eps |q|
 _RESOLVED = 1e-4  # round-off in the sum of all errors, relative to |q|, for which states are apart
 
 
-def steps_apart(method: AbstractFixedStep, steps: int, dtype: Any) -> int:
+def steps_apart(method: AbstractMethod, steps: int, dtype: Any) -> int:
     """The number of steps between the states of a difference, in a run with so many steps.
 
     It is 1 in float64, for up to 3e10 steps.
@@ -45,7 +45,7 @@ def steps_apart(method: AbstractFixedStep, steps: int, dtype: Any) -> int:
     return max(1, ceil(noise ** (1 / (_order(method) + 1))))
 
 
-def _order(method: AbstractFixedStep) -> int:
+def _order(method: AbstractMethod) -> int:
     """The order of the error that four states can estimate."""
     return min(method.order, _HIGHEST)
 
@@ -135,7 +135,7 @@ class Defect(eqx.Module):
         return Defect(zero, zero, q, q, jnp.abs(v), zero.sum(), none, states)
 
     def after(
-        self, recent: Recent, q: Array, v: Array, h: Array, method: AbstractFixedStep, steps: float,
+        self, recent: Recent, q: Array, v: Array, h: Array, method: AbstractMethod, steps: float,
         apart: int,
     ) -> "Defect":  # fmt: skip
         """Add the error of the last step, of size h, counted for each of `steps` steps.
@@ -224,7 +224,7 @@ def _share(error: Array, size: Array) -> Array:
 
 
 def _step_errors(
-    recent: Recent, q: Array, v: Array, h: Array, method: AbstractFixedStep, apart: int, states: int
+    recent: Recent, q: Array, v: Array, h: Array, method: AbstractMethod, apart: int, states: int
 ) -> tuple[Array, Array, Array]:
     """The errors of one step in q and in v (n,), and the largest one in q that goes unnoticed."""
     order, span = _order(method), apart * h

@@ -1,12 +1,11 @@
 """Methods of integration; explicit Runge-Kutta methods and embedded pairs."""
 
 import abc
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from math import factorial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from jaxtyping import Array
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate.tableaus import (
@@ -23,61 +22,43 @@ from jaxmech.integrate.tableaus import (
     StepControl,
     Tableau,
 )
-from jaxmech.integrate.times.policy import (
-    MAX_STEP,
-    TIMES,
-    as_step_times,
-    require_max_step,
-    time_array,
-)
 from jaxmech.linalg import SVD
 from jaxmech.stabilization import AbstractStabilization
 from jaxmech.system import System
-from jaxmech.utils.checks import require_positive_integer
-from jaxmech.utils.field_docs import setting
 
 Policies = tuple[AbstractFormulation, AbstractStabilization]
 
+# settings of steps, which are no settings of a method
+_OF_STEPS = ("substeps", "per_save", "max_step", "times")
 
-@dataclass(frozen=True, repr=False)
+
+@dataclass(frozen=True)
 class AbstractMethod(abc.ABC):
-    """A method of integration, and the policy of its steps.
+    """How a step is made; `AbstractSteps` say how long it is."""
 
-    Args:
-        max_step: longest step [s].
-        times: times at which a step ends [s], shape (K,), and the functions are evaluated on the
-            sides of their steps: kinks and jumps of functions of time, starts and ends of pulses.
-            May depend on traced parameters, and is differentiated.
-    """
-
-    max_step: float | Any = setting(None, MAX_STEP, kw_only=True)
-    times: tuple[float, ...] | Any = setting((), TIMES, kw_only=True)
-
-    def __post_init__(self) -> None:
-        require_max_step(self.max_step)
-        object.__setattr__(self, "times", as_step_times(self.times))
-
-    def __repr__(self) -> str:
-        named = sorted(fields(self), key=lambda f: bool(f.kw_only))
-        shown = (
-            f"{f.name}={getattr(self, f.name)!r}"
-            for f in named
-            if not f.kw_only or getattr(self, f.name) is not f.default
-        )
-        return f"{type(self).__name__}({', '.join(shown)})"
-
-    def step_times(self, dtype: Any) -> Array | None:
-        """The times at which steps end, (K,), or None."""
-        return time_array(self.times, dtype)
-
-    def without_times(self) -> "AbstractMethod":
-        """The same method for any times at which steps end."""
-        return replace(self, times=())
+    def __new__(cls, *args: Any, **settings: Any) -> Self:
+        """Refuse settings of the steps, which are a policy of their own."""
+        of_steps = {name: settings[name] for name in _OF_STEPS if name in settings}
+        if args:
+            of_steps["per_save"] = args[0]
+        if of_steps:
+            shown = ", ".join(f"{name}={value!r}" for name, value in of_steps.items())
+            shown = shown.replace("substeps=", "per_save=")
+            raise TypeError(
+                f"`{cls.__name__}` takes no settings of the steps: write "
+                f"`method=jm.{cls.__name__}(), steps=jm.FixedSteps({shown})`."
+            )
+        return super().__new__(cls)
 
     @property
     @abc.abstractmethod
     def order(self) -> int:
         """The order of accuracy."""
+
+    @property
+    @abc.abstractmethod
+    def error_constant(self) -> float:
+        """The error of a step, relative to the first missing term of the Taylor series."""
 
     def require(self, system: System, policies: Policies, *state: Any) -> None:
         """Raise a ValueError unless the method suits the system and the other policies."""
@@ -100,38 +81,7 @@ def require_udwadia_kalaba(
         )
 
 
-@dataclass(frozen=True, repr=False)
-class AbstractFixedStep(AbstractMethod):
-    """A method of integration and the number of steps between two save times, as in `RK4`."""
-
-    substeps: int | None = setting(
-        None, "steps from one saved time, or sample, to the next; by default chosen from the motion"
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.substeps is not None:
-            remedy = "give the steps per save interval, or leave it out to have them chosen"
-            require_positive_integer("substeps", self.substeps, remedy)
-
-    def single_step(self) -> "AbstractFixedStep":
-        """The same method for a single step, which is the same for any policy of steps."""
-        return replace(self, substeps=1, max_step=None, times=())
-
-    @property
-    def count(self) -> int:
-        """The number of substeps, or a ValueError while it is not chosen."""
-        if self.substeps is None:
-            raise ValueError("Argument `substeps` must be chosen by now; give it a number.")
-        return self.substeps
-
-    @property
-    @abc.abstractmethod
-    def error_constant(self) -> float:
-        """The error of a step, relative to the first missing term of the Taylor series."""
-
-
-class AbstractRungeKutta(AbstractFixedStep):
+class AbstractRungeKutta(AbstractMethod):
     """An explicit Runge-Kutta method, defined by its tableau."""
 
     tableau: ClassVar[Tableau]
@@ -155,17 +105,9 @@ class AbstractRungeKutta(AbstractFixedStep):
 class RK4(AbstractRungeKutta):
     """The classical fourth-order method (Kutta 1901), the default.
 
-    Args:
-        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
-            chosen from the motion, the same for all trajectories of a batch.
-        max_step, times: as for `Adaptive`.
-
-    Raises:
-        ValueError: `substeps` is not a positive integer.
-
     Example:
-        >>> RK4(substeps=10)
-        RK4(substeps=10)
+        >>> RK4().order
+        4
     """
 
     tableau = CLASSICAL_4
@@ -174,24 +116,16 @@ class RK4(AbstractRungeKutta):
 class Midpoint(AbstractRungeKutta):
     """The explicit midpoint rule, second order: half the work of RK4 for rough runs.
 
-    Args:
-        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
-            chosen from the motion, the same for all trajectories of a batch.
-        max_step, times: as for `Adaptive`.
-
-    Raises:
-        ValueError: `substeps` is not a positive integer.
-
     Example:
-        >>> Midpoint().tableau.order
+        >>> Midpoint().order
         2
     """
 
     tableau = MIDPOINT_2
 
 
-@dataclass(frozen=True, repr=False)
-class AbstractPair(AbstractFixedStep):
+@dataclass(frozen=True)
+class AbstractPair(AbstractMethod):
     """A method with an estimate of the error of its steps."""
 
     control: ClassVar[StepControl]
@@ -218,16 +152,8 @@ class AbstractRungeKuttaPair(AbstractRungeKutta, AbstractPair):
 class DormandPrince5(AbstractRungeKuttaPair):
     """The pair of orders 5 and 4 of Dormand and Prince 1980, six stages: `ode45`, DOPRI5.
 
-    Args:
-        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
-            chosen from the motion, the same for all trajectories of a batch.
-        max_step, times: as for `Adaptive`.
-
-    Raises:
-        ValueError: `substeps` is not a positive integer.
-
     Example:
-        >>> DormandPrince5(substeps=2).tableau.order
+        >>> DormandPrince5().order
         5
     """
 
@@ -239,16 +165,8 @@ class DormandPrince5(AbstractRungeKuttaPair):
 class Tsitouras5(AbstractRungeKuttaPair):
     """The pair of orders 5 and 4 of Tsitouras 2011, six stages, with smaller errors.
 
-    Args:
-        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
-            chosen from the motion, the same for all trajectories of a batch.
-        max_step, times: as for `Adaptive`.
-
-    Raises:
-        ValueError: `substeps` is not a positive integer.
-
     Example:
-        >>> Tsitouras5(substeps=2).tableau.order
+        >>> Tsitouras5().order
         5
     """
 
@@ -263,16 +181,8 @@ class DormandPrince8(AbstractRungeKuttaPair):
     Hairer, Norsett and Wanner, Solving Ordinary Differential Equations I, II.10: the estimates of
     orders 5 and 3, e5 and e3, count as |e5|^2 / sqrt(|e5|^2 + 0.01 |e3|^2).
 
-    Args:
-        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
-            chosen from the motion, the same for all trajectories of a batch.
-        max_step, times: as for `Adaptive`.
-
-    Raises:
-        ValueError: `substeps` is not a positive integer.
-
     Example:
-        >>> DormandPrince8(substeps=2).tableau.order
+        >>> DormandPrince8().order
         8
     """
 

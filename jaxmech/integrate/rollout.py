@@ -17,7 +17,7 @@ from jaxmech.integrate.error_estimate import STATES, Corrections, Defect, Recent
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.step_events import with_events
 from jaxmech.integrate.events.watch import Watch
-from jaxmech.integrate.methods import AbstractFixedStep
+from jaxmech.integrate.methods import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
 from jaxmech.integrate.step_segments import StepSegments, segments
@@ -105,15 +105,14 @@ def rollout(
     """The trajectory from (q0, v0) saved at ts, and the data of its S segments.
 
     These are q and v at their ends (S, n), and their events. A segment has `segment` steps, a
-    divisor of the substeps, by default all. With events, the system of the scheme is that of the
+    divisor of those per save, by default all. With events, the system of the scheme is that of the
     watch. `times` (K,), at which a step ends, are among the ts; the system then has spans.
     """
-    assert isinstance(scheme.method, AbstractFixedStep)
-    method, substeps = scheme.method, scheme.method.count
-    steps = segment or substeps
-    every = segments(ts, substeps, steps, times)
+    method, per_save = scheme.method, scheme.per_save
+    steps = segment or per_save
+    every = segments(ts, per_save, steps, times)
     first_params = within(jax.tree.map(lambda x: x[0], every.span), params)
-    estimates = _Estimates.of(method, substeps * (len(ts) - 1), steps, q0.dtype)
+    estimates = _Estimates.of(method, per_save * (len(ts) - 1), steps, q0.dtype)
     start, extents = _start(scheme, watch, q0, v0, ts, first_params, estimates.same_steps)
     every_step = _checks_every_step(scheme, watch)
 
@@ -164,9 +163,9 @@ def rollout(
     error = defect.relative(duration)
     if end.corrections is not None:
         # Given velocities do not move q by the projection: all of what they miss is an error.
-        keeps_q, h = scheme.drive == Drive.VELOCITIES, _longest(ts) / substeps
+        keeps_q, h = scheme.drive == Drive.VELOCITIES, _longest(ts) / per_save
         error += defect.delay(end.corrections, h, duration, keeps_q)
-    trajectory = _trajectory(start, saved, end, substeps // steps, error)
+    trajectory = _trajectory(start, saved, end, per_save // steps, error)
     if watch is not None and log is not None and end.events is not None:
         trajectory = replace(trajectory, found=watch.found(log, end.events.counts))
     return trajectory, ends
@@ -204,7 +203,7 @@ class _Estimates:
     same_steps: bool  # whether the states of an estimate lie within a segment
 
     @staticmethod
-    def of(method: AbstractFixedStep, total: int, steps: int, dtype: Any) -> "_Estimates":
+    def of(method: AbstractMethod, total: int, steps: int, dtype: Any) -> "_Estimates":
         """Choose the places in a run of so many steps, in segments of `steps` steps."""
         # Every state is used in one estimate at most, and in a long run not all are: estimates are
         # to cost little beside the steps.

@@ -11,7 +11,8 @@ from jaxtyping import Array, Float
 from jaxmech.constraints import Acceleration
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations import AbstractChart, AbstractFormulation, Law, solve_law
-from jaxmech.integrate.methods import AbstractMethod
+from jaxmech.integrate.methods import AbstractMethod, AbstractPair
+from jaxmech.integrate.steps import AbstractSteps, Adaptive, FixedSteps
 from jaxmech.properties import Drive, drive_of, singular_mass
 from jaxmech.stabilization import AbstractStabilization, Projection, RowsBefore
 from jaxmech.system import Params, System
@@ -24,7 +25,8 @@ class Scheme:
 
     Attributes:
         system: the system, with its `singular_mass` set.
-        method: method of integration with its number of substeps.
+        method: how a step is made.
+        steps: how long it is.
         formulation: the law of motion.
         stabilization: the policy against drift.
         drive: whether constraints contain the time, so that they may move the system where its
@@ -33,21 +35,44 @@ class Scheme:
 
     system: System
     method: AbstractMethod
+    steps: AbstractSteps
     formulation: AbstractFormulation
     stabilization: AbstractStabilization
     drive: Drive
 
     @staticmethod
     def of(
-        system: System, method: AbstractMethod, formulation: AbstractFormulation,
-        stabilization: AbstractStabilization, *state: Any,
+        system: System, method: AbstractMethod, steps: AbstractSteps,
+        formulation: AbstractFormulation, stabilization: AbstractStabilization, *state: Any,
     ) -> "Scheme":  # fmt: skip
         """The scheme for states of these shapes: q, v, t and params."""
         found = formulation.takes_as_singular(singular_mass(system, *state))
         system = system.with_singular_mass(found)
         method.require(system, (formulation, stabilization), *state)
         drive = drive_of(system, *state)
-        return Scheme(system, method, formulation, stabilization, drive)
+        return Scheme(system, method, steps, formulation, stabilization, drive)
+
+    @property
+    def per_save(self) -> int:
+        """The number of fixed steps from one save time to the next."""
+        assert isinstance(self.steps, FixedSteps)
+        return self.steps.count
+
+    @property
+    def adaptive(self) -> Adaptive:
+        """The policy of adaptive steps."""
+        assert isinstance(self.steps, Adaptive)
+        return self.steps
+
+    @property
+    def pair(self) -> AbstractPair:
+        """The method with its error estimate, of adaptive steps."""
+        assert isinstance(self.method, AbstractPair)
+        return self.method
+
+    def with_one_step(self) -> "Scheme":
+        """The scheme of a single step, which is the same for all policies of its length."""
+        return replace(self, steps=FixedSteps(1))
 
     def undifferentiated(self) -> "Scheme":
         """The scheme of a run through which no derivative goes."""

@@ -18,7 +18,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.events.watch import Watch
-from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.rollout import SegmentEvents, Trajectory, bare_segment, rollout
 from jaxmech.integrate.run_rule import (
     AbstractRun,
@@ -68,7 +67,7 @@ class SegmentPlace(eqx.Module):
 class AbstractSegments(AbstractRun):
     """A run with fixed steps."""
 
-    substeps: int  # steps per save interval
+    per_save: int  # steps per save interval
     steps: int  # steps of a segment
     watch: Watch | None
 
@@ -157,7 +156,7 @@ class AbstractSegments(AbstractRun):
         )
 
     def _segments(self, x: RolloutInputs) -> StepSegments:
-        return segments(x.ts, self.substeps, self.steps, x.times)
+        return segments(x.ts, self.per_save, self.steps, x.times)
 
     def _log(self, kept: KeptSegments, rows: Array | None) -> Array | None:
         """A log from the rows of the events of each segment, shape (S, K, w)."""
@@ -183,12 +182,12 @@ class AbstractSegments(AbstractRun):
 
     def _saves(self, start: list[Array], ends: list[Array]) -> list[Array]:
         """The start, and the ends of the segments that end at a save."""
-        k = self.substeps // self.steps
+        k = self.per_save // self.steps
         pairs = zip(start, ends, strict=True)
         return [jnp.concatenate([first[None], rest[k - 1 :: k]]) for first, rest in pairs]
 
     def _times(self, ts: Array) -> Times:
-        own = segments(ts, self.substeps, self.steps)
+        own = segments(ts, self.per_save, self.steps)
         return own.t, own.h
 
 
@@ -241,7 +240,6 @@ class PlainSegments(AbstractSegments):
 
 def plain_trajectory(scheme: Scheme, steps: int, x: RolloutInputs) -> Trajectory:
     """The rollout in segments of some steps, as an operation with its derivatives."""
-    assert isinstance(scheme.method, AbstractFixedStep)
 
     def forward(x: RolloutInputs) -> tuple[Trajectory, KeptSegments]:
         given = x.q0, x.v0, x.ts, x.params
@@ -253,4 +251,4 @@ def plain_trajectory(scheme: Scheme, steps: int, x: RolloutInputs) -> Trajectory
     example = x.q0, x.v0, own, x.ts[0]
     part = partial(bare_segment, scheme, steps)
     x, run, (segment,) = with_traced(forward, x, [part], [example])
-    return PlainSegments(run, scheme.method.count, steps, None, segment).trajectory(x)
+    return PlainSegments(run, scheme.per_save, steps, None, segment).trajectory(x)

@@ -13,7 +13,7 @@ from jaxmech.consistency import extents_at
 from jaxmech.formulations import AbstractChart
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
 from jaxmech.integrate.implicit import AbstractImplicit, StepData, rounding
-from jaxmech.integrate.methods import AbstractFixedStep, AbstractRungeKutta
+from jaxmech.integrate.methods import AbstractRungeKutta
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.tableaus import Tableau
 from jaxmech.integrate.variational import AbstractVariational, Advance
@@ -52,9 +52,8 @@ def step(
     """
     if extents is None:
         extents = extents_at(scheme.system, q, v, t, params)
-    # A step is the same for any number of substeps, and traced once for all of them.
-    assert isinstance(scheme.method, AbstractFixedStep)
-    single = replace(scheme, method=scheme.method.single_step())
+    # A step is the same for any number of steps, and traced once for all of them.
+    single = scheme.with_one_step()
     return _step(single, q, v, t, h, params, extents)
 
 

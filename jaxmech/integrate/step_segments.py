@@ -27,12 +27,12 @@ class StepSegments(eqx.Module):
     turns: Bool[Array, " *S"] | None = None
 
 
-def segments(ts: Array, substeps: int, steps: int, times: Array | None = None) -> StepSegments:
-    """The segments, of `steps` steps each, of a run with `substeps` steps per save interval.
+def segments(ts: Array, per_save: int, steps: int, times: Array | None = None) -> StepSegments:
+    """The segments, of `steps` steps each, of a run with `per_save` steps per save interval.
 
     `times`, at which a step ends, are among the ts.
     """
-    count = substeps // steps
+    count = per_save // steps
     done = np.tile(np.arange(count) * steps, len(ts) - 1)
     span, turns = None, None
     if times is not None:
@@ -41,7 +41,7 @@ def segments(ts: Array, substeps: int, steps: int, times: Array | None = None) -
         turns = jnp.repeat(begins == jax.lax.stop_gradient(ts[:-1]), count) & (done == 0)
     return StepSegments(
         t=jnp.repeat(ts[:-1], count),
-        h=jnp.repeat((ts[1:] - ts[:-1]) / substeps, count),
+        h=jnp.repeat((ts[1:] - ts[:-1]) / per_save, count),
         done=jnp.asarray(done),
         span=span,
         turns=turns,

@@ -22,9 +22,10 @@ from jaxmech.formulations import AbstractFormulation
 from jaxmech.integrate.error_estimate import relative, resolution
 from jaxmech.integrate.events.turns import most_turns
 from jaxmech.integrate.events.watch import Watch
-from jaxmech.integrate.methods import AbstractFixedStep
+from jaxmech.integrate.methods import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
+from jaxmech.integrate.steps import FixedSteps
 from jaxmech.integrate.times.even_steps import EvenSteps
 from jaxmech.integrate.times.spans import span_at, within, within_spans
 from jaxmech.properties import Drive
@@ -52,20 +53,17 @@ class Plan:
 
     Attributes:
         system: the system.
-        method: method of integration; its substeps and times do not matter.
+        method: method of integration.
         formulation: the law of motion.
         stabilization: the policy against drift.
         watch: the events, whose functions are not to turn more than once in a step.
     """
 
     system: System
-    method: AbstractFixedStep
+    method: AbstractMethod
     formulation: AbstractFormulation
     stabilization: AbstractStabilization
     watch: Watch | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "method", self.method.single_step())
 
 
 def steps_needed(
@@ -208,7 +206,8 @@ def _trial(
     first_q, first_v, first, first_params, some = jax.tree.map(
         lambda x: x[0], (q, v, ts, params, times)
     )
-    policies, system, span = (plan.method, plan.formulation, plan.stabilization), plan.system, None
+    policies = plan.method, FixedSteps(1), plan.formulation, plan.stabilization
+    system, span = plan.system, None
     if some is not None:
         system, span = within_spans(system), span_at(some, first[0], first[0], first[1])[0]
     scheme = Scheme.of(system, *policies, first_q, first_v, first[0], within(span, first_params))

@@ -12,18 +12,20 @@ from jaxtyping import Array
 from jaxmech.assemble import Start, onto
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import (
-    RK4,
     AbstractDerivative,
-    AbstractFixedStep,
     AbstractMethod,
+    AbstractPair,
+    AbstractSteps,
     Adaptive,
+    FixedSteps,
     ForwardMode,
     ReverseMode,
     Scheme,
+    method_and_steps,
 )
 from jaxmech.integrate.adaptive.record import StepRecord
 from jaxmech.integrate.adaptive.replay import recorded, replayed, shortened
-from jaxmech.integrate.default_steps import resolved_method
+from jaxmech.integrate.default_steps import resolved_steps
 from jaxmech.integrate.times import span_at, step_times, within, within_spans
 from jaxmech.sensitivity import nan_origins
 from jaxmech.sensitivity.check_report import START, GradientCheck
@@ -38,6 +40,8 @@ from jaxmech.utils.checks import require_function
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.trees import number_names, numbers_of
 
+_POLICIES = ("method", "steps", "projection", "formulation")
+
 Loss = Callable[[Array, Array, Array, Params], Array]  # loss(q (T, n), v (T, n), ts, params)
 
 
@@ -49,13 +53,14 @@ class _Motion:
     loss: Loss
     start: Start | None
     method: AbstractMethod
+    steps: AbstractSteps
     projection: AbstractStabilization
     formulation: AbstractFormulation
 
     @property
     def policies(self) -> dict[str, Any]:
         """The policies for `simulate`."""
-        return {name: getattr(self, name) for name in ("method", "projection", "formulation")}
+        return {name: getattr(self, name) for name in _POLICIES}
 
 
 class _Base(NamedTuple):
@@ -80,7 +85,8 @@ def check_gradients(
     *,
     loss: Loss | None = None,
     start: Start | None = None,
-    method: AbstractMethod = RK4(),
+    method: AbstractMethod | None = None,
+    steps: AbstractSteps | None = None,
     projection: AbstractStabilization | None = Projection(),
     formulation: AbstractFormulation = UdwadiaKalaba(),
     sizes: Any = None,
@@ -109,6 +115,7 @@ def check_gradients(
         start: start(q0, v0, params) returns a consistent q (n,) and v (n,) at ts[0] from start
             variables q0, v0 of any shape, as for `fit`.
         method: as for `simulate`.
+        steps: as for `simulate`.
         projection: as for `simulate`.
         formulation: as for `simulate`.
         sizes: step sizes of the differences relative to each number, (S,); by default two in each
@@ -142,7 +149,8 @@ def check_gradients(
     for name, function in (("loss", loss or _end), ("start", start or _end)):
         require_function(name, function)
     stabilization = Free() if projection is None else projection
-    run = _Motion(system, loss or _end, start, method, stabilization, formulation)
+    policies = *method_and_steps(method, steps), stabilization, formulation
+    run = _Motion(system, loss or _end, start, *policies)
     run, base, solution = _prepared(run, q0, v0, ts, params)
     eps = float(jnp.finfo(base.ts.dtype).eps)
     names = (*number_names(base.params), *([START] if base.change is not None else []))
@@ -216,14 +224,15 @@ def _prepared(
     dtype = jnp.result_type(q0, v0, float)
     q0, v0, params = q0.astype(dtype), v0.astype(dtype), as_dtype(params, dtype)
     q, v = (q0, v0) if run.start is None else run.start(q0, v0, params)
-    run = replace(run, method=resolved_method(run.system, q, v, ts, params, **run.policies))
+    _, steps = resolved_steps(run.system, q, v, ts, params, **run.policies)
+    run = replace(run, steps=steps)
     solution = simulate(run.system, q, v, ts, params, **run.policies)
     value = run.loss(solution.q, solution.v, solution.ts, params)
     if np.shape(value) != () or not np.isfinite(value):
         raise ValueError(f"Argument `loss` must return a finite scalar, but returns {value}.")
     first = solution.q[0], solution.v[0], solution.ts[0]
     base = _Base(q0, v0, solution.ts, params, consistent_change(run.system, *first, params))
-    if isinstance(run.method, Adaptive):
+    if isinstance(run.steps, Adaptive):
         record, q, v, times = _recorded(run, base, _numbers(base)[0])
         apart = solution.q - q, solution.v - v
         base = base._replace(record=shortened(record), apart=apart, times=times)
@@ -264,18 +273,18 @@ def _solved(
 
 
 def _scheme(run: _Motion, *state: Any) -> Scheme:
-    return Scheme.of(run.system, run.method, run.formulation, run.projection, *state)
+    return Scheme.of(run.system, run.method, run.steps, run.formulation, run.projection, *state)
 
 
 def _timed(
     run: _Motion, q: Array, v: Array, ts: Array, params: Params
 ) -> tuple[Scheme, Array | None]:
     """The scheme of a run, and the times at which a step ends."""
-    given, longest = run.method.step_times(q.dtype), run.method.max_step
+    given, longest = run.steps.step_times(q.dtype), run.steps.max_step
     times = step_times(run.system, given, q, v, ts, params, longest)
     if times is None:
         return _scheme(run, q, v, ts[0], params), None
-    timed = replace(run, system=within_spans(run.system), method=run.method.without_times())
+    timed = replace(run, system=within_spans(run.system), steps=run.steps.without_times())
     params = within(span_at(times, ts[0], ts[0], ts[-1])[0], params)
     return _scheme(timed, q, v, ts[0], params), times
 
@@ -283,10 +292,13 @@ def _timed(
 @jit_of("run")
 def _recorded(run: _Motion, base: _Base, x: Array) -> tuple[StepRecord, Array, Array, Array | None]:
     """The steps of the motion, q and v in these steps alone, and times at which a step ends."""
-    assert isinstance(run.method, Adaptive)
+    assert isinstance(run.steps, Adaptive)
+    assert isinstance(run.method, AbstractPair)
     q, v, params = _start(run, base, x)
     scheme, times = _timed(run, q, v, base.ts, params)
-    record = recorded(scheme, q, v, base.ts, params, run.method.tolerance(q.dtype), times)
+    record = recorded(
+        scheme, q, v, base.ts, params, run.steps.tolerance(run.method, q.dtype), times
+    )
     q, v, _ = replayed(scheme, record, q, v, base.ts, params, times, times)
     return record, q, v, times
 
@@ -332,11 +344,11 @@ def _losses(run: _Motion, base: _Base, points: Array) -> Array:
 
 def _refined(run: _Motion, base: _Base, solution: Solution) -> tuple[Scheme, Solution]:
     """The scheme of a step, and the same motion saved at the end of every step."""
-    if isinstance(run.method, AbstractFixedStep):
-        substeps = run.method.count
-        places = np.arange(substeps * (len(base.ts) - 1) + 1) / substeps
+    if isinstance(run.steps, FixedSteps):
+        per_save = run.steps.count
+        places = np.arange(per_save * (len(base.ts) - 1) + 1) / per_save
         fine = jnp.interp(jnp.asarray(places), jnp.arange(len(base.ts)), base.ts)
-        policies = run.policies | {"method": replace(run.method, substeps=1, max_step=None)}
+        policies = run.policies | {"steps": replace(run.steps, per_save=1, max_step=None)}
     else:
         assert base.record is not None
         sizes = np.asarray(base.record.moves)

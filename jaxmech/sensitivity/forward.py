@@ -11,8 +11,8 @@ from jaxtyping import Array, Float
 
 from jaxmech.compiler import batched_closure
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate import RK4, AbstractMethod, ForwardMode
-from jaxmech.integrate.default_steps import resolved_method
+from jaxmech.integrate import AbstractMethod, AbstractSteps, ForwardMode
+from jaxmech.integrate.default_steps import resolved_steps
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.stabilization import AbstractStabilization, Projection
@@ -43,7 +43,8 @@ def sensitivities(
     theta: Any,
     ts: Any,
     *,
-    method: AbstractMethod = RK4(),
+    method: AbstractMethod | None = None,
+    steps: AbstractSteps | None = None,
     projection: AbstractStabilization | None = Projection(),
     formulation: AbstractFormulation = UdwadiaKalaba(),
 ) -> Sensitivities:
@@ -59,6 +60,7 @@ def sensitivities(
         theta: a pytree of floating-point numbers and arrays, p numbers in all.
         ts: save times [s], shape (T,).
         method: as for `simulate`.
+        steps: as for `simulate`.
         projection: as for `simulate`.
         formulation: as for `simulate`.
 
@@ -87,8 +89,11 @@ def sensitivities(
     flat, unravel = _flattened(theta)
     q0, v0, params = start(theta)
     policies: dict[str, Any] = {"projection": projection, "formulation": formulation}
-    method = resolved_method(system, q0, v0, ts, params, method=method, **policies)
-    ways = policies | {"method": method, "derivative": ForwardMode(), "throw": False}
+    method, steps = resolved_steps(
+        system, q0, v0, ts, params, method=method, steps=steps, **policies
+    )
+    ways = policies | {"method": method, "steps": steps}
+    ways |= {"derivative": ForwardMode(), "throw": False}
 
     def states(flat: Array) -> tuple[tuple[Array, Array], Solution]:
         q0, v0, params = start(unravel(flat))

@@ -17,8 +17,8 @@ from jaxtyping import Array
 
 from jaxmech.compiler import batched
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate import RK4, AbstractMethod, Adaptive, ForwardMode
-from jaxmech.integrate.default_steps import resolved_method
+from jaxmech.integrate import AbstractMethod, AbstractSteps, Adaptive, ForwardMode
+from jaxmech.integrate.default_steps import resolved_steps
 from jaxmech.sensitivity.differences import Numbers
 from jaxmech.sensitivity.tangents import Tangents, geometry, tangents
 from jaxmech.simulate import simulate
@@ -120,7 +120,8 @@ def sensitivity_growth(
     params: Params = None,
     *,
     scale: Any = None,
-    method: AbstractMethod = RK4(),
+    method: AbstractMethod | None = None,
+    steps: AbstractSteps | None = None,
     projection: AbstractStabilization | None = Projection(),
     formulation: AbstractFormulation = UdwadiaKalaba(),
 ) -> Growth:
@@ -139,7 +140,8 @@ def sensitivity_growth(
         ts: save times [s], shape (T,); many of them show the growth in detail at no extra cost.
         params: the parameters that the functions of the system expect.
         scale: sizes of dq and dv that count as one, numbers or (n,) each, instead of the mass.
-        method: as for `simulate`; `Adaptive` chooses its steps anew in each save interval.
+        method: as for `simulate`.
+        steps: as for `simulate`; `Adaptive` chooses its steps anew in each save interval.
         projection: as for `simulate`.
         formulation: as for `simulate`.
 
@@ -158,8 +160,10 @@ def sensitivity_growth(
     """
     sizes = None if scale is None else _sizes(scale, system.n)
     policies: dict[str, Any] = {"projection": projection, "formulation": formulation}
-    method = resolved_method(system, q0, v0, ts, params, method=method, **policies)
-    solution = simulate(system, q0, v0, ts, params, method=method, **policies)
+    method, steps = resolved_steps(
+        system, q0, v0, ts, params, method=method, steps=steps, **policies
+    )
+    solution = simulate(system, q0, v0, ts, params, method=method, steps=steps, **policies)
     _, _, _, params = system.arguments(solution.q[0], solution.v[0], solution.ts[0], params)
     eps = float(jnp.finfo(solution.q.dtype).eps)
     found = geometry(system, solution.q, solution.v, solution.ts, params)
@@ -169,12 +173,13 @@ def sensitivity_growth(
             "Argument `system` must have a degree of freedom, but its constraints alone determine "
             "the motion."
         )
-    if isinstance(method, Adaptive):
+    if isinstance(steps, Adaptive):
         # memory for no more steps than the whole motion took
         made = int(solution.accepted + solution.rejected)
         enough = 2 ** int(np.ceil(np.log2(made + _FIRST_STEPS)))
-        method = replace(method, max_steps=min(method.max_steps, enough))
-    matrices = _transitions(system, method, policies, solution, bases, params)
+        steps = replace(steps, max_steps=min(steps.max_steps, enough))
+    policies |= {"method": method, "steps": steps}
+    matrices = _transitions(system, policies, solution, bases, params)
     times = np.asarray(solution.ts, dtype=float)
     rate = None
     if scale is None:
@@ -199,8 +204,8 @@ def _sizes(scale: Any, n: int) -> list[Numbers]:
 
 
 def _transitions(
-    system: System, method: AbstractMethod, policies: dict[str, Any], solution: Solution,
-    bases: list[Tangents], params: Params,
+    system: System, policies: dict[str, Any], solution: Solution, bases: list[Tangents],
+    params: Params,
 ) -> list[Numbers]:  # fmt: skip
     """The map of each save interval from the basis at its start to that at its end."""
     counts = [basis.q.shape[1] for basis in bases[:-1]]
@@ -209,7 +214,7 @@ def _transitions(
     states = solution.q[interval], solution.v[interval]
     times = solution.ts[interval], solution.ts[interval + 1]
     along = tuple(jnp.asarray(x, solution.q.dtype) for x in changes)
-    ways = {"method": method, **policies, "derivative": ForwardMode(), "throw": False}
+    ways = policies | {"derivative": ForwardMode(), "throw": False}
     ends = _ends(system, tuple(ways.items()), states, times, along, params)
     moved_q, moved_v = (np.asarray(x, dtype=float) for x in ends)
     bad = ~np.isfinite(moved_q.sum(1) + moved_v.sum(1))

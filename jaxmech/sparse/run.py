@@ -38,18 +38,17 @@ class _State(eqx.Module):
     count: Int[Array, ""]  # steps so far
 
 
-@jit_of("plan")
+@jit_of("plan", "per_save")
 def run(
-    plan: SparsePlan, q: Array, v: Array, ts: Array, params: Params
+    plan: SparsePlan, per_save: int, q: Array, v: Array, ts: Array, params: Params
 ) -> tuple[Trajectory, Float[Array, " T"]]:
     """The trajectory from (q, v), saved at ts, and its energy there."""
-    substeps = plan.method.count
-    steps = max(k for k in range(1, min(substeps, _SEGMENT) + 1) if substeps % k == 0)
+    steps = max(k for k in range(1, min(per_save, _SEGMENT) + 1) if per_save % k == 0)
     extents = extents_at(plan.structure, q, v, ts[0], params)
     start = _start(plan, q, v, ts, params, extents)
 
     def one_save(state: _State, ends: tuple[Array, Array]) -> tuple[_State, Any]:
-        t, h = ends[0], (ends[1] - ends[0]) / substeps
+        t, h = ends[0], (ends[1] - ends[0]) / per_save
         zero = jnp.zeros_like(h)
         state = replace(state, position=zero, velocity=zero)
 
@@ -66,7 +65,7 @@ def run(
                 state, defect=jax.tree.map(partial(jnp.where, good), defect, state.defect)
             )
 
-        state = jax.lax.fori_loop(0, substeps // steps, one_segment, state)
+        state = jax.lax.fori_loop(0, per_save // steps, one_segment, state)
         alive = jnp.isnan(state.t_failed)
         saved = (state.q, state.v, state.position, state.velocity)
         return state, tuple(jnp.where(alive, x, jnp.nan) for x in saved)

@@ -9,7 +9,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.consistency import Violation
-from jaxmech.integrate import AbstractMethod, AbstractRungeKutta, StepCounts, Trajectory
+from jaxmech.integrate import (
+    AbstractMethod,
+    AbstractRungeKutta,
+    AbstractSteps,
+    FixedSteps,
+    StepCounts,
+    Trajectory,
+)
 from jaxmech.integrate.default_steps import UNKNOWN_STEPS, StepWarning
 from jaxmech.linalg import LDL
 from jaxmech.sparse import rows
@@ -27,44 +34,46 @@ from jaxmech.utils.probing import depends_on
 
 
 def sparse_trajectory(
-    system: System, method: AbstractMethod, stabilization: AbstractStabilization,
-    q: Array, v: Array, ts: Array, params: Params,
+    system: System, method: AbstractMethod, steps: AbstractSteps,
+    stabilization: AbstractStabilization, q: Array, v: Array, ts: Array, params: Params,
 ) -> tuple[Trajectory, Float[Array, " T"], bool]:  # fmt: skip
     """The trajectory, the energy at its saves, and whether the system conserves it.
 
     Raises:
         ValueError: the system or a policy is not supported.
     """
-    _require_supported(method, stabilization)
+    _require_supported(method, steps, stabilization)
     assert isinstance(method, AbstractRungeKutta)
+    assert isinstance(steps, FixedSteps)
     structure = structure_of(system)
     state = q, v, ts[0], params
     warn_of_slips(
         params, lambda params: _everything(structure, q, v, ts[0], params), system.declared
     )
     iterations = stabilization.iterations if isinstance(stabilization, Projection) else 0
-    plan = SparsePlan(structure, replace(method, substeps=1), iterations)
-    if method.substeps is None:
-        substeps = steps_per_save(plan, q, v, ts, params)
-        if substeps is None:
+    plan, per_save = SparsePlan(structure, method, iterations), steps.per_save
+    if per_save is None:
+        per_save = steps_per_save(plan, q, v, ts, params)
+        if per_save is None:
             warn_caller(UNKNOWN_STEPS, StepWarning)
-        method = replace(method, substeps=substeps or 1)
-    trajectory, energies = run(replace(plan, method=method), q, v, ts, params)
-    counts = StepCounts.of_fixed(method, ts, trajectory.t_failed)
+    trajectory, energies = run(plan, per_save or 1, q, v, ts, params)
+    counts = StepCounts.of_fixed(method, per_save or 1, ts, trajectory.t_failed)
     return replace(trajectory, counts=counts), energies, _conserves_energy(structure, *state)
 
 
-def _require_supported(method: AbstractMethod, stabilization: AbstractStabilization) -> None:
+def _require_supported(
+    method: AbstractMethod, steps: AbstractSteps, stabilization: AbstractStabilization
+) -> None:
     start = "with SparseElimination()"
     if not isinstance(method, AbstractRungeKutta):
         raise ValueError(
-            f"Argument `method` must be an explicit Runge-Kutta method with fixed steps {start}, "
-            f"such as RK4(), but is {method!r}."
+            f"Argument `method` must be an explicit Runge-Kutta method {start}, such as RK4(), but "
+            f"is {method!r}."
         )
-    if method.max_step is not None or np.size(method.times):
+    if not isinstance(steps, FixedSteps) or steps.max_step is not None or np.size(steps.times):
         raise ValueError(
-            f"Argument `method` must have neither `max_step` nor `times` {start}; give the number "
-            "of steps instead, as in RK4(substeps=10)."
+            f"Argument `steps` must be FixedSteps() without `max_step` and `times` {start}, but is "
+            f"{steps!r}; give the number of steps, as in FixedSteps(per_save=10)."
         )
     if isinstance(stabilization, Projection):
         if stabilization.solver != LDL():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from jaxmech import FixedSteps
 from jaxmech.cli.fit import run as fit_run
 from jaxmech.cli.fit.build import settings, subjects
 from jaxmech.cli.fit.report import Outcome
@@ -55,9 +56,11 @@ length = 0.5
 continuity = 0.01
 
 [method]
-name = "midpoint"
-substeps = 2
-step = 0.01
+name = "Midpoint"
+
+[steps]
+per_save = 2
+max_step = 0.01
 
 [multistart]
 count = 8
@@ -221,23 +224,23 @@ def test_what_counts_as_success() -> None:
         ('["5", "6"]', '["5", "7"]', "toml:15: data.validation names '7', which is not a record"),
         ('time = "t [s]"\n', "", "fit_pendulum.csv:1: when were the samples taken? Name the col"),
         ("noise_sd = 0.002", "noise_sd = 0", "toml:16: data.noise_sd must be positive"),
-        ('{ law = "viscous" }', "{ lew = 1 }", "toml:24: candidates[0].model_options.lew is not"),
-        ('name = "viscous"', 'free = ["viscos"]', "toml:22: candidates[0].name must be given"),
-        ('law = "both" }', 'law = "both" }\nfree = ["grav"]', "toml:29: candidates[1].free names"),
+        ('{ law = "viscous" }', "{ lew = 1 }", "toml:25: candidates[0].model_options.lew is not"),
+        ('name = "viscous"', 'free = ["viscos"]', "toml:23: candidates[0].name must be given"),
+        ('law = "both" }', 'law = "both" }\nfree = ["grav"]', "toml:30: candidates[1].free names"),
         ("pendulum.py:pendulum", "pendulum.py:pend", "toml:6: model is not an attribute in"),
         ("pendulum.py:pendulum", "pendulum.py:LAWS", "toml:6: model must name an Identifiable"),
-        ("folds = 4", "folds = 1", "toml:31: choice.folds must be at least 2, but is 1"),
+        ("folds = 4", "folds = 1", "toml:32: choice.folds must be at least 2, but is 1"),
         ("folds = 4", "folds = 9", "toml: Argument `folds` must lie between 2 and the number of"),
         ("[choice]", "[parameters.bounds]\ngravity = [9, inf]\n[choice]", "toml: Candidate visc"),
-        ("folds = 4", "[optimizer]\nname = 'adm'", "toml:32: optimizer.name is not a known name"),
-        ("[choice]", "[parameters]\nfree = ['dri']\n[choice]", "toml:31: parameters.free names"),
-        ("[choice]", "[parameters.start]\ndri = 1\n[choice]", "toml:31: parameters.start.dri is"),
+        ("folds = 4", "[optimizer]\nname = 'adm'", "toml:33: optimizer.name is not a known name"),
+        ("[choice]", "[parameters]\nfree = ['dri']\n[choice]", "toml:32: parameters.free names"),
+        ("[choice]", "[parameters.start]\ndri = 1\n[choice]", "toml:32: parameters.start.dri is"),
         ("[choice]", "[parameters.start]\ndry = [1, 2]\n[choice]", "dry must be a number, but is"),
-        ("[choice]", 'start = { dri = "a" }\n[choice]', "toml:30: candidates[1].start.dri is not"),
-        ("step = 0.05", "step = -1", "toml:20: method.step must be positive"),
-        ("step = 0.05", "stepp = 1", "toml:20: method.stepp is not a known key"),
-        ("step = 0.05", "method = {}", "toml:20: method.method is not a known key"),
-        ("step = 0.05", "substeps = 0", "toml:20: method.substeps must be a positive integer"),
+        ("[choice]", 'start = { dri = "a" }\n[choice]', "toml:31: candidates[1].start.dri is not"),
+        ("max_step = 0.05", "max_step = -1", "toml:21: steps.max_step must be a positive time"),
+        ("max_step = 0.05", "max_stepp = 1", "toml:21: steps.max_stepp is not a known key"),
+        ("per_save = 1", "steps = {}", "toml:20: steps.steps is not a known key"),
+        ("per_save = 1", "per_save = 0", "toml:20: steps.per_save must be a positive integer"),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, capsys, old, new, message) -> None:
@@ -285,7 +288,7 @@ def test_a_configuration_with_everything() -> None:
     assert (made.optimizer.patience, made.optimizer.iterations) == (5, 1000)
     assert made.horizon == Shooting(0.5, 0.01)
     assert made.multistart == MultiStart(8, 0.5, 2, 0)
-    assert (made.method, made.step) == (Midpoint(substeps=2), 0.01)
+    assert (made.method, made.steps) == (Midpoint(), FixedSteps(2, max_step=0.01))
     assert structure(plain(study), FitStudy) == study
 
 

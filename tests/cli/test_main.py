@@ -24,7 +24,7 @@ from tests.ensemble.studies import PENDULUM, STUDY, arrays, same_bits, write_stu
 ROOT = Path(__file__).resolve().parents[2]
 # 40 blocks of some 60 ms each: however busy the machine, a signal comes before the last of them.
 BLOCKS = 40
-MANY = STUDY.replace("size = 20", "size = 159").replace("substeps = 8", "substeps = 20_000")
+MANY = STUDY.replace("size = 20", "size = 159").replace("per_save = 8", "per_save = 20_000")
 
 
 # A shell starts background jobs with SIGINT ignored, which child processes inherit; restore it.

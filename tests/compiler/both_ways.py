@@ -54,7 +54,7 @@ def motion(name: str, **policies: Any) -> Arrays:
     """A batch of a model over STEPS steps."""
     model, params = made(name)
     ts = jnp.linspace(0.0, STEPS * GENTLE[name][1], 5)
-    policies = {"method": jm.RK4(STEPS // 4), **policies}
+    policies = {"steps": jm.FixedSteps(STEPS // 4), **policies}
 
     def run(q: Any, v: Any) -> jm.Solution:
         return jm.simulate(model.system, q, v, ts, params, **policies)
@@ -81,7 +81,7 @@ def endings() -> Arrays:
 
     def run(q: Any, v: Any, m: Any, l: Any, g: Any) -> jm.Solution:  # noqa: E741
         params = {"m": m, "l": l, "g": g}
-        return jm.simulate(model.system, q, v, ts, params, method=jm.RK4(60))
+        return jm.simulate(model.system, q, v, ts, params, steps=jm.FixedSteps(60))
 
     return answers(jax.jit(jax.vmap(run))(q, v, m, l, g))
 
@@ -97,7 +97,7 @@ def sizes() -> Arrays:
     @jax.jit
     @jax.vmap
     def run(q: Any, v: Any) -> jm.Solution:
-        return jm.simulate(model.system, q, v, ts, params, method=jm.RK4(5))
+        return jm.simulate(model.system, q, v, ts, params, steps=jm.FixedSteps(5))
 
     def parts(x: Any) -> list[np.ndarray]:
         return np.split(np.asarray(x), np.cumsum(SIZES)[:-1])
@@ -125,7 +125,7 @@ def layouts() -> Arrays:
         return jax.vmap(run, axes)
 
     def run(q: Any, v: Any, params: Any, ts: Any) -> jm.Solution:
-        return jm.simulate(model.system, q, v, ts, params, method=jm.RK4(20))
+        return jm.simulate(model.system, q, v, ts, params, steps=jm.FixedSteps(20))
 
     ways = {
         "ts": over(None, None, one, 0)(q[0], v[0], params, later),
@@ -158,7 +158,7 @@ def slopes(name: str, segment: int | None = None) -> Arrays:
         own = {"g": jnp.array([9.81, 20.0, 1.0, 2.0, 1.0, 1.0])}
 
     def one(q: Any, v: Any, own: Any, shared: Any, ts: Any) -> Any:
-        how = {"method": jm.RK4(60), "derivative": jm.ReverseMode(segment)}
+        how = {"steps": jm.FixedSteps(60), "derivative": jm.ReverseMode(segment)}
         return heard(jm.simulate(system, q, v, ts, {**shared, **own}, **how))
 
     def mean(*args: Any) -> Any:
@@ -177,8 +177,12 @@ def slopes(name: str, segment: int | None = None) -> Arrays:
 POLICIES: dict[str, Callable[[], Arrays]] = {
     "Baumgarte": partial(motion, "double_pendulum", projection=jm.Baumgarte(20.0, 20.0)),
     "no projection": partial(motion, "rolling_wheel", projection=None),
-    "Midpoint": partial(motion, "bead_on_rod", method=jm.Midpoint(STEPS // 4)),
-    "DormandPrince5": partial(motion, "bead_on_parabola", method=jm.DormandPrince5(STEPS // 4)),
+    "Midpoint": partial(
+        motion, "bead_on_rod", method=jm.Midpoint(), steps=jm.FixedSteps(STEPS // 4)
+    ),
+    "DormandPrince5": partial(
+        motion, "bead_on_parabola", method=jm.DormandPrince5(), steps=jm.FixedSteps(STEPS // 4)
+    ),
 }
 CASES: dict[str, Callable[[], Arrays]] = {
     f"{name} {type(solver).__name__}": partial(motion, name, **solved_by(solver))

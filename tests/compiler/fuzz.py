@@ -181,7 +181,7 @@ def motion(case: Case) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
     def end(q: Any, v: Any, k: Any, level: Any) -> tuple[Any, dict[str, Any]]:
         p = {"k": k, "level": level}
-        sol = jm.simulate(system, q, v, ts, p, method=jm.RK4(2), throw=False)
+        sol = jm.simulate(system, q, v, ts, p, steps=jm.FixedSteps(2), throw=False)
         return jnp.sum(jnp.sin(sol.q[-1]) + sol.v[-1] / 2), {
             "q": sol.q,
             "v": sol.v,

@@ -20,7 +20,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from jaxmech import RK4, ForwardMode, sensitivities, simulate
+from jaxmech import FixedSteps, ForwardMode, sensitivities, simulate
 from jaxmech.compiler import batched, vectorize
 from tests.small import PENDULUM
 
@@ -74,7 +74,9 @@ def trajectories(speeds: Any, length: Any, derivative: Any = None) -> Any:
         params = {**PENDULUM.params, "l": length}
         q = PENDULUM.q * length / PENDULUM.params["l"]
         v = speed * PENDULUM.v
-        solution = simulate(PENDULUM.system, q, v, TS, params, method=RK4(2), throw=False, **more)
+        solution = simulate(
+            PENDULUM.system, q, v, TS, params, steps=FixedSteps(2), throw=False, **more
+        )
         return solution.q[-1], solution.status
 
     return jax.vmap(end)(speeds)
@@ -93,7 +95,7 @@ def slopes(speeds: Any, length: Any) -> Any:
         )
 
     def one(speed: Any) -> Any:
-        return sensitivities(PENDULUM.system, start, length * speed, TS, method=RK4(2)).q
+        return sensitivities(PENDULUM.system, start, length * speed, TS, steps=FixedSteps(2)).q
 
     return jax.vmap(one)(speeds)
 

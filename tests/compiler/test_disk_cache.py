@@ -30,7 +30,7 @@ if sys.argv[1] == "found":
     program.compile_module = compile_module
 model = models.pendulum()
 q, v = model.initial()
-end = simulate(model.system, q, v, jnp.linspace(0.0, 0.1, 3), model.params, method=RK4(substeps=4))
+end = simulate(model.system, q, v, jnp.linspace(0.0, 0.1, 3), model.params, steps=FixedSteps(4))
 import numpy
 print(numpy.asarray(end.q).tobytes().hex())
 """

@@ -287,7 +287,7 @@ def falling(force: Any, rods: Any = ()) -> jm.System:
 
 def end(system: jm.System, x: Any, k: Any) -> tuple[Any, Any, Any]:
     ts, q0, v0 = jnp.linspace(0.0, 1.0, 3), jnp.stack([x, -jnp.sqrt(1 - x**2)]), jnp.zeros(2)
-    sol = jm.simulate(system, q0, v0, ts, {"k": k}, method=jm.RK4(20), projection=None)
+    sol = jm.simulate(system, q0, v0, ts, {"k": k}, steps=jm.FixedSteps(20), projection=None)
     return sol.status, sol.t_failed, sol.q
 
 

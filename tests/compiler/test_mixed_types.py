@@ -175,7 +175,7 @@ def moved(force: Any, params: Any = None, n: int = 3, batch: bool = True) -> np.
     system = jm.System(lagrangian, force=force, coordinates=tuple("abcdef"[:n]))
 
     def run(q: Any) -> Any:
-        return jm.simulate(system, q, 0 * q, TS, params, method=jm.RK4(20)).q[-1]
+        return jm.simulate(system, q, 0 * q, TS, params, steps=jm.FixedSteps(20)).q[-1]
 
     q = jnp.asarray(X[:, :n] if batch else X[0, :n])
     run = jax.vmap(run) if batch else run
@@ -217,7 +217,7 @@ def test_a_typed_key_among_the_parameters() -> None:
     np.testing.assert_allclose(jm.simulate(system, [0.0], [0.0], TS).q[-1], expected, rtol=1e-12)
 
     def end(key: Any, q: Any) -> Any:
-        return jm.simulate(system, q, [0.0], TS, {"key": key}, method=jm.RK4(2)).q[-1]
+        return jm.simulate(system, q, [0.0], TS, {"key": key}, steps=jm.FixedSteps(2)).q[-1]
 
     keys = jnp.stack([jax.random.key(1), key])
     ends, slopes = jax.jit(jax.vmap(jax.value_and_grad(lambda k, q: end(k, q).sum(), 1)))(

@@ -630,7 +630,7 @@ def test_a_table_in_a_system(grad: bool) -> None:
     def end(p: Any) -> Any:
         ts = jnp.array([0.0, 1.0])
         start = 0.5 * jnp.ones(1) * p
-        return jm.simulate(system, start, 0 * start, ts, p, method=jm.RK4(50)).q[-1, 0]
+        return jm.simulate(system, start, 0 * start, ts, p, steps=jm.FixedSteps(50)).q[-1, 0]
 
     fn = jax.grad(end) if grad else end
     scales = jnp.array([1.0, 1.5])

@@ -46,7 +46,7 @@ def test_a_trajectory_alone_is_a_batch_of_one() -> None:
     ts = jnp.linspace(0.0, 1.0, 11)
 
     def run(q: Any, v: Any) -> Any:
-        sol = jm.simulate(model.system, q, v, ts, model.params, method=jm.RK4(8))
+        sol = jm.simulate(model.system, q, v, ts, model.params, steps=jm.FixedSteps(8))
         return sol.q, sol.v, sol.position_residual
 
     def end(q: Any, v: Any) -> Any:

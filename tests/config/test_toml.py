@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from jaxmech import FixedSteps
 from jaxmech.cli.fit.build import subjects
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.cli.modes.study import ModesStudy
@@ -24,7 +25,7 @@ from jaxmech.ensemble import (
     draw,
     plain,
 )
-from jaxmech.integrate import RK4, AbstractMethod, Midpoint
+from jaxmech.integrate import RK4, AbstractSteps, Midpoint
 from jaxmech.linalg import LDL, AbstractSolver
 from jaxmech.stabilization import AbstractStabilization, Baumgarte, Free, Projection
 
@@ -43,7 +44,7 @@ end = 10
 saves = 11
 
 [method]
-name = "midpoint"
+name = "Midpoint"
 
 [projection]
 name = "baumgarte"
@@ -116,8 +117,8 @@ def test_a_policy_without_a_name_in_files_is_refused(policies) -> None:
         Study(model="pendulum", size=1, times=Times(end=1.0), **policies)
 
 
-def test_keys_that_a_method_leaves_out_have_defaults() -> None:
-    assert structure({"substeps": 3}, AbstractMethod) == RK4(substeps=3)
+def test_keys_that_a_policy_leaves_out_have_defaults() -> None:
+    assert structure({"per_save": 3}, AbstractSteps) == FixedSteps(per_save=3)
     assert structure({"name": "none"}, AbstractStabilization) == Free()
 
 
@@ -157,18 +158,17 @@ def test_keys_that_a_method_leaves_out_have_defaults() -> None:
         ("saves = 11", "saves = 1", "FILE:11: times.saves must be at least 2, but is 1"),
         ("saves = 11", "step = 1", "FILE:11: times.step is not a known key"),
         (
-            '"midpoint"',
+            '"Midpoint"',
             '"euler"',
             (
-                "FILE:14: method.name is not a known name; Known: adaptive, dormand-prince5, "
-                "dormand-prince8, midpoint, radau-iia5, rattle, rk4, rodas5p, tsitouras5, "
-                "variational"
+                "FILE:14: method.name is not a known name; Known: DormandPrince5, DormandPrince8, "
+                "Midpoint, RATTLE, RK4, RadauIIA5, Rodas5P, Tsitouras5, Variational"
             ),
         ),
         (
-            '"midpoint"',
-            '"rk4"\nsubsteps = 0',
-            "FILE:15: method.substeps must be a positive integer, but is 0; give",
+            '"Midpoint"',
+            '"RK4"\n[steps]\nper_save = 0',
+            "FILE:16: steps.per_save must be a positive integer, but is 0; give",
         ),
         ('"baumgarte"', '"baumgart"', "FILE:17: projection.name is not a known name; did you mean"),
         ('name = "baumgarte"', "", "FILE:16: projection must be a table with `name`, one of"),

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import RK4, Holonomic, Nonholonomic, System, acceleration, observe, simulate
+from jaxmech import FixedSteps, Holonomic, Nonholonomic, System, acceleration, observe, simulate
 from jaxmech.control.given_motion import given_motion
 from jaxmech.control.servo import Servo
 from jaxmech.stabilization import Baumgarte
@@ -39,7 +39,7 @@ def test_force_on_a_particle_along_a_lissajous_figure() -> None:
     system = System(along, [given_motion(position, figure, name="figure")], coordinates=("x", "y"))
     ts = np.linspace(0.0, 2.0, 11)
     start = np.array([0.0, 0.5 * np.sin(0.4)]), np.array([2.0, 1.5 * np.cos(0.4)])
-    sol = simulate(system, *start, ts, PENDULUM.params, method=RK4(20))
+    sol = simulate(system, *start, ts, PENDULUM.params, steps=FixedSteps(20))
     np.testing.assert_allclose(sol.q, np.asarray(figure(ts, None)).T, atol=1e-12)
     m = PENDULUM.params["m"]
     force = m * np.stack([-4 * np.sin(2 * ts), -4.5 * np.sin(3 * ts + 0.4) + G], 1)
@@ -56,7 +56,7 @@ def test_from_an_inconsistent_state_the_error_decays_at_the_given_rates() -> Non
     off = np.array([0.3, -0.2])
     q0 = np.array([0.0, 0.5 * np.sin(0.4)]) + off
     v0 = np.array([2.0, 1.5 * np.cos(0.4)])
-    sol = simulate(system, q0, v0, ts, PENDULUM.params, method=RK4(50))
+    sol = simulate(system, q0, v0, ts, PENDULUM.params, steps=FixedSteps(50))
     error = np.asarray(sol.q) - np.asarray(figure(ts, None)).T
     np.testing.assert_allclose(error, off * ((1 + 4 * ts) * np.exp(-4 * ts))[:, None], atol=1e-8)
 
@@ -105,11 +105,11 @@ def test_a_servo_pushes_along_its_actuators_and_an_ideal_constraint_along_its_gr
     run, pull = (CART_PARAMS["M"] + CART_PARAMS["m"]) * G * np.tan(LEAN), G * np.tan(LEAN)
     np.testing.assert_allclose(servo.inputs(*start, 0.0, CART_PARAMS), [run], rtol=1e-12)
     ts = np.linspace(0.0, 1.0, 5)
-    driven = simulate(servo.system, *start, ts, CART_PARAMS, method=RK4(20))
+    driven = simulate(servo.system, *start, ts, CART_PARAMS, steps=FixedSteps(20))
     np.testing.assert_allclose(driven.q[:, 0], 0.5 * pull * ts**2, atol=1e-10)
     np.testing.assert_allclose(driven.q[:, 1], LEAN, atol=1e-12)
     np.testing.assert_allclose(driven.rank, 0)
-    still = simulate(ideal, *start, ts, CART_PARAMS, method=RK4(20))
+    still = simulate(ideal, *start, ts, CART_PARAMS, steps=FixedSteps(20))
     np.testing.assert_allclose(still.q, np.tile(start[0], (5, 1)), atol=1e-12)
 
 
@@ -178,7 +178,7 @@ def test_the_machine_of_appell_and_hamel(up: float) -> None:
     k, s0, direction = p["k"], 8.0, np.array([0.6, 0.8])
     v0 = s0 * np.array([*direction, up * k])
     ts = np.linspace(0.0, 1.0, 6)
-    sol = simulate(APPELL_HAMEL, np.zeros(3), v0, ts, p, method=RK4(10))
+    sol = simulate(APPELL_HAMEL, np.zeros(3), v0, ts, p, steps=FixedSteps(10))
     slowing = -up * G * k / (1 + k**2)
     way = s0 * ts + 0.5 * slowing * ts**2
     expected = np.stack([way * 0.6, way * 0.8, up * k * way], 1)

@@ -13,7 +13,8 @@ from tests.ensemble.mutations import BASE, ODD, Key, Mutation, between, changed,
 EVENTFUL: dict[str, Any] = {
     **BASE,
     "store": "statistics",
-    "method": {"name": "adaptive", "rtol": 1e-4, "max_steps": 200},
+    "method": {"name": "DormandPrince8"},
+    "steps": {"name": "Adaptive", "rtol": 1e-4, "max_steps": 200},
     "events": {"low": {"of": "x2", "level": -0.9, "direction": -1, "keep": 3}},
     "statistics": {
         "mean": {"statistic": "moments", "of": "energy", "confidence": 0.9},

@@ -47,8 +47,8 @@ block = 4
 end = 1.0
 saves = 5
 
-[method]
-substeps = 8
+[steps]
+per_save = 8
 
 [coordinates]
 x = { distribution = "uniform", low = -1.0, high = 1.0 }
@@ -69,8 +69,8 @@ block = 8
 end = 0.5
 saves = 6
 
-[method]
-substeps = 10
+[steps]
+per_save = 10
 
 [start]
 theta = { distribution = "sobol", low = -2.0, high = 2.0 }

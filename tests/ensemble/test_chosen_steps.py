@@ -1,4 +1,4 @@
-"""A study without `substeps`: the number is chosen once from its draws, and stored."""
+"""A study without `per_save`: the number is chosen once from its draws, and stored."""
 
 import shutil
 import tomllib
@@ -37,22 +37,22 @@ def whole(tmp_path_factory) -> Path:
     return computed(tmp_path_factory.mktemp("whole"))
 
 
-def substeps(run: Path) -> int:
-    return tomllib.loads((run / "config.toml").read_text())["method"]["substeps"]
+def per_save(run: Path) -> int:
+    return tomllib.loads((run / "config.toml").read_text())["steps"]["per_save"]
 
 
-def test_substeps_are_chosen_and_stored(whole) -> None:
+def test_steps_are_chosen_and_stored(whole) -> None:
     found = arrays(whole)
     assert np.array_equal(found["status"], np.zeros(6))
-    assert substeps(whole) > 8
+    assert per_save(whole) > 8
     assert 0 < found["integration_error"].max() < 1e-4
     assert found["energy_drift"].max() < 1e-4
     text = (whole / "summary.txt").read_text()
     assert "integration error" in text
-    assert "method.substeps" not in text
+    assert "steps.per_save" not in text
 
 
-def test_a_continued_run_keeps_its_substeps(whole, tmp_path) -> None:
+def test_a_continued_run_keeps_its_steps(whole, tmp_path) -> None:
     shutil.copytree(whole, tmp_path / "run")
     (tmp_path / "run" / "blocks" / "000001").unlink()
     with pytest.warns(RunWarning, match="000001 is missing"):
@@ -62,14 +62,14 @@ def test_a_continued_run_keeps_its_substeps(whole, tmp_path) -> None:
 
 def test_a_given_number_overrides_the_stored_one(whole, tmp_path) -> None:
     study = read(write_study(tmp_path, TEXT), Study)
-    assert with_stored_sizes(study, whole).method.substeps == substeps(whole)
-    assert with_stored_sizes(study, tmp_path).method.substeps is None
-    other = replace(study, method=replace(study.method, substeps=4))
-    assert with_stored_sizes(other, whole).method == other.method
+    assert with_stored_sizes(study, whole).steps.per_save == per_save(whole)
+    assert with_stored_sizes(study, tmp_path).steps.per_save is None
+    other = replace(study, steps=replace(study.steps, per_save=4))
+    assert with_stored_sizes(other, whole).steps == other.steps
 
 
 def test_a_step_that_is_too_coarse_is_reported(tmp_path) -> None:
-    text = TEXT + "\n[method]\nsubsteps = 4\n"
+    text = TEXT + "\n[steps]\nper_save = 4\n"
     text = (computed(tmp_path, text) / "summary.txt").read_text()
     assert "above 0.001" in text
-    assert "`method.substeps`" in text
+    assert "`steps.per_save`" in text

@@ -21,7 +21,7 @@ from jaxmech.ensemble.summary import summarize
 from jaxmech.plot.ensemble_figures import draw_pictures
 from tests.ensemble.studies import STUDY, killed, same_bits, write_study
 
-SMALL = STUDY.replace("size = 20", "size = 11").replace("substeps = 8", "substeps = 1")
+SMALL = STUDY.replace("size = 20", "size = 11").replace("per_save = 8", "per_save = 1")
 RUN = import_module("jaxmech.ensemble.run")
 HERE = import_module("jaxmech.ensemble.work.here")
 

@@ -7,13 +7,13 @@ from typing import Any
 import jax
 import pytest
 
+from jaxmech import FixedSteps
 from jaxmech.config.errors import StudyError
 from jaxmech.ensemble import Study, Times, estimate
 from jaxmech.ensemble.estimate import LARGEST_RESULTS, sized, slice_of
 from jaxmech.ensemble.kernel import BlockProgram
 from jaxmech.ensemble.store import with_stored_sizes
 from jaxmech.ensemble.work.here import computed_blocks
-from jaxmech.integrate import RK4
 
 GB = 10**9
 
@@ -98,7 +98,7 @@ def test_the_block_of_a_run_folder_is_kept(tmp_path: Path) -> None:
 def test_short_trajectories_come_in_large_blocks_on_a_cpu() -> None:
     assert block(FEW, Device("cpu")) == 65536
     assert block(replace(FEW, times=Times(end=1.0, saves=1001)), Device("cpu")) == 1024
-    slow = replace(FEW, method=RK4(substeps=10**4))
+    slow = replace(FEW, steps=FixedSteps(per_save=10**4))
     assert block(slow, Device("cpu")) == 1024
 
 

@@ -42,8 +42,8 @@ block = 8
 end = 1.0
 saves = 11
 
-[method]
-substeps = 2
+[steps]
+per_save = 2
 
 [coordinates]
 y = { distribution = "uniform", low = 0.5, high = 6.0 }

@@ -18,8 +18,8 @@ block = 4
 end = 1.0
 saves = 3
 
-[method]
-substeps = 32
+[steps]
+per_save = 32
 
 [coordinates]
 x = 0.0

@@ -178,7 +178,7 @@ def test_many_mutated_configurations(tmp_path) -> None:
         ),
         (("block",), 10**12, "block", "must be smaller: a block of 1000000000000 trajectories"),
         (("seed",), -1, "seed", "must be at least 0, but is -1"),
-        (("method", "substeps"), 10**12, "method.substeps", "must be fewer: 4000000000000 steps"),
+        (("steps", "per_save"), 10**12, "steps.per_save", "must be fewer: 4000000000000 steps"),
         (("parameters", "m"), math.nan, "parameters.m", "must be a finite number, a list of them"),
         (("parameters", "m"), [], "parameters.m", "must be a number or hold numbers, but is an"),
         (("velocities", "x1"), [[1.0, 2.0], [3.0]], "velocities.x1", "whose rows are equally long"),

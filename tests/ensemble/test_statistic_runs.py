@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxmech import FixedSteps
 from jaxmech.cli.main import main
 from jaxmech.config.errors import StudyError
 from jaxmech.config.run_folder import FolderError
@@ -28,7 +29,6 @@ from jaxmech.ensemble import (
     verify,
 )
 from jaxmech.ensemble.checksums import marked_blocks
-from jaxmech.integrate import RK4
 from tests.ensemble.studies import STUDY, arrays, killed, same_bits, write_study
 
 HERE = import_module("jaxmech.ensemble.work.here")
@@ -245,7 +245,7 @@ def test_a_run_is_not_continued_with_another_statistic_or_another_use_of_reactio
 
 def test_functions_of_python_are_observed(tmp_path) -> None:
     study = Study(
-        model="pendulum", size=10, block=8, times=Times(end=0.5, saves=6), method=RK4(substeps=10),
+        model="pendulum", size=10, block=8, times=Times(end=0.5, saves=6), steps=FixedSteps(10),
         start={"theta": Uniform(-2.0, 2.0)}, store="statistics",
         observe={"height": Observed(lambda q, v, t, p: q[1] + p["l"], keep="max")},
         statistics={"up": Probability(of="height", above=0.2), "mean": Moments(of="height")},
@@ -259,7 +259,7 @@ def test_functions_of_python_are_observed(tmp_path) -> None:
 def test_reactions_are_given_on_request(tmp_path) -> None:
     rod = Observed(lambda q, v, t, p, reactions: reactions.multipliers["rod"][0] * jnp.sum(q**2))
     study = Study(
-        model="pendulum", size=3, times=Times(end=0.5, saves=3), method=RK4(substeps=10),
+        model="pendulum", size=3, times=Times(end=0.5, saves=3), steps=FixedSteps(per_save=10),
         start={"theta": Uniform(-2.0, 2.0)}, observe={"pull": rod}, save=("q", "multipliers"),
     )  # fmt: skip
     run_study(study, tmp_path / "run")

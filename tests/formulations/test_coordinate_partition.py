@@ -10,9 +10,9 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from jaxmech import (
-    RK4,
     Acceleration,
     DormandPrince5,
+    FixedSteps,
     Holonomic,
     Status,
     System,
@@ -142,7 +142,9 @@ def test_the_reduced_equation_is_the_motion() -> None:
 
     exact = solve_ivp(rate, (0, 1.4), [1.2, 0.7], "DOP853", ts, rtol=1e-12, atol=1e-12).y
     q, v = on_surface(1.2, 0.7)
-    sol = simulate(SURFACE, q, v, ts, p, method=DormandPrince5(100), formulation=LAW)
+    sol = simulate(
+        SURFACE, q, v, ts, p, method=DormandPrince5(), steps=FixedSteps(100), formulation=LAW
+    )
     np.testing.assert_allclose(sol.q[:, 2], exact[0], atol=1e-9)
     np.testing.assert_allclose(sol.v[:, 2], exact[1], atol=1e-9)
 
@@ -167,11 +169,11 @@ def test_five_seconds_without_projection(name: str) -> None:
     """
     model, rate, charts = RUNS[name]
     ts, q, v = jnp.linspace(0.0, 5.0, 51), *model.initial()
-    method = DormandPrince5(rate // 10)
+    method, steps = DormandPrince5(), FixedSteps(rate // 10)
 
     @jax.jit
     def runs(q: Any, v: Any) -> Any:
-        run = partial(simulate, model.system, q, v, ts, model.params, method=method)
+        run = partial(simulate, model.system, q, v, ts, model.params, method=method, steps=steps)
         return run(formulation=LAW, projection=None), run()
 
     ours, projected = runs(q, v)
@@ -187,9 +189,10 @@ def test_five_seconds_without_projection(name: str) -> None:
 
 def test_without_charts_the_same_run_drifts() -> None:
     model, rate, _ = RUNS["pendulum"]
-    ts, method = jnp.linspace(0.0, 5.0, 51), DormandPrince5(rate // 20)
+    ts, steps = jnp.linspace(0.0, 5.0, 51), FixedSteps(rate // 20)
     sol = simulate(
-        model.system, *model.initial(), ts, model.params, method=method, projection=None
+        model.system, *model.initial(), ts, model.params, method=DormandPrince5(), steps=steps,
+        projection=None,
     )  # fmt: skip
     assert sol.position_residual.max() > 1e-10
 
@@ -201,7 +204,7 @@ def test_all_kinds_of_constraint_and_redundant_ones(case: Any) -> None:
 
     @jax.jit
     def runs(q: Any, v: Any) -> Any:
-        run = partial(simulate, case.system, q, v, ts, case.params, method=RK4(40))
+        run = partial(simulate, case.system, q, v, ts, case.params, steps=FixedSteps(40))
         return run(formulation=LAW, projection=None), run()
 
     ours, projected = runs(case.q, case.v)
@@ -222,13 +225,13 @@ def test_constraints_on_accelerations_alone_have_no_chart() -> None:
     state = jnp.zeros(2), jnp.ones(2), jnp.zeros(()), None
     assert LAW.chart(system, *state) is None
     assert UdwadiaKalaba().chart(PENDULUM.system, *state) is None
-    sol = simulate(system, *state[:2], [0.0, 1.0], formulation=LAW, method=RK4(1))
+    sol = simulate(system, *state[:2], [0.0, 1.0], formulation=LAW, steps=FixedSteps(1))
     np.testing.assert_allclose(sol.q[1], [2.0, 1.0], rtol=1e-14)
 
 
 def test_without_constraints() -> None:
     fall = System(lambda q, v, t, p: 0.5 * v @ v - p * q[0], coordinates=("height",))
-    sol = simulate(fall, [1.0], [2.0], [0.0, 0.5], 9.81, formulation=LAW, method=RK4(1))
+    sol = simulate(fall, [1.0], [2.0], [0.0, 0.5], 9.81, formulation=LAW, steps=FixedSteps(1))
     np.testing.assert_allclose(sol.q[1], [2.0 - 9.81 / 8], rtol=1e-14)
 
 
@@ -248,7 +251,7 @@ def test_gradients_of_a_batch() -> None:
         params = {**PENDULUM.params, "l": length}
         sol = simulate(
             PENDULUM.system, q, v, ts, params,
-            method=RK4(10), projection=None, formulation=LAW,
+            steps=FixedSteps(10), projection=None, formulation=LAW,
         )  # fmt: skip
         return sol.q[-1] @ jnp.array([1.0, 2.0]) + sol.v[-1, 0]
 
@@ -278,7 +281,7 @@ def test_coordinates_that_cannot_be_found_end_in_a_status() -> None:
         params = {**PENDULUM.params, "gone": gone}
         return simulate(
             GONE, PENDULUM.q, PENDULUM.v, TS, params,
-            method=RK4(5), projection=None, formulation=LAW,
+            steps=FixedSteps(5), projection=None, formulation=LAW,
         )  # fmt: skip
 
     mixed, alone = run(np.array([9.0, 0.43, 9.0])), run(np.full(3, 9.0))
@@ -298,7 +301,7 @@ def test_redundant_rows_that_disagree_end_in_a_status() -> None:
     )
     sol = simulate(
         system, PENDULUM.q, PENDULUM.v, TS, PENDULUM.params,
-        method=RK4(5), projection=None, formulation=LAW, throw=False,
+        steps=FixedSteps(5), projection=None, formulation=LAW, throw=False,
     )  # fmt: skip
     assert sol.status == Status.PROJECTION_FAILED
     assert sol.rank == 1
@@ -326,7 +329,7 @@ def test_disagreement_is_relative_to_the_mechanism(dtype: Any) -> None:
         q = jnp.stack([x + 0.6 * size, -0.8 * size])
         return simulate(
             system, q, jnp.zeros_like(q), TS.astype(dtype), params,
-            method=RK4(5), projection=None, formulation=LAW, throw=False,
+            steps=FixedSteps(5), projection=None, formulation=LAW, throw=False,
         ).status  # fmt: skip
 
     far, off = (1e6, 1e-4) if dtype == np.float64 else (1e2, 1e-2)
@@ -338,7 +341,7 @@ def test_disagreement_is_relative_to_the_mechanism(dtype: Any) -> None:
 def test_a_step_that_is_too_coarse_has_a_status() -> None:
     q, v = PENDULUM.q, 20 * PENDULUM.v
     options = {"projection": None, "formulation": CoordinatePartition(iterations=1)}
-    options["method"] = RK4(1)
+    options["steps"] = FixedSteps(1)
     sol = simulate(PENDULUM.system, q, v, TS, PENDULUM.params, throw=False, **options)
     assert sol.status == Status.PROJECTION_FAILED
 
@@ -359,7 +362,7 @@ def test_a_batch_runs_as_lanes() -> None:
     def run(q: Any, v: Any) -> Any:
         return simulate(
             DOUBLE.system, q, v, TS, DOUBLE.params,
-            method=RK4(5), projection=None, formulation=LAW, throw=False,
+            steps=FixedSteps(5), projection=None, formulation=LAW, throw=False,
         ).q  # fmt: skip
 
     q, v = np.stack([DOUBLE.q] * 2), np.stack([DOUBLE.v] * 2)

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from jaxmech import (
-    RK4,
     SVD,
     EquationsOfMotion,
+    FixedSteps,
     SimulationError,
     Status,
     System,
@@ -260,9 +260,9 @@ def test_trajectories_agree_over_five_seconds(case: Case) -> None:
 
     def run(*state: Any) -> Any:
         q, v, params = state
-        steps = RK4(substeps=200)
+        steps = FixedSteps(per_save=200)
         return [
-            simulate(case.system, q, v, ts, params, method=steps, formulation=law, throw=False)
+            simulate(case.system, q, v, ts, params, steps=steps, formulation=law, throw=False)
             for law in compared
         ]
 
@@ -286,7 +286,12 @@ def test_a_law_without_a_singular_form_refuses_with_a_reason() -> None:
         )
     with pytest.raises(ValueError, match=r"choose UdwadiaKalaba\(\)"):
         simulate(
-            QUATERNION.system, *state, [0.0, 0.1], QUATERNION.params, formulation=law, method=RK4(1)
+            QUATERNION.system,
+            *state,
+            [0.0, 0.1],
+            QUATERNION.params,
+            formulation=law,
+            steps=FixedSteps(1),
         )
 
 
@@ -303,7 +308,9 @@ def test_a_mass_that_happens_to_be_zero_is_detected() -> None:
 def test_then_the_status_is_singular_mass() -> None:
     loose = System(lambda q, v, t, p: (v[0] ** 2 + p * v[1] ** 2) / 2, coordinates=("x", "y"))
     with pytest.raises(SimulationError) as caught:
-        simulate(loose, [0.0, 0.0], [1.0, 0.0], [0.0, 0.1], 0.0, formulation=Maggi(), method=RK4(1))
+        simulate(
+            loose, [0.0, 0.0], [1.0, 0.0], [0.0, 0.1], 0.0, formulation=Maggi(), steps=FixedSteps(1)
+        )
     assert caught.value.solution.status == Status.SINGULAR_MASS
 
 

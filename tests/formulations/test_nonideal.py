@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from jaxmech import (
-    RK4,
     Acceleration,
+    FixedSteps,
     Holonomic,
     SimulationError,
     Status,
@@ -116,7 +116,7 @@ def test_a_block_slides_down_a_plane() -> None:
 
     def run(mu: Any) -> Any:
         start = 0 * DOWN, 0.5 * DOWN
-        return simulate(PLANE, *start, ts, {**p, "mu": mu}, method=RK4(100))
+        return simulate(PLANE, *start, ts, {**p, "mu": mu}, steps=FixedSteps(100))
 
     sol = run(p["mu"])
     along = 0.5 * ts + 0.5 * (pull - p["mu"] * press) * ts**2
@@ -135,7 +135,7 @@ def test_a_block_on_a_flat_slope_sticks() -> None:
     p = {**PLANE_P, "slope": 0.2}
     down = np.array([np.cos(0.2), -np.sin(0.2)])
     ts = np.linspace(0.0, 0.02, 5)
-    sol = simulate(PLANE, 0 * down, 0 * down, ts, p, method=RK4(100))
+    sol = simulate(PLANE, 0 * down, 0 * down, ts, p, steps=FixedSteps(100))
     creep = EPS * np.arctanh(np.tan(0.2) / p["mu"])
     np.testing.assert_allclose(sol.v[-1] @ down, creep, rtol=1e-9)
 
@@ -161,7 +161,7 @@ def test_a_bead_on_a_rough_ring(name: str) -> None:
     )
     p = {"m": 1.3, "g": 0.0, "l": 2.0, "mu": 0.4, "rows": rows}
     ts = np.linspace(0.0, 2.0, 5)
-    sol = simulate(system, [2.0, 0.0], [0.0, 6.0], ts, p, method=RK4(200), formulation=law)
+    sol = simulate(system, [2.0, 0.0], [0.0, 6.0], ts, p, steps=FixedSteps(200), formulation=law)
     angle = np.log(1 + 0.4 * 3.0 * ts) / 0.4
     np.testing.assert_allclose(sol.q, 2 * np.stack([np.cos(angle), np.sin(angle)], 1), atol=1e-8)
 
@@ -185,7 +185,7 @@ def test_a_bead_on_a_rough_turning_rod() -> None:
     q, v = model.initial({"r": 0.4, "r_rate": 0.2}, {"omega": w})
     p = {"m": 1.3, "omega": w, "mu": mu}
     law = CoordinatePartition()
-    sol = simulate(system, q, v, ts, p, method=RK4(200), formulation=law)
+    sol = simulate(system, q, v, ts, p, steps=FixedSteps(200), formulation=law)
     rates = w * (-mu + np.sqrt(1 + mu**2) * np.array([1.0, -1.0]))
     c = np.linalg.solve(np.stack([np.ones(2), rates]), [0.4, 0.2])
     np.testing.assert_allclose(sol.q[:, 2], np.exp(np.outer(ts, rates)) @ c, rtol=1e-10)
@@ -272,7 +272,7 @@ def test_a_jammed_slider_has_a_status_and_its_neighbours_go_on() -> None:
     @jax.vmap
     def run(mu: Any) -> Any:
         params = {"mu": mu, "g": 9.81, "c": 0.8}
-        return simulate(SLIDER, [0.0, 0.0], [2.0, 0.0], ts, params, method=RK4(4))
+        return simulate(SLIDER, [0.0, 0.0], [2.0, 0.0], ts, params, steps=FixedSteps(4))
 
     mixed, alone = run(np.array([0.1, 1.4, 0.2])), run(np.array([0.1, 0.1, 0.2]))
     assert mixed.status.tolist() == [Status.OK, Status.NONIDEAL_FAILED, Status.OK]
@@ -295,7 +295,7 @@ def test_the_message_says_what_to_do() -> None:
             [2.0, 0.0],
             [0.0, 0.1],
             {"mu": 1.4, "g": 9.81, "c": 0.8},
-            method=RK4(1),
+            steps=FixedSteps(1),
         )
 
 
@@ -311,7 +311,7 @@ def test_a_force_that_is_nan_is_not_called_friction() -> None:
         np.linspace(0.0, 0.4, 5),
         {"g": 1.0, "c": 0.0},
         throw=False,
-        method=RK4(1),
+        steps=FixedSteps(1),
     )
     assert sol.status == Status.NONFINITE
     assert np.isfinite(sol.q[:3]).all()

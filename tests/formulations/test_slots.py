@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import RK4, Holonomic, Status, System, acceleration, simulate
+from jaxmech import FixedSteps, Holonomic, Status, System, acceleration, simulate
 
 
 def pins(q: Any) -> Any:
@@ -168,7 +168,9 @@ def test_derivatives_with_friction_on_two_rows() -> None:
 def test_a_jammed_bar_has_a_status() -> None:
     """The status is set where there is no solution, or several, and only there."""
     system, (q, v, p) = bar(each), drawn(600, 0.7, 2)
-    run = jax.jit(jax.vmap(lambda q, v, p: simulate(system, q, v, [0.0, 1e-5], p, method=RK4(1))))
+    run = jax.jit(
+        jax.vmap(lambda q, v, p: simulate(system, q, v, [0.0, 1e-5], p, steps=FixedSteps(1)))
+    )
     good = np.asarray(many("each")(q, v, p)[-1])
     status = np.asarray(run(q, v, p).status)
     assert 0 < (~good).sum() < 200

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech import RK4, Holonomic, System, simulate
+from jaxmech import FixedSteps, Holonomic, System, simulate
 from jaxmech.identify import Recording
 
 TRUTH = {"l": 0.5, "g": 9.81, "c": 0.1}
@@ -55,7 +55,7 @@ def on_the_rod(theta: float, omega: float, length: float) -> tuple[np.ndarray, n
     return length * np.array([sine, -cosine]), length * omega * np.array([cosine, sine])
 
 
-_swung = jax.jit(partial(simulate, method=RK4(1)), static_argnums=0)
+_swung = jax.jit(partial(simulate, steps=FixedSteps(1)), static_argnums=0)
 
 
 def swings(

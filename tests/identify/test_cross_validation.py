@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
+from jaxmech import FixedSteps
 from jaxmech.identify import Descent, LevenbergMarquardt, Recording
 from jaxmech.identify import cross_validation as module
 from jaxmech.identify.cross_validation import (
@@ -140,7 +141,7 @@ def test_results_of_another_problem_are_not_taken(kept, what: str) -> None:
 
 
 def test_errors_with_fitted_starts() -> None:
-    truth, fine = {"k": 9.01, "c": 0.2}, Settings(step=0.01)
+    truth, fine = {"k": 9.01, "c": 0.2}, Settings(steps=FixedSteps(1, max_step=0.01))
     exact = errors_with_fitted_starts(DAMPED, truth, swings(0.1), fine)
     assert exact.shape == (4,)
     assert exact.max() < 2e-8  # of the integration
@@ -152,7 +153,9 @@ def test_errors_with_fitted_starts() -> None:
 def test_fitted_starts_that_have_not_converged_are_reported(monkeypatch) -> None:
     monkeypatch.setattr(module, "_REFIT", LevenbergMarquardt(iterations=1))
     with pytest.warns(UserWarning, match="initial states have not converged"):
-        errors_with_fitted_starts(DAMPED, {"k": 7.0, "c": 0.2}, swings(0.1), Settings(step=0.01))
+        errors_with_fitted_starts(
+            DAMPED, {"k": 7.0, "c": 0.2}, swings(0.1), Settings(steps=FixedSteps(1, max_step=0.01))
+        )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxmech import RK4, System
+from jaxmech import FixedSteps, System
 from jaxmech.identify import Fit, LevenbergMarquardt, Recording, fit
 from jaxmech.identify.optimize.checkpoint import CheckpointError
 from tests.identify.swings import (
@@ -29,7 +29,7 @@ WANTED = [TRUTH["c"], TRUTH["l"]]  # in the order of the names
 
 
 def swing_fit(recordings: Any, begin: Any = BEGIN, **options: Any) -> Fit:
-    return fit(SWING, recordings, begin, **{"free": FREE, "method": RK4(1), **options})
+    return fit(SWING, recordings, begin, **{"free": FREE, "steps": FixedSteps(1), **options})
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_a_gap_has_the_result_of_missing_samples(recordings: list[Recording]) ->
     uneven = replace(
         recordings[0], ts=TIMES[there], observed=recordings[0].observed[there], weights=1 / NOISE
     )
-    steps = swing_fit([uneven, recordings[1]], step=0.02)
+    steps = swing_fit([uneven, recordings[1]], steps=FixedSteps(1, max_step=0.02))
     assert holes.count == steps.count == 2 * len(TIMES) - len(GAPS)
     np.testing.assert_allclose(steps.values, holes.values, rtol=1e-9)
     np.testing.assert_allclose(steps.information, holes.information, rtol=1e-6)
@@ -165,7 +165,7 @@ def _dragged(factor: float, *, heavy: bool = False) -> System:
         ({"system": _dragged(1.0, heavy=True)}, "the lagrangian of the system"),
         ({"observe": lambda q, v, t, p: 1.001 * q}, "observe"),
         ({"optimizer": LevenbergMarquardt(2, 1e-4)}, "optimizer"),
-        ({"method": RK4(2)}, "method"),
+        ({"steps": FixedSteps(2)}, "method"),
     ],
 )
 def test_a_fit_does_not_continue_with_another_system(
@@ -185,7 +185,11 @@ def _angle(q: Any, v: Any, t: Any, p: Any) -> Any:
 
 
 def _dragged_fit(recordings: list[Recording], folder: Path, **changes: Any) -> Fit:
-    options = {"observe": _angle, "optimizer": LevenbergMarquardt(1), "method": RK4(1)} | changes
+    options = {
+        "observe": _angle,
+        "optimizer": LevenbergMarquardt(1),
+        "steps": FixedSteps(1),
+    } | changes
     system = options.pop("system", None) or _dragged(1.0)
     return fit(system, recordings, BEGIN, free=FREE, folder=folder, **options)
 
@@ -229,7 +233,7 @@ def test_free_starts_lie_on_the_constraints(
     """A Cartesian model gives the same values and intervals as one in angles."""
     angles, cartesian = wrongly_begun
     minimal = swing_fit(angles)
-    found = fit(CARTESIAN, cartesian, BEGIN, observe=angle, free=FREE, method=RK4(1))
+    found = fit(CARTESIAN, cartesian, BEGIN, observe=angle, free=FREE, steps=FixedSteps(1))
     assert np.all(np.abs(minimal.values - WANTED) < 4 * minimal.uncertainty.standard_errors)
     np.testing.assert_allclose(found.values, minimal.values, rtol=1e-5)
     np.testing.assert_allclose(

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import RK4, Holonomic, System
+from jaxmech import FixedSteps, Holonomic, System
 from jaxmech.identify import Fit, PhysicalInertia, Recording, fit
 from jaxmech.identify.fit_warnings import similarity
 from jaxmech.identify.problem.parameters import parameters
@@ -15,7 +15,7 @@ from tests.identify.swings import BEGIN, FREE, NOISE, SWING, TRUTH, noisy, swing
 
 
 def fitted(recordings: Any, **options: Any) -> Fit:
-    return fit(SWING, recordings, BEGIN, **{"free": FREE, "method": RK4(1), **options})
+    return fit(SWING, recordings, BEGIN, **{"free": FREE, "steps": FixedSteps(1), **options})
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_a_model_that_lacks_something(given: list[Recording]) -> None:
     """Friction that is not fitted, with stated noise and without."""
     for weights in (1 / NOISE, None):
         recordings = [replace(one, weights=weights) for one in given]
-        found = fit(SWING, recordings, {**TRUTH, "c": 0.0}, free=["l"], method=RK4(1))
+        found = fit(SWING, recordings, {**TRUTH, "c": 0.0}, free=["l"], steps=FixedSteps(1))
         assert "neighbours in time are correlated" in warnings_of(found).lower()
         assert "the times, a unit or a column are wrong" in warnings_of(found)
 
@@ -73,7 +73,7 @@ def test_times_in_milliseconds(given: list[Recording]) -> None:
     begin = {**BEGIN, "c": 1e-3}  # friction of which a motion of 1,200 s is left
     for weights in (1 / NOISE, None):
         recordings = [replace(one, weights=weights) for one in late]
-        found = fit(SWING, recordings, begin, free=FREE, step=2.0, method=RK4(1))
+        found = fit(SWING, recordings, begin, free=FREE, steps=FixedSteps(1, max_step=2.0))
         assert "Misfit" in warnings_of(found), weights
 
 
@@ -155,6 +155,6 @@ def test_stated_noise_with_two_free_directions_of_four() -> None:
     observed = q0 + rng.normal(0.0, NOISE, (11, 4))
     ts = np.linspace(0.0, 0.1, 11)
     one = Recording(ts, observed, q0, np.zeros(4), 1 / NOISE, start_sd=(1e-3, 1e-3))
-    found = fit(system, one, {"l": 1.0}, method=RK4(1))
+    found = fit(system, one, {"l": 1.0}, steps=FixedSteps(1))
     assert found.unknowns == 5
     assert found.notes == ()

@@ -7,7 +7,7 @@ import numpy as np
 import optax
 import pytest
 
-from jaxmech import RK4
+from jaxmech import FixedSteps
 from jaxmech.identify import Descent, Fit, MultiStart, Recording, fit
 from jaxmech.identify.optimize.checkpoint import CheckpointError
 from tests.identify.swings import BEGIN, FREE, SWING, TRUTH, noisy, swings
@@ -21,7 +21,7 @@ def descended(recordings: list[Recording], optimizer: Any, **options: Any) -> Fi
     """Fit by gradient descent with exact initial states."""
     return fit(
         SWING, recordings, BEGIN, free=FREE, optimizer=optimizer, initial_states="fixed",
-        method=RK4(1), **options,
+        steps=FixedSteps(1), **options,
     )  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def test_reaching_the_number_of_steps_is_not_convergence(
 
 def test_a_descent_that_has_arrived_has_converged(noisy_motions: list[Recording]) -> None:
     arrived = descended(noisy_motions, Descent(ADAM, iterations=1000))
-    exact = fit(SWING, noisy_motions, BEGIN, free=FREE, initial_states="fixed", method=RK4(1))
+    exact = fit(SWING, noisy_motions, BEGIN, free=FREE, initial_states="fixed", steps=FixedSteps(1))
     off = np.abs(arrived.values - exact.values) / exact.uncertainty.standard_errors
     assert arrived.converged == bool(off.max() < 0.1)
     assert arrived.converged

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import RK4, System, simulate
+from jaxmech import FixedSteps, System, simulate
 from jaxmech.identify import PhysicalInertia, Recording, fit
 
 TIMES = np.arange(41) / 20
@@ -43,7 +43,7 @@ def second_moments(J: Any) -> np.ndarray:
 
 
 def recording(J: Any, v0: list[float]) -> Recording:
-    sol = simulate(BODY, [0.0, 0.1, 0.0], v0, TIMES, {"J": J}, method=RK4(1))
+    sol = simulate(BODY, [0.0, 0.1, 0.0], v0, TIMES, {"J": J}, steps=FixedSteps(1))
     return Recording(TIMES, sol.q, [0.0, 0.1, 0.0], v0)
 
 
@@ -51,7 +51,7 @@ def recording(J: Any, v0: list[float]) -> Recording:
 def test_the_inertia_of_a_free_body_is_found_and_possible() -> None:
     recordings = [recording(TRUTH, [0.8, -0.3, 0.5]), recording(TRUTH, [-0.4, 0.6, 0.9])]
     bounds = {"J": PhysicalInertia()}
-    found = fit(BODY, recordings, {"J": 2.5 * np.eye(3)}, bounds=bounds, method=RK4(1))
+    found = fit(BODY, recordings, {"J": 2.5 * np.eye(3)}, bounds=bounds, steps=FixedSteps(1))
     assert found.names == ("J[0,0]", "J[1,0]", "J[1,1]", "J[2,0]", "J[2,1]", "J[2,2]")
     np.testing.assert_allclose(found.params["J"], TRUTH, atol=1e-7)
     np.testing.assert_array_equal(found.params["J"], found.params["J"].T)
@@ -63,7 +63,7 @@ def test_the_inertia_of_a_free_body_is_found_and_possible() -> None:
         [recording(impossible, [0.8, -0.3, 0.5]), recording(impossible, [-0.4, 0.6, 0.9])],
         {"J": 2.5 * np.eye(3)},
         bounds=bounds,
-        method=RK4(1),
+        steps=FixedSteps(1),
     )
     assert np.linalg.eigvalsh(second_moments(nearest.params["J"])).min() >= 0
     assert nearest.errors.max() > 1e-3

@@ -70,7 +70,7 @@ def task() -> Task:
         SYSTEM, PARAMS, observe=pointer, start=start, free=["c", "l", "offset"],
         bounds={"l": (0, None)}, prior={"c": (0.2, 0.1)},
     )  # fmt: skip
-    return prepare(subject, recordings, jm.Settings(method=jm.RK4(1)))
+    return prepare(subject, recordings, jm.Settings(steps=jm.FixedSteps(1)))
 
 
 Y = jnp.array([0.1, -0.05, 0.3, 0.01, -0.02, 0.03, 0.02])  # 3 parameters, 2 for each start

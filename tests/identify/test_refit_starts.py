@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxmech import RK4
+from jaxmech import FixedSteps
 from jaxmech.identify import Fit, Recording, Shooting, Table, fit, read_table
 from jaxmech.identify.data.velocity_estimates import rates
 from tests.identify.swings import BEGIN, FREE, NOISE, SWING, TRUTH, noisy, swings
@@ -16,7 +16,7 @@ LOUD = 1e-2  # rad, ten times the noise of the other tests
 
 
 def fitted(recordings: Any, **options: Any) -> Fit:
-    return fit(SWING, recordings, BEGIN, **{"free": FREE, "method": RK4(1), **options})
+    return fit(SWING, recordings, BEGIN, **{"free": FREE, "steps": FixedSteps(1), **options})
 
 
 def positions(folder: Path, one: Recording, rng: np.random.Generator) -> tuple[Recording, ...]:
@@ -112,7 +112,7 @@ def test_unobservable_starts_do_not_widen_intervals() -> None:
     given = [noisy(one, rng) for one in swings()]
     wide = [replace(one, q0=np.append(one.q0, 0.0), v0=np.append(one.v0, 0.0)) for one in given]
     alone = fitted(given)
-    found = fit(both, wide, BEGIN, free=FREE, observe=lambda q, v, t, p: q[:1], method=RK4(1))
+    found = fit(both, wide, BEGIN, free=FREE, observe=lambda q, v, t, p: q[:1], steps=FixedSteps(1))
     np.testing.assert_allclose(found.values, alone.values, rtol=1e-6)
     np.testing.assert_allclose(
         found.uncertainty.standard_errors, alone.uncertainty.standard_errors, rtol=1e-5

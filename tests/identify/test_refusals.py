@@ -13,7 +13,7 @@ import numpy as np
 import optax
 import pytest
 
-from jaxmech import RK4, System
+from jaxmech import FixedSteps, System
 from jaxmech.identify import Descent, Recording, Shooting, fit
 from tests.identify.swings import (
     BEGIN,
@@ -87,7 +87,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"recordings": [replace(one, weights=None) for one in GOOD], "prior": {"l": (0.5, 0.1)}},
         "`prior` needs recordings with `weights`",
     ),
-    "step": ({"step": 0.0}, "`step` must be positive, but is 0.0"),
     "batch of segments": (
         {"horizon": Shooting(0.5), "optimizer": Descent(optax.adam(1e-2), batch=1)},
         "`batch` draws recordings, which multiple shooting cuts",
@@ -132,7 +131,7 @@ def test_invalid_initial_states(recording: Recording, start: Any, message: str) 
     with pytest.raises(ValueError, match=message):
         fit(
             CARTESIAN, recording, BEGIN, observe=angle, start=start, free=FREE,
-            initial_states="fixed", method=RK4(1),
+            initial_states="fixed", steps=FixedSteps(1),
         )  # fmt: skip
 
 
@@ -141,7 +140,7 @@ def test_an_initial_state_is_off_relative_to_the_mechanism() -> None:
     with pytest.raises(ValueError, match="off the constraints by more than its noise: q0"):
         fit(
             CARTESIAN, off_the_rod(0.8, 5e-7), {**BEGIN, "l": 4e-7}, observe=angle, free=FREE,
-            initial_states="fixed", method=RK4(1),
+            initial_states="fixed", steps=FixedSteps(1),
         )  # fmt: skip
 
 
@@ -152,11 +151,11 @@ def test_an_initial_state_off_by_its_noise_is_accepted() -> None:
     guess = replace(off_the_rod(0.8, 0.45, observed=few), v0=np.array([1.0, -1.0]))
     for start in (near, guess):
         with pytest.raises(ValueError, match="but there are 2 for 5"):
-            fit(CARTESIAN, start, BEGIN, observe=angle, free=["c", "g", "l"], method=RK4(1))
+            fit(CARTESIAN, start, BEGIN, observe=angle, free=["c", "g", "l"], steps=FixedSteps(1))
     with pytest.raises(ValueError, match="but there are 2 for 3"):
         fit(
             CARTESIAN, near, BEGIN, observe=angle, free=["c", "g", "l"], initial_states="fixed",
-            method=RK4(1),
+            steps=FixedSteps(1),
         )  # fmt: skip
     with pytest.raises(ValueError, match="Recording 1 begins off the constraints"):
         fit(
@@ -165,7 +164,7 @@ def test_an_initial_state_off_by_its_noise_is_accepted() -> None:
             {**BEGIN, "l": 0.1},
             observe=angle,
             free=FREE,
-            method=RK4(1),
+            steps=FixedSteps(1),
         )
 
 
@@ -179,7 +178,7 @@ def test_segments_of_start_variables_need_guesses() -> None:
             start=_hung,
             free=FREE,
             horizon=Shooting(0.5),
-            method=RK4(1),
+            steps=FixedSteps(1),
         )
 
 
@@ -197,7 +196,7 @@ RUNAWAY = System(SWING.lagrangian, force=_runaway, coordinates=("theta",))
 def test_a_motion_that_cannot_be_simulated() -> None:
     begin = BEGIN | {"c": 50.0}
     with pytest.raises(ValueError, match=r"cannot be simulated .* parameters at the start .*step"):
-        fit(RUNAWAY, replace(FIRST, v0=np.array([9.0])), begin, free=FREE, method=RK4(1))
+        fit(RUNAWAY, replace(FIRST, v0=np.array([9.0])), begin, free=FREE, steps=FixedSteps(1))
 
 
 def _free_mass(q: Any, v: Any, t: Any, p: Any) -> Any:
@@ -208,7 +207,7 @@ def test_undetermined_parameters_are_reported() -> None:
     """Without friction the mass of a pendulum has no effect, and only g / l has one."""
     system = System(_free_mass, coordinates=("theta",))
     begin = {"m": 2.0, "l": 0.5, "g": 9.0}
-    found = fit(system, swings(params={"c": 0.0}), begin, method=RK4(1))
+    found = fit(system, swings(params={"c": 0.0}), begin, steps=FixedSteps(1))
     assert found.names == ("g", "l", "m")
     np.testing.assert_allclose(found.params["g"] / found.params["l"], 9.81 / 0.5, rtol=1e-6)
     assert not np.any(found.uncertainty.determined)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech import RK4
+from jaxmech import FixedSteps
 from jaxmech.identify import Fit, LevenbergMarquardt, Recording, Shooting, fit
 from jaxmech.identify.data.segments import segments
 from jaxmech.identify.optimize.loop import solve
@@ -23,7 +23,7 @@ LENGTH = 0.5
 def recording() -> Recording:
     """Four seconds through several turns; a guess at every sample from the samples alone."""
     q0, v0 = MODEL.initial()
-    sol = jm.simulate(MODEL.system, q0, v0, TIMES, MODEL.params, method=jm.RK4(1))
+    sol = jm.simulate(MODEL.system, q0, v0, TIMES, MODEL.params, steps=jm.FixedSteps(1))
     noise = np.random.default_rng(0).normal(0.0, NOISE, sol.q.shape)
     observed = np.asarray(sol.q) + noise
     guess = np.gradient(observed, TIMES, axis=0)
@@ -38,7 +38,7 @@ def shot(recording: Recording, horizon: Shooting | None) -> Fit:
         free=FREE,
         initial_states="free",
         horizon=horizon,
-        method=RK4(1),
+        steps=FixedSteps(1),
     )
 
 
@@ -68,14 +68,16 @@ def test_hard_continuity_gives_one_motion(recording: Recording, soft: Fit) -> No
     assert np.all(found.uncertainty.standard_errors < soft.uncertainty.standard_errors)
     np.testing.assert_allclose(found.errors, NOISE, rtol=0.2)
     whole = jm.simulate(
-        MODEL.system, *found.initial_states[0], TIMES, found.params, method=jm.RK4(1)
+        MODEL.system, *found.initial_states[0], TIMES, found.params, steps=jm.FixedSteps(1)
     )
     np.testing.assert_allclose(whole.q, found.train.values[0], atol=1e-5)
 
 
 def test_no_jump_is_left(recording: Recording) -> None:
     subject = jm.Identifiable(MODEL.system, BEGIN, free=FREE)
-    task = prepare(subject, recording, jm.Settings(horizon=Shooting(LENGTH), method=jm.RK4(1)))
+    task = prepare(
+        subject, recording, jm.Settings(horizon=Shooting(LENGTH), steps=jm.FixedSteps(1))
+    )
     assert task.problem.observe == DefaultSensors(0)
     solved = solve((task, None), policy=LevenbergMarquardt(), validation=None, progress=False)
     found = runs(task.problem, solved.y, task.data)

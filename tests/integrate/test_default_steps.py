@@ -1,6 +1,6 @@
 """The default step: accuracy, transformations, and a warning where no values are known."""
 
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,30 +9,27 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech import RK4, DormandPrince5, Midpoint, choose_substeps, simulate
+from jaxmech import RK4, DormandPrince5, FixedSteps, Midpoint, choose_steps, simulate
 from tests.small import PENDULUM
 
-CHOSEN = RK4(substeps=None)
+CHOSEN = FixedSteps()
 ANGLE = jm.System(lambda q, v, t, p: 0.5 * v @ v + p["g"] * jnp.cos(q[0]), coordinates=("angle",))
 TS = np.linspace(0.0, 1.0, 11)
 P = {"g": jnp.asarray(9.81)}
 
 
-def angle(q: Any, p: Any = P, method: Any = CHOSEN) -> jm.Solution:
-    return simulate(ANGLE, q, jnp.zeros(1), TS, p, method=method)
+def angle(q: Any, p: Any = P, steps: Any = CHOSEN) -> jm.Solution:
+    return simulate(ANGLE, q, jnp.zeros(1), TS, p, steps=steps)
 
 
-def steps(sol: jm.Solution) -> np.ndarray:
+def per_save(sol: jm.Solution) -> np.ndarray:
     return np.round(0.1 / np.asarray(sol.step))
 
 
-@pytest.mark.parametrize("method", [CHOSEN, DormandPrince5(None), Midpoint(None)])
+@pytest.mark.parametrize("method", [RK4(), DormandPrince5(), Midpoint()])
 def test_a_pendulum_with_few_saves(method: Any) -> None:
-    policies = replace(method, substeps=None)
-    sol = simulate(PENDULUM.system, PENDULUM.q, PENDULUM.v, TS, PENDULUM.params, method=policies)
-    fine = simulate(
-        PENDULUM.system, PENDULUM.q, PENDULUM.v, TS, PENDULUM.params, method=DormandPrince5(200)
-    )
+    run = partial(simulate, PENDULUM.system, PENDULUM.q, PENDULUM.v, TS, PENDULUM.params)
+    sol, fine = run(method=method), run(method=DormandPrince5(), steps=FixedSteps(200))
     target = 1e-4 if isinstance(method, Midpoint) else 1e-6
     assert target / 1000 < abs(sol.q - fine.q).max() < 3 * target
     assert sol.integration_error < 30 * target
@@ -40,20 +37,20 @@ def test_a_pendulum_with_few_saves(method: Any) -> None:
 
 def test_it_is_the_same_for_all_of_a_batch_and_about_what_the_worst_needs() -> None:
     q = jnp.array([[1e-3], [3.0], [0.5]])
-    most = max(float(steps(angle(x))) for x in q)
+    most = max(float(per_save(angle(x))) for x in q)
     nested = jax.vmap(jax.vmap(lambda q, g: angle(q, {"g": g}), (None, 0)), (0, None))
     for batch in (jax.vmap(angle)(q), nested(q, jnp.array([9.81, 1.0]))):
-        found = np.unique(steps(batch))
+        found = np.unique(per_save(batch))
         assert found.size == 1
         assert most / 1.6 < found[0] < most * 1.6
 
 
 def test_gradients_choose_as_the_motion_does() -> None:
     q = jnp.array([2.0])
-    fixed = RK4(int(steps(angle(q))))
+    fixed = FixedSteps(int(per_save(angle(q))))
 
-    def end(p: Any, q: Any = q, method: Any = CHOSEN) -> Any:
-        return angle(q, p, method).q[-1, 0]
+    def end(p: Any, q: Any = q, steps: Any = CHOSEN) -> Any:
+        return angle(q, p, steps).q[-1, 0]
 
     wanted = jax.grad(end)(P, q, fixed)["g"]
     assert jax.grad(end)(P)["g"] == wanted
@@ -74,24 +71,24 @@ def test_a_motion_that_becomes_violent_after_a_thousand_steps() -> None:
     rope = jm.Holonomic(lambda q, t, p: jnp.hypot(q[0], q[1]) - q[2])
     machine = jm.System(lagrangian, [rope], coordinates=("x", "y", "z"))
     start, ts = ([1.0, 0.0, 1.0], np.zeros(3)), np.linspace(0.0, 10.0, 3)
-    sol = simulate(machine, *start, ts, method=CHOSEN)
-    fine = simulate(machine, *start, ts, method=DormandPrince5(20_000))
+    sol = simulate(machine, *start, ts, steps=CHOSEN)
+    fine = simulate(machine, *start, ts, method=DormandPrince5(), steps=FixedSteps(20_000))
     assert abs(sol.q - fine.q).max() < 3e-6
 
 
 def test_under_jit_nothing_is_known() -> None:
     q = jnp.array([2.0])
-    with pytest.warns(jm.StepWarning, match=r"choose_substeps"):
+    with pytest.warns(jm.StepWarning, match=r"choose_steps"):
         end = jax.jit(lambda q: angle(q).q[-1])(q)
-    np.testing.assert_array_equal(end, angle(q, method=RK4(1)).q[-1])
+    np.testing.assert_array_equal(end, angle(q, steps=FixedSteps(1)).q[-1])
     with pytest.raises(ValueError, match="outside of it"):
-        jax.jit(lambda q: choose_substeps(ANGLE, q, jnp.zeros(1), TS, P))(q)
-    assert choose_substeps(ANGLE, q, [0.0], TS, P) == steps(angle(q))
+        jax.jit(lambda q: choose_steps(ANGLE, q, jnp.zeros(1), TS, P))(q)
+    assert choose_steps(ANGLE, q, [0.0], TS, P).per_save == per_save(angle(q))
 
 
 def test_a_failing_start_keeps_its_status() -> None:
     with pytest.raises(jm.SimulationError, match="INCONSISTENT"):
-        simulate(PENDULUM.system, [0.9, 0.0], [0.0, 1.0], TS, PENDULUM.params, method=CHOSEN)
+        simulate(PENDULUM.system, [0.9, 0.0], [0.0, 1.0], TS, PENDULUM.params, steps=CHOSEN)
 
 
 def test_members_that_fail_leave_the_steps_of_the_others() -> None:
@@ -124,11 +121,11 @@ def test_a_collision_after_the_first_steps_of_a_trial() -> None:
 )
 def test_wrong_times_are_named(ts: Any, told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        choose_substeps(ANGLE, [2.0], [0.0], ts, P)
+        choose_steps(ANGLE, [2.0], [0.0], ts, P)
 
 
 def test_saves_that_are_dense_enough_need_one_step_each() -> None:
-    assert choose_substeps(ANGLE, [1.0], [0.0], np.linspace(0, 1, 2001), P) == 1
+    assert choose_steps(ANGLE, [1.0], [0.0], np.linspace(0, 1, 2001), P) == FixedSteps(1)
 
 
 def test_a_stiff_system_gets_its_small_steps() -> None:
@@ -136,7 +133,7 @@ def test_a_stiff_system_gets_its_small_steps() -> None:
         lambda q, v, t, p: 0.5 * v @ v - 0.5 * (q[0] ** 2 + 1e6 * q[1] ** 2),
         coordinates=("soft", "stiff"),
     )
-    sol = simulate(stiff, [1.0, 1e-3], [0.0, 0.0], [0.0, 1.0], method=CHOSEN)
+    sol = simulate(stiff, [1.0, 1e-3], [0.0, 0.0], [0.0, 1.0], steps=CHOSEN)
     exact = np.cos(1.0), 1e-3 * np.cos(1e3)
     np.testing.assert_allclose(sol.q[-1], exact, atol=1e-5)
 
@@ -147,5 +144,5 @@ def test_a_force_with_jumps_does_not_take_forever() -> None:
         force=lambda q, v, t, p: -jnp.sign(v),
         coordinates=("x",),
     )
-    count = choose_substeps(dry, [1.0], [0.0], [0.0, 1.0])
-    assert 10 < count < 100_000
+    steps = choose_steps(dry, [1.0], [0.0], [0.0, 1.0])
+    assert 10 < steps.per_save < 100_000

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech import RK4, Adaptive, choose_substeps, simulate
+from jaxmech import Adaptive, FixedSteps, choose_steps, simulate
 from jaxmech.properties import Drive, drive_of
 
 
@@ -45,14 +45,16 @@ def second(t: Any, start: Any, speed: float = 2.0) -> Any:
     return speed * (s - np.sin(RATE * s) / RATE)
 
 
-def run(system: jm.System, start: Any, method: Any, speed: Any = 2.0, ts: Any = TS) -> jm.Solution:
+def run(
+    system: jm.System, start: Any, speed: Any = 2.0, ts: Any = TS, **policies: Any
+) -> jm.Solution:
     zero = jnp.zeros(2, jnp.result_type(float))
-    return simulate(system, zero, zero, ts, {"speed": speed, "start": start}, method=method)
+    return simulate(system, zero, zero, ts, {"speed": speed, "start": start}, **policies)
 
 
 @pytest.mark.parametrize(("system", "pair"), CASES)
 def test_adaptive_steps_do_not_pass_over_the_start_of_a_drive(system: Any, pair: Any) -> None:
-    sols = jax.vmap(lambda start: run(system, start, Adaptive(pair)))(STARTS)
+    sols = jax.vmap(lambda start: run(system, start, method=pair, steps=Adaptive()))(STARTS)
     assert sols.ok.all()
     assert abs(sols.q[:, :, 1] - second(TS, STARTS[:, None])).max() < 1e-7
     assert (sols.accepted + sols.rejected < 250).all()
@@ -62,8 +64,8 @@ def test_adaptive_steps_do_not_pass_over_the_start_of_a_drive(system: Any, pair:
 @pytest.mark.parametrize("system", [SHAFT, CART], ids=["angle", "speed"])
 def test_the_error_of_fixed_steps_is_not_underestimated(system: jm.System) -> None:
     starts = STARTS + 0.013
-    for method in (RK4(5), RK4(50)):
-        sols = jax.vmap(lambda start, method=method: run(system, start, method))(starts)
+    for steps in (FixedSteps(5), FixedSteps(50)):
+        sols = jax.vmap(lambda start, steps=steps: run(system, start, steps=steps))(starts)
         exact = second(TS, starts[:, None])
         error = abs(sols.q[:, :, 1] - exact)[:, -1] / np.ptp(exact, axis=1)
         assert (sols.integration_error > 0.5 * error).all()
@@ -72,7 +74,7 @@ def test_the_error_of_fixed_steps_is_not_underestimated(system: jm.System) -> No
 
 @pytest.mark.filterwarnings("ignore::jaxmech.StepWarning")
 def test_a_drive_that_starts_with_the_default_step() -> None:
-    sol = run(SHAFT, 1.0, RK4())
+    sol = run(SHAFT, 1.0)
     assert sol.ok
     error = abs(sol.q[:, 1] - second(TS, 1.0)).max()
     assert error < 2e-3
@@ -81,8 +83,8 @@ def test_a_drive_that_starts_with_the_default_step() -> None:
 
 def test_derivatives_by_speed_and_start_of_a_drive() -> None:
     def end(x: Any) -> Any:
-        method = Adaptive(jm.DormandPrince5())
-        return run(SHAFT, x[1], method, speed=x[0], ts=TS[[0, -1]]).q[-1, 1]
+        method, steps = jm.DormandPrince5(), Adaptive()
+        return run(SHAFT, x[1], x[0], TS[[0, -1]], method=method, steps=steps).q[-1, 1]
 
     x, s = jnp.array([2.0, 1.0]), 2.0
     wanted = [second(3.0, 1.0) / 2.0, -2.0 * (1 - np.cos(RATE * s))]
@@ -92,8 +94,9 @@ def test_derivatives_by_speed_and_start_of_a_drive() -> None:
 
 def test_adaptive_steps_in_single_precision() -> None:
     p = {"speed": jnp.float32(2.0), "start": jnp.float32(1.0)}
-    zero, method = jnp.zeros(2, jnp.float32), Adaptive(jm.DormandPrince5(), rtol=1e-5, atol=1e-5)
-    sol = simulate(SHAFT, zero, zero, TS.astype(np.float32), p, method=method)
+    zero, steps = jnp.zeros(2, jnp.float32), Adaptive(rtol=1e-5, atol=1e-5)
+    ts, method = TS.astype(np.float32), jm.DormandPrince5()
+    sol = simulate(SHAFT, zero, zero, ts, p, method=method, steps=steps)
     assert sol.ok
     assert abs(sol.q[:, 1] - second(TS, 1.0)).max() < 1e-3
 
@@ -115,7 +118,7 @@ def test_the_default_step_of_a_motion_without_freedom() -> None:
     assert abs(sol.q[-1] - np.array([0.0, 1.0])).max() < 1e-9
     assert sol.integration_error < 1e-3
     for saves in (3, 11, 101):
-        each = choose_substeps(system, q, v, np.linspace(0.0, 10.25, saves), p)
+        each = choose_steps(system, q, v, np.linspace(0.0, 10.25, saves), p)
         assert 100 < each * (saves - 1) < 1000
 
 
@@ -128,8 +131,8 @@ def test_a_rope_that_is_reeled_in_while_nothing_else_moves() -> None:
         lambda q, v, t, p: 0.5 * v @ v - 9.81 * q[1], constraints=[rope], coordinates=("x", "y")
     )
     start, p = (np.array([0.0, -1.0]), np.zeros(2)), {"speed": 0.3, "start": 1.05}
-    for method in (RK4(), Adaptive()):
-        sol = simulate(system, *start, TS, p, method=method)
+    for steps in (FixedSteps(), Adaptive()):
+        sol = simulate(system, *start, TS, p, steps=steps)
         assert abs(sol.q[:, 1] + 1.0 - 0.3 * np.maximum(0.0, TS - 1.05)).max() < 1e-9
         assert 0 < sol.integration_error < 1e-3
 

@@ -38,7 +38,7 @@ def run(solver: Any, dtype: Any, ratios: Any) -> tuple[np.ndarray, np.ndarray]:
     policies = {
         "formulation": jm.UdwadiaKalaba(solver=solver),
         "projection": jm.Projection(solver=solver),
-        "method": jm.RK4(4),
+        "steps": jm.FixedSteps(4),
     }
 
     def one(m: Any) -> Any:

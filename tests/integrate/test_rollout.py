@@ -12,6 +12,7 @@ from jaxmech import (
     RK4,
     Baumgarte,
     DormandPrince5,
+    FixedSteps,
     Midpoint,
     Projection,
     Solution,
@@ -27,7 +28,7 @@ FORCED = System(
 )
 
 
-def reference(tableau: Any, ts: Any, substeps: int) -> np.ndarray:
+def reference(tableau: Any, ts: Any, per_save: int) -> np.ndarray:
     """The forced oscillator in plain numpy, (T, 4)."""
 
     def rate(y: Any, t: Any) -> Any:
@@ -36,8 +37,8 @@ def reference(tableau: Any, ts: Any, substeps: int) -> np.ndarray:
     y, out = np.array([1.0, 0.0, 0.0, 3.0]), []
     for t, t_next in pairwise(ts):
         out.append(y)
-        h = (t_next - t) / substeps
-        for k in range(substeps):
+        h = (t_next - t) / per_save
+        for k in range(per_save):
             rates: list[Any] = []
             for node, stage in zip(tableau.nodes, tableau.stages, strict=True):
                 inner = sum((a * r for a, r in zip(stage, rates, strict=False)), np.zeros(4))
@@ -46,19 +47,25 @@ def reference(tableau: Any, ts: Any, substeps: int) -> np.ndarray:
     return np.array([*out, y])
 
 
-@pytest.mark.parametrize("method", [RK4(1), RK4(3), Midpoint(2), DormandPrince5(1)], ids=repr)
-def test_steps_are_those_of_the_tableau(method: Any) -> None:
+@pytest.mark.parametrize(
+    ("method", "per_save"),
+    [(RK4(), 1), (RK4(), 3), (Midpoint(), 2), (DormandPrince5(), 1)],
+    ids=repr,
+)
+def test_steps_are_those_of_the_tableau(method: Any, per_save: int) -> None:
     """At uneven save times, with a force that depends on time."""
     ts = np.array([0.5, 0.6, 0.65, 1.0, 1.5])
-    sol = simulate(FORCED, *OSCILLATOR[2:], ts, OSCILLATOR.params, method=method)
-    expected = reference(method.tableau, ts, method.substeps)
+    sol = simulate(
+        FORCED, *OSCILLATOR[2:], ts, OSCILLATOR.params, method=method, steps=FixedSteps(per_save)
+    )
+    expected = reference(method.tableau, ts, per_save)
     np.testing.assert_allclose(np.hstack([sol.q, sol.v]), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_substeps_are_steps_that_are_not_saved() -> None:
+def test_steps_per_save_are_steps_that_are_not_saved() -> None:
     ts = jnp.linspace(0.0, 1.0, 13)
-    coarse = simulate(*PENDULUM[:1], *PENDULUM[2:], ts[::4], PENDULUM.params, method=RK4(4))
-    fine = simulate(*PENDULUM[:1], *PENDULUM[2:], ts, PENDULUM.params, method=RK4(1))
+    coarse = simulate(*PENDULUM[:1], *PENDULUM[2:], ts[::4], PENDULUM.params, steps=FixedSteps(4))
+    fine = simulate(*PENDULUM[:1], *PENDULUM[2:], ts, PENDULUM.params, steps=FixedSteps(1))
     np.testing.assert_allclose(coarse.q, fine.q[::4], rtol=1e-13)
     np.testing.assert_allclose(coarse.v, fine.v[::4], rtol=1e-13, atol=1e-13)
     worst = np.asarray(fine.position_residual)[1:].reshape(3, 4).max(1)
@@ -67,16 +74,16 @@ def test_substeps_are_steps_that_are_not_saved() -> None:
 
 def test_backwards_in_time_it_comes_back() -> None:
     ts = jnp.linspace(0.0, 1.0, 13)
-    there = simulate(PENDULUM.system, *PENDULUM[2:], ts, PENDULUM.params, method=RK4(4))
+    there = simulate(PENDULUM.system, *PENDULUM[2:], ts, PENDULUM.params, steps=FixedSteps(4))
     back = simulate(
-        PENDULUM.system, there.q[-1], there.v[-1], ts[::-1], PENDULUM.params, method=RK4(4)
+        PENDULUM.system, there.q[-1], there.v[-1], ts[::-1], PENDULUM.params, steps=FixedSteps(4)
     )
     np.testing.assert_allclose(back.q[::-1], there.q, atol=1e-7)
     np.testing.assert_allclose(back.v[::-1], there.v, atol=1e-7)
 
 
 def test_the_first_save_is_the_start() -> None:
-    sol = simulate(PENDULUM.system, *PENDULUM[2:], [3.0, 3.1], PENDULUM.params, method=RK4(1))
+    sol = simulate(PENDULUM.system, *PENDULUM[2:], [3.0, 3.1], PENDULUM.params, steps=FixedSteps(1))
     np.testing.assert_array_equal(sol.q[0], PENDULUM.q)
     np.testing.assert_array_equal(sol.v[0], PENDULUM.v)
     assert sol.ts.tolist() == [3.0, 3.1]
@@ -87,7 +94,7 @@ def test_residuals_are_those_since_the_previous_save() -> None:
     """The first step removes a violation of the initial state below the tolerance."""
     off = PENDULUM.q + np.array([4e-7, 0.0])
     sol = simulate(
-        PENDULUM.system, off, PENDULUM.v, [0.0, 0.01, 0.02], PENDULUM.params, method=RK4(1)
+        PENDULUM.system, off, PENDULUM.v, [0.0, 0.01, 0.02], PENDULUM.params, steps=FixedSteps(1)
     )
     np.testing.assert_allclose(sol.position_residual[0], 1.2 * 4e-7, rtol=1e-5)
     assert np.all(sol.position_residual[1:] < 1e-14)
@@ -96,7 +103,9 @@ def test_residuals_are_those_since_the_previous_save() -> None:
 def test_a_step_of_no_length_changes_nothing() -> None:
     """Traced times are not checked; repeated ones do no harm."""
     run = jax.jit(
-        lambda ts: simulate(PENDULUM.system, *PENDULUM[2:], ts, PENDULUM.params, method=RK4(1))
+        lambda ts: simulate(
+            PENDULUM.system, *PENDULUM[2:], ts, PENDULUM.params, steps=FixedSteps(1)
+        )
     )
     sol = run(jnp.array([0.0, 0.1, 0.1, 0.2]))
     np.testing.assert_allclose(sol.q[1], sol.q[2], atol=1e-15)
@@ -127,7 +136,7 @@ def exact() -> np.ndarray:
 def sweep(**policies: Any) -> Solution:
     """The same motion of the double pendulum with ever smaller steps."""
     times = np.stack([padded(steps) for steps in STEPS])
-    policies = {"method": RK4(1), **policies}
+    policies = {"steps": FixedSteps(1), **policies}
     run = jax.vmap(lambda ts: simulate(DOUBLE.system, *DOUBLE[2:], ts, DOUBLE.params, **policies))
     return jax.jit(run)(times)
 
@@ -142,7 +151,7 @@ def errors(sol: Solution, exact: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("method", "order"), [(RK4(1), 4), (Midpoint(1), 2), (DormandPrince5(1), 5)], ids=repr
+    ("method", "order"), [(RK4(), 4), (Midpoint(), 2), (DormandPrince5(), 5)], ids=repr
 )
 def test_order_with_projection(method: Any, order: int, exact: np.ndarray) -> None:
     sol = sweep(method=method)
@@ -182,7 +191,12 @@ def test_baumgarte_keeps_the_residual_bounded() -> None:
 
     def residual(projection: Any) -> Any:
         sol = simulate(
-            DOUBLE.system, *DOUBLE[2:], ts, DOUBLE.params, method=RK4(800), projection=projection
+            DOUBLE.system,
+            *DOUBLE[2:],
+            ts,
+            DOUBLE.params,
+            steps=FixedSteps(800),
+            projection=projection,
         )
         return np.asarray(sol.position_residual)
 
@@ -195,7 +209,7 @@ def test_baumgarte_keeps_the_residual_bounded() -> None:
 def test_a_prescribed_motion_is_followed() -> None:
     """As many constraints as coordinates, all of them depending on time."""
     ts = jnp.linspace(0.0, 2.0, 21)
-    sol = simulate(PRESCRIBED.system, *PRESCRIBED[2:], ts, PRESCRIBED.params, method=RK4(1))
+    sol = simulate(PRESCRIBED.system, *PRESCRIBED[2:], ts, PRESCRIBED.params, steps=FixedSteps(1))
     np.testing.assert_allclose(sol.q, np.stack([np.sin(ts), 2 * ts**3], 1), atol=1e-13)
     np.testing.assert_allclose(sol.v, np.stack([np.cos(ts), 6 * ts**2], 1), atol=1e-12)
     assert sol.rank == 2
@@ -205,7 +219,7 @@ def test_a_bead_on_a_rotating_wire_with_friction() -> None:
     """r'' = w^2 r - (c / m) r', in closed form; the constraint depends on time."""
     p = WIRE.params
     ts = np.linspace(0.0, 2.0, 9)
-    sol = simulate(WIRE.system, *WIRE[2:], ts, p, method=RK4(20))
+    sol = simulate(WIRE.system, *WIRE[2:], ts, p, steps=FixedSteps(20))
     k = p["c"] / p["m"]
     root = np.sqrt(k**2 / 4 + p["w"] ** 2)
     plus, minus = -k / 2 + root, -k / 2 - root
@@ -220,7 +234,7 @@ def test_a_bead_on_a_rotating_wire_with_friction() -> None:
 def test_constraints_hold_over_a_hundred_thousand_steps() -> None:
     """And the energy with them, to the error of the method."""
     ts = jnp.linspace(0.0, 100.0, 5)
-    sol = simulate(DOUBLE.system, *DOUBLE[2:], ts, DOUBLE.params, method=RK4(25_000))
+    sol = simulate(DOUBLE.system, *DOUBLE[2:], ts, DOUBLE.params, steps=FixedSteps(25_000))
     assert sol.ok
     assert sol.position_residual.max() < 1e-12
     assert sol.velocity_residual.max() < 1e-12

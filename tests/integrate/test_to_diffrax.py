@@ -26,7 +26,7 @@ def solve(system: Any, y0: Any, params: Any, solver: Any = None, **options: Any)
 
 def test_values_between_steps_are_those_of_simulate_and_on_the_rod() -> None:
     sol = solve(PENDULUM.system, START, PENDULUM.params)
-    ours = jm.simulate(PENDULUM.system, *START, TS, PENDULUM.params, method=jm.RK4(100))
+    ours = jm.simulate(PENDULUM.system, *START, TS, PENDULUM.params, steps=jm.FixedSteps(100))
     q, v = sol.ys
     np.testing.assert_allclose(q, ours.q, atol=2e-8)
     np.testing.assert_allclose(v, ours.v, atol=2e-7)
@@ -110,7 +110,7 @@ def test_a_failed_projection_is_tried_again_with_a_shorter_step() -> None:
 @pytest.mark.parametrize("case", [QUATERNION, SKATE], ids=["singular M", "nonholonomic"])
 def test_other_systems_and_an_implicit_solver(case: Any) -> None:
     y0 = tuple(map(jnp.asarray, case[2:]))
-    ours = jm.simulate(case.system, *y0, TS, case.params, method=jm.RK4(100))
+    ours = jm.simulate(case.system, *y0, TS, case.params, steps=jm.FixedSteps(100))
     for solver in (diffrax.Dopri8(), diffrax.Kvaerno5()):
         q, v = solve(case.system, y0, case.params, solver).ys
         np.testing.assert_allclose(q, ours.q, atol=1e-6)

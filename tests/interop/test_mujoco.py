@@ -165,8 +165,8 @@ def test_a_four_bar_keeps_its_loop_and_its_energy() -> None:
     A = jax.jit(robot.mechanism.system.velocity_jacobian)(q, v, zero, params)
     v = jnp.array(2 * np.linalg.svd(A)[2][-1])  # the only direction without a velocity of the pin
     ts = jnp.linspace(0.0, 0.5, 3)
-    method = jm.RK4(substeps=100)
-    sol = jm.simulate(robot.mechanism.system, q, v, ts, robot.mechanism.params, method=method)
+    steps = jm.FixedSteps(per_save=100)
+    sol = jm.simulate(robot.mechanism.system, q, v, ts, robot.mechanism.params, steps=steps)
     assert sol.position_residual.max() < 1e-12
     assert sol.energy_drift < 1e-6
     assert sol.rank == 2  # of three equations, one is across the plane

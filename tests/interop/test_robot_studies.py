@@ -37,7 +37,7 @@ STUDY = """
 model = "robots/arm.urdf"
 size = 8
 times = { end = 0.5, saves = 3 }
-method = { name = "rk4", substeps = 20 }
+steps = { per_save = 20 }
 
 [start]
 "shoulder.angle" = { distribution = "uniform", low = 0.5, high = 1.0 }
@@ -75,8 +75,8 @@ def test_a_study_of_a_file_scatters_its_numbers(folder: Path) -> None:
     assert params.keys() == robot.mechanism.params.keys()
     assert (params["damping.elbow"], params["mass.upper"]) == (0.2, 1.5)
     assert params["inertia.upper"].shape == (3, 3)
-    q, method = jnp.asarray(again.values["q"]), jm.RK4(substeps=20)
-    sol = jm.simulate(robot.mechanism.system, q[0], jnp.zeros(2), again.ts, params, method=method)
+    q, steps = jnp.asarray(again.values["q"]), jm.FixedSteps(per_save=20)
+    sol = jm.simulate(robot.mechanism.system, q[0], jnp.zeros(2), again.ts, params, steps=steps)
     np.testing.assert_allclose(sol.q, q, rtol=1e-10)
 
 
@@ -134,16 +134,16 @@ def test_a_fit_finds_the_numbers_of_a_file() -> None:
     robot = from_mjcf(ARM, params=("mass", "inertia", "damping"))
     system, file_numbers = robot.mechanism.system, robot.mechanism.params
     truth = {**file_numbers, "mass.fore": 1.1, "damping.elbow": 0.12}
-    ts, method, noise = jnp.linspace(0.0, 1.0, 41), jm.RK4(substeps=4), 2e-3
+    ts, steps, noise = jnp.linspace(0.0, 1.0, 41), jm.FixedSteps(per_save=4), 2e-3
     starts = jnp.array([[0.6, -0.4], [-1.0, 0.8]])
-    simulated = jax.vmap(lambda q: jm.simulate(system, q, 0 * q, ts, truth, method=method).q)
+    simulated = jax.vmap(lambda q: jm.simulate(system, q, 0 * q, ts, truth, steps=steps).q)
     seen = simulated(starts) + noise * np.random.default_rng(0).normal(size=(2, 41, 2))
     recordings = [
         jm.Recording(ts, angles, start, np.zeros(2), weights=1 / noise)
         for angles, start in zip(seen, starts, strict=True)
     ]
     free = ("mass.fore", "damping.elbow")
-    fit = jm.fit(system, recordings, file_numbers, free=free, method=method)
+    fit = jm.fit(system, recordings, file_numbers, free=free, steps=steps)
     assert fit.converged
     for name in free:
         assert fit.params[name] == pytest.approx(truth[name], rel=0.03)

@@ -71,7 +71,7 @@ def test_lagrange_without_loads_conserves_its_energy() -> None:
     assert system.force is None
     sol = jm.simulate(
         system, [0.5, 1.0], [0.0, 1.0], jnp.linspace(0.0, 0.2, 3), params,
-        method=jm.RK4(substeps=50),
+        steps=jm.FixedSteps(per_save=50),
     )  # fmt: skip
     assert sol.energy_drift < 1e-8
 

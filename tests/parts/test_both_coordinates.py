@@ -148,7 +148,7 @@ def seen(mechanism: jp.Mechanism, starts: Any, end: float) -> tuple[Any, Any, An
     q, v = mechanism.guess(starts)
     ts = jnp.linspace(0.0, end, 5)
     steps = round(end / 4 / STEP)
-    sol = jm.simulate(mechanism.system, q, v, ts, params, method=jm.RK4(steps))
+    sol = jm.simulate(mechanism.system, q, v, ts, params, steps=jm.FixedSteps(steps))
     observed = jm.observe(mechanism.system, sol, params)
 
     def poses(q: Any, t: Any) -> Any:

@@ -216,7 +216,7 @@ def test_a_motion_is_native_and_differentiated(dtype: Any) -> None:
 
     def end(params: Any) -> Any:
         q = jnp.asarray([0.1, 0.4, 0.2], dtype)
-        sol = jm.simulate(mechanism.system, q, 0 * q, ts, params, method=jm.RK4(10))
+        sol = jm.simulate(mechanism.system, q, 0 * q, ts, params, steps=jm.FixedSteps(10))
         return mechanism.frame("b", sol.q[-1], 0.5, params).origin.sum()
 
     told = repr(jm.compiler.explain(end, params, in_axes=(axes,)))

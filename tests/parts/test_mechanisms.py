@@ -60,8 +60,8 @@ def test_redundant_four_bars_run_in_batches_and_as_lanes(reference: Reference) -
     def swing(spin: Any, m: Any) -> jm.Solution:
         _, starts = parallel_four_bar(spin=spin)
         params = {**tied.params, "m": m}
-        method = jm.RK4(substeps=500)
-        return jm.simulate(system, *tied.guess(starts), ts, params, method=method)
+        steps = jm.FixedSteps(per_save=500)
+        return jm.simulate(system, *tied.guess(starts), ts, params, steps=steps)
 
     spins, masses = jnp.array([-1.0, -0.5, -2.0]), jnp.array([1.0, 2.0, 0.5])
     sols = jax.jit(jax.vmap(swing))(spins, masses)
@@ -121,7 +121,7 @@ def test_bicycle_with_fixed_steering_runs_in_a_circle() -> None:
     """The rear wheel goes round a circle of radius w / tan(delta) at constant speed."""
     mechanism, q, v, params = built(bicycle_from_above)
     turn = v[2] * 2.0
-    sol = jm.simulate(mechanism.system, q, v, [0.0, 2.0], params, method=jm.RK4(substeps=200))
+    sol = jm.simulate(mechanism.system, q, v, [0.0, 2.0], params, steps=jm.FixedSteps(per_save=200))
     radius = params["w"] / np.tan(params["delta"])
     where = radius * np.array([np.sin(turn), 1 - np.cos(turn)])
     np.testing.assert_allclose(sol.q[-1, :3], [*where, turn], atol=1e-9)
@@ -224,7 +224,7 @@ def test_slider_crank_in_space_keeps_its_loop_and_its_energy() -> None:
     A = np.asarray(equations_at(system, q, v, 0.0, params).A)
     v = v - np.linalg.pinv(A) @ (A @ v)
     ts = jnp.linspace(0.0, 1.0, 11)
-    sol = jm.simulate(system, q, v, ts, params, method=jm.RK4(substeps=200))
+    sol = jm.simulate(system, q, v, ts, params, steps=jm.FixedSteps(per_save=200))
     assert sol.energy_drift < 1e-8
     assert np.all(sol.rank == 20)
     angle = 2 * np.arctan2(sol.q[:, 4], sol.q[:, 3])

@@ -77,7 +77,7 @@ def test_a_page_plays_the_motion_without_the_network(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dimension", [2, 3])
 def test_the_force_of_a_joint_carries_a_hanging_body(dimension: int) -> None:
     bar = hanging_bar(dimension)
-    sol = jm.simulate(bar.system, [0.0], [0.0], TS, {}, method=jm.RK4(substeps=2))
+    sol = jm.simulate(bar.system, [0.0], [0.0], TS, {}, steps=jm.FixedSteps(per_save=2))
     view = jm.view(bar, sol, show=False, fps=5.0, force_scale=0.01)
     (start, end) = np.moveaxis(node(view, "/forces/hinge")[:, 0], 1, 0)
     up = 1 if dimension == 2 else 2
@@ -97,10 +97,8 @@ def test_a_batch_in_single_precision_has_ghosts() -> None:
     bar = hanging_bar(3)
 
     def swing(angle: jax.Array) -> jm.Solution:
-        method = jm.RK4(substeps=2)
-        return jm.simulate(
-            bar.system, angle[None], jnp.zeros(1, angle.dtype), TS, {}, method=method
-        )
+        steps = jm.FixedSteps(per_save=2)
+        return jm.simulate(bar.system, angle[None], jnp.zeros(1, angle.dtype), TS, {}, steps=steps)
 
     motions = jax.vmap(swing)(jnp.linspace(0.1, 0.9, 20, dtype=jnp.float32))
     assert motions.q.dtype == jnp.float32

@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from jaxmech import RK4, Adaptive, DormandPrince5, Holonomic, System, models, simulate
+from jaxmech import Adaptive, DormandPrince5, FixedSteps, Holonomic, System, models, simulate
 from jaxmech.plot.derivatives import gradient_sweep
 from jaxmech.sensitivity.check import check_gradients
 from jaxmech.sensitivity.check_report import GradientCheck
@@ -16,7 +16,7 @@ from jaxmech.sensitivity.differences import step_sizes, sweep
 from tests.small import REDUNDANT
 
 TS = np.linspace(0.0, 2.0, 51)
-THOUSAND = RK4(substeps=20)
+THOUSAND = FixedSteps(per_save=20)
 SHORT = TS[:21]
 PARAMS = {"c": 0.4, "k": 4.0}
 
@@ -48,7 +48,7 @@ def assert_equal_in_three_ways(found: GradientCheck) -> None:
 
 def test_rods_that_are_redundant() -> None:
     """The length moves the surface, so the start moves with it; rank 1 of 3."""
-    found = check_gradients(*REDUNDANT[:1], *REDUNDANT[2:], TS, REDUNDANT.params, method=THOUSAND)
+    found = check_gradients(*REDUNDANT[:1], *REDUNDANT[2:], TS, REDUNDANT.params, steps=THOUSAND)
     assert found.names == ("g", "l", "m", "start")
     assert_equal_in_three_ways(found)
     assert abs(found.reverse[1]) > 1
@@ -58,7 +58,7 @@ def test_rods_that_are_redundant() -> None:
 def test_singular_mass() -> None:
     model = models.free_body()
     q0, v0 = model.initial()
-    found = check_gradients(model.system, q0, v0, TS, model.params, method=THOUSAND)
+    found = check_gradients(model.system, q0, v0, TS, model.params, steps=THOUSAND)
     assert found.names == ("J[0]", "J[1]", "J[2]", "start")
     assert_equal_in_three_ways(found)
 
@@ -70,7 +70,7 @@ def test_gradients_of_a_batch_in_any_order() -> None:
 
     def last(g: Any, start: Any) -> Any:
         params = {**REDUNDANT.params, "g": g}
-        sol = simulate(REDUNDANT.system, start[:2], start[2:], TS, params, method=THOUSAND)
+        sol = simulate(REDUNDANT.system, start[:2], start[2:], TS, params, steps=THOUSAND)
         return sol.q[-1, 0] + 2 * sol.v[-1].sum()
 
     each = jax.jit(jax.vmap(jax.grad(last), (None, 0)))(9.81, turned)
@@ -93,7 +93,7 @@ def test_closed_form_with_a_loss_and_a_start() -> None:
     """x = A cos(phase) cos(sqrt(k) t)."""
     params = {"k": 4.0, "stretch": 1.5}
     found = check_gradients(
-        FREE, [2.0, 0.6], [0.0, 0.0], SHORT, params, loss=loss, start=start, method=RK4(10)
+        FREE, [2.0, 0.6], [0.0, 0.0], SHORT, params, loss=loss, start=start, steps=FixedSteps(10)
     )
     assert found.ok, found
     w, t, x = 2.0, SHORT[-1], 2 * np.cos(0.6)
@@ -107,7 +107,7 @@ def test_closed_form_with_a_loss_and_a_start() -> None:
     plt.close("all")
 
 
-COARSE = Adaptive(DormandPrince5(), rtol=1e-2, atol=1e-2)
+COARSE = {"method": DormandPrince5(), "steps": Adaptive(rtol=1e-2, atol=1e-2)}
 
 
 def squares(q: Any, v: Any, ts: Any, p: Any) -> Any:
@@ -116,7 +116,7 @@ def squares(q: Any, v: Any, ts: Any, p: Any) -> Any:
 
 def test_steps_by_a_tolerance_are_held() -> None:
     """At a crude tolerance all three ways agree far better than with the exact motion."""
-    found = checked(FREE, {"k": 4.0}, loss=squares, method=COARSE)
+    found = checked(FREE, {"k": 4.0}, loss=squares, **COARSE)
     assert found.ok, found
     assert found.steps < 20
     np.testing.assert_allclose(found.reverse, found.difference, rtol=1e-8)
@@ -179,7 +179,7 @@ def test_the_constraint_and_the_parameter_of_a_nan_are_named() -> None:
     slope = Holonomic(lambda q, t, p: q[1] - jnp.sqrt(p["d"]) * q[0], "slope")
     system = System(spring, [slope], coordinates=("x", "y"))
     found = check_gradients(
-        system, [1.0, 0.0], [0.0, 0.0], SHORT, {"d": 0.0, "k": 4.0}, method=RK4(1)
+        system, [1.0, 0.0], [0.0, 0.0], SHORT, {"d": 0.0, "k": 4.0}, steps=FixedSteps(1)
     )
     assert found.names == ("d", "k", "start")
     assert found.verdicts == ("NaN", "forward NaN", "forward NaN")
@@ -196,12 +196,12 @@ def test_the_time_of_a_nan_is_named() -> None:
         ahead = jnp.maximum(0.2 - p["c"] * t, 0.0)
         return -jnp.where(ahead > 0, jnp.sqrt(ahead), 0.0) * v
 
-    found = checked(rubbed(late), {"c": 1.0, "k": 4.0}, method=RK4(4))
+    found = checked(rubbed(late), {"c": 1.0, "k": 4.0}, steps=FixedSteps(4))
     (origin,) = found.origins["c"]
     assert (origin.what, origin.by) == ("`force`", ("c",))
     assert origin.t == pytest.approx(0.2)
     assert found.verdicts[1] == "agrees"
-    found = checked(rubbed(late), {"c": 1.0, "k": 4.0}, method=COARSE)
+    found = checked(rubbed(late), {"c": 1.0, "k": 4.0}, **COARSE)
     assert found.origins["c"][0].what == "`force`"
     assert found.origins["c"][0].t >= 0.2
 
@@ -260,4 +260,4 @@ def test_nothing_to_differentiate_by() -> None:
     path = Holonomic(lambda q, t, p: q - t, "path")
     prescribed = System(lambda q, v, t, p: 0.5 * v @ v, [path], coordinates=("x",))
     with pytest.raises(ValueError, match="`params` must hold a floating-point number"):
-        check_gradients(prescribed, [0.0], [1.0], SHORT[:3], {"count": 3}, method=RK4(1))
+        check_gradients(prescribed, [0.0], [1.0], SHORT[:3], {"count": 3}, steps=FixedSteps(1))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import RK4, Status, models, sensitivities, simulate
+from jaxmech import FixedSteps, Status, models, sensitivities, simulate
 from tests.test_gradients import central
 
 MODEL = models.double_pendulum()
@@ -26,13 +26,13 @@ def unpacked(x: Any) -> Any:
 
 
 def test_equal_central_differences() -> None:
-    found = jax.jit(lambda theta: sensitivities(MODEL.system, start, theta, TS, method=RK4(5)))(
-        THETA
-    )
+    found = jax.jit(
+        lambda theta: sensitivities(MODEL.system, start, theta, TS, steps=FixedSteps(5))
+    )(THETA)
 
     def states(x: Any) -> jax.Array:
         q0, v0, params = start(unpacked(x))
-        sol = simulate(MODEL.system, q0, v0, TS, params, method=RK4(5), throw=False)
+        sol = simulate(MODEL.system, q0, v0, TS, params, steps=FixedSteps(5), throw=False)
         return jnp.stack([sol.q, sol.v]).ravel()
 
     slopes = central(states, np.array([0.4, 1.0, 2.0]), 1e-3).reshape(2, len(TS), 4, 3)
@@ -45,7 +45,7 @@ def test_equal_central_differences() -> None:
 
 def test_more_directions_than_fit_one_trajectory(monkeypatch: pytest.MonkeyPatch) -> None:
     def slopes() -> Any:
-        found = sensitivities(MODEL.system, start, THETA, TS, method=RK4(5))
+        found = sensitivities(MODEL.system, start, THETA, TS, steps=FixedSteps(5))
         return jax.tree.leaves((found.q, found.v))
 
     together = slopes()
@@ -67,7 +67,7 @@ def test_a_batch_closes_over_its_own_start() -> None:
             q0, v0 = MODEL.initial({"theta1": angle}, params)
             return stretch * q0, v0, params
 
-        return sensitivities(MODEL.system, start_here, 9.81, TS, method=RK4(5))
+        return sensitivities(MODEL.system, start_here, 9.81, TS, steps=FixedSteps(5))
 
     found, compiled = jax.vmap(one)(angles, stretched), jax.jit(one)
     for k in range(2):
@@ -79,6 +79,6 @@ def test_a_batch_closes_over_its_own_start() -> None:
 
 def test_refuses_what_has_no_derivative() -> None:
     with pytest.raises(TypeError, match=r"`theta` must hold floating-point numbers.*int.*2\.0"):
-        sensitivities(MODEL.system, start, {"theta1": 1}, TS, method=RK4(1))
+        sensitivities(MODEL.system, start, {"theta1": 1}, TS, steps=FixedSteps(1))
     with pytest.raises(ValueError, match=r"`theta` must hold at least one number"):
-        sensitivities(MODEL.system, start, {}, TS, method=RK4(1))
+        sensitivities(MODEL.system, start, {}, TS, steps=FixedSteps(1))

@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from jaxmech import RK4, Adaptive, DormandPrince5, Holonomic, System, models, sensitivities
+from jaxmech import Adaptive, DormandPrince5, FixedSteps, Holonomic, System, models, sensitivities
 from jaxmech.plot.derivatives import growth as draw
 from jaxmech.sensitivity.growth import Growth, growth_warning, power, sensitivity_growth
 from jaxmech.sensitivity.tangents import along, geometry, tangents
@@ -25,12 +25,12 @@ def linear(q: Any, v: Any, t: Any, p: Any) -> Any:
 
 
 LINEAR = System(linear, coordinates=("x", "y"))
-METHOD = RK4(substeps=20)
+STEPS = FixedSteps(per_save=20)
 
 
 def grown(k: float, size: float = 0.1, **options: Any) -> Growth:
     q0, v0 = [size, 0.0], [0.0, 2 * size]
-    return sensitivity_growth(LINEAR, q0, v0, TS, {"k": k}, method=METHOD, **options)
+    return sensitivity_growth(LINEAR, q0, v0, TS, {"k": k}, steps=STEPS, **options)
 
 
 def test_an_oscillator_does_not_grow() -> None:
@@ -61,15 +61,17 @@ def test_an_unstable_point_grows_exponentially() -> None:
 
 def test_steps_by_a_tolerance() -> None:
     """Chosen anew in each save interval, as exact as fixed ones."""
-    method = Adaptive(DormandPrince5(), rtol=1e-9, atol=1e-9)
-    found = sensitivity_growth(LINEAR, [0.1, 0.0], [0.0, 0.2], TS, {"k": W**2}, method=method)
+    method, steps = DormandPrince5(), Adaptive(rtol=1e-9, atol=1e-9)
+    found = sensitivity_growth(
+        LINEAR, [0.1, 0.0], [0.0, 0.2], TS, {"k": W**2}, method=method, steps=steps
+    )
     np.testing.assert_allclose(found.logarithm, W * TS, atol=1e-7)
     assert found.rate == pytest.approx(W)
 
 
 def test_the_longest_horizons_do_not_overflow() -> None:
     """A step of RK4 takes the growing part to 1 + x + x^2/2 + x^3/6 + x^4/24 of itself."""
-    x = 600 * TS[1] / METHOD.substeps
+    x = 600 * TS[1] / STEPS.per_save
     each = np.log(1 + x + x**2 / 2 + x**3 / 6 + x**4 / 24)
     found = grown(600.0**2, size=0.0)
     np.testing.assert_allclose(found.logarithm[-1], 600 * each, rtol=1e-9)
@@ -89,8 +91,8 @@ def test_a_pendulum_in_x_and_y_is_that_in_its_angle() -> None:
     q, v, length = PENDULUM.q, PENDULUM.v, PENDULUM.params["l"]
     start = [np.arctan2(q[0], -q[1])], [np.linalg.norm(v) / length]
     angle = System(swinging, coordinates=("angle",))
-    one = sensitivity_growth(angle, *start, TS, PENDULUM.params, method=RK4(20))
-    two = sensitivity_growth(PENDULUM.system, q, v, TS, PENDULUM.params, method=RK4(20))
+    one = sensitivity_growth(angle, *start, TS, PENDULUM.params, steps=FixedSteps(20))
+    two = sensitivity_growth(PENDULUM.system, q, v, TS, PENDULUM.params, steps=FixedSteps(20))
     np.testing.assert_allclose(two.logarithm, one.logarithm, atol=1e-7)
     assert two.rate == pytest.approx(one.rate)
     assert one.logarithm.max() > 0.09
@@ -102,14 +104,14 @@ def test_chaos() -> None:
     q0, v0 = model.initial()
     ts = jnp.linspace(0.0, 20.0, 1001)
     found = sensitivity_growth(
-        model.system, q0, v0, ts, model.params, scale=(1.0, 1.0), method=RK4(10)
+        model.system, q0, v0, ts, model.params, scale=(1.0, 1.0), steps=FixedSteps(10)
     )
 
     def start(state: Any) -> tuple[Any, Any, Any]:
         return state[:2], state[2:], model.params
 
     state = jnp.concatenate([q0, v0])
-    whole = sensitivities(model.system, start, state, ts[:201], method=RK4(10))
+    whole = sensitivities(model.system, start, state, ts[:201], steps=FixedSteps(10))
     sizes = np.linalg.norm(np.concatenate([whole.q, whole.v], axis=1), 2, axis=(1, 2))
     np.testing.assert_allclose(found.factor[:201], sizes, rtol=1e-9)
     assert 0.3 < found.exponent / np.sqrt(model.params["g"]) < 1.5  # in units of sqrt(g / l)
@@ -150,7 +152,7 @@ def test_a_motion_without_freedom_is_refused() -> None:
     path = Holonomic(lambda q, t, p: q - t, "path")
     prescribed = System(lambda q, v, t, p: 0.5 * v @ v, [path], coordinates=("x",))
     with pytest.raises(ValueError, match="must have a degree of freedom"):
-        sensitivity_growth(prescribed, [0.0], [1.0], TS[:3], method=RK4(1))
+        sensitivity_growth(prescribed, [0.0], [1.0], TS[:3], steps=FixedSteps(1))
 
 
 def test_a_motion_without_derivative_is_refused() -> None:
@@ -160,7 +162,7 @@ def test_a_motion_without_derivative_is_refused() -> None:
         coordinates=("x", "y"),
     )
     with pytest.raises(ValueError, match=r"no derivative in the save interval from t = 0 s"):
-        sensitivity_growth(rubbed, [1.0, 1.0], [0.0, 0.0], TS[:3], {"k": -4.0}, method=RK4(1))
+        sensitivity_growth(rubbed, [1.0, 1.0], [0.0, 0.0], TS[:3], {"k": -4.0}, steps=FixedSteps(1))
 
 
 def test_the_two_reasons_of_the_warning() -> None:

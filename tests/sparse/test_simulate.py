@@ -36,7 +36,12 @@ SPRUNG = jp.Mechanism(
 
 def run(m, **settings):
     return jm.simulate(
-        CHAIN.system, Q, V, TS, {"m": m}, **({"method": jm.RK4(8), "formulation": LAW} | settings)
+        CHAIN.system,
+        Q,
+        V,
+        TS,
+        {"m": m},
+        **({"steps": jm.FixedSteps(8), "formulation": LAW} | settings),
     )
 
 
@@ -58,7 +63,9 @@ def test_motions_and_their_audit_are_those_of_the_default() -> None:
 def test_derivatives_in_a_batch_agree_with_differences() -> None:
     def end(k):
         params = {"k": k, "m": 1.5}
-        return jm.simulate(SPRUNG.system, Q, V, TS, params, method=jm.RK4(8), formulation=LAW).q
+        return jm.simulate(
+            SPRUNG.system, Q, V, TS, params, steps=jm.FixedSteps(8), formulation=LAW
+        ).q
 
     ks = jnp.array([20.0, 30.0])
     values, slopes = jax.jit(
@@ -72,15 +79,22 @@ def test_derivatives_in_a_batch_agree_with_differences() -> None:
 def test_an_inconsistent_start_is_named() -> None:
     with pytest.raises(jm.SimulationError, match=r"INCONSISTENT.*'hinge1' has a position.*0\.2"):
         jm.simulate(
-            CHAIN.system, Q.at[3:].add(0.2), V, TS, {"m": 1.5}, method=jm.RK4(8), formulation=LAW
+            CHAIN.system,
+            Q.at[3:].add(0.2),
+            V,
+            TS,
+            {"m": 1.5},
+            steps=jm.FixedSteps(8),
+            formulation=LAW,
         )
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"method": jm.Adaptive(rtol=1e-6)}, "`method` must be an explicit Runge-Kutta"),
-        ({"method": jm.RK4(8, max_step=0.1)}, "neither `max_step` nor `times`"),
+        ({"steps": jm.Adaptive(rtol=1e-6)}, r"`steps` must be FixedSteps\(\)"),
+        ({"method": jm.RATTLE()}, "`method` must be an explicit Runge-Kutta"),
+        ({"steps": jm.FixedSteps(8, max_step=0.1)}, "without `max_step` and `times`"),
         ({"projection": jm.Baumgarte(1.0, 1.0)}, r"must be Projection\(\) or None"),
         ({"projection": jm.Projection(solver=jm.QR())}, r"solver LDL\(\)"),
         ({"events": jm.Event(lambda q, v, t, p: q[0])}, "`events` must be left out"),

@@ -53,8 +53,8 @@ def exact(case: Case, q0: np.ndarray, v0: np.ndarray) -> States:
     """The states at the end, by `simulate` with a fine step."""
 
     def run(q: jax.Array, v: jax.Array) -> jm.Solution:
-        ts, model, method = np.array([0.0, case.end]), case.model, jm.RK4(substeps=400)
-        return jm.simulate(model.system, q, v, ts, model.params, method=method, projection=None)
+        ts, model, steps = np.array([0.0, case.end]), case.model, jm.FixedSteps(400)
+        return jm.simulate(model.system, q, v, ts, model.params, steps=steps, projection=None)
 
     solutions = jax.vmap(run)(q0, v0)
     assert not solutions.status.any()

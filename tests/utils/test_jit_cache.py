@@ -128,7 +128,7 @@ ts, qs = jnp.linspace(0.0, 0.1, 2), jnp.ones((9, 1))
 
 def run(k):
     system = jm.System(lambda q, v, t, p: (1 + k) * v @ v / 2 - q @ q, coordinates=("x",))
-    one = lambda q: jm.simulate(system, q, q, ts, method=jm.RK4(substeps=1)).q
+    one = lambda q: jm.simulate(system, q, q, ts, steps=jm.FixedSteps(per_save=1)).q
     assert jax.vmap(one)(qs).shape == (9, 2, 1)
 
 run(0)

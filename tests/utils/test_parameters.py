@@ -18,7 +18,9 @@ TS = np.linspace(0.0, 0.2, 3)
 
 
 def run(params: Any, **options: Any) -> Any:
-    return jm.simulate(PENDULUM.system, *PENDULUM[2:], TS, params, method=jm.RK4(10), **options)
+    return jm.simulate(
+        PENDULUM.system, *PENDULUM[2:], TS, params, steps=jm.FixedSteps(10), **options
+    )
 
 
 def test_digests_are_the_same_traced_or_not() -> None:
@@ -84,7 +86,7 @@ def test_a_mechanism_knows_its_parameters() -> None:
         bar({"maas": 1.0})
     mechanism = bar({"mass": 1.0, "limit": 3.0})
     state = [0.1], [0.0]
-    how = {"method": jm.RK4(1)}
+    how = {"steps": jm.FixedSteps(1)}
     with pytest.warns(
         jm.ParameterWarning, match="'lenght', which nothing reads; the mechanism has"
     ):
@@ -131,7 +133,7 @@ def test_a_picture_with_other_lengths_warns() -> None:
     hinge = jp.revolute("hinge", jp.ground, (0, 0), body, (lambda t, p: -p["l"] / 2, 0))
     bar = jp.Mechanism([body], [hinge], [jp.gravity("g")], {"m": 1.0, "l": 1.0, "g": 9.81})
     params = {**bar.params, "l": 2.0}
-    sol = jm.simulate(bar.system, [0.1], [0.0], TS, params, method=jm.RK4(1))
+    sol = jm.simulate(bar.system, [0.1], [0.0], TS, params, steps=jm.FixedSteps(1))
     with pytest.warns(jm.ParameterWarning, match="differs in l: the shapes"):
         jm.animate(bar, sol)
     jm.animate(bar, sol, params)

@@ -13,7 +13,7 @@ from jaxmech.analysis.stability.linearization import Linearization
 from jaxmech.analysis.stability.linearize import NOTHING, linearized
 from jaxmech.analysis.stability.reduction import Freedom
 from jaxmech.analysis.states import State, checked_state
-from jaxmech.integrate import RK4, AbstractFixedStep
+from jaxmech.integrate import RK4, AbstractMethod, FixedSteps
 from jaxmech.properties import reads_integrals
 from jaxmech.sensitivity.forward import Sensitivities, sensitivities
 from jaxmech.solution import Solution
@@ -83,7 +83,7 @@ def floquet(
     t: Any = 0.0,
     advance: Mapping[str, float] | None = None,
     steps: int = 1000,
-    method: AbstractFixedStep = RK4(substeps=1),
+    method: AbstractMethod = RK4(),
 ) -> Floquet:
     """The Floquet multipliers of a periodic motion with projected constraints.
 
@@ -102,8 +102,8 @@ def floquet(
         t: time at the start [s].
         advance: increments of named coordinates over one period, such as 2 pi for an angle that
             makes a turn.
-        steps: number of steps in one period; the result is that of twice as many.
-        method: as for `simulate`.
+        steps: number of equal steps in one period; the result is that of twice as many.
+        method: how a step is made.
 
     Raises:
         TypeError: `system` is not a `System`.
@@ -158,7 +158,7 @@ def floquet(
 
 @jit_of("system", "freedom", "steps", "method")
 def _derivatives(
-    system: System, freedom: Freedom, steps: int, method: AbstractFixedStep, state: State,
+    system: System, freedom: Freedom, steps: int, method: AbstractMethod, state: State,
     span: Array, begin: Linearization,
 ) -> Sensitivities:  # fmt: skip
     """The motion over a time, with its derivatives with respect to the deviations at its start."""
@@ -169,7 +169,8 @@ def _derivatives(
         return q + dq, v + dv, params
 
     ts = t + jnp.linspace(0.0, 1.0, steps + 1, dtype=q.dtype) * span
-    return sensitivities(system, start, jnp.zeros(sum(freedom[:2]), q.dtype), ts, method=method)
+    z = jnp.zeros(sum(freedom[:2]), q.dtype)
+    return sensitivities(system, start, z, ts, method=method, steps=FixedSteps(1))
 
 
 def _coordinates(lin: Linearization, found: Sensitivities) -> Array:

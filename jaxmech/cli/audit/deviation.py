@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.constraints import Holonomic
-from jaxmech.integrate import RK4
+from jaxmech.integrate import FixedSteps
 from jaxmech.integrate.default_steps import StepWarning
 from jaxmech.interop.mujoco import Robot
 from jaxmech.parts.values import are_numbers
@@ -49,11 +49,11 @@ def deviation(robot: Robot, model: Any, q: Any, v: Any, params: Any, seconds: fl
     ts = np.arange(0.0, seconds + 1e-9, every * model.opt.timestep)
     centers = np.array([_center(body) for body in bodies])
     soft = _soft(robot, model, q, v, params, len(ts), every)
-    substeps = max(1, int(np.ceil(every * model.opt.timestep / LONGEST_STEP)))
+    per_save = max(1, int(np.ceil(every * model.opt.timestep / LONGEST_STEP)))
     system = robot.mechanism.system
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StepWarning)  # the report states the error
-        sol = simulate(system, q, v, ts, params, method=RK4(substeps=substeps), throw=False)
+        sol = simulate(system, q, v, ts, params, steps=FixedSteps(per_save), throw=False)
     loops = [c for c in _loops(robot) if isinstance(c, Holonomic)]
     zero = jnp.zeros(())
 

@@ -141,10 +141,10 @@ def settings(study: FitStudy) -> Settings:
         initial_states=study.initial_states,
         horizon=study.shooting,
         multistart=study.multistart,
-        method=study.method.method,
+        method=study.method,
+        steps=study.steps,
         projection=study.projection,
         formulation=study.formulation,
-        step=study.method.step,
     )
 
 

@@ -11,14 +11,14 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import optax
 
-from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
+from jaxmech.config.errors import Problem, out_of_range, refuse_all
 from jaxmech.config.schema import OneOf
 from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.identify import Descent, LevenbergMarquardt, MultiStart, Shooting
 from jaxmech.identify.cross_validation import Rule, Score
 from jaxmech.identify.data.table import Table
-from jaxmech.integrate import RK4, AbstractFixedStep, AbstractMethod
+from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, method_and_steps
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.utils.field_docs import doc, setting
 
@@ -103,25 +103,6 @@ Optimizer = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Integration:
-    """The method of integration and the largest step, an argument of `fit`, in one table."""
-
-    method: AbstractMethod = setting(RK4(), "method of integration", inline=True)
-    step: float | None = setting(
-        None, "largest step [s]; longer intervals are divided", positive=True
-    )
-
-    def __post_init__(self) -> None:
-        refuse_all(out_of_range(self))
-        if self.step is not None and not isinstance(self.method, AbstractFixedStep):
-            raise refuse(
-                "step",
-                "is for methods with fixed steps, but a tolerance chooses the steps; leave out "
-                "either `step` or `rtol`",
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
 class Candidate:
     """One of several models among which the recordings decide."""
 
@@ -180,7 +161,10 @@ class FitStudy:
     )
     optimizer: Optimizer = setting(LevenbergMarquardt(), "optimizer")
     shooting: Shooting | None = setting(None, "segments of the recordings, for chaotic motion")
-    method: Integration = setting(Integration(), "method of integration")
+    method: AbstractMethod | None = setting(
+        None, "how a step is made; RK4, or DormandPrince8 for adaptive steps, by default"
+    )
+    steps: AbstractSteps = setting(FixedSteps(), "how long the steps are")
     projection: AbstractStabilization = setting(Projection(), "control of drift")
     formulation: UdwadiaKalaba = setting(UdwadiaKalaba(), "law of motion")
     multistart: MultiStart | None = setting(
@@ -195,6 +179,8 @@ class FitStudy:
     )
 
     def __post_init__(self) -> None:
+        method, _ = method_and_steps(self.method, self.steps)
+        object.__setattr__(self, "method", method)
         refuse_all(_problems(self))
 
 

@@ -73,7 +73,7 @@ class AwayWork:
     accumulator: Accumulator  # accumulator of the statistics
     target: RunFolder  # the run folder
     progress: RunProgress  # receives finished blocks
-    study: Study  # with its sizes and substeps, as loaded by workers
+    study: Study  # with its sizes and steps, as loaded by workers
     folder: Path  # to which its paths refer
     stop: Callable[[], bool] = lambda: False  # called repeatedly: whether to stop
     _waiting: set[int] = field(default_factory=set, init=False)

@@ -35,7 +35,7 @@ _COMPUTING = Lock()  # a worker with several threads computes one task at a time
 class Order:
     """The instructions by which a worker computes blocks of a run."""
 
-    study: Study  # with its sizes and substeps
+    study: Study  # with its sizes and steps
     folder: Path  # to which its paths refer
     path: Path  # the run folder
     lease: str  # content of the lease file there; the work ends when it changes

@@ -24,7 +24,13 @@ from jaxmech.assemble import Start, begin
 from jaxmech.formulations import AbstractFormulation
 from jaxmech.identify.data.segments import SegmentOrigin, Segments
 from jaxmech.identify.problem.parameters import ParameterLayout
-from jaxmech.integrate import AbstractDerivative, AbstractMethod, ForwardMode, ReverseMode
+from jaxmech.integrate import (
+    AbstractDerivative,
+    AbstractMethod,
+    AbstractSteps,
+    ForwardMode,
+    ReverseMode,
+)
 from jaxmech.sensitivity.forward import slopes_by_groups
 from jaxmech.simulate import simulate
 from jaxmech.stabilization import AbstractStabilization
@@ -43,13 +49,15 @@ class FitProblem:
     start: Start | None  # start(q0, v0, params) returns the state; None projects q0 and v0
     layout: ParameterLayout
     method: AbstractMethod
+    steps: AbstractSteps
     projection: AbstractStabilization | None
     formulation: AbstractFormulation
 
     @property
     def policies(self) -> dict[str, Any]:
         """The policies for `simulate`."""
-        return {name: getattr(self, name) for name in ("method", "projection", "formulation")}
+        names = "method", "steps", "projection", "formulation"
+        return {name: getattr(self, name) for name in names}
 
 
 class Data(eqx.Module):

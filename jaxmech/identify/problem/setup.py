@@ -21,7 +21,7 @@ from jaxmech.identify.problem.initial_states import (
 )
 from jaxmech.identify.problem.least_squares import Conditions, Data, FitProblem, Task, runs
 from jaxmech.identify.problem.parameters import Parameters, parameters
-from jaxmech.integrate import AbstractFixedStep
+from jaxmech.integrate import FixedSteps, method_and_steps
 from jaxmech.integrate.default_steps import members_need
 from jaxmech.integrate.step_size import MEMBERS, Plan, rounded_up
 from jaxmech.simulate import simulate
@@ -53,7 +53,8 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     observe = subject.observe or DefaultSensors(len(subject.system.states))
     problem = FitProblem(
         subject.system, observe, subject.start, found.layout,
-        settings.method, settings.projection, settings.formulation,
+        *method_and_steps(settings.method, settings.steps),
+        settings.projection, settings.formulation,
     )  # fmt: skip
     horizon = settings.horizon
     params = found.layout.params(jnp.zeros(found.layout.size), found.leaves)
@@ -65,7 +66,7 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
         given = tuple(_with_guesses(problem, params, *pair) for pair in pairs)
     cut, origin = segments(given, horizon=horizon)
     states = initial_states(problem, cut, params)
-    problem, longest = _with_chosen_steps(problem, params, given, cut, states, settings.step)
+    problem, longest = _with_chosen_steps(problem, params, given, cut, states)
     if longest is not None:
         cut, origin = segments(given, horizon=horizon, step=longest)
     weighted = all(one.weights is not None for one in given)
@@ -94,8 +95,8 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
 def _require_runs(problem: FitProblem, y: Array, data: Data, origin: SegmentOrigin) -> None:
     """Raise unless every segment can be simulated with the given unknowns."""
     found = runs(problem, y, data)
-    fixed = isinstance(problem.method, AbstractFixedStep)
-    steps = "shorter steps (`step`, `method`) or " if fixed else ""
+    fixed = isinstance(problem.steps, FixedSteps)
+    steps = "shorter steps (`steps`) or " if fixed else ""
     status = np.asarray(found.status)
     lost = ~np.isfinite(np.asarray(found.residual)).all(axis=(1, 2))
     for k in np.flatnonzero((status != Status.OK) | lost):
@@ -144,34 +145,34 @@ def _with_guesses(
 
 def _with_chosen_steps(
     problem: FitProblem, params: Params, given: Sequence[Recording], s: Segments,
-    states: Sequence[InitialState], step: float | None,
+    states: Sequence[InitialState],
 ) -> tuple[FitProblem, float | None]:  # fmt: skip
-    """The problem with the substeps of its method, and the longest time for them [s], if any."""
-    method = problem.method
-    if not isinstance(method, AbstractFixedStep):
-        if step is not None:
-            raise ValueError(
-                "Argument `step` is for methods with fixed steps; leave it out with "
-                f"{type(method).__name__}(...), whose tolerance chooses the steps."
-            )
+    """The problem with the number of its steps, and the longest time for them [s], if any.
+
+    Times between samples that are longer are divided.
+    """
+    policy = problem.steps
+    if not isinstance(policy, FixedSteps):
         return problem, None
-    if method.substeps is not None:
-        return problem, step and step * method.substeps
-    if step is not None:
-        return replace(problem, method=replace(method, substeps=1)), step
-    # substeps are for nine of ten intervals between samples; the longer ones are divided instead
-    usual = float(np.quantile(np.concatenate([np.diff(one.ts) for one in given]), 0.9))
-    substeps = rounded_up(usual / _largest_step(problem, method, params, s, states))
-    return replace(problem, method=replace(method, substeps=substeps)), _LONGER * usual
+    per_save, longest = policy.per_save, np.inf
+    if per_save is None:
+        # Steps are for nine of ten intervals between samples; the longer ones are divided instead.
+        usual = float(np.quantile(np.concatenate([np.diff(one.ts) for one in given]), 0.9))
+        per_save = rounded_up(usual / _largest_step(problem, params, s, states))
+        longest = _LONGER * usual
+    if policy.max_step is not None:
+        longest = min(longest, float(policy.max_step) * per_save)
+    problem = replace(problem, steps=replace(policy, per_save=per_save, max_step=None))
+    return problem, longest if np.isfinite(longest) else None
 
 
 def _largest_step(
-    problem: FitProblem, method: AbstractFixedStep, params: Params, s: Segments,
+    problem: FitProblem, params: Params, s: Segments,
     states: Sequence[InitialState],
 ) -> float:  # fmt: skip
     """The largest step that is accurate enough for a few of the segments [s]."""
     stabilization = Free() if problem.projection is None else problem.projection
-    plan = Plan(problem.system, method, problem.formulation, stabilization)
+    plan = Plan(problem.system, problem.method, problem.formulation, stabilization)
     largest = np.inf
     for k in evenly_spaced(len(states), MEMBERS):
         ts = np.asarray(s.ts)[k, [0, int(s.last[k])]]

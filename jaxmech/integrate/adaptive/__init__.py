@@ -1,6 +1,6 @@
 """Adaptive steps with error control, for each trajectory of a batch independently.
 
-`method` has `Adaptive`, `attempt` one attempted step and its error, `control` the size of the
+`attempt` has one attempted step and its error, `control` the size of the
 next step, and `rollout` a whole trajectory. `run` holds its settings and state, `saves` writes
 the states at save times, and `step_events` handles the events of a step. `record` stores the steps;
 `derivative` differentiates through these `moves`, with events or without, and `replay` repeats them
@@ -8,5 +8,3 @@ from another initial state.
 """
 
 from jaxmech.integrate.adaptive.derivative import adaptive_trajectory as adaptive_trajectory
-from jaxmech.integrate.adaptive.method import Adaptive as Adaptive
-from jaxmech.integrate.adaptive.method import Tolerance as Tolerance

@@ -10,11 +10,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.first_order import largest
 from jaxmech.formulations import AbstractChart
-from jaxmech.integrate.adaptive.method import Adaptive, Tolerance
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
 from jaxmech.integrate.implicit import AbstractImplicit, StepData, rounding
 from jaxmech.integrate.methods import AbstractRungeKuttaPair
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.steps import Tolerance
 from jaxmech.linalg import times
 from jaxmech.stabilization import RowsBefore, metric_mass
 from jaxmech.status import Status
@@ -138,13 +138,12 @@ def attempt(
 ) -> Attempt:  # fmt: skip
     """Attempt a step of size h from time t, with the extents of the coordinates."""
     method = scheme.method
-    assert isinstance(method, Adaptive)
-    if isinstance(method.pair, AbstractImplicit):
-        chart, moved = None, _implicit(scheme, tolerance, method.pair, start, t, h, params)
+    if isinstance(method, AbstractImplicit):
+        chart, moved = None, _implicit(scheme, tolerance, method, start, t, h, params)
     else:
-        assert isinstance(method.pair, AbstractRungeKuttaPair)
+        assert isinstance(method, AbstractRungeKuttaPair)
         chart = scheme.formulation.chart(scheme.system, start.q, start.v, t, params, extents)
-        moved = _explicit(scheme, method.pair, chart, start, t, h, params)
+        moved = _explicit(scheme, method, chart, start, t, h, params)
     after = t + h
     norm = ErrorNorm.of(scheme, tolerance, (start.q, start.v), (moved.q, moved.v), after, params)
     with jax.named_scope("projection"):

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.integrate.adaptive.attempt import ErrorNorm, Knot
-from jaxmech.integrate.adaptive.method import Adaptive, Tolerance
+from jaxmech.integrate.methods import AbstractPair
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.steps import Tolerance
 from jaxmech.system import Params
 
 SAFETY = 0.9
@@ -14,13 +15,13 @@ LEAST_ERROR = 1e-4  # smallest remembered error: that of a much too small step h
 FAILED = 0.1  # factor after a step that could not be computed
 
 
-def grown(method: Adaptive, error: Array, before: Array) -> Array:
+def grown(method: AbstractPair, error: Array, before: Array) -> Array:
     """The factor from an accepted step to the next one; `before` is the error of the one before.
 
     PI control after Gustafsson; Hairer and Wanner, Solving Ordinary Differential Equations II,
     IV.2: err^-(1/k - 3/4 beta) err_before^beta, k the order of the error of a step.
     """
-    control = method.pair.control
+    control = method.control
     integral = 1 / (control.order + 1) - 0.75 * control.memory
     factor = SAFETY / power(jnp.maximum(error, 1e-14), integral)
     if control.memory:
@@ -42,9 +43,9 @@ def power(x: Array, exponent: float) -> Array:
     return found
 
 
-def shrunk(method: Adaptive, error: Array) -> Array:
+def shrunk(method: AbstractPair, error: Array) -> Array:
     """The factor from a rejected step to the next attempt."""
-    control = method.pair.control
+    control = method.control
     factor = SAFETY / power(jnp.maximum(error, 1.0), 1 / (control.order + 1))
     # A step that could not be computed has no error to go by.
     return jnp.where(jnp.isfinite(error), jnp.maximum(factor, control.least), FAILED)
@@ -73,8 +74,7 @@ def first_step(
     _, law = scheme.law(start.q + h * start.v, start.v + h * start.qdd, t + h, params, start.kept)
     change = jnp.sqrt(norm.measure(h * start.qdd, law.qdd - start.qdd)) / guess
     largest = jnp.maximum(speed, jnp.where(jnp.isfinite(change), change, jnp.inf))
-    assert isinstance(scheme.method, Adaptive)
-    order = scheme.method.pair.control.order
+    order = scheme.pair.control.order
     usual = power(0.01 / jnp.where(largest <= 1e-15, 1.0, largest), 1 / (order + 1))
     better = jnp.where(largest <= 1e-15, jnp.maximum(1e-6, guess * 1e-3), usual)
     better = jnp.where(jnp.isfinite(largest), better, guess * 1e-3)

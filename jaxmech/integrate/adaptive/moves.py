@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.integrate.adaptive.method import Adaptive
 from jaxmech.integrate.adaptive.record import Move, StepRecord
 from jaxmech.integrate.adaptive.rollout import adaptive_rollout
 from jaxmech.integrate.events.pieces import (
@@ -65,8 +64,7 @@ def move_program(
     scheme: Scheme, watch: Watch | None, segment: int, x: RolloutInputs
 ) -> tuple[RolloutInputs, Callable[..., tuple[Trajectory, KeptRun]], MoveProgram]:
     """The inputs with all closed-over values, the run and its move program."""
-    assert isinstance(scheme.method, Adaptive)
-    by_pair = replace(scheme, method=scheme.method.pair.single_step())
+    by_pair = scheme.with_one_step()
 
     def forward(x: RolloutInputs) -> tuple[Trajectory, KeptRun]:
         given = x.q0, x.v0, x.ts, x.params, x.tolerance
@@ -278,8 +276,7 @@ def recorded_moves(
     scheme: Scheme, ts: Array, times: Array | None, held: Array | None
 ) -> tuple[Moves, Scheme]:
     """The moves of a run without events, and the scheme of one of their steps."""
-    assert isinstance(scheme.method, Adaptive)
-    by_pair = replace(scheme, method=scheme.method.pair.single_step())
+    by_pair = scheme.with_one_step()
     program = MoveProgram(partial(_plain, by_pair, None))
     return Moves(program, ts=ts, times=times, held=held, none=None), by_pair
 

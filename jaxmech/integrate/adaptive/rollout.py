@@ -9,7 +9,6 @@ from jaxtyping import Array, Float
 
 from jaxmech.integrate.adaptive.attempt import Attempt, Knot, attempt, knot
 from jaxmech.integrate.adaptive.control import LEAST_ERROR, first_step, grown, shrunk
-from jaxmech.integrate.adaptive.method import Tolerance
 from jaxmech.integrate.adaptive.record import MoveRows, StepRecord
 from jaxmech.integrate.adaptive.run import (
     RunAudit,
@@ -28,6 +27,7 @@ from jaxmech.integrate.events.turns import most_turns
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.steps import Tolerance
 from jaxmech.status import Status, succeeded
 from jaxmech.system import Params
 
@@ -164,7 +164,7 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
         ends = [(x.q, x.v) for x in (begin, tried.end)]
         turns = most_turns(run.watch, ends[0], ends[1], t, h, run.params)
         # Not below the step with which the number of steps would suffice for the run.
-        accepted &= (turns < 2) | (size < run.span / run.method.max_steps)
+        accepted &= (turns < 2) | (size < run.span / run.scheme.adaptive.max_steps)
     # Set, not added: the run ends at the last save time to the bit.
     elapsed = jnp.where(is_last, stop, state.elapsed + size)
     proposed, event, cut, is_due = size, None, jnp.asarray(False), jnp.asarray(False)
@@ -185,7 +185,7 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
         state.counts,
         accepted=state.counts.accepted + accepted,
         rejected=state.counts.rejected + ~accepted,
-        evaluations=state.counts.evaluations + run.method.pair.evaluations,
+        evaluations=state.counts.evaluations + run.scheme.pair.evaluations,
         longest=jnp.maximum(state.counts.longest, jnp.where(accepted, size, 0.0)),
     )
     # A save at a time at which the motion turns has the state after it.
@@ -196,7 +196,7 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
         same = replace(state, counts=counts)
         moved = jax.tree.map(lambda yes, no: jnp.where(is_due, yes, no), same, moved)
     error = jnp.where(computed, tried.error, jnp.inf)
-    stays = replace(state, size=size * shrunk(run.method, error), is_repeat=jnp.asarray(True))
+    stays = replace(state, size=size * shrunk(run.scheme.pair, error), is_repeat=jnp.asarray(True))
     if run.watch is not None:
         # About one turn in a step, and no longer step where there is one already.
         shorter = jnp.minimum(moved.size, proposed)
@@ -301,7 +301,7 @@ def _with_status(run: RunSetting, state: RunState, status: Array) -> RunState:
 def _accepted(
     run: RunSetting, state: RunState, tried: Attempt, elapsed: Array, size: Array
 ) -> RunState:
-    factor = grown(run.method, tried.error, state.error)
+    factor = grown(run.scheme.pair, tried.error, state.error)
     # After a rejection a step does not grow: the error has just been shown to rise there.
     factor = jnp.where(state.is_repeat, jnp.minimum(factor, 1.0), factor)
     following = size * factor
@@ -335,7 +335,7 @@ def _stiffness(
     run: RunSetting, before: StiffnessCounts, product: Array, t: Array
 ) -> StiffnessCounts:
     """Hairer and Wanner, Solving Ordinary Differential Equations II, IV.2."""
-    is_limited = product > run.method.pair.control.stable
+    is_limited = product > run.scheme.pair.control.stable
     free = jnp.where(is_limited, 0, before.free + 1)
     limited = jnp.where(is_limited, before.limited + 1, before.limited)
     # Some steps in a row below the limit of stability clear the suspicion, single ones do not.
@@ -349,7 +349,7 @@ def _ended(run: RunSetting, state: RunState, tried: Attempt, is_stuck: Array) ->
     """Set the status after an attempt, unless a save or an event has set it."""
     counts = state.counts
     is_repeated = state.is_repeat & (state.size < run.shortest)
-    is_over = counts.accepted + counts.rejected >= run.method.max_steps
+    is_over = counts.accepted + counts.rejected >= run.scheme.adaptive.max_steps
     is_over &= _goes_on(run, state)
     underflow = jnp.where(tried.status == Status.OK, int(Status.STEP_UNDERFLOW), tried.status)
     over = jnp.where(state.stiffness.is_suspected, int(Status.STIFF), int(Status.MAX_STEPS))

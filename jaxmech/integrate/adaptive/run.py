@@ -9,13 +9,13 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import empty_rows
 from jaxmech.integrate.adaptive.attempt import Knot
-from jaxmech.integrate.adaptive.method import Adaptive, Tolerance
 from jaxmech.integrate.adaptive.record import MoveRows
 from jaxmech.integrate.adaptive.step_events import StepEvents
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.steps import Tolerance
 from jaxmech.integrate.times.spans import span_at, within
 from jaxmech.system import Params
 
@@ -92,12 +92,6 @@ class RunSetting:
     extents: Float[Array, " n"] | None = None  # of the coordinates, once the run has begun
 
     @property
-    def method(self) -> Adaptive:
-        """The method of the scheme."""
-        assert isinstance(self.scheme.method, Adaptive)
-        return self.scheme.method
-
-    @property
     def at_start(self) -> Array:
         """The number of save times at the start: one, or more if it is repeated."""
         return (self.elapsed <= 0).sum().astype(jnp.int32)
@@ -124,7 +118,7 @@ class RunSetting:
             switches, shift, kept, columns = len(self.watch.names), 1, self.watch.rows[-1], 3
             log = self.watch.log(q)
         saves = empty_rows(times, jnp.zeros(2 + 2 * q.size + switches, q.dtype))
-        most = self.method.max_steps + times - 1 + kept
+        most = self.scheme.adaptive.max_steps + times - 1 + kept
         state = jnp.zeros(2 * q.size + shift + switches, q.dtype)
         return RunRows(saves, MoveRows.empty(most, self.segment, state, columns), log)
 

@@ -71,7 +71,7 @@ def save_reached(
 
 def _places(run: RunSetting) -> tuple[float, ...]:
     """Fractions of a step between whose states saves are interpolated."""
-    return (0.0, 0.5, 1.0) if run.method.order > 5 else (0.0, 1.0)
+    return (0.0, 0.5, 1.0) if run.scheme.method.order > 5 else (0.0, 1.0)
 
 
 def _states(
@@ -100,7 +100,7 @@ def _within(
     t: Array,
 ) -> tuple[Array, Array, Array]:
     """The state at a fraction of a step, and whether it could be brought onto the constraints."""
-    if run.method.pair.interpolates:
+    if run.scheme.pair.interpolates:
         q, v = interpolated(_places(run), states, run.sign * step.size, at)
         return _projected(run, q, v, t)
     # Accelerations of stiff systems are too sensitive to interpolate with: a shorter step is made.

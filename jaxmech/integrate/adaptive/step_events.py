@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.adaptive.attempt import Attempt, Knot, attempt, knot
-from jaxmech.integrate.adaptive.method import Tolerance
 from jaxmech.integrate.events.crossing import through_events
 from jaxmech.integrate.events.dips import step_dips
 from jaxmech.integrate.events.log import EventState, Replay
@@ -17,6 +16,7 @@ from jaxmech.integrate.events.switches import Switched
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import Health
+from jaxmech.integrate.steps import Tolerance
 from jaxmech.status import Status
 from jaxmech.system import Params
 

@@ -114,7 +114,7 @@ def _part(
     # The rates of the state are those of the motion in any method, but other methods cannot make
     # steps of no length.
     is_none = size == 0
-    none = by(replace(scheme, method=RK4(1)), jnp.where(is_none, size, h))
+    none = by(replace(scheme, method=RK4()), jnp.where(is_none, size, h))
     return jax.tree.map(partial(jnp.where, is_none), none, by(scheme, jnp.where(is_none, h, size)))
 
 

@@ -21,7 +21,6 @@ from jaxmech.integrate.events.pieces import (
     to_step_end,
 )
 from jaxmech.integrate.events.watch import Watch
-from jaxmech.integrate.methods import AbstractFixedStep
 from jaxmech.integrate.rollout import Trajectory, rollout
 from jaxmech.integrate.run_rule import Part, RolloutInputs, with_traced
 from jaxmech.integrate.scheme import Scheme
@@ -37,7 +36,6 @@ from jaxmech.integrate.step_segments import segments
 
 def event_trajectory(scheme: Scheme, watch: Watch, steps: int, x: RolloutInputs) -> Trajectory:
     """The rollout in segments of some steps, with events, as an operation with its derivatives."""
-    assert isinstance(scheme.method, AbstractFixedStep)
 
     def forward(x: RolloutInputs) -> tuple[Trajectory, KeptSegments]:
         given = x.q0, x.v0, x.ts, x.params
@@ -49,7 +47,7 @@ def event_trajectory(scheme: Scheme, watch: Watch, steps: int, x: RolloutInputs)
     example = PieceState(x.q0, x.v0, zero), piece, zero
     kinds: list[Part] = [partial(kind, scheme, watch) for kind in (to_event, to_step_end)]
     x, run, (event, plain) = with_traced(forward, x, kinds, [example, example])
-    count = scheme.method.count
+    count = scheme.per_save
     return EventSegments(run, count, steps, watch, PieceKinds(plain, event)).trajectory(x)
 
 

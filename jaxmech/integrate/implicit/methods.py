@@ -35,7 +35,7 @@ class ImplicitStep(eqx.Module):
     status: Int[Array, ""]  # failure of the step, a `Status`
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class AbstractImplicit(AbstractPair):
     """A method that solves linear systems with the Jacobian of the constrained accelerations."""
 
@@ -87,16 +87,12 @@ class Rodas5P(AbstractImplicit):
     L-stable and stiffly accurate: stiff springs and strong damping do not limit its steps. Each
     step solves linear systems with the exact Jacobian of the constrained accelerations, from
     automatic differentiation, and iterates nothing. Usually the first choice for stiff systems at
-    tolerances down to 1e-8: `Adaptive(Rodas5P())`. Steps end on the constraints by projection.
-
-    Args:
-        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
-            chosen from the motion, the same for all trajectories of a batch.
-        max_step, times: as for `Adaptive`.
+    tolerances down to 1e-8: `method=Rodas5P(), steps=Adaptive(rtol=...)`. Steps end on the
+    constraints by projection.
 
     Raises:
-        ValueError: `substeps` is not a positive integer; by `simulate`, if the law of motion is not
-            `UdwadiaKalaba`, or its solver is `SVD`.
+        ValueError: by `simulate`, if the law of motion is not `UdwadiaKalaba`, or its solver is
+            `SVD`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -107,7 +103,8 @@ class Rodas5P(AbstractImplicit):
         ...     return -1e6 * (q - jnp.cos(t)) - 2e3 * v
         >>> system = jm.System(lagrangian, force=force, coordinates=("x",))
         >>> sol = jm.simulate(
-        ...     system, [1.0], [0.0], [0.0, 1.0, 2.0], None, method=jm.Rodas5P(substeps=20)
+        ...     system, [1.0], [0.0], [0.0, 1.0, 2.0],
+        ...     method=jm.Rodas5P(), steps=jm.FixedSteps(per_save=20),
         ... )
         >>> print(abs(sol.q[-1, 0] - (jnp.cos(2.0) + 2e-3 * jnp.sin(2.0))) < 1e-5)
         True
@@ -125,7 +122,7 @@ class Rodas5P(AbstractImplicit):
         return rosenbrock_step(scheme, RODAS_5P, at, data)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class RadauIIA5(AbstractImplicit):
     """Collocation at three Radau points, order 5, for very stiff systems: RADAU5.
 
@@ -136,14 +133,11 @@ class RadauIIA5(AbstractImplicit):
     constraints by projection. `Rodas5P` is usually faster.
 
     Args:
-        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
-            chosen from the motion, the same for all trajectories of a batch.
-        max_step, times: as for `Adaptive`.
         iterations: most corrections in a step; if these are not enough, an adaptive step is
             repeated with a smaller size, and the status of a fixed one is `NOT_CONVERGED`.
 
     Raises:
-        ValueError: `substeps` or `iterations` is not a positive integer; by `simulate`, if the law
+        ValueError: `iterations` is not a positive integer; by `simulate`, if the law
             of motion is not `UdwadiaKalaba`, or its solver is `SVD`.
 
     Example:
@@ -151,8 +145,10 @@ class RadauIIA5(AbstractImplicit):
         >>> import jaxmech as jm
         >>> model = jm.models.pendulum()
         >>> ts = jnp.linspace(0.0, 10.0, 101)
-        >>> method = jm.Adaptive(jm.RadauIIA5(), rtol=1e-8, atol=1e-10)
-        >>> sol = jm.simulate(model.system, *model.initial(), ts, model.params, method=method)
+        >>> sol = jm.simulate(
+        ...     model.system, *model.initial(), ts, model.params,
+        ...     method=jm.RadauIIA5(), steps=jm.Adaptive(rtol=1e-8, atol=1e-10),
+        ... )
         >>> print(sol.energy_drift < 1e-5, sol.position_residual.max() < 1e-14)
         True True
     """
@@ -165,10 +161,11 @@ class RadauIIA5(AbstractImplicit):
         order=3, least=0.2, most=8.0, memory=0.0, stable=float("inf"), scale=0.1, power=0.8
     )
 
-    iterations: int = setting(20, "maximum number of Newton iterations in a step", most=100)
+    iterations: int = setting(
+        20, "maximum number of Newton iterations in a step", most=100, kw_only=True
+    )
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         remedy = "leave it out for 20; four to eight are usually enough"
         require_positive_integer("iterations", self.iterations, remedy)
 

@@ -1,6 +1,6 @@
 """Times at which a step ends, and the functions of a system between them.
 
-`policy` has the fields of the methods, `spans` the functions of a system on one side of a time and
+`spans` has the functions of a system on one side of a time and
 the grid of saves and times, and `even_steps` the steps of a trial. `corners` reads corners and
 jumps from the functions, `run_times` finds their times in a run, and `pulses` samples the forces
 for short pulses.

@@ -226,7 +226,7 @@ def _zeros(number: Any, count: int, ts: Array, params: Params) -> Float[Array, "
 
 _REMEDY = (
     "Give those that matter as times at which a step ends, such as "
-    "`RK4(times=(1.0, 2.0))` or `Adaptive(times=...)`, or a longest step `max_step`."
+    "`FixedSteps(times=(1.0, 2.0))` or `Adaptive(times=...)`, or a longest step `max_step`."
 )
 _HIDDEN = "{} may have corners in time inside of a loop, where they are not found. " + _REMEDY
 _UNKNOWN = (

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.consistency import constraint_jacobians, motion_share, on_constraints
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate.methods import AbstractFixedStep, Policies
+from jaxmech.integrate.methods import AbstractMethod, Policies
 from jaxmech.integrate.variational.newton import NewtonSettings, Residual, linear_step, newton
 from jaxmech.integrate.variational.requirements import (
     is_quadratic,
@@ -45,15 +45,16 @@ class Advance(eqx.Module):
     reached: Bool[Array, ""]  # whether the state fulfils dependent constraints too
 
 
-@dataclass(frozen=True, repr=False)
-class AbstractVariational(AbstractFixedStep):
+@dataclass(frozen=True)
+class AbstractVariational(AbstractMethod):
     """A symplectic method whose steps end on the constraints, without projection."""
 
     order = 2
-    iterations: int = setting(10, "maximum number of Newton iterations in a step", most=100)
+    iterations: int = setting(
+        10, "maximum number of Newton iterations in a step", most=100, kw_only=True
+    )
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         remedy = "leave it out for 10; three or four are usually enough"
         require_positive_integer("iterations", self.iterations, remedy)
 
@@ -150,14 +151,11 @@ class RATTLE(AbstractVariational):
     multipliers are implicit; they are found by Newton's method.
 
     Args:
-        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
-            chosen from the motion, the same for all trajectories of a batch.
-        max_step, times: as for `Adaptive`.
         iterations: maximum number of Newton iterations in a step; if these are not enough, the
             status is `NOT_CONVERGED`.
 
     Raises:
-        ValueError: `substeps` or `iterations` is not a positive integer; by `simulate`, if the
+        ValueError: `iterations` is not a positive integer; by `simulate`, if the
             system is not as described.
 
     Example:
@@ -166,7 +164,8 @@ class RATTLE(AbstractVariational):
         >>> model = jm.models.pendulum()
         >>> ts = jnp.linspace(0.0, 10.0, 101)
         >>> sol = jm.simulate(
-        ...     model.system, *model.initial(), ts, model.params, method=jm.RATTLE(substeps=10)
+        ...     model.system, *model.initial(), ts, model.params,
+        ...     method=jm.RATTLE(), steps=jm.FixedSteps(per_save=10),
         ... )
         >>> print(sol.position_residual.max() < 1e-14, sol.velocity_residual.max() < 1e-14)
         True True
@@ -204,14 +203,11 @@ class Variational(AbstractVariational):
     principle. Each step is implicit, and solved by Newton's method with exact Jacobians.
 
     Args:
-        substeps: steps per save interval; the step is (ts[k + 1] - ts[k]) / substeps. By default
-            chosen from the motion, the same for all trajectories of a batch.
-        max_step, times: as for `Adaptive`.
         iterations: maximum number of Newton iterations in a step; if these are not enough, the
             status is `NOT_CONVERGED`.
 
     Raises:
-        ValueError: `substeps` or `iterations` is not a positive integer; by `simulate`, if a
+        ValueError: `iterations` is not a positive integer; by `simulate`, if a
             constraint is not holonomic.
 
     Example:
@@ -220,7 +216,8 @@ class Variational(AbstractVariational):
         >>> model = jm.models.pendulum()
         >>> ts = jnp.linspace(0.0, 10.0, 101)
         >>> sol = jm.simulate(
-        ...     model.system, *model.initial(), ts, model.params, method=jm.Variational(substeps=10)
+        ...     model.system, *model.initial(), ts, model.params,
+        ...     method=jm.Variational(), steps=jm.FixedSteps(per_save=10),
         ... )
         >>> print(sol.position_residual.max() < 1e-14, sol.velocity_residual.max() < 1e-14)
         True True

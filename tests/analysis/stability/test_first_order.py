@@ -79,7 +79,7 @@ def test_growth_counts_the_state_and_not_its_integral() -> None:
         coordinates=("x",), states=("z",), rates=lambda q, v, t, p: 3.0 * v[1],
     )  # fmt: skip
     ts = np.linspace(0.0, 1.0, 21)
-    found = jm.sensitivity_growth(grows, [0.0, 0.0], [0.0, 1e-3], ts, method=jm.RK4(8))
+    found = jm.sensitivity_growth(grows, [0.0, 0.0], [0.0, 1e-3], ts, steps=jm.FixedSteps(8))
     np.testing.assert_allclose(found.factor[-1], np.exp(3.0), rtol=1e-5)
 
 

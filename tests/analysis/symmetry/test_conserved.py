@@ -34,7 +34,7 @@ Q, V = np.array([0.5, 0.5, -0.5, 0.5]), np.array([0.3, 0.1, 0.7, 0.3])
 def test_a_rigid_body_with_a_quaternion(J: list[float], k: float, count: int) -> None:
     found = jm.conserved(BODY, Q, V, {"J": np.array(J), "k": k})
     assert len(found.quantities) == count
-    run = jm.simulate(BODY, Q, V, np.linspace(0.0, 1.0, 5), found.params, method=jm.RK4(200))
+    run = jm.simulate(BODY, Q, V, np.linspace(0.0, 1.0, 5), found.params, steps=jm.FixedSteps(200))
     assert max(found.drift(run).values()) < 1e-8
 
 

@@ -19,10 +19,10 @@ band = { statistic = "quantiles", of = "x", bins = 64 }
 """
 
 
-def many(blocks: int, substeps: int = 3000) -> str:
+def many(blocks: int, per_save: int = 3000) -> str:
     """A study of blocks of four trajectories, some 30 ms each."""
     text = STUDY.replace("size = 20", f"size = {4 * blocks - 1}")
-    return text.replace("substeps = 8", f"substeps = {substeps}") + STATISTICS
+    return text.replace("per_save = 8", f"per_save = {per_save}") + STATISTICS
 
 
 def begun(*arguments: object) -> subprocess.Popen[str]:

@@ -116,7 +116,7 @@ def test_blocks_beyond_the_stop_are_dropped(tmp_path) -> None:
 
 
 def test_sigterm_stops_at_the_next_block_and_prints_how_to_continue(tmp_path) -> None:
-    text = STUDY.replace("size = 20", "size = 399").replace("substeps = 8", "substeps = 3000")
+    text = STUDY.replace("size = 20", "size = 399").replace("per_save = 8", "per_save = 3000")
     config, out = write_study(tmp_path, text), tmp_path / "run"
     command = [sys.executable, "-m", "jaxmech", "ensemble", str(config), "--out", str(out)]
     command += ["--progress", "json", "--blocks", "0:90"]

@@ -1,5 +1,7 @@
 """Adaptive steps: errors, work, batches, failures, configuration."""
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,10 +12,12 @@ import numpy as np
 import pytest
 
 from jaxmech import (
+    RATTLE,
     RK4,
     Adaptive,
     DormandPrince5,
     DormandPrince8,
+    FixedSteps,
     Holonomic,
     SimulationError,
     Solution,
@@ -25,7 +29,7 @@ from jaxmech import (
 from jaxmech.config.errors import StudyError
 from jaxmech.config.plain import plain
 from jaxmech.config.validate import structure
-from jaxmech.integrate import AbstractMethod, AbstractPair
+from jaxmech.integrate import AbstractMethod, AbstractPair, AbstractSteps, method_and_steps
 from tests.small import DOUBLE, PENDULUM, REDUNDANT, along, rod
 
 TS = np.array([0.0, 0.1, 0.37, 0.4, 1.0])
@@ -35,17 +39,17 @@ by_pair = pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 
 @pytest.fixture(scope="module")
 def exact() -> Solution:
-    return run(DormandPrince8(substeps=60), DOUBLE)
+    return run(DormandPrince8(), FixedSteps(per_save=60), DOUBLE)
 
 
-def run(method: AbstractMethod, case: Any, ts: Any = TS, **policies: Any) -> Solution:
-    return simulate(case.system, case.q, case.v, ts, case.params, method=method, **policies)
+def run(method: AbstractMethod, steps: AbstractSteps, case: Any, ts: Any = TS) -> Solution:
+    return simulate(case.system, case.q, case.v, ts, case.params, method=method, steps=steps)
 
 
 @by_pair
 def test_errors_fall_in_proportion_to_the_tolerance(pair: AbstractPair, exact: Solution) -> None:
     tolerances = np.array([1e-6, 1e-7, 1e-8, 1e-9, 1e-10])
-    sols = [run(Adaptive(pair, rtol=tol, atol=tol), DOUBLE) for tol in tolerances]
+    sols = [run(pair, Adaptive(rtol=tol, atol=tol), DOUBLE) for tol in tolerances]
     errors = np.array([abs(sol.q - exact.q).max() for sol in sols])
     assert (errors < 20 * tolerances).all()
     slope = np.polyfit(np.log(tolerances), np.log(errors), 1)[0]
@@ -58,8 +62,8 @@ def test_errors_fall_in_proportion_to_the_tolerance(pair: AbstractPair, exact: S
 
 @by_pair
 def test_saved_times_do_not_change_the_steps(pair: AbstractPair) -> None:
-    method = Adaptive(pair, rtol=1e-7, atol=1e-7)
-    few, many = (run(method, DOUBLE, np.linspace(0.0, 1.0, count)) for count in (2, 101))
+    steps = Adaptive(rtol=1e-7, atol=1e-7)
+    few, many = (run(pair, steps, DOUBLE, np.linspace(0.0, 1.0, count)) for count in (2, 101))
     assert few.accepted == many.accepted
     assert few.evaluations == many.evaluations
     np.testing.assert_allclose(few.q[-1], many.q[-1], rtol=1e-14)
@@ -67,46 +71,46 @@ def test_saved_times_do_not_change_the_steps(pair: AbstractPair) -> None:
 
 def test_saves_within_a_step_are_on_the_constraints_and_as_accurate(exact: Solution) -> None:
     ts = np.linspace(0.0, 1.0, 61)
-    reference = run(DormandPrince8(substeps=4), DOUBLE, ts)
+    reference = run(DormandPrince8(), FixedSteps(per_save=4), DOUBLE, ts)
     for pair in (DormandPrince5(), DormandPrince8()):
-        sol = run(Adaptive(pair, rtol=1e-9, atol=1e-9), DOUBLE, ts)
+        sol = run(pair, Adaptive(rtol=1e-9, atol=1e-9), DOUBLE, ts)
         assert sol.position_residual.max() < 1e-14
         assert abs(sol.q - reference.q).max() < 2e-8
         assert abs(sol.v - reference.v).max() < 2e-7
 
 
 def test_work_is_counted() -> None:
-    sol = run(Adaptive(DormandPrince5(), rtol=1e-4, atol=1e-4), DOUBLE)
+    sol = run(DormandPrince5(), Adaptive(rtol=1e-4, atol=1e-4), DOUBLE)
     assert sol.evaluations == 2 + 6 * (sol.accepted + sol.rejected)
     assert sol.step * sol.accepted > 1.0
-    fixed = run(RK4(10), DOUBLE)
+    fixed = run(RK4(), FixedSteps(10), DOUBLE)
     assert (fixed.accepted, fixed.rejected, fixed.evaluations) == (40, 0, 160)
     assert np.isnan(sol.t_stiff)
 
 
 def test_backwards_in_time() -> None:
-    there = run(Adaptive(rtol=1e-10, atol=1e-10), DOUBLE)
+    there = run(DormandPrince8(), Adaptive(rtol=1e-10, atol=1e-10), DOUBLE)
     back = simulate(
         DOUBLE.system, there.q[-1], there.v[-1], TS[::-1], DOUBLE.params,
-        method=Adaptive(rtol=1e-10, atol=1e-10),
+        steps=Adaptive(rtol=1e-10, atol=1e-10),
     )  # fmt: skip
     np.testing.assert_allclose(back.q[::-1], there.q, atol=1e-8)
 
 
 def test_dependent_constraints() -> None:
-    sol = run(Adaptive(rtol=1e-9, atol=1e-9), REDUNDANT)
-    wanted = run(RK4(400), REDUNDANT)
+    sol = run(DormandPrince8(), Adaptive(rtol=1e-9, atol=1e-9), REDUNDANT)
+    wanted = run(RK4(), FixedSteps(400), REDUNDANT)
     assert sol.rank == 1
     np.testing.assert_allclose(sol.q, wanted.q, atol=1e-8)
 
 
-METHOD = Adaptive(DormandPrince5(), rtol=1e-7, atol=1e-9)
+METHOD, STEPS = DormandPrince5(), Adaptive(rtol=1e-7, atol=1e-9)
 
 
 @jax.jit
 @partial(jax.vmap, in_axes=(0, None))
 def of_lengths(g: Any, ts: Any) -> Solution:
-    return simulate(DOUBLE.system, DOUBLE.q, DOUBLE.v, ts, {**DOUBLE.params, "g": g}, method=METHOD)
+    return run(METHOD, STEPS, DOUBLE._replace(params={**DOUBLE.params, "g": g}), ts)
 
 
 def test_a_trajectory_has_the_same_bits_alone_and_in_any_batch() -> None:
@@ -115,7 +119,7 @@ def test_a_trajectory_has_the_same_bits_alone_and_in_any_batch() -> None:
     whole = of_lengths(g, TS)
     assert len(set(whole.accepted.tolist())) > 10
     turned, some = of_lengths(g[::-1], TS), of_lengths(g[7:19], TS)
-    alone = run(METHOD, DOUBLE._replace(params={**DOUBLE.params, "g": g[11]}))
+    alone = run(METHOD, STEPS, DOUBLE._replace(params={**DOUBLE.params, "g": g[11]}))
     for name in ("q", "v", "accepted", "rejected", "integration_error", "t_failed"):
         values = np.asarray(getattr(whole, name))
         np.testing.assert_array_equal(np.asarray(getattr(turned, name))[::-1], values)
@@ -126,15 +130,15 @@ def test_a_trajectory_has_the_same_bits_alone_and_in_any_batch() -> None:
 def test_most_steps() -> None:
     few = Adaptive(rtol=1e-9, atol=1e-9, max_steps=4)
     with pytest.raises(SimulationError, match=r"MAX_STEPS at t = 0\.\d+ s: .*`max_steps`") as error:
-        run(few, DOUBLE)
+        run(DormandPrince8(), few, DOUBLE)
     sol = error.value.solution
     assert sol.accepted + sol.rejected == 4
     ts = np.linspace(0.0, 1.0, 101)  # also within the last step
     with pytest.raises(SimulationError) as error:
-        run(few, DOUBLE, ts)
+        run(DormandPrince8(), few, DOUBLE, ts)
     dense = error.value.solution
     np.testing.assert_array_equal(np.isfinite(dense.q[:, 0]), sol.t_failed >= ts)
-    whole = run(replace(few, max_steps=1000), DOUBLE)
+    whole = run(DormandPrince8(), replace(few, max_steps=1000), DOUBLE)
     reached = sol.t_failed >= TS
     assert 1 < reached.sum() < len(TS)
     np.testing.assert_array_equal(np.isfinite(sol.q[:, 0]), reached)
@@ -143,13 +147,13 @@ def test_most_steps() -> None:
 
 def test_an_inconsistent_start_is_explained() -> None:
     with pytest.raises(SimulationError, match=r"position residual of 1\.98"):
-        simulate(PENDULUM.system, [0.2, 0.0], [0.0, 1.0], TS, PENDULUM.params, method=METHOD)
+        run(METHOD, STEPS, PENDULUM._replace(q=np.array([0.2, 0.0])))
 
 
 def test_times_out_of_order_end_with_a_status() -> None:
     """They are not known under `vmap`; -0.5 used to be taken as 0.5."""
     ts = jnp.array([TS, [0.0, -0.5, 0.3, 0.5, 1.0], [0.0, 0.1, 0.5, 1.0, 0.7], [*TS[:-1], np.nan]])
-    sols = jax.vmap(lambda ts: run(METHOD, DOUBLE, ts))(ts)
+    sols = jax.vmap(lambda ts: run(METHOD, STEPS, DOUBLE, ts))(ts)
     np.testing.assert_array_equal(sols.status, [Status.OK, *[Status.NONFINITE] * 3])
     assert np.isnan(sols.q[1:, 1:]).all()
 
@@ -163,7 +167,7 @@ def test_a_singular_force_ends_in_underflow() -> None:
     system = System(along, [Holonomic(rod)], force=force, coordinates=("x", "y"))
     sol = simulate(
         system, PENDULUM.q, PENDULUM.v, TS, PENDULUM.params,
-        method=Adaptive(rtol=1e-6, atol=1e-6), throw=False,
+        steps=Adaptive(rtol=1e-6, atol=1e-6), throw=False,
     )  # fmt: skip
     assert Status(int(sol.status)) in (Status.STEP_UNDERFLOW, Status.MAX_STEPS)
     assert 0.4 < sol.t_failed <= 0.5
@@ -177,11 +181,11 @@ def test_steps_at_the_limit_of_stability_are_reported() -> None:
 
     system = System(lambda q, v, t, p: 0.5 * v @ v, force=force, coordinates=("x",))
     run = partial(simulate, system, np.zeros(1), np.ones(1), np.array([0.0, 1.0]), throw=False)
-    whole = run(method=Adaptive(DormandPrince5(), rtol=1e-4, atol=1e-4))
+    whole = run(method=DormandPrince5(), steps=Adaptive(rtol=1e-4, atol=1e-4))
     assert whole.ok
     assert 0.0 < whole.t_stiff < 0.1
     np.testing.assert_allclose(whole.q[-1], np.sin(1.0), atol=1e-3)
-    stopped = run(method=Adaptive(DormandPrince5(), rtol=1e-4, atol=1e-4, max_steps=500))
+    stopped = run(method=DormandPrince5(), steps=Adaptive(rtol=1e-4, atol=1e-4, max_steps=500))
     assert stopped.status == Status.STIFF
 
 
@@ -192,10 +196,6 @@ def test_steps_at_the_limit_of_stability_are_reported() -> None:
         ({"atol": -1.0}, "`atol` must be a positive number"),
         ({"rtol": np.inf}, "`rtol` must be a positive number"),
         ({"max_steps": 0}, "`max_steps`"),
-        (
-            {"pair": DormandPrince5(substeps=3)},
-            r"`pair` must not have `substeps`.*DormandPrince5\(\)",
-        ),
     ],
 )
 def test_wrong_settings_are_reported(settings: Any, told: str) -> None:
@@ -204,16 +204,44 @@ def test_wrong_settings_are_reported(settings: Any, told: str) -> None:
 
 
 def test_a_method_without_an_error_estimate_is_refused() -> None:
-    with pytest.raises(TypeError, match="pair"):
-        Adaptive(RK4())
+    with pytest.raises(ValueError, match=r"`method`.*RK4\(\) has none; take DormandPrince8\(\)"):
+        run(RK4(), Adaptive(), PENDULUM)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "remedy"),
+    [
+        (lambda: RK4(8), r"method=jm.RK4(), steps=jm.FixedSteps(per_save=8)"),
+        (lambda: RATTLE(substeps=8), r"method=jm.RATTLE(), steps=jm.FixedSteps(per_save=8)"),
+        (lambda: RK4(max_step=0.1), r"method=jm.RK4(), steps=jm.FixedSteps(max_step=0.1)"),
+        (lambda: Adaptive(Tsitouras5()), r"method=jm.Tsitouras5(), steps=jm.Adaptive(...)"),
+        (lambda: Adaptive(pair="T"), r"method=jm.DormandPrince8(), steps=jm.Adaptive(...)"),
+    ],
+)
+def test_settings_in_the_wrong_policy_are_refused(wrong: Callable[[], Any], remedy: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(remedy)):
+        wrong()
+
+
+def test_policies_in_the_wrong_argument_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"`method` must not be Adaptive\(\).*steps=Adaptive\(\)"):
+        method_and_steps(Adaptive(), None)
+    with pytest.raises(TypeError, match=r"`steps` must not be RK4\(\).*method=RK4\(\)"):
+        method_and_steps(None, RK4())
+
+
+def test_defaults_of_the_policies() -> None:
+    assert method_and_steps(None, None) == (RK4(), FixedSteps())
+    assert method_and_steps(None, Adaptive()) == (DormandPrince8(), Adaptive())
+    assert method_and_steps(Tsitouras5(), None) == (Tsitouras5(), FixedSteps())
 
 
 def test_configuration_files() -> None:
-    assert structure({"rtol": 1e-9}, AbstractMethod) == Adaptive(rtol=1e-9)
-    given = {"name": "adaptive", "pair": "tsitouras5", "max_steps": 10}
-    assert structure(given, AbstractMethod) == Adaptive(Tsitouras5(), max_steps=10)
-    method = Adaptive(DormandPrince5(), rtol=1e-5)
-    assert structure(plain(method, AbstractMethod), AbstractMethod) == method
-    assert structure({}, AbstractMethod) == RK4()
-    with pytest.raises(StudyError, match="rtol"):
-        structure({"name": "rk4", "rtol": 1e-5}, AbstractMethod)
+    given = {"name": "Adaptive", "rtol": 1e-5, "max_steps": 10}
+    steps = Adaptive(rtol=1e-5, max_steps=10)
+    assert structure(given, AbstractSteps) == steps
+    assert structure(plain(steps, AbstractSteps), AbstractSteps) == steps
+    assert structure({}, AbstractSteps) == FixedSteps()
+    assert structure({"name": "Tsitouras5"}, AbstractMethod) == Tsitouras5()
+    with pytest.raises(StudyError, match=r'rtol.*name = "Adaptive"'):
+        structure({"rtol": 1e-5}, AbstractSteps)

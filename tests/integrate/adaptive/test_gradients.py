@@ -37,7 +37,7 @@ def motion(flat: Any, pair: Any) -> Any:
     x = UNRAVEL(flat)
     sol = simulate(
         DOUBLE.system, *start(x), x["ts"], x["p"],
-        method=Adaptive(pair, rtol=1e-10, atol=1e-10, max_steps=500),
+        method=pair, steps=Adaptive(rtol=1e-10, atol=1e-10, max_steps=500),
     )  # fmt: skip
     return (WEIGHTS * jnp.concatenate([sol.q, sol.v], axis=1)).sum()
 
@@ -70,7 +70,7 @@ def few(x: Any) -> Any:
     params = {**DOUBLE.params, "g": x}
     sol = simulate(
         DOUBLE.system, DOUBLE.q, DOUBLE.v, np.array([0.0, 0.2, 0.3]), params,
-        method=Adaptive(DormandPrince5(), rtol=1e-6, atol=1e-6, max_steps=64),
+        method=DormandPrince5(), steps=Adaptive(rtol=1e-6, atol=1e-6, max_steps=64),
     )  # fmt: skip
     return (sol.q * WEIGHTS[:3, :4]).sum()
 
@@ -108,7 +108,8 @@ def test_the_rate_of_a_derivative_is_that_of_the_motion(events: Any) -> None:
     def end(x: Any, t: Any) -> Any:
         sol = simulate(
             OSCILLATOR.system, x * OSCILLATOR.q, 0 * OSCILLATOR.v, jnp.stack([0.0 * t, t]),
-            {"k": 4.0}, method=Adaptive(DormandPrince5(), rtol=1e-9, max_steps=64), events=events,
+            {"k": 4.0}, method=DormandPrince5(), steps=Adaptive(rtol=1e-9, max_steps=64),
+            events=events,
         )  # fmt: skip
         return sol.q[-1, 0]
 
@@ -123,7 +124,7 @@ def test_a_singular_mass_matrix_and_closed_over_values() -> None:
         params = {**QUATERNION.params, "k": k}
         sol = simulate(
             QUATERNION.system, QUATERNION.q, QUATERNION.v, np.array([0.0, 0.8]), params,
-            method=Adaptive(rtol=1e-10, atol=1e-10, max_steps=100), derivative=ForwardMode(),
+            steps=Adaptive(rtol=1e-10, atol=1e-10, max_steps=100), derivative=ForwardMode(),
         )  # fmt: skip
         return sol.q[-1]
 
@@ -134,12 +135,12 @@ def test_a_singular_mass_matrix_and_closed_over_values() -> None:
 
 
 def test_a_failed_trajectory_has_nan_derivatives_and_leaves_others_alone() -> None:
-    method = Adaptive(DormandPrince5(), rtol=1e-6, atol=1e-6, max_steps=20)
+    method, steps = DormandPrince5(), Adaptive(rtol=1e-6, atol=1e-6, max_steps=20)
 
     def end(g: Any) -> Any:
         sol = simulate(
             DOUBLE.system, DOUBLE.q, DOUBLE.v, np.array([0.0, 0.01, 1.0]),
-            {**DOUBLE.params, "g": g}, method=method, throw=False,
+            {**DOUBLE.params, "g": g}, method=method, steps=steps, throw=False,
         )  # fmt: skip
         return sol.q[-1, 0], sol.q[1, 0]
 

@@ -20,7 +20,7 @@ PLAIN, WITH_EVENTS = 20, 45  # bytes for each step that a run may take
 def plain(k: Any, most: int = MOST) -> Any:
     sol = jm.simulate(
         OSCILLATOR.system, OSCILLATOR.q, OSCILLATOR.v, np.array([0.0, 0.3, 0.5]), {"k": k},
-        method=jm.Adaptive(jm.DormandPrince5(), max_steps=most),
+        method=jm.DormandPrince5(), steps=jm.Adaptive(max_steps=most),
     )  # fmt: skip
     return sol.q[-1, 0] + sol.q[1, 1]
 
@@ -28,7 +28,7 @@ def plain(k: Any, most: int = MOST) -> Any:
 def bouncing(e: Any, most: int = MOST) -> Any:
     sol = jm.simulate(
         BALL, *DROPPED, np.array([0.0, 1.0]), {**BALL_PARAMS, "e": e},
-        method=jm.Adaptive(jm.DormandPrince5(), max_steps=most), events=BOUNCE,
+        method=jm.DormandPrince5(), steps=jm.Adaptive(max_steps=most), events=BOUNCE,
     )  # fmt: skip
     return sol.q[-1, 1]
 

@@ -31,7 +31,7 @@ TS = jnp.linspace(0.0, 3.0, 31)
 def bouncing(height: jax.Array) -> jm.Solution:
     q0 = jnp.stack([jnp.zeros_like(height), height])
     return jm.simulate(
-        BALL, q0, DROPPED[1], TS, BALL_PARAMS, method=jm.Adaptive(), events=(BOUNCE, TOP)
+        BALL, q0, DROPPED[1], TS, BALL_PARAMS, steps=jm.Adaptive(), events=(BOUNCE, TOP)
     )
 
 
@@ -42,7 +42,9 @@ def test_bounces_in_long_steps_and_the_same_bits_in_a_batch() -> None:
     one = bouncing(heights[1])
     np.testing.assert_array_equal(one.q, batch.q[1])
     np.testing.assert_array_equal(one.events["top"].t, batch.events["top"].t[1])
-    fixed = jm.simulate(BALL, *DROPPED, TS, BALL_PARAMS, method=jm.RK4(4), events=(BOUNCE, TOP))
+    fixed = jm.simulate(
+        BALL, *DROPPED, TS, BALL_PARAMS, steps=jm.FixedSteps(4), events=(BOUNCE, TOP)
+    )
     np.testing.assert_allclose(one.q, fixed.q, atol=1e-12)
     for name in ("bounce", "top"):
         np.testing.assert_array_equal(one.events[name].count, fixed.events[name].count)
@@ -51,7 +53,7 @@ def test_bounces_in_long_steps_and_the_same_bits_in_a_batch() -> None:
 
 
 def test_a_terminal_event_holds_the_state() -> None:
-    sol = jm.simulate(BALL, *DROPPED, TS, BALL_PARAMS, method=jm.Adaptive(), events=LANDS)
+    sol = jm.simulate(BALL, *DROPPED, TS, BALL_PARAMS, steps=jm.Adaptive(), events=LANDS)
     t = np.sqrt(2 / G)
     assert sol.status == Status.STOPPED
     np.testing.assert_allclose(sol.events.t_end, t, atol=1e-12)
@@ -61,8 +63,8 @@ def test_a_terminal_event_holds_the_state() -> None:
 
 
 def test_the_last_possible_step_may_end_at_an_event() -> None:
-    method = jm.Adaptive(max_steps=3)
-    sol = jm.simulate(BALL, *DROPPED, TS, BALL_PARAMS, method=method, events=LANDS)
+    steps = jm.Adaptive(max_steps=3)
+    sol = jm.simulate(BALL, *DROPPED, TS, BALL_PARAMS, steps=steps, events=LANDS)
     assert sol.status == Status.STOPPED
     assert sol.accepted == 3
 
@@ -75,28 +77,28 @@ def test_saves_at_the_time_of_a_transition_have_the_state_after_it() -> None:
     ]
     system = jm.System(lambda q, v, t, p: 0.5 * v @ v, coordinates=("x",))
 
-    def speeds(method: Any, v: jax.Array) -> jax.Array:
-        return jm.simulate(system, [0.0], v, [0.0, 0.5, 1.0, 2.0], method=method, events=kicks).v
+    def speeds(steps: Any, v: jax.Array) -> jax.Array:
+        return jm.simulate(system, [0.0], v, [0.0, 0.5, 1.0, 2.0], steps=steps, events=kicks).v
 
     expected = np.array([[1.0], [1.0], [0.5], [0.25]])
-    for method in (jm.RK4(1), jm.Adaptive(max_steps=64)):
-        np.testing.assert_allclose(speeds(method, jnp.ones(1)), expected, atol=1e-14)
-    slope = jax.jacfwd(partial(speeds, method))(jnp.ones(1))
+    for steps in (jm.FixedSteps(1), jm.Adaptive(max_steps=64)):
+        np.testing.assert_allclose(speeds(steps, jnp.ones(1)), expected, atol=1e-14)
+    slope = jax.jacfwd(partial(speeds, steps))(jnp.ones(1))
     np.testing.assert_allclose(slope[..., 0], expected, atol=1e-14)
 
 
 def test_ever_shorter_bounces_end_with_a_status() -> None:
     p = {**BALL_PARAMS, "e": jnp.asarray(0.5)}
     with pytest.raises(jm.SimulationError, match="CONTACT_AT_REST") as error:
-        jm.simulate(BALL, *DROPPED, TS, p, method=jm.Adaptive(max_steps=256), events=BOUNCE)
+        jm.simulate(BALL, *DROPPED, TS, p, steps=jm.Adaptive(max_steps=256), events=BOUNCE)
     limit = np.sqrt(2 / G) * (1 + 2 * (0.5 / (1 - 0.5)))
     np.testing.assert_allclose(error.value.solution.t_failed, limit, atol=1e-9)
 
 
 def test_a_bead_leaves_its_hoop() -> None:
     q0, v0 = released(0.3, BEAD_PARAMS)
-    ts, method = jnp.linspace(0.0, 1.0, 11), jm.Adaptive(rtol=1e-10, atol=1e-12)
-    sol = jm.simulate(BEAD, q0, v0, ts, BEAD_PARAMS, method=method, events=LEAVES)
+    ts, steps = jnp.linspace(0.0, 1.0, 11), jm.Adaptive(rtol=1e-10, atol=1e-12)
+    sol = jm.simulate(BEAD, q0, v0, ts, BEAD_PARAMS, steps=steps, events=LEAVES)
     at = sol.events["leaves"]
     np.testing.assert_allclose(at.q[0, 1], 2 / 3 * np.cos(0.3), atol=1e-10)
     flight = np.asarray(ts[-1] - at.t[0])
@@ -108,10 +110,10 @@ def test_a_bead_leaves_its_hoop() -> None:
 def landed(x: jax.Array) -> jax.Array:
     """The time of the second bounce and the final height, as a function of e, g and height."""
     e, g, height = x
-    method = jm.Adaptive(rtol=1e-9, atol=1e-10, max_steps=64)
+    steps = jm.Adaptive(rtol=1e-9, atol=1e-10, max_steps=64)
     sol = jm.simulate(
         BALL, jnp.stack([0 * height, height]), DROPPED[1], jnp.array([0.0, 1.0, 2.0]),
-        {"e": e, "g": g}, method=method, events=BOUNCE,
+        {"e": e, "g": g}, steps=steps, events=BOUNCE,
     )  # fmt: skip
     return jnp.stack([sol.events["bounce"].t[1], sol.q[-1, 1]])
 

@@ -13,10 +13,10 @@ from jaxmech.status import Status
 
 G = 9.81
 COUNT, SIZE = 5, 0.1
-by_method = pytest.mark.parametrize(
-    "method",
+by_steps = pytest.mark.parametrize(
+    "steps",
     [
-        pytest.param(jm.RK4(2), id="fixed"),
+        pytest.param(jm.FixedSteps(2), id="fixed"),
         pytest.param(jm.Adaptive(max_steps=512), id="tolerance", marks=pytest.mark.slow),
     ],
 )
@@ -60,13 +60,13 @@ CRADLES = {
 }
 
 
-@by_method
-def test_newton_s_cradle(method: Any) -> None:
+@by_steps
+def test_newton_s_cradle(steps: Any) -> None:
     """Balls of equal masses exchange their velocities, one impact after another at one time."""
 
     def run(q0: Array, v0: Array, e: Array) -> tuple[Any, ...]:
         p, ts = {"m": jnp.ones(COUNT), "e": e}, jnp.array([0.0, 1.5, 3.0])
-        sol = jm.simulate(BALLS, q0, v0, ts, p, method=method, events=HITS)
+        sol = jm.simulate(BALLS, q0, v0, ts, p, steps=steps, events=HITS)
         return sol.q[-1], sol.v[-1], sol.status, sum(sol.events[hit.name].count for hit in HITS)
 
     q0, v0, e, expected, impacts = map(list, zip(*CRADLES.values(), strict=True))
@@ -80,18 +80,18 @@ def test_newton_s_cradle(method: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "method",
+    "steps",
     [
-        jm.RK4(),
-        pytest.param(jm.RK4(10), marks=pytest.mark.slow),
+        jm.FixedSteps(),
+        pytest.param(jm.FixedSteps(10), marks=pytest.mark.slow),
         pytest.param(jm.Adaptive(), marks=pytest.mark.slow),
     ],
 )
-def test_three_balls_that_meet_at_the_same_time(method: Any) -> None:
+def test_three_balls_that_meet_at_the_same_time(steps: Any) -> None:
     system = jm.System(lambda q, v, t, p: 0.5 * v @ v, coordinates=("a", "b", "c"))
     sol = jm.simulate(
         system, [-1.1, 0.0, 1.1], [1.0, 0.0, -1.0], [0.0, 1.5, 3.0], {"e": 1.0},
-        method=method, events=HITS[:2],
+        steps=steps, events=HITS[:2],
     )  # fmt: skip
     np.testing.assert_allclose(sol.q[-1], [-2.1, 0.0, 2.1], atol=1e-12)
     np.testing.assert_allclose(sol.v[-1], [-1.0, 0.0, 1.0], atol=1e-14)
@@ -110,8 +110,8 @@ def right(q: Array, t: Array, p: Any) -> Array:
     return q[0] + jnp.sin(q[1])
 
 
-@by_method
-def test_a_bar_that_falls_flat(method: Any) -> None:
+@by_steps
+def test_a_bar_that_falls_flat(steps: Any) -> None:
     """Its ends hit the floor one after another at one time, until both of them rise."""
     ends = [contact(lambda q, v, t, p, fn=fn: fn(q, t, p), fn.__name__) for fn in (left, right)]
     system = jm.System(bar, coordinates=("z", "angle"))
@@ -119,7 +119,7 @@ def test_a_bar_that_falls_flat(method: Any) -> None:
     def run(e: Array) -> tuple[Any, ...]:
         sol = jm.simulate(
             system, jnp.array([1.0, 0.0]), jnp.zeros(2), jnp.array([0.0, 0.5, 0.6]), {"e": e},
-            method=method, events=ends,
+            steps=steps, events=ends,
         )  # fmt: skip
         return sol.q, sol.status, sol.t_failed, sol.events["left"].v_after[1]
 
@@ -137,8 +137,8 @@ def test_a_bar_that_falls_flat(method: Any) -> None:
     np.testing.assert_allclose(t_failed[2], t, atol=0.3)
 
 
-@by_method
-def test_contacts_that_become_constraints(method: Any) -> None:
+@by_steps
+def test_contacts_that_become_constraints(steps: Any) -> None:
     """A bar that drops on both ends, that lies there at first, and that falls on one end."""
     how = {fn: contact(lambda q, v, t, p, fn=fn: fn(q, t, p), fn.__name__, on=fn.__name__)
            for fn in (left, right)}  # fmt: skip
@@ -148,7 +148,7 @@ def test_contacts_that_become_constraints(method: Any) -> None:
 
     def run(q0: Array) -> jm.Solution:
         return jm.simulate(
-            system, q0, jnp.zeros(2), jnp.array([0.0, 0.5, 1.0]), method=method,
+            system, q0, jnp.zeros(2), jnp.array([0.0, 0.5, 1.0]), steps=steps,
             events=tuple(how.values()), inactive=("left", "right"),
         )  # fmt: skip
 
@@ -169,8 +169,8 @@ BOX = (
 )
 
 
-@by_method
-def test_starts_in_contact_and_save_times(method: Any) -> None:
+@by_steps
+def test_starts_in_contact_and_save_times(steps: Any) -> None:
     """Right, or a status: corners, rest, and save times that are wrong under `jit` or repeated."""
     good, corner = [0.0, 1.0, 3.0], ([1.0, 0.0], [1.0, -2.0], 1.0, 0.0)
     cases = {
@@ -187,7 +187,7 @@ def test_starts_in_contact_and_save_times(method: Any) -> None:
     }
 
     def run(ts: Array, q0: Array, v0: Array, e: Array, g: Array) -> jm.Solution:
-        return jm.simulate(BALL, q0, v0, ts, {"e": e, "g": g}, method=method, events=BOX)
+        return jm.simulate(BALL, q0, v0, ts, {"e": e, "g": g}, steps=steps, events=BOX)
 
     batch = (jnp.array(x) for x in zip(*cases.values(), strict=True))
     sol = jax.jit(jax.vmap(run))(*batch)
@@ -229,14 +229,14 @@ def sequence(q: Array, v: Array, m: Array) -> Array:
     return jnp.concatenate([q + left * v, v])
 
 
-@by_method
-def test_derivatives_of_impacts_at_the_same_time(method: Any) -> None:
+@by_steps
+def test_derivatives_of_impacts_at_the_same_time(steps: Any) -> None:
     """Those of a sequence of impacts, also with respect to gaps that are zero."""
     system = jm.System(in_row, coordinates=("a", "b", "c"))
 
     def simulated(q0: Array, v0: Array, m: Array) -> Array:
         p, ts = {"m": m, "e": jnp.ones(())}, jnp.array([0.0, 1.5, 3.0])
-        sol = jm.simulate(system, q0, v0, ts, p, method=method, events=HITS[:2])
+        sol = jm.simulate(system, q0, v0, ts, p, steps=steps, events=HITS[:2])
         return jnp.concatenate([sol.q[-1], sol.v[-1]])
 
     at = jnp.array([-0.9, 0.1, 0.2]), jnp.array([1.0, 0.0, 0.0]), jnp.array([1.0, 2.0, 4.0])

@@ -18,7 +18,7 @@ def seen(e: Any, g: Any, height: Any) -> Array:
     """Times and states of events, and states at saved times, of a bouncing ball."""
     p = {**BALL_PARAMS, "e": e, "g": g}
     q0 = jnp.stack([jnp.zeros_like(height), height])
-    sol = jm.simulate(BALL, q0, DROPPED[1], TS, p, method=jm.RK4(4), events=(BOUNCE, TOP))
+    sol = jm.simulate(BALL, q0, DROPPED[1], TS, p, steps=jm.FixedSteps(4), events=(BOUNCE, TOP))
     at = sol.events["bounce"]
     parts = at.t[:3], at.q[1], at.v_after[2], sol.events["top"].t[:2], sol.q[4], sol.v[-1]
     return jnp.concatenate(parts)
@@ -59,7 +59,7 @@ def test_second_derivatives_are_those_of_the_closed_form() -> None:
             left = 2.0 - first * (1 + 2 * e)
             return e**2 * 9.0 * first * left - 9.0 / 2 * left**2
         q0 = jnp.stack([0 * start, start])
-        sol = jm.simulate(BALL, q0, DROPPED[1], TS, p, method=jm.RK4(2), events=BOUNCE)
+        sol = jm.simulate(BALL, q0, DROPPED[1], TS, p, steps=jm.FixedSteps(2), events=BOUNCE)
         return sol.q[-1, 1]
 
     x = jnp.array([0.9, 1.2])
@@ -72,7 +72,9 @@ def test_derivatives_through_more_events_than_are_kept_are_nan() -> None:
     def end(height: Array, rate: float) -> Array:
         ticks = jm.Event(lambda q, v, t, p: jnp.sin(rate * t), name="ticks")
         q0 = jnp.stack([0 * height, height])
-        sol = jm.simulate(BALL, q0, DROPPED[1], TS, BALL_PARAMS, method=jm.RK4(20), events=ticks)
+        sol = jm.simulate(
+            BALL, q0, DROPPED[1], TS, BALL_PARAMS, steps=jm.FixedSteps(20), events=ticks
+        )
         return sol.q[-1, 1]
 
     np.testing.assert_allclose(jax.grad(end)(jnp.asarray(1.0), 20.0), 1.0, rtol=1e-12)

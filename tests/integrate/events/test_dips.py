@@ -12,8 +12,11 @@ import jaxmech as jm
 from jaxmech.integrate.events.dips import Dips
 from tests.integrate.events.falling import BALL, BALL_PARAMS, G
 
-METHODS = {"fixed": jm.RK4(1), "tolerance": jm.Adaptive(jm.DormandPrince5(), max_steps=64)}
-by_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+POLICIES = {
+    "fixed": {"steps": jm.FixedSteps(1)},
+    "tolerance": {"method": jm.DormandPrince5(), "steps": jm.Adaptive(max_steps=64)},
+}
+by_policies = pytest.mark.parametrize("policies", POLICIES.values(), ids=POLICIES)
 TS = jnp.array([0.0, 1.2])  # one step, in which the parabola is exact
 SPEED = 5.0
 TOP = SPEED**2 / (2 * G)
@@ -23,11 +26,11 @@ def reaches(q: Array, v: Array, t: Array, p: Any) -> Array:
     return p["H"] - q[1]
 
 
-def thrown(height: Any, method: Any, *events: jm.Event, speed: Any = SPEED) -> jm.Solution:
+def thrown(height: Any, policies: Any, *events: jm.Event, speed: Any = SPEED) -> jm.Solution:
     """A ball thrown up from zero, past a height and back."""
     q0, v0 = jnp.zeros(2), jnp.stack([jnp.ones_like(speed), speed])
     p = {**BALL_PARAMS, "H": jnp.asarray(height)}
-    return jm.simulate(BALL, q0, v0, TS, p, method=method, events=events)
+    return jm.simulate(BALL, q0, v0, TS, p, **policies, events=events)
 
 
 def exactly(height: Any, speed: Any = SPEED) -> Array:
@@ -35,10 +38,10 @@ def exactly(height: Any, speed: Any = SPEED) -> Array:
     return jnp.stack([(speed - root) / G, (speed + root) / G])
 
 
-@by_method
-def test_both_passages_are_found_in_every_direction(method: Any) -> None:
+@by_policies
+def test_both_passages_are_found_in_every_direction(policies: Any) -> None:
     events = [jm.Event(reaches, direction, name=str(direction)) for direction in (-1, 0, 1)]
-    batch = jax.vmap(lambda height: thrown(height, method, *events))
+    batch = jax.vmap(lambda height: thrown(height, policies, *events))
     below = np.array([1e-8, 1e-6, 0.01, 0.3, TOP - 0.01])
     found, times = batch(TOP - below), np.stack([exactly(TOP - x) for x in below])
     accuracy = 4e-14 + 4e-16 / np.sqrt(below)[:, None]  # of roots that are nearly double
@@ -50,26 +53,26 @@ def test_both_passages_are_found_in_every_direction(method: Any) -> None:
     assert all((above.events[event.name].count == 0).all() for event in events)
 
 
-@by_method
-def test_a_ceiling_that_is_just_touched(method: Any) -> None:
+@by_policies
+def test_a_ceiling_that_is_just_touched(policies: Any) -> None:
     """The ball bounces off it, and after the step it is where the impact sent it."""
     hits = jm.Event(reaches, -1, transition=jm.Transition(restitution=0.5), name="hits")
     stops = jm.Event(reaches, -1, terminal=True, name="stops")
     height = TOP - 0.001
     t = exactly(height)[0]
     up, left = SPEED - G * t, TS[1] - t
-    sol = thrown(height, method, hits)
+    sol = thrown(height, policies, hits)
     np.testing.assert_allclose(sol.events["hits"].t[0], t, atol=1e-13)
     assert sol.events["hits"].count == 1
     np.testing.assert_allclose(sol.q[-1, 1], height - 0.5 * up * left - G / 2 * left**2, atol=1e-12)
-    assert thrown(height, method, stops).events.reason == "stops"
+    assert thrown(height, policies, stops).events.reason == "stops"
 
 
-@by_method
-def test_derivatives_of_both_times(method: Any) -> None:
+@by_policies
+def test_derivatives_of_both_times(policies: Any) -> None:
     def times(speed: Any) -> Array:
         passes = jm.Event(reaches, name="passes")
-        return thrown(TOP - 0.01, method, passes, speed=speed).events["passes"].t[:2]
+        return thrown(TOP - 0.01, policies, passes, speed=speed).events["passes"].t[:2]
 
     expected = jax.jacfwd(lambda speed: exactly(TOP - 0.01, speed))(SPEED)
     np.testing.assert_allclose(jax.jacrev(times)(SPEED), expected, rtol=1e-9)
@@ -81,7 +84,7 @@ def test_several_functions_in_one_step() -> None:
     events = [
         jm.Event(lambda q, v, t, p, level=level: q[1] - level, name=f"{level}") for level in heights
     ]
-    sol = thrown(0.0, METHODS["fixed"], *events)
+    sol = thrown(0.0, POLICIES["fixed"], *events)
     for level in heights:
         record, expected = sol.events[f"{level}"], exactly(level)[0 if level > 0 else 1 :]
         assert record.count == len(expected)
@@ -94,7 +97,7 @@ def test_functions_of_velocities_by_a_tolerance() -> None:
     fast = jm.Event(lambda q, v, t, p: v[0] + 0.999, name="fast")
     sol = jm.simulate(
         system, [1.0], [0.0], [0.0, 3.0], events=fast,
-        method=jm.Adaptive(jm.DormandPrince8(), rtol=1e-7, atol=1e-7),
+        method=jm.DormandPrince8(), steps=jm.Adaptive(rtol=1e-7, atol=1e-7),
     )  # fmt: skip
     assert sol.accepted < 12
     first = np.arcsin(0.999)

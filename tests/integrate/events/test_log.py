@@ -14,9 +14,12 @@ import jaxmech as jm
 from jaxmech.compiler import explain
 
 G, KEPT = 9.81, 12
-METHODS = [jm.RK4(400), jm.Adaptive(jm.DormandPrince5(), rtol=1e-9, max_steps=2_000)]
+POLICIES = [
+    {"steps": jm.FixedSteps(400)},
+    {"method": jm.DormandPrince5(), "steps": jm.Adaptive(rtol=1e-9, max_steps=2_000)},
+]
 TS = np.linspace(0.0, 1.0, 3)
-both_methods = pytest.mark.parametrize("method", METHODS, ids=["fixed", "adaptive"])
+both_policies = pytest.mark.parametrize("policies", POLICIES, ids=["fixed", "adaptive"])
 
 
 def _lagrangian(q: Array, v: Array, t: Array, p: Any) -> Array:
@@ -32,19 +35,19 @@ SYSTEM = jm.System(_lagrangian, coordinates=("x", "y"))
 START = jnp.zeros(2), jnp.array([1.0, 0.0])
 
 
-def passes(rate: Any, method: Any, keep: int = KEPT, jumps: bool = False) -> jm.EventRecord:
+def passes(rate: Any, policies: Any, keep: int = KEPT, jumps: bool = False) -> jm.EventRecord:
     """The passages of x through zero, at which y is raised if it jumps."""
     change = jm.Transition(_raised) if jumps else None
     event = jm.Event(lambda q, v, t, p: q[0], keep=keep, transition=change, name="pass")
-    sol = jm.simulate(SYSTEM, *START, TS, {"rate": rate}, method=method, events=event, throw=False)
+    sol = jm.simulate(SYSTEM, *START, TS, {"rate": rate}, **policies, events=event, throw=False)
     assert sol.events is not None
     return sol.events["pass"]
 
 
-@both_methods
-def test_stored_events_of_a_batch(method: Any) -> None:
+@both_policies
+def test_stored_events_of_a_batch(policies: Any) -> None:
     rates = np.array([10.3, 20.4, 40.7])
-    found = jax.jit(jax.vmap(lambda rate: passes(rate, method)))(rates)
+    found = jax.jit(jax.vmap(lambda rate: passes(rate, policies)))(rates)
     np.testing.assert_array_equal(found.count, [10, 20, 40])
     assert found.t.shape == (3, KEPT)
     assert found.q.shape == (3, KEPT, 2)
@@ -63,12 +66,12 @@ def test_stored_events_of_a_batch(method: Any) -> None:
     assert found.q_after is None
 
 
-@both_methods
-def test_derivatives_of_an_event_that_comes_late(method: Any) -> None:
+@both_policies
+def test_derivatives_of_an_event_that_comes_late(policies: Any) -> None:
     """The tenth event, of more than the eight that are kept by default."""
 
     def state(rate: Array) -> Array:
-        found = passes(rate, method, jumps=True)
+        found = passes(rate, policies, jumps=True)
         assert found.q_after is not None
         return jnp.concatenate([found.t[9:10], found.q[9], found.v[9], found.q_after[9]])
 
@@ -84,10 +87,10 @@ def test_derivatives_of_an_event_that_comes_late(method: Any) -> None:
         np.testing.assert_allclose(slopes, wanted, rtol=1e-5, atol=1e-5)
 
 
-@both_methods
-def test_code_does_not_grow_with_the_number_of_stored_events(method: Any) -> None:
+@both_policies
+def test_code_does_not_grow_with_the_number_of_stored_events(policies: Any) -> None:
     def time(rate: Array, keep: int) -> Array:
-        return passes(rate, method, keep).t[2]
+        return passes(rate, policies, keep).t[2]
 
     rates = jnp.array([10.3, 14.2])
     for derivative in (jax.jacfwd, jax.grad):
@@ -117,11 +120,11 @@ def _equations(jaxpr: Jaxpr, in_loop: bool = False) -> Iterator[JaxprEqn]:
             yield from _equations(one.jaxpr if isinstance(one, ClosedJaxpr) else one, within)
 
 
-@both_methods
-def test_steps_do_not_copy_the_stored_events(method: Any) -> None:
+@both_policies
+def test_steps_do_not_copy_the_stored_events(policies: Any) -> None:
     keep = 977
     with jm.compiler.off():
-        program = jax.make_jaxpr(lambda rate: passes(rate, method, keep).t)(jnp.asarray(10.3))
+        program = jax.make_jaxpr(lambda rate: passes(rate, policies, keep).t)(jnp.asarray(10.3))
     writing = [
         eqn.primitive.name
         for eqn in _equations(program.jaxpr)

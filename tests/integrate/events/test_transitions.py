@@ -49,7 +49,7 @@ def test_a_pendulum_that_bounces_off_a_wall_obeys_the_energy_law() -> None:
     q0 = jnp.array([np.sin(1.5), -np.cos(1.5)])
     sol = jm.simulate(
         model.system, q0, jnp.zeros(2), jnp.linspace(0.0, 5.0, 51), model.params,
-        method=jm.RK4(40), events=wall,
+        steps=jm.FixedSteps(40), events=wall,
     )  # fmt: skip
     at = sol.events["wall"]
     count = int(at.count)
@@ -74,7 +74,9 @@ def test_the_impulse_of_a_constraint_is_smallest_in_the_mass_metric() -> None:
         lambda q, v, t, p: q[1] - slope * q[0],
         direction=-1, transition=jm.Transition(on=("plane",)), name="lands",
     )  # fmt: skip
-    sol = jm.simulate(system, *DROPPED, TS, method=jm.RK4(4), events=lands, inactive=("plane",))
+    sol = jm.simulate(
+        system, *DROPPED, TS, steps=jm.FixedSteps(4), events=lands, inactive=("plane",)
+    )
     at = sol.events["lands"]
     A = np.array([[-slope, 1.0]])
     root = np.sqrt(masses)
@@ -90,7 +92,7 @@ def test_two_impacts_at_the_same_time() -> None:
     bounces = jm.Transition(restitution=1.0)
     wall = jm.Event(lambda q, v, t_, p: t - q[0], -1, transition=bounces, name="wall")
     floor = jm.Event(height, -1, transition=bounces, name="floor")
-    sol = jm.simulate(BALL, *DROPPED, TS, BALL_PARAMS, method=jm.RK4(4), events=(wall, floor))
+    sol = jm.simulate(BALL, *DROPPED, TS, BALL_PARAMS, steps=jm.FixedSteps(4), events=(wall, floor))
     np.testing.assert_allclose(sol.events["wall"].t[0], t, atol=1e-12)
     np.testing.assert_allclose(sol.events["floor"].t[:3], t * np.array([1, 3, 5]), atol=1e-12)
     np.testing.assert_allclose(sol.v[-1, 0], -1.0, atol=1e-13)
@@ -101,7 +103,7 @@ def test_bounces_within_a_step_are_all_found() -> None:
     jump = jm.Transition(lambda q, v, t, p: (q, v * jnp.array([1.0, -p["e"]])))
     floor = jm.Event(height, -1, transition=jump, name="floor")
     ts = jnp.array([0.0, 1.5, 3.0])
-    sol = jm.simulate(BALL, *DROPPED, ts, BALL_PARAMS, method=jm.RK4(1), events=floor)
+    sol = jm.simulate(BALL, *DROPPED, ts, BALL_PARAMS, steps=jm.FixedSteps(1), events=floor)
     expected = np.sqrt(2 / G) * (1 + 2 * np.cumsum([0, *0.9 ** np.arange(1, 4)]))
     np.testing.assert_allclose(sol.events["floor"].t[:4], expected, atol=1e-12)
 
@@ -109,7 +111,7 @@ def test_bounces_within_a_step_are_all_found() -> None:
 def test_ever_shorter_bounces_end_with_a_status() -> None:
     p = {**BALL_PARAMS, "e": jnp.asarray(0.5)}
     with pytest.raises(jm.SimulationError, match="TOO_MANY_EVENTS") as error:
-        jm.simulate(BALL, *DROPPED, TS, p, method=jm.RK4(4), events=BOUNCE)
+        jm.simulate(BALL, *DROPPED, TS, p, steps=jm.FixedSteps(4), events=BOUNCE)
     limit = np.sqrt(2 / G) * (1 + 2 * (0.5 / (1 - 0.5)))
     found = error.value.solution
     assert limit - 0.05 < found.t_failed < limit
@@ -125,18 +127,20 @@ def test_many_events_in_one_long_step_that_change_nothing() -> None:
     ]
     ts = jnp.array([0.0, 0.45])
     args = BALL, *DROPPED, ts, BALL_PARAMS
-    sol = jm.simulate(*args, method=jm.RK4(1), events=events)
+    sol = jm.simulate(*args, steps=jm.FixedSteps(1), events=events)
     found = np.array([sol.events[event.name].t[0] for event in events])
     np.testing.assert_allclose(found, np.sqrt(2 * (1 - levels) / G), atol=1e-12)
-    np.testing.assert_array_equal(sol.q, jm.simulate(*args, method=jm.RK4(1)).q)
-    adaptive = jm.simulate(*args, method=jm.Adaptive(max_steps=64), events=events)
+    np.testing.assert_array_equal(sol.q, jm.simulate(*args, steps=jm.FixedSteps(1)).q)
+    adaptive = jm.simulate(*args, steps=jm.Adaptive(max_steps=64), events=events)
     again = np.array([adaptive.events[event.name].t[0] for event in events])
     np.testing.assert_allclose(again, found, atol=1e-12)
 
 
 def test_a_function_that_is_nan_ends_with_a_status() -> None:
     event = jm.Event(lambda q, v, t, p: jnp.sqrt(q[1]) - 0.1, name="root")
-    sol = jm.simulate(BALL, *DROPPED, TS, BALL_PARAMS, method=jm.RK4(4), events=event, throw=False)
+    sol = jm.simulate(
+        BALL, *DROPPED, TS, BALL_PARAMS, steps=jm.FixedSteps(4), events=event, throw=False
+    )
     assert sol.status == Status.EVENT_IS_NAN
     assert sol.t_failed < np.sqrt(2 / G)
 
@@ -147,7 +151,13 @@ def test_a_constraint_that_is_not_met_cannot_be_switched_on() -> None:
     event = jm.Event(height, -1, transition=jm.Transition(on="plane"), name="floor")
     with pytest.raises(jm.SimulationError, match="NOT_ON_CONSTRAINT"):
         jm.simulate(
-            system, *DROPPED, TS, BALL_PARAMS, method=jm.RK4(4), events=event, inactive="plane"
+            system,
+            *DROPPED,
+            TS,
+            BALL_PARAMS,
+            steps=jm.FixedSteps(4),
+            events=event,
+            inactive="plane",
         )
 
 
@@ -171,7 +181,7 @@ def test_a_wheel_slips_where_friction_would_exceed_its_limit() -> None:
     slips = jm.Event(grip, direction=-1, transition=jm.Transition(off="rolling"), name="slips")
     sol = jm.simulate(
         system, jnp.array([0.0, 1.0, 0.0]), jnp.zeros(3), jnp.linspace(0.0, 1.5, 16),
-        method=jm.RK4(5), events=slips,
+        steps=jm.FixedSteps(5), events=slips,
     )  # fmt: skip
     at = sol.events["slips"]
     np.testing.assert_allclose(at.t[0], np.arctan(3 * mu) / rate, atol=1e-10)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech import RK4, Adaptive, Event, simulate
+from jaxmech import Adaptive, Event, simulate
 
 
 def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
@@ -27,19 +27,19 @@ PASSES = [
     Event(lambda q, v, t, p: q[0] % (2 * jnp.pi) - np.pi, direction=1, name="saw", keep=1),
 ]
 EXACT = (0.3 + 2 * np.pi * np.arange(10)) / (2 * np.pi)
-METHODS = [RK4(), Adaptive(), Adaptive(jm.Rodas5P())]
+POLICIES = [{}, {"steps": Adaptive()}, {"method": jm.Rodas5P(), "steps": Adaptive()}]
 
 
-def turned(system: jm.System, method: Any, speed: Any = 2 * np.pi) -> jm.Solution:
+def turned(system: jm.System, policies: Any, speed: Any = 2 * np.pi) -> jm.Solution:
     q, v = jnp.zeros(1), jnp.full(1, speed)
     ts = np.array([0.0, 3.7, 10.0])
-    return simulate(system, q, v, ts, {"speed": speed}, method=method, events=PASSES)
+    return simulate(system, q, v, ts, {"speed": speed}, **policies, events=PASSES)
 
 
 @pytest.mark.parametrize("system", [CRANK, FREE], ids=["driven", "free"])
-@pytest.mark.parametrize("method", METHODS, ids=repr)
-def test_every_turn_of_a_uniform_rotation_is_an_event(system: jm.System, method: Any) -> None:
-    sol = turned(system, method)
+@pytest.mark.parametrize("policies", POLICIES, ids=repr)
+def test_every_turn_of_a_uniform_rotation_is_an_event(system: jm.System, policies: Any) -> None:
+    sol = turned(system, policies)
     assert sol.events["level"].count == 10
     assert abs(sol.events["level"].t[:10] - EXACT).max() < 1e-9
     assert sol.step < 1.0
@@ -48,7 +48,7 @@ def test_every_turn_of_a_uniform_rotation_is_an_event(system: jm.System, method:
 
 def test_each_of_a_batch_has_steps_for_its_own_events() -> None:
     speeds = 2 * np.pi * np.array([0.05, 1.0, 40.0])
-    sols = jax.vmap(lambda speed: turned(CRANK, Adaptive(), speed))(speeds)
+    sols = jax.vmap(lambda speed: turned(CRANK, {"steps": Adaptive()}, speed))(speeds)
     assert sols.ok.all()
     assert sols.events["level"].count.tolist() == [1, 10, 400]
     assert sols.accepted[0] < 60
@@ -63,6 +63,6 @@ def test_a_function_of_round_off_does_not_shorten_steps() -> None:
     )
     q, v = np.array([np.sin(1e-13), -np.cos(1e-13)]), np.zeros(2)
     still = Event(lambda q, v, t, p: q[0], name="vertical", keep=1)
-    sol = simulate(system, q, v, np.array([0.0, 100.0]), method=Adaptive(), events=still)
-    plain = simulate(system, q, v, np.array([0.0, 100.0]), method=Adaptive())
+    sol = simulate(system, q, v, np.array([0.0, 100.0]), steps=Adaptive(), events=still)
+    plain = simulate(system, q, v, np.array([0.0, 100.0]), steps=Adaptive())
     assert sol.accepted + sol.rejected <= plain.accepted + plain.rejected + 5

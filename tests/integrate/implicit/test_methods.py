@@ -25,7 +25,7 @@ def swing(kind: Any) -> Any:
 
     def run(start: Any, ts: Any, params: Any) -> Any:
         q, v = from_angles(start[:2], start[2:], params)
-        return jm.simulate(DOUBLE.system, q, v, ts, params, method=kind(1))
+        return jm.simulate(DOUBLE.system, q, v, ts, params, method=kind(), steps=jm.FixedSteps(1))
 
     return jax.jit(run)
 
@@ -53,14 +53,16 @@ def test_order_five_on_the_constraints(swing: Any) -> None:
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_derivatives_forward_and_reverse(kind: Any, adaptive: bool) -> None:
     """By a parameter and the start, against central differences."""
-    method = jm.Adaptive(kind(), rtol=1e-10, atol=1e-10) if adaptive else kind(1)
+    steps = jm.Adaptive(rtol=1e-10, atol=1e-10) if adaptive else jm.FixedSteps(1)
 
     @jax.jit
     def height(length: Any, angle: Any) -> Any:
         q = length * jnp.array([jnp.sin(angle), -jnp.cos(angle)])
         v = 0.7 * jnp.array([jnp.cos(angle), jnp.sin(angle)])
         params = {**PENDULUM.params, "l": length}
-        sol = jm.simulate(PENDULUM.system, q, v, jnp.arange(5) / 10, params, method=method)
+        sol = jm.simulate(
+            PENDULUM.system, q, v, jnp.arange(5) / 10, params, method=kind(), steps=steps
+        )
         return sol.q[-1, 1] + 0.3 * sol.v[-1, 0]
 
     def along(x: Any) -> Any:
@@ -93,13 +95,14 @@ def test_a_stiff_spring_does_not_limit_the_steps(kind: Any, adaptive: bool) -> N
     k, d = 1e6, 1e6
     q, v = relaxed(0.0, k, d)
     ts = np.linspace(0.0, 2.0, 3)
-    method = jm.Adaptive(kind(), rtol=1e-7, atol=1e-7) if adaptive else kind(10)
-    sol = jm.simulate(RELAXING, [q], [v], ts, {"k": k, "d": d}, method=method)
+    steps = jm.Adaptive(rtol=1e-7, atol=1e-7) if adaptive else jm.FixedSteps(10)
+    sol = jm.simulate(RELAXING, [q], [v], ts, {"k": k, "d": d}, method=kind(), steps=steps)
     np.testing.assert_allclose(sol.q[:, 0], relaxed(ts, k, d)[0], atol=1e-6)
     assert sol.status == jm.Status.OK
     assert sol.accepted < 200
-    explicit = jm.RK4(10)
-    other = jm.simulate(RELAXING, [q], [v], ts, {"k": k, "d": d}, method=explicit, throw=False)
+    other = jm.simulate(
+        RELAXING, [q], [v], ts, {"k": k, "d": d}, steps=jm.FixedSteps(10), throw=False
+    )
     assert other.status != jm.Status.OK
 
 
@@ -107,8 +110,8 @@ def test_a_transient_is_followed(kind: Any) -> None:
     """From far away: short steps first, then long ones."""
     k, d = 1e6, 1e4  # eigenvalues of -100 and -9900 per second
     start, ts = relaxed(0.0, k, d), np.array([0.0, 2.0])
-    method = jm.Adaptive(kind(), rtol=1e-6, atol=1e-8)
-    sol = jm.simulate(RELAXING, [start[0] + 0.1], [start[1]], ts, {"k": k, "d": d}, method=method)
+    policies = {"method": kind(), "steps": jm.Adaptive(rtol=1e-6, atol=1e-8)}
+    sol = jm.simulate(RELAXING, [start[0] + 0.1], [start[1]], ts, {"k": k, "d": d}, **policies)
     np.testing.assert_allclose(sol.q[-1, 0], relaxed(2.0, k, d)[0], atol=1e-6)
     assert sol.accepted < 400
     assert sol.step > 100 / 9900
@@ -120,8 +123,10 @@ def test_bits_alone_and_in_a_batch(kind: Any) -> None:
 
     @jax.jit
     def one(m1: Any) -> Any:
-        method = jm.Adaptive(kind(), rtol=1e-6, atol=1e-6)
-        return jm.simulate(DOUBLE.system, q0, v0, ts, {**DOUBLE.params, "m1": m1}, method=method)
+        method, steps = kind(), jm.Adaptive(rtol=1e-6, atol=1e-6)
+        return jm.simulate(
+            DOUBLE.system, q0, v0, ts, {**DOUBLE.params, "m1": m1}, method=method, steps=steps
+        )
 
     masses = jnp.linspace(0.5, 5.0, 5)
     batch = jax.jit(jax.vmap(one))(masses)
@@ -151,8 +156,8 @@ def test_redundant_and_nonideal_constraints(kind: Any) -> None:
         coordinates=("x", "y"),
     )
     ts = np.array([0.0, 0.1, 1.0])
-    method = jm.Adaptive(kind(), rtol=1e-7, atol=1e-9)
-    sol = jm.simulate(system, [0.0, 0.0], [1.0, 0.0], ts, {"mu": 0.2}, method=method)
+    method, steps = kind(), jm.Adaptive(rtol=1e-7, atol=1e-9)
+    sol = jm.simulate(system, [0.0, 0.0], [1.0, 0.0], ts, {"mu": 0.2}, method=method, steps=steps)
     a = 0.2 * 9.81
     np.testing.assert_allclose(sol.q[1, 0], 0.1 - a * 0.1**2 / 2, atol=1e-6)
     np.testing.assert_allclose(sol.q[2, 0], 1 / (2 * a), atol=1e-4)  # it creeps to rest
@@ -165,19 +170,26 @@ def test_other_laws_are_refused(kind: Any) -> None:
         (jm.CoordinatePartition(), f"`formulation` must be left out for `jm.{name}`"),
         (jm.UdwadiaKalaba(solver=jm.SVD()), "solver that keeps single rows"),
     ):
-        for method in (kind(5), jm.Adaptive(kind())):
+        for steps in (jm.FixedSteps(5), jm.Adaptive()):
             with pytest.raises(ValueError, match=message):
                 jm.simulate(
                     DOUBLE.system, DOUBLE.q, DOUBLE.v, [0.0, 0.1], DOUBLE.params,
-                    method=method, formulation=formulation,
+                    method=kind(), steps=steps, formulation=formulation,
                 )  # fmt: skip
 
 
 def test_too_few_iterations_are_reported() -> None:
     """With one iteration no step can converge."""
-    for method in (jm.RadauIIA5(5, iterations=1), jm.Adaptive(jm.RadauIIA5(iterations=1))):
+    for steps in (jm.FixedSteps(5), jm.Adaptive()):
         sol = jm.simulate(
-            DOUBLE.system, DOUBLE.q, DOUBLE.v, [0.0, 0.1], DOUBLE.params, method=method, throw=False
+            DOUBLE.system,
+            DOUBLE.q,
+            DOUBLE.v,
+            [0.0, 0.1],
+            DOUBLE.params,
+            method=jm.RadauIIA5(iterations=1),
+            steps=steps,
+            throw=False,
         )
         assert sol.status in (jm.Status.NOT_CONVERGED, jm.Status.MAX_STEPS)
     with pytest.raises(ValueError, match="`iterations`"):

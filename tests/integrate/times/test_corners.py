@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import RK4, Adaptive, DormandPrince5, Holonomic, System, simulate
+from jaxmech import Adaptive, DormandPrince5, FixedSteps, Holonomic, System, simulate
 from jaxmech.integrate.times import step_times
 from jaxmech.integrate.times.run_times import TimesWarning
 
@@ -103,10 +103,12 @@ def found_none(system: System, p: Any) -> Any:
 BLOWN = pushed(lambda t, p: jnp.where(jnp.abs(t - p["at"]) < p["width"] / 2, 1 / p["width"], 0.0))
 
 
-@pytest.mark.parametrize("method", [RK4(), Adaptive(DormandPrince5())], ids=str)
-def test_a_short_blow_is_not_stepped_over(method: Any) -> None:
+@pytest.mark.parametrize(
+    "policies", [{}, {"method": DormandPrince5(), "steps": Adaptive()}], ids=str
+)
+def test_a_short_blow_is_not_stepped_over(policies: Any) -> None:
     params = {"at": jnp.asarray(5.4321), "width": jnp.asarray(1e-3)}
-    sol = simulate(BLOWN, ZERO, ZERO, [0.0, 5.0, 5.5, 5.6], params, method=method)
+    sol = simulate(BLOWN, ZERO, ZERO, [0.0, 5.0, 5.5, 5.6], params, **policies)
     assert abs(sol.v[2, 0] - 1.0) < 0.03  # the impulse of the blow, less friction and spring
     assert abs(sol.q[1, 0]) < 1e-12
 
@@ -119,8 +121,8 @@ def test_a_reeled_rope_moves_its_mass_at_once() -> None:
     )
     start, ts = {"start": 1.0}, np.linspace(0.0, 2.0, 5)
     at = np.array([0.0, -1.0]), np.zeros(2)
-    for method in (RK4(4), Adaptive()):
-        sol = simulate(reel, *at, ts, start, method=method)
+    for steps in (FixedSteps(4), Adaptive()):
+        sol = simulate(reel, *at, ts, start, steps=steps)
         np.testing.assert_allclose(sol.q[:, 1], -1 + 0.3 * np.maximum(ts - 1, 0), atol=1e-12)
         np.testing.assert_allclose(sol.v[:, 1], 0.3 * (ts >= 1), atol=1e-12)
 
@@ -165,9 +167,11 @@ SMOOTH = System(
 )
 
 
-@pytest.mark.parametrize("method", [RK4(), Adaptive(DormandPrince5())], ids=str)
-def test_a_short_smooth_pulse_is_not_stepped_over(method: Any) -> None:
+@pytest.mark.parametrize(
+    "policies", [{}, {"method": DormandPrince5(), "steps": Adaptive()}], ids=str
+)
+def test_a_short_smooth_pulse_is_not_stepped_over(policies: Any) -> None:
     params = {"width": jnp.asarray(1e-3)}
-    sol = simulate(SMOOTH, ZERO, ZERO, np.linspace(0.0, 10.0, 5), params, method=method)
+    sol = simulate(SMOOTH, ZERO, ZERO, np.linspace(0.0, 10.0, 5), params, **policies)
     # The impulse is sqrt(pi), and a spring and a mass of one follow it.
     assert abs(sol.q[-1, 0] - np.sqrt(np.pi) * np.exp(-(1e-3**2) / 4) * np.sin(7.0)) < 1e-6

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from jaxmech import (
-    RK4,
     Adaptive,
     DormandPrince5,
     Event,
+    FixedSteps,
     Holonomic,
     RadauIIA5,
     System,
@@ -52,16 +52,19 @@ def slopes(at: Any, width: Any) -> np.ndarray:
     return np.array([by_at, (at_end(at, width + d) - at_end(at, width - d)) / (2 * d)])
 
 
-METHODS = {
-    "fixed": lambda p: RK4(20, times=ends(p)),
-    "adaptive": lambda p: Adaptive(DormandPrince5(), max_steps=200, times=ends(p)),
+POLICIES = {
+    "fixed": lambda p: {"steps": FixedSteps(20, times=ends(p))},
+    "adaptive": lambda p: {
+        "method": DormandPrince5(),
+        "steps": Adaptive(max_steps=200, times=ends(p)),
+    },
 }
 
 
-@pytest.mark.parametrize("kind", METHODS)
+@pytest.mark.parametrize("kind", POLICIES)
 def test_a_blow_and_its_derivatives_by_its_times(kind: str) -> None:
     def end(p: Any) -> Any:
-        sol = simulate(HIT, [0.0], [0.0], TS, p, method=METHODS[kind](p), throw=False)
+        sol = simulate(HIT, [0.0], [0.0], TS, p, **POLICIES[kind](p), throw=False)
         return sol.q[-1, 0], sol.status
 
     # The third ends at a save, the last is shorter than a thousandth of a step.
@@ -74,10 +77,10 @@ def test_a_blow_and_its_derivatives_by_its_times(kind: str) -> None:
     np.testing.assert_allclose([grads["at"], grads["width"]], slopes(at, width), atol=3e-6)
 
 
-@pytest.mark.parametrize("kind", METHODS)
+@pytest.mark.parametrize("kind", POLICIES)
 def test_tangents_agree_with_the_closed_form(kind: str) -> None:
     def end(p: Any) -> Any:
-        return simulate(HIT, [0.0], [0.0], TS, p, method=METHODS[kind](p)).q[-1, 0]
+        return simulate(HIT, [0.0], [0.0], TS, p, **POLICIES[kind](p)).q[-1, 0]
 
     found = jax.jit(jax.jacfwd(end))(P)
     np.testing.assert_allclose(
@@ -86,24 +89,26 @@ def test_tangents_agree_with_the_closed_form(kind: str) -> None:
 
 
 def test_the_chosen_step_and_a_run_backwards() -> None:
-    sol = simulate(HIT, [0.0], [0.0], TS, P, method=RK4(times=ends(P)))
+    sol = simulate(HIT, [0.0], [0.0], TS, P, steps=FixedSteps(times=ends(P)))
     assert abs(sol.q[-1, 0] - at_end(5.4321, 0.3)) < 1e-6
     assert sol.accepted < 300
     assert sol.integration_error < 1e-5
-    back = simulate(HIT, sol.q[-1], sol.v[-1], TS[::-1], P, method=RK4(20, times=(*ends(P), 30.0)))
+    back = simulate(
+        HIT, sol.q[-1], sol.v[-1], TS[::-1], P, steps=FixedSteps(20, times=(*ends(P), 30.0))
+    )
     assert abs(back.q[-1, 0]) < 1e-6
     assert abs(back.v[-1, 0]) < 1e-6
 
 
 def test_steps_are_not_longer_than_the_longest() -> None:
-    sol = simulate(HIT, [0.0], [0.0], TS, P, method=Adaptive(max_step=0.05))
+    sol = simulate(HIT, [0.0], [0.0], TS, P, steps=Adaptive(max_step=0.05))
     assert 0.049 < sol.step <= 0.05
     assert abs(sol.q[-1, 0] - at_end(5.4321, 0.3)) < 1e-6
-    sol = simulate(HIT, [0.0], [0.0], TS, P, method=RK4(2, max_step=0.05, times=(0.25,)))
+    sol = simulate(HIT, [0.0], [0.0], TS, P, steps=FixedSteps(2, max_step=0.05, times=(0.25,)))
     assert sol.accepted == 13 * 20  # with the ends of the blow, which are searched
     assert sol.step == pytest.approx(0.05)
     with pytest.raises(ValueError, match="`max_step` must go with known save times"):
-        jax.jit(lambda ts: simulate(HIT, [0.0], [0.0], ts, P, method=RK4(max_step=0.1)))(TS)
+        jax.jit(lambda ts: simulate(HIT, [0.0], [0.0], ts, P, steps=FixedSteps(max_step=0.1)))(TS)
 
 
 def shaft(q: Any, v: Any, t: Any, p: Any) -> Any:
@@ -118,9 +123,15 @@ def driven(q: Any, t: Any, p: Any) -> Any:
 
 DRIVEN = System(shaft, [Holonomic(driven)], coordinates=("first", "second"))
 STARTING = {
-    "fixed": lambda start: RK4(20, times=(start,)),
-    "adaptive": lambda start: Adaptive(DormandPrince5(), max_steps=500, times=(start,)),
-    "implicit": lambda start: Adaptive(RadauIIA5(), max_steps=500, times=(start,)),
+    "fixed": lambda start: {"steps": FixedSteps(20, times=(start,))},
+    "adaptive": lambda start: {
+        "method": DormandPrince5(),
+        "steps": Adaptive(max_steps=500, times=(start,)),
+    },
+    "implicit": lambda start: {
+        "method": RadauIIA5(),
+        "steps": Adaptive(max_steps=500, times=(start,)),
+    },
 }
 
 
@@ -132,8 +143,8 @@ def test_a_drive_that_starts_moves_the_rest(kind: str) -> None:
     ts, k = np.linspace(0.0, 3.0, 7), np.sqrt(15.0)
 
     def run(start: Any) -> Any:
-        method, zero = STARTING[kind](start), np.zeros(2)
-        return simulate(DRIVEN, zero, zero, ts, {"start": start}, method=method, throw=False)
+        policies, zero = STARTING[kind](start), np.zeros(2)
+        return simulate(DRIVEN, zero, zero, ts, {"start": start}, **policies, throw=False)
 
     starts = np.array([1.0, 1.2])  # at a save, and between two
     sol = jax.vmap(run)(jnp.asarray(starts))
@@ -144,12 +155,12 @@ def test_a_drive_that_starts_moves_the_rest(kind: str) -> None:
     assert sol.velocity_residual.max() < 1e-9
 
 
-@pytest.mark.parametrize("kind", METHODS)
+@pytest.mark.parametrize("kind", POLICIES)
 def test_the_time_of_an_event_follows_the_blow(kind: str) -> None:
     passing = Event(lambda q, v, t, p: v[0], name="turn", terminal=True, direction=-1)
 
     def turn(p: Any) -> Any:
-        way = {"method": METHODS[kind](p), "events": passing}
+        way = {**POLICIES[kind](p), "events": passing}
         return simulate(HIT, [0.0], [0.0], TS, p, **way).events["turn"].t[0]
 
     t, slope = jax.value_and_grad(turn)(P)
@@ -161,11 +172,11 @@ def test_the_time_of_an_event_follows_the_blow(kind: str) -> None:
 def test_single_precision() -> None:
     p = {name: jnp.asarray(x, jnp.float32) for name, x in P.items()}
     ts, zero = jnp.asarray(TS, jnp.float32), jnp.zeros(1, jnp.float32)
-    sol = simulate(HIT, zero, zero, ts, p, method=Adaptive(rtol=1e-5, atol=1e-6, times=ends(p)))
+    sol = simulate(HIT, zero, zero, ts, p, steps=Adaptive(rtol=1e-5, atol=1e-6, times=ends(p)))
     assert sol.q.dtype == jnp.float32
     assert abs(sol.q[-1, 0] - at_end(5.4321, 0.3)) < 1e-4
     near = np.nextafter(ts[3], ts[4])  # a step of round-off tells nothing of the error
-    sol = simulate(HIT, zero, zero, ts, p, method=RK4(20, times=(*ends(p), float(near))))
+    sol = simulate(HIT, zero, zero, ts, p, steps=FixedSteps(20, times=(*ends(p), float(near))))
     assert sol.integration_error < 1e-3
 
 
@@ -190,13 +201,14 @@ def test_the_grid_of_saves_and_times() -> None:
     ],
 )
 def test_wrong_settings_name_their_argument(given: Any, text: str) -> None:
-    for kind in (RK4, Adaptive):
+    for kind in (FixedSteps, Adaptive):
         with pytest.raises(ValueError, match=text):
             kind(**given)
-    with pytest.raises(ValueError, match="`pair` must not have `times`"):
-        Adaptive(DormandPrince5(times=(1.0,)))
+    with pytest.raises(TypeError, match=r"steps=jm.FixedSteps\(times=\(1.0,\)\)"):
+        DormandPrince5(times=(1.0,))
 
 
 def test_settings_are_shown_where_they_are_set() -> None:
-    assert repr(RK4(2)) == "RK4(substeps=2)"
-    assert repr(RK4(2, times=np.array([1, 2]))) == "RK4(substeps=2, times=(1.0, 2.0))"
+    assert repr(FixedSteps(2)) == "FixedSteps(per_save=2)"
+    steps = FixedSteps(2, times=np.array([1, 2]))
+    assert repr(steps) == "FixedSteps(per_save=2, times=(1.0, 2.0))"

@@ -6,7 +6,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import RK4, Adaptive, Event, Holonomic, Nonholonomic, System, Transition, simulate
+from jaxmech import (
+    Adaptive,
+    Event,
+    FixedSteps,
+    Holonomic,
+    Nonholonomic,
+    System,
+    Transition,
+    simulate,
+)
 
 ROOT = np.sqrt(2.0)
 
@@ -37,11 +46,13 @@ EXIT = Event(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("method", [RK4(20), Adaptive()], ids=lambda method: type(method).__name__)
-def test_a_geneva_wheel(method: Any) -> None:
+@pytest.mark.parametrize(
+    "steps", [FixedSteps(20), Adaptive()], ids=lambda steps: type(steps).__name__
+)
+def test_a_geneva_wheel(steps: Any) -> None:
     ts = np.linspace(0.0, 10.0, 11)
     start, p = (np.array([np.pi, np.pi / 4]), np.array([np.pi, 0.0])), {"speed": np.pi}
-    way = {"method": method, "events": (ENTRY, EXIT), "inactive": "pin"}
+    way = {"steps": steps, "events": (ENTRY, EXIT), "inactive": "pin"}
     sol = simulate(GENEVA, *start, ts, p, **way)
     # Every two seconds the pin takes the wheel along, by a quarter of a turn.
     for name, first in (("entry", 0.75), ("exit", 1.25)):

@@ -52,13 +52,17 @@ LINKAGES = [
 def test_order_two_against_steps_by_a_tight_tolerance(linkage: Any) -> None:
     system, q0, v0, params = linkage()
     tight = jm.Adaptive(rtol=1e-12, atol=1e-13)
-    exact = jm.simulate(system, q0, v0, [0.0, SPAN], params, method=tight)
+    exact = jm.simulate(system, q0, v0, [0.0, SPAN], params, steps=tight)
     kinds = [jm.Variational]
     if linkage is _four_bar:  # the mass of the slider makes M depend on q
         kinds.append(jm.RATTLE)
     for kind in kinds:
         # The last time is repeated, so that runs of all lengths share one program.
-        run = jax.jit(lambda ts, kind=kind: jm.simulate(system, q0, v0, ts, params, method=kind(1)))
+        run = jax.jit(
+            lambda ts, kind=kind: jm.simulate(
+                system, q0, v0, ts, params, method=kind(), steps=jm.FixedSteps(1)
+            )
+        )
         errors = []
         for steps in STEPS:
             sol = run(np.minimum(np.arange(STEPS[-1] + 1) * (SPAN / steps), SPAN))

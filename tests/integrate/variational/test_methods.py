@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import RATTLE, Holonomic, Status, System, Variational, simulate
+from jaxmech import RATTLE, FixedSteps, Holonomic, Status, System, Variational, simulate
 from tests.small import DOUBLE, Case, from_angles, solved
 
 STEPS = 160
@@ -42,7 +42,7 @@ def swing(kind: Any) -> Any:
     @jax.jit
     def run(start: Any, ts: Any) -> Any:
         q, v = from_angles(start[:2], start[2:], DOUBLE.params)
-        return simulate(DOUBLE.system, q, v, ts, DOUBLE.params, method=kind(1))
+        return simulate(DOUBLE.system, q, v, ts, DOUBLE.params, method=kind(), steps=FixedSteps(1))
 
     return run
 
@@ -51,7 +51,9 @@ def swing(kind: Any) -> Any:
 def turning(kind: Any) -> Any:
     """The spherical pendulum from any state, saved after every step."""
     return jax.jit(
-        lambda q, v, ts: simulate(SPHERICAL.system, q, v, ts, SPHERICAL.params, method=kind(1))
+        lambda q, v, ts: simulate(
+            SPHERICAL.system, q, v, ts, SPHERICAL.params, method=kind(), steps=FixedSteps(1)
+        )
     )
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import RATTLE, Variational, simulate
+from jaxmech import RATTLE, FixedSteps, Variational, simulate
 from jaxmech.compiler import explain
 from tests.small import DOUBLE
 
@@ -16,7 +16,7 @@ START = np.array([0.9, 0.4, 9.81])
 KINDS = [RATTLE, Variational]
 
 
-def swing(method: Any) -> Any:
+def swing(method: Any, per_save: int) -> Any:
     """From two angles at rest and g."""
 
     def run(start: Any) -> Any:
@@ -25,14 +25,16 @@ def swing(method: Any) -> Any:
         )]  # fmt: skip
         q = jnp.concatenate([rods[0], rods[0] + rods[1]])
         params = {**DOUBLE.params, "g": start[2]}
-        return simulate(DOUBLE.system, q, jnp.zeros(4), TS, params, method=method)
+        return simulate(
+            DOUBLE.system, q, jnp.zeros(4), TS, params, method=method, steps=FixedSteps(per_save)
+        )
 
     return run
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_is_native_code_with_the_bits_of_single_runs(kind: Any) -> None:
-    run = swing(kind(5))
+    run = swing(kind(), 5)
     starts = np.linspace(0.3, 1.1, 5)[:, None] * START
     together, alone = jax.vmap(run)(starts), run(starts[3])
     np.testing.assert_array_equal(together.q[3], alone.q)
@@ -46,7 +48,7 @@ def test_gradients_in_both_modes(kind: Any) -> None:
 
     @jax.jit
     def end(start: Any) -> Any:
-        sol = swing(kind(3))(start)
+        sol = swing(kind(), 3)(start)
         return jnp.concatenate([sol.q[-1], sol.v[-1]])
 
     steps = 1e-5 * np.eye(3)
@@ -59,7 +61,7 @@ def test_gradients_in_both_modes(kind: Any) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_second_derivatives(kind: Any) -> None:
     def height(g: Any) -> Any:
-        return swing(kind(3))(jnp.stack([0.9, 0.4, g])).q[-1, 3]
+        return swing(kind(), 3)(jnp.stack([0.9, 0.4, g])).q[-1, 3]
 
     slope = jax.jit(jax.grad(height))
     expected = (slope(9.811) - slope(9.809)) / 2e-3

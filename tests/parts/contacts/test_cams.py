@@ -86,7 +86,7 @@ def test_an_eccentric_lifts_its_follower(joint: Any, lift: Any, coordinates: Any
 def test_the_force_on_a_follower_is_that_of_its_acceleration() -> None:
     mechanism, p, ts = driven(roller), dict(PARAMS), jnp.linspace(0.0, 2.0, 5)
     q, v, qdd = states(lift_of_roller, "joints", ts, p)
-    sol = jm.simulate(mechanism.system, q[0], v[0], ts, p, method=jm.RK4(substeps=20))
+    sol = jm.simulate(mechanism.system, q[0], v[0], ts, p, steps=jm.FixedSteps(per_save=20))
     np.testing.assert_allclose(sol.q, q, atol=1e-13)
     force, _ = jm.observe(mechanism.system, sol, p).loads["lift"]
     np.testing.assert_allclose(force[:, 1], p["m"] * (p["g"] + qdd[:, 1]), atol=1e-10)

@@ -91,7 +91,9 @@ def test_a_rattleback_turns_back_in_one_sense_only() -> None:
         turning = jnp.stack([0.0 * spin, 0.0 * spin, spin])
         start = jp.Start((0, 0, -arm[2]), tilted, -jnp.cross(turning, jnp.asarray(arm)), turning)
         q, v = mechanism.guess({"stone": start})
-        return jm.simulate(mechanism.system, q, v, [0.0, 4.5], {}, method=jm.RK4(substeps=8000))
+        return jm.simulate(
+            mechanism.system, q, v, [0.0, 4.5], {}, steps=jm.FixedSteps(per_save=8000)
+        )
 
     sol = jax.vmap(motion)(jnp.array([-5.0, 5.0]))
     spins = 2 * (sol.q[..., 3] * sol.v[..., 6] - sol.q[..., 6] * sol.v[..., 3])
@@ -114,7 +116,7 @@ def test_an_ellipse_travels_by_the_length_of_its_arc() -> None:
     mechanism = jp.Mechanism([body], [road, roll], params=params)
     q, v = mechanism.guess({"egg": jp.Start((0.0, 0.3), velocity=(0.6, 0.0), spin=-turn)})
     ts = jnp.linspace(0.0, 1.2, 4)
-    sol = jm.simulate(mechanism.system, q, v, ts, params, method=jm.RK4(substeps=50))
+    sol = jm.simulate(mechanism.system, q, v, ts, params, steps=jm.FixedSteps(per_save=50))
 
     def height(angle: Any) -> Any:
         return np.hypot(0.5 * np.sin(angle), 0.3 * np.cos(angle))

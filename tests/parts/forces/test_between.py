@@ -98,7 +98,9 @@ def test_a_tabulated_spring_is_native_code() -> None:
 
     def run(x: Any) -> Any:
         start = jnp.stack([x, 0.0])
-        return jm.simulate(mechanism.system, start, 0 * start, ts, {}, method=jm.RK4(100)).q[:, 0]
+        return jm.simulate(mechanism.system, start, 0 * start, ts, {}, steps=jm.FixedSteps(100)).q[
+            :, 0
+        ]
 
     starts = jnp.linspace(0.1, 0.9, 3)
     assert "plain vmap" not in repr(jm.compiler.explain(run, starts))

@@ -123,7 +123,7 @@ def test_a_motor_runs_up_to_its_speed() -> None:
     drive = jp.motor("drive", axle, stall="T", no_load=30.0)
     mechanism = jp.Mechanism([wheel], [axle], [drive], {"T": 0.5})
     ts = jnp.linspace(0.0, 1.0, 5)
-    sol = jm.simulate(mechanism.system, [0.0], [0.0], ts, mechanism.params, method=jm.RK4(50))
+    sol = jm.simulate(mechanism.system, [0.0], [0.0], ts, mechanism.params, steps=jm.FixedSteps(50))
     expected = 30.0 * (1 - np.exp(-0.5 * ts / (0.02 * 30.0)))
     np.testing.assert_allclose(sol.v[:, 0], expected, rtol=1e-8)
 

@@ -92,12 +92,10 @@ def test_a_rollout() -> None:
 def test_adaptive_steps() -> None:
     """Every trajectory has its own steps, in a loop that ends by a condition."""
     model, (q, v) = made("pendulum"), states("pendulum", np.linspace(0.0, 1.0, 5))
-    method = jm.Adaptive(jm.DormandPrince5(), rtol=1e-7, atol=1e-9)
+    policies = {"method": jm.DormandPrince5(), "steps": jm.Adaptive(rtol=1e-7, atol=1e-9)}
 
     def run(q: Any, v: Any) -> jm.Solution:
-        return jm.simulate(
-            model.system, q, v, jnp.linspace(0.0, 1.0, 3), model.params, method=method
-        )
+        return jm.simulate(model.system, q, v, jnp.linspace(0.0, 1.0, 3), model.params, **policies)
 
     with running(on_host) as found:
         ours = jax.block_until_ready(jax.jit(jax.vmap(run))(q, v))

@@ -7,7 +7,7 @@ import pytest
 from experiments.cuda import ptxas
 from experiments.cuda.host import on_host
 from experiments.cuda.kernels import Called, running
-from jaxmech import RK4
+from jaxmech import FixedSteps
 from jaxmech.compiler.backends.cuda.codegen import cuda_program
 from jaxmech.identify import Descent, Fit, LevenbergMarquardt, fit
 from tests.identify.swings import BEGIN, FREE, SWING, noisy, swings
@@ -25,7 +25,7 @@ def test_kernels_of_a_fit(name: str) -> None:
     recordings = [noisy(one, rng) for one in swings()]
 
     def found() -> Fit:
-        how = {"free": FREE, "method": RK4(1), "optimizer": OPTIMIZERS[name]}
+        how = {"free": FREE, "steps": FixedSteps(1), "optimizer": OPTIMIZERS[name]}
         return fit(SWING, recordings, BEGIN, **how)
 
     with running(on_host) as kernels:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from jaxmech import RK4, models, simulate
+from jaxmech import FixedSteps, models, simulate
 from jaxmech.compiler import NativeCodeWarning, batched, explain, off, platforms, vectorize, why_not
 from jaxmech.compiler.backends.cuda import call, program, runtime
 from jaxmech.compiler.backends.cuda.driver import CudaError, Driver
@@ -238,7 +238,7 @@ def test_a_rollout_is_one_kernel_beside_that_of_its_energies(machine: Machine) -
     ts = jnp.linspace(0.0, 0.1, 3)
 
     def rollout(v: Any, params: Any) -> Any:
-        return simulate(model.system, q, v, ts, params, method=RK4(substeps=4))
+        return simulate(model.system, q, v, ts, params, steps=FixedSteps(per_save=4))
 
     def loss(v: Any, params: Any) -> Any:
         return rollout(v, params).q[-1].sum()

@@ -1,17 +1,17 @@
-"""`Adaptive`: a method with an error estimate, whose step size follows from a tolerance."""
+"""`Adaptive`: steps whose size follows from a tolerance."""
 
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmech.integrate.methods import AbstractMethod, AbstractPair, DormandPrince8, Policies
-from jaxmech.system import System
+from jaxmech.integrate.methods import AbstractMethod, AbstractPair, DormandPrince8
+from jaxmech.integrate.steps.policy import AbstractSteps
 from jaxmech.utils.caller import warn_caller
-from jaxmech.utils.checks import require_kind, require_positive_integer
+from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.field_docs import setting
 from jaxmech.utils.precision import USE_FLOAT64, PrecisionWarning
 
@@ -29,8 +29,12 @@ class Tolerance(eqx.Module):
 
 
 @dataclass(frozen=True, repr=False)
-class Adaptive(AbstractMethod):
+class Adaptive(AbstractSteps):
     """Adaptive step sizes, chosen by an error estimate for each trajectory independently.
+
+    The method must have an estimate of its error: `DormandPrince8()`, the default here, which needs
+    the fewest evaluations at tolerances below about 1e-6, `DormandPrince5()` or `Tsitouras5()`; for
+    stiff systems `Rodas5P()` or `RadauIIA5()`.
 
     The error of a step is the difference of the two methods of the pair, in the metric of the mass
     matrix at its end:
@@ -45,9 +49,6 @@ class Adaptive(AbstractMethod):
     the states there are interpolated within a step, and projected onto the constraints.
 
     Args:
-        pair: the method with its error estimate: `DormandPrince5()`, `Tsitouras5()` or
-            `DormandPrince8()`, which needs the fewest evaluations at tolerances below about 1e-6;
-            for stiff systems `Rodas5P()` or `RadauIIA5()`.
         rtol: tolerance for the error of a step, relative to the state; in float32 at least 1e-6,
             with a `PrecisionWarning`.
         atol: absolute tolerance, in the units of the coordinates and velocities.
@@ -61,39 +62,35 @@ class Adaptive(AbstractMethod):
 
     Raises:
         ValueError: a tolerance or `max_step` is not positive, `max_steps` is not a positive
-            integer, `times` are not finite, or `pair` has settings of steps.
-        TypeError: `pair` has no error estimate.
+            integer, or `times` are not finite.
 
     Example:
         >>> import jax.numpy as jnp
         >>> import jaxmech as jm
         >>> model = jm.models.pendulum()
         >>> ts = jnp.linspace(0.0, 10.0, 101)
-        >>> method = jm.Adaptive(jm.DormandPrince8(), rtol=1e-10, atol=1e-12)
-        >>> sol = jm.simulate(model.system, *model.initial(), ts, model.params, method=method)
+        >>> steps = jm.Adaptive(rtol=1e-10, atol=1e-12)
+        >>> sol = jm.simulate(model.system, *model.initial(), ts, model.params, steps=steps)
         >>> print(sol.energy_drift < 1e-8, sol.position_residual.max() < 1e-14)
         True True
     """
 
-    pair: AbstractPair = setting(DormandPrince8(), "Runge-Kutta method with an error estimate")
     rtol: float = setting(1e-8, "error of a step relative to the state")
     atol: float = setting(1e-10, "absolute error of a step, in units of the coordinates")
     max_steps: int = setting(10_000, "maximum number of steps, including rejected ones")
 
+    def __new__(cls, *args: Any, **settings: Any) -> Self:
+        """Refuse a method, which is an argument of its own."""
+        methods = [x for x in (*args, *settings.values()) if isinstance(x, AbstractMethod)]
+        if methods or "pair" in settings:
+            shown = repr(methods[0]) if methods else "DormandPrince8()"
+            raise TypeError(
+                f"`Adaptive` takes no method: write `method=jm.{shown}, steps=jm.Adaptive(...)`."
+            )
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_kind("pair", self.pair, AbstractPair, "DormandPrince5()")
-        if self.pair.substeps is not None:
-            raise ValueError(
-                "Argument `pair` must not have `substeps`, because the tolerance chooses the "
-                f"steps; write {type(self.pair).__name__}()."
-            )
-        for name in ("max_step", "times"):
-            if getattr(self.pair, name) not in (None, ()):
-                raise ValueError(
-                    f"Argument `pair` must not have `{name}`, which belongs to the steps; write "
-                    f"Adaptive({type(self.pair).__name__}(), {name}=...)."
-                )
         for name in ("rtol", "atol"):
             value = getattr(self, name)
             if not (isinstance(value, int | float) and value > 0 and isfinite(value)):
@@ -110,26 +107,32 @@ class Adaptive(AbstractMethod):
             )
 
     @property
-    def order(self) -> int:
-        """The order of accuracy."""
-        return self.pair.order
+    def default_method(self) -> AbstractMethod:
+        """The pair that needs the fewest evaluations at strict tolerances."""
+        return DormandPrince8()
 
-    def require(self, system: System, policies: Policies, *state: Any) -> None:
-        """Raise a ValueError unless the pair suits the system and the other policies."""
-        self.pair.require(system, policies, *state)
+    def require(self, method: AbstractMethod) -> None:
+        """Raise a ValueError unless the method estimates the error of a step."""
+        if not isinstance(method, AbstractPair):
+            raise ValueError(
+                "Argument `method` must have an estimate of the error of a step for `Adaptive` "
+                f"steps, but {method!r} has none; take DormandPrince8(), DormandPrince5() or "
+                "Tsitouras5(), for stiff systems Rodas5P() or RadauIIA5(), or "
+                "`steps=FixedSteps(...)`."
+            )
 
-    def tolerance(self, dtype: Any) -> Tolerance:
-        """The tolerances to which the estimate of the pair is held.
+    def tolerance(self, method: AbstractPair, dtype: Any) -> Tolerance:
+        """The tolerances to which the estimate of a method is held.
 
         A tolerance below 8 eps would hold round-off, which no step is small enough to reduce.
         """
-        least, control = _LEAST * float(jnp.finfo(dtype).eps), self.pair.control
+        least, control = _LEAST * float(jnp.finfo(dtype).eps), method.control
         wanted = max(self.rtol, least)
         if self.rtol < least:
             warn_caller(
                 f"`rtol` = {self.rtol:g} is below what {jnp.dtype(dtype).name} resolves, so the "
                 f"error of a step is held to {wanted:.2g}; {USE_FLOAT64}, or give `Adaptive` "
-                f"(`method`) a larger `rtol`.",
+                f"(`steps`) a larger `rtol`.",
                 PrecisionWarning,
             )
         rtol = control.scale * wanted**control.power
@@ -139,5 +142,5 @@ class Adaptive(AbstractMethod):
         )
 
     def without_tolerance(self) -> "Adaptive":
-        """The same method for any tolerances, and for any longest step."""
+        """The same policy for any tolerances, and for any longest step."""
         return replace(self, rtol=1.0, atol=1.0, max_step=None)

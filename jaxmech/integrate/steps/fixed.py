@@ -1,0 +1,49 @@
+"""`FixedSteps`: equal steps from one save time to the next."""
+
+from dataclasses import dataclass
+
+from jaxmech.integrate.methods import RK4, AbstractMethod
+from jaxmech.integrate.steps.policy import AbstractSteps
+from jaxmech.utils.checks import require_positive_integer
+from jaxmech.utils.field_docs import setting
+
+
+@dataclass(frozen=True, repr=False)
+class FixedSteps(AbstractSteps):
+    """Equal steps from one save time to the next; the default, with a number from the motion.
+
+    Args:
+        per_save: steps per save interval; the step is (ts[k + 1] - ts[k]) / per_save. By default
+            chosen from the motion, the same for all trajectories of a batch.
+        max_step, times: as for `Adaptive`.
+
+    Raises:
+        ValueError: `per_save` is not a positive integer, `max_step` is not positive, or `times` are
+            not finite.
+
+    Example:
+        >>> FixedSteps(per_save=10)
+        FixedSteps(per_save=10)
+    """
+
+    per_save: int | None = setting(
+        None, "steps from one saved time, or sample, to the next; by default chosen from the motion"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.per_save is not None:
+            remedy = "give the steps per save interval, or leave it out to have them chosen"
+            require_positive_integer("per_save", self.per_save, remedy)
+
+    @property
+    def default_method(self) -> AbstractMethod:
+        """The classical Runge-Kutta method."""
+        return RK4()
+
+    @property
+    def count(self) -> int:
+        """The number of steps per save interval, or a ValueError while it is not chosen."""
+        if self.per_save is None:
+            raise ValueError("Argument `per_save` must be chosen by now; give it a number.")
+        return self.per_save
