@@ -62,7 +62,7 @@ class System:
             of constraints. A `Mechanism` has them.
         mass_and_force: `mass_and_force(q, v, t, params)`, M (n, n) and Q (n,) of the Lagrangian,
             without `force`, in place of its derivatives, such as a recursion of fewer operations.
-            They must agree with the Lagrangian, which still gives the energy.
+            They must agree with the Lagrangian, which still gives the energy; `structure` compares.
         states: names of states of first order: a current, a bristle, a temperature. They are the
             last entries of v; the same entries of q are their integrals over time, and
             `coordinates` has them as "integral of ...". No force or constraint changes states.

@@ -10,6 +10,7 @@ from jaxmech.analysis.findings import Finding, Severity
 from jaxmech.analysis.initial_state import contradictions, start_findings
 from jaxmech.analysis.integrability import integrability, integrability_findings
 from jaxmech.analysis.mass import mass, mass_findings
+from jaxmech.analysis.mass_and_force import mass_and_force_findings
 from jaxmech.analysis.nan_functions import not_numbers
 from jaxmech.analysis.nearby_states import NEARBY, nearby, nearest_consistent
 from jaxmech.analysis.redundancy import rank_findings, ranks
@@ -38,9 +39,10 @@ def structure(
 
     Counts degrees of freedom at the levels of position and velocity, tests by Frobenius' theorem
     whether constraints on velocities restrict positions, finds redundant and contradictory
-    constraints by name, singular poses and masses, functions that are not finite, and unused
-    parameters. Ranks are compared at the state, at states nearby on the constraints, and at states
-    on no constraint. A host function of one state, not for `jit` or `vmap`.
+    constraints by name, singular poses and masses, a `mass_and_force` that disagrees with the
+    Lagrangian, functions that are not finite, and unused parameters. Ranks are compared at the
+    state, at states nearby on the constraints, and at states on no constraint. A host function of
+    one state, not for `jit` or `vmap`.
 
     Args:
         system: the system, with n coordinates.
@@ -116,6 +118,7 @@ def _report_fields(
     never_met = () if reached else [v.name for v in violations(system, *here.state)]
     findings += rank_findings(rank, {*excluded, *never_met}) + mass_findings(system, masses)
     findings += integrability_findings(integrable) if integrable else []
+    findings += mass_and_force_findings(system, here.state)
     findings += [finding for name, finding in excluded.items() if name not in rank.flat]
     found: dict[str, Any] = {
         "ranks": rank,

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.parts.values import Reader, Value, number
+from jaxmech.parts.values import Reader, Value, non_negative, require_sign
 from jaxmech.parts.vectors import Numbers, apply, cross, moment, turned
 
 
@@ -158,6 +158,9 @@ class AbstractBody(abc.ABC):
     def start(self, start: Start) -> tuple[Array, Array]:
         """The initial coordinates and velocities of the body."""
 
+    def require(self, read: Reader) -> None:  # noqa: B027
+        """Raise a ValueError for a known mass or inertia that nothing can have."""
+
 
 def shifted(load: Load, point: Numbers, frame: Frame) -> Load:
     """Move a force from a point to the reference point, with the corresponding torque."""
@@ -297,6 +300,10 @@ class PointMass(AbstractBody):
         position = entries(self, start, "position", shape)
         return position, entries(self, start, "velocity", shape)
 
+    def require(self, read: Reader) -> None:
+        """Raise for a negative mass."""
+        require_sign(read.part, "mass", read.number(self.mass), zero=True)
+
 
 def _of_a_point(mass: Numbers, dimension: int) -> tuple[Numbers, Numbers, Numbers]:
     static = np.zeros(dimension, mass.dtype)
@@ -315,7 +322,7 @@ def point_mass(name: str, *, mass: Value, dimension: int = 2) -> PointMass:
         dimension: 2 in the plane, 3 in space.
 
     Raises:
-        ValueError: the dimension is neither 2 nor 3.
+        ValueError: the dimension is neither 2 nor 3, or the mass is negative.
 
     Example:
         >>> point_mass("bob", mass="m", dimension=3).letters
@@ -325,4 +332,4 @@ def point_mass(name: str, *, mass: Value, dimension: int = 2) -> PointMass:
         raise ValueError(
             f"Body {name!r} must have `dimension` 2 (plane) or 3 (space), but has {dimension!r}."
         )
-    return PointMass(name, number(f"body {name!r}", "mass", mass), dimension)
+    return PointMass(name, non_negative(f"body {name!r}", "mass", mass), dimension)

@@ -23,7 +23,7 @@ from jaxmech.parts.validation import (
     AnyJoint,
     reads_parameters,
     require_consistent,
-    require_contacts,
+    require_possible,
 )
 from jaxmech.system import System
 from jaxmech.utils.checks import require_kind
@@ -112,7 +112,7 @@ class Mechanism:
         system = system_of(kinematics, *parts, self.states, self.rates)
         object.__setattr__(self, "system", system.with_declared(self.params))
         _require_readable(self)
-        require_contacts(self.joints, self.params)
+        require_possible(self.bodies, self.joints, self.params)
 
     def __repr__(self) -> str:
         return outline(self)

@@ -31,9 +31,8 @@ from jaxmech.parts.position_equations import (
     Turned,
     TurnedAbout,
 )
-from jaxmech.parts.values import Value, Vector, direction, number
+from jaxmech.parts.values import Value, Vector, direction, number, positive
 from jaxmech.utils.checks import require_function
-from jaxmech.utils.text import capital
 
 
 def distance(
@@ -56,13 +55,9 @@ def distance(
         'distance'
     """
     part, bodies, _, at = pinned("distance", name, (a, b), (at_a, at_b))
-    kept = number(part, "length", length)
-    if isinstance(kept, float) and kept <= 0:
-        raise ValueError(
-            f"{capital(part)} must have a positive `length`, but it is {kept}; "
-            "for points that coincide use `revolute` or `spherical`."
-        )
-    return Joint("distance", name, bodies, (Apart(*at, kept),))
+    remedy = "for points that coincide use `revolute` or `spherical`"
+    apart = Apart(*at, positive(part, "length", length, remedy))
+    return Joint("distance", name, bodies, (apart,))
 
 
 def point_on_line(

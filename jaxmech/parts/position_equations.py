@@ -32,7 +32,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import Frame
-from jaxmech.parts.values import Reader, Value, Vector, unit
+from jaxmech.parts.values import Reader, Value, Vector, require_sign, unit
 from jaxmech.parts.vectors import Numbers, apply, conjugate, normals, product, quaternion_onto
 
 Frames = tuple[Frame, ...]
@@ -45,6 +45,9 @@ class AbstractPosition(abc.ABC):
     @abc.abstractmethod
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual of the equations, (k,)."""
+
+    def require(self, read: Reader) -> None:  # noqa: B027
+        """Raise a ValueError for known sizes and curves that nothing can have; by default none."""
 
 
 def way(frames: Frames, at_a: Vector, at_b: Vector, read: Reader) -> Numbers:
@@ -122,6 +125,10 @@ class Apart(AbstractPosition):
         """The residual (d . d - l^2) / (2 l)."""
         d, length = way(frames, self.at_a, self.at_b, read), read.number(self.length)
         return ((d @ d - length**2) / (2 * length))[None]
+
+    def require(self, read: Reader) -> None:
+        """Raise unless the length is positive."""
+        require_sign(read.part, "length", read.number(self.length))
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,16 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, Start, entries
-from jaxmech.parts.values import Reader, Value, Vector, are_numbers, number, vector
+from jaxmech.parts.values import (
+    Reader,
+    Value,
+    Vector,
+    are_numbers,
+    non_negative,
+    number,
+    require_sign,
+    vector,
+)
 from jaxmech.parts.vectors import (
     Numbers,
     apply,
@@ -43,6 +52,8 @@ from jaxmech.parts.vectors import (
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.text import capital
 
+ROUNDING = 0.01  # of the largest moment, that data of a body may be off
+
 
 @dataclass(frozen=True)
 class Mass:
@@ -52,6 +63,42 @@ class Mass:
     inertia: Any  # a number in the plane; in space three principal moments or a matrix
     center: Vector | None = None
     static_moment: Vector | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all values are numbers, so that they are known without parameters."""
+        rows = self.inertia if isinstance(self.inertia, tuple) else (self.inertia,)
+        values = self.mass, *rows, *(self.center or ()), *(self.static_moment or ())
+        return all(isinstance(value, float) or are_numbers(value) for value in values)
+
+    def require(self, size: int, read: Reader) -> None:
+        """Raise for a known mass or inertia that no body can have.
+
+        The principal moments about the centre of mass satisfy A + B >= C, since each is an integral
+        over two of the three squares x^2, y^2 and z^2.
+        """
+        mass, static = self.static(read, size)
+        inertia = self.planar_inertia(read) if size == 2 else self.spatial_inertia(read)
+        if not is_known((mass, static, inertia)):
+            return
+        require_sign(read.part, "mass", mass, zero=True)
+        mass, static, inertia = (np.asarray(x, float) for x in (mass, static, inertia))
+        if not np.isfinite(static).all() or not np.isfinite(inertia).all():
+            raise ValueError(
+                f"{capital(read.part)} must have finite mass properties, but its static moment is "
+                f"{static.tolist()} and its inertia {inertia.tolist()}; correct them."
+            )
+        center = static / mass if mass else np.zeros(size)
+        if size == 3:
+            moved = (center @ center) * np.eye(3) - np.outer(center, center)
+            _require_moments(read.part, inertia - mass * moved)
+        elif inertia < (1 - ROUNDING) * mass * (center @ center):
+            raise ValueError(
+                f"{capital(read.part)} must have an `inertia` about the reference point of at "
+                f"least the mass times the squared distance of its centre, "
+                f"{mass * (center @ center):.4g} kg m^2, but has {inertia:.4g}; correct one of "
+                "them."
+            )
 
     @property
     def is_central(self) -> bool:
@@ -100,6 +147,10 @@ class AbstractRigidBody(AbstractBody):
     """A body with mass properties."""
 
     properties: Mass
+
+    def require(self, read: Reader) -> None:
+        """Raise for a known mass or inertia that no body can have."""
+        self.properties.require(self.dimension, read)
 
     def moment(self, frame: Frame, read: Reader) -> Numbers:
         """The moment m r + R S."""
@@ -276,11 +327,12 @@ def spatial_body(
         static_moment: mass times centre of mass [kg m], three values.
 
     Raises:
-        ValueError: a shape or sign is wrong, or both `center` and `static_moment` are given.
+        ValueError: a shape or sign is wrong, a principal moment about the centre of mass exceeds
+            the sum of the other two, or both `center` and `static_moment` are given.
         TypeError: an argument is not a value.
 
     Example:
-        >>> spatial_body("top", mass=2.0, inertia=(0.1, 0.1, 0.3), center=(0, 0, "l")).dimension
+        >>> spatial_body("top", mass=2.0, inertia=(0.1, 0.1, 0.15), center=(0, 0, "l")).dimension
         3
     """
     return SpatialBody(name, _mass(name, 3, mass, inertia, center, static_moment))
@@ -301,28 +353,34 @@ def _mass(
             f"{capital(part)} must have a `center`, with `inertia` about it, or a "
             "`static_moment`, with `inertia` about the reference point, but has both; drop one."
         )
-    kept = number(part, "mass", mass)
-    moments = number(part, "inertia", inertia) if size == 2 else _spatial(part, inertia)
-    for argument, value in (("mass", kept), ("inertia", moments)):
-        if _least(value) < 0:
-            raise ValueError(
-                f"{capital(part)} must not have a negative `{argument}`, but it is {value!r}."
-            )
-    return Mass(
-        kept,
-        moments,
+    planar = size == 2
+    properties = Mass(
+        non_negative(part, "mass", mass),
+        non_negative(part, "inertia", inertia) if planar else _spatial(part, inertia),
         None if center is None else vector(part, "center", center, size),
         None if static_moment is None else vector(part, "static_moment", static_moment, size),
     )
+    if properties.is_plain:
+        properties.require(size, Reader(part, np.zeros(()), {}))
+    return properties
 
 
-def _least(value: Any) -> float:
-    """The least number of a mass or inertia, of a matrix the least principal moment; else 0."""
-    if isinstance(value, tuple) and all(map(are_numbers, value)):
-        least, _, most = np.linalg.eigvalsh(value)
-        return least if least < -1e-9 * abs(most) else 0.0
-    values = value if isinstance(value, tuple) else (value,)
-    return min((v for v in values if isinstance(v, float)), default=0.0)
+def _require_moments(part: str, central: np.ndarray) -> None:
+    """Raise unless the principal moments of a matrix of inertia are those of some body."""
+    moments = np.linalg.eigvalsh(central)
+    off = ROUNDING * np.abs(moments).max()
+    listed = ", ".join(f"{moment:.4g}" for moment in moments)
+    if moments[0] < -off:
+        fault = "none negative"
+    elif moments[0] + moments[1] < moments[2] - off:
+        fault = "none above the sum of the other two"
+    else:
+        return
+    raise ValueError(
+        f"{capital(part)} must have an `inertia` whose principal moments about the centre of mass "
+        f"are those of a body, {fault}, but they are {listed} kg m^2; correct the inertia, or the "
+        "point that it is about."
+    )
 
 
 def _spatial(part: str, inertia: Any) -> Any:

@@ -17,7 +17,7 @@ for bodies, points or directions that do not fit; the message names the joint.
 from jaxmech.parts.body import AbstractBody, ground
 from jaxmech.parts.joint_base import Joint, called, partners, pinned, point
 from jaxmech.parts.position_equations import Level
-from jaxmech.parts.values import Value, Vector, direction, number
+from jaxmech.parts.values import Value, Vector, direction, positive
 from jaxmech.parts.velocity_equations import Edge, RoundSlip, WheelContact, WheelSlip
 
 
@@ -117,7 +117,7 @@ def rolling_wheel(
     kind, points = "rolling wheel", (at_a, at_b)
     part, bodies, size, at = pinned(kind, name, (a, b), points, sizes=(3,), turning=True)
     n, u = direction(part, "normal", normal, size), direction(part, "axle", axle, size)
-    r = number(part, "radius", radius)
+    r = positive(part, "radius", radius)
     contact, slip = WheelContact(at[0], n, at[1], u, r), WheelSlip(n, at[1], u, r)
     return Joint(kind, name, bodies, (contact,), (slip,))
 
@@ -155,6 +155,6 @@ def _round(
     """A disk on a line, or a sphere on a plane."""
     found = pinned(kind, name, pair, points, sizes=(size,), turning=True)
     part, bodies, _, (at_a, at_b) = found
-    n, r = direction(part, "normal", normal, size), number(part, "radius", radius)
+    n, r = direction(part, "normal", normal, size), positive(part, "radius", radius)
     contact, slip = Level(at_a, n, at_b, r), RoundSlip(n, at_b, r)
     return Joint(kind, name, bodies, (contact,), (slip,))

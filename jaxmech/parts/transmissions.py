@@ -16,7 +16,7 @@ for bodies, points or directions that do not fit; the message names the joint.
 from jaxmech.parts.body import AbstractBody, ground
 from jaxmech.parts.joint_base import Joint, axes_of, called, partners, pinned, require_no_axes
 from jaxmech.parts.position_equations import Across, Mesh, Parallel, RackMesh
-from jaxmech.parts.values import Value, Vector, direction, number
+from jaxmech.parts.values import Value, Vector, direction, number, positive
 from jaxmech.parts.velocity_equations import GearSpeed, RackSpeed, ScrewSpeed
 from jaxmech.utils.text import capital
 
@@ -134,7 +134,7 @@ def rack(
     """
     part = called("rack", name)
     bodies, size = partners(part, (a, b, carrier), turning=True)
-    r, u = number(part, "radius", radius), direction(part, "axis", axis, size)
+    r, u = positive(part, "radius", radius), direction(part, "axis", axis, size)
     if size == 2:
         require_no_axes(part, axis_a=axis_a)
         return Joint("rack", name, bodies, (RackMesh(r, u, number(part, "phase", phase)),))
@@ -194,7 +194,9 @@ def _wheels(
 ) -> Joint:  # fmt: skip
     part, (radius_a, radius_b), (axis_a, axis_b) = called(kind, name), radii, axes
     bodies, size = partners(part, wheels, turning=True)
-    ra, rb = number(part, "radius_a", radius_a), number(part, "radius_b", radius_b)
+    ra, rb = _radius(part, "radius_a", radius_a), _radius(part, "radius_b", radius_b)
+    if sense < 0:
+        ra, rb = positive(part, "radius_a", ra), positive(part, "radius_b", rb)
     if size == 2:
         require_no_axes(part, axis_a=axis_a, axis_b=axis_b)
         return Joint(kind, name, bodies, (Mesh(ra, rb, number(part, "phase", phase), sense),))
@@ -206,6 +208,14 @@ def _wheels(
         )
     ua, ub = direction(part, "axis_a", axis_a, 3), direction(part, "axis_b", axis_b, 3)
     return Joint(kind, name, bodies, velocities=(GearSpeed(ua, ra, ub, rb, sense),))
+
+
+def _radius(part: str, argument: str, radius: Value) -> Value:
+    """Check a radius, which is negative for an internal gear."""
+    checked = number(part, argument, radius)
+    if checked == 0.0:
+        raise ValueError(f"{capital(part)} must have a `{argument}` other than zero; correct it.")
+    return checked
 
 
 def _require_no_phase(part: str, phase: Value) -> None:

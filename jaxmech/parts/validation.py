@@ -9,10 +9,11 @@ import jax.numpy as jnp
 
 from jaxmech.constraints import AbstractConstraint
 from jaxmech.parts.body import AbstractBody, Ground
-from jaxmech.parts.contacts.base import AbstractContact
 from jaxmech.parts.forces.elements import AbstractForce, AbstractTerm, Gravity
 from jaxmech.parts.joint_base import Joint
+from jaxmech.parts.position_equations import AbstractPosition
 from jaxmech.parts.values import Reader
+from jaxmech.parts.velocity_equations import AbstractVelocity
 from jaxmech.utils.text import capital
 
 AnyJoint = Joint | AbstractConstraint
@@ -34,13 +35,19 @@ def require_consistent(
             _require_known(part.part, part.bodies, bodies)
 
 
-def require_contacts(joints: Iterable[Any], params: Mapping[str, Any]) -> None:
-    """Raise for curves and sizes of contacts that allow none, with these parameters."""
+def require_possible(
+    bodies: Iterable[AbstractBody], joints: Iterable[Any], params: Mapping[str, Any]
+) -> None:
+    """Raise for masses, sizes and curves that nothing can have, with these parameters."""
+    t, values = jnp.zeros(()), dict(params)
+    for body in bodies:
+        body.require(Reader(f"body {body.name!r}", t, values))
     for joint in joints:
         if isinstance(joint, Joint):
-            for element in joint.positions:
-                if isinstance(element, AbstractContact):
-                    element.require(Reader(joint.part, jnp.zeros(()), dict(params)))
+            elements: tuple[AbstractPosition | AbstractVelocity, ...]
+            elements = *joint.positions, *joint.velocities
+            for element in elements:
+                element.require(Reader(joint.part, t, values))
 
 
 def _require_kinds(bodies: Sequence[Any], joints: Sequence[Any], forces: Sequence[Any]) -> None:

@@ -34,7 +34,7 @@ class Reader:
     """
 
     part: str
-    t: Array
+    t: Numbers
     params: Any
 
     def number(self, value: Value) -> Numbers:
@@ -92,6 +92,40 @@ def number(part: str, argument: str, value: Value) -> Value:
             f"{capital(part)} must have a finite `{argument}`, but it is {plain}; correct it."
         )
     return plain
+
+
+def positive(part: str, argument: str, value: Value, remedy: str = "correct it") -> Value:
+    """Check a value as `number` does; a plain number must be positive."""
+    kept = number(part, argument, value)
+    if isinstance(kept, float):
+        require_sign(part, argument, kept, remedy=remedy)
+    return kept
+
+
+def non_negative(part: str, argument: str, value: Value) -> Value:
+    """Check a value as `number` does; a plain number must not be negative."""
+    kept = number(part, argument, value)
+    if isinstance(kept, float):
+        require_sign(part, argument, kept, zero=True)
+    return kept
+
+
+def require_sign(
+    part: str, argument: str, value: Any, *, zero: bool = False, remedy: str = "correct it"
+) -> None:
+    """Raise for known numbers that are not positive; they may be zero if `zero`."""
+    if not is_known(value):
+        return
+    numbers = np.asarray(value)
+    has_sign = numbers >= 0 if zero else numbers > 0
+    if np.all(has_sign & np.isfinite(numbers)):
+        return
+    kind = "zero or a positive number" if zero else "a positive number"
+    if numbers.ndim:
+        kind = f"{kind} in each place"
+    raise ValueError(
+        f"{capital(part)} must have {kind} as `{argument}`, but has {numbers.tolist()}; {remedy}."
+    )
 
 
 def vector(part: str, argument: str, values: Vector, size: int) -> Vector:

@@ -23,7 +23,7 @@ from jaxtyping import Array
 
 from jaxmech.parts.body import Frame, Moving
 from jaxmech.parts.position_equations import AbstractPosition, Frames, across, pointing, way
-from jaxmech.parts.values import Reader, Value, Vector
+from jaxmech.parts.values import Reader, Value, Vector, require_sign
 from jaxmech.parts.vectors import Numbers, apply, cross
 
 
@@ -34,6 +34,9 @@ class AbstractVelocity(abc.ABC):
     @abc.abstractmethod
     def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
         """The residual of the equations, (k,)."""
+
+    def require(self, read: Reader) -> None:  # noqa: B027
+        """Raise a ValueError for known sizes that nothing can have; by default none."""
 
 
 def slip(moving: tuple[Moving, ...], point: Numbers) -> Numbers:
@@ -71,6 +74,10 @@ class RoundSlip(AbstractVelocity):
         center = b.point(read.vector(self.at_b, n.shape[0]))
         velocity = slip(moving, center - read.number(self.radius) * n)
         return apply(across(a, self.normal, read), a.components(velocity))
+
+    def require(self, read: Reader) -> None:
+        """Raise unless the radius is positive."""
+        require_sign(read.part, "radius", read.number(self.radius))
 
 
 def track(
@@ -116,6 +123,10 @@ class WheelSlip(AbstractVelocity):
         center = b.point(read.vector(self.at_b, 3))
         velocity = slip(moving, center - read.number(self.radius) * upward)
         return jnp.stack([along @ velocity, cross(n, along) @ velocity])
+
+    def require(self, read: Reader) -> None:
+        """Raise unless the radius is positive."""
+        require_sign(read.part, "radius", read.number(self.radius))
 
 
 @dataclass(frozen=True)

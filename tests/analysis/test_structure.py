@@ -366,3 +366,29 @@ def test_misuse_is_refused() -> None:
         structure(particle(Holonomic(rod)), [0.0], REST)
     with pytest.raises(ValueError, match="Argument `steps` must be a positive integer"):
         ShortRun(steps=0)
+
+
+def test_mass_and_force_must_be_those_of_the_lagrangian() -> None:
+    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return 0.5 * p["m"] * v @ v + q[0] * v[0] * v[1] - 9.81 * q[1] + t * v[2]
+
+    def with_force(*force: float) -> System:
+        def mass_and_force(q: Any, v: Any, t: Any, p: Any) -> Any:
+            coupled = jnp.zeros((3, 3)).at[[0, 1], [1, 0]].set(q[0])
+            return p["m"] * jnp.eye(3) + coupled, jnp.array([*force[:1], -(v[0] ** 2), *force[1:]])
+
+        names = ("x", "y", "z")
+        states = {"states": ("current",), "rates": lambda q, v, t, p: -v[3]}
+        return System(lagrangian, coordinates=names, mass_and_force=mass_and_force, **states)
+
+    state = [0.3, 0.4, 0.0, 0.0], [1.0, 2.0, 0.5, 0.1], 0.2, {"m": 2.0}
+    # The weight is missing in the second row; the term t * v[2] makes -1 in the third.
+    assert "of `lagrangian` in the rows of 'y'" in texts(structure(with_force(0.0, -1.0), *state))
+    wrong = texts(structure(with_force(0.5, 1.0), *state))
+    assert "rows of 'x', 'y' and 'z' -> correct one of them" in wrong
+    free = System(
+        lambda q, v, t, p: 0.5 * v @ v + q[0] * v[1],
+        coordinates=("x", "y"),
+        mass_and_force=lambda q, v, t, p: (jnp.eye(2), jnp.stack([v[1], -v[0]])),
+    )
+    assert "mass_and_force" not in texts(structure(free, REST + 0.1, REST + 0.2), Severity.NOTE)

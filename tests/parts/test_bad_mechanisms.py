@@ -46,6 +46,7 @@ def test_a_joint_that_moves_no_mass_is_named(dimension: int) -> None:
 
 def test_a_negative_inertia_in_the_parameters_is_named() -> None:
     joint = hinge(2)
-    arm = Mechanism(joint.bodies[1:], [joint], [gravity(9.81)], {"m": 1.0, "J": -2.0})
+    arm = Mechanism(joint.bodies[1:], [joint], [gravity(9.81)], {"m": 1.0, "J": 2.0})
+    params = {"m": 1.0, "J": -2.0}
     with pytest.raises(jm.SimulationError, match=r"or a negative one, moves with hinge\.angle"):
-        jm.simulate(arm.system, [0.0], [0.0], TS, arm.params, steps=jm.FixedSteps(per_save=1))
+        jm.simulate(arm.system, [0.0], [0.0], TS, params, steps=jm.FixedSteps(per_save=1))

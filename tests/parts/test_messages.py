@@ -70,8 +70,29 @@ MISUSE = {
         "(1, 0)."
     ),
     "distance('R', ground, o, bar, o, length=0)": (
-        "ValueError: Distance 'R' must have a positive `length`, but it is 0.0; for points that "
-        "coincide use `revolute` or `spherical`."
+        "ValueError: Distance 'R' must have a positive number as `length`, but has 0.0; for points "
+        "that coincide use `revolute` or `spherical`."
+    ),
+    "rolling_disk('R', ground, o, bar, o, normal=(0, 1), radius=-1)": (
+        "ValueError: Rolling disk 'R' must have a positive number as `radius`, but has -1.0; "
+        "correct it."
+    ),
+    "rolling_sphere('R', ground, oo, box, oo, normal=(0, 0, 1), radius=0)": (
+        "ValueError: Rolling sphere 'R' must have a positive number as `radius`, but has 0.0; "
+        "correct it."
+    ),
+    "rolling_wheel('R', ground, oo, box, oo, normal=(0, 0, 1), axle=(0, 1, 0), radius=0)": (
+        "ValueError: Rolling wheel 'R' must have a positive number as `radius`, but has 0.0; "
+        "correct it."
+    ),
+    "gear('G', bar, 0.0, other, 0.2)": (
+        "ValueError: Gear 'G' must have a `radius_a` other than zero; correct it."
+    ),
+    "belt('B', bar, 0.1, other, -0.2)": (
+        "ValueError: Belt 'B' must have a positive number as `radius_b`, but has -0.2; correct it."
+    ),
+    "motor('M', hinge, stall=1.0, no_load=0.0)": (
+        "ValueError: Motor 'M' must have a positive number as `no_load`, but has 0.0; correct it."
     ),
     "gear('G', bar, 0.1, other, 0.2, axis_a=(0, 0, -1))": (
         "ValueError: Gear 'G' must have no `axis_a` in the plane, where all axes are at right "
@@ -105,7 +126,26 @@ MISUSE = {
     ),
     # bodies
     "planar_body('b', mass=-1, inertia=1)": (
-        "ValueError: Body 'b' must not have a negative `mass`, but it is -1.0."
+        "ValueError: Body 'b' must have zero or a positive number as `mass`, but has -1.0; correct "
+        "it."
+    ),
+    "point_mass('b', mass=-1)": (
+        "ValueError: Body 'b' must have zero or a positive number as `mass`, but has -1.0; correct "
+        "it."
+    ),
+    "planar_body('b', mass=1, inertia=1, static_moment=(2, 0))": (
+        "ValueError: Body 'b' must have an `inertia` about the reference point of at least the "
+        "mass times the squared distance of its centre, 4 kg m^2, but has 1; correct one of them."
+    ),
+    "spatial_body('b', mass=1, inertia=(0.1, 0.1, 0.5))": (
+        "ValueError: Body 'b' must have an `inertia` whose principal moments about the centre of "
+        "mass are those of a body, none above the sum of the other two, but they are 0.1, 0.1, 0.5 "
+        "kg m^2; correct the inertia, or the point that it is about."
+    ),
+    "spatial_body('b', mass=1, inertia=(1, 1, 1), static_moment=(3, 0, 0))": (
+        "ValueError: Body 'b' must have an `inertia` whose principal moments about the centre of "
+        "mass are those of a body, none negative, but they are -8, -8, 1 kg m^2; correct the "
+        "inertia, or the point that it is about."
     ),
     "planar_body('b', mass=1, inertia=1, center=o, static_moment=o)": (
         "ValueError: Body 'b' must have a `center`, with `inertia` about it, or a `static_moment`, "
@@ -116,8 +156,9 @@ MISUSE = {
         "but has 1; for a body that cannot turn use `point_mass`."
     ),
     "spatial_body('b', mass=1, inertia=((1, 2, 0), (2, 1, 0), (0, 0, 1)))": (
-        "ValueError: Body 'b' must not have a negative `inertia`, but it is "
-        "((1.0, 2.0, 0.0), (2.0, 1.0, 0.0), (0.0, 0.0, 1.0))."
+        "ValueError: Body 'b' must have an `inertia` whose principal moments about the centre of "
+        "mass are those of a body, none negative, but they are -1, 1, 3 kg m^2; correct the "
+        "inertia, or the point that it is about."
     ),
     "point_mass('b', mass=1, dimension=4)": (
         "ValueError: Body 'b' must have `dimension` 2 (plane) or 3 (space), but has 4."
@@ -181,6 +222,20 @@ MISUSE = {
     "Mechanism([bar], [revolute('A', ground, 'at', bar, o)], params={'at': [1.0, 2.0, 3.0]})": (
         "ValueError: Revolute joint 'A' needs the parameter 'at' to have shape (2,), but it has "
         "(3,); give every member of a batch its own with `jax.vmap`."
+    ),
+    "Mechanism([spatial_body('b', mass='m', inertia='J')], params={'m': 1.0, 'J': (1, 1, 3)})": (
+        "ValueError: Body 'b' must have an `inertia` whose principal moments about the centre of "
+        "mass are those of a body, none above the sum of the other two, but they are 1, 1, 3 "
+        "kg m^2; correct the inertia, or the point that it is about."
+    ),
+    "Mechanism([point_mass('b', mass='m')], params={'m': float('nan')})": (
+        "ValueError: Body 'b' must have zero or a positive number as `mass`, but has nan; correct "
+        "it."
+    ),
+    "Mechanism([bar], [rolling_disk('R', ground, o, bar, o, normal=(0, 1), radius='r')], params="
+    "{'r': 0.0})": (
+        "ValueError: Rolling disk 'R' must have a positive number as `radius`, but has 0.0; "
+        "correct it."
     ),
     # starts
     "pendulum.guess({})": (

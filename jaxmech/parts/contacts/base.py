@@ -12,7 +12,7 @@ from jaxtyping import Array
 from jaxmech.parts.contacts.foot import PLACES
 from jaxmech.parts.contacts.profiles import Profile
 from jaxmech.parts.position_equations import AbstractPosition, Frames
-from jaxmech.parts.values import Reader, Value, Vector
+from jaxmech.parts.values import Reader
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.text import capital
 
@@ -28,7 +28,7 @@ class AbstractContact(AbstractPosition):
 
     @abc.abstractmethod
     def require(self, read: Reader) -> None:
-        """Raise a ValueError for sizes and curves that allow no contact, where they are known."""
+        """Raise a ValueError for known sizes and curves that allow no contact."""
 
     @abc.abstractmethod
     def shapes(self, name: str, frames: Frames, read: Reader) -> dict[str, Array]:
@@ -55,23 +55,6 @@ def right_normal(profile: Profile, s: Array, read: Reader) -> tuple[Array, Array
     point, rate = jax.jvp(lambda s: point_of(profile, s, read), (s,), (jnp.ones_like(s),))
     tangent = rate / jnp.sqrt(rate @ rate)
     return point, tangent, jnp.stack([tangent[1], -tangent[0]])
-
-
-def require_above(
-    value: Value | Vector, argument: str, read: Reader, size: int | None = None, *,
-    zero: bool = False,
-) -> None:  # fmt: skip
-    """Raise for a known value that is negative, or zero unless that is allowed."""
-    values = read.number(value) if size is None else read.vector(value, size)
-    if not is_known(values):
-        return
-    numbers = np.asarray(values)
-    if np.all((numbers >= 0) if zero else (numbers > 0)) and np.isfinite(numbers).all():
-        return
-    wanted = "zero or a positive" if zero else "a positive"
-    told = numbers.tolist() if size is None else f"{numbers.tolist()}; each must be positive"
-    kind = f"{wanted} `{argument}`" if size is None else f"positive `{argument}`"
-    raise ValueError(f"{capital(read.part)} must have {kind}, but has {told}.")
 
 
 def require_curve(profile: Profile, read: Reader) -> tuple[np.ndarray, np.ndarray] | None:

@@ -12,7 +12,7 @@ from jaxmech.parts.body import AbstractBody
 from jaxmech.parts.contacts.curves import FaceGap, RollerGap
 from jaxmech.parts.contacts.profiles import Profile
 from jaxmech.parts.joint_base import Joint, pinned
-from jaxmech.parts.values import Value, Vector, direction, number
+from jaxmech.parts.values import Value, Vector, direction, non_negative
 from jaxmech.utils.checks import require_function
 
 TAKES = "s, t, params"
@@ -45,7 +45,7 @@ def cam(
     """
     part, bodies, _, at = pinned("cam", name, (a, b), (at_a, at_b), sizes=(2,))
     require_function("profile", profile, TAKES)
-    gap = RollerGap(profile, *at, number(part, "radius", radius))
+    gap = RollerGap(profile, *at, non_negative(part, "radius", radius))
     return Joint("cam", name, bodies, (gap,))
 
 

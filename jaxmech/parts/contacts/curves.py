@@ -24,7 +24,6 @@ from jaxmech.parts.contacts.base import (
     AbstractContact,
     around,
     point_of,
-    require_above,
     require_curve,
     right_normal,
     seen_by,
@@ -32,7 +31,7 @@ from jaxmech.parts.contacts.base import (
 from jaxmech.parts.contacts.foot import PLACES, lowest
 from jaxmech.parts.contacts.profiles import Profile
 from jaxmech.parts.position_equations import Frames, pointing
-from jaxmech.parts.values import Reader, Value, Vector
+from jaxmech.parts.values import Reader, Value, Vector, require_sign
 from jaxmech.parts.vectors import Numbers, turned
 from jaxmech.parts.velocity_equations import AbstractVelocity, slip
 from jaxmech.utils.checks import is_known
@@ -88,7 +87,7 @@ class RollerGap(AbstractContact):
 
     def require(self, read: Reader) -> None:
         """Raise unless the curve is smooth and nowhere more concave than the roller."""
-        require_above(self.radius, "radius", read, zero=True)
+        require_sign(read.part, "radius", read.number(self.radius), zero=True)
         jet = require_curve(self.profile, read)
         radius = read.number(self.radius)
         if jet is None or not is_known(radius):

@@ -12,9 +12,9 @@ from jaxtyping import Array
 
 from jaxmech.geometry import circle, line
 from jaxmech.parts.body import Frame, Moving
-from jaxmech.parts.contacts.base import AbstractContact, require_above
+from jaxmech.parts.contacts.base import AbstractContact
 from jaxmech.parts.position_equations import Frames, across, along, pointing, way
-from jaxmech.parts.values import Reader, Vector
+from jaxmech.parts.values import Reader, Vector, require_sign
 from jaxmech.parts.vectors import Numbers, apply
 from jaxmech.parts.velocity_equations import AbstractVelocity, slip
 
@@ -49,7 +49,7 @@ class EllipsoidGap(AbstractContact):
 
     def require(self, read: Reader) -> None:
         """Raise unless the semi-axes are positive."""
-        require_above(self.semiaxes, "semiaxes", read, 3)
+        require_sign(read.part, "semiaxes", read.vector(self.semiaxes, 3))
 
     def shapes(self, name: str, frames: Frames, read: Reader) -> dict[str, Array]:
         """Three ellipses."""

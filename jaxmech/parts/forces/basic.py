@@ -31,7 +31,7 @@ from jaxmech.parts.forces.elements import (
     TorsionSpring,
 )
 from jaxmech.parts.joint_base import called, partners, pinned, point, turning_pair
-from jaxmech.parts.values import Value, Vector, direction, number, vector
+from jaxmech.parts.values import Value, Vector, direction, non_negative, number, vector
 
 
 def gravity(acceleration: Value = 9.81, *, down: Vector | None = None) -> Gravity:
@@ -221,7 +221,7 @@ def rotor(name: str, coordinate: str, inertia: Value) -> Rotors:
         "rotor 'drive'"
     """
     part = called("rotor", name)
-    return Rotors(part, (coordinate,), (number(part, "inertia", inertia),))
+    return Rotors(part, (coordinate,), (non_negative(part, "inertia", inertia),))
 
 
 def joint_spring(

@@ -29,7 +29,7 @@ from jaxmech.parts.forces.joint_elements import (
 from jaxmech.parts.joint_base import Joint, called
 from jaxmech.parts.kinematics.motions import Helix, Hinge, Sleeve, Slide
 from jaxmech.parts.kinematics.tree import motion_of
-from jaxmech.parts.values import Value, number
+from jaxmech.parts.values import Value, non_negative, number, positive
 from jaxmech.utils.checks import require_function, require_kind
 from jaxmech.utils.text import capital
 
@@ -91,9 +91,14 @@ def motor(
         "motor 'drive'"
     """
     part = called("motor", name)
-    values = {"stall": stall, "no_load": no_load, "command": command, "ratio": ratio}
-    kept = {argument: number(part, argument, value) for argument, value in values.items()}
-    return Motor(part, *_freedom(part, joint, coordinate), **kept)
+    return Motor(
+        part,
+        *_freedom(part, joint, coordinate),
+        stall=positive(part, "stall", stall),
+        no_load=positive(part, "no_load", no_load),
+        command=number(part, "command", command),
+        ratio=number(part, "ratio", ratio),
+    )
 
 
 def servo(
@@ -130,7 +135,7 @@ def servo(
     values = {"stiffness": stiffness, "damping": damping, "target": target}
     values |= {"target_rate": target_rate}
     kept = {argument: number(part, argument, value) for argument, value in values.items()}
-    most = None if limit is None else number(part, "limit", limit)
+    most = None if limit is None else positive(part, "limit", limit)
     return PositionServo(part, *_freedom(part, joint, coordinate), **kept, limit=most)
 
 
@@ -167,10 +172,15 @@ def friction(
         "friction 'bearing'"
     """
     part = called("friction", name)
-    values = {"coulomb": coulomb, "viscous": viscous, "stribeck": stribeck, "smooth": smooth}
-    kept = {argument: number(part, argument, value) for argument, value in values.items()}
-    first = None if static is None else number(part, "static", static)
-    return JointFriction(part, *_freedom(part, joint, coordinate), **kept, static=first)
+    return JointFriction(
+        part,
+        *_freedom(part, joint, coordinate),
+        coulomb=non_negative(part, "coulomb", coulomb),
+        viscous=number(part, "viscous", viscous),
+        stribeck=positive(part, "stribeck", stribeck),
+        smooth=positive(part, "smooth", smooth),
+        static=None if static is None else non_negative(part, "static", static),
+    )
 
 
 def _freedom(
