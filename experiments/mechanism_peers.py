@@ -17,7 +17,7 @@ import numpy as np
 class Run:
     """A run of a chain: initial angles and rates (n,), steps, their size [s] and the batch.
 
-    The clock is that of `exudyn_row`.
+    The clock is that of all rows.
     """
 
     angles: np.ndarray
@@ -73,14 +73,14 @@ def shortest(
     return min(times)
 
 
-def peer_figures(chain: Chain, run: Run, final: np.ndarray) -> dict[str, Any]:
+def peer_figures(chain: Chain, run: Run, final: np.ndarray, peers: Sequence[str]) -> dict[str, Any]:
     """The figures of the peers that are installed; `final` are the angles of jaxmech."""
     row: dict[str, Any] = {}
-    for peer in (mujoco_row, mjx_row, exudyn_row):
+    for name in peers:
         try:
-            row |= peer(chain, run, final)
+            row |= PEERS[name](chain, run, final)
         except ImportError as error:
-            row[f"{peer.__name__} skipped"] = str(error)
+            row[f"{name} skipped"] = str(error)
     return row
 
 
@@ -97,11 +97,13 @@ def mujoco_row(chain: Chain, run: Run, final: np.ndarray) -> dict[str, Any]:
         data.qpos[:], data.qvel[:] = run.angles, run.rates
         mujoco.mj_step(model, data, run.steps)
 
-    one = shortest(single)
+    one = shortest(single, clock=run.clock)
     start = np.tile(np.concatenate([[0.0], run.angles, run.rates]), (run.batch, 1))
     workers = [mujoco.MjData(model) for _ in range(2)]
     with Rollout(nthread=len(workers)) as pool:
-        many = shortest(lambda: pool.rollout(model, workers, start, nstep=run.steps))
+        many = shortest(
+            lambda: pool.rollout(model, workers, start, nstep=run.steps), clock=run.clock
+        )
     return {
         "MuJoCo step [us]": run.per_step(one),
         "rollout [us/step]": run.per_step(many, run.batch),
@@ -126,7 +128,7 @@ def mjx_row(chain: Chain, run: Run, final: np.ndarray) -> dict[str, Any]:
         return jax.lax.fori_loop(0, run.steps, lambda _, x: mjx.step(model, x), start).qpos
 
     start = [jnp.tile(x, (run.batch, 1)) for x in (run.angles, run.rates)]
-    many = shortest(lambda: batch(*start))
+    many = shortest(lambda: batch(*start), clock=run.clock)
     return {
         "MJX [us/step]": run.per_step(many, run.batch),
         "difference of MJX": _difference(batch(*start)[0], final),
@@ -194,3 +196,6 @@ def _difference(angles: Any, final: np.ndarray) -> float:
 
 def _words(numbers: Any) -> str:
     return " ".join(map(str, numbers))
+
+
+PEERS = {"mujoco": mujoco_row, "mjx": mjx_row, "exudyn": exudyn_row}

@@ -3,9 +3,10 @@
     python -m experiments.mechanisms [--bodies 1 3 6] [--coordinates joints] [--json FILE]
 
 Every row is measured in a process of its own, in float64, with RK4 steps of 1 ms from the same
-initial state. First calls are seconds of CPU; operations are those of a step, on scalars, as the
-compiler counts them. The columns of MuJoCo, MJX and Exudyn (`experiments.mechanism_peers`) are
-empty where these are not installed; the last ones are the largest differences of the final angles.
+initial state. Times are CPU time, those of a batch the sum over all threads for a step of one
+trajectory; operations are those of a step, on scalars, as the compiler counts them. The columns of
+MuJoCo, MJX and Exudyn (`experiments.mechanism_peers`) are empty where these are not installed; the
+last ones are the largest differences of the final angles.
 """
 
 import argparse
@@ -13,12 +14,14 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.mechanism_peers import Chain, Run, peer_figures, shortest
+from experiments.mechanism_peers import PEERS, Chain, Run, peer_figures, shortest
+from jaxmech.config.environment import environment
 
 BODIES = (1, 2, 3, 5, 8, 12, 20)
 STEP = 1e-3  # [s]
@@ -64,8 +67,8 @@ def peer_chain(n: int) -> Chain:
     )
 
 
-def measured(n: int, coordinates: str) -> dict[str, Any]:
-    """A row: the figures of jaxmech, and those of MuJoCo if it is installed."""
+def measured(n: int, coordinates: str, peers: Sequence[str]) -> dict[str, Any]:
+    """A row: the figures of jaxmech, and those of the peers that are installed."""
     import jax
     import jax.numpy as jnp
 
@@ -73,7 +76,7 @@ def measured(n: int, coordinates: str) -> dict[str, Any]:
     from jaxmech import parts as jp
 
     jax.config.update("jax_enable_x64", True)
-    mechanism, (angles, rates) = chain(n, coordinates), state(n)
+    mechanism, (angles, rates), clock = chain(n, coordinates), state(n), time.process_time
     system, params = mechanism.system, dict(mechanism.params)
     starts = {f"j{k}": jp.Start(angles[k], velocity=rates[k]) for k in range(n)}
     if coordinates == "bodies":
@@ -100,16 +103,16 @@ def measured(n: int, coordinates: str) -> dict[str, Any]:
         "operations": _operations(jm.compiler.explain(run, *many)),
         "assemble [CPU s]": round(assembled - begun, 2),
         "simulate [CPU s]": round(simulated - assembled, 2),
-        "single [us/step]": shortest(lambda: single(q, v)) / STEPS * 1e6,
-        "batch [us/step]": shortest(lambda: batch(*many)) / STEPS / BATCH * 1e6,
+        "single [us/step]": shortest(lambda: single(q, v), clock=clock) / STEPS * 1e6,
+        "batch [us/step]": shortest(lambda: batch(*many), clock=clock) / STEPS / BATCH * 1e6,
     }
     final = end[0]
     if coordinates == "bodies":
         joints = chain(n, "joints")
         moving = mechanism.kinematics.moving(mechanism.bodies, *end, jnp.zeros(()), params)
         final = joints.guess(_starts(mechanism, moving))[0]
-    motion = Run(angles, rates, STEPS, STEP, BATCH)
-    return row | peer_figures(peer_chain(n), motion, np.asarray(final))
+    motion = Run(angles, rates, STEPS, STEP, BATCH, clock)
+    return row | peer_figures(peer_chain(n), motion, np.asarray(final), peers)
 
 
 def poses(mechanism: Any, starts: Any) -> Any:
@@ -141,11 +144,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bodies", type=int, nargs="+", default=BODIES)
     parser.add_argument("--coordinates", nargs="+", default=["joints", "bodies"])
+    parser.add_argument("--peers", nargs="*", default=list(PEERS), help=", ".join(PEERS))
     parser.add_argument("--json", type=Path, help="file for the rows")
     parser.add_argument("--one", action="store_true", help="measure the first row in this process")
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(measured(options.bodies[0], options.coordinates[0])))
+        print(json.dumps(measured(options.bodies[0], options.coordinates[0], options.peers)))
         return
     rows = []
     print(" | ".join(HEAD))
@@ -153,6 +157,7 @@ def main() -> None:
         for coordinates in options.coordinates:
             command = [sys.executable, "-m", "experiments.mechanisms", "--one"]
             command += ["--bodies", str(n), "--coordinates", coordinates]
+            command += ["--peers", *options.peers]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 print(f"{n} | {coordinates} | failed: {done.stderr.strip().splitlines()[-1:]}")
@@ -161,7 +166,8 @@ def main() -> None:
             rows.append(row)
             print(" | ".join(_shown(row.get(name)) for name in HEAD), flush=True)
     if options.json:
-        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        report = {"rows": rows, "environment": environment()}
+        options.json.write_text(json.dumps(report, indent=1, default=str) + "\n")
 
 
 def _shown(value: Any) -> str:

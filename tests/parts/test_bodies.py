@@ -88,7 +88,7 @@ def test_potential_energy_in_gravity_is_that_of_the_point_masses(size: int) -> N
 
 
 def free_spin() -> tuple[Any, Any, Any]:
-    J, e, w = np.array([1.0, 2.0, 3.5]), np.array([0.5, -0.1, 0.7, 0.5]), np.array([0.9, 0.2, 0.6])
+    J, e, w = np.array([1.0, 2.0, 2.5]), np.array([0.5, -0.1, 0.7, 0.5]), np.array([0.9, 0.2, 0.6])
     return J, e / np.linalg.norm(e), w
 
 

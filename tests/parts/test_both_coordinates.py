@@ -139,15 +139,19 @@ def assembled(mechanism: jp.Mechanism, starts: Any) -> dict[str, jp.Start]:
     }
 
 
+END = 5.0  # [s]
 STEP = 2.5e-4  # [s], so that errors of the integration are below the tolerance
+# The crank turns fast where the rod is steep: with STEP, its angle is off by 5e-8 in the
+# coordinates of joints and by 1e-8 in those of bodies; with half of it, by 4e-9 and less.
+FINE_STEP = STEP / 4
 
 
-def seen(mechanism: jp.Mechanism, starts: Any, end: float) -> tuple[Any, Any, Any]:
+def observed_motion(mechanism: jp.Mechanism, starts: Any, step: float) -> tuple[Any, Any, Any]:
     """The positions and attitudes of all bodies along a motion, the loads and the ranks."""
     params = dict(mechanism.params)
     q, v = mechanism.guess(starts)
-    ts = jnp.linspace(0.0, end, 5)
-    steps = round(end / 4 / STEP)
+    ts = jnp.linspace(0.0, END, 5)
+    steps = round(END / 4 / step)
     sol = jm.simulate(mechanism.system, q, v, ts, params, steps=jm.FixedSteps(steps))
     observed = jm.observe(mechanism.system, sol, params)
 
@@ -163,35 +167,35 @@ LARGE = pytest.mark.filterwarnings("ignore::jaxmech.compiler.NativeCodeWarning")
 
 
 @pytest.mark.parametrize(
-    ("make", "end", "has_unique_loads"),
+    ("make", "step", "has_unique_loads"),
     [
-        (open_four_bar, 5.0, True),
-        (double_pendulum_with_wheel, 5.0, True),
-        (bicycle_from_above, 5.0, True),
-        (parallel_four_bar, 5.0, True),
-        (slides_in_a_loop, 5.0, True),
-        (disk_with_arm, 5.0, True),
-        pytest.param(shaft_with_pendulum, 5.0, True, marks=pytest.mark.slow),
-        pytest.param(slider_crank, 5.0, True, marks=pytest.mark.slow),
-        pytest.param(four_bar_in_space, 5.0, False, marks=pytest.mark.slow),
-        pytest.param(bricard, 5.0, False, marks=[pytest.mark.slow, LARGE]),
+        (open_four_bar, STEP, True),
+        (double_pendulum_with_wheel, STEP, True),
+        (bicycle_from_above, STEP, True),
+        (parallel_four_bar, STEP, True),
+        (slides_in_a_loop, STEP, True),
+        (disk_with_arm, STEP, True),
+        pytest.param(shaft_with_pendulum, STEP, True, marks=pytest.mark.slow),
+        pytest.param(slider_crank, FINE_STEP, True, marks=pytest.mark.slow),
+        pytest.param(four_bar_in_space, STEP, False, marks=pytest.mark.slow),
+        pytest.param(bricard, STEP, False, marks=[pytest.mark.slow, LARGE]),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_motions_and_loads(make: Callable[[], Built], end: float, has_unique_loads: bool) -> None:
+def test_motions_and_loads(make: Callable[[], Built], step: float, has_unique_loads: bool) -> None:
     bodies, guess = make()
     starts = assembled(bodies, guess)
     joints = replace(bodies, coordinates="joints")
     assert joints.system.n < bodies.system.n
-    found, loads, ranks = seen(joints, starts, end)
-    expected, others, more = seen(bodies, starts, end)
+    poses, loads, ranks = observed_motion(joints, starts, step)
+    expected, expected_loads, body_ranks = observed_motion(bodies, starts, step)
     freedoms = joints.system.n - len(joints.kinematics.norms) - ranks
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+    for a, b in zip(jax.tree.leaves(poses), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-9)
-    assert set(loads) == set(others)
+    assert set(loads) == set(expected_loads)
     if has_unique_loads:
         for name, pair in loads.items():
-            for a, b in zip(pair, others[name], strict=True):
+            for a, b in zip(pair, expected_loads[name], strict=True):
                 np.testing.assert_allclose(a, b, atol=1e-7, err_msg=name)
     assert (freedoms == freedoms[0]).all()
-    assert more[0] > ranks[0]
+    assert body_ranks[0] > ranks[0]
