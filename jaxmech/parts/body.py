@@ -168,7 +168,7 @@ def shifted(load: Load, point: Numbers, frame: Frame) -> Load:
     return force, torque + moment(point - frame.origin, force)
 
 
-def together(first: Load, second: Load) -> Load:
+def sum_of_loads(first: Load, second: Load) -> Load:
     """The sum of two loads on a body."""
     return first[0] + second[0], first[1] + second[1]
 
@@ -178,13 +178,13 @@ def entries(body: AbstractBody, start: Start, field: str, shape: tuple[int, ...]
     value = getattr(start, field)
     if value is None:
         return jnp.zeros(shape)
-    found = 1.0 * jnp.asarray(value)
-    if found.shape != shape:
+    array = 1.0 * jnp.asarray(value)
+    if array.shape != shape:
         raise ValueError(
             f"The start of body {body.name!r} must have `{field}` of shape {shape}, but it has "
-            f"{found.shape}; for a batch use `jax.vmap`."
+            f"{array.shape}; for a batch use `jax.vmap`."
         )
-    return found
+    return array
 
 
 @dataclass(frozen=True)
@@ -232,8 +232,8 @@ class Ground(AbstractBody):
 
     def load(self, q: Array, generalized: Array) -> Load:
         """Zero force and torque."""
-        still = self.moving(q, q)
-        return still.velocity, still.spin
+        at_rest = self.moving(q, q)
+        return at_rest.velocity, at_rest.spin
 
     def start(self, start: Start) -> tuple[Array, Array]:
         """Empty coordinates and velocities."""

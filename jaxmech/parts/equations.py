@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.constraints import AbstractConstraint, Holonomic
-from jaxmech.parts.body import Load, together
+from jaxmech.parts.body import Load, sum_of_loads
 from jaxmech.parts.dynamics import MassAndForce
 from jaxmech.parts.forces.elements import (
     AbstractForce,
@@ -40,9 +40,9 @@ class Elements:
         for force in self.potentials:
             frames = self.kinematics.frames(force.bodies, q, t, params)
             total = total - force.energy(frames, Reader(force.part, t, params))
-        at = Coordinates(self.kinematics.coordinates, q, v)
+        coordinates = Coordinates(self.kinematics.coordinates, q, v)
         for term in self.terms:
-            total = total + term.lagrangian(at, Reader(term.part, t, params))
+            total = total + term.lagrangian(coordinates, Reader(term.part, t, params))
         return total
 
 
@@ -79,16 +79,18 @@ class AppliedForces:
         q, v, t = jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)
         sums: dict[str, Load] = {}
         for force in self.loads:
-            moving = self.kinematics.moving(force.bodies, q, v, t, params)
-            loads = force.loads(moving, Reader(force.part, t, params))
+            motions = self.kinematics.moving(force.bodies, q, v, t, params)
+            loads = force.loads(motions, Reader(force.part, t, params))
             for body, load in zip(force.bodies, loads, strict=True):
                 if body.letters:
-                    before = sums.get(body.name)
-                    sums[body.name] = load if before is None else together(before, load)
+                    partial_sum = sums.get(body.name)
+                    if partial_sum is not None:
+                        load = sum_of_loads(partial_sum, load)
+                    sums[body.name] = load
         n = len(self.kinematics.coordinates)  # without states of first order
         total = self.kinematics.generalized(sums, q[:n], v[:n], t, params)
-        for other in self.others:
-            force = other(q, v, t, params)
+        for force_function in self.others:
+            force = force_function(q, v, t, params)
             if jnp.shape(force) != total.shape:
                 raise ValueError(
                     f"Argument `forces` must hold functions that return shape {total.shape} (one "
@@ -135,25 +137,27 @@ def system_of(
     potentials = tuple(f for f in forces if isinstance(f, AbstractPotential))
     loads = tuple(f for f in forces if isinstance(f, AbstractLoad))
     terms = tuple(f for f in forces if isinstance(f, AbstractTerm))
-    known = AbstractForce | AbstractTerm | Gravity
-    others = tuple(f for f in forces if not isinstance(f, known))
+    part_classes = AbstractForce | AbstractTerm | Gravity
+    force_functions = tuple(f for f in forces if not isinstance(f, part_classes))
     elements = Elements(kinematics, potentials, terms)
     recursions = None
     if isinstance(kinematics, JointCoordinates):
-        rest = elements if potentials or terms else None
-        recursions = MassAndForce(kinematics, gravities, rest)
+        extra_terms = elements if potentials or terms else None
+        recursions = MassAndForce(kinematics, gravities, extra_terms)
     system = System(
         EnergyDifference(kinematics, gravities, elements),
         constraints,
-        AppliedForces(kinematics, loads, others) if loads or others else None,
+        AppliedForces(kinematics, loads, force_functions) if loads or force_functions else None,
         coordinates=kinematics.coordinates,
         mass_and_force=recursions,
         states=states,
         rates=rates,
     )
     names = [constraint.name for constraint in system.constraints]
-    named = tuple((joint, tuple(names[place])) for joint, place in places)
-    return replace(system, loads=JointLoads(kinematics, named, gravities, potentials, loads))
+    joints_with_names = tuple((joint, tuple(names[place])) for joint, place in places)
+    return replace(
+        system, loads=JointLoads(kinematics, joints_with_names, gravities, potentials, loads)
+    )
 
 
 def energies_of(
@@ -163,7 +167,7 @@ def energies_of(
     q, v, t, params = state
     inertial = list(kinematics.inertial(q, v, t, params))
     energies = {body.name: jnp.asarray(kinetic) for body, kinetic, _ in inertial}
-    at = Coordinates(kinematics.coordinates, q, v)
+    coordinates = Coordinates(kinematics.coordinates, q, v)
     for force in forces:
         if isinstance(force, Gravity):
             read = Reader("gravity", t, params)
@@ -175,9 +179,9 @@ def energies_of(
             energies[force.part] = force.energy(frames, Reader(force.part, t, params))
         elif isinstance(force, AbstractTerm):
             # A rotor has kinetic energy, a spring potential energy: at rest the former is zero.
-            term = force.lagrangian(at, Reader(force.part, t, params))
-            still = force.lagrangian(
-                at._replace(v=jnp.zeros_like(v)), Reader(force.part, t, params)
+            term = force.lagrangian(coordinates, Reader(force.part, t, params))
+            at_rest = force.lagrangian(
+                coordinates._replace(v=jnp.zeros_like(v)), Reader(force.part, t, params)
             )
-            energies[force.part] = term - 2 * still
+            energies[force.part] = term - 2 * at_rest
     return energies

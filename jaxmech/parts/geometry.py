@@ -50,23 +50,23 @@ def shapes(
     marks: dict[str, list[Vector]] = {body.name: [] for body in kinematics.bodies}
     round_ones: set[str] = set()
     drawn: Shapes = {}
-    taken = {*marks}
+    names = {*marks}
     for connection in connections:
         name = connection.name if isinstance(connection, Joint) else connection.part
-        while name in taken:  # a joint may have no name, or that of a body
+        while name in names:  # a joint may have no name, or that of a body
             name += ".joint"
-        taken.add(name)
+        names.add(name)
         read = Reader(connection.part, t, params)
         frames = kinematics.frames(connection.bodies, q, t, params)
         for element in _elements(connection):
             for k, local in _marks(element):
-                kept = marks.get(connection.bodies[k].name, [])
-                kept += [local] if local not in kept else []
+                body_marks = marks.get(connection.bodies[k].name, [])
+                body_marks += [local] if local not in body_marks else []
             round_ones |= {connection.bodies[k].name for k in _round(element)}
             drawn |= _element(name, element, frames, connection.bodies, read)
     bodies: Shapes = {}
-    own = kinematics.frames(kinematics.bodies, q, t, params)
-    for body, frame in zip(kinematics.bodies, own, strict=True):
+    body_frames = kinematics.frames(kinematics.bodies, q, t, params)
+    for body, frame in zip(kinematics.bodies, body_frames, strict=True):
         if isinstance(body, AbstractRigidBody):
             bare = body.name not in round_ones
             read = Reader(f"body {body.name!r}", t, params)
@@ -131,8 +131,8 @@ def _element(
         case AbstractContact():
             return element.shapes(name, frames, read)
         case Level(at_a, normal, _, _) if size == 2 and isinstance(bodies[0], Ground):
-            at, n = frames[0].point(read.vector(at_a, 2)), pointing(frames[0], normal, read)
-            return {f"{name}.ground": line(at - _FAR * turned(n), at + _FAR * turned(n))}
+            origin, n = frames[0].point(read.vector(at_a, 2)), pointing(frames[0], normal, read)
+            return {f"{name}.ground": line(origin - _FAR * turned(n), origin + _FAR * turned(n))}
         case Edge(_, along):
             u = pointing(frames[1], along, read)
             reach = 0.4 * _gyration(bodies[1], read)
@@ -173,15 +173,15 @@ def _wheel(
         e1, e2 = (frame.direction(n) for n in across(frame, axle, read))
     else:
         e1, e2 = frame.axes[:, 0], frame.axes[:, 1]
-    found = {
+    lines = {
         f"{name}.wheel": circle(center, r, line(e1, e2)),
         f"{name}.spoke": line(center - r * e1, center + r * e1),
     }
     if size == 3 and axle is None:
         e3 = frame.axes[:, 2]
-        found[f"{name}.wheel2"] = circle(center, r, line(e2, e3))
-        found[f"{name}.wheel3"] = circle(center, r, line(e3, e1))
-    return found
+        lines[f"{name}.wheel2"] = circle(center, r, line(e2, e3))
+        lines[f"{name}.wheel3"] = circle(center, r, line(e3, e1))
+    return lines
 
 
 def _rigid(
@@ -191,22 +191,22 @@ def _rigid(
     size = body.dimension
     center = frame.point(_center(body, read))
     ends = [frame.point(read.vector(local, size)) for local in marks]
-    found: Shapes = {}
+    lines: Shapes = {}
     if ends and size == 2:
-        found[body.name] = _around(jnp.stack([center, *ends]))
+        lines[body.name] = _around(jnp.stack([center, *ends]))
     elif ends:
-        found[body.name] = jnp.stack([x for end in ends for x in (center, end)])
+        lines[body.name] = jnp.stack([x for end in ends for x in (center, end)])
     if bare:
         reach = jnp.max(jnp.stack([jnp.abs(end - center).max() for end in [center, *ends]]))
         r = _gyration(body, read)
         r = jnp.where(reach < 1e-3 * r, r, 0.0)
         if size == 2:
-            found[f"{body.name}.disc"] = circle(center, r)
-            found[f"{body.name}.radius"] = line(center, center + r * frame.axes[:, 0])
+            lines[f"{body.name}.disc"] = circle(center, r)
+            lines[f"{body.name}.radius"] = line(center, center + r * frame.axes[:, 0])
         else:
             arms = [center + s * r * e for e in frame.axes.T for s in (1, -1, 0)]
-            found[f"{body.name}.cross"] = jnp.stack(arms)
-    return {**found, f"{body.name}.center": center}
+            lines[f"{body.name}.cross"] = jnp.stack(arms)
+    return {**lines, f"{body.name}.center": center}
 
 
 def _around(points: Array) -> Array:

@@ -40,15 +40,15 @@ class Joint:
     @property
     def part(self) -> str:
         """The name of the joint in messages."""
-        return called(self.kind, self.name)
+        return part_name(self.kind, self.name)
 
     def position_level(self, frames: tuple[Frame, ...], read: Reader) -> Array:
         """The residuals of the equations on positions, (k,)."""
         return jnp.concatenate([e.residual(frames, read) for e in self.positions])
 
-    def velocity_level(self, moving: tuple[Moving, ...], read: Reader) -> Array:
+    def velocity_level(self, motions: tuple[Moving, ...], read: Reader) -> Array:
         """The residuals of the equations on velocities, (k,)."""
-        return jnp.concatenate([e.residual(moving, read) for e in self.velocities])
+        return jnp.concatenate([e.residual(motions, read) for e in self.velocities])
 
     def point_on_b(self, frame: Frame, read: Reader) -> Numbers:
         """The joint on its second body, by default the reference point, along the ground's axes."""
@@ -59,12 +59,12 @@ class Joint:
 
     def constraints(self, kinematics: AbstractKinematics) -> Iterator[Holonomic | Nonholonomic]:
         """The equations as constraints on the coordinates of a mechanism."""
-        both = self.positions and self.velocities
+        has_two_levels = self.positions and self.velocities
         if self.positions:
-            name = f"{self.name}.contact" if both else self.name
+            name = f"{self.name}.contact" if has_two_levels else self.name
             yield Holonomic(JointPositions(self, kinematics), name=name)
         if self.velocities:
-            name = f"{self.name}.slip" if both else self.name
+            name = f"{self.name}.slip" if has_two_levels else self.name
             yield Nonholonomic(JointVelocities(self, kinematics), name=name)
 
 
@@ -92,8 +92,8 @@ class JointVelocities:
     def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
         """The residuals of the equations on velocities, (k,)."""
         q, v, t = jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)
-        moving = self.kinematics.moving(self.joint.bodies, q, v, t, params)
-        return self.joint.velocity_level(moving, Reader(self.joint.part, t, params))
+        motions = self.kinematics.moving(self.joint.bodies, q, v, t, params)
+        return self.joint.velocity_level(motions, Reader(self.joint.part, t, params))
 
 
 def pinned(
@@ -106,14 +106,14 @@ def pinned(
     turning: bool = False,
 ) -> tuple[str, tuple[AbstractBody, ...], int, tuple[Vector, Vector]]:
     """The name of a part in messages, its checked bodies, their dimension and points on them."""
-    part = called(kind, name)
+    part = part_name(kind, name)
     (a, b), size = partners(part, bodies, sizes=sizes, turning=turning)
     at_a, at_b = points
-    at = point(part, "at_a", a, at_a, size), point(part, "at_b", b, at_b, size)
-    return part, (a, b), size, at
+    checked_points = point(part, "at_a", a, at_a, size), point(part, "at_b", b, at_b, size)
+    return part, (a, b), size, checked_points
 
 
-def called(kind: str, name: str) -> str:
+def part_name(kind: str, name: str) -> str:
     """The name of a part in messages, such as "revolute joint 'A'"."""
     return f"{kind} {name!r}"
 
@@ -140,13 +140,13 @@ def partners(
         raise ValueError(
             f"{start} must be between different bodies, but has {' and '.join(map(repr, names))}."
         )
-    found = {body.dimension for body in bodies} - {0}
-    if len(found) != 1 or not found <= set(sizes):
+    dimensions = {body.dimension for body in bodies} - {0}
+    if len(dimensions) != 1 or not dimensions <= set(sizes):
         kinds = {0: "is the ground", 2: "is planar", 3: "is spatial"}
-        said = ", ".join(f"{body.name!r} {kinds[body.dimension]}" for body in bodies)
+        description = ", ".join(f"{body.name!r} {kinds[body.dimension]}" for body in bodies)
         needs = " or ".join({2: "planar", 3: "spatial"}[size] for size in sizes)
         raise ValueError(
-            f"{start} must be between {needs} bodies, all of one kind, but {said}; "
+            f"{start} must be between {needs} bodies, all of one kind, but {description}; "
             "make all bodies of one kind or use another joint."
         )
     for body in bodies:
@@ -155,20 +155,20 @@ def partners(
                 f"{start} must be between bodies with an attitude, but {body.name!r} is a point; "
                 "make it a planar_body or a spatial_body."
             )
-    size = found.pop()
+    size = dimensions.pop()
     grounded = (replace(b, dimension=size) if isinstance(b, Ground) else b for b in bodies)
     return tuple(grounded), size
 
 
 def point(part: str, argument: str, body: AbstractBody, values: Vector, size: int) -> Vector:
     """Check the coordinates of a point on a body; they must be zero on a point mass."""
-    kept = vector(part, argument, values, size)
-    if not body.rotates and not (are_numbers(kept) and not any(kept)):
+    components = vector(part, argument, values, size)
+    if not body.rotates and not (are_numbers(components) and not any(components)):
         raise ValueError(
             f"{capital(part)} must have zeros in `{argument}`, since {body.name!r} "
             f"is a point mass, but has {values!r}."
         )
-    return kept
+    return components
 
 
 def require_no_axes(part: str, **axes: Vector | None) -> None:
@@ -200,15 +200,15 @@ def axes_of(part: str, axis: Vector | None, axis_b: Vector | None) -> tuple[Vect
             f"{capital(part)} must have an `axis` in space; "
             "write the direction on the first body, such as axis=(0, 0, 1)."
         )
-    kept = direction(part, "axis", axis, 3)
-    return kept, kept if axis_b is None else direction(part, "axis_b", axis_b, 3)
+    axis_a = direction(part, "axis", axis, 3)
+    return axis_a, axis_a if axis_b is None else direction(part, "axis_b", axis_b, 3)
 
 
 def turning_pair(
     kind: str, name: str, bodies: tuple[Any, Any], axis: Vector | None, axis_b: Vector | None = None
 ) -> tuple[str, tuple[AbstractBody, ...], tuple[Vector, Vector] | None]:
     """The checked name, bodies and axes of a part that turns; axes are None in the plane."""
-    part = called(kind, name)
+    part = part_name(kind, name)
     checked, size = partners(part, bodies, turning=True)
     if size == 2:
         require_no_axes(part, axis=axis, axis_b=axis_b)

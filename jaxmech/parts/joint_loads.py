@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.parts.body import AbstractBody, Frame, Ground, Load, Moving, shifted, together
+from jaxmech.parts.body import AbstractBody, Frame, Ground, Load, Moving, shifted, sum_of_loads
 from jaxmech.parts.forces.elements import AbstractLoad, AbstractPotential, Gravity
 from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.kinematics.base import AbstractKinematics
@@ -62,8 +62,11 @@ class JointLoads:
             acting: list[tuple[Bodies, tuple[Load, ...]]] = [*self._applied_loads(state)]
             acting += [(joint.bodies, loads) for joint, loads in of_constraints]
             exerted |= self._tree_loads(self.kinematics.links, qdd, acting, state)
-        named = {joint.name: joint for joint, _ in self.joints if joint.name in exerted}
-        return {name: self._at_joint(joint, exerted[name], state) for name, joint in named.items()}
+        joints_by_name = {joint.name: joint for joint, _ in self.joints if joint.name in exerted}
+        return {
+            name: self._at_joint(joint, exerted[name], state)
+            for name, joint in joints_by_name.items()
+        }
 
     def _moving(self, bodies: Bodies, state: State) -> tuple[Moving, ...]:
         return self.kinematics.moving(bodies, *state)
@@ -72,36 +75,36 @@ class JointLoads:
         """A load on b, with the torque about the joint's point on it."""
         frame = self._moving(joint.bodies[1:2], state)[0].frame
         _, _, t, params = state
-        at = joint.point_on_b(frame, Reader(joint.part, t, params))
-        return shifted(load, frame.origin, frame._replace(origin=at))
+        point = joint.point_on_b(frame, Reader(joint.part, t, params))
+        return shifted(load, frame.origin, frame._replace(origin=point))
 
     def _constraint_loads(
         self, joint: Joint, names: tuple[str, ...], multipliers: Mapping[str, Array], state: State
     ) -> tuple[Load, ...]:
         """The loads of a joint that is a constraint, on each of its bodies."""
         _, _, t, params = state
-        moving, read = self._moving(joint.bodies, state), Reader(joint.part, t, params)
-        loads = list(map(_zero_like, moving))
+        motions, read = self._moving(joint.bodies, state), Reader(joint.part, t, params)
+        loads = list(map(_zero_like, motions))
         if joint.positions:
             of_positions = multipliers[names[0]]
-            more = _slope(
-                lambda x: of_positions @ joint.position_level(_frames(x), read), moving, _displaced
+            velocity_loads = _slope(
+                lambda x: of_positions @ joint.position_level(_frames(x), read), motions, _displaced
             )
-            loads = list(map(together, loads, more))
+            loads = list(map(sum_of_loads, loads, velocity_loads))
         if joint.velocities:
             of_velocities = multipliers[names[-1]]
-            more = _slope(
-                lambda x: of_velocities @ joint.velocity_level(x, read), moving, _accelerated
+            velocity_loads = _slope(
+                lambda x: of_velocities @ joint.velocity_level(x, read), motions, _accelerated
             )
-            loads = list(map(together, loads, more))
+            loads = list(map(sum_of_loads, loads, velocity_loads))
         return tuple(loads)
 
     def _applied_loads(self, state: State) -> Iterator[tuple[Bodies, tuple[Load, ...]]]:
         """The loads of forces and weights on their bodies."""
         _, _, t, params = state
         for force in self.loads:
-            moving = self._moving(force.bodies, state)
-            yield force.bodies, force.loads(moving, Reader(force.part, t, params))
+            motions = self._moving(force.bodies, state)
+            yield force.bodies, force.loads(motions, Reader(force.part, t, params))
         for potential in self.potentials:
             yield potential.bodies, self._potential_loads(potential, state)
         for body in self.kinematics.bodies:
@@ -110,8 +113,8 @@ class JointLoads:
 
     def _potential_loads(self, force: AbstractPotential, state: State) -> tuple[Load, ...]:
         _, _, t, params = state
-        moving, read = self._moving(force.bodies, state), Reader(force.part, t, params)
-        return _slope(lambda x: -force.energy(_frames(x), read), moving, _displaced)
+        motions, read = self._moving(force.bodies, state), Reader(force.part, t, params)
+        return _slope(lambda x: -force.energy(_frames(x), read), motions, _displaced)
 
     def _weight(self, weight: Gravity, body: AbstractBody, state: State) -> tuple[Load, ...]:
         _, _, t, params = state
@@ -128,21 +131,21 @@ class JointLoads:
     ) -> dict[str, Load]:  # fmt: skip
         """The loads on b of the joints of the tree."""
         bodies = (Ground(dimension=self.kinematics.bodies[0].dimension), *self.kinematics.bodies)
-        moving = self._moving(bodies, state)
-        frames = {body.name: m.frame for body, m in zip(bodies, moving, strict=True)}
+        motions = self._moving(bodies, state)
+        frames = {body.name: m.frame for body, m in zip(bodies, motions, strict=True)}
         missing = self._rates_of_momentum(qdd, state)
         for loaded, loads in acting:
             for body, load in zip(loaded, loads, strict=True):
                 if body.name in missing:
-                    missing[body.name] = together(missing[body.name], _opposite(load))
+                    missing[body.name] = sum_of_loads(missing[body.name], _opposite(load))
         exerted = {}
         for link in reversed(links):
             if link.motion is None:
                 continue
             load, frame = missing[link.body.name], frames[link.body.name]
-            on_before = _opposite(shifted(load, frame.origin, frames[link.before]))
-            if link.before in missing:
-                missing[link.before] = together(missing[link.before], _opposite(on_before))
+            on_before = _opposite(shifted(load, frame.origin, frames[link.parent]))
+            if link.parent in missing:
+                missing[link.parent] = sum_of_loads(missing[link.parent], _opposite(on_before))
             exerted[link.joint] = on_before if link.is_reversed else load
         return exerted
 
@@ -152,15 +155,15 @@ class JointLoads:
         bodies = self.kinematics.bodies
 
         def momenta(q: Array, v: Array, t: Array) -> list[Load]:
-            moving = self._moving(bodies, (q, v, t, params))
+            motions = self._moving(bodies, (q, v, t, params))
             reads = [Reader(f"body {body.name!r}", t, params) for body in bodies]
-            return list(map(_momenta, bodies, moving, reads))
+            return list(map(_momenta, bodies, motions, reads))
 
         values, rates = jax.jvp(momenta, (q, v, t), (v, qdd, jnp.ones_like(t)))
-        moving = self._moving(bodies, state)
+        motions = self._moving(bodies, state)
         return {
             body.name: (force, torque + moment(m.velocity, p))
-            for body, m, (p, _), (force, torque) in zip(bodies, moving, values, rates, strict=True)
+            for body, m, (p, _), (force, torque) in zip(bodies, motions, values, rates, strict=True)
         }
 
 
@@ -168,45 +171,45 @@ def total_momentum(kinematics: AbstractKinematics, state: State) -> tuple[Array,
     """The momentum and the angular momentum about the origin of all bodies."""
     _, _, t, params = state
     linear, angular = [], []
-    for body, moving in zip(
+    for body, motion in zip(
         kinematics.bodies, kinematics.moving(kinematics.bodies, *state), strict=True
     ):
-        p, h = _momenta(body, moving, Reader(f"body {body.name!r}", t, params))
+        p, h = _momenta(body, motion, Reader(f"body {body.name!r}", t, params))
         linear.append(p)
-        angular.append(h + moment(moving.frame.origin, p))
+        angular.append(h + moment(motion.frame.origin, p))
     return jnp.stack(linear).sum(0), jnp.stack(angular).sum(0)
 
 
-def _momenta(body: AbstractBody, moving: Moving, read: Reader) -> Load:
+def _momenta(body: AbstractBody, motion: Moving, read: Reader) -> Load:
     """The momentum of a body and its angular momentum about the reference point."""
-    frame = moving.frame
+    frame = motion.frame
     is_planar = frame.axes.shape == (2, 2)
-    spin = moving.spin if is_planar else frame.components(moving.spin)
+    spin = motion.spin if is_planar else frame.components(motion.spin)
 
     def kinetic(velocity: Array, spin: Array) -> Any:
         return body.kinetic_in_body(velocity, spin, read)
 
-    along = jnp.asarray(frame.components(moving.velocity)), jnp.asarray(spin)
+    along = jnp.asarray(frame.components(motion.velocity)), jnp.asarray(spin)
     p, h = jax.grad(kinetic, argnums=(0, 1))(*along)
     return frame.direction(p), h if is_planar else frame.direction(h)
 
 
 def _slope(
     fn: Callable[[tuple[Moving, ...]], Any],
-    moving: tuple[Moving, ...],
+    motions: tuple[Moving, ...],
     moved: Callable[[Moving, Load], Moving],
 ) -> tuple[Load, ...]:
     """The derivative of a function by a move of each body."""
 
     def value(moves: tuple[Load, ...]) -> Any:
-        return fn(tuple(map(moved, moving, moves)))
+        return fn(tuple(map(moved, motions, moves)))
 
-    return jax.grad(value)(tuple(map(_zero_like, moving)))
+    return jax.grad(value)(tuple(map(_zero_like, motions)))
 
 
-def _displaced(moving: Moving, move: Load) -> Moving:
+def _displaced(motion: Moving, move: Load) -> Moving:
     """A body after a small displacement and a small turn."""
-    (origin, axes, attitude), (way, turn) = moving.frame, move
+    (origin, axes, attitude), (shift, turn) = motion.frame, move
     if axes.shape == (2, 2):
         axes = axes + turn * jnp.stack([turned(column) for column in axes.T], 1)
         attitude = attitude + turn
@@ -215,21 +218,21 @@ def _displaced(moving: Moving, move: Load) -> Moving:
         attitude = attitude + product(
             jnp.concatenate([jnp.zeros(1, turn.dtype), turn / 2]), attitude
         )
-    return moving._replace(frame=Frame(origin + way, axes, attitude))
+    return motion._replace(frame=Frame(origin + shift, axes, attitude))
 
 
-def _accelerated(moving: Moving, move: Load) -> Moving:
+def _accelerated(motion: Moving, move: Load) -> Moving:
     """A body with a small velocity and a small spin more."""
-    way, turn = move
-    return moving._replace(velocity=moving.velocity + way, spin=moving.spin + turn)
+    shift, turn = move
+    return motion._replace(velocity=motion.velocity + shift, spin=motion.spin + turn)
 
 
-def _zero_like(moving: Moving) -> Load:
-    return jnp.zeros_like(moving.velocity), jnp.zeros_like(moving.spin)
+def _zero_like(motion: Moving) -> Load:
+    return jnp.zeros_like(motion.velocity), jnp.zeros_like(motion.spin)
 
 
-def _frames(moving: Sequence[Moving]) -> tuple[Frame, ...]:
-    return tuple(m.frame for m in moving)
+def _frames(motions: Sequence[Moving]) -> tuple[Frame, ...]:
+    return tuple(m.frame for m in motions)
 
 
 def _opposite(load: Load) -> Load:

@@ -76,16 +76,16 @@ def revolute(
         'revolute joint'
     """
     kind = "revolute joint"
-    part, bodies, size, at = pinned(kind, name, (a, b), (at_a, at_b))
+    part, bodies, size, points = pinned(kind, name, (a, b), (at_a, at_b))
     if size == 2:
         require_no_axes(part, axis=axis, axis_b=axis_b, turn=turn)
-        return Joint(kind, name, bodies, (Coincide(*at),))
+        return Joint(kind, name, bodies, (Coincide(*points),))
     partners(part, bodies, turning=True)
     axes = axes_of(part, axis, axis_b)
     if turn is not None:
         turn = direction(part, "turn", turn, 4)
         require_turned_into(part, axes, turn)
-    return Joint(kind, name, bodies, (Coincide(*at), Parallel(*axes, turn)))
+    return Joint(kind, name, bodies, (Coincide(*points), Parallel(*axes, turn)))
 
 
 def prismatic(
@@ -119,8 +119,8 @@ def prismatic(
         'prismatic joint'
     """
     kind = "prismatic joint"
-    part, bodies, size, at = pinned(kind, name, (a, b), (at_a, at_b), turning=True)
-    line = Across(at[0], direction(part, "axis", axis, size), at[1])
+    part, bodies, size, points = pinned(kind, name, (a, b), (at_a, at_b), turning=True)
+    line = Across(points[0], direction(part, "axis", axis, size), points[1])
     return Joint(kind, name, bodies, (line, _turned(part, turn, size)))
 
 
@@ -146,8 +146,8 @@ def weld(
         >>> weld("wall", ground, (0, 0), beam, (-1, 0), turn=0.1).kind
         'weld'
     """
-    part, bodies, size, at = pinned("weld", name, (a, b), (at_a, at_b), turning=True)
-    return Joint("weld", name, bodies, (Coincide(*at), _turned(part, turn, size)))
+    part, bodies, size, points = pinned("weld", name, (a, b), (at_a, at_b), turning=True)
+    return Joint("weld", name, bodies, (Coincide(*points), _turned(part, turn, size)))
 
 
 def _turned(part: str, turn: Any, size: int) -> Turned:
@@ -187,9 +187,9 @@ def cylindrical(
         'cylindrical joint'
     """
     kind = "cylindrical joint"
-    part, bodies, _, at = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
+    part, bodies, _, points = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
     axes = axes_of(part, axis, axis_b)
-    return Joint(kind, name, bodies, (Across(at[0], axes[0], at[1]), Parallel(*axes)))
+    return Joint(kind, name, bodies, (Across(points[0], axes[0], points[1]), Parallel(*axes)))
 
 
 def planar(
@@ -222,9 +222,9 @@ def planar(
         'planar joint'
     """
     kind = "planar joint"
-    part, bodies, _, at = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
+    part, bodies, _, points = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
     axes = axes_of(part, normal, normal_b)
-    return Joint(kind, name, bodies, (Level(at[0], axes[0], at[1], 0.0), Parallel(*axes)))
+    return Joint(kind, name, bodies, (Level(points[0], axes[0], points[1], 0.0), Parallel(*axes)))
 
 
 def spherical(name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector) -> Joint:
@@ -246,8 +246,8 @@ def spherical(name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: V
         'spherical joint'
     """
     kind = "spherical joint"
-    _, bodies, _, at = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,))
-    return Joint(kind, name, bodies, (Coincide(*at),))
+    _, bodies, _, points = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,))
+    return Joint(kind, name, bodies, (Coincide(*points),))
 
 
 def universal(
@@ -281,9 +281,9 @@ def universal(
         'universal joint'
     """
     kind = "universal joint"
-    part, bodies, _, at = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
+    part, bodies, _, points = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
     arms = (direction(part, "axis_a", axis_a, 3), direction(part, "axis_b", axis_b, 3))
-    return Joint(kind, name, bodies, (Coincide(*at), Perpendicular(*arms)))
+    return Joint(kind, name, bodies, (Coincide(*points), Perpendicular(*arms)))
 
 
 def constant_velocity(
@@ -317,5 +317,5 @@ def constant_velocity(
         'constant-velocity joint'
     """
     kind = "constant-velocity joint"
-    part, bodies, _, at = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
-    return Joint(kind, name, bodies, (Coincide(*at), EqualSpeeds(*axes_of(part, axis, axis_b))))
+    part, bodies, _, points = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
+    return Joint(kind, name, bodies, (Coincide(*points), EqualSpeeds(*axes_of(part, axis, axis_b))))

@@ -243,16 +243,16 @@ class Mechanism:
         return self._motion_of(body, at, (q, v, qdd), t, params)[1]
 
     def _motion_of(
-        self, body: str, at: Any, motion: tuple[Any, Any, Any], t: Any, params: Any
+        self, body: str, place: Any, motion: tuple[Any, Any, Any], t: Any, params: Any
     ) -> tuple[Array, Array]:
         """The velocity and acceleration of a point of a body."""
-        (q, v, qdd), known, local = motion, self._body(body), self._local(at)
+        (q, v, qdd), carrier, local = motion, self._body(body), self._local(place)
         _, qdd, *_ = self._state(q, qdd, t, params, ("q", "qdd"))
         q, v, t, params = self._state(q, v, t, params)
 
         def velocity(q: Array, v: Array, t: Array) -> Array:
-            moving = self.kinematics.moving([known], q, v, t, params)[0]
-            return jnp.asarray(moving.velocity_at(moving.frame.point(local)))
+            motion_at_t = self.kinematics.moving([carrier], q, v, t, params)[0]
+            return jnp.asarray(motion_at_t.velocity_at(motion_at_t.frame.point(local)))
 
         return jax.jvp(velocity, (q, v, t), (v, qdd.astype(q.dtype), jnp.ones_like(t)))
 
@@ -263,9 +263,9 @@ class Mechanism:
         params = dict(self.params) if params is None else params
         return self.system.arguments(q, v, t, params, names)
 
-    def _local(self, at: Any) -> Array:
+    def _local(self, place: Any) -> Array:
         size = self.bodies[0].dimension
-        local = jnp.asarray(at) * 1.0
+        local = jnp.asarray(place) * 1.0
         if local.shape != (size,):
             raise ValueError(
                 f"Argument `at` must be a point on the body, of shape ({size},), but has shape "
@@ -296,15 +296,15 @@ class Mechanism:
             >>> print(force, torque)
             [1. 2.] 3.0
         """
-        known, names = self._body(body), ("q", "generalized")
+        carrier, names = self._body(body), ("q", "generalized")
         if not isinstance(self.kinematics, BodyCoordinates):
             raise ValueError(
                 "With the coordinates of joints, a generalized force does not tell the loads on "
                 "single bodies; `observe(...).loads` has those of all joints by name."
             )
         q, generalized, *_ = self.system.arguments(q, generalized, 0.0, None, names)
-        entries = (self.kinematics.entries(known, x) for x in (q, generalized))
-        return known.load(*entries)
+        entries = (self.kinematics.entries(carrier, x) for x in (q, generalized))
+        return carrier.load(*entries)
 
     def momentum(
         self, q: Any, v: Any, t: Any = 0.0, params: Any = None

@@ -48,7 +48,7 @@ def _children(
     for link in kinematics.links:
         letters = ", ".join(link.letters) or "no coordinates"
         how = "free" if link.motion is None else f"{link.joint!r}, {kinds[link.joint]}"
-        children.setdefault(link.before, []).append((link.body, f"{how}: {letters}"))
+        children.setdefault(link.parent, []).append((link.body, f"{how}: {letters}"))
     return children
 
 

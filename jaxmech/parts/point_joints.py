@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxmech.parts.body import AbstractBody, ground
-from jaxmech.parts.joint_base import Joint, called, partners, pinned, point, turning_pair
+from jaxmech.parts.joint_base import Joint, part_name, partners, pinned, point, turning_pair
 from jaxmech.parts.position_equations import (
     Across,
     Apart,
@@ -54,9 +54,9 @@ def distance(
         >>> distance("rod", ground, (0, 0), bob, (0, 0), length="l").kind
         'distance'
     """
-    part, bodies, _, at = pinned("distance", name, (a, b), (at_a, at_b))
+    part, bodies, _, points = pinned("distance", name, (a, b), (at_a, at_b))
     remedy = "for points that coincide use `revolute` or `spherical`"
-    apart = Apart(*at, positive(part, "length", length, remedy))
+    apart = Apart(*points, positive(part, "length", length, remedy))
     return Joint("distance", name, bodies, (apart,))
 
 
@@ -79,8 +79,8 @@ def point_on_line(
         >>> point_on_line("wire", ground, (0, 0), bead, (0, 0), axis=(1, 1)).kind
         'point on line'
     """
-    part, bodies, size, at = pinned("point on line", name, (a, b), (at_a, at_b))
-    line = Across(at[0], direction(part, "axis", axis, size), at[1])
+    part, bodies, size, points = pinned("point on line", name, (a, b), (at_a, at_b))
+    line = Across(points[0], direction(part, "axis", axis, size), points[1])
     return Joint("point on line", name, bodies, (line,))
 
 
@@ -111,9 +111,9 @@ def point_on_plane(
         >>> point_on_plane("floor", ground, (0, 0, 0), foot, (0, 0, 0), normal=(0, 0, 1)).kind
         'point on plane'
     """
-    part, bodies, size, at = pinned("point on plane", name, (a, b), (at_a, at_b), sizes=(3,))
+    part, bodies, size, points = pinned("point on plane", name, (a, b), (at_a, at_b), sizes=(3,))
     n, h = direction(part, "normal", normal, size), number(part, "height", height)
-    return Joint("point on plane", name, bodies, (Level(at[0], n, at[1], h),))
+    return Joint("point on plane", name, bodies, (Level(points[0], n, points[1], h),))
 
 
 def point_on_surface(
@@ -136,11 +136,11 @@ def point_on_surface(
         >>> point_on_surface("bowl", ground, bowl, bead, (0, 0)).kind
         'point on surface'
     """
-    part = called("point on surface", name)
+    part = part_name("point on surface", name)
     (a, b), size = partners(part, (a, b))
     require_function("surface", surface)
-    at = point(part, "at_b", b, at_b, size)
-    return Joint("point on surface", name, (a, b), (OnSurface(surface, at),))
+    local = point(part, "at_b", b, at_b, size)
+    return Joint("point on surface", name, (a, b), (OnSurface(surface, local),))
 
 
 def given_point(name: str, body: AbstractBody, at: Vector, path: Vector) -> Joint:
@@ -160,10 +160,10 @@ def given_point(name: str, body: AbstractBody, at: Vector, path: Vector) -> Join
         >>> given_point("shake", hand, o, (lambda t, p: p["a"] * jnp.sin(p["w"] * t), 0)).kind
         'given point'
     """
-    part = called("given point", name)
+    part = part_name("given point", name)
     (a, b), size = partners(part, (ground, body))
-    where = point(part, "path", a, path, size)
-    return Joint("given point", name, (a, b), (Coincide(where, point(part, "at", b, at, size)),))
+    goal = point(part, "path", a, path, size)
+    return Joint("given point", name, (a, b), (Coincide(goal, point(part, "at", b, at, size)),))
 
 
 def given_angle(
@@ -193,8 +193,8 @@ def given_angle(
         'given angle'
     """
     part, bodies, axes = turning_pair("given angle", name, (a, b), axis, axis_b)
-    kept = number(part, "angle", angle)
-    equation = Turned(kept) if axes is None else TurnedAbout(*axes, kept)
+    checked_angle = number(part, "angle", angle)
+    equation = Turned(checked_angle) if axes is None else TurnedAbout(*axes, checked_angle)
     return Joint("given angle", name, bodies, (equation,))
 
 
@@ -227,6 +227,6 @@ def given_position(
         'given position'
     """
     kind = "given position"
-    part, bodies, size, at = pinned(kind, name, (a, b), (at_a, at_b))
-    u, kept = direction(part, "axis", axis, size), number(part, "position", position)
-    return Joint(kind, name, bodies, (Level(at[0], u, at[1], kept),))
+    part, bodies, size, points = pinned(kind, name, (a, b), (at_a, at_b))
+    u, checked_position = direction(part, "axis", axis, size), number(part, "position", position)
+    return Joint(kind, name, bodies, (Level(points[0], u, points[1], checked_position),))

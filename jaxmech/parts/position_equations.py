@@ -50,7 +50,7 @@ class AbstractPosition(abc.ABC):
         """Raise a ValueError for known sizes and curves that nothing can have; by default none."""
 
 
-def way(frames: Frames, at_a: Vector, at_b: Vector, read: Reader) -> Numbers:
+def separation(frames: Frames, at_a: Vector, at_b: Vector, read: Reader) -> Numbers:
     """The vector from the point on a to the point on b, along the axes of the ground, (d,)."""
     a, b = frames
     size = a.origin.shape[0]
@@ -81,7 +81,7 @@ class Coincide(AbstractPosition):
 
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual d."""
-        return way(frames, self.at_a, self.at_b, read)
+        return separation(frames, self.at_a, self.at_b, read)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Across(AbstractPosition):
 
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual n1 . d, and in space n2 . d."""
-        d = way(frames, self.at_a, self.at_b, read)
+        d = separation(frames, self.at_a, self.at_b, read)
         return apply(across(frames[0], self.axis, read), frames[0].components(d))
 
 
@@ -109,7 +109,7 @@ class Level(AbstractPosition):
 
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual u . d - height."""
-        d = way(frames, self.at_a, self.at_b, read)
+        d = separation(frames, self.at_a, self.at_b, read)
         return (along(frames[0], self.normal, d, read) - read.number(self.height))[None]
 
 
@@ -123,7 +123,7 @@ class Apart(AbstractPosition):
 
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual (d . d - l^2) / (2 l)."""
-        d, length = way(frames, self.at_a, self.at_b, read), read.number(self.length)
+        d, length = separation(frames, self.at_a, self.at_b, read), read.number(self.length)
         return ((d @ d - length**2) / (2 * length))[None]
 
     def require(self, read: Reader) -> None:

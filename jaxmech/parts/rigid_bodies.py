@@ -116,19 +116,19 @@ class Mass:
 
     def planar_inertia(self, read: Reader) -> Numbers:
         """The moment of inertia about the reference point, a scalar."""
-        own = read.number(self.inertia)
+        inertia = read.number(self.inertia)
         if self.center is None:
-            return own
+            return inertia
         c = read.vector(self.center, 2)
-        return own + read.number(self.mass) * (c @ c)
+        return inertia + read.number(self.mass) * (c @ c)
 
     def spatial_inertia(self, read: Reader) -> Numbers:
         """The inertia matrix about the reference point, shape (3, 3)."""
-        own = _matrix(self.inertia, read)
+        inertia = _matrix(self.inertia, read)
         if self.center is None:
-            return own
+            return inertia
         m, c = read.number(self.mass), read.vector(self.center, 3)
-        return own + m * ((c @ c) * np.eye(3, dtype=own.dtype) - c[:, None] * c[None, :])
+        return inertia + m * ((c @ c) * np.eye(3, dtype=inertia.dtype) - c[:, None] * c[None, :])
 
 
 def _matrix(inertia: Any, read: Reader) -> Numbers:
@@ -136,10 +136,10 @@ def _matrix(inertia: Any, read: Reader) -> Numbers:
         rows = [read.vector(row, 3) for row in inertia]
         return np.stack(rows) if all(map(are_numbers, inertia)) else jnp.stack(rows)
     if isinstance(inertia, tuple):
-        found = read.vector(inertia, 3)
+        array = read.vector(inertia, 3)
     else:
-        found = read.array(inertia, (3,), (3, 3))
-    return found if found.ndim == 2 else found[:, None] * np.eye(3, dtype=found.dtype)
+        array = read.array(inertia, (3,), (3, 3))
+    return array if array.ndim == 2 else array[:, None] * np.eye(3, dtype=array.dtype)
 
 
 @dataclass(frozen=True)
@@ -368,11 +368,11 @@ def _mass(
 def _require_moments(part: str, central: np.ndarray) -> None:
     """Raise unless the principal moments of a matrix of inertia are those of some body."""
     moments = np.linalg.eigvalsh(central)
-    off = ROUNDING * np.abs(moments).max()
+    tolerance = ROUNDING * np.abs(moments).max()
     listed = ", ".join(f"{moment:.4g}" for moment in moments)
-    if moments[0] < -off:
+    if moments[0] < -tolerance:
         fault = "none negative"
-    elif moments[0] + moments[1] < moments[2] - off:
+    elif moments[0] + moments[1] < moments[2] - tolerance:
         fault = "none above the sum of the other two"
     else:
         return

@@ -15,7 +15,7 @@ for bodies, points or directions that do not fit; the message names the joint.
 """
 
 from jaxmech.parts.body import AbstractBody, ground
-from jaxmech.parts.joint_base import Joint, called, partners, pinned, point
+from jaxmech.parts.joint_base import Joint, part_name, partners, pinned, point
 from jaxmech.parts.position_equations import Level
 from jaxmech.parts.values import Value, Vector, direction, positive
 from jaxmech.parts.velocity_equations import Edge, RoundSlip, WheelContact, WheelSlip
@@ -115,10 +115,10 @@ def rolling_wheel(
         'rolling wheel'
     """
     kind, points = "rolling wheel", (at_a, at_b)
-    part, bodies, size, at = pinned(kind, name, (a, b), points, sizes=(3,), turning=True)
+    part, bodies, size, centers = pinned(kind, name, (a, b), points, sizes=(3,), turning=True)
     n, u = direction(part, "normal", normal, size), direction(part, "axle", axle, size)
     r = positive(part, "radius", radius)
-    contact, slip = WheelContact(at[0], n, at[1], u, r), WheelSlip(n, at[1], u, r)
+    contact, slip = WheelContact(centers[0], n, centers[1], u, r), WheelSlip(n, centers[1], u, r)
     return Joint(kind, name, bodies, (contact,), (slip,))
 
 
@@ -142,7 +142,7 @@ def knife_edge(
         >>> knife_edge("skate", sleigh, (0, 0), along=(1, 0)).kind
         'knife edge'
     """
-    part = called("knife edge", name)
+    part = part_name("knife edge", name)
     (a, b), size = partners(part, (on, b), sizes=(2,), turning=True)
     edge = Edge(point(part, "at_b", b, at_b, size), direction(part, "along", along, size))
     return Joint("knife edge", name, (a, b), velocities=(edge,))
@@ -153,8 +153,8 @@ def _round(
     points: tuple[Vector, Vector], normal: Vector, radius: Value,
 ) -> Joint:  # fmt: skip
     """A disk on a line, or a sphere on a plane."""
-    found = pinned(kind, name, pair, points, sizes=(size,), turning=True)
-    part, bodies, _, (at_a, at_b) = found
+    checked = pinned(kind, name, pair, points, sizes=(size,), turning=True)
+    part, bodies, _, (at_a, at_b) = checked
     n, r = direction(part, "normal", normal, size), positive(part, "radius", radius)
     contact, slip = Level(at_a, n, at_b, r), RoundSlip(n, at_b, r)
     return Joint(kind, name, bodies, (contact,), (slip,))

@@ -146,18 +146,21 @@ def _properties(
     solid: str, mass: Value, lengths: Sequence[Value], moments: Callable[..., list[Any]]
 ) -> dict[str, Any]:
     """The mass and the moments, numbers if all values are; one moment is that of a planar body."""
-    kept = number(solid, "mass", mass), *(number(solid, "size", value) for value in lengths)
-    if all(isinstance(value, float) for value in kept):
-        inertias = moments(*kept)
-        return {"mass": kept[0], "inertia": inertias[0] if len(inertias) == 1 else tuple(inertias)}
+    numbers = number(solid, "mass", mass), *(number(solid, "size", value) for value in lengths)
+    if all(isinstance(value, float) for value in numbers):
+        inertias = moments(*numbers)
+        return {
+            "mass": numbers[0],
+            "inertia": inertias[0] if len(inertias) == 1 else tuple(inertias),
+        }
 
     def inertia(t: Any, params: Any) -> Array:
         read = Reader(solid, jnp.asarray(1.0 * jnp.asarray(t)), params)
-        inertias = moments(*map(read.number, kept))
+        inertias = moments(*map(read.number, numbers))
         return (
             jnp.asarray(inertias[0])
             if len(inertias) == 1
             else jnp.stack([*map(jnp.asarray, inertias)])
         )
 
-    return {"mass": kept[0], "inertia": inertia}
+    return {"mass": numbers[0], "inertia": inertia}

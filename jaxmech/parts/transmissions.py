@@ -14,7 +14,7 @@ for bodies, points or directions that do not fit; the message names the joint.
 """
 
 from jaxmech.parts.body import AbstractBody, ground
-from jaxmech.parts.joint_base import Joint, axes_of, called, partners, pinned, require_no_axes
+from jaxmech.parts.joint_base import Joint, axes_of, part_name, partners, pinned, require_no_axes
 from jaxmech.parts.position_equations import Across, Mesh, Parallel, RackMesh
 from jaxmech.parts.values import Value, Vector, direction, number, positive
 from jaxmech.parts.velocity_equations import GearSpeed, RackSpeed, ScrewSpeed
@@ -132,7 +132,7 @@ def rack(
         >>> rack("steering", pinion, 0.01, bar, axis=(1, 0)).kind
         'rack'
     """
-    part = called("rack", name)
+    part = part_name("rack", name)
     bodies, size = partners(part, (a, b, carrier), turning=True)
     r, u = positive(part, "radius", radius), direction(part, "axis", axis, size)
     if size == 2:
@@ -180,10 +180,10 @@ def screw(
         >>> screw("spindle", ground, o, nut, o, axis=(0, 0, 1), lead=0.005).kind
         'screw'
     """
-    part, bodies, _, at = pinned("screw", name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
+    part, bodies, _, points = pinned("screw", name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
     axes = axes_of(part, axis, axis_b)
-    speed = ScrewSpeed(axes[0], at[1], number(part, "lead", lead))
-    sleeve = Across(at[0], axes[0], at[1]), Parallel(*axes)
+    speed = ScrewSpeed(axes[0], points[1], number(part, "lead", lead))
+    sleeve = Across(points[0], axes[0], points[1]), Parallel(*axes)
     return Joint("screw", name, bodies, sleeve, (speed,))
 
 
@@ -192,7 +192,7 @@ def _wheels(
     radii: tuple[Value, Value], phase: Value, axes: tuple[Vector | None, Vector | None],
     sense: float,
 ) -> Joint:  # fmt: skip
-    part, (radius_a, radius_b), (axis_a, axis_b) = called(kind, name), radii, axes
+    part, (radius_a, radius_b), (axis_a, axis_b) = part_name(kind, name), radii, axes
     bodies, size = partners(part, wheels, turning=True)
     ra, rb = _radius(part, "radius_a", radius_a), _radius(part, "radius_b", radius_b)
     if sense < 0:

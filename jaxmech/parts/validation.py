@@ -27,8 +27,10 @@ def require_consistent(
     _require_kinds(bodies, joints, forces)
     _require_distinct("bodies", (body.name for body in bodies))
     _require_distinct("joints", (joint.name for joint in joints))
-    named = (force.part for force in forces if isinstance(force, AbstractForce | AbstractTerm))
-    _require_distinct("forces", named)
+    force_names = (
+        force.part for force in forces if isinstance(force, AbstractForce | AbstractTerm)
+    )
+    _require_distinct("forces", force_names)
     _require_one_dimension(bodies, [f for f in forces if isinstance(f, Gravity)])
     for part in (*joints, *forces):
         if isinstance(part, Joint | AbstractForce):
@@ -94,9 +96,9 @@ def _require_one_dimension(bodies: Sequence[AbstractBody], weights: Sequence[Gra
     sizes = {body.dimension for body in bodies}
     if len(sizes) > 1:
         kinds = {2: "planar", 3: "spatial"}
-        said = ", ".join(f"{body.name!r} is {kinds[body.dimension]}" for body in bodies)
+        description = ", ".join(f"{body.name!r} is {kinds[body.dimension]}" for body in bodies)
         raise ValueError(
-            f"Argument `bodies` must be all planar or all spatial, but {said}; use one kind."
+            f"Argument `bodies` must be all planar or all spatial, but {description}; use one kind."
         )
     for weight in weights:
         if isinstance(weight.down, tuple) and {len(weight.down)} != sizes:
@@ -106,26 +108,29 @@ def _require_one_dimension(bodies: Sequence[AbstractBody], weights: Sequence[Gra
             )
 
 
-def _require_known(part: str, used: Sequence[AbstractBody], bodies: Sequence[AbstractBody]) -> None:
-    known = {body.name: body for body in bodies}
-    for body in used:
-        if not isinstance(body, Ground) and known.get(body.name) != body:
-            namesake = body.name in known
+def _require_known(
+    part: str, partners: Sequence[AbstractBody], bodies: Sequence[AbstractBody]
+) -> None:
+    bodies_by_name = {body.name: body for body in bodies}
+    for body in partners:
+        if not isinstance(body, Ground) and bodies_by_name.get(body.name) != body:
+            namesake = body.name in bodies_by_name
+            remedy = "use the same object" if namesake else "add it there"
             raise ValueError(
                 f"{capital(part)} must be between bodies of the mechanism, but its body "
                 f"{body.name!r} is not {'the one of that name in' if namesake else 'in'} `bodies` "
-                f"({', '.join(known)}); {'use the same object' if namesake else 'add it there'}."
+                f"({', '.join(bodies_by_name)}); {remedy}."
             )
 
 
 def reads_parameters(part: Any) -> bool:
     """Whether a part has a value that is the name of a parameter or a function."""
     if is_dataclass(part):
-        named = ("name", "part", "kind", "bodies")  # names of other things
+        name_fields = ("name", "part", "kind", "bodies")  # names of other things
         return any(
             reads_parameters(getattr(part, field.name))
             for field in fields(part)
-            if field.name not in named
+            if field.name not in name_fields
         )
     if isinstance(part, tuple):
         return any(map(reads_parameters, part))

@@ -53,14 +53,14 @@ class Reader:
 
     def array(self, value: Any, *shapes: tuple[int, ...]) -> Array:
         """Read a value as an array of one of the given shapes."""
-        found = jnp.asarray(self._found(value)).astype(self.dtype)
-        if found.shape not in shapes:
-            wanted = " or ".join(map(str, shapes))
+        array = jnp.asarray(self._found(value)).astype(self.dtype)
+        if array.shape not in shapes:
+            expected = " or ".join(map(str, shapes))
             raise ValueError(
-                f"{capital(self.part)} needs {_source(value)} to have shape {wanted}, but it has "
-                f"{found.shape}; give every member of a batch its own with `jax.vmap`."
+                f"{capital(self.part)} needs {_source(value)} to have shape {expected}, but it has "
+                f"{array.shape}; give every member of a batch its own with `jax.vmap`."
             )
-        return found
+        return array
 
     @property
     def dtype(self) -> Any:
@@ -96,18 +96,18 @@ def number(part: str, argument: str, value: Value) -> Value:
 
 def positive(part: str, argument: str, value: Value, remedy: str = "correct it") -> Value:
     """Check a value as `number` does; a plain number must be positive."""
-    kept = number(part, argument, value)
-    if isinstance(kept, float):
-        require_sign(part, argument, kept, remedy=remedy)
-    return kept
+    checked = number(part, argument, value)
+    if isinstance(checked, float):
+        require_sign(part, argument, checked, remedy=remedy)
+    return checked
 
 
 def non_negative(part: str, argument: str, value: Value) -> Value:
     """Check a value as `number` does; a plain number must not be negative."""
-    kept = number(part, argument, value)
-    if isinstance(kept, float):
-        require_sign(part, argument, kept, zero=True)
-    return kept
+    checked = number(part, argument, value)
+    if isinstance(checked, float):
+        require_sign(part, argument, checked, zero=True)
+    return checked
 
 
 def require_sign(
@@ -151,38 +151,38 @@ def vector(part: str, argument: str, values: Vector, size: int) -> Vector:
 
 def direction(part: str, argument: str, values: Vector, size: int) -> Vector:
     """Check a direction of a part; normalize it if all components are numbers."""
-    kept = vector(part, argument, values, size)
-    if not are_numbers(kept):
-        return kept
-    length = math.hypot(*kept)
+    components = vector(part, argument, values, size)
+    if not are_numbers(components):
+        return components
+    length = math.hypot(*components)
     if length == 0:
         example = (1.0, 0.0, 0.0, 0.0) if size == 4 else (0.0,) * (size - 1) + (1.0,)
         raise ValueError(
             f"{capital(part)} must have a direction in `{argument}`, but all its components are "
             f"zero; write for example {example}."
         )
-    return tuple(component / length for component in kept)
+    return tuple(component / length for component in components)
 
 
-def are_numbers(kept: Vector) -> bool:
+def are_numbers(values: Vector) -> bool:
     """Whether a checked vector consists of plain numbers only."""
-    return isinstance(kept, tuple) and all(isinstance(value, float) for value in kept)
+    return isinstance(values, tuple) and all(isinstance(value, float) for value in values)
 
 
-def unit(read: Reader, kept: Vector, size: int) -> Numbers:
+def unit(read: Reader, direction: Vector, size: int) -> Numbers:
     """Read a checked direction as a unit vector."""
-    values = read.vector(kept, size)
-    return values if are_numbers(kept) else values / jnp.sqrt(values @ values)
+    values = read.vector(direction, size)
+    return values if are_numbers(direction) else values / jnp.sqrt(values @ values)
 
 
-def vector_with_rate(read: Reader, kept: Vector, size: int) -> tuple[Numbers, Numbers]:
+def vector_with_rate(read: Reader, values: Vector, size: int) -> tuple[Numbers, Numbers]:
     """Read a checked vector, and its derivative with respect to time."""
-    value = read.vector(kept, size)
-    if are_numbers(kept):
+    value = read.vector(values, size)
+    if are_numbers(values):
         return value, np.zeros(size, read.dtype)
     t = 1.0 * read.t
     along = (jnp.ones_like(t),)
-    return value, jax.jvp(lambda t: replace(read, t=t).vector(kept, size), (t,), along)[1]
+    return value, jax.jvp(lambda t: replace(read, t=t).vector(values, size), (t,), along)[1]
 
 
 def _source(value: Any) -> str:

@@ -40,8 +40,8 @@ _QUARTER = np.array([[0, -1], [1, 0]], np.int32)
 
 def bilinear(table: np.ndarray, a: Numbers, b: Numbers) -> Numbers:
     """Return sum table[k, i, j] a_i b_j."""
-    both = a[:, None] * b[None, :]
-    return (table.astype(both.dtype) * both[None]).sum((1, 2))
+    products = a[:, None] * b[None, :]
+    return (table.astype(products.dtype) * products[None]).sum((1, 2))
 
 
 def cross_table() -> np.ndarray:
@@ -146,8 +146,8 @@ def rotation_about(u: Numbers, angle: Numbers) -> Array:
     """
     across = (_CROSS.astype(u.dtype) * u[None, :, None]).sum(1)
     along = u[:, None] * u[None, :]
-    one = np.eye(3, dtype=u.dtype)
-    return jnp.cos(angle) * (one - along) + jnp.sin(angle) * across + along
+    identity = np.eye(3, dtype=u.dtype)
+    return jnp.cos(angle) * (identity - along) + jnp.sin(angle) * across + along
 
 
 def quaternion_onto(u: Numbers) -> Numbers:
@@ -161,19 +161,19 @@ def quaternion_onto(u: Numbers) -> Numbers:
          [ 0.  -0.6  0.8]]
     """
     xp: Any = np if isinstance(u, np.ndarray) else jnp
-    one, zero = xp.ones_like(u[0]), xp.zeros_like(u[0])
-    up = xp.stack([1 + u[2], -u[1], u[0], zero])
+    unity, zero = xp.ones_like(u[0]), xp.zeros_like(u[0])
+    upper = xp.stack([1 + u[2], -u[1], u[0], zero])
     down = xp.stack([1 - u[2], u[1], -u[0], zero])
-    half_turn = xp.stack([zero, one, zero, zero])  # about x, which turns z into -z
-    e = xp.where(u[2] >= 0, up, product(down, half_turn))
+    half_turn = xp.stack([zero, unity, zero, zero])  # about x, which turns z into -z
+    e = xp.where(u[2] >= 0, upper, product(down, half_turn))
     return e / xp.sqrt((e * e).sum())
 
 
 def plane_rotation(angle: Numbers) -> Numbers:
     """The matrix (2, 2) of a rotation in the plane."""
     xp: Any = np if isinstance(angle, np.ndarray) else jnp
-    one, quarter = np.eye(2, dtype=angle.dtype), _QUARTER.astype(angle.dtype)
-    return xp.cos(angle) * one + xp.sin(angle) * quarter
+    identity, quarter = np.eye(2, dtype=angle.dtype), _QUARTER.astype(angle.dtype)
+    return xp.cos(angle) * identity + xp.sin(angle) * quarter
 
 
 def normals(u: Numbers) -> Numbers:

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.body import Frame, Moving
-from jaxmech.parts.position_equations import AbstractPosition, Frames, across, pointing, way
+from jaxmech.parts.position_equations import AbstractPosition, Frames, across, pointing, separation
 from jaxmech.parts.values import Reader, Value, Vector, require_sign
 from jaxmech.parts.vectors import Numbers, apply, cross
 
@@ -32,16 +32,16 @@ class AbstractVelocity(abc.ABC):
     """Equations on the velocities of bodies."""
 
     @abc.abstractmethod
-    def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
+    def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
         """The residual of the equations, (k,)."""
 
     def require(self, read: Reader) -> None:  # noqa: B027
         """Raise a ValueError for known sizes that nothing can have; by default none."""
 
 
-def slip(moving: tuple[Moving, ...], point: Numbers) -> Numbers:
+def slip(motions: tuple[Moving, ...], point: Numbers) -> Numbers:
     """The velocity of b relative to a at a point, (d,)."""
-    a, b = moving
+    a, b = motions
     return b.velocity_at(point) - a.velocity_at(point)
 
 
@@ -52,10 +52,10 @@ class Edge(AbstractVelocity):
     at_b: Vector
     along: Vector
 
-    def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
+    def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
         """The residual, the lateral velocity."""
-        b = moving[1].frame
-        velocity = slip(moving, b.point(read.vector(self.at_b, 2)))
+        b = motions[1].frame
+        velocity = slip(motions, b.point(read.vector(self.at_b, 2)))
         return apply(across(b, self.along, read), b.components(velocity))
 
 
@@ -67,12 +67,12 @@ class RoundSlip(AbstractVelocity):
     at_b: Vector
     radius: Value
 
-    def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
+    def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
         """The residual, the velocity at the contact along the line or along n1, n2 of the plane."""
-        a, b = moving[0].frame, moving[1].frame
+        a, b = motions[0].frame, motions[1].frame
         n = pointing(a, self.normal, read)
         center = b.point(read.vector(self.at_b, n.shape[0]))
-        velocity = slip(moving, center - read.number(self.radius) * n)
+        velocity = slip(motions, center - read.number(self.radius) * n)
         return apply(across(a, self.normal, read), a.components(velocity))
 
     def require(self, read: Reader) -> None:
@@ -101,7 +101,7 @@ class WheelContact(AbstractPosition):
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual: height of the lowest point [m]; its multiplier is the wheel load [N]."""
         n, along = track(frames[0], frames[1], self.normal, self.axle, read)
-        d = way(frames, self.at_a, self.at_b, read)
+        d = separation(frames, self.at_a, self.at_b, read)
         return (n @ d - read.number(self.radius) * jnp.sqrt(along @ along))[None]
 
 
@@ -114,14 +114,14 @@ class WheelSlip(AbstractVelocity):
     axle: Vector
     radius: Value
 
-    def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
+    def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
         """The velocity at the contact along axle x normal, and along normal x (axle x normal)."""
-        a, b = moving[0].frame, moving[1].frame
+        a, b = motions[0].frame, motions[1].frame
         n, along = track(a, b, self.normal, self.axle, read)
         along = along / jnp.sqrt(along @ along)
         upward = cross(along, pointing(b, self.axle, read))  # to the highest point of the wheel
         center = b.point(read.vector(self.at_b, 3))
-        velocity = slip(moving, center - read.number(self.radius) * upward)
+        velocity = slip(motions, center - read.number(self.radius) * upward)
         return jnp.stack([along @ velocity, cross(n, along) @ velocity])
 
     def require(self, read: Reader) -> None:
@@ -139,9 +139,9 @@ class GearSpeed(AbstractVelocity):
     radius_b: Value
     sense: float = 1.0  # -1 for wheels that turn in the same sense, by a belt
 
-    def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
+    def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
         """The residual ra (w_a - w) . axis_a + rb (w_b - w) . axis_b."""
-        a, b, carrier = moving
+        a, b, carrier = motions
         spin_a = (a.spin - carrier.spin) @ pointing(a.frame, self.axis_a, read)
         spin_b = (b.spin - carrier.spin) @ pointing(b.frame, self.axis_b, read)
         return (
@@ -157,9 +157,9 @@ class RackSpeed(AbstractVelocity):
     radius: Value
     axis: Vector
 
-    def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
+    def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
         """The residual r (w_a - w) . axis_a - u . v_b, with v_b relative to the carrier."""
-        a, b, carrier = moving
+        a, b, carrier = motions
         u = pointing(carrier.frame, self.axis, read)
         spin = (a.spin - carrier.spin) @ pointing(a.frame, self.axis_a, read)
         speed = u @ (b.velocity - carrier.velocity_at(b.frame.origin))
@@ -174,10 +174,10 @@ class ScrewSpeed(AbstractVelocity):
     at_b: Vector
     lead: Value
 
-    def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
+    def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
         """The residual u . v - lead / (2 pi) u . w, with v and w relative to a."""
-        a, b = moving
+        a, b = motions
         u = pointing(a.frame, self.axis, read)
-        speed = u @ slip(moving, b.frame.point(read.vector(self.at_b, 3)))
+        speed = u @ slip(motions, b.frame.point(read.vector(self.at_b, 3)))
         pitch = read.number(self.lead) / (2 * np.pi)
         return (speed - pitch * (u @ (b.spin - a.spin)))[None]

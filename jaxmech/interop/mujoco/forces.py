@@ -30,9 +30,9 @@ class SpinningRotors(AbstractTerm):
 
     inertia: Value
 
-    def lagrangian(self, at: Coordinates, read: Reader) -> Array:
+    def lagrangian(self, coordinates: Coordinates, read: Reader) -> Array:
         """The sum of the kinetic energies."""
-        spin = spin_in_body(*at.entries(self.part, self.coordinates))
+        spin = spin_in_body(*coordinates.entries(self.part, self.coordinates))
         return 0.5 * read.number(self.inertia) * (spin @ spin)
 
 

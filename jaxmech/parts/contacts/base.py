@@ -59,13 +59,13 @@ def right_normal(profile: Profile, s: Array, read: Reader) -> tuple[Array, Array
 
 def require_curve(profile: Profile, read: Reader) -> tuple[np.ndarray, np.ndarray] | None:
     """Raise for a known profile that is not a smooth closed curve; its speeds and curvatures."""
-    one = jnp.ones((), read.dtype)
+    unit_step = jnp.ones((), read.dtype)
 
     def jet(s: Array) -> tuple[Array, Array, Array]:
         def rate(s: Array) -> Array:
-            return jax.jvp(lambda s: point_of(profile, s, read), (s,), (one,))[1]
+            return jax.jvp(lambda s: point_of(profile, s, read), (s,), (unit_step,))[1]
 
-        return point_of(profile, s, read), *jax.jvp(rate, (s,), (one,))
+        return point_of(profile, s, read), *jax.jvp(rate, (s,), (unit_step,))
 
     places = jnp.asarray(np.linspace(0, 2 * np.pi, PLACES + 1), read.dtype)
     values = jax.vmap(jet)(places)
@@ -73,16 +73,20 @@ def require_curve(profile: Profile, read: Reader) -> tuple[np.ndarray, np.ndarra
         return None
     points, rates, bends = map(np.asarray, values)
     start = f"{capital(read.part)} must have a `profile` that is"
-    for table, what in ((points, "finite"), (rates, "differentiable"), (bends, "twice so")):
+    for table, label in (
+        (points, "finite"),
+        (rates, "differentiable"),
+        (bends, "twice so"),
+    ):
         if not np.isfinite(table).all():
             s = float(places[np.argmin(np.isfinite(table).all(1))])
-            wanted = "finite" if what == "finite" else "twice differentiable"
-            raise ValueError(f"{start} {wanted}, but it is not at s = {s:.4g}; correct it.")
+            requirement = "finite" if label == "finite" else "twice differentiable"
+            raise ValueError(f"{start} {requirement}, but it is not at s = {s:.4g}; correct it.")
     size, small = np.ptp(points[:-1], axis=0).max(), float(jnp.finfo(read.dtype).eps) ** 0.5
-    for table, what in ((points, "points"), (rates, "tangents")):
+    for table, label in ((points, "points"), (rates, "tangents")):
         if np.abs(table[-1] - table[0]).max() > 10 * small * np.abs(table - table.mean(0)).max():
             raise ValueError(
-                f"{start} a closed smooth curve, with a period of 2 pi in s, but its {what} at 0 "
+                f"{start} a closed smooth curve, with a period of 2 pi in s, but its {label} at 0 "
                 f"and 2 pi are {table[0]} and {table[-1]}; make it periodic."
             )
     speeds = np.hypot(*rates.T)

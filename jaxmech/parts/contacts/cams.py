@@ -43,9 +43,9 @@ def cam(
         >>> cam("lift", wheel, (0, 0), rod, (0, 0), profile=heart, radius=0.005).kind
         'cam'
     """
-    part, bodies, _, at = pinned("cam", name, (a, b), (at_a, at_b), sizes=(2,))
+    part, bodies, _, points = pinned("cam", name, (a, b), (at_a, at_b), sizes=(2,))
     require_function("profile", profile, TAKES)
-    gap = RollerGap(profile, *at, non_negative(part, "radius", radius))
+    gap = RollerGap(profile, *points, non_negative(part, "radius", radius))
     return Joint("cam", name, bodies, (gap,))
 
 
@@ -73,7 +73,7 @@ def flat_follower(
         'flat follower'
     """
     kind = "flat follower"
-    part, bodies, _, at = pinned(kind, name, (a, b), (at_a, at_b), sizes=(2,), turning=True)
+    part, bodies, _, points = pinned(kind, name, (a, b), (at_a, at_b), sizes=(2,), turning=True)
     require_function("profile", profile, TAKES)
-    gap = FaceGap(profile, *at, direction(part, "normal", normal, 2), 1)
+    gap = FaceGap(profile, *points, direction(part, "normal", normal, 2), 1)
     return Joint(kind, name, bodies, (gap,))

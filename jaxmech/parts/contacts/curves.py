@@ -46,8 +46,8 @@ def nearest_to(profile: Profile, x: Array, read: Reader) -> Array:
 
     def height(s: Array, context: tuple[Any, ...]) -> Array:
         x, t, params = context
-        way = x - point_of(profile, s, seen_by(read, t, params))
-        return way @ way / 2
+        offset = x - point_of(profile, s, seen_by(read, t, params))
+        return offset @ offset / 2
 
     return lowest(height, (x, read.t, read.params))
 
@@ -136,8 +136,8 @@ class FaceGap(AbstractContact):
         n = pointing(flat, self.normal, read)
         along = jnp.asarray(curved.components(n))
         s = lowest_along(self.profile, along, read)
-        at = read.vector((self.at_a, self.at_b)[self.round_body], 2)
-        return curved.point(at + point_of(self.profile, s, read)), n
+        origin = read.vector((self.at_a, self.at_b)[self.round_body], 2)
+        return curved.point(origin + point_of(self.profile, s, read)), n
 
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The height of the lowest point of the curve over the line."""
@@ -182,15 +182,15 @@ class FaceSlip(AbstractVelocity):
 
     gap: FaceGap
 
-    def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
+    def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
         """The velocity of b relative to a at the contact, along the normal turned to the left."""
-        point, n = self.gap.touching(tuple(m.frame for m in moving), read)
-        return (turned(n) @ slip(moving, point))[None]
+        point, n = self.gap.touching(tuple(m.frame for m in motions), read)
+        return (turned(n) @ slip(motions, point))[None]
 
 
-def outline_of(profile: Profile, frame: Frame, at: Vector, read: Reader) -> Array:
+def outline_of(profile: Profile, frame: Frame, place: Vector, read: Reader) -> Array:
     """The points of a profile on a body, in space, (k, 2)."""
-    origin = read.vector(at, 2)
+    origin = read.vector(place, 2)
     points = around(profile, read, _OUTLINE)
     local = jnp.asarray(origin)[None] + points
     return jnp.asarray(frame.origin)[None] + (local[:, None, :] * frame.axes[None]).sum(2)

@@ -13,7 +13,7 @@ from jaxtyping import Array
 from jaxmech.geometry import circle, line
 from jaxmech.parts.body import Frame, Moving
 from jaxmech.parts.contacts.base import AbstractContact
-from jaxmech.parts.position_equations import Frames, across, along, pointing, way
+from jaxmech.parts.position_equations import Frames, across, along, pointing, separation
 from jaxmech.parts.values import Reader, Vector, require_sign
 from jaxmech.parts.vectors import Numbers, apply
 from jaxmech.parts.velocity_equations import AbstractVelocity, slip
@@ -44,7 +44,7 @@ class EllipsoidGap(AbstractContact):
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The height of the lowest point over the plane."""
         height, _ = self.support(frames, read)
-        d = way(frames, self.at_a, self.at_b, read)
+        d = separation(frames, self.at_a, self.at_b, read)
         return (along(frames[0], self.normal, d, read) - height)[None]
 
     def require(self, read: Reader) -> None:
@@ -69,9 +69,9 @@ class EllipsoidSlip(AbstractVelocity):
 
     gap: EllipsoidGap
 
-    def residual(self, moving: tuple[Moving, ...], read: Reader) -> Array:
+    def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
         """The velocity of b relative to a at the contact, along n1 and n2 of the plane."""
-        a, b = moving[0].frame, moving[1].frame
+        a, b = motions[0].frame, motions[1].frame
         _, arm = self.gap.support((a, b), read)
-        velocity = slip(moving, b.point(read.vector(self.gap.at_b, 3)) + arm)
+        velocity = slip(motions, b.point(read.vector(self.gap.at_b, 3)) + arm)
         return apply(across(a, self.gap.normal, read), a.components(velocity))

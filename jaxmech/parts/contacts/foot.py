@@ -35,15 +35,15 @@ def lowest(f: Callable[[Array, Any], Array], context: Any) -> Array:
         >>> print(place(0.5), jax.grad(place)(0.5))
         0.5 1.0
     """
-    known = jax.lax.stop_gradient(context)
-    dtype = jnp.result_type(*jax.tree.leaves(known), float)
+    constants = jax.lax.stop_gradient(context)
+    dtype = jnp.result_type(*jax.tree.leaves(constants), float)
     grid = np.linspace(0, 2 * np.pi, PLACES, endpoint=False).astype(dtype)
-    heights = jax.vmap(lambda s: f(s, known))(jnp.asarray(grid))
+    heights = jax.vmap(lambda s: f(s, constants))(jnp.asarray(grid))
     start = jnp.where(np.arange(PLACES) == jnp.argmin(heights), grid, 0.0).sum()
     spacing = float(grid[1])
 
     def safe_step(_: Any, s: Array) -> Array:
-        slope, bend = slope_and_bend(f, s, known)
+        slope, bend = slope_and_bend(f, s, constants)
         convex = bend > 0
         step = jnp.where(convex, slope / jnp.where(convex, bend, 1.0), jnp.sign(slope) * spacing)
         return s - jnp.clip(step, -spacing, spacing)
@@ -57,9 +57,9 @@ def lowest(f: Callable[[Array, Any], Array], context: Any) -> Array:
 
 def slope_and_bend(f: Callable[[Array, Any], Array], s: Array, context: Any) -> tuple[Array, Array]:
     """The first two derivatives of f along the curve."""
-    one = jnp.ones_like(s)
+    unit_step = jnp.ones_like(s)
 
     def slope(s: Array) -> Array:
-        return jax.jvp(lambda s: f(s, context), (s,), (one,))[1]
+        return jax.jvp(lambda s: f(s, context), (s,), (unit_step,))[1]
 
-    return jax.jvp(slope, (s,), (one,))
+    return jax.jvp(slope, (s,), (unit_step,))

@@ -36,21 +36,21 @@ class SplineProfile:
 
     def __call__(self, s: Any, t: Any, params: Any) -> Array:
         """The point of the spline, (2,)."""
-        named = isinstance(self.points, str)
-        points = jnp.asarray(params[self.points]) if named else np.array(self.points)
+        is_named = isinstance(self.points, str)
+        points = jnp.asarray(params[self.points]) if is_named else np.array(self.points)
         points = points.astype(jnp.result_type(s))
         k = points.shape[0]
         slopes = slopes_of_spline(k).astype(points.dtype) @ points
         u = s * (k / (2 * np.pi))
         w = u - jnp.floor(u)
         i = jnp.mod(jnp.floor(u), k).astype(int)
-        here, after = jnp.arange(k) == i, jnp.arange(k) == (i + 1) % k
+        is_first, is_next = jnp.arange(k) == i, jnp.arange(k) == (i + 1) % k
         (p0, m0), (p1, m1) = (
             tuple(jnp.where(place[:, None], x, 0.0).sum(0) for x in (points, slopes))
-            for place in (here, after)
+            for place in (is_first, is_next)
         )
-        way = p1 - p0
-        return p0 + w * (m0 + w * (3 * way - 2 * m0 - m1 + w * (m0 + m1 - 2 * way)))
+        chord = p1 - p0
+        return p0 + w * (m0 + w * (3 * chord - 2 * m0 - m1 + w * (m0 + m1 - 2 * chord)))
 
 
 def slopes_of_spline(k: int) -> np.ndarray:
@@ -58,8 +58,8 @@ def slopes_of_spline(k: int) -> np.ndarray:
 
     The second derivative is continuous where m[i-1] + 4 m[i] + m[i+1] = 3 (p[i+1] - p[i-1]).
     """
-    after = np.roll(np.eye(k), 1, axis=1)
-    return np.linalg.solve(4 * np.eye(k) + after + after.T, 3 * (after - after.T))
+    shift = np.roll(np.eye(k), 1, axis=1)
+    return np.linalg.solve(4 * np.eye(k) + shift + shift.T, 3 * (shift - shift.T))
 
 
 def polar_profile(radius: Callable[[Any, Any, Any], Any]) -> Profile:

@@ -44,9 +44,9 @@ def rolling_profile(
         'rolling profile'
     """
     kind = "rolling profile"
-    part, bodies, _, at = pinned(kind, name, (a, b), (at_a, at_b), sizes=(2,), turning=True)
+    part, bodies, _, points = pinned(kind, name, (a, b), (at_a, at_b), sizes=(2,), turning=True)
     require_function("profile", profile, TAKES)
-    gap = FaceGap(profile, *at, direction(part, "normal", normal, 2), 0)
+    gap = FaceGap(profile, *points, direction(part, "normal", normal, 2), 0)
     return Joint(kind, name, bodies, (gap,), (FaceSlip(gap),))
 
 
@@ -73,7 +73,7 @@ def rolling_ellipsoid(
         'rolling ellipsoid'
     """
     kind = "rolling ellipsoid"
-    part, bodies, _, at = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
+    part, bodies, _, points = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
     n, sizes = direction(part, "normal", normal, 3), vector(part, "semiaxes", semiaxes, 3)
-    gap = EllipsoidGap(at[0], n, at[1], sizes)
+    gap = EllipsoidGap(points[0], n, points[1], sizes)
     return Joint(kind, name, bodies, (gap,), (EllipsoidSlip(gap),))

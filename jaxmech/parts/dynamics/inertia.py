@@ -28,32 +28,32 @@ class Inertia(NamedTuple):
     moments: Numbers
 
     @classmethod
-    def none(cls, dtype: Any) -> "Inertia":
+    def zero(cls, dtype: Any) -> "Inertia":
         """No inertia."""
         return cls(np.zeros((), dtype), np.zeros(3, dtype), np.zeros((3, 3), dtype))
 
-    def plus(self, other: "Inertia") -> "Inertia":
+    def plus(self, inertia: "Inertia") -> "Inertia":
         """The sum of two about the same point, along the same axes."""
-        return Inertia(*map(_sum, self, other))
+        return Inertia(*map(_sum, self, inertia))
 
-    def moved(self, turn: Turn, way: Numbers) -> "Inertia":
-        """The same along other axes, about a point from which `way` leads to the present one."""
+    def moved(self, turn: Turn, offset: Numbers) -> "Inertia":
+        """The same along other axes, about a point from which `offset` leads to the present one."""
         moments = self.moments
         if not is_zero(moments):
             moments = turn.out(turn.out(moments).T)[_ROWS, _COLUMNS]
         if is_zero(self.mass) and is_zero(self.static):
             return self._replace(moments=moments)
         static = turn.out(self.static)
-        if is_zero(way):
+        if is_zero(offset):
             return Inertia(self.mass, static, moments)
-        # The sum of m (x . x - x x^T) with x = way + y, without that of m (y . y - y y^T).
-        half = static + 0.5 * self.mass * way
-        products = half[:, None] * way[None, :]
+        # The sum of m (x . x - x x^T) with x = offset + y, without that of m (y . y - y y^T).
+        half = static + 0.5 * self.mass * offset
+        products = half[:, None] * offset[None, :]
         diagonal = np.eye(3, dtype=products.dtype)
         squares = (products * diagonal).sum(1)
         sums = 2 * (squares[_NEXT] + squares[_LAST])
-        more = diagonal * sums[:, None] - (1 - diagonal) * (products + products.T)
-        return Inertia(self.mass, static + self.mass * way, _sum(moments, more))
+        parallel_axes = diagonal * sums[:, None] - (1 - diagonal) * (products + products.T)
+        return Inertia(self.mass, static + self.mass * offset, _sum(moments, parallel_axes))
 
     def momenta(self, spins: Numbers) -> tuple[Numbers, Numbers]:
         """The momentum, and the angular momentum about the point, of k turns about it, (3, k)."""
@@ -87,13 +87,13 @@ def _sum(a: Numbers, b: Numbers) -> Numbers:
 
 def _gyroscopic(J: Numbers, spin: Numbers, angular: Numbers, field: Numbers) -> Numbers:
     """The torque J angular + spin x J spin, with sums that `field` has already."""
-    own = (J * np.eye(3, dtype=J.dtype)).sum(1)
-    off = J[_NEXT, _LAST]
+    moments = (J * np.eye(3, dtype=J.dtype)).sum(1)
+    coupling = J[_NEXT, _LAST]
     squares, products = spin * spin, spin[_NEXT] * spin[_LAST]
-    torque = own * angular + (own[_LAST] - own[_NEXT]) * products
-    torque = torque + off * (squares[_NEXT] - squares[_LAST])
-    after, before = field[_NEXT, np.arange(3)], field[_LAST, np.arange(3)]
-    return torque + off[_NEXT] * after - off[_LAST] * before
+    torque = moments * angular + (moments[_LAST] - moments[_NEXT]) * products
+    torque = torque + coupling * (squares[_NEXT] - squares[_LAST])
+    following, preceding = field[_NEXT, np.arange(3)], field[_LAST, np.arange(3)]
+    return torque + coupling[_NEXT] * following - coupling[_LAST] * preceding
 
 
 def acceleration_field(spin: Numbers, angular: Numbers) -> Numbers:

@@ -26,14 +26,14 @@ class Member(NamedTuple):
 
     Attributes:
         name: its name.
-        before: name of the body that it hangs on.
+        parent: name of the body that it hangs on.
         first: index of the first coordinate of the joint between them.
         passage: the joint.
         inertia: the inertia about its pivot, without what counts as that of the body before.
     """
 
     name: str
-    before: str
+    parent: str
     first: int
     passage: Passage
     inertia: Inertia
@@ -45,24 +45,24 @@ def members_of(
     """The bodies of a tree, those before others first."""
     dtype = q.dtype
     seats = {"ground": Seat(np.zeros(3, dtype), np.eye(3, dtype=dtype))}
-    inertias = {"ground": Inertia.none(dtype)}
+    inertias = {"ground": Inertia.zero(dtype)}
     connections: list[tuple[Connection, Passage]] = []
     for link in kinematics.links:
         connection = connection_of(link, Reader(link.part, t, params))
         seat = connection.seat()
-        connections.append((connection, connection.passage(seats[link.before], seat, q, v)))
+        connections.append((connection, connection.passage(seats[link.parent], seat, q, v)))
         read = Reader(f"body {link.body.name!r}", t, params)
         seats[link.body.name] = seat
         inertias[link.body.name] = _about_seat(link.body, seat, read)
     for connection, passage in reversed(connections):
-        own, before = connection.link.body.name, connection.link.before
-        inertias[own], shared = _divided(connection, inertias[own])
-        if before != "ground":
-            moving = np.eye(3, dtype=dtype) if connection.is_hinge else passage.turn.moving
-            turn = passage.turn._replace(moving=moving)
-            inertias[before] = inertias[before].plus(shared.moved(turn, passage.way))
+        name, parent = connection.link.body.name, connection.link.parent
+        inertias[name], shared = _divided(connection, inertias[name])
+        if parent != "ground":
+            rotation = np.eye(3, dtype=dtype) if connection.is_hinge else passage.turn.rotation
+            turn = passage.turn._replace(rotation=rotation)
+            inertias[parent] = inertias[parent].plus(shared.moved(turn, passage.offset))
     return [
-        Member(c.link.body.name, c.link.before, c.link.first, p, inertias[c.link.body.name])
+        Member(c.link.body.name, c.link.parent, c.link.first, p, inertias[c.link.body.name])
         for c, p in connections
     ]
 
@@ -79,20 +79,20 @@ def _about_seat(body: AbstractBody, seat: Seat, read: Reader) -> Inertia:
 
 def _divided(connection: Connection, inertia: Inertia) -> tuple[Inertia, Inertia]:
     """What counts as inertia of a body, and of the body before."""
-    none = Inertia.none(connection.read.dtype)
+    zero = Inertia.zero(connection.read.dtype)
     if not connection.is_steady:
-        return inertia, none
+        return inertia, zero
     match connection.link.motion:
         case Rigid():
-            return none, inertia
+            return zero, inertia
         case Hinge():
             along = np.eye(3, dtype=connection.read.dtype)[2]
-            kept = inertia.static * (1 - along)
-            shared = none._replace(mass=inertia.mass, static=inertia.static * along)
-            return inertia._replace(mass=none.mass, static=kept), shared
+            static = inertia.static * (1 - along)
+            shared = zero._replace(mass=inertia.mass, static=inertia.static * along)
+            return inertia._replace(mass=zero.mass, static=static), shared
         case Ball() | Cardan():
-            return inertia._replace(mass=none.mass), none._replace(mass=inertia.mass)
+            return inertia._replace(mass=zero.mass), zero._replace(mass=inertia.mass)
         case Slide():
-            shared = none._replace(moments=inertia.moments)
-            return inertia._replace(moments=none.moments), shared
-    return inertia, none
+            shared = zero._replace(moments=inertia.moments)
+            return inertia._replace(moments=zero.moments), shared
+    return inertia, zero

@@ -45,17 +45,17 @@ class Passage(NamedTuple):
 
     Attributes:
         turn: from the axes of the body to those of the body before.
-        way: from the pivot of the body before to that of the body, along the axes of the former.
+        offset: from the pivot of the body before to that of the body, along the axes of the former.
         spins: spin for a unit of each rate, along the axes of the body, (3, k).
-        ways: rate of `way` for a unit of each rate, (3, k).
+        ways: rate of `offset` for a unit of each rate, (3, k).
         spin: relative spin, (3,).
-        rate: rate of `way`, (3,).
+        rate: rate of `offset`, (3,).
         spin_rate: rate of `spin` without accelerations of the joint, (3,).
         rate_rate: rate of `rate` without accelerations of the joint, (3,).
     """
 
     turn: Turn
-    way: Numbers
+    offset: Numbers
     spins: Numbers
     ways: Numbers
     spin: Numbers
@@ -101,62 +101,62 @@ class Connection:
             axes = self._hinge_axes()[int(not self.link.is_reversed)]
         return Seat(point, axes)
 
-    def passage(self, before: Seat, seat: Seat, q: Array, v: Array) -> Passage:
+    def passage(self, parent_seat: Seat, seat: Seat, q: Array, v: Array) -> Passage:
         """The joint at coordinates of all joints and their rates, between two bodies."""
         q, v = self.link.entries(q), self.link.entries(v)
         if self.is_hinge:
-            return self._turned(before, q[0], v[0])
-        return self._moved(before, seat, q, v)
+            return self._turned(parent_seat, q[0], v[0])
+        return self._moved(parent_seat, seat, q, v)
 
-    def _turned(self, before: Seat, angle: Array, rate: Array) -> Passage:
+    def _turned(self, parent_seat: Seat, angle: Array, rate: Array) -> Passage:
         """A hinge, whose axis is the third one of the body."""
         dtype, is_reversed = self.read.dtype, self.link.is_reversed
-        third, still = np.eye(3, dtype=dtype)[2], np.zeros(3, dtype)
-        moving = rotation_about(third, angle)
-        fixed = rounded(matmul(before.axes.T, self._hinge_axes()[int(is_reversed)]))
+        third, zeros = np.eye(3, dtype=dtype)[2], np.zeros(3, dtype)
+        turn = rotation_about(third, angle)
+        fixed = rounded(matmul(parent_seat.axes.T, self._hinge_axes()[int(is_reversed)]))
         end = in_space(self._end(is_reversed))
         third = -third if is_reversed else third
         return Passage(
-            Turn(fixed, moving.T if is_reversed else moving),
-            apply(before.axes.T, end - before.point),
+            Turn(fixed, turn.T if is_reversed else turn),
+            apply(parent_seat.axes.T, end - parent_seat.point),
             third[:, None],
             np.zeros((3, 1), dtype),
             rate * third,
-            *(still,) * 3,
+            *(zeros,) * 3,
         )
 
-    def _moved(self, before: Seat, seat: Seat, q: Array, v: Array) -> Passage:
+    def _moved(self, parent_seat: Seat, seat: Seat, q: Array, v: Array) -> Passage:
         """Any joint, by derivatives of where it takes the body."""
         t = 1.0 * self.read.t
         q, v = 1.0 * q, 1.0 * v
 
         def rates(q: Array, v: Array, t: Array) -> tuple[Numbers, Numbers]:
-            to = self._relation(q, v, t)
-            axes, offset = in_space(to.axes), self._offset(to, seat)
-            spin, rate = in_space(to.spin), in_space(to.at_a[1])
+            relation = self._relation(q, v, t)
+            axes, offset = in_space(relation.axes), self._offset(relation, seat)
+            spin, rate = in_space(relation.spin), in_space(relation.at_a[1])
             if self.has_fixed_pivot:
                 return 1.0 * spin, 1.0 * rate
-            return spin, rate - apply(axes, cross(spin, offset) + in_space(to.at_b[1]))
+            return spin, rate - apply(axes, cross(spin, offset) + in_space(relation.at_b[1]))
 
-        to = self._relation(q, v, t)
-        axes = in_space(to.axes)
-        way = in_space(to.at_a[0]) - before.point
+        relation = self._relation(q, v, t)
+        axes = in_space(relation.axes)
+        joint = in_space(relation.at_a[0]) - parent_seat.point
         if not self.has_fixed_pivot:
-            way = way - apply(axes, self._offset(to, seat))
-        after = jnp.zeros_like(t) if self.is_steady else jnp.ones_like(t)
+            joint = joint - apply(axes, self._offset(relation, seat))
+        time_rate = jnp.zeros_like(t) if self.is_steady else jnp.ones_like(t)
         (spin, rate), (spin_rate, rate_rate) = jax.jvp(
-            rates, (q, v, t), (v, jnp.zeros_like(v), after)
+            rates, (q, v, t), (v, jnp.zeros_like(v), time_rate)
         )
         spins, ways = jax.jacfwd(lambda v: rates(q, v, t))(v)
-        into = before.axes.T
+        into = parent_seat.axes.T
         return Passage(
-            Turn(into, axes), apply(into, way), spins, matmul(into, ways), spin, apply(into, rate),
-            spin_rate, apply(into, rate_rate),
+            Turn(into, axes), apply(into, joint), spins, matmul(into, ways), spin,
+            apply(into, rate), spin_rate, apply(into, rate_rate),
         )  # fmt: skip
 
-    def _offset(self, to: Relation, seat: Seat) -> Numbers:
+    def _offset(self, relation: Relation, seat: Seat) -> Numbers:
         """The way from the pivot to the joint, along the axes of the body, (3,)."""
-        return in_space(to.at_b[0]) - seat.point
+        return in_space(relation.at_b[0]) - seat.point
 
     def _relation(self, q: Array, v: Array, t: Array) -> Relation:
         """Where the body is relative to the body before."""
@@ -166,8 +166,8 @@ class Connection:
         if motion is None:
             return _free(self.link, q, v)
         read = replace(self.read, t=t)
-        to = motion.relation(q, v, read) if self.is_steady else motion.moving(q, v, read)
-        return to.reverse if self.link.is_reversed else to
+        relation = motion.relation(q, v, read) if self.is_steady else motion.moving(q, v, read)
+        return relation.reverse if self.link.is_reversed else relation
 
     def _end(self, on_b: bool) -> Numbers:
         """The joint on its second or first body, (d,)."""
@@ -200,8 +200,8 @@ def _free(link: Link, q: Array, v: Array) -> Relation:
     """The relation of a free body to the ground, in its own coordinates."""
     body, dtype = link.body, q.dtype
     size = body.dimension
-    still = np.zeros(size, dtype)
-    ends = (q[:size], v[:size]), (still, still)
+    zeros = np.zeros(size, dtype)
+    ends = (q[:size], v[:size]), (zeros, zeros)
     if not body.rotates:
         return Relation(np.eye(3, dtype=dtype), q, *ends, np.zeros(3, dtype))
     if size == 2:

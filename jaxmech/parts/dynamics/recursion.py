@@ -56,18 +56,18 @@ class MassAndForce:
             of_q_and_v: tuple[Array, Array] = gradients(q, v, t, params)
             return of_q_and_v
 
-        more = mass_matrix(slopes, q, v, t)
-        return M + more, Q + generalized_force(slopes, q, v, t)
+        extra_mass = mass_matrix(slopes, q, v, t)
+        return M + extra_mass, Q + generalized_force(slopes, q, v, t)
 
     def _upward(self, t: Array, params: Any) -> Numbers:
         """The acceleration of the ground in whose place weights are, (3,)."""
         read, size = Reader("gravity", t, params), self.kinematics.bodies[0].dimension
         total = np.zeros(3, read.dtype)
         for weight in self.gravities:
-            up = np.eye(size, dtype=read.dtype)[-1]
+            vertical = np.eye(size, dtype=read.dtype)[-1]
             if weight.down is not None:
-                up = -unit(read, weight.down, size)
-            total = total + read.number(weight.acceleration) * in_space(up)
+                vertical = -unit(read, weight.down, size)
+            total = total + read.number(weight.acceleration) * in_space(vertical)
         return total
 
 
@@ -88,44 +88,49 @@ class CompositeMomenta(NamedTuple):
 def mass_of(members: Sequence[Member], n: int) -> Array:
     """The mass matrix, (n, n)."""
     composite = {member.name: member.inertia for member in members}
-    after: dict[str, list[CompositeMomenta]] = {member.name: [] for member in members}
+    outboard: dict[str, list[CompositeMomenta]] = {member.name: [] for member in members}
     numbers: list[Array] = [jnp.zeros(1, members[0].inertia.static.dtype)]
     places = np.zeros((n, n), int)
     for member in reversed(members):
-        to, inertia = member.passage, composite[member.name]
-        own = member.first + np.arange(to.spins.shape[1])
-        momenta = _joined([_momenta(to, inertia, own), *(_seen(x, to) for x in after[member.name])])
-        if own.size:
-            rows = matmul(to.spins.T, momenta.angular) + matmul(to.ways.T, momenta.linear)
-            within = sum(x.size for x in numbers) + np.arange(rows.size).reshape(rows.shape)
-            places[np.ix_(own, momenta.coordinates)] = within
+        passage, inertia = member.passage, composite[member.name]
+        columns = member.first + np.arange(passage.spins.shape[1])
+        momenta = _joined(
+            [
+                _momenta(passage, inertia, columns),
+                *(_seen(x, passage) for x in outboard[member.name]),
+            ]
+        )
+        if columns.size:
+            rows = matmul(passage.spins.T, momenta.angular) + matmul(passage.ways.T, momenta.linear)
+            numbering = sum(x.size for x in numbers) + np.arange(rows.size).reshape(rows.shape)
+            places[np.ix_(columns, momenta.coordinates)] = numbering
             numbers.append(jnp.ravel(rows))
-        if member.before in after:
-            more = inertia.moved(to.turn, to.way)
-            composite[member.before] = composite[member.before].plus(more)
-            turned = to.turn.out(momenta.angular)
-            if not is_zero(to.way):
-                turned = turned + matmul(across(to.way), momenta.linear)
-            after[member.before].append(momenta._replace(angular=turned))
+        if member.parent in outboard:
+            moved_inertia = inertia.moved(passage.turn, passage.offset)
+            composite[member.parent] = composite[member.parent].plus(moved_inertia)
+            turned = passage.turn.out(momenta.angular)
+            if not is_zero(passage.offset):
+                turned = turned + matmul(across(passage.offset), momenta.linear)
+            outboard[member.parent].append(momenta._replace(angular=turned))
     # Each pair of coordinates is in one of two entries, or in both with the same value.
     last = sum(x.size for x in numbers)
-    either = np.minimum(*(np.where(x == 0, last, x) for x in (places, places.T)))
-    return jnp.concatenate(numbers)[np.where(either == last, 0, either)]
+    symmetric_places = np.minimum(*(np.where(x == 0, last, x) for x in (places, places.T)))
+    return jnp.concatenate(numbers)[np.where(symmetric_places == last, 0, symmetric_places)]
 
 
-def _momenta(to: Passage, inertia: Inertia, own: np.ndarray) -> CompositeMomenta:
+def _momenta(passage: Passage, inertia: Inertia, columns: np.ndarray) -> CompositeMomenta:
     """The momenta of a rigid tree after a joint, linear ones along the axes of the body before."""
-    linear, angular = inertia.momenta(to.spins)
-    linear = to.turn.out(linear)
-    if not is_zero(to.ways):
-        linear = linear + inertia.mass * to.ways
-        angular = angular + matmul(across(inertia.static), to.turn.back(to.ways))
-    return CompositeMomenta(linear, angular, own)
+    linear, angular = inertia.momenta(passage.spins)
+    linear = passage.turn.out(linear)
+    if not is_zero(passage.ways):
+        linear = linear + inertia.mass * passage.ways
+        angular = angular + matmul(across(inertia.static), passage.turn.back(passage.ways))
+    return CompositeMomenta(linear, angular, columns)
 
 
-def _seen(momenta: CompositeMomenta, to: Passage) -> CompositeMomenta:
+def _seen(momenta: CompositeMomenta, passage: Passage) -> CompositeMomenta:
     """The same with linear momenta along the axes of the body before."""
-    return momenta._replace(linear=to.turn.out(momenta.linear))
+    return momenta._replace(linear=passage.turn.out(momenta.linear))
 
 
 def _joined(parts: Sequence[CompositeMomenta]) -> CompositeMomenta:
@@ -155,36 +160,36 @@ class Course(NamedTuple):
 
 def effort_of(members: Sequence[Member], upward: Numbers, n: int) -> Array:
     """The generalized force (n,) that holds the accelerations of the joints at zero."""
-    still = np.zeros(3, upward.dtype)
-    courses = {"ground": Course(still, still, np.zeros((3, 3), upward.dtype), upward)}
-    loads = {"ground": (still, still)}
+    zeros = np.zeros(3, upward.dtype)
+    courses = {"ground": Course(zeros, zeros, np.zeros((3, 3), upward.dtype), upward)}
+    loads = {"ground": (zeros, zeros)}
     for member in members:
-        course = _course(courses[member.before], member.passage)
+        course = _course(courses[member.parent], member.passage)
         courses[member.name] = course
         loads[member.name] = member.inertia.load(
             course.acceleration, course.spin, course.angular, course.field
         )
     efforts = []
     for member in reversed(members):
-        to, (force, torque) = member.passage, loads[member.name]
-        force = to.turn.out(force)
-        if to.spins.shape[1]:
-            efforts.append(apply(to.spins.T, torque) + apply(to.ways.T, force))
-        if member.before != "ground":
-            before = loads[member.before]
-            moment = to.turn.out(torque)
-            if not is_zero(to.way):
-                moment = moment + cross(to.way, force)
-            loads[member.before] = before[0] + force, before[1] + moment
+        passage, (force, torque) = member.passage, loads[member.name]
+        force = passage.turn.out(force)
+        if passage.spins.shape[1]:
+            efforts.append(apply(passage.spins.T, torque) + apply(passage.ways.T, force))
+        if member.parent != "ground":
+            parent_load = loads[member.parent]
+            moment = passage.turn.out(torque)
+            if not is_zero(passage.offset):
+                moment = moment + cross(passage.offset, force)
+            loads[member.parent] = parent_load[0] + force, parent_load[1] + moment
     return jnp.concatenate([jnp.zeros(0, upward.dtype), *reversed(efforts)])
 
 
-def _course(before: Course, to: Passage) -> Course:
+def _course(parent: Course, passage: Passage) -> Course:
     """The course of the body after a joint."""
-    spin = to.turn.back(before.spin) + to.spin
-    angular = to.turn.back(before.angular) + cross(spin, to.spin) + to.spin_rate
-    acceleration = before.acceleration + apply(before.field, to.way) + to.rate_rate
-    if not is_zero(to.rate):
-        acceleration = acceleration + 2 * cross(before.spin, to.rate)
+    spin = passage.turn.back(parent.spin) + passage.spin
+    angular = passage.turn.back(parent.angular) + cross(spin, passage.spin) + passage.spin_rate
+    acceleration = parent.acceleration + apply(parent.field, passage.offset) + passage.rate_rate
+    if not is_zero(passage.rate):
+        acceleration = acceleration + 2 * cross(parent.spin, passage.rate)
     field = acceleration_field(spin, angular)
-    return Course(spin, angular, field, to.turn.back(acceleration))
+    return Course(spin, angular, field, passage.turn.back(acceleration))

@@ -9,26 +9,26 @@ from jaxmech.parts.vectors import Numbers
 
 
 class Turn(NamedTuple):
-    """The rotation `fixed` @ `moving` from the axes of a body to those of the body before it.
+    """The rotation `fixed` @ `rotation` from the axes of a body to those of the body before it.
 
-    A hinge about the third axis is a sparse `moving`, and whatever its axis is on the bodies, the
+    A hinge about the third axis is a sparse `rotation`, and whatever its axis is on the bodies, the
     rotation `fixed` to it does not depend on the angle.
 
     Attributes:
         fixed: matrix (3, 3).
-        moving: matrix (3, 3).
+        rotation: matrix (3, 3).
     """
 
     fixed: Numbers
-    moving: Numbers
+    rotation: Numbers
 
     def out(self, x: Numbers) -> Numbers:
         """Components along the axes of the body before, of vectors (3,) or (3, k)."""
-        return _times(self.fixed, _times(self.moving, x))
+        return _times(self.fixed, _times(self.rotation, x))
 
     def back(self, x: Numbers) -> Numbers:
         """Components along the axes of the body, of vectors (3,) or (3, k)."""
-        return _times(self.moving.T, _times(self.fixed.T, x))
+        return _times(self.rotation.T, _times(self.fixed.T, x))
 
 
 def _times(matrix: Numbers, x: Numbers) -> Numbers:
@@ -46,6 +46,6 @@ def rounded(matrix: Numbers) -> Numbers:
     """
     if not isinstance(matrix, np.ndarray):
         return matrix
-    whole = np.round(matrix)
-    near = np.abs(matrix - whole) < 4 * np.finfo(matrix.dtype).eps
-    return np.where(near, whole, matrix)
+    integers = np.round(matrix)
+    near = np.abs(matrix - integers) < 4 * np.finfo(matrix.dtype).eps
+    return np.where(near, integers, matrix)

@@ -30,7 +30,7 @@ from jaxmech.parts.forces.elements import (
     Torque,
     TorsionSpring,
 )
-from jaxmech.parts.joint_base import called, partners, pinned, point, turning_pair
+from jaxmech.parts.joint_base import part_name, partners, pinned, point, turning_pair
 from jaxmech.parts.values import Value, Vector, direction, non_negative, number, vector
 
 
@@ -45,11 +45,11 @@ def gravity(acceleration: Value = 9.81, *, down: Vector | None = None) -> Gravit
         >>> gravity("g")
         Gravity(acceleration='g', down=None)
     """
-    kept = number("gravity", "acceleration", acceleration)
+    magnitude = number("gravity", "acceleration", acceleration)
     if down is None:
-        return Gravity(kept, None)
+        return Gravity(magnitude, None)
     size = np.size(down) if np.ndim(down) == 1 else 3  # that of a name is checked when it is read
-    return Gravity(kept, direction("gravity", "down", down, size))
+    return Gravity(magnitude, direction("gravity", "down", down, size))
 
 
 def spring(
@@ -79,9 +79,9 @@ def spring(
         >>> spring("coil", ground, (0, 0), bob, (0, 0), stiffness="k", length=0.2).part
         "spring 'coil'"
     """
-    part, bodies, _, at = pinned("spring", name, (a, b), (at_a, at_b))
-    k, rest = number(part, "stiffness", stiffness), number(part, "length", length)
-    return Spring(part, bodies, *at, k, rest)
+    part, bodies, _, points = pinned("spring", name, (a, b), (at_a, at_b))
+    k, rest_length = number(part, "stiffness", stiffness), number(part, "length", length)
+    return Spring(part, bodies, *points, k, rest_length)
 
 
 def damper(
@@ -103,8 +103,8 @@ def damper(
         >>> damper("oil", ground, (0, 0), bob, (0, 0), damping="c").part
         "damper 'oil'"
     """
-    part, bodies, _, at = pinned("damper", name, (a, b), (at_a, at_b))
-    return Damper(part, bodies, *at, number(part, "damping", damping))
+    part, bodies, _, points = pinned("damper", name, (a, b), (at_a, at_b))
+    return Damper(part, bodies, *points, number(part, "damping", damping))
 
 
 def torsion_spring(
@@ -135,8 +135,8 @@ def torsion_spring(
         "torsion spring 'closer'"
     """
     part, bodies, axes = turning_pair("torsion spring", name, (a, b), axis, axis_b)
-    k, kept = number(part, "stiffness", stiffness), number(part, "rest", rest)
-    return TorsionSpring(part, bodies, k, kept, axes)
+    k, rest_angle = number(part, "stiffness", stiffness), number(part, "rest", rest)
+    return TorsionSpring(part, bodies, k, rest_angle, axes)
 
 
 def torsion_damper(
@@ -200,11 +200,11 @@ def applied_force(
         >>> applied_force("wind", point_mass("leaf", mass=0.01), (0, 0), ("drag", 0)).part
         "applied force 'wind'"
     """
-    part = called("applied force", name)
+    part = part_name("applied force", name)
     (a, b), size = partners(part, (ground, body))
-    kept = vector(part, "force", force, size)
+    components = vector(part, "force", force, size)
     at_b = point(part, "at", b, at, size)
-    return Applied(part, (b,) if follows else (a, b), at_b, kept)
+    return Applied(part, (b,) if follows else (a, b), at_b, components)
 
 
 def rotor(name: str, coordinate: str, inertia: Value) -> Rotors:
@@ -220,7 +220,7 @@ def rotor(name: str, coordinate: str, inertia: Value) -> Rotors:
         >>> rotor("drive", "elbow.angle", lambda t, p: p["ratio"] ** 2 * p["inertia"]).part
         "rotor 'drive'"
     """
-    part = called("rotor", name)
+    part = part_name("rotor", name)
     return Rotors(part, (coordinate,), (non_negative(part, "inertia", inertia),))
 
 
@@ -239,6 +239,6 @@ def joint_spring(
         >>> joint_spring("closer", "door.angle", stiffness=2.0).part
         "spring 'closer'"
     """
-    part = called("spring", name)
-    k, kept = number(part, "stiffness", stiffness), number(part, "rest", rest)
-    return CoordinateSprings(part, (coordinate,), (k,), (kept,))
+    part = part_name("spring", name)
+    k, rest_value = number(part, "stiffness", stiffness), number(part, "rest", rest)
+    return CoordinateSprings(part, (coordinate,), (k,), (rest_value,))

@@ -20,8 +20,8 @@ from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, ground, shifted
 from jaxmech.parts.forces.elements import AbstractLoad, AbstractPotential, point_with_velocity
-from jaxmech.parts.joint_base import called, partners, pinned, point
-from jaxmech.parts.position_equations import way
+from jaxmech.parts.joint_base import part_name, partners, pinned, point
+from jaxmech.parts.position_equations import separation
 from jaxmech.parts.values import Reader, Value, Vector, number, vector
 from jaxmech.parts.vectors import conjugate, product
 from jaxmech.utils.checks import require_function
@@ -36,17 +36,17 @@ class ForceLaw(AbstractLoad):
     at_b: Vector
     law: Callable[..., Any]
 
-    def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
+    def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The force on b at its point, and the opposite on a."""
-        a, b = moving
+        a, b = motions
         p, p_rate = point_with_velocity(a, self.at_a, read)
         r, r_rate = point_with_velocity(b, self.at_b, read)
         d = r - p
         length = jnp.sqrt(d @ d)
         rate = d @ (r_rate - p_rate) / length
         size = read.array(lambda t, params: self.law(length, rate, t, params), ())
-        force, none = size / length * d, jnp.zeros_like(a.spin)
-        return shifted((-force, none), p, a.frame), shifted((force, none), r, b.frame)
+        force, no_torque = size / length * d, jnp.zeros_like(a.spin)
+        return shifted((-force, no_torque), p, a.frame), shifted((force, no_torque), r, b.frame)
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Bushing(AbstractPotential):
         a, b = frames
         size = len(a.origin)
         k = read.vector(self.stiffness, 3 if size == 2 else 6)
-        d = a.components(way(frames, self.at_a, self.at_b, read))
+        d = a.components(separation(frames, self.at_a, self.at_b, read))
         turn = (b.attitude - a.attitude)[None]
         if size == 3:
             turn = 2 * product(conjugate(a.attitude), b.attitude)[1:]
@@ -81,9 +81,9 @@ class BushingDamper(AbstractLoad):
     at_b: Vector
     damping: Vector
 
-    def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
+    def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The force on b at its point and the torque on b, and the opposites on a."""
-        a, b = moving
+        a, b = motions
         size = a.velocity.shape[0]
         c = read.vector(self.damping, 3 if size == 2 else 6)
         end = b.frame.point(read.vector(self.at_b, size))
@@ -103,9 +103,9 @@ class Wrench(AbstractLoad):
     force: Vector
     torque: Vector | Value
 
-    def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
+    def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The load on b; there is no opposite on a, since it is external."""
-        a, b = moving[0], moving[-1]
+        a, b = motions[0], motions[-1]
         size = b.velocity.shape[0]
         force = a.frame.direction(read.vector(self.force, size))
         if size == 2:
@@ -113,7 +113,7 @@ class Wrench(AbstractLoad):
         else:
             torque = a.frame.direction(read.vector(self.torque, 3))
         load = shifted((force, torque), b.frame.point(read.vector(self.at_b, size)), b.frame)
-        return (load,) if len(moving) == 1 else ((0 * load[0], 0 * load[1]), load)
+        return (load,) if len(motions) == 1 else ((0 * load[0], 0 * load[1]), load)
 
 
 def force_law(
@@ -139,9 +139,9 @@ def force_law(
         >>> force_law("cubic", ground, (0, 0), bob, (0, 0), law).part
         "force law 'cubic'"
     """
-    part, bodies, _, at = pinned("force law", name, (a, b), (at_a, at_b))
+    part, bodies, _, points = pinned("force law", name, (a, b), (at_a, at_b))
     require_function("law", law, "length, rate, t, params")
-    return ForceLaw(part, bodies, *at, law)
+    return ForceLaw(part, bodies, *points, law)
 
 
 def tabulated(x: Sequence[float], force: Sequence[float], *, of: str = "position") -> Any:
@@ -179,10 +179,15 @@ def tabulated(x: Sequence[float], force: Sequence[float], *, of: str = "position
     slopes = np.diff(values) / np.diff(places)
 
     def law(position: Any, rate: Any, t: Any, params: Any) -> Array:
-        at = jnp.asarray(position if of == "position" else rate)
-        k = jnp.clip(jnp.searchsorted(places.astype(at.dtype), at) - 1, 0, len(slopes) - 1)
-        first, start = jnp.asarray(places, at.dtype)[k], jnp.asarray(values, at.dtype)[k]
-        return start + jnp.asarray(slopes, at.dtype)[k] * (at - first)
+        abscissa = jnp.asarray(position if of == "position" else rate)
+        k = jnp.clip(
+            jnp.searchsorted(places.astype(abscissa.dtype), abscissa) - 1, 0, len(slopes) - 1
+        )
+        first, start = (
+            jnp.asarray(places, abscissa.dtype)[k],
+            jnp.asarray(values, abscissa.dtype)[k],
+        )
+        return start + jnp.asarray(slopes, abscissa.dtype)[k] * (abscissa - first)
 
     return law
 
@@ -215,8 +220,10 @@ def bushing(
         >>> bushing("mount", ground, (0, 0), engine, (0.2, 0), stiffness=("k", "k", 0)).part
         "bushing 'mount'"
     """
-    part, bodies, size, at = pinned("bushing", name, (a, b), (at_a, at_b), turning=True)
-    return Bushing(part, bodies, *at, vector(part, "stiffness", stiffness, 3 if size == 2 else 6))
+    part, bodies, size, points = pinned("bushing", name, (a, b), (at_a, at_b), turning=True)
+    return Bushing(
+        part, bodies, *points, vector(part, "stiffness", stiffness, 3 if size == 2 else 6)
+    )
 
 
 def bushing_damper(
@@ -245,8 +252,10 @@ def bushing_damper(
         "bushing damper 'oil'"
     """
     kind = "bushing damper"
-    part, bodies, size, at = pinned(kind, name, (a, b), (at_a, at_b), turning=True)
-    return BushingDamper(part, bodies, *at, vector(part, "damping", damping, 3 if size == 2 else 6))
+    part, bodies, size, points = pinned(kind, name, (a, b), (at_a, at_b), turning=True)
+    return BushingDamper(
+        part, bodies, *points, vector(part, "damping", damping, 3 if size == 2 else 6)
+    )
 
 
 def wrench(
@@ -274,7 +283,7 @@ def wrench(
         >>> wrench("rotors", drone, (0, 0), force=(0, "lift"), torque="roll", follows=True).part
         "wrench 'rotors'"
     """
-    part = called("wrench", name)
+    part = part_name("wrench", name)
     (a, b), size = partners(part, (ground, body), turning=True)
     if force is None and torque is None:
         raise ValueError(f"{capital(part)} must have a `force` or a `torque`, but has neither.")

@@ -26,7 +26,7 @@ from jaxmech.parts.forces.joint_elements import (
     Sliding,
     Turning,
 )
-from jaxmech.parts.joint_base import Joint, called
+from jaxmech.parts.joint_base import Joint, part_name
 from jaxmech.parts.kinematics.motions import Helix, Hinge, Sleeve, Slide
 from jaxmech.parts.kinematics.tree import motion_of
 from jaxmech.parts.values import Value, non_negative, number, positive
@@ -53,7 +53,7 @@ def joint_force(
         >>> joint_force("closer", hinge, lambda x, rate, t, p: -p["k"] * x**3).part
         "joint force 'closer'"
     """
-    part = called("joint force", name)
+    part = part_name("joint force", name)
     require_function("law", law, "x, rate, t, params")
     return JointLaw(part, *_freedom(part, joint, coordinate), law)
 
@@ -90,7 +90,7 @@ def motor(
         >>> motor("drive", hinge, stall=2.0, no_load=300.0, command="u", ratio=50).part
         "motor 'drive'"
     """
-    part = called("motor", name)
+    part = part_name("motor", name)
     return Motor(
         part,
         *_freedom(part, joint, coordinate),
@@ -131,12 +131,12 @@ def servo(
         >>> servo("hold", elbow, target=0.3, stiffness="kp", damping="kd", limit=5.0).part
         "servo 'hold'"
     """
-    part = called("servo", name)
+    part = part_name("servo", name)
     values = {"stiffness": stiffness, "damping": damping, "target": target}
     values |= {"target_rate": target_rate}
-    kept = {argument: number(part, argument, value) for argument, value in values.items()}
-    most = None if limit is None else positive(part, "limit", limit)
-    return PositionServo(part, *_freedom(part, joint, coordinate), **kept, limit=most)
+    gains = {argument: number(part, argument, value) for argument, value in values.items()}
+    largest = None if limit is None else positive(part, "limit", limit)
+    return PositionServo(part, *_freedom(part, joint, coordinate), **gains, limit=largest)
 
 
 def friction(
@@ -171,7 +171,7 @@ def friction(
         >>> friction("bearing", axle, coulomb="Tc", viscous=1e-3).part
         "friction 'bearing'"
     """
-    part = called("friction", name)
+    part = part_name("friction", name)
     return JointFriction(
         part,
         *_freedom(part, joint, coordinate),

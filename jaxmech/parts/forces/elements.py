@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, shifted
-from jaxmech.parts.position_equations import pointing, turn_about, way
+from jaxmech.parts.position_equations import pointing, separation, turn_about
 from jaxmech.parts.values import Reader, Value, Vector, unit, vector_with_rate
 from jaxmech.parts.vectors import Numbers
 from jaxmech.utils.text import capital
@@ -34,8 +34,8 @@ class Coordinates(NamedTuple):
                     f"{capital(part)} must be on coordinates of the mechanism "
                     f"({', '.join(self.names)}), but is on {name!r}; correct the name."
                 )
-        at = np.array([self.names.index(name) for name in names])
-        return self.q[at], self.v[at]
+        indices = np.array([self.names.index(name) for name in names])
+        return self.q[indices], self.v[indices]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class AbstractLoad(AbstractForce):
     """A force without a potential energy."""
 
     @abc.abstractmethod
-    def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
+    def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The force and torque at the reference point of each body."""
 
 
@@ -72,7 +72,7 @@ class AbstractTerm(abc.ABC):
     coordinates: tuple[str, ...]
 
     @abc.abstractmethod
-    def lagrangian(self, at: Coordinates, read: Reader) -> Array:
+    def lagrangian(self, coordinates: Coordinates, read: Reader) -> Array:
         """The kinetic minus the potential energy [J]."""
 
 
@@ -82,9 +82,9 @@ class Rotors(AbstractTerm):
 
     inertias: Vector
 
-    def lagrangian(self, at: Coordinates, read: Reader) -> Array:
+    def lagrangian(self, coordinates: Coordinates, read: Reader) -> Array:
         """The sum of the kinetic energies."""
-        v = at.entries(self.part, self.coordinates)[1]
+        v = coordinates.entries(self.part, self.coordinates)[1]
         return 0.5 * (read.vector(self.inertias, len(self.coordinates)) * v) @ v
 
 
@@ -95,10 +95,10 @@ class CoordinateSprings(AbstractTerm):
     stiffness: Vector
     rest: Vector
 
-    def lagrangian(self, at: Coordinates, read: Reader) -> Array:
+    def lagrangian(self, coordinates: Coordinates, read: Reader) -> Array:
         """The negative sum of the potentials."""
         size = len(self.coordinates)
-        stretch = at.entries(self.part, self.coordinates)[0] - read.vector(self.rest, size)
+        stretch = coordinates.entries(self.part, self.coordinates)[0] - read.vector(self.rest, size)
         return -0.5 * (read.vector(self.stiffness, size) * stretch) @ stretch
 
 
@@ -128,7 +128,7 @@ class Spring(AbstractPotential):
 
     def energy(self, frames: tuple[Frame, ...], read: Reader) -> Array:
         """The potential; without a square root if the length is 0, so that the ends may meet."""
-        d = way(frames, self.at_a, self.at_b, read)
+        d = separation(frames, self.at_a, self.at_b, read)
         k = read.number(self.stiffness)
         if self.length == 0.0:
             return 0.5 * k * (d @ d)
@@ -162,24 +162,24 @@ class Damper(AbstractLoad):
     at_b: Vector
     damping: Value
 
-    def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
+    def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The force -c d (d . d') / (d . d) on b at its point, and the opposite on a."""
-        a, b = moving
+        a, b = motions
         p, p_rate = point_with_velocity(a, self.at_a, read)
         r, r_rate = point_with_velocity(b, self.at_b, read)
         d, rate = r - p, r_rate - p_rate
         force = -read.number(self.damping) * (d @ rate) / (d @ d) * d
-        none = jnp.zeros_like(a.spin)
-        return shifted((-force, none), p, a.frame), shifted((force, none), r, b.frame)
+        no_torque = jnp.zeros_like(a.spin)
+        return shifted((-force, no_torque), p, a.frame), shifted((force, no_torque), r, b.frame)
 
 
-def point_with_velocity(moving: Moving, local: Vector, read: Reader) -> tuple[Numbers, Numbers]:
+def point_with_velocity(motion: Moving, local: Vector, read: Reader) -> tuple[Numbers, Numbers]:
     """A point given on a body, and its velocity, including that along the body over time."""
-    frame = moving.frame
+    frame = motion.frame
     local, rate = vector_with_rate(read, local, frame.origin.shape[0])
-    at = frame.point(local)
-    velocity = moving.velocity_at(at)
-    return at, velocity if isinstance(rate, np.ndarray) else velocity + frame.direction(rate)
+    point = frame.point(local)
+    velocity = motion.velocity_at(point)
+    return point, velocity if isinstance(rate, np.ndarray) else velocity + frame.direction(rate)
 
 
 @dataclass(frozen=True)
@@ -190,18 +190,18 @@ class Torque(AbstractLoad):
     damping: Value
     axis: Vector | None
 
-    def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
+    def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The torque about the normal of the plane, or about an axis on a."""
-        a, b = moving
+        a, b = motions
         spin = b.spin - a.spin
-        given, damping = read.number(self.torque), read.number(self.damping)
+        drive, damping = read.number(self.torque), read.number(self.damping)
         if self.axis is None:
-            torque = given - damping * spin
+            torque = drive - damping * spin
         else:
             u = pointing(a.frame, self.axis, read)
-            torque = (given - damping * (u @ spin)) * u
-        none = jnp.zeros_like(a.velocity)
-        return (none, -torque), (none, torque)
+            torque = (drive - damping * (u @ spin)) * u
+        no_force = jnp.zeros_like(a.velocity)
+        return (no_force, -torque), (no_force, torque)
 
 
 @dataclass(frozen=True)
@@ -211,13 +211,13 @@ class Applied(AbstractLoad):
     at_b: Vector
     force: Vector
 
-    def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
+    def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The force on b; there is no opposite force on a, since it is external."""
-        a, b = moving[0], moving[-1]
+        a, b = motions[0], motions[-1]
         size = b.velocity.shape[0]
         force = a.frame.direction(read.vector(self.force, size))
-        at = b.frame.point(read.vector(self.at_b, size))
-        own = shifted((force, jnp.zeros_like(b.spin)), at, b.frame)
-        if len(moving) == 1:
-            return (own,)
-        return (jnp.zeros_like(force), jnp.zeros_like(b.spin)), own
+        point = b.frame.point(read.vector(self.at_b, size))
+        load = shifted((force, jnp.zeros_like(b.spin)), point, b.frame)
+        if len(motions) == 1:
+            return (load,)
+        return (jnp.zeros_like(force), jnp.zeros_like(b.spin)), load

@@ -23,7 +23,7 @@ from jaxtyping import Array
 
 from jaxmech.parts.body import Frame, Load, Moving, shifted
 from jaxmech.parts.forces.elements import AbstractLoad
-from jaxmech.parts.position_equations import pointing, turn_about, way
+from jaxmech.parts.position_equations import pointing, separation, turn_about
 from jaxmech.parts.values import Reader, Value, Vector, unit
 from jaxmech.parts.vectors import Numbers, conjugate, product
 
@@ -33,11 +33,11 @@ class AbstractFreedom(abc.ABC):
     """A freedom of a joint: its coordinate and rate, and the load of a force in it."""
 
     @abc.abstractmethod
-    def coordinate(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Array, Array]:
+    def coordinate(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Array, Array]:
         """The coordinate and its rate."""
 
     @abc.abstractmethod
-    def loads(self, moving: tuple[Moving, ...], effort: Any, read: Reader) -> tuple[Load, ...]:
+    def loads(self, motions: tuple[Moving, ...], effort: Any, read: Reader) -> tuple[Load, ...]:
         """The loads on both bodies."""
 
 
@@ -51,9 +51,9 @@ class Turning(AbstractFreedom):
     axes: tuple[Vector, Vector] | None
     zero: Any = None
 
-    def coordinate(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Array, Array]:
+    def coordinate(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Array, Array]:
         """The angle of b relative to a, and the spin about the axis."""
-        a, b = moving
+        a, b = motions
         if self.axes is None:
             return jnp.asarray(b.frame.attitude - a.frame.attitude), jnp.asarray(b.spin - a.spin)
         u = pointing(a.frame, self.axes[0], read)
@@ -66,12 +66,12 @@ class Turning(AbstractFreedom):
             cosine, sine = e[0] ** 2 - half**2, 2 * e[0] * half
         return jnp.arctan2(sine, cosine), u @ (b.spin - a.spin)
 
-    def loads(self, moving: tuple[Moving, ...], effort: Any, read: Reader) -> tuple[Load, ...]:
+    def loads(self, motions: tuple[Moving, ...], effort: Any, read: Reader) -> tuple[Load, ...]:
         """A torque about the axis."""
-        a, _ = moving
-        none = jnp.zeros_like(a.velocity)
+        a, _ = motions
+        no_force = jnp.zeros_like(a.velocity)
         torque = effort if self.axes is None else effort * pointing(a.frame, self.axes[0], read)
-        return (none, -torque), (none, torque)
+        return (no_force, -torque), (no_force, torque)
 
 
 @dataclass(frozen=True)
@@ -82,19 +82,19 @@ class Sliding(AbstractFreedom):
     at_b: Vector
     axis: Vector
 
-    def coordinate(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Array, Array]:
+    def coordinate(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Array, Array]:
         """The component along the axis of the way from the point on a to that on b."""
-        a, b = moving
+        a, b = motions
         u, end = pointing(a.frame, self.axis, read), self._end(b.frame, read)
-        d = way((a.frame, b.frame), self.at_a, self.at_b, read)
+        d = separation((a.frame, b.frame), self.at_a, self.at_b, read)
         return u @ d, u @ (b.velocity_at(end) - a.velocity_at(end))
 
-    def loads(self, moving: tuple[Moving, ...], effort: Any, read: Reader) -> tuple[Load, ...]:
+    def loads(self, motions: tuple[Moving, ...], effort: Any, read: Reader) -> tuple[Load, ...]:
         """A force along the axis at the point on b."""
-        a, b = moving
-        force, none = effort * pointing(a.frame, self.axis, read), jnp.zeros_like(a.spin)
+        a, b = motions
+        force, no_torque = effort * pointing(a.frame, self.axis, read), jnp.zeros_like(a.spin)
         end = self._end(b.frame, read)
-        return shifted((-force, none), end, a.frame), shifted((force, none), end, b.frame)
+        return shifted((-force, no_torque), end, a.frame), shifted((force, no_torque), end, b.frame)
 
     def _end(self, frame: Frame, read: Reader) -> Numbers:
         return frame.point(read.vector(self.at_b, frame.origin.shape[0]))
@@ -106,10 +106,10 @@ class AbstractJointForce(AbstractLoad):
 
     freedom: AbstractFreedom
 
-    def loads(self, moving: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
+    def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The force or torque on b, and its opposite on a."""
-        effort = self.effort(*self.freedom.coordinate(moving, read), read)
-        return self.freedom.loads(moving, effort, read)
+        effort = self.effort(*self.freedom.coordinate(motions, read), read)
+        return self.freedom.loads(motions, effort, read)
 
     @abc.abstractmethod
     def effort(self, x: Array, rate: Array, read: Reader) -> Any:
@@ -177,6 +177,6 @@ class JointFriction(AbstractJointForce):
         """The effort against the rate."""
         dry, smooth = read.number(self.coulomb), read.number(self.smooth)
         if self.static is not None:
-            more = read.number(self.static) - dry
-            dry = dry + more * jnp.exp(-((rate / read.number(self.stribeck)) ** 2))
+            excess = read.number(self.static) - dry
+            dry = dry + excess * jnp.exp(-((rate / read.number(self.stribeck)) ** 2))
         return -dry * jnp.tanh(rate / smooth) - read.number(self.viscous) * rate

@@ -29,8 +29,8 @@ class BodyCoordinates(AbstractKinematics):
         )
 
     def _first(self, body: AbstractBody) -> int:
-        before = self.bodies[: [other.name for other in self.bodies].index(body.name)]
-        return sum(len(other.letters) for other in before)
+        preceding = self.bodies[: [candidate.name for candidate in self.bodies].index(body.name)]
+        return sum(len(candidate.letters) for candidate in preceding)
 
     def entries(self, body: AbstractBody, x: Array) -> Array:
         """The entries of a body in coordinates, velocities or generalized forces."""
@@ -52,9 +52,9 @@ class BodyCoordinates(AbstractKinematics):
     def inertial(self, q: Array, v: Array, t: Array, params: Any) -> Iterator[Inertial]:
         """The kinetic energies in the velocities of each body."""
         for body in self.bodies:
-            at, rates = self.entries(body, q), self.entries(body, v)
-            kinetic = body.kinetic(at, rates, Reader(f"body {body.name!r}", t, params))
-            yield Inertial(body, kinetic, body.frame(at))
+            coordinates, rates = self.entries(body, q), self.entries(body, v)
+            kinetic = body.kinetic(coordinates, rates, Reader(f"body {body.name!r}", t, params))
+            yield Inertial(body, kinetic, body.frame(coordinates))
 
     def generalized(
         self, loads: Mapping[str, Load], q: Array, v: Array, t: Array, params: Any

@@ -26,7 +26,7 @@ class Link:
 
     Attributes:
         body: the body.
-        before: name of the body that it hangs on.
+        parent: name of the body that it hangs on.
         motion: motion of the joint; None for a body that moves freely, in its own coordinates.
         joint: name of the joint, or of the free body; its coordinates are called after it.
         part: name of the joint in messages.
@@ -35,7 +35,7 @@ class Link:
     """
 
     body: AbstractBody
-    before: str
+    parent: str
     motion: AbstractMotion | None
     joint: str
     part: str
@@ -51,13 +51,13 @@ class Link:
         """The entries of the joint in coordinates, velocities or generalized forces."""
         return x[self.first : self.first + len(self.letters)]
 
-    def located(self, before: Located, q: Array, v: Array, t: Array, params: Any) -> Located:
+    def located(self, parent: Located, q: Array, v: Array, t: Array, params: Any) -> Located:
         """The body, for the coordinates of all joints and the body before it."""
         q, v = self.entries(q), self.entries(v)
         if self.motion is None:
             return _alone(self.body, q, v)
         relation = self.motion.moving(q, v, Reader(self.part, t, params))
-        return before.following(relation.reverse if self.is_reversed else relation)
+        return parent.following(relation.reverse if self.is_reversed else relation)
 
     def from_start(self, start: Start) -> tuple[Array, Array]:
         """The coordinates and rates of the start of a joint; by default those at zero."""
@@ -69,7 +69,7 @@ class Link:
             )
         zeros = np.zeros(len(self.letters))
         at_zero = np.eye(4)[0] if self.motion.has_norm else zeros
-        found = []
+        arrays = []
         pairs = (("position", start.position, at_zero), ("velocity", start.velocity, zeros))
         for field, value, default in pairs:
             x = jnp.atleast_1d(1.0 * jnp.asarray(default if value is None else value))
@@ -78,14 +78,14 @@ class Link:
                     f"The start of joint {self.joint!r} must have `{field}` of shape {zeros.shape} "
                     f"({', '.join(self.letters)}), but it has {x.shape}."
                 )
-            found.append(x)
-        return found[0], found[1]
+            arrays.append(x)
+        return arrays[0], arrays[1]
 
-    def nearest(self, before: Located, goal: Located, t: Array, params: Any) -> tuple[Array, Array]:
+    def nearest(self, parent: Located, goal: Located, t: Array, params: Any) -> tuple[Array, Array]:
         """The coordinates and rates of the joint that bring the body nearest to a goal."""
         assert self.motion is not None
         read = Reader(self.part, t, params)
-        a, b = (goal, before) if self.is_reversed else (before, goal)
+        a, b = (goal, parent) if self.is_reversed else (parent, goal)
         size = len(a.frame.origin)
         points = (vector_with_rate(read, x, size) for x in (self.motion.at_a, self.motion.at_b))
         relation, joint = relation_between(a, b, *points)
@@ -102,10 +102,10 @@ def _stacked(numbers: Sequence[Any]) -> Array:
 
 def _alone(body: AbstractBody, q: Array, v: Array) -> Located:
     """A body in its own coordinates."""
-    moving = body.moving(q, v)
-    velocity = moving.frame.components(moving.velocity)
+    motion = body.moving(q, v)
+    velocity = motion.frame.components(motion.velocity)
     return Located(
-        moving.frame, velocity, spin_in_body(q[3:], v[3:]) if body.has_norm else moving.spin
+        motion.frame, velocity, spin_in_body(q[3:], v[3:]) if body.has_norm else motion.spin
     )
 
 
@@ -137,16 +137,16 @@ class JointCoordinates(AbstractKinematics):
         self, bodies: Bodies, q: Array, v: Array, t: Array, params: Any
     ) -> dict[str, Located]:
         """Some bodies and those before them, by name; the ground is always among them."""
-        needed = {body.name for body in bodies}
+        names = {body.name for body in bodies}
         for link in reversed(self.links):
-            if link.body.name in needed:
-                needed.add(link.before)
+            if link.body.name in names:
+                names.add(link.parent)
         ground = Ground(dimension=self.bodies[0].dimension).moving(q, v)
         places = {"ground": Located(ground.frame, ground.velocity, ground.spin)}
         for link in self.links:
-            if link.body.name in needed:
-                before = places[link.before]
-                places[link.body.name] = link.located(before, q, v, t, params)
+            if link.body.name in names:
+                parent = places[link.parent]
+                places[link.body.name] = link.located(parent, q, v, t, params)
         return places
 
     def frames(self, bodies: Bodies, q: Array, t: Array, params: Any) -> tuple[Frame, ...]:
@@ -193,27 +193,27 @@ class JointCoordinates(AbstractKinematics):
         def velocities(v: Array) -> list[tuple[Any, Any]]:
             return [(m.velocity, m.spin) for m in self.moving(bodies, q, v, t, params)]
 
-        given = [loads[body.name] for body in bodies]
-        force: Array = jax.vjp(velocities, v)[1](given)[0]
+        body_loads = [loads[body.name] for body in bodies]
+        force: Array = jax.vjp(velocities, v)[1](body_loads)[0]
         return force
 
     def guess(self, starts: Mapping[str, Start], t: Array, params: Any) -> tuple[Array, Array]:
         """The coordinates of each joint: given, or nearest to the start of the body after it."""
         self._require_starts(starts)
-        none = jnp.zeros(0)
-        places = self.located((), none, none, t, params)
+        empty = jnp.zeros(0)
+        places = self.located((), empty, empty, t, params)
         pairs = []
         for link in self.links:
-            before, body = places[link.before], link.body
+            parent, body = places[link.parent], link.body
             if link.motion is None:
                 pair = body.start(starts[body.name])
             elif link.joint not in starts and body.name in starts:
                 goal = _alone(body, *body.start(starts[body.name]))
-                pair = link.nearest(before, goal, t, params)
+                pair = link.nearest(parent, goal, t, params)
             else:
                 pair = link.from_start(starts.get(link.joint, Start(None)))
             pairs.append(pair)
-            places[body.name] = replace(link, first=0).located(before, *pair, t, params)
+            places[body.name] = replace(link, first=0).located(parent, *pair, t, params)
         q, v = (jnp.concatenate(x) for x in zip(*pairs, strict=True))
         return q, v
 

@@ -70,15 +70,15 @@ class AbstractMotion(abc.ABC):
             return self.relation(q, v, read)
 
         def place(q: Array, t: Array) -> tuple[Any, Any, Any]:
-            to = self.relation(q, v, replace(read, t=t))
-            return 1.0 * to.attitude, to.at_a[0], to.at_b[0]
+            relation = self.relation(q, v, replace(read, t=t))
+            return 1.0 * relation.attitude, relation.at_a[0], relation.at_b[0]
 
         t = 1.0 * read.t
         along = (v, jnp.ones_like(t))
         (attitude, at_a, at_b), rates = jax.jvp(place, (1.0 * q, t), along)
         spin = rates[0] if attitude.ndim == 0 else spin_in_body(attitude, rates[0])
-        to = self.relation(q, v, read)
-        return Relation(to.axes, attitude, (at_a, rates[1]), (at_b, rates[2]), spin)
+        relation = self.relation(q, v, read)
+        return Relation(relation.axes, attitude, (at_a, rates[1]), (at_b, rates[2]), spin)
 
     @abc.abstractmethod
     def coordinates(self, relation: Relation, joint: tuple[Array, Array], read: Reader) -> Any:
@@ -254,8 +254,8 @@ class Plane(AbstractMotion):
         """The ways in the plane and the angle about its normal, with their rates."""
         first, second = normals(unit(read, self.axes[0], 3))
         angle, rate = _angle(self.axes, relation, read)
-        way, speed = joint
-        return [first @ way, second @ way, angle], [first @ speed, second @ speed, rate]
+        offset, speed = joint
+        return [first @ offset, second @ offset, angle], [first @ speed, second @ speed, rate]
 
 
 @dataclass(frozen=True)
@@ -324,12 +324,12 @@ class Rigid(AbstractMotion):
 
     def relation(self, q: Array, v: Array, read: Reader) -> Relation:
         """The joint on both bodies, b at its constant attitude."""
-        still = np.zeros(3, read.dtype)
+        zeros = np.zeros(3, read.dtype)
         if self.size == 2:
             angle = read.number(self.turn)
-            return Relation(plane_rotation(angle), angle, *_points(self, read, 2), still[0])
+            return Relation(plane_rotation(angle), angle, *_points(self, read, 2), zeros[0])
         e = unit(read, self.turn, 4)
-        return Relation(rotation(e), e, *_points(self, read, 3), still)
+        return Relation(rotation(e), e, *_points(self, read, 3), zeros)
 
     def coordinates(self, relation: Relation, joint: tuple[Array, Array], read: Reader) -> Any:
         """None."""

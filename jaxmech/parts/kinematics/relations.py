@@ -43,19 +43,19 @@ class Located(NamedTuple):
     velocity: Numbers
     spin: Numbers
 
-    def following(self, to: Relation) -> "Located":
+    def following(self, relation: Relation) -> "Located":
         """The frame at the other end of a joint."""
-        (at_a, rate_a), (at_b, rate_b) = to.at_a, to.at_b
-        axes = matmul(self.frame.axes, to.axes)
+        (at_a, rate_a), (at_b, rate_b) = relation.at_a, relation.at_b
+        axes = matmul(self.frame.axes, relation.axes)
         if axes.shape == (2, 2):
-            attitude = self.frame.attitude + to.attitude
-            spin = self.spin + to.spin
+            attitude = self.frame.attitude + relation.attitude
+            spin = self.spin + relation.spin
             along_a, along_b = self.spin * turned(at_a), spin * turned(at_b)
         else:
-            attitude = product(self.frame.attitude, to.attitude)
-            spin = apply(to.axes.T, self.spin) + to.spin
+            attitude = product(self.frame.attitude, relation.attitude)
+            spin = apply(relation.axes.T, self.spin) + relation.spin
             along_a, along_b = cross(self.spin, at_a), cross(spin, at_b)
-        joint = apply(to.axes.T, self.velocity + along_a + rate_a)
+        joint = apply(relation.axes.T, self.velocity + along_a + rate_a)
         origin = self.frame.origin + self.frame.direction(at_a) - apply(axes, at_b)
         return Located(Frame(origin, axes, attitude), joint - along_b - rate_b, spin)
 
@@ -69,13 +69,13 @@ def relation_between(
     a, along its axes.
     """
     axes = matmul(a.frame.axes.T, b.frame.axes)
-    way = a.frame.components(b.frame.point(at_b[0]) - a.frame.point(at_a[0]))
+    offset = a.frame.components(b.frame.point(at_b[0]) - a.frame.point(at_a[0]))
     if len(axes) == 2:
         attitude, spin = b.frame.attitude - a.frame.attitude, b.spin - a.spin
-        of_a, of_b = a.spin * turned(at_a[0] + way), b.spin * turned(at_b[0])
+        of_a, of_b = a.spin * turned(at_a[0] + offset), b.spin * turned(at_b[0])
     else:
         attitude = product(conjugate(a.frame.attitude), b.frame.attitude)
         spin = b.spin - apply(axes.T, a.spin)
-        of_a, of_b = cross(a.spin, at_a[0] + way), cross(b.spin, at_b[0])
+        of_a, of_b = cross(a.spin, at_a[0] + offset), cross(b.spin, at_b[0])
     rate = apply(axes, b.velocity + of_b + at_b[1]) - (a.velocity + of_a + at_a[1])
-    return Relation(axes, attitude, at_a, at_b, spin), (way, rate)
+    return Relation(axes, attitude, at_a, at_b, spin), (offset, rate)

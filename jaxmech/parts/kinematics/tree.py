@@ -75,23 +75,23 @@ def spanning_tree(
     links: list[Link] = []
     reached = ["ground"]
     waiting = list(bodies)
-    at = 0
+    place = 0
     while waiting:
-        if at == len(reached):  # nothing else hangs on the bodies so far
+        if place == len(reached):  # nothing else hangs on the bodies so far
             body = waiting.pop(0)
             _add(links, Link(body, "ground", None, body.name, f"body {body.name!r}", 0))
             reached.append(body.name)
         for joint, motion in motions.values():
-            before, body = joint.bodies
-            is_reversed = body.name == reached[at]
+            parent, body = joint.bodies
+            is_reversed = body.name == reached[place]
             if is_reversed:
-                before, body = body, before
-            if before.name == reached[at] and body in waiting:
+                parent, body = body, parent
+            if parent.name == reached[place] and body in waiting:
                 name, part = joint.name, joint.part
-                _add(links, Link(body, before.name, motion, name, part, 0, is_reversed))
+                _add(links, Link(body, parent.name, motion, name, part, 0, is_reversed))
                 waiting.remove(body)
                 reached.append(body.name)
-        at += 1
+        place += 1
     names = tuple(link.joint for link in links if link.motion is not None)
     return JointCoordinates(tuple(bodies), tuple(links)), names
 
