@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
 
-from jaxmech.compiler import NativeCodeWarning, batched_closure, unoptimized
+from jaxmech.compiler import NativeCodeWarning, native_call, unoptimized
 from jaxmech.consistency import extents_at_known, violations
 from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.nearest_known import Surface, nearest_known
@@ -141,7 +141,7 @@ def _assemble(
     params: Params,
 ) -> tuple[Array, Array]:  # fmt: skip
     state = q, v, t, params
-    return batched_closure(partial(_nearest, system, free_q, free_v), *state)(*state)
+    return native_call(partial(_nearest, system, free_q, free_v), *state)
 
 
 def _nearest(

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 from numpy.typing import NDArray
 
-from jaxmech.compiler import batched_closure, jacobian
+from jaxmech.compiler import jacobian, native_call
 from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.linalg import coordinate_units, times
 from jaxmech.system import Params, System
@@ -302,10 +302,10 @@ def extents_at_known(
 @jit_of("system", is_frame=True, is_finite=True)
 def _levels(system: System, q: Array, v: Array, t: Array, params: Params) -> Levels:
     state = q, v, t, params
-    return batched_closure(partial(levels_of, system), *state)(*state)
+    return native_call(partial(levels_of, system), *state)
 
 
 @jit_of("system", is_frame=True, is_finite=True)
 def _extents_at(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
     state = q, v, t, params
-    return batched_closure(partial(extents_at, system), *state)(*state)
+    return native_call(partial(extents_at, system), *state)

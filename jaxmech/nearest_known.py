@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
 
-from jaxmech.compiler import batched_closure, jacobian
+from jaxmech.compiler import jacobian, native_call
 from jaxmech.consistency import levels_at_known, near
 from jaxmech.linalg import rows_on_host
 from jaxmech.nearest_point import LENGTHS, RETURNS, STEPS, some_direction
@@ -95,7 +95,7 @@ def _curvature(
         return jacobian(pulled, v if is_of_velocities else q)
 
     inputs = multipliers, q, v, t, params
-    return batched_closure(at, *inputs)(*inputs)
+    return native_call(at, *inputs)
 
 
 class _Factor(NamedTuple):

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
 
-from jaxmech.compiler import batched_closure
+from jaxmech.compiler import native_call
 from jaxmech.constraints import Acceleration, Holonomic, Nonholonomic
 from jaxmech.equations import SingularMass
 from jaxmech.linalg import times
@@ -182,7 +182,7 @@ def mass_and_rows(
     def at(q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
         return system.mass(q, v, t, params), system.rows(q, v, t, params)
 
-    return batched_closure(at, q, v, t, params)(q, v, t, params)
+    return native_call(at, q, v, t, params)
 
 
 def _least(across: NDArray[np.floating]) -> float:

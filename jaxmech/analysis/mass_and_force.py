@@ -9,7 +9,7 @@ from jaxtyping import Array
 
 from jaxmech.analysis.findings import Finding, listed, serious
 from jaxmech.analysis.states import State
-from jaxmech.compiler import batched_closure
+from jaxmech.compiler import native_call
 from jaxmech.parts.dynamics import MassAndForce
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
@@ -43,7 +43,7 @@ def _equations(
     system: System, accelerations: Array, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Array, Array, Array]:
     inputs = accelerations, q, v, t, params
-    return batched_closure(partial(_equations_at, system), *inputs)(*inputs)
+    return native_call(partial(_equations_at, system), *inputs)
 
 
 def _equations_at(

@@ -9,7 +9,7 @@ from jaxtyping import Array
 
 from jaxmech.analysis.findings import Finding, listed, serious
 from jaxmech.analysis.states import State
-from jaxmech.compiler import batched_closure
+from jaxmech.compiler import native_call
 from jaxmech.sensitivity.nan_origins import REMEDY, bad_slopes, functions_of, state_names
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
@@ -44,7 +44,7 @@ def _probe(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> dict[str, tuple[Any, Any, Array]]:
     state = q, v, t, params
-    return batched_closure(partial(_probe_at, system), *state)(*state)
+    return native_call(partial(_probe_at, system), *state)
 
 
 def _probe_at(

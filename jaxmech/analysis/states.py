@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
 
-from jaxmech.compiler import batched_closure
+from jaxmech.compiler import native_call
 from jaxmech.consistency import constraint_jacobians
 from jaxmech.linalg import row_weights, unit, weighted_gram
 from jaxmech.properties import mass_scale
@@ -88,7 +88,7 @@ def pose(system: System, state: State) -> Pose:
 @jit_of("system", is_frame=True, is_finite=True)
 def _equations(system: System, q: Array, v: Array, t: Array, params: Params) -> dict[str, Array]:
     state = q, v, t, params
-    return batched_closure(partial(_equations_at, system), *state)(*state)
+    return native_call(partial(_equations_at, system), *state)
 
 
 def _equations_at(system: System, q: Array, v: Array, t: Array, params: Params) -> dict[str, Array]:

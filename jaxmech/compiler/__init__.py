@@ -29,3 +29,4 @@ from jaxmech.compiler.vectorize import vectorize as vectorize
 from jaxmech.compiler.vmap import batched as batched
 from jaxmech.compiler.vmap import batched_closure as batched_closure
 from jaxmech.compiler.vmap import hoisted as hoisted
+from jaxmech.compiler.vmap import native_call as native_call

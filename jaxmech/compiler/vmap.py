@@ -58,6 +58,21 @@ def batched_closure(fn: Callable[..., Any], *inputs: Any) -> Callable[..., Any]:
     return partial(batched(with_traced), traced)
 
 
+def native_call(fn: Callable[..., Any], *inputs: Any) -> Any:
+    """The value of a function for a single set of arguments, by the code of a batch of one.
+
+    Args:
+        fn: the function, which may close over traced values.
+        *inputs: its arguments.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> print(native_call(lambda x: x + 1.0, jnp.ones(2)))
+        [2. 2.]
+    """
+    return batched_closure(fn, *inputs)(*inputs)
+
+
 def hoisted(fn: Callable[..., Any], *inputs: Any) -> tuple[Callable[..., Any], list[Array]]:
     """Return fn as fn(traced, *inputs), and the traced values that it closes over.
 

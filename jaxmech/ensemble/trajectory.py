@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.assemble import assemble
-from jaxmech.compiler import batched_closure
+from jaxmech.compiler import native_call
 from jaxmech.config.load import Subject
 from jaxmech.consistency import extents_at, levels_of
 from jaxmech.ensemble.observed import (
@@ -120,7 +120,7 @@ class StudyTrajectory:
         q, v = guess(self.subject, inputs, self.dtype)
         system, params = self.switched(self.params(inputs))
         t = jnp.asarray(self.ts[0])
-        met = batched_closure(partial(_is_met, system), q, v, t, params)(q, v, t, params)
+        met = native_call(partial(_is_met, system), q, v, t, params)
         if not assembled:
             return q, v, met
         nearest = assemble(system, q, v, t, params, fixed=self.study.fixed)

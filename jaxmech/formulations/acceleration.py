@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.compiler import batched_closure
+from jaxmech.compiler import native_call
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation
 from jaxmech.formulations.nonideal import solve_law
@@ -90,7 +90,7 @@ def _acceleration(
     system: System, formulation: AbstractFormulation, q: Array, v: Array, t: Array, params: Params
 ) -> Motion:
     state = q, v, t, params
-    return batched_closure(partial(motion_at, system, formulation), *state)(*state)
+    return native_call(partial(motion_at, system, formulation), *state)
 
 
 def motion_at(

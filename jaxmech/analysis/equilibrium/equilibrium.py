@@ -35,7 +35,7 @@ from jaxmech.analysis.stability.reduction import Freedom
 from jaxmech.analysis.states import State
 from jaxmech.analysis.symmetry.symmetries import Symmetries
 from jaxmech.analysis.symmetry.symmetries import symmetries as find
-from jaxmech.compiler import batched_closure, jacobian
+from jaxmech.compiler import jacobian, native_call
 from jaxmech.consistency import reach, violations
 from jaxmech.first_order import padded, require_no_states
 from jaxmech.linalg import column_space_projector, times, unit_rows
@@ -323,7 +323,7 @@ def _problem_at(setup: Setup, q: Array, guess: Array, theta: Any) -> tuple[Any, 
         given, start = problem(setup, q, guess, theta)
         return given.scales, start
 
-    return batched_closure(at, q, guess, theta)(q, guess, theta)
+    return native_call(at, q, guess, theta)
 
 
 @jit_of("setup", is_frame=True, is_finite=True)
@@ -331,7 +331,7 @@ def _values(setup: Setup, scales: Any, z: Array, theta: Any) -> Array:
     def at(scales: Any, z: Array, theta: Any) -> Array:
         return ScaledProblem(setup, scales).equations(z, theta)
 
-    return batched_closure(at, scales, z, theta)(scales, z, theta)
+    return native_call(at, scales, z, theta)
 
 
 @jit_of("setup", is_frame=True, is_finite=True)
@@ -342,7 +342,7 @@ def _linear(setup: Setup, scales: Any, z: Array, theta: Any) -> tuple[Array, Arr
 
         return equations(z), jacobian(equations, z)
 
-    return batched_closure(at, scales, z, theta)(scales, z, theta)
+    return native_call(at, scales, z, theta)
 
 
 @jit_of("setup", is_frame=True, is_finite=True)
@@ -350,7 +350,7 @@ def _rows(setup: Setup, scales: Any, z: Array, theta: Any) -> Array:
     def at(scales: Any, z: Array, theta: Any) -> Array:
         return ScaledProblem(setup, scales).rows(z, theta)
 
-    return batched_closure(at, scales, z, theta)(scales, z, theta)
+    return native_call(at, scales, z, theta)
 
 
 @jit_of("setup", is_frame=True, is_brief=True)

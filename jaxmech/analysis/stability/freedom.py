@@ -11,7 +11,7 @@ from jaxtyping import Array
 from jaxmech.analysis.stability.balance import held_integrals
 from jaxmech.analysis.stability.reduction import Freedom
 from jaxmech.analysis.states import State
-from jaxmech.compiler import batched_closure
+from jaxmech.compiler import native_call
 from jaxmech.consistency import constraint_jacobians, violations
 from jaxmech.constraints import Acceleration
 from jaxmech.linalg import unit
@@ -73,7 +73,7 @@ def require_regular(system: System, state: State, freedom: Freedom) -> None:
 @jit_of("system", is_frame=True, is_finite=True)
 def _rows(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, ...]:
     state = q, v, t, params
-    return batched_closure(partial(_rows_at, system), *state)(*state)
+    return native_call(partial(_rows_at, system), *state)
 
 
 def _rows_at(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, ...]:

@@ -31,7 +31,7 @@ from jaxmech.analysis.stability.reduction import (
 from jaxmech.analysis.states import State, checked_state
 from jaxmech.analysis.symmetry.symmetries import Symmetries
 from jaxmech.analysis.symmetry.symmetries import symmetries as find
-from jaxmech.compiler import batched_closure
+from jaxmech.compiler import native_call
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
@@ -172,12 +172,12 @@ def _as_one_program(
         slopes = derivatives(system, state, motion.a, motion.multipliers)
         return _assembled(system, freedom, named, state, W, (still, motion, slopes))
 
-    return batched_closure(at, state, W)(state, W)
+    return native_call(at, state, W)
 
 
 @jit_of("system", is_frame=True, is_finite=True)
 def _at_rest(system: System, state: State) -> AtRest:
-    return batched_closure(partial(at_rest, system), state)(state)
+    return native_call(partial(at_rest, system), state)
 
 
 @jit_of("freedom", is_frame=True, is_brief=True)
@@ -188,7 +188,7 @@ def _forced(freedom: Freedom, still: AtRest) -> Forced:
 @jit_of("system", is_frame=True, is_finite=True)
 def _derivatives(system: System, state: State, a: Array, multipliers: Array) -> Derivatives:
     inputs = state, a, multipliers
-    return batched_closure(partial(derivatives, system), *inputs)(*inputs)
+    return native_call(partial(derivatives, system), *inputs)
 
 
 @jit_of("system", "freedom", "named", is_frame=True, is_brief=True)
