@@ -39,9 +39,9 @@ class Finding:
     remedy: str
 
     def __str__(self) -> str:
-        what = f"{self.severity.name.lower()}: {self.what}"
+        sentence = f"{self.severity.name.lower()}: {self.what}"
         remedy = textwrap.fill(self.remedy, 100, initial_indent="  -> ", subsequent_indent=" " * 5)
-        return f"{textwrap.fill(what, 100, subsequent_indent='  ')}\n{remedy}"
+        return f"{textwrap.fill(sentence, 100, subsequent_indent='  ')}\n{remedy}"
 
 
 note, warning, serious = (partial(Finding, severity) for severity in Severity)

@@ -24,18 +24,18 @@ def start_findings(
     remedy = f"start from `assemble(system, q, v, t, params)`{_changes(system, state)}"
     return [
         serious(
-            f"the state violates constraint {found.name!r} at the level of its {found.level} by "
-            f"{found.size:.3g}",
+            f"the state violates constraint {violation.name!r} at the level of its "
+            f"{violation.level} by {violation.size:.3g}",
             remedy,
         )
-        for found in broken
+        for violation in broken
     ]
 
 
-def _cannot_be_met(left: Sequence[Violation]) -> Finding:
-    names = list(dict.fromkeys(found.name for found in left))
+def _cannot_be_met(violations: Sequence[Violation]) -> Finding:
+    names = list(dict.fromkeys(violation.name for violation in violations))
     how = "cannot be met" if len(names) == 1 else "contradict each other"
-    worst = max(found.size for found in left)
+    worst = max(violation.size for violation in violations)
     return serious(
         f"constraints {listed(names)} {how} near this state; the smallest violation found is "
         f"{worst:.3g}",
@@ -51,8 +51,8 @@ def _changes(system: System, state: State) -> str:
     changes = [*(np.asarray(new_q[0]) - q), *(np.asarray(new_v[0]) - v)]
     names = [*system.coordinates, *(f"{c}'" for c in system.coordinates)]
     pairs = sorted(zip(names, changes, strict=True), key=lambda pair: -round(abs(pair[1]), 9))
-    shown = [f"{name} by {change:+.3g}" for name, change in pairs[:4] if abs(change) > 1e-9]
-    return f", which changes {', '.join(shown)}" if shown else ""
+    phrases = [f"{name} by {change:+.3g}" for name, change in pairs[:4] if abs(change) > 1e-9]
+    return f", which changes {', '.join(phrases)}" if phrases else ""
 
 
 def contradictions(

@@ -58,31 +58,38 @@ def integrability(system: System, states: Sequence[State]) -> Integrability | No
     names = [c.name for c in system.constraints if isinstance(c, Nonholonomic)]
     if not names:
         return None
-    found = [jax.tree.map(np.asarray, _covectors(system, *state)) for state in states]
-    found = [x for x in found if all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(x))]
-    if not found:
+    covectors = [jax.tree.map(np.asarray, _covectors(system, *state)) for state in states]
+    covectors = [
+        x for x in covectors if all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(x))
+    ]
+    if not covectors:
         return None
-    bent = [name for k, name in enumerate(names) if any(x[1][k][2] > SMALL for x in found)]
-    held = [k for k, name in enumerate(names) if name not in bent]
+    bent = [name for k, name in enumerate(names) if any(x[1][k][2] > SMALL for x in covectors)]
+    affine = [k for k, name in enumerate(names) if name not in bent]
     while True:
-        failing = {k for k in held for fixed, own in found if not _closes(k, held, fixed, own)}
+        failing = {
+            k
+            for k in affine
+            for fixed, velocity_forms in covectors
+            if not _closes(k, affine, fixed, velocity_forms)
+        }
         if not failing:
             break
-        held = [k for k in held if k not in failing]
-    rows = [_stacked(held, fixed, own)[:, :-1] for fixed, own in found]
+        affine = [k for k in affine if k not in failing]
+    rows = [_stacked(affine, fixed, velocity_forms)[:, :-1] for fixed, velocity_forms in covectors]
     reachable = system.n - max(int(np.linalg.matrix_rank(x, tol=SMALL)) for x in rows)
-    return Integrability(tuple(names[k] for k in held), tuple(bent), reachable)
+    return Integrability(tuple(names[k] for k in affine), tuple(bent), reachable)
 
 
-def integrability_findings(found: Integrability) -> list[Finding]:
+def integrability_findings(result: Integrability) -> list[Finding]:
     """A note for constraints that should be written on positions."""
-    if not found.integrable:
+    if not result.integrable:
         return []
-    words = ("is", "a derivative") if len(found.integrable) == 1 else ("are", "derivatives")
+    words = ("is", "a derivative") if len(result.integrable) == 1 else ("are", "derivatives")
     return [
         note(
-            f"{listed(found.integrable)} {words[0]} integrable: {words[1]} of constraints on "
-            f"positions, which leave {found.reachable} degrees of freedom of position",
+            f"{listed(result.integrable)} {words[0]} integrable: {words[1]} of constraints on "
+            f"positions, which leave {result.reachable} degrees of freedom of position",
             "harmless; written as `Holonomic` constraints, they would not drift",
         )
     ]
@@ -95,35 +102,35 @@ def _covectors(
     """Rows of the holonomic constraints; rows, derivatives and nonlinearity of each other one."""
     elsewhere = wide(v, seed=11)
 
-    def of(c: Nonholonomic) -> tuple[Array, Array, Array]:
+    def covector(c: Nonholonomic) -> tuple[Array, Array, Array]:
         def rows(z: Array) -> Array:
-            q, t, still = z[:-1], z[-1], jnp.zeros_like(v)
-            A = c.jacobian(q, still, t, params)
-            return jnp.concatenate([A, c.value(q, still, t, params)[:, None]], axis=1)
+            q, t, zeros = z[:-1], z[-1], jnp.zeros_like(v)
+            A = c.jacobian(q, zeros, t, params)
+            return jnp.concatenate([A, c.value(q, zeros, t, params)[:, None]], axis=1)
 
         z = jnp.append(q, t)
-        own = rows(z)
-        expected = own[:, :-1] @ elsewhere + own[:, -1]
-        size = jnp.abs(own[:, :-1]) @ jnp.abs(elsewhere) + jnp.abs(own[:, -1])
+        forms = rows(z)
+        expected = forms[:, :-1] @ elsewhere + forms[:, -1]
+        size = jnp.abs(forms[:, :-1]) @ jnp.abs(elsewhere) + jnp.abs(forms[:, -1])
         bent = jnp.abs(c.value(q, elsewhere, t, params) - expected) / jnp.where(size > 0, size, 1.0)
-        return own, jax.jacfwd(rows)(z), jnp.max(bent, initial=0.0)
+        return forms, jax.jacfwd(rows)(z), jnp.max(bent, initial=0.0)
 
     by_q, by_t = jax.jacfwd(lambda q, t: system.position_level(q, t, params), (0, 1))(q, t)
     fixed = jnp.concatenate([by_q, by_t[:, None]], axis=1)
-    return fixed, [of(c) for c in system.constraints if isinstance(c, Nonholonomic)]
+    return fixed, [covector(c) for c in system.constraints if isinstance(c, Nonholonomic)]
 
 
-def _stacked(held: Sequence[int], fixed: Numbers, own: Any) -> Numbers:
-    rows = np.concatenate([fixed, *(own[k][0] for k in held)])
+def _stacked(indices: Sequence[int], fixed: Numbers, velocity_forms: Any) -> Numbers:
+    rows = np.concatenate([fixed, *(velocity_forms[k][0] for k in indices)])
     rows, lengths = unit(rows)
     return rows[lengths > 0]
 
 
-def _closes(k: int, held: Sequence[int], fixed: Numbers, own: Any) -> bool:
+def _closes(k: int, indices: Sequence[int], fixed: Numbers, velocity_forms: Any) -> bool:
     """Whether dw of a constraint vanishes on the null space of the held ones."""
-    rows = _stacked(held, fixed, own)
+    rows = _stacked(indices, fixed, velocity_forms)
     _, sizes, V = np.linalg.svd(rows)
     free = V[int((sizes > SMALL).sum()) :]
-    slopes = own[k][1]
+    slopes = velocity_forms[k][1]
     turned = free @ (slopes - slopes.swapaxes(1, 2)) @ free.T
     return bool(np.abs(turned).max(initial=0.0) <= SMALL * (1e-6 + np.abs(slopes).max(initial=0.0)))

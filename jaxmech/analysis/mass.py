@@ -42,9 +42,9 @@ def mass(system: System, pose: Pose, tolerance: float) -> MassMatrix:
     rank = int((values > tolerance * largest).sum())
     least = values[0] if rank == system.n else 0.0
     # Rows of A are scaled to the length of those of the scaled M, so that one tolerance suits both.
-    together = np.vstack([scaled / largest, unit(pose.A / scale)[0]])
-    _, sizes, right = np.linalg.svd(together)
-    null = right[(sizes <= tolerance * max(sizes[0], tolerance)).nonzero()[0]]
+    stacked = np.vstack([scaled / largest, unit(pose.A / scale)[0]])
+    _, sizes, right_vectors = np.linalg.svd(stacked)
+    null = right_vectors[(sizes <= tolerance * max(sizes[0], tolerance)).nonzero()[0]]
     return MassMatrix(
         rank=rank,
         condition=float(largest / least) if least > 0 else float("inf"),
@@ -59,29 +59,31 @@ def _taking_part(system: System, directions: Numbers) -> tuple[str, ...]:
     return tuple(c for c, s in zip(system.coordinates, strength, strict=True) if s > 0.1)
 
 
-def mass_findings(system: System, found: MassMatrix) -> list[Finding]:
+def mass_findings(system: System, mass_matrix: MassMatrix) -> list[Finding]:
     """Findings on the mass matrix."""
     findings = []
-    if found.negative:
-        what = f"the kinetic energy is negative in a direction of {listed(found.negative)}"
+    if mass_matrix.negative:
+        problem = f"the kinetic energy is negative in a direction of {listed(mass_matrix.negative)}"
         remedy = "check the masses, and the sign of the kinetic energy in `lagrangian`"
-        findings.append(serious(what, remedy))
-    if found.undetermined:
-        what = (
+        findings.append(serious(problem, remedy))
+    if mass_matrix.undetermined:
+        problem = (
             f"neither a mass nor a constraint determines the acceleration of "
-            f"{listed(found.undetermined)}: [M; A] lacks full column rank"
+            f"{listed(mass_matrix.undetermined)}: [M; A] lacks full column rank"
         )
         remedy = "give it a mass in `lagrangian`, tie it with a constraint, or remove it"
-        findings.append(serious(what, remedy))
-    elif found.rank < system.n and not found.negative:
-        what = f"M is singular, rank {found.rank} of {system.n}; with the constraints it is not"
-        if found.foreseen:
-            findings.append(note(what, "none needed: M is singular everywhere, and handled"))
+        findings.append(serious(problem, remedy))
+    elif mass_matrix.rank < system.n and not mass_matrix.negative:
+        problem = (
+            f"M is singular, rank {mass_matrix.rank} of {system.n}; with the constraints it is not"
+        )
+        if mass_matrix.foreseen:
+            findings.append(note(problem, "none needed: M is singular everywhere, and handled"))
         else:
             remedy = "only at this state: pass formulation=UdwadiaKalaba(singular_mass=True)"
-            findings.append(serious(what, f"{remedy} everywhere"))
-    elif BADLY_CONDITIONED < found.condition < float("inf"):
-        what = f"M with a unit diagonal has the condition number {found.condition:.1e}"
+            findings.append(serious(problem, f"{remedy} everywhere"))
+    elif BADLY_CONDITIONED < mass_matrix.condition < float("inf"):
+        problem = f"M with a unit diagonal has the condition number {mass_matrix.condition:.1e}"
         remedy = "choose coordinates that share less of their mass, or check the masses"
-        findings.append(warning(what, remedy))
+        findings.append(warning(problem, remedy))
     return findings

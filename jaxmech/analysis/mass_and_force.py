@@ -21,9 +21,9 @@ def mass_and_force_findings(system: System, state: State) -> list[Finding]:
     """A finding on the coordinates whose equations of motion are not those of the Lagrangian."""
     if system.mass_and_force is None or isinstance(system.mass_and_force, MassAndForce):
         return []  # The recursions of `parts` are tested, and a comparison takes long to compile.
-    own = system.n - len(system.states)
-    draw = np.random.default_rng(31).normal(size=(ACCELERATIONS, own))
-    accelerations = jnp.asarray(np.vstack([np.zeros(own), draw]), state.q.dtype)
+    mechanical = system.n - len(system.states)
+    draw = np.random.default_rng(31).normal(size=(ACCELERATIONS, mechanical))
+    accelerations = jnp.asarray(np.vstack([np.zeros(mechanical), draw]), state.q.dtype)
     residual, expected, size = map(np.asarray, _equations(system, accelerations, *state))
     eps = float(jnp.finfo(state.q.dtype).eps)
     tolerance = eps**0.5 * size + 100 * eps * size.max(initial=0.0)
@@ -31,11 +31,11 @@ def mass_and_force_findings(system: System, state: State) -> list[Finding]:
     names = [name for name, wrong in zip(system.coordinates, differs, strict=False) if wrong]
     if not names:
         return []
-    what = (
+    problem = (
         f"M or Q of `mass_and_force` are not those of `lagrangian` in the rows of {listed(names)}"
     )
     remedy = "correct one of them, or leave `mass_and_force` out"
-    return [serious(what, remedy)]
+    return [serious(problem, remedy)]
 
 
 @jit_of("system", is_frame=True, is_finite=True)
@@ -54,15 +54,15 @@ def _equations_at(
     The latter is d/dt dL/dv - dL/dq along a path with these accelerations, which needs one
     derivative in their direction instead of M.
     """
-    own = accelerations.shape[1]
+    mechanical = accelerations.shape[1]
     rates = system.state_rates(q, v, t, params)
-    M = system.mass(q, v, t, params)[:own, :own]
-    Q = system.conservative_force(q, v, t, params)[:own]
+    M = system.mass(q, v, t, params)[:mechanical, :mechanical]
+    Q = system.conservative_force(q, v, t, params)[:mechanical]
 
     def by_lagrangian(a: Array) -> Array:
         path = v, jnp.concatenate([a, rates]), jnp.ones_like(t)
         (pull, _), (_, change) = jax.jvp(lambda *x: system.slopes(*x, params), (q, v, t), path)
-        return (change - pull)[:own]
+        return (change - pull)[:mechanical]
 
     residual = accelerations @ M - Q[None]
     size = jnp.abs(accelerations) @ jnp.abs(M) + jnp.abs(Q)[None]

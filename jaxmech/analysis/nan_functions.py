@@ -23,19 +23,21 @@ def not_numbers(system: System, state: State) -> list[Finding]:
     """Findings on functions with NaN or infinite values or derivatives at a state."""
     findings = []
     inputs = (*state_names(system.coordinates), *number_names(state.params))
-    for what, (value, needed, bad) in _probe(system, *state).items():
+    for function_name, (value, derivatives, bad) in _probe(system, *state).items():
         names = [name for name, is_bad in zip(inputs, bad, strict=True) if is_bad]
         if not _finite(value):
-            findings.append(serious(f"{what} is non-finite", _NOT_A_NUMBER))
-        elif not _finite(needed):
-            text = f"{what} is finite, but the derivatives in the equations of motion are not"
-            findings.append(serious(text, _GUARD))
-        elif names:
-            text = (
-                f"{what} can be simulated, but not differentiated: what the equations of motion "
-                f"need of it has no finite derivative with respect to {listed(names)}"
+            findings.append(serious(f"{function_name} is non-finite", _NOT_A_NUMBER))
+        elif not _finite(derivatives):
+            problem = (
+                f"{function_name} is finite, but the derivatives in the equations of motion are not"
             )
-            findings.append(serious(text, _GUARD))
+            findings.append(serious(problem, _GUARD))
+        elif names:
+            problem = (
+                f"{function_name} can be simulated, but not differentiated: what the equations of "
+                f"motion need of it has no finite derivative with respect to {listed(names)}"
+            )
+            findings.append(serious(problem, _GUARD))
     return findings
 
 
@@ -51,13 +53,13 @@ def _probe_at(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> dict[str, tuple[Any, Any, Array]]:
     """The value of each function, what the motion needs of it, and flags of `bad_slopes`."""
-    found = {}
-    for what, fn in functions_of(system).items():
-        needed, bad = bad_slopes(fn, q, v, t, params)
-        found[what] = jax.tree.leaves(needed)[0], needed, bad
+    probes = {}
+    for function_name, fn in functions_of(system).items():
+        derivatives, bad = bad_slopes(fn, q, v, t, params)
+        probes[function_name] = jax.tree.leaves(derivatives)[0], derivatives, bad
     # The motion depends on the derivatives of the Lagrangian only, not on its value.
-    _, *rest = found["`lagrangian`"]
-    return found | {"`lagrangian`": (system.lagrangian(q, v, t, params), *rest)}
+    _, *slopes = probes["`lagrangian`"]
+    return probes | {"`lagrangian`": (system.lagrangian(q, v, t, params), *slopes)}
 
 
 def _finite(tree: Any) -> bool:

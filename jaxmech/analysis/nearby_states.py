@@ -74,15 +74,15 @@ def nearby(system: System, state: State, tolerance: float) -> list[Pose]:
     # Each is sought on a plane that does not contain the state: a singular pose is the apex of a
     # cone, and Gauss-Newton without such a plane would return to the apex.
     x = pose(system, state)
-    found = []
+    poses = []
     for seed in range(NEARBY):
         away = moved(state, seed)
         slices = (
             _transverse_plane(x.A_position, np.asarray(state.q), np.asarray(away.q)),
             _transverse_plane(x.A_velocity, np.asarray(state.v), np.asarray(away.v)),
         )
-        found.append(nearest_consistent(system, away, tolerance, slices))
-    return [pose for pose, reached in found if reached]
+        poses.append(nearest_consistent(system, away, tolerance, slices))
+    return [pose for pose, reached in poses if reached]
 
 
 def _transverse_plane(A: Numbers, x: Numbers, away: Numbers) -> _Slice | None:

@@ -55,31 +55,39 @@ class Ranks:
 def ranks(
     system: System,
     sizes: Sequence[int],
-    here: Pose,
+    pose: Pose,
     around: Sequence[Pose],
-    off: Sequence[Pose],
+    generic_poses: Sequence[Pose],
     tolerance: float,
 ) -> Ranks:
     """The ranks of A at a state, around it, and off the constraints."""
     names = [c.name for c in system.constraints]
-    rows = _rows(here, around, off, tolerance)
-    found = [independence(one, tolerance) for one in rows]
-    best = max(range(len(rows)), key=lambda k: found[k].rank)
-    own, on, free = found[0], found[best], independence(off[0].rows, tolerance)
-    now, always, anywhere = (dependences(x, names, sizes) for x in (own, on, free))
+    rows = _rows(pose, around, generic_poses, tolerance)
+    independences = [independence(matrix, tolerance) for matrix in rows]
+    best = max(range(len(rows)), key=lambda k: independences[k].rank)
+    at_state, on_constraints, free = (
+        independences[0],
+        independences[best],
+        independence(generic_poses[0].rows, tolerance),
+    )
+    present, always, anywhere = (
+        dependences(x, names, sizes) for x in (at_state, on_constraints, free)
+    )
     zero = [d.name for d in always if not d.others]
     zero_anywhere = {d.name for d in anywhere if not d.others}
     redundant = tuple(d for d in always if d.others)
     position_freedom, velocity_freedom = _freedoms(system, sizes, rows[best], tolerance)
-    condition = _condition(rows[0], own.rank)
+    condition = _condition(rows[0], at_state.rank)
     return Ranks(
-        here=own.rank,
-        nearby=on.rank,
+        here=at_state.rank,
+        nearby=on_constraints.rank,
         anywhere=free.rank,
         position_freedom=position_freedom,
         velocity_freedom=velocity_freedom,
         redundant=redundant,
-        only_here=tuple(d for d in now if d not in always) if own.rank < on.rank else (),
+        only_here=tuple(d for d in present if d not in always)
+        if at_state.rank < on_constraints.rank
+        else (),
         fragile=tuple(d.name for d in redundant if d.name not in {x.name for x in anywhere}),
         flat=tuple(name for name in zero if name not in zero_anywhere),
         silent=tuple(name for name in zero if name in zero_anywhere),
@@ -91,17 +99,20 @@ def ranks(
 
 
 def _rows(
-    here: Pose, around: Sequence[Pose], off: Sequence[Pose], tolerance: float
+    state_pose: Pose, around: Sequence[Pose], generic_poses: Sequence[Pose], tolerance: float
 ) -> list[Numbers]:
     """The rows here and around, with gradients that vanish on the constraints set to zero."""
     # The gradient of a square is zero here, and nearby, where the constraints hold to round-off, it
     # is much smaller than off them. At the apex of a cone it is zero here alone.
-    usual = np.max([pose.lengths for pose in off], axis=0)
-    vanishes = here.lengths <= tolerance * usual
+    usual = np.max([pose.lengths for pose in generic_poses], axis=0)
+    vanishes = state_pose.lengths <= tolerance * usual
     for pose in around:
         vanishes = vanishes & (pose.lengths <= VANISHING * usual)
-    is_zero = [vanishes | (pose.lengths <= tolerance * usual) for pose in (here, *around)]
-    return [pose.rows * ~zero[:, None] for pose, zero in zip((here, *around), is_zero, strict=True)]
+    is_zero = [vanishes | (pose.lengths <= tolerance * usual) for pose in (state_pose, *around)]
+    return [
+        pose.rows * ~zero[:, None]
+        for pose, zero in zip((state_pose, *around), is_zero, strict=True)
+    ]
 
 
 def _freedoms(
@@ -126,54 +137,54 @@ def _condition(rows: Numbers, rank: int) -> float:
     return float((values[0] / values[rank - 1]) ** 2)
 
 
-def rank_findings(found: Ranks, contradictory: Collection[str]) -> list[Finding]:
+def rank_findings(counts: Ranks, contradictory: Collection[str]) -> list[Finding]:
     """Findings on the ranks; the redundancy of contradictory constraints is not reported."""
-    harmless = [d for d in found.redundant if d.name not in contradictory]
-    findings = [_redundant(d, found.removable) for d in harmless]
-    if found.fragile:
-        what = (
-            f"{listed(found.fragile)} {'is' if len(found.fragile) == 1 else 'are'} redundant for "
+    harmless = [d for d in counts.redundant if d.name not in contradictory]
+    findings = [_redundant(d, counts.removable) for d in harmless]
+    if counts.fragile:
+        problem = (
+            f"{listed(counts.fragile)} {'is' if len(counts.fragile) == 1 else 'are'} redundant for "
             "these values of the parameters alone: with slightly different ones the mechanism locks"
         )
         remedy = (
             "use one parameter for all lengths that must be equal, and vary or differentiate with "
             "respect to that one; or leave the constraint out"
         )
-        findings.append(warning(what, remedy))
-    for name in found.flat:
-        what = (
+        findings.append(warning(problem, remedy))
+    for name in counts.flat:
+        problem = (
             f"the gradient of constraint {name!r} vanishes wherever it holds, as that of a square: "
             "no constraint force can act along it"
         )
         remedy = "give phi itself, which must vanish, not phi^2, another power or its norm"
-        findings.append(serious(what, remedy))
-    for name in found.silent:
-        what = f"an equation of constraint {name!r} does not depend on the coordinates"
+        findings.append(serious(problem, remedy))
+    for name in counts.silent:
+        problem = f"an equation of constraint {name!r} does not depend on the coordinates"
         remedy = "remove it, or check the coordinates it should depend on"
-        findings.append(warning(what, remedy))
-    if found.here < found.nearby:
-        what = (
-            f"singular pose: {found.here} independent equations here, {found.nearby} nearby. Only "
-            f"here {'; '.join(map(clause_of, found.only_here))}. The constraints admit more than "
-            "one acceleration"
+        findings.append(warning(problem, remedy))
+    if counts.here < counts.nearby:
+        problem = (
+            f"singular pose: {counts.here} independent equations here, {counts.nearby} nearby. "
+            f"Only here {'; '.join(map(clause_of, counts.only_here))}. The constraints admit more "
+            "than one acceleration"
         )
         remedy = (
             "start elsewhere; a trajectory may pass through such a pose, but not start or end there"
         )
-        findings.append(serious(what, remedy))
-    elif found.nearly_singular:
-        what = (
+        findings.append(serious(problem, remedy))
+    elif counts.nearly_singular:
+        problem = (
             "nearly singular pose, or masses that differ greatly: A M^-1 A^T has the condition "
-            f"number {found.condition:.1e}"
+            f"number {counts.condition:.1e}"
         )
         remedy = (
             "formulation=UdwadiaKalaba(solver=QR()) and projection=Projection(solver=QR()) keep "
             "twice as many digits; a constraint that nearly repeats others is better left out"
         )
-        findings.append(warning(what, remedy))
-    if found.velocity_freedom == 0:
-        what = "no degree of freedom is left: the constraints alone determine the motion"
-        findings.append(note(what, "leave a constraint out if it should move"))
+        findings.append(warning(problem, remedy))
+    if counts.velocity_freedom == 0:
+        problem = "no degree of freedom is left: the constraints alone determine the motion"
+        findings.append(note(problem, "leave a constraint out if it should move"))
     return findings
 
 
@@ -185,9 +196,9 @@ def clause_of(dependence: Dependence) -> str:
         "equation 2 of constraint 'loop' follows from 'rod' and 'loop'"
     """
     numbers = [str(k + 1) for k in dependence.equations]
-    which = f"equation {numbers[0]}" if len(numbers) == 1 else f"equations {', '.join(numbers)}"
+    equations = f"equation {numbers[0]}" if len(numbers) == 1 else f"equations {', '.join(numbers)}"
     verb = "follows" if len(numbers) == 1 else "follow"
-    subject = f"{which} of constraint {dependence.name!r}"
+    subject = f"{equations} of constraint {dependence.name!r}"
     if not dependence.others:
         return f"{subject} {'is' if len(numbers) == 1 else 'are'} zero in A"
     return f"{subject} {verb} from {listed(dependence.others)}"

@@ -70,29 +70,36 @@ class Structure:
         return "\n".join([*_card(self), *(str(finding) for finding in self.findings)])
 
 
-def _card(found: Structure) -> list[str]:
-    names = found.coordinates[: len(found.coordinates) - len(found.states)]
+def _card(structure: Structure) -> list[str]:
+    names = structure.coordinates[: len(structure.coordinates) - len(structure.states)]
     lines = [("coordinates", f"{len(names)}: {', '.join(names)}")]
-    lines += [("states", f"{len(found.states)}: {', '.join(found.states)}")] if found.states else []
+    lines += (
+        [("states", f"{len(structure.states)}: {', '.join(structure.states)}")]
+        if structure.states
+        else []
+    )
     for kind in ("Holonomic", "Nonholonomic", "Acceleration"):
-        own = [f"{c.name} ({c.equations})" for c in found.constraints if c.kind == kind]
-        lines += [(kind.lower(), ", ".join(own))] if own else []
-    rows = sum(c.equations for c in found.constraints)
-    if found.ranks and found.mass:
-        r, m = found.ranks, found.mass
-        together = "lacks full" if m.undetermined else "has full"
+        labels = [f"{c.name} ({c.equations})" for c in structure.constraints if c.kind == kind]
+        lines += [(kind.lower(), ", ".join(labels))] if labels else []
+    rows = sum(c.equations for c in structure.constraints)
+    if structure.ranks and structure.mass:
+        r, m = structure.ranks, structure.mass
+        rank_phrase = "lacks full" if m.undetermined else "has full"
         lines += [
             ("freedom", f"{r.position_freedom} of position, {r.velocity_freedom} of velocity"),
             ("independent", f"{r.here} of {rows} equations here, {r.nearby} nearby"),
             ("condition", f"M {m.condition:.2g}, A M^-1 A^T {r.condition:.2g}, both scaled"),
-            ("mass", f"rank {m.rank} of {len(found.coordinates)}; [M; A] {together} column rank"),
-            ("state", "violates constraints" if found.violations else "consistent"),
+            (
+                "mass",
+                f"rank {m.rank} of {len(structure.coordinates)}; [M; A] {rank_phrase} column rank",
+            ),
+            ("state", "violates constraints" if structure.violations else "consistent"),
         ]
-    if found.slopes is not None:
-        good = [slope.name for slope in found.slopes if slope.agrees]
+    if structure.slopes is not None:
+        good = [slope.name for slope in structure.slopes if slope.agrees]
         lines.append(("gradients", f"agree with differences: {', '.join(good) or 'none'}"))
-    if found.lanes is not None:
-        lines += [("batches", part) for part in repr(found.lanes).splitlines()]
-    serious = sum(finding.severity == Severity.SERIOUS for finding in found.findings)
-    lines.append(("findings", f"{len(found.findings)}, of which {serious} serious"))
+    if structure.lanes is not None:
+        lines += [("batches", part) for part in repr(structure.lanes).splitlines()]
+    serious = sum(finding.severity == Severity.SERIOUS for finding in structure.findings)
+    lines.append(("findings", f"{len(structure.findings)}, of which {serious} serious"))
     return ["Structure", *titled_lines(lines, 14)]

@@ -52,36 +52,36 @@ def independence(C: Rows, tolerance: float) -> Independence:
         ((0, 1), array([0.6, 0.8]))
     """
     basis = np.zeros((0, C.shape[1]))
-    kept: list[int] = []
+    independent: list[int] = []
     combinations = {}
     for number, row in enumerate(C):
-        rest = row - basis.T @ (basis @ row)
-        rest = rest - basis.T @ (basis @ rest)
-        length = np.linalg.norm(rest)
+        remainder = row - basis.T @ (basis @ row)
+        remainder = remainder - basis.T @ (basis @ remainder)
+        length = np.linalg.norm(remainder)
         if length > tolerance:
-            basis = np.vstack([basis, rest / length])
-            kept.append(number)
+            basis = np.vstack([basis, remainder / length])
+            independent.append(number)
         else:
-            combinations[number] = np.linalg.lstsq(C[kept].T, row, rcond=None)[0]
-    width = len(kept)
+            combinations[number] = np.linalg.lstsq(C[independent].T, row, rcond=None)[0]
+    width = len(independent)
     padded = {k: np.pad(x, (0, width - x.size)) for k, x in combinations.items()}
-    return Independence(tuple(kept), padded)
+    return Independence(tuple(independent), padded)
 
 
 def dependences(
-    found: Independence, names: Sequence[str], sizes: Sequence[int]
+    rows: Independence, names: Sequence[str], sizes: Sequence[int]
 ) -> tuple[Dependence, ...]:
     """Group the dependent rows by the names of their constraints."""
     owner, place = owners(names, sizes)
-    together: dict[str, tuple[list[int], set[str]]] = {}
-    for row, x in found.combinations.items():
-        places, others = together.setdefault(owner[row], ([], set()))
+    by_owner: dict[str, tuple[list[int], set[str]]] = {}
+    for row, x in rows.combinations.items():
+        places, partners = by_owner.setdefault(owner[row], ([], set()))
         places.append(place[row])
         least = 1e-6 * np.abs(x).max(initial=0.0)
-        others.update(owner[k] for k, c in zip(found.kept, x, strict=True) if abs(c) > least)
+        partners.update(owner[k] for k, c in zip(rows.kept, x, strict=True) if abs(c) > least)
     return tuple(
-        Dependence(name, tuple(places), tuple(n for n in names if n in others))
-        for name, (places, others) in together.items()
+        Dependence(name, tuple(places), tuple(n for n in names if n in partners))
+        for name, (places, partners) in by_owner.items()
     )
 
 
@@ -96,14 +96,14 @@ def removable(
         ('left', 'right')
     """
     owner, _ = owners(names, sizes)
-    whole = independence(C, tolerance)
-    if not whole.combinations:
+    full = independence(C, tolerance)
+    if not full.combinations:
         return ()
     belongs = np.array(owner)
     return tuple(
         name
         for name, size in zip(names, sizes, strict=True)
-        if size and independence(C[belongs != name], tolerance).rank == whole.rank
+        if size and independence(C[belongs != name], tolerance).rank == full.rank
     )
 
 

@@ -86,11 +86,11 @@ def slopes(system: System, state: State, run: ShortRun, qdd: Numbers) -> tuple[S
         end = _stepped(system, run.steps, *x[:2], ts, with_numbers(x[2]))
         return weights @ jnp.concatenate(end)
 
-    at = (q, v, numbers)
-    gradient = jax.jit(jax.grad(simulated))(at)
-    still = jax.tree.map(jnp.zeros_like, at)
-    moved = consistent_change(system, *state) or still[:2]
-    found = [_slope("start", stepped, at, gradient, (*moved, still[2]))]
+    start = (q, v, numbers)
+    gradient = jax.jit(jax.grad(simulated))(start)
+    zeros = jax.tree.map(jnp.zeros_like, start)
+    moved = consistent_change(system, *state) or zeros[:2]
+    results = [_slope("start", stepped, start, gradient, (*moved, zeros[2]))]
     leaves, structure = jax.tree.flatten(params)
     for k, (name, leaf) in enumerate(zip(leaf_names(params), leaves, strict=True)):
         if jnp.issubdtype(leaf.dtype, jnp.floating):
@@ -98,18 +98,18 @@ def slopes(system: System, state: State, run: ShortRun, qdd: Numbers) -> tuple[S
             size = jnp.asarray(draw.uniform(0.5, 1.0, leaf.shape), leaf.dtype)
             change[k] = (1 + jnp.abs(leaf)) * size
             direction, _ = numbers_of(jax.tree.unflatten(structure, change))
-            found.append(_slope(name, stepped, at, gradient, (*still[:2], direction)))
-    return tuple(found)
+            results.append(_slope(name, stepped, start, gradient, (*zeros[:2], direction)))
+    return tuple(results)
 
 
-def _slope(name: str, fn: Callable[..., Any], at: Any, gradient: Any, direction: Any) -> Slope:
+def _slope(name: str, fn: Callable[..., Any], start: Any, gradient: Any, direction: Any) -> Slope:
     """Compare one derivative with differences of two step sizes, which estimate its error."""
     # Not `differences.sweep`, which needs at least four step sizes of two runs each.
-    eps = float(jnp.finfo(at[0].dtype).eps)
+    eps = float(jnp.finfo(start[0].dtype).eps)
     delta = eps**0.25  # round-off eps / delta against the error delta^4 of the extrapolation
 
     def end(shift: float) -> float:
-        return float(fn(at, direction, shift))
+        return float(fn(start, direction, shift))
 
     def difference(delta: float) -> float:
         return (end(delta) - end(-delta)) / (2 * delta)
@@ -134,10 +134,10 @@ def _stepped(
     scheme = _scheme(system, steps, q, v, ts[0], params)
     h = (ts[1] - ts[0]) / steps
 
-    def one(k: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+    def advance(k: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         return step(scheme, *state, ts[0] + k * h, h, params)[:2]
 
-    return jax.lax.fori_loop(0, steps, one, (q, v))
+    return jax.lax.fori_loop(0, steps, advance, (q, v))
 
 
 def _scheme(system: System, steps: int, q: Array, v: Array, t: Array, params: Params) -> Scheme:
@@ -151,7 +151,7 @@ def _step_size(state: State, qdd: Numbers) -> float:
     return float(1e-3 / max(1.0, fastest))
 
 
-def slope_findings(found: Sequence[Slope]) -> list[Finding]:
+def slope_findings(results: Sequence[Slope]) -> list[Finding]:
     """Findings on gradients that do not agree with differences."""
     remedy = (
         "look for a jump or a kink in the functions of the system there (round, where, abs, a "
@@ -163,7 +163,7 @@ def slope_findings(found: Sequence[Slope]) -> list[Finding]:
             f"differences give {slope.difference:.6g}",
             remedy,
         )
-        for slope in found
+        for slope in results
         if not slope.agrees
     ]
 
@@ -173,15 +173,15 @@ def lanes_of(system: System, state: State) -> Explanation:
     q, v, t, params = state
     scheme = _scheme(system, 1, q, v, t, params)
 
-    def one(q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
+    def advance(q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
         return step(scheme, q, v, t, 1e-3 * jnp.ones_like(t), params)[:2]
 
-    return explain(one, q[None], v[None], t, params, in_axes=(0, 0, None, None))
+    return explain(advance, q[None], v[None], t, params, in_axes=(0, 0, None, None))
 
 
-def lanes_findings(found: Explanation | None) -> list[Finding]:
+def lanes_findings(explanation: Explanation | None) -> list[Finding]:
     """Findings on the parts of a step that are not compiled for lanes."""
-    reasons = {part.reason for part in found.parts if part.reason} if found else set()
+    reasons = {part.reason for part in explanation.parts if part.reason} if explanation else set()
     return [
         warning(
             f"batches run under plain vmap instead of as native code, because of {reason}",

@@ -81,8 +81,8 @@ class Pose:
 
 def pose(system: System, state: State) -> Pose:
     """The equations at a state; NaN where the functions of the system are NaN."""
-    found = _equations(system, *state)
-    return Pose(state, **{name: np.asarray(x, float) for name, x in found.items()})
+    values = _equations(system, *state)
+    return Pose(state, **{name: np.asarray(x, float) for name, x in values.items()})
 
 
 @jit_of("system", is_frame=True, is_finite=True)

@@ -77,11 +77,11 @@ def structure(
     sizes = system.sizes(*state)
     unused = unused_parameters(system, state)
     findings = not_numbers(system, state)
-    found: dict[str, Any] = {}
+    report: dict[str, Any] = {}
     if pose(system, state).is_finite:
-        found = _report_fields(system, sizes, state, findings, run)
+        report = _report_fields(system, sizes, state, findings, run)
     lanes = lanes_of(system, state) if run and why_not() is None else None
-    findings += lanes_findings(lanes) + idle_findings(unused, found.get("idle", ()))
+    findings += lanes_findings(lanes) + idle_findings(unused, report.get("idle", ()))
     return Structure(
         coordinates=tuple(system.coordinates),
         states=tuple(system.states),
@@ -92,7 +92,7 @@ def structure(
         unused=unused,
         lanes=lanes,
         findings=tuple(sorted(findings, key=lambda finding: -finding.severity)),
-        **found,
+        **report,
     )
 
 
@@ -103,24 +103,24 @@ def _report_fields(
     """The fields of the report that need finite equations; appends to the findings."""
     tolerance = float(jnp.finfo(state.q.dtype).eps) ** 0.5
     broken = tuple(violations(system, *state))
-    here, reached = nearest_consistent(system, state, tolerance)
-    findings += start_findings(system, state, broken, here.state, reached=reached)
+    nearest, reached = nearest_consistent(system, state, tolerance)
+    findings += start_findings(system, state, broken, nearest.state, reached=reached)
     if not broken:
-        here, reached = pose(system, state), True
-    around = [p for p in nearby(system, here.state, tolerance) if p.is_finite]
-    off = [pose(system, moved(here.state, seed)) for seed in range(NEARBY)]
-    off = [p for p in off if p.is_finite] or [here]
-    rank = ranks(system, sizes, here, around, off, tolerance)
-    integrable = integrability(system, [p.state for p in (around or [here])])
-    masses = mass(system, here, tolerance)
-    qdd = np.asarray(acceleration(system, *here.state).qdd)
-    excluded = contradictions(system, sizes, here, qdd, tolerance) if reached else {}
-    never_met = () if reached else [v.name for v in violations(system, *here.state)]
+        nearest, reached = pose(system, state), True
+    around = [p for p in nearby(system, nearest.state, tolerance) if p.is_finite]
+    generic_poses = [pose(system, moved(nearest.state, seed)) for seed in range(NEARBY)]
+    generic_poses = [p for p in generic_poses if p.is_finite] or [nearest]
+    rank = ranks(system, sizes, nearest, around, generic_poses, tolerance)
+    integrable = integrability(system, [p.state for p in (around or [nearest])])
+    masses = mass(system, nearest, tolerance)
+    qdd = np.asarray(acceleration(system, *nearest.state).qdd)
+    excluded = contradictions(system, sizes, nearest, qdd, tolerance) if reached else {}
+    never_met = () if reached else [v.name for v in violations(system, *nearest.state)]
     findings += rank_findings(rank, {*excluded, *never_met}) + mass_findings(system, masses)
     findings += integrability_findings(integrable) if integrable else []
-    findings += mass_and_force_findings(system, here.state)
+    findings += mass_and_force_findings(system, nearest.state)
     findings += [finding for name, finding in excluded.items() if name not in rank.flat]
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "ranks": rank,
         "integrability": integrable,
         "mass": masses,
@@ -128,6 +128,6 @@ def _report_fields(
         "idle": idle_coordinates(system, state),
     }
     if run and not any(finding.severity == Severity.SERIOUS for finding in findings):
-        found["slopes"] = slopes(system, here.state, run, qdd)
-        findings += slope_findings(found["slopes"])
-    return found
+        fields["slopes"] = slopes(system, nearest.state, run, qdd)
+        findings += slope_findings(fields["slopes"])
+    return fields

@@ -33,8 +33,8 @@ def unused_parameters(
         levels = system.position_level(q, t, params), system.velocity_level(q, v, t, params)
         forces = system.nonideal and system.nonideal(q, v, ones, t, params)
         value = system.lagrangian(q, v, t, params) if energy else ()
-        more = also(q, v, t, params) if also else ()
-        return system.equations(q, v, t, params), levels, forces, value, more
+        extra = also(q, v, t, params) if also else ()
+        return system.equations(q, v, t, params), levels, forces, value, extra
 
     ones = jnp.ones(sum(system.sizes(*state)), state.q.dtype)
     return unread(everything, state.params)
@@ -56,12 +56,12 @@ def idle_findings(unused: tuple[str, ...], idle: tuple[str, ...]) -> list[Findin
     """Findings on parameters and coordinates that may be missing from a formula."""
     findings = []
     if unused:
-        what = f"nothing in the motion depends on {_what('parameter', unused)}"
-        findings.append(note(what, "remove it, or look for a formula that should use it"))
+        problem = f"nothing in the motion depends on {_what('parameter', unused)}"
+        findings.append(note(problem, "remove it, or look for a formula that should use it"))
     if idle:
-        what = f"nothing acts on {_what('coordinate', idle)}: its velocity is constant"
+        problem = f"nothing acts on {_what('coordinate', idle)}: its velocity is constant"
         remedy = "harmless if it may drift or turn freely; otherwise look for a missing force"
-        findings.append(note(what, remedy))
+        findings.append(note(problem, remedy))
     return findings
 
 

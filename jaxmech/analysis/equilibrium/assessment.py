@@ -84,11 +84,11 @@ def assess(lin: Linearization) -> Assessment:
     A = jnp.where(is_negligible(lin.unsteadiness), lin.space.A, jnp.nan)
     # The size relative to which the reduced stiffness counts as zero.
     stiffness = sum(jnp.max(jnp.abs(x), initial=0.0) for x in (full.K, full.geometric))
-    given = jax.lax.stop_gradient((A, small.M, small.C, small.K, stiffness, lin.rate))
+    matrices = jax.lax.stop_gradient((A, small.M, small.C, small.K, stiffness, lin.rate))
     count, growth = jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((), A.dtype)
     free = jax.ShapeDtypeStruct((k, k), A.dtype)
     shapes = Assessment(count, count, count, count, count, growth, free)
-    return on_host(_assess, shapes, *given, vmap_method="sequential")
+    return on_host(_assess, shapes, *matrices, vmap_method="sequential")
 
 
 def _assess(
@@ -103,11 +103,11 @@ def _assess(
     if not np.isfinite(A).all():
         return assessment(Stability.UNKNOWN, -1, -1, 0, 0, growth=np.nan)
     values, zero = eigenvalues(A, M, K, float(rate))
-    moving = values[~zero]
+    nonzero = values[~zero]
     # Round-off of the largest eigenvalue moves a slow one less, even if this one is repeated.
-    size = np.sqrt(np.abs(moving) * np.abs(values).max(initial=0.0))
+    size = np.sqrt(np.abs(nonzero) * np.abs(values).max(initial=0.0))
     axis = float(np.finfo(A.dtype).eps) ** AXIS * size
-    unstable = int((moving.real > axis).sum())
+    unstable = int((nonzero.real > axis).sum())
     growth = float(values.real.max(initial=-np.inf))
     index, static, definite = -1, -1, False
     if K.shape[0] == k:
@@ -127,7 +127,7 @@ def _assess(
     stability = Stability.MARGINAL
     if unstable:
         stability = Stability.UNSTABLE
-    elif moving.size and (moving.real < -axis).all():
+    elif nonzero.size and (nonzero.real < -axis).all():
         stability = Stability.ASYMPTOTICALLY_STABLE
     elif definite:
         stability = Stability.STABLE

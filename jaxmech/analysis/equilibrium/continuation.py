@@ -91,15 +91,22 @@ def continuation(
     require_positive_integer("most", most, "such as 300")
     case = prepared(system, q, params, t, fixed, v, symmetries)
     symmetric = None if v is None else case.theta[3]
-    own = equilibrium(system, q, params, t=t, fixed=fixed, v=v, symmetries=symmetric)
-    where = place_of(case, params, parameter, fixed)
-    first = float(all_numbers(case.theta)[0][where])
+    start_equilibrium = equilibrium(system, q, params, t=t, fixed=fixed, v=v, symmetries=symmetric)
+    place = place_of(case, params, parameter, fixed)
+    first = float(all_numbers(case.theta)[0][place])
     if float(to) == first:
         raise ValueError(f"Argument `to` must differ from the first value of {parameter}, {first}.")
     params_, _, t_, _ = case.theta
-    freedom = freedom_at(case.setup.system, State(own.q, own.v, t_, params_))
-    begin = PointOnCurve(np.asarray(own.q), np.asarray(own.v), first, own.assessment)
-    curve = Curve(case, where, freedom, first, float(to), 1.0)
+    freedom = freedom_at(
+        case.setup.system, State(start_equilibrium.q, start_equilibrium.v, t_, params_)
+    )
+    begin = PointOnCurve(
+        np.asarray(start_equilibrium.q),
+        np.asarray(start_equilibrium.v),
+        first,
+        start_equilibrium.assessment,
+    )
+    curve = Curve(case, place, freedom, first, float(to), 1.0)
     ahead = np.zeros(system.n + 1)
     ahead[-1] = 1.0
     near = curve.at(curve.scaled(begin) + ASIDE * step * ahead, ahead)
@@ -123,18 +130,20 @@ class _Line(NamedTuple):
     ended: str
 
 
-def _follow(curve: Curve, begin: PointOnCurve, direction: Numbers, step: float, most: int) -> _Line:
+def _follow(
+    curve: Curve, begin: PointOnCurve, direction: Numbers, step: float, max_points: int
+) -> _Line:
     """Points from `begin` on in a direction, until the parameter leaves its range."""
     points, special, length, ended = [begin], list[SpecialPoint](), step, "most"
-    while len(points) < most:
+    while len(points) < max_points:
         # Steps grow with q, whose size at the start may be accidental.
         larger = max(1.0, float(np.abs(points[-1].q).max()) / curve.size)
         curve = replace(curve, size=larger * curve.size)
         direction = np.append(direction[:-1] / larger, direction[-1])
         direction = direction / np.linalg.norm(direction)
-        here = curve.scaled(points[-1])
-        new = curve.at(here + length * direction, direction)
-        moved = None if new is None else curve.scaled(new) - here
+        position = curve.scaled(points[-1])
+        new = curve.at(position + length * direction, direction)
+        moved = None if new is None else curve.scaled(new) - position
         distance = 0.0 if moved is None else float(np.linalg.norm(moved))
         straight = moved is not None and moved @ direction > 0.9 * distance
         # A turn by more than 25 degrees, or a very short step, may have jumped to another branch.
@@ -149,7 +158,7 @@ def _follow(curve: Curve, begin: PointOnCurve, direction: Numbers, step: float, 
             # The last point is on the edge of the range: the plane is one of constant parameter.
             level = np.zeros_like(direction)
             level[-1] = 1.0
-            edge = here + moved * ((float(part > 1) - here[-1]) / (part - here[-1]))
+            edge = position + moved * ((float(part > 1) - position[-1]) / (part - position[-1]))
             new, ended = curve.at(edge, level), "range"
         if new is not None:
             special += _between(curve, points, new)
@@ -163,44 +172,44 @@ def _follow(curve: Curve, begin: PointOnCurve, direction: Numbers, step: float, 
 
 def _between(curve: Curve, points: list[PointOnCurve], new: PointOnCurve) -> list[SpecialPoint]:
     """Special points between the last point of a branch and a new one."""
-    before = points[-1]
-    here = curve.scaled(before)
-    length = float(np.linalg.norm(curve.scaled(new) - here))
-    along = (curve.scaled(new) - here) / length
-    found = list[SpecialPoint]()
+    previous = points[-1]
+    position = curve.scaled(previous)
+    length = float(np.linalg.norm(curve.scaled(new) - position))
+    along = (curve.scaled(new) - position) / length
+    specials = list[SpecialPoint]()
 
-    def at(s: float) -> PointOnCurve | None:
-        return curve.at(here + s * along, along)
+    def point_at(s: float) -> PointOnCurve | None:
+        return curve.at(position + s * along, along)
 
-    if len(points) == 1 and before.assessment.zeros:
-        return found
-    start, first = 0.0, before
+    if len(points) == 1 and previous.assessment.zeros:
+        return specials
+    start, first = 0.0, previous
     while first.counts != new.counts:
         low, high, place = start, length, new
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            point = at(middle)
+            point = point_at(middle)
             if point is None:
                 break
             low, high = (middle, high) if point.counts == first.counts else (low, middle)
             place = point
         start = high + ASIDE * length
-        sides = at(low - ASIDE * length), at(start) if start < length else new
-        after = sides[1] or new
+        sides = point_at(low - ASIDE * length), point_at(start) if start < length else new
+        following = sides[1] or new
         # Stability changes by a real eigenvalue at folds and branch points, by a pair at Hopf
         # points.
-        changes = first.counts[0] != after.counts[0], first.counts[1] - after.counts[1]
+        changes = first.counts[0] != following.counts[0], first.counts[1] - following.counts[1]
         kind = "branch point" if changes[0] or changes[1] % 2 else "Hopf"
         if kind == "branch point" and sides[0] and sides[1]:
             turns = [side.value - place.value for side in sides if side]
             kind = "fold" if turns[0] * turns[1] > 0 else kind
-        found.append(SpecialPoint(kind, place.value, place.q, len(points) - 1))
-        first = after
-    return found
+        specials.append(SpecialPoint(kind, place.value, place.q, len(points) - 1))
+        first = following
+    return specials
 
 
 def _crossing(
-    curve: Curve, main: _Line, special: SpecialPoint, step: float, most: int
+    curve: Curve, main: _Line, special: SpecialPoint, step: float, max_points: int
 ) -> list[_Line]:
     """The branches that leave a branch point on both sides."""
     case = curve.case
@@ -229,7 +238,7 @@ def _crossing(
         if first is None:
             continue
         away = curve.scaled(first) - curve.scaled(begin)
-        line = _follow(curve, first, away / np.linalg.norm(away), step, most)
+        line = _follow(curve, first, away / np.linalg.norm(away), step, max_points)
         start = begin._replace(assessment=first.assessment)
         lines.append(_Line([start, *line.points], line.special, line.ended))
     return lines

@@ -59,8 +59,10 @@ class Curve:
         """The equilibrium on the plane through `start` perpendicular to a direction."""
         case, scales = self.case, (self.size, self.first, self.range)
         plane = jnp.asarray(start), jnp.asarray(direction)
-        found = _corrected(case.setup, self.where, self.freedom, plane, case.v, case.theta, scales)
-        q, v, value, status, assessment = jax.device_get(found)
+        solution = _corrected(
+            case.setup, self.where, self.freedom, plane, case.v, case.theta, scales
+        )
+        q, v, value, status, assessment = jax.device_get(solution)
         if status != EquilibriumStatus.FOUND or not np.isfinite(assessment.growth):
             return None
         return PointOnCurve(q, v, float(value), assessment)
@@ -87,10 +89,10 @@ def all_numbers(theta: Any) -> tuple[Array, Callable[[Array], Any]]:
     return numbers, lambda x: (*with_numbers(x), t, symmetries)
 
 
-@jit_of("setup", "where", "freedom")
+@jit_of("setup", "parameter_index", "freedom")
 def _corrected(
-    setup: Setup, where: int, freedom: Freedom, plane: tuple[Array, Array], v: Array, theta: Any,
-    scales: Any,
+    setup: Setup, parameter_index: int, freedom: Freedom, plane: tuple[Array, Array], v: Array,
+    theta: Any, scales: Any,
 ) -> tuple[Array, Array, Array, Array, Assessment]:  # fmt: skip
     """q, v, the parameter, the status and the assessment of the point on a plane."""
     system = setup.system
@@ -98,19 +100,19 @@ def _corrected(
     numbers, with_numbers = all_numbers(theta)
 
     def theta_of(part: Array) -> Any:
-        return with_numbers(numbers.at[where].set(first + part * extent))
+        return with_numbers(numbers.at[parameter_index].set(first + part * extent))
 
     q = start[:-1] * size
-    given, z = problem(setup, q, v, theta_of(start[-1]))
+    scaled, z = problem(setup, q, v, theta_of(start[-1]))
 
     def equations(x: Array, _: None) -> Array:
         z, part = x[:-1], x[-1]
         place = jnp.append(z[: system.n] / size, part)
-        return jnp.append(given.equations(z, theta_of(part)), direction @ (place - start))
+        return jnp.append(scaled.equations(z, theta_of(part)), direction @ (place - start))
 
     x = root(equations, jnp.append(z, start[-1]), None)
     theta = theta_of(x[-1])
-    found = given.solved(x[:-1], theta)
-    state = State(found.q, found.v, theta[2], theta[0])
-    lin = linearized(system, freedom, NOTHING, state, found.W)
-    return found.q, found.v, first + x[-1] * extent, found.status, assess(lin)
+    solution = scaled.solved(x[:-1], theta)
+    state = State(solution.q, solution.v, theta[2], theta[0])
+    lin = linearized(system, freedom, NOTHING, state, solution.W)
+    return solution.q, solution.v, first + x[-1] * extent, solution.status, assess(lin)

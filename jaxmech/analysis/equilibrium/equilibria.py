@@ -105,13 +105,13 @@ def equilibria(
     require_finite(spread=spread)
     cycles = _periods(system, periods or {})
     case = prepared(system, q, params, t, fixed, v, symmetries)
-    middle, held = np.asarray(case.q), np.isin(system.coordinates, fixed)
+    middle, is_fixed = np.asarray(case.q), np.isin(system.coordinates, fixed)
     away = np.random.default_rng(seed).uniform(-1, 1, (starts, system.n)) * np.asarray(spread)
-    away[0], away[:, held] = 0.0, 0.0
+    away[0], away[:, is_fixed] = 0.0, 0.0
     qs = jnp.asarray(middle + away, case.q.dtype)
-    found = jax.vmap(lambda q: solve(case.setup, q, case.v, case.theta))(qs)
-    good = np.asarray(found.status) == EquilibriumStatus.FOUND
-    places = np.asarray(found.q)[good]
+    solutions = jax.vmap(lambda q: solve(case.setup, q, case.v, case.theta))(qs)
+    good = np.asarray(solutions.status) == EquilibriumStatus.FOUND
+    places = np.asarray(solutions.q)[good]
     if not len(places):
         raise ValueError(
             f"None of {starts} starts led to an equilibrium; take more `starts` or another "
@@ -119,12 +119,14 @@ def equilibria(
         )
     symmetric = None if v is None else case.theta[3]
 
-    def at(place: Any) -> tuple[Equilibrium, float]:
-        start = np.where(held, middle, place)
-        one = equilibrium(system, start, params, t=t, fixed=fixed, v=v, symmetries=symmetric)
-        return one, float(system.energy(one.q, one.v, jnp.asarray(t, one.q.dtype), params))
+    def equilibrium_near(place: Any) -> tuple[Equilibrium, float]:
+        start = np.where(is_fixed, middle, place)
+        solution = equilibrium(system, start, params, t=t, fixed=fixed, v=v, symmetries=symmetric)
+        return solution, float(
+            system.energy(solution.q, solution.v, jnp.asarray(t, solution.q.dtype), params)
+        )
 
-    families = _Families(at, cycles, float(np.max(spread)))
+    families = _Families(equilibrium_near, cycles, float(np.max(spread)))
     for place in places:
         families.add(place)
     distinct = sorted(families.distinct, key=lambda x: x.energy)
@@ -156,57 +158,62 @@ class _Families:
     """
 
     def __init__(
-        self, at: Callable[[Any], tuple[Equilibrium, float]], cycles: np.ndarray, scale: float
+        self,
+        equilibrium_near: Callable[[Any], tuple[Equilibrium, float]],
+        cycles: np.ndarray,
+        scale: float,
     ) -> None:
-        self.at, self.cycles, self.scale = at, cycles, scale
+        self.at, self.cycles, self.scale = equilibrium_near, cycles, scale
         self.distinct: list[_Distinct] = []
 
     def add(self, place: np.ndarray) -> None:
         """Count a start that led to a place."""
-        known = [x for x in self.distinct if self._same(x.found.q, place)][:1]
-        if not known:
+        matches = [x for x in self.distinct if self._same(x.found.q, place)][:1]
+        if not matches:
             new = _Distinct(*self.at(place))
-            known = [x for x in self.distinct if self._is_one_family(new, x)]
-            if not known:
-                known = [new]
+            matches = [x for x in self.distinct if self._is_one_family(new, x)]
+            if not matches:
+                matches = [new]
                 self.distinct.append(new)
-            known[0].places.append(np.asarray(new.found.q))
+            matches[0].places.append(np.asarray(new.found.q))
             # What joins two families shows that they are one.
-            for other in known[1:]:
-                known[0].hits += other.hits
-                known[0].places += other.places
-                self.distinct.remove(other)
-        known[0].hits += 1
+            for duplicate in matches[1:]:
+                matches[0].hits += duplicate.hits
+                matches[0].places += duplicate.places
+                self.distinct.remove(duplicate)
+        matches[0].hits += 1
 
     def _way(self, q: Any, place: Any) -> np.ndarray:
         """The shortest way from a place to q, without whole periods."""
-        way = np.asarray(q) - np.asarray(place)
-        whole = np.where(np.isfinite(self.cycles), self.cycles, 0.0)
-        return way - whole * np.round(way / self.cycles)
+        difference = np.asarray(q) - np.asarray(place)
+        turns = np.where(np.isfinite(self.cycles), self.cycles, 0.0)
+        return difference - turns * np.round(difference / self.cycles)
 
     def _same(self, q: Any, place: np.ndarray) -> bool:
         distance = np.abs(self._way(q, place)).max()
         return bool(distance <= SAME * (self.scale + np.abs(place).max()))
 
-    def _is_one_family(self, one: _Distinct, other: _Distinct) -> bool:
+    def _is_one_family(self, first: _Distinct, second: _Distinct) -> bool:
         """Whether free directions lead from an equilibrium to another one, or to its family."""
-        a, b = one.found.assessment, other.found.assessment
-        same = np.any(np.asarray(a.free_directions)) and a.index == b.index and a.zeros == b.zeros
-        same = same and abs(one.energy - other.energy) <= SAME * (1 + abs(one.energy))
-        if not same or not np.allclose(a.growth, b.growth, rtol=1e-5):
+        a, b = first.found.assessment, second.found.assessment
+        is_alike = (
+            np.any(np.asarray(a.free_directions)) and a.index == b.index and a.zeros == b.zeros
+        )
+        is_alike = is_alike and abs(first.energy - second.energy) <= SAME * (1 + abs(first.energy))
+        if not is_alike or not np.allclose(a.growth, b.growth, rtol=1e-5):
             return False
         # Equal energies are not enough: the wells of (x^2 - 1)^2 are two families if y is free.
-        here = one.found
-        end = min(other.places, key=lambda place: np.abs(self._way(place, here.q)).max())
+        middle = first.found
+        end = min(second.places, key=lambda place: np.abs(self._way(place, middle.q)).max())
         for _ in range(STEPS):
-            if self._same(here.q, end):
+            if self._same(middle.q, end):
                 return True
-            way, free = self._way(end, here.q), np.asarray(here.free_directions)
-            step = free @ (free.T @ way)
-            if np.abs(step).max() < LEAST * np.abs(way).max():
+            difference, free = self._way(end, middle.q), np.asarray(middle.free_directions)
+            step = free @ (free.T @ difference)
+            if np.abs(step).max() < LEAST * np.abs(difference).max():
                 return False
             try:
-                here = self.at(here.q + step)[0]
+                middle = self.at(middle.q + step)[0]
             except ValueError:  # no equilibrium in this direction, or a singular pose
                 return False
         return False

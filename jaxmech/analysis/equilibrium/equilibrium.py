@@ -101,17 +101,17 @@ def equilibrium(
         [1.167557 0.      ] 9.81
     """
     case = prepared(system, q, params, t, fixed, v, symmetries)
-    known, whole = is_known(case[1:]), case.setup.system
-    found = _solve_known(*case) if known and not is_inside_a_program() else solve(*case)
-    if known:
-        _require_found(case, found, fixed)
+    is_concrete, full_system = is_known(case[1:]), case.setup.system
+    balanced = _solve_known(*case) if is_concrete and not is_inside_a_program() else solve(*case)
+    if is_concrete:
+        _require_found(case, balanced, fixed)
     params, _, t, _ = case.theta
-    state = State(found.q, found.v, t, params)
-    freedom = freedom or freedom_at(whole, state)
-    if known:
-        require_regular(whole, state, freedom)
-    lin = linearized(whole, freedom, NOTHING, state, found.W)
-    if known and not found.v.any() and not is_negligible(lin.full.change):
+    state = State(balanced.q, balanced.v, t, params)
+    freedom = freedom or freedom_at(full_system, state)
+    if is_concrete:
+        require_regular(full_system, state, freedom)
+    lin = linearized(full_system, freedom, NOTHING, state, balanced.W)
+    if is_concrete and not balanced.v.any() and not is_negligible(lin.full.change):
         warnings.warn(
             "The linear equations about this equilibrium change with time: its `stability` is "
             "unknown, and `linearization` holds for this moment alone. Use `floquet` if they are "
@@ -119,12 +119,12 @@ def equilibrium(
             stacklevel=3,  # beyond the wrapper for type promotion
         )
     return Equilibrium(
-        q=found.q,
-        v=found.v,
-        multipliers=found.multipliers,
-        reactions=found.reactions,
-        residual=found.residual,
-        status=found.status,
+        q=balanced.q,
+        v=balanced.v,
+        multipliers=balanced.multipliers,
+        reactions=balanced.reactions,
+        residual=balanced.residual,
+        status=balanced.status,
         linearization=lin,
         assessment=assess(lin),
         coordinates=tuple(system.coordinates),
@@ -156,31 +156,35 @@ def prepared(
 ) -> Case:  # fmt: skip
     """The checked arguments of `equilibrium`."""
     require_kind("system", system, System, "System(...)")
-    given, guess = _rates(system, v)
+    velocities, guess = _rates(system, v)
     q, guess, t, params = system.arguments(q, guess, t, params)
     places = coordinate_indices("fixed", fixed, system.coordinates)
-    require_finite(q=q, v=(guess, given), t=t, params=params)
+    require_finite(q=q, v=(guess, velocities), t=t, params=params)
     if fixed:
         system, params = held(system, fixed), (params, q[np.array(places)])
-    moving = v is not None
+    seeks_motion = v is not None
     if system.states:
-        own = system.n - len(system.states)
-        moving = moving and not (is_known(guess) and not np.any(np.asarray(guess)[:own]))
+        mechanical = system.n - len(system.states)
+        seeks_motion = seeks_motion and not (
+            is_known(guess) and not np.any(np.asarray(guess)[:mechanical])
+        )
         remedy = "give `v` for the states alone, zero for the others"
-        require_no_states(system.states if moving else (), "A steady motion", remedy)
-    if not moving:
-        none = np.zeros((0, system.n + system.n**2 + 1))
-        symmetries = Symmetries.of(none, system.coordinates, q.dtype)
+        require_no_states(system.states if seeks_motion else (), "A steady motion", remedy)
+    if not seeks_motion:
+        no_symmetries = np.zeros((0, system.n + system.n**2 + 1))
+        symmetries = Symmetries.of(no_symmetries, system.coordinates, q.dtype)
     elif symmetries is None:
-        if not is_known((q, guess, given, t, params)):
+        if not is_known((q, guess, velocities, t, params)):
             raise ValueError(
                 "Argument `symmetries` must be given for a steady motion under `jit` or `vmap`; "
                 "find them outside by `symmetries(system, q, v, t, params)`."
             )
         symmetries = find(system, q, guess, t, params)
-    rates = jnp.stack([jnp.asarray(x, q.dtype) for x in given.values()]) if given else q[:0]
+    rates = (
+        jnp.stack([jnp.asarray(x, q.dtype) for x in velocities.values()]) if velocities else q[:0]
+    )
     seeks = bool(system.states) and not reads_integrals(system, q, guess, t, params)
-    setup = Setup(system, tuple(given), moving, seeks)
+    setup = Setup(system, tuple(velocities), seeks_motion, seeks)
     return Case(setup, q, guess, (params, rates, t, symmetries))
 
 
@@ -220,9 +224,12 @@ class ScaledProblem:
         q, scaled, alpha = jnp.split(z, np.cumsum([system.n, row.size]))
         states = None
         if self.setup.seeks_states:
-            own = system.n - len(system.states)
+            mechanical = system.n - len(system.states)
             # States are sought in place of their integrals, which have no effect.
-            q, states = padded(q[:own], q.size - own), jnp.zeros_like(q).at[own:].set(q[own:])
+            q, states = (
+                padded(q[:mechanical], q.size - mechanical),
+                jnp.zeros_like(q).at[mechanical:].set(q[mechanical:]),
+            )
         W = jnp.tensordot(alpha, symmetries.W, 1)
         v = jnp.tensordot(alpha, symmetries.c, 1) + W @ q
         v = v if states is None else v + states
@@ -231,16 +238,16 @@ class ScaledProblem:
     def equations(self, z: Array, theta: Any) -> Array:
         """The residuals of the equations, the balance of forces first."""
         params, rates, t, symmetries = theta
-        system, names, moving, _ = self.setup
+        system, names, seeks_motion, _ = self.setup
         size, row, row_p = self.scales
         q, v, W, multipliers, alpha = self.state(z, symmetries)
-        found = balance(system, q, v, t, params, W @ v, multipliers)
-        count = found.speed.size
-        parts = [found.force / size, row_p * system.position_level(q, t, params)]
-        parts += [row[:count] * found.speed, row[count:] * found.rows[count:]]
-        if moving:
-            named = coordinate_indices("v", names, system.coordinates)
-            parts += [v[np.array(named, dtype=int)] - rates, (alpha @ symmetries.s)[None] - 1]
+        balances = balance(system, q, v, t, params, W @ v, multipliers)
+        count = balances.speed.size
+        parts = [balances.force / size, row_p * system.position_level(q, t, params)]
+        parts += [row[:count] * balances.speed, row[count:] * balances.rows[count:]]
+        if seeks_motion:
+            indices = coordinate_indices("v", names, system.coordinates)
+            parts += [v[np.array(indices, dtype=int)] - rates, (alpha @ symmetries.s)[None] - 1]
         return jnp.concatenate(parts)
 
     def solved(self, z: Array, theta: Any) -> Balanced:
@@ -277,12 +284,12 @@ class ScaledProblem:
 def problem(setup: Setup, q: Array, guess: Array, theta: Any) -> tuple[ScaledProblem, Array]:
     """The equations and the vector of unknowns at a guess of q and v."""
     params, _, t, symmetries = theta
-    system, rest = setup.system, jnp.zeros_like(q)
+    system, at_rest = setup.system, jnp.zeros_like(q)
     A = acceleration_rows(system, q, guess, t, params)
-    none = jnp.zeros(len(A), q.dtype)
+    no_multipliers = jnp.zeros(len(A), q.dtype)
 
     def force(q: Array, params: Params) -> Array:
-        return balance(system, q, guess, t, params, rest, none).force
+        return balance(system, q, guess, t, params, at_rest, no_multipliers).force
 
     # Effects of relative changes of q and the parameters on forces, which themselves vanish at an
     # equilibrium.
@@ -292,17 +299,17 @@ def problem(setup: Setup, q: Array, guess: Array, theta: Any) -> tuple[ScaledPro
     row, row_p = (jnp.where(x > 0, x, 1.0) for x in (unit_rows(A)[1], unit_rows(A_p)[1]))
     scales = jax.lax.stop_gradient((jnp.where(largest > 0, largest, 1.0), row, row_p))
     if setup.seeks_states:
-        own = system.n - len(system.states)
-        q = jnp.concatenate([q[:own], guess[own:]])
-    start = jnp.concatenate([q, none, symmetries.along(q, guess)])
+        mechanical = system.n - len(system.states)
+        q = jnp.concatenate([q[:mechanical], guess[mechanical:]])
+    start = jnp.concatenate([q, no_multipliers, symmetries.along(q, guess)])
     return ScaledProblem(setup, scales), start
 
 
 @jit_of("setup")
 def solve(setup: Setup, q: Array, guess: Array, theta: Any) -> Balanced:
     """An equilibrium near a guess of q and v; theta holds params, rates, t and symmetries."""
-    given, start = problem(setup, q, guess, theta)
-    return given.solved(root(given.equations, start, theta), theta)
+    scaled, start = problem(setup, q, guess, theta)
+    return scaled.solved(root(scaled.equations, start, theta), theta)
 
 
 def _solve_known(setup: Setup, q: Array, guess: Array, theta: Any) -> Balanced:
@@ -313,44 +320,44 @@ def _solve_known(setup: Setup, q: Array, guess: Array, theta: Any) -> Balanced:
         lambda z: jax.tree.map(np.asarray, _linear(setup, scales, z, theta)),
         np.asarray(start),
     )
-    at = setup, scales, jnp.asarray(z), theta
-    return _balanced(*at, _rows(*at), _values(*at))
+    arguments = setup, scales, jnp.asarray(z), theta
+    return _balanced(*arguments, _rows(*arguments), _values(*arguments))
 
 
 @jit_of("setup", is_frame=True, is_finite=True)
 def _problem_at(setup: Setup, q: Array, guess: Array, theta: Any) -> tuple[Any, Array]:
-    def at(q: Array, guess: Array, theta: Any) -> tuple[Any, Array]:
-        given, start = problem(setup, q, guess, theta)
-        return given.scales, start
+    def scales_and_start(q: Array, guess: Array, theta: Any) -> tuple[Any, Array]:
+        scaled, start = problem(setup, q, guess, theta)
+        return scaled.scales, start
 
-    return native_call(at, q, guess, theta)
+    return native_call(scales_and_start, q, guess, theta)
 
 
 @jit_of("setup", is_frame=True, is_finite=True)
 def _values(setup: Setup, scales: Any, z: Array, theta: Any) -> Array:
-    def at(scales: Any, z: Array, theta: Any) -> Array:
+    def evaluated(scales: Any, z: Array, theta: Any) -> Array:
         return ScaledProblem(setup, scales).equations(z, theta)
 
-    return native_call(at, scales, z, theta)
+    return native_call(evaluated, scales, z, theta)
 
 
 @jit_of("setup", is_frame=True, is_finite=True)
 def _linear(setup: Setup, scales: Any, z: Array, theta: Any) -> tuple[Array, Array]:
-    def at(scales: Any, z: Array, theta: Any) -> tuple[Array, Array]:
+    def evaluated(scales: Any, z: Array, theta: Any) -> tuple[Array, Array]:
         def equations(z: Array) -> Array:
             return ScaledProblem(setup, scales).equations(z, theta)
 
         return equations(z), jacobian(equations, z)
 
-    return native_call(at, scales, z, theta)
+    return native_call(evaluated, scales, z, theta)
 
 
 @jit_of("setup", is_frame=True, is_finite=True)
 def _rows(setup: Setup, scales: Any, z: Array, theta: Any) -> Array:
-    def at(scales: Any, z: Array, theta: Any) -> Array:
+    def evaluated(scales: Any, z: Array, theta: Any) -> Array:
         return ScaledProblem(setup, scales).rows(z, theta)
 
-    return native_call(at, scales, z, theta)
+    return native_call(evaluated, scales, z, theta)
 
 
 @jit_of("setup", is_frame=True, is_brief=True)
@@ -370,18 +377,18 @@ def _status(missed: Array, n: int) -> Array:
     return jnp.where(jnp.all(jnp.isfinite(missed)), status, EquilibriumStatus.NONFINITE)
 
 
-def _require_found(case: Case, found: Balanced, fixed: Sequence[str]) -> None:
-    status = EquilibriumStatus(int(found.status))
+def _require_found(case: Case, balanced: Balanced, fixed: Sequence[str]) -> None:
+    status = EquilibriumStatus(int(balanced.status))
     if status is EquilibriumStatus.FOUND:
         return
-    what = "steady motion" if case.setup.moving else "equilibrium"
+    subject = "steady motion" if case.setup.moving else "equilibrium"
     why, remedy = status.message, "give a closer guess, or check that there is one"
     if status is EquilibriumStatus.UNMET:
         params, _, t, _ = case.theta
-        for violation in violations(case.setup.system, found.q, found.v, t, params)[:1]:
+        for violation in violations(case.setup.system, balanced.q, balanced.v, t, params)[:1]:
             why += f" ({violation.name!r} is missed by {violation.size:.2g})"
         if fixed:
             remedy = f"release {' or '.join(fixed)}, or {remedy}"
     elif status is EquilibriumStatus.UNBALANCED:
-        why += f": {float(found.residual):.2g} of the forces at play is left"
-    raise ValueError(f"No {what} was found: {why}; {remedy}.")
+        why += f": {float(balanced.residual):.2g} of the forces at play is left"
+    raise ValueError(f"No {subject} was found: {why}; {remedy}.")

@@ -42,7 +42,7 @@ def held(system: System, names: Sequence[str]) -> System:
     if not names:
         return system
     places = [list(system.coordinates).index(name) for name in names]
-    own = [replace(c, fn=_WithFirst(c.fn)) for c in system.constraints]
+    constraints = [replace(c, fn=_WithFirst(c.fn)) for c in system.constraints]
     extra = [
         Holonomic(_Hold(place, number), f"fixed {name}")
         for number, (place, name) in enumerate(zip(places, names, strict=True))
@@ -53,7 +53,7 @@ def held(system: System, names: Sequence[str]) -> System:
 
     return System(
         _WithFirst(system.lagrangian),
-        [*own, *extra],
+        [*constraints, *extra],
         first(system.force),
         coordinates=system.coordinates,
         nonideal=first(system.nonideal),

@@ -112,32 +112,32 @@ class Equilibrium(eqx.Module):
         return "\n".join(_card(self))
 
 
-def _card(found: Equilibrium) -> list[str]:
-    own = len(found.coordinates) - len(found.states)
-    moving = bool(np.any(np.asarray(found.v)[:own]))
-    verdict = Stability(int(found.stability)).name
-    title = "in steady motion" if moving else "at rest"
+def _card(equilibrium: Equilibrium) -> list[str]:
+    mechanical = len(equilibrium.coordinates) - len(equilibrium.states)
+    is_motion = bool(np.any(np.asarray(equilibrium.v)[:mechanical]))
+    verdict = Stability(int(equilibrium.stability)).name
+    title = "in steady motion" if is_motion else "at rest"
     lines = [f"Equilibrium: {title}, {verdict}"]
-    integrals = zip(found.coordinates[own:], found.q[own:], strict=True)
-    names = found.coordinates[:own] + tuple(name for name, x in integrals if x)
-    width = max(map(len, (*names, *found.states)))
+    integrals = zip(equilibrium.coordinates[mechanical:], equilibrium.q[mechanical:], strict=True)
+    names = equilibrium.coordinates[:mechanical] + tuple(name for name, x in integrals if x)
+    width = max(map(len, (*names, *equilibrium.states)))
     for name in names:
-        place = found.coordinates.index(name)
-        x, rate = found.q[place], found.v[place] if place < own else 0.0
-        text = f"  {name:<{width}}  {_short(x)}"
-        lines.append(text + (f", changing at {_short(rate)} per second" if rate else ""))
-    for name, x in zip(found.states, found.v[own:], strict=True):
+        place = equilibrium.coordinates.index(name)
+        x, rate = equilibrium.q[place], equilibrium.v[place] if place < mechanical else 0.0
+        line = f"  {name:<{width}}  {_short(x)}"
+        lines.append(line + (f", changing at {_short(rate)} per second" if rate else ""))
+    for name, x in zip(equilibrium.states, equilibrium.v[mechanical:], strict=True):
         lines.append(f"  {name:<{width}}  {_short(x)}")
-    for name, force in found.reactions.items():
+    for name, force in equilibrium.reactions.items():
         size = _short(jnp.linalg.norm(force))
         lines.append(f"  {name:<{width}}  {size} (norm of the generalized force)")
-    free = np.asarray(found.free_directions)
+    free = np.asarray(equilibrium.free_directions)
     for column in free.T[np.abs(free).max(0, initial=0.0) > 0]:
-        largest = found.coordinates[int(np.argmax(np.abs(column)))]
+        largest = equilibrium.coordinates[int(np.argmax(np.abs(column)))]
         lines.append(f"  no stiffness in a direction largest in {largest}")
-    if not bool(found.converged):
-        status = EquilibriumStatus(int(found.status))
-        lines.append(f"  not found: {status.message} (residual {float(found.residual):.2g})")
+    if not bool(equilibrium.converged):
+        status = EquilibriumStatus(int(equilibrium.status))
+        lines.append(f"  not found: {status.message} (residual {float(equilibrium.residual):.2g})")
     return lines
 
 

@@ -39,19 +39,19 @@ def root(equations: Equations, start: Array, theta: Any) -> Array:
     # A function with custom derivative rules must not close over traced values.
     with_traced, traced = hoisted(equations, start, theta)
 
-    def whole(z: Array, theta: Any) -> Array:
+    def stacked(z: Array, theta: Any) -> Array:
         return with_traced(theta[0], z, theta[1])
 
     @jax.custom_jvp
     def solved(start: Array, theta: Any) -> Array:
-        return _solve(lambda z: whole(z, theta), start)
+        return _solve(lambda z: stacked(z, theta), start)
 
     @solved.defjvp
     def implicit(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
         start, theta = primals
         z = solved(start, theta)
-        _, moved = jax.jvp(lambda theta: whole(z, theta), (theta,), (tangents[1],))
-        return z, -_shortest(jax.jacfwd(whole)(z, theta), moved)
+        _, moved = jax.jvp(lambda theta: stacked(z, theta), (theta,), (tangents[1],))
+        return z, -_shortest(jax.jacfwd(stacked)(z, theta), moved)
 
     return solved(jax.lax.stop_gradient(start), (traced, theta))
 
@@ -87,8 +87,8 @@ def _solve(equations: Callable[[Array], Array], start: Array) -> Array:
             # the Levenberg-Marquardt step. mu decreases with the residual, so that the last steps
             # are Newton steps.
             damped = jnp.sqrt(damping * size) * jnp.eye(len(F), dtype=z.dtype)
-            whole = jnp.concatenate([J, damped], axis=1)
-            d = QR().factor(whole).smallest(F)[0][: z.size]
+            augmented = jnp.concatenate([J, damped], axis=1)
+            d = QR().factor(augmented).smallest(F)[0][: z.size]
             # Far from a zero whole steps fail for every damping where constraints are many.
             moved = z[None] - jnp.asarray(np.array(LENGTHS), z.dtype)[:, None] * d[None]
             sizes = jax.vmap(lambda z: missed(equations(z)))(moved)

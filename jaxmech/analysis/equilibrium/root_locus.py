@@ -116,35 +116,35 @@ def root_locus(linearization_of: Of, values: Any, *, name: str = "parameter") ->
             f"{np.asarray(values)}; sort them."
         )
     spectra = jax.jit(jax.vmap(lambda x: _with_slopes(linearization_of, x)))
-    found, slopes, missed, regular = (np.asarray(x) for x in spectra(1.0 * values))
+    eigenvalues, slopes, missed, regular = (np.asarray(x) for x in spectra(1.0 * values))
     _require_steady(name, np.asarray(values), missed, regular)
-    found, slopes = _tracked(np.asarray(values), found, slopes)
-    at = jax.jit(lambda x: modes(_linear(linearization_of(x))).eigenvalues)
-    crossings = _crossings(np.asarray(values), found, lambda x: np.asarray(at(x)))
-    return RootLocus(values, jnp.asarray(found), jnp.asarray(slopes), crossings, name)
+    eigenvalues, slopes = _tracked(np.asarray(values), eigenvalues, slopes)
+    eigenvalues_at = jax.jit(lambda x: modes(_linear(linearization_of(x))).eigenvalues)
+    crossings = _crossings(np.asarray(values), eigenvalues, lambda x: np.asarray(eigenvalues_at(x)))
+    return RootLocus(values, jnp.asarray(eigenvalues), jnp.asarray(slopes), crossings, name)
 
 
-def _linear(found: Any) -> Linearization:
-    if isinstance(found, Equilibrium):
-        return found.linearization
-    if not isinstance(found, Linearization):
+def _linear(linearization: Any) -> Linearization:
+    if isinstance(linearization, Equilibrium):
+        return linearization.linearization
+    if not isinstance(linearization, Linearization):
         raise TypeError(
             "Argument `linearization_of` must return a Linearization or an Equilibrium, but "
-            f"returned a {type(found).__name__}; call `linearize` or `equilibrium` in it."
+            f"returned a {type(linearization).__name__}; call `linearize` or `equilibrium` in it."
         )
-    return found
+    return linearization
 
 
-def _with_slopes(of: Of, x: Array) -> tuple[Array, ...]:
+def _with_slopes(linearization_of: Of, x: Array) -> tuple[Array, ...]:
     """The eigenvalues with their derivatives, the unsteadiness, and whether ranks are right."""
 
     def values(x: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        lin = _linear(of(x))
-        found = modes(lin).eigenvalues
-        return (found.real, found.imag), (lin.unsteadiness, lin.regular)
+        lin = _linear(linearization_of(x))
+        eigenvalues = modes(lin).eigenvalues
+        return (eigenvalues.real, eigenvalues.imag), (lin.unsteadiness, lin.regular)
 
-    found, slopes, rest = jax.jvp(values, (x,), (jnp.ones_like(x),), has_aux=True)
-    return jax.lax.complex(*found), jax.lax.complex(*slopes), *rest
+    eigenvalues, slopes, aux = jax.jvp(values, (x,), (jnp.ones_like(x),), has_aux=True)
+    return jax.lax.complex(*eigenvalues), jax.lax.complex(*slopes), *aux
 
 
 def _require_steady(name: str, values: Any, missed: Any, regular: Any) -> None:
@@ -158,56 +158,57 @@ def _require_steady(name: str, values: Any, missed: Any, regular: Any) -> None:
         )
 
 
-def _tracked(x: Any, found: Complexes, slopes: Complexes) -> tuple[Complexes, Complexes]:
+def _tracked(x: Any, eigenvalues: Complexes, slopes: Complexes) -> tuple[Complexes, Complexes]:
     """Permute eigenvalues and slopes within each row so that columns are branches."""
-    found, slopes = found.copy(), slopes.copy()
-    size = np.abs(found).max(initial=0.0)
-    for k in range(1, len(found)):
+    eigenvalues, slopes = eigenvalues.copy(), slopes.copy()
+    size = np.abs(eigenvalues).max(initial=0.0)
+    for k in range(1, len(eigenvalues)):
         step = x[k] - x[k - 1]
-        before, after = (np.nan_to_num(slopes[i]) * step / 2 for i in (k - 1, k))
-        ahead, back = found[k - 1] + before, found[k] - after
-        plain = np.abs(found[k - 1][:, None] - found[k][None, :])
+        prediction, return_step = (np.nan_to_num(slopes[i]) * step / 2 for i in (k - 1, k))
+        ahead, back = eigenvalues[k - 1] + prediction, eigenvalues[k] - return_step
+        plain = np.abs(eigenvalues[k - 1][:, None] - eigenvalues[k][None, :])
         cost = np.abs(ahead[:, None] - back[None, :]) + 1e-3 * plain
         # zeros of symmetries stay zero, even if others cross them
-        cost += 10 * size * ((found[k - 1] == 0)[:, None] != (found[k] == 0)[None, :])
+        cost += 10 * size * ((eigenvalues[k - 1] == 0)[:, None] != (eigenvalues[k] == 0)[None, :])
         from scipy.optimize import linear_sum_assignment  # slow to import, and seldom needed
 
         places = linear_sum_assignment(cost)[1]
-        found[k], slopes[k] = found[k][places], slopes[k][places]
-    return found, slopes
+        eigenvalues[k], slopes[k] = eigenvalues[k][places], slopes[k][places]
+    return eigenvalues, slopes
 
 
-def _crossings(x: Any, found: Complexes, at: At) -> tuple[Crossing, ...]:
-    size = float(np.abs(found).max(initial=0.0)) or 1.0
-    zeros = int((found == 0).sum(axis=1).min())
+def _crossings(x: Any, eigenvalues: Complexes, eigenvalues_at: At) -> tuple[Crossing, ...]:
+    size = float(np.abs(eigenvalues).max(initial=0.0)) or 1.0
+    zeros = int((eigenvalues == 0).sum(axis=1).min())
     crossings: list[Crossing] = []
-    for branch in range(found.shape[1]):
-        own = found[:, branch]
+    for branch in range(eigenvalues.shape[1]):
+        branch_values = eigenvalues[:, branch]
         # On the imaginary axis, 0; a single such value lies between those of a crossing.
-        side = np.where(np.abs(own.real) > AXIS * size, np.sign(own.real), 0)
+        side = np.where(np.abs(branch_values.real) > AXIS * size, np.sign(branch_values.real), 0)
         single = (side[1:-1] == 0) & (side[:-2] * side[2:] != 0)
-        kept = np.flatnonzero(np.r_[True, ~single, True])
-        for ends in pairwise(kept):
+        indices = np.flatnonzero(np.r_[True, ~single, True])
+        for ends in pairwise(indices):
             low, high = side[list(ends)]
             # Without damping modes are on the axis until they become unstable.
             if max(low, high) <= 0 or low == high:
                 continue
-            pair = x[list(ends)], own[list(ends)], lambda x: at(x)[zeros:]
-            value, there = _refined(*pair) if low * high else _left(*pair, AXIS * size)
-            if there.imag < -REAL * size:  # its conjugate is on another branch
+            pair = x[list(ends)], branch_values[list(ends)], lambda x: eigenvalues_at(x)[zeros:]
+            value, eigenvalue = _refined(*pair) if low * high else _left(*pair, AXIS * size)
+            if eigenvalue.imag < -REAL * size:  # its conjugate is on another branch
                 continue
-            hertz = there.imag / (2 * np.pi) if there.imag > REAL * size else 0.0
+            hertz = eigenvalue.imag / (2 * np.pi) if eigenvalue.imag > REAL * size else 0.0
             crossings.append(Crossing(value, hertz, branch, bool(low < high)))
     return tuple(sorted(crossings))
 
 
-def _refined(ends: Any, own: Any, at: At) -> tuple[float, complex]:
+def _refined(ends: Any, branch_values: Any, eigenvalues_at: At) -> tuple[float, complex]:
     """Locate the zero of the real part of a branch between two values."""
 
     def near(x: float) -> complex:
         part = (x - ends[0]) / (ends[1] - ends[0])
-        values = at(x)
-        return complex(values[np.argmin(np.abs(values - own[0] - part * (own[1] - own[0])))])
+        values = eigenvalues_at(x)
+        expected = branch_values[0] + part * (branch_values[1] - branch_values[0])
+        return complex(values[np.argmin(np.abs(values - expected))])
 
     from scipy.optimize import brentq  # slow to import, and seldom needed
 
@@ -215,16 +216,16 @@ def _refined(ends: Any, own: Any, at: At) -> tuple[float, complex]:
     return value, near(value)
 
 
-def _left(ends: Any, own: Any, at: At, axis: float) -> tuple[float, complex]:
+def _left(ends: Any, branch_values: Any, eigenvalues_at: At, axis: float) -> tuple[float, complex]:
     """Locate where a branch leaves the imaginary axis, on which it is at one of the ends."""
-    on, off = (0, 1) if abs(own[0].real) <= axis else (1, 0)
-    calm, unstable, there = ends[on], ends[off], own[off]
+    on_axis, off_axis = (0, 1) if abs(branch_values[0].real) <= axis else (1, 0)
+    calm, unstable, eigenvalue = ends[on_axis], ends[off_axis], branch_values[off_axis]
     for _ in range(HALVINGS):
         middle = (calm + unstable) / 2
-        values = at(middle)
-        nearest = complex(values[np.argmin(np.abs(values - there))])
+        values = eigenvalues_at(middle)
+        nearest = complex(values[np.argmin(np.abs(values - eigenvalue))])
         if nearest.real > axis:
-            unstable, there = middle, nearest
+            unstable, eigenvalue = middle, nearest
         else:
             calm = middle
-    return float(unstable), there
+    return float(unstable), eigenvalue

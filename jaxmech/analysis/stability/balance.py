@@ -35,7 +35,7 @@ def balance(
     """
     states = len(system.states)
     first = system.n - states
-    rates, wanted = system.state_rates(q, v, t, params), a[first:]
+    rates, state_rates = system.state_rates(q, v, t, params), a[first:]
     a = jnp.concatenate([a[:first], rates])
 
     level, rate = _level_and_rate(system, q, v, t, params, a)
@@ -54,10 +54,10 @@ def balance(
     )
     if system.nonideal is not None:
         # The multipliers move with the state here, since the friction depends on them.
-        own = acceleration(system, q, v, t, params).multipliers
-        force = force - system.nonideal_force(q, v, own, t, params)
+        multipliers_of_law = acceleration(system, q, v, t, params).multipliers
+        force = force - system.nonideal_force(q, v, multipliers_of_law, t, params)
     if states:
-        force = jnp.concatenate([force[:first], wanted - rates])
+        force = jnp.concatenate([force[:first], state_rates - rates])
     return Balance(force, jnp.concatenate([rate, aim]), pull, level)
 
 
@@ -84,12 +84,12 @@ def parameter_reach(force: Callable[[Params], Array], params: Params) -> Array:
 
     It remains where the stiffness vanishes too, at a fold.
     """
-    numbers, others = eqx.partition(params, eqx.is_inexact_array)
+    numbers, constants = eqx.partition(params, eqx.is_inexact_array)
     draw = np.random.default_rng(17)  # different changes, so that their effects do not cancel
     moves = jax.tree.map(
         lambda x: x * jnp.asarray(draw.uniform(0.5, 1.5, x.shape), x.dtype), numbers
     )
-    return jnp.abs(jax.jvp(lambda p: force(eqx.combine(p, others)), (numbers,), (moves,))[1])
+    return jnp.abs(jax.jvp(lambda p: force(eqx.combine(p, constants)), (numbers,), (moves,))[1])
 
 
 def acceleration_rows(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:

@@ -68,57 +68,58 @@ def named_outputs(system: System, outputs: Channels) -> Named:
     return _named("outputs", outputs, resolve)
 
 
-def _named(argument: str, given: Channels, resolve: Callable[[str], Any]) -> Named:
-    require_sequence(argument, given)
-    if not isinstance(given, Mapping):
-        return tuple((name, resolve(name)) for name in given or ())
-    for name, what in given.items():
-        if not isinstance(what, str):
-            require_function(f"{argument}[{name!r}]", what)
+def _named(argument: str, channels: Channels, resolve: Callable[[str], Any]) -> Named:
+    require_sequence(argument, channels)
+    if not isinstance(channels, Mapping):
+        return tuple((name, resolve(name)) for name in channels or ())
+    for name, channel in channels.items():
+        if not isinstance(channel, str):
+            require_function(f"{argument}[{name!r}]", channel)
     return tuple(
-        (name, resolve(what) if isinstance(what, str) else what) for name, what in given.items()
+        (name, resolve(channel) if isinstance(channel, str) else channel)
+        for name, channel in channels.items()
     )
 
 
 def input_columns(
-    system: System, found: FullEquations, small: ReducedEquations, inputs: Named, state: State
+    system: System, full: FullEquations, small: ReducedEquations, inputs: Named, state: State
 ) -> tuple[Array, Array]:
     """du/dt per unit of every input, (l, j), and the motion of the constraints by inputs, (j,)."""
     q, v, t, params = state
 
-    def column(what: Any) -> tuple[Array, Array, Array]:
+    def column(channel: Any) -> tuple[Array, Array, Array]:
         """The generalized force of an input, and its effect on A a - b and on the constraints."""
-        if isinstance(what, Parameter):
-            force, shift, level = _by_parameter(system, found, what, state)
+        if isinstance(channel, Parameter):
+            force, shift, level = _by_parameter(system, full, channel, state)
             return force, shift, jnp.max(jnp.abs(level), initial=0.0)
-        if isinstance(what, int):
-            force = jnp.zeros_like(q).at[what].set(1.0)
+        if isinstance(channel, int):
+            force = jnp.zeros_like(q).at[channel].set(1.0)
         else:
-            force = _shaped(what(q, v, t, params), (system.n,), "inputs").astype(q.dtype)
-        return force, jnp.zeros(found.A.shape[0], q.dtype), jnp.zeros((), q.dtype)
+            force = _shaped(channel(q, v, t, params), (system.n,), "inputs").astype(q.dtype)
+        return force, jnp.zeros(full.A.shape[0], q.dtype), jnp.zeros((), q.dtype)
 
     if not inputs:
         return jnp.zeros((small.M.shape[0], 0), q.dtype), jnp.zeros((0,), q.dtype)
-    columns = zip(*(column(what) for _, what in inputs), strict=True)
+    columns = zip(*(column(channel) for _, channel in inputs), strict=True)
     forces, shifts, moved = (jnp.stack(x) for x in columns)
-    return small.solve(small.Y.T @ forces.T, -shifts[:, found.A_v.shape[0] :].T), moved
+    return small.solve(small.Y.T @ forces.T, -shifts[:, full.A_v.shape[0] :].T), moved
 
 
 def _by_parameter(
-    system: System, full: FullEquations, where: Parameter, state: State
+    system: System, full: FullEquations, parameter: Parameter, state: State
 ) -> tuple[Array, Array, Array]:
     """The force of one parameter, and the derivatives of A a - b and of the constraints by it."""
     q, v, t, params = state
     numbers, with_numbers = numbers_of(params)
     multipliers = full.multipliers[row_order(system, system.sizes(*state))]
 
-    def at(x: Array) -> tuple[Array, Array, Array]:
-        p = with_numbers(numbers.at[where.index].add(x))
+    def equations_at(x: Array) -> tuple[Array, Array, Array]:
+        p = with_numbers(numbers.at[parameter.index].add(x))
         found_at = balance(system, q, v, t, p, full.a, multipliers)
         level = jnp.concatenate([system.position_level(q, t, p), found_at.speed])
         return -found_at.force, found_at.rows, level
 
-    return jax.jacfwd(at)(jnp.zeros((), q.dtype))
+    return jax.jacfwd(equations_at)(jnp.zeros((), q.dtype))
 
 
 def output_rows(
@@ -129,12 +130,12 @@ def output_rows(
     numbers, with_numbers = numbers_of(params)
     rows = [jnp.zeros((0, small.Z.shape[1] + small.Y.shape[1]), q.dtype)]
     through = [jnp.zeros((0, len(inputs)), q.dtype)]
-    for _, what in outputs:
+    for _, channel in outputs:
 
-        def value(q: Array, v: Array, x: Array, what: Any = what) -> Array:
-            if isinstance(what, int):
-                return q[what] if what < q.size else v[what - q.size]
-            return _shaped(what(q, v, t, with_numbers(x)), (), "outputs").astype(q.dtype)
+        def value(q: Array, v: Array, x: Array, channel: Any = channel) -> Array:
+            if isinstance(channel, int):
+                return q[channel] if channel < q.size else v[channel - q.size]
+            return _shaped(channel(q, v, t, with_numbers(x)), (), "outputs").astype(q.dtype)
 
         g_q, g_v, g_x = jax.grad(value, (0, 1, 2))(q, v, numbers)
         rows.append(jnp.concatenate([g_q @ small.Z + g_v @ small.T, g_v @ small.Y])[None])

@@ -130,18 +130,18 @@ def floquet(
     require_regular(system, state, freedom)
     span, W = jnp.asarray(period).astype(q.dtype), jnp.zeros((system.n, system.n), q.dtype)
 
-    def over(span: Array, begin: Linearization, state: State) -> Sensitivities:
-        found = _derivatives(system, freedom, steps, method, state, span, begin)
-        status = Status(int(found.solution.status))
+    def sensitivities_over(span: Array, begin: Linearization, state: State) -> Sensitivities:
+        derivatives = _derivatives(system, freedom, steps, method, state, span, begin)
+        status = Status(int(derivatives.solution.status))
         if status is not Status.OK:
             raise ValueError(f"The motion over one period ended with the status {status}.")
-        return found
+        return derivatives
 
     lin = linearized(system, freedom, NOTHING, state, W)
-    whole = over(span, lin, state)
-    closure = _closure(system, whole.solution, params, advance or {})
-    _require_periodic_equations(system, freedom, whole.solution, params)
-    first = over(span / 2, lin, state)
+    period_sensitivities = sensitivities_over(span, lin, state)
+    closure = _closure(system, period_sensitivities.solution, params, advance or {})
+    _require_periodic_equations(system, freedom, period_sensitivities.solution, params)
+    first = sensitivities_over(span / 2, lin, state)
     half = State(first.solution.q[-1], first.solution.v[-1], first.solution.ts[-1], params)
     middle = linearized(system, freedom, NOTHING, half, W)
     if not middle.regular:
@@ -149,9 +149,9 @@ def floquet(
             "Argument `q` must not lead to a singular pose after half a period, but does; start at "
             "another point of the motion."
         )
-    second = over(span / 2, middle, half)
+    second = sensitivities_over(span / 2, middle, half)
     monodromy = _coordinates(lin, second) @ _coordinates(middle, first)
-    multipliers, errors = _compared(monodromy, _coordinates(lin, whole))
+    multipliers, errors = _compared(monodromy, _coordinates(lin, period_sensitivities))
     exponents = jnp.log(multipliers) / period
     return Floquet(multipliers, monodromy, exponents, errors, closure, float(period), lin)
 
@@ -173,18 +173,20 @@ def _derivatives(
     return sensitivities(system, start, z, ts, method=method, steps=FixedSteps(1))
 
 
-def _coordinates(lin: Linearization, found: Sensitivities) -> Array:
+def _coordinates(lin: Linearization, derivatives: Sensitivities) -> Array:
     """The deviations at the end of a motion, in the coordinates (x, u) there, shape (j, j)."""
     small = lin.reduced
-    x = small.Z.T @ found.q[-1]
-    return jnp.concatenate([x, small.Y.T @ (found.v[-1] - small.T @ x)])
+    x = small.Z.T @ derivatives.q[-1]
+    return jnp.concatenate([x, small.Y.T @ (derivatives.v[-1] - small.T @ x)])
 
 
 def _compared(matrix: Array, rough: Array) -> tuple[Array, Array]:
     """The eigenvalues of a matrix, the largest first, and their distances from those of another."""
-    values, others = (np.linalg.eigvals(np.asarray(x)).astype(complex) for x in (matrix, rough))
+    values, rough_values = (
+        np.linalg.eigvals(np.asarray(x)).astype(complex) for x in (matrix, rough)
+    )
     values = values[np.argsort(-np.abs(values), kind="stable")]
-    distances = np.abs(values[:, None] - others)
+    distances = np.abs(values[:, None] - rough_values)
     from scipy.optimize import linear_sum_assignment  # slow to import, and seldom needed
 
     return jnp.asarray(values), jnp.asarray(distances[linear_sum_assignment(distances)])
@@ -221,26 +223,26 @@ def _require_periodic_equations(
     system: System, freedom: Freedom, sol: Solution, params: Params
 ) -> None:
     """Raise a ValueError if the linear equations along the motion change from period to period."""
-    period, none = sol.ts[-1] - sol.ts[0], jnp.zeros((system.n, system.n), sol.q.dtype)
+    period, zeros = sol.ts[-1] - sol.ts[0], jnp.zeros((system.n, system.n), sol.q.dtype)
 
     def matrices(k: int, t: Array) -> dict[str, np.ndarray]:
         state = State(sol.q[k], sol.v[k], t, params)
-        found = linearized(system, freedom, NOTHING, state, none).full
+        full = linearized(system, freedom, NOTHING, state, zeros).full
         names = "M", "C", "K", "drift", "A_p", "A_v", "B", "forces"
-        return {name: np.asarray(getattr(found, name)) for name in names}
+        return {name: np.asarray(getattr(full, name)) for name in names}
 
     places = [int(phase * (len(sol.ts) - 1)) for phase in PHASES]
-    now = [matrices(k, sol.ts[k]) for k in places]
+    first = [matrices(k, sol.ts[k]) for k in places]
     later = [matrices(k, sol.ts[k] + period) for k in places]
-    size = {name: max(np.abs(x[name]).max(initial=0.0) for x in now) for name in now[0]}
+    size = {name: max(np.abs(x[name]).max(initial=0.0) for x in first) for name in first[0]}
     # A matrix of round-off alone is small beside these.
     w = 2 * np.pi / abs(float(period))
-    others = {"C": w * size["M"], "K": w**2 * size["M"], "drift": w * size["forces"]}
-    others["B"] = w * size["A_v"]
-    for k, one, other in zip(places, now, later, strict=True):
-        for name, matrix in one.items():
-            least = size[name] + 1e-4 * others.get(name, 0.0)
-            if not np.abs(other[name] - matrix).max(initial=0.0) <= PERIODIC * least:
+    scales = {"C": w * size["M"], "K": w**2 * size["M"], "drift": w * size["forces"]}
+    scales["B"] = w * size["A_v"]
+    for k, first_matrices, later_matrices in zip(places, first, later, strict=True):
+        for name, matrix in first_matrices.items():
+            least = size[name] + 1e-4 * scales.get(name, 0.0)
+            if not np.abs(later_matrices[name] - matrix).max(initial=0.0) <= PERIODIC * least:
                 raise ValueError(
                     "Argument `period` must be that of the forces and constraints, but the linear "
                     f"equations at t = {float(sol.ts[k]):.6g} differ from those one period later; "

@@ -43,8 +43,8 @@ def freedom_at(system: System, state: State) -> Freedom:
     if members is None:
         return _generic_freedom(system, *state)
     leaves, structure = jax.tree.flatten(members)
-    each = [jax.tree.unflatten(structure, x) for x in zip(*map(jnp.asarray, leaves), strict=True)]
-    return min(_freedom(_rows(system, *member)) for member in each)
+    states = [jax.tree.unflatten(structure, x) for x in zip(*map(jnp.asarray, leaves), strict=True)]
+    return min(_freedom(_rows(system, *member)) for member in states)
 
 
 def require_regular(system: System, state: State, freedom: Freedom) -> None:
@@ -58,15 +58,17 @@ def require_regular(system: System, state: State, freedom: Freedom) -> None:
         change = draw.uniform(-1, 1, system.n) * (1 + np.abs(np.asarray(q)))
         change = change - np.linalg.pinv(A_p, rcond=1e-6) @ (A_p @ change)
         moved = _rows(system, q + ASIDE * jnp.asarray(change, q.dtype), v, t, params)
-        for level, A, left in zip(("positions", "velocities"), moved[:2], freedom[:2], strict=True):
+        for level, A, freedom_rows in zip(
+            ("positions", "velocities"), moved[:2], freedom[:2], strict=True
+        ):
             # Singular values that vanish in a singular pose are of the order of ASIDE at this
             # distance from it.
             rank = int((_singular_values(A) > 0.03 * ASIDE).sum())
-            if rank > system.n - left:
+            if rank > system.n - freedom_rows:
                 raise ValueError(
                     "Argument `q` must not be a singular pose, but the constraints on "
-                    f"{level} have rank {system.n - left} there and {rank} nearby; move away "
-                    "from it, to where the degrees of freedom are well defined."
+                    f"{level} have rank {system.n - freedom_rows} there and {rank} nearby; move "
+                    "away from it, to where the degrees of freedom are well defined."
                 )
 
 
@@ -100,11 +102,11 @@ def _freedom(rows: tuple[Any, ...]) -> Freedom:
 @cached_by_shapes
 def _generic_freedom(system: System, q: Array, v: Array, t: Array, params: Params) -> Freedom:
     """The degrees of freedom at almost every state."""
-    found = outside_traces(_rows, system, *generic((q, v, t, params), seed=21))
-    if found is None:
+    rows = outside_traces(_rows, system, *generic((q, v, t, params), seed=21))
+    if rows is None:
         raise ValueError(
             "Argument `freedom` must be given here, since the functions of the system close over "
             "values that are being traced; pass (positions, velocities, accelerations), as "
             "`structure` counts."
         )
-    return _freedom(found)
+    return _freedom(rows)

@@ -148,24 +148,24 @@ def _transposed(x: Array) -> Array:
     return x.swapaxes(-1, -2)
 
 
-def _card(found: Linearization) -> list[str]:
+def _card(lin: Linearization) -> list[str]:
     def counted(count: int, word: str, plural: str) -> str:
         return f"{count} {word}" if count == 1 else f"{count} {plural}"
 
-    names = ", ".join(found.coordinates[:8]) + (", ..." if len(found.coordinates) > 8 else "")
-    positions = counted(found.positions, "position", "positions")
-    sizes = f"{positions} and {counted(found.velocities, 'velocity', 'velocities')}"
-    lines = [f"Linearization: {len(found.coordinates)} coordinates {names}; state of {sizes}"]
-    small = found.reduced
-    if found.velocities <= 6:
+    names = ", ".join(lin.coordinates[:8]) + (", ..." if len(lin.coordinates) > 8 else "")
+    positions = counted(lin.positions, "position", "positions")
+    sizes = f"{positions} and {counted(lin.velocities, 'velocity', 'velocities')}"
+    lines = [f"Linearization: {len(lin.coordinates)} coordinates {names}; state of {sizes}"]
+    small = lin.reduced
+    if lin.velocities <= 6:
         for name, matrix in (("M", small.M), ("C", small.C), ("K", small.K)):
             rows = _rows(np.asarray(matrix))
             lines += [f"  {name if k == 0 else ' '}  {row}" for k, row in enumerate(rows)]
-    if np.any(np.asarray(found.W)):
+    if np.any(np.asarray(lin.W)):
         lines.append("  seen from a frame that is carried along")
-    for word, named in (("inputs", found.inputs), ("outputs", found.outputs)):
+    for word, named in (("inputs", lin.inputs), ("outputs", lin.outputs)):
         lines += [f"  {word}  {', '.join(named)}"] if named else []
-    if not bool(found.regular):
+    if not bool(lin.regular):
         lines.append("  not regular: the constraints have another rank here")
     return lines
 

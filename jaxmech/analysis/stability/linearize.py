@@ -109,33 +109,33 @@ def linearize(
         5.7874
     """
     q, v, t, params = state = checked_state(system, q, v, t, params)
-    named = named_inputs(system, params, inputs), named_outputs(system, outputs)
-    known = is_known(state)
-    if known:
+    channels = named_inputs(system, params, inputs), named_outputs(system, outputs)
+    is_concrete = is_known(state)
+    if is_concrete:
         require_consistent(system, state)
     freedom = freedom or freedom_at(system, state)
-    if known:
+    if is_concrete:
         require_regular(system, state, freedom)
     W = _frame(system, state, symmetries)
-    found = linearized(system, freedom, named, state, W)
-    if known and steady and symmetries is None and not is_negligible(found.unsteadiness):
+    lin = linearized(system, freedom, channels, state, W)
+    if is_concrete and steady and symmetries is None and not is_negligible(lin.unsteadiness):
         W = _frame(system, state, find(system, q, v, t, params))
-        found = linearized(system, freedom, named, state, W)
-    if known:
-        _require_fixed_constraints(found)
-    if known and steady and not v.any() and not is_negligible(found.full.change):
+        lin = linearized(system, freedom, channels, state, W)
+    if is_concrete:
+        _require_fixed_constraints(lin)
+    if is_concrete and steady and not v.any() and not is_negligible(lin.full.change):
         raise ValueError(
             "Argument `system` must have linear equations with constant coefficients at `q`, but "
-            f"they change with time, by {float(found.full.change):.2g} of their size per second; "
+            f"they change with time, by {float(lin.full.change):.2g} of their size per second; "
             "use `floquet` if they are periodic, or pass `steady=False` for this moment alone."
         )
-    if known and steady and not is_negligible(found.unsteadiness):
+    if is_concrete and steady and not is_negligible(lin.unsteadiness):
         raise ValueError(
             "Arguments `q` and `v` must be an equilibrium or a steady motion, but the forces that "
-            f"are not balanced are {float(found.unsteadiness):.2g} of those at play; find one by "
+            f"are not balanced are {float(lin.unsteadiness):.2g} of those at play; find one by "
             "`equilibrium`, or pass `steady=False` for deviations from any motion."
         )
-    return found
+    return lin
 
 
 def _frame(system: System, state: State, symmetries: Symmetries | None) -> Array:
@@ -147,32 +147,32 @@ def _frame(system: System, state: State, symmetries: Symmetries | None) -> Array
 
 
 def linearized(
-    system: System, freedom: Freedom, named: tuple[Named, Named], state: State, W: Array
+    system: System, freedom: Freedom, channels: tuple[Named, Named], state: State, W: Array
 ) -> Linearization:
     """The linear equations without any check, for named inputs and outputs.
 
     W (n, n) is the generator of the symmetry of the motion.
     """
     if not is_known((state, W)) or is_inside_a_program():
-        return _as_one_program(system, freedom, named, state, W)
+        return _as_one_program(system, freedom, channels, state, W)
     # The code of a single program grows with the cube of the number of coordinates.
-    still = _at_rest(system, state)
-    motion = _forced(freedom, still)
+    statics = _at_rest(system, state)
+    motion = _forced(freedom, statics)
     slopes = _derivatives(system, state, motion.a, motion.multipliers)
-    return _linear(system, freedom, named, state, W, (still, motion, slopes))
+    return _linear(system, freedom, channels, state, W, (statics, motion, slopes))
 
 
-@jit_of("system", "freedom", "named")
+@jit_of("system", "freedom", "channels")
 def _as_one_program(
-    system: System, freedom: Freedom, named: tuple[Named, Named], state: State, W: Array
+    system: System, freedom: Freedom, channels: tuple[Named, Named], state: State, W: Array
 ) -> Linearization:
-    def at(state: State, W: Array) -> Linearization:
-        still = at_rest(system, state)
-        motion = forced(still, freedom)
+    def linearized_at(state: State, W: Array) -> Linearization:
+        statics = at_rest(system, state)
+        motion = forced(statics, freedom)
         slopes = derivatives(system, state, motion.a, motion.multipliers)
-        return _assembled(system, freedom, named, state, W, (still, motion, slopes))
+        return _assembled(system, freedom, channels, state, W, (statics, motion, slopes))
 
-    return native_call(at, state, W)
+    return native_call(linearized_at, state, W)
 
 
 @jit_of("system", is_frame=True, is_finite=True)
@@ -181,8 +181,8 @@ def _at_rest(system: System, state: State) -> AtRest:
 
 
 @jit_of("freedom", is_frame=True, is_brief=True)
-def _forced(freedom: Freedom, still: AtRest) -> Forced:
-    return forced(still, freedom)
+def _forced(freedom: Freedom, statics: AtRest) -> Forced:
+    return forced(statics, freedom)
 
 
 @jit_of("system", is_frame=True, is_finite=True)
@@ -191,32 +191,37 @@ def _derivatives(system: System, state: State, a: Array, multipliers: Array) -> 
     return native_call(partial(derivatives, system), *inputs)
 
 
-@jit_of("system", "freedom", "named", is_frame=True, is_brief=True)
+@jit_of("system", "freedom", "channels", is_frame=True, is_brief=True)
 def _linear(
-    system: System, freedom: Freedom, named: tuple[Named, Named], state: State, W: Array, parts: Any
+    system: System,
+    freedom: Freedom,
+    channels: tuple[Named, Named],
+    state: State,
+    W: Array,
+    parts: Any,
 ) -> Linearization:
-    return _assembled(system, freedom, named, state, W, parts)
+    return _assembled(system, freedom, channels, state, W, parts)
 
 
 def _assembled(
-    system: System, freedom: Freedom, named: tuple[Named, Named], state: State, W: Array,
+    system: System, freedom: Freedom, channels: tuple[Named, Named], state: State, W: Array,
     parts: tuple[AtRest, Forced, Derivatives],
 ) -> Linearization:  # fmt: skip
-    inputs, outputs = named
+    inputs, outputs = channels
     v = state[1]
-    found = full_equations(system, state, *parts)
-    small = reduced_equations(found, W, freedom)
-    B, moved = input_columns(system, found, small, inputs, state)
+    full = full_equations(system, state, *parts)
+    small = reduced_equations(full, W, freedom)
+    B, moved = input_columns(system, full, small, inputs, state)
     C, D = output_rows(small, outputs, inputs, state)
     zeros = jnp.zeros((small.Z.shape[1], len(inputs)), B.dtype)
     regular = small.regular & jnp.all(is_negligible(moved))
     nan = jnp.where(regular, 0.0, jnp.nan).astype(v.dtype)
     return Linearization(
-        full=found,
+        full=full,
         reduced=small,
         space=StateSpace(small.matrix() + nan, jnp.concatenate([zeros, B]) + nan, C + nan, D + nan),
         W=W,
-        unsteadiness=unsteadiness(found, small, v, W),
+        unsteadiness=unsteadiness(full, small, v, W),
         regular=regular,
         moved=moved,
         coordinates=tuple(system.coordinates),
@@ -225,8 +230,8 @@ def _assembled(
     )
 
 
-def _require_fixed_constraints(found: Linearization) -> None:
-    pairs = zip(found.inputs, found.moved, strict=True)
+def _require_fixed_constraints(lin: Linearization) -> None:
+    pairs = zip(lin.inputs, lin.moved, strict=True)
     names = [name for name, x in pairs if not is_negligible(x)]
     if names:
         raise ValueError(

@@ -98,12 +98,14 @@ def modes(linearization: Linearization) -> Modes:
         [0.381526 0.381526 0.921086 0.921086] [0.414214 0.       1.       0.      ]
     """
     require_kind("linearization", linearization, Linearization, "the result of `linearize`")
-    known = is_known(linearization)
-    found = _spectrum(linearization) if known else None
-    of_one: Callable[..., Modes] = _modes if known else lambda lin, _: _modes(lin, _spectrum(lin))
+    is_concrete = is_known(linearization)
+    spectrum_on_host = _spectrum(linearization) if is_concrete else None
+    of_one: Callable[..., Modes] = (
+        _modes if is_concrete else lambda lin, _: _modes(lin, _spectrum(lin))
+    )
     for _ in range(linearization.space.A.ndim - 2):
         of_one = jax.vmap(of_one)
-    return of_one(linearization, found)
+    return of_one(linearization, spectrum_on_host)
 
 
 def _spectrum(lin: Linearization) -> Spectrum:
@@ -111,24 +113,24 @@ def _spectrum(lin: Linearization) -> Spectrum:
 
 
 @jax.jit
-def _modes(lin: Linearization, found: Spectrum) -> Modes:
+def _modes(lin: Linearization, spectrum: Spectrum) -> Modes:
     small = lin.reduced
-    values, right = found.eigenvalues, found.right
+    values, right_vectors = spectrum.eigenvalues, spectrum.right
     k = small.Z.shape[1]
-    dq = small.Z @ right[:k]
-    dv = small.T @ right[:k] + small.Y @ right[k:]
+    dq = small.Z @ right_vectors[:k]
+    dv = small.T @ right_vectors[:k] + small.Y @ right_vectors[k:]
     scale, only_velocity = _largest(dq, dv)
     size = jnp.abs(jax.lax.stop_gradient(values))
-    nonzero = jnp.where(found.zero | (size == 0), 1.0, jnp.abs(values))
+    nonzero = jnp.where(spectrum.zero | (size == 0), 1.0, jnp.abs(values))
     return Modes(
         eigenvalues=values,
         frequencies=jnp.abs(values.imag) / (2 * np.pi),
-        damping=jnp.where(found.zero, jnp.nan, -values.real / nonzero),
+        damping=jnp.where(spectrum.zero, jnp.nan, -values.real / nonzero),
         shapes=jnp.where(only_velocity[None], dv, dq) / scale[None],
-        states=right / scale[None],
-        signature=_signature(lin, found.zero, values, right),
-        zero=found.zero,
-        simple=found.simple,
+        states=right_vectors / scale[None],
+        signature=_signature(lin, spectrum.zero, values, right_vectors),
+        zero=spectrum.zero,
+        simple=spectrum.simple,
         coordinates=lin.coordinates,
     )
 
@@ -138,17 +140,17 @@ def _largest(dq: Array, dv: Array) -> tuple[Array, Array]:
     only_velocity = jnp.max(jnp.abs(dq), axis=0) <= 1e-9 * jnp.max(jnp.abs(dv), axis=0)
     entries = jnp.where(only_velocity[None], dv, dq)
     place = jnp.argmax(jnp.abs(entries) * (1 - 1e-9 * jnp.arange(len(dq)))[:, None], axis=0)
-    found = jnp.take_along_axis(entries, place[None], axis=0)[0]
-    return jnp.where(found == 0, 1.0, found), only_velocity
+    largest = jnp.take_along_axis(entries, place[None], axis=0)[0]
+    return jnp.where(largest == 0, 1.0, largest), only_velocity
 
 
 def _signature(lin: Linearization, zero: Array, values: Array, z: Array) -> Array:
     """The sign of z^H H z with the energy H = (u^T M u + x^T K x) / 2, where it is conserved."""
     small = lin.reduced
     k = lin.positions
-    none = jnp.zeros(values.shape, jnp.int32)
+    zeros = jnp.zeros(values.shape, jnp.int32)
     if k != lin.velocities:
-        return none
+        return zeros
     M, C, K = (jax.lax.stop_gradient(x) for x in (small.M, small.C, small.K))
     size = jnp.max(jnp.abs(C), initial=0.0), jnp.max(jnp.abs(K), initial=0.0)
     conserved = jnp.max(jnp.abs(C + C.T), initial=0.0) <= 1e-9 * size[0] + 1e-12 * size[1]
@@ -160,19 +162,19 @@ def _signature(lin: Linearization, zero: Array, values: Array, z: Array) -> Arra
     return jnp.where(conserved & swings & ~zero, jnp.sign(energy), 0.0).astype(jnp.int32)
 
 
-def _card(found: Modes) -> list[str]:
-    values, is_zero = np.asarray(found.eigenvalues), np.asarray(found.zero)
-    names = found.coordinates
-    largest = [names[k] for k in np.abs(np.asarray(found.shapes)).argmax(axis=0)]
-    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-    lines = [f"Modes: {len(values)} eigenvalues of coordinates {shown}"]
+def _card(modes: Modes) -> list[str]:
+    values, is_zero = np.asarray(modes.eigenvalues), np.asarray(modes.zero)
+    names = modes.coordinates
+    largest = [names[k] for k in np.abs(np.asarray(modes.shapes)).argmax(axis=0)]
+    names_shortened = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    lines = [f"Modes: {len(values)} eigenvalues of coordinates {names_shortened}"]
     if not is_zero.all():
         lines.append("    eigenvalue [1/s]  frequency [Hz]  damping  largest in")
     for i, value in enumerate(values):
         if is_zero[i] or value.imag < 0:
             continue
-        where = f"{_text(value):<20} {float(found.frequencies[i]):>11.6g}"
-        lines.append(f"  {where} {float(found.damping[i]) + 0.0:>8.4g}     {largest[i]}")
+        columns = f"{_text(value):<20} {float(modes.frequencies[i]):>11.6g}"
+        lines.append(f"  {columns} {float(modes.damping[i]) + 0.0:>8.4g}     {largest[i]}")
     if is_zero.any():
         of_zeros = dict.fromkeys(name for name, zero in zip(largest, is_zero, strict=True) if zero)
         lines.append(f"  and {is_zero.sum()} zero: {', '.join(of_zeros)}")

@@ -126,8 +126,8 @@ class ReducedEquations(eqx.Module):
 
     def matrix(self) -> Float[Array, " j j"]:
         """The matrix of the first-order system, d(x, u)/dt = matrix (x, u)."""
-        below = self.solve(-jnp.concatenate([self.K, self.C], 1), -self.slopes)
-        return jnp.concatenate([jnp.concatenate([self.R, self.P], 1), below])
+        accelerations = self.solve(-jnp.concatenate([self.K, self.C], 1), -self.slopes)
+        return jnp.concatenate([jnp.concatenate([self.R, self.P], 1), accelerations])
 
 
 class AtRest(NamedTuple):
@@ -162,19 +162,19 @@ def at_rest(system: System, state: State) -> AtRest:
     """The equations of motion at a state."""
     q, v, t, params = state
     A, zero = acceleration_rows(system, q, v, t, params), jnp.zeros_like(q)
-    still = balance(system, q, v, t, params, zero, jnp.zeros(len(A), q.dtype))
-    return AtRest(system.mass(q, v, t, params), A, still.force, still.rows)
+    balances = balance(system, q, v, t, params, zero, jnp.zeros(len(A), q.dtype))
+    return AtRest(system.mass(q, v, t, params), A, balances.force, balances.rows)
 
 
-def forced(still: AtRest, freedom: Freedom) -> Forced:
+def forced(statics: AtRest, freedom: Freedom) -> Forced:
     """The accelerations and the minimum-norm multipliers that balance them."""
-    M, A = still.M, still.A
+    M, A = statics.M, statics.A
     # a = A^+ b plus the null-space component that balances the forces there
     N, _ = null_basis(A, freedom[2])
     rows = QR().factor(A)
-    a = rows.smallest(-still.rows)[0]
-    a = a - N @ _solved(N.T @ M @ N, N.T @ (still.force + M @ a))
-    force = still.force + M @ a
+    a = rows.smallest(-statics.rows)[0]
+    a = a - N @ _solved(N.T @ M @ N, N.T @ (statics.force + M @ a))
+    force = statics.force + M @ a
     multipliers = times(column_space_projector(A), rows.smallest(times(A, force))[1])
     return Forced(a, force, multipliers)
 
@@ -194,10 +194,10 @@ def derivatives(system: System, state: State, a: Array, multipliers: Array) -> D
         return system.mass(q, v, t, params), A_p, slopes
 
     if depends_on(lambda t: (system.mass(q, v, t, params), parts(q, v, t)), (t,)):
-        found, rates = jax.jvp(matrices, (t,), (jnp.ones_like(t),))
-        _, A_p, (by_q, by_v) = found
+        values, rates = jax.jvp(matrices, (t,), (jnp.ones_like(t),))
+        _, A_p, (by_q, by_v) = values
         drift = jax.jacfwd(lambda t: parts(q, v, t).force)(t)
-        change = _largest_rate(found, rates)
+        change = _largest_rate(values, rates)
     else:
         _, A_p, (by_q, by_v) = matrices(t)
         drift, change = jnp.zeros_like(q), jnp.zeros_like(t)
@@ -214,18 +214,18 @@ def derivatives(system: System, state: State, a: Array, multipliers: Array) -> D
 
 
 def full_equations(
-    system: System, state: State, still: AtRest, motion: Forced, slopes: Derivatives
+    system: System, state: State, statics: AtRest, motion: Forced, slopes: Derivatives
 ) -> FullEquations:
     """The linear equations in all coordinates about a state that satisfies the constraints."""
     by_q, by_v = slopes.by_q, slopes.by_v
     # The last are effects of relative changes of q and the parameters: at rest forces may all
     # vanish.
-    forces = jnp.abs(still.force) + jnp.abs(motion.force)
-    forces = forces + jnp.abs(still.M) @ jnp.abs(motion.a) + slopes.reach
+    forces = jnp.abs(statics.force) + jnp.abs(motion.force)
+    forces = forces + jnp.abs(statics.M) @ jnp.abs(motion.a) + slopes.reach
     return FullEquations(
         a=motion.a,
         multipliers=motion.multipliers[np.argsort(row_order(system, system.sizes(*state)))],
-        M=still.M,
+        M=statics.M,
         C=by_v.force,
         K=by_q.force,
         geometric=-by_q.pull,
@@ -234,7 +234,7 @@ def full_equations(
         A_p=slopes.A_p,
         A_v=by_v.speed,
         B=by_q.speed,
-        A=still.A,
+        A=statics.A,
         H_q=by_q.rows,
         H_v=by_v.rows,
         forces=forces,
@@ -259,35 +259,35 @@ def _solved(M: Array, force: Array) -> Array:
 
 
 def reduced_equations(
-    found: FullEquations, W: Float[Array, " n n"], freedom: Freedom
+    full: FullEquations, W: Float[Array, " n n"], freedom: Freedom
 ) -> ReducedEquations:
     """The linear equations in independent coordinates, with W of the symmetry that is followed."""
-    count = found.A_v.shape[0]  # of rows on velocities
-    Z, right_position = null_basis(found.A_p, freedom[0])
-    same = found.A_p.shape == found.A_v.shape  # then no constraint is nonholonomic
-    Y, right_velocity = (Z, right_position) if same else null_basis(found.A_v, freedom[1])
-    inverse = _pseudo_inverse(found.A_v)
-    T = W @ Z - inverse @ (found.A_v @ (W @ Z) + found.B @ Z)
+    count = full.A_v.shape[0]  # of rows on velocities
+    Z, right_position = null_basis(full.A_p, freedom[0])
+    is_holonomic = full.A_p.shape == full.A_v.shape  # then no constraint is nonholonomic
+    Y, right_velocity = (Z, right_position) if is_holonomic else null_basis(full.A_v, freedom[1])
+    inverse = _pseudo_inverse(full.A_v)
+    T = W @ Z - inverse @ (full.A_v @ (W @ Z) + full.B @ Z)
     R, P = Z.T @ (T - W @ Z), Z.T @ Y
     dq = jnp.concatenate([Z, jnp.zeros_like(Y)], 1)
     dv = jnp.concatenate([T, Y], 1)
     # da = Y w + G (x, u): the constraints alone determine G, the equations of motion w
-    shift = found.H_q @ dq + found.H_v @ dv
+    shift = full.H_q @ dq + full.H_v @ dv
     G = -inverse @ shift[:count]
-    moving = Y.T @ (W @ dv + T @ jnp.concatenate([R, P], 1))  # w = du/dt + moving (x, u)
-    carried = Y.T @ (found.M @ (G + Y @ moving) + found.C @ dv + found.K @ dq)
-    servo = found.A[count:]
+    drift_rows = Y.T @ (W @ dv + T @ jnp.concatenate([R, P], 1))  # w = du/dt + moving (x, u)
+    carried = Y.T @ (full.M @ (G + Y @ drift_rows) + full.C @ dv + full.K @ dq)
+    servo = full.A[count:]
     return ReducedEquations(
         Z=Z,
         Y=Y,
         T=T,
         R=R,
         P=P,
-        M=Y.T @ found.M @ Y,
+        M=Y.T @ full.M @ Y,
         C=carried[:, freedom[0] :],
         K=carried[:, : freedom[0]],
         rows=servo @ Y,
-        slopes=servo @ (G + Y @ moving) + shift[count:],
+        slopes=servo @ (G + Y @ drift_rows) + shift[count:],
         regular=right_position & right_velocity,
     )
 
@@ -301,7 +301,7 @@ def _pseudo_inverse(A: Array) -> Array:
 
 
 def unsteadiness(
-    found: FullEquations, small: ReducedEquations, v: Float[Array, " n"], W: Float[Array, " n n"]
+    full: FullEquations, small: ReducedEquations, v: Float[Array, " n"], W: Float[Array, " n n"]
 ) -> Float[Array, ""]:
     """The distance of a motion from following a symmetry: 0 if it does, about 1 if not at all.
 
@@ -313,9 +313,9 @@ def unsteadiness(
     """
     turned = W @ v
     rate = jnp.max(jnp.abs(v))
-    later = found.M @ (W @ turned) + found.C @ turned + found.K @ v + found.drift
+    later = full.M @ (W @ turned) + full.C @ turned + full.K @ v + full.drift
     later = later / jnp.where(rate > 0, rate, 1.0)
-    missed = jnp.stack([found.M @ (found.a - turned), small.Y @ (small.Y.T @ later)])
-    largest = jnp.max(found.forces + jnp.abs(found.M) @ jnp.abs(turned))
+    missed = jnp.stack([full.M @ (full.a - turned), small.Y @ (small.Y.T @ later)])
+    largest = jnp.max(full.forces + jnp.abs(full.M) @ jnp.abs(turned))
     missed_share = jnp.max(jnp.abs(missed)) / jnp.where(largest > 0, largest, 1.0)
-    return jnp.where(rate > 0, missed_share, jnp.maximum(missed_share, found.change))
+    return jnp.where(rate > 0, missed_share, jnp.maximum(missed_share, full.change))

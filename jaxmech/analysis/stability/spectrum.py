@@ -72,16 +72,19 @@ def _spectrum_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[
     If all eigenvalues are simple, eigenvectors change by multiples of the others (Magnus,
     Econometric Theory 1, 1985), whose lengths do not matter. Otherwise their derivatives are NaN.
     """
-    found = spectrum(*primals)
-    dA = tangents[0].astype(found.right.dtype)
-    D = found.left.conj().T @ dA @ found.right
-    moved = jnp.diagonal(D) * jnp.where(found.simple | found.zero, 1.0, jnp.nan)
-    none = [np.zeros(x.shape, jax.dtypes.float0) for x in (found.zero, found.simple)]
-    apart = found.eigenvalues[None, :] - found.eigenvalues[:, None]
-    others = jnp.where(apart != 0, D / jnp.where(apart != 0, apart, 1.0), 0.0)
-    unknown = jnp.where(found.simple.all(), 0.0, jnp.nan) * dA.sum()
-    right, left = found.right @ others + unknown, unknown - found.left @ others.conj().T
-    return found, Spectrum(moved, right, left, *none)
+    values = spectrum(*primals)
+    dA = tangents[0].astype(values.right.dtype)
+    D = values.left.conj().T @ dA @ values.right
+    moved = jnp.diagonal(D) * jnp.where(values.simple | values.zero, 1.0, jnp.nan)
+    no_tangents = [np.zeros(x.shape, jax.dtypes.float0) for x in (values.zero, values.simple)]
+    apart = values.eigenvalues[None, :] - values.eigenvalues[:, None]
+    couplings = jnp.where(apart != 0, D / jnp.where(apart != 0, apart, 1.0), 0.0)
+    unknown = jnp.where(values.simple.all(), 0.0, jnp.nan) * dA.sum()
+    right_tangents, left_tangents = (
+        values.right @ couplings + unknown,
+        unknown - values.left @ couplings.conj().T,
+    )
+    return values, Spectrum(moved, right_tangents, left_tangents, *no_tangents)
 
 
 def _many(kind: Any, A: Numbers, M: Numbers, K: Numbers, rate: Numbers) -> Spectrum:
@@ -107,11 +110,11 @@ def _one(A: Numbers, M: Numbers, K: Numbers, rate: float) -> Spectrum:
     # Without damping the squares of the frequencies are eigenvalues of a symmetric problem, which
     # are real: round-off cannot cause growth or decay.
     if is_undamped(A, M, K, rate):
-        values, right, left, zero = _vibrations(M, K, rate)
+        values, right_vectors, left_vectors, zero = _vibrations(M, K, rate)
     else:
         units = _units(A, K.shape[1], rate)
-        values, right, left, zero = _split(A * units[:, None] / units)
-        right, left = right / units[:, None], left * units[:, None]
+        values, right_vectors, left_vectors, zero = _split(A * units[:, None] / units)
+        right_vectors, left_vectors = right_vectors / units[:, None], left_vectors * units[:, None]
     size = np.abs(values).max(initial=0.0)
     apart = np.abs(values[:, None] - values[None, :]) + np.diag(np.full(len(values), np.inf))
     simple = ~zero & (apart.min(1, initial=np.inf) > SAME * size)
@@ -119,15 +122,17 @@ def _one(A: Numbers, M: Numbers, K: Numbers, rate: float) -> Spectrum:
     unit = 1e-9 * size or 1.0
     frequency, damping = np.round(np.abs(values.imag) / unit), np.round(values.real / unit)
     place = np.lexsort((-values.imag, damping, frequency, ~zero))
-    return Spectrum(values[place], right[:, place], left[:, place], zero[place], simple[place])
+    return Spectrum(
+        values[place], right_vectors[:, place], left_vectors[:, place], zero[place], simple[place]
+    )
 
 
 def eigenvalues(
     A: Numbers, M: Numbers, K: Numbers, rate: float
 ) -> tuple[Numbers, NDArray[np.bool_]]:
     """The eigenvalues of one matrix on the host, and which of them are zero."""
-    found = _one(A, M, K, rate)
-    return found.eigenvalues, found.zero
+    spectrum_at = _one(A, M, K, rate)
+    return spectrum_at.eigenvalues, spectrum_at.zero
 
 
 def _units(A: Numbers, k: int, rate: float) -> Numbers:
@@ -164,34 +169,36 @@ def _vibrations(M: Numbers, K: Numbers, rate: float) -> tuple[Numbers, ...]:
     root = np.where(zero, 0.0, np.sqrt(-squares.astype(complex)))
     values, zeros = np.concatenate([root, -root]), np.concatenate([zero, zero])
     twice, momenta = np.hstack([X, X]), np.hstack([M @ X, M @ X])
-    right = np.vstack([twice, values * twice])
-    right[:, k:][:, zero] = np.vstack([0 * X, X])[:, zero]  # a zero has the chain (x, 0), (0, x)
+    right_vectors = np.vstack([twice, values * twice])
+    right_vectors[:, k:][:, zero] = np.vstack([0 * X, X])[
+        :, zero
+    ]  # a zero has the chain (x, 0), (0, x)
     conjugate = np.where(zeros, 1.0, values.conj())
-    left = np.vstack([momenta / 2, momenta / (2 * conjugate)]) * ~zeros
-    return values, right, left, zeros
+    left_vectors = np.vstack([momenta / 2, momenta / (2 * conjugate)]) * ~zeros
+    return values, right_vectors, left_vectors, zeros
 
 
 def _split(A: Numbers) -> tuple[Numbers, ...]:
     """The spectrum of a general A, with null spaces split off until the rest is regular."""
     j, size = len(A), float(np.linalg.norm(A, 2))
-    N, Q, rest = np.zeros((j, 0)), np.eye(j), A
-    while rest.size:
-        _, sizes, V = np.linalg.svd(rest)
+    N, Q, remainder = np.zeros((j, 0)), np.eye(j), A
+    while remainder.size:
+        _, sizes, V = np.linalg.svd(remainder)
         rank = int((sizes > null(A.dtype) * size).sum())
-        if rank == len(rest):
+        if rank == len(remainder):
             break
         N, Q = np.concatenate([N, Q @ V[rank:].T], 1), Q @ V[:rank].T
-        rest = Q.T @ A @ Q
+        remainder = Q.T @ A @ Q
     count = N.shape[1]
     values = np.zeros(j, complex)
-    right, left = np.zeros((j, j), complex), np.zeros((j, j), complex)
-    right[:, :count] = N
-    if rest.size:
-        own, Y = np.linalg.eig(rest)
+    right_vectors, left_vectors = np.zeros((j, j), complex), np.zeros((j, j), complex)
+    right_vectors[:, :count] = N
+    if remainder.size:
+        eigenvalues, Y = np.linalg.eig(remainder)
         inner, across = N.T @ A @ N, N.T @ A @ Q
-        values[count:] = own
-        for i, value in enumerate(own):
+        values[count:] = eigenvalues
+        for i, value in enumerate(eigenvalues):
             w = np.linalg.solve(value * np.eye(count) - inner, across @ Y[:, i])
-            right[:, count + i] = Q @ Y[:, i] + N @ w
-        left[:, count:] = Q @ np.linalg.pinv(Y).conj().T
-    return values, right, left, np.arange(j) < count
+            right_vectors[:, count + i] = Q @ Y[:, i] + N @ w
+        left_vectors[:, count:] = Q @ np.linalg.pinv(Y).conj().T
+    return values, right_vectors, left_vectors, np.arange(j) < count

@@ -87,12 +87,12 @@ class Conserved:
             solution: the solution of one trajectory.
         """
         along = jax.jit(jax.vmap(self.values))(solution.q, solution.v, solution.ts)
-        found = {}
+        drifts = {}
         for name, values in along.items():
             x = np.asarray(values)
             size = np.abs(x).max()
-            found[name] = float(np.abs(x - x[0]).max() / (size if size > 0 else 1.0))
-        return found
+            drifts[name] = float(np.abs(x - x[0]).max() / (size if size > 0 else 1.0))
+        return drifts
 
     def __repr__(self) -> str:
         lines = [f"Conserved: {sum(x.is_conserved for x in self.quantities)} quantities"]
@@ -151,12 +151,12 @@ def conserved(
     rates, sizes, values = (np.asarray(x) for x in _basis_rates(system, qs, vs, ts, params))
     good = np.isfinite(rates).all(1) & np.isfinite(values).all((1, 2))
     basis = _integrals(rates[good], sizes[good], values[good], n)
-    found = Symmetries.of(basis, system.coordinates, q.dtype)
-    own = [_quantity(found, k, name) for k, name in enumerate(_names(found))]
-    given = [
+    symmetries = Symmetries.of(basis, system.coordinates, q.dtype)
+    quantities = [_quantity(symmetries, k, name) for k, name in enumerate(_names(symmetries))]
+    user_quantities = [
         _tested(system, name, field, qs, vs, ts, params) for name, field in (fields or {}).items()
     ]
-    return Conserved(system, (*own, *given), params)
+    return Conserved(system, (*quantities, *user_quantities), params)
 
 
 def _momentum(
@@ -195,13 +195,13 @@ def _basis_rates(
     n = system.n
     unit = jnp.eye(n + n * n + 1, dtype=q.dtype)
 
-    def of(x: Array) -> Any:
+    def rate(x: Array) -> Any:
         return lambda q, t, params: (x[:n] + x[n:-1].reshape(n, n) @ q, x[-1])
 
-    def at(q: Array, v: Array, t: Array) -> tuple[Array, Array, Array]:
-        return jax.lax.map(lambda x: _rate(system, of(x), q, v, t, params), unit)
+    def rates_at(q: Array, v: Array, t: Array) -> tuple[Array, Array, Array]:
+        return jax.lax.map(lambda x: _rate(system, rate(x), q, v, t, params), unit)
 
-    return jax.jit(jax.vmap(at))(q, v, t)
+    return jax.jit(jax.vmap(rates_at))(q, v, t)
 
 
 def _integrals(rates: Numbers, sizes: Numbers, values: Numbers, n: int) -> Numbers:
@@ -209,52 +209,52 @@ def _integrals(rates: Numbers, sizes: Numbers, values: Numbers, n: int) -> Numbe
     scale = np.maximum(sizes.max(1, keepdims=True), np.finfo(rates.dtype).tiny)
     rows, largest = rates / scale, (sizes / scale).max(0)
     largest = np.where(largest > 0, largest, 1.0)
-    found: Numbers = np.zeros((0, rates.shape[1]), rates.dtype)
-    every = np.eye(rates.shape[1], dtype=rates.dtype)
-    for part in (every[-1:], every[:n], every):
+    integrals: Numbers = np.zeros((0, rates.shape[1]), rates.dtype)
+    identity = np.eye(rates.shape[1], dtype=rates.dtype)
+    for part in (identity[-1:], identity[:n], identity):
         null = null_vectors(rows @ part.T, part @ largest) @ part
         if len(null):
-            found = np.concatenate([found, _nontrivial(null, found, values)])
-    return found
+            integrals = np.concatenate([integrals, _nontrivial(null, integrals, values)])
+    return integrals
 
 
-def _nontrivial(own: Numbers, found: Numbers, values: Numbers) -> Numbers:
+def _nontrivial(candidates: Numbers, trivial: Numbers, values: Numbers) -> Numbers:
     """Select the integrals that vary from state to state and are independent of those found."""
-    own = outside_span(own, found)
-    kept = found
+    candidates = outside_span(candidates, trivial)
+    span = trivial
     chosen = []
-    for x in own:
-        tried = np.concatenate([kept, x[None]])
+    for x in candidates:
+        tried = np.concatenate([span, x[None]])
         levels, size = values[..., 0] @ tried.T, (values[..., 1] @ np.abs(tried).T).max(0)
         levels = (levels - levels.mean(0)) / np.where(size > 0, size, 1.0)
         tolerance = 10 * negligible(levels.dtype) * np.sqrt(len(levels))
         if np.linalg.matrix_rank(levels, tol=tolerance) == len(tried):
-            kept = tried
+            span = tried
             chosen.append(x)
-    return np.array(chosen).reshape(-1, own.shape[1])
+    return np.array(chosen).reshape(-1, candidates.shape[1])
 
 
-def _names(found: Symmetries) -> list[str]:
+def _names(symmetries: Symmetries) -> list[str]:
     names = []
-    for text, W, s in zip(found.texts(), found.W, found.s, strict=True):
-        cyclic = not np.any(W) and not float(s) and text.endswith(": 1")
-        short = text.removesuffix(": 1") if cyclic else text
-        names.append("energy" if text == "time: 1" else f"momentum of {short}")
+    for field, W, s in zip(symmetries.texts(), symmetries.W, symmetries.s, strict=True):
+        cyclic = not np.any(W) and not float(s) and field.endswith(": 1")
+        short = field.removesuffix(": 1") if cyclic else field
+        names.append("energy" if field == "time: 1" else f"momentum of {short}")
     return names
 
 
-def _quantity(found: Symmetries, k: int, name: str) -> Quantity:
-    c, W, s = found.c[k], found.W[k], found.s[k]
+def _quantity(symmetries: Symmetries, k: int, name: str) -> Quantity:
+    c, W, s = symmetries.c[k], symmetries.W[k], symmetries.s[k]
     if name == "energy":  # and not its negative, which is J of a shift of time by 1
         s = -s
     return Quantity(name, lambda q, t, params: (c + W @ q, s), is_conserved=True, rate=0.0)
 
 
 def _tested(
-    system: System, name: str, given: Field, q: Array, v: Array, t: Array, params: Params
+    system: System, name: str, user_field: Field, q: Array, v: Array, t: Array, params: Params
 ) -> Quantity:
     def field(q: Array, t: Array, params: Params) -> tuple[Array, Array]:
-        xi = jnp.asarray(given(q, t, params)).astype(q.dtype)
+        xi = jnp.asarray(user_field(q, t, params)).astype(q.dtype)
         if xi.shape != q.shape:
             raise ValueError(
                 f"Argument `fields` must hold functions that return shape {q.shape}, but "

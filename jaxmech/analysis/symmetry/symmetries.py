@@ -149,10 +149,10 @@ def symmetries(
     rows, lengths = unit(rows[np.isfinite(rows).all(1)] / sizes)
     rows = rows[lengths > 0] * sizes
     constant = np.eye(n + n * n + 1, dtype=rows.dtype)[np.r_[np.arange(n), n + n * n]]
-    found = null_vectors(rows @ constant.T, constant @ sizes) @ constant
+    vectors = null_vectors(rows @ constant.T, constant @ sizes) @ constant
     if linear:
-        found = np.concatenate([found, outside_span(null_vectors(rows, sizes), found)])
-    return Symmetries.of(found, system.coordinates, q.dtype)
+        vectors = np.concatenate([vectors, outside_span(null_vectors(rows, sizes), vectors)])
+    return Symmetries.of(vectors, system.coordinates, q.dtype)
 
 
 def negligible(dtype: Any) -> float:
@@ -165,8 +165,12 @@ def null_vectors(rows: Numbers, sizes: Numbers) -> Numbers:
     rows = rows / sizes
     # The triangle has the same null space, and far fewer rows than there are conditions.
     gram = np.linalg.qr(rows, mode="r") if len(rows) > rows.shape[1] else rows
-    _, found, V = np.linalg.svd(gram)
-    rank = int((found > negligible(rows.dtype) * max(1.0, found.max(initial=0.0))).sum())
+    _, singular_values, V = np.linalg.svd(gram)
+    rank = int(
+        (
+            singular_values > negligible(rows.dtype) * max(1.0, singular_values.max(initial=0.0))
+        ).sum()
+    )
     null = V[rank:] / sizes
     return _echelon(np.linalg.qr(null.T)[0].T)
 
@@ -175,14 +179,14 @@ def _echelon(basis: Numbers) -> Numbers:
     """Gauss-Jordan elimination with the largest number of each row as its pivot, scaled to 1."""
     basis = basis.copy()
     for k in range(len(basis)):
-        rest = np.abs(basis[k:])
+        sizes = np.abs(basis[k:])
         # Of numbers that are equal up to round-off the first one, on every processor.
-        largest = rest >= (1 - 1e-6) * rest.max()
-        row, column = divmod(int(np.argmax(largest)), rest.shape[1])
+        largest = sizes >= (1 - 1e-6) * sizes.max()
+        row, column = divmod(int(np.argmax(largest)), sizes.shape[1])
         basis[[k, k + row]] = basis[[k + row, k]]
         basis[k] /= basis[k, column]
-        others = np.arange(len(basis)) != k
-        basis[others] -= np.outer(basis[others, column], basis[k])
+        is_other_row = np.arange(len(basis)) != k
+        basis[is_other_row] -= np.outer(basis[is_other_row, column], basis[k])
     basis[np.abs(basis) < 0.1 * negligible(basis.dtype)] = 0.0
     return basis
 
@@ -192,8 +196,8 @@ def outside_span(basis: Numbers, first: Numbers) -> Numbers:
     if not len(first):
         return basis
     Q = np.linalg.qr(first.T)[0]
-    rest = basis - (basis @ Q) @ Q.T
-    _, sizes, V = np.linalg.svd(rest, full_matrices=False)
+    remainder = basis - (basis @ Q) @ Q.T
+    _, sizes, V = np.linalg.svd(remainder, full_matrices=False)
     return _echelon(V[sizes > 100 * negligible(basis.dtype)])
 
 
@@ -206,7 +210,7 @@ def _conditions(
     def lagrangian(q: Array, v: Array, t: Array) -> Array:
         return jnp.asarray(system.lagrangian(q, v, t, params))[None].astype(q.dtype)
 
-    def at(q: Array, v: Array, wild: Array, t: Array) -> list[Array]:
+    def conditions_at(q: Array, v: Array, wild: Array, t: Array) -> list[Array]:
         rows = [_rows(lagrangian, q, wild, t)]
         # d/dv of dL/dv . W v is W^T dL/dv beside the change of dL/dv, as for a force.
         momentum = jax.jacfwd(lambda q, v, t: system.lagrangian(q, v, t, params), 1)
@@ -226,7 +230,7 @@ def _conditions(
                 rows.append(level)
         return rows
 
-    return jax.vmap(at)(q, v, wild, t)
+    return jax.vmap(conditions_at)(q, v, wild, t)
 
 
 def _rows(fn: Any, q: Array, v: Array, t: Array, turned: Array | float = 0.0) -> Array:
@@ -238,8 +242,8 @@ def _rows(fn: Any, q: Array, v: Array, t: Array, turned: Array | float = 0.0) ->
 
 def _forces(system: System, q: Array, v: Array, params: Params) -> list[Any]:
     forces: list[Any] = []
-    if (given := system.force) is not None:
-        forces.append(lambda q, v, t: jnp.asarray(given(q, v, t, params)).astype(q.dtype))
+    if (force_of_user := system.force) is not None:
+        forces.append(lambda q, v, t: jnp.asarray(force_of_user(q, v, t, params)).astype(q.dtype))
     if system.nonideal is not None:
         count = sum(system.sizes(q, v, jnp.zeros((), q.dtype), params))
         # Friction must be invariant for any multipliers, so generic ones are used.
@@ -283,12 +287,12 @@ Level = tuple[Array, Array]  # residuals of N states, (N, k), and their Jacobian
 def levels(system: System, q: Any, v: Any, t: Any, params: Params) -> tuple[Level, Level]:
     """The constraints on positions and on velocities at N states."""
 
-    def at(q: Array, v: Array, t: Array) -> tuple[Level, Level]:
+    def levels_at(q: Array, v: Array, t: Array) -> tuple[Level, Level]:
         A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
         position = system.position_level(q, t, params), A_position
         return position, (system.velocity_level(q, v, t, params), A_velocity)
 
-    return jax.vmap(at)(jnp.asarray(q), jnp.asarray(v), jnp.asarray(t))
+    return jax.vmap(levels_at)(jnp.asarray(q), jnp.asarray(v), jnp.asarray(t))
 
 
 def smallest_change(level: Array, A: Array) -> Numbers:
