@@ -95,8 +95,8 @@ def assemble(
     with unoptimized():  # one guess, for which the code runs only briefly
         q, v = _assemble_known(system, free_q, free_v, q, v, t, params)
     _require_found(q, v, t)
-    held = {"position": tuple(fixed), "velocity": tuple(velocity_names)}
-    _require_met(system, q, v, t, params, held)
+    fixed_names = {"position": tuple(fixed), "velocity": tuple(velocity_names)}
+    _require_met(system, q, v, t, params, fixed_names)
     return q, v
 
 
@@ -168,15 +168,15 @@ def _with_free(
         return find(level, x, M, context)
 
     # Slices: the derivative of an update by indices compares indices, and hides what is zero.
-    def whole(y: Array, x: Array) -> Array:
+    def full_value(y: Array, x: Array) -> Array:
         place = {i: k for k, i in enumerate(free)}
         return jnp.stack([y[place[i]] if i in place else x[i] for i in range(x.size)])
 
     def inner(y: Array, x: Array, *context: Any) -> Array:
-        return level(whole(y, x), *context)
+        return level(full_value(y, x), *context)
 
     inner_mass = jnp.stack([_taken(M[i], free) for i in free])
-    return whole(find(inner, _taken(x, free), inner_mass, (x, *context)), x)
+    return full_value(find(inner, _taken(x, free), inner_mass, (x, *context)), x)
 
 
 def _taken(x: Array, places: Sequence[int]) -> Array:
@@ -215,11 +215,15 @@ def _require_met(
     system: System, q: Array, v: Array, t: Array, params: Params, fixed: dict[str, tuple[str, ...]]
 ) -> None:
     for violation in violations(system, q, v, t, params):
-        held = fixed[violation.level]
+        fixed_names = fixed[violation.level]
         raise ValueError(
             f"Constraint {violation.name!r} cannot be met at t = {float(t):g}: the nearest state "
             f"found leaves its {violation.level} residual at {violation.size:.3g}"
-            + (f" with {', '.join(held)} held fixed; release one of them or" if held else ";")
+            + (
+                f" with {', '.join(fixed_names)} held fixed; release one of them or"
+                if fixed_names
+                else ";"
+            )
             + " give a closer guess, or check that the constraints agree."
         )
 
@@ -236,10 +240,10 @@ def begin(
 
 def onto(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
     """Move a state onto the constraints by Newton steps."""
-    known = with_mass_rank(system, q, v, t, params)
+    ranked = with_mass_rank(system, q, v, t, params)
 
     def correct(_: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-        return Projection(iterations=1).after_step(known, *state, t, params)[:2]
+        return Projection(iterations=1).after_step(ranked, *state, t, params)[:2]
 
     # A loop, so that the correction is compiled once.
     return jax.lax.fori_loop(0, CORRECTIONS, correct, (q, v))

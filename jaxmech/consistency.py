@@ -97,9 +97,9 @@ def on_constraints(
     """Whether a state satisfies the constraints; by default with the extents at that state."""
     if extents is None:
         extents = extents_at(system, q, v, t, params)
-    at = levels_of(system, q, v, t, params)
-    positions = near(at.position, at.A_position, q, extents, share)
-    return positions & near_rates(at.velocity, at.A_velocity, v, q, extents, share)
+    levels = levels_of(system, q, v, t, params)
+    positions = near(levels.position, levels.A_position, q, extents, share)
+    return positions & near_rates(levels.velocity, levels.A_velocity, v, q, extents, share)
 
 
 def near(
@@ -182,8 +182,8 @@ def finite_extents(
         def value(c: Holonomic | Nonholonomic, x: Array) -> Array:
             return c.value(x, t, params) if isinstance(c, Holonomic) else c.value(q, x, t, params)
 
-        each = [(c, v if isinstance(c, Nonholonomic) else q) for c in constraints]
-        return jnp.concatenate([jax.jvp(partial(value, c), (x,), (e,))[1] for c, x in each])
+        pairs = [(c, v if isinstance(c, Nonholonomic) else q) for c in constraints]
+        return jnp.concatenate([jax.jvp(partial(value, c), (x,), (e,))[1] for c, x in pairs])
 
     M = system.mass(q, v, t, params)
     units = coordinate_units(M, jnp.concatenate(rows))
@@ -220,20 +220,20 @@ def _extents(
     bends = jax.vmap(bend)(jnp.asarray(pairs, q.dtype))
     first, radii, touched = 0, [], []
     for A in rows:
-        own, first = bends[:, first : first + len(A)], first + len(A)
+        own_bends, first = bends[:, first : first + len(A)], first + len(A)
         size = ((A * units[None]) ** 2).sum()
-        bent = (own * own).sum() / 2
+        bent = (own_bends * own_bends).sum() / 2
         wide = ((A * (1 + jnp.abs(q))[None]) ** 2).sum()
         is_straight = ~(size * size <= _STRAIGHT**2 * bent * wide) | (bent <= 0)
         safe = jnp.where(is_straight, 1.0, bent)
         radii.append(jnp.where(is_straight, 0.0, jnp.sqrt(size / safe)))
         touched.append((A != 0).any(0))
     radius = jnp.stack(radii)
-    own = jnp.max(jnp.where(jnp.stack(touched), radius[:, None], 0.0), axis=0) * units
+    own_bends = jnp.max(jnp.where(jnp.stack(touched), radius[:, None], 0.0), axis=0) * units
     # A coordinate in linear equations alone: not above one, its unit.
-    whole = jnp.minimum(jnp.max(radius) * units, 1.0)
-    other = jnp.where(whole > 0, whole, 1.0)
-    return jnp.where(own > 0, own, other)
+    largest = jnp.minimum(jnp.max(radius) * units, 1.0)
+    divisor = jnp.where(largest > 0, largest, 1.0)
+    return jnp.where(own_bends > 0, own_bends, divisor)
 
 
 def reach(A: Array, x: Array) -> Array:
@@ -253,14 +253,14 @@ def violations(system: System, q: Array, v: Array, t: Array, params: Params) -> 
     """The violated constraints at a known state, positions before velocities."""
     if not system.constraints:
         return []
-    at, extents = (
+    levels, extents = (
         levels_at_known(system, q, v, t, params),
         extents_at_known(system, q, v, t, params),
     )
     sizes = dict(zip(system.constraints, system.sizes(q, v, t, params), strict=True))
     x, rates = np.asarray(q), np.asarray(v)
-    positions = _rows_of(sizes, Holonomic, at.position, at.A_position)
-    velocities = _rows_of(sizes, Holonomic | Nonholonomic, at.velocity, at.A_velocity)
+    positions = _rows_of(sizes, Holonomic, levels.position, levels.A_position)
+    velocities = _rows_of(sizes, Holonomic | Nonholonomic, levels.velocity, levels.A_velocity)
     return [
         *(
             Violation(name, "position", float(np.abs(value).max()))
@@ -282,8 +282,8 @@ def _rows_of(
     first = 0
     for constraint, size in sizes.items():
         if isinstance(constraint, kind) and size:
-            own = slice(first, first + size)
-            yield constraint.name, value[own], A[own]
+            rows = slice(first, first + size)
+            yield constraint.name, value[rows], A[rows]
             first += size
 
 

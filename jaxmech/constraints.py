@@ -174,9 +174,9 @@ class Acceleration(AbstractConstraint):
     def rows(self, q: Array, v: Array, t: Array, params: Any) -> Rows:
         """The rows A = dchi/da and b = -chi at a = 0."""
         self._require_affine(q, v, t, params)
-        rest = jnp.zeros_like(v)
-        A = jax.jacfwd(lambda a: self.value(q, v, a, t, params))(rest)
-        return A, -self.value(q, v, rest, t, params)
+        zeros = jnp.zeros_like(v)
+        A = jax.jacfwd(lambda a: self.value(q, v, a, t, params))(zeros)
+        return A, -self.value(q, v, zeros, t, params)
 
     def _require_affine(self, *state: Any) -> None:
         def slopes(points: Array, q: Array, v: Array, t: Array, params: Any) -> Array:
@@ -189,11 +189,13 @@ class Acceleration(AbstractConstraint):
         scales = np.array([-1e3, -1.0, -1e-3, 1e-3, 1.0, 1e3])
         q, v, t, params = state
         points = jnp.zeros((scales.size, *q.shape), q.dtype)
-        found = concrete(slopes, *generic((points, q, v, t, params), seed=1))
-        if found is None:
+        slopes_at_points = concrete(slopes, *generic((points, q, v, t, params), seed=1))
+        if slopes_at_points is None:
             return
-        least = 1e-6 * float(np.nanmax(np.abs(found), initial=0.0).clip(max=1.0))
-        if not np.allclose(found, found[0], rtol=1e-4, atol=least, equal_nan=True):
+        least = 1e-6 * float(np.nanmax(np.abs(slopes_at_points), initial=0.0).clip(max=1.0))
+        if not np.allclose(
+            slopes_at_points, slopes_at_points[0], rtol=1e-4, atol=least, equal_nan=True
+        ):
             raise ValueError(
                 f"Constraint {self.name!r} must be affine in the acceleration a, but its "
                 f"derivative with respect to a depends on a; solve it for a first."
@@ -202,21 +204,21 @@ class Acceleration(AbstractConstraint):
 
 def named_constraints(constraints: Sequence[AbstractConstraint]) -> tuple[AbstractConstraint, ...]:
     """The constraints as a tuple, all with different names, or an error."""
-    given: tuple[Any, ...] = (
+    sequence: tuple[Any, ...] = (
         tuple(constraints) if isinstance(constraints, Iterable) else (constraints,)
     )
-    for constraint in given:
+    for constraint in sequence:
         if not isinstance(constraint, AbstractConstraint):
             raise TypeError(
                 "Argument `constraints` must hold Holonomic, Nonholonomic or Acceleration objects, "
                 f"but holds {constraint!r}; wrap the function, for example Holonomic(fn, name=...)."
             )
-    named = tuple(
+    with_names = tuple(
         c if c.name else replace(c, name=_default_name(c, number))
-        for number, c in enumerate(given, start=1)
+        for number, c in enumerate(sequence, start=1)
     )
-    require_distinct("constraints", tuple(c.name for c in named))
-    return named
+    require_distinct("constraints", tuple(c.name for c in with_names))
+    return with_names
 
 
 def _default_name(constraint: AbstractConstraint, number: int) -> str:

@@ -26,10 +26,10 @@ def checked_states(
         )
     states = tuple(states)
     if bool(states) != (rates is not None):
-        given, other = ("states", "rates") if states else ("rates", "states")
+        stated, missing = ("states", "rates") if states else ("rates", "states")
         raise ValueError(
-            f"Argument `{given}` must come with `{other}`, which is missing; name the states, and "
-            "give the function of their rates."
+            f"Argument `{stated}` must come with `{missing}`, which is missing; name the states, "
+            "and give the function of their rates."
         )
     mixed = [name for name in states if name in coordinates]
     if mixed:
@@ -48,11 +48,11 @@ def named_values(q: Float[Array, "*T n"], v: Float[Array, "*T n"], states: int) 
     return jnp.concatenate([q[..., :n], v[..., n:]], axis=-1) if states else q
 
 
-def require_no_states(states: Sequence[str], what: str, remedy: str) -> None:
+def require_no_states(states: Sequence[str], subject: str, remedy: str) -> None:
     """Raise a ValueError unless there are no states of first order."""
     if states:
         raise ValueError(
-            f"{what} must go with a system without states of first order, but this one has "
+            f"{subject} must go with a system without states of first order, but this one has "
             f"{', '.join(states)}; {remedy}."
         )
 
@@ -62,8 +62,8 @@ def with_unit_mass(M: Float[Array, " k k"], states: int) -> Float[Array, " n n"]
     if not states:
         return M
     across = jnp.zeros((len(M), states), M.dtype)
-    below = jnp.concatenate([across.T, jnp.eye(states, dtype=M.dtype)], axis=1)
-    return jnp.concatenate([jnp.concatenate([M, across], axis=1), below])
+    lower = jnp.concatenate([across.T, jnp.eye(states, dtype=M.dtype)], axis=1)
+    return jnp.concatenate([jnp.concatenate([M, across], axis=1), lower])
 
 
 def padded(x: Float[Array, "*m k"], states: int) -> Float[Array, "*m n"]:
@@ -93,8 +93,8 @@ def largest(x: Float[Array, "*m n"], states: int) -> Float[Array, "*m k"]:
     """
     size = jnp.abs(x)
     n = x.shape[-1] - states
-    most = size[..., :n].max(axis=-1, keepdims=True)
-    return jnp.concatenate([most, size[..., n:]], axis=-1) if states else most
+    maximum = size[..., :n].max(axis=-1, keepdims=True)
+    return jnp.concatenate([maximum, size[..., n:]], axis=-1) if states else maximum
 
 
 def spread(parts: Float[Array, "*m k"], n: int) -> Float[Array, "*m n"]:

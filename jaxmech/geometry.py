@@ -75,15 +75,15 @@ def coil(start: Any, end: Any, *, width: Any = None) -> Points:
         >>> coil([0.0, 0.0, 0.0], [0.0, 0.0, 1.0]).shape
         (51, 3)
     """
-    a, way = 1.0 * jnp.asarray(start), jnp.asarray(end) - jnp.asarray(start)
-    squared = way @ way
+    a, axis = 1.0 * jnp.asarray(start), jnp.asarray(end) - jnp.asarray(start)
+    squared = axis @ axis
     length = jnp.sqrt(jnp.where(squared > 0, squared, 1.0))
-    across = _normals(way / length)
+    across = _normals(axis / length)
     turns = np.arange(51) / 4 - 1.25  # ten turns between straight ends
     inside = (turns >= 0) & (turns <= 10)
     sides = np.stack([np.sin(2 * np.pi * turns), np.cos(2 * np.pi * turns)])[: len(across)]
     offset = 0.5 * (0.1 * length if width is None else width) * (sides * inside)
-    along = jnp.linspace(0, 1, 51)[:, None] * way[None]
+    along = jnp.linspace(0, 1, 51)[:, None] * axis[None]
     return a[None] + along + jnp.einsum("ik,id->kd", offset, across)
 
 

@@ -50,9 +50,11 @@ class Surface:
     def evaluated(self, y: Numbers) -> tuple[Numbers, Numbers, bool]:
         """The residuals, their Jacobian, and whether y is on the surface; NaN for NaN."""
         is_finite = has_finite_numbers(y)
-        at = levels_at_known(self.system, *self._with(y if is_finite else self.guess))
+        levels = levels_at_known(self.system, *self._with(y if is_finite else self.guess))
         level = (
-            (at.velocity, at.A_velocity) if self.is_of_velocities else (at.position, at.A_position)
+            (levels.velocity, levels.A_velocity)
+            if self.is_of_velocities
+            else (levels.position, levels.A_position)
         )
         value, A = level[0], level[1][:, list(self.free)]
         if not is_finite:
@@ -83,7 +85,7 @@ def _curvature(
     system: System, is_of_velocities: bool, multipliers: Array, q: Array, v: Array, t: Array,
     params: Params,
 ) -> Array:  # fmt: skip
-    def at(multipliers: Array, q: Array, v: Array, t: Array, params: Params) -> Array:
+    def curvature_at(multipliers: Array, q: Array, v: Array, t: Array, params: Params) -> Array:
         def level(x: Array) -> Array:
             if is_of_velocities:
                 return system.velocity_level(q, x, t, params)
@@ -95,7 +97,7 @@ def _curvature(
         return jacobian(pulled, v if is_of_velocities else q)
 
     inputs = multipliers, q, v, t, params
-    return native_call(at, *inputs)
+    return native_call(curvature_at, *inputs)
 
 
 class _Factor(NamedTuple):
@@ -159,10 +161,10 @@ class _SearchOfKnown:
             if step.is_last:
                 break
             trial = self.back(y + self.T @ step.w)
-            there = self.place(trial)
-            taken = self.is_nearer(y, place, there, step.promised)
-            y, place = (trial, there) if taken else (y, place)
-            step = self.planned(y, place, taken, step)
+            trial_place = self.place(trial)
+            accepted = self.is_nearer(y, place, trial_place, step.promised)
+            y, place = (trial, trial_place) if accepted else (y, place)
+            step = self.planned(y, place, accepted, step)
         return y if step.is_minimum or not place.reached else np.full_like(y, np.nan)
 
     def projection(self) -> Numbers:
@@ -195,13 +197,13 @@ class _SearchOfKnown:
         round_off = 10 * self.eps * _length(old.w) * self.size(y)
         return new.reached and bool(nearer + round_off >= 1e-4 * promised)
 
-    def planned(self, y: Numbers, place: _PlaceOfKnown, taken: bool, before: _Step) -> _Step:
+    def planned(self, y: Numbers, place: _PlaceOfKnown, accepted: bool, previous: _Step) -> _Step:
         """The next step, and whether it is so small that y is the minimum."""
         slope, size = place.P @ place.w, self.size(y)
         centers = np.diagonal(place.B)
         radii = np.abs(place.B).sum(1) - np.abs(centers)
         lowest, highest = (centers - radii).min(), (np.abs(centers) + radii).max()
-        damping = before.damping / 8 if taken else 4 * before.damping + highest / 16
+        damping = previous.damping / 8 if accepted else 4 * previous.damping + highest / 16
         damping = 0.0 if damping < highest / 100 else float(damping)
         factor = _factorized(place.B)
         if factor.definite:
@@ -214,7 +216,7 @@ class _SearchOfKnown:
         promised = -(slope @ step) - step @ place.B @ step / 2
         length = _length(step)
         small = factor.definite and damping == 0 and length <= self.eps**0.5 * size
-        slower = length >= 0.5 * _length(before.w) or not taken
+        slower = length >= 0.5 * _length(previous.w) or not accepted
         least = small and (length <= 16 * self.eps * size or slower)
         flat = not factor.definite and _length(slope) <= self.eps**0.5 * size
         flat = flat and _factorized(place.B + self.eps**0.25 * self.one).definite
@@ -227,7 +229,7 @@ class _SearchOfKnown:
         for _ in range(RETURNS):
             d = rows_on_host(A @ self.T).smallest(value)[0]
             across, large = self.T @ d, _length(d) > self.eps**0.5 * self.size(y)
-            off, least, best = np.abs(value).sum(), np.inf, (y, value, A)
+            violation, least, best = np.abs(value).sum(), np.inf, (y, value, A)
             for length in LENGTHS.astype(y.dtype):
                 trial = y - length * across
                 at_trial = self.surface.evaluated(trial)
@@ -235,9 +237,9 @@ class _SearchOfKnown:
                 if new < least or length == 1:
                     least, best = new, (trial, *at_trial[:2])
                 # Half of a step leaves about half of the residual.
-                if new <= 0.1 * off or not large:
+                if new <= 0.1 * violation or not large:
                     break
-            if not (large or least < off):
+            if not (large or least < violation):
                 break
             y, value, A = best
         return y

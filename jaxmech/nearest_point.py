@@ -62,18 +62,18 @@ def nearest(
     problem = _Problem(level, guess, M, context)
     zero, false = jnp.zeros((), guess.dtype), jnp.asarray(False)
     nowhere = jax.tree.map(jnp.zeros_like, jax.eval_shape(problem.place, guess))
-    still = jnp.zeros_like(guess)
-    start = _Search(guess, nowhere, still, zero, zero, jnp.zeros((), int), false, false)
-    found = _repeated(lambda s: ~s.done, problem.advance, start, STEPS)
-    return jnp.where(found.minimal | ~found.place.reached, found.y, jnp.nan)
+    zeros = jnp.zeros_like(guess)
+    start = _Search(guess, nowhere, zeros, zero, zero, jnp.zeros((), int), false, false)
+    search = _repeated(lambda s: ~s.done, problem.advance, start, STEPS)
+    return jnp.where(search.minimal | ~search.place.reached, search.y, jnp.nan)
 
 
 @nearest.defjvp
 def _nearest_jvp(level: Level, primals: Any, tangents: Any) -> tuple[Array, Array]:
     """Differentiate the optimality conditions: across the surface and along it."""
     y = nearest(level, *primals)
-    found = jnp.isfinite(y).all()
-    inside = jnp.where(found, y, jax.lax.stop_gradient(primals[0]))
+    is_finite = jnp.isfinite(y).all()
+    inside = jnp.where(is_finite, y, jax.lax.stop_gradient(primals[0]))
     problem = _Problem(level, *primals)
     place = problem.place(inside)
 
@@ -87,8 +87,8 @@ def _nearest_jvp(level: Level, primals: Any, tangents: Any) -> tuple[Array, Arra
     factor = cholesky(place.B)
     d = across - factor.upper(factor.lower(times(place.P, along)))
     regular = cholesky(place.B - problem.eps ** (2 / 3) * problem.one).definite
-    known = jnp.where(regular, 1.0, jnp.nan)  # a degenerate minimum has no derivative
-    return y, times(problem.T, d) * jnp.where(found & place.reached, known, 0.0)
+    mask = jnp.where(regular, 1.0, jnp.nan)  # a degenerate minimum has no derivative
+    return y, times(problem.T, d) * jnp.where(is_finite & place.reached, mask, 0.0)
 
 
 def nearest_affine(
@@ -142,10 +142,10 @@ class _Problem:
     def __init__(self, level: Level, guess: Array, M: Array, context: tuple[Any, ...]) -> None:
         self.level = jax.jit(lambda y: level(y, *context))  # traced once, not once per derivative
         self.guess = guess
-        one = jnp.eye(guess.size, dtype=guess.dtype)
-        self.one = one
+        identity = jnp.eye(guess.size, dtype=guess.dtype)
+        self.one = identity
         factor = cholesky(M)
-        self.T = factor.lower(one).T
+        self.T = factor.lower(identity).T
         self.root = factor.transposed()  # the inverse of T: w = root (y - guess)
         self.eps = float(jnp.finfo(guess.dtype).eps)
         self.extents = jax.lax.stop_gradient(extents_of_level(self.level, guess, M))
@@ -180,12 +180,14 @@ class _Problem:
         round_off = 10 * self.eps * _length(old.w) * self.size(search.y)
         # Sufficient decrease (Armijo), up to round-off: at the minimum no step reduces it further.
         better = place.reached & (nearer + round_off >= 1e-4 * search.promised)
-        taken = better | (search.count == 0)
+        accepted = better | (search.count == 0)
         chosen = (y, place), (search.y, old)
-        y, place = jax.tree.map(partial(jnp.where, taken), *chosen)
-        return self.planned(search, y, place, taken)
+        y, place = jax.tree.map(partial(jnp.where, accepted), *chosen)
+        return self.planned(search, y, place, accepted)
 
-    def planned(self, search: _Search, y: Array, place: _Place, taken: Bool[Array, ""]) -> _Search:
+    def planned(
+        self, search: _Search, y: Array, place: _Place, accepted: Bool[Array, ""]
+    ) -> _Search:
         """The next step, and whether it is so small that y is the minimum."""
         slope, size = times(place.P, place.w), self.size(y)
         # Gershgorin discs: no eigenvalue of B is below `lowest` or above `highest`.
@@ -194,7 +196,7 @@ class _Problem:
         lowest, highest = jnp.min(centers - radii), jnp.max(jnp.abs(centers) + radii)
         # Where B is definite near the minimum the damping dies out, and Newton's method is
         # quadratic.
-        damping = jnp.where(taken, search.damping / 8, 4 * search.damping + highest / 16)
+        damping = jnp.where(accepted, search.damping / 8, 4 * search.damping + highest / 16)
         damping = jnp.where(damping < highest / 100, 0.0, damping)
         # The gradient vanishes at a saddle on a line of symmetry; a push moves y off it.
         push = 1e-2 * _length(place.w) * times(place.P, jnp.asarray(some_direction(y)))
@@ -211,7 +213,7 @@ class _Problem:
         step = jnp.where(definite[0], steps[2], steps[3])
         promised = -(slope @ step) - step @ times(place.B, step) / 2
         small = definite[0] & (damping == 0) & (_length(step) <= self.eps**0.5 * size)
-        slower = (_length(step) >= 0.5 * _length(search.step)) | ~taken
+        slower = (_length(step) >= 0.5 * _length(search.step)) | ~accepted
         least = small & ((_length(step) <= 16 * self.eps * size) | slower)
         flat = ~definite[0] & definite[1] & (_length(slope) <= self.eps**0.5 * size)
         return _Search(
@@ -235,21 +237,22 @@ class _Problem:
             d = QR().factor(_row_by_row(A, self.T)).smallest(value)[0]
             across, large = times(self.T, d), _length(d) > self.eps**0.5 * self.size(y)
             trials = y[None] - lengths[:, None] * across[None]
-            off = jnp.nan_to_num(jnp.abs(jax.vmap(self.level)(trials)).sum(1), nan=jnp.inf)
-            helps = large | (jnp.min(off) < jnp.abs(value).sum())
-            best = jnp.arange(lengths.size)[:, None] == jnp.argmin(off)  # lanes have no indices
+            violations = jnp.nan_to_num(jnp.abs(jax.vmap(self.level)(trials)).sum(1), nan=jnp.inf)
+            helps = large | (jnp.min(violations) < jnp.abs(value).sum())
+            # A mask, since lanes have no indices.
+            best = jnp.arange(lengths.size)[:, None] == jnp.argmin(violations)
             return jnp.where(helps, jnp.where(best, trials, 0.0).sum(0), y), helps
 
         return _repeated(lambda state: state[1], step, (y, jnp.asarray(True)), RETURNS)[0]
 
 
 def _repeated(
-    goes_on: Callable[[Any], Array], step: Callable[[Any], Any], start: Any, most: int
+    goes_on: Callable[[Any], Array], step: Callable[[Any], Any], start: Any, max_steps: int
 ) -> Any:
     """Repeat `step` as long as `goes_on` holds, at most `most` times."""
     count = jnp.zeros((), int)
     return jax.lax.while_loop(
-        lambda carry: goes_on(carry[0]) & (carry[1] < most),
+        lambda carry: goes_on(carry[0]) & (carry[1] < max_steps),
         lambda carry: (step(carry[0]), carry[1] + 1),
         (start, count),
     )[0]
@@ -258,10 +261,10 @@ def _repeated(
 def _row_by_row(*factors: Array) -> Array:
     """Multiply matrices in a loop over the rows of the first."""
     # Its code is shorter than that of the whole product by a factor of the number of rows.
-    first, *others = factors
+    first, *remaining = factors
 
     def row_of_product(row: Array) -> Array:
-        for factor in others:
+        for factor in remaining:
             row = times(factor.T, row)
         return row
 
@@ -275,20 +278,20 @@ def _solution(B: Array, r: Array) -> tuple[Bool[Array, ""], Float[Array, " n"]]:
 
     def eliminate(work: tuple[Array, Array], column: tuple[Array, Array]) -> Any:
         (W, r), (j, smallest) = work, column
-        row, right = W[j], r[j]
+        row, right_side = W[j], r[j]
         pivot = row[j]
         singular = pivot <= smallest  # false for NaN, which is passed on to the result
         row = row / jnp.where(singular, 1.0, pivot)
-        below = jnp.where(places > j, W[:, j], 0.0)
-        right = right / jnp.where(singular, 1.0, pivot)
-        return (W - below[:, None] * row[None], r - below * right), (singular, row, right)
+        lower = jnp.where(places > j, W[:, j], 0.0)
+        right_side = right_side / jnp.where(singular, 1.0, pivot)
+        return (W - lower[:, None] * row[None], r - lower * right_side), (singular, row, right_side)
 
     _, (singular, rows, rights) = jax.lax.scan(eliminate, (B, r), (places, threshold))
 
     def substitute(x: Array, line: tuple[Array, Array, Array]) -> tuple[Array, None]:
-        j, row, right = line
-        rest = jnp.where(places > j, row * x, 0.0).sum()
-        return jnp.where(places == j, right - rest, x), None
+        j, row, right_side = line
+        eliminated = jnp.where(places > j, row * x, 0.0).sum()
+        return jnp.where(places == j, right_side - eliminated, x), None
 
     x, _ = jax.lax.scan(substitute, jnp.zeros_like(r), (places, rows, rights), reverse=True)
     return ~singular.any(), x

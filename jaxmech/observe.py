@@ -80,13 +80,15 @@ def observe(
     active = solution.events.active if solution.events is not None else {}
     if active:
         system = with_switches(system, tuple(active))
-    on = jnp.stack([*active.values()], axis=1) if active else None
+    switches = jnp.stack([*active.values()], axis=1) if active else None
     is_brief = is_known((solution, params)) and len(solution.ts) < _BRIEF
     with unoptimized() if is_brief else nullcontext():
-        found = _observe(system, formulation, solution.q, solution.v, solution.ts, on, params)
-    if not other_params and is_known((solution, params, found)):
-        _warn_of_other_params(system, formulation, solution, on, params, found)
-    return found
+        observation = _observe(
+            system, formulation, solution.q, solution.v, solution.ts, switches, params
+        )
+    if not other_params and is_known((solution, params, observation)):
+        _warn_of_other_params(system, formulation, solution, switches, params, observation)
+    return observation
 
 
 @jit_of("system", "formulation", is_frame=True)
@@ -97,17 +99,17 @@ def _observe(
     def observed_state(
         q: Array, v: Array, t: Array, active: Array | None, params: Params
     ) -> Observation:
-        own = params if active is None else Switched(params, active)
-        return observed_at(system, formulation, q, v, t, own)
+        state_params = params if active is None else Switched(params, active)
+        return observed_at(system, formulation, q, v, t, state_params)
 
     first = None if active is None else active[0]
-    at = batched_closure(observed_state, q[0], v[0], ts[0], first, params)
-    return jax.vmap(at, (0, 0, 0, 0, None))(q, v, ts, active, params)
+    observed = batched_closure(observed_state, q[0], v[0], ts[0], first, params)
+    return jax.vmap(observed, (0, 0, 0, 0, None))(q, v, ts, active, params)
 
 
 def _warn_of_other_params(
     system: System, formulation: AbstractFormulation, solution: Solution, active: Array | None,
-    params: Params, found: Observation,
+    params: Params, observation: Observation,
 ) -> None:  # fmt: skip
     """Warn if the parameters are not those of the simulation, or cannot be."""
     start = solution.q[0], solution.v[0], solution.ts[0]
@@ -121,13 +123,13 @@ def _warn_of_other_params(
         # Events and functions of the user may read others.
         idle = unread(lambda p: observed_at(system, formulation, q, v, t, switched(0, p)), params)
         names = tuple(name for name in names if name not in idle)
-    off = _violation(system, solution, switched, params, found)
-    if not names and not off:
+    violation = _violation(system, solution, switched, params, observation)
+    if not names and not violation:
         return
     why = f"must be those of the simulation, but differ in {', '.join(names)}"
     if not names:
         why = "must be those of the simulation, which satisfied the constraints"
-    violated = f"; with them the motion violates constraint {off}" if off else ""
+    violated = f"; with them the motion violates constraint {violation}" if violation else ""
     warn_caller(
         f"Argument `params` {why}{violated}. Reactions and energies are not those of the simulated "
         "motion; pass `other_params=True` if that is what you want.",
@@ -137,11 +139,11 @@ def _warn_of_other_params(
 
 def _violation(
     system: System, solution: Solution, switched: Callable[[int, Params], Params], params: Params,
-    found: Observation,
+    observation: Observation,
 ) -> str:  # fmt: skip
     """The constraint that is violated where the simulation did not, and by how much, if any."""
     rows = [
-        np.abs(np.asarray(found.residuals[c.name])).max(1, initial=0.0)
+        np.abs(np.asarray(observation.residuals[c.name])).max(1, initial=0.0)
         for c in system.constraints
         if not isinstance(c, Acceleration)
     ]
@@ -150,8 +152,8 @@ def _violation(
     worst = np.max(rows, axis=0)
     if solution.events is not None:  # at rest after a terminal event, also where constraints move
         ts = np.asarray(solution.ts)
-        left = (float(solution.events.t_end) - ts) * np.sign(ts[-1] - ts[0])
-        worst = np.where(left >= 0, worst, 0.0)
+        remaining = (float(solution.events.t_end) - ts) * np.sign(ts[-1] - ts[0])
+        worst = np.where(remaining >= 0, worst, 0.0)
     worst = np.nan_to_num(worst)
     audit = np.stack([solution.position_residual, solution.velocity_residual])
     k = int(worst.argmax())

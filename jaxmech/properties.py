@@ -48,8 +48,8 @@ def singular_mass(system: System, q: Array, v: Array, t: Array, params: Params) 
         True
     """
     states = _generic_states(q, v, t, params)
-    found = [outside_traces(mass_and_rows, system, *state) for state in states]
-    singular = all(one is not None and _is_singular(np.asarray(one[0])) for one in found)
+    matrices = [outside_traces(mass_and_rows, system, *state) for state in states]
+    singular = all(pair is not None and _is_singular(np.asarray(pair[0])) for pair in matrices)
     return singular and _needed_rows(system, q, v, t, params)
 
 
@@ -84,28 +84,28 @@ def constrains_states(system: System, q: Array, v: Array, t: Array, params: Para
     return _depends_on_last(system, 1, q, v, t, params)
 
 
-def _depends_on_last(system: System, which: int, *state: Any) -> bool:
+def _depends_on_last(system: System, index: int, *state: Any) -> bool:
     """Whether functions depend on the entries of q (0) or v (1) that belong to states."""
-    own = system.n - len(system.states)
+    mechanical = system.n - len(system.states)
 
     def slopes(*state: Any) -> Array:
         def values(last: Array) -> Array:
             q, v, t, params = state
-            if which:
-                v = jnp.concatenate([v[:own], last])
+            if index:
+                v = jnp.concatenate([v[:mechanical], last])
             else:
-                q = jnp.concatenate([q[:own], last])
+                q = jnp.concatenate([q[:mechanical], last])
             level = system.velocity_level(q, v, t, params)
-            if which:
+            if index:
                 return level
             eom = system.equations(q, v, t, params)
             parts = eom.M, eom.Q, eom.A, eom.b, level, system.position_level(q, t, params)
             return jnp.concatenate([x.ravel() for x in parts])
 
-        return jax.jacfwd(values)(state[which][own:])
+        return jax.jacfwd(values)(state[index][mechanical:])
 
-    found = concrete_at(slopes, _generic_states(*state))
-    return any(x is None or bool(np.any(x != 0)) for x in found)
+    slopes_at_states = concrete_at(slopes, _generic_states(*state))
+    return any(x is None or bool(np.any(x != 0)) for x in slopes_at_states)
 
 
 class Drive(Enum):
@@ -152,10 +152,10 @@ def _needed_rows(system: System, q: Array, v: Array, t: Array, params: Params) -
     sampled = []
     for seed in range(SAMPLES):
         state = *wide((q, v, t), seed), generic(params, seed)
-        found = outside_traces(mass_and_rows, system, *state)
-        if found is None or not all(np.isfinite(x).all() for x in found):
+        matrices = outside_traces(mass_and_rows, system, *state)
+        if matrices is None or not all(np.isfinite(x).all() for x in matrices):
             return True
-        M, A = (np.asarray(x, float) for x in found)
+        M, A = (np.asarray(x, float) for x in matrices)
         scale = mass_scale(M)
         M, A = M / np.outer(scale, scale), A / scale
         lengths = np.linalg.norm(A, axis=1, keepdims=True)
@@ -167,9 +167,9 @@ def _needed_rows(system: System, q: Array, v: Array, t: Array, params: Params) -
     enough = [min(_least(across), 1.0) / 2 for across in carried]
     rows = list(range(len(filled)))
     for row in sorted(rows, key=lambda row: (-filled[row], -row)):
-        rest = [k for k in rows if k != row]
-        if all(_least(x[rest]) >= e for x, e in zip(carried, enough, strict=True)):
-            rows = rest
+        remaining = [k for k in rows if k != row]
+        if all(_least(x[remaining]) >= e for x, e in zip(carried, enough, strict=True)):
+            rows = remaining
     return tuple(rows) if min(enough) > 0 else True
 
 
@@ -179,10 +179,10 @@ def mass_and_rows(
 ) -> tuple[Array, Array]:
     """M and A at a known state, by a compiled function."""
 
-    def at(q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
+    def matrices_at(q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
         return system.mass(q, v, t, params), system.rows(q, v, t, params)
 
-    return native_call(at, q, v, t, params)
+    return native_call(matrices_at, q, v, t, params)
 
 
 def _least(across: NDArray[np.floating]) -> float:

@@ -193,8 +193,8 @@ def _checked(
 
 
 def _require_no_events(events: Event | Sequence[Event], inactive: str | Sequence[str]) -> None:
-    for name, given in (("events", events), ("inactive", inactive)):
-        if isinstance(given, Event) or len(given):
+    for name, value in (("events", events), ("inactive", inactive)):
+        if isinstance(value, Event) or len(value):
             raise ValueError(
                 f"Argument `{name}` must be left out with SparseElimination(); use the default "
                 "formulation."
@@ -309,9 +309,9 @@ def _solution(
 
 def _at_saves(trajectory: Trajectory, rows: Array) -> Trajectory:
     """A trajectory with only some of its rows (T,), the first one among them."""
-    every = trajectory.position_residual, trajectory.velocity_residual
-    number = jnp.searchsorted(rows, jnp.arange(len(every[0])))  # of the save after each row
-    position, velocity = (jax.ops.segment_max(x, number, len(rows)) for x in every)
+    residuals = trajectory.position_residual, trajectory.velocity_residual
+    number = jnp.searchsorted(rows, jnp.arange(len(residuals[0])))  # of the save after each row
+    position, velocity = (jax.ops.segment_max(x, number, len(rows)) for x in residuals)
     q, v, active = jax.tree.map(lambda x: x[rows], (trajectory.q, trajectory.v, trajectory.active))
     return replace(
         trajectory, q=q, v=v, active=active, position_residual=position, velocity_residual=velocity

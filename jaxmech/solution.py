@@ -97,8 +97,8 @@ class Solution(eqx.Module):
     def __repr__(self) -> str:
         leaves = [getattr(self, field.name) for field in fields(self)[:-3]]
         arrays = (jax.Array, np.ndarray, np.generic)
-        known = is_known(leaves) and all(isinstance(leaf, arrays) for leaf in leaves)
-        if not known or not np.size(self.status):
+        is_concrete = is_known(leaves) and all(isinstance(leaf, arrays) for leaf in leaves)
+        if not is_concrete or not np.size(self.status):
             return f"Solution(coordinates={self.coordinates}, without values)"
         return "\n".join(_card(self))
 
@@ -106,11 +106,11 @@ class Solution(eqx.Module):
 def _card(sol: Solution) -> list[str]:
     """Summarize the outcome and its accuracy as lines of text."""
     status = np.atleast_1d(np.asarray(sol.status).ravel())
-    many = f"{status.size} trajectories, " if np.ndim(sol.status) else ""
+    count = f"{status.size} trajectories, " if np.ndim(sol.status) else ""
     ts = np.atleast_1d(np.asarray(sol.ts))
     span = f"t = {ts.min():g} ... {ts.max():g} s, {ts.shape[-1]} saved"
     return [
-        f"Solution: {many}{span}, coordinates {', '.join(sol.coordinates)}",
+        f"Solution: {count}{span}, coordinates {', '.join(sol.coordinates)}",
         f"  status             {_statuses(sol, status)}",
         f"  position residual  {_largest(sol.position_residual)}",
         f"  velocity residual  {_largest(sol.velocity_residual)}",
@@ -130,9 +130,9 @@ def _event_lines(sol: Solution) -> Iterator[str]:
         assert sol.events is not None
         record = sol.events[name]
         count, t = np.asarray(record.count), np.asarray(record.t)[..., 0]
-        when = f", first at t = {np.nanmin(t):g} s" if np.isfinite(t).any() else ""
+        first_time = f", first at t = {np.nanmin(t):g} s" if np.isfinite(t).any() else ""
         number = int(count.sum())
-        yield f"  {name[:18]:<18} {number} time{'' if number == 1 else 's'}{when}"
+        yield f"  {name[:18]:<18} {number} time{'' if number == 1 else 's'}{first_time}"
 
 
 def _hints(sol: Solution) -> Iterator[str]:
@@ -155,13 +155,13 @@ def warn_of_coarse_steps(sol: Solution) -> None:
     if errors is None or not (errors > TOO_COARSE).any():
         return
     largest = np.max(errors, initial=0.0, where=errors > TOO_COARSE)
-    text = (
+    message = (
         f"the integration error is about {largest:.0e} of the motion, so the step is too coarse"
         f"{_share_of_coarse(errors)}; {_REMEDY}"
     )
     if sol.q.dtype == np.float32:
-        text += f", or {USE_FLOAT64}"
-    warn_caller(f"{text}.", StepWarning)
+        message += f", or {USE_FLOAT64}"
+    warn_caller(f"{message}.", StepWarning)
 
 
 def _statuses(sol: Solution, status: np.ndarray) -> str:
@@ -172,8 +172,8 @@ def _statuses(sol: Solution, status: np.ndarray) -> str:
     if code == Status.OK:
         return "OK"
     if code == Status.STOPPED and sol.events is not None:
-        which = sol.events.names[int(np.ravel(sol.events.stopped_by)[0])]
-        return f"STOPPED at t = {float(np.ravel(sol.events.t_end)[0]):g} s by {which!r}"
+        event = sol.events.names[int(np.ravel(sol.events.stopped_by)[0])]
+        return f"STOPPED at t = {float(np.ravel(sol.events.t_end)[0]):g} s by {event!r}"
     return f"{code.name} at t = {float(np.ravel(sol.t_failed)[0]):g} s: {code.message}"
 
 
@@ -181,8 +181,8 @@ def _steps(sol: Solution) -> str:
     """Format the numbers of steps and of rejected attempts."""
     accepted, rejected = (np.asarray(x).ravel() for x in (sol.accepted, sol.rejected))
     low, high = accepted.min(), accepted.max()
-    many = f"{high:,}" if low == high else f"{low:,} ... {high:,}"
-    return f"{many}, {rejected.max():,} rejected" if rejected.any() else many
+    count = f"{high:,}" if low == high else f"{low:,} ... {high:,}"
+    return f"{count}, {rejected.max():,} rejected" if rejected.any() else count
 
 
 def _largest(values: Array | np.ndarray, unit: str = "", absent: str = "none") -> str:

@@ -110,19 +110,19 @@ class _ConstraintMetrics(eqx.Module):
 
     def is_met(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """Whether the constraints hold, and no row was kept that is dependent."""
-        before, system, share = self.before, self.system, motion_share(q.dtype)
-        extents = None if before is None else before.extents
+        rows_before, system, share = self.before, self.system, motion_share(q.dtype)
+        extents = None if rows_before is None else rows_before.extents
         size = extents_at(system, q, v, t, params) if extents is None else extents
         level = system.position_level(q, t, params)
         met = near(level, self.positions.A, q, size, share)
         level = system.velocity_level(q, v, t, params)
         met &= near_rates(level, self.velocities.A, v, q, size, share)
-        if before is None:
+        if rows_before is None:
             return met
         # A row may be dependent at the start and at the end of the step, but not between them.
         A = constraint_jacobians(system, q, v, t, params)[1]
-        after = metric(self.velocities.M, A, self.solver).rank
-        return met & (jnp.maximum(before.rank, after) >= self.velocities.rank)
+        rank_after = metric(self.velocities.M, A, self.solver).rank
+        return met & (jnp.maximum(rows_before.rank, rank_after) >= self.velocities.rank)
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,8 @@ class Projection(AbstractStabilization):
         M = metric_mass(system, q, v, t, params)
         positions = metric(M, A_position, self.solver)
         # Without nonholonomic constraints one factorization serves both levels.
-        same = A_position is A_velocity
-        velocities = positions if same else metric(M, A_velocity, self.solver)
+        is_holonomic = A_position is A_velocity
+        velocities = positions if is_holonomic else metric(M, A_velocity, self.solver)
         metrics = _ConstraintMetrics(self.solver, system, positions, velocities, before)
         q, v, reached = self.project(metrics, q, v, t, params)
         return q, v, reached & positions.definite

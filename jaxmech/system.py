@@ -132,9 +132,9 @@ class System:
         """Pickle the functions, which must be importable unless cloudpickle does the pickling."""
         if not is_called_from("cloudpickle"):
             names = ("lagrangian", "force", "nonideal", "loads", "rates", "mass_and_force")
-            given: list[tuple[str, Any]] = [(name, getattr(self, name)) for name in names]
-            given += [(f"constraint {c.name!r}", c) for c in self.constraints]
-            for name, part in given:
+            functions: list[tuple[str, Any]] = [(name, getattr(self, name)) for name in names]
+            functions += [(f"constraint {c.name!r}", c) for c in self.constraints]
+            for name, part in functions:
                 require_importable(name, part)
         return object.__reduce_ex__(self, protocol)
 
@@ -219,15 +219,15 @@ class System:
         """Copy the system, with the given statement whether its mass matrix lacks full rank."""
         if singular_mass == self.singular_mass:
             return self
-        known = replace(self)
-        object.__setattr__(known, "singular_mass", singular_mass)
-        return known
+        copy = replace(self)
+        object.__setattr__(copy, "singular_mass", singular_mass)
+        return copy
 
     def with_declared(self, names: Iterable[str]) -> "System":
         """Copy the system, with the names of all parameters that it may be given."""
-        known = replace(self)
-        object.__setattr__(known, "declared", tuple(names))
-        return known
+        copy = replace(self)
+        object.__setattr__(copy, "declared", tuple(names))
+        return copy
 
     def nonideal_force(
         self, q: Array, v: Array, multipliers: Array, t: Array, params: Params
@@ -244,8 +244,9 @@ class System:
         """The mass matrix M = d2L/dv2 at a state, shape (n, n)."""
         if self.mass_and_force is not None:
             return self._mass_and_force(q, v, t, params)[0]
-        own = self.n - len(self.states)
-        M = mass_matrix(lambda *state: self.slopes(*state, params), q, v, t)[:own, :own]
+        mechanical = self.n - len(self.states)
+        M = mass_matrix(lambda *state: self.slopes(*state, params), q, v, t)
+        M = M[:mechanical, :mechanical]
         return with_unit_mass(M, len(self.states))
 
     @traced_once
@@ -259,9 +260,9 @@ class System:
 
         if not self.states:
             return generalized_force(slopes, q, v, t)
-        rates, own = self.state_rates(q, v, t, params), self.n - len(self.states)
-        change = jnp.concatenate([jnp.zeros(own, q.dtype), rates])
-        return jnp.concatenate([generalized_force(slopes, q, v, t, change)[:own], rates])
+        rates, mechanical = self.state_rates(q, v, t, params), self.n - len(self.states)
+        change = jnp.concatenate([jnp.zeros(mechanical, q.dtype), rates])
+        return jnp.concatenate([generalized_force(slopes, q, v, t, change)[:mechanical], rates])
 
     def energy(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The energy v . dL/dv - L at a state [J], a scalar."""
@@ -303,14 +304,14 @@ class System:
     def rows(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The constraint matrix A, (m, n)."""
 
-        def of(constraint: AbstractConstraint) -> Array:
+        def rows_of(constraint: AbstractConstraint) -> Array:
             if isinstance(constraint, Holonomic):
                 return constraint.jacobian(q, t, params)
             if isinstance(constraint, Nonholonomic):
                 return constraint.jacobian(q, v, t, params)
             return constraint.rows(q, v, t, params)[0]
 
-        return self._matrix([of(c) for c in self.constraints], q)
+        return self._matrix([rows_of(c) for c in self.constraints], q)
 
     def sizes(self, q: Array, v: Array, t: Array, params: Params) -> tuple[int, ...]:
         """The number of equations of each constraint."""
@@ -325,12 +326,12 @@ class System:
         """Convert to (q, v, t, params) in the floating-point type of q and v, and check shapes."""
         need = "one number per coordinate"
         need += f", and then one for each of {', '.join(self.states)}" if self.states else ""
-        given = zip((*names, "t"), (q, v, t), ((self.n,), (self.n,), ()), strict=True)
+        triples = zip((*names, "t"), (q, v, t), ((self.n,), (self.n,), ()), strict=True)
         q, v, t = (
             with_shape(
                 f"Argument `{name}`", as_numbers(name, x, half=name == "t"), shape, VMAP, need
             )
-            for name, x, shape in given
+            for name, x, shape in triples
         )
         floats = [x.dtype for x in (q, v) if jnp.issubdtype(x.dtype, jnp.floating)]
         dtype = jnp.result_type(*floats) if floats else jnp.result_type(float)
@@ -346,15 +347,15 @@ class System:
         """The constraints of the velocity level."""
         return [c for c in self.constraints if isinstance(c, Holonomic | Nonholonomic)]
 
-    def _forces(self, what: str, value: Any) -> Array:
+    def _forces(self, source: str, value: Any) -> Array:
         """Check the shape of generalized forces, and add zeros for the states."""
         shape = (self.n - len(self.states),)
         if self.states and np.shape(value) == (self.n,):
             raise ValueError(
-                f"{what} must have shape {shape}, without the states {', '.join(self.states)}, but "
-                f"has shape {np.shape(value)}."
+                f"{source} must have shape {shape}, without the states {', '.join(self.states)}, "
+                f"but has shape {np.shape(value)}."
             )
-        return padded(with_shape(what, value, shape), len(self.states))
+        return padded(with_shape(source, value, shape), len(self.states))
 
     def _matrix(self, rows: Sequence[Array], q: Array) -> Array:
         """Stack rows (k, n) of constraints, of which there may be none."""
@@ -366,9 +367,10 @@ class System:
         assert self.mass_and_force is not None
         with naming_missing("`mass_and_force`", params):
             M, Q = self.mass_and_force(q, v, t, params)
-        own = self.n - len(self.states)
-        M = with_shape("The matrix of `mass_and_force`", M, (own, own), need="rows of coordinates")
-        Q = with_shape("The force of `mass_and_force`", Q, (own,))
+        mechanical = self.n - len(self.states)
+        square, need = (mechanical, mechanical), "rows of coordinates"
+        M = with_shape("The matrix of `mass_and_force`", M, square, need=need)
+        Q = with_shape("The force of `mass_and_force`", Q, (mechanical,))
         if self.states:
             M = with_unit_mass(M, len(self.states))
             Q = jnp.concatenate([Q, self.state_rates(q, v, t, params)])

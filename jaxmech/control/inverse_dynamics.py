@@ -124,10 +124,10 @@ def inverse_dynamics(
     if ts.ndim != 1:
         raise ValueError(f"Argument `ts` must have shape (T,), but has shape {ts.shape}.")
     require_finite(ts=ts, params=params)
-    found = _along(system, path, actuators, ts, params)
-    if throw and is_known(found):
-        _require_followed(system, found, params)
-    return found
+    result = _along(system, path, actuators, ts, params)
+    if throw and is_known(result):
+        _require_followed(system, result, params)
+    return result
 
 
 @jit_of("system", "path", "actuators")
@@ -156,9 +156,9 @@ def _at(
     need = times(eom.M, qdd) - eom.Q
     carried, pushed = root.lower(eom.A.T), root.lower(B)
     u = shortest(_complement(carried, pushed), root.lower(need))
-    rest = need - times(B, u)
-    multipliers = shortest(carried, root.lower(rest))
-    missing = rest - times(eom.A.T, multipliers)
+    remainder = need - times(B, u)
+    multipliers = shortest(carried, root.lower(remainder))
+    missing = remainder - times(eom.A.T, multipliers)
     residual = jnp.linalg.norm(root.lower(missing))
     extents = extents_at(system, q, v, t, params)
     consistent = on_constraints(system, q, v, t, params, extents)
@@ -187,39 +187,41 @@ def _complement(carried: Array, pushed: Array) -> Array:
 
     def column(x: Array) -> Array:
         # Twice, since one projection leaves round-off along U; entries that small are then zero.
-        rest = x - times(U.T, times(U, x))
-        rest = rest - times(U.T, times(U, rest))
+        remainder = x - times(U.T, times(U, x))
+        remainder = remainder - times(U.T, times(U, remainder))
         least = float(jnp.finfo(x.dtype).eps) ** (4 / 3) * (x * x).sum()
-        return jnp.where((rest * rest).sum() > least, rest, 0.0)
+        return jnp.where((remainder * remainder).sum() > least, remainder, 0.0)
 
     return jnp.stack([column(x) for x in pushed.T], axis=1) if pushed.shape[1] else pushed
 
 
-def _require_followed(system: System, found: InverseDynamics, params: Params) -> None:
-    for k in np.nonzero(~np.asarray(found.consistent))[0]:
-        broken = violations(system, *system.arguments(found.q[k], found.v[k], found.ts[k], params))
+def _require_followed(system: System, result: InverseDynamics, params: Params) -> None:
+    for k in np.nonzero(~np.asarray(result.consistent))[0]:
+        broken = violations(
+            system, *system.arguments(result.q[k], result.v[k], result.ts[k], params)
+        )
         name, level = (
-            broken[0][:2] if broken else (_missed(system, found, k, params), "acceleration")
+            broken[0][:2] if broken else (_missed(system, result, k, params), "acceleration")
         )
         raise ValueError(
             f"Argument `path` must satisfy the constraints, but violates {name!r} at "
-            f"t = {float(found.ts[k]):g} in {level}; correct the path, or pass throw=False."
+            f"t = {float(result.ts[k]):g} in {level}; correct the path, or pass throw=False."
         )
-    for k in np.nonzero(~np.asarray(found.followed))[0]:
-        missed = np.asarray(found.missed[k])
+    for k in np.nonzero(~np.asarray(result.followed))[0]:
+        missed = np.asarray(result.missed[k])
         worst = int(np.argmax(np.abs(missed)))
         raise ValueError(
-            f"The actuators cannot produce the path at t = {float(found.ts[k]):g}: with "
+            f"The actuators cannot produce the path at t = {float(result.ts[k]):g}: with "
             f"the best inputs, the acceleration of {system.coordinates[worst]!r} is missed by "
             f"{missed[worst]:.3g}; add an actuator, change the path, or pass throw=False."
         )
 
 
-def _missed(system: System, found: InverseDynamics, k: Any, params: Params) -> str:
+def _missed(system: System, result: InverseDynamics, k: Any, params: Params) -> str:
     """The name of the constraint most violated by the accelerations."""
-    q, v, t, params = system.arguments(found.q[k], found.v[k], found.ts[k], params)
+    q, v, t, params = system.arguments(result.q[k], result.v[k], result.ts[k], params)
     misses = {}
     for c in system.constraints:
         A, b = c.rows(q, v, t, params)
-        misses[c.name] = float(jnp.max(jnp.abs(times(A, found.qdd[k]) - b), initial=0.0))
+        misses[c.name] = float(jnp.max(jnp.abs(times(A, result.qdd[k]) - b), initial=0.0))
     return max(misses, key=lambda name: misses[name])

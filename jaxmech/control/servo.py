@@ -98,10 +98,10 @@ class Servo:
             ValueError: the actuators cannot enforce the constraint there. Under `jit` nothing is
                 raised, and u is the least-squares solution.
         """
-        u, missed, wanted = _inputs(self, *self.plant.arguments(q, v, t, params))
+        u, missed, target = _inputs(self, *self.plant.arguments(q, v, t, params))
         if is_known((u, missed)):
             tolerance = float(jnp.finfo(u.dtype).eps) ** 0.5
-            if np.max(np.abs(missed)) > tolerance * (1 + np.max(np.abs(wanted))):
+            if np.max(np.abs(missed)) > tolerance * (1 + np.max(np.abs(target))):
                 raise ValueError(
                     f"The actuators cannot enforce constraint {self.constraint.name!r} at "
                     f"t = {float(t):g}: its accelerations are missed by "
@@ -120,11 +120,11 @@ class Servo:
             driven = replace(eom, Q=eom.Q + times(B, u))
             return UdwadiaKalaba().solve(driven).qdd
 
-        none = jnp.zeros(B.shape[1], q.dtype)
-        G = jax.jacfwd(accelerations)(none)
-        wanted = s - times(S, accelerations(none))
-        u = shortest(_without_noise(S, G), wanted)
-        return u, times(S, times(G, u)) - wanted, wanted
+        zeros = jnp.zeros(B.shape[1], q.dtype)
+        G = jax.jacfwd(accelerations)(zeros)
+        change = s - times(S, accelerations(zeros))
+        u = shortest(_without_noise(S, G), change)
+        return u, times(S, times(G, u)) - change, change
 
 
 @jit_of("servo")

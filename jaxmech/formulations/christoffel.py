@@ -116,11 +116,11 @@ def first_kind(system: System, q: Array, t: Array, params: Params) -> Float[Arra
 def potential_force(system: System, q: Array, t: Array, params: Params) -> Float[Array, " n"]:
     """dU/dq, where U is the part of the Lagrangian independent of velocities."""
 
-    def still(q: Array) -> Array:
+    def at_rest(q: Array) -> Array:
         value = system.lagrangian(q, jnp.zeros_like(q), t, params)
         return jnp.asarray(value).astype(q.dtype)
 
-    return jax.grad(still)(q)
+    return jax.grad(at_rest)(q)
 
 
 def require_quadratic(system: System, q: Array, t: Array, params: Params) -> None:
@@ -129,11 +129,11 @@ def require_quadratic(system: System, q: Array, t: Array, params: Params) -> Non
     def masses(q: Array, v: Array, t: Array, params: Params) -> Array:
         return jnp.stack([system.mass(q, scale * v, t, params) for scale in (0.0, 0.1, 1.0)])
 
-    found = concrete(masses, *generic((q, q, t, params), seed=21))
-    if found is None:
+    difference = concrete(masses, *generic((q, q, t, params), seed=21))
+    if difference is None:
         return
-    size = np.abs(found).max(initial=0.0)
-    if not np.allclose(found, found[:1], rtol=0, atol=1e-5 * size, equal_nan=True):
+    size = np.abs(difference).max(initial=0.0)
+    if not np.allclose(difference, difference[:1], rtol=0, atol=1e-5 * size, equal_nan=True):
         raise ValueError(
             "Christoffel symbols need a `lagrangian` that is quadratic in the velocities, but the "
             "mass matrix of this one depends on them; choose another law, such as UdwadiaKalaba()."
@@ -148,11 +148,11 @@ def _metric(system: System, extended: Array, params: Params) -> Array:
         return jnp.asarray(system.lagrangian(q, v, t, params)).astype(q.dtype)
 
     momentum = jax.grad(lagrangian)
-    still = jnp.zeros_like(q)
-    border = momentum(still)
+    zeros = jnp.zeros_like(q)
+    border = momentum(zeros)
     # The corner g_00 is zero here, because U holds all terms of L without a velocity.
     corner = jnp.zeros((1, 1), q.dtype)
-    return jnp.block([[corner, border[None]], [border[:, None], jax.jacfwd(momentum)(still)]])
+    return jnp.block([[corner, border[None]], [border[:, None], jax.jacfwd(momentum)(zeros)]])
 
 
 def _arguments(system: System, q: Any, t: Any, params: Params) -> tuple[Array, Array, Params]:

@@ -128,67 +128,67 @@ def compare_formulations(
     state = system.arguments(q, v, t, params)
     require_finite(**dict(zip(("q", "v", "t", "params"), state, strict=True)))
     system = with_mass_rank(system, *state)
-    reference = _found(REFERENCE, system, *state)
+    reference = _law_solution(REFERENCE, system, *state)
     if not np.isfinite(reference.law.qdd).all():
         raise ValueError("Argument `system` must have finite accelerations, but has not at `q`.")
     return Comparison(tuple(_row(law, reference, system, state) for law in formulations))
 
 
-class _Found(eqx.Module):
+class _LawSolution(eqx.Module):
     eom: EquationsOfMotion
     law: Law
     matrix: Array | None
 
 
-def _row(law: AbstractFormulation, reference: _Found, system: System, state: Any) -> Row:
+def _row(law: AbstractFormulation, reference: _LawSolution, system: System, state: Any) -> Row:
     try:
-        asked = operations(partial(_solution, law, system), *state)
-        found = _found(law, system, *state)
+        operation_count = operations(partial(_solution, law, system), *state)
+        solved = _law_solution(law, system, *state)
     except ValueError as refusal:
         return Row(law, reason=str(refusal))
-    if not found.law.definite:
+    if not solved.law.definite:
         return Row(law, reason="more than one acceleration at this state: [M; A] lacks column rank")
-    qdd, force, multipliers = _numbers(found)
+    qdd, force, multipliers = _numbers(solved)
     exact_qdd, exact_force, exact_multipliers = _numbers(reference)
-    miss = np.abs(np.asarray(found.eom.A) @ qdd - np.asarray(found.eom.b))
+    miss = np.abs(np.asarray(solved.eom.A) @ qdd - np.asarray(solved.eom.b))
     return Row(
         formulation=law,
         qdd=_difference(qdd, exact_qdd, reference.law.free),
         constraint_force=_difference(force, exact_force, reference.eom.Q),
         multipliers=_difference(multipliers, exact_multipliers),
-        rank=int(found.law.rank),
+        rank=int(solved.law.rank),
         residual=float(miss.max(initial=0.0)),
-        condition=_condition(found.matrix),
-        operations=asked,
+        condition=_condition(solved.matrix),
+        operations=operation_count,
     )
 
 
 # It runs only a few times, so compile time matters more than run time.
 @partial(jax.jit, static_argnames=("law", "system"), compiler_options=UNOPTIMIZED)
-def _found(law: AbstractFormulation, system: System, *state: Any) -> _Found:
+def _law_solution(law: AbstractFormulation, system: System, *state: Any) -> _LawSolution:
     eom = law.equations(system, *state)
-    return _Found(eom, law.solve(eom), law.matrix(without_units_of(eom)[0]))
+    return _LawSolution(eom, law.solve(eom), law.matrix(without_units_of(eom)[0]))
 
 
 def _solution(law: AbstractFormulation, system: System, *state: Any) -> tuple[Array, Array]:
-    found = law.solve(law.equations(system, *state))
-    return found.qdd, found.multipliers
+    solved = law.solve(law.equations(system, *state))
+    return solved.qdd, solved.multipliers
 
 
-def _numbers(found: _Found) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _numbers(solved: _LawSolution) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Accelerations, A^T lambda, and the minimum-norm lambda with the same A^T lambda."""
-    A, multipliers = np.asarray(found.eom.A), np.asarray(found.law.multipliers)
+    A, multipliers = np.asarray(solved.eom.A), np.asarray(solved.law.multipliers)
     force = A.T @ multipliers
     shortest = np.linalg.pinv(A.T, rcond=_negligible(A)) @ force
-    return np.asarray(found.law.qdd), force, shortest
+    return np.asarray(solved.law.qdd), force, shortest
 
 
 def _negligible(matrix: np.ndarray) -> float:
     return float(np.finfo(matrix.dtype).eps ** (2 / 3))
 
 
-def _difference(value: Any, exact: Any, *others: Any) -> float:
-    size = max(float(np.max(np.abs(x), initial=0.0)) for x in (exact, *others))
+def _difference(value: Any, exact: Any, *scales: Any) -> float:
+    size = max(float(np.max(np.abs(x), initial=0.0)) for x in (exact, *scales))
     largest = float(np.max(np.abs(np.asarray(value) - np.asarray(exact)), initial=0.0))
     return largest / size if size else largest
 
@@ -198,8 +198,8 @@ def _condition(matrix: Array | None) -> float:
     if matrix is None:
         return np.nan
     values = np.linalg.svd(np.asarray(matrix), compute_uv=False)
-    kept = values[values > _negligible(values) * values.max(initial=0.0)]
-    return float(kept.max() / kept.min()) if kept.size else 1.0
+    nonzero = values[values > _negligible(values) * values.max(initial=0.0)]
+    return float(nonzero.max() / nonzero.min()) if nonzero.size else 1.0
 
 
 def _line(row: Row) -> str:
@@ -215,9 +215,9 @@ def _line(row: Row) -> str:
 def _short(policy: Any) -> str:
     """The repr of a policy without its default values."""
     values = {field.name: (getattr(policy, field.name), field.default) for field in fields(policy)}
-    shown = [
+    settings = [
         f"{name}={_short(value) if is_dataclass(value) else repr(value)}"
         for name, (value, default) in values.items()
         if value != default
     ]
-    return f"{type(policy).__name__}({', '.join(shown)})"
+    return f"{type(policy).__name__}({', '.join(settings)})"

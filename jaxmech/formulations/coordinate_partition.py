@@ -87,12 +87,12 @@ class Partition(AbstractChart):
             B = jnp.where(self.usable, chosen.inverse(A), 0.0)
             return found[0] - times(B, level(found[0])), A, B
 
-        none = jnp.zeros((chosen.rows.shape[1], x.size), x.dtype)
-        new, A, B = jax.lax.fori_loop(0, iterations, newton, (x, none, none.T))
+        zero_slopes = jnp.zeros((chosen.rows.shape[1], x.size), x.dtype)
+        new, A, B = jax.lax.fori_loop(0, iterations, newton, (x, zero_slopes, zero_slopes.T))
         # The last correction has the same inverse. Rows without a pivot may contradict the others.
-        left = level(new)
-        nearly = holds(left, A, new)
-        return jnp.where(nearly, new - times(B, left), x), nearly | ~self.usable
+        residual = level(new)
+        nearly = holds(residual, A, new)
+        return jnp.where(nearly, new - times(B, residual), x), nearly | ~self.usable
 
 
 @dataclass(frozen=True)

@@ -97,23 +97,23 @@ def _fixed_point(
     def newton(multipliers: Array, start: Array, K: Array, state: State) -> Array:
         slope = jax.jacfwd(force)(multipliers, state)
         slope = jnp.where(jnp.isfinite(slope), slope, 0.0)  # |lambda| is not differentiable at 0
-        whole = jnp.eye(start.size, dtype=start.dtype) - K @ slope
+        slope_matrix = jnp.eye(start.size, dtype=start.dtype) - K @ slope
         left = miss(multipliers, start, K, state)
-        return multipliers - QR().factor(whole).smallest(left)[0]
+        return multipliers - QR().factor(slope_matrix).smallest(left)[0]
 
     # The search is not differentiated; the derivative is that of the refinements after it.
     frozen = jax.lax.stop_gradient((start, K, state))
     affine = pieces(force, start, state)
     if affine is not None and affine.count <= CORNERS:
-        found, count = _on_every_side(affine, *frozen)
+        solution, count = _on_every_side(affine, *frozen)
     else:
-        found = jax.vmap(
+        solution = jax.vmap(
             lambda x: jax.lax.fori_loop(0, SEARCHES, lambda _, x: newton(x, *frozen), x)
         )(jnp.stack([frozen[0], -frozen[0]]))
         count = jnp.ones(2, int)
-    found, count = jax.lax.stop_gradient((found, count))
+    solution, count = jax.lax.stop_gradient((solution, count))
     best = jnp.arange(count.size)[:, None] == jnp.argmax(count)  # no index that is computed
-    multipliers = jnp.where(best, found, 0.0).sum(0)
+    multipliers = jnp.where(best, solution, 0.0).sum(0)
     for _ in range(REFINEMENTS):
         multipliers = newton(multipliers, start, K, state)
     # Terms of K C may cancel, so zero is relative to their sizes and not to their sum.
@@ -121,9 +121,9 @@ def _fixed_point(
     size = _largest(multipliers) + _largest(start) + _largest(at_play)
     tolerance = float(jnp.finfo(start.dtype).eps) ** 0.5 * size
     solved = _largest(miss(multipliers, start, K, state)) <= tolerance
-    others = jnp.max(jnp.abs(found - multipliers[None]), axis=1, initial=0.0)
-    several = (count > 1) | ((count > 0) & (others > tolerance))
-    return multipliers, solved & (count > 0).any() & ~several.any()
+    distances = jnp.max(jnp.abs(solution - multipliers[None]), axis=1, initial=0.0)
+    is_ambiguous = (count > 1) | ((count > 0) & (distances > tolerance))
+    return multipliers, solved & (count > 0).any() & ~is_ambiguous.any()
 
 
 def _on_every_side(
@@ -131,7 +131,7 @@ def _on_every_side(
 ) -> tuple[Array, Int[Array, " s"]]:
     """The solution for each combination of sides (s, m), and the number of solutions, up to 2."""
     signs = np.array([*itertools.product((1.0, -1.0), repeat=affine.count)], start.dtype)
-    one = jnp.eye(start.size, dtype=start.dtype)
+    identity = jnp.eye(start.size, dtype=start.dtype)
     loose = float(jnp.finfo(start.dtype).eps) ** (2 / 3)
 
     def solution(sides: Array) -> tuple[Array, Array]:
@@ -141,18 +141,18 @@ def _on_every_side(
         zero = jnp.zeros_like(start)
         slope, corner_slope = jax.jacfwd(force)(zero)
         at_zero, corner = force(zero)
-        whole, right = one - K @ slope, start + times(K, at_zero)
-        rows = QR().factor(whole)
-        multipliers = rows.smallest(right)[0]
+        matrix, right_side = identity - K @ slope, start + times(K, at_zero)
+        rows = QR().factor(matrix)
+        multipliers = rows.smallest(right_side)[0]
         parts = corner_slope * multipliers[None]
         # A solution on a corner belongs to both of its sides; round-off must not exclude it from
         # both.
         size = jnp.abs(parts).sum(1) + jnp.abs(corner)
-        here = jnp.all(sides * (parts.sum(1) + corner) >= -loose * size)
-        left = right - times(whole, multipliers)
-        many = rows.rank < start.size
-        none = many & (_largest(left) > loose * _largest(right))
-        return multipliers, jnp.where(here & ~none, jnp.where(many, 2, 1), 0)
+        is_on_side = jnp.all(sides * (parts.sum(1) + corner) >= -loose * size)
+        residual = right_side - times(matrix, multipliers)
+        is_singular = rows.rank < start.size
+        is_unsolvable = is_singular & (_largest(residual) > loose * _largest(right_side))
+        return multipliers, jnp.where(is_on_side & ~is_unsolvable, jnp.where(is_singular, 2, 1), 0)
 
     return jax.vmap(solution)(jnp.asarray(signs))
 

@@ -54,8 +54,8 @@ def _cost(eqn: JaxprEqn) -> int:
         return max(_count(branch.jaxpr) for branch in eqn.params["branches"])
     if name == "dot_general":
         (contracted, _), _ = eqn.params["dimension_numbers"]
-        left: Any = eqn.invars[0].aval
-        terms = prod(left.shape[axis] for axis in contracted)
+        operand: Any = eqn.invars[0].aval
+        terms = prod(operand.shape[axis] for axis in contracted)
         return 2 * terms * _size(eqn.outvars)
     return _size(eqn.invars if name.startswith(_SUMS) else eqn.outvars)
 

@@ -102,8 +102,8 @@ class _Reading:
                 eqn, [value for value, _ in operands], [depend for _, depend in operands]
             )
             known |= dict(zip(eqn.outvars, zip(outs, out_depends, strict=True), strict=True))
-        found = [read(atom) for atom in jaxpr.outvars]
-        return [value for value, _ in found], [depend for _, depend in found]
+        results = [read(atom) for atom in jaxpr.outvars]
+        return [value for value, _ in results], [depend for _, depend in results]
 
     def evaluated(
         self, eqn: JaxprEqn, values: list[Any], depends: list[bool]

@@ -50,9 +50,13 @@ def without_units(solve: Callable[..., Law]) -> Callable[..., Law]:
     @wraps(solve)
     def in_units(law: Any, eom: EquationsOfMotion, *, kept: Any = None) -> Law:
         eom, x, y = without_units_of(eom, kept)
-        found = solve(law, eom)
-        qdd, free, multipliers = x * found.qdd, x * found.free, y * found.multipliers
-        return replace(found, qdd=qdd, free=free, multipliers=multipliers)
+        in_scaled_units = solve(law, eom)
+        qdd, free, multipliers = (
+            x * in_scaled_units.qdd,
+            x * in_scaled_units.free,
+            y * in_scaled_units.multipliers,
+        )
+        return replace(in_scaled_units, qdd=qdd, free=free, multipliers=multipliers)
 
     return in_units
 

@@ -125,9 +125,9 @@ def from_kane(method: Any) -> System:
             f"has {len(q)} coordinates, {len(u)} speeds and {len(private['_uaux'])} auxiliary "
             "ones; define the speeds by invertible equations."
         )
-    known = private["_k_ku_implicit"], private["_k_kqdot_implicit"], private["_f_k_implicit"]
+    matrices = private["_k_ku_implicit"], private["_k_kqdot_implicit"], private["_f_k_implicit"]
     names = _Names(method.q)
-    speeds = -known[0].LUsolve(known[1] * method.q.diff() + known[2])
+    speeds = -matrices[0].LUsolve(matrices[1] * method.q.diff() + matrices[2])
     rates = method.kindiffdict()
     free = mechanics.KanesMethod(private["_inertial"], q, u, kd_eqs=[d - rates[d] for d in rates])
     free.kanes_equations(method.bodies, method.loads or None)
@@ -202,8 +202,8 @@ class _Names:
                 f"coordinates {', '.join(self.coordinates)}; substitute it."
             )
         inputs = plain.atoms(sympy.core.function.AppliedUndef)
-        known = {*self.symbols[0], *self.symbols[1], self.t}
-        given = sorted([*inputs, *(plain.free_symbols - known)], key=_name_of)
+        state_symbols = {*self.symbols[0], *self.symbols[1], self.t}
+        given = sorted([*inputs, *(plain.free_symbols - state_symbols)], key=_name_of)
         arguments = [*self.symbols, self.t, given]
         fn = sympy.lambdify(arguments, plain, modules="jax", cse=True)
         flat = isinstance(expression, list)
@@ -224,12 +224,12 @@ class _Expression:
     is_flat: bool  # a column as a vector
     of_positions: bool
 
-    def __call__(self, q: Any, *rest: Any) -> Array:
+    def __call__(self, q: Any, *state: Any) -> Array:
         """The value, a scalar, a vector or a matrix."""
         q = 1.0 * jnp.asarray(q)
-        v, (t, params) = (q, rest) if self.of_positions else (rest[0], rest[1:])
-        given = [params[name] for name in self.names]
-        value = jnp.asarray(self.fn(list(q), list(jnp.asarray(v)), t, given), q.dtype)
+        v, (t, params) = (q, state) if self.of_positions else (state[0], state[1:])
+        parameters = [params[name] for name in self.names]
+        value = jnp.asarray(self.fn(list(q), list(jnp.asarray(v)), t, parameters), q.dtype)
         return value.reshape(-1) if self.is_flat else value
 
 

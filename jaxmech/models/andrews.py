@@ -179,10 +179,10 @@ def _closed(beta: Array, p: Values) -> Vector:
 
 def _corner(P: Point, Q: Point, p: ArrayLike, q: ArrayLike) -> Point:
     """The point at distances p from P and q from Q, to the left of the line from P to Q."""
-    way = Q - P
-    length2 = way @ way
+    chord = Q - P
+    length2 = chord @ chord
     along = (p**2 - q**2 + length2) / (2 * length2)
-    return P + along * way + jnp.sqrt(p**2 / length2 - along**2) * _quarter(way)
+    return P + along * chord + jnp.sqrt(p**2 / length2 - along**2) * _quarter(chord)
 
 
 def _quarter(r: Point) -> Point:

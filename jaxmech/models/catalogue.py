@@ -59,12 +59,12 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Model:
             f"choose one of {', '.join(sorted(CATALOGUE))}."
         )
     factory, options = CATALOGUE[name], options or {}
-    known = signature(factory).parameters
-    unknown = [option for option in options if option not in known]
+    parameters = signature(factory).parameters
+    unknown = [option for option in options if option not in parameters]
     if unknown:
         raise ValueError(
             f"Argument `options` must name only options of `{name}` "
-            f"({', '.join(known) or 'none'}), but has {', '.join(map(repr, unknown))}; "
+            f"({', '.join(parameters) or 'none'}), but has {', '.join(map(repr, unknown))}; "
             "correct or remove it."
         )
     return factory(**options)

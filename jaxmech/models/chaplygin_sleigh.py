@@ -81,8 +81,8 @@ def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
 def _geometry(q: Vector, t: Array, p: Values) -> dict[str, Array]:
     edge, a = q[:2], p["a"]
     along = vector(jnp.cos(q[2]), jnp.sin(q[2]))
-    left = vector(-along[1], along[0])
-    feet = (edge + a * (1.5 * along + side * 0.75 * left) for side in (1, -1))
+    lateral = vector(-along[1], along[0])
+    feet = (edge + a * (1.5 * along + side * 0.75 * lateral) for side in (1, -1))
     return {
         "body": outline(edge, *feet),
         "blade": line(edge - 0.4 * a * along, edge + 0.4 * a * along),

@@ -73,12 +73,12 @@ def vector(*entries: Any) -> Float[Array, " n"]:
     return 1.0 * jnp.stack([jnp.asarray(entry) for entry in entries])
 
 
-def _merged(argument: str, defaults: Values, given: Values) -> Values:
+def _merged(argument: str, defaults: Values, changes: Values) -> Values:
     """The defaults, updated with the given values."""
-    unknown = [name for name in given if name not in defaults]
+    unknown = [name for name in changes if name not in defaults]
     if unknown:
         raise ValueError(
             f"Argument `{argument}` must name only {', '.join(defaults)}, but has "
             f"{', '.join(map(repr, unknown))}; correct or remove it."
         )
-    return {**defaults, **given}
+    return {**defaults, **changes}

@@ -93,11 +93,11 @@ def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
 def _geometry(q: Vector, t: Array, p: Values) -> dict[str, Array]:
     x, y, phi, theta = q
     ahead = vector(jnp.cos(theta), -jnp.sin(theta), 0.0)
-    up = vector(0.0, 0.0, 1.0)
+    vertical = vector(0.0, 0.0, 1.0)
     center = vector(x, y, p["R"])
-    rim = center + p["R"] * (jnp.cos(phi) * up - jnp.sin(phi) * ahead)
+    rim = center + p["R"] * (jnp.cos(phi) * vertical - jnp.sin(phi) * ahead)
     return {
-        "wheel": circle(center, p["R"], line(ahead, up)),
+        "wheel": circle(center, p["R"], line(ahead, vertical)),
         "spoke": line(2 * center - rim, rim),
         "contact": vector(x, y, 0.0),
     }

@@ -68,7 +68,8 @@ class Mass:
     def is_plain(self) -> bool:
         """Whether all values are numbers, so that they are known without parameters."""
         rows = self.inertia if isinstance(self.inertia, tuple) else (self.inertia,)
-        values = self.mass, *rows, *(self.center or ()), *(self.static_moment or ())
+        points = [point for point in (self.center, self.static_moment) if point is not None]
+        values = self.mass, *rows, *points
         return all(isinstance(value, float) or are_numbers(value) for value in values)
 
     def require(self, size: int, read: Reader) -> None:

@@ -163,8 +163,8 @@ def _card(lin: Linearization) -> list[str]:
             lines += [f"  {name if k == 0 else ' '}  {row}" for k, row in enumerate(rows)]
     if np.any(np.asarray(lin.W)):
         lines.append("  seen from a frame that is carried along")
-    for word, named in (("inputs", lin.inputs), ("outputs", lin.outputs)):
-        lines += [f"  {word}  {', '.join(named)}"] if named else []
+    for word, channels in (("inputs", lin.inputs), ("outputs", lin.outputs)):
+        lines += [f"  {word}  {', '.join(channels)}"] if channels else []
     if not bool(lin.regular):
         lines.append("  not regular: the constraints have another rank here")
     return lines

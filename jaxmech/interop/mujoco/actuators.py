@@ -45,8 +45,8 @@ class Actuator:
 
     def force(self, q: Array, v: Array, ctrl: Any) -> Array:
         """The force along the coordinate of the joint."""
-        way, speed = self.gear * q[self.index], self.gear * v[self.index]
-        gain, bias = (x[0] + x[1] * way + x[2] * speed for x in (self.gain, self.bias))
+        length, speed = self.gear * q[self.index], self.gear * v[self.index]
+        gain, bias = (x[0] + x[1] * length + x[2] * speed for x in (self.gain, self.bias))
         force = gain * _within(ctrl, self.ctrl_range) + bias
         return self.gear * _within(force, self.force_range)
 
@@ -65,15 +65,17 @@ class Actuators:
         """The generalized force (n,)."""
         q, v = jnp.asarray(q), jnp.asarray(v)
         totals: dict[int, Array] = {}
-        at = {}
+        positions = {}
         for a in self.actuators:
             ctrl = jnp.asarray(params[f"ctrl.{a.name}"], q.dtype)
             totals[a.joint] = totals.get(a.joint, 0.0) + a.force(q, v, ctrl)
-            at[a.index] = a.joint
+            positions[a.index] = a.joint
         limits = dict(self.limits)
         forces = {j: _within(force, limits.get(j, _FREE)) for j, force in totals.items()}
         zero = jnp.zeros((), q.dtype)
-        return jnp.stack([forces[at[k]] if k in at else zero for k in range(q.shape[0])])
+        return jnp.stack(
+            [forces[positions[k]] if k in positions else zero for k in range(q.shape[0])]
+        )
 
 
 def _within(x: Array, limits: tuple[float, float]) -> Array:

@@ -65,8 +65,8 @@ def placed_bodies(model: Any) -> list[Placed]:
         if model.body_jntnum[k]:
             places.append(Placed(k, IDENTITY))
         else:
-            before = places[model.body_parentid[k]]
-            places.append(Placed(before.index, before.pose.then(own_offset(model, k))))
+            parent = places[model.body_parentid[k]]
+            places.append(Placed(parent.index, parent.pose.then(own_offset(model, k))))
     return places
 
 

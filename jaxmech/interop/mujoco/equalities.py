@@ -74,7 +74,7 @@ def loops(
 def _ends(model: Any, k: int, is_weld: bool) -> tuple[tuple[int, Offset], tuple[int, Offset]]:
     """Both bodies of an equality, each with the frame on it that coincides with the other."""
     first, second = int(model.eq_obj1id[k]), int(model.eq_obj2id[k])
-    none = np.eye(4)[0]
+    no_turn = np.eye(4)[0]
     if is_any(model.eq_objtype[k], mujoco().mjtObj.mjOBJ_SITE):
         ends = [
             (int(model.site_bodyid[s]), Offset(model.site_pos[s], model.site_quat[s]))
@@ -83,8 +83,8 @@ def _ends(model: Any, k: int, is_weld: bool) -> tuple[tuple[int, Offset], tuple[
         return ends[0], ends[1]
     data = model.eq_data[k]
     if is_weld:  # the pose of the second body on the first, and the point on the second
-        return (first, Offset(data[3:6], data[6:10])), (second, Offset(data[:3], none))
-    return (first, Offset(data[:3], none)), (second, Offset(data[3:6], none))
+        return (first, Offset(data[3:6], data[6:10])), (second, Offset(data[:3], no_turn))
+    return (first, Offset(data[:3], no_turn)), (second, Offset(data[3:6], no_turn))
 
 
 def couplings(model: Any, names: tuple[str, ...], conversion: Conversion) -> list[Holonomic]:
@@ -96,11 +96,11 @@ def couplings(model: Any, names: tuple[str, ...], conversion: Conversion) -> lis
         if not is_coupling or not model.eq_active0[k]:
             continue
         first, second = int(model.eq_obj1id[k]), int(model.eq_obj2id[k])
-        at = [int(model.jnt_qposadr[j]) for j in (first, second) if j >= 0]
-        starts = [float(model.qpos0[i]) for i in at] + [0.0]
-        coefficients = tuple(float(x) for x in model.eq_data[k, : 5 if len(at) == 2 else 1])
-        other = index[at[1]] if len(at) == 2 else None
-        fn = Coupling(index[at[0]], other, (starts[0], starts[1]), coefficients)
+        addresses = [int(model.jnt_qposadr[j]) for j in (first, second) if j >= 0]
+        starts = [float(model.qpos0[i]) for i in addresses] + [0.0]
+        coefficients = tuple(float(x) for x in model.eq_data[k, : 5 if len(addresses) == 2 else 1])
+        second_index = index[addresses[1]] if len(addresses) == 2 else None
+        fn = Coupling(index[addresses[0]], second_index, (starts[0], starts[1]), coefficients)
         constraints.append(Holonomic(fn, name=names[k]))
     return constraints
 
@@ -114,12 +114,12 @@ def _kind(number: Any) -> str:
 def _active(model: Any, names: tuple[str, ...], left_out: LeftOut) -> list[int]:
     """The equalities that are on; those of kinds without a counterpart are listed."""
     kinds = mujoco().mjtEq
-    known = (kinds.mjEQ_CONNECT, kinds.mjEQ_WELD, kinds.mjEQ_JOINT)
+    kinds_read = (kinds.mjEQ_CONNECT, kinds.mjEQ_WELD, kinds.mjEQ_JOINT)
     active = []
     for k in range(model.neq):
         if not model.eq_active0[k]:
             left_out.add("equality that is switched off", names[k])
-        elif not is_any(model.eq_type[k], *known):
+        elif not is_any(model.eq_type[k], *kinds_read):
             left_out.add(f"{_kind(model.eq_type[k])} equality", names[k])
         else:
             active.append(k)

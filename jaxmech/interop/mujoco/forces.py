@@ -65,8 +65,10 @@ def terms(model: Any, joints: tuple[str, ...], conversion: Conversion, values: V
         if armature or "armature" in values.kinds:
             turning.append((entry.coordinate, values.value("armature", name, armature)))
         if spring and (stiffness or "stiffness" in values.kinds):
-            rest = float(model.qpos_spring[model.jnt_qposadr[j]])
-            sprung.append((entry.coordinate, values.value("stiffness", name, stiffness), rest))
+            rest_position = float(model.qpos_spring[model.jnt_qposadr[j]])
+            sprung.append(
+                (entry.coordinate, values.value("stiffness", name, stiffness), rest_position)
+            )
     if turning:
         energies.append(Rotors("rotors of the joints", *map(tuple, zip(*turning, strict=True))))
     if sprung:
@@ -104,11 +106,11 @@ def weights(
     for k, place in enumerate(places):
         factor = float(model.body_gravcomp[k])
         if factor and place.index:
-            at = place.pose.then(place.pose._replace(position=model.body_ipos[k])).position
+            center = place.pose.then(place.pose._replace(position=model.body_ipos[k])).position
             force = factor * float(model.body_mass[k]) * g
             part = f"support of {names[k]!r}"
             body = carrier(places, bodies, k)
-            forces.append(Weightless(part, (body,), tuple(tidy(at)), tuple(tidy(force))))
+            forces.append(Weightless(part, (body,), tuple(tidy(center)), tuple(tidy(force))))
     return forces
 
 
@@ -134,11 +136,11 @@ class Resistance:
         """The generalized force (n,)."""
         q, v = jnp.asarray(q), jnp.asarray(v)
         read = Reader("resistance of the joints", jnp.asarray(t), params)
-        at, count = np.array(self.joint_of), len(self.damping)
+        joints, count = np.array(self.joint_of), len(self.damping)
         u = self.conversion.qvel(q, v)
-        force = -read.vector(self.damping, count)[at] * u
+        force = -read.vector(self.damping, count)[joints] * u
         if any(self.friction):
-            limit = read.vector(self.friction, count)[at]
+            limit = read.vector(self.friction, count)[joints]
             force = force - limit * jnp.tanh(u / read.number(self.speed))
         return self.conversion.generalized(q, force)
 

@@ -70,6 +70,6 @@ def _contacts(left_out: LeftOut, spec: Any, names: Any) -> None:
         for name, body in zip(names, spec.bodies, strict=True)
         if any(geom.contype or geom.conaffinity for geom in body.geoms)
     ]
-    named = [pair.name or f"{pair.geomname1} and {pair.geomname2}" for pair in spec.pairs]
-    for name in (touching if len(touching) > 1 else []) + named:
+    pair_names = [pair.name or f"{pair.geomname1} and {pair.geomname2}" for pair in spec.pairs]
+    for name in (touching if len(touching) > 1 else []) + pair_names:
         left_out.add("contact", name)

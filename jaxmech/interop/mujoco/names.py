@@ -17,18 +17,18 @@ def names_of(model: Any, kind: str, count: int, taken: Sequence[str] = ()) -> tu
     """
     number = getattr(mujoco().mjtObj, f"mjOBJ_{kind.upper()}")
     file_names = [mujoco().mj_id2name(model, number, k) for k in range(count)]
-    used = {*taken}
+    reserved = {*taken}
     names = []
     for k, name in enumerate(file_names):
-        name = name or _new(f"{kind}{k}", {*file_names, *used})
-        while name in used:
+        name = name or _new(f"{kind}{k}", {*file_names, *reserved})
+        while name in reserved:
             name += "_"
-        used.add(name)
+        reserved.add(name)
         names.append(name)
     return tuple(names)
 
 
-def _new(name: str, used: set[str | None]) -> str:
-    while name in used:
+def _new(name: str, reserved: set[str | None]) -> str:
+    while name in reserved:
         name += "_"
     return name

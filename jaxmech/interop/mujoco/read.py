@@ -82,8 +82,8 @@ def from_mjcf(
             raise ValueError(
                 f"Argument `params` must hold kinds out of {', '.join(KINDS)}, but has {kind!r}."
             )
-    spec, what = spec_of(source)
-    model = compiled(spec, what)
+    spec, source_name = spec_of(source)
+    model = compiled(spec, source_name)
     assembly = _Assembly(model, spec, Values(tuple(params)), friction_speed)
     for element in unknown_elements(text_of(source)):
         assembly.left_out.add("unknown element", element)

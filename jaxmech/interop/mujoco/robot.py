@@ -122,9 +122,9 @@ class Robot:
                 f"Argument `name` must be that of a site ({', '.join(self.sites) or 'none'}) or of "
                 f"a body ({', '.join(self.bodies)}), but is {name!r}."
             )
-        turn, at = np.asarray(place.attitude), np.asarray(place.position)
+        turn, origin = np.asarray(place.attitude), np.asarray(place.position)
         if place.body == "ground":
-            return Frame(at, rotation(turn), turn)
+            return Frame(origin, rotation(turn), turn)
         frame = self.mechanism.frame(place.body, q, t, params)
         attitude = product(frame.attitude, turn)
-        return Frame(frame.point(at), matmul(frame.axes, rotation(turn)), attitude)
+        return Frame(frame.point(origin), matmul(frame.axes, rotation(turn)), attitude)

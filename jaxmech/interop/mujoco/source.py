@@ -54,12 +54,12 @@ def spec_of(source: Any) -> tuple[Any, str]:
         )
     read, content = mujoco().MjSpec, text_of(source)
     is_text = content == source
-    what = "the text" if is_text else f"the file {str(source)!r}"
+    source_name = "the text" if is_text else f"the file {str(source)!r}"
     _require_known_inertias(content)
-    require_one_root(content, what)
+    require_one_root(content, source_name)
     if is_text:
-        return _explained(what, lambda: read.from_string(content)), what
-    return _explained(what, lambda: read.from_file(str(source))), what
+        return _explained(source_name, lambda: read.from_string(content)), source_name
+    return _explained(source_name, lambda: read.from_file(str(source))), source_name
 
 
 def text_of(source: Any) -> str:
@@ -77,17 +77,17 @@ def text_of(source: Any) -> str:
     return path.read_text("utf-8", errors="replace")
 
 
-def _require_known_inertias(text: str) -> None:
+def _require_known_inertias(xml: str) -> None:
     """Raise for a URDF file and a version of MuJoCo that reads its rotated inertias wrongly."""
     version = mujoco().__version__
-    if Version(version) < _GOOD_URDF and _URDF.match(text):
+    if Version(version) < _GOOD_URDF and _URDF.match(xml):
         raise ImportError(
             f"URDF files need MuJoCo {_GOOD_URDF} or newer, but {version} is installed, which "
             "turns inertias with a rotated origin the wrong way: pip install -U mujoco."
         )
 
 
-def compiled(spec: Any, what: str) -> Any:
+def compiled(spec: Any, source_name: str) -> Any:
     """The compiled model; meshes on which no inertia depends are left out, if they can be."""
     spec.compiler.fusestatic = False  # keeps the names of fixed links; bodies are joined here
     lean = _without_pictures(spec.copy())
@@ -96,7 +96,7 @@ def compiled(spec: Any, what: str) -> Any:
             return lean.compile()
         except (ValueError, mujoco().FatalError):
             pass  # another element refers to a mesh: its own message comes from the whole
-    return _explained(what, spec.compile)
+    return _explained(source_name, spec.compile)
 
 
 def _without_pictures(spec: Any) -> Any:
@@ -135,11 +135,11 @@ def _delete(spec: Any, element: Any) -> None:
         element.delete()
 
 
-def _explained(what: str, read: Any) -> Any:
+def _explained(source_name: str, read: Any) -> Any:
     """The result of reading or compiling; what MuJoCo says of a failure, with a remedy."""
     try:
         return read()
     except (ValueError, mujoco().FatalError) as error:
         message = " ".join(str(error).split())
         remedy = next((do for part, do in _REMEDIES if part in message), "correct the file")
-        raise ValueError(f"{capital(what)} cannot be read: {message}; {remedy}.") from error
+        raise ValueError(f"{capital(source_name)} cannot be read: {message}; {remedy}.") from error

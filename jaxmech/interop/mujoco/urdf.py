@@ -23,14 +23,14 @@ _KNOWN = {  # the elements within each one that has any
 }
 
 
-def require_one_root(text: str, what: str) -> None:
+def require_one_root(xml: str, source_name: str) -> None:
     """Raise for a URDF file whose links are no single tree.
 
     Args:
-        text: the text of a file; one that is no URDF file is left to MuJoCo.
-        what: words for the file, such as "the file 'arm.urdf'".
+        xml: the text of a file; one that is no URDF file is left to MuJoCo.
+        source_name: words for the file, such as "the file 'arm.urdf'".
     """
-    robot = _robot(text)
+    robot = _robot(xml)
     if robot is None:
         return
     links = [link.get("name", "") for link in robot.iterfind("link")]
@@ -41,35 +41,35 @@ def require_one_root(text: str, what: str) -> None:
     fault = f"it has {', '.join(roots)}; connect them by joints, fixed ones if need be"
     if not roots:
         fault = "every link is the child of a joint; leave out the joint that leads to the root"
-    raise ValueError(f"{capital(what)} must have one root link, but {fault}.")
+    raise ValueError(f"{capital(source_name)} must have one root link, but {fault}.")
 
 
-def unknown_elements(text: str) -> tuple[str, ...]:
+def unknown_elements(xml: str) -> tuple[str, ...]:
     """The elements of a URDF file that mean nothing in it, such as "joint/spring"; each once.
 
     Example:
         >>> unknown_elements("<robot name='arm'><link name='base'/><sensor/></robot>")
         ('robot/sensor',)
     """
-    robot = _robot(text)
+    robot = _robot(xml)
     return () if robot is None else tuple(dict.fromkeys(_unknown(robot)))
 
 
 def _unknown(element: ET.Element) -> Iterator[str]:
-    known = _KNOWN.get(element.tag)
-    if known is None:
+    attributes = _KNOWN.get(element.tag)
+    if attributes is None:
         return
     for inner in element:
-        if inner.tag in known:
+        if inner.tag in attributes:
             yield from _unknown(inner)
         else:
             yield f"{element.tag}/{inner.tag}"
 
 
-def _robot(text: str) -> ET.Element | None:
+def _robot(xml: str) -> ET.Element | None:
     """The root of a URDF file; None if the text is another one."""
     try:
-        root = ET.fromstring(text)
+        root = ET.fromstring(xml)
     except ET.ParseError:  # MuJoCo says where
         return None
     return root if root.tag == "robot" else None
