@@ -249,7 +249,7 @@ class _Problem:
 def _repeated(
     goes_on: Callable[[Any], Array], step: Callable[[Any], Any], start: Any, max_steps: int
 ) -> Any:
-    """Repeat `step` as long as `goes_on` holds, at most `most` times."""
+    """Repeat `step` as long as `goes_on` holds, at most `max_steps` times."""
     count = jnp.zeros((), int)
     return jax.lax.while_loop(
         lambda carry: goes_on(carry[0]) & (carry[1] < max_steps),

@@ -323,7 +323,6 @@ def _energy(system: System, q: Array, v: Array, t: Array, params: Params) -> Arr
 
 
 def _explanation(system: System, solution: Solution, params: Params, is_sparse: bool) -> str:
-    """A message on the failure and its time, with the names of violated constraints."""
     status = Status(int(solution.status))
     message = f"{status.name} at t = {float(solution.t_failed):g} s: {status.message}."
     if status == Status.INCONSISTENT:

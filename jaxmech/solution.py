@@ -104,7 +104,6 @@ class Solution(eqx.Module):
 
 
 def _card(sol: Solution) -> list[str]:
-    """Summarize the outcome and its accuracy as lines of text."""
     status = np.atleast_1d(np.asarray(sol.status).ravel())
     count = f"{status.size} trajectories, " if np.ndim(sol.status) else ""
     ts = np.atleast_1d(np.asarray(sol.ts))
@@ -125,7 +124,6 @@ def _card(sol: Solution) -> list[str]:
 
 
 def _event_lines(sol: Solution) -> Iterator[str]:
-    """Yield for each event its number of occurrences and the time of the first."""
     for name in sol.events or ():
         assert sol.events is not None
         record = sol.events[name]
@@ -136,7 +134,6 @@ def _event_lines(sol: Solution) -> Iterator[str]:
 
 
 def _hints(sol: Solution) -> Iterator[str]:
-    """Yield remedies for steps that are too coarse."""
     errors = np.atleast_1d(np.asarray(sol.integration_error))
     if (errors > TOO_COARSE).any():
         yield f"  the step is too coarse{_share_of_coarse(errors)}: {_REMEDY}"
@@ -178,7 +175,6 @@ def _statuses(sol: Solution, status: np.ndarray) -> str:
 
 
 def _steps(sol: Solution) -> str:
-    """Format the numbers of steps and of rejected attempts."""
     accepted, rejected = (np.asarray(x).ravel() for x in (sol.accepted, sol.rejected))
     low, high = accepted.min(), accepted.max()
     count = f"{high:,}" if low == high else f"{low:,} ... {high:,}"

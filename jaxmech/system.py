@@ -339,12 +339,10 @@ class System:
 
     @property
     def _holonomic(self) -> list[Holonomic]:
-        """The constraints of the position level."""
         return [c for c in self.constraints if isinstance(c, Holonomic)]
 
     @property
     def _on_velocities(self) -> list[Holonomic | Nonholonomic]:
-        """The constraints of the velocity level."""
         return [c for c in self.constraints if isinstance(c, Holonomic | Nonholonomic)]
 
     def _forces(self, source: str, value: Any) -> Array:
@@ -358,7 +356,6 @@ class System:
         return padded(with_shape(source, value, shape), len(self.states))
 
     def _matrix(self, rows: Sequence[Array], q: Array) -> Array:
-        """Stack rows (k, n) of constraints, of which there may be none."""
         return jnp.concatenate([jnp.zeros((0, self.n), q.dtype), *rows])
 
     @traced_once
@@ -383,7 +380,6 @@ class System:
 
     @traced_once
     def _value(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The value of the Lagrangian at a state, a scalar."""
         with naming_missing("`lagrangian`", params):
             value = with_shape("The value of `lagrangian`", self.lagrangian(q, v, t, params), ())
         return value.astype(q.dtype)

@@ -118,7 +118,6 @@ def _rows(
 def _freedoms(
     system: System, sizes: Sequence[int], rows: Numbers, tolerance: float
 ) -> tuple[int, int]:
-    """The degrees of freedom of positions and of velocities."""
     kinds = np.array(owners([type(c).__name__ for c in system.constraints], sizes)[0])
     of_position = kinds == Holonomic.__name__
     of_velocity = of_position | (kinds == Nonholonomic.__name__)

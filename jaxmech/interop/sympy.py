@@ -73,7 +73,6 @@ def from_lagrange(method: Any) -> System:
 
 
 def _generalized(method: Any, names: "_Names") -> Callable[..., Array]:
-    """The generalized forces of loads on points and frames."""
     frame = method.inertial
     total = [0] * len(method.q)
     for place, load in method.forcelist:
@@ -211,7 +210,6 @@ class _Names:
 
 
 def _name_of(symbol: Any) -> str:
-    """The name of a symbol, or of a function of time without its argument."""
     return str(symbol.func) if symbol.args else str(symbol)
 
 

@@ -98,13 +98,11 @@ def andrews() -> Model:
 
 
 def _turned(angle: Array, x: ArrayLike, y: ArrayLike) -> Point:
-    """Rotate the vector (x, y) by the angle."""
     c, s = jnp.cos(angle), jnp.sin(angle)
     return jnp.stack([x * c - y * s, x * s + y * c])
 
 
 def _centres(q: Vector, p: Values) -> Float[Array, " 7 2"]:
-    """The centres of mass of bodies 1 to 7."""
     b, Th, g, Ph, d, Om, ep = q
     A, B = vector(p["xa"], p["ya"]), vector(p["xb"], p["yb"])
     return jnp.stack([
@@ -186,12 +184,10 @@ def _corner(P: Point, Q: Point, p: ArrayLike, q: ArrayLike) -> Point:
 
 
 def _quarter(r: Point) -> Point:
-    """Rotate a vector by a quarter turn to the left."""
     return jnp.stack([-r[1], r[0]])
 
 
 def _angle(r: Point, s: Point) -> Array:
-    """The angle from r to s."""
     return jnp.arctan2(r[0] * s[1] - r[1] * s[0], r @ s)
 
 

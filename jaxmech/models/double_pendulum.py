@@ -89,7 +89,6 @@ def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
 
 
 def _rod(l: Any, theta: Any, omega: Any) -> tuple[Array, Array]:  # noqa: E741
-    """The vector along a rod, and its rate."""
     sine, cosine = jnp.sin(theta), jnp.cos(theta)
     return l * jnp.stack([sine, -cosine]), l * omega * jnp.stack([cosine, sine])
 

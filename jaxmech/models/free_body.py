@@ -77,7 +77,6 @@ def _state(start: Values, p: Values) -> tuple[Quaternion, Quaternion]:
 
 
 def _product(a: Quaternion, b: Quaternion) -> Quaternion:
-    """The Hamilton product of two quaternions."""
     a0, a1, a2, a3 = a
     b0, b1, b2, b3 = b
     return jnp.stack([

@@ -74,7 +74,6 @@ def vector(*entries: Any) -> Float[Array, " n"]:
 
 
 def _merged(argument: str, defaults: Values, changes: Values) -> Values:
-    """The defaults, updated with the given values."""
     unknown = [name for name in changes if name not in defaults]
     if unknown:
         raise ValueError(

@@ -116,7 +116,6 @@ def _round(element: Any) -> tuple[int, ...]:
 def _element(
     name: str, element: Any, frames: tuple[Frame, ...], bodies: Sequence[AbstractBody], read: Reader
 ) -> Shapes:
-    """The shapes of one element of a joint, or of one force."""
     size = frames[0].origin.shape[0]
     ends = [frames[k].point(read.vector(local, size)) for k, local in _marks(element)]
     match element:
@@ -142,7 +141,6 @@ def _element(
 
 
 def _wheels(name: str, element: Any, frames: tuple[Frame, ...], read: Reader) -> Shapes:
-    """The wheels of a rolling contact or of a pair of gears."""
     size = frames[0].origin.shape[0]
     middle = (0.0,) * size
     match element:
@@ -217,7 +215,6 @@ def _around(points: Array) -> Array:
 
 
 def _center(body: AbstractRigidBody, read: Reader) -> Any:
-    """The centre of mass on the body; the reference point if it has no mass."""
     m, S = body.properties.static(read, body.dimension)
     return S / jnp.where(m == 0, 1.0, m)
 

@@ -81,7 +81,6 @@ class JointLoads:
     def _constraint_loads(
         self, joint: Joint, names: tuple[str, ...], multipliers: Mapping[str, Array], state: State
     ) -> tuple[Load, ...]:
-        """The loads of a joint that is a constraint, on each of its bodies."""
         _, _, t, params = state
         motions, read = self._moving(joint.bodies, state), Reader(joint.part, t, params)
         loads = list(map(_zero_like, motions))
@@ -100,7 +99,6 @@ class JointLoads:
         return tuple(loads)
 
     def _applied_loads(self, state: State) -> Iterator[tuple[Bodies, tuple[Load, ...]]]:
-        """The loads of forces and weights on their bodies."""
         _, _, t, params = state
         for force in self.loads:
             motions = self._moving(force.bodies, state)
@@ -129,7 +127,6 @@ class JointLoads:
         self, links: Sequence[Link], qdd: Array,
         acting: Sequence[tuple[Bodies, tuple[Load, ...]]], state: State,
     ) -> dict[str, Load]:  # fmt: skip
-        """The loads on b of the joints of the tree."""
         bodies = (Ground(dimension=self.kinematics.bodies[0].dimension), *self.kinematics.bodies)
         motions = self._moving(bodies, state)
         frames = {body.name: m.frame for body, m in zip(bodies, motions, strict=True)}
@@ -181,7 +178,6 @@ def total_momentum(kinematics: AbstractKinematics, state: State) -> tuple[Array,
 
 
 def _momenta(body: AbstractBody, motion: Moving, read: Reader) -> Load:
-    """The momentum of a body and its angular momentum about the reference point."""
     frame = motion.frame
     is_planar = frame.axes.shape == (2, 2)
     spin = motion.spin if is_planar else frame.components(motion.spin)
@@ -208,7 +204,6 @@ def _slope(
 
 
 def _displaced(motion: Moving, move: Load) -> Moving:
-    """A body after a small displacement and a small turn."""
     (origin, axes, attitude), (shift, turn) = motion.frame, move
     if axes.shape == (2, 2):
         axes = axes + turn * jnp.stack([turned(column) for column in axes.T], 1)

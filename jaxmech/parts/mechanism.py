@@ -245,7 +245,6 @@ class Mechanism:
     def _motion_of(
         self, body: str, place: Any, motion: tuple[Any, Any, Any], t: Any, params: Any
     ) -> tuple[Array, Array]:
-        """The velocity and acceleration of a point of a body."""
         (q, v, qdd), carrier, local = motion, self._body(body), self._local(place)
         _, qdd, *_ = self._state(q, qdd, t, params, ("q", "qdd"))
         q, v, t, params = self._state(q, v, t, params)

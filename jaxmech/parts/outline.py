@@ -55,7 +55,6 @@ def _children(
 def _branches(
     children: dict[str, list[tuple[AbstractBody, str]]], name: str, indent: str
 ) -> Iterator[str]:
-    """The lines of all bodies behind a body."""
     hanging = children.get(name, [])
     for k, (body, how) in enumerate(hanging):
         is_last = k == len(hanging) - 1

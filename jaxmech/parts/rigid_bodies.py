@@ -347,7 +347,6 @@ def _mass(
     center: Vector | None,
     static_moment: Vector | None,
 ) -> Mass:
-    """Check the mass properties of a body in the plane (size 2) or in space (size 3)."""
     part = f"body {name!r}"
     if center is not None and static_moment is not None:
         raise ValueError(
@@ -367,7 +366,6 @@ def _mass(
 
 
 def _require_moments(part: str, central: np.ndarray) -> None:
-    """Raise unless the principal moments of a matrix of inertia are those of some body."""
     moments = np.linalg.eigvalsh(central)
     tolerance = ROUNDING * np.abs(moments).max()
     listed = ", ".join(f"{moment:.4g}" for moment in moments)

@@ -152,7 +152,6 @@ def _round(
     kind: str, size: int, name: str, pair: tuple[AbstractBody, AbstractBody],
     points: tuple[Vector, Vector], normal: Vector, radius: Value,
 ) -> Joint:  # fmt: skip
-    """A disk on a line, or a sphere on a plane."""
     checked = pinned(kind, name, pair, points, sizes=(size,), turning=True)
     part, bodies, _, (at_a, at_b) = checked
     n, r = direction(part, "normal", normal, size), positive(part, "radius", radius)

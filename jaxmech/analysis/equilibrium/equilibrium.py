@@ -189,7 +189,6 @@ def prepared(
 
 
 def _rates(system: System, v: Any) -> tuple[dict[str, Any], Any]:
-    """The rates that are given by name, and a guess of all velocities."""
     if v is None:
         return {}, np.zeros(system.n)
     if not isinstance(v, Mapping):

@@ -202,8 +202,6 @@ def _crossings(x: Any, eigenvalues: Complexes, eigenvalues_at: At) -> tuple[Cros
 
 
 def _refined(ends: Any, branch_values: Any, eigenvalues_at: At) -> tuple[float, complex]:
-    """Locate the zero of the real part of a branch between two values."""
-
     def near(x: float) -> complex:
         part = (x - ends[0]) / (ends[1] - ends[0])
         values = eigenvalues_at(x)

@@ -64,8 +64,6 @@ def balance(
 def _level_and_rate(
     system: System, q: Array, v: Array, t: Array, params: Params, a: Array
 ) -> tuple[Array, Array]:
-    """The residual of the constraints at the velocity level, and its rate, shape (l,) each."""
-
     def speed(q: Array, v: Array, t: Array) -> Array:
         return system.velocity_level(q, v, t, params)
 
@@ -73,7 +71,6 @@ def _level_and_rate(
 
 
 def _servo(system: System, q: Array, v: Array, t: Array, params: Params, a: Array) -> Array:
-    """The residuals of the `Acceleration` constraints."""
     servos = [c for c in system.constraints if isinstance(c, Acceleration)]
     values = [c.value(q, v, a, t, params) for c in servos]
     return jnp.concatenate([jnp.zeros((0,), q.dtype), *values])

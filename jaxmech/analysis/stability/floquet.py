@@ -161,7 +161,6 @@ def _derivatives(
     system: System, freedom: Freedom, steps: int, method: AbstractMethod, state: State,
     span: Array, begin: Linearization,
 ) -> Sensitivities:  # fmt: skip
-    """The motion over a time, with its derivatives with respect to the deviations at its start."""
     q, v, t, params = state
 
     def start(z: Array) -> tuple[Array, Array, Params]:
@@ -222,7 +221,6 @@ def _missed(x: np.ndarray, advance: np.ndarray | float) -> np.ndarray:
 def _require_periodic_equations(
     system: System, freedom: Freedom, sol: Solution, params: Params
 ) -> None:
-    """Raise a ValueError if the linear equations along the motion change from period to period."""
     period, zeros = sol.ts[-1] - sol.ts[0], jnp.zeros((system.n, system.n), sol.q.dtype)
 
     def matrices(k: int, t: Array) -> dict[str, np.ndarray]:

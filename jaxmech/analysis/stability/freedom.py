@@ -87,7 +87,6 @@ def _rows_at(system: System, q: Array, v: Array, t: Array, params: Params) -> tu
 
 
 def _singular_values(rows: Any) -> np.ndarray:
-    """Singular values of the rows scaled to unit length."""
     rows, lengths = unit(np.asarray(rows))
     return np.linalg.svd(rows[lengths > 0], compute_uv=False)
 
@@ -101,7 +100,6 @@ def _freedom(rows: tuple[Any, ...]) -> Freedom:
 
 @cached_by_shapes
 def _generic_freedom(system: System, q: Array, v: Array, t: Array, params: Params) -> Freedom:
-    """The degrees of freedom at almost every state."""
     rows = outside_traces(_rows, system, *generic((q, v, t, params), seed=21))
     if rows is None:
         raise ValueError(

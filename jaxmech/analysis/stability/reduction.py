@@ -252,7 +252,6 @@ def _largest_rate(matrices: Any, rates: Any) -> Array:
 
 
 def _solved(M: Array, force: Array) -> Array:
-    """Solve M x = force with a definite M."""
     if not force.size:
         return force
     return metric(M, jnp.zeros((0, force.size), M.dtype), QR()).solve(force, force[:0])[1]
@@ -293,7 +292,6 @@ def reduced_equations(
 
 
 def _pseudo_inverse(A: Array) -> Array:
-    """The pseudo-inverse A^+, shape (n, l)."""
     if not A.shape[0]:
         return A.T
     rows = QR().factor(A)

@@ -88,7 +88,6 @@ def _spectrum_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[
 
 
 def _many(kind: Any, A: Numbers, M: Numbers, K: Numbers, rate: Numbers) -> Spectrum:
-    """Compute the spectra of a batch in a loop over its members."""
     batch = A.shape[:-2]
     members = [_one(A[i], M[i], K[i], float(rate[i])) for i in np.ndindex(batch)]
 

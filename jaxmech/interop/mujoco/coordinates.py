@@ -115,7 +115,6 @@ class Conversion:
         return np.argsort(np.concatenate([self._of(kind), *starts]))
 
     def _joined(self, scalars: Array, quaternions: list[Array]) -> Array:
-        """Scalars and quaternions in the order of the coordinates."""
         starts = [k + np.arange(4) for k in self._firsts]
         order = np.argsort(np.concatenate([self._in_q, *starts]))
         return jnp.concatenate([scalars, *quaternions])[order]

@@ -106,7 +106,6 @@ def couplings(model: Any, names: tuple[str, ...], conversion: Conversion) -> lis
 
 
 def _kind(number: Any) -> str:
-    """The name of a kind of equality."""
     kinds = mujoco().mjtEq.__members__.items()
     return next(name for name, kind in kinds if is_any(number, kind)).removeprefix("mjEQ_").lower()
 

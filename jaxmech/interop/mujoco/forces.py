@@ -80,7 +80,6 @@ def terms(model: Any, joints: tuple[str, ...], conversion: Conversion, values: V
 def _of_quaternion(
     model: Any, j: int, name: str, armature: float, conversion: Conversion, values: Values
 ) -> list[AbstractTerm]:
-    """The rotors of a ball, or of a free body."""
     if not armature:
         return []
     value = values.value("armature", name, armature)

@@ -117,7 +117,6 @@ class _Assembly:
         }
 
     def _free_bodies(self) -> tuple[str, ...]:
-        """The names of free bodies, whose coordinates are called after them."""
         model, free = self.model, mujoco().mjtJoint.mjJNT_FREE
         indices = [
             model.jnt_bodyid[j] for j in range(model.njnt) if is_any(model.jnt_type[j], free)

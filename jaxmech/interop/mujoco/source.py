@@ -119,7 +119,6 @@ def _without_pictures(spec: Any) -> Any:
 
 
 def _moves(body: Any) -> bool:
-    """Whether there is a joint between a body and the world."""
     while body is not None:
         if list(body.joints):
             return True

@@ -159,7 +159,6 @@ class Connection:
         return in_space(relation.at_b[0]) - seat.point
 
     def _relation(self, q: Array, v: Array, t: Array) -> Relation:
-        """Where the body is relative to the body before."""
         motion = self.link.motion
         if (motion or self.link.body).has_norm:
             q, v = jax.jvp(_with_unit, (q,), (v,))
@@ -197,7 +196,6 @@ def _with_unit(q: Array) -> Array:
 
 
 def _free(link: Link, q: Array, v: Array) -> Relation:
-    """The relation of a free body to the ground, in its own coordinates."""
     body, dtype = link.body, q.dtype
     size = body.dimension
     zeros = np.zeros(size, dtype)
@@ -218,7 +216,6 @@ def connection_of(link: Link, read: Reader) -> Connection:
 
 
 def _functions(values: Any) -> Iterator[Any]:
-    """The functions among nested values of a joint."""
     if callable(values):
         yield values
     elif isinstance(values, dict | tuple):

@@ -240,7 +240,6 @@ class JointCoordinates(AbstractKinematics):
 
 
 def _in_space(place: Located) -> Moving:
-    """A frame with its velocities along the axes of the ground."""
     axes = place.frame.axes
     spin = apply(axes, place.spin) if axes.shape == (3, 3) else place.spin
     return Moving(place.frame, apply(axes, place.velocity), spin)
