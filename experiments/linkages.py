@@ -135,7 +135,7 @@ def measured(linkage: Linkage) -> dict[str, Any]:
 
     def run(q: Any, v: Any) -> Any:
         ts = jnp.asarray([0.0, STEP * STEPS])
-        return jm.simulate(joints.system, q, v, ts, params, method=jm.RK4(STEPS))
+        return jm.simulate(joints.system, q, v, ts, params, steps=jm.FixedSteps(per_save=STEPS))
 
     batch = jax.jit(jax.vmap(run))
     many = jnp.tile(q, (BATCH, 1)), jnp.tile(v, (BATCH, 1))
