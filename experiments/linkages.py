@@ -28,10 +28,16 @@ import jaxmech as jm
 from experiments.mechanism_peers import shortest
 from jaxmech import parts as jp
 from jaxmech.config.environment import environment
-from tests.parts.bricard import bricard
-from tests.parts.mechanisms import Built, slider_crank
 
 STEP, STEPS, BATCH = 1e-3, 200, 1024
+CORNERS = np.array([[0, 0, 0], [1, 0, 0], [1, -1, 0], [1, -1, 1], [0, -1, 1], [0, 0, 1.0]])
+X, Y, Z = np.eye(3)
+AXES = (Y, Z, X, Y, Z, X)  # of the hinges of Bricard's linkage
+CRANK, ROD = 0.08, 0.3  # [m]
+SHAFT, SLIDE = np.array([0.0, 0.1, 0.12]), np.array([0.2, 0.0, 0.0])
+PIN = SHAFT + np.array([0.0, 0.0, CRANK])
+
+Built = tuple[jp.Mechanism, dict[str, jp.Start]]
 
 
 @dataclass(frozen=True)
@@ -60,28 +66,72 @@ def _model(bodies: str, equalities: str, gravity: str) -> str:
     return f"<mujoco>{option}<worldbody>{bodies}</worldbody>{loops}</mujoco>"
 
 
+def bricard() -> Built:
+    """Problem A03 of the IFToMM library: five rods along the edges of a cube, and the ground."""
+    rods, starts = [], {}
+    for k, (a, b) in enumerate(pairwise(CORNERS)):
+        inertia = tuple(np.where(np.abs(b - a) > 0.5, 1e-3, 1.0) / 12)
+        rods.append(jp.spatial_body(f"rod{k}", mass=1.0, inertia=inertia))
+        starts[f"rod{k}"] = jp.Start((a + b) / 2)
+    halves = np.diff(CORNERS, axis=0) / 2
+    joints = [jp.revolute("hinge0", jp.ground, CORNERS[0], rods[0], -halves[0], axis=AXES[0])]
+    for k in range(1, 5):
+        ends = rods[k - 1], halves[k - 1], rods[k], -halves[k]
+        joints.append(jp.revolute(f"hinge{k}", *ends, axis=AXES[k]))
+    joints.append(jp.revolute("hinge5", jp.ground, CORNERS[5], rods[4], halves[4], axis=AXES[5]))
+    weight = jp.gravity(down=(0, -1, 0))
+    return jp.Mechanism(rods, joints, [weight], coordinates="bodies"), starts
+
+
+def rod_attitude() -> np.ndarray:
+    """The quaternion of the rod of the slider-crank, whose y is along it and z across the guide."""
+    along = (PIN - SLIDE) / np.linalg.norm(PIN - SLIDE)
+    arm = np.cross(along, Z) / np.linalg.norm(np.cross(along, Z))
+    R = np.stack([arm, along, np.cross(arm, along)], axis=1)
+    w = np.sqrt(1 + np.trace(R)) / 2
+    turn = np.array([R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]])
+    return np.append(w, turn / 4 / w)
+
+
+def slider_crank() -> Built:
+    """The slider-crank of Haug 1989: a crank about x, a rod, and a slider along x."""
+    crank = jp.spatial_body("crank", mass=0.12, inertia=(1e-4, 1e-5, 1e-4))
+    rod = jp.spatial_body("rod", mass=0.5, inertia=(4e-3, 4e-4, 4e-3))
+    slider = jp.spatial_body("slider", mass=2.0, inertia=(1e-4, 1e-4, 1e-4))
+    o, half = (0, 0, 0), ROD / 2
+    joints = [
+        jp.revolute("shaft", jp.ground, SHAFT, crank, o, axis=X),
+        jp.spherical("ball", crank, (0, 0, CRANK), rod, (0, half, 0)),
+        jp.universal("cross", slider, o, rod, (0, -half, 0), axis_a=Z, axis_b=X),
+        jp.prismatic("guide", jp.ground, o, slider, o, axis=X),
+    ]
+    starts = {
+        "crank": jp.Start(SHAFT, spin=(6.0, 0, 0)),
+        "rod": jp.Start((SLIDE + PIN) / 2, attitude=rod_attitude()),
+        "slider": jp.Start(SLIDE),
+    }
+    bodies = [crank, rod, slider]
+    return jp.Mechanism(bodies, joints, [jp.gravity()], coordinates="bodies"), starts
+
+
 def mujoco_slider_crank() -> str:
     """A slider that carries the rod on a Cardan joint, whose end is tied to the crank."""
-    _, starts = slider_crank()
-    slide = np.array(starts["slider"].position)
-    w, x, y, z = np.asarray(starts["rod"].attitude)
-    along = np.array([2 * (x * y - w * z), 1 - 2 * (x * x + z * z), 2 * (y * z + w * x)])
-    mass = _inertial(0.5, (4e-3, 4e-4, 4e-3), (0, 0.15, 0))
+    quaternion = rod_attitude()
+    mass = _inertial(0.5, (4e-3, 4e-4, 4e-3), (0, ROD / 2, 0))
     rod = (
-        f'<body name="rod" quat="{_words((w, x, y, z))}">{mass}'
-        f'<joint type="hinge" axis="{_words(_in_rod((w, x, y, z), (0, 0, 1)))}"/>'
+        f'<body name="rod" quat="{_words(quaternion)}">{mass}'
+        f'<joint type="hinge" axis="{_words(_in_rod(quaternion, Z))}"/>'
         f'<joint type="hinge" axis="1 0 0"/></body>'
     )
     crank = (
-        f'<body name="crank" pos="0 0.1 0.12">{_inertial(0.12, (1e-4, 1e-5, 1e-4))}'
+        f'<body name="crank" pos="{_words(SHAFT)}">{_inertial(0.12, (1e-4, 1e-5, 1e-4))}'
         '<joint type="hinge" axis="1 0 0"/></body>'
     )
     slider = (
-        f'<body name="slider" pos="{_words(slide)}">{_inertial(2.0, (1e-4,) * 3)}'
+        f'<body name="slider" pos="{_words(SLIDE)}">{_inertial(2.0, (1e-4,) * 3)}'
         f'<joint type="slide" axis="1 0 0"/>{rod}</body>'
     )
-    assert np.allclose(slide + 0.3 * along, (0, 0.1, 0.2))  # the pin of the crank
-    tie = '<connect body1="crank" body2="rod" anchor="0 0 0.08"/>'
+    tie = f'<connect body1="crank" body2="rod" anchor="0 0 {CRANK}"/>'
     return _model(crank + slider, tie, "0 0 -9.81")
 
 
@@ -94,19 +144,16 @@ def _in_rod(quaternion: Any, direction: Any) -> np.ndarray:
 
 def mujoco_bricard() -> str:
     """A chain of five rods along the edges of a cube, whose last end is tied in two points."""
-    corners = np.array([[0, 0, 0], [1, 0, 0], [1, -1, 0], [1, -1, 1], [0, -1, 1], [0, 0, 1.0]])
-    x, y, z = np.eye(3)
-    axes = [y, z, x, y, z, x]
     text, close, before = "", "", np.zeros(3)
-    for k, (a, b) in enumerate(pairwise(corners)):
+    for k, (a, b) in enumerate(pairwise(CORNERS)):
         moments = np.where(np.abs(b - a) > 0.5, 1e-3, 1.0) / 12
         text += f'<body name="rod{k}" pos="{_words(a - before)}">'
         text += _inertial(1.0, moments, (b - a) / 2)
-        text += f'<joint type="hinge" axis="{_words(axes[k])}"/>'
+        text += f'<joint type="hinge" axis="{_words(AXES[k])}"/>'
         close, before = close + "</body>", a
-    way = corners[5] - corners[4]
+    way = CORNERS[5] - CORNERS[4]
     ties = "".join(
-        f'<connect body1="rod4" body2="world" anchor="{_words(way + shift * axes[5])}"/>'
+        f'<connect body1="rod4" body2="world" anchor="{_words(way + shift * AXES[5])}"/>'
         for shift in (-0.1, 0.1)
     )
     return _model(text + close, ties, "0 -9.81 0")
