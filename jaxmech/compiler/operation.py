@@ -10,22 +10,31 @@ structure cached for another call, which led to wrong gradients under `jax.check
 
 import abc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.core import ShapedArray
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Primitive, jaxpr_as_fun
-from jax.interpreters import ad, batching, mlir, partial_eval
 from jaxtyping import Array
 
-from jaxmech.compiler.backends.partitioning import resharded, unsharded
+from jaxmech.compiler.backends.batch_primitive import Content, batch_primitive, mapped
+from jaxmech.compiler.backends.partitioning import Axes, unsharded
 from jaxmech.compiler.platforms import NATIVE, is_on, lowered_for
-from jaxmech.compiler.vectorize import lowered, run_alone, run_jaxpr, without_unused
+from jaxmech.compiler.vectorize import run_alone, run_jaxpr
 from jaxmech.utils.announce import announced
-from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.jax_internals import (
+    ClosedJaxpr,
+    LoweringRuleContext,
+    ShapedArray,
+    Zero,
+    is_undefined_primal,
+    jaxpr_as_fun,
+    lower_fun,
+    lowered,
+    varying_axes,
+    without_unused,
+)
 
 Flags = tuple[bool, ...]
 Arrays = Sequence[Array]
@@ -182,207 +191,132 @@ def traced(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[ClosedJaxpr, An
     # Independent of the settings of JAX: loops are not unrolled, and derivatives may mix types.
     with jax.disable_jit(False), jax.numpy_dtype_promotion("standard"):
         call, outs = jax.make_jaxpr(fn, return_shape=True)(*shapes)
+    # XLA cannot eliminate what is unused, because it cannot see into native code.
     return without_unused(lowered(call)), jax.tree.structure(outs)
 
 
-@dataclass(frozen=True)
-class BatchAxis:
-    """One axis of a batch.
-
-    Attributes:
-        size: number of trajectories.
-        has_axis: flags of the arguments that have the axis, as their first.
-        as_lanes: whether it may run as native code, if the platform supports it.
-    """
-
-    size: int
-    has_axis: Flags
-    as_lanes: bool
-
-    def as_native(self, call: ClosedJaxpr) -> Callable[..., list[Array]]:
-        """Map a function over the axis, as native code."""
-        if not isinstance(self.size, int):
-            raise ValueError(
-                "A batch that is compiled to native code must have a known size, but has "
-                f"{self.size}; give `jax.export` a number, or export within "
-                "`jaxmech.compiler.off()`."
-            )
-        return lambda *args: run_jaxpr(call, self.has_axis, args)
-
-    def mapped(self, fn: Callable[..., list[Array]]) -> Callable[..., list[Array]]:
-        """Map a function over the axis by `jax.vmap`."""
-        return jax.vmap(fn, [0 if has else None for has in self.has_axis], axis_size=self.size)
+def bind(op: Operation, *args: Array) -> list[Array]:
+    """Apply an operation to one trajectory."""
+    return _over_axes(op, args, ((),) * len(args), (), False)
 
 
-def bind(op: Operation, levels: tuple[BatchAxis, ...], *args: Array) -> list[Array]:
-    """Apply an operation over a batch; the innermost axis is the first of the levels."""
-    # Within `jax.shard_map`, all arguments have to vary along the same axes of the mesh.
-    axes = frozenset().union(*(_varying(x) for x in args))
-    pairs = [(x, tuple(axes - _varying(x))) for x in args]
-    alike = [jax.lax.pcast(x, some, to="varying") if some else x for x, some in pairs]
-    alike = alike if levels else [unsharded(x) for x in alike]
-    every = (True,) * len(op.call.out_avals)
-    return list(_batched.bind(*alike, call=op.call, op=op, used=every, levels=levels))
-
-
-def _varying(x: Array) -> frozenset[str]:
-    """The axes of a mesh along which a value varies within `jax.shard_map`."""
-    aval = jax.typeof(x)
-    return aval.mat.varying if hasattr(aval, "mat") else aval.vma  # `mat` from jax 0.12 on
-
-
-_batched = Primitive("batched")
-_batched.multiple_results = True
-
-
-@jit_of("call", "op", "used", "levels")
-def _compiled(
-    args: Arrays, call: ClosedJaxpr, op: Operation, used: Flags, levels: tuple[BatchAxis, ...]
+def _over_axes(
+    op: Operation, args: Arrays, axes: Axes, sizes: tuple[int, ...], as_lanes: bool
 ) -> list[Array]:
-    return list(_batched.bind(*args, call=call, op=op, used=used, levels=levels))
+    # Within `jax.shard_map`, all arguments have to vary along the same axes of the mesh.
+    every = frozenset().union(*map(varying_axes, args))
+    missing = [(x, tuple(every - varying_axes(x))) for x in args]
+    args = [jax.lax.pcast(x, names, to="varying") if names else x for x, names in missing]
+    args = args if sizes else [unsharded(x) for x in args]
+    used = (True,) * len(op.call.out_avals)
+    params = {"call": op.call, "op": op, "used": used, "as_lanes": as_lanes}
+    return list(_batched.bind(*args, axes=axes, sizes=sizes, **params))
 
 
-def _run(*args: Array, **params: Any) -> list[Array]:
-    """Compile and run the operation alone, outside of `jax.jit`."""
-    with jax.disable_jit(False):
-        return list(_compiled(args, **params))
+def _bind_under_axis(
+    *args: Array, axes: Axes, sizes: tuple[int, ...], as_lanes: bool, **content: Any
+) -> list[Array]:
+    """Bind under one more axis: the innermost becomes lanes, outer ones lengthen the batch."""
+    as_lanes = is_on() if len(sizes) == 1 else as_lanes
+    return list(_batched.bind(*args, axes=axes, sizes=sizes, as_lanes=as_lanes, **content))
 
 
-_batched.def_impl(_run)
+def _results(content: Content) -> tuple[Sequence[Any], Any]:
+    return content["call"].out_avals, content["call"].effects
 
 
-def _shapes(
-    *avals: Any, call: ClosedJaxpr, op: Operation, used: Flags, levels: tuple[BatchAxis, ...]
-) -> tuple[list[ShapedArray], Any]:
-    sizes = tuple(level.size for level in reversed(levels))
-    outs = [ShapedArray((*sizes, *x.shape), x.dtype) for x in call.out_avals]
-    outer = levels[::-1]
-    axes = [
-        tuple(axis for axis, level in enumerate(outer) if level.has_axis[k])
-        for k in range(len(avals))
-    ]
-    return resharded(outs, avals, axes), call.effects
-
-
-_batched.def_effectful_abstract_eval(_shapes)
+def _without_results(params: Content, used: Sequence[bool]) -> Content:
+    call = without_unused(params["call"], used)
+    return {**params, "call": call, "used": _expand(params["used"], used)}
 
 
 def _evaluated(
-    *args: Array, call: ClosedJaxpr, op: Operation, used: Flags, levels: tuple[BatchAxis, ...],
-    native: bool,
+    *args: Array, call: ClosedJaxpr, op: Operation, used: Flags, as_lanes: bool, axes: Axes,
+    sizes: tuple[int, ...], native: bool,
 ) -> list[Array]:  # fmt: skip
-    """Compute the results while a program is lowered."""
-    if not levels and args and native and is_on():
-        return run_alone(call, args)
-    fn = jaxpr_as_fun(call)
-    if levels and native and levels[0].as_lanes:
-        fn, levels = levels[0].as_native(call), levels[1:]
-    for level in levels:
-        fn = level.mapped(fn)
-    return fn(*args)
+    """Compute the results while a program is lowered; `native` says whether its platform can."""
+    if not sizes:
+        alone = args and native and is_on()
+        return run_alone(call, args) if alone else list(jaxpr_as_fun(call)(*args))
+    if not (native and as_lanes):
+        return mapped(jaxpr_as_fun(call), axes, sizes)(*args)
+    *outer, innermost = sizes
+    if not isinstance(innermost, int):
+        raise ValueError(
+            "A batch that is compiled to native code must have a known size, but has "
+            f"{innermost}; give `jax.export` a number, or export within "
+            "`jaxmech.compiler.off()`."
+        )
+    flags = [len(outer) in has for has in axes]
+    return mapped(lambda *args: run_jaxpr(call, flags, args), axes, outer)(*args)
 
 
-def _lowered(
-    ctx: mlir.LoweringRuleContext, *args: Any, platform: str | None = None, **params: Any
-) -> Any:
+def _lower(ctx: LoweringRuleContext, *args: Any, platform: str | None = None, **params: Any) -> Any:
     """Lower without the axes of a mesh, along which all arguments vary alike."""
     avals: Sequence[Any] = ctx.avals_in
     plain = [ShapedArray(x.shape, x.dtype) for x in avals]
     native = platform in NATIVE
-    lower = mlir.lower_fun(partial(_evaluated, native=native), multiple_results=True)
+    lower = lower_fun(partial(_evaluated, native=native), multiple_results=True)
     with lowered_for(platform), announced():
         return lower(ctx.replace(avals_in=plain), *args, **params)
 
 
-mlir.register_lowering(_batched, _lowered)
-for _platform in NATIVE:
-    mlir.register_lowering(_batched, partial(_lowered, platform=_platform), platform=_platform)
-
-
-def _over_batch(
-    args: Arrays, axes: Sequence[int | None], **params: Any
-) -> tuple[list[Array], list[int]]:
-    """Add an axis. The innermost is compiled to native code; outer ones lengthen its batch."""
-    pairs = list(zip(args, axes, strict=True))
-    args = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in pairs]
-    has_axis = tuple(axis is not None for axis in axes)
-    size = next(x.shape[0] for x in _select(has_axis, args))
-    levels = params["levels"]
-    level = BatchAxis(size, has_axis, as_lanes=not levels and is_on())
-    outs = _batched.bind(*args, **{**params, "levels": (*levels, level)})
-    return outs, [0] * len(outs)
-
-
-batching.primitive_batchers[_batched] = _over_batch
-
-
-def _without_unused(used: Sequence[bool], *rest: Any) -> tuple[list[bool], JaxprEqn | None]:
-    """Eliminate unused results; jax 0.12 passes the live arguments too."""
-    eqn: JaxprEqn = rest[-1]
-    if not any(used) and not eqn.effects:
-        return [False] * len(eqn.invars), None
-    if all(used):
-        return [True] * len(eqn.invars), eqn
-    params = {
-        **eqn.params,
-        "call": without_unused(eqn.params["call"], used),
-        "used": _expand(eqn.params["used"], used),
-    }
-    return [True] * len(eqn.invars), eqn.replace(outvars=_select(used, eqn.outvars), params=params)
-
-
-partial_eval.dce_rules[_batched] = _without_unused
-
-
 def _jvp(
     primals: Sequence[Array], tangents: Sequence[Any], *, call: ClosedJaxpr, op: Operation,
-    used: Flags, levels: tuple[BatchAxis, ...],
+    used: Flags, as_lanes: bool, axes: Axes, sizes: tuple[int, ...],
 ) -> tuple[list[Array], list[Any]]:  # fmt: skip
-    outs = bind(op, levels, *primals)
-    wanted = tuple(not isinstance(x, ad.Zero) for x in tangents)
+    outs = _over_axes(op, primals, axes, sizes, as_lanes)
+    wanted = tuple(not isinstance(x, Zero) for x in tangents)
     push = op.jvp(wanted, (True,) * len(op.rule.smooth))
     residuals = [outs[k] for k in op.rule.residuals]
-    levels = tuple(
-        replace(x, has_axis=(*x.has_axis, *[True] * len(residuals), *_select(wanted, x.has_axis)))
-        for x in levels
-    )
-    found = iter(bind(push, levels, *primals, *residuals, *_select(wanted, tangents)))
+    every = tuple(range(len(sizes)))
+    push_axes = (*axes, *[every] * len(residuals), *_select(wanted, axes))
+    push_args = [*primals, *residuals, *_select(wanted, tangents)]
+    out_tangents = iter(_over_axes(push, push_args, push_axes, sizes, as_lanes))
     slopes = [
-        next(found) if k in op.rule.smooth else ad.Zero(jax.typeof(x).to_tangent_aval())
+        next(out_tangents) if k in op.rule.smooth else Zero(jax.typeof(x).to_tangent_aval())
         for k, x in enumerate(outs)
     ]
     return _select(used, outs), _select(used, slopes)
 
 
-ad.primitive_jvps[_batched] = _jvp
-
-
 def _transposed(
     cotangents: Sequence[Any], *args: Any, call: ClosedJaxpr, op: Operation, used: Flags,
-    levels: tuple[BatchAxis, ...],
+    as_lanes: bool, axes: Axes, sizes: tuple[int, ...],
 ) -> list[Any]:  # fmt: skip
     split = len(args) - op.linear
-    zeros = [ad.Zero(x) for x in op.call.out_avals]
+    zeros = [Zero(x) for x in op.call.out_avals]
     cotangents = _merge(used, cotangents, zeros)
-    having = tuple(not isinstance(x, ad.Zero) for x in cotangents)
-    if not any(having):
-        return [None] * split + [ad.Zero(x.aval) for x in args[split:]]
+    nonzero = tuple(not isinstance(x, Zero) for x in cotangents)
+    if not any(nonzero):
+        return [None] * split + [Zero(x.aval) for x in args[split:]]
     assert op.adjoint is not None
-    flags = [replace(x, has_axis=(*x.has_axis[:split], *[True] * sum(having))) for x in levels]
-    outs = bind(op.adjoint(having), tuple(flags), *args[:split], *_select(having, cotangents))
+    every = tuple(range(len(sizes)))
+    pull_axes = (*axes[:split], *[every] * sum(nonzero))
+    pull_args = [*args[:split], *_select(nonzero, cotangents)]
+    outs = _over_axes(op.adjoint(nonzero), pull_args, pull_axes, sizes, as_lanes)
     return [None] * split + [
-        _over_shared(x, k, levels) if ad.is_undefined_primal(args[k]) else None
+        _over_shared(x, axes[k], len(sizes)) if is_undefined_primal(args[k]) else None
         for k, x in enumerate(outs, start=split)
     ]
 
 
-def _over_shared(x: Array, k: int, levels: tuple[BatchAxis, ...]) -> Array:
-    """Sum the cotangent of argument k over each axis that the argument does not have."""
-    shared = [j for j, level in enumerate(reversed(levels)) if not level.has_axis[k]]
+def _over_shared(x: Array, axes: tuple[int, ...], count: int) -> Array:
+    """Sum a cotangent over each axis of the batch that its argument does not have."""
+    shared = [axis for axis in range(count) if axis not in axes]
     return x.sum(shared) if shared else x
 
 
-ad.primitive_transposes[_batched] = _transposed
+_batched = batch_primitive(
+    "batched",
+    results=_results,
+    bind=_bind_under_axis,
+    narrow=_without_results,
+    jvp=_jvp,
+    transpose=_transposed,
+    lower=_lower,
+    lower_by_platform={platform: partial(_lower, platform=platform) for platform in NATIVE},
+)
 
 
 def _select(flags: Sequence[bool], xs: Sequence[Any]) -> list[Any]:

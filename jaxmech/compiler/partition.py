@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 from jaxtyping import Array
 
 from jaxmech.compiler.backends.primitive import over_batch
@@ -26,6 +25,7 @@ from jaxmech.compiler.frontend.jaxprs import (
     stays_loop,
 )
 from jaxmech.compiler.ir.loops import LARGEST_SPLIT, NATIVE, UnsupportedError, dtype_of, shape_of
+from jaxmech.utils.jax_internals import ClosedJaxpr, JaxprEqn, Literal, Tracer
 
 LARGEST_IN_PROLOGUE = 16_384  # size of an array
 MOST_PASSED = 1024  # numbers into or out of a prologue; XLA is faster with sequences
@@ -234,7 +234,7 @@ class _Partition:
 
 def _is_constant(value: Any) -> bool:
     """Whether a value may be a constant of native code: a small array that is not traced."""
-    if isinstance(value, jax.core.Tracer):
+    if isinstance(value, Tracer):
         return False
     return math.prod(np.shape(value)) <= LARGEST_KNOWN and jnp.result_type(value) in NATIVE
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.core import ShapedArray
-from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array
+
+from jaxmech.utils.jax_internals import Primitive, ShapedArray, Zero, lower_fun, set_rules
 
 
 def empty_rows(count: int, like: Array) -> Array:
@@ -60,10 +59,10 @@ def _updated(rows: Array, place: Array, row: Array, when: Array) -> Array:
 def _tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
     rows, place, row, when = primals
     d_rows, _, d_row, _ = (
-        jnp.zeros_like(x) if isinstance(d, ad.Zero) and jnp.issubdtype(x.dtype, jnp.floating) else d
+        jnp.zeros_like(x) if isinstance(d, Zero) and jnp.issubdtype(x.dtype, jnp.floating) else d
         for x, d in zip(primals, tangents, strict=True)
     )
-    if isinstance(tangents[0], ad.Zero):
+    if isinstance(tangents[0], Zero):
         d_rows = _empty.bind(shape=rows.shape, dtype=rows.dtype)
     return _write.bind(rows, place, row, when), _write.bind(d_rows, place, d_row, when)
 
@@ -76,7 +75,10 @@ _empty.def_impl(_zeros)
 _empty.def_abstract_eval(lambda *, shape, dtype: ShapedArray(shape, dtype))
 _write.def_impl(jax.jit(_updated))
 _write.def_abstract_eval(lambda rows, place, row, when: ShapedArray(rows.shape, rows.dtype))
-mlir.register_lowering(_empty, mlir.lower_fun(_zeros, multiple_results=False))
-mlir.register_lowering(_write, mlir.lower_fun(_updated, multiple_results=False))
-ad.primitive_jvps[_write] = _tangent
-batching.primitive_batchers[_write] = _over_batch
+set_rules(_empty, lower=lower_fun(_zeros, multiple_results=False))
+set_rules(
+    _write,
+    lower=lower_fun(_updated, multiple_results=False),
+    batch=_over_batch,
+    jvp=_tangent,
+)

@@ -5,8 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr
-from jax.interpreters import partial_eval
 from jaxtyping import Array
 
 from jaxmech.compiler.backends.primitive import over_batch
@@ -16,6 +14,7 @@ from jaxmech.compiler.frontend.jaxprs import is_one_kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.compiler.partition import run_partitioned
 from jaxmech.compiler.platforms import is_on, why_not
+from jaxmech.utils.jax_internals import ClosedJaxpr, without_unused
 
 
 def vectorize(fn: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
@@ -132,14 +131,6 @@ def run_alone(closed: ClosedJaxpr, args: Sequence[Array]) -> list[Array]:
     return [x[0] for x in run_jaxpr(closed, flags, batch)]
 
 
-def without_unused(closed: ClosedJaxpr, used: Sequence[bool] | None = None) -> ClosedJaxpr:
-    """Eliminate all equations on which no used result depends, inside loops too."""
-    # XLA cannot do it, because it cannot see into native code.
-    used = [True] * len(closed.jaxpr.outvars) if used is None else list(used)
-    jaxpr, _ = partial_eval.dce_jaxpr(closed.jaxpr, used, instantiate=True)
-    return ClosedJaxpr(jaxpr, closed.consts)
-
-
 _SHARED_LOOP = "a loop that is the same for all trajectories"
 
 
@@ -152,14 +143,3 @@ def _flags(in_axes: Any, args: tuple[Any, ...]) -> Any:
         return jax.tree.map(lambda _: axis == 0, arg)
 
     return jax.tree.map(spread, tuple(axes), args, is_leaf=lambda x: x is None)
-
-
-def lowered(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """A jaxpr whose primitives may stand in any operation.
-
-    In jax 0.12 that of `jnp.searchsorted`, which is also in `jnp.interp`, may not.
-    """
-    if not getattr(closed, "is_high", False):
-        return closed
-    low: ClosedJaxpr = partial_eval.lower_jaxpr2(closed)
-    return low

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.compiler.operation import bind, operation_of
+from jaxmech.utils.jax_internals import Tracer
 
 
 def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -34,7 +35,7 @@ def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
         operation, outs = operation_of(
             lambda *leaves: fn(*jax.tree.unflatten(structure, leaves)), leaves
         )
-        return jax.tree.unflatten(outs, bind(operation, (), *leaves))
+        return jax.tree.unflatten(outs, bind(operation, *leaves))
 
     return wrapped
 
@@ -81,7 +82,7 @@ def hoisted(fn: Callable[..., Any], *inputs: Any) -> tuple[Callable[..., Any], l
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)), inputs)
     closure = eqx.filter_closure_convert(fn, *shapes)
     leaves, structure = jax.tree.flatten(closure)
-    places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
+    places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tracer)]
 
     def with_traced(traced: list[Array], *inputs: Any) -> Any:
         whole = list(leaves)

@@ -5,9 +5,9 @@ from math import prod
 from typing import Any
 
 import jax
-from jax.extend.core import Jaxpr, JaxprEqn
 
 from jaxmech.compiler.frontend.jaxprs import call_content, loop_content
+from jaxmech.utils.jax_internals import Jaxpr, JaxprEqn
 
 # Primitives that only move numbers, or make constants.
 _FREE = {

@@ -13,10 +13,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 from jaxtyping import Array, Float
 
 from jaxmech.compiler.frontend.jaxprs import call_content
+from jaxmech.utils.jax_internals import ClosedJaxpr, JaxprEqn, Literal
 
 _AFFINE = {  # jointly in all operands
     "add", "add_any", "broadcast_in_dim", "concatenate", "convert_element_type", "copy", "copy_p",

@@ -17,6 +17,7 @@ from jaxmech.stabilization import AbstractStabilization, Free, Projection
 from jaxmech.system import Params, System
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import as_numbers, is_known, require_finite, require_kind
+from jaxmech.utils.jax_internals import Tracer
 from jaxmech.utils.tracers import actual
 
 
@@ -104,7 +105,7 @@ def with_number(
 def _least(max_step: float, ts: Any, times: Array | None) -> int:
     """The fewest steps per save interval with which no step is longer."""
     values = actual((ts, times), MEMBERS)
-    if values is None or isinstance(max_step, jax.core.Tracer):
+    if values is None or isinstance(max_step, Tracer):
         raise ValueError(
             "Argument `max_step` must go with known save times, but under `jax.jit` their values "
             "are not known; give `per_save` instead, or use `Adaptive(max_step=...)`."

@@ -72,7 +72,7 @@ class AbstractRun(abc.ABC):
             return self.run(jax.tree.unflatten(structure, leaves))
 
         operation, outs = operation_of(run, leaves, partial(self.rule, structure))
-        return jax.tree.unflatten(outs, bind(operation, (), *leaves))[0]
+        return jax.tree.unflatten(outs, bind(operation, *leaves))[0]
 
     def rule(self, structure: Any, outs: Any) -> AbstractRule:
         """The derivatives, for these structures of the inputs and of the results."""

@@ -6,4 +6,5 @@ messages, `digests`, `pickling` of functions, `field_docs` of policies, `jit_cac
 functions of a system, without the programs of systems that are no longer used, and `collection` of
 garbage, which is put off while a program is traced. `caller`: warnings at the user's line,
 `precision`: that of floating-point numbers, `announce`: a message where compiling takes long.
+`jax_internals`: what is used of JAX beyond its documented API.
 """

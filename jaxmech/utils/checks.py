@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmech.utils.jax_internals import Tracer
 from jaxmech.utils.text import nearest_name
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
@@ -17,7 +18,7 @@ Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 def is_known(tree: Any) -> bool:
     """Whether no leaf is a tracer."""
-    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
+    return not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
 
 
 def has_finite_numbers(tree: Any) -> bool:

@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
+from jaxmech.utils.jax_internals import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from jaxmech.utils.keys import bits_of, is_key
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")

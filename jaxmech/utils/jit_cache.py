@@ -19,6 +19,7 @@ import numpy as np
 
 from jaxmech.utils.checks import has_finite_numbers, is_known
 from jaxmech.utils.collection import uncollected
+from jaxmech.utils.jax_internals import HAS_OLDER_EMITTERS, Tracer, eval_context
 
 KEPT = 32  # number of static arguments for which a function keeps its programs
 
@@ -104,9 +105,9 @@ def traced_once(method: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-# A sixth of the time of XLA's default. Later versions of XLA always use these emitters.
+# A sixth of the time of XLA's default.
 _FUSED = {"xla_backend_optimization_level": 0}
-if jax.__version__.startswith("0.9."):
+if HAS_OLDER_EMITTERS:
     _FUSED["xla_cpu_use_fusion_emitters"] = False
 
 # For programs that compute. Fused operations compute an intermediate number once for each of its
@@ -169,13 +170,13 @@ def is_inside_a_program() -> bool:
     """Whether operations are traced here, even those of known values."""
     if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
         return True
-    return isinstance(jax.device_put(_number()), jax.core.Tracer)
+    return isinstance(jax.device_put(_number()), Tracer)
 
 
 @cache
 def _number() -> jax.Array:
     """A number on the device, whose transfer compiles nothing."""
-    with jax.core.eval_context():
+    with eval_context():
         return jnp.asarray(np.zeros(()))
 
 

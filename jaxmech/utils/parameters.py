@@ -6,10 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.interpreters.partial_eval import dce_jaxpr
 
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known
+from jaxmech.utils.jax_internals import used_arguments
 from jaxmech.utils.text import is_slip
 from jaxmech.utils.trees import leaf_names, named_leaves
 
@@ -31,7 +31,7 @@ def unread(fn: Callable[[Any], Any], params: Any) -> tuple[str, ...]:
     # Read from the jaxpr, so that values do not matter; a parameter whose effect cancels is used.
     leaves, structure = jax.tree.flatten(params)
     jaxpr = jax.make_jaxpr(lambda leaves: fn(jax.tree.unflatten(structure, leaves)))(leaves).jaxpr
-    _, used = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+    used = used_arguments(jaxpr)
     pairs = zip(leaf_names(params), used, strict=True)
     return tuple(name for name, is_used in pairs if not is_used)
 

@@ -12,9 +12,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.interpreters.partial_eval import dce_jaxpr
 from jaxtyping import Array
 
+from jaxmech.utils.jax_internals import Tracer, eval_context, used_arguments
 from jaxmech.utils.jit_cache import UNOPTIMIZED
 from jaxmech.utils.keys import bits_of, is_key
 
@@ -26,7 +26,7 @@ def cached_by_shapes(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     @lru_cache(maxsize=KEPT)
     def answer(system: Any, structure: Any, kinds: tuple[Any, ...]) -> Any:
-        with jax.core.eval_context():
+        with eval_context():
             leaves = [_example(*kind) for kind in kinds]
         return fn(system, *jax.tree.unflatten(structure, leaves))
 
@@ -44,11 +44,11 @@ def _kind(leaf: Any) -> tuple[tuple[int, ...], Any, bytes | None]:
     The type of random keys is their implementation.
     """
     if is_key(leaf):
-        known = not isinstance(leaf, jax.core.Tracer)
+        known = not isinstance(leaf, Tracer)
         content = bits_of(leaf).tobytes() if known else None
         return leaf.shape, jax.random.key_impl(leaf), content
     dtype = jnp.result_type(leaf)
-    fixed = not jnp.issubdtype(dtype, jnp.floating) and not isinstance(leaf, jax.core.Tracer)
+    fixed = not jnp.issubdtype(dtype, jnp.floating) and not isinstance(leaf, Tracer)
     return np.shape(leaf), dtype, np.asarray(leaf, dtype).tobytes() if fixed else None
 
 
@@ -74,7 +74,7 @@ def generic(tree: Any, seed: int) -> Any:
             return jnp.asarray(draw.uniform(0.5, 1.5, np.shape(x)), dtype)
         countable = jnp.issubdtype(dtype, jnp.integer) or dtype == jnp.bool_
         # Known integers keep their value; a traced one would make all results traced.
-        traced = isinstance(x, jax.core.Tracer)
+        traced = isinstance(x, Tracer)
         return jnp.ones(np.shape(x), dtype) if traced and countable else x
 
     with jax.ensure_compile_time_eval():
@@ -95,7 +95,7 @@ def outside_traces(fn: Callable[..., Any], *args: Any) -> Any:
     # Not by `ensure_compile_time_eval`, in which every constant in fn becomes a program of its own
     # while fn is traced, and no trace made elsewhere is reused.
     try:
-        with jax.core.eval_context():
+        with eval_context():
             return fn(*args)
     except jax.errors.UnexpectedTracerError:
         return None
@@ -137,5 +137,5 @@ def depends_on(fn: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         (True, False)
     """
     jaxpr = jax.make_jaxpr(fn)(*args).jaxpr
-    _, used = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+    used = used_arguments(jaxpr)
     return any(used[: len(jax.tree.leaves(args[0]))])

@@ -8,6 +8,7 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 
 from jaxmech.utils.checks import is_known
+from jaxmech.utils.jax_internals import Tracer
 from jaxmech.utils.keys import is_key
 
 
@@ -32,7 +33,7 @@ def actual(tree: Any, most: int) -> Any:
 
 
 def _one(leaf: Any) -> Any:
-    if isinstance(leaf, jax.core.Tracer):
+    if isinstance(leaf, Tracer):
         return jax.lax.stop_gradient(leaf)[None]
     return leaf[None] if is_key(leaf) else np.asarray(leaf)[None]
 

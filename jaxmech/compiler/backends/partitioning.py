@@ -5,23 +5,28 @@ Axes of the batch may be cut, and are cut alike in all arguments and results; no
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
-from jax.core import ShapedArray
 from jax.experimental.custom_partitioning import ArrayMapping, SdyShardingRule, custom_partitioning
-from jax.interpreters import mlir
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
+
+from jaxmech.utils.jax_internals import (
+    LoweringRuleContext,
+    ShapedArray,
+    lower_fun,
+    program_devices,
+    with_devices,
+)
 
 Axes = tuple[tuple[int, ...], ...]  # for each argument, the axes of a batch that it has
 
 
 def lowered_for_devices(
-    ctx: mlir.LoweringRuleContext, fn: Callable[..., list[Array]], axes: Axes,
+    ctx: LoweringRuleContext, fn: Callable[..., list[Array]], axes: Axes,
     sizes: tuple[int, ...], args: Sequence[Any],
 ) -> Any:  # fmt: skip
     """Lower a function of a batch so that each device computes its part.
@@ -33,29 +38,15 @@ def lowered_for_devices(
         sizes: sizes of the axes, which are the first of every result.
         args: the arguments.
     """
-    devices = _devices(ctx.module_context)
+    devices = program_devices(ctx)
     whole: Callable[..., list[Array]] = partial(fn, sizes)
     if len(devices) > 1 and math.prod(sizes) > 1:
-        # JAX passes the devices of a program only to the primitives on a list of its own. Here
-        # their number and order matter, and nothing else.
-        context: Any = ctx.module_context.axis_context
-        context = replace(context, device_assignment=devices)
-        ctx = ctx.replace(module_context=ctx.module_context.replace(axis_context=context))
+        ctx = with_devices(ctx, devices)
         partition = partial(_partition, fn, axes, sizes, devices)
         rule = _rule(axes, len(sizes), ctx.avals_in, ctx.avals_out)
         whole = custom_partitioning(whole)
         whole.def_partition(partition, sharding_rule=rule, decode_shardings=False)
-    return mlir.lower_fun(whole, multiple_results=True)(ctx, *args)
-
-
-def _devices(context: Any) -> tuple[Any, ...]:
-    """The devices that the program is lowered for; none where XLA does not partition it."""
-    count = getattr(context.axis_context, "num_devices", 0)  # within `jax.shard_map` it has none
-    backend = context.get_backend(optional=True)
-    if backend is None or not getattr(jax.config, "jax_use_shardy_partitioner", True):
-        return ()
-    devices = tuple(backend.devices()[:count])
-    return devices if len(devices) == count else ()
+    return lower_fun(whole, multiple_results=True)(ctx, *args)
 
 
 def _rule(axes: Axes, count: int, args: Sequence[Any], results: Sequence[Any]) -> SdyShardingRule:

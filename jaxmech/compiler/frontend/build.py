@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from jaxtyping import Array
 
 from jaxmech.compiler.frontend.from_jaxpr import JaxprReader
@@ -30,6 +29,7 @@ from jaxmech.compiler.ir.loops import (
 from jaxmech.compiler.optimize.fold_zeros import unsafe_origins
 from jaxmech.compiler.platforms import checks_zeros, has_finite_arguments, optimizes
 from jaxmech.utils.digests import equations_digest, jaxpr_digest
+from jaxmech.utils.jax_internals import ClosedJaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 
 MOST_READINGS = 4  # readings of one program
 

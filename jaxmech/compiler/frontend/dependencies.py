@@ -2,15 +2,14 @@
 
 from typing import Any
 
-import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr
 from numpy.typing import NDArray
 
 from jaxmech.compiler.frontend.from_jaxpr import JaxprReader
 from jaxmech.compiler.frontend.primitives import constant
 from jaxmech.compiler.ir.graph import Graph
 from jaxmech.compiler.ir.loops import UnsupportedError, leaves
+from jaxmech.utils.jax_internals import ClosedJaxpr, Tracer
 
 
 def dependencies(closed: ClosedJaxpr) -> NDArray[np.bool_] | None:
@@ -26,7 +25,7 @@ def dependencies(closed: ClosedJaxpr) -> NDArray[np.bool_] | None:
     traced = {
         var: value
         for var, value in zip(jaxpr.constvars, closed.consts, strict=True)
-        if isinstance(value, jax.core.Tracer)
+        if isinstance(value, Tracer)
     }
     try:
         inputs = [*jaxpr.invars, *traced]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from jaxmech.compiler.frontend.indexing import empty_rows, reads_row, row_read
 from jaxmech.compiler.frontend.jaxprs import (
@@ -47,6 +46,7 @@ from jaxmech.compiler.ir.loops import (
     with_rows,
 )
 from jaxmech.compiler.optimize.fold import folded
+from jaxmech.utils.jax_internals import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 LARGEST_UNROLLED = 60_000  # nodes of all iterations; a larger number compiles slowly
 LARGEST_GRAPH = 1_000_000  # nodes of one graph

@@ -15,7 +15,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import JaxprEqn
 from jax.lax import GatherScatterMode
 
 from jaxmech.compiler.frontend.scalar_function import FunctionGraph
@@ -30,6 +29,7 @@ from jaxmech.compiler.ir.loops import (
     shape_of,
 )
 from jaxmech.compiler.optimize.fold import folded
+from jaxmech.utils.jax_internals import JaxprEqn
 
 MOST_SELECTS = 1024  # of one operation; a rollout with more is as fast by XLA
 LONGEST_CHAIN = 4  # of selects between constants; more are looked up

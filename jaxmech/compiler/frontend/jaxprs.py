@@ -2,17 +2,26 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from jaxtyping import Array
 
 from jaxmech.compiler.ir.loops import NATIVE, UnsupportedError, dtype_of, shape_of
+from jaxmech.utils.jax_internals import (
+    ClosedJaxpr,
+    Jaxpr,
+    JaxprEqn,
+    Literal,
+    Var,
+    as_closed,
+    composite_content,
+    jaxpr_as_fun,
+    scan_counts,
+)
 
 LONGEST_UNROLLED = 8  # iterations
 MOST_ROWS = 32  # iterations of a loop within a function compiled as one kernel
@@ -38,23 +47,11 @@ _CALLS = {
 def call_content(eqn: JaxprEqn) -> ClosedJaxpr | None:
     """The function that an equation calls; None if it is not a call, or a call over a batch."""
     name = eqn.primitive.name
-    if name == "call_hi_primitive":  # a search in a table, from jax 0.12 on
-        primitive = eqn.params["_prim"]
-        return _expanded(primitive, tuple(primitive.in_avals_flat))
-    if name not in _CALLS or eqn.params.get("levels"):
+    if (content := composite_content(eqn)) is not None:
+        return content
+    if name not in _CALLS or eqn.params.get("sizes"):
         return None
-    return _closed(eqn.params[_CALLS[name]])
-
-
-def _closed(content: ClosedJaxpr | Jaxpr) -> ClosedJaxpr:
-    return content if isinstance(content, ClosedJaxpr) else ClosedJaxpr(content, ())
-
-
-@lru_cache(maxsize=64)
-def _expanded(primitive: Any, avals: tuple[Any, ...]) -> ClosedJaxpr:
-    """The jaxpr of a composite primitive for given shapes, which its equality ignores."""
-    args = jax.tree.unflatten(primitive.in_tree, avals)
-    return _closed(jax.make_jaxpr(primitive.expand)(*args))
+    return as_closed(eqn.params[_CALLS[name]])
 
 
 def evaluated(eqn: JaxprEqn, *values: Array) -> list[Array]:
@@ -90,21 +87,16 @@ def loop_content(eqn: JaxprEqn) -> tuple[ClosedJaxpr, int, int]:
 
     The constants of a `while` loop are those of its condition, then those of its body.
     """
-    p = eqn.params
+    params = eqn.params
     if eqn.primitive.name == "while":
-        fixed = p["cond_nconsts"] + p["body_nconsts"]
-        return _closed(p["body_jaxpr"]), fixed, len(eqn.invars) - fixed
-    body = _closed(p["jaxpr"])
-    if "num_consts" in p:
-        return body, p["num_consts"], p["num_carry"]
-    # jax 0.12 stores a grouping of the arguments in place of the counts.
-    consts, carry, _ = p["ft_in"].update(list(eqn.invars)).unpack()
-    return body, len(list(consts)), len(list(carry))
+        constants = params["cond_nconsts"] + params["body_nconsts"]
+        return as_closed(params["body_jaxpr"]), constants, len(eqn.invars) - constants
+    return as_closed(params["jaxpr"]), *scan_counts(eqn)
 
 
 def loop_condition(eqn: JaxprEqn) -> tuple[ClosedJaxpr, int]:
     """The condition of a `while`, and its number of constants."""
-    return _closed(eqn.params["cond_jaxpr"]), eqn.params["cond_nconsts"]
+    return as_closed(eqn.params["cond_jaxpr"]), eqn.params["cond_nconsts"]
 
 
 def holds_loop(jaxpr: Jaxpr) -> bool:
@@ -131,7 +123,7 @@ def _contents(eqn: JaxprEqn) -> list[ClosedJaxpr]:
     """The functions that an equation calls, repeats or chooses from."""
     match eqn.primitive.name:
         case "cond":
-            return [_closed(branch) for branch in eqn.params["branches"]]
+            return [as_closed(branch) for branch in eqn.params["branches"]]
         case "while":
             return [loop_condition(eqn)[0], loop_content(eqn)[0]]
         case "scan":

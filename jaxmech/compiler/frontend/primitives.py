@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import JaxprEqn, Primitive
 
 from jaxmech.compiler.frontend import indexing
 from jaxmech.compiler.ir.graph import Graph
@@ -24,6 +23,7 @@ from jaxmech.compiler.ir.loops import (
     shape_of,
 )
 from jaxmech.compiler.optimize.fold import FOLDS, folded
+from jaxmech.utils.jax_internals import JaxprEqn, Primitive
 
 MANY = 64  # numbers of an array whose zeros are worth a search
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 import numpy as np
-from jax.extend.core import Jaxpr
 
 from jaxmech.compiler.ir.graph import BRANCH_NUMBERS, Graph, Node
 from jaxmech.compiler.ir.loops import Ids, leaves
 from jaxmech.compiler.optimize.fold import folded
 from jaxmech.utils.digests import function_digest
+from jaxmech.utils.jax_internals import Jaxpr
 
 Constants = tuple[tuple[int, bytes], ...]  # among the scalar inputs: their places and their bytes
 MOST_KEPT = 256  # functions

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 from jaxtyping import Array, Float
 
 from jaxmech.compiler.frontend.jaxprs import call_content
 from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.system import System
 from jaxmech.utils.checks import is_known, naming_missing
+from jaxmech.utils.jax_internals import ClosedJaxpr, JaxprEqn, Literal
 from jaxmech.utils.probing import cached_by_shapes
 
 _LINEAR = {  # in all operands together

@@ -21,7 +21,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr
 from jaxtyping import Array
 
 from jaxmech.compiler.backends import disk_cache
@@ -30,6 +29,7 @@ from jaxmech.compiler.frontend.build import Kernel, function_kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.compiler.platforms import lowered_for
 from jaxmech.utils.digests import sha256, sources_digest
+from jaxmech.utils.jax_internals import ClosedJaxpr, eval_context
 
 SIZE = 67  # trajectories: two warps and a part of a third
 STEPS = 64
@@ -165,7 +165,7 @@ def _alone(device: jax.Device) -> Iterator[None]:
     token, platform = _IS_TESTING.set(True), "cuda" if device.platform == "gpu" else None
     try:
         with (
-            jax.core.eval_context(),
+            eval_context(),
             jax.default_device(device),
             jax.disable_jit(False),
             lowered_for(platform),
