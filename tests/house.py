@@ -42,6 +42,8 @@ ONLY = {  # folders that may import less than their layer allows
 }
 # where jax.config and os.environ may be written: where processes begin
 MAY_SET = {"jaxmech.cli.main", "jaxmech.ensemble.work.tasks"}
+JAX_INTERNALS = f"{PACKAGE}.utils.jax_internals"  # the only file that may use them
+UNDOCUMENTED = ("jax.core", "jax.extend", "jax.interpreters", "jax._src", "jaxlib")
 MOST_FILES = 19  # in one folder
 OF_ONE_KIND = ("models", "ensemble/statistics")  # folders whose files need not be named one by one
 ENVIRON_WRITES = {"clear", "pop", "popitem", "setdefault", "update"}
@@ -150,6 +152,18 @@ def private_names(file: File) -> Iterator[str]:
                 yield f"{file.path}:{node.lineno}: uses the private name {owner}.{node.attr}"
 
 
+def jax_internals(file: File) -> Iterator[str]:
+    """Uses of JAX's insides outside of the one file for them."""
+    if file.module == JAX_INTERNALS:
+        return
+    uses = [(line, f"{module}.{name}") for line, module, name in file.imports()]
+    attributes = [node for node in ast.walk(file.tree) if isinstance(node, ast.Attribute)]
+    uses += [(node.lineno, ast.unparse(node)) for node in attributes]
+    for line, name in uses:
+        if any(f"{name}.".startswith(f"{module}.") for module in UNDOCUMENTED):
+            yield f"{file.path}:{line}: uses {name}; only {JAX_INTERNALS} may use JAX's insides"
+
+
 def own_code_in_init(file: File) -> Iterator[str]:
     if not file.is_init:
         return
@@ -218,7 +232,7 @@ def faults(sources: dict[str, str]) -> list[str]:
         *(fault for file in files for fault in wrong_layers(file, modules)),
         *(
             fault
-            for rule in (private_names, own_code_in_init, settings)
+            for rule in (private_names, jax_internals, own_code_in_init, settings)
             for file in files
             for fault in rule(file)
         ),

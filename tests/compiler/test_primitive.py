@@ -8,8 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
-from jax.interpreters.partial_eval import dce_jaxpr
 
 from jaxmech.compiler import batched, explain, off, vectorize
 from jaxmech.compiler import partition as interpreter
@@ -18,6 +16,7 @@ from jaxmech.compiler.explain import part
 from jaxmech.compiler.frontend import from_jaxpr as reading
 from jaxmech.compiler.frontend import jaxprs
 from jaxmech.compiler.frontend.jaxprs import call_content
+from jaxmech.utils.jax_internals import ClosedJaxpr, Jaxpr, JaxprEqn, without_unused
 
 STEPS = 20
 
@@ -50,8 +49,7 @@ def equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
 def program(fn: Callable[..., Any], *args: Any) -> list[JaxprEqn]:
     """The compiled equations, without those that no result needs."""
     closed: ClosedJaxpr = jax.make_jaxpr(fn)(*args)
-    jaxpr, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars))
-    return list(equations(jaxpr))
+    return list(equations(without_unused(closed).jaxpr))
 
 
 def native(fn: Callable[..., Any], *args: Any) -> JaxprEqn:

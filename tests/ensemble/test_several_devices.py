@@ -35,7 +35,7 @@ computed, plain = [], BlockProgram.run
 
 def noted(self, inputs):
     begun = plain(self, inputs)
-    if not isinstance(begun.met, jax.core.Tracer):
+    if not isinstance(begun.met, Tracer):
         computed.append((int(inputs.first), *(device.id for device in begun.met.devices())))
     return begun
 

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from jaxtyping import Array
 
 import jaxmech as jm
 from jaxmech.compiler import explain
+from jaxmech.utils.jax_internals import ClosedJaxpr, Jaxpr, JaxprEqn
 
 G, KEPT = 9.81, 12
 POLICIES = [
