@@ -50,9 +50,9 @@ def arrays_digest(*arrays: Any) -> str:
 
 
 def sources_digest(folder: Path) -> str:
-    """The digest of all Python files in a folder."""
+    """The digest of all files with code in a folder: Python, and LLVM's assembly language."""
     code = hashlib.sha256()
-    for file in sorted(folder.glob("**/*.py")):
+    for file in sorted([*folder.glob("**/*.py"), *folder.glob("**/*.ll")]):
         code.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
     return code.hexdigest()
 

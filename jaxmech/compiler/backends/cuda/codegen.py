@@ -7,6 +7,7 @@ from jaxmech.compiler.backends.cuda.ptx import OLDEST, ptx
 from jaxmech.compiler.backends.llvm.body import Body, computed_results
 from jaxmech.compiler.backends.llvm.builder import Text
 from jaxmech.compiler.backends.llvm.lower import ARRAY_ALIGN
+from jaxmech.compiler.backends.llvm.template import template
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.utils.digests import sha256
@@ -17,51 +18,8 @@ BLOCK = 64
 MOST_SCRATCH = 2**19 - 2**12  # bytes of a thread's local memory, with some left for spills
 MOST_ARRAYS = 500  # pointers: a kernel has 4,352 bytes of parameters up to PTX 8.0
 
-# Registers of the hardware hold the index of a thread. The weights keep rare cases out of the way.
-# The largest number of threads is not stated: ptxas would spill rather than use a few more
-# registers.
-_MODULE = """\
-{tables}
-{declared}
-declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
-declare i32 @llvm.nvvm.read.ptx.sreg.ntid.x()
-declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
-declare i32 @llvm.nvvm.read.ptx.sreg.nctaid.x()
-
-!0 = !{{!"branch_weights", i32 1, i32 1000}}
-{limit}
-
-define ptx_kernel void @{name}(i32 %size, {arrays}) nounwind {{
-entry:
-  %scratch = alloca [{scratch} x i8], align 16
-  %thread32 = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
-  %threads32 = call i32 @llvm.nvvm.read.ptx.sreg.ntid.x()
-  %block32 = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
-  %blocks32 = call i32 @llvm.nvvm.read.ptx.sreg.nctaid.x()
-  %thread = zext i32 %thread32 to i64
-  %threads = zext i32 %threads32 to i64
-  %block = zext i32 %block32 to i64
-  %blocks = zext i32 %blocks32 to i64
-  %before = mul i64 %block, %threads
-  %first = add i64 %before, %thread
-  %grid = mul i64 %blocks, %threads
-  %count = zext i32 %size to i64
-  %any = icmp ult i64 %first, %count
-  br i1 %any, label %body, label %end
-body:
-  %trajectory = phi i64 [ %first, %entry ], [ %following, %{last} ]
-{lines}
-  %following = add i64 %trajectory, %grid
-  %more = icmp ult i64 %following, %count
-  br i1 %more, label %body, label %end
-end:
-  ret void
-}}
-"""
-_LIMIT = """\
-!nvvm.annotations = !{{!1}}
-!1 = !{{ptr @{name}, !"maxnreg", i32 {registers}}}
-"""
+_MODULE = template("cuda/kernel.ll")
+_LIMIT = template("cuda/register_limit.ll")
 
 
 @dataclass(frozen=True)
@@ -134,6 +92,6 @@ def module(kernel: Kernel, moving: frozenset[int], registers: int | None = None)
         "last": text.block,
         "lines": "\n".join(text.lines[1:]),
     }
-    name = f"jaxmech_{sha256(_MODULE, str(parts), str(registers))[:32]}"
-    limit = _LIMIT.format(name=name, registers=registers) if registers else ""
-    return name, _MODULE.format(name=name, limit=limit, **parts)
+    name = f"jaxmech_{sha256(_MODULE.template, str(parts), str(registers))[:32]}"
+    limit = _LIMIT.substitute(name=name, registers=registers) if registers else ""
+    return name, _MODULE.substitute(parts, name=name, limit=limit)

@@ -2,5 +2,6 @@
 
 `builder` collects the text, `body` adds loads and stores, `multiply_add` decides which products are
 parts of sums, and `trigonometry` is sine and cosine.
-`ffi` defines the structures through which XLA calls the result.
+`ffi` defines the structures through which XLA calls the result, and `template` reads text of LLVM
+that stands in `.ll` files.
 """
