@@ -13,6 +13,7 @@ from jaxtyping import Array
 from jaxmech.integrate.methods import AbstractMethod
 from jaxmech.utils.checks import as_numbers, is_known
 from jaxmech.utils.field_docs import setting
+from jaxmech.utils.jax_internals import Tracer
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,7 +72,7 @@ class AbstractSteps(abc.ABC):
 
 def _require_max_step(value: Any) -> None:
     """Raise a ValueError unless the value is None or a positive time."""
-    if value is None or isinstance(value, jax.core.Tracer):
+    if value is None or isinstance(value, Tracer):
         return
     is_number = isinstance(value, int | float | np.number) or np.ndim(value) == 0
     if isinstance(value, bool) or not (is_number and float(value) > 0 and isfinite(value)):
