@@ -75,6 +75,6 @@ def _calling(call: Callable[[Called, tuple[Array, ...], int], list[Array]]) -> I
         return call(Called(kernel, moving), args, size)
 
     jax.clear_caches()
-    with patch.dict(primitive._CALLED, dict.fromkeys(primitive._CALLED, called)):
+    with patch.dict(primitive._CALLS, dict.fromkeys(primitive._CALLS, called)):
         yield
     jax.clear_caches()
