@@ -41,8 +41,8 @@ def page(name: str) -> str:
 
 
 def _named(title: str, values: Mapping[str, Any]) -> list[str]:
-    shown = ", ".join(f"{key} = {_number(value)}" for key, value in values.items())
-    return [f"  {title:<16}{shown}"] if values else []
+    numbers = ", ".join(f"{key} = {_number(value)}" for key, value in values.items())
+    return [f"  {title:<16}{numbers}"] if values else []
 
 
 def _number(value: Any) -> str:

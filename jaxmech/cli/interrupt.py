@@ -14,9 +14,9 @@ from jaxmech.config.errors import StoppedError
 TERMINATED = 143  # 128 + SIGTERM, as shells and schedulers of jobs read it
 
 
-def tell(text: str) -> None:
+def tell(message: str) -> None:
     """Write a message to the standard error."""
-    sys.stderr.write(f"jaxmech: {text}\n")
+    sys.stderr.write(f"jaxmech: {message}\n")
     sys.stderr.flush()
 
 
@@ -26,8 +26,8 @@ def resumable(arguments: Namespace, *options: str) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, StoppedError) as error:
-        what = arguments.config if "config" in arguments else arguments.system
-        again = ["jaxmech", arguments.command, what]
+        target = arguments.config if "config" in arguments else arguments.system
+        again = ["jaxmech", arguments.command, target]
         for name in options:
             if value := getattr(arguments, name):
                 again += [f"--{name}", str(value)]
@@ -47,11 +47,11 @@ def graceful() -> Iterator[Callable[[], bool]]:
     def on_sigterm(number: int, frame: FrameType | None) -> None:
         received.append(number)
         tell("SIGTERM: stopping after the current block")
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)
 
-    before = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL
+    previous = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL
     signal.signal(signal.SIGTERM, on_sigterm)
     try:
         yield lambda: bool(received)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)

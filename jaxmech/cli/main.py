@@ -96,8 +96,8 @@ def _ensemble(arguments: Namespace) -> int:
     if study.precision == "float64":
         _use_float64()
     with _located(config):
-        text, good = compute(arguments, study, config, out)
-    print(text)
+        output, good = compute(arguments, study, config, out)
+    print(output)
     return DONE if good else UNSATISFACTORY
 
 
@@ -129,14 +129,14 @@ def _fit(arguments: Namespace) -> int:
         data = replace(study.data, file=str(Path(arguments.data).resolve()))
         study = replace(study, data=data)
     study = replace(study, cluster=cluster_of(study.cluster, arguments.cluster))
-    begun, bar = time.perf_counter(), sys.stderr.isatty()
+    start, bar = time.perf_counter(), sys.stderr.isatty()
     try:
         with _located(config), resumable(arguments, "out", "data", "cluster"):
             outcome = run_fit(study, out, folder=config.parent, progress=bar, tell=tell)
     except FitError as error:
         raise InputError(f"{config}: {error}") from error
     print(as_text(outcome))
-    print(f"{time.perf_counter() - begun:.1f} s; report and pictures in {out}")
+    print(f"{time.perf_counter() - start:.1f} s; report and pictures in {out}")
     return DONE if outcome.succeeded else UNSATISFACTORY
 
 
@@ -180,14 +180,14 @@ def _replay(arguments: Namespace) -> int:
     require_trusted([path], files, trust)
     if files:
         tell(f"executing {', '.join(map(str, files))}")
-    found = replay(path, arguments.index, arguments.folder, trust=trust)
-    print(found)
+    trajectory = replay(path, arguments.index, arguments.folder, trust=trust)
+    print(trajectory)
     if arguments.out:
         from jaxmech.plot.replayed import draw_replay
 
-        for picture in draw_replay(found, arguments.out):
+        for picture in draw_replay(trajectory, arguments.out):
             print(picture)
-    return DONE if all(found.compared.values()) else UNSATISFACTORY
+    return DONE if all(trajectory.compared.values()) else UNSATISFACTORY
 
 
 def _report(arguments: Namespace) -> int:
@@ -211,8 +211,8 @@ def _verify(arguments: Namespace) -> int:
 
     path = Path(arguments.run)
     damage = verify(path)
-    for one in damage:
-        print(one)
+    for file in damage:
+        print(file)
     if damage:
         return UNSATISFACTORY
     blocks = ""
@@ -233,11 +233,11 @@ def _models(arguments: Namespace) -> int:
 def _check(arguments: Namespace) -> int:
     from jaxmech.analysis import ShortRun, structure
 
-    found = _situation(arguments)
+    loaded = _situation(arguments)
     run = None if arguments.fast else ShortRun()
     if run is not None:
         tell("compiling a short run, its gradients and its batches; --fast skips them")
-    report = structure(found.system, found.q, found.v, found.t, found.params, run=run)
+    report = structure(loaded.system, loaded.q, loaded.v, loaded.t, loaded.params, run=run)
     print(report)
     return UNSATISFACTORY if report.serious else DONE
 
@@ -248,21 +248,21 @@ def _audit(arguments: Namespace) -> int:
 
     _use_good_jax()
     try:
-        found = audit(arguments.file, arguments.seconds)
+        report = audit(arguments.file, arguments.seconds)
     except (ImportError, ValueError) as error:
         raise InputError(str(error)) from error
-    print(found)
-    if arguments.out and found.deviation is not None:
-        print(draw(found.deviation, found.name, Path(arguments.out)))
-    return UNSATISFACTORY if found.serious else DONE
+    print(report)
+    if arguments.out and report.deviation is not None:
+        print(draw(report.deviation, report.name, Path(arguments.out)))
+    return UNSATISFACTORY if report.serious else DONE
 
 
 def _compare(arguments: Namespace) -> int:
     from jaxmech.formulations import compare_formulations
 
-    found = _situation(arguments)
+    loaded = _situation(arguments)
     tell("compiling every law of motion and counting its operations")
-    print(compare_formulations(found.system, found.q, found.v, found.t, found.params))
+    print(compare_formulations(loaded.system, loaded.q, loaded.v, loaded.t, loaded.params))
     return DONE
 
 
@@ -295,8 +295,8 @@ def _modes_study(arguments: Namespace) -> int:
     print(as_json(summary) if arguments.json else as_table(summary), end="")
     if not arguments.json:
         print(f"members, summary and pictures in {out}")
-    without = study.size - int(summary["judged"])
-    return UNSATISFACTORY if without > study.failed_allowed * study.size else DONE
+    undecided = study.size - int(summary["judged"])
+    return UNSATISFACTORY if undecided > study.failed_allowed * study.size else DONE
 
 
 def _equilibria(arguments: Namespace) -> int:
@@ -311,22 +311,22 @@ def _situation(arguments: Namespace) -> "Situation":
 
     _use_good_jax()
     options, start, params = arguments.option, arguments.start, arguments.param
-    found = situation(arguments.system, options=options, start=start, params=params)
-    if found.remark:  # not where the output is to be read by a program
-        tell(found.remark) if getattr(arguments, "json", False) else print(
-            textwrap.fill(found.remark, 100)
+    loaded = situation(arguments.system, options=options, start=start, params=params)
+    if loaded.remark:  # not where the output is to be read by a program
+        tell(loaded.remark) if getattr(arguments, "json", False) else print(
+            textwrap.fill(loaded.remark, 100)
         )
-    return found
+    return loaded
 
 
 def _bench(arguments: Namespace) -> int:
     _require_good_jax()
     clone = _clone(Path(arguments.config))
     path = os.pathsep.join(filter(None, [str(clone), os.environ.get("PYTHONPATH")]))
-    given = [arguments.config, "--devices", arguments.devices]
-    given += ["--out", arguments.out] if arguments.out else []
-    given += ["--compare", *arguments.compare] if arguments.compare else []
-    command = [sys.executable, "-P", "-m", "experiments.speed", *given]
+    options = [arguments.config, "--devices", arguments.devices]
+    options += ["--out", arguments.out] if arguments.out else []
+    options += ["--compare", *arguments.compare] if arguments.compare else []
+    command = [sys.executable, "-P", "-m", "experiments.speed", *options]
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}) as child:
         while True:
             try:

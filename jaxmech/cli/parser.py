@@ -24,23 +24,23 @@ class _LazyParser(argparse.ArgumentParser):
     closing: Callable[[], str] | None = None
 
     def format_help(self) -> str:
-        text = super().format_help()
-        return f"{text}\n{self.closing()}\n" if self.closing else text
+        page = super().format_help()
+        return f"{page}\n{self.closing()}\n" if self.closing else page
 
 
 def parser() -> argparse.ArgumentParser:
     """The parser of `jaxmech`, which stores the name of a command in `command`."""
     shape = argparse.RawDescriptionHelpFormatter
-    whole = argparse.ArgumentParser("jaxmech", description=texts.ABOUT, formatter_class=shape)
-    whole.add_argument("--version", action="version", version=f"jaxmech {version('jaxmech')}")
-    shtab.add_argument_to(whole, "--print-completion", help="print the completion of a shell")
-    commands = whole.add_subparsers(
+    root = argparse.ArgumentParser("jaxmech", description=texts.ABOUT, formatter_class=shape)
+    root.add_argument("--version", action="version", version=f"jaxmech {version('jaxmech')}")
+    shtab.add_argument_to(root, "--print-completion", help="print the completion of a shell")
+    commands = root.add_subparsers(
         dest="command", metavar="COMMAND", title="commands", parser_class=_LazyParser
     )
 
-    def add(name: str, text: str, about: str = "") -> _LazyParser:
+    def add(name: str, summary: str, description: str = "") -> _LazyParser:
         return commands.add_parser(
-            name, help=text, description=about or text, formatter_class=shape
+            name, help=summary, description=description or summary, formatter_class=shape
         )
 
     _add_studies(add)
@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     schema = add("schema", "the keys of a configuration, for editors", texts.SCHEMA)
     schema.add_argument("kind", choices=tuple(FILES), help="what the configuration is for")
     add("info", "show versions, precision, devices, and how batches run on each")
-    return whole
+    return root
 
 
 _Add = Callable[..., _LazyParser]  # adds a command by its name, a line, and a text about it
@@ -143,22 +143,22 @@ def _add_questions(add: _Add) -> None:
     modes.add_argument(
         "--steady", action="store_true", help="the steady motion nearest to the state, not rest"
     )
-    every = add("equilibria", "all equilibria that random starts lead to", texts.EQUILIBRIA)
-    every.add_argument(
+    equilibria = add("equilibria", "all equilibria that random starts lead to", texts.EQUILIBRIA)
+    equilibria.add_argument(
         "--starts", metavar="N", type=_positive, default=100, help="random starts [%(default)s]"
     )
-    every.add_argument(
+    equilibria.add_argument(
         "--spread", metavar="X", type=float, default=2.0,
         help="by how much coordinates differ from the state at most [%(default)s]",
     )  # fmt: skip
-    every.add_argument("--seed", metavar="N", type=int, default=0, help="of the starts [0]")
+    equilibria.add_argument("--seed", metavar="N", type=int, default=0, help="of the starts [0]")
     for command, folder in (
         (modes, "folder for pictures [none], of a study for all results [runs/<name of CONFIG>]"),
-        (every, "folder for pictures [none]"),
+        (equilibria, "folder for pictures [none]"),
     ):
         command.add_argument("--json", action="store_true", help="print JSON")
         command.add_argument("--out", metavar="DIR", help=folder)
-    for command in (check, compare, every):
+    for command in (check, compare, equilibria):
         _add_system(command)
     _add_system(modes, "SYSTEM|CONFIG.toml", "; or a study, a TOML file (below)")
 
@@ -204,33 +204,33 @@ def _add_system(command: argparse.ArgumentParser, name: str = "SYSTEM", besides:
         )
 
 
-def _seconds(text: str) -> float:
+def _seconds(argument: str) -> float:
     try:
-        number = float(text)
+        number = float(argument)
     except ValueError:
         number = 0.0
     if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a positive number, but is {text}")
+        raise argparse.ArgumentTypeError(f"must be a positive number, but is {argument}")
     return number
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a positive integer, but is {text}")
-    return int(text)
+def _positive(argument: str) -> int:
+    if not argument.isdecimal() or int(argument) < 1:
+        raise argparse.ArgumentTypeError(f"must be a positive integer, but is {argument}")
+    return int(argument)
 
 
-def _index(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"must be a number from 0, but is {text}")
-    return int(text)
+def _index(argument: str) -> int:
+    if not argument.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a number from 0, but is {argument}")
+    return int(argument)
 
 
-def _part(text: str) -> object:
+def _part(argument: str) -> object:
     from jaxmech.ensemble.run import BlockRange
 
     try:
-        return BlockRange.parsed(text)
+        return BlockRange.parsed(argument)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

@@ -59,18 +59,18 @@ def situation(
         >>> print(found.q.round(3))
         [ 0.959 -1.755]
     """
-    given, changed = _values(start), _values(params)
+    start_values, changed = _values(start), _values(params)
     numbers = {key: _as_integer(x) for key, x in _values(options).items()}
     try:
         subject = load(name, numbers, folder, changed)
     except StudyError as error:
         raise SituationError(str(error)) from error
     if subject.model is not None:
-        found = _of_model(name, subject.model, given, changed)
+        loaded = _of_model(name, subject.model, start_values, changed)
     else:
-        found = _of_file(name, subject, given, changed)
-    _require_evaluated(found)
-    return found
+        loaded = _of_file(name, subject, start_values, changed)
+    _require_evaluated(loaded)
+    return loaded
 
 
 def _of_model(
@@ -111,28 +111,28 @@ def _with(system: System, q: Any, start: Mapping[str, Any]) -> Any:
     return q
 
 
-def _looked_for(given: Situation, start: Mapping[str, Any]) -> Situation:
+def _looked_for(loaded: Situation, start: Mapping[str, Any]) -> Situation:
     """A state on the constraints near a guess in general position."""
-    system, params = given.system, given.params
-    for guess in _guesses(system.n, given.v):
+    system, params = loaded.system, loaded.params
+    for guess in _guesses(system.n, loaded.v):
         q = _with(system, guess[0], start)
         try:
             q, v = assemble(
-                system, q, guess[1], given.t, params, fixed=tuple(start), fixed_velocities=()
+                system, q, guess[1], loaded.t, params, fixed=tuple(start), fixed_velocities=()
             )
         except ValueError:
             continue
         except Exception as error:
-            raise _cannot_be_evaluated(given.name, error) from error
+            raise _cannot_be_evaluated(loaded.name, error) from error
         remark = (
-            f"{given.name} is a System without a state; `assemble` found "
+            f"{loaded.name} is a System without a state; `assemble` found "
             f"{_listed(system.coordinates, q)}, "
             + (f"moving with {_listed(system.coordinates, v)}" if v.any() else "at rest")
             + f" (parameters: {params}); write q0, v0, t0 and params beside it for another state"
         )
-        return replace(given, q=q, v=v, remark=remark)
+        return replace(loaded, q=q, v=v, remark=remark)
     raise SituationError(
-        f"{given.name} is a System without a state, and `assemble` found none from "
+        f"{loaded.name} is a System without a state, and `assemble` found none from "
         f"{2 * len(SIZES)} guesses; write q0 = [...] beside it, and v0, t0 and params where they "
         "are not zero and None; or make it a Model"
     )
@@ -142,9 +142,9 @@ def _guesses(n: int, v: Any) -> Iterator[tuple[Any, Any]]:
     """Coordinates of several sizes in general position, at rest, and moving if v is not given."""
     draw = np.random.default_rng(0)
     for size in SIZES:
-        for moving in (0.0, 1.0):
+        for rate in (0.0, 1.0):
             guess = draw.uniform(0.5, 1.5, (2, n))
-            velocity = moving * guess[1] if v is None else v
+            velocity = rate * guess[1] if v is None else v
             yield jnp.asarray(size * guess[0]), jnp.asarray(velocity, float)
 
 
@@ -156,20 +156,20 @@ class _GuessedParameters(dict[str, Any]):
         return self[name]
 
 
-def _guessed_parameters(system: System, given: Mapping[str, Any]) -> dict[str, Any] | None:
+def _guessed_parameters(system: System, params: Mapping[str, Any]) -> dict[str, Any] | None:
     """The parameters that the functions of a system read by name; None if there are none."""
-    asked, x, t = _GuessedParameters(given), jnp.ones(system.n), jnp.zeros(())
+    guesses, x, t = _GuessedParameters(params), jnp.ones(system.n), jnp.zeros(())
     with suppress(Exception):  # errors are reported when a state is assembled
-        system.lagrangian(x, x, t, asked)
-        system.velocity_level(x, x, t, asked)
+        system.lagrangian(x, x, t, guesses)
+        system.velocity_level(x, x, t, guesses)
         for c in system.constraints:
             if isinstance(c, Acceleration):
-                c.value(x, x, x, t, asked)
+                c.value(x, x, x, t, guesses)
         if system.force is not None:
-            system.force(x, x, t, asked)
-        size = sum(system.sizes(x, x, t, dict(asked)))
-        system.nonideal_force(x, x, jnp.ones(size), t, asked)
-    return dict(asked) or None
+            system.force(x, x, t, guesses)
+        size = sum(system.sizes(x, x, t, dict(guesses)))
+        system.nonideal_force(x, x, jnp.ones(size), t, guesses)
+    return dict(guesses) or None
 
 
 def _listed(names: Sequence[str], values: Any) -> str:
@@ -183,12 +183,12 @@ def _known(option: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> M
     return given
 
 
-def _require_evaluated(found: Situation) -> None:
+def _require_evaluated(loaded: Situation) -> None:
     """Trace the system once, so that a missing parameter is reported as such."""
     try:
-        jax.eval_shape(found.system.equations, found.q, found.v, found.t, found.params)
+        jax.eval_shape(loaded.system.equations, loaded.q, loaded.v, loaded.t, loaded.params)
     except Exception as error:
-        raise _cannot_be_evaluated(found.name, error) from error
+        raise _cannot_be_evaluated(loaded.name, error) from error
 
 
 def _cannot_be_evaluated(name: str, error: Exception) -> SituationError:
@@ -204,9 +204,9 @@ def _values(pairs: Sequence[str]) -> dict[str, Any]:
 
 def _value(pair: str) -> tuple[str, Any]:
     """The key and value of a pair such as l=2.0 or J=1.0,2.0,3.0."""
-    key, equals, text = pair.partition("=")
+    key, equals, numeral = pair.partition("=")
     try:
-        numbers = [float(x) for x in text.split(",")]
+        numbers = [float(x) for x in numeral.split(",")]
     except ValueError:
         numbers = []
     if not equals or not key or not numbers:

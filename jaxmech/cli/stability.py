@@ -18,62 +18,64 @@ STARTS = 40  # random ones, if there is no equilibrium near the state
 MOST_POSES = 8  # equilibria that are drawn
 
 
-def show_modes(found: Situation, arguments: Namespace) -> str:
+def show_modes(loaded: Situation, arguments: Namespace) -> str:
     """Make the output of `jaxmech modes`, after writing its pictures."""
-    state, remark = _found(found, steady=arguments.steady)
-    own = modes(state.linearization)
-    files = _draw_modes(found, state, own, Path(arguments.out)) if arguments.out else []
+    state, remark = _found(loaded, steady=arguments.steady)
+    eigenmodes = modes(state.linearization)
+    files = _draw_modes(loaded, state, eigenmodes, Path(arguments.out)) if arguments.out else []
     if arguments.json:
         near = {"near_state": not remark}
-        return json.dumps(_of_state(found, state) | near | _of_modes(own), indent=2)
-    return f"{remark}{state}\n{own}{_names_of(files, arguments)}"
+        return json.dumps(_of_state(loaded, state) | near | _of_modes(eigenmodes), indent=2)
+    return f"{remark}{state}\n{eigenmodes}{_names_of(files, arguments)}"
 
 
 def _names_of(files: list[str], arguments: Namespace) -> str:
     return f"\npictures in {arguments.out}: {', '.join(files)}" if arguments.out else ""
 
 
-def _found(found: Situation, *, steady: bool) -> tuple[Equilibrium, str]:
+def _found(loaded: Situation, *, steady: bool) -> tuple[Equilibrium, str]:
     """The equilibrium near the state, or else that of lowest energy, and a remark on it."""
-    system, params = found.system, found.params
-    v = found.v if steady else None
+    system, params = loaded.system, loaded.params
+    v = loaded.v if steady else None
     try:
-        return equilibrium(system, found.q, params, t=found.t, v=v), ""
+        return equilibrium(system, loaded.q, params, t=loaded.t, v=v), ""
     except ValueError as error:
         if steady:
-            raise SituationError(f"{found.name}: {error}") from error
+            raise SituationError(f"{loaded.name}: {error}") from error
         try:
-            others = equilibria(system, found.q, params, t=found.t, starts=STARTS)
+            candidates = equilibria(system, loaded.q, params, t=loaded.t, starts=STARTS)
         except ValueError:
-            raise SituationError(f"{found.name}: {error}") from error
+            raise SituationError(f"{loaded.name}: {error}") from error
     remark = (
-        f"there is no equilibrium near the state; of {len(others.found)} found from {STARTS} "
+        f"there is no equilibrium near the state; of {len(candidates.found)} found from {STARTS} "
         "random starts, this one has the lowest energy (--start chooses another, `jaxmech "
         "equilibria` lists them)\n"
     )
-    return others.found[0], remark
+    return candidates.found[0], remark
 
 
-def show_equilibria(found: Situation, arguments: Namespace) -> str:
+def show_equilibria(loaded: Situation, arguments: Namespace) -> str:
     """Make the output of `jaxmech equilibria`, after drawing them."""
     options = {"starts": arguments.starts, "spread": arguments.spread, "seed": arguments.seed}
     try:
-        all_of_them = equilibria(found.system, found.q, found.params, t=found.t, **options)
+        all_of_them = equilibria(loaded.system, loaded.q, loaded.params, t=loaded.t, **options)
     except ValueError as error:
-        raise SituationError(f"{found.name}: {error}") from error
-    files = _draw_poses(found, all_of_them, Path(arguments.out)) if arguments.out else []
+        raise SituationError(f"{loaded.name}: {error}") from error
+    files = _draw_poses(loaded, all_of_them, Path(arguments.out)) if arguments.out else []
     if not arguments.json:
         return f"{all_of_them!r}{_names_of(files, arguments)}"
     figures = zip(all_of_them.found, all_of_them.energies, all_of_them.hits, strict=True)
-    rows = [_of_state(found, one) | {"energy": energy, "hits": n} for one, energy, n in figures]
+    rows = [
+        _of_state(loaded, state) | {"energy": energy, "hits": n} for state, energy, n in figures
+    ]
     return json.dumps({"starts": all_of_them.starts, "equilibria": rows}, indent=2)
 
 
-def _of_state(found: Situation, state: Equilibrium) -> dict[str, Any]:
+def _of_state(loaded: Situation, state: Equilibrium) -> dict[str, Any]:
     """An equilibrium in plain numbers, by name."""
     names = state.coordinates
     return {
-        "system": found.name,
+        "system": loaded.name,
         "q": dict(zip(names, map(float, state.q), strict=True)),
         "v": dict(zip(names, map(float, state.v), strict=True)),
         "reactions": {name: [float(x) for x in force] for name, force in state.reactions.items()},
@@ -82,29 +84,33 @@ def _of_state(found: Situation, state: Equilibrium) -> dict[str, Any]:
     }
 
 
-def _of_modes(own: Modes) -> dict[str, Any]:
+def _of_modes(eigenmodes: Modes) -> dict[str, Any]:
     def number(x: Any) -> float | None:
         return float(x) if isfinite(x) else None  # JSON has no NaN
 
     return {
-        "growth": float(own.growth),
+        "growth": float(eigenmodes.growth),
         "modes": [
             {
                 "eigenvalue": [float(value.real), float(value.imag)],
-                "frequency": float(own.frequencies[k]),
-                "damping": number(own.damping[k]),
-                "zero": bool(own.zero[k]),
+                "frequency": float(eigenmodes.frequencies[k]),
+                "damping": number(eigenmodes.damping[k]),
+                "zero": bool(eigenmodes.zero[k]),
                 "shape": {
                     name: [float(x.real), float(x.imag)]
-                    for name, x in zip(own.coordinates, np.asarray(own.shapes)[:, k], strict=True)
+                    for name, x in zip(
+                        eigenmodes.coordinates, np.asarray(eigenmodes.shapes)[:, k], strict=True
+                    )
                 },
             }
-            for k, value in enumerate(np.asarray(own.eigenvalues))
+            for k, value in enumerate(np.asarray(eigenmodes.eigenvalues))
         ],
     }
 
 
-def _draw_modes(found: Situation, state: Equilibrium, own: Modes, folder: Path) -> list[str]:
+def _draw_modes(
+    loaded: Situation, state: Equilibrium, eigenmodes: Modes, folder: Path
+) -> list[str]:
     """Draw the pictures of modes, and if the model has a geometry, an animation of each."""
     from jaxmech.display.animate import animate
     from jaxmech.plot.eigenvalues import modes as draw_shapes
@@ -115,37 +121,37 @@ def _draw_modes(found: Situation, state: Equilibrium, own: Modes, folder: Path) 
     figures = []
     for name, draw in (("poles", poles), ("shapes", draw_shapes)):
         figure, ax = single()
-        draw(own, ax=ax)
-        figures.append((name, found.name, figure))
+        draw(eigenmodes, ax=ax)
+        figures.append((name, loaded.name, figure))
     files = [file.name for file in save(figures, folder)]
-    model = _drawable(found)
+    model = _drawable(loaded)
     if model is None:
         return files
-    shown = (np.asarray(own.eigenvalues).imag >= 0) & ~np.asarray(own.zero)
-    for mode in range(min(int(shown.sum()), MOST_MODES)):
+    oscillating = (np.asarray(eigenmodes.eigenvalues).imag >= 0) & ~np.asarray(eigenmodes.zero)
+    for mode in range(min(int(oscillating.sum()), MOST_MODES)):
         path = folder / f"mode{mode}.gif"
-        animate(model, state, found.params, mode=mode).save(path, dpi=70.0)
+        animate(model, state, loaded.params, mode=mode).save(path, dpi=70.0)
         files.append(path.name)
     return files
 
 
-def _draw_poses(found: Situation, all_of_them: Equilibria, folder: Path) -> list[str]:
+def _draw_poses(loaded: Situation, all_of_them: Equilibria, folder: Path) -> list[str]:
     """The equilibria of a model that has a geometry, side by side."""
     from jaxmech.display.animate import animate
     from jaxmech.plot.panels import save
 
-    model = _drawable(found)
+    model = _drawable(loaded)
     if model is None:
         raise SituationError(
-            f"{found.name} has no geometry to be drawn by; leave out --out, or make it a Model "
+            f"{loaded.name} has no geometry to be drawn by; leave out --out, or make it a Model "
             "with `geometry=`"
         )
     folder.mkdir(parents=True, exist_ok=True)
     figures = []
-    for k, one in enumerate(all_of_them.found[:MOST_POSES]):
-        q = np.stack([one.q, one.q])
-        scene = animate(model, (np.array([0.0, 1.0]), q), found.params, trails=())
-        verdict = Stability(int(one.stability)).name.lower().replace("_", " ")
+    for k, state in enumerate(all_of_them.found[:MOST_POSES]):
+        q = np.stack([state.q, state.q])
+        scene = animate(model, (np.array([0.0, 1.0]), q), loaded.params, trails=())
+        verdict = Stability(int(state.stability)).name.lower().replace("_", " ")
         scene.draw(0.0).set_title("")
         scene.ax.set_title("", loc="left")
         title = f"{verdict}, {all_of_them.energies[k]:.5g} J"
@@ -153,6 +159,6 @@ def _draw_poses(found: Situation, all_of_them: Equilibria, folder: Path) -> list
     return [file.name for file in save(figures, folder)]
 
 
-def _drawable(found: Situation) -> Model | None:
+def _drawable(loaded: Situation) -> Model | None:
     """The model of a situation, if it has a geometry."""
-    return found.model if found.model is not None and found.model.geometry else None
+    return loaded.model if loaded.model is not None and loaded.model.geometry else None

@@ -38,7 +38,7 @@ def cluster_of(table: Cluster | None, scheduler: str | None) -> Cluster | None:
 
 def compute(arguments: Namespace, study: Study, config: Path, out: Path) -> tuple[str, bool]:
     """Run a study or a part of it; return its output, and whether few trajectories failed."""
-    begun = time.perf_counter()
+    start = time.perf_counter()
     with graceful() as stop, resumable(arguments, "out", "blocks", "cluster"):
         summary = run_study(
             study,
@@ -51,8 +51,8 @@ def compute(arguments: Namespace, study: Study, config: Path, out: Path) -> tupl
             trust=arguments.trust,
         )
     if arguments.blocks:
-        return _part_message(summary, time.perf_counter() - begun), True
-    seconds, pictures = time.perf_counter() - begun, draw_pictures(open_results(out))
+        return _part_message(summary, time.perf_counter() - start), True
+    seconds, pictures = time.perf_counter() - start, draw_pictures(open_results(out))
     lines = [as_table(summary), f"{seconds:.1f} s; results in {out / 'results.zarr'}"]
     if pictures:
         names = ", ".join(file.name for file in pictures)
@@ -60,10 +60,10 @@ def compute(arguments: Namespace, study: Study, config: Path, out: Path) -> tupl
     return "\n".join(lines), failed(summary) <= study.failed_allowed * study.size
 
 
-def _part_message(found: dict[str, Any], seconds: float) -> str:
+def _part_message(summary: dict[str, Any], seconds: float) -> str:
     """The message at the end of a part."""
-    (first, last), done, count = found["part"], found["done"], found["blocks"]
-    rest = "the same command without --blocks computes the rest and the summary of all"
-    if done == count:
-        rest = "the same command without --blocks summarizes all of them"
-    return f"{seconds:.1f} s; blocks {first}:{last} are done, {done} of all {count}; {rest}"
+    (first, last), finished, count = summary["part"], summary["done"], summary["blocks"]
+    advice = "the same command without --blocks computes the rest and the summary of all"
+    if finished == count:
+        advice = "the same command without --blocks summarizes all of them"
+    return f"{seconds:.1f} s; blocks {first}:{last} are done, {finished} of all {count}; {advice}"

@@ -73,8 +73,8 @@ def _of_structure(robot: Robot, at_start: Structure) -> list[tuple[str, str]]:
         rows.append(("freedoms", f"{r.position_freedom}"))
         rows.append(("equations", f"{count}, of which {r.nearby} are independent"))
         for dependence in r.redundant:
-            others = [name for name in dependence.others if name != dependence.name]
-            also = f", given {', '.join(others)}" if others else ""
+            equivalents = [name for name in dependence.others if name != dependence.name]
+            also = f", given {', '.join(equivalents)}" if equivalents else ""
             rows.append(("redundant", f"{len(dependence.equations)} of {dependence.name}{also}"))
         rows += [("redundant", f"1 or more of {name}, across the loop") for name in r.silent]
     rows += [("left out", f"{kind}: {', '.join(x)}") for kind, x in robot.ignored.items()]
@@ -110,11 +110,11 @@ def audit(file: str | Path, seconds: float = 1.0) -> FileAudit:
         FileNotFoundError: there is no such file.
         ValueError: it is not a model.
     """
-    spec, what = spec_of(file)
+    spec, category = spec_of(file)
     faults = flaws(spec)
     spec.compiler.balanceinertia = True  # which `faults` has, so that the rest can be seen
     try:
-        model = compiled(spec, what)
+        model = compiled(spec, category)
     except ValueError as error:
         if not faults:
             raise

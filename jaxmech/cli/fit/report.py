@@ -67,36 +67,36 @@ def _summary(fit: Fit) -> str:
     )
 
 
-def _choice(found: CrossValidation) -> list[str]:
-    more, more_error = found.excess
-    start = "recorded" if found.score == "recorded" else "fitted"
+def _choice(comparison: CrossValidation) -> list[str]:
+    excess, excess_error = comparison.excess
+    start = "recorded" if comparison.score == "recorded" else "fitted"
     rows = [
-        [f"**{name}**" if name == found.chosen else name, f"{found.numbers[k]}",
-         _with_error(found.scores[k], found.standard_errors[k]),
-         "" if name == found.best else _with_error(more[k], more_error[k])]
-        for k, name in enumerate(found.names)
+        [f"**{name}**" if name == comparison.chosen else name, f"{comparison.numbers[k]}",
+         _with_error(comparison.scores[k], comparison.standard_errors[k]),
+         "" if name == comparison.best else _with_error(excess[k], excess_error[k])]
+        for k, name in enumerate(comparison.names)
     ]  # fmt: skip
     lead = (
-        f"Cross-validation inside the fitted recordings: {found.by_fold.shape[1]} folds of "
-        f"{len(found.folds)} recordings, RMS error of those left out, simulated from their {start} "
-        "starts, with the standard error over the folds."
+        f"Cross-validation inside the fitted recordings: {comparison.by_fold.shape[1]} folds of "
+        f"{len(comparison.folds)} recordings, RMS error of those left out, simulated from their "
+        f"{start} starts, with the standard error over the folds."
     )
     return [
         lead,
         "",
         *_table(("model", "numbers", "error", "more than the best"), rows),
         "",
-        f"Rule: {found.rule}; {found.reason}.",
+        f"Rule: {comparison.rule}; {comparison.reason}.",
     ]
 
 
 def _parameters(fit: Fit) -> list[str]:
-    found = fit.uncertainty
-    white, other = found.interval(), found.interval_by_recording()
+    uncertainty = fit.uncertainty
+    white, robust = uncertainty.interval(), uncertainty.interval_by_recording()
     rows = [
-        [name, f"{found.values[k]:.6g}", _interval(white[k]),
-         "not known" if other is None else _interval(other[k])]
-        for k, name in enumerate(found.names)
+        [name, f"{uncertainty.values[k]:.6g}", _interval(white[k]),
+         "not known" if robust is None else _interval(robust[k])]
+        for k, name in enumerate(uncertainty.names)
     ]  # fmt: skip
     note = (
         "The white-noise interval assumes that all residuals are independent, and is too short "
@@ -112,15 +112,16 @@ def _errors(fit: Fit) -> list[str]:
     lines = ["Root mean square of predicted minus measured, in the unit of the sensors.", ""]
     lines += _table(("fitted recording", "from its fitted start", "from its recorded start"), rows)
     if fit.validation.recordings:
-        held = [[name, f"{error:.4g}"] for name, error in _held(fit)]
-        held.append(["mean", f"{fit.validation_errors.mean():.4g}"])
-        lines += ["", *_table(("validation recording", "from its recorded start"), held)]
+        validation = [[name, f"{error:.4g}"] for name, error in _held(fit)]
+        validation.append(["mean", f"{fit.validation_errors.mean():.4g}"])
+        lines += ["", *_table(("validation recording", "from its recorded start"), validation)]
     return lines
 
 
 def _errors_as_text(fit: Fit) -> Iterator[str]:
     yield "RMS errors of the recordings"
-    width = max(len(one.name) for one in (*fit.train.recordings, *fit.validation.recordings)) + 2
+    recordings = (*fit.train.recordings, *fit.validation.recordings)
+    width = max(len(recording.name) for recording in recordings) + 2
     yield f"  {'':<{width}}{'fitted start':>16}{'recorded start':>16}"
     for name, fitted, start in _fitted(fit):
         yield f"  {name:<{width}}{fitted:>16.4g}{start:>16.4g}"
@@ -130,12 +131,12 @@ def _errors_as_text(fit: Fit) -> Iterator[str]:
 
 def _fitted(fit: Fit) -> list[tuple[str, float, float]]:
     """The name of each fitted recording, its error, and that from its recorded start."""
-    names = (one.name for one in fit.train.recordings)
+    names = (recording.name for recording in fit.train.recordings)
     return list(zip(names, fit.errors, fit.predicted_errors, strict=True))
 
 
 def _held(fit: Fit) -> list[tuple[str, float]]:
-    names = (one.name for one in fit.validation.recordings)
+    names = (recording.name for recording in fit.validation.recordings)
     return list(zip(names, fit.validation_errors, strict=True))
 
 

@@ -61,12 +61,12 @@ def run_fit(
     tell: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Run a fit, or continue it in its folder, with messages to `tell` or as a `RunWarning`."""
-    found = subjects(study, folder)
+    candidates = subjects(study, folder)
     recordings = _recordings(study, folder)
-    name, facts = study.model, _facts(study, found, recordings, folder)
-    study = _resolved(study, found, folder, out)
+    name, facts = study.model, _facts(study, candidates, recordings, folder)
+    study = _resolved(study, candidates, folder, out)
     with opened(out):
-        _begin(out, study, found, facts, tell or warn)
+        _begin(out, study, candidates, facts, tell or warn)
         away = cluster_tasks(study.cluster, tell) if study.cluster else nullcontext()
         with away as tasks:
             how: dict[str, Any] = {"progress": progress, "workers": tasks.map if tasks else map}
@@ -74,13 +74,13 @@ def run_fit(
             if (choice := study.choice) is not None:
                 with _one_line():
                     comparison = cross_validate(
-                        found.by_name, recordings.train,
+                        candidates.by_name, recordings.train,
                         folds=choice.folds, rule=choice.rule, score=choice.score,
                         settings=settings(study), folder=out / _CANDIDATES, **how,
                     )  # fmt: skip
             checksums.add_to_seal(out, (out / _CANDIDATES).glob("*.json"))
-            chosen = comparison.chosen if comparison else next(iter(found.by_name))
-            fit = _fitted(study, found.by_name[chosen], recordings, out, how)
+            chosen = comparison.chosen if comparison else next(iter(candidates.by_name))
+            fit = _fitted(study, candidates.by_name[chosen], recordings, out, how)
         checksums.add_to_seal(out, [out / FIT])
         title = f"{name}, {chosen}" if comparison else name
         outcome = Outcome(title, fit, comparison, tuple(map(str, study.data.observed)))
@@ -119,26 +119,26 @@ def _recordings(study: FitStudy, folder: Path) -> Recordings:
         raise error.within("data") from None
 
 
-def _resolved(study: FitStudy, found: Subjects, folder: Path, out: Path) -> FitStudy:
+def _resolved(study: FitStudy, candidates: Subjects, folder: Path, out: Path) -> FitStudy:
     """The study with the folder's own copy of the model, and the path from there to the data."""
     file = os.path.relpath((folder / study.data.file).resolve(), out.resolve())
     data = replace(study.data, file=Path(file).as_posix())
-    _, model = copy_of(study.model, found.source)
+    _, model = copy_of(study.model, candidates.source)
     choice = (study.choice or Choice()) if study.candidates else None
     return replace(study, model=model, data=data, choice=choice)
 
 
 def _facts(
-    study: FitStudy, found: Subjects, recordings: Recordings, folder: Path
+    study: FitStudy, candidates: Subjects, recordings: Recordings, folder: Path
 ) -> dict[str, Any]:
     facts = environment()
-    if found.sha256:
-        facts["model_sha256"] = found.sha256
+    if candidates.sha256:
+        facts["model_sha256"] = candidates.sha256
     functions: dict[str, str] = {}
-    for name, subject in found.by_name.items():
-        of = f" of {name}" if study.candidates else ""
+    for name, subject in candidates.by_name.items():
+        suffix = f" of {name}" if study.candidates else ""
         parts = subject_digests(subject, recordings.train[0])
-        functions |= {f"{part}{of}": code for part, code in parts.items()}
+        functions |= {f"{part}{suffix}": code for part, code in parts.items()}
     facts["functions"] = functions
     path = (folder / study.data.file).resolve()
     code = hashlib.sha256()
@@ -150,7 +150,7 @@ def _facts(
 def _begin(
     out: Path,
     study: FitStudy,
-    found: Subjects,
+    candidates: Subjects,
     facts: Mapping[str, Any],
     tell: Callable[[str], None],
 ) -> None:
@@ -168,8 +168,8 @@ def _begin(
         if again:
             tell(f"{out} was damaged: {', '.join(again)}; to be computed again")
         return
-    if found.source:
-        shutil.copyfile(found.source, out / copy_of(study.model, found.source)[0])
+    if candidates.source:
+        shutil.copyfile(candidates.source, out / copy_of(study.model, candidates.source)[0])
     write_whole(out / "environment.json", environment_json(facts))
     write_whole(out / "config.toml", tomli_w.dumps(plain(study)))
     mark_written_here(out)
@@ -180,13 +180,13 @@ def _begin(
 def _lost(out: Path) -> list[str]:
     """The damaged files that can be computed again, or a FolderError for others."""
     lost = list(checksums.damaged(out, checksums.read_seal(out)))
-    kept = [one for one in lost if one.file in _BEGUN]
-    if kept:
+    replaceable = [damage for damage in lost if damage.file in _BEGUN]
+    if replaceable:
         raise FolderError(
-            f"{out} was damaged: {checksums.damage_text(kept)}. Restore it, or fit in another "
-            "folder with --out"
+            f"{out} was damaged: {checksums.damage_text(replaceable)}. Restore it, or fit in "
+            "another folder with --out"
         )
-    return [one.file for one in lost]
+    return [damage.file for damage in lost]
 
 
 def _fitted(

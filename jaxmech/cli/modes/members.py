@@ -77,8 +77,10 @@ def members(
     sampler = Sampler(study, subject)
     variables = sampler.rows(0, study.size)
     if not any(variable.varies for variable in variables):
-        text = "must hold a distribution, here or in another table: all members would be the same"
-        raise refuse("parameters", text)
+        message = (
+            "must hold a distribution, here or in another table: all members would be the same"
+        )
+        raise refuse("parameters", message)
     block = min(study.block, study.size)
     inputs = []
     for k in range(0, study.size, block):
@@ -91,34 +93,34 @@ def members(
         disable = None if progress else True
         with tqdm(total=study.size, unit=" members", disable=disable) as bar:
             parts = []
-            for number, given in enumerate(inputs):
-                found = blocks.read(number, given) if blocks else None
-                if found is None:
-                    found = compute(*given)
+            for number, draws in enumerate(inputs):
+                arrays = blocks.read(number, draws) if blocks else None
+                if arrays is None:
+                    arrays = compute(*draws)
                     if blocks:
-                        blocks.write(number, given, found)
-                parts.append(found)
+                        blocks.write(number, draws, arrays)
+                parts.append(arrays)
                 bar.update(min(block, study.size - bar.n))
     return _members(subject, variables, jax.tree.map(lambda *x: np.concatenate(x), *parts), study)
 
 
 def _members(
-    subject: Subject, variables: tuple[Variable, ...], found: Arrays, study: ModesStudy
+    subject: Subject, variables: tuple[Variable, ...], arrays: Arrays, study: ModesStudy
 ) -> Members:
-    found = {name: values[: study.size] for name, values in found.items()}
-    met = found["status"] == EquilibriumStatus.FOUND
-    stability = np.where(met, found["stability"], Stability.UNKNOWN)
+    arrays = {name: values[: study.size] for name, values in arrays.items()}
+    met = arrays["status"] == EquilibriumStatus.FOUND
+    stability = np.where(met, arrays["stability"], Stability.UNKNOWN)
     with_verdict = stability != Stability.UNKNOWN
     return Members(
         coordinates=tuple(subject.system.coordinates),
         variables=variables,
-        status=found["status"],
+        status=arrays["status"],
         stability=stability,
-        residual=found["residual"],
-        q=np.where(met[:, None], found["q"], np.nan),
-        v=np.where(met[:, None], found["v"], np.nan),
-        eigenvalues=np.where(with_verdict[:, None], found["eigenvalues"], np.nan),
-        zero=found["zero"],
+        residual=arrays["residual"],
+        q=np.where(met[:, None], arrays["q"], np.nan),
+        v=np.where(met[:, None], arrays["v"], np.nan),
+        eigenvalues=np.where(with_verdict[:, None], arrays["eigenvalues"], np.nan),
+        zero=arrays["zero"],
     )
 
 
@@ -136,24 +138,24 @@ def _program(
 
     symmetries = _symmetries(subject, arguments(first_of(*first)))
 
-    def compute(varying: Tree, same: Tree) -> Arrays:
-        def one(own: Tree) -> Equilibrium:
-            return equilibrium(system, **arguments(merged(same, own)), symmetries=symmetries)
+    def compute(varying: Tree, shared: Tree) -> Arrays:
+        def member_equilibrium(member: Tree) -> Equilibrium:
+            return equilibrium(system, **arguments(merged(shared, member)), symmetries=symmetries)
 
-        found = jax.vmap(one)(varying)
-        own = modes(found.linearization)
-        kept = {name: getattr(found, name) for name in _KEPT}
-        kept |= {"eigenvalues": own.eigenvalues, "zero": own.zero}
-        return jax.tree.map(np.asarray, kept)
+        states = jax.vmap(member_equilibrium)(varying)
+        eigenmodes = modes(states.linearization)
+        arrays = {name: getattr(states, name) for name in _KEPT}
+        arrays |= {"eigenvalues": eigenmodes.eigenvalues, "zero": eigenmodes.zero}
+        return jax.tree.map(np.asarray, arrays)
 
     return compute
 
 
-def _symmetries(subject: Subject, given: dict[str, Any]) -> Symmetries | None:
+def _symmetries(subject: Subject, arguments: dict[str, Any]) -> Symmetries | None:
     """The symmetries of the first member; a member without them gets no verdict."""
-    if given["v"] is None:
+    if arguments["v"] is None:
         return None
-    case = prepared(subject.system, **given, symmetries=None)
+    case = prepared(subject.system, **arguments, symmetries=None)
     symmetries: Symmetries = case.theta[-1]
     return symmetries
 
@@ -165,27 +167,27 @@ class Blocks:
     folder: Path
     origin: str  # digest of all that decides about results, but for the draws of a block
 
-    def read(self, block: int, given: tuple[Tree, Tree]) -> Arrays | None:
+    def read(self, block: int, draws: tuple[Tree, Tree]) -> Arrays | None:
         """The arrays of a block that was computed from the same, or None."""
         try:
             with np.load(io.BytesIO(self._file(block).read_bytes())) as stored:
                 arrays = {name: stored[name] for name in stored.files}
         except (OSError, ValueError, zipfile.BadZipFile):  # there is none, or it is damaged
             return None
-        same = str(arrays.pop(_ORIGIN, "")) == self._origin_of(given)
-        return arrays if same else None
+        is_same = str(arrays.pop(_ORIGIN, "")) == self._origin_of(draws)
+        return arrays if is_same else None
 
-    def write(self, block: int, given: tuple[Tree, Tree], arrays: Arrays) -> None:
+    def write(self, block: int, draws: tuple[Tree, Tree], arrays: Arrays) -> None:
         """Keep the arrays of a block."""
         self.folder.mkdir(exist_ok=True)
-        origin = np.array(self._origin_of(given))
+        origin = np.array(self._origin_of(draws))
         write_whole(self._file(block), npz({**arrays, _ORIGIN: origin}))
 
     def _file(self, block: int) -> Path:
         return self.folder / f"{block:06d}.npz"
 
-    def _origin_of(self, given: tuple[Tree, Tree]) -> str:
-        leaves, structure = jax.tree.flatten(given)
+    def _origin_of(self, draws: tuple[Tree, Tree]) -> str:
+        leaves, structure = jax.tree.flatten(draws)
         texts = (f"{x.dtype} {x.shape} {x.tobytes().hex()}" for x in map(np.asarray, leaves))
         return sha256(self.origin, str(structure), *texts)
 
@@ -198,6 +200,6 @@ def _blocks_in(
         return None
     functions, _ = function_digests(subject, *first, float)
     facts = environment(subject)
-    known = {key: facts[key] for key in DECISIVE if key in facts}
-    decides = {"study": plain(study), "functions": functions, "environment": known}
+    decisive = {key: facts[key] for key in DECISIVE if key in facts}
+    decides = {"study": plain(study), "functions": functions, "environment": decisive}
     return Blocks(folder, sha256(json.dumps(decides, sort_keys=True)))

@@ -19,37 +19,37 @@ _BINS = 40
 _LABELS = {"coordinates": "guess of ", "velocities": "rate of "}
 
 
-def draw_members(found: Members, summary: dict[str, Any], folder: Path) -> list[Path]:
+def draw_members(sample: Members, summary: dict[str, Any], folder: Path) -> list[Path]:
     """Draw the eigenvalues, and who is unstable over each scattered number, into a folder."""
     return panels.save(
-        ((name, _title(summary), figure) for name, figure in _figures(found)), folder
+        ((name, _title(summary), figure) for name, figure in _figures(sample)), folder
     )
 
 
 def _title(summary: dict[str, Any]) -> str:
-    text = f"{summary['model']}: {summary['size']:,} members"
+    title = f"{summary['model']}: {summary['size']:,} members"
     if summary["judged"]:
         low, high = summary["interval"]
-        text += f", unstable with probability {low:.3g} to {high:.3g}"
-    return text
+        title += f", unstable with probability {low:.3g} to {high:.3g}"
+    return title
 
 
-def _figures(found: Members) -> Iterator[tuple[str, Figure]]:
-    if found.has_verdict.any():
+def _figures(sample: Members) -> Iterator[tuple[str, Figure]]:
+    if sample.has_verdict.any():
         figure, ax = panels.single()
-        poles(found.eigenvalues, ax=ax)
+        poles(sample.eigenvalues, ax=ax)
         yield "poles", figure
-    columns = list(_scattered(found))[:MOST_PANELS]
+    columns = list(_scattered(sample))[:MOST_PANELS]
     figure, axes = panels.grid(len(columns))
     for (name, values), ax in zip(columns, axes, strict=True):
-        _verdicts(found, name, values, ax)
+        _verdicts(sample, name, values, ax)
     panels.legend_below(figure, axes[0], columns=3)
     yield "verdicts", figure
 
 
-def _scattered(found: Members) -> Iterator[tuple[str, np.ndarray]]:
+def _scattered(sample: Members) -> Iterator[tuple[str, np.ndarray]]:
     """(name, values) of every number that differs between members."""
-    for variable in found.variables:
+    for variable in sample.variables:
         for index in np.ndindex(variable.values.shape[1:] if variable.varies else (0,)):
             values = variable.values[(slice(None), *index)]
             if values.min() < values.max():
@@ -57,15 +57,17 @@ def _scattered(found: Members) -> Iterator[tuple[str, np.ndarray]]:
                 yield entry_names(name, [index])[0], values
 
 
-def _verdicts(found: Members, name: str, values: np.ndarray, ax: Axes) -> None:
+def _verdicts(sample: Members, name: str, values: np.ndarray, ax: Axes) -> None:
     """A histogram of one number, stacked by verdict."""
-    unstable = found.stability == Stability.UNSTABLE
+    unstable = sample.stability == Stability.UNSTABLE
     groups = (
-        (found.has_verdict & ~unstable, BLUE, "not unstable"),
+        (sample.has_verdict & ~unstable, BLUE, "not unstable"),
         (unstable, ORANGE, "unstable"),
-        (~found.has_verdict, GREY, "no verdict"),
+        (~sample.has_verdict, GREY, "no verdict"),
     )
-    shown = [(values[which], color, label) for which, color, label in groups if which.any()]
-    numbers, colors, labels = zip(*shown, strict=True)
+    layers = [
+        (values[selected], color, label) for selected, color, label in groups if selected.any()
+    ]
+    numbers, colors, labels = zip(*layers, strict=True)
     ax.hist(numbers, _BINS, stacked=True, color=colors, label=labels)
     panels.labelled(ax, name, "members")

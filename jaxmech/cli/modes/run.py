@@ -42,25 +42,27 @@ def run_modes(
     with opened(out):
         if (out / "config.toml").is_file():
             require_same_config(out, resolved, ())
-        found = members(study, folder, progress=progress, kept=out / BLOCKS)
-        summary = summarize(study, found)
+        sample = members(study, folder, progress=progress, kept=out / BLOCKS)
+        summary = summarize(study, sample)
         if subject.source:
             shutil.copyfile(subject.source, out / copy)
         write_whole(out / "environment.json", environment_json(environment(subject)))
         write_whole(out / "config.toml", tomli_w.dumps(resolved))
         mark_written_here(out)
-        _store(found, out / MEMBERS)
+        _store(sample, out / MEMBERS)
         write_whole(out / "summary.json", as_json(summary))
         write_whole(out / "summary.txt", as_table(summary))
-        draw_members(found, summary, out / "pictures")
+        draw_members(sample, summary, out / "pictures")
         shutil.rmtree(out / BLOCKS, ignore_errors=True)
     return summary
 
 
-def _store(found: Members, file: Path) -> None:
+def _store(sample: Members, file: Path) -> None:
     """Write all arrays."""
     names = ("status", "stability", "residual", "q", "v", "eigenvalues", "frequencies", "growth")
-    arrays = {name: getattr(found, name) for name in names}
-    arrays |= {stored_name(one): one.values for one in found.variables if one.varies}
-    arrays = {"coordinates": np.array(found.coordinates), **arrays}
+    arrays = {name: getattr(sample, name) for name in names}
+    arrays |= {
+        stored_name(variable): variable.values for variable in sample.variables if variable.varies
+    }
+    arrays = {"coordinates": np.array(sample.coordinates), **arrays}
     write_whole(file, npz(arrays, compressed=True))

@@ -67,8 +67,8 @@ def _problems(study: ModesStudy) -> Iterator[Problem]:
     if not isfinite(study.time):
         yield Problem(("time",), f"must be finite, but is {study.time}")
     if not 0 <= study.failed_allowed <= 1:
-        text = f"must be a fraction from 0 to 1, but is {study.failed_allowed}"
-        yield Problem(("failed_allowed",), text)
+        message = f"must be a fraction from 0 to 1, but is {study.failed_allowed}"
+        yield Problem(("failed_allowed",), message)
     if study.steady and study.velocities:
-        text = "must be left out where rates are given in [velocities]: the motion keeps those"
-        yield Problem(("steady",), text)
+        message = "must be left out where rates are given in [velocities]: the motion keeps those"
+        yield Problem(("steady",), message)

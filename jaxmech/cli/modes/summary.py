@@ -17,24 +17,24 @@ _ROUND_OFF = 1e-12  # smaller values are printed as 0
 MOST_ROWS = 12  # of coordinates, and of frequencies
 
 
-def summarize(study: ModesStudy, found: Members) -> dict[str, Any]:
+def summarize(study: ModesStudy, sample: Members) -> dict[str, Any]:
     """The content of `summary.json`, with Wilson's interval for independent members."""
     # Members without a verdict are in neither count; `bounds` says what the probability would be
     # among all members, were every one of those stable, or unstable.
-    with_verdict, unstable = found.has_verdict, found.stability == Stability.UNSTABLE
+    with_verdict, unstable = sample.has_verdict, sample.stability == Stability.UNSTABLE
     count, hits = int(with_verdict.sum()), int(unstable.sum())
-    rows = {name: found.q[:, k] for k, name in enumerate(found.coordinates[:MOST_ROWS])}
-    frequencies = found.frequencies
-    shown = min(MOST_ROWS, int(np.isfinite(frequencies).any(axis=0).sum()))
-    rows |= {f"frequency {k + 1} [Hz]": frequencies[:, k] for k in range(shown)}
-    rows["growth [1/s]"] = found.growth
+    rows = {name: sample.q[:, k] for k, name in enumerate(sample.coordinates[:MOST_ROWS])}
+    frequencies = sample.frequencies
+    row_count = min(MOST_ROWS, int(np.isfinite(frequencies).any(axis=0).sum()))
+    rows |= {f"frequency {k + 1} [Hz]": frequencies[:, k] for k in range(row_count)}
+    rows["growth [1/s]"] = sample.growth
     interval = of_proportion(hits, count, study.confidence, "wilson")
     rules = (rule for section in SECTIONS for rule in getattr(study, section).values())
     return {
         "model": study.model,
         "size": study.size,
-        "stability": {s.name: int((found.stability[with_verdict] == s).sum()) for s in _VERDICTS},
-        "no_verdict": _without_verdict(found),
+        "stability": {s.name: int((sample.stability[with_verdict] == s).sum()) for s in _VERDICTS},
+        "no_verdict": _without_verdict(sample),
         "judged": count,
         "unstable": hits,
         "probability": hits / count if count else None,
@@ -50,12 +50,12 @@ def summarize(study: ModesStudy, found: Members) -> dict[str, Any]:
 _VERDICTS = tuple(s for s in Stability if s != Stability.UNKNOWN)
 
 
-def _without_verdict(found: Members) -> dict[str, dict[str, Any]]:
+def _without_verdict(sample: Members) -> dict[str, dict[str, Any]]:
     """Counts of members by the reason for which they have no verdict."""
-    met = found.status == EquilibriumStatus.FOUND
-    counts = {s: int((found.status == s).sum()) for s in EquilibriumStatus if s}
+    met = sample.status == EquilibriumStatus.FOUND
+    counts = {s: int((sample.status == s).sum()) for s in EquilibriumStatus if s}
     reasons = {s.name: {"count": n, "message": s.message} for s, n in counts.items() if n}
-    if unknown := int((met & ~found.has_verdict).sum()):
+    if unknown := int((met & ~sample.has_verdict).sum()):
         reasons["UNKNOWN"] = {"count": unknown, "message": Stability.UNKNOWN.meaning}
     return reasons
 
@@ -95,9 +95,9 @@ def _probability(summary: dict[str, Any]) -> Iterator[str]:
         f"{level} interval {low:.4g} to {high:.4g} (Wilson)"
     )
     if count < size:
-        least, most = summary["bounds"]
+        least, highest = summary["bounds"]
         yield f"  of the {count:,} members with a verdict; of all {size:,} it is {least:.4g}"
-        yield f"  if the others are not unstable, and {most:.4g} if they are"
+        yield f"  if the others are not unstable, and {highest:.4g} if they are"
     if not summary["independent"]:
         yield "  the interval holds for independent members, which those of `sobol` are not"
 

@@ -27,8 +27,8 @@ def element(name: str, *content: object, **attributes: str) -> Html:
         >>> print(element("a", "x < y", title='"'))
         <a title="&quot;">x &lt; y</a>
     """
-    given = "".join(f' {key.rstrip("_")}="{escape(x)}"' for key, x in attributes.items())
-    return Html(f"<{name}{given}>{''.join(map(html, content))}</{name}>")
+    rendered = "".join(f' {key.rstrip("_")}="{escape(x)}"' for key, x in attributes.items())
+    return Html(f"<{name}{rendered}>{''.join(map(html, content))}</{name}>")
 
 
 def together(parts: Iterable[object]) -> Html:

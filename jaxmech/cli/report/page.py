@@ -71,7 +71,7 @@ def write_report(
     out: Path | None = None,
     animated: Sequence[int] | None = None,
     folder: Path | None = None,
-    tell: Callable[[str], None] = lambda text: None,
+    tell: Callable[[str], None] = lambda message: None,
     *,
     trust: bool = False,
 ) -> Path:
@@ -83,8 +83,8 @@ def write_report(
     if not results.blocks:
         raise FolderError(f"{path} has no finished block yet; there is nothing to report")
     if not (results.summary or results.has_trajectories):
-        text = "finish it with `jaxmech ensemble`: it stores statistics only"
-        raise FolderError(f"{path} is not finished, and there is nothing to report; {text}")
+        message = "finish it with `jaxmech ensemble`: it stores statistics only"
+        raise FolderError(f"{path} is not finished, and there is nothing to report; {message}")
     summary = results.summary or summarize(results)
     parts = [
         sections.headline(results, summary),
@@ -97,11 +97,11 @@ def write_report(
         sections.configuration(results),
         sections.surroundings(results),
     ]
-    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    timestamp = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     page = _PAGE.substitute(
         title=html(f"{results.name}: {summary['done']:,} trajectories"),
         body=together(part for part in parts if part is not None),
-        footer=html(f"{path}; written {now} by jaxmech {version('jaxmech')}"),
+        footer=html(f"{path}; written {timestamp} by jaxmech {version('jaxmech')}"),
     )
     out = path / "report.html" if out is None else out
     write_whole(out, page)
@@ -128,48 +128,50 @@ def _animations(
     if not numbers:
         return None
     if (files := python_files(results.config, results.path)) and not trust:
-        text = f"animations execute {', '.join(map(str, files))}; --trust allows it"
+        message = f"animations execute {', '.join(map(str, files))}; --trust allows it"
         if chosen is not None:
-            raise InputError(text)
-        tell(f"the page has no animation: {text}")
+            raise InputError(message)
+        tell(f"the page has no animation: {message}")
         return None
     if files:
         tell(f"executing {', '.join(map(str, files))}")
     try:
-        found = replays(results.path, numbers, folder, trust=trust)
+        trajectories = replays(results.path, numbers, folder, trust=trust)
     except (InputError, StudyError) as error:
         if chosen is not None:
             raise
         tell(f"the page has no animation: {error}")
         return None
-    model = found[0].subject.model
+    model = trajectories[0].subject.model
     if model is None or model.geometry is None:
         if chosen is not None:
             raise InputError(f"{results.name} has no geometry, without which nothing is animated")
         return None
     with tempfile.TemporaryDirectory() as place:
-        shown = list(_animated(found, Path(place)))
-    return section("In motion", *shown) if shown else None
+        scenes = list(_animated(trajectories, Path(place)))
+    return section("In motion", *scenes) if scenes else None
 
 
-def _animated(found: list[ReplayedTrajectory], folder: Path) -> Iterator[Html]:
-    for one in found:
-        model = one.subject.model
-        if model is None or one.last_good < 1:
+def _animated(trajectories: list[ReplayedTrajectory], folder: Path) -> Iterator[Html]:
+    for trajectory in trajectories:
+        model = trajectory.subject.model
+        if model is None or trajectory.last_good < 1:
             continue
-        speed = max(float(one.ts[-1] - one.ts[0]) / _SECONDS, 1.0)
-        motion = animate(model, (one.ts, one.values["q"]), one.params, speed=speed, fps=_FPS)
-        file = motion.save(folder / f"{one.index}.gif", dpi=_DPI, progress=False)
-        end = "" if succeeded(one.status) else f", {one.status.name}"
-        yield _figure(file, f"trajectory {one.index:,}{end}")
+        speed = max(float(trajectory.ts[-1] - trajectory.ts[0]) / _SECONDS, 1.0)
+        motion = animate(
+            model, (trajectory.ts, trajectory.values["q"]), trajectory.params, speed=speed, fps=_FPS
+        )
+        file = motion.save(folder / f"{trajectory.index}.gif", dpi=_DPI, progress=False)
+        end = "" if succeeded(trajectory.status) else f", {trajectory.status.name}"
+        yield _figure(file, f"trajectory {trajectory.index:,}{end}")
 
 
 def _shown_by_default(results: Results) -> list[int]:
     worst = [
         int(number)
-        for found in results.statistics.values()
-        if "index" in found and "q" in found
-        for number in np.ravel(found["index"])[:1]
+        for statistic in results.statistics.values()
+        if "index" in statistic and "q" in statistic
+        for number in np.ravel(statistic["index"])[:1]
     ]
     first = [int(b) * int(results.config["block"]) for b in results.blocks[:1]]
     failed = []

@@ -25,11 +25,11 @@ _LIMITS = {what: (low, high) for what, low, high in INTERVALS}
 def headline(results: Results, summary: dict[str, Any]) -> Html:
     """Describe the run in a sentence."""
     failed = failures_of(summary)
-    text = f"{summary['done']:,} of {summary['size']:,} trajectories"
-    text += f", {failed:,} failed" if failed else ", none failed"
+    sentence = f"{summary['done']:,} of {summary['size']:,} trajectories"
+    sentence += f", {failed:,} failed" if failed else ", none failed"
     if len(results.blocks) < results.count and not results.summary:
-        text += "; the run is not finished"
-    return together([element("h1", results.name), element("p", text + ".", class_="lead")])
+        sentence += "; the run is not finished"
+    return together([element("h1", results.name), element("p", sentence + ".", class_="lead")])
 
 
 def answers(results: Results) -> Html | None:
@@ -44,15 +44,17 @@ def answers(results: Results) -> Html | None:
 
 def _answers(results: Results) -> Iterator[tuple[object, ...]]:
     limits = {name for pair in _LIMITS.values() for name in pair}
-    for name, found in results.statistics.items():
-        for what, value in found.items():
+    for name, statistic in results.statistics.items():
+        for estimate, value in statistic.items():
             array = np.asarray(value)
-            if what == "times" and array.dtype.kind == "U":  # those at which passages count
-                yield f"{name}: {what}", str(value), "", ""
-            if what in limits or what == "at" or array.dtype.kind not in "fiu":
+            if estimate == "times" and array.dtype.kind == "U":  # those at which passages count
+                yield f"{name}: {estimate}", str(value), "", ""
+            if estimate in limits or estimate == "at" or array.dtype.kind not in "fiu":
                 continue  # beside its value, or a name
-            low, high = (np.asarray(found.get(key, "")) for key in _LIMITS.get(what, ("", "")))
-            over_time = array.ndim > 0 and len(array) == len(results.ts) and what in _LIMITS
+            low, high = (
+                np.asarray(statistic.get(key, "")) for key in _LIMITS.get(estimate, ("", ""))
+            )
+            over_time = array.ndim > 0 and len(array) == len(results.ts) and estimate in _LIMITS
             end = ""
             if over_time:
                 end = f" at t = {results.ts[-1]:g} s"
@@ -61,21 +63,27 @@ def _answers(results: Results) -> Iterator[tuple[object, ...]]:
                 continue
             for place in np.ndindex(array.shape):
                 ends = (_number(x[place]) if x.shape == array.shape else "" for x in (low, high))
-                yield f"{name}: {what}{_place(found, place)}{end}", _number(array[place]), *ends
+                yield (
+                    f"{name}: {estimate}{_place(statistic, place)}{end}",
+                    _number(array[place]),
+                    *ends,
+                )
 
 
-def _place(found: Mapping[str, Any], place: tuple[int, ...]) -> str:
+def _place(statistic: Mapping[str, Any], place: tuple[int, ...]) -> str:
     """Name an entry of an array: of quantiles the probability."""
-    at = np.asarray(found.get("at", ()))
-    if len(place) == 1 and len(at) > place[0]:
-        return f" {100 * at[place[0]]:g} %"
+    probabilities = np.asarray(statistic.get("at", ()))
+    if len(place) == 1 and len(probabilities) > place[0]:
+        return f" {100 * probabilities[place[0]]:g} %"
     return f"[{', '.join(map(str, place))}]" if place else ""
 
 
 def _confidences(results: Results) -> str:
-    known = results.config.get("statistics", {}).values()
-    found = sorted({one["confidence"] for one in known if "confidence" in one})
-    return " or ".join(f"{100 * x:g} %" for x in found) or "95 %"
+    settings = results.config.get("statistics", {}).values()
+    levels = sorted(
+        {statistic["confidence"] for statistic in settings if "confidence" in statistic}
+    )
+    return " or ".join(f"{100 * x:g} %" for x in levels) or "95 %"
 
 
 def _number(value: Any) -> object:
@@ -102,12 +110,12 @@ def audit(summary: dict[str, Any]) -> Html:
 
 def bands(summary: dict[str, Any]) -> Html | None:
     """Quantiles of the coordinates at the end."""
-    found = summary["quantiles"]
-    if not found or summary["done"] == failures_of(summary):
+    quantiles = summary["quantiles"]
+    if not quantiles or summary["done"] == failures_of(summary):
         return None
-    titles = ("coordinate", *(f"{100 * p:g} %" for p in found["probabilities"]))
-    rows = [(name, *rows[-1]) for name, rows in found["coordinates"].items()]
-    return section(f"Quantiles at t = {found['times'][-1]:g} s", table(titles, rows))
+    titles = ("coordinate", *(f"{100 * p:g} %" for p in quantiles["probabilities"]))
+    rows = [(name, *rows[-1]) for name, rows in quantiles["coordinates"].items()]
+    return section(f"Quantiles at t = {quantiles['times'][-1]:g} s", table(titles, rows))
 
 
 def failures(results: Results, summary: dict[str, Any]) -> Html | None:
@@ -123,8 +131,8 @@ def failures(results: Results, summary: dict[str, Any]) -> Html | None:
     run = quote(str(results.path))
     lines = [(*row, element("code", f"jaxmech replay {run} {row[0]}")) for row in rows]
     titles = ("trajectory", "status", "t [s]", *names, "to see it alone")
-    more = element("p", f"{len(rows):,} of {count:,} are listed.") if count > len(rows) else ""
-    return section("Failures", table(titles, lines), more)
+    note = element("p", f"{len(rows):,} of {count:,} are listed.") if count > len(rows) else ""
+    return section("Failures", table(titles, lines), note)
 
 
 def _stored_failures(results: Results) -> tuple[list[tuple[Any, ...]], list[str]]:
@@ -148,19 +156,21 @@ def _stored_failures(results: Results) -> tuple[list[tuple[Any, ...]], list[str]
 
 def configuration(results: Results) -> Html:
     """Show the resolved configuration."""
-    text = (results.path / "config.toml").read_text(encoding="utf-8")
-    return section("Configuration", element("pre", text), folded=True)
+    source = (results.path / "config.toml").read_text(encoding="utf-8")
+    return section("Configuration", element("pre", source), folded=True)
 
 
 def surroundings(results: Results) -> Html:
     """List versions and devices, and the numbers of blocks by kind of processor."""
     facts = stored_environment(results.path)
     texts = ((key, x if isinstance(x, str) else json.dumps(x)) for key, x in facts.items())
-    rows = [(key, text) for key, text in texts if text]
+    rows = [(key, value) for key, value in texts if value]
     marks = (mark_of(results.path, block).read_text("utf-8") for block in results.blocks)
     kinds = Counter(filter(None, (json.loads(mark).get("processor") for mark in marks)))
     parts = [table(("fact", "value"), rows)]
     if len(kinds) > 1:
-        text = "Several kinds of processors computed this run; the last bits of results may differ."
-        parts += [element("p", text), table(("processor", "blocks"), kinds.items())]
+        sentence = (
+            "Several kinds of processors computed this run; the last bits of results may differ."
+        )
+        parts += [element("p", sentence), table(("processor", "blocks"), kinds.items())]
     return section("Environment", *parts, folded=True)
