@@ -75,16 +75,16 @@ class CrossValidation:
     def excess(self) -> tuple[np.ndarray, np.ndarray]:
         """Score of each candidate minus that of the best, and its standard error, (C,) each."""
         best = self.by_fold[int(np.argmin(self.scores))]
-        more = np.where(np.isfinite(self.by_fold), self.by_fold, np.inf) - best
-        return more.mean(1), _standard_error(more)
+        excess = np.where(np.isfinite(self.by_fold), self.by_fold, np.inf) - best
+        return excess.mean(1), _standard_error(excess)
 
     @property
     def chosen(self) -> str:
         """The candidate that the rule chooses."""
         if self.rule == "minimum":
             return self.best
-        more, error = self.excess
-        near = np.flatnonzero(more <= np.where(np.isfinite(error), error, 0.0))
+        excess, error = self.excess
+        near = np.flatnonzero(excess <= np.where(np.isfinite(error), error, 0.0))
         return self.names[min(near, key=lambda k: (self.numbers[k], self.scores[k]))]
 
     @property
@@ -92,14 +92,14 @@ class CrossValidation:
         """The reason for the choice, in a sentence."""
         if self.chosen == self.best:
             simpler = self.numbers < self.numbers[self.names.index(self.best)]
-            text = f"{self.chosen} has the smallest error"
+            reason = f"{self.chosen} has the smallest error"
             if self.rule == "minimum" or not simpler.any():
-                return text
-            return f"{text}, and no simpler candidate is within one standard error of it"
-        more, error = (x[self.names.index(self.chosen)] for x in self.excess)
+                return reason
+            return f"{reason}, and no simpler candidate is within one standard error of it"
+        excess, error = (x[self.names.index(self.chosen)] for x in self.excess)
         return (
             f"{self.chosen} is the simplest within one standard error of {self.best}, which has "
-            f"the smallest error: {more:.2g} more, known to {error:.2g}"
+            f"the smallest error: {excess:.2g} more, known to {error:.2g}"
         )
 
     def __repr__(self) -> str:
@@ -113,13 +113,13 @@ class CrossValidation:
         rows = zip(
             self.names, self.numbers, self.scores, self.standard_errors, *self.excess, strict=True
         )
-        for name, numbers, score, error, more, more_error in rows:
+        for name, numbers, score, error, excess, excess_error in rows:
             mark = "*" if name == self.chosen else " "
             cells = f"{numbers:>9}{score:>12.4g}{error:>10.2g}"
             if not np.isfinite(score):
                 cells = f"{numbers:>9}{'failed':>12}"
             elif name != self.best:
-                cells += f"{more:>13.2g}{more_error:>10.2g}"
+                cells += f"{excess:>13.2g}{excess_error:>10.2g}"
             lines.append(f"  {mark} {name:<{width}}{cells}")
         return "\n".join([*lines, f"  chosen (*) by the rule {self.rule}:", f"  {self.reason}"])
 
@@ -199,8 +199,8 @@ def cross_validate(
         for k in range(folds)
     ]  # fmt: skip
     hidden = None if progress else True
-    found = tqdm(workers(_done, jobs), total=len(jobs), unit=" fits", disable=hidden)
-    for job, (count, missed) in zip(jobs, found, strict=True):
+    results = tqdm(workers(_done, jobs), total=len(jobs), unit=" fits", disable=hidden)
+    for job, (count, missed) in zip(jobs, results, strict=True):
         numbers[job.number], errors[job.number, job.held] = count, missed
     errors = np.where(np.isfinite(errors), errors, np.inf)
     if not np.isfinite(errors).all(1).any():
@@ -252,21 +252,23 @@ def _done(job: _Job) -> tuple[int, Sequence[float]]:
 
 
 def _computed(job: _Job) -> tuple[int, list[float]]:
-    train = [one for k, one in enumerate(job.recordings) if k not in job.held]
-    held = [job.recordings[k] for k in job.held]
+    train = [recording for k, recording in enumerate(job.recordings) if k not in job.held]
+    validation = [job.recordings[k] for k in job.held]
     try:
-        found = fit_identifiable(
-            job.candidate, train, job.settings, validation=held, folder=job.folder
+        fitted = fit_identifiable(
+            job.candidate, train, job.settings, validation=validation, folder=job.folder
         )
     except FloatingPointError:
-        return 0, [np.inf] * len(held)
+        return 0, [np.inf] * len(validation)
     except ValueError as error:
         raise ValueError(f"Candidate {job.name}: {error}") from error
-    errors = found.validation_errors
+    errors = fitted.validation_errors
     if job.score == "fitted":  # of all recordings, so that all folds share one compilation
-        every = errors_with_fitted_starts(job.candidate, found.params, job.recordings, job.settings)
-        errors = every[job.held]
-    return len(found.names), errors.tolist()
+        all_errors = errors_with_fitted_starts(
+            job.candidate, fitted.params, job.recordings, job.settings
+        )
+        errors = all_errors[job.held]
+    return len(fitted.names), errors.tolist()
 
 
 def _fingerprint(job: _Job) -> str:
@@ -290,20 +292,25 @@ def errors_with_fitted_starts(
     # A wrong model shows in them even where recorded initial states have larger errors than the
     # model, as long as the recordings are so long that an initial state cannot make up for it.
     first = parameters(params).layout.names[0].partition("[")[0]
-    held = replace(subject, params=params, free=(first,), bounds={}, prior={})
-    given = [one if one.weights is not None else replace(one, start_sd=None) for one in recordings]
-    task = prepare(held, given, replace(settings, initial_states="free", horizon=None))
-    y, none = task.y[task.problem.layout.size :], jnp.zeros(0)
+    subject_at_solution = replace(subject, params=params, free=(first,), bounds={}, prior={})
+    weighted = [
+        recording if recording.weights is not None else replace(recording, start_sd=None)
+        for recording in recordings
+    ]
+    task = prepare(
+        subject_at_solution, weighted, replace(settings, initial_states="free", horizon=None)
+    )
+    y, no_parameters = task.y[task.problem.layout.size :], jnp.zeros(0)
     task = replace(
         task,
         problem=replace(task.problem, layout=replace(task.problem.layout, free=(), names=())),
-        conditions=replace(task.conditions, prior_mean=none, prior_weight=none),
+        conditions=replace(task.conditions, prior_mean=no_parameters, prior_weight=no_parameters),
     )
     converged = True
-    for at in steps(_REFIT, task, y, task.conditions) if y.size else ():
-        y, converged = at.y, at.converged
+    for step in steps(_REFIT, task, y, task.conditions) if y.size else ():
+        y, converged = step.y, step.converged
     if not converged:
-        text = "the fitted initial states have not converged, so these errors may be too large"
-        warnings.warn(f'{text}; compare with score="recorded"', stacklevel=2)
-    found = runs(task.problem, y, task.data)
-    return Predicted(task.origin.recordings, task.origin.gathered(found.predicted)).errors
+        message = "the fitted initial states have not converged, so these errors may be too large"
+        warnings.warn(f'{message}; compare with score="recorded"', stacklevel=2)
+    segment_runs = runs(task.problem, y, task.data)
+    return Predicted(task.origin.recordings, task.origin.gathered(segment_runs.predicted)).errors

@@ -55,13 +55,13 @@ class Predicted:
     def residuals(self) -> tuple[Numbers, ...]:
         """Predicted minus observed values, (T, d) for each; NaN where nothing was measured."""
         pairs = zip(self.values, self.recordings, strict=True)
-        return tuple(values - one.observed for values, one in pairs)
+        return tuple(values - recording.observed for values, recording in pairs)
 
     @property
     def errors(self) -> Numbers:
         """Root mean square of the residuals of each recording, in the unit of the sensors, (R,)."""
         pairs = zip(self.residuals, self.recordings, strict=True)
-        measured = [r[np.isfinite(one.observed)] for r, one in pairs]
+        measured = [r[np.isfinite(recording.observed)] for r, recording in pairs]
         return np.array([np.sqrt(np.mean(r**2)) for r in measured])
 
 
@@ -147,9 +147,9 @@ class Fit:
     @cached_property
     def identifiability(self) -> Identifiability:
         """Find the numbers, and combinations of them, that the recordings determine."""
-        found = identifiability(self.names, self.values, self.information, self._unit)
-        if not found.undetermined or self.point is None:
-            return found
+        result = identifiability(self.names, self.values, self.information, self._unit)
+        if not result.undetermined or self.point is None:
+            return result
         # at a second point formulas that hold by accident of round values are found out
         also = (self.point.nearby(),)
         return identifiability(self.names, self.values, self.information, self._unit, also=also)
@@ -172,9 +172,9 @@ class Fit:
     def warnings(self) -> tuple[str, ...]:
         """Reasons to distrust the fit, each with a remedy."""
         open_ = ", ".join(compress(self.names, ~self.uncertainty.determined))
-        left = f"The recordings do not determine {open_}: `identifiability` says what they do."
+        message = f"The recordings do not determine {open_}: `identifiability` says what they do."
         far = self._beyond[1] if self._beyond else ""
-        return (*self.notes, *filter(None, (open_ and left, far)))
+        return (*self.notes, *filter(None, (open_ and message, far)))
 
     def function(self, fn: Callable[[Params], Any]) -> Estimate:
         """The value of fn(params), a number, with its standard error (linear propagation)."""
@@ -191,7 +191,7 @@ class Fit:
         head = f"Fit: {len(self.names)} parameters to {len(self.train.recordings)} recordings"
         lines = [
             f"{head} ({self.count:,} measurements), {len(self.history)} steps, {state}",
-            *(f"  WARNING: {text}" for text in self.warnings),
+            *(f"  WARNING: {warning}" for warning in self.warnings),
             *(f"  {line}" for line in repr(self.uncertainty).splitlines()),
             f"  RMS error, fitted starts    {_spread(self.errors)}",
             f"  RMS error, recorded starts  {_spread(self.predicted_errors)}",

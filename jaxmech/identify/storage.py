@@ -55,16 +55,16 @@ def save_fit(fit: Fit, path: Path | str) -> Path:
     if path.suffix != ".npz":
         raise ValueError(f"Argument `path` must end in .npz, but is {path}.")
     arrays: dict[str, np.ndarray] = {}
-    before = len(fit.notes) + (not fit.uncertainty.determined.all())  # other warnings
-    horizon = [fit.growth, "".join(fit.warnings[before:])]
+    count = len(fit.notes) + (not fit.uncertainty.determined.all())  # other warnings
+    horizon = [fit.growth, "".join(fit.warnings[count:])]
     facts = {
         "kind": _KIND,
         "version": 2,
         "fit": _packed(fit, arrays, "fit"),
         "horizon": [_packed(part, arrays, "growth") for part in horizon],
     }
-    text = json.dumps(facts)
-    everything: dict[str, Any] = {_TEXT: text, _CODE: _digest(text, arrays), **arrays}
+    encoded = json.dumps(facts)
+    everything: dict[str, Any] = {_TEXT: encoded, _CODE: _digest(encoded, arrays), **arrays}
     try:
         write_whole(path, npz(everything, compressed=True))
     except OSError as error:
@@ -91,10 +91,10 @@ def load_fit(path: Path | str) -> Fit:
     try:
         with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-        text, code = str(arrays.pop(_TEXT)), str(arrays.pop(_CODE))
-        if code != _digest(text, arrays):
+        encoded, code = str(arrays.pop(_TEXT)), str(arrays.pop(_CODE))
+        if code != _digest(encoded, arrays):
             raise ValueError(_CODE)
-        facts = json.loads(text)
+        facts = json.loads(encoded)
         if facts["kind"] != _KIND:
             raise KeyError(_KIND)
     except OSError as error:
@@ -107,13 +107,13 @@ def load_fit(path: Path | str) -> Fit:
             "written, but is damaged or another file; fit again."
         ) from error
     growth, far = (_unpacked(tree, arrays) for tree in facts["horizon"])
-    found: Fit = _unpacked(facts["fit"], arrays)
-    return found if growth is None else replace(found, horizon=lambda: (growth, far))
+    fit: Fit = _unpacked(facts["fit"], arrays)
+    return fit if growth is None else replace(fit, horizon=lambda: (growth, far))
 
 
-def _digest(text: str, arrays: Mapping[str, np.ndarray]) -> str:
+def _digest(encoded: str, arrays: Mapping[str, np.ndarray]) -> str:
     """The digest of the contents of a file, to detect damage."""
-    code = hashlib.sha256(text.encode())
+    code = hashlib.sha256(encoded.encode())
     for name, values in sorted(arrays.items()):
         code.update(f"{name} {values.dtype} {values.shape}".encode())
         code.update(values.tobytes())
@@ -130,15 +130,17 @@ def _packed(value: Any, arrays: dict[str, np.ndarray], place: str) -> Any:
     if type(value) is dict and all(type(key) in (str, int) for key in value):
         return {"dict": [[key, _packed(x, arrays, f"{place}.{key}")] for key, x in value.items()]}
     if isinstance(value, np.ndarray | np.generic | jax.Array):
-        found = np.asarray(value)
-        if found.dtype.kind in "biufc":
+        array = np.asarray(value)
+        if array.dtype.kind in "biufc":
             name = f"array_{len(arrays)}"
-            arrays[name] = found
+            arrays[name] = array
             return {"array": name}
     kind = type(value).__name__
     if kind in _CLASSES and type(value) is _CLASSES[kind]:
-        kept = (f.name for f in fields(value) if f.name not in _NOT_SAVED)
-        return {kind: {key: _packed(getattr(value, key), arrays, f"{place}.{key}") for key in kept}}
+        names = (f.name for f in fields(value) if f.name not in _NOT_SAVED)
+        return {
+            kind: {key: _packed(getattr(value, key), arrays, f"{place}.{key}") for key in names}
+        }
     raise ValueError(
         f"Argument `fit` cannot be saved: {place} is of type {kind}; parameters must be numbers "
         "and arrays in dictionaries, lists and tuples."
@@ -158,18 +160,18 @@ def _unpacked(tree: Any, arrays: dict[str, np.ndarray]) -> Any:
             return [_unpacked(x, arrays) for x in inner]
         case "tuple":
             return tuple(_unpacked(x, arrays) for x in inner)
-    known = {field.name for field in fields(_CLASSES[kind])}
-    return _CLASSES[kind](**{key: _unpacked(x, arrays) for key, x in inner.items() if key in known})
+    names = {field.name for field in fields(_CLASSES[kind])}
+    return _CLASSES[kind](**{key: _unpacked(x, arrays) for key, x in inner.items() if key in names})
 
 
 def made_up() -> Fit:
     """A small fit with made-up numbers, for examples."""
-    one = Recording([0.0, 0.1, 0.2], [1.0, 0.96, 0.83], [1.0], [0.0], name="swing")
-    made = Predicted((one,), (np.array([[1.0], [0.955], [0.825]]),))
+    recording = Recording([0.0, 0.1, 0.2], [1.0, 0.96, 0.83], [1.0], [0.0], name="swing")
+    predicted = Predicted((recording,), (np.array([[1.0], [0.955], [0.825]]),))
     return Fit(
         params={"k": np.array(9.0)}, params0={"k": 8.0}, names=("k",), values=np.array([9.0]),
-        train=made, train_from_start=made, validation=Predicted((), ()),
-        initial_states=((one.q0, one.v0),), history=(0.1, 0.01), converged=True,
+        train=predicted, train_from_start=predicted, validation=Predicted((), ()),
+        initial_states=((recording.q0, recording.v0),), history=(0.1, 0.01), converged=True,
         information=np.eye(1), scores=np.zeros((1, 1)),
         informations=np.eye(1)[None], prior=np.zeros((1, 1)), noise=0.1, trusted=False, count=3,
         unknowns=1,

@@ -75,11 +75,13 @@ class Sheet(NamedTuple):
         value = _as_float(cell)
         if value is None:
             hint = "; write a decimal point, not a comma" if "," in cell else ""
-            text = f"column `{name}` must hold numbers, but holds {cell.strip()!r}{hint}"
-            raise TableError(f"{self.place(row)}: {text}")
+            message = f"column `{name}` must hold numbers, but holds {cell.strip()!r}{hint}"
+            raise TableError(f"{self.place(row)}: {message}")
         if np.isinf(value):
-            text = f"column `{name}` is infinite; leave the cell empty where nothing was measured"
-            raise TableError(f"{self.place(row)}: {text}")
+            message = (
+                f"column `{name}` is infinite; leave the cell empty where nothing was measured"
+            )
+            raise TableError(f"{self.place(row)}: {message}")
         return value
 
 
@@ -102,12 +104,12 @@ def csv_sheets(
     for k, row in enumerate(rows):
         name = path.stem if recording is None else row[names.index(recording)]
         groups.setdefault(name, []).append(k)
-    found = []
+    sheets = []
     for name, chosen in groups.items():
         columns = {c: [rows[k][j] for k in chosen] for j, c in enumerate(names)}
         ts = (dt or 0.0) * np.arange(len(chosen)) if time is None else columns[time]
-        found.append(Sheet(path, name, columns, time or "dt", ts, [lines[k + 1] for k in chosen]))
-    return found
+        sheets.append(Sheet(path, name, columns, time or "dt", ts, [lines[k + 1] for k in chosen]))
+    return sheets
 
 
 def _rows(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
@@ -118,16 +120,16 @@ def _rows(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
         raise TableError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:  # not UTF-8, or not a file name
         raise TableError(f"{path}: cannot be read: it is not a text file") from error
-    kept = [
+    numbered = [
         (number, line)
         for number, line in enumerate(text.splitlines(), start=1)
         if line.strip() and not line.lstrip().startswith("#")
     ]
-    if len(kept) < 2:
+    if len(numbered) < 2:
         raise TableError(f"{path}: must hold a line with the names of the columns, and samples")
-    lines = [number for number, _ in kept]
-    separator = max(_SEPARATORS, key=kept[0][1].count)
-    names, *rows = [_cells(path, number, line, separator) for number, line in kept]
+    lines = [number for number, _ in numbered]
+    separator = max(_SEPARATORS, key=numbered[0][1].count)
+    names, *rows = [_cells(path, number, line, separator) for number, line in numbered]
     if any(_as_float(name) is not None for name in names):
         raise TableError(f"{path}:{lines[0]}: must name the columns, but holds numbers")
     for name in names:
@@ -150,15 +152,15 @@ def _cells(path: Path, number: int, line: str, separator: str) -> list[str]:
     return [cell.strip() for cell in row]
 
 
-def _as_float(text: str) -> float | None:
+def _as_float(cell: str) -> float | None:
     try:
-        return float(text)
+        return float(cell)
     except ValueError:
         return None
 
 
 def npz_sheets(
-    path: Path, wanted: Sequence[str], columns: Sequence[str], time: str | None, dt: float | None
+    path: Path, requested: Sequence[str], columns: Sequence[str], time: str | None, dt: float | None
 ) -> tuple[tuple[str, ...], dict[str, list[Sheet]]]:
     """The names of all arrays of an .npz file, and the segments of the wanted ones that exist."""
     arrays = _arrays(path)
@@ -172,7 +174,7 @@ def npz_sheets(
             raise TableError(f"{path}: the array `dt` must be one positive number")
         dt = float(arrays["dt"].ravel()[0])
     clock = (time or "dt", arrays.get(time or ""), dt or 0.0)
-    names = [name for name in wanted if name in arrays]
+    names = [name for name in requested if name in arrays]
     return tuple(arrays), {name: _segments(path, name, arrays, columns, *clock) for name in names}
 
 
@@ -208,14 +210,14 @@ def _segments(
             f"{path}: the times {clock!r} must have shape {values.shape[1:2]} or "
             f"{values.shape[:2]} as the array {name!r}, but have {ts.shape}"
         )
-    found = []
+    sheets = []
     for number, rows in enumerate(values):
         count = 1 + max(np.flatnonzero(~np.isnan(rows).all(axis=1)), default=-1)
         if not count:
             raise TableError(f"{path}: segment {number} of the array {name!r} is NaN throughout")
         cells = {column: rows[:count, k] for k, column in enumerate(names)}
-        every = dt * np.arange(values.shape[1]) if ts is None else ts
-        times = np.broadcast_to(every, values.shape[:2])[number, :count]
+        sample_times = dt * np.arange(values.shape[1]) if ts is None else ts
+        times = np.broadcast_to(sample_times, values.shape[:2])[number, :count]
         title = f"{name} {number}" if len(values) > 1 else name
-        found.append(Sheet(path, title, cells, clock, times, None))
-    return found
+        sheets.append(Sheet(path, title, cells, clock, times, None))
+    return sheets

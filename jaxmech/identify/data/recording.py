@@ -60,8 +60,8 @@ class Recording:
     def measured(self) -> np.ndarray:
         """Flags of the measurements with a positive weight, (T, d)."""
         weighs = True if self.weights is None else self.weights > 0
-        found: np.ndarray = np.isfinite(self.observed) & weighs
-        return found
+        is_measured: np.ndarray = np.isfinite(self.observed) & weighs
+        return is_measured
 
     def every(self, stride: int) -> "Recording":
         """Every `stride`-th sample, beginning with the first.
@@ -75,8 +75,8 @@ class Recording:
         """
         require_positive_integer("stride", stride, "keep every 1st, 2nd, ... sample")
         fields = {name: getattr(self, name) for name in ("q0", "v0", "weights")}
-        kept = {name: x[::stride] for name, x in fields.items() if np.ndim(x) == 2}
-        return replace(self, ts=self.ts[::stride], observed=self.observed[::stride], **kept)
+        arrays = {name: x[::stride] for name, x in fields.items() if np.ndim(x) == 2}
+        return replace(self, ts=self.ts[::stride], observed=self.observed[::stride], **arrays)
 
     def __repr__(self) -> str:
         samples, sensors = self.observed.shape
@@ -94,12 +94,12 @@ def _checked(recording: Recording) -> dict[str, Any]:
     if ts.ndim != 1 or ts.size < 2:
         raise _refused(recording, "ts", f"shape (T,) with T >= 2, but has shape {ts.shape}")
     if not (np.isfinite(ts).all() and np.all(np.diff(ts) > 0)):
-        text = "finite and strictly increasing times; sort them, drop repeated ones"
-        raise _refused(recording, "ts", text)
+        requirement = "finite and strictly increasing times; sort them, drop repeated ones"
+        raise _refused(recording, "ts", requirement)
     observed = observed[:, None] if observed.ndim == 1 else observed
     if observed.ndim != 2 or len(observed) != len(ts) or not observed.shape[1]:
-        text = f"shape (T, d) with T = {len(ts)}, but has shape {observed.shape}"
-        raise _refused(recording, "observed", text)
+        requirement = f"shape (T, d) with T = {len(ts)}, but has shape {observed.shape}"
+        raise _refused(recording, "observed", requirement)
     if np.isinf(observed).any():
         raise _refused(recording, "observed", "no infinite value; write NaN for what is missing")
     if not np.isfinite(observed).any():
@@ -113,17 +113,17 @@ def _checked(recording: Recording) -> dict[str, Any]:
 
 
 def _starts(recording: Recording, samples: int) -> dict[str, np.ndarray]:
-    found = {name: _array(name, getattr(recording, name)) for name in ("q0", "v0")}
-    for name, value in found.items():
+    starts = {name: _array(name, getattr(recording, name)) for name in ("q0", "v0")}
+    for name, value in starts.items():
         if value.ndim not in (1, 2) or (value.ndim == 2 and len(value) != samples):
-            text = f"shape (k,), or (T, k) with T = {samples}, but has shape {value.shape}"
-            raise _refused(recording, name, text)
+            requirement = f"shape (k,), or (T, k) with T = {samples}, but has shape {value.shape}"
+            raise _refused(recording, name, requirement)
         if not np.isfinite(value[..., :1, :] if value.ndim == 2 else value).all():
             raise _refused(recording, name, "finite numbers at the first sample")
-    if found["q0"].shape != found["v0"].shape:
-        text = f"the shape of `q0`, {found['q0'].shape}, but has shape {found['v0'].shape}"
-        raise _refused(recording, "v0", text)
-    return found
+    if starts["q0"].shape != starts["v0"].shape:
+        requirement = f"the shape of `q0`, {starts['q0'].shape}, but has shape {starts['v0'].shape}"
+        raise _refused(recording, "v0", requirement)
+    return starts
 
 
 def _weights(recording: Recording, observed: np.ndarray) -> np.ndarray | None:
@@ -131,11 +131,13 @@ def _weights(recording: Recording, observed: np.ndarray) -> np.ndarray | None:
         return None
     weights = _array("weights", recording.weights)
     if weights.shape not in ((), observed.shape[1:], observed.shape):
-        text = f"a number, (d,) or (T, d) as `observed` {observed.shape}, but has {weights.shape}"
-        raise _refused(recording, "weights", text)
+        requirement = (
+            f"a number, (d,) or (T, d) as `observed` {observed.shape}, but has {weights.shape}"
+        )
+        raise _refused(recording, "weights", requirement)
     if not np.isfinite(weights).all() or (weights < 0).any() or not (weights > 0).any():
-        text = "finite numbers from 0 on, not all zero; write NaN into `observed` for a gap"
-        raise _refused(recording, "weights", text)
+        requirement = "finite numbers from 0 on, not all zero; write NaN into `observed` for a gap"
+        raise _refused(recording, "weights", requirement)
     return weights
 
 
@@ -146,8 +148,8 @@ def _start_sd(recording: Recording, size: int) -> Pair | None:
         of_q, of_v = (_array("start_sd", sd) for sd in recording.start_sd)
         pair = (np.broadcast_to(of_q, (size,)), np.broadcast_to(of_v, (size,)))
     except (TypeError, ValueError) as error:
-        text = f"two standard deviations, of q0 and v0, numbers or of shape ({size},)"
-        raise _refused(recording, "start_sd", text) from error
+        requirement = f"two standard deviations, of q0 and v0, numbers or of shape ({size},)"
+        raise _refused(recording, "start_sd", requirement) from error
     if not all((sd > 0).all() for sd in pair):  # false for NaN, too
         raise _refused(recording, "start_sd", "positive numbers, inf for what is only a guess")
     return pair
@@ -160,22 +162,22 @@ def _array(argument: str, value: Any) -> np.ndarray:
         raise TypeError(f"Argument `{argument}` must hold numbers: {error}.") from error
 
 
-def _refused(recording: Recording, argument: str, what: str) -> ValueError:
-    where = f" of recording {recording.name!r}" if recording.name else ""
-    return ValueError(f"Argument `{argument}`{where} must have {what}.")
+def _refused(recording: Recording, argument: str, requirement: str) -> ValueError:
+    place = f" of recording {recording.name!r}" if recording.name else ""
+    return ValueError(f"Argument `{argument}`{place} must have {requirement}.")
 
 
 def named(recordings: Any, argument: str) -> tuple[Recording, ...]:
     """Return one recording or several as a tuple; those without a name are numbered from 1."""
-    given = tuple(recordings) if isinstance(recordings, Iterable) else (recordings,)
-    for one in given:
-        if not isinstance(one, Recording):
+    sequence = tuple(recordings) if isinstance(recordings, Iterable) else (recordings,)
+    for recording in sequence:
+        if not isinstance(recording, Recording):
             raise TypeError(
-                f"Argument `{argument}` must hold Recording objects, but holds {one!r}."
+                f"Argument `{argument}` must hold Recording objects, but holds {recording!r}."
             )
     return tuple(
-        one if one.name else replace(one, name=f"recording {number}")
-        for number, one in enumerate(given, start=1)
+        recording if recording.name else replace(recording, name=f"recording {number}")
+        for number, recording in enumerate(sequence, start=1)
     )
 
 
@@ -183,20 +185,22 @@ def require_same_sensors(recordings: tuple[Recording, ...]) -> tuple[Recording, 
     """Require recordings of the same sensors, all or none of them with weights, and return them."""
     if not recordings:
         raise ValueError("Argument `recordings` must hold at least one Recording.")
-    sensors = {one.observed.shape[1] for one in recordings}
+    sensors = {recording.observed.shape[1] for recording in recordings}
     if len(sensors) > 1:
         raise ValueError(
             f"Argument `recordings` must have the same sensors, but there are recordings with "
             f"{' and '.join(map(str, sorted(sensors)))}; write NaN for a sensor that was missing."
         )
-    if len({one.weights is None for one in recordings}) > 1:
+    if len({recording.weights is None for recording in recordings}) > 1:
         raise ValueError("Argument `recordings` must have `weights` in all of them or in none.")
     for column in range(sensors.pop()):
-        seen = np.concatenate([one.observed[one.measured[:, column], column] for one in recordings])
-        if seen.size and np.ptp(seen) == 0:
+        samples = np.concatenate(
+            [recording.observed[recording.measured[:, column], column] for recording in recordings]
+        )
+        if samples.size and np.ptp(samples) == 0:
             raise ValueError(
                 f"Argument `recordings` must hold measurements that change, but sensor {column} "
-                f"shows {seen[0]:g} throughout; leave it out, or give it as NaN."
+                f"shows {samples[0]:g} throughout; leave it out, or give it as NaN."
             )
     _require_once(recordings)
     return recordings
@@ -204,13 +208,14 @@ def require_same_sensors(recordings: tuple[Recording, ...]) -> tuple[Recording, 
 
 def _require_once(recordings: tuple[Recording, ...]) -> None:
     """Raise if a recording is repeated: its noise would count as an agreement of two."""
-    for k, one in enumerate(recordings):
-        columns = (column[np.isfinite(column)] for column in one.observed.T)
+    for k, recording in enumerate(recordings):
+        columns = (column[np.isfinite(column)] for column in recording.observed.T)
         varied = any(column.size and np.ptp(column) > 0 for column in columns)
-        for other in recordings[:k] if varied else ():
-            same = np.array_equal(one.observed, other.observed, equal_nan=True)
-            if same and np.allclose(one.ts - one.ts[0], other.ts - other.ts[0], rtol=1e-9):
+        for earlier in recordings[:k] if varied else ():
+            is_same = np.array_equal(recording.observed, earlier.observed, equal_nan=True)
+            times, earlier_times = (r.ts - r.ts[0] for r in (recording, earlier))
+            if is_same and np.allclose(times, earlier_times, rtol=1e-9):
                 raise ValueError(
-                    f"Argument `recordings` must hold every recording once, but {one.name} has the "
-                    f"same samples as {other.name}; leave one of them out."
+                    f"Argument `recordings` must hold every recording once, but {recording.name} "
+                    f"has the same samples as {earlier.name}; leave one of them out."
                 )

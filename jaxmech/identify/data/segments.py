@@ -76,10 +76,10 @@ class SegmentOrigin(NamedTuple):
     def gathered(self, values: Any) -> tuple[np.ndarray, ...]:
         """Values of the segments (S, T, d) as one array (samples, d) for each recording."""
         values = np.asarray(values)
-        whole = tuple(np.full((len(r.ts), values.shape[-1]), np.nan) for r in self.recordings)
+        arrays = tuple(np.full((len(r.ts), values.shape[-1]), np.nan) for r in self.recordings)
         for k, (rows, samples) in enumerate(zip(self.rows, self.samples, strict=True)):
-            whole[self.recording[k]][samples] = values[k, rows]
-        return whole
+            arrays[self.recording[k]][samples] = values[k, rows]
+        return arrays
 
 
 class _Segment(NamedTuple):
@@ -94,17 +94,17 @@ def segments(
     recordings: Sequence[Recording], *, horizon: Shooting | None = None, step: float | None = None
 ) -> tuple[Segments, SegmentOrigin]:
     """Cut recordings at the horizon, divide intervals longer than `step` [s], and pad."""
-    cut = [s for k, one in enumerate(recordings) for s in _cut(k, one, horizon, step)]
+    cut = [s for k, recording in enumerate(recordings) for s in _cut(k, recording, horizon, step)]
     size = max(len(s.ts) for s in cut)
     rows = [_padded(s, recordings[s.recording], size) for s in cut]
     numbers = np.array([s.recording for s in cut])
     following = np.arange(len(cut))
     following[:-1] += numbers[1:] == numbers[:-1]
     columns = [np.stack(column) for column in zip(*rows, strict=True)]
-    kept = (tuple(getattr(s, x)[s.counts] for s in cut) for x in ("rows", "samples"))
+    counted = (tuple(getattr(s, x)[s.counts] for s in cut) for x in ("rows", "samples"))
     return (
         Segments(*map(jnp.asarray, (*columns, following))),
-        SegmentOrigin(tuple(recordings), numbers, *kept),
+        SegmentOrigin(tuple(recordings), numbers, *counted),
     )
 
 
@@ -116,12 +116,12 @@ def _cut(
     # 1 - 1e-9: a duration of 3 * 0.1 is three segments of 0.1 in spite of round-off
     count = 1 if horizon is None else int(np.ceil(duration / horizon.length * (1 - 1e-9)))
     ends = np.unique(np.linspace(0, intervals, min(max(count, 1), intervals) + 1).round())
-    found = []
+    pieces = []
     for first, last in zip(ends[:-1].astype(int), ends[1:].astype(int), strict=True):
         samples = np.arange(first, last + 1)
         ts, rows = _refined(recording.ts[samples], step)
-        found.append(_Segment(number, ts, rows, samples, (samples > first) | (first == 0)))
-    return found
+        pieces.append(_Segment(number, ts, rows, samples, (samples > first) | (first == 0)))
+    return pieces
 
 
 def _refined(ts: np.ndarray, step: float | None) -> tuple[np.ndarray, np.ndarray]:
@@ -139,15 +139,15 @@ def _padded(segment: _Segment, recording: Recording, size: int) -> tuple[Any, ..
     # times must increase, so the padding moves on a little: more than round-off, too little to cost
     gap = max(_PADDING * (ts[-1] - ts[0]), 64 * np.finfo(float).eps * abs(ts[-1]))
     times = np.concatenate([ts, ts[-1] + gap * np.arange(1, size - len(ts) + 1)])
-    taken = recording.observed[segment.samples]
-    given = 1.0 if recording.weights is None else recording.weights
-    whole = np.broadcast_to(given, recording.observed.shape)[segment.samples]
-    observed, weights = np.zeros((2, size, taken.shape[1]))
-    observed[segment.rows] = np.nan_to_num(taken)
-    weights[segment.rows] = whole * np.isfinite(taken) * segment.counts[:, None]
+    samples = recording.observed[segment.samples]
+    stated = 1.0 if recording.weights is None else recording.weights
+    sample_weights = np.broadcast_to(stated, recording.observed.shape)[segment.samples]
+    observed, weights = np.zeros((2, size, samples.shape[1]))
+    observed[segment.rows] = np.nan_to_num(samples)
+    weights[segment.rows] = sample_weights * np.isfinite(samples) * segment.counts[:, None]
     q0, v0 = recording.q0, recording.v0
     if q0.ndim == 2:
-        known = np.flatnonzero(np.isfinite(q0).all(1) & np.isfinite(v0).all(1))
-        nearest = known[np.abs(known - segment.samples[0]).argmin()]
+        guessed = np.flatnonzero(np.isfinite(q0).all(1) & np.isfinite(v0).all(1))
+        nearest = guessed[np.abs(guessed - segment.samples[0]).argmin()]
         q0, v0 = q0[nearest], v0[nearest]
     return times, observed, weights, q0, v0, len(ts) - 1

@@ -119,22 +119,24 @@ def _npz(table: Table, path: Path) -> list[list[Sheet]]:
     train, validation = table.train or ("train",), table.validation
     arrays, sheets = npz_sheets(path, [*train, *validation], table.columns, table.time, table.dt)
     times = (table.time,) if table.time else ()
-    named = {"train": train, "validation": validation, "time": times}
-    _require_known(named, arrays, f"an array of {path}")
+    names_by_key = {"train": train, "validation": validation, "time": times}
+    _require_known(names_by_key, arrays, f"an array of {path}")
     return [[s for name in names for s in sheets[name]] for names in (train, validation)]
 
 
 def _csv(table: Table, path: Path) -> list[list[Sheet]]:
-    several = any(letter in path.name for letter in "*?[")
-    files = sorted(path.parent.glob(path.name)) if several else [path]
+    is_pattern = any(letter in path.name for letter in "*?[")
+    files = sorted(path.parent.glob(path.name)) if is_pattern else [path]
     if not files:
         raise TableError(f"{path}: there is no such file")
     sheets: dict[str, Sheet] = {}
     for file in files:
-        for one in csv_sheets(file, table.recording, table.time, table.dt):
-            if (other := sheets.setdefault(one.name, one)) is not one:
-                text = f"{one.name!r} is in {other.path} too; give every recording its own name"
-                raise TableError(f"{one.place(0)}: {text}")
+        for sheet in csv_sheets(file, table.recording, table.time, table.dt):
+            if (first := sheets.setdefault(sheet.name, sheet)) is not sheet:
+                message = (
+                    f"{sheet.name!r} is in {first.path} too; give every recording its own name"
+                )
+                raise TableError(f"{sheet.place(0)}: {message}")
     train = table.train or tuple(name for name in sheets if name not in table.validation)
     _require_known({"train": train, "validation": table.validation}, sheets, "a recording")
     if not train:
@@ -142,10 +144,12 @@ def _csv(table: Table, path: Path) -> list[list[Sheet]]:
     return [[sheets[name] for name in names] for names in (train, table.validation)]
 
 
-def _require_known(named: Mapping[str, Sequence[str]], known: Collection[str], what: str) -> None:
+def _require_known(
+    names_by_key: Mapping[str, Sequence[str]], known: Collection[str], category: str
+) -> None:
     refuse_all(
-        Problem((key,), f"names {name!r}, which {not_one_of(name, known, what)}")
-        for key, names in named.items()
+        Problem((key,), f"names {name!r}, which {not_one_of(name, known, category)}")
+        for key, names in names_by_key.items()
         for name in names
         if name not in known
     )
@@ -160,11 +164,11 @@ def _problems(table: Table) -> Iterator[Problem]:
             yield Problem((key,), f"must name every column once, but names {twice[0]!r} twice")
     yield from _not_positive(table)
     if len(table.v0) not in (0, len(table.start_columns[0])):
-        text = f"must name as many columns as `q0`, {len(table.start_columns[0])}, or none"
-        yield Problem(("v0",), f"{text}, but names {len(table.v0)}")
-    if both := sorted({*table.train} & {*table.validation}):
-        text = f"must hold other recordings than `train`, but both name {both[0]!r}"
-        yield Problem(("validation",), text)
+        message = f"must name as many columns as `q0`, {len(table.start_columns[0])}, or none"
+        yield Problem(("v0",), f"{message}, but names {len(table.v0)}")
+    if shared := sorted({*table.train} & {*table.validation}):
+        message = f"must hold other recordings than `train`, but both name {shared[0]!r}"
+        yield Problem(("validation",), message)
     if table.time is not None and table.dt is not None:
         yield Problem(("dt",), "must be left out where `time` is given")
     yield from out_of_range(table)
@@ -172,10 +176,11 @@ def _problems(table: Table) -> Iterator[Problem]:
 
 def _not_positive(table: Table) -> Iterator[Problem]:
     noise, count = table.noise_sd, len(table.observed)
-    each = noise if isinstance(noise, list) else [1.0 if noise is None else noise] * count
-    if len(each) != count or not all(isinstance(sd, int | float) and sd > 0 for sd in each):
-        text = f"must be positive, one for all or one for each of {count} columns"
-        yield Problem(("noise_sd",), f"{text}, but is {noise}")
+    deviations = noise if isinstance(noise, list) else [1.0 if noise is None else noise] * count
+    are_positive = all(isinstance(sd, int | float) and sd > 0 for sd in deviations)
+    if len(deviations) != count or not are_positive:
+        message = f"must be positive, one for all or one for each of {count} columns"
+        yield Problem(("noise_sd",), f"{message}, but is {noise}")
     start = table.start_sd
     if start is not None and (len(start) != 2 or not all(sd > 0 for sd in start)):
         yield Problem(("start_sd",), f"must be two positive numbers, but is {list(start)}")
@@ -185,13 +190,13 @@ def _require_columns(table: Table, sheets: list[Sheet]) -> None:
     problems = []
     for key in ("observed", "q0", "v0"):
         for column in getattr(table, key):
-            lacking = next((one for one in sheets if one.column(column) is None), None)
+            lacking = next((sheet for sheet in sheets if sheet.column(column) is None), None)
             if lacking:
-                what = not_one_of(str(column), lacking.columns, f"a column of {lacking.path}")
-                problems.append(Problem((key,), f"names {column!r}, which {what}"))
-            elif any(one.column(column) in (table.time, table.recording) for one in sheets):
-                text = "which holds no measurements: `time` or `recording` names it"
-                problems.append(Problem((key,), f"names {column!r}, {text}"))
+                message = not_one_of(str(column), lacking.columns, f"a column of {lacking.path}")
+                problems.append(Problem((key,), f"names {column!r}, which {message}"))
+            elif any(sheet.column(column) in (table.time, table.recording) for sheet in sheets):
+                reason = "which holds no measurements: `time` or `recording` names it"
+                problems.append(Problem((key,), f"names {column!r}, {reason}"))
     refuse_all(problems)
 
 

@@ -58,10 +58,11 @@ def _parabolas(
     near = first[:, None] + np.arange(width)
     away = ts[near] - ts[places][:, None]
     scale = np.abs(away).max(axis=1)
-    seen = np.isfinite(values[near])
-    enough = seen.sum(axis=1)[:, None] > np.arange(3)  # two samples make a line
-    X = (away / scale[:, None])[..., None] ** np.arange(3) * (seen[..., None] & enough[:, None])
+    is_finite = np.isfinite(values[near])
+    enough = is_finite.sum(axis=1)[:, None] > np.arange(3)  # two samples make a line
+    powers = (away / scale[:, None])[..., None] ** np.arange(3)
+    X = powers * (is_finite[..., None] & enough[:, None])
     inverse = np.linalg.pinv(X.swapaxes(1, 2) @ X, rcond=1e-10, hermitian=True)
-    found = inverse @ (X.swapaxes(1, 2) @ np.where(seen, values[near], 0.0)[..., None])
-    slope = np.where(enough[:, 1], found[:, 1, 0] / scale, np.nan)
-    return found[:, 0, 0], slope, inverse[:, 0, 0] * np.isfinite(values[places])
+    coefficients = inverse @ (X.swapaxes(1, 2) @ np.where(is_finite, values[near], 0.0)[..., None])
+    slope = np.where(enough[:, 1], coefficients[:, 1, 0] / scale, np.nan)
+    return coefficients[:, 0, 0], slope, inverse[:, 0, 0] * np.isfinite(values[places])

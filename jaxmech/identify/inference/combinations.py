@@ -37,12 +37,12 @@ class Combinations:
     def __str__(self) -> str:
         if not self.affected:
             return "all parameters are determined"
-        known = [str(formula) for formula in self.formulas]
-        known += [f"{self.missing} more without a short formula"] if self.missing else []
-        if not known:
+        lines = [str(formula) for formula in self.formulas]
+        lines += [f"{self.missing} more without a short formula"] if self.missing else []
+        if not lines:
             return f"nothing is determined in {', '.join(self.affected)}"
-        listed = ", ".join(known[:-1]) + (" and " if known[1:] else "") + known[-1]
-        single = len(known) == 1 and self.missing < 2
+        listed = ", ".join(lines[:-1]) + (" and " if lines[1:] else "") + lines[-1]
+        single = len(lines) == 1 and self.missing < 2
         return f"of {', '.join(self.affected)} only {listed} {'is' if single else 'are'} determined"
 
 
@@ -62,16 +62,16 @@ def combinations(
         scales = np.where(point != 0, point, 1.0)
         spaces.append(circuits(null / scales) * scales)
         points.append(np.broadcast_to(point, spaces[-1].shape))
-    here = row(values, len(names), "values")
+    center = row(values, len(names), "values")
     affected = np.any(spaces[0] != 0, axis=1)
     goal = int(affected.sum()) - spaces[0].shape[1]
 
     def relative_gradient(formula: Formula) -> Numbers:
-        return (formula.gradient(here) * np.where(here != 0, here, 1.0))[affected]
+        return (formula.gradient(center) * np.where(center != 0, center, 1.0))[affected]
 
     formulas = passing(tuple(names), np.hstack(points), np.hstack(spaces), affected, tolerance)
-    found = independent(formulas, relative_gradient, goal, least=_INDEPENDENT)
-    return Combinations(tuple(compress(names, affected)), tuple(found), goal - len(found))
+    chosen = independent(formulas, relative_gradient, goal, least=_INDEPENDENT)
+    return Combinations(tuple(compress(names, affected)), tuple(chosen), goal - len(chosen))
 
 
 def sharpened(
@@ -97,8 +97,8 @@ def sharpened(
     def best(formula: Formula) -> Formula:
         if len(formula.terms) == 1:
             return formula
-        others = [np.array(formula.divisor) + sign * e for e in products for sign in (1, -1)]
-        plain = [d for d in others if d.min() >= 0 and d.max() <= 2]
+        neighbors = [np.array(formula.divisor) + sign * e for e in products for sign in (1, -1)]
+        plain = [d for d in neighbors if d.min() >= 0 and d.max() <= 2]
         rivals = [replace(formula, divisor=tuple(d.tolist())) for d in plain]
         rival = min(rivals, key=relative, default=formula)
         return rival if relative(rival) < _WORTH * relative(formula) else formula

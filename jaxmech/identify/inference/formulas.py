@@ -55,8 +55,8 @@ class Formula:
     @property
     def parameters(self) -> tuple[str, ...]:
         """The parameters that occur in it."""
-        used = np.any(np.array([*self.terms, self.divisor]) != 0, axis=0)
-        return tuple(compress(self.names, used))
+        occurs = np.any(np.array([*self.terms, self.divisor]) != 0, axis=0)
+        return tuple(compress(self.names, occurs))
 
     def __call__(self, values: Sequence[float] | Numbers) -> float:
         """The value for values (p,) of all parameters."""
@@ -81,14 +81,16 @@ class Formula:
         if len(order) == 1:
             return quotient(self.names, self.exponents[0])
         order.sort(key=lambda k: self.signs[k] < 0)
-        text = ""
+        numerator = ""
         for k in order:  # positive terms first, so that a sum seldom begins with a sign
             sign = " - " if self.signs[k] < 0 else " + "
-            text += (sign if text else "") + quotient(self.names, self.terms[k])
+            numerator += (sign if numerator else "") + quotient(self.names, self.terms[k])
         if not any(self.divisor):
-            return text
-        below = quotient(self.names, self.divisor)
-        return f"({text})/({below})" if " " in below or "/" in below else f"({text})/{below}"
+            return numerator
+        denominator = quotient(self.names, self.divisor)
+        if " " in denominator or "/" in denominator:
+            denominator = f"({denominator})"
+        return f"({numerator})/{denominator}"
 
 
 def powers(values: Sequence[float] | Numbers, exponents: NDArray[np.int_]) -> Numbers:
@@ -111,10 +113,12 @@ def quotient(names: Sequence[str], exponents: Sequence[int] | NDArray[np.int_]) 
         powers = [f"^{abs(exponents[k])}" if abs(exponents[k]) > 1 else "" for k in chosen]
         return [names[k] + power for k, power in zip(chosen, powers, strict=True)]
 
-    above, below = " ".join(product(1)) or "1", product(-1)
-    if not below:
-        return above
-    return f"{above}/{below[0]}" if len(below) == 1 else f"{above}/({' '.join(below)})"
+    numerator, denominator = " ".join(product(1)) or "1", product(-1)
+    if not denominator:
+        return numerator
+    if len(denominator) == 1:
+        return f"{numerator}/{denominator[0]}"
+    return f"{numerator}/({' '.join(denominator)})"
 
 
 class _Terms(NamedTuple):
@@ -144,13 +148,13 @@ def passing(
     # changes of the logarithms of the parameters; zero for those of value zero
     relative = np.divide(null, values, out=np.zeros_like(null), where=values != 0)
     along = values, null, relative
-    none = (0,) * len(names)
+    one_divisor = (0,) * len(names)
     tried = 0
     for group in _by_cost(_products(np.flatnonzero(affected & nonzero), len(names))):
         tried += len(group)
         terms = _terms(group, *along)
         good = _cancels(terms.changes, terms.parts, tolerance, tried)
-        yield from (Formula(names, (tuple(e),), (1,), none) for e in group[good].tolist())
+        yield from (Formula(names, (tuple(e),), (1,), one_divisor) for e in group[good].tolist())
     terms = _terms(_monomials(affected, nonzero), *along)
     unit = np.eye(len(names), dtype=int)
     singles = [unit[k] for k in np.flatnonzero(affected & nonzero).tolist()]
@@ -158,21 +162,21 @@ def passing(
     for count in (2, 3):
         for level in divisors:
             tried += 2 * len(terms.exponents) ** count // count * len(level)
-            found = []
+            formulas = []
             for divisor in level:
-                rest = _over(terms, divisor, relative)
-                for chosen, signs in _sums(rest, count, tolerance, tried):
+                residue = _over(terms, divisor, relative)
+                for chosen, signs in _sums(residue, count, tolerance, tried):
                     summands = tuple(map(tuple, terms.exponents[list(chosen)].tolist()))
-                    found.append(Formula(names, summands, signs, tuple(divisor.tolist())))
-            yield from sorted(found, key=_cost)
+                    formulas.append(Formula(names, summands, signs, tuple(divisor.tolist())))
+            yield from sorted(formulas, key=_cost)
 
 
 def _sums(
     terms: _Terms, count: int, tolerance: float, tried: int
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Find the terms that cancel, with their signs, where no smaller sum of them does."""
-    moving = np.flatnonzero(np.any(terms.changes != 0, axis=1))
-    x = terms.changes[moving]
+    summed = np.flatnonzero(np.any(terms.changes != 0, axis=1))
+    x = terms.changes[summed]
     if len(x) < count:
         return
     from scipy.spatial import cKDTree  # slow to import, and seldom needed
@@ -180,25 +184,25 @@ def _sums(
     tree = cKDTree(_keys(x))
     if count == 3:
         i, j = np.triu_indices(len(x), 1)
-        known: Numbers = x[i] + x[j]
+        partial_sums: Numbers = x[i] + x[j]
         sizes: Numbers = np.abs(x[i]) + np.abs(x[j])
-        rows = np.flatnonzero(~np.all(np.abs(known) <= _RADIUS * sizes, axis=1))
+        rows = np.flatnonzero(~np.all(np.abs(partial_sums) <= _RADIUS * sizes, axis=1))
     else:
         i = j = rows = np.arange(len(x))
-        known, sizes = x, np.abs(x)
+        partial_sums, sizes = x, np.abs(x)
     for sign in (1, -1) if count == 2 else (1,):
         _, last = tree.query(
-            _keys(-sign * known[rows]), min(_NEAREST, len(x)), distance_upper_bound=_RADIUS
+            _keys(-sign * partial_sums[rows]), min(_NEAREST, len(x)), distance_upper_bound=_RADIUS
         )
         last = last.reshape(len(rows), -1)
         k, nearest = np.nonzero(last < len(x))  # len(x) stands for no neighbour
         pair, third = rows[k], last[k, nearest]
         good = (third > j[pair]) & _cancels(
-            known[pair] + sign * x[third], sizes[pair] + np.abs(x[third]), tolerance, tried
+            partial_sums[pair] + sign * x[third], sizes[pair] + np.abs(x[third]), tolerance, tried
         )
         for a, b in zip(pair[good], third[good], strict=True):
             chosen = (i[a], j[a], b) if count == 3 else (i[a], b)
-            yield tuple(int(moving[c]) for c in chosen), (1,) * (count - 1) + (sign,)
+            yield tuple(int(summed[c]) for c in chosen), (1,) * (count - 1) + (sign,)
 
 
 def _keys(x: Numbers) -> Numbers:
@@ -245,8 +249,8 @@ def _products(places: NDArray[np.int_], p: int) -> Exponents:
 
 def _is_first(exponents: Sequence[int]) -> bool:
     """Whether a product precedes its inverse (fewer divisors), and is no power of another one."""
-    above = sum(e > 0 for e in exponents) - sum(e < 0 for e in exponents)
-    return (above or -exponents[0]) > 0 and gcd(*exponents) == 1
+    balance = sum(e > 0 for e in exponents) - sum(e < 0 for e in exponents)
+    return (balance or -exponents[0]) > 0 and gcd(*exponents) == 1
 
 
 def _monomials(affected: NDArray[np.bool_], nonzero: NDArray[np.bool_]) -> Exponents:

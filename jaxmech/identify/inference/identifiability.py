@@ -47,10 +47,10 @@ class Direction:
         exact = np.isinf(self.standard_error)
         least = 0.0 if exact else _SHOWN * np.abs(self.changes).max()
         pairs = zip(self.names, self.changes, strict=True)
-        text = ", ".join(f"{name} {x:+.3g} %" for name, x in pairs if abs(x) > least)
+        changes = ", ".join(f"{name} {x:+.3g} %" for name, x in pairs if abs(x) > least)
         if exact:
-            return f"{text} leaves every residual unchanged"
-        return f"{text} is known to +- {100 * self.standard_error:.2g} such steps only"
+            return f"{changes} leaves every residual unchanged"
+        return f"{changes} is known to +- {100 * self.standard_error:.2g} such steps only"
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +101,8 @@ class Identifiability:
     @property
     def to_fix(self) -> tuple[str, ...]:
         """A smallest set of parameters that would make all others determined."""
-        found = self.directions
-        null = found.null_space / found.scales[:, None]
+        directions = self.directions
+        null = directions.null_space / directions.scales[:, None]
         if not null.shape[1]:
             return ()
         # pivoting takes the largest relative parts in the null space: then the other parameters
@@ -110,16 +110,18 @@ class Identifiability:
         from scipy.linalg import qr  # slow to import, and seldom needed
 
         pivots = qr(np.linalg.qr(null)[0].T, pivoting=True, mode="economic")[2]
-        return tuple(found.names[k] for k in sorted(pivots[: null.shape[1]]))
+        return tuple(directions.names[k] for k in sorted(pivots[: null.shape[1]]))
 
     def if_fixed(self, name: str) -> FixedParameter:
         """The effect of knowing the named parameter on the others, and on their standard errors."""
-        found, k = self.directions, place(name, self.names)
-        rest = found.without(name)
-        known = np.insert(rest.determined, k, True)
-        gained = known & ~found.determined & (np.arange(len(known)) != k)
-        errors = np.insert(rest.errors(self.noise**2 * rest.inverse), k, 0.0)
-        became, stayed = (tuple(compress(self.names, which)) for which in (gained, ~known))
+        directions, k = self.directions, place(name, self.names)
+        remaining = directions.without(name)
+        determined = np.insert(remaining.determined, k, True)
+        gained = determined & ~directions.determined & (np.arange(len(determined)) != k)
+        errors = np.insert(remaining.errors(self.noise**2 * remaining.inverse), k, 0.0)
+        became, stayed = (
+            tuple(compress(self.names, selection)) for selection in (gained, ~determined)
+        )
         return FixedParameter(name, became, stayed, errors)
 
     def determined(self, gradient: ArrayLike) -> tuple[bool, float]:
@@ -134,9 +136,9 @@ class Identifiability:
         lines = [("not determined", ", ".join(self.undetermined) or "none")]
         lines += [("no effect", str(direction)) for direction in self.exact]
         lines += [("weak", str(direction)) for direction in self.weak]
-        lines += [("determined", text) for text in _formulas(self)]
-        lines += [("fixing", text) for text in _gains(self)]
-        lines += [("remedy", text) for text in _remedies(self)]
+        lines += [("determined", line) for line in _formulas(self)]
+        lines += [("fixing", line) for line in _gains(self)]
+        lines += [("remedy", line) for line in _remedies(self)]
         head += f", condition {self.condition:.2g}"
         return "\n".join([head, *titled_lines(lines, 16)])
 
@@ -160,36 +162,38 @@ def identifiability(
         >>> print(identifiability(["m", "a", "I"], [m, a, I], J.T @ J, noise=1e-3).combinations)
         of m, a, I only m a and m a^2 + I are determined
     """
-    given = ((values, information), *also)
-    found, *others = (directions(names, v, H, scales=scales, tolerance=tolerance) for v, H in given)
+    points = ((values, information), *also)
+    center, *nearby = (
+        directions(names, v, H, scales=scales, tolerance=tolerance) for v, H in points
+    )
     require_noise(noise)
-    elsewhere = [(other.values, other.null_space) for other in others]
-    known = combinations(found.names, found.values, found.null_space, also=elsewhere)
-    relative = found.null_space / found.scales[:, None]
-    best = sharpened(known.formulas, found.values, lambda g: _determined(found, 1.0, g)[1])
+    elsewhere = [(neighbor.values, neighbor.null_space) for neighbor in nearby]
+    formulas = combinations(center.names, center.values, center.null_space, also=elsewhere)
+    relative = center.null_space / center.scales[:, None]
+    best = sharpened(formulas.formulas, center.values, lambda g: _determined(center, 1.0, g)[1])
     return Identifiability(
-        directions=found,
+        directions=center,
         noise=float(noise),
-        exact=tuple(Direction(found.names, _readable(z), np.inf) for z in circuits(relative).T),
-        weak=tuple(_weak_directions(found, noise, weak_above)),
-        combinations=replace(known, formulas=best),
+        exact=tuple(Direction(center.names, _readable(z), np.inf) for z in circuits(relative).T),
+        weak=tuple(_weak_directions(center, noise, weak_above)),
+        combinations=replace(formulas, formulas=best),
     )
 
 
 def _weak_directions(
-    found: Directions, noise: float | int, above: float | int
+    directions: Directions, noise: float | int, threshold: float | int
 ) -> Iterator[Direction]:
     """The axes of the error ellipsoid with a relative standard error above a limit, worst first."""
-    null = found.null_space / found.scales[:, None]
+    null = directions.null_space / directions.scales[:, None]
     # the axes are taken in relative changes, orthogonal to the null space
-    basis = np.linalg.qr(np.hstack([null, np.eye(len(found.names))]))[0][:, null.shape[1] :]
-    H = found.information * found.scales * found.scales[:, None]
+    basis = np.linalg.qr(np.hstack([null, np.eye(len(directions.names))]))[0][:, null.shape[1] :]
+    H = directions.information * directions.scales * directions.scales[:, None]
     eigenvalues, vectors = np.linalg.eigh(basis.T @ H @ basis)
     errors = noise / np.sqrt(np.maximum(eigenvalues, np.finfo(H.dtype).tiny))
     for error, z in zip(errors, (basis @ vectors).T, strict=True):
-        if error > above:
+        if error > threshold:
             changes = _readable(tidy(z, 1e-12))
-            yield Direction(found.names, changes, float(error / np.linalg.norm(changes)))
+            yield Direction(directions.names, changes, float(error / np.linalg.norm(changes)))
 
 
 def _readable(z: Numbers) -> Numbers:
@@ -197,45 +201,45 @@ def _readable(z: Numbers) -> Numbers:
     return z / np.abs(z[z != 0]).min() if is_simple(z) else z
 
 
-def _determined(found: Directions, noise: float, gradient: Numbers) -> tuple[bool, float]:
-    if not found.notices(gradient):
+def _determined(directions: Directions, noise: float, gradient: Numbers) -> tuple[bool, float]:
+    if not directions.notices(gradient):
         return False, np.inf
-    part = gradient @ found.kept
-    return True, float(noise * np.sqrt(np.sum(part**2 / found.eigenvalues)))
+    part = gradient @ directions.kept
+    return True, float(noise * np.sqrt(np.sum(part**2 / directions.eigenvalues)))
 
 
-def _formulas(found: Identifiability) -> Iterator[str]:
-    values, known = found.directions.values, found.combinations
-    for formula in known.formulas:
-        _, error = found.determined(formula.gradient(values))
+def _formulas(result: Identifiability) -> Iterator[str]:
+    values, determined = result.directions.values, result.combinations
+    for formula in determined.formulas:
+        _, error = result.determined(formula.gradient(values))
         yield f"{formula} = {formula(values):.5g} +- {error:.2g}"
-    if known.missing and known.formulas:
-        yield f"{known.missing} more without a short formula"
+    if determined.missing and determined.formulas:
+        yield f"{determined.missing} more without a short formula"
 
 
-def _gains(found: Identifiability) -> Iterator[str]:
+def _gains(result: Identifiability) -> Iterator[str]:
     """Describe the effect of fixing each parameter; for weak directions, on the largest error."""
-    if found.exact:
-        for one in map(found.if_fixed, found.undetermined):
-            gained = f"{', '.join(one.determined)} too" if one.determined else "nothing else"
-            stay = f", {len(one.undetermined)} stay open" if one.undetermined else ""
-            yield f"{one.name}: determines {gained}{stay}"
-    elif found.weak:
-        scales = found.directions.scales
-        worst = percent(np.max(found.standard_errors / scales))
-        for one in map(found.if_fixed, found.names):
-            best = percent(np.max(one.standard_errors / scales))
-            yield f"{one.name}: largest standard error {best} instead of {worst}"
+    if result.exact:
+        for gain in map(result.if_fixed, result.undetermined):
+            gained = f"{', '.join(gain.determined)} too" if gain.determined else "nothing else"
+            stay = f", {len(gain.undetermined)} stay open" if gain.undetermined else ""
+            yield f"{gain.name}: determines {gained}{stay}"
+    elif result.weak:
+        scales = result.directions.scales
+        worst = percent(np.max(result.standard_errors / scales))
+        for gain in map(result.if_fixed, result.names):
+            best = percent(np.max(gain.standard_errors / scales))
+            yield f"{gain.name}: largest standard error {best} instead of {worst}"
 
 
-def _remedies(found: Identifiability) -> Iterator[str]:
-    fix = found.to_fix
+def _remedies(result: Identifiability) -> Iterator[str]:
+    fix = result.to_fix
     if len(fix) == 1:
-        names = ", ".join(found.undetermined)
-        what = f"fix one of {names}" if found.undetermined[1:] else f"fix {names}"
-        yield f"{what}, or give it a prior: prior={{{fix[0]!r}: (mean, sd)}}"
+        names = ", ".join(result.undetermined)
+        advice = f"fix one of {names}" if result.undetermined[1:] else f"fix {names}"
+        yield f"{advice}, or give it a prior: prior={{{fix[0]!r}: (mean, sd)}}"
     elif fix:
-        what = f"{len(fix)} numbers must come from elsewhere: fix for instance {', '.join(fix)}"
-        yield f"{what}, or give them priors, or fit the combinations above instead"
-    elif found.weak:
+        advice = f"{len(fix)} numbers must come from elsewhere: fix for instance {', '.join(fix)}"
+        yield f"{advice}, or give them priors, or fit the combinations above instead"
+    elif result.weak:
         yield "recordings with more motion, less noise, or a prior on one parameter of each"

@@ -93,8 +93,8 @@ def directions(
     p = len(names)
     values = row(values, p, "values")
     H = square(information, p)
-    given = np.zeros(p) if scales is None else np.abs(row(scales, p, "scales"))
-    scales = np.where(given > 0, given, np.abs(values))
+    units = np.zeros(p) if scales is None else np.abs(row(scales, p, "scales"))
+    scales = np.where(units > 0, units, np.abs(values))
     eps = float(np.finfo(H.dtype).eps)
     # the round-off of J^T J is p eps of its diagonal before initial states were eliminated
     tolerance = LOST * p * eps if tolerance is None else tolerance
@@ -122,7 +122,9 @@ def directions(
     )
 
 
-def checked(argument: str, values: ArrayLike, shape: tuple[int | str, ...], what: str) -> Numbers:
+def checked(
+    argument: str, values: ArrayLike, shape: tuple[int | str, ...], requirement: str
+) -> Numbers:
     """Check finite numbers of a shape, in which a word stands for any size.
 
     Example:
@@ -134,16 +136,16 @@ def checked(argument: str, values: ArrayLike, shape: tuple[int | str, ...], what
     numbers = np.asarray(values, np.result_type(np.asarray(values), np.float32))
     sizes = [m if isinstance(n, str) else n for n, m in zip(shape, numbers.shape, strict=False)]
     if len(shape) != numbers.ndim or tuple(sizes) != numbers.shape:
-        text = ", ".join(map(str, shape)) + "," * (len(shape) == 1)
+        expected = ", ".join(map(str, shape)) + "," * (len(shape) == 1)
         raise ValueError(
-            f"Argument `{argument}` must have shape ({text}), {what}, but has shape "
+            f"Argument `{argument}` must have shape ({expected}), {requirement}, but has shape "
             f"{numbers.shape}."
         )
     for index in np.argwhere(~np.isfinite(numbers)):
-        where = ", ".join(str(i) for i in index)
+        position = ", ".join(str(i) for i in index)
         raise ValueError(
-            f"Argument `{argument}` must be finite, but [{where}] is {numbers[tuple(index)]}; the "
-            "fit ended where its residuals have no derivative."
+            f"Argument `{argument}` must be finite, but [{position}] is {numbers[tuple(index)]}; "
+            "the fit ended where its residuals have no derivative."
         )
     return numbers
 
@@ -199,8 +201,8 @@ def _effective(diagonal: Numbers, scales: Numbers, tolerance: float) -> NDArray[
     return (diagonal > 0) & (effects >= least)
 
 
-def _indefinite(which: str) -> ValueError:
+def _indefinite(defect: str) -> ValueError:
     return ValueError(
-        f"Argument `information` must be positive semidefinite, but its {which}; give J^T J of the "
-        "residuals."
+        f"Argument `information` must be positive semidefinite, but its {defect}; give J^T J of "
+        "the residuals."
     )

@@ -48,8 +48,8 @@ def basis(columns: np.ndarray) -> np.ndarray:
     from scipy.linalg import qr  # slow to import, and seldom needed
 
     Q, R, _ = qr(scaled, mode="economic", pivoting=True)
-    found: np.ndarray = Q[:, : int((np.abs(np.diag(R)) > _DEPENDENT).sum())]
-    return found
+    orthonormal: np.ndarray = Q[:, : int((np.abs(np.diag(R)) > _DEPENDENT).sum())]
+    return orthonormal
 
 
 @jit_of("problem")
@@ -61,8 +61,8 @@ def _numbers(problem: FitProblem, z: Array, leaves: Any) -> tuple[Array, Array]:
 
 def _recording_of_rows(task: Task) -> np.ndarray:
     """The recording that each of the `rows` belongs to; -1 for the prior."""
-    of, p = task.origin.recording, task.problem.layout.size
-    reduced = np.repeat(of, p + task.data.free_starts + 1)
-    jumped = np.repeat(of, task.conditions.jump_shift.shape[1])
-    starts = np.repeat(of, task.conditions.start_weight.shape[1])
+    recording, p = task.origin.recording, task.problem.layout.size
+    reduced = np.repeat(recording, p + task.data.free_starts + 1)
+    jumped = np.repeat(recording, task.conditions.jump_shift.shape[1])
+    starts = np.repeat(recording, task.conditions.start_weight.shape[1])
     return np.concatenate([reduced, jumped, np.full(p, -1), starts])

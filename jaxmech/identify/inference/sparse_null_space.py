@@ -29,7 +29,7 @@ def circuits(null_space: Numbers) -> Numbers:
         return null_space
     basis = np.linalg.qr(null_space / np.linalg.norm(null_space, axis=0))[0]
     rows = [k for k in range(p) if np.abs(basis[k]).max() > NEGLIGIBLE]
-    found = []
+    vectors = []
     # A vector of an r-dimensional space that is zero in r - 1 given places is unique in general, so
     # all choices of places are tried (the vectors are the circuits of the matroid of the rows;
     # Oxley, Matroid Theory, 2011, section 1.1). Where they are too many, one elimination serves.
@@ -37,15 +37,15 @@ def circuits(null_space: Numbers) -> Numbers:
         for zero in subsets(rows, r - 1):
             _, s, vt = np.linalg.svd(basis[list(zero)])
             if np.all(s > 1e-6):
-                found.append(tidy(basis @ vt[-1]))
+                vectors.append(tidy(basis @ vt[-1]))
     else:
         from scipy.linalg import qr  # slow to import, and seldom needed
 
         pivots = qr(basis.T, pivoting=True, mode="economic")[2][:r]
-        found = [tidy(z) for z in (basis @ np.linalg.inv(basis[pivots])).T]
+        vectors = [tidy(z) for z in (basis @ np.linalg.inv(basis[pivots])).T]
     # few parameters first, then simple ratios, then the first parameters
-    found.sort(key=lambda z: (np.count_nonzero(z), not is_simple(z), (z == 0).tolist()))
-    return np.transpose(independent(found, lambda z: z, r, least=1e-6))
+    vectors.sort(key=lambda z: (np.count_nonzero(z), not is_simple(z), (z == 0).tolist()))
+    return np.transpose(independent(vectors, lambda z: z, r, least=1e-6))
 
 
 def is_simple(z: Numbers) -> bool:
@@ -65,17 +65,18 @@ def independent(
     candidates: Iterable[T], vector: Callable[[T], Numbers], count: int, *, least: float
 ) -> list[T]:
     """The first `count` whose vectors have a share of `least` beyond the span of those before."""
-    found: list[T] = []
+    chosen: list[T] = []
     span: list[Numbers] = []
     for candidate in candidates if count else ():
-        given = vector(candidate)
-        unit = given / np.linalg.norm(given)
+        row = vector(candidate)
+        unit = row / np.linalg.norm(row)
         rows = np.reshape(span, (-1, unit.size))
-        rest = unit - rows.T @ (rows @ unit)
-        rest = rest - rows.T @ (rows @ rest)  # twice is enough for orthogonality to round-off
-        if (length := np.linalg.norm(rest)) > least:
-            found.append(candidate)
-            span.append(rest / length)
-        if len(found) == count:
+        residue = unit - rows.T @ (rows @ unit)
+        # twice is enough for orthogonality to round-off
+        residue = residue - rows.T @ (rows @ residue)
+        if (length := np.linalg.norm(residue)) > least:
+            chosen.append(candidate)
+            span.append(residue / length)
+        if len(chosen) == count:
             break
-    return found
+    return chosen

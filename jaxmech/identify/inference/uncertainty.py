@@ -71,8 +71,8 @@ class Uncertainty:
     @property
     def standard_errors_by_recording(self) -> Numbers | None:
         """Standard errors for independent recordings, shape (p,); None with too few of them."""
-        other = self.covariance_by_recording
-        return None if other is None else self.directions.errors(other)
+        covariance = self.covariance_by_recording
+        return None if covariance is None else self.directions.errors(covariance)
 
     @property
     def correlation(self) -> Numbers:
@@ -82,8 +82,8 @@ class Uncertainty:
     @property
     def correlation_by_recording(self) -> Numbers | None:
         """Correlations as if only the recordings were independent; None with too few of them."""
-        other = self.covariance_by_recording
-        return None if other is None else self._correlation(other)
+        covariance = self.covariance_by_recording
+        return None if covariance is None else self._correlation(covariance)
 
     def interval(self, level: float | int = 0.95) -> Numbers:
         """Confidence intervals of a level, as if all residuals were independent, shape (p, 2)."""
@@ -101,20 +101,20 @@ class Uncertainty:
         the function is not determined, the second None with too few recordings.
         """
         g = row(gradient, len(self.names))
-        known = self.directions.notices(g)
+        determined = self.directions.notices(g)
 
         def error(covariance: Numbers) -> float:
-            return float(np.sqrt(max(float(g @ covariance @ g), 0.0))) if known else np.inf
+            return float(np.sqrt(max(float(g @ covariance @ g), 0.0))) if determined else np.inf
 
-        other = self.covariance_by_recording
-        return error(self.covariance), None if other is None else error(other)
+        robust = self.covariance_by_recording
+        return error(self.covariance), None if robust is None else error(robust)
 
     def _correlation(self, covariance: Numbers) -> Numbers:
         sd = self.directions.errors(covariance)
         sd = np.where((sd > 0) & self.determined, sd, np.nan)
-        found = np.clip(covariance / sd / sd[:, None], -1.0, 1.0)
-        np.fill_diagonal(found, np.where(np.isnan(sd), np.nan, 1.0))
-        return found
+        correlation = np.clip(covariance / sd / sd[:, None], -1.0, 1.0)
+        np.fill_diagonal(correlation, np.where(np.isnan(sd), np.nan, 1.0))
+        return correlation
 
     def _interval(self, errors: Numbers, degrees: float | int, level: float | int) -> Numbers:
         from scipy.special import ndtri, stdtrit  # slow to import, and seldom needed
@@ -126,27 +126,27 @@ class Uncertainty:
         return self.values[:, None] + errors[:, None] * t * np.array([-1.0, 1.0])
 
     def __repr__(self) -> str:
-        count, known = len(self.names), int(self.determined.sum())
+        count, determined = len(self.names), int(self.determined.sum())
         width = max([14, *(len(name) + 2 for name in self.names)])
-        white, other = self.interval(), self.interval_by_recording()
-        head = f"Uncertainty: {count} parameters, {known} of them determined"
+        white, robust = self.interval(), self.interval_by_recording()
+        head = f"Uncertainty: {count} parameters, {determined} of them determined"
         lines = [
             f"{head}; {self.recordings} recordings; 95 % intervals",
             f"  {'':<{width}}{'value':>12}{'white noise':>22}{'by recording':>22}".rstrip(),
         ]
         for k, name in enumerate(self.names):
             cells = _cell(white[k], self.values[k])
-            cells += _cell(other[k], self.values[k]) if other is not None else f"{'-':>22}"
+            cells += _cell(robust[k], self.values[k]) if robust is not None else f"{'-':>22}"
             if not self.determined[k]:
                 cells = f"{'not determined':>22}"
             lines.append(f"  {name:<{width}}{self.values[k]:>12.6g}{cells}")
-        text = f"as if only the recordings were; t with {self.recordings - 1} degrees"
-        if other is None:
-            few = f"{self.recordings} recordings are too few"
-            text = f"not known; {few} for {self.directions.rank} determined numbers"
+        note = f"as if only the recordings were; t with {self.recordings - 1} degrees"
+        if robust is None:
+            reason = f"{self.recordings} recordings are too few"
+            note = f"not known; {reason} for {self.directions.rank} determined numbers"
         lines += [
             "  white noise: as if all residuals were independent; too small where they are not",
-            f"  by recording: {text}",
+            f"  by recording: {note}",
         ]
         return "\n".join(lines)
 
@@ -165,10 +165,10 @@ def uncertainty(
     tolerance: float | None = None,
 ) -> Uncertainty:
     """The uncertainty of a fit of p parameters to R recordings."""
-    found = directions(names, values, information, scales=scales, tolerance=tolerance)
-    p = len(found.names)
-    each = np.asarray(scores, float)
-    g = checked("scores", each, ("recordings", p), "one gradient per recording")
+    spanned = directions(names, values, information, scales=scales, tolerance=tolerance)
+    p = len(spanned.names)
+    gradients = np.asarray(scores, float)
+    g = checked("scores", gradients, ("recordings", p), "one gradient per recording")
     require_noise(noise)
     if not degrees > 0:
         raise ValueError(
@@ -176,27 +176,27 @@ def uncertainty(
             "than fitted numbers; fit fewer, or give the noise by `weights`."
         )
     stated = np.zeros((p, p)) if prior is None else square(prior, p, "prior")
-    moves = _sandwich(found, g) if informations is None else _jackknife(found, g, informations)
+    moves = _sandwich(spanned, g) if informations is None else _jackknife(spanned, g, informations)
     # what the prior adds to all covariances; noise^2 H^-1 is of the rest of H
-    own = found.inverse @ stated @ found.inverse
-    white = noise**2 * (found.inverse - own) + own
-    by_recording = None if moves is None else moves + own
-    return Uncertainty(found, white, by_recording, float(degrees), len(g))
+    covariance = spanned.inverse @ stated @ spanned.inverse
+    white = noise**2 * (spanned.inverse - covariance) + covariance
+    by_recording = None if moves is None else moves + covariance
+    return Uncertainty(spanned, white, by_recording, float(degrees), len(g))
 
 
-def _sandwich(found: Directions, scores: Numbers) -> Numbers | None:
+def _sandwich(spanned: Directions, scores: Numbers) -> Numbers | None:
     """R / (R - 1) sum_s (H^-1 g_s)(H^-1 g_s)^T, (p, p), or None with too few recordings."""
     count = len(scores)
     # the scores of R recordings span R - 1 directions at most: in the others the covariance would
     # be zero, as if they were known exactly
-    if count <= max(found.rank, 1):
+    if count <= max(spanned.rank, 1):
         return None
-    moves = scores @ found.inverse
+    moves = scores @ spanned.inverse
     spread: Numbers = count / (count - 1) * moves.T @ moves
     return spread
 
 
-def _jackknife(found: Directions, scores: Numbers, informations: ArrayLike) -> Numbers | None:
+def _jackknife(spanned: Directions, scores: Numbers, informations: ArrayLike) -> Numbers | None:
     """(R - 1) / R sum_s d_s d_s^T, (p, p), or None if one recording alone determines something."""
     count, p = scores.shape
     shape = count, p, p
@@ -204,11 +204,13 @@ def _jackknife(found: Directions, scores: Numbers, informations: ArrayLike) -> N
     if count < 2:
         return None
     moves = []
-    for own, score in zip(H, scores, strict=True):
-        rest = directions(found.names, found.values, found.information - own, scales=found.scales)
-        if rest.rank < found.rank:
+    for share, score in zip(H, scores, strict=True):
+        reduced = directions(
+            spanned.names, spanned.values, spanned.information - share, scales=spanned.scales
+        )
+        if reduced.rank < spanned.rank:
             return None
-        moves.append(rest.inverse @ score)
+        moves.append(reduced.inverse @ score)
     spread: Numbers = (count - 1) / count * np.transpose(moves) @ moves
     return spread
 

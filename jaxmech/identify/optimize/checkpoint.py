@@ -41,29 +41,29 @@ class Checkpoint(NamedTuple):
         """The file that exists once anything is saved."""
         return self.folder / "checkpoint.json"
 
-    def save(self, kept: FitState) -> None:
+    def save(self, state: FitState) -> None:
         """Replace the previous checkpoint, so that a complete one exists at any time."""
-        tree = self.folder / f"checkpoint-{len(kept.history) % 2}.eqx"
-        eqx.tree_serialise_leaves(tree, kept.arrays)
+        tree = self.folder / f"checkpoint-{len(state.history) % 2}.eqx"
+        eqx.tree_serialise_leaves(tree, state.arrays)
         flush(tree)  # before the facts that name it
-        facts = {"digests": dict(self.digests), "file": tree.name, "stage": kept.stage,
-                 "history": kept.history}  # fmt: skip
+        facts = {"digests": dict(self.digests), "file": tree.name, "stage": state.stage,
+                 "history": state.history}  # fmt: skip
         facts["sha256"] = _digest(facts, tree)
         write_whole(self.file, json.dumps(facts))
 
-    def load(self, like: Any) -> FitState:
+    def load(self, template: Any) -> FitState:
         """Load the last checkpoint; `like` has arrays of the same shapes."""
         try:
             facts = json.loads(self.file.read_text(encoding="utf-8"))
-            if others := differing(facts["digests"], self.digests):
+            if differences := differing(facts["digests"], self.digests):
                 raise CheckpointError(
                     f"Argument `folder` {self.folder} holds another fit, which differs in "
-                    f"{', '.join(others)}; name another folder, or remove it."
+                    f"{', '.join(differences)}; name another folder, or remove it."
                 )
             tree, code = self.folder / facts["file"], facts.pop("sha256")
             if code != _digest(facts, tree):
                 raise ValueError("its digest differs")
-            arrays = eqx.tree_deserialise_leaves(tree, like)
+            arrays = eqx.tree_deserialise_leaves(tree, template)
         except CheckpointError:
             raise
         except (OSError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
@@ -99,25 +99,27 @@ def _digests(task: Task, policy: Any, validation: Any) -> dict[str, str]:
     params = problem.layout.params(task.y[: problem.layout.size], task.data.leaves)
     state = jnp.zeros(problem.system.n, s.q0.dtype)  # of functions only shapes and types matter
     parts = system_digests(problem.system, params, state.dtype)
-    found = {f"the {name} of the system": code for name, code in parts.items()}
-    found["observe"] = digest(problem.observe, state, state, s.ts[0, 0], params)
+    digests = {f"the {name} of the system": code for name, code in parts.items()}
+    digests["observe"] = digest(problem.observe, state, state, s.ts[0, 0], params)
     if problem.start is not None:
-        found["start"] = digest(problem.start, s.q0[0], s.v0[0], params)
+        digests["start"] = digest(problem.start, s.q0[0], s.v0[0], params)
     plain = {
         "free, bounds": (problem.layout.names, tuple(x.transform for x in problem.layout.free)),
         **problem.policies,
         "optimizer": (policy.batch, policy.patience, policy.seed) if descends else policy.tolerance,
         "horizon": task.hard,
     }
-    found |= {name: sha256(repr(value)) for name, value in plain.items()}
+    digests |= {name: sha256(repr(value)) for name, value in plain.items()}
     numbers = {"recordings": s, "params0": task.data.leaves, "initial_states": task.data.along,
                "prior, start_sd or horizon": task.conditions, "multistart": task.y}  # fmt: skip
     if validation is not None:  # the recordings that decide when it stops
         numbers["validation"] = validation
-    found |= {name: arrays_digest(*jax.tree.leaves(tree)) for name, tree in numbers.items()}
+    digests |= {name: arrays_digest(*jax.tree.leaves(tree)) for name, tree in numbers.items()}
     if descends:
         steps = policy.optimizer
-        found["the optax transformation"] = digest(steps.update, task.y, steps.init(task.y), task.y)
+        digests["the optax transformation"] = digest(
+            steps.update, task.y, steps.init(task.y), task.y
+        )
     versions = environment()
     packages = ("jaxmech", "jax", "jaxlib")
-    return found | {f"the version of {name}": versions[name] for name in packages}
+    return digests | {f"the version of {name}": versions[name] for name in packages}

@@ -85,11 +85,11 @@ def descend(
     problem, data = task.problem, task.data
     step = _program(problem, policy.optimizer)
     if state is None:
-        zero, none = jnp.zeros((), int), jnp.asarray(jnp.inf)
-        state = _DescentState(policy.optimizer.init(y), y, none, zero, zero, none)
+        zero, unlimited = jnp.zeros((), int), jnp.asarray(jnp.inf)
+        state = _DescentState(policy.optimizer.init(y), y, unlimited, zero, zero, unlimited)
     for count in range(int(state.step), policy.iterations):
         chosen = _drawn(policy, len(data.segments.last), count)
-        loss, new, kept = step(y, state.optimizer, data, conditions, chosen)
+        loss, new, optimizer_state = step(y, state.optimizer, data, conditions, chosen)
         if not np.isfinite(float(loss)):
             raise FloatingPointError(
                 f"The loss is {float(loss)} in step {count + 1}: the steps are too long for the "
@@ -101,7 +101,7 @@ def descend(
         since = jnp.where(better, 0, state.since + 1)
         least = jnp.minimum(score, state.best_loss)
         first = jnp.where(count == 0, score, state.first_loss)
-        state = _DescentState(kept, best, least, since, jnp.asarray(count + 1), first)
+        state = _DescentState(optimizer_state, best, least, since, jnp.asarray(count + 1), first)
         y = new
         ended = policy.patience is not None and int(since) >= policy.patience
         if not ended and count + 1 < policy.iterations:
@@ -125,9 +125,9 @@ def _program(problem: FitProblem, optimizer: optax.GradientTransformation) -> An
     def loss(y: Array, data: Data, conditions: Conditions, chosen: Array) -> Array:
         """Half the mean square of the measurements in the chosen segments."""
         z, u = data.parts(y, problem.layout.size)
-        taken = jnp.concatenate([z, u[chosen].ravel()])
+        unknowns = jnp.concatenate([z, u[chosen].ravel()])
         data, conditions = _chosen(data, conditions, chosen)
-        return half_square(problem, taken, data, conditions) / (data.segments.weights > 0).sum()
+        return half_square(problem, unknowns, data, conditions) / (data.segments.weights > 0).sum()
 
     def step(y: Array, state: Any, *args: Any) -> tuple[Array, Array, Any]:
         value, slope = jax.value_and_grad(loss)(y, *args)

@@ -133,13 +133,13 @@ def _program(problem: FitProblem, tolerance: float, shapes: Any) -> tuple[Any, A
     @jax.jit
     def step(y: Array, arrays: Any, data: Data, conditions: Conditions) -> Any:
         args = (data, conditions)
-        before = eqx.combine(arrays, first_state["static"])
-        y, after, _ = solver.step(residual, y, args, options, before, tags)
-        loss = 0.5 * (after.f_info.residual**2).sum()
-        accepted = after.num_accepted_steps > before.num_accepted_steps
-        next_change = jnp.abs(after.y_eval - y).max()
-        terminate, _ = solver.terminate(residual, y, args, options, after, tags)
+        old_state = eqx.combine(arrays, first_state["static"])
+        y, new_state, _ = solver.step(residual, y, args, options, old_state, tags)
+        loss = 0.5 * (new_state.f_info.residual**2).sum()
+        accepted = new_state.num_accepted_steps > old_state.num_accepted_steps
+        next_change = jnp.abs(new_state.y_eval - y).max()
+        terminate, _ = solver.terminate(residual, y, args, options, new_state, tags)
         done = terminate | (next_change < tolerance)
-        return y, eqx.filter(after, eqx.is_array), loss, accepted, done
+        return y, eqx.filter(new_state, eqx.is_array), loss, accepted, done
 
     return begin, step

@@ -32,35 +32,36 @@ class Solved(NamedTuple):
 
 
 def solve(
-    given: tuple[Task, Any], *,
+    task_and_folder: tuple[Task, Any], *,
     policy: LevenbergMarquardt | Descent, validation: Data | None, progress: bool,
 ) -> Solved:  # fmt: skip
     """Solve a task, with its state kept in a folder unless that is None.
 
     In rounds until no jump is left; in a single round without a hard condition.
     """
-    task, folder = given
+    task, folder = task_and_folder
     if isinstance(policy, Descent):
         run: Any = partial(descend, policy, validation)
     else:
         run = partial(steps, policy)
-    conditions, y, state, begun = task.conditions, task.y, None, 0
+    conditions, y, state, first_round = task.conditions, task.y, None, 0
     history: list[float] = []
-    kept = checkpoint(folder, task, policy, validation)
-    if kept and kept.file.is_file():
+    stored = checkpoint(folder, task, policy, validation)
+    if stored and stored.file.is_file():
         # only a first step tells the shapes of the arrays in the state of the optimizer
         first = next(run(task, y, conditions))
-        begun, history, (y, conditions, state) = kept.load((y, conditions, first.state))
+        first_round, history, (y, conditions, state) = stored.load((y, conditions, first.state))
     converged, stuck = False, False
     with tqdm(disable=not progress, unit=" steps", initial=len(history)) as bar:
-        for stage in range(begun, ROUNDS if task.hard else 1):
-            for at in run(task, y, conditions, state):
-                y, converged, stuck = at.y, at.converged, at.done and not at.converged
-                history.append(at.loss)
-                bar.set_postfix_str(f"loss {at.loss:.6g}")
+        for stage in range(first_round, ROUNDS if task.hard else 1):
+            for latest in run(task, y, conditions, state):
+                y, converged = latest.y, latest.converged
+                stuck = latest.done and not latest.converged
+                history.append(latest.loss)
+                bar.set_postfix_str(f"loss {latest.loss:.6g}")
                 bar.update()
-                if kept:
-                    kept.save(FitState(stage, history, (y, conditions, at.state)))
+                if stored:
+                    stored.save(FitState(stage, history, (y, conditions, latest.state)))
             state = None
             if not task.hard:
                 break
@@ -73,14 +74,14 @@ def solve(
 
 def _closer(task: Task, y: Array, conditions: Conditions) -> tuple[Conditions, bool]:
     """Conditions for the next round of the augmented Lagrangian, and whether all jumps vanish."""
-    found = runs(task.problem, y, task.data)
-    left = jumps(found.end, found.begin, task.data)
-    size = jnp.maximum(jnp.sqrt((found.begin**2).mean(0)), 1e-12)
-    if bool((jnp.abs(left) <= CONTINUOUS * size.max()).all()):
+    segment_runs = runs(task.problem, y, task.data)
+    gaps = jumps(segment_runs.end, segment_runs.begin, task.data)
+    size = jnp.maximum(jnp.sqrt((segment_runs.begin**2).mean(0)), 1e-12)
+    if bool((jnp.abs(gaps) <= CONTINUOUS * size.max()).all()):
         return conditions, True
     # the shift is the estimate of the multipliers; where the jumps hardly fell, their weight grows
-    shift = conditions.jump_shift + conditions.jump_weight[None] * left
-    grown = 10.0 if bool(jnp.abs(left / size[None]).max() > 1e-3) else 3.0
+    shift = conditions.jump_shift + conditions.jump_weight[None] * gaps
+    grown = 10.0 if bool(jnp.abs(gaps / size[None]).max() > 1e-3) else 3.0
     return conditions.with_jumps(grown, shift), False
 
 
@@ -134,8 +135,8 @@ def starting_points(task: Task, policy: MultiStart) -> list[Task]:
     at_once = max(1, _MOST_ROWS // task.data.segments.ts.size)
     parts = [ys[k : k + at_once] for k in range(0, len(ys), at_once)]
     losses = [half_squares(task.problem, part, task.data, task.conditions) for part in parts]
-    found = np.concatenate(losses)
-    good = [k for k in np.argsort(found)[: policy.refine] if np.isfinite(found[k])]
+    all_losses = np.concatenate(losses)
+    good = [k for k in np.argsort(all_losses)[: policy.refine] if np.isfinite(all_losses[k])]
     if not good:
         raise FloatingPointError(
             "Argument `multistart`: none of the starting points can be simulated; take a smaller "

@@ -58,53 +58,57 @@ def initial_state(
 
 
 def consistent_start(
-    problem: FitProblem, params: Params, one: Recording, *, free: bool
+    problem: FitProblem, params: Params, recording: Recording, *, free: bool
 ) -> InitialState:
     """The initial state, which must be recorded as consistently as its noise allows."""
     system = problem.system
-    q0, v0 = (x if x.ndim == 1 else x[0] for x in (one.q0, one.v0))
+    q0, v0 = (x if x.ndim == 1 else x[0] for x in (recording.q0, recording.v0))
     if problem.start is None and q0.shape != (system.n,):
         raise ValueError(
-            f"Argument `q0` of {one.name} must have shape ({system.n},) for the coordinates "
+            f"Argument `q0` of {recording.name} must have shape ({system.n},) for the coordinates "
             f"{', '.join(system.coordinates)}, but has shape {q0.shape}; other start variables "
             "need the argument `start` of fit."
         )
-    t = jnp.asarray(one.ts[0])
-    found = initial_state(problem, jnp.asarray(q0), jnp.asarray(v0), t, params)
-    q, v = found.q, found.v
-    sensors = one.observed.shape[1]
-    shown = jax.eval_shape(problem.observe, q, v, t, params)
-    if getattr(shown, "shape", None) != (sensors,):
+    t = jnp.asarray(recording.ts[0])
+    state = initial_state(problem, jnp.asarray(q0), jnp.asarray(v0), t, params)
+    q, v = state.q, state.v
+    sensors = recording.observed.shape[1]
+    predicted = jax.eval_shape(problem.observe, q, v, t, params)
+    if getattr(predicted, "shape", None) != (sensors,):
         raise ValueError(
             f"Argument `observe` must return shape ({sensors},), one number for each sensor of "
-            f"{one.name}, but returns {getattr(shown, 'shape', shown)}."
+            f"{recording.name}, but returns {getattr(predicted, 'shape', predicted)}."
         )
-    for violation in () if found.consistent else violations(system, q, v, t, params):
+    for violation in () if state.consistent else violations(system, q, v, t, params):
         raise ValueError(
-            f"{capital(one.name)} begins off the constraints: {violation.name!r} has a "
+            f"{capital(recording.name)} begins off the constraints: {violation.name!r} has a "
             f"{violation.level} residual of {violation.size:.3g}; "
             + ("`start` must return a consistent state." if problem.start else _REMEDY)
         )
     if problem.start is None:
-        _require_near(one, (q0, v0), found, free=free)
-    return found
+        _require_near(recording, (q0, v0), state, free=free)
+    return state
 
 
 def _require_near(
-    one: Recording, given: tuple[np.ndarray, np.ndarray], found: InitialState, *, free: bool
+    recording: Recording,
+    recorded: tuple[np.ndarray, np.ndarray],
+    state: InitialState,
+    *,
+    free: bool,
 ) -> None:
     """Raise if the recorded start variables had to move far to meet the constraints."""
-    sds, extents = one.start_sd or (np.inf, np.inf), np.asarray(found.extents)
+    sds, extents = recording.start_sd or (np.inf, np.inf), np.asarray(state.extents)
     guesses = (A_GUESS, np.inf) if free else (FARTHEST, FARTHEST)
     # Of velocities relative to themselves, and to the extents per second.
-    sizes, reached = (extents, extents + np.abs(given[1])), (found.q, found.v)
-    each = zip(("q0", "v0"), given, map(np.asarray, reached), sizes, sds, guesses, strict=True)
-    for name, x, y, size, sd, guess in each:
+    sizes, reached = (extents, extents + np.abs(recorded[1])), (state.q, state.v)
+    rows = zip(("q0", "v0"), recorded, map(np.asarray, reached), sizes, sds, guesses, strict=True)
+    for name, x, y, size, sd, guess in rows:
         limit = np.where(np.isfinite(sd), DEVIATIONS * sd, guess * size)
         worst = int(np.argmax(np.abs(y - x) / limit))
         if abs(y - x)[worst] > limit[worst]:
             raise ValueError(
-                f"{capital(one.name)} begins off the constraints by more than its noise: "
+                f"{capital(recording.name)} begins off the constraints by more than its noise: "
                 f"{name}[{worst}] = {x[worst]:.6g} would have to move by "
                 f"{abs(y - x)[worst]:.3g}, more than {limit[worst]:.3g}; {_REMEDY}"
             )
@@ -124,7 +128,7 @@ def free_directions(problem: FitProblem, s: Segments, states: Sequence[InitialSt
 
     # The integrals of states of first order keep their starts, which no one measures.
     integrals = np.eye(problem.system.n)[problem.system.n - len(problem.system.states) :]
-    levels = [(np.vstack([one.A_position, integrals]), one.A_velocity) for one in states]
+    levels = [(np.vstack([state.A_position, integrals]), state.A_velocity) for state in states]
     bases = [tuple(null_space(A, rcond=1e-8) for A in pair) for pair in levels]
     if len({(of_q.shape, of_v.shape) for of_q, of_v in bases}) > 1:
         raise ValueError(

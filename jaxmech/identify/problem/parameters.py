@@ -129,20 +129,22 @@ def transform(name: str, bounds: Mapping[str, Any]) -> AbstractTransform:
         >>> transform("m", {"m": (0, None)})
         Interval(low=0.0, high=inf)
     """
-    given = bounds.get(name, Interval())
-    if isinstance(given, AbstractTransform):
-        return given
+    bound = bounds.get(name, Interval())
+    if isinstance(bound, AbstractTransform):
+        return bound
     try:
-        low, high = given
-        found = Interval(-inf if low is None else float(low), inf if high is None else float(high))
+        low, high = bound
+        interval = Interval(
+            -inf if low is None else float(low), inf if high is None else float(high)
+        )
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"Argument `bounds` must hold (low, high) for {name!r}, None for no bound, or "
-            f"PhysicalInertia(); but holds {given!r}."
+            f"PhysicalInertia(); but holds {bound!r}."
         ) from error
-    if not found.low < found.high:  # also for NaN
-        raise ValueError(f"Argument `bounds` must have low < high for {name!r}: {given!r}.")
-    return found
+    if not interval.low < interval.high:  # also for NaN
+        raise ValueError(f"Argument `bounds` must have low < high for {name!r}: {bound!r}.")
+    return interval
 
 
 class FreeLeaf(NamedTuple):
@@ -168,11 +170,11 @@ class ParameterLayout:
 
     def params(self, z: Array, leaves: Sequence[Array]) -> Params:
         """The parameters for z (p,), where `leaves` are those at z = 0."""
-        whole, place = list(leaves), 0
-        for k, way, entries in self.free:
-            whole[k] = way.value(z[place : place + len(entries)], leaves[k])
+        values, place = list(leaves), 0
+        for k, transform, entries in self.free:
+            values[k] = transform.value(z[place : place + len(entries)], leaves[k])
             place += len(entries)
-        return jax.tree.unflatten(self.structure, whole)
+        return jax.tree.unflatten(self.structure, values)
 
     def numbers(self, z: Array, leaves: Sequence[Array]) -> Array:
         """The numbers that are fitted, (p,), in the order of their names."""
@@ -213,31 +215,31 @@ def parameters(
             "Argument `free` must leave at least one floating-point parameter to fit; write 1.0 "
             "instead of 1 for a parameter that is not a count."
         )
-    for argument, given in (("bounds", bounds), ("prior", prior)):
-        _require_known(argument, given, [names[k] for k in chosen])
+    for argument, table in (("bounds", bounds), ("prior", prior)):
+        _require_known(argument, table, [names[k] for k in chosen])
     fitted: list[FreeLeaf] = []
     fitted_names: list[str] = []
     priors: list[tuple[float, float]] = []
     for k in chosen:
-        name, start, way = names[k], np.asarray(leaves[k]), transform(names[k], bounds)
-        if reason := way.excludes(start):
+        name, start, leaf_transform = names[k], np.asarray(leaves[k]), transform(names[k], bounds)
+        if reason := leaf_transform.excludes(start):
             raise ValueError(
                 f"Argument `params0` must begin inside the bounds, but {name} = {start} {reason}; "
                 "move the start or the bound."
             )
-        entries = way.entries(start.shape)
-        mean, sd = _prior(name, prior.get(name), start.shape, way)
+        entries = leaf_transform.entries(start.shape)
+        mean, sd = _prior(name, prior.get(name), start.shape, leaf_transform)
         priors += [(mean[entry], sd[entry]) for entry in entries]
         fitted_names += entry_names(name, entries)
-        fitted.append(FreeLeaf(k, way, entries))
+        fitted.append(FreeLeaf(k, leaf_transform, entries))
     layout = ParameterLayout(structure, tuple(fitted), tuple(fitted_names))
     return Parameters(layout, tuple(leaves), *np.reshape(priors, (-1, 2)).T)
 
 
-def _require_known(argument: str, given: Any, known: Sequence[str]) -> None:
-    if isinstance(given, str):
-        raise TypeError(f"Argument `{argument}` must be a sequence of names: write ({given!r},).")
-    for name in given:
+def _require_known(argument: str, names: Any, known: Sequence[str]) -> None:
+    if isinstance(names, str):
+        raise TypeError(f"Argument `{argument}` must be a sequence of names: write ({names!r},).")
+    for name in names:
         if name not in known:
             near = get_close_matches(str(name), known, 1)
             meant = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}."
@@ -248,24 +250,24 @@ def _require_known(argument: str, given: Any, known: Sequence[str]) -> None:
 
 
 def _prior(
-    name: str, given: Any, shape: tuple[int, ...], way: AbstractTransform
+    name: str, prior: Any, shape: tuple[int, ...], leaf_transform: AbstractTransform
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of a leaf, infinite without a prior."""
-    if given is None:
+    if prior is None:
         return np.zeros(shape), np.full(shape, np.inf)
     try:
-        mean, sd = (np.broadcast_to(np.asarray(x, float), shape) for x in given)
+        mean, sd = (np.broadcast_to(np.asarray(x, float), shape) for x in prior)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"Argument `prior` must hold (mean, standard deviation) for {name!r}, numbers or "
-            f"arrays of shape {shape}; but holds {given!r}."
+            f"arrays of shape {shape}; but holds {prior!r}."
         ) from error
     if not (np.isfinite(mean).all() and (sd > 0).all()):
         raise ValueError(
             f"Argument `prior` must hold a finite mean and a positive standard deviation for "
-            f"{name!r}, but holds {given!r}."
+            f"{name!r}, but holds {prior!r}."
         )
-    if reason := way.excludes(mean):
+    if reason := leaf_transform.excludes(mean):
         raise ValueError(
             f"Argument `prior` must have its mean inside the bounds, but {name} {reason}, and its "
             f"prior has {mean}; move the prior or the bound."
