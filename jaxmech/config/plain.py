@@ -23,9 +23,7 @@ def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
         table: dict[str, Any] = {}
         for name, hint in schema.hints_of(type(value)).items():
             entry = plain(getattr(value, name), hint, (*key, name))
-            if schema.inline_field(type(value)) == name:
-                table |= entry
-            elif entry is not None:  # TOML has no null
+            if entry is not None:  # TOML has no null
                 table[name] = entry
         return table
     if name := _python_name(value):

@@ -137,11 +137,6 @@ def short_field(kind: type) -> str | None:
     return next((f.name for f in fields(kind) if f.metadata.get("short")), None)
 
 
-def inline_field(kind: type) -> str | None:
-    """The field whose keys are written into the table of the dataclass itself, if there is one."""
-    return next((f.name for f in fields(kind) if f.metadata.get("inline")), None)
-
-
 def unnamed_policies(settings: Any) -> Iterator[Problem]:
     """The policies in a tree of dataclasses that have no name in a file."""
     for name, hint in hints_of(type(settings)).items():

@@ -119,9 +119,7 @@ def _descriptions(kind: type, indent: int, prefix: str = "") -> Iterator[str]:
         if entry not in tables:
             yield _row(entry, hints[entry.name], indent)
     for entry in tables:
-        if entry.metadata.get("inline"):
-            yield from _inside(hints[entry.name])
-        elif entry not in drawn:
+        if entry not in drawn:
             opening, closing = ("[[", "]]") if get_origin(hints[entry.name]) is tuple else "[]"
             yield f"\n  {opening}{prefix}{entry.name}{closing}  {entry.metadata['doc']}"
             yield from _inside(hints[entry.name], f"{entry.name}.")

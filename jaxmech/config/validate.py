@@ -8,7 +8,7 @@ unknown keys are rejected, and all problems are reported at once.
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache, reduce
 from operator import or_
 from typing import Annotated, Any, Literal, NotRequired, Required, TypeVar, get_args, get_origin
@@ -102,22 +102,15 @@ def _table(kind: type, tag: str | None = None, name: str = "", *, is_default: bo
     table = _TypedDict(kind.__name__, keys)
     table.__pydantic_config__ = pydantic.ConfigDict(extra="forbid")
     table.__doc__ = _summary(kind)
-    short, inline = schema.short_field(kind), schema.inline_field(kind)
+    short = schema.short_field(kind)
 
     def build(value: Any, validate: Callable[[Any], dict[str, Any]]) -> Any:
         if short and isinstance(value, str):
             value = {short: value}
-        _require_table(value)
-        if inline:
-            inner = {key: value[key] for key in value if key not in keys or key == inline}
-            value = {inline: inner, **{key: value[key] for key in value if key not in inner}}
         try:
-            entries = validate(value)
+            entries = validate(_require_table(value))
         except pydantic.ValidationError as error:
-            problems = _problems(error, keys)
-            raise StudyError(
-                replace(p, key=p.key[1:]) if p.key[:1] == (inline,) else p for p in problems
-            ) from None
+            raise StudyError(_problems(error, keys)) from None
         entries.pop(tag or "", None)
         return _construct(kind, **entries)
 

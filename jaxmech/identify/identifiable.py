@@ -16,10 +16,11 @@ from jaxmech.identify.data.segments import Shooting
 from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt
 from jaxmech.identify.optimize.loop import MultiStart
 from jaxmech.identify.problem.least_squares import Observe
-from jaxmech.integrate import AbstractMethod, AbstractSteps, method_and_steps
+from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, method_and_steps
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_function, require_kind
+from jaxmech.utils.field_docs import setting
 
 InitialStates = Literal["fixed", "free"]
 Optimizer = LevenbergMarquardt | Any  # or Descent, or an optax transformation
@@ -76,21 +77,27 @@ def subject_digests(subject: Identifiable, recording: Recording) -> dict[str, st
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """The policies of `fit` in one object: its arguments of the same names.
+    """The policies of `fit` in one object: its arguments of the same names, and keys of its files.
 
     Example:
         >>> Settings(initial_states="fixed").steps
         FixedSteps()
     """
 
-    optimizer: Optimizer = LevenbergMarquardt()
-    initial_states: InitialStates = "free"
-    horizon: Shooting | None = None
-    multistart: MultiStart | None = None
-    method: AbstractMethod | None = None
-    steps: AbstractSteps | None = None
-    projection: AbstractStabilization | None = Projection()
-    formulation: AbstractFormulation = UdwadiaKalaba()
+    optimizer: Optimizer = setting(LevenbergMarquardt(), "optimizer")
+    initial_states: InitialStates = setting(
+        "free", "whether the initial states of the recordings are fitted too"
+    )
+    horizon: Shooting | None = setting(None, "segments of the recordings, for chaotic motion")
+    multistart: MultiStart | None = setting(
+        None, "random starting points, for problems with several minima"
+    )
+    method: AbstractMethod | None = setting(
+        None, "how a step is made; RK4, or DormandPrince8 for adaptive steps, by default"
+    )
+    steps: AbstractSteps | None = setting(FixedSteps(), "how long the steps are")
+    projection: AbstractStabilization | None = setting(Projection(), "control of drift")
+    formulation: AbstractFormulation = setting(UdwadiaKalaba(), "law of motion")
 
     def __post_init__(self) -> None:
         if self.initial_states not in ("fixed", "free"):

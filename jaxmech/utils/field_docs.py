@@ -13,7 +13,6 @@ def doc(
     most: int | float | None = None,
     between: tuple[int, int] | None = None,
     positive: bool = False,
-    inline: bool = False,
     short: bool = False,
 ) -> dict[str, Any]:
     """Make metadata of a field: its line in `--help`, and the limits of its value.
@@ -21,7 +20,6 @@ def doc(
     `most` is a limit for values in a file alone. A text in place of a table sets its `short` field.
     """
     limits = {
-        "inline": inline,
         "least": least,
         "most": most,
         "between": between,

@@ -51,7 +51,7 @@ PLAIN: dict[str, Any] = {
         "prior": {"arm.l": [1.0, 0.1]},
     },
     "optimizer": {"name": "levenberg-marquardt", "iterations": 20, "tolerance": 1e-8},
-    "shooting": {"length": 0.3, "continuity": 0.01},
+    "horizon": {"length": 0.3, "continuity": 0.01},
     "method": {"name": "RK4"},
     "steps": {"name": "FixedSteps", "per_save": 1, "max_step": 0.05},
     "multistart": {"count": 8, "spread": 0.5, "refine": 2, "seed": 0},

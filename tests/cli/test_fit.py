@@ -51,7 +51,7 @@ name = "adam"
 rate = 0.1
 patience = 5
 
-[shooting]
+[horizon]
 length = 0.5
 continuity = 0.01
 
@@ -257,11 +257,11 @@ def test_bad_input_is_one_line(tmp_path, capsys, old, new, message) -> None:
 
 
 def test_all_problems_at_once(tmp_path, capsys) -> None:
-    more = "[shooting]\nlength = 0\n[parameters.start]\ndri = 1"
+    more = "[horizon]\nlength = 0\n[parameters.start]\ndri = 1"
     folder = copied(tmp_path, ("noise_sd = 0.002", "noise = 1"), ("folds = 4", more))
     assert main(["fit", str(folder / "fit_pendulum.toml")]) == 2
     lines = capsys.readouterr().err.splitlines()
-    said = "data.noise is not", "shooting.length must", "start.dri is not a parameter of the model"
+    said = "data.noise is not", "horizon.length must", "start.dri is not a parameter of the model"
     assert [text in line for text, line in zip(said, lines, strict=True)] == [True] * 3
 
 

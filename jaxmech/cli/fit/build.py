@@ -1,7 +1,7 @@
 """Build the problem of a fit from its configuration: models, parameters, policies."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -135,17 +135,10 @@ def _loaded(
 
 def settings(study: FitStudy) -> Settings:
     """The policies with which a study is fitted."""
-    optimizer = study.optimizer
-    return Settings(
-        optimizer=optimizer.descent() if isinstance(optimizer, Adam) else optimizer,
-        initial_states=study.initial_states,
-        horizon=study.shooting,
-        multistart=study.multistart,
-        method=study.method,
-        steps=study.steps,
-        projection=study.projection,
-        formulation=study.formulation,
-    )
+    policies = {field.name: getattr(study, field.name) for field in fields(Settings)}
+    if isinstance(study.optimizer, Adam):
+        policies["optimizer"] = study.optimizer.descent()
+    return Settings(**policies)
 
 
 def completed(

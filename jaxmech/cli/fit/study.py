@@ -6,7 +6,7 @@ in a run folder all come from this tree.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import optax
@@ -15,11 +15,10 @@ from jaxmech.config.errors import Problem, out_of_range, refuse_all
 from jaxmech.config.schema import OneOf
 from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.formulations import UdwadiaKalaba
-from jaxmech.identify import Descent, LevenbergMarquardt, MultiStart, Shooting
+from jaxmech.identify import Descent, LevenbergMarquardt
 from jaxmech.identify.cross_validation import Rule, Score
 from jaxmech.identify.data.table import Table
-from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, method_and_steps
-from jaxmech.stabilization import AbstractStabilization, Projection
+from jaxmech.identify.identifiable import Settings
 from jaxmech.utils.field_docs import doc, setting
 
 INERTIA = "physical inertia"
@@ -134,8 +133,8 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitStudy:
-    """A fit: a model, its unknown parameters, recordings, and settings.
+class FitStudy(Settings):
+    """A fit: a model, its unknown parameters, recordings, and the settings of `fit`.
 
     Example:
         >>> study = FitStudy(
@@ -153,23 +152,11 @@ class FitStudy:
     )
     data: Table = field(metadata=doc("file and columns of the recordings"))
     model_options: Mapping[str, Any] = setting({}, "options of the model, such as { links = 10 }")
-    initial_states: Literal["free", "fixed"] = setting(
-        "free", "whether the initial states of the recordings are fitted too"
-    )
     parameters: FreeParameters = setting(
         FreeParameters(), "parameters to fit, with initial values, bounds and priors"
     )
     optimizer: Optimizer = setting(LevenbergMarquardt(), "optimizer")
-    shooting: Shooting | None = setting(None, "segments of the recordings, for chaotic motion")
-    method: AbstractMethod | None = setting(
-        None, "how a step is made; RK4, or DormandPrince8 for adaptive steps, by default"
-    )
-    steps: AbstractSteps = setting(FixedSteps(), "how long the steps are")
-    projection: AbstractStabilization = setting(Projection(), "control of drift")
     formulation: UdwadiaKalaba = setting(UdwadiaKalaba(), "law of motion")
-    multistart: MultiStart | None = setting(
-        None, "random starting points, for problems with several minima"
-    )
     candidates: tuple[Candidate, ...] = setting(
         (), "models to choose from, by cross-validation on the recordings to fit"
     )
@@ -179,8 +166,7 @@ class FitStudy:
     )
 
     def __post_init__(self) -> None:
-        method, _ = method_and_steps(self.method, self.steps)
-        object.__setattr__(self, "method", method)
+        super().__post_init__()
         refuse_all(_problems(self))
 
 
