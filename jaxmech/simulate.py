@@ -33,7 +33,7 @@ from jaxmech.integrate import (
     watch_of,
 )
 from jaxmech.integrate.default_steps import as_times, with_number
-from jaxmech.integrate.run_rule import RolloutInputs
+from jaxmech.integrate.derivatives.run_rule import RolloutInputs
 from jaxmech.integrate.step_size import Plan
 from jaxmech.integrate.times import (
     Span,

@@ -1,9 +1,9 @@
 """Integration of one trajectory: `methods`, one `step`, a `rollout`, its `derivative`.
 
-`tableaus` holds the coefficients of the methods, `scheme` the policies within a step, `checks` the
-checks of one, and `counts` the work. `begin` decides whether a run can begin. `run_rule` makes a
-run one JAX operation with its derivatives, which `segment_rule` computes for fixed steps, in
-`step_segments`.
+`tableaus` holds the coefficients of the methods, `stages` evaluates one of their stages, `scheme`
+has the policies within a step, `checks` the checks of one, and `counts` the work. `begin` decides
+whether a run can begin. `step_segments` divides the steps of a run, from whose segments its
+`derivatives/` are computed.
 `step_size` finds the number of steps that a motion needs, `default_steps` applies it, and
 `error_estimate` estimates the integration error of a run. In folders: `steps/`, the policies of
 the length of steps; `adaptive/`, steps with error control; `implicit/`, methods for stiff systems;

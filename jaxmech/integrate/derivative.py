@@ -4,13 +4,12 @@ import abc
 import math
 from dataclasses import dataclass
 
-from jaxmech.integrate.adaptive import adaptive_trajectory
-from jaxmech.integrate.events.segments import event_trajectory
+from jaxmech.integrate.derivatives.adaptive import adaptive_trajectory
+from jaxmech.integrate.derivatives.fixed import fixed_trajectory
+from jaxmech.integrate.derivatives.run_rule import RolloutInputs
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.rollout import Trajectory, rollout
-from jaxmech.integrate.run_rule import RolloutInputs
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.segment_rule import plain_trajectory
 from jaxmech.utils.checks import require_positive_integer
 
 
@@ -64,11 +63,9 @@ class ReverseMode(AbstractDerivative):
     ) -> Trajectory:
         """The rollout, whose derivatives recompute its steps."""
         if x.tolerance is not None:
-            return adaptive_trajectory(scheme, x, watch, self.segment)
+            return adaptive_trajectory(scheme, watch, self.segment, x)
         steps = self._steps(scheme.per_save, len(x.ts) - 1)
-        if watch is not None:
-            return event_trajectory(scheme, watch, steps, x)
-        return plain_trajectory(scheme, steps, x)
+        return fixed_trajectory(scheme, watch, steps, x)
 
     def _steps(self, per_save: int, saves: int) -> int:
         """Steps in a segment: the divisor of those per save nearest to the root of all steps."""

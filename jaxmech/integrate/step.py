@@ -11,10 +11,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.consistency import extents_at
 from jaxmech.formulations import AbstractChart
-from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
+from jaxmech.integrate.checks import first_that_holds
 from jaxmech.integrate.implicit import AbstractImplicit, StepData, rounding
 from jaxmech.integrate.methods import AbstractRungeKutta
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.stages import evaluate_stage
 from jaxmech.integrate.tableaus import Tableau
 from jaxmech.integrate.variational import AbstractVariational, Advance
 from jaxmech.integrate.variational.step_equations import StepStart
@@ -159,18 +160,12 @@ def _run_stages(
 ) -> _StageState:  # fmt: skip
     """The stages of the method, as a loop: so the law of motion is compiled once for all."""
 
-    def one(so_far: _StageState, own: _Stage) -> tuple[_StageState, None]:
+    def add_stage(so_far: _StageState, own: _Stage) -> tuple[_StageState, None]:
         stage_q, stage_v = q + h * so_far.speeds[0], v + h * so_far.accelerations[0]
-        stage_t = t + own.node * h
-        stage_q, stage_v, complete = scheme.completed(chart, stage_q, stage_v, stage_t, params)
-        with jax.named_scope("law_of_motion"):
-            eom, law = scheme.law(stage_q, stage_v, stage_t, params, so_far.kept)
-        failures: list[tuple[Array, Status | Array]] = [
-            (~law.definite, Status.SINGULAR_MASS),
-            *unless(law.converged, Status.NONIDEAL_FAILED),
-            *unless(complete, Status.PROJECTION_FAILED),
-            check_dependent_rows(eom, law, so_far.kept, own.is_start, own.is_end),
-        ]
+        _, stage_v, law, failures = evaluate_stage(
+            scheme, chart, stage_q, stage_v, t + own.node * h, params, so_far.kept,
+            is_start=own.is_start, is_end=own.is_end,
+        )  # fmt: skip
         is_ok, good, kept = so_far.status == Status.OK, so_far.good, so_far.kept
         status = jnp.where(is_ok, first_that_holds(*failures), so_far.status)
         # `status` is read only where `good` is false: native code then computes it in a rare
@@ -195,7 +190,7 @@ def _run_stages(
     count = sum(scheme.system.sizes(q, v, t, params))
     m, true = jnp.asarray(count, jnp.int32), jnp.asarray(True)
     ok, kept = jnp.asarray(Status.OK, jnp.int32), jnp.ones(count, bool)
-    return jax.lax.scan(one, _StageState(none, none, true, true, ok, m, m, kept), stages)[0]
+    return jax.lax.scan(add_stage, _StageState(none, none, true, true, ok, m, m, kept), stages)[0]
 
 
 def _health(end: _StageState, q: Array, v: Array, reached: Array) -> Health:

@@ -9,7 +9,6 @@ from jaxtyping import Array, Float
 
 from jaxmech.integrate.adaptive.attempt import Attempt, Knot, attempt, knot
 from jaxmech.integrate.adaptive.control import LEAST_ERROR, first_step, grown, shrunk
-from jaxmech.integrate.adaptive.record import MoveRows, StepRecord
 from jaxmech.integrate.adaptive.run import (
     RunAudit,
     RunRows,
@@ -22,6 +21,7 @@ from jaxmech.integrate.adaptive.saves import save_reached
 from jaxmech.integrate.adaptive.step_events import StepEvents, events_in_step
 from jaxmech.integrate.begin import begun, residuals
 from jaxmech.integrate.counts import StepCounts
+from jaxmech.integrate.derivatives.record import MoveRows, StepRecord
 from jaxmech.integrate.error_estimate import relative, resolution
 from jaxmech.integrate.events.turns import most_turns
 from jaxmech.integrate.events.watch import Watch
@@ -41,8 +41,8 @@ _STUCK = 1e-9  # fraction of the run: a shorter step from one event to the next 
 def adaptive_rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance,
     *, segment: int, watch: Watch | None = None, times: Array | None = None,
-) -> tuple[Trajectory, StepRecord]:  # fmt: skip
-    """The trajectory from (q0, v0) saved at ts, and its moves in segments.
+) -> tuple[Trajectory, tuple[StepRecord, Array]]:  # fmt: skip
+    """The trajectory from (q0, v0) saved at ts; its moves in segments, and the states before these.
 
     With events, the system of the scheme is that of the watch. A step ends at each of the `times`;
     the system then has spans.

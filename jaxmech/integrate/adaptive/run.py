@@ -9,9 +9,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import empty_rows
 from jaxmech.integrate.adaptive.attempt import Knot
-from jaxmech.integrate.adaptive.record import MoveRows
 from jaxmech.integrate.adaptive.step_events import StepEvents
 from jaxmech.integrate.counts import StepCounts
+from jaxmech.integrate.derivatives.record import MoveRows
 from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.scheme import Scheme

@@ -4,8 +4,7 @@
 events in a step whose ends have different signs, `dips` those between ends of equal sign, and
 `contacts` those of functions that are zero; `step_events` puts them together for a fixed step, and
 `turns` bounds steps by the functions.
-Derivatives go through the `pieces` of a run between its events; `segments` are those of runs with
-fixed steps. `result` is the part of a `Solution` on events.
+`result` is the part of a `Solution` on events.
 """
 
 from jaxmech.integrate.events.event import Event as Event
