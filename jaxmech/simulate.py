@@ -21,13 +21,13 @@ from jaxmech.integrate import (
     Adaptive,
     Event,
     Events,
+    EventSet,
     FixedSteps,
     ReverseMode,
     Scheme,
     StepCounts,
     Tolerance,
     Trajectory,
-    Watch,
     events_of,
     method_and_steps,
     watch_of,
@@ -218,7 +218,7 @@ class _Policies:
     projection: AbstractStabilization
     formulation: AbstractFormulation
     derivative: AbstractDerivative
-    watch: Watch | None
+    watch: EventSet | None
 
     def with_switches(
         self, system: System, params: Params, span: Span | None = None

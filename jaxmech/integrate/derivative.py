@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from jaxmech.integrate.derivatives.adaptive import adaptive_trajectory
 from jaxmech.integrate.derivatives.fixed import fixed_trajectory
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.rollout import Trajectory, rollout
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.utils.checks import require_positive_integer
@@ -19,7 +19,7 @@ class AbstractDerivative(abc.ABC):
 
     @abc.abstractmethod
     def trajectory(
-        self, scheme: Scheme, x: RolloutInputs, watch: Watch | None = None
+        self, scheme: Scheme, x: RolloutInputs, watch: EventSet | None = None
     ) -> Trajectory:
         """The rollout with its derivative rule, in adaptive steps if there is a tolerance.
 
@@ -59,7 +59,7 @@ class ReverseMode(AbstractDerivative):
             require_positive_integer("segment", self.segment, remedy)
 
     def trajectory(
-        self, scheme: Scheme, x: RolloutInputs, watch: Watch | None = None
+        self, scheme: Scheme, x: RolloutInputs, watch: EventSet | None = None
     ) -> Trajectory:
         """The rollout, whose derivatives recompute its steps."""
         if x.tolerance is not None:
@@ -105,7 +105,7 @@ class ForwardMode(AbstractDerivative):
     """
 
     def trajectory(
-        self, scheme: Scheme, x: RolloutInputs, watch: Watch | None = None
+        self, scheme: Scheme, x: RolloutInputs, watch: EventSet | None = None
     ) -> Trajectory:
         """The rollout as plain JAX operations; with a tolerance or events, in both modes."""
         if watch is not None or x.tolerance is not None:

@@ -11,10 +11,16 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.begin import begun, residuals
 from jaxmech.integrate.counts import StepCounts
-from jaxmech.integrate.error_estimate import STATES, Corrections, Defect, Recent, steps_apart
+from jaxmech.integrate.error_estimate import (
+    STATES,
+    Corrections,
+    ErrorAccumulator,
+    Recent,
+    steps_apart,
+)
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.step_events import with_events
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.methods import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
@@ -98,7 +104,7 @@ _Segment = tuple[Array, Array, SegmentEvents | None]
 
 def rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, *, segment: int | None = None,
-    watch: Watch | None = None, times: Array | None = None,
+    watch: EventSet | None = None, times: Array | None = None,
 ) -> tuple[Trajectory, _Segment]:  # fmt: skip
     """The trajectory from (q0, v0) saved at ts, and the data of its S segments.
 
@@ -115,8 +121,8 @@ def rollout(
     every_step = _checks_every_step(scheme, watch)
 
     def one_segment(
-        carry: tuple[_RolloutState, Defect, _Log], x: tuple[StepSegments, Array]
-    ) -> tuple[tuple[_RolloutState, Defect, _Log], tuple[_Rows, _Segment]]:
+        carry: tuple[_RolloutState, ErrorAccumulator, _Log], x: tuple[StepSegments, Array]
+    ) -> tuple[tuple[_RolloutState, ErrorAccumulator, _Log], tuple[_Rows, _Segment]]:
         (state, defect, log), (own, left) = carry, x
         now, before = within(own.span, params), (state.q, state.v)
         if every_step:
@@ -141,7 +147,7 @@ def rollout(
         if not every_step:
             state = _with_residuals(scheme, state, own.t + (own.done + steps) * own.h, now)
 
-        def estimate() -> Defect:
+        def estimate() -> ErrorAccumulator:
             q, v, recent = state.q, state.v, state.recent
             return defect.after(recent, q, v, own.h, method, estimates.each, estimates.apart)
 
@@ -153,7 +159,7 @@ def rollout(
 
     first = (
         start,
-        Defect.none(q0, v0, len(scheme.system.states)),
+        ErrorAccumulator.none(q0, v0, len(scheme.system.states)),
         None if watch is None else watch.log(q0),
     )
     (end, defect, log), (saved, recorded) = jax.lax.scan(
@@ -254,7 +260,7 @@ def _is_smooth(state: _RolloutState, states: int) -> Array:
     return smooth
 
 
-def _checks_every_step(scheme: Scheme, watch: Watch | None) -> bool:
+def _checks_every_step(scheme: Scheme, watch: EventSet | None) -> bool:
     """Whether residuals are computed at every step, and not only at the end of a segment.
 
     A projection either converges, to residuals of round-off, or ends the run. After an event that
@@ -284,7 +290,7 @@ def _saved(state: _RolloutState) -> _Rows:
 
 
 def _turned(
-    scheme: Scheme, watch: Watch | None, state: _RolloutState, own: StepSegments, params: Params
+    scheme: Scheme, watch: EventSet | None, state: _RolloutState, own: StepSegments, params: Params
 ) -> _RolloutState:
     """The state from which a segment begins, on constraints whose speed may have changed."""
     assert own.turns is not None
@@ -304,7 +310,7 @@ def _turned(
 
 
 def _start(
-    scheme: Scheme, watch: Watch | None, q: Array, v: Array, ts: Array, params: Params,
+    scheme: Scheme, watch: EventSet | None, q: Array, v: Array, ts: Array, params: Params,
     same_steps: bool,
 ) -> tuple[_RolloutState, Float[Array, " n"]]:  # fmt: skip
     """The state at the start, and the extents of the coordinates."""
@@ -325,7 +331,7 @@ def _start(
 
 
 def _advance(
-    scheme: Scheme, watch: Watch | None, state: _RolloutState, log: _Log, t: Array, h: Array,
+    scheme: Scheme, watch: EventSet | None, state: _RolloutState, log: _Log, t: Array, h: Array,
     params: Params, place: Array, extents: Float[Array, " n"],
 ) -> tuple[_RolloutState, _Log]:  # fmt: skip
     """The next state, or the same one forever after a failure, and the log of events.

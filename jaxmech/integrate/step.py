@@ -25,7 +25,7 @@ from jaxmech.system import Params
 from jaxmech.utils.jit_cache import jit_of
 
 
-class Health(eqx.Module):
+class StepInfo(eqx.Module):
     """The checks of one step.
 
     Attributes:
@@ -46,7 +46,7 @@ class Health(eqx.Module):
 def step(
     scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params,
     extents: Float[Array, " n"] | None = None,
-) -> tuple[Array, Array, Health]:  # fmt: skip
+) -> tuple[Array, Array, StepInfo]:  # fmt: skip
     """q (n,) and v (n,) after one step of size h from time t, and the health of the step.
 
     `extents` are those of the coordinates (`jaxmech.consistency`), by default at the start.
@@ -62,7 +62,7 @@ def step(
 def _step(
     scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params,
     extents: Float[Array, " n"],
-) -> tuple[Array, Array, Health]:  # fmt: skip
+) -> tuple[Array, Array, StepInfo]:  # fmt: skip
     if isinstance(scheme.method, AbstractVariational):
         moved = scheme.method.advance(
             scheme.system, scheme.formulation, StepStart(q, v, t, h, params), extents
@@ -89,7 +89,7 @@ def _step(
 def _implicit_step(
     scheme: Scheme, method: AbstractImplicit, q: Array, v: Array, t: Array, h: Array,
     params: Params, extents: Float[Array, " n"],
-) -> tuple[Array, Array, Health]:  # fmt: skip
+) -> tuple[Array, Array, StepInfo]:  # fmt: skip
     has_length = h != 0  # repeated save times have not
     enough = rounding(q, v, len(scheme.system.states))
     data = StepData(q, v, t, jnp.where(has_length, h, 1.0), params, enough)
@@ -109,11 +109,11 @@ def _implicit_step(
     )
     status = jnp.where(has_length, status, int(Status.OK))
     computed = finite & (status != Status.SINGULAR_MASS)
-    health = Health(status == Status.OK, status, moved.rank, computed, correction)
+    health = StepInfo(status == Status.OK, status, moved.rank, computed, correction)
     return jnp.where(has_length, new_q, q), jnp.where(has_length, new_v, v), health
 
 
-def _health_of(moved: Advance) -> Health:
+def _health_of(moved: Advance) -> StepInfo:
     """The health of a step of a variational method."""
     finite = jnp.isfinite(moved.q.sum() + moved.v.sum())
     good = finite & moved.definite & moved.converged & moved.reached
@@ -127,7 +127,7 @@ def _health_of(moved: Advance) -> Health:
         )
 
     status = jax.lax.cond(~good, bad, lambda: jnp.asarray(Status.OK, jnp.int32))
-    return Health(good, status, moved.rank, moved.definite & finite)
+    return StepInfo(good, status, moved.rank, moved.definite & finite)
 
 
 class _StageState(eqx.Module):
@@ -193,7 +193,7 @@ def _run_stages(
     return jax.lax.scan(add_stage, _StageState(none, none, true, true, ok, m, m, kept), stages)[0]
 
 
-def _health(end: _StageState, q: Array, v: Array, reached: Array) -> Health:
+def _health(end: _StageState, q: Array, v: Array, reached: Array) -> StepInfo:
     """Combine the checks of the stages, and whether the new state is finite and was reached."""
     finite = jnp.isfinite(q.sum() + v.sum())
     good = end.good & (finite & reached)
@@ -211,7 +211,7 @@ def _health(end: _StageState, q: Array, v: Array, reached: Array) -> Health:
     status, computed = jax.lax.cond(~good, bad, lambda: (ok, true))
     rows = jnp.asarray(end.kept.size, jnp.int32)
     rank = jax.lax.cond(~end.independent, lambda: end.rank, lambda: rows)
-    return Health(good, status, rank, computed)
+    return StepInfo(good, status, rank, computed)
 
 
 class _Stage(eqx.Module):

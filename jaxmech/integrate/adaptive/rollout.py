@@ -24,7 +24,7 @@ from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.derivatives.record import MoveRows, StepRecord
 from jaxmech.integrate.error_estimate import relative, resolution
 from jaxmech.integrate.events.turns import most_turns
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import Tolerance
@@ -40,7 +40,7 @@ _STUCK = 1e-9  # fraction of the run: a shorter step from one event to the next 
 
 def adaptive_rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance,
-    *, segment: int, watch: Watch | None = None, times: Array | None = None,
+    *, segment: int, watch: EventSet | None = None, times: Array | None = None,
 ) -> tuple[Trajectory, tuple[StepRecord, Array]]:  # fmt: skip
     """The trajectory from (q0, v0) saved at ts; its moves in segments, and the states before these.
 

@@ -32,7 +32,7 @@ from jaxmech.integrate.derivatives.run_rule import (
     run_operation,
     with_traced,
 )
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
@@ -43,7 +43,7 @@ SEGMENT = 64  # moves; with the default of `max_steps` about as many segments
 
 
 def adaptive_trajectory(
-    scheme: Scheme, watch: Watch | None, segment: int | None, x: RolloutInputs
+    scheme: Scheme, watch: EventSet | None, segment: int | None, x: RolloutInputs
 ) -> Trajectory:
     """The run in segments of some moves, as one operation with its derivatives."""
     length = segment or SEGMENT
@@ -93,7 +93,7 @@ def adaptive_trajectory(
 
 
 def make_step(
-    by_pair: Scheme, watch: Watch | None, state: ReplayState, move: Move, params: Params
+    by_pair: Scheme, watch: EventSet | None, state: ReplayState, move: Move, params: Params
 ) -> ReplayState:
     """The state after a step."""
     q, v, t, now = move.begun(by_pair, watch, state, params)
@@ -102,7 +102,7 @@ def make_step(
 
 
 def _event(
-    by_pair: Scheme, watch: Watch, state: ReplayState, move: Move, params: Params
+    by_pair: Scheme, watch: EventSet, state: ReplayState, move: Move, params: Params
 ) -> tuple[ReplayState, Array]:
     """Process an event at the end of a step; also the row of the event."""
     params = within(move.span, params)

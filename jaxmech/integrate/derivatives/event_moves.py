@@ -16,7 +16,7 @@ from jaxtyping import Array
 
 from jaxmech.compiler import hoisted
 from jaxmech.integrate.events.log import Occurrences
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.methods import RK4, AbstractRungeKutta
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
@@ -62,7 +62,7 @@ class Move(eqx.Module):
     extents: Any = None  # of the coordinates; None for those at its start
 
     def begun(
-        self, scheme: Scheme, watch: Watch | None, state: ReplayState, params: Params
+        self, scheme: Scheme, watch: EventSet | None, state: ReplayState, params: Params
     ) -> tuple[Array, Array, Array, Params]:
         """q, v, time and parameters with which the move begins."""
         t, params = self.t, within(self.span, params)
@@ -93,7 +93,7 @@ def _part(
 
 
 def to_step_end(
-    scheme: Scheme, watch: Watch, state: ReplayState, move: Move, params: Params
+    scheme: Scheme, watch: EventSet, state: ReplayState, move: Move, params: Params
 ) -> ReplayState:
     """The state at the end of a step of fixed size, in which events may have occurred."""
     q, v, t, now = move.begun(scheme, watch, state, params)
@@ -148,7 +148,7 @@ Motion = Callable[[Array], tuple[Array, Array, Array]]  # q, v and t as function
 
 
 def at_event(
-    scheme: Scheme, watch: Watch, motion: Motion, found: Array, move: Move, params: Params
+    scheme: Scheme, watch: EventSet, motion: Motion, found: Array, move: Move, params: Params
 ) -> tuple[Array, tuple[Array, Array], Array]:
     """The size of the motion up to an event, q and v after it, and its row in the log.
 
@@ -170,7 +170,7 @@ def at_event(
 
 
 def to_event(
-    scheme: Scheme, watch: Watch, state: ReplayState, move: Move, params: Params
+    scheme: Scheme, watch: EventSet, state: ReplayState, move: Move, params: Params
 ) -> tuple[ReplayState, Array]:
     """The state from which the motion continues after an event in a step, and its row."""
     q, v, start, now = move.begun(scheme, watch, state, params)

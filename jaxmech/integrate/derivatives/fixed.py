@@ -30,7 +30,7 @@ from jaxmech.integrate.derivatives.run_rule import (
     with_traced,
 )
 from jaxmech.integrate.events.log import most_in_segment
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.rollout import SegmentEvents, Trajectory, rollout
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
@@ -40,7 +40,7 @@ from jaxmech.system import Params
 
 
 def fixed_trajectory(
-    scheme: Scheme, watch: Watch | None, steps: int, x: RolloutInputs
+    scheme: Scheme, watch: EventSet | None, steps: int, x: RolloutInputs
 ) -> Trajectory:
     """The rollout in segments of some steps, as one operation with its derivatives."""
     by = scheme if watch is not None else scheme.undifferentiated()

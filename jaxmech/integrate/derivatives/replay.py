@@ -28,7 +28,7 @@ from jaxmech.integrate.derivatives.run_rule import (
     or_zeros,
     split_shared,
 )
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 
 Position = Any  # of a move in its segment, without derivatives
 # From a state, a move and the shared inputs to the state after the move, and for an event its row.
@@ -99,7 +99,7 @@ class StepReplay(abc.ABC):
         event: processes an event; None without events.
     """
 
-    watch: Watch | None
+    watch: EventSet | None
     length: int
     plain: MoveFunction
     event: MoveFunction | None
