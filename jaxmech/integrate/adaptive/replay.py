@@ -24,7 +24,7 @@ from jaxmech.integrate.derivatives.adaptive import (
 )
 from jaxmech.integrate.derivatives.event_moves import ReplayState
 from jaxmech.integrate.derivatives.record import StepRecord
-from jaxmech.integrate.derivatives.replay import Place
+from jaxmech.integrate.derivatives.replay import MovePlace
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
@@ -65,7 +65,7 @@ def replayed(
 
     def advance(carry: Any) -> Any:
         number, position, state, good, saves = carry
-        place = Place(x, segment, number, position)
+        place = MovePlace(x, segment, number, position)
         move = replay.move(place, state, (None, times))
         q, v, t, now = move.begun(by_pair, None, state, params)
         q, v, health = step(by_pair, q, v, t, move.h, now)

@@ -20,7 +20,7 @@ from jaxmech.integrate.derivatives.event_moves import Move, ReplayState, along_m
 from jaxmech.integrate.derivatives.record import StepRecord
 from jaxmech.integrate.derivatives.replay import (
     MoveFunction,
-    Place,
+    MovePlace,
     PushedRows,
     RunRecord,
     StepReplay,
@@ -167,7 +167,7 @@ class AdaptiveReplay(StepReplay):
         state = ReplayState.unpacked(segment.start, n)
         return state, ElapsedPosition(active, segment.record.begins)
 
-    def move(self, place: Place, state: ReplayState, times: Any) -> Move:
+    def move(self, place: MovePlace, state: ReplayState, times: Any) -> Move:
         """A step or a save."""
         x, segment, number, position = place
         t0, step_times = (None, None) if times is None else times
@@ -202,7 +202,7 @@ class AdaptiveReplay(StepReplay):
             move, h=jnp.where(save > 0, left, h), span=span, turns=begin == now, late=late
         )
 
-    def after(self, place: Place, move: Move) -> ElapsedPosition:
+    def after(self, place: MovePlace, move: Move) -> ElapsedPosition:
         """The next move."""
         x, position = place.x, place.position
         elapsed = jnp.where(move.goes_on, position.elapsed + jnp.abs(move.size), position.elapsed)

@@ -17,7 +17,7 @@ from jaxmech.consistency import extents_at
 from jaxmech.integrate.derivatives.event_moves import Move, ReplayState, to_event, to_step_end
 from jaxmech.integrate.derivatives.replay import (
     MoveFunction,
-    Place,
+    MovePlace,
     PushedRows,
     RunRecord,
     StepReplay,
@@ -151,7 +151,7 @@ class FixedReplay(StepReplay):
         none, events = jnp.zeros((), jnp.int32), segment.events
         return state, Position(none, none, events.active, events.moving, None)
 
-    def move(self, place: Place, state: ReplayState, times: Any) -> Move:
+    def move(self, place: MovePlace, state: ReplayState, times: Any) -> Move:
         """A step, or a part of one."""
         segment, position = place.segment, place.position
         steps = segment.steps
@@ -178,7 +178,7 @@ class FixedReplay(StepReplay):
             active=position.active,
         )
 
-    def after(self, place: Place, move: Move) -> Position:
+    def after(self, place: MovePlace, move: Move) -> Position:
         """The next step or event."""
         position: Position = place.position
         if self.watch is None:

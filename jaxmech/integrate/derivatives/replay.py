@@ -62,7 +62,7 @@ class RunRecord(eqx.Module):
         return self.starts, self.states
 
 
-class Place(NamedTuple):
+class MovePlace(NamedTuple):
     """The place of a move: its segment, its number there, and what the moves before it led to."""
 
     x: RolloutInputs
@@ -118,11 +118,11 @@ class StepReplay(abc.ABC):
         """The state before a segment, and the position of its first move."""
 
     @abc.abstractmethod
-    def move(self, place: Place, state: ReplayState, times: Any) -> Move:
+    def move(self, place: MovePlace, state: ReplayState, times: Any) -> Move:
         """A move of a segment; `times` are those of the segment, None if not differentiated."""
 
     @abc.abstractmethod
-    def after(self, place: Place, move: Move) -> Position:
+    def after(self, place: MovePlace, move: Move) -> Position:
         """The position after a move."""
 
     @abc.abstractmethod
@@ -184,7 +184,7 @@ class StepReplay(abc.ABC):
 
             def push_move(carry: Any, number: Array) -> tuple[Any, Any]:
                 state, d_state, position, rows = carry
-                place = Place(x, segment, number, position)
+                place = MovePlace(x, segment, number, position)
                 now = self.move(place, state, None)
 
                 def run(state: ReplayState, times: Any, traced: Any) -> Any:
@@ -292,7 +292,7 @@ class StepReplay(abc.ABC):
 
         def forward(carry: Any, number: Array) -> tuple[Any, Any]:
             state, position = carry
-            place = Place(x, segment, number, position)
+            place = MovePlace(x, segment, number, position)
             move = self.move(place, state, None)
             end = partial(self.made, move, state, x.shared)
             if move.is_made is None:
@@ -304,7 +304,7 @@ class StepReplay(abc.ABC):
 
         def backward(carry: Any, each: Any) -> tuple[Any, None]:
             number, (state, position) = each
-            place = Place(x, segment, number, position)
+            place = MovePlace(x, segment, number, position)
             move = self.move(place, state, None)
             pulled = partial(pull_move, place, move, (state, times), carry)
             if move.is_made is None:
@@ -317,7 +317,7 @@ class StepReplay(abc.ABC):
         return jax.lax.scan(backward, start, (numbers, before), reverse=True)[0]
 
     def _pull_move(
-        self, shared: tuple[Any, Any], wrt_results: tuple[Array, Array | None], place: Place,
+        self, shared: tuple[Any, Any], wrt_results: tuple[Array, Array | None], place: MovePlace,
         move: Move, inputs: tuple[ReplayState, Any], carry: Any,
     ) -> Any:  # fmt: skip
         """Pull cotangents back through a move."""
