@@ -31,8 +31,9 @@ PAGES = (
     "stiff",
     "interop",
     "states",
+    "design",
 )
-WITHOUT_PICTURES = ("adaptive", "states")
+WITHOUT_PICTURES = ("adaptive", "states", "design")
 
 
 def text(page: str) -> str:
