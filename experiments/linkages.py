@@ -47,7 +47,6 @@ class Linkage:
     make: Callable[[], Built]
     xml: str
     qpos: tuple[float, ...]
-    qvel: tuple[float, ...]
 
 
 def _words(numbers: Any) -> str:
@@ -160,8 +159,8 @@ def mujoco_bricard() -> str:
 
 
 LINKAGES = {
-    "slider-crank": Linkage(slider_crank, mujoco_slider_crank(), (0,) * 4, (6.0, 0, 0, 0)),
-    "Bricard": Linkage(bricard, mujoco_bricard(), (0,) * 5, (0,) * 5),
+    "slider-crank": Linkage(slider_crank, mujoco_slider_crank(), (0,) * 4),
+    "Bricard": Linkage(bricard, mujoco_bricard(), (0,) * 5),
 }
 
 
@@ -199,28 +198,28 @@ def measured(linkage: Linkage) -> dict[str, Any]:
         "status": int(sol.status.max()),
     }
     try:
-        theirs = rollout(linkage, float(sol.q[0, -1, 0]))
+        theirs = rollout(linkage, float(v[0]), float(sol.q[0, -1, 0]))
     except ImportError as error:
         return row | {"MuJoCo skipped": str(error)}
     ratio = theirs["rollout [CPU us/step]"] / row["batch [CPU us/step]"]
     return row | theirs | {"ratio": round(ratio, 2)}
 
 
-def rollout(linkage: Linkage, angle: float) -> dict[str, Any]:
-    """MuJoCo's rollout of a batch on two threads; `angle` is the final one of the first hinge."""
+def rollout(linkage: Linkage, speed: float, angle: float) -> dict[str, Any]:
+    """MuJoCo's rollout of a batch on two threads, from a speed of the first hinge to an angle."""
     import mujoco
     from mujoco.rollout import Rollout
 
     model = mujoco.MjModel.from_xml_string(linkage.xml)
-    start = np.tile(np.concatenate([[0.0], linkage.qpos, linkage.qvel]), (BATCH, 1))
+    start = np.tile(np.concatenate([[0.0], linkage.qpos, np.zeros(model.nv)]), (BATCH, 1))
     workers = [mujoco.MjData(model) for _ in range(2)]
     # A consistent start: MuJoCo's velocities of the loop, from those of its first joint.
     data = workers[0]
-    data.qpos[:], data.qvel[:] = linkage.qpos, linkage.qvel
+    data.qpos[:] = linkage.qpos
     mujoco.mj_forward(model, data)
     J = data.efc_J.reshape(-1, model.nv)
-    rest = -J[:, 0] * linkage.qvel[0]
-    qvel = np.concatenate([[linkage.qvel[0]], np.linalg.lstsq(J[:, 1:], rest, rcond=1e-10)[0]])
+    others = np.linalg.lstsq(J[:, 1:], -J[:, 0] * speed, rcond=1e-10)[0]
+    qvel = np.append(speed, others)
     start[:, 1 + model.nq :] = qvel
     with Rollout(nthread=len(workers)) as pool:
         seconds = shortest(
