@@ -21,19 +21,19 @@ from jaxmech.integrate import (
     Adaptive,
     Event,
     Events,
-    EventSet,
     FixedSteps,
     ReverseMode,
     Scheme,
     StepCounts,
     Tolerance,
     Trajectory,
+    Watch,
     events_of,
     method_and_steps,
     watch_of,
 )
 from jaxmech.integrate.default_steps import as_times, with_number
-from jaxmech.integrate.derivatives.run_rule import RolloutInputs
+from jaxmech.integrate.run_rule import RolloutInputs
 from jaxmech.integrate.step_size import Plan
 from jaxmech.integrate.times import (
     Span,
@@ -218,7 +218,7 @@ class _Policies:
     projection: AbstractStabilization
     formulation: AbstractFormulation
     derivative: AbstractDerivative
-    watch: EventSet | None
+    watch: Watch | None
 
     def with_switches(
         self, system: System, params: Params, span: Span | None = None

@@ -13,7 +13,7 @@ from jaxtyping import Array
 from jaxmech.config.errors import Problem, refuse
 from jaxmech.ensemble.observed import SERIES, Observed, StudyEvent
 from jaxmech.ensemble.statistics import AbstractStatistic, FirstPassage, Probability
-from jaxmech.integrate import Event, EventSet, watch_of
+from jaxmech.integrate import Event, Watch, watch_of
 from jaxmech.system import System
 
 SAVED_ONLY = "saved ones only; between_saves = true finds passages between them"
@@ -21,7 +21,7 @@ ALL = "all, between the saved ones too"
 _OVER_TIME = {True: ("all", "max", "largest"), False: ("all", "min")}  # by whether it is `above`
 
 
-def study_watch(study: Any, system: System) -> EventSet | None:
+def study_watch(study: Any, system: System) -> Watch | None:
     """The events of a study for `simulate`, or a StudyError."""
     coordinates, observe = system.value_names, study.observe
     sought = [one for one in study.statistics.values() if one.passage is not None]

@@ -22,7 +22,7 @@ from jaxmech.ensemble.observed import (
 )
 from jaxmech.ensemble.passages import study_watch
 from jaxmech.ensemble.study import SECTIONS, Study
-from jaxmech.integrate import EventSet
+from jaxmech.integrate import Watch
 from jaxmech.linalg import times
 from jaxmech.observe import observe
 from jaxmech.simulate import simulate
@@ -103,7 +103,7 @@ class StudyTrajectory:
         return params_of(self.subject, inputs)
 
     @cached_property
-    def watch(self) -> EventSet | None:
+    def watch(self) -> Watch | None:
         """The watch of the events."""
         return study_watch(self.study, self.system)
 

@@ -1,9 +1,9 @@
 """Integration of one trajectory: `methods`, one `step`, a `rollout`, its `derivative`.
 
-`tableaus` holds the coefficients of the methods, `stages` evaluates one of their stages, `scheme`
-has the policies within a step, `checks` the checks of one, and `counts` the work. `begin` decides
-whether a run can begin. `step_segments` divides the steps of a run, from whose segments its
-`derivatives/` are computed.
+`tableaus` holds the coefficients of the methods, `scheme` the policies within a step, `checks` the
+checks of one, and `counts` the work. `begin` decides whether a run can begin. `run_rule` makes a
+run one JAX operation with its derivatives, which `segment_rule` computes for fixed steps, in
+`step_segments`.
 `step_size` finds the number of steps that a motion needs, `default_steps` applies it, and
 `error_estimate` estimates the integration error of a run. In folders: `steps/`, the policies of
 the length of steps; `adaptive/`, steps with error control; `implicit/`, methods for stiff systems;
@@ -18,8 +18,8 @@ from jaxmech.integrate.derivative import ReverseMode as ReverseMode
 from jaxmech.integrate.events import Event as Event
 from jaxmech.integrate.events import EventRecord as EventRecord
 from jaxmech.integrate.events import Events as Events
-from jaxmech.integrate.events import EventSet as EventSet
 from jaxmech.integrate.events import Transition as Transition
+from jaxmech.integrate.events import Watch as Watch
 from jaxmech.integrate.events import events_of as events_of
 from jaxmech.integrate.events import watch_of as watch_of
 from jaxmech.integrate.implicit import RadauIIA5 as RadauIIA5

@@ -7,14 +7,14 @@ from jaxtyping import Array, Float, Int
 from jaxmech.consistency import finite_extents, levels_of, near, near_rates
 from jaxmech.integrate.events.contacts import touching_at_start
 from jaxmech.integrate.events.log import EventState
-from jaxmech.integrate.events.watch import EventSet
+from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.status import Status
 from jaxmech.system import Params
 
 
 def begun(
-    scheme: Scheme, watch: EventSet | None, q: Array, v: Array, t: Array, ahead: Array,
+    scheme: Scheme, watch: Watch | None, q: Array, v: Array, t: Array, ahead: Array,
     params: Params, times: Array,
 ) -> tuple[Params, EventState | None, Int[Array, ""], Float[Array, " n"]]:  # fmt: skip
     """Parameters with switches, events, whether a run can begin, and the extents of coordinates.

@@ -4,12 +4,13 @@ import abc
 import math
 from dataclasses import dataclass
 
-from jaxmech.integrate.derivatives.adaptive import adaptive_trajectory
-from jaxmech.integrate.derivatives.fixed import fixed_trajectory
-from jaxmech.integrate.derivatives.run_rule import RolloutInputs
-from jaxmech.integrate.events.watch import EventSet
+from jaxmech.integrate.adaptive import adaptive_trajectory
+from jaxmech.integrate.events.segments import event_trajectory
+from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.rollout import Trajectory, rollout
+from jaxmech.integrate.run_rule import RolloutInputs
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.segment_rule import plain_trajectory
 from jaxmech.utils.checks import require_positive_integer
 
 
@@ -19,7 +20,7 @@ class AbstractDerivative(abc.ABC):
 
     @abc.abstractmethod
     def trajectory(
-        self, scheme: Scheme, x: RolloutInputs, watch: EventSet | None = None
+        self, scheme: Scheme, x: RolloutInputs, watch: Watch | None = None
     ) -> Trajectory:
         """The rollout with its derivative rule, in adaptive steps if there is a tolerance.
 
@@ -59,13 +60,15 @@ class ReverseMode(AbstractDerivative):
             require_positive_integer("segment", self.segment, remedy)
 
     def trajectory(
-        self, scheme: Scheme, x: RolloutInputs, watch: EventSet | None = None
+        self, scheme: Scheme, x: RolloutInputs, watch: Watch | None = None
     ) -> Trajectory:
         """The rollout, whose derivatives recompute its steps."""
         if x.tolerance is not None:
-            return adaptive_trajectory(scheme, watch, self.segment, x)
+            return adaptive_trajectory(scheme, x, watch, self.segment)
         steps = self._steps(scheme.per_save, len(x.ts) - 1)
-        return fixed_trajectory(scheme, watch, steps, x)
+        if watch is not None:
+            return event_trajectory(scheme, watch, steps, x)
+        return plain_trajectory(scheme, steps, x)
 
     def _steps(self, per_save: int, saves: int) -> int:
         """Steps in a segment: the divisor of those per save nearest to the root of all steps."""
@@ -105,7 +108,7 @@ class ForwardMode(AbstractDerivative):
     """
 
     def trajectory(
-        self, scheme: Scheme, x: RolloutInputs, watch: EventSet | None = None
+        self, scheme: Scheme, x: RolloutInputs, watch: Watch | None = None
     ) -> Trajectory:
         """The rollout as plain JAX operations; with a tolerance or events, in both modes."""
         if watch is not None or x.tolerance is not None:

@@ -114,7 +114,7 @@ class Corrections(eqx.Module):
         return Corrections(self.in_q + moves + late, self.in_v + jump, smooth)
 
 
-class ErrorAccumulator(eqx.Module):
+class Defect(eqx.Module):
     """Errors of the steps so far, and the extent of the motion."""
 
     q: Float[Array, " n"]  # sum of the errors of the coordinates
@@ -127,24 +127,24 @@ class ErrorAccumulator(eqx.Module):
     states: int = eqx.field(static=True)  # of first order, the last entries
 
     @staticmethod
-    def none(q: Array, v: Array, states: int = 0) -> "ErrorAccumulator":
+    def none(q: Array, v: Array, states: int = 0) -> "Defect":
         """Initialize before the first step."""
         q, v = jax.lax.stop_gradient((q, v))
         zero = jnp.zeros_like(q)
         none = jnp.zeros((), jnp.int32)
-        return ErrorAccumulator(zero, zero, q, q, jnp.abs(v), zero.sum(), none, states)
+        return Defect(zero, zero, q, q, jnp.abs(v), zero.sum(), none, states)
 
     def after(
         self, recent: Recent, q: Array, v: Array, h: Array, method: AbstractMethod, steps: float,
         apart: int,
-    ) -> "ErrorAccumulator":  # fmt: skip
+    ) -> "Defect":  # fmt: skip
         """Add the error of the last step, of size h, counted for each of `steps` steps.
 
         The recent states are `apart` steps from each other.
         """
         q, v, h = jax.lax.stop_gradient((q, v, h))
         in_q, in_v, unnoticed = _step_errors(recent, q, v, h, method, apart, self.states)
-        return ErrorAccumulator(
+        return Defect(
             self.q + steps * in_q,
             self.v + steps * in_v,
             jnp.minimum(self.low, q),

@@ -1,6 +1,7 @@
 """A whole trajectory: steps between the save times, and an audit of every step."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -9,18 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.consistency import extents_at
 from jaxmech.integrate.begin import begun, residuals
 from jaxmech.integrate.counts import StepCounts
-from jaxmech.integrate.error_estimate import (
-    STATES,
-    Corrections,
-    ErrorAccumulator,
-    Recent,
-    steps_apart,
-)
+from jaxmech.integrate.error_estimate import STATES, Corrections, Defect, Recent, steps_apart
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.step_events import with_events
-from jaxmech.integrate.events.watch import EventSet
+from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
@@ -99,16 +95,16 @@ _FEWEST = 16  # estimates in a shorter one, if it has three steps for each
 # q, v, the two residuals and the switches, as they are saved
 _Rows = tuple[Array, Array, Array, Array, Array | None]
 _Log = Array | None  # rows of occurrences; None without events
-_Segment = tuple[Array, Array, SegmentEvents | None]
+_End = tuple[Array, Array, SegmentEvents | None]
 
 
 def rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, *, segment: int | None = None,
-    watch: EventSet | None = None, times: Array | None = None,
-) -> tuple[Trajectory, _Segment]:  # fmt: skip
+    watch: Watch | None = None, times: Array | None = None,
+) -> tuple[Trajectory, _End]:  # fmt: skip
     """The trajectory from (q0, v0) saved at ts, and the data of its S segments.
 
-    These are q and v at their starts (S, n), and their events. A segment has `segment` steps, a
+    These are q and v at their ends (S, n), and their events. A segment has `segment` steps, a
     divisor of those per save, by default all. With events, the system of the scheme is that of the
     watch. `times` (K,), at which a step ends, are among the ts; the system then has spans.
     """
@@ -121,10 +117,10 @@ def rollout(
     every_step = _checks_every_step(scheme, watch)
 
     def one_segment(
-        carry: tuple[_RolloutState, ErrorAccumulator, _Log], x: tuple[StepSegments, Array]
-    ) -> tuple[tuple[_RolloutState, ErrorAccumulator, _Log], tuple[_Rows, _Segment]]:
+        carry: tuple[_RolloutState, Defect, _Log], x: tuple[StepSegments, Array]
+    ) -> tuple[tuple[_RolloutState, Defect, _Log], tuple[_Rows, _End]]:
         (state, defect, log), (own, left) = carry, x
-        now, before = within(own.span, params), (state.q, state.v)
+        now = within(own.span, params)
         if every_step:
             state = eqx.tree_at(
                 lambda s: (s.position_residual, s.velocity_residual),
@@ -147,24 +143,22 @@ def rollout(
         if not every_step:
             state = _with_residuals(scheme, state, own.t + (own.done + steps) * own.h, now)
 
-        def estimate() -> ErrorAccumulator:
+        def estimate() -> Defect:
             q, v, recent = state.q, state.v, state.recent
             return defect.after(recent, q, v, own.h, method, estimates.each, estimates.apart)
 
         is_smooth = _is_smooth(state, estimates.first + 1) & state.recent.is_smooth & (own.h != 0)
         running = (left == steps) & (state.status == Status.OK) & is_smooth
         defect = jax.lax.cond(running, estimate, lambda: defect)
-        segment = *before, _ended(at_start, state)
-        return (state, defect, log), (_saved(state), segment)
+        ended = state.q, state.v, _ended(at_start, state)
+        return (state, defect, log), (_saved(state), ended)
 
     first = (
         start,
-        ErrorAccumulator.none(q0, v0, len(scheme.system.states)),
+        Defect.none(q0, v0, len(scheme.system.states)),
         None if watch is None else watch.log(q0),
     )
-    (end, defect, log), (saved, recorded) = jax.lax.scan(
-        one_segment, first, (every, estimates.left)
-    )
+    (end, defect, log), (saved, ends) = jax.lax.scan(one_segment, first, (every, estimates.left))
     duration = jax.lax.stop_gradient(ts[-1] - ts[0])
     error = defect.relative(duration)
     if end.corrections is not None:
@@ -174,7 +168,7 @@ def rollout(
     trajectory = _trajectory(start, saved, end, per_save // steps, error)
     if watch is not None and log is not None and end.events is not None:
         trajectory = replace(trajectory, found=watch.found(log, end.events.counts))
-    return trajectory, recorded
+    return trajectory, ends
 
 
 def _longest(ts: Array) -> Array:
@@ -260,7 +254,7 @@ def _is_smooth(state: _RolloutState, states: int) -> Array:
     return smooth
 
 
-def _checks_every_step(scheme: Scheme, watch: EventSet | None) -> bool:
+def _checks_every_step(scheme: Scheme, watch: Watch | None) -> bool:
     """Whether residuals are computed at every step, and not only at the end of a segment.
 
     A projection either converges, to residuals of round-off, or ends the run. After an event that
@@ -290,7 +284,7 @@ def _saved(state: _RolloutState) -> _Rows:
 
 
 def _turned(
-    scheme: Scheme, watch: EventSet | None, state: _RolloutState, own: StepSegments, params: Params
+    scheme: Scheme, watch: Watch | None, state: _RolloutState, own: StepSegments, params: Params
 ) -> _RolloutState:
     """The state from which a segment begins, on constraints whose speed may have changed."""
     assert own.turns is not None
@@ -309,8 +303,33 @@ def _turned(
     )
 
 
+def bare_segment(
+    scheme: Scheme, steps: int, q: Array, v: Array, own: StepSegments, t_failed: Array,
+    params: Params,
+) -> tuple[Array, Array]:  # fmt: skip
+    """q and v after one segment, without the audit; nothing moves after `t_failed`."""
+    params = within(own.span, params)
+    if own.turns is not None:
+        q, v, _ = scheme.turned(q, v, own.t, params, own.turns & ~(t_failed <= own.t))
+    extents = extents_at(scheme.system, q, v, own.t, params)
+
+    # A derivative of a segment then keeps its states and not the intermediate values of its steps.
+    # The loop around it separates forward and backward pass already, so CSE cannot merge them.
+    @partial(jax.checkpoint, prevent_cse=False)
+    def one_step(state: tuple[Array, Array], k: Array) -> tuple[Array, Array]:
+        t = own.t + (own.done + k) * own.h
+        # Half a step is beyond round-off of t, and dividing by h serves runs backwards in time too.
+        failed = (t_failed - t) / own.h < 0.5  # false for NaN
+        new_q, new_v, _ = step(scheme, *state, t, own.h, params, extents)
+        return jnp.where(failed, state[0], new_q), jnp.where(failed, state[1], new_v)
+
+    if steps == 1:
+        return one_step((q, v), jnp.zeros((), own.done.dtype))
+    return jax.lax.fori_loop(0, steps, lambda k, state: one_step(state, k), (q, v))
+
+
 def _start(
-    scheme: Scheme, watch: EventSet | None, q: Array, v: Array, ts: Array, params: Params,
+    scheme: Scheme, watch: Watch | None, q: Array, v: Array, ts: Array, params: Params,
     same_steps: bool,
 ) -> tuple[_RolloutState, Float[Array, " n"]]:  # fmt: skip
     """The state at the start, and the extents of the coordinates."""
@@ -331,7 +350,7 @@ def _start(
 
 
 def _advance(
-    scheme: Scheme, watch: EventSet | None, state: _RolloutState, log: _Log, t: Array, h: Array,
+    scheme: Scheme, watch: Watch | None, state: _RolloutState, log: _Log, t: Array, h: Array,
     params: Params, place: Array, extents: Float[Array, " n"],
 ) -> tuple[_RolloutState, _Log]:  # fmt: skip
     """The next state, or the same one forever after a failure, and the log of events.

@@ -11,11 +11,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.consistency import extents_at
 from jaxmech.formulations import AbstractChart
-from jaxmech.integrate.checks import first_that_holds
+from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
 from jaxmech.integrate.implicit import AbstractImplicit, StepData, rounding
 from jaxmech.integrate.methods import AbstractRungeKutta
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.stages import evaluate_stage
 from jaxmech.integrate.tableaus import Tableau
 from jaxmech.integrate.variational import AbstractVariational, Advance
 from jaxmech.integrate.variational.step_equations import StepStart
@@ -25,7 +24,7 @@ from jaxmech.system import Params
 from jaxmech.utils.jit_cache import jit_of
 
 
-class StepInfo(eqx.Module):
+class Health(eqx.Module):
     """The checks of one step.
 
     Attributes:
@@ -46,7 +45,7 @@ class StepInfo(eqx.Module):
 def step(
     scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params,
     extents: Float[Array, " n"] | None = None,
-) -> tuple[Array, Array, StepInfo]:  # fmt: skip
+) -> tuple[Array, Array, Health]:  # fmt: skip
     """q (n,) and v (n,) after one step of size h from time t, and the health of the step.
 
     `extents` are those of the coordinates (`jaxmech.consistency`), by default at the start.
@@ -62,7 +61,7 @@ def step(
 def _step(
     scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params,
     extents: Float[Array, " n"],
-) -> tuple[Array, Array, StepInfo]:  # fmt: skip
+) -> tuple[Array, Array, Health]:  # fmt: skip
     if isinstance(scheme.method, AbstractVariational):
         moved = scheme.method.advance(
             scheme.system, scheme.formulation, StepStart(q, v, t, h, params), extents
@@ -89,7 +88,7 @@ def _step(
 def _implicit_step(
     scheme: Scheme, method: AbstractImplicit, q: Array, v: Array, t: Array, h: Array,
     params: Params, extents: Float[Array, " n"],
-) -> tuple[Array, Array, StepInfo]:  # fmt: skip
+) -> tuple[Array, Array, Health]:  # fmt: skip
     has_length = h != 0  # repeated save times have not
     enough = rounding(q, v, len(scheme.system.states))
     data = StepData(q, v, t, jnp.where(has_length, h, 1.0), params, enough)
@@ -109,11 +108,11 @@ def _implicit_step(
     )
     status = jnp.where(has_length, status, int(Status.OK))
     computed = finite & (status != Status.SINGULAR_MASS)
-    health = StepInfo(status == Status.OK, status, moved.rank, computed, correction)
+    health = Health(status == Status.OK, status, moved.rank, computed, correction)
     return jnp.where(has_length, new_q, q), jnp.where(has_length, new_v, v), health
 
 
-def _health_of(moved: Advance) -> StepInfo:
+def _health_of(moved: Advance) -> Health:
     """The health of a step of a variational method."""
     finite = jnp.isfinite(moved.q.sum() + moved.v.sum())
     good = finite & moved.definite & moved.converged & moved.reached
@@ -127,7 +126,7 @@ def _health_of(moved: Advance) -> StepInfo:
         )
 
     status = jax.lax.cond(~good, bad, lambda: jnp.asarray(Status.OK, jnp.int32))
-    return StepInfo(good, status, moved.rank, moved.definite & finite)
+    return Health(good, status, moved.rank, moved.definite & finite)
 
 
 class _StageState(eqx.Module):
@@ -160,12 +159,18 @@ def _run_stages(
 ) -> _StageState:  # fmt: skip
     """The stages of the method, as a loop: so the law of motion is compiled once for all."""
 
-    def add_stage(so_far: _StageState, own: _Stage) -> tuple[_StageState, None]:
+    def one(so_far: _StageState, own: _Stage) -> tuple[_StageState, None]:
         stage_q, stage_v = q + h * so_far.speeds[0], v + h * so_far.accelerations[0]
-        _, stage_v, law, failures = evaluate_stage(
-            scheme, chart, stage_q, stage_v, t + own.node * h, params, so_far.kept,
-            is_start=own.is_start, is_end=own.is_end,
-        )  # fmt: skip
+        stage_t = t + own.node * h
+        stage_q, stage_v, complete = scheme.completed(chart, stage_q, stage_v, stage_t, params)
+        with jax.named_scope("law_of_motion"):
+            eom, law = scheme.law(stage_q, stage_v, stage_t, params, so_far.kept)
+        failures: list[tuple[Array, Status | Array]] = [
+            (~law.definite, Status.SINGULAR_MASS),
+            *unless(law.converged, Status.NONIDEAL_FAILED),
+            *unless(complete, Status.PROJECTION_FAILED),
+            check_dependent_rows(eom, law, so_far.kept, own.is_start, own.is_end),
+        ]
         is_ok, good, kept = so_far.status == Status.OK, so_far.good, so_far.kept
         status = jnp.where(is_ok, first_that_holds(*failures), so_far.status)
         # `status` is read only where `good` is false: native code then computes it in a rare
@@ -190,10 +195,10 @@ def _run_stages(
     count = sum(scheme.system.sizes(q, v, t, params))
     m, true = jnp.asarray(count, jnp.int32), jnp.asarray(True)
     ok, kept = jnp.asarray(Status.OK, jnp.int32), jnp.ones(count, bool)
-    return jax.lax.scan(add_stage, _StageState(none, none, true, true, ok, m, m, kept), stages)[0]
+    return jax.lax.scan(one, _StageState(none, none, true, true, ok, m, m, kept), stages)[0]
 
 
-def _health(end: _StageState, q: Array, v: Array, reached: Array) -> StepInfo:
+def _health(end: _StageState, q: Array, v: Array, reached: Array) -> Health:
     """Combine the checks of the stages, and whether the new state is finite and was reached."""
     finite = jnp.isfinite(q.sum() + v.sum())
     good = end.good & (finite & reached)
@@ -211,7 +216,7 @@ def _health(end: _StageState, q: Array, v: Array, reached: Array) -> StepInfo:
     status, computed = jax.lax.cond(~good, bad, lambda: (ok, true))
     rows = jnp.asarray(end.kept.size, jnp.int32)
     rank = jax.lax.cond(~end.independent, lambda: end.rank, lambda: rows)
-    return StepInfo(good, status, rank, computed)
+    return Health(good, status, rank, computed)
 
 
 class _Stage(eqx.Module):

@@ -21,7 +21,7 @@ from jaxmech.first_order import largest, spread
 from jaxmech.formulations import AbstractFormulation
 from jaxmech.integrate.error_estimate import relative, resolution
 from jaxmech.integrate.events.turns import most_turns
-from jaxmech.integrate.events.watch import EventSet
+from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
@@ -63,7 +63,7 @@ class Plan:
     method: AbstractMethod
     formulation: AbstractFormulation
     stabilization: AbstractStabilization
-    watch: EventSet | None = None
+    watch: Watch | None = None
 
 
 def steps_needed(

@@ -23,9 +23,9 @@ from jaxmech.integrate import (
     Scheme,
     method_and_steps,
 )
+from jaxmech.integrate.adaptive.record import StepRecord
 from jaxmech.integrate.adaptive.replay import recorded, replayed, shortened
 from jaxmech.integrate.default_steps import resolved_steps
-from jaxmech.integrate.derivatives.record import StepRecord
 from jaxmech.integrate.times import span_at, step_times, within, within_spans
 from jaxmech.sensitivity import nan_origins
 from jaxmech.sensitivity.check_report import START, GradientCheck

@@ -14,7 +14,6 @@ from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unl
 from jaxmech.integrate.implicit import AbstractImplicit, StepData, rounding
 from jaxmech.integrate.methods import AbstractRungeKuttaPair
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.stages import evaluate_stage
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.linalg import times
 from jaxmech.stabilization import RowsBefore, metric_mass
@@ -257,21 +256,27 @@ def _run_stages(
 ) -> _StagesSoFar:  # fmt: skip
     """The stages after the first, which is known, as a loop."""
 
-    def add_stage(so_far: _StagesSoFar, own: Any) -> tuple[_StagesSoFar, None]:
+    def one(so_far: _StagesSoFar, own: Any) -> tuple[_StagesSoFar, None]:
         node, weights, is_last = own
         q = start.q + h * (weights @ so_far.speeds)
         v = start.v + h * (weights @ so_far.accelerations)
-        q, v, law, failures = evaluate_stage(
-            scheme, chart, q, v, t + node * h, params, start.kept,
-            is_start=jnp.asarray(False), is_end=is_last,
-        )  # fmt: skip
-        failed = so_far.status != Status.OK, so_far.status
+        stage_t = t + node * h
+        q, v, complete = scheme.completed(chart, q, v, stage_t, params)
+        with jax.named_scope("law_of_motion"):
+            eom, law = scheme.law(q, v, stage_t, params, start.kept)
+        status = first_that_holds(
+            (so_far.status != Status.OK, so_far.status),
+            (~law.definite, Status.SINGULAR_MASS),
+            *unless(law.converged, Status.NONIDEAL_FAILED),
+            *unless(complete, Status.PROJECTION_FAILED),
+            check_dependent_rows(eom, law, start.kept, jnp.asarray(False), is_last),
+        )
         return _StagesSoFar(
             jnp.concatenate([so_far.speeds[1:], v[None]]),
             jnp.concatenate([so_far.accelerations[1:], law.qdd[None]]),
             q,
             so_far.independent & (law.rank == m),
-            first_that_holds(failed, *failures),
+            status,
             jnp.minimum(so_far.rank, law.rank),
         ), None  # fmt: skip
 
@@ -289,7 +294,7 @@ def _run_stages(
     for k in range(1, count, _TOGETHER if is_small else count):
         part = slice(k, min(k + _TOGETHER, count) if is_small else count)
         first, _ = jax.lax.scan(
-            add_stage, first, (stages.nodes[part], stages.before[part], stages.is_last[part])
+            one, first, (stages.nodes[part], stages.before[part], stages.is_last[part])
         )
     return first
 

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from jaxmech.integrate.adaptive.attempt import Attempt, Knot, attempt, knot
 from jaxmech.integrate.adaptive.control import LEAST_ERROR, first_step, grown, shrunk
+from jaxmech.integrate.adaptive.record import MoveRows, StepRecord
 from jaxmech.integrate.adaptive.run import (
     RunAudit,
     RunRows,
@@ -21,10 +22,9 @@ from jaxmech.integrate.adaptive.saves import save_reached
 from jaxmech.integrate.adaptive.step_events import StepEvents, events_in_step
 from jaxmech.integrate.begin import begun, residuals
 from jaxmech.integrate.counts import StepCounts
-from jaxmech.integrate.derivatives.record import MoveRows, StepRecord
 from jaxmech.integrate.error_estimate import relative, resolution
 from jaxmech.integrate.events.turns import most_turns
-from jaxmech.integrate.events.watch import EventSet
+from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import Tolerance
@@ -40,9 +40,9 @@ _STUCK = 1e-9  # fraction of the run: a shorter step from one event to the next 
 
 def adaptive_rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance,
-    *, segment: int, watch: EventSet | None = None, times: Array | None = None,
-) -> tuple[Trajectory, tuple[StepRecord, Array]]:  # fmt: skip
-    """The trajectory from (q0, v0) saved at ts; its moves in segments, and the states before these.
+    *, segment: int, watch: Watch | None = None, times: Array | None = None,
+) -> tuple[Trajectory, StepRecord]:  # fmt: skip
+    """The trajectory from (q0, v0) saved at ts, and its moves in segments.
 
     With events, the system of the scheme is that of the watch. A step ends at each of the `times`;
     the system then has spans.

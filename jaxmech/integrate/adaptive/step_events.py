@@ -13,9 +13,9 @@ from jaxmech.integrate.events.crossing import through_events
 from jaxmech.integrate.events.dips import step_dips
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.switches import Switched
-from jaxmech.integrate.events.watch import EventSet
+from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step import StepInfo
+from jaxmech.integrate.step import Health
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.status import Status
 from jaxmech.system import Params
@@ -36,7 +36,7 @@ class StepEvents(eqx.Module):
 
 
 def events_in_step(
-    scheme: Scheme, tolerance: Tolerance, watch: EventSet, extents: Array | None, start: Knot,
+    scheme: Scheme, tolerance: Tolerance, watch: Watch, extents: Array | None, start: Knot,
     was: EventState, tried: Attempt, t: Array, h: Array, params: Params, accepted: Array,
     log: Array,
 ) -> tuple[StepEvents, Array]:  # fmt: skip
@@ -50,7 +50,7 @@ def events_in_step(
     def part(q: Array, v: Array, t: Array, h: Array, params: Params) -> Any:
         found = attempt(scheme, tolerance, start, t, h, params, extents)
         good = found.status == Status.OK
-        return found.end.q, found.end.v, StepInfo(good, found.status, found.rank, good)
+        return found.end.q, found.end.v, Health(good, found.status, found.rank, good)
 
     happens = (accepted & happens) | was.due
     at, log = through_events(

@@ -4,7 +4,8 @@
 events in a step whose ends have different signs, `dips` those between ends of equal sign, and
 `contacts` those of functions that are zero; `step_events` puts them together for a fixed step, and
 `turns` bounds steps by the functions.
-`result` is the part of a `Solution` on events.
+Derivatives go through the `pieces` of a run between its events; `segments` are those of runs with
+fixed steps. `result` is the part of a `Solution` on events.
 """
 
 from jaxmech.integrate.events.event import Event as Event
@@ -13,5 +14,5 @@ from jaxmech.integrate.events.log import EventState as EventState
 from jaxmech.integrate.events.result import EventRecord as EventRecord
 from jaxmech.integrate.events.result import Events as Events
 from jaxmech.integrate.events.result import events_of as events_of
-from jaxmech.integrate.events.watch import EventSet as EventSet
+from jaxmech.integrate.events.watch import Watch as Watch
 from jaxmech.integrate.events.watch import watch_of as watch_of

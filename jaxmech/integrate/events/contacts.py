@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.events.log import EventState
-from jaxmech.integrate.events.watch import EventSet
+from jaxmech.integrate.events.watch import Watch
 from jaxmech.system import Params
 
 _ROUNDING = 64.0  # round-off of a function and of its rate, relative to the largest of their terms
@@ -31,7 +31,7 @@ class Contacts(eqx.Module):
 
     @staticmethod
     def of(
-        watch: EventSet, q: Array, v: Array, t: Array, ahead: Array, params: Params,
+        watch: Watch, q: Array, v: Array, t: Array, ahead: Array, params: Params,
         speeds: Array, accuracy: Array,
     ) -> "Contacts":  # fmt: skip
         """The functions at a state of a run whose time changes with the sign of `ahead`.
@@ -68,7 +68,7 @@ class Contacts(eqx.Module):
         """Flags of those of them whose rate takes them to the other side."""
         return self.touching(signs) & (signs * self.r < -self.still)
 
-    def signs(self, watch: EventSet, signs: Int[Array, " E"], at_start: bool) -> Int[Array, " E"]:
+    def signs(self, watch: Watch, signs: Int[Array, " E"], at_start: bool) -> Int[Array, " E"]:
         """The signs, where those that are unknown and of zeros are decided.
 
         A contact that touches is on the side from which it can close. At the start so are impacts,
@@ -86,7 +86,7 @@ class Contacts(eqx.Module):
 
 
 def touching_at_start(
-    watch: EventSet, events: EventState, q: Array, v: Array, t: Array, ahead: Array, params: Params
+    watch: Watch, events: EventState, q: Array, v: Array, t: Array, ahead: Array, params: Params
 ) -> EventState:
     """The events at the start of a run, which bodies may begin in contact."""
     none = jnp.zeros_like(t)

@@ -19,11 +19,11 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.compiler import with_row
 from jaxmech.integrate.checks import first_that_holds
 from jaxmech.integrate.events.contacts import Contacts
-from jaxmech.integrate.events.dips import ExtremumSearch, rates
+from jaxmech.integrate.events.dips import Dips, rates
 from jaxmech.integrate.events.log import EventState, Occurrences
-from jaxmech.integrate.events.watch import EventSet
+from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step import StepInfo, step
+from jaxmech.integrate.step import Health, step
 from jaxmech.status import Status
 from jaxmech.system import Params
 
@@ -36,7 +36,7 @@ _SETTLING = 0.01  # fraction of a step after which an unknown sign is known
 
 
 # A step: from q, v, t, h and parameters to q, v and whether it went well.
-PartialStep = Callable[[Array, Array, Array, Array, Params], tuple[Array, Array, StepInfo]]
+PartialStep = Callable[[Array, Array, Array, Array, Params], tuple[Array, Array, Health]]
 
 
 class StepSearch(eqx.Module):
@@ -48,7 +48,7 @@ class StepSearch(eqx.Module):
     q: Float[Array, " n"]  # the state at `high`
     v: Float[Array, " n"]
     values: Float[Array, " E"]  # the functions there
-    health: StepInfo  # checks of the step up to there
+    health: Health  # checks of the step up to there
     low: Float[Array, ""]  # no event occurs before
     high: Float[Array, ""]  # an event occurs before
     at_low: Float[Array, " E"]  # the functions at `low`, weighted
@@ -67,12 +67,12 @@ class StepSearch(eqx.Module):
     cut: Bool[Array, ""]  # whether the motion changed at that event
     over: Bool[Array, ""]  # whether the step ends there
     done: Bool[Array, ""]  # whether the step is over
-    dips: ExtremumSearch
+    dips: Dips
 
 
 def through_events(
-    scheme: Scheme, watch: EventSet, q: Array, v: Array, t: Array, h: Array, params: Params,
-    events: EventState, place: Array, dips: ExtremumSearch, happens: Array, log: Array,
+    scheme: Scheme, watch: Watch, q: Array, v: Array, t: Array, h: Array, params: Params,
+    events: EventState, place: Array, dips: Dips, happens: Array, log: Array,
     extents: Float[Array, " n"] | None, advance: PartialStep | None = None, with_qdd: bool = False,
 ) -> tuple[StepSearch, Array]:  # fmt: skip
     """A step from (q, v) through all events on its way, if there are any, and the log with them.
@@ -90,7 +90,7 @@ def through_events(
     nowhere = jnp.zeros(len(watch.events), bool)
     start = StepSearch(
         base_q=q, base_v=v, base_u=zero, q=q, v=v, values=events.values,
-        health=StepInfo(true, none, none, true), low=zero, high=one, at_low=events.values,
+        health=Health(true, none, none, true), low=zero, high=one, at_low=events.values,
         at_high=events.values, side=none, tries=none, u=dips.after(zero), searching=false,
         crossed=nowhere, opened=nowhere, events=events,
         count=none, at_once=none, end_q=q, end_v=v, cut=false, over=false, done=~happens, dips=dips,
@@ -161,7 +161,7 @@ def through_events(
     return jax.lax.while_loop(lambda carry: ~carry[0].done, trial, (start, log))
 
 
-def _where(when: Array, yes: StepSearch | ExtremumSearch, no: StepSearch | ExtremumSearch) -> Any:
+def _where(when: Array, yes: StepSearch | Dips, no: StepSearch | Dips) -> Any:
     return jax.tree.map(lambda x, y: jnp.where(when, x, y), yes, no)
 
 
@@ -175,7 +175,7 @@ def _accuracy(t: Array, h: Array) -> Array:
 
 
 def _at_base(
-    watch: EventSet, at: StepSearch, t: Array, h: Array, params: Params, accuracy: Array
+    watch: Watch, at: StepSearch, t: Array, h: Array, params: Params, accuracy: Array
 ) -> tuple[StepSearch, Contacts]:
     """The search with signs of all functions that are zero at its base, and these functions."""
     base_t, events = t + at.base_u * h, at.events
@@ -186,7 +186,7 @@ def _at_base(
     return replace(at, events=replace(events, signs=signs, due=jnp.asarray(False))), contacts
 
 
-def _due(watch: EventSet, at: StepSearch, contacts: Contacts) -> Bool[Array, " E"]:
+def _due(watch: Watch, at: StepSearch, contacts: Contacts) -> Bool[Array, " E"]:
     """Flags of the next events that occur at the base: one with a transition, and others first."""
     signs = at.events.signs
     closing = contacts.closing(signs) & watch.allowed(signs, at.events.active)
@@ -199,7 +199,7 @@ def _due(watch: EventSet, at: StepSearch, contacts: Contacts) -> Bool[Array, " E
 
 
 def _crossed(
-    watch: EventSet, at: StepSearch, contacts: Contacts | None, t: Array, values: Array,
+    watch: Watch, at: StepSearch, contacts: Contacts | None, t: Array, values: Array,
     slopes: Array, h: Array, accuracy: Array,
 ) -> Bool[Array, " E"]:  # fmt: skip
     """Flags of the events that occur before a time at which the functions have these values."""
@@ -215,7 +215,7 @@ def _crossed(
 
 
 def _narrowed(
-    at: StepSearch, q: Array, v: Array, values: Array, health: StepInfo, crossed: Array,
+    at: StepSearch, q: Array, v: Array, values: Array, health: Health, crossed: Array,
     ends: Array, past: Array,
 ) -> StepSearch:  # fmt: skip
     """Narrow the bracket after a trial."""
@@ -256,7 +256,7 @@ def _next(at: StepSearch, tolerance: Array) -> Array:
 
 
 def _occurred(
-    scheme: Scheme, watch: EventSet, at: StepSearch, contacts: Contacts | None, is_due: Array,
+    scheme: Scheme, watch: Watch, at: StepSearch, contacts: Contacts | None, is_due: Array,
     t: Array, h: Array, params: Params, place: Array, resume: bool,
     extents: Float[Array, " n"] | None,
 ) -> tuple[StepSearch, Array]:  # fmt: skip
@@ -328,7 +328,7 @@ def _occurred(
 
 
 def _resting(
-    watch: EventSet, at: StepSearch, contacts: Contacts | None, is_due: Array
+    watch: Watch, at: StepSearch, contacts: Contacts | None, is_due: Array
 ) -> Bool[Array, " E"]:
     """Flags of impacts of bodies that have touched, and not moved apart, since the base."""
     if contacts is None:
@@ -340,7 +340,7 @@ def _resting(
     return at_rest & ~at.opened & watch.flags(impacts) & ~is_due
 
 
-def _row(watch: EventSet, which: Array, counts: Array) -> Array:
+def _row(watch: Watch, which: Array, counts: Array) -> Array:
     """The row in which the next occurrence of an event is kept, -1 if it is not."""
     kept = jnp.asarray([event.kept for event in watch.events], jnp.int32)
     starts = jnp.asarray(watch.rows[:-1], jnp.int32)
@@ -350,7 +350,7 @@ def _row(watch: EventSet, which: Array, counts: Array) -> Array:
 
 
 def _signs_after(
-    watch: EventSet, at: StepSearch, contacts: Contacts | None, after: Array, which: Array,
+    watch: Watch, at: StepSearch, contacts: Contacts | None, after: Array, which: Array,
     active: Array, side: Array,
 ) -> Array:  # fmt: skip
     """The sign of each function after one event."""

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.events.log import EventState
-from jaxmech.integrate.events.watch import EventSet
+from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.system import Params
 
@@ -33,7 +33,7 @@ class StepEnd(eqx.Module):
     r: Float[Array, " E"]  # their rates, NaN where unknown
 
 
-class ExtremumSearch(eqx.Module):
+class Dips(eqx.Module):
     """The search for minima within a step, of one function after another."""
 
     pending: Bool[Array, " E"]  # functions whose minimum is still sought
@@ -46,16 +46,14 @@ class ExtremumSearch(eqx.Module):
     def of(
         signs: Int[Array, " E"], enabled: Bool[Array, " E"], start: tuple[Array, Array],
         end: tuple[Array, Array],
-    ) -> "ExtremumSearch":  # fmt: skip
+    ) -> "Dips":  # fmt: skip
         """The possible minima in a step, from the functions and their rates in u at both ends."""
         s = signs.astype(start[0].dtype)
         zeros, ones = jnp.zeros_like(s), jnp.ones_like(s)
         low = StepEnd(zeros, s * start[0], s * start[1])
         high = StepEnd(ones, s * end[0], s * end[1])
         is_dip = (signs != 0) & enabled & (low.g > 0) & (high.g > 0) & (low.r < 0) & (high.r > 0)
-        return ExtremumSearch(
-            is_dip & _hopeful(low, high), low, high, jnp.zeros((), jnp.int32), ones
-        )
+        return Dips(is_dip & _hopeful(low, high), low, high, jnp.zeros((), jnp.int32), ones)
 
     def after(self, low: Array) -> Float[Array, ""]:
         """The end of the next trial, if nothing is known to happen after `low`."""
@@ -69,7 +67,7 @@ class ExtremumSearch(eqx.Module):
         first = jnp.arange(len(places)) == jnp.argmin(places)
         return first & self.pending, jnp.min(places)
 
-    def updated(self, u: Array, values: Array, rates: Array, signs: Array) -> "ExtremumSearch":
+    def updated(self, u: Array, values: Array, rates: Array, signs: Array) -> "Dips":
         """Update the search after a trial; the functions and rates are those of the step."""
         mine, _ = self._next()
         s = signs.astype(values.dtype)
@@ -84,7 +82,7 @@ class ExtremumSearch(eqx.Module):
         tries = self.tries + 1
         goes_on = _hopeful(low, high) & (tries < _MOST) & ~is_beyond
         over = mine & ~goes_on
-        return ExtremumSearch(
+        return Dips(
             self.pending & ~over,
             low,
             high,
@@ -92,7 +90,7 @@ class ExtremumSearch(eqx.Module):
             jnp.where(is_beyond, u, self.stops),
         )
 
-    def without(self, when: Array) -> "ExtremumSearch":
+    def without(self, when: Array) -> "Dips":
         """Drop all minima, since the motion has changed."""
         stops = jnp.where(when, jnp.ones_like(self.stops), self.stops)
         return replace(self, pending=self.pending & ~when, stops=stops)
@@ -122,7 +120,7 @@ def _hopeful(low: StepEnd, high: StepEnd) -> Bool[Array, " E"]:
 
 
 def rates(
-    watch: EventSet, q: Array, v: Array, t: Array, h: Array, params: Params, qdd: Array | None
+    watch: Watch, q: Array, v: Array, t: Array, h: Array, params: Params, qdd: Array | None
 ) -> Float[Array, " E"]:
     """The rates of the functions along the motion, over a step; NaN where unknown.
 
@@ -147,9 +145,9 @@ StepState = tuple[Array, Array, Array, Array | None]  # q, v, t and, where known
 
 
 def step_dips(
-    scheme: Scheme, watch: EventSet, was: EventState, start: StepState, end: StepState, h: Array,
+    scheme: Scheme, watch: Watch, was: EventState, start: StepState, end: StepState, h: Array,
     params: Params,
-) -> tuple[EventState, EventState, ExtremumSearch, Array]:  # fmt: skip
+) -> tuple[EventState, EventState, Dips, Array]:  # fmt: skip
     """The events before a step; after it, if none occur; minima in it; whether any may occur."""
     values, enabled = watch.values(scheme, *end[:3], params), watch.enabled(was.active)
     before, after = (rates(watch, q, v, t, h, params, qdd) for q, v, t, qdd in (start, end))
@@ -158,7 +156,7 @@ def step_dips(
     leaves = (was.signs == 0) & (was.values == 0) & enabled
     leaves &= jnp.abs(before) > _KNOWN * jnp.abs(values)
     was = replace(was, signs=jnp.where(leaves, jnp.sign(before), was.signs).astype(jnp.int32))
-    dips = ExtremumSearch.of(was.signs, enabled, (was.values, before), (values, after))
+    dips = Dips.of(was.signs, enabled, (was.values, before), (values, after))
     crossed = watch.crossed(was.signs, values, was.active)
     signs = watch.continued_signs(was.signs, values, was.active)
     if watch.has_transitions:

@@ -33,12 +33,6 @@ class Occurrences(eqx.Module):
         return Occurrences(t[..., 0], q, v, *(after or (None, None)))
 
 
-def most_in_segment(events: int) -> int:
-    """The number of occurrences of so many events that are recorded in a segment."""
-    # Each of them in a step, and one that changes the motion.
-    return max(IN_SEGMENT, events + 1)
-
-
 class Replay(eqx.Module):
     """The events of a segment of steps, in their order, as a derivative needs them."""
 
@@ -51,7 +45,8 @@ class Replay(eqx.Module):
     @staticmethod
     def none(events: int, dtype: Any) -> "Replay":
         """None of these events in this segment so far."""
-        most = most_in_segment(events)
+        # Each of them in a step, and one that changes the motion.
+        most = max(IN_SEGMENT, events + 1)
         zeros, size = jnp.zeros(most, jnp.int32), jnp.zeros(most, dtype)
         return Replay(zeros, size, zeros, zeros, jnp.zeros((), jnp.int32))
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.events.log import EventState, Occurrences
-from jaxmech.integrate.events.watch import EventSet
+from jaxmech.integrate.events.watch import Watch
 
 
 class EventRecord(eqx.Module):
@@ -80,7 +80,7 @@ class Events(eqx.Module):
 
 
 def events_of(
-    watch: EventSet, state: EventState, rows: Array, active: Array, t_last: Array, t_failed: Array
+    watch: Watch, state: EventState, rows: Array, active: Array, t_last: Array, t_failed: Array
 ) -> Events:
     """The events by name, from the last state of a run to the time `t_last`.
 

@@ -9,20 +9,18 @@ from jaxtyping import Array, Float
 from jaxmech.integrate.events.crossing import through_events
 from jaxmech.integrate.events.dips import step_dips
 from jaxmech.integrate.events.log import EventState
-from jaxmech.integrate.events.watch import EventSet
+from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step import StepInfo
+from jaxmech.integrate.step import Health
 from jaxmech.status import Status
 from jaxmech.system import Params
 
-Moved = tuple[Array, Array, StepInfo]  # q, v and checks after a step
-MovedWithEvents = tuple[
-    Array, Array, StepInfo, Array, EventState
-]  # also its end [s] and the events
+Moved = tuple[Array, Array, Health]  # q, v and checks after a step
+MovedWithEvents = tuple[Array, Array, Health, Array, EventState]  # also its end [s] and the events
 
 
 def with_events(
-    scheme: Scheme, watch: EventSet, start: tuple[Array, Array], moved: Moved, running: Array,
+    scheme: Scheme, watch: Watch, start: tuple[Array, Array], moved: Moved, running: Array,
     was: EventState, log: Array, t: Array, h: Array, params: Params, place: Array,
     extents: Float[Array, " n"] | None,
 ) -> tuple[MovedWithEvents, Array]:  # fmt: skip

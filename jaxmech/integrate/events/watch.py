@@ -1,4 +1,4 @@
-"""`EventSet`: all events of a run, with their functions and their effects on a state."""
+"""`Watch`: all events of a run, with their functions and their effects on a state."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ _ITERATIONS = 2  # for velocities on constraints that are not linear in them
 
 
 @dataclass(frozen=True)
-class EventSet:
+class Watch:
     """All events of a run."""
 
     events: tuple[Event, ...]  # E of them
@@ -292,7 +292,7 @@ def _new_state(event: Event, found: Any, q: Array) -> tuple[Array, Array]:
     return new_q.astype(q.dtype), new_v.astype(q.dtype)
 
 
-def watch_of(system: System, events: Any, inactive: Any) -> EventSet | None:
+def watch_of(system: System, events: Any, inactive: Any) -> Watch | None:
     """The checked and named events of a run; None if there are none and no constraint is off."""
     given = (events,) if isinstance(events, Event) or not isinstance(events, Iterable) else events
     named = tuple(_named(event, k) for k, event in enumerate(given, start=1))
@@ -315,7 +315,7 @@ def watch_of(system: System, events: Any, inactive: Any) -> EventSet | None:
         if event.transition is not None:
             what = f"transition of event {event.name!r}"
             _require_constraints(system, what, event.transition.switches)
-    return EventSet(named, off)
+    return Watch(named, off)
 
 
 def _named(event: Any, number: int) -> Event:

@@ -1,11 +1,11 @@
-"""The moves of a run from one step or event to the next, through which derivatives propagate.
+"""Pieces of a run between steps and events, through which its derivatives propagate.
 
-At an event, the size s of the part of its step is the root of g(x(s)) = 0 that the run found, and
-has the derivatives of the implicit function, ds = -dg / (dg/ds), of any order.
+At an event, the size s of its piece is the root of g(x(s)) = 0 that the run found, and has the
+derivatives of the implicit function, ds = -dg / (dg/ds), of any order.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from jaxtyping import Array
 
 from jaxmech.compiler import hoisted
 from jaxmech.integrate.events.log import Occurrences
-from jaxmech.integrate.events.watch import EventSet
+from jaxmech.integrate.events.watch import Watch
 from jaxmech.integrate.methods import RK4, AbstractRungeKutta
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
@@ -24,47 +24,30 @@ from jaxmech.integrate.times.spans import within
 from jaxmech.system import Params
 
 
-class ReplayState(eqx.Module):
-    """A state between moves, as differentiated."""
+class PieceState(eqx.Module):
+    """A state between pieces, as differentiated."""
 
     q: Array  # (n,)
     v: Array  # (n,)
-    # Time since the step began (fixed steps) or by which the motion is late, of value zero
-    # (adaptive ones); None where no event or time at which a step ends can move.
-    offset: Any
-
-    def packed(self) -> Array:
-        """All numbers as one row."""
-        offset = [] if self.offset is None else [self.offset[None]]
-        return jnp.concatenate([self.q, self.v, *offset])
-
-    @staticmethod
-    def unpacked(row: Array, n: int) -> "ReplayState":
-        """The state in a row, in which other numbers may follow."""
-        return ReplayState(row[:n], row[n : 2 * n], row[2 * n] if row.size > 2 * n else None)
+    offset: Any  # time since the step began, or by which the motion is late; None without events
 
 
-class Move(eqx.Module):
-    """A step, the part of a step up to an event, or the part up to a save."""
+class EventPiece(eqx.Module):
+    """The end of a piece."""
 
     t: Array  # start of its step [s]
-    h: Array  # size of its step [s]
-    is_made: Any  # whether there is one; None if there always is
-    goes_on: Any  # whether the motion continues from its end; None if it always does
-    save: Any = None  # number of the save that it leads to, 0 for none; None without such moves
-    size: Any = None  # of the part up to an event [s]
-    which: Any = None  # index of that event, -1 for none
-    row: Any = None  # row in which the event is kept, -1 if it is not
-    active: Any = None  # constraints that are on; None without events
-    span: Any = None  # span of time of the move; None without times at which a step ends
+    size: Array  # of the piece, if an event ends it [s]
+    which: Array  # index of that event, -1 for the end of the step
+    row: Array  # row in which the event is kept, -1 if it is not
+    active: Any  # constraints that are on; None without events
+    span: Any = None  # span of time of the piece; None without times at which a step ends
     turns: Any = None  # whether it begins at such a time; None without them
-    late: Any = None  # offset after a step; None if it stays
-    extents: Any = None  # of the coordinates; None for those at its start
+    late: Any = None  # offset after a plain piece; None if it stays
 
     def begun(
-        self, scheme: Scheme, watch: EventSet | None, state: ReplayState, params: Params
+        self, scheme: Scheme, watch: Watch | None, state: PieceState, params: Params
     ) -> tuple[Array, Array, Array, Params]:
-        """q, v, time and parameters with which the move begins."""
+        """q, v, time and parameters with which the piece begins."""
         t, params = self.t, within(self.span, params)
         if state.offset is not None:
             t = t + state.offset
@@ -73,6 +56,49 @@ class Move(eqx.Module):
             return state.q, state.v, t, now
         q, v, _ = scheme.turned(state.q, state.v, t, now, self.turns)
         return q, v, t, now
+
+
+Kind = Callable[..., Any]  # from a state, a piece, its size h and the shared inputs of all steps
+
+
+@dataclass(frozen=True)
+class PieceKinds:
+    """The kinds of pieces."""
+
+    plain: Kind  # to the end of a step: the state there
+    event: Kind  # to an event: the state after it, and its row in the log
+
+    def advance(
+        self, state: PieceState, piece: EventPiece, h: Array, shared: Any, none: Array
+    ) -> tuple[PieceState, Array]:
+        """The state after a piece, and the row of an event in the log; `none` without one."""
+        event = partial(self.event, state, piece, h, shared)
+        plain = partial(self.plain, state, piece, h, shared)
+        return jax.lax.cond(piece.which >= 0, event, lambda: (plain(), none))
+
+    def pull_back(
+        self, place: Callable[..., tuple[EventPiece, Array]], state: PieceState, times: Any,
+        shared: Any, fixed: Any, given: PieceState, row: Callable[[], Array],
+    ) -> Any:  # fmt: skip
+        """Cotangents of the state, the times and `shared`, from those of the next state.
+
+        `place` returns the piece and its h from the state and the times, `row` the cotangent of the
+        row of an event in the log.
+        """
+
+        # One kind of piece at a time is differentiated, and not the `cond` of both, which would
+        # pass intermediate values of loops from one `cond` to another: native code cannot do that.
+        def through(kind: Kind, given: Any) -> Any:
+            def run(state: PieceState, times: Any, shared: Any) -> Any:
+                return kind(state, *place(state, times), eqx.combine(shared, fixed))
+
+            return jax.vjp(run, state, times, shared)[1](given)
+
+        def event() -> Any:
+            return through(self.event, (given, row()))
+
+        own, _ = place(state, times)
+        return jax.lax.cond(own.which >= 0, event, lambda: through(self.plain, given))
 
 
 def _part(
@@ -93,12 +119,12 @@ def _part(
 
 
 def to_step_end(
-    scheme: Scheme, watch: EventSet, state: ReplayState, move: Move, params: Params
-) -> ReplayState:
-    """The state at the end of a step of fixed size, in which events may have occurred."""
-    q, v, t, now = move.begun(scheme, watch, state, params)
-    q, v = _part(scheme, q, v, t, move.h - state.offset, move.h, now)
-    return ReplayState(q, v, jnp.zeros_like(state.offset))
+    scheme: Scheme, watch: Watch, state: PieceState, piece: EventPiece, h: Array, params: Params
+) -> PieceState:
+    """The state at the end of the step."""
+    q, v, t, now = piece.begun(scheme, watch, state, params)
+    q, v = _part(scheme, q, v, t, h - state.offset, h, now)
+    return PieceState(q, v, jnp.zeros_like(state.offset))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -148,38 +174,38 @@ Motion = Callable[[Array], tuple[Array, Array, Array]]  # q, v and t as function
 
 
 def at_event(
-    scheme: Scheme, watch: EventSet, motion: Motion, found: Array, move: Move, params: Params
+    scheme: Scheme, watch: Watch, motion: Motion, found: Array, piece: EventPiece, params: Params
 ) -> tuple[Array, tuple[Array, Array], Array]:
     """The size of the motion up to an event, q and v after it, and its row in the log.
 
     The size is `found`, with the derivatives of the root.
     """
-    now = watch.params(params, move.active)
+    now = watch.params(params, piece.active)
 
     def value(size: Array) -> Array:
-        return watch.chosen(move.which, watch.values(scheme, *motion(size), now))
+        return watch.chosen(piece.which, watch.values(scheme, *motion(size), now))
 
     with_traced, traced = hoisted(value, found)
     size = _root(with_traced, found, traced)
     q, v, t = motion(size)
     after = q, v
     if watch.has_transitions:
-        after = watch.after(scheme, move.which, q, v, t, params, move.active)[:2]
+        after = watch.after(scheme, piece.which, q, v, t, params, piece.active)[:2]
     more = after if watch.has_transitions else (None, None)
     return size, after, Occurrences(t, q, v, *more).packed()
 
 
 def to_event(
-    scheme: Scheme, watch: EventSet, state: ReplayState, move: Move, params: Params
-) -> tuple[ReplayState, Array]:
-    """The state from which the motion continues after an event in a step, and its row."""
-    q, v, start, now = move.begun(scheme, watch, state, params)
-    params = within(move.span, params)
+    scheme: Scheme, watch: Watch, state: PieceState, piece: EventPiece, h: Array, params: Params
+) -> tuple[PieceState, Array]:
+    """The state from which the motion continues after an event, and the row of the event."""
+    q, v, start, now = piece.begun(scheme, watch, state, params)
+    params = within(piece.span, params)
 
     def motion(size: Array) -> tuple[Array, Array, Array]:
-        return *_part(scheme, q, v, start, size, move.h, now), start + size
+        return *_part(scheme, q, v, start, size, h, now), start + size
 
-    size, after, row = at_event(scheme, watch, motion, move.size, move, params)
-    ended, cuts = ReplayState(*after, state.offset + size), watch.cuts(move.which)
-    begun = ReplayState(q, v, state.offset)
+    size, after, row = at_event(scheme, watch, motion, piece.size, piece, params)
+    ended, cuts = PieceState(*after, state.offset + size), watch.cuts(piece.which)
+    begun = PieceState(q, v, state.offset)
     return jax.tree.map(lambda x, y: jnp.where(cuts, x, y), ended, begun), row

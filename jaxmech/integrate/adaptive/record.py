@@ -9,15 +9,32 @@ segment and from the state before it.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import empty_rows, with_row
 
 
+class Move(eqx.Module):
+    """A step, a step up to an event, or a save."""
+
+    begin: Float[Array, ""]  # time since the start, not negative
+    size: Float[Array, ""]  # of the step, or its part up to an event; undefined for a save
+    save: Int[Array, ""]  # number of the save, 0 if it is none
+    is_made: Bool[Array, ""]
+    which: Int[Array, ""]  # index of the event that ends it, -1 for none
+    row: Int[Array, ""]  # row in which that event is kept
+
+    def elapsed(self, goes_on: Array) -> Array:
+        """The time since the start after the move; `goes_on` flags moves that advance."""
+        return jnp.where(goes_on, self.begin + self.size, self.begin)
+
+
 class StepRecord(eqx.Module):
-    """The moves of an adaptive run in S segments; beyond `count` zeros."""
+    """The moves of a run, and the states before every segment of them; beyond `count` zeros."""
 
     moves: Float[Array, " *E"]  # the size of a step, or the number of a save with a minus sign
+    # q and v before each segment; with events also the shift of time (zero) and the switches
+    starts: Float[Array, " *S n2"]
     begins: Float[Array, " *S"]  # time since the start before each segment, not negative
     count: Int[Array, " *C"]  # number of moves
     saved: Int[Array, " *C"]  # first save that was not reached: an event may end a run
@@ -27,46 +44,53 @@ class StepRecord(eqx.Module):
     @property
     def segment(self) -> int:
         """The number of moves in a segment."""
-        return len(self.moves) // len(self.begins)
+        return len(self.moves) // len(self.starts)
+
+    @property
+    def saves(self) -> Int[Array, " *E"]:
+        """The number of the save that each move leads to, 0 for none."""
+        return jnp.maximum(-self.moves, 0.0).astype(jnp.int32)
 
     def by_segment(self) -> "StepRecord":
         """Reshape the record with an axis of segments first, for a loop over them."""
-        first = self.segment * jnp.arange(len(self.begins), dtype=jnp.int32)
+        first = self.segment * jnp.arange(len(self.starts), dtype=jnp.int32)
         left = jnp.clip(self.count - first, 0, self.segment)
-        moves, which, row = (
-            None if x is None else x.reshape(len(self.begins), self.segment)
-            for x in (self.moves, self.which, self.row)
-        )
-        assert moves is not None
+        events = [None if x is None else self._rows(x) for x in (self.which, self.row)]
         return StepRecord(
-            moves, self.begins, left, jnp.broadcast_to(self.saved, left.shape), which, row
+            self._rows(self.moves),
+            self.starts,
+            self.begins,
+            left,
+            jnp.broadcast_to(self.saved, left.shape),
+            *events,
         )
 
-    def move(self, number: Array, usual: Array) -> tuple[Array, Array, Array, Array, Array]:
-        """Whether a move of a segment was made, its size, its save, its event and the row of it.
+    def _rows(self, x: Array) -> Array:
+        return x.reshape(len(self.starts), self.segment)
+
+    def move(self, number: Array, begin: Array, usual: Array) -> Move:
+        """A move of this segment, or of the whole run, that begins so long after the start.
 
         One that was not made has the usual length, or its derivative could be 0 / 0.
         """
 
-        def entry(values: Array | None) -> Array:
-            if values is None:
+        def at(row: Array | None) -> Array:
+            if row is None:
                 return jnp.asarray(-1, jnp.int32)
-            return jax.lax.dynamic_index_in_dim(values, number, keepdims=False)
+            return jax.lax.dynamic_index_in_dim(row, number, keepdims=False)
 
-        is_made, coded = number < self.count, entry(self.moves)
+        is_made, coded = number < self.count, at(self.moves)
         save = jnp.where(is_made, jnp.maximum(-coded, 0.0), 0.0).astype(jnp.int32)
         size = jnp.where(is_made & (coded >= 0), coded, usual)
-        which = jnp.where(is_made, entry(self.which), -1)
-        return is_made, size, save, which, entry(self.row)
+        which = jnp.where(is_made, at(self.which), -1)
+        return Move(begin, size, save, is_made, which, at(self.row))
 
 
 class MoveRows(eqx.Module):
     """The rows of a `StepRecord` while they are written."""
 
     moves: Array  # as in a `StepRecord`; with events also `which` and `row`, counted from 1
-    # q and v before each segment; with events also the shift of time (zero) and the switches; the
-    # time since the start last
-    starts: Array
+    starts: Array  # as in a `StepRecord`, the time since the start last
     segment: int = eqx.field(static=True)  # moves in a segment
 
     @staticmethod
@@ -89,8 +113,8 @@ class MoveRows(eqx.Module):
             self.segment,
         )
 
-    def record(self, count: Array, saved: Array) -> tuple[StepRecord, Array]:
-        """The record of `count` moves, up to a save, and the states before the segments."""
+    def record(self, count: Array, saved: Array) -> StepRecord:
+        """Finish the record of `count` moves, up to a save."""
         made = (jnp.arange(len(self.moves)) < count)[:, None]
         begun = (self.segment * jnp.arange(len(self.starts)) < count)[:, None]
         moves = jnp.where(made, self.moves, 0.0)
@@ -98,8 +122,7 @@ class MoveRows(eqx.Module):
         which = row = None
         if moves.shape[1] > 1:
             which, row = moves[:, 1:].astype(jnp.int32).T - 1
-        record = StepRecord(moves[:, 0], starts[:, -1], count, saved, which, row)
-        return record, starts[:, :-1]
+        return StepRecord(moves[:, 0], starts[:, :-1], starts[:, -1], count, saved, which, row)
 
 
 def segments_of(moves: int, segment: int) -> int:

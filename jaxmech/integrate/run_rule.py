@@ -4,8 +4,9 @@ A run has fixed or adaptive steps, with events or without. Its derivatives go th
 its steps again, from states that the forward run has kept.
 """
 
+import abc
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -45,64 +46,74 @@ class SmoothResults(eqx.Module):
     kept: Any  # states that the derivatives need, for derivatives of derivatives
 
 
-Run = Callable[[RolloutInputs], tuple[Trajectory, Any]]
+@dataclass(frozen=True)
+class AbstractRun(abc.ABC):
+    """A run and its derivatives."""
 
+    # From the inputs to the trajectory and the data for its derivatives: `known`, whether the state
+    # was good at each save time (T,), `smooth`, states with derivatives, and more.
+    run: Callable[[RolloutInputs], tuple[Trajectory, Any]]
 
-def run_operation(run: Run, replay: Any, x: RolloutInputs) -> Trajectory:
-    """A run as one operation, whose derivatives are those of the replay of its record.
+    @abc.abstractmethod
+    def tangents(self, x: RolloutInputs, kept: Any, changes: RolloutInputs) -> SmoothResults:
+        """Tangents of the results; those of unknown states do not matter."""
 
-    `run` returns the trajectory and the record: `known`, whether the state was good at each save
-    time (T,), `smooth`, states with derivatives, and more.
-    """
-    leaves, structure = jax.tree.flatten(x)
+    @abc.abstractmethod
+    def cotangents(
+        self, x: RolloutInputs, kept: Any, wanted: RolloutInputs, given: SmoothResults
+    ) -> RolloutInputs:
+        """Cotangents of the wanted inputs; those of unknown states are zero, as is None."""
 
-    def run_leaves(*leaves: Array) -> tuple[Trajectory, Any]:
-        return run(jax.tree.unflatten(structure, leaves))
+    def trajectory(self, x: RolloutInputs) -> Trajectory:
+        """The run as one operation with its derivatives."""
+        leaves, structure = jax.tree.flatten(x)
 
-    operation, outs = operation_of(run_leaves, leaves, partial(RunRule, replay, structure))
-    return jax.tree.unflatten(outs, bind(operation, *leaves))[0]
+        def run(*leaves: Array) -> tuple[Trajectory, Any]:
+            return self.run(jax.tree.unflatten(structure, leaves))
+
+        operation, outs = operation_of(run, leaves, partial(self.rule, structure))
+        return jax.tree.unflatten(outs, bind(operation, *leaves))[0]
+
+    def rule(self, structure: Any, outs: Any) -> AbstractRule:
+        """The derivatives, for these structures of the inputs and of the results."""
+        return RunRule(self, structure, outs)
 
 
 class RunRule(AbstractRule):
     """The rule of a run, whose inputs have this structure; `outs` are the shapes of its results."""
 
-    def __init__(self, replay: Any, structure: Any, outs: Any) -> None:
-        trajectory, record = jax.tree.unflatten(outs, range(outs.num_leaves))
-        smooth = SmoothResults(trajectory.q, trajectory.v, trajectory.found, record.smooth)
-        self.replay = replay
-        self.residuals = tuple(jax.tree.leaves(record))
+    def __init__(self, program: Any, structure: Any, outs: Any) -> None:
+        trajectory, kept = jax.tree.unflatten(outs, range(outs.num_leaves))
+        smooth = SmoothResults(trajectory.q, trajectory.v, trajectory.found, kept.smooth)
+        self.program = program
+        self.residuals = tuple(jax.tree.leaves(kept))
         self.smooth = tuple(jax.tree.leaves(smooth))
         self._inputs = structure
-        self._record, self._smooth = map(jax.tree.structure, (record, smooth))
+        self._kept, self._smooth = map(jax.tree.structure, (kept, smooth))
 
     def jvp(self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays) -> list[Array]:
         """Push the tangents of the run, NaN where a state is NaN."""
-        return self._pushed(args, residuals, wanted, tangents, is_smooth=False)
+        return self.pushed(self.program.tangents, args, residuals, wanted, tangents)
 
-    def smooth_jvp(
-        self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays
-    ) -> list[Array]:
-        """Push tangents by loops of fixed length."""
-        return self._pushed(args, residuals, wanted, tangents, is_smooth=True)
-
-    def _pushed(
-        self, args: Arrays, residuals: Arrays, needed: Flags, tangents: Arrays, is_smooth: bool
-    ) -> list[Array]:
-        (x, record), remaining = self._trees(args, residuals), iter(tangents)
-        some = [next(remaining) if flag else None for flag in needed]
-        changes: RolloutInputs = jax.tree.unflatten(self._inputs, some)
-        results = self.replay.tangents(x, record, changes, is_smooth=is_smooth)
-        q, v = (jnp.where(record.known[:, None], d, jnp.nan) for d in (results.q, results.v))
-        return jax.tree.leaves(replace(results, q=q, v=v))
+    def pushed(
+        self, by: Callable[..., SmoothResults], args: Arrays, residuals: Arrays, wanted: Flags,
+        tangents: Arrays,
+    ) -> list[Array]:  # fmt: skip
+        """Tangents of the smooth results by one of two functions."""
+        (x, kept), given = self._trees(args, residuals), iter(tangents)
+        some = [next(given) if flag else None for flag in wanted]
+        found = by(x, kept, jax.tree.unflatten(self._inputs, some))
+        q, v = (jnp.where(kept.known[:, None], d, jnp.nan) for d in (found.q, found.v))
+        return jax.tree.leaves(replace(found, q=q, v=v))
 
     def vjp(
         self, args: Arrays, residuals: Arrays, wanted: Flags, cotangents: Sequence[Array | None]
     ) -> list[Array]:
         """Pull back the cotangents of the run."""
-        x, record = self._trees(args, residuals)
-        needed: RolloutInputs = jax.tree.unflatten(self._inputs, wanted)
-        results: SmoothResults = jax.tree.unflatten(self._smooth, cotangents)
-        known, saves = record.known[:, None], (results.q, results.v)
+        x, kept = self._trees(args, residuals)
+        flags: RolloutInputs = jax.tree.unflatten(self._inputs, wanted)
+        given: SmoothResults = jax.tree.unflatten(self._smooth, cotangents)
+        known, saves = kept.known[:, None], (given.q, given.v)
         q, v = (ct if ct is None else jnp.where(known, ct, 0.0) for ct in saves)
         # Before the loops of the run, with which they would be compiled otherwise.
         unknown = [((ct != 0) & ~known).any() for ct in saves if ct is not None]
@@ -113,16 +124,17 @@ class RunRule(AbstractRule):
         nonzero = jnp.stack([x.any() for x in differ]).any()
         # After a failure the derivative is NaN if it depends on a saved NaN. If it does not, and
         # all cotangents are zero, it is 0 and not 0 times NaN.
-        answer, is_known = jnp.where(depends_on_nan, jnp.nan, 0.0), nonzero & ~depends_on_nan
-        wrt = self.replay.cotangents(x, record, needed, replace(results, q=q, v=v))
-        wrt = jax.tree.map(lambda x: jnp.where(is_known, x, answer.astype(x.dtype)), wrt)
+        answer, is_found = jnp.where(depends_on_nan, jnp.nan, 0.0), nonzero & ~depends_on_nan
+        found = self.program.cotangents(x, kept, flags, replace(given, q=q, v=v))
+        found = jax.tree.map(lambda x: jnp.where(is_found, x, answer.astype(x.dtype)), found)
         held = jax.tree.map(
-            lambda x, flag: jnp.zeros_like(x) if flag else None, x.tolerance, needed.tolerance
+            lambda x, flag: jnp.zeros_like(x) if flag else None, x.tolerance, flags.tolerance
         )
-        return jax.tree.leaves(replace(wrt, tolerance=held))
+        return jax.tree.leaves(replace(found, tolerance=held))
 
     def _trees(self, args: Arrays, residuals: Arrays) -> tuple[RolloutInputs, Any]:
-        return jax.tree.unflatten(self._inputs, args), jax.tree.unflatten(self._record, residuals)
+        """Unflatten the inputs and the kept data."""
+        return jax.tree.unflatten(self._inputs, args), jax.tree.unflatten(self._kept, residuals)
 
 
 Part = Callable[..., Any]

@@ -1,0 +1,303 @@
+"""The moves of a state along the recorded steps of a run, with events or without.
+
+Steps keep their sizes. But where an event moves in time, all later moves are delayed as much: the
+delay is a part of the state, whose value is always zero.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.integrate.adaptive.record import Move, StepRecord
+from jaxmech.integrate.adaptive.rollout import adaptive_rollout
+from jaxmech.integrate.events.pieces import (
+    EventPiece,
+    Kind,
+    PieceState,
+    along_motion,
+    at_event,
+)
+from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.rollout import Trajectory
+from jaxmech.integrate.run_rule import Part, RolloutInputs, with_traced
+from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.step import step
+from jaxmech.integrate.times.spans import Span, span_at, within
+from jaxmech.system import Params
+
+Given = tuple[Any, Any]  # first time, and times at which a step ends; None if not differentiated
+
+
+class KeptRun(eqx.Module):
+    """The data of the forward run that its derivatives need."""
+
+    record: StepRecord
+    states: Float[Array, " T n2"]  # q and v at the save times
+    known: Bool[Array, " T"]  # which saves were reached, or follow a terminal event
+    active: Bool[Array, " T C"] | None  # constraints that are on there; None without events
+    counts: Int[Array, " E"] | None  # of the events; None without events
+
+    @property
+    def smooth(self) -> tuple[Any, Any]:
+        """The states before the segments and at the saves."""
+        return self.record.starts, self.states
+
+
+@dataclass(frozen=True)
+class MoveProgram:
+    """The functions that make the moves of a run, with closed-over values as arguments."""
+
+    plain: Kind  # a step of the pair: the state at its end
+    event: Kind | None = None  # an event there: the state after it, and its row
+    # From a state (2 n,), t, active, span and shared inputs to its time derivative.
+    rates: Callable[[Array, Array, Array | None, Span | None, Any], Array] | None = None
+    watch: Watch | None = None
+
+
+def move_program(
+    scheme: Scheme, watch: Watch | None, segment: int, x: RolloutInputs
+) -> tuple[RolloutInputs, Callable[..., tuple[Trajectory, KeptRun]], MoveProgram]:
+    """The inputs with all closed-over values, the run and its move program."""
+    by_pair = scheme.with_one_step()
+
+    def forward(x: RolloutInputs) -> tuple[Trajectory, KeptRun]:
+        given = x.q0, x.v0, x.ts, x.params, x.tolerance
+        trajectory, record = adaptive_rollout(
+            scheme, *given, segment=segment, watch=watch, times=x.times
+        )
+        states = jnp.concatenate([trajectory.q, trajectory.v], axis=1)
+        known = ~jnp.isnan(states[:, 0])
+        states = jnp.where(known[:, None], states, 0.0)
+        counts = None if trajectory.events is None else trajectory.events.counts
+        return trajectory, KeptRun(record, states, known, trajectory.active, counts)
+
+    def rates(
+        state: Array, t: Array, active: Array | None, span: Span | None, params: Params
+    ) -> Array:
+        (q, v), now = jnp.split(state, 2), within(span, params)
+        now = now if watch is None or active is None else watch.params(now, active)
+        _, law = scheme.law(q, v, t, now)
+        return jnp.concatenate([v, law.qdd])
+
+    zero, whole = jnp.zeros_like(x.ts[0]), jnp.zeros((), jnp.int32)
+    active, state = None if watch is None else watch.active(), jnp.concatenate([x.q0, x.v0])
+    span = turns = late = None
+    if x.times is not None:
+        span, turns, late = Span(zero, zero), jnp.asarray(False), zero
+    piece = EventPiece(zero, zero, whole, whole, active, span, turns, late)
+    offset = None if watch is None and x.times is None else zero
+    from_start = PieceState(x.q0, x.v0, offset), piece, zero
+    plain, at_save = partial(_plain, by_pair, watch), (state, zero, active, span)
+    if watch is None:
+        x, run, found = with_traced(forward, x, [plain, rates], [from_start, at_save])
+        return x, run, MoveProgram(found[0], None, found[1], None)
+    parts: list[Part] = [partial(_event, by_pair, watch), plain, rates]
+    x, run, (event, *found) = with_traced(forward, x, parts, [from_start, from_start, at_save])
+    return x, run, MoveProgram(found[0], event, found[1], watch)
+
+
+def _plain(
+    by_pair: Scheme, watch: Watch | None, state: PieceState, piece: EventPiece, h: Array,
+    params: Params,
+) -> PieceState:  # fmt: skip
+    """Make a step."""
+    q, v, t, now = piece.begun(by_pair, watch, state, params)
+    q, v, _ = step(by_pair, q, v, t, h, now)
+    return PieceState(q, v, state.offset if piece.late is None else piece.late)
+
+
+def _event(
+    by_pair: Scheme, watch: Watch, state: PieceState, piece: EventPiece, h: Array, params: Params
+) -> tuple[PieceState, Array]:  # fmt: skip
+    """Process an event at the end of a step of size h; also the row of the event."""
+    params = within(piece.span, params)
+    t, now = piece.t + state.offset + h, watch.params(params, piece.active)
+    # As at a save, the derivative by the time of an event is that of the motion: that of the step
+    # by its size is the same to within the tolerance, but would be a second step to differentiate.
+    motion = along_motion(by_pair, state.q, state.v, t, now)
+    late, after, row = at_event(by_pair, watch, motion, jnp.zeros_like(h), piece, params)
+    return PieceState(*after, state.offset + late), row
+
+
+@dataclass(frozen=True)
+class Moves:
+    """The moves of a run."""
+
+    program: MoveProgram
+    ts: Array  # save times (T,); derivatives with respect to them are no part of a move
+    times: Array | None  # at which a step ends (K,)
+    held: Array | None  # the same in the run that was recorded
+    none: Array | None  # the row of no event; None without events
+
+    @staticmethod
+    def of(program: MoveProgram, x: RolloutInputs) -> "Moves":
+        """Make the moves of a run with these inputs."""
+        watch = program.watch
+        none = None if watch is None else jnp.zeros(watch.width(x.q0), x.q0.dtype)
+        return Moves(program, x.ts, x.times, jax.lax.stop_gradient(x.times), none)
+
+    def start(self, row: Array) -> tuple[PieceState, Array | None]:
+        """A state and its switches, from those before a segment as they are recorded."""
+        watch = self.program.watch
+        if watch is None and self.times is None:
+            n = len(row) // 2
+            return PieceState(row[:n], row[n:], None), None
+        n = (len(row) - 1 - (0 if watch is None else len(watch.names))) // 2
+        active = None if watch is None else row[2 * n + 1 :] > 0.5
+        return PieceState(row[:n], row[n : 2 * n], row[2 * n]), active
+
+    def at(
+        self, state: PieceState, given: Given, active: Array | None, move: Move
+    ) -> tuple[EventPiece, Array]:
+        """A move as a piece, and the size of its step.
+
+        `given` are the first time of the run and the times at which a step ends, None for those
+        that are not differentiated.
+        """
+        t0 = self.ts[0] if given[0] is None else given[0]
+        times = self.times if given[1] is None else given[1]
+        sign = jnp.sign(self.ts[-1] - self.ts[0])
+        size, target = sign * move.size, jax.lax.dynamic_index_in_dim(self.ts, move.save, 0, False)
+        left = target - (self.ts[0] + sign * move.begin)
+        if state.offset is not None:
+            left = left - state.offset
+        piece = EventPiece(t0 + sign * move.begin, size, move.which, move.row, active)
+        if times is not None and self.held is not None:
+            now = self.ts[0] + sign * move.begin
+            ends = self.ts[0] + sign * self._fixed()
+            span, begin = span_at(ends, now, self.ts[0], self.ts[-1])
+            is_end, here = self._ends(move)
+            # Zero, but its derivative is that of the time at which the step ends.
+            moved = (times - t0) - jax.lax.stop_gradient(self.held - self.ts[0])
+            late = jnp.where(is_end, jnp.where(here, moved, 0.0).sum(), state.offset)
+            size = size + (late - state.offset)
+            piece = replace(piece, span=span, turns=begin == now, late=late)
+        return piece, jnp.where(move.save > 0, left, size)
+
+    def _fixed(self) -> Array:
+        """The times at which a step ends, from the start, as the forward run has them."""
+        assert self.held is not None
+        held, first, last = jax.lax.stop_gradient((self.held, self.ts[0], self.ts[-1]))
+        return jnp.sign(last - first) * (held - first)
+
+    def _ends(self, move: Move) -> tuple[Array, Array]:
+        """Whether a step has to end where a move ends, and the flags (K,) of that time."""
+        first, last = jax.lax.stop_gradient((self.ts[0], self.ts[-1]))
+        apart = jnp.abs(self._fixed() - (move.begin + move.size))
+        near = 4 * jnp.finfo(first.dtype).eps * jnp.maximum(jnp.abs(first), jnp.abs(last))
+        here = jnp.arange(apart.size) == jnp.argmin(apart)
+        is_before = move.begin + move.size < jnp.abs(last - first) - near
+        is_step = (move.save == 0) & (move.which < 0)
+        return is_step & (apart.min() <= near) & is_before, here
+
+    def elapsed(self, move: Move) -> Array:
+        """The time since the start after a move."""
+        end = move.elapsed(self.goes_on(move))
+        if self.times is None:
+            return end
+        is_end, here = self._ends(move)
+        exact = jnp.where(here, self._fixed(), 0.0).sum()
+        return jnp.where(is_end & self.goes_on(move), exact, end)
+
+    def advance(
+        self, state: PieceState, given: Given, active: Array | None, move: Move, shared: Any
+    ) -> tuple[PieceState, Array | None]:
+        """The state after a move, and the row of an event."""
+        piece, h = self.at(state, given, active, move)
+
+        def made() -> tuple[PieceState, Array | None]:
+            end = self.program.plain(state, piece, h, shared)
+            if self.program.event is None:
+                return end, self.none
+            event = partial(self.program.event, end, piece, h, shared)
+            return jax.lax.cond(piece.which >= 0, event, lambda: (end, self.none))
+
+        if self.program.watch is None:
+            return made()
+        return jax.lax.cond(move.is_made, made, lambda: (state, self.none))
+
+    def pull_back(
+        self, state: PieceState, given: Given, active: Array | None, move: Move, shared: Any,
+        fixed: Any, wrt_end: PieceState, row: Callable[[], Array],
+    ) -> Any:  # fmt: skip
+        """Cotangents of the state before a move, of the times `given` and `shared`.
+
+        `wrt_end` are those of the state after it; `row` returns that of the row of an event.
+        """
+        program = self.program
+
+        def through(kind: Kind) -> Callable[..., Any]:
+            def run(state: PieceState, given: Given, shared: Any) -> Any:
+                piece, h = self.at(state, given, active, move)
+                return kind(state, piece, h, eqx.combine(shared, fixed))
+
+            return run
+
+        end, pull = jax.vjp(through(program.plain), state, given, shared)
+        if program.event is None:
+            return pull(wrt_end)
+        # The step and the event are differentiated apart: the event is the rare case.
+        event, still = through(program.event), jax.tree.map(jnp.zeros_like, (given, shared))
+        wrt_end, *wrt = jax.lax.cond(
+            move.which >= 0,
+            lambda: jax.vjp(event, end, given, shared)[1]((wrt_end, row())),
+            lambda: (wrt_end, *still),
+        )
+        own, *more = pull(wrt_end)
+        return own, *jax.tree.map(jnp.add, wrt, more)
+
+    def goes_on(self, move: Move) -> Array:
+        """Whether the motion continues from the state after a move, and not from the one before."""
+        steps = move.is_made & (move.save == 0)
+        watch = self.program.watch
+        return steps if watch is None else steps & ((move.which < 0) | watch.cuts(move.which))
+
+    def switched(self, active: Array | None, move: Move) -> Array | None:
+        """The switches after a move."""
+        if self.program.watch is None or active is None:
+            return None
+        switched = self.program.watch.switched(move.which, active)
+        return jnp.where(move.is_made & (move.which >= 0), switched, active)
+
+    @property
+    def usual(self) -> Array:
+        """A length for moves that were not made."""
+        # Any length at which the step can be computed: its result is not used, but must not be NaN.
+        return jnp.abs(self.ts[1] - self.ts[0])
+
+
+def recorded_moves(
+    scheme: Scheme, ts: Array, times: Array | None, held: Array | None
+) -> tuple[Moves, Scheme]:
+    """The moves of a run without events, and the scheme of one of their steps."""
+    by_pair = scheme.with_one_step()
+    program = MoveProgram(partial(_plain, by_pair, None))
+    return Moves(program, ts=ts, times=times, held=held, none=None), by_pair
+
+
+def rates_at_saves(program: MoveProgram, x: RolloutInputs, kept: KeptRun) -> Array:
+    """Speeds and accelerations at the saves, shape (T, 2 n); zero after a terminal event."""
+    assert program.rates is not None
+    rates_of = program.rates
+
+    def one(_: None, save: Any) -> tuple[None, Array]:
+        state, t, active, span = save
+        return None, rates_of(state, t, active, span, x.shared)
+
+    first = jnp.concatenate([x.q0, x.v0])
+    states = jnp.where(kept.known[:, None], kept.states, first[None])
+    spans = None if x.times is None else span_at(x.times, x.ts, x.ts[0], x.ts[-1])[0]
+    _, rates = jax.lax.scan(one, None, (states, x.ts, kept.active, spans))
+    reached = reached_saves(program, kept)
+    return rates if reached is None else jnp.where(reached[:, None], rates, 0.0)
+
+
+def reached_saves(program: MoveProgram, kept: KeptRun) -> Array | None:
+    """Flags of the saves that moves reached; the others may follow a terminal event."""
+    return None if program.watch is None else jnp.arange(len(kept.known)) < kept.record.saved
