@@ -22,7 +22,7 @@ import jaxmech as jm
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study
 from jaxmech.ensemble.kernel import BlockProgram, compile_kernel
-from jaxmech.ensemble.trajectory import merged
+from jaxmech.ensemble.members.trajectory import merged
 from jaxmech.ensemble.work.plan import planned
 
 SECONDS = 3.0  # of each of the rounds, of which the fastest one counts

@@ -2,6 +2,6 @@
 
 `resolve` finds the system that a command names, `catalogue` lists the models, `jax_versions`
 rejects releases of jax that are known to be wrong, and `interrupt` handles signals. `studies` is
-the command `ensemble`, `stability` are `modes` and `equilibria`; `fit/`, `report/`, `audit/` and
-`modes/` (studies of eigenvalues) have folders of their own.
+the command `ensemble`, and `modes` of a configuration; `stability` are `modes` of a system and
+`equilibria`; `fit/`, `report/` and `audit/` have folders of their own.
 """

@@ -103,8 +103,7 @@ eigenvalues and the shapes of the modes, and animates the modes of a model with 
 is as for `check`.
 
 A path that ends in .toml is a study of the probability of instability, with scattered parameters.
-Its folder holds `members.npz`, `config.toml`, `environment.json`, `summary.json`, `summary.txt` and
-`pictures/`.
+It is computed and stored as the studies of `ensemble`, in blocks and with `statistics`.
 """
 EQUILIBRIA = """\
 Find the equilibria of a system from random starts around its state, and print where they are,

@@ -88,11 +88,12 @@ def _silence() -> None:
 
 def _ensemble(arguments: Namespace) -> int:
     from jaxmech.cli.studies import compute, study_of
+    from jaxmech.ensemble import Study
 
     _require_good_jax()
     config, out = _paths(arguments)
     _require_trusted(arguments, config, out)
-    study = study_of(arguments, config)
+    study = study_of(arguments, config, Study)
     if study.precision == "float64":
         _use_float64()
     with _located(config):
@@ -271,17 +272,16 @@ def _modes(arguments: Namespace) -> int:
 
     if arguments.system.endswith(".toml"):
         return _modes_study(arguments)
+    for option in ("blocks", "chunk", "cluster"):
+        if getattr(arguments, option):
+            raise InputError(f"--{option} is for a study, a TOML file; leave it out")
     print(show_modes(_situation(arguments), arguments))
     return DONE
 
 
 def _modes_study(arguments: Namespace) -> int:
-    from jaxmech.cli.modes.run import run_modes
-    from jaxmech.cli.modes.study import ModesStudy
-    from jaxmech.cli.modes.summary import as_table
-    from jaxmech.config.toml import read
-    from jaxmech.ensemble import name_problems
-    from jaxmech.ensemble.summary import as_json
+    from jaxmech.cli.studies import compute, study_of
+    from jaxmech.ensemble.modes_study import ModesStudy
 
     for option in ("start", "param", "option", "steady"):
         if getattr(arguments, option):
@@ -289,14 +289,11 @@ def _modes_study(arguments: Namespace) -> int:
     _use_good_jax()
     config, out = _paths(arguments)
     _require_trusted(arguments, config, out)
-    study = read(config, ModesStudy, lambda data: name_problems(data, config.parent))
-    with _located(config), resumable(arguments, "out"):
-        summary = run_modes(study, out, folder=config.parent, progress=True)
-    print(as_json(summary) if arguments.json else as_table(summary), end="")
-    if not arguments.json:
-        print(f"members, summary and pictures in {out}")
-    undecided = study.size - int(summary["judged"])
-    return UNSATISFACTORY if undecided > study.failed_allowed * study.size else DONE
+    study = study_of(arguments, config, ModesStudy)
+    with _located(config):
+        text, good = compute(arguments, study, config, out)
+    print(text)
+    return DONE if good else UNSATISFACTORY
 
 
 def _equilibria(arguments: Namespace) -> int:

@@ -14,7 +14,7 @@ from jaxmech.cli import help as texts
 FILES = {  # the class that describes a kind of configuration: its module and name
     "study": ("jaxmech.ensemble", "Study"),
     "fit": ("jaxmech.cli.fit.study", "FitStudy"),
-    "modes": ("jaxmech.cli.modes.study", "ModesStudy"),
+    "modes": ("jaxmech.ensemble.modes_study", "ModesStudy"),
 }
 
 
@@ -65,23 +65,33 @@ def _add_studies(add: _Add) -> None:
     for command in (ensemble, fit):
         command.add_argument("config", metavar="CONFIG", help="configuration, a TOML file (below)")
         _add_out(command)
-        command.add_argument(
-            "--cluster",
-            metavar="WHERE",
-            help="local:4, slurm, tcp://host:8786 or file:scheduler.json, in place of `cluster`",
-        )
+    _add_cluster(fit)
     _add_trust(ensemble, fit)
-    ensemble.add_argument(
+    _add_blocks(ensemble)
+    fit.add_argument("--data", metavar="FILE", help="in place of the `data.file` of CONFIG")
+
+
+def _add_cluster(command: _LazyParser) -> None:
+    command.add_argument(
+        "--cluster",
+        metavar="WHERE",
+        help="local:4, slurm, tcp://host:8786 or file:scheduler.json, in place of `cluster`",
+    )
+
+
+def _add_blocks(command: _LazyParser) -> None:
+    """Add the options of a study that is computed in blocks."""
+    _add_cluster(command)
+    command.add_argument(
         "--chunk", metavar="N", type=_positive, help="in place of the `chunk` of CONFIG"
     )
-    ensemble.add_argument(
+    command.add_argument(
         "--progress", choices=("bar", "json", "none"), default="bar", help="what to show of it"
     )
-    ensemble.add_argument(
+    command.add_argument(
         "--blocks", metavar="FIRST:LAST", type=_part,
         help="compute only these blocks, from the first up to but without the last",
     )  # fmt: skip
-    fit.add_argument("--data", metavar="FILE", help="in place of the `data.file` of CONFIG")
 
 
 def _add_trust(*commands: _LazyParser) -> None:
@@ -140,6 +150,7 @@ def _add_questions(add: _Add) -> None:
     modes = add("modes", "frequencies, damping and stability of an equilibrium", texts.MODES)
     modes.closing = _keys(texts.MODES_EXAMPLE, "modes")
     _add_trust(modes)
+    _add_blocks(modes)
     modes.add_argument(
         "--steady", action="store_true", help="the steady motion nearest to the state, not rest"
     )

@@ -9,14 +9,16 @@ from typing import Any
 from jaxmech.cli.interrupt import graceful, resumable, tell
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.toml import read
-from jaxmech.ensemble import Study, as_table, failed, name_problems, open_results, run_study
+from jaxmech.ensemble import as_table, failed, name_problems, open_results, run_study
+from jaxmech.ensemble.study import AbstractStudy, AnyStudy
+from jaxmech.ensemble.summary import as_json
 from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.plot.ensemble_figures import draw_pictures
 
 
-def study_of(arguments: Namespace, config: Path) -> Study:
+def study_of(arguments: Namespace, config: Path, kind: type[AnyStudy]) -> AnyStudy:
     """Read the study of a configuration file, with the keys replaced by options."""
-    study = read(config, Study, lambda data: name_problems(data, config.parent))
+    study = read(config, kind, lambda data: name_problems(data, config.parent))
     if arguments.chunk is not None:
         study = replace(study, chunk=arguments.chunk)
     return replace(study, cluster=cluster_of(study.cluster, arguments.cluster))
@@ -36,8 +38,10 @@ def cluster_of(table: Cluster | None, scheduler: str | None) -> Cluster | None:
         raise InputError("; ".join(problems)) from error
 
 
-def compute(arguments: Namespace, study: Study, config: Path, out: Path) -> tuple[str, bool]:
-    """Run a study or a part of it; return its output, and whether few trajectories failed."""
+def compute(
+    arguments: Namespace, study: AbstractStudy, config: Path, out: Path
+) -> tuple[str, bool]:
+    """Run a study or a part of it; return its output, and whether few members failed."""
     start = time.perf_counter()
     with graceful() as stop, resumable(arguments, "out", "blocks", "cluster"):
         summary = run_study(
@@ -53,17 +57,22 @@ def compute(arguments: Namespace, study: Study, config: Path, out: Path) -> tupl
     if arguments.blocks:
         return _part_message(summary, time.perf_counter() - start), True
     seconds, pictures = time.perf_counter() - start, draw_pictures(open_results(out))
+    if getattr(arguments, "json", False):
+        return as_json(summary).rstrip(), _is_good(study, summary)
     lines = [as_table(summary), f"{seconds:.1f} s; results in {out / 'results.zarr'}"]
     if pictures:
         names = ", ".join(file.name for file in pictures)
         lines.append(f"pictures in {out / 'pictures'}: {names}")
-    return "\n".join(lines), failed(summary) <= study.failed_allowed * study.size
+    return "\n".join(lines), _is_good(study, summary)
+
+
+def _is_good(study: AbstractStudy, summary: dict[str, Any]) -> bool:
+    return failed(summary) <= study.failed_allowed * study.size
 
 
 def _part_message(summary: dict[str, Any], seconds: float) -> str:
-    """The message at the end of a part."""
     (first, last), finished, count = summary["part"], summary["done"], summary["blocks"]
-    advice = "the same command without --blocks computes the rest and the summary of all"
+    remedy = "the same command without --blocks computes the rest and the summary of all"
     if finished == count:
-        advice = "the same command without --blocks summarizes all of them"
-    return f"{seconds:.1f} s; blocks {first}:{last} are done, {finished} of all {count}; {advice}"
+        remedy = "the same command without --blocks summarizes all of them"
+    return f"{seconds:.1f} s; blocks {first}:{last} are done, {finished} of all {count}; {remedy}"

@@ -115,7 +115,6 @@ def _mode(
     geometry: Geometry, system: System | None, equilibrium: Equilibrium, mode: int,
     amplitude: float, params: Any,
 ) -> tuple["Track", str]:  # fmt: skip
-    """The motion of a mode, and its name."""
     from jaxmech.plot.mode_track import mode_track
 
     if system is None:
@@ -147,7 +146,6 @@ def _geometry(subject: Any) -> tuple[Geometry, System | None]:
 
 
 def _arrays(motion: Any, system: System | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The times (N, T), coordinates and rates (N, T, n)."""
     if isinstance(motion, Solution):
         ts, q, v = (np.asarray(x, float) for x in (motion.ts, motion.q, motion.v))
     elif isinstance(motion, tuple) and len(motion) == 2:
@@ -182,7 +180,6 @@ def _members(
     motion: tuple[np.ndarray, np.ndarray, np.ndarray], params: Any,
     members: Sequence[int] | None, params_axes: Any,
 ) -> tuple["Track", Any, tuple[int, ...]]:  # fmt: skip
-    """The drawn trajectories, their parameters and their indices."""
     from jaxmech.plot.paths import Track
 
     ts, q, v = motion
@@ -206,12 +203,11 @@ def _members(
 def _warn_of_other_params(
     geometry: Geometry, motion: Solution, params: Any, axes: Any, count: int
 ) -> None:
-    """Warn if shapes depend on parameters that are not those of the simulation."""
     params = as_dtype(params, motion.q.dtype)
     first, digests = params, digests_of(params)
     if axes is not None:
-        each = _each(params, axes, count)
-        first, digests = jax.tree.map(lambda x: x[0], each), jax.vmap(digests_of)(each)
+        members = _each(params, axes, count)
+        first, digests = jax.tree.map(lambda x: x[0], members), jax.vmap(digests_of)(members)
     names = differing(motion.digests or {}, digests)
     if not names:
         return
@@ -229,7 +225,6 @@ def _warn_of_other_params(
 
 
 def _each(params: Any, axes: Any, count: int) -> Any:
-    """Broadcast every entry of the parameters along a leading axis for the trajectories."""
     try:
         return jax.vmap(lambda _, p: p, in_axes=(0, axes), out_axes=0)(jnp.arange(count), params)
     except ValueError as error:

@@ -1,12 +1,13 @@
-"""Monte Carlo studies: read `study`, `draws`, `trajectory`, `kernel`, `run`, in this order.
+"""Monte Carlo studies: read `study`, `draws`, `members/`, `kernel`, `run`, in this order.
 
-`study` is the configuration. `draws` makes initial states and parameters from `distributions`, with
-the designs of `sampling/`. `trajectory` computes one trajectory and `kernel` a block of them, with
-their `observed` quantities, the `passages` of thresholds between saved times, and `statistics/`.
-`run` computes all blocks, distributed by `work/`; `estimate` chooses the size of a block and
-predicts memory and disk, and `progress` reports the progress. `store`, `layout` and `checksums`
-write the run folder, `provenance` records the origin of the results, and `accumulate` merges the
-statistics. `results` opens a run, `summary` describes it, and `finished/` analyses it further.
+`study` is the configuration of motions, `modes_study` that of eigenvalues. `draws` makes initial
+states and parameters from `distributions`, with the designs of `sampling/`. `members/` holds one
+motion or spectrum as a function of its draws, `kernel` computes a block of them, with their
+`statistics/`. `run` computes all blocks, distributed by `work/`; `estimate` chooses the size of a
+block and predicts memory and disk, and `progress` reports the progress. `store`, `layout` and
+`checksums` write the run folder, `provenance` records the origin of the results, and `accumulate`
+merges the statistics. `results` opens a run, whose arrays `sealed_store` compares with their
+digests, `summary` and `modes_summary` describe it, and `finished/` analyses it further.
 """
 
 from jaxmech.config.errors import StudyError as StudyError
@@ -23,7 +24,6 @@ from jaxmech.ensemble.distributions import FromTable as FromTable
 from jaxmech.ensemble.distributions import LogNormal as LogNormal
 from jaxmech.ensemble.distributions import Normal as Normal
 from jaxmech.ensemble.distributions import Scipy as Scipy
-from jaxmech.ensemble.distributions import Sobol as Sobol
 from jaxmech.ensemble.distributions import Triangular as Triangular
 from jaxmech.ensemble.distributions import Uniform as Uniform
 from jaxmech.ensemble.draws import draw as draw
@@ -31,8 +31,9 @@ from jaxmech.ensemble.finished.comparison import compare_runs as compare_runs
 from jaxmech.ensemble.finished.dataset import open as open  # noqa: A004
 from jaxmech.ensemble.finished.dataset import run as run
 from jaxmech.ensemble.finished.replay import replay as replay
-from jaxmech.ensemble.observed import Observed as Observed
-from jaxmech.ensemble.observed import StudyEvent as StudyEvent
+from jaxmech.ensemble.members.observed import Observed as Observed
+from jaxmech.ensemble.members.observed import StudyEvent as StudyEvent
+from jaxmech.ensemble.modes_study import ModesStudy as ModesStudy
 from jaxmech.ensemble.results import Results as Results
 from jaxmech.ensemble.results import open_results as open_results
 from jaxmech.ensemble.results import verify as verify

@@ -10,11 +10,11 @@ import numpy as np
 
 from jaxmech.config.run_folder import npz
 from jaxmech.ensemble.kernel import BlockProgram, States
-from jaxmech.ensemble.passages import counted_times
+from jaxmech.ensemble.members.passages import counted_times
 from jaxmech.ensemble.statistics import Covariance, SobolIndices
 from jaxmech.ensemble.statistics.audit import AUDIT
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found
-from jaxmech.ensemble.study import Until
+from jaxmech.ensemble.study import Study, Until
 
 Estimate = tuple[float, float, float]
 
@@ -22,9 +22,9 @@ Estimate = tuple[float, float, float]
 class Accumulator:
     """The states of the first blocks, merged one after the other, with shapes `like` one."""
 
-    def __init__(self, program: BlockProgram, like: States, until: Until | None) -> None:
-        self._program, self._until = program, until
-        self._leaves, self._tree = jax.tree.flatten(like)
+    def __init__(self, program: BlockProgram, template: States, criterion: Until | None) -> None:
+        self._program, self._until = program, criterion
+        self._leaves, self._tree = jax.tree.flatten(template)
         self._total: States | None = None
         self.blocks = 0
 
@@ -37,57 +37,66 @@ class Accumulator:
         """The states of a block from their bytes."""
         ends = np.cumsum([leaf.size * leaf.dtype.itemsize for leaf in self._leaves])
         pairs = zip(self._leaves, np.split(data, ends[:-1]), strict=True)
-        leaves = [np.frombuffer(x.tobytes(), like.dtype).reshape(like.shape) for like, x in pairs]
+        leaves = [
+            np.frombuffer(content.tobytes(), leaf.dtype).reshape(leaf.shape)
+            for leaf, content in pairs
+        ]
         states: States = jax.tree.unflatten(self._tree, leaves)
         return states
 
     def add(self, states: States) -> None:
         """Add the states of the next block."""
-        both = states if self._total is None else self._program.merged(self._total, states)
+        total = states if self._total is None else self._program.merged(self._total, states)
         # On the host: a total on one device could not be merged with a block from another one.
-        self._total = jax.device_get(both)
+        self._total = jax.device_get(total)
         self.blocks += 1
 
     @property
     def enough(self) -> bool:
         """Whether the study may stop here."""
-        until, total = self._until, self._total
-        if until is None or total is None or self.blocks * self._program.block < until.at_least:
+        criterion, total = self._until, self._total
+        if (
+            criterion is None
+            or total is None
+            or self.blocks * self._program.block < criterion.at_least
+        ):
             return False
-        statistic: Any = self._program.statistics[until.quantity]
-        statistic = replace(statistic, confidence=until.confidence)
-        found = statistic.estimate(statistic.result(total[until.quantity]))
-        return found is not None and (found[2] - found[1]) / 2 <= until.half_width
+        statistic: Any = self._program.statistics[criterion.quantity]
+        statistic = replace(statistic, confidence=criterion.confidence)
+        estimate = statistic.estimate(statistic.result(total[criterion.quantity]))
+        return estimate is not None and (estimate[2] - estimate[1]) / 2 <= criterion.half_width
 
     def estimates(self) -> dict[str, Estimate]:
         """Each statistic that is about one number, with its interval."""
         if self._total is None:
             return {}
-        found: dict[str, Estimate] = {}
-        for name, one in self._program.statistics.items():
-            if name != AUDIT and type(one).estimate is not AbstractStatistic.estimate:
-                estimate = one.estimate(one.result(self._total[name]))
-                found |= {name: estimate} if estimate else {}
-        return found
+        estimates: dict[str, Estimate] = {}
+        for name, statistic in self._program.statistics.items():
+            if name != AUDIT and type(statistic).estimate is not AbstractStatistic.estimate:
+                estimate = statistic.estimate(statistic.result(self._total[name]))
+                estimates |= {name: estimate} if estimate else {}
+        return estimates
 
     def results(self) -> dict[str, Found]:
         """The results of all statistics."""
         if (total := self._total) is None:
             return {}
-        known = self._program.statistics.items()
+        statistics = self._program.statistics.items()
         return {
-            name: self._names_of(one) | one.result(total[name]) | self._times_of(one)
-            for name, one in known
+            name: self._names_of(statistic)
+            | statistic.result(total[name])
+            | self._times_of(statistic)
+            for name, statistic in statistics
         }
 
     def _times_of(self, statistic: AbstractStatistic) -> Found:
-        """The times that count, for statistics of passages."""
-        trajectory = self._program.trajectory
-        times = counted_times(statistic, trajectory.study, trajectory.system.value_names)
+        study = self._program.member.study
+        if not isinstance(study, Study):
+            return {}
+        times = counted_times(statistic, study, self._program.member.system.value_names)
         return {} if times is None else {"times": times}
 
     def _names_of(self, statistic: AbstractStatistic) -> Found:
-        """The names of the rows of results, for several quantities or inputs."""
         points = self._program.sampler.points.keys
         if isinstance(statistic, SobolIndices):
             return {"names": points}
@@ -106,22 +115,22 @@ def packed(states: States) -> np.ndarray:
 def as_file(results: Mapping[str, Found]) -> bytes:
     """Write the arrays of all statistics to an npz file, "name/key"; reproducible to the byte."""
     arrays = {
-        f"{name}/{what}": np.asarray(value)
-        for name, found in results.items()
+        f"{name}/{key}": np.asarray(value)
+        for name, values in results.items()
         if name != AUDIT
-        for what, value in found.items()
+        for key, value in values.items()
     }
     return npz(arrays)
 
 
 def from_file(data: bytes) -> dict[str, Found]:
     """Read the results from an npz file."""
-    found: dict[str, Found] = {}
+    results: dict[str, Found] = {}
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         for key in arrays.files:
-            name, _, what = key.rpartition("/")
-            found.setdefault(name, {})[what] = arrays[key]
-    return found
+            name, _, result = key.rpartition("/")
+            results.setdefault(name, {})[result] = arrays[key]
+    return results
 
 
 def finite(value: Any) -> Any:

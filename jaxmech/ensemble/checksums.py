@@ -1,7 +1,8 @@
 """Digests of the files of a run folder, by which damage is detected.
 
 `seal.json` holds the SHA-256 digests of the files that are written when a run begins and when it
-ends; the mark of a block, in `blocks/`, holds those of its chunks.
+ends; the mark of a block, in `blocks/`, holds those of its chunks. A `SealedStore` compares them
+whenever an array is read, and `verify` all of them at once.
 """
 
 import hashlib
@@ -38,9 +39,9 @@ class Damage:
 
 def damage_text(damage: Iterable[Damage]) -> str:
     """The damaged files in one line, the first few by name."""
-    texts = [str(one) for one in damage]
-    more = [f"{len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else []
-    return ", ".join([*texts[:_SHOWN], *more])
+    texts = [str(damaged) for damaged in damage]
+    remainder = [f"{len(texts) - _SHOWN} more"] if len(texts) > _SHOWN else []
+    return ", ".join([*texts[:_SHOWN], *remainder])
 
 
 def digests(root: Path, files: Iterable[Path]) -> dict[str, str]:
@@ -63,12 +64,12 @@ def read_seal(path: Path) -> dict[str, str]:
         )
     try:
         seal = json.loads((path / SEAL).read_text(encoding="utf-8"))
-        found, files = seal["format"], {str(k): str(x) for k, x in seal["files"].items()}
+        version, files = seal["format"], {str(k): str(x) for k, x in seal["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FolderError(f"{path / SEAL} is damaged; {again}") from error
-    if found != FORMAT:
-        text = f"has format {found}, but this jaxmech reads format {FORMAT}"
-        raise FolderError(f"{path} {text}; {again}")
+    if version != FORMAT:
+        message = f"has format {version}, but this jaxmech reads format {FORMAT}"
+        raise FolderError(f"{path} {message}; {again}")
     return files
 
 
@@ -89,11 +90,29 @@ def damaged(root: Path, files: Mapping[str, str], block: int | None = None) -> I
             yield Damage(name, "was changed", block)
 
 
+def damaged_run(path: Path, damage: Iterable[Damage]) -> FolderError:
+    """The error of whoever reads a damaged run."""
+    return FolderError(
+        f"{path} is damaged: {damage_text(damage)}; `jaxmech ensemble` with its configuration and "
+        f"--out {path} recomputes what is lost"
+    )
+
+
+@dataclass(frozen=True)
+class BlockMark:
+    """The content of the file that marks a block as finished."""
+
+    arrays: tuple[str, ...]  # names of the arrays that have chunks of the block
+    files: Mapping[str, str]  # SHA-256 of its chunks, by path in the run folder
+    processor: str  # kind of the processor that computed it; empty if unknown
+
+
 def write_mark(path: Path, block: int, arrays: Iterable[str]) -> None:
     """Mark a block as finished, with the digests of its chunks, and the processor's kind."""
     names = sorted(arrays)
     files = digests(path, block_files(path, block, names))
     (path / BLOCKS).mkdir(exist_ok=True)
+    # The processor is noted in each block, since a run may be continued on another machine.
     mark = {"block": block, "arrays": names, "files": files, "processor": processor()}
     write_whole(mark_of(path, block), json.dumps(mark) + "\n")
 
@@ -101,6 +120,35 @@ def write_mark(path: Path, block: int, arrays: Iterable[str]) -> None:
 def mark_of(path: Path, block: int) -> Path:
     """The file that marks a block as finished."""
     return path / BLOCKS / f"{block:06d}"
+
+
+def read_mark(path: Path, block: int) -> BlockMark | Damage:
+    """The mark of a block, or the damage to it."""
+    file = mark_of(path, block)
+    name = f"{BLOCKS}/{file.name}"
+    try:
+        mark: Any = json.loads(file.read_text(encoding="utf-8"))
+        number = mark["block"]
+        arrays = tuple(str(array) for array in mark["arrays"])
+        files = {str(key): str(sha) for key, sha in mark["files"].items()}
+        processor = str(mark.get("processor") or "")
+    except _UNREADABLE:
+        return Damage(name, "is damaged", block)
+    if number != block:
+        return Damage(name, f"is the mark of block {number}", block)
+    return BlockMark(arrays, files, processor)
+
+
+def block_of(key: str) -> int | None:
+    """The block of a chunk in `results.zarr`, if it is one of an array of blocks.
+
+    Example:
+        >>> block_of("q/c/12/0/0"), block_of("q/zarr.json")
+        (12, None)
+    """
+    _, chunk, place = key.partition("/c/")
+    first = place.partition("/")[0]
+    return int(first) if chunk and first.isdigit() else None
 
 
 def marked_blocks(path: Path) -> list[int]:
@@ -120,6 +168,8 @@ def block_files(path: Path, block: int, arrays: Iterable[str]) -> Iterator[Path]
 
 def remove_block(path: Path, block: int) -> None:
     """Remove the mark of a block, and then its chunks as far as the mark can be read."""
+    # In this order: a process that is killed in between leaves chunks without a mark, which are
+    # written again, and never a mark without chunks.
     mark, names = mark_of(path, block), list[str]()
     with suppress(*_UNREADABLE):
         names = [str(name) for name in json.loads(mark.read_text(encoding="utf-8"))["arrays"]]
@@ -130,20 +180,15 @@ def remove_block(path: Path, block: int) -> None:
 
 def block_damage(path: Path, block: int, array: str | None = None) -> list[Damage]:
     """The damage of a marked block, in one array or in all."""
-    mark = mark_of(path, block)
-    try:
-        known: Any = json.loads(mark.read_text(encoding="utf-8"))
-        number, names = known["block"], [str(name) for name in known["arrays"]]
-        files = {str(k): str(x) for k, x in known["files"].items()}
-    except _UNREADABLE:
-        return [Damage(f"{BLOCKS}/{mark.name}", "is damaged", block)]
-    if number != block:
-        return [Damage(f"{BLOCKS}/{mark.name}", f"is the mark of block {number}", block)]
+    mark = read_mark(path, block)
+    if isinstance(mark, Damage):
+        return [mark]
+    names, files = list(mark.arrays), dict(mark.files)
     if array is not None:
         names = [name for name in names if name == array]
         files = {k: sha for k, sha in files.items() if k.startswith(f"{RESULTS}/{array}/")}
-    found = (file.relative_to(path).as_posix() for file in block_files(path, block, names))
-    strays = [Damage(name, "does not belong there", block) for name in found if name not in files]
+    chunks = (file.relative_to(path).as_posix() for file in block_files(path, block, names))
+    strays = [Damage(name, "does not belong there", block) for name in chunks if name not in files]
     return [*damaged(path, files, block), *strays]
 
 

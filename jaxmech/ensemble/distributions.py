@@ -27,8 +27,8 @@ class Fixed:
         try:
             shape = np.shape(self.value)
         except ValueError as error:
-            text = "must be a number, or a list whose rows are equally long"
-            raise refuse("value", f"{text}, but is {self.value}") from error
+            message = "must be a number, or a list whose rows are equally long"
+            raise refuse("value", f"{message}, but is {self.value}") from error
         if 0 in shape:
             raise refuse("value", "must be a number or hold numbers, but is an empty list")
         if not np.isfinite(self.value).all():
@@ -36,8 +36,8 @@ class Fixed:
 
 
 @dataclass(frozen=True)
-class _Even:
-    """An even density from `low` to `high`."""
+class Uniform:
+    """Every value from `low` to `high` equally likely."""
 
     low: float = field(metadata=doc("smallest value"))
     high: float = field(metadata=doc("largest value"))
@@ -53,11 +53,6 @@ class _Even:
         """The logarithm of the density."""
         inside = (self.low <= x) & (x <= self.high)
         return np.where(inside, -log(self.high - self.low), -inf)
-
-
-@dataclass(frozen=True)
-class Uniform(_Even):
-    """Every value from `low` to `high` equally likely."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +90,6 @@ class Normal:
         return mean, self.sd * abs(mean) if self.relative else self.sd
 
     def _limits(self, mean: float, sd: float) -> tuple[float, float]:
-        """The truncation limits, in standard deviations from the mean."""
         low = -inf if self.low is None else (self.low - mean) / sd
         high = inf if self.high is None else (self.high - mean) / sd
         return low, high
@@ -139,16 +133,6 @@ class LogNormal:
 
 
 @dataclass(frozen=True)
-class Sobol(_Even):
-    """Evenly spread from `low` to `high`, jointly with the other Sobol variables.
-
-    All of them share one scrambled Sobol sequence (Owen, "Scrambling Sobol' and Niederreiter-Xing
-    points", Journal of Complexity 14, 1998), as `scipy.stats.qmc.Sobol` makes it. For other
-    distributions see the `design` of the table `sampling`.
-    """
-
-
-@dataclass(frozen=True)
 class Triangular:
     """A triangular density from `low` to `high` with its peak at `mode`."""
 
@@ -188,11 +172,11 @@ class Discrete:
             raise refuse("values", f"must be finite numbers, but is {list(self.values)}")
         if self.probabilities:
             if len(self.probabilities) != len(self.values):
-                text = f"must have the length of `values`, {len(self.values)}, but has"
-                raise refuse("probabilities", f"{text} {len(self.probabilities)}")
+                message = f"must have the length of `values`, {len(self.values)}, but has"
+                raise refuse("probabilities", f"{message} {len(self.probabilities)}")
             if min(self.probabilities) < 0 or abs(sum(self.probabilities) - 1) > 1e-9:
-                text = f"must be at least 0 and sum to 1, but are {list(self.probabilities)}"
-                raise refuse("probabilities", text)
+                message = f"must be at least 0 and sum to 1, but are {list(self.probabilities)}"
+                raise refuse("probabilities", message)
 
     def quantile(self, unit: np.ndarray, default: float | None) -> np.ndarray:
         """Values at probabilities; the default is not used."""
@@ -202,9 +186,9 @@ class Discrete:
 
     def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
         """The logarithm of the probability."""
-        same = np.asarray(self.values) == np.asarray(x)[..., None]
+        is_value = np.asarray(self.values) == np.asarray(x)[..., None]
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log((same * self._shares()).sum(-1)))
+            return np.asarray(np.log((is_value * self._shares()).sum(-1)))
 
     def _shares(self) -> np.ndarray:
         count = len(self.values)
@@ -236,26 +220,28 @@ class Scipy:
     def __post_init__(self) -> None:
         from scipy import stats  # imports slowly
 
-        known = [n for n, one in vars(stats).items() if isinstance(one, stats.rv_continuous)]
-        if self.name not in known:
-            what = not_one_of(self.name, {*DISTRIBUTIONS}, "a distribution of jaxmech or scipy")
-            if near := [n for n in known if n.startswith(self.name[:3])][:5]:
-                what += f"; of scipy.stats, for example: {', '.join(near)}"
-            raise refuse("distribution", what)
+        families = [
+            n for n, family in vars(stats).items() if isinstance(family, stats.rv_continuous)
+        ]
+        if self.name not in families:
+            reason = not_one_of(self.name, {*DISTRIBUTIONS}, "a distribution of jaxmech or scipy")
+            if near := [n for n in families if n.startswith(self.name[:3])][:5]:
+                reason += f"; of scipy.stats, for example: {', '.join(near)}"
+            raise refuse("distribution", reason)
         family = getattr(stats, self.name)
         shapes = [part.strip() for part in (family.shapes or "").split(",") if part.strip()]
         keys = [*shapes, "loc", "scale", "low", "high"]
-        text = f"must be given, but is missing: scipy.stats.{self.name} needs it"
+        message = f"must be given, but is missing: scipy.stats.{self.name} needs it"
         refuse_all([
             *unknown((), self.parameters, keys, f"a parameter of scipy.stats.{self.name}"),
-            *(Problem((key,), text) for key in shapes if key not in self.parameters),
+            *(Problem((key,), message) for key in shapes if key not in self.parameters),
         ])  # fmt: skip
         for key, value in self.parameters.items():
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise refuse(key, f"must be a number, but is {value!r}")
         if not np.isfinite(self._scipy().ppf(0.5)):
-            given = ", ".join(f"{key} = {value}" for key, value in self.parameters.items())
-            raise refuse("distribution", f"must have valid parameters, but has {given}")
+            parameters = ", ".join(f"{key} = {value}" for key, value in self.parameters.items())
+            raise refuse("distribution", f"must have valid parameters, but has {parameters}")
         low, high = self._limits()
         if not low < high:
             raise refuse("low", "must be below `high`, with some probability between them")
@@ -268,21 +254,20 @@ class Scipy:
     def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
         """The logarithm of the density."""
         low, high = self._limits()
-        found = self._scipy()
-        inside = (found.cdf(x) >= low) & (found.cdf(x) <= high)
-        return np.where(inside, found.logpdf(x) - log(high - low), -inf)
+        frozen = self._scipy()
+        inside = (frozen.cdf(x) >= low) & (frozen.cdf(x) <= high)
+        return np.where(inside, frozen.logpdf(x) - log(high - low), -inf)
 
     def _scipy(self) -> Any:
         from scipy import stats
 
-        own = {key: x for key, x in self.parameters.items() if key not in ("low", "high")}
-        return getattr(stats, self.name)(**own)
+        parameters = {key: x for key, x in self.parameters.items() if key not in ("low", "high")}
+        return getattr(stats, self.name)(**parameters)
 
     def _limits(self) -> tuple[float, float]:
-        """The probabilities at which it is truncated."""
-        found, ends = self._scipy(), self.parameters
-        low = float(found.cdf(ends["low"])) if "low" in ends else 0.0
-        return low, float(found.cdf(ends["high"])) if "high" in ends else 1.0
+        frozen, ends = self._scipy(), self.parameters
+        low = float(frozen.cdf(ends["low"])) if "low" in ends else 0.0
+        return low, float(frozen.cdf(ends["high"])) if "high" in ends else 1.0
 
 
 DISTRIBUTIONS: dict[str, type] = {
@@ -292,10 +277,9 @@ DISTRIBUTIONS: dict[str, type] = {
     "log-normal": LogNormal,
     "triangular": Triangular,
     "choice": Discrete,
-    "sobol": Sobol,
     "table": FromTable,
 }
-Spread = Uniform | Normal | LogNormal | Triangular | Discrete | Sobol | Scipy
+Spread = Uniform | Normal | LogNormal | Triangular | Discrete | Scipy
 Distribution = Annotated[
     Fixed | FromTable | Spread, OneOf(DISTRIBUTIONS, tag="distribution", bare=Fixed, other=Scipy)
 ]
@@ -312,7 +296,7 @@ def needs_default(rule: Distribution) -> str | None:
 
 
 def _normal_quantile(unit: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Quantiles of the standard normal distribution, truncated; from the nearer tail."""
+    # From the nearer tail, where `ndtri` keeps its digits.
     from scipy.special import ndtr, ndtri  # slow to import
 
     if low > 0:
@@ -329,15 +313,14 @@ def _normal_log_density(z: np.ndarray, low: float, high: float) -> np.ndarray:
     return np.where((low <= z) & (z <= high), density, -inf)
 
 
-def _or_default(given: float | None, default: float | None) -> float:
-    value = default if given is None else given
+def _or_default(setting: float | None, default: float | None) -> float:
+    value = default if setting is None else setting
     if value is None:
         raise refuse("mean", "must be given, but is missing and there is no default value")
     return value
 
 
 def _require_truncation(low: float | None, high: float | None, spread: float) -> None:
-    """Require ordered limits, and a spread without which truncation is meaningless."""
     if low is None and high is None:
         return
     if not (-inf if low is None else low) < (inf if high is None else high):

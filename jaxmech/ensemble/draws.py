@@ -3,8 +3,8 @@
 They are made for any range of trajectories, from the seed, the name of a variable and the number of
 the trajectory; all of them are never held. The numbers of a variable do not depend on the blocks,
 the order of the keys or the other variables, and a longer study begins with the trajectories of a
-shorter one. Exceptions: Sobol variables share one sequence, whose dimensions are the variables in
-the order of their names, and a Latin hypercube is made for the size of the study.
+shorter one. Exceptions: the variables of a Sobol design share one sequence, whose dimensions are
+the variables in the order of their names, and a Latin hypercube is made for the size of the study.
 """
 
 from collections.abc import Mapping
@@ -15,13 +15,11 @@ import numpy as np
 
 from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all
 from jaxmech.config.load import Subject
-from jaxmech.ensemble.distributions import Fixed, FromTable, Sobol, Spread, needs_default
+from jaxmech.ensemble.distributions import Fixed, FromTable, Spread, needs_default
 from jaxmech.ensemble.sampling.designs import Points, inside
 from jaxmech.ensemble.sampling.plans import Drawn, DrawPlan, plans_of
 from jaxmech.ensemble.sampling.settings import Sampling, named
 from jaxmech.ensemble.sampling.table import read_table
-
-_PLAIN = Sampling()
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,29 +52,28 @@ class Sampler:
         self,
         study: Drawn,
         subject: Subject,
-        sampling: Sampling = _PLAIN,
         folder: Path = Path(),  # to which the path of a table refers
     ) -> None:
+        sampling = study.sampling
         self.size = study.size  # trajectories of the study
         self._plans = plans_of(study, subject)
         # each rule with the default value of the model
         rules = {p.key(i): (x, float(p.base[i])) for p in self._plans for i, x in p.rules.items()}
         self.keys = [*rules]  # full names of the numbers that vary, such as "parameters.m[3]"
-        wanted = {
+        column_names = {
             key: rule.column for key, (rule, _) in rules.items() if isinstance(rule, FromTable)
         }
-        self._columns, self._weights = _from_table(wanted, sampling, study.size, folder)
+        self._columns, self._weights = _from_table(column_names, sampling, study.size, folder)
         self._drawn: dict[str, tuple[Spread, float]] = {
             key: (rule, default)
             for key, (rule, default) in rules.items()
             if not isinstance(rule, FromTable)
         }
-        known = [*self._drawn]
-        self._proposal = _proposal(sampling, known)
+        names = [*self._drawn]
+        self._proposal = _proposal(sampling, names)
         # the factor of the correlation matrix of all drawn variables, if any are correlated
-        self._factor = np.linalg.cholesky(sampling.matrix(known)) if sampling.correlation else None
-        spread = [key for key, (rule, _) in self._drawn.items() if isinstance(rule, Sobol)]
-        self.points = Points(sampling.design, study.seed, study.size, known, spread)
+        self._factor = np.linalg.cholesky(sampling.matrix(names)) if sampling.correlation else None
+        self.points = Points(sampling.design, study.seed, study.size, names)
         _require_groups(sampling, self.points, study.size, self._columns)
 
     @property
@@ -91,6 +88,8 @@ class Sampler:
 
     def columns(self, first: int, last: int) -> dict[str, np.ndarray]:
         """The numbers that vary, by full name, for some trajectories."""
+        # A value is the quantile of a number between 0 and 1, so that correlations, designs and
+        # proposals need to know nothing of distributions.
         unit = {key: inside(x) for key, x in self.points.rows(first, last).items()}
         if self._factor is not None:
             from scipy.special import ndtr, ndtri  # slow to import, and seldom needed
@@ -105,15 +104,17 @@ class Sampler:
 
     def weights(self, first: int, last: int) -> np.ndarray:
         """The weights of some trajectories, with the mean or the expectation one."""
-        found = np.ones(last - first) if self._weights is None else self._weights[first:last]
+        weights = np.ones(last - first) if self._weights is None else self._weights[first:last]
+        # The logarithm of p(x)/q(x), summed over the variables: a product of densities may
+        # underflow.
         if self._proposal:
             columns, total = self.columns(first, last), np.zeros(last - first)
             for key, rule in self._proposal.items():
-                own, default = self._drawn[key]
-                total += own.log_density(columns[key], default)
+                target, default = self._drawn[key]
+                total += target.log_density(columns[key], default)
                 total -= rule.log_density(columns[key], default)
-            found = found * np.exp(total)
-        return found
+            weights = weights * np.exp(total)
+        return weights
 
     def _variable(self, plan: DrawPlan, columns: Mapping[str, np.ndarray], rows: int) -> Variable:
         if not plan.rules:
@@ -126,59 +127,56 @@ class Sampler:
 
 
 def _from_table(
-    wanted: Mapping[str, str | None], sampling: Sampling, size: int, folder: Path
+    column_names: Mapping[str, str | None], sampling: Sampling, size: int, folder: Path
 ) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
-    """The values of the variables that a table holds, and its weights."""
     if sampling.table is None:
-        text = 'must not be of the distribution "table": `sampling.table` names no file'
-        refuse_all(Problem(tuple(key.split(".", 1)), text) for key in wanted)
+        message = 'must not be of the distribution "table": `sampling.table` names no file'
+        refuse_all(Problem(tuple(key.split(".", 1)), message) for key in column_names)
         return {}, None
     columns = read_table(folder / sampling.table)
     rows = len(next(iter(columns.values())))
     if rows < size:
-        text = f"must be at most {rows}, the number of rows of {sampling.table}, but is {size}"
-        raise refuse("size", text)
-    found, problems = {}, []
-    for key, column in wanted.items():
+        message = f"must be at most {rows}, the number of rows of {sampling.table}, but is {size}"
+        raise refuse("size", message)
+    values, problems = {}, []
+    for key, column in column_names.items():
         name = column or (key if key in columns else key.partition(".")[2])
         if name in columns:
-            found[key] = columns[name][:size]
+            values[key] = columns[name][:size]
         else:
-            text = f"must be a column of {sampling.table}, but {name} "
-            text += not_one_of(name, columns, "a column of it")
-            problems.append(Problem(tuple(key.split(".", 1)), text))
+            message = f"must be a column of {sampling.table}, but {name} "
+            message += not_one_of(name, columns, "a column of it")
+            problems.append(Problem(tuple(key.split(".", 1)), message))
     refuse_all(problems)
-    return found, _weights_of(columns, sampling, size)
+    return values, _weights_of(columns, sampling, size)
 
 
 def _weights_of(
     columns: Mapping[str, np.ndarray], sampling: Sampling, size: int
 ) -> np.ndarray | None:
-    """The weights in a table, with the mean one."""
     if sampling.weight is None:
         return None
-    where = ("sampling", "weight")
+    key = ("sampling", "weight")
     if sampling.weight not in columns:
-        what = not_one_of(sampling.weight, columns, f"a column of {sampling.table}")
-        raise refuse(where, f"must be a column, but {sampling.weight} {what}")
+        reason = not_one_of(sampling.weight, columns, f"a column of {sampling.table}")
+        raise refuse(key, f"must be a column, but {sampling.weight} {reason}")
     weights = columns[sampling.weight][:size]
     if weights.min() < 0 or weights.max() == 0:
-        raise refuse(where, "must name a column of weights, at least 0 and not all 0")
+        raise refuse(key, "must name a column of weights, at least 0 and not all 0")
     weights = np.ldexp(weights, -np.frexp(weights.max())[1])  # their sum might overflow
     return np.asarray(weights / weights.mean())
 
 
 def _proposal(sampling: Sampling, keys: list[str]) -> dict[str, Spread]:
-    """The distributions to draw from in place of others, by full name."""
-    found: dict[str, Spread] = {}
+    proposal: dict[str, Spread] = {}
     for name, rule in sampling.proposal.items():
-        where = ("sampling", "proposal", name)
+        key = ("sampling", "proposal", name)
         if isinstance(rule, Fixed | FromTable):
-            raise refuse(where, "must be a distribution that has a density")
+            raise refuse(key, "must be a distribution that has a density")
         if needs_default(rule):
-            raise refuse(where, f"must have a `{needs_default(rule)}`, but it is missing")
-        found[named(name, keys, where)] = rule
-    return found
+            raise refuse(key, f"must have a `{needs_default(rule)}`, but it is missing")
+        proposal[named(name, keys, key)] = rule
+    return proposal
 
 
 def _require_groups(
@@ -188,12 +186,12 @@ def _require_groups(
     if sampling.design != "saltelli":
         return
     if columns or not points.keys:
-        what = "a variable that is drawn" if not points.keys else "no variables from a table"
-        raise refuse(("sampling", "design"), f'must not be "saltelli", which needs {what}')
+        condition = "a variable that is drawn" if not points.keys else "no variables from a table"
+        raise refuse(("sampling", "design"), f'must not be "saltelli", which needs {condition}')
     if size % points.group:
         near = max(size // points.group, 1) * points.group
-        text = f"must be a multiple of {points.group}, the number of variables and two, for the "
-        raise refuse("size", f'{text}design "saltelli", such as {near}; but is {size}')
+        message = f"must be a multiple of {points.group}, the number of variables and two, for the "
+        raise refuse("size", f'{message}design "saltelli", such as {near}; but is {size}')
 
 
 def stored_name(variable: Variable) -> str:

@@ -11,10 +11,17 @@ import jax
 import numpy as np
 
 from jaxmech.config.errors import Key, refuse
-from jaxmech.ensemble.observed import AUDIT, OF_ALL
-from jaxmech.ensemble.study import LANES, LARGEST_DEFAULT_BLOCK, Study, steps_per_save
+from jaxmech.ensemble.members.observed import AUDIT, OF_ALL
+from jaxmech.ensemble.study import (
+    LANES,
+    LARGEST_DEFAULT_BLOCK,
+    AbstractStudy,
+    Study,
+    steps_per_save,
+)
 
 _BY_COORDINATE = {"q", "v", "qdd", "multipliers", "constraint_force"}
+_MATRICES = 20  # of the first-order equations, in the computation of a spectrum
 _ONCE = 7  # numbers of the audit, beside the series
 _SLICE = 2**24  # bytes of the series of a slice of a block
 _COPIES = 3  # of a block in memory: computed, in transfer, being stored
@@ -47,7 +54,7 @@ class StudyEstimate:
         return f"up to {in_bytes(self.disk)} of disk and {in_bytes(self.memory)} of memory"
 
 
-def estimate(study: Study, coordinates: int) -> StudyEstimate:
+def estimate(study: AbstractStudy, coordinates: int) -> StudyEstimate:
     """Estimate the needs of a study, assuming as many multipliers as coordinates.
 
     Example:
@@ -56,42 +63,44 @@ def estimate(study: Study, coordinates: int) -> StudyEstimate:
         up to 5.71 GB of disk and 29.1 MB of memory
     """
     drawn = _count_of_rules(study)
-    trajectory = _stored_bytes(study, coordinates) + 8 * drawn * (study.store != "statistics")
+    trajectory = _stored_bytes(study, coordinates) + 8 * drawn * _stores_members(study)
     block = study.block_size * trajectory
     states = sum(_state_bytes(study, coordinates).values())
     at_a_time = len(study_devices())
-    held = study.chunk_size // study.block_size + _COPIES - 2 + at_a_time
+    blocks_in_memory = study.chunk_size // study.block_size + _COPIES - 2 + at_a_time
     of_device = _slice_bytes(study, coordinates) + 16 * drawn * study.block_size
     of_device += _OF_STATES * states
     disk = study.size * trajectory + -(-study.size // study.block_size) * states
-    return StudyEstimate(disk, held * block + at_a_time * of_device, trajectory, block)
+    return StudyEstimate(disk, blocks_in_memory * block + at_a_time * of_device, trajectory, block)
 
 
-def sized(study: Study, coordinates: int, group: int = 1) -> Study:
+def sized(study: AbstractStudy, coordinates: int, group: int = 1) -> AbstractStudy:
     """The study with its block and chunk filled in, as large as is good for the first device."""
     if study.block is not None:
         if study.block % group:
-            text = f"must be a multiple of {group}, the trajectories of a group of the design "
-            raise refuse("block", f'{text}"{study.sampling.design}", but is {study.block}')
+            message = f"must be a multiple of {group}, the trajectories of a group of the design "
+            raise refuse("block", f'{message}"{study.sampling.design}", but is {study.block}')
         return study.resolved()
     block, unit = _largest(study, coordinates), group if group > 1 else LANES
     return replace(study, block=-(-min(block, study.size) // unit) * unit).resolved()
 
 
-def _largest(study: Study, coordinates: int) -> int:
-    each = max(estimate(study, coordinates).trajectory, 1)
+def _largest(study: AbstractStudy, coordinates: int) -> int:
+    member_bytes = max(estimate(study, coordinates).trajectory, 1)
+    if not isinstance(study, Study):
+        return LARGEST_DEFAULT_BLOCK
     if jax.devices()[0].platform == "cpu":
         steps = (study.times.saves - 1) * (steps_per_save(study) or UNKNOWN_STEPS)
-        trajectories = min(LARGEST_ON_A_CPU // each, LONGEST_BLOCK // steps)
+        trajectories = min(LARGEST_ON_A_CPU // member_bytes, LONGEST_BLOCK // steps)
     else:
-        trajectories = int(min(LARGEST_RESULTS, device_memory() / SHARE)) // each
+        trajectories = int(min(LARGEST_RESULTS, device_memory() / SHARE)) // member_bytes
     block = LARGEST_BLOCK
     while block > max(trajectories, LARGEST_DEFAULT_BLOCK):
         block //= 2
     return block
 
 
-def slice_of(study: Study, coordinates: int, group: int = 1) -> int:
+def slice_of(study: AbstractStudy, coordinates: int, group: int = 1) -> int:
     """Trajectories that are computed at a time: a part of a block, of whole groups.
 
     The series of as many fit into a cache or so; a device other than a CPU takes the whole block.
@@ -99,115 +108,145 @@ def slice_of(study: Study, coordinates: int, group: int = 1) -> int:
     block = study.block_size
     if jax.devices()[0].platform != "cpu":
         return block
-    most = max(_SLICE // _computed_bytes(study, coordinates), LANES)
+    largest = max(_SLICE // _computed_bytes(study, coordinates), LANES)
     small = [part for part in range(1, min(isqrt(block), _MOST_PARTS) + 1) if block % part == 0]
     sizes = {size for part in small for size in (part, block // part) if size % group == 0}
-    good = [size for size in sizes if LANES // 2 <= size <= most]
+    good = [size for size in sizes if LANES // 2 <= size <= largest]
     # Fewer than the lanes of native code would take many times as long: rather more memory.
-    return max(good) if good else min((size for size in sizes if size > most), default=block)
+    return max(good) if good else min((size for size in sizes if size > largest), default=block)
 
 
-def _count_of_rules(study: Study) -> int:
-    """The number of variables that are given, most of which vary."""
+def _stores_members(study: AbstractStudy) -> bool:
+    return not isinstance(study, Study) or study.store != "statistics"
+
+
+def _count_of_rules(study: AbstractStudy) -> int:
     return sum(map(len, (study.start, study.coordinates, study.velocities, study.parameters)))
 
 
-def _slice_bytes(study: Study, coordinates: int) -> int:
-    """The bytes of the series of a slice in the memory of this machine."""
-    each = _computed_bytes(study, coordinates)
+def _slice_bytes(study: AbstractStudy, coordinates: int) -> int:
+    member_bytes = _computed_bytes(study, coordinates)
     if jax.devices()[0].platform != "cpu":
-        return 2 * min(_SLICE, study.block_size * each)
-    return 2 * slice_of(study, coordinates) * each
+        return 2 * min(_SLICE, study.block_size * member_bytes)
+    return 2 * slice_of(study, coordinates) * member_bytes
 
 
-def _computed_bytes(study: Study, coordinates: int) -> int:
-    """The bytes of the series and events of one trajectory, as they are computed."""
+def _computed_bytes(study: AbstractStudy, coordinates: int) -> int:
     width = np.dtype(study.precision).itemsize
+    if not isinstance(study, Study):
+        return width * _MATRICES * (2 * coordinates) ** 2
     series = study.times.saves * (2 * coordinates + 3 + len(study.observe))
     return width * (series + sum(_event_numbers(study, coordinates).values()))
 
 
 def _event_numbers(study: Study, coordinates: int) -> dict[str, int]:
-    """The numbers that are kept of the occurrences of each event in one trajectory."""
-    kept = {name: 1 if one.terminal else one.keep for name, one in study.events.items()}
-    return {name: count * (1 + 2 * coordinates) for name, count in kept.items()}
+    occurrences = {
+        name: 1 if event.terminal else event.keep for name, event in study.events.items()
+    }
+    return {name: count * (1 + 2 * coordinates) for name, count in occurrences.items()}
 
 
-def _state_bytes(study: Study, coordinates: int) -> dict[str, int]:
-    """The bytes of the state of each statistic; an observed quantity counts as one number."""
+def _state_bytes(study: AbstractStudy, coordinates: int) -> dict[str, int]:
+    # An observed quantity counts as one number: its shape is not known before it is traced.
     width = np.dtype(study.precision).itemsize
 
     def numbers(name: str) -> int:
-        if (own := study.observe.get(name)) is not None:
-            return 1 if own.keep != "all" else -(-study.times.saves // own.every)
+        if not isinstance(study, Study):
+            return {"q": coordinates, "v": coordinates, "frequencies": 2 * coordinates}.get(name, 1)
+        if (quantity := study.observe.get(name)) is not None:
+            return 1 if quantity.keep != "all" else -(-study.times.saves // quantity.every)
         if name in (*AUDIT, *OF_ALL):
             return 1
         return study.times.saves * (coordinates if name in _BY_COORDINATE else 1)
 
-    found = study.statistics.items()
-    return {name: width * one.state_numbers(numbers, _count_of_rules(study)) for name, one in found}
+    return {
+        name: width * statistic.state_numbers(numbers, _count_of_rules(study))
+        for name, statistic in study.statistics.items()
+    }
 
 
-def _stored_bytes(study: Study, coordinates: int) -> int:
-    """The bytes of the results of one trajectory; an observed quantity counts as one number."""
+def _stored_bytes(study: AbstractStudy, coordinates: int) -> int:
+    # An observed quantity counts as one number: its shape is not known before it is traced.
+    if not isinstance(study, Study):
+        eigenvalues = 2 * coordinates
+        return np.dtype(study.precision).itemsize * (4 + 2 * coordinates + 3 * eigenvalues)
     if study.store == "statistics":
         return 0
     width = np.dtype(study.precision).itemsize
     names = (*study.save, *study.observe) if isinstance(study.store, str) else study.store
     numbers = sum(coordinates if name in _BY_COORDINATE else 1 for name in names)
     saves = 1 if study.store == "final" else study.times.saves
-    each = np.dtype(study.stored_precision or study.precision).itemsize
-    events = sum(2 + one.keep * (1 + 2 * coordinates) for one in study.events.values())
-    return each * saves * numbers + width * (_ONCE + events)
+    stored_width = np.dtype(study.stored_precision or study.precision).itemsize
+    events = sum(2 + event.keep * (1 + 2 * coordinates) for event in study.events.values())
+    return stored_width * saves * numbers + width * (_ONCE + events)
 
 
-def require_possible(study: Study, coordinates: int, out: Path) -> StudyEstimate:
+def require_possible(study: AbstractStudy, coordinates: int, out: Path) -> StudyEstimate:
     """Estimate the requirements of a study; a StudyError names the key that makes it too large."""
-    found, memory, free = estimate(study, coordinates), _available_memory(), _free_disk(out)
-    for key, what, needed in _needs(study, coordinates, found):
-        if needed > memory:
-            text = f"{in_bytes(needed)} of memory, but {in_bytes(memory)} are available"
-            raise refuse(key, f"{what} {text}")
-    if (needed := found.block * _ON_DEVICE) > (there := device_memory()):
-        text = f"must be smaller: {_ON_DEVICE} blocks of {study.block_size} trajectories take"
-        text += f" {in_bytes(needed)} on the device, which has {in_bytes(there)}"
-        raise refuse("block", text)
+    forecast, memory, free = estimate(study, coordinates), _available_memory(), _free_disk(out)
+    for key, message, required in _needs(study, coordinates, forecast):
+        if required > memory:
+            problem = f"{in_bytes(required)} of memory, but {in_bytes(memory)} are available"
+            raise refuse(key, f"{message} {problem}")
+    if (required := forecast.block * _ON_DEVICE) > (on_device := device_memory()):
+        problem = f"must be smaller: {_ON_DEVICE} blocks of {study.block_size} trajectories take"
+        problem += f" {in_bytes(required)} on the device, which has {in_bytes(on_device)}"
+        raise refuse("block", problem)
     if study.size > _MOST_COUNTED and not jax.config.read("jax_enable_x64"):
-        text = f"must be at most {_MOST_COUNTED} in float32, where trajectories are counted in 32"
-        raise refuse("size", f"{text} bits, but is {study.size}")
-    steps = (study.times.saves - 1) * (steps_per_save(study) or 1)
+        problem = (
+            f"must be at most {_MOST_COUNTED} in float32, where trajectories are counted in 32"
+        )
+        raise refuse("size", f"{problem} bits, but is {study.size}")
+    steps = _steps_of(study)
     if steps > _MOST_COUNTED:
-        text = f"must be fewer: {steps} steps in all are more than {_MOST_COUNTED}"
-        raise refuse(("steps", "per_save"), text)
-    if found.disk > free:
-        text = f"must be less: {study.size} trajectories take {in_bytes(found.disk)} of disk, and"
-        text += f" {in_bytes(free)} are free; save fewer times or series"
-        raise refuse("size", text)
-    return found
+        problem = f"must be fewer: {steps} steps in all are more than {_MOST_COUNTED}"
+        raise refuse(("steps", "per_save"), problem)
+    if forecast.disk > free:
+        problem = (
+            f"must be less: {study.size} trajectories take {in_bytes(forecast.disk)} of disk, and"
+        )
+        problem += f" {in_bytes(free)} are free; save fewer times or series"
+        raise refuse("size", problem)
+    return forecast
 
 
-def _needs(study: Study, coordinates: int, found: StudyEstimate) -> Iterator[tuple[Key, str, int]]:
+def _steps_of(study: AbstractStudy) -> int:
+    if not isinstance(study, Study):
+        return 1
+    return (study.times.saves - 1) * (steps_per_save(study) or 1)
+
+
+def _needs(
+    study: AbstractStudy, coordinates: int, forecast: StudyEstimate
+) -> Iterator[tuple[Key, str, int]]:
     """The bytes of memory of each part of a study, by the key that makes it smaller."""
-    width = np.dtype(study.precision).itemsize
-    for name, numbers in _event_numbers(study, coordinates).items():
-        # Native code computes as many trajectories, however few are in a block.
-        what = f"must be fewer: {study.events[name].keep} occurrences in each of {LANES}"
-        needed = LANES * numbers * width * _COPIES
-        yield ("events", name, "keep"), f"{what} trajectories take", needed
+    if isinstance(study, Study):
+        yield from _needs_of_motions(study, coordinates, forecast)
     for name, count in _state_bytes(study, coordinates).items():
         key = ("statistics", name, study.statistics[name].size_key)
         yield key, "must be smaller: the state of this statistic takes", count * _OF_STATES
-    saves = ("times", "saves")
-    what = f"with {study.times.saves} saves"
-    yield saves, f"must be fewer: one trajectory {what} takes", found.trajectory * _COPIES
-    together = min(LANES, study.block_size)
-    series = 2 * together * _computed_bytes(study, coordinates)
-    yield saves, f"must be fewer: {together} trajectories {what} take", series
-    what = f"must be smaller: a block of {study.block_size} trajectories takes"
+    message = f"must be smaller: a block of {study.block_size} {study.members} takes"
     drawn = 16 * study.block_size * _count_of_rules(study)
-    needed = found.block * _COPIES + drawn + _slice_bytes(study, coordinates)
-    yield ("block",), what, needed
-    yield ("chunk",), "must be smaller: a chunk takes", found.memory
+    block_bytes = forecast.block * _COPIES + drawn + _slice_bytes(study, coordinates)
+    yield ("block",), message, block_bytes
+    yield ("chunk",), "must be smaller: a chunk takes", forecast.memory
+
+
+def _needs_of_motions(
+    study: Study, coordinates: int, forecast: StudyEstimate
+) -> Iterator[tuple[Key, str, int]]:
+    width = np.dtype(study.precision).itemsize
+    for name, numbers in _event_numbers(study, coordinates).items():
+        # Native code computes as many trajectories, however few are in a block.
+        message = f"must be fewer: {study.events[name].keep} occurrences in each of {LANES}"
+        event_bytes = LANES * numbers * width * _COPIES
+        yield ("events", name, "keep"), f"{message} trajectories take", event_bytes
+    saves = ("times", "saves")
+    length = f"with {study.times.saves} saves"
+    yield saves, f"must be fewer: one trajectory {length} takes", forecast.trajectory * _COPIES
+    lanes = min(LANES, study.block_size)
+    series = 2 * lanes * _computed_bytes(study, coordinates)
+    yield saves, f"must be fewer: {lanes} trajectories {length} take", series
 
 
 def in_bytes(count: int | float) -> str:
@@ -242,14 +281,14 @@ def device_memory() -> float:
 
 
 def _free_disk(out: Path) -> float:
-    """The free bytes, counting those that the run folder already occupies."""
+    # With what the run folder occupies already, which a continued run does not write again.
     place = next((folder for folder in (out, *out.absolute().parents) if folder.is_dir()), Path())
-    taken = sum(file.stat().st_size for file in out.glob("results.zarr/**/*") if file.is_file())
-    return float(shutil.disk_usage(place).free + taken)
+    occupied = sum(file.stat().st_size for file in out.glob("results.zarr/**/*") if file.is_file())
+    return float(shutil.disk_usage(place).free + occupied)
 
 
 def _available_memory() -> float:
-    """The free bytes, else all bytes of the machine, else infinity where neither is known."""
+    # The free bytes, else all of the machine, else infinity: an unknown limit refuses no study.
     listing = Path("/proc/meminfo")
     lines = listing.read_text(encoding="utf-8").splitlines() if listing.is_file() else []
     for line in lines:

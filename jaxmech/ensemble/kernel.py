@@ -5,7 +5,7 @@ study. So it is compiled once, and a trajectory is bit-identical however the wor
 block is computed in slices whose series fit into a small memory; only stored results outlive them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,16 +18,17 @@ from jaxtyping import Array
 
 from jaxmech.config.errors import StudyError, refuse
 from jaxmech.config.load import ENDED, Subject
-from jaxmech.ensemble.draws import Sampler, Variable
+from jaxmech.ensemble.draws import Sampler
 from jaxmech.ensemble.estimate import slice_of, study_devices
-from jaxmech.ensemble.statistics.audit import AUDIT, Audit
+from jaxmech.ensemble.members.base import AbstractMember, Tree, first_of, inputs_of, merged
+from jaxmech.ensemble.members.spectrum import spectrum_of
+from jaxmech.ensemble.members.trajectory import StudyTrajectory
+from jaxmech.ensemble.modes_study import ModesStudy
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample
-from jaxmech.ensemble.study import SECTIONS, Study
-from jaxmech.ensemble.trajectory import StudyTrajectory, Tree, merged
+from jaxmech.ensemble.study import AbstractStudy, Study
 from jaxmech.integrate import FixedSteps, method_and_steps
 from jaxmech.integrate.default_steps import members_need
 from jaxmech.integrate.step_size import MEMBERS, Plan, rounded_up
-from jaxmech.status import succeeded
 from jaxmech.system import as_dtype
 from jaxmech.utils.checks import MissingParameterError
 from jaxmech.utils.tracers import evenly_spaced
@@ -52,7 +53,7 @@ class Inputs:
     """The inputs of a block."""
 
     varying: Tree  # values that vary from trajectory to trajectory, padded with copies of the last
-    same: Tree  # values that all trajectories share
+    shared: Tree  # values that all trajectories share
     weight: Any  # importance weights, zero for padding, shape (block,)
     columns: dict[str, Any]  # the numbers that vary by full name, shape (block,) each
     first: Any  # number of the first trajectory
@@ -63,7 +64,7 @@ class Inputs:
 class BlockProgram:
     """The compiled computation of one block of a study."""
 
-    trajectory: StudyTrajectory  # one trajectory
+    member: AbstractMember  # one member
     sampler: Sampler  # the draws
     block: int  # trajectories of one call
     statistics: Mapping[str, AbstractStatistic]  # those that are updated, by name
@@ -71,7 +72,7 @@ class BlockProgram:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Floating-point type of the computation."""
-        return self.trajectory.dtype
+        return self.member.dtype
 
     def inputs(self, block: int) -> Inputs:
         """The draws of a block, padded with copies of the last trajectory."""
@@ -83,31 +84,33 @@ class BlockProgram:
         # The last block has the shape of all others, so that one program serves; its padding has no
         # weight.
         padding = self.block - (last - first)
-        varying, same = inputs_of(self.sampler.rows(first, last), self.dtype, padding)
+        varying, shared = inputs_of(self.sampler.rows(first, last), self.dtype, padding)
         columns = {}
-        if any(one.with_inputs for one in self.statistics.values()):
+        if any(statistic.with_inputs for statistic in self.statistics.values()):
             columns = self.sampler.columns(first, last)
             columns = {k: np.pad(x, (0, padding), mode="edge") for k, x in columns.items()}
         weight = np.pad(self.sampler.weights(first, last), (0, padding)).astype(self.dtype)
         index = np.int64 if jax.config.read("jax_enable_x64") else np.int32
-        return Inputs(varying, same, weight, columns, index(first), np.int32(last - first))
+        return Inputs(varying, shared, weight, columns, index(first), np.int32(last - first))
 
     def devices(self) -> list[jax.Device]:
         """The devices that compute blocks at the same time."""
-        found = study_devices()
-        if len(found) == 1 or found[0].platform != "cpu":
-            return found
-        # See "JAX versions" in docs/limits.md: two batched calls of LAPACK at a time can hang.
-        return found[:1] if "lapack" in self._whole.lower(self.inputs(0)).as_text() else found
+        devices = study_devices()
+        if len(devices) == 1 or devices[0].platform != "cpu":
+            return devices
+        # See "JAX versions" in docs/limits.md: two batched calls of LAPACK at a time can hang. The
+        # callbacks of `modes` call LAPACK on the host.
+        program = self._whole.lower(self.inputs(0)).as_text()
+        return devices[:1] if "lapack" in program or "callback" in program else devices
 
     def run(self, inputs: Inputs) -> Block:
         """Start to compute a block, with states that need no assembly where possible."""
-        return self._fast(inputs) if self.trajectory.may_skip_assembly else self._whole(inputs)
+        return self._fast(inputs) if self.member.may_skip_assembly else self._whole(inputs)
 
-    def finished(self, inputs: Inputs, begun: Block) -> Block:
+    def finished(self, inputs: Inputs, block: Block) -> Block:
         """A block that was begun, when it is computed; again if states had to be assembled."""
-        if not self.trajectory.may_skip_assembly or bool(begun.met):
-            return jax.block_until_ready(begun)
+        if not self.member.may_skip_assembly or bool(block.met):
+            return jax.block_until_ready(block)
         return jax.block_until_ready(self._whole(inputs))
 
     @cached_property
@@ -135,89 +138,70 @@ class BlockProgram:
             return jax.eval_shape(self.run, self.inputs(0))
 
     def _computed(self, inputs: Inputs, assembled: bool) -> Block:
-        """Compute all slices of a block, one after the other."""
-        size = slice_of(self.trajectory.study, self.trajectory.system.n, self.sampler.points.group)
+        size = slice_of(self.member.study, self.member.system.n, self.sampler.points.group)
         count = self.block // size
         index = inputs.first + jnp.arange(self.block, dtype=inputs.first.dtype)
         real = jnp.arange(self.block) < inputs.count
-        each = (inputs.varying, inputs.weight, inputs.columns, index, real)
+        lanes = (inputs.varying, inputs.weight, inputs.columns, index, real)
 
-        def step(states: States, each: Any) -> tuple[States, tuple[Any, Array, Array]]:
-            arrays, values, met, sample = self._slice(each, inputs.same, assembled)
+        def step(states: States, lanes: Any) -> tuple[States, tuple[Any, Array, Array]]:
+            arrays, values, met, sample = self._slice(lanes, inputs.shared, assembled)
             states = self._updated(states, values, sample)
-            failed = (sample.real & (~succeeded(values["status"]))).sum()
+            failed = (sample.real & ~self.member.is_good(values)).sum()
             return states, (arrays, met, failed)
 
-        first = jax.tree.map(lambda x: jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype), each)
-        empty = jax.eval_shape(lambda e: self._slice(e, inputs.same, assembled), first)
+        first = jax.tree.map(lambda x: jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype), lanes)
+        empty = jax.eval_shape(lambda e: self._slice(e, inputs.shared, assembled), first)
         states = self._empty(empty[1], empty[3])
         if count == 1:
-            states, (arrays, met, failed) = step(states, each)
+            states, (arrays, met, failed) = step(states, lanes)
             return Block(arrays, states, met, failed)
-        sliced = jax.tree.map(lambda x: x.reshape(count, size, *x.shape[1:]), each)
+        sliced = jax.tree.map(lambda x: x.reshape(count, size, *x.shape[1:]), lanes)
         states, (arrays, met, failed) = jax.lax.scan(step, states, sliced)
         arrays = jax.tree.map(lambda x: x.reshape(self.block, *x.shape[2:]), arrays)
         return Block(arrays, states, met.all(), failed.sum())
 
     def _slice(
-        self, each: Any, same: Tree, assembled: bool
+        self, lanes: Any, shared: Tree, assembled: bool
     ) -> tuple[dict[str, Array], dict[str, Array], Array, Sample]:
-        varying, weight, columns, index, real = each
+        varying, weight, columns, index, real = lanes
 
-        def one(own: Tree) -> Any:
-            return self.trajectory.computed(merged(same, own), assembled)
+        def compute(varying_inputs: Tree) -> Any:
+            return self.member.computed(merged(shared, varying_inputs), assembled)
 
-        arrays, values, met = jax.vmap(one, axis_size=len(index))(varying)
-        good = real & succeeded(values["status"])
+        arrays, values, met = jax.vmap(compute, axis_size=len(index))(varying)
+        good = real & self.member.is_good(values)
         sample = Sample(columns, jnp.where(good, weight, 0), real, index, good)
         return arrays, values, met.all(), sample
 
     def _samples(self, values: Mapping[str, Array], sample: Sample) -> Iterator[Any]:
-        """Yield each statistic with its sample."""
-        for name, one in self.statistics.items():
-            own = {of: values[of] for of in one.names}
-            inputs = sample.values if one.with_inputs else {}
-            yield name, one, sample._replace(values={**own, **inputs})
+        for name, statistic in self.statistics.items():
+            quantities = {quantity: values[quantity] for quantity in statistic.names}
+            inputs = sample.values if statistic.with_inputs else {}
+            yield name, statistic, sample._replace(values={**quantities, **inputs})
 
     def _updated(self, states: States, values: Mapping[str, Array], sample: Sample) -> States:
         with jax.numpy_rank_promotion("allow"):
             return {name: s.update(states[name], x) for name, s, x in self._samples(values, sample)}
 
     def _empty(self, values: Mapping[str, Any], sample: Any) -> States:
-        """The states of no trajectory."""
         values, sample = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (values, sample))
-        found = {}
-        for name, statistic, own in self._samples(values, sample):
+        states = {}
+        for name, statistic, quantities in self._samples(values, sample):
             if statistic.scalars_only:
-                _require_scalars(name, statistic, own)
+                _require_scalars(name, statistic, quantities)
             with jax.numpy_rank_promotion("allow"):
-                found[name] = statistic.init(own)
-        return found
+                states[name] = statistic.init(quantities)
+        return states
 
 
 def _require_scalars(name: str, statistic: AbstractStatistic, sample: Sample) -> None:
-    for of in statistic.names:
-        if sample.values[of].ndim > 1:
-            shape = sample.values[of].shape[1:]
-            text = f"must be one number per trajectory, but {of} has shape {shape}; "
-            text += 'observe it with `keep`, such as keep = "max"'
-            raise refuse(("statistics", name, "of"), text)
-
-
-def inputs_of(
-    variables: Iterable[Variable], dtype: np.dtype[Any], padding: int = 0
-) -> tuple[Tree, Tree]:
-    """Split draws into varying ones, padded with copies of the last trajectory, and shared ones."""
-    varying: Tree = {section: {} for section in SECTIONS}
-    same: Tree = {section: {} for section in SECTIONS}
-    for variable in variables:
-        values = variable.values
-        if variable.varies and padding:
-            values = np.concatenate([values, np.repeat(values[-1:], padding, axis=0)])
-        tree = varying if variable.varies else same
-        values = values.astype(dtype) if values.dtype.kind == "f" else values
-        tree[variable.section][variable.name] = values
-    return varying, same
+    for quantity in statistic.names:
+        if sample.values[quantity].ndim > 1:
+            shape = sample.values[quantity].shape[1:]
+            message = f"must be one number per trajectory, but {quantity} has shape {shape}; "
+            message += 'observe it with `keep`, such as keep = "max"'
+            raise refuse(("statistics", name, "of"), message)
 
 
 @contextmanager
@@ -240,32 +224,41 @@ def errors_as_problems() -> Iterator[None]:
         raise refuse("model", f"cannot be computed: {description}") from error
 
 
-def with_steps(study: Study, subject: Subject, sampler: Sampler) -> Study:
+def with_steps(study: AbstractStudy, subject: Subject, sampler: Sampler) -> AbstractStudy:
     """The study with its number of steps, chosen from some of its trajectories if not set."""
+    if not isinstance(study, Study):
+        return study
     method, steps = method_and_steps(study.method, study.steps)
     if not isinstance(steps, FixedSteps) or steps.per_save is not None:
         return study
     program = StudyTrajectory(study, subject)
     rows = evenly_spaced(study.size, MEMBERS)
     parts = [inputs_of(sampler.rows(row, row + 1), program.dtype) for row in rows.tolist()]
-    varying = jax.tree.map(lambda *x: np.concatenate(x), *(own for own, _ in parts))
-    same = parts[0][1]
+    varying = jax.tree.map(lambda *x: np.concatenate(x), *(draws for draws, _ in parts))
+    shared = parts[0][1]
     with errors_as_problems():
         system, _ = program.switched(None)
         plan = Plan(system, method, study.formulation, study.projection)
-        q, v, params = program.states(varying, same, len(rows))
+        q, v, params = program.states(varying, shared, len(rows))
         params = jax.vmap(lambda p: program.switched(p)[1])(params)
         ts = np.tile(program.ts, (len(rows), 1))
-        needed = members_need(plan, q, v, ts, as_dtype(params, program.dtype))
-    per_save = rounded_up((needed or 1) / (study.times.saves - 1))
+        needed_steps = members_need(plan, q, v, ts, as_dtype(params, program.dtype))
+    per_save = rounded_up((needed_steps or 1) / (study.times.saves - 1))
     return replace(study, steps=replace(steps, per_save=per_save))
 
 
-def compile_kernel(study: Study, subject: Subject, sampler: Sampler) -> BlockProgram:
+def compile_kernel(study: AbstractStudy, subject: Subject, sampler: Sampler) -> BlockProgram:
     """The kernel of a study, which is compiled at its first call."""
-    statistics: dict[str, AbstractStatistic] = dict(study.statistics)
-    if study.store == "statistics":
-        statistics[AUDIT] = Audit()
-    wanted = frozenset(name for one in statistics.values() for name in one.names)
-    trajectory = StudyTrajectory(study, subject, wanted)
-    return BlockProgram(trajectory, sampler, study.block_size, statistics)
+    statistics = dict(study.all_statistics)
+    member: AbstractMember
+    if isinstance(study, ModesStudy):
+        first = first_of(*inputs_of(sampler.rows(0, 1), np.dtype(study.precision)))
+        with errors_as_problems():
+            member = spectrum_of(study, subject, first)
+    else:
+        assert isinstance(study, Study)
+        quantities = frozenset(
+            name for statistic in statistics.values() for name in statistic.names
+        )
+        member = StudyTrajectory(study, subject, quantities)
+    return BlockProgram(member, sampler, study.block_size, statistics)

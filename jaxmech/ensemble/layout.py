@@ -7,31 +7,13 @@ from typing import Any
 
 import numpy as np
 import zarr
-from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
+from zarr.codecs import BloscCodec, ZstdCodec
 
 from jaxmech.ensemble.draws import stored_name
 from jaxmech.ensemble.kernel import BlockProgram
-from jaxmech.ensemble.observed import event_dimensions
-from jaxmech.ensemble.study import Study
-from jaxmech.ensemble.trajectory import save_times
-from jaxmech.status import Status
+from jaxmech.ensemble.members.base import Dims
+from jaxmech.ensemble.study import AbstractStudy
 
-_META = {
-    "q": ("generalized coordinates", None),
-    "v": ("generalized velocities", None),
-    "qdd": ("generalized accelerations", None),
-    "constraint_force": ("generalized force of the constraints on the system, A^T lambda", None),
-    "energy": ("energy v . dL/dv - L", "J"),
-    "position_residual": ("largest |phi|, of all steps where they are not projected", None),
-    "velocity_residual": ("largest |dphi/dt| and |psi| likewise", None),
-    "worst_position_residual": ("largest |phi| of all saves", None),
-    "worst_velocity_residual": ("largest |dphi/dt| and |psi| of all saves", None),
-    "energy_drift": ("largest |E - E(start)|, NaN where E is not conserved", "J"),
-    "integration_error": ("estimated error of the integration relative to the motion", None),
-    "rank": ("smallest number of independent constraint equations", None),
-    "status": ("how the trajectory ended; -1 is not yet computed", None),
-    "t_failed": ("time of the failure, NaN where there was none", "s"),
-}
 _TITLES = {
     "start": "start variable",
     "coordinates": "initial coordinate",
@@ -39,8 +21,6 @@ _TITLES = {
     "parameters": "parameter",
 }
 STATES = "statistics"  # the array that holds the states of the statistics
-_BY_COORDINATE = {"q", "v", "qdd", "constraint_force"}
-Dims = tuple[str, ...]  # names of the dimensions of an array
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,20 +32,21 @@ class Layout:
     state_bytes: int  # bytes of the states of all statistics of one block
 
     @property
-    def study(self) -> Study:
+    def study(self) -> AbstractStudy:
         """The study that is stored."""
-        return self.kernel.trajectory.study
+        return self.kernel.member.study
 
     def create(self, path: Path) -> None:
         """Create the Zarr group, with times and draws, and all other arrays empty."""
         study, block = self.study, self.kernel.block
-        # `coordinates` makes xarray take `t` as a coordinate (CF conventions, section 5)
-        attributes: dict[str, Any] = {"model": study.model, "coordinates": "t"}
+        member = self.kernel.member
+        shared = list(member.shared_arrays())
+        attributes: dict[str, Any] = {"model": study.model}
+        if any(array.name == "t" for array in shared):
+            attributes["coordinates"] = "t"  # which xarray takes as one (CF conventions, section 5)
         group = zarr.open_group(path, mode="w", zarr_format=3, attributes=attributes)
-        ts = save_times(study)[-1 if study.store == "final" else 0 :]
-        names = np.array(tuple(self.kernel.trajectory.system.coordinates))
-        self._whole(group, "t", ts, ("time",), {"long_name": "time", "units": "s"})
-        self._whole(group, "coordinate", names, ("coordinate",), {})
+        for array in shared:
+            self._whole(group, *array)
         for variable in self.kernel.sampler.rows(0, min(block, study.size)):
             name = stored_name(variable)
             extra = variable.values.ndim - variable.varies
@@ -76,9 +57,9 @@ class Layout:
             elif self.shapes:  # else no arrays of single trajectories are stored
                 self._empty(group, name, variable.values, dims, title)
         for name, shape in self.shapes.items():
-            dims = self._dimensions(name, len(shape.shape) - 1)
-            self._empty(group, name, shape, dims, _attributes(name))
-        if study.statistics and self.state_bytes:
+            dims = member.dimensions(name, len(shape.shape) - 1)
+            self._empty(group, name, shape, dims, member.attributes(name))
+        if self.state_bytes:
             group.create_array(
                 STATES,
                 shape=(-(-study.size // block), self.state_bytes),
@@ -91,13 +72,14 @@ class Layout:
 
     @property
     def codecs(self) -> list[Any]:
-        """Compression, and a checksum by which other readers notice damage, too."""
-        by: dict[str, list[Any]] = {
-            "zstd": [ZstdCodec(level=1)],
-            "blosc": [BloscCodec(cname="zstd", shuffle="shuffle")],
-            "none": [],
-        }
-        return [*by[self.study.compression], Crc32cCodec()]
+        """The compression of the chunks; a `SealedStore` compares their digests."""
+        match self.study.compression:
+            case "zstd":
+                return [ZstdCodec(level=1)]
+            case "blosc":
+                return [BloscCodec(cname="zstd", shuffle="shuffle")]
+            case "none":
+                return []
 
     def _whole(
         self,
@@ -107,7 +89,6 @@ class Layout:
         dims: Dims,
         attributes: dict[str, Any],
     ) -> None:
-        """Create an array and write it at once."""
         array = group.create_array(
             name,
             shape=values.shape,
@@ -122,9 +103,6 @@ class Layout:
     def _empty(
         self, group: zarr.Group, name: str, block: Any, dims: Dims, attributes: dict[str, Any]
     ) -> None:
-        if name == "status":  # CF conventions, section 3.5
-            attributes["flag_values"] = [int(status) for status in Status]
-            attributes["flag_meanings"] = " ".join(status.name for status in Status)
         group.create_array(
             name,
             shape=(self.study.size, *block.shape[1:]),
@@ -136,30 +114,9 @@ class Layout:
             attributes=attributes,
         )
 
-    @property
-    def _first_dimensions(self) -> dict[str, Dims]:
-        """Those of other arrays than the series of `simulate`."""
-        study, found = self.study, event_dimensions(self.study.events)
-        for name, quantity in study.observe.items():
-            if quantity.keep != "all":
-                found[name] = ()
-            elif quantity.every > 1 and study.store != "final":
-                found[name] = (f"time_every_{quantity.every}",)
-        return found
-
-    def _dimensions(self, name: str, count: int) -> Dims:
-        first = self._first_dimensions.get(name, ("time",))
-        last = "coordinate" if name in _BY_COORDINATE else f"{name}_row"
-        return (*first, last, *(f"{name}_{k}" for k in range(count)))[:count]
-
-
-def _attributes(name: str) -> dict[str, Any]:
-    long_name, units = _META.get(name, (name.replace("_", " "), None))
-    return {"long_name": long_name} | ({"units": units} if units else {})
-
 
 def _fill(dtype: Any) -> Any:
-    if np.issubdtype(dtype, np.floating):
+    if np.issubdtype(dtype, np.inexact):
         return np.nan
     return False if np.issubdtype(dtype, np.bool_) else -1
 

@@ -11,19 +11,21 @@ from jaxmech.config.environment import environment
 from jaxmech.config.load import Subject
 from jaxmech.ensemble.draws import stored_name
 from jaxmech.ensemble.kernel import BlockProgram
+from jaxmech.ensemble.members.base import Tree, first_of, params_of
 from jaxmech.ensemble.statistics.custom import Custom, Reduction
-from jaxmech.ensemble.study import Study
-from jaxmech.ensemble.trajectory import Tree, first_of, params_of
+from jaxmech.ensemble.study import AbstractStudy, Study
 from jaxmech.utils.digests import arrays_digest, sha256
 
 
 def origin(kernel: BlockProgram) -> dict[str, Any]:
     """The content of `environment.json` but the time: facts, digests of functions and draws."""
-    inputs, sampler, subject = kernel.inputs(0), kernel.sampler, kernel.trajectory.subject
-    functions, params = function_digests(subject, inputs.varying, inputs.same, kernel.dtype)
-    functions |= _observed(kernel.trajectory.study, subject, params, kernel.dtype)
+    inputs, sampler, subject = kernel.inputs(0), kernel.sampler, kernel.member.subject
+    functions, params = function_digests(subject, inputs.varying, inputs.shared, kernel.dtype)
+    functions |= _observed(kernel.member.study, subject, params, kernel.dtype)
     size = sampler.size
     block, last = sampler.rows(0, min(kernel.block, size)), sampler.rows(size - 1, size)
+    # The first block and the last member: another seed, size or rule changes one of them, and all
+    # draws of a large study would take longer than its first block.
     pairs = zip(block, last, strict=True)
     draws = {stored_name(v): arrays_digest(v.values, end.values) for v, end in pairs}
     if sampler.weighted:
@@ -32,37 +34,41 @@ def origin(kernel: BlockProgram) -> dict[str, Any]:
 
 
 def function_digests(
-    subject: Subject, varying: Tree, same: Tree, dtype: Any
+    subject: Subject, varying: Tree, shared: Tree, dtype: Any
 ) -> tuple[dict[str, str], dict[str, Any]]:
     """The digests of the functions of a model at the first of some draws, and its parameters."""
-    one = first_of(varying, same)
-    params = params_of(subject, one)
-    found = system_digests(subject.system, params, dtype)
+    inputs = first_of(varying, shared)
+    params = params_of(subject, inputs)
+    digests = system_digests(subject.system, params, dtype)
     if subject.model:
-        found["start"] = digest(subject.model.state, one["start"], params)
-    return found, params
+        digests["start"] = digest(subject.model.state, inputs["start"], params)
+    return digests, params
 
 
-def _observed(study: Study, subject: Subject, params: Any, dtype: Any) -> dict[str, str]:
-    """The digests of the functions that are observed, and of a user's own statistics."""
+def _observed(study: AbstractStudy, subject: Subject, params: Any, dtype: Any) -> dict[str, str]:
     q, t = np.zeros((2, subject.system.n), dtype), np.zeros(2, dtype)
-    found = {}
-    for name, quantity in study.observe.items():
+    digests = {}
+    motions = study if isinstance(study, Study) else None
+    for name, quantity in (motions.observe if motions else {}).items():
         if quantity.needs_reactions:
-            found[f"observe {name}"] = _of_file(quantity.function)
+            digests[f"observe {name}"] = _of_file(quantity.function)
         else:
-            found[f"observe {name}"] = digest(
-                lambda q, v, t, p, one=quantity: one.along(q, v, t, p, None), q, q, t, params
+            digests[f"observe {name}"] = digest(
+                lambda q, v, t, p, observed=quantity: observed.along(q, v, t, p, None),
+                q,
+                q,
+                t,
+                params,
             )
-    for name, event in study.events.items():
-        for what, fn in (("", event.function), (" jump", event.jump)):
+    for name, event in (motions.events if motions else {}).items():
+        for suffix, fn in (("", event.function), (" jump", event.jump)):
             if callable(fn):
-                found[f"event {name}{what}"] = _of_file(fn)
+                digests[f"event {name}{suffix}"] = _of_file(fn)
     for name, statistic in study.statistics.items():
         if isinstance(statistic, Custom) and isinstance(statistic.functions, Reduction):
             files = map(_of_file, filter(None, statistic.functions))
-            found[f"statistic {name}"] = sha256(*files)
-    return found
+            digests[f"statistic {name}"] = sha256(*files)
+    return digests
 
 
 def _of_file(fn: Any) -> str:

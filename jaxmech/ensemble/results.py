@@ -17,6 +17,7 @@ from jaxmech.ensemble import checksums
 from jaxmech.ensemble.accumulate import from_file
 from jaxmech.ensemble.checksums import BLOCKS, RESULTS, SEAL, STATISTICS, SUMMARY, Damage
 from jaxmech.ensemble.layout import array_of
+from jaxmech.ensemble.sealed_store import SealedStore
 from jaxmech.status import succeeded
 
 
@@ -51,8 +52,25 @@ class Results:
 
     @cached_property
     def ts(self) -> np.ndarray:
-        """The saved times [s], shape (time,)."""
-        return self._whole("t")
+        """The saved times [s], shape (time,); of spectra none."""
+        return np.zeros(0) if self.is_of_spectra else self._whole("t")
+
+    @property
+    def is_of_spectra(self) -> bool:
+        """Whether the members are spectra of equilibria, and not motions."""
+        return "times" not in self.config
+
+    @property
+    def members(self) -> str:
+        """The word for the members of the study."""
+        return "members" if self.is_of_spectra else "trajectories"
+
+    @cached_property
+    def is_good(self) -> np.ndarray:
+        """Whether finished members count in statistics, shape (done,)."""
+        if self.is_of_spectra:
+            return self.all_of("stability") >= 0
+        return np.asarray(succeeded(self.status))
 
     @cached_property
     def statistics(self) -> dict[str, dict[str, np.ndarray]]:
@@ -77,15 +95,19 @@ class Results:
     @cached_property
     def status(self) -> np.ndarray:
         """Status of the finished trajectories, shape (done,)."""
-        return np.concatenate([np.zeros(0, np.int32), *self.pieces("status")])
+        return self.all_of("status").astype(np.int32)
+
+    def all_of(self, name: str) -> np.ndarray:
+        """The finished blocks of an array together."""
+        pieces = list(self.pieces(name))
+        return np.concatenate(pieces) if pieces else np.zeros(0)
 
     def _whole(self, name: str) -> np.ndarray:
-        """A whole array that every run has."""
         try:
             return np.asarray(array_of(self.group, name)[...])
         except (KeyError, ValueError) as error:
-            text = f"{RESULTS} has no array `{name}` that this jaxmech has written"
-            raise FolderError(f"{self.path} cannot be read: {text}") from error
+            message = f"{RESULTS} has no array `{name}` that this jaxmech has written"
+            raise FolderError(f"{self.path} cannot be read: {message}") from error
 
     def has(self, name: str) -> bool:
         """Whether an array of that name is stored."""
@@ -95,28 +117,27 @@ class Results:
         """The finished blocks of an array in order; a damaged one raises a FolderError."""
         array, step = array_of(self.group, name), int(self.config["block"])
         for block in self.blocks:
-            _require_sound(self.path, checksums.block_damage(self.path, block, name))
             yield np.asarray(array[block * step : (block + 1) * step])
 
-    def good(self, name: str, times: Any = slice(None), most: int | None = None) -> np.ndarray:
+    def good(self, name: str, times: Any = slice(None), limit: int | None = None) -> np.ndarray:
         """An array of the trajectories that did not fail, shape (good, ...).
 
         Args:
             name: name of the array.
             times: indices of the saved times, for an array that has them.
-            most: stop reading whole blocks after this many trajectories; by default read all.
+            limit: stop reading whole blocks after this many trajectories; by default read all.
         """
-        good = succeeded(self.status)  # which is read once for all arrays
-        found: list[np.ndarray] = []
+        good = self.is_good  # which is read once for all arrays
+        selected: list[np.ndarray] = []
         first = 0
         for piece in self.pieces(name):
             last = first + len(piece)
             rows = piece[:, times] if piece.ndim > 1 else piece
-            found.append(rows if good[first:last].all() else rows[good[first:last]])
-            if most is not None and sum(map(len, found)) >= most:
+            selected.append(rows if good[first:last].all() else rows[good[first:last]])
+            if limit is not None and sum(map(len, selected)) >= limit:
                 break
             first = last
-        return np.concatenate(found)[:most] if found else np.zeros((0,))
+        return np.concatenate(selected)[:limit] if selected else np.zeros((0,))
 
 
 def open_results(path: Path) -> Results:
@@ -125,7 +146,8 @@ def open_results(path: Path) -> Results:
     _require_sound(path, checksums.damaged(path, seal))
     try:
         config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
-        group = zarr.open_group(path / RESULTS, mode="r", zarr_format=3, use_consolidated=False)
+        store = SealedStore(path / RESULTS)
+        group = zarr.open_group(store, mode="r", zarr_format=3, use_consolidated=False)
     except (OSError, ValueError) as error:
         raise FolderError(f"{path} cannot be read: {error}") from error
     _require_sound(path, checksums.missing_marks(path, seal, _count(config)))
@@ -136,17 +158,17 @@ def verify(path: Path) -> tuple[Damage, ...]:
     """Compare every file of a run folder with its digest and return the damage; change nothing."""
     seal = _seal(path)
     try:
-        found = [*checksums.damaged(path, seal)]
+        damages = [*checksums.damaged(path, seal)]
         if f"{RESULTS}/zarr.json" not in seal:  # the run is a fit
-            return tuple(found)
-        if not any(one.file == "config.toml" for one in found):
+            return tuple(damages)
+        if not any(damage.file == "config.toml" for damage in damages):
             config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
-            found += checksums.missing_marks(path, seal, _count(config))
+            damages += checksums.missing_marks(path, seal, _count(config))
         for block in checksums.marked_blocks(path):
-            found += checksums.block_damage(path, block)
+            damages += checksums.block_damage(path, block)
     except OSError as error:
         raise FolderError(f"{path} cannot be read: {error.strerror or error}") from error
-    return tuple(found)
+    return tuple(damages)
 
 
 def _seal(path: Path) -> dict[str, str]:
@@ -160,9 +182,6 @@ def _count(config: Mapping[str, Any]) -> int:
 
 
 def _require_sound(path: Path, damage: Iterable[Damage]) -> None:
-    found = list(damage)
-    if found:
-        raise FolderError(
-            f"{path} is damaged: {checksums.damage_text(found)}; `jaxmech ensemble` with its "
-            f"configuration and --out {path} recomputes what is lost"
-        )
+    damages = list(damage)
+    if damages:
+        raise checksums.damaged_run(path, damages)

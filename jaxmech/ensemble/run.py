@@ -15,13 +15,13 @@ from jaxmech.ensemble.checksums import SUMMARY
 from jaxmech.ensemble.estimate import LARGE
 from jaxmech.ensemble.kernel import compile_kernel, with_steps
 from jaxmech.ensemble.layout import Layout
-from jaxmech.ensemble.observed import copies_of, stored_study
+from jaxmech.ensemble.members.observed import copies_of, stored_study
 from jaxmech.ensemble.progress import RunProgress, Shown
 from jaxmech.ensemble.provenance import origin
 from jaxmech.ensemble.results import open_results
 from jaxmech.ensemble.statistics.audit import AUDIT
 from jaxmech.ensemble.store import RunContent, RunFolder, open_run, with_stored_sizes
-from jaxmech.ensemble.study import Study
+from jaxmech.ensemble.study import AbstractStudy, Study
 from jaxmech.ensemble.summary import as_json, as_table, summarize
 from jaxmech.ensemble.work.away import AwayWork
 from jaxmech.ensemble.work.connect import checked_tasks
@@ -45,10 +45,10 @@ class BlockRange:
             >>> BlockRange.parsed("0:100"), BlockRange.parsed("7")
             (BlockRange(first=0, last=100), BlockRange(first=7, last=8))
         """
-        found = re.fullmatch(r"(\d+)(?::(\d*))?", text.strip())
-        if not found:
+        match = re.fullmatch(r"(\d+)(?::(\d*))?", text.strip())
+        if not match:
             raise ValueError(f"must be of the form FIRST:LAST, such as 0:100, but is {text}")
-        first, last = int(found[1]), found[2]
+        first, last = int(match[1]), match[2]
         part = cls(first, first + 1 if last is None else int(last) if last else None)
         if part.last is not None and part.last <= first:
             raise ValueError(f"must have a first block before the last, but is {text}")
@@ -65,7 +65,7 @@ class BlockRange:
 
 
 def run_study(
-    study: Study,
+    study: AbstractStudy,
     out: Path,
     *,
     folder: Path = Path(),
@@ -111,49 +111,58 @@ def run_study(
     planned_ = planned(with_stored_sizes(study, out), out, folder)
     study, subject, sampler = planned_.study, planned_.subject, planned_.sampler
     study = with_steps(replace(study, **planned_.functions), subject, sampler)
-    named = replace(planned_.study, steps=study.steps)
+    named_study = planned_.study
+    if isinstance(study, Study) and isinstance(named_study, Study):
+        named_study = replace(named_study, steps=study.steps)
     kernel = compile_kernel(study, subject, sampler)
     shapes = kernel.shapes()
     first = kernel.inputs(0)
-    require_used(subject, first.varying, first.same, study)
-    only = None if part is None else part.of(-(-study.size // study.block_size))
-    accumulator = Accumulator(kernel, shapes.states, study.until if only is None else None)
+    require_used(subject, first.varying, first.shared, study)
+    selection = None if part is None else part.of(-(-study.size // study.block_size))
+    accumulator = Accumulator(kernel, shapes.states, study.until if selection is None else None)
     layout = Layout(kernel, shapes.arrays, accumulator.state_bytes)
     files = copies_of(planned_.files, subject)
-    at_rest = stored_study(named, files, folder)
+    at_rest = stored_study(named_study, files, folder)
     copies = {name: path for path, name in files.items() if path != subject.source}
     facts = origin(kernel)
     may_differ = MAY_DIFFER if study.cluster else ()
     content = RunContent(at_rest, subject, layout, facts, copies, may_differ)
     with (
         checked_tasks(study.cluster, tell) as (tasks, theirs),
-        open_run(out, replace(content, facts=facts | theirs), tell, only) as target,
+        open_run(out, replace(content, facts=facts | theirs), tell, selection) as target,
     ):
-        blocks = only or range(target.count)
+        blocks = selection or range(target.count)
         missing = target.missing(blocks)
         if missing and max(planned_.forecast.disk, planned_.forecast.memory) > LARGE:
-            tell(f"{study.size:,} trajectories take {planned_.forecast}")
-        shown: Shown = "bar" if progress is True else progress or "none"
+            tell(f"{study.size:,} {study.members} take {planned_.forecast}")
+        display: Shown = "bar" if progress is True else progress or "none"
         size = target.trajectories(blocks)
-        with RunProgress(size, size - target.trajectories(missing), shown) as report:
+        with RunProgress(
+            size, size - target.trajectories(missing), display, study.members
+        ) as report:
             if tasks:
-                away = AwayWork(tasks, accumulator, target, report, named, folder, stop)
+                away = AwayWork(tasks, accumulator, target, report, named_study, folder, stop)
                 away.all(blocks, set(missing))
             else:
                 work = Work(kernel, accumulator, target, report, tell, stop)
                 work.all(blocks, set(missing))
-        if only is not None:
-            done = target.count - len(target.missing(range(target.count)))
-            return {"blocks": target.count, "done": done, "part": [only.start, only.stop]}
+        if selection is not None:
+            finished = target.count - len(target.missing(range(target.count)))
+            return {
+                "blocks": target.count,
+                "done": finished,
+                "part": [selection.start, selection.stop],
+            }
         return _conclude(target, accumulator)
 
 
 def _conclude(target: RunFolder, accumulator: Accumulator) -> dict[str, Any]:
     target.discard_after(accumulator.blocks if accumulator.enough else target.count)
     statistics = accumulator.results()
-    summary = summarize(open_results(target.path), statistics)
-    json_, text, arrays = SUMMARY
-    files = {json_: as_json(summary).encode(), text: as_table(summary).encode()}
+    results = open_results(target.path)
+    summary = summarize(results, statistics)
+    json_, table, arrays = SUMMARY
+    files = {json_: as_json(summary).encode(), table: as_table(summary).encode()}
     if statistics.keys() - {AUDIT}:
         files[arrays] = as_file(statistics)
     target.conclude(files)

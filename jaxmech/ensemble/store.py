@@ -36,7 +36,7 @@ from jaxmech.config.trust import mark_written_here
 from jaxmech.ensemble import checksums
 from jaxmech.ensemble.checksums import BLOCKS, RESULTS, SEAL, SUMMARY, Damage
 from jaxmech.ensemble.layout import STATES, Layout, array_of
-from jaxmech.ensemble.study import Study
+from jaxmech.ensemble.study import AbstractStudy, Study
 from jaxmech.integrate import FixedSteps
 
 _CREATED = ("config.toml", "environment.json", *COPIES, RESULTS, BLOCKS)
@@ -59,8 +59,8 @@ class RunFolder:
 
     def missing(self, blocks: range) -> list[int]:
         """Select the blocks that are still to be computed."""
-        done = set(checksums.marked_blocks(self.path))
-        return [block for block in blocks if block not in done]
+        finished = set(checksums.marked_blocks(self.path))
+        return [block for block in blocks if block not in finished]
 
     def trajectories(self, blocks: Iterable[int]) -> int:
         """The number of trajectories in some blocks."""
@@ -73,7 +73,9 @@ class RunFolder:
         for name, values in arrays.items():
             rows = slice(block, block + 1) if name == STATES else slice(first, last)
             self._array(name)[rows] = np.asarray(values)[: rows.stop - rows.start]
-        # The data must be on the disk before the mark: a crash may reorder unflushed writes.
+        # The data must be on the disk before the mark: a crash may reorder unflushed writes, and a
+        # mark without data would be damage in place of a missing block. The folder is flushed too,
+        # since the name of a new file is part of it.
         for file in checksums.block_files(self.path, block, arrays):
             run_folder.flush(file)
             run_folder.flush(file.parent)
@@ -84,7 +86,7 @@ class RunFolder:
         return np.asarray(self._array(STATES)[block])
 
     def _array(self, name: str) -> zarr.Array[Any]:
-        """Open an array of the results once, since opening takes as long as writing a chunk."""
+        # Once, since opening an array takes as long as writing a chunk.
         if name not in self._opened:
             group = zarr.open_group(self.path / RESULTS, mode="r+", use_consolidated=False)
             self._opened[name] = array_of(group, name)
@@ -98,6 +100,7 @@ class RunFolder:
 
     def conclude(self, files: Mapping[str, bytes]) -> None:
         """Write the files at the end of a run, by name, unless they are there already."""
+        # An unchanged file is left alone: a run that is only looked at again writes nothing.
         for name, content in files.items():
             file = self.path / name
             if not file.is_file() or file.read_bytes() != content:
@@ -109,7 +112,7 @@ class RunFolder:
 class RunContent:
     """The content of a run folder before any block is computed."""
 
-    study: Study  # its configuration, with functions named by the copies of their files
+    study: AbstractStudy  # its configuration, with functions named by the copies of their files
     subject: Subject  # its system
     layout: Layout  # its arrays
     facts: Mapping[str, Any]  # its environment
@@ -145,27 +148,29 @@ class RunContent:
 
 @contextmanager
 def open_run(
-    path: Path, content: RunContent, tell: Callable[[str], None], only: range | None = None
+    path: Path, content: RunContent, tell: Callable[[str], None], selection: range | None = None
 ) -> Iterator[RunFolder]:
     """Create a run folder, or repair and continue the one that is there, locked meanwhile."""
-    # A folder of which `only` some blocks are to be computed is shared with processes that compute
-    # others; the first of them creates it.
+    # A folder of which only a selection of blocks is to be computed is shared with processes that
+    # compute others. The first of them creates it; the others wait for the creation lock, and so
+    # never see half of a folder.
     folder = RunFolder(path, content.study.size, content.study.block_size)
-    with opened(path, shared=only is not None):
+    with opened(path, shared=selection is not None):
         with run_folder.locked(path, run_folder.CREATION, wait=True):
-            begun = (path / SEAL).is_file() or bool(checksums.marked_blocks(path))
-            if not begun:
+            is_begun = (path / SEAL).is_file() or bool(checksums.marked_blocks(path))
+            if not is_begun:
                 content.create(path)
                 mark_written_here(path)
                 created = (path / name for name in (*_CREATED, *content.copies))
-                found = [file for at in created for file in (at, *at.rglob("*"))]
-                checksums.write_seal(path, checksums.digests(path, filter(Path.is_file, found)))
-        if begun:
-            _check(folder, content, tell, only)
+                # The seal is the last file: without it, whatever is here is created again.
+                files = [file for root in created for file in (root, *root.rglob("*"))]
+                checksums.write_seal(path, checksums.digests(path, filter(Path.is_file, files)))
+        if is_begun:
+            _check(folder, content, tell, selection)
         yield folder
 
 
-def with_stored_sizes(study: Study, path: Path) -> Study:
+def with_stored_sizes(study: AbstractStudy, path: Path) -> AbstractStudy:
     """The study with the block and steps of an existing run folder, where it names none."""
     try:
         stored: Any = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
@@ -173,79 +178,84 @@ def with_stored_sizes(study: Study, path: Path) -> Study:
     except (OSError, ValueError, AttributeError):  # `open_run` reports it
         return study
     block, per_save = (x if isinstance(x, int) and x >= 1 else None for x in sizes)
-    steps = study.steps
-    if isinstance(steps, FixedSteps) and steps.per_save is None and per_save:
-        study = replace(study, steps=replace(steps, per_save=per_save))
+    if isinstance(study, Study):
+        steps = study.steps
+        if isinstance(steps, FixedSteps) and steps.per_save is None and per_save:
+            study = replace(study, steps=replace(steps, per_save=per_save))
     return replace(study, block=block) if study.block is None and block else study
 
 
 def _check(
-    folder: RunFolder, content: RunContent, tell: Callable[[str], None], only: range | None
+    folder: RunFolder, content: RunContent, tell: Callable[[str], None], selection: range | None
 ) -> None:
     """Require a folder to be of the same origin, and repair it, or `only` some of its blocks."""
     path, seal = folder.path, checksums.read_seal(folder.path)
     lost = list(checksums.damaged(path, seal))
-    if lost and only is not None:
-        text = "the same command without --blocks repairs it where possible"
-        raise FolderError(f"{path} was damaged: {checksums.damage_text(lost)}; {text}")
+    if lost and selection is not None:
+        message = "the same command without --blocks repairs it where possible"
+        raise FolderError(f"{path} was damaged: {checksums.damage_text(lost)}; {message}")
     if lost:
-        _repair(path, [one for one in lost if one.file not in SUMMARY], seal, content)
+        _repair(path, [damage for damage in lost if damage.file not in SUMMARY], seal, content)
         tell(f"{path} was damaged: {checksums.damage_text(lost)}; written again")
     run_folder.require_same_config(path, content.config, _MAY_CHANGE)
-    marked = [block for block in checksums.marked_blocks(path) if only is None or block in only]
-    found = [one for block in marked for one in checksums.block_damage(path, block)]
-    if only is None:
-        found = [*checksums.missing_marks(path, seal, folder.count), *found]
-    blocks = sorted({one.block for one in found if one.block is not None})
-    if found:
+    marked = [
+        block for block in checksums.marked_blocks(path) if selection is None or block in selection
+    ]
+    damages = [damage for block in marked for damage in checksums.block_damage(path, block)]
+    if selection is None:
+        damages = [*checksums.missing_marks(path, seal, folder.count), *damages]
+    blocks = sorted({damage.block for damage in damages if damage.block is not None})
+    if damages:
         numbers = ", ".join(map(str, blocks))
-        text = checksums.damage_text(found)
-        tell(f"{path} was damaged: {text}; to be recomputed: block {numbers}")
-    finished = only is None and not found and not folder.missing(range(folder.count))
+        message = checksums.damage_text(damages)
+        tell(f"{path} was damaged: {message}; to be recomputed: block {numbers}")
+    finished = selection is None and not damages and not folder.missing(range(folder.count))
     _require_same(path, content, finished, tell)
     for block in blocks:
         checksums.remove_block(path, block)
-    if only is not None:
+    if selection is not None:
         return
     for draft in (path / BLOCKS).glob(".*.draft"):  # of processes that were killed
         draft.unlink(missing_ok=True)
-    if any(one.file in SUMMARY for one in lost):  # it is computed from the results again
+    if any(damage.file in SUMMARY for damage in lost):  # it is computed from the results again
         checksums.write_seal(path, {name: sha for name, sha in seal.items() if name not in SUMMARY})
 
 
 def _require_same(
     path: Path, content: RunContent, finished: bool, tell: Callable[[str], None]
 ) -> None:
-    """Require the environment of the existing blocks, except for what may differ."""
     facts, may_differ = content.facts, content.may_differ
     decisive = INPUT if finished else [key for key in DECISIVE if key not in may_differ]
     run_folder.require_same_environment(path, facts, decisive)
-    other = changes(
+    differences = changes(
         run_folder.stored_environment(path), facts, VERSIONS if finished else may_differ
     )
-    if other and finished:
-        tell(f"{path} is shown as stored, although {'; '.join(other)}")
-    elif other:
-        text = "the new blocks may differ from the existing ones in the last bits"
-        tell(f"{'; '.join(other)}: {text}")
+    if differences and finished:
+        tell(f"{path} is shown as stored, although {'; '.join(differences)}")
+    elif differences:
+        warning = "the new blocks may differ from the existing ones in the last bits"
+        tell(f"{'; '.join(differences)}: {warning}")
 
 
 def _repair(path: Path, lost: list[Damage], seal: Mapping[str, str], content: RunContent) -> None:
     """Write files of the creation again, or raise a FolderError if they would differ."""
+    # In a folder of its own first: a file that differs from its digest must not replace anything.
     fresh = path / ".fresh"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
     content.create(fresh)
-    names = [one.file for one in lost]
-    whole = checksums.digests(fresh, (fresh / name for name in names if (fresh / name).is_file()))
-    left = [one for one in lost if whole.get(one.file) != seal[one.file]]
+    names = [damage.file for damage in lost]
+    repaired = checksums.digests(
+        fresh, (fresh / name for name in names if (fresh / name).is_file())
+    )
+    beyond_repair = [damage for damage in lost if repaired.get(damage.file) != seal[damage.file]]
     for name in names:
-        if whole.get(name) == seal[name]:
+        if repaired.get(name) == seal[name]:
             (path / name).parent.mkdir(parents=True, exist_ok=True)
             (fresh / name).replace(path / name)
     shutil.rmtree(fresh)
-    if left:
+    if beyond_repair:
         raise FolderError(
-            f"{path} was damaged: {checksums.damage_text(left)}. Restore it, or compute the study "
-            "again in another folder with --out"
+            f"{path} was damaged: {checksums.damage_text(beyond_repair)}. Restore it, or compute "
+            "the study again in another folder with --out"
         )

@@ -7,16 +7,22 @@ configuration in a run folder all come from this tree.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 from jaxmech.config.errors import Problem, not_one_of, out_of_range, refuse, refuse_all
 from jaxmech.config.schema import unnamed_policies
 from jaxmech.ensemble.distributions import Distribution
-from jaxmech.ensemble.observed import Observed, Series, StudyEvent
+from jaxmech.ensemble.members.observed import Observed, Series, StudyEvent
 from jaxmech.ensemble.sampling import Sampling
 from jaxmech.ensemble.sampling.plans import Drawn
-from jaxmech.ensemble.statistics import Moments, Probability, SobolIndices, Statistic
-from jaxmech.ensemble.statistics.audit import AUDIT
+from jaxmech.ensemble.statistics import (
+    AbstractStatistic,
+    Moments,
+    Probability,
+    SobolIndices,
+    Statistic,
+)
+from jaxmech.ensemble.statistics.audit import AUDIT, Audit
 from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, method_and_steps
@@ -27,6 +33,7 @@ Store = Literal["all", "final", "statistics"] | tuple[str, ...]
 SECTIONS = ("start", "coordinates", "velocities", "parameters")
 LANES = 64  # a block is a whole number of these by default
 LARGEST_DEFAULT_BLOCK = 1024
+AnyStudy = TypeVar("AnyStudy", bound="AbstractStudy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +72,107 @@ class Times:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study(Drawn):
-    """A Monte Carlo study: a model, its random inputs, and the settings of the computation.
+class AbstractStudy(Drawn):
+    """The settings of every Monte Carlo study: a system, its draws, and how the work is divided."""
+
+    members: ClassVar[str] = "members"  # the word for them in messages
+
+    model: str = field(
+        metadata=doc(
+            'a name of `jaxmech models`, or next to this file "path/file.py:attribute" or the path '
+            "of an MJCF or URDF file"
+        )
+    )
+    size: int = field(metadata=doc("number of members", least=1))
+    model_options: Mapping[str, Any] = setting({}, "options of the model, such as { links = 10 }")
+    seed: int = setting(0, "seed of all random numbers, at least 0", least=0)
+    block: int | None = setting(
+        None,
+        "members compiled and stored together; by default size up to 1024, on a GPU up to 65536",
+        least=1,
+    )
+    chunk: int | None = setting(
+        None,
+        "members computed before they are stored, in whole blocks; does not change results",
+        least=1,
+    )
+    failed_allowed: float = setting(
+        0.0, "fraction of failed members up to which the exit code is 0"
+    )
+    fixed: tuple[str, ...] = setting((), "coordinates that keep their drawn value")
+    compression: Literal["zstd", "blosc", "none"] = setting(
+        "zstd", "of the stored arrays: zstd, blosc (zstd of shuffled bytes), or none"
+    )
+    start: Mapping[str, Distribution] = setting({}, "start variables of the model, by name")
+    coordinates: Mapping[str, Distribution] = setting(
+        {}, "initial coordinates, in place of the model's"
+    )
+    velocities: Mapping[str, Distribution] = setting(
+        {}, "initial velocities, in place of the model's"
+    )
+    parameters: Mapping[str, Distribution] = setting(
+        {}, "parameters; `m` draws all entries of an array, `m[3]` a single one"
+    )
+    sampling: Sampling = setting(Sampling(), "design and correlations of the drawn variables")
+    statistics: Mapping[str, Statistic] = setting({}, "reductions over all members, by name")
+    until: Until | None = setting(None, "stop before `size`, when a statistic is known well enough")
+    cluster: Cluster | None = setting(
+        None, "workers that compute the blocks; does not change results"
+    )
+
+    def __post_init__(self) -> None:
+        refuse_all([*out_of_range(self), *unnamed_policies(self), *self.problems()])
+
+    @property
+    def precision(self) -> str:
+        """Floating-point type of the computation."""
+        return "float64"
+
+    @property
+    def all_statistics(self) -> Mapping[str, AbstractStatistic]:
+        """The statistics of the study, with those that every study of its kind has."""
+        return self.statistics
+
+    def problems(self) -> Iterator[Problem]:
+        """The settings that contradict each other, but for those of wrong ranges."""
+        if not 0 <= self.failed_allowed <= 1:
+            message = f"must be a fraction from 0 to 1, but is {self.failed_allowed}"
+            yield Problem(("failed_allowed",), message)
+        if self.until and self.until.quantity not in self.all_statistics:
+            reason = not_one_of(
+                self.until.quantity, self.all_statistics, "a statistic of this study"
+            )
+            yield Problem(("until", "quantity"), reason)
+        elif self.until:
+            statistic = self.all_statistics[self.until.quantity]
+            if not isinstance(statistic, Probability | Moments):
+                message = (
+                    f"must name moments or a probability, but {self.until.quantity} is neither"
+                )
+                yield Problem(("until", "quantity"), message)
+        for name, statistic in self.statistics.items():
+            if isinstance(statistic, SobolIndices) and self.sampling.design != "saltelli":
+                message = 'must be "saltelli" for the sobol-indices'
+                yield Problem(("sampling", "design"), f"{message} `{name}`")
+
+    @property
+    def block_size(self) -> int:
+        """The number of members of one block."""
+        return self.block or min(LARGEST_DEFAULT_BLOCK, _round_up(self.size, LANES))
+
+    @property
+    def chunk_size(self) -> int:
+        """Members computed before they are stored, a whole number of blocks."""
+        return _round_up(self.chunk or 1, self.block_size)
+
+    def resolved(self: AnyStudy) -> AnyStudy:
+        """Fill in the block and chunk sizes."""
+        return replace(self, block=self.block_size, chunk=self.chunk_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study(AbstractStudy):
+    """A Monte Carlo study of motions: a model, its random inputs, and the settings of the runs.
 
     Example:
         >>> from jaxmech.ensemble import Normal, Study, Times
@@ -76,34 +182,12 @@ class Study(Drawn):
         (128, 128)
     """
 
-    model: str = field(
-        metadata=doc(
-            'a name of `jaxmech models`, or next to this file "path/file.py:attribute" or the path '
-            "of an MJCF or URDF file"
-        )
-    )
-    size: int = field(metadata=doc("number of trajectories", least=1))
+    members: ClassVar[str] = "trajectories"
+
     times: Times = field(metadata=doc("times at which the motion is saved"))
-    model_options: Mapping[str, Any] = setting({}, "options of the model, such as { links = 10 }")
-    seed: int = setting(0, "seed of all random numbers, at least 0", least=0)
     precision: Literal["float64", "float32"] = setting(
         "float64", "floating-point type of the whole computation"
     )
-    block: int | None = setting(
-        None,
-        "trajectories compiled and stored together; by default size up to 1024, on a GPU up to "
-        "65536",
-        least=1,
-    )
-    chunk: int | None = setting(
-        None,
-        "trajectories computed before they are stored, in whole blocks; does not change results",
-        least=1,
-    )
-    failed_allowed: float = setting(
-        0.0, "fraction of failed trajectories up to which the exit code is 0"
-    )
-    fixed: tuple[str, ...] = setting((), "coordinates that keep their drawn value in the assembly")
     save: tuple[Series, ...] = setting(
         ("q", "v", "energy", "position_residual", "velocity_residual"),
         "series of which all saved times are stored",
@@ -116,79 +200,38 @@ class Study(Drawn):
     stored_precision: Literal["float64", "float32"] | None = setting(
         None, "floating-point type of the stored series; that of the computation by default"
     )
-    compression: Literal["zstd", "blosc", "none"] = setting(
-        "zstd", "of the stored arrays: zstd, blosc (zstd of shuffled bytes), or none"
-    )
     method: AbstractMethod | None = setting(
         None, "how a step is made; RK4, or DormandPrince8 for adaptive steps, by default"
     )
     steps: AbstractSteps = setting(FixedSteps(), "how long the steps are")
     projection: AbstractStabilization = setting(Projection(), "control of drift")
     formulation: UdwadiaKalaba = setting(UdwadiaKalaba(), "law of motion")
-    start: Mapping[str, Distribution] = setting({}, "start variables of the model, by name")
-    coordinates: Mapping[str, Distribution] = setting(
-        {}, "initial coordinates, in place of the model's"
-    )
-    velocities: Mapping[str, Distribution] = setting(
-        {}, "initial velocities, in place of the model's"
-    )
-    parameters: Mapping[str, Distribution] = setting(
-        {}, "parameters; `m` draws all entries of an array, `m[3]` a single one"
-    )
-    sampling: Sampling = setting(Sampling(), "design and correlations of the drawn variables")
     observe: Mapping[str, Observed] = setting({}, "quantities of your own, by name")
     events: Mapping[str, StudyEvent] = setting({}, "events to locate along the motion, by name")
     inactive: tuple[str, ...] = setting(
         (), "constraints that are inactive until an event activates them"
     )
-    statistics: Mapping[str, Statistic] = setting({}, "reductions over all trajectories, by name")
-    until: Until | None = setting(None, "stop before `size`, when a statistic is known well enough")
-    cluster: Cluster | None = setting(
-        None, "workers that compute the blocks; does not change results"
-    )
 
     def __post_init__(self) -> None:
         method, _ = method_and_steps(self.method, self.steps)
         object.__setattr__(self, "method", method)
-        problems = list(out_of_range(self))
-        if not 0 <= self.failed_allowed <= 1:
-            message = f"must be a fraction from 0 to 1, but is {self.failed_allowed}"
-            problems.append(Problem(("failed_allowed",), message))
-        refuse_all([*problems, *unnamed_policies(self), *self._statistics_problems()])
+        super().__post_init__()
 
-    def _statistics_problems(self) -> Iterator[Problem]:
+    @property
+    def all_statistics(self) -> Mapping[str, AbstractStatistic]:
+        """The statistics of the study, with the outcomes of trajectories that are not stored."""
+        audit = {AUDIT: Audit()} if self.store == "statistics" else {}
+        return {**self.statistics, **audit}
+
+    def problems(self) -> Iterator[Problem]:
+        """Those of every study, and of what is stored."""
+        yield from super().problems()
         if self.store == "statistics" and not self.statistics:
-            text = 'must not be "statistics" where the table `statistics` names none'
-            yield Problem(("store",), text)
-        if self.until and self.until.quantity not in self.statistics:
-            what = not_one_of(self.until.quantity, self.statistics, "a statistic of this study")
-            yield Problem(("until", "quantity"), what)
-        elif self.until:
-            statistic = self.statistics[self.until.quantity]
-            if not isinstance(statistic, Probability | Moments):
-                text = f"must name moments or a probability, but {self.until.quantity} is neither"
-                yield Problem(("until", "quantity"), text)
+            message = 'must not be "statistics" where the table `statistics` names none'
+            yield Problem(("store",), message)
         if AUDIT in self.statistics:
-            text = "must have another name: this one is of the outcomes of all trajectories"
-            yield Problem(("statistics", AUDIT), text)
-        for name, one in self.statistics.items():
-            if isinstance(one, SobolIndices) and self.sampling.design != "saltelli":
-                text = 'must be "saltelli" for the sobol-indices'
-                yield Problem(("sampling", "design"), f"{text} `{name}`")
-
-    @property
-    def block_size(self) -> int:
-        """The number of trajectories of one block."""
-        return self.block or min(LARGEST_DEFAULT_BLOCK, _round_up(self.size, LANES))
-
-    @property
-    def chunk_size(self) -> int:
-        """Trajectories computed before they are stored, a whole number of blocks."""
-        return _round_up(self.chunk or 1, self.block_size)
-
-    def resolved(self) -> "Study":
-        """Fill in the block and chunk sizes."""
-        return replace(self, block=self.block_size, chunk=self.chunk_size)
+            message = "must have another name: this one is of the outcomes of all trajectories"
+            yield Problem(("statistics", AUDIT), message)
 
 
 def steps_per_save(study: Study) -> int | None:

@@ -11,31 +11,38 @@ import numpy as np
 
 from jaxmech.ensemble.accumulate import finite
 from jaxmech.ensemble.checksums import STATISTICS
+from jaxmech.ensemble.modes_study import INSTABILITY
+from jaxmech.ensemble.modes_summary import modes_parts, summarize_modes
 from jaxmech.ensemble.results import Results
 from jaxmech.ensemble.statistics.audit import AUDIT, WORST
 from jaxmech.ensemble.statistics.protocol import Found
+from jaxmech.ensemble.statistics.quantiles import QUANTILES
 from jaxmech.solution import TOO_COARSE
 from jaxmech.status import Status, succeeded
 from jaxmech.utils.tracers import evenly_spaced
 
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _SHOWN = 5  # number of times at which quantiles are given
 _MOST = 64  # numbers of an array that a summary holds
 _WIDTH = 80  # characters of an array that its table shows
 
 
 def summarize(results: Results, statistics: Mapping[str, Found] | None = None) -> dict[str, Any]:
-    """The content of `summary.json`; worst values are None where no trajectory is good."""
+    """The content of `summary.json`."""
     statistics = results.statistics if statistics is None else statistics
-    own = {
-        name: {what: _plain(value) for what, value in found.items()}
-        for name, found in statistics.items()
-        if name != AUDIT
+    summary = (summarize_modes if results.is_of_spectra else _of_motions)(results, statistics)
+    reductions = {
+        name: {key: _plain(value) for key, value in values.items()}
+        for name, values in statistics.items()
+        if name not in (AUDIT, INSTABILITY)
     }
+    return summary | ({"statistics": reductions} if reductions else {})
+
+
+def _of_motions(results: Results, statistics: Mapping[str, Found]) -> dict[str, Any]:
     audit = statistics[AUDIT] if AUDIT in statistics else _audit_of_arrays(results)
     counts = {s: audit["count"][s.name] for s in Status}
     occurring = {s: count for s, count in counts.items() if count or s == Status.OK}
-    whole = {
+    return {
         "model": results.name,
         "size": results.size,
         "done": sum(counts.values()),
@@ -47,11 +54,9 @@ def summarize(results: Results, statistics: Mapping[str, Found] | None = None) -
         "quantiles": _quantiles(results) if results.has("q") else None,
         "blocks": len(results.blocks),
     }
-    return whole | ({"statistics": own} if own else {})
 
 
 def _audit_of_arrays(results: Results) -> Found:
-    """The figures of the statistic `Audit`, from stored trajectories."""
     status, ranks = results.status, results.good("rank")
     values = {key: results.good(name) for key, name in WORST.items()}
     return {
@@ -63,12 +68,13 @@ def _audit_of_arrays(results: Results) -> Found:
 
 
 def failed(summary: dict[str, Any]) -> int:
-    """The number of finished trajectories that failed."""
+    """The number of finished members that failed."""
+    if "judged" in summary:
+        return int(summary["done"]) - int(summary["judged"])
     return int(summary["done"]) - _good(summary)
 
 
 def _good(summary: dict[str, Any]) -> int:
-    """The number of finished trajectories that did not fail."""
     counts = {Status[name]: int(entry["count"]) for name, entry in summary["status"].items()}
     return sum(count for status, count in counts.items() if succeeded(status))
 
@@ -80,14 +86,17 @@ def as_json(summary: dict[str, Any]) -> str:
 
 def as_table(summary: dict[str, Any]) -> str:
     """The text of `summary.txt`, as it is printed."""
-    parts = (_counts(summary), _audit(summary), _bands(summary), _statistics(summary))
+    if "judged" in summary:
+        parts = [*modes_parts(summary), _statistics(summary)]
+    else:
+        parts = [_counts(summary), _audit(summary), _bands(summary), _statistics(summary)]
     return "\n\n".join(filter(None, map("\n".join, parts))) + "\n"
 
 
 def _counts(summary: dict[str, Any]) -> Iterator[str]:
-    done, size = summary["done"], summary["size"]
-    of = "" if done == size else f" of {size:,}"
-    yield f"{done:,}{of} trajectories of {summary['model']}"
+    finished, size = summary["done"], summary["size"]
+    share = "" if finished == size else f" of {size:,}"
+    yield f"{finished:,}{share} trajectories of {summary['model']}"
     for name, entry in summary["status"].items():
         yield f"  {name:<18}{entry['count']:>9,}   {entry['message']}"
 
@@ -118,17 +127,16 @@ def _bands(summary: dict[str, Any]) -> Iterator[str]:
 
 
 def _statistics(summary: dict[str, Any]) -> Iterator[str]:
-    for name, found in summary.get("statistics", {}).items():
+    for name, values in summary.get("statistics", {}).items():
         yield name
-        for what, value in found.items():
-            text = value if isinstance(value, str) else _shown(value)
-            if len(text) > _WIDTH:
-                text = f"array of shape {np.shape(value)}, in {STATISTICS}"
-            yield f"  {what:<18}{text}"
+        for key, value in values.items():
+            line = value if isinstance(value, str) else _shown(value)
+            if len(line) > _WIDTH:
+                line = f"array of shape {np.shape(value)}, in {STATISTICS}"
+            yield f"  {key:<18}{line}"
 
 
 def _plain(value: Any) -> Any:
-    """A result of a statistic as plain data, a long array as its shape."""
     array = np.asarray(value)
     if array.size > _MOST:
         return f"array of shape {array.shape}, in {STATISTICS}"
@@ -145,19 +153,19 @@ def _shown(value: Any) -> str:
 
 def _quantiles(results: Results) -> dict[str, Any]:
     ts = results.ts
-    shown = evenly_spaced(len(ts), _SHOWN)
-    q = results.good("q", times=shown)
+    indices = evenly_spaced(len(ts), _SHOWN)
+    q = results.good("q", times=indices)
     bands = np.quantile(q, QUANTILES, axis=0).T.tolist() if len(q) else []
     return {
-        "times": ts[shown].tolist(),
+        "times": ts[indices].tolist(),
         "probabilities": list(QUANTILES),
         "coordinates": dict(zip(results.coordinates, bands, strict=False)),
     }
 
 
 def _largest(values: np.ndarray) -> float | None:
-    known = values[np.isfinite(values)]
-    return float(known.max()) if len(known) else None
+    finite_values = values[np.isfinite(values)]
+    return float(finite_values.max()) if len(finite_values) else None
 
 
 def _number(value: float | None) -> str:

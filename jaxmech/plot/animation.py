@@ -105,12 +105,12 @@ class Animation:
 
     def _frame(self, k: int) -> Axes:
         self.scene.show(k)
-        text = clock(self.ts[k], self.speed) + self.label
-        self.ax.set_title(text, loc="left", fontsize="medium")
+        title = clock(self.ts[k], self.speed) + self.label
+        self.ax.set_title(title, loc="left", fontsize="medium")
         return self.ax
 
     def _settle(self) -> None:
-        """Arrange the figure once, since doing so for each frame takes as long as drawing it."""
+        # Once, since arranging the figure for each frame takes as long as drawing it.
         self._frame(0)
         self.figure.draw_without_rendering()
         self.figure.set_layout_engine("none")
@@ -134,7 +134,7 @@ class Animation:
 
 
 def _gif_writer(fps: float) -> PillowWriter:
-    """A writer of GIFs, in which frames last whole hundredths of a second."""
+    # Frames of a GIF last whole hundredths of a second.
     hundredths = max(round(100 / fps), 2)
     if abs(100 / fps - hundredths) > 1e-3:
         near = " or ".join(
@@ -166,7 +166,6 @@ def animation(
 
 
 def _chosen(trails: Sequence[str] | None, dots: Sequence[str]) -> Sequence[str]:
-    """The dots that leave a trail, by default the last of the moving ones."""
     if trails is None:
         return dots[-1:]
     require_sequence("trails", trails)

@@ -12,12 +12,12 @@ MARKS = {"fold": "o", "branch point": "D", "Hopf": "s"}
 
 
 def bifurcation(
-    found: Bifurcation, *, coordinate: str | None = None, ax: Axes | None = None
+    diagram: Bifurcation, *, coordinate: str | None = None, ax: Axes | None = None
 ) -> Axes:
     """Draw a coordinate of equilibria over the parameter: solid where stable, else dashed.
 
     Args:
-        found: a result of `continuation`.
+        diagram: a result of `continuation`.
         coordinate: name of the coordinate; by default the one that changes most.
         ax: axes to draw into.
 
@@ -37,32 +37,32 @@ def bifurcation(
         >>> ax.get_ylabel()
         'angle'
     """
-    names = found.branches[0].coordinates
+    names = diagram.branches[0].coordinates
     if coordinate is not None and coordinate not in names:
         raise ValueError(
             f"Argument `coordinate` must be one of {', '.join(names)}, but is {coordinate!r}."
         )
-    every = np.concatenate([branch.q for branch in found.branches])
-    shown = names.index(coordinate) if coordinate else int(np.argmax(np.ptp(every, axis=0)))
+    positions = np.concatenate([branch.q for branch in diagram.branches])
+    column = names.index(coordinate) if coordinate else int(np.argmax(np.ptp(positions, axis=0)))
     ax = axes_or_new(ax)
-    for number, branch in enumerate(found.branches):
+    for number, branch in enumerate(diagram.branches):
         color = COLORS[number % len(COLORS)]
         stable = branch.stability > Stability.UNSTABLE
-        x, y = branch.values, branch.q[:, shown]
+        x, y = branch.values, branch.q[:, column]
         cuts = np.flatnonzero(np.diff(stable)) + 1
-        between = {point.behind: (point.value, point.q[shown]) for point in branch.special}
+        special_points = {point.behind: (point.value, point.q[column]) for point in branch.special}
         for piece in np.split(np.arange(len(x)), cuts):
             first, last = int(piece[0]), int(piece[-1])
-            before: list[Any] = [between[first - 1]] if first - 1 in between else []
-            after: list[Any] = [between[last]] if last in between else []
-            after = after or [*zip(x[last + 1 : last + 2], y[last + 1 : last + 2], strict=True)]
-            points = np.array([*before, *zip(x[piece], y[piece], strict=True), *after], float)
+            start: list[Any] = [special_points[first - 1]] if first - 1 in special_points else []
+            end: list[Any] = [special_points[last]] if last in special_points else []
+            end = end or [*zip(x[last + 1 : last + 2], y[last + 1 : last + 2], strict=True)]
+            points = np.array([*start, *zip(x[piece], y[piece], strict=True), *end], float)
             style = "-" if stable[first] else "--"
             ax.plot(*points.T, color=color, linestyle=style, linewidth=1.4)
     for kind, mark in MARKS.items():
-        marks = [(s.value, float(s.q[shown])) for s in found.special if s.kind == kind]
+        marks = [(s.value, float(s.q[column])) for s in diagram.special if s.kind == kind]
         if marks:
             ax.plot(*zip(*marks, strict=True), mark, color=GREY, markersize=5, label=kind)
     ax.plot([], [], color=GREY, label="stable")
     ax.plot([], [], color=GREY, linestyle="--", label="unstable")
-    return labelled(ax, found.branches[0].parameter, names[shown], legend=True)
+    return labelled(ax, diagram.branches[0].parameter, names[column], legend=True)

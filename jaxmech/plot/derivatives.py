@@ -33,26 +33,28 @@ def gradient_sweep(check: GradientCheck, *, ax: Axes | None = None) -> Axes:
         'relative step size'
     """
     ax = axes_or_new(ax)
-    found = check.sweep
+    sweep = check.sweep
     for k, name in enumerate(check.names):
-        size = max(abs(check.reverse[k]), np.nanmax(abs(found.extrapolated[k]), initial=0.0))
-        error = np.abs(found.extrapolated[k] - check.reverse[k]) / (size or 1.0)
-        shown = np.maximum(error, _SMALLEST)
+        size = max(abs(check.reverse[k]), np.nanmax(abs(sweep.extrapolated[k]), initial=0.0))
+        error = np.abs(sweep.extrapolated[k] - check.reverse[k]) / (size or 1.0)
+        errors = np.maximum(error, _SMALLEST)
         color, style = COLORS[k % len(COLORS)], STYLES[k // len(COLORS) % len(STYLES)]
-        ax.plot(found.sizes[1:], shown, color=color, linestyle=style, linewidth=1.2, label=name)
-        if found.chosen[k] >= 0:
-            ax.plot(found.sizes[1:][found.chosen[k]], shown[found.chosen[k]], "o", color=GREY, ms=4)
+        ax.plot(sweep.sizes[1:], errors, color=color, linestyle=style, linewidth=1.2, label=name)
+        if sweep.chosen[k] >= 0:
+            ax.plot(
+                sweep.sizes[1:][sweep.chosen[k]], errors[sweep.chosen[k]], "o", color=GREY, ms=4
+            )
     ax.axhline(check.tolerance, color=GREY, linewidth=0.8, linestyle=":")
     ax.set_xscale("log")
     ax.set_yscale("log")
     return labelled(ax, "relative step size", "|difference - gradient|, relative", legend=True)
 
 
-def growth(found: Growth, *, ax: Axes | None = None) -> Axes:
+def growth(change: Growth, *, ax: Axes | None = None) -> Axes:
     """Draw the growth of small changes of the initial state over time, logarithmic.
 
     Args:
-        found: a result of `sensitivity_growth`.
+        change: a result of `sensitivity_growth`.
         ax: axes to draw into.
 
     Returns:
@@ -65,11 +67,11 @@ def growth(found: Growth, *, ax: Axes | None = None) -> Axes:
         'log10 of the growth'
     """
     ax = axes_or_new(ax)
-    decades = found.logarithm / np.log(10)
-    ax.plot(found.ts, decades, color=BLUE, linewidth=1.2, label="largest growth")
-    trend = found.exponent / np.log(10) * np.abs(found.ts - found.ts[0])
-    ax.plot(found.ts, trend, color=GREY, linewidth=0.8, linestyle="--", label="average")
-    limit = -np.log10(found.eps)
+    decades = change.logarithm / np.log(10)
+    ax.plot(change.ts, decades, color=BLUE, linewidth=1.2, label="largest growth")
+    trend = change.exponent / np.log(10) * np.abs(change.ts - change.ts[0])
+    ax.plot(change.ts, trend, color=GREY, linewidth=0.8, linestyle="--", label="average")
+    limit = -np.log10(change.eps)
     if decades.max() > 0.5 * limit:
         ax.axhline(limit, color=ORANGE, linewidth=0.8, label="round-off grown to size one")
     return labelled(ax, "t [s]", "log10 of the growth", legend=True)

@@ -12,11 +12,11 @@ from jaxmech.plot.panels import BLUE, COLORS, GREY, ORANGE, axes_or_new, heat_ma
 _AXIS = 1e-9  # relative to the largest eigenvalue: real parts that count as positive
 
 
-def poles(found: Modes | np.ndarray, *, ax: Axes | None = None) -> Axes:
+def poles(spectrum: Modes | np.ndarray, *, ax: Axes | None = None) -> Axes:
     """Draw eigenvalues in the complex plane, those to the right of the imaginary axis in orange.
 
     Args:
-        found: a result of `modes`, also for a batch; or eigenvalues, shape (..., j).
+        spectrum: a result of `modes`, also for a batch; or eigenvalues, shape (..., j).
         ax: axes to draw into.
 
     Returns:
@@ -31,27 +31,30 @@ def poles(found: Modes | np.ndarray, *, ax: Axes | None = None) -> Axes:
         [1, 1]
     """
     ax = axes_or_new(ax)
-    given = np.asarray(found.eigenvalues if isinstance(found, Modes) else found)
-    values, many = given[np.isfinite(given)], given.ndim > 1
-    right = values.real > _AXIS * np.abs(values).max(initial=0.0)
-    style: dict[str, Any] = {"linestyle": "", "marker": "." if many else "x"}
-    style |= {"markersize": 3 if many else 8, "alpha": 0.5 if many else 1.0}
-    for chosen, color, label in ((~right, BLUE, "not growing"), (right, ORANGE, "growing")):
+    eigenvalues = np.asarray(spectrum.eigenvalues if isinstance(spectrum, Modes) else spectrum)
+    values, is_batch = eigenvalues[np.isfinite(eigenvalues)], eigenvalues.ndim > 1
+    is_unstable = values.real > _AXIS * np.abs(values).max(initial=0.0)
+    style: dict[str, Any] = {"linestyle": "", "marker": "." if is_batch else "x"}
+    style |= {"markersize": 3 if is_batch else 8, "alpha": 0.5 if is_batch else 1.0}
+    for chosen, color, label in (
+        (~is_unstable, BLUE, "not growing"),
+        (is_unstable, ORANGE, "growing"),
+    ):
         if chosen.any():
             ax.plot(values.real[chosen], values.imag[chosen], color=color, label=label, **style)
     _imaginary_axis(ax)
-    labelled(ax, "real part [1/s]", "imaginary part [1/s]", legend=bool(right.any()))
+    labelled(ax, "real part [1/s]", "imaginary part [1/s]", legend=bool(is_unstable.any()))
     return _with_room(ax)
 
 
-def modes(found: Modes, *, ax: Axes | None = None) -> Axes:
+def modes(spectrum: Modes, *, ax: Axes | None = None) -> Axes:
     """Draw the shapes of the modes: one column for each, with its frequency below.
 
     A cell shows the deviation of a coordinate relative to the largest, and its colour the part in
     phase with it. One of each conjugate pair is drawn; modes of eigenvalue zero are not.
 
     Args:
-        found: a result of `modes` for one linearization.
+        spectrum: a result of `modes` for one linearization.
         ax: axes to draw into.
 
     Raises:
@@ -65,22 +68,22 @@ def modes(found: Modes, *, ax: Axes | None = None) -> Axes:
         >>> [label.get_text() for label in ax.get_xticklabels()]
         ['0.382 Hz', '0.921 Hz']
     """
-    if np.ndim(found.eigenvalues) != 1:
+    if np.ndim(spectrum.eigenvalues) != 1:
         raise ValueError("Argument `found` must be the modes of one linearization, not a batch.")
-    ax, values = axes_or_new(ax), np.asarray(found.eigenvalues)
-    kept = (values.imag >= 0) & ~np.asarray(found.zero)
-    shapes, values = np.asarray(found.shapes)[:, kept], values[kept]
+    ax, values = axes_or_new(ax), np.asarray(spectrum.eigenvalues)
+    is_vibration = (values.imag >= 0) & ~np.asarray(spectrum.zero)
+    shapes, values = np.asarray(spectrum.shapes)[:, is_vibration], values[is_vibration]
     texts = [[_cell(complex(x)) for x in row] for row in shapes]
     columns = [_column(complex(x)) for x in values]
-    names = found.coordinates
+    names = spectrum.coordinates
     return heat_map(ax, shapes.real, texts, names, columns, aspect="auto", rotation=45, ha="right")
 
 
-def root_locus(found: RootLocus, *, over_parameter: bool = False, ax: Axes | None = None) -> Axes:
+def root_locus(locus: RootLocus, *, over_parameter: bool = False, ax: Axes | None = None) -> Axes:
     """Draw the eigenvalues of a family of motions, in the complex plane or over the parameter.
 
     Args:
-        found: a result of `root_locus`.
+        locus: a result of `root_locus`.
         over_parameter: whether to draw real parts (solid) and imaginary parts (dashed) over the
             parameter, with stable intervals shaded. By default branches are drawn in the complex
             plane, from a circle at the first value to a cross at the last.
@@ -98,22 +101,24 @@ def root_locus(found: RootLocus, *, over_parameter: bool = False, ax: Axes | Non
         'k'
     """
     ax = axes_or_new(ax)
-    x, values = np.asarray(found.values), np.asarray(found.eigenvalues)
+    x, values = np.asarray(locus.values), np.asarray(locus.eigenvalues)
     for j in range(values.shape[1]):
-        own, color = values[:, j], COLORS[j % len(COLORS)]
+        branch, color = values[:, j], COLORS[j % len(COLORS)]
         if over_parameter:
-            ax.plot(x, own.real, color=color, linewidth=1.4)
-            if own.imag.max() > 0:
-                ax.plot(x, np.abs(own.imag), color=color, linewidth=1.0, linestyle="--")
+            ax.plot(x, branch.real, color=color, linewidth=1.4)
+            if branch.imag.max() > 0:
+                ax.plot(x, np.abs(branch.imag), color=color, linewidth=1.0, linestyle="--")
         else:
-            ax.plot(own.real, own.imag, color=color, linewidth=1.4)
-            ax.plot(own.real[0], own.imag[0], "o", color=color, markersize=4, fillstyle="none")
-            ax.plot(own.real[-1], own.imag[-1], "x", color=color, markersize=5)
-    for crossing in found.crossings:
+            ax.plot(branch.real, branch.imag, color=color, linewidth=1.4)
+            ax.plot(
+                branch.real[0], branch.imag[0], "o", color=color, markersize=4, fillstyle="none"
+            )
+            ax.plot(branch.real[-1], branch.imag[-1], "x", color=color, markersize=5)
+    for crossing in locus.crossings:
         height = 2 * np.pi * crossing.frequency
         for sign in (1, -1) if height and not over_parameter else (1,):
-            at = (crossing.value, 0.0) if over_parameter else (0.0, sign * height)
-            ax.plot(*at, "D", color=GREY, markersize=4)
+            point = (crossing.value, 0.0) if over_parameter else (0.0, sign * height)
+            ax.plot(*point, "D", color=GREY, markersize=4)
     if not over_parameter:
         _imaginary_axis(ax)
         labelled(ax, "real part [1/s]", "imaginary part [1/s]")
@@ -125,7 +130,7 @@ def root_locus(found: RootLocus, *, over_parameter: bool = False, ax: Axes | Non
     ax.set_ylim(low, high)
     ax.plot([], [], color=GREY, label="real part")
     ax.plot([], [], color=GREY, linestyle="--", label="imaginary part")
-    return labelled(ax, found.name, "eigenvalue [1/s]", legend=True)
+    return labelled(ax, locus.name, "eigenvalue [1/s]", legend=True)
 
 
 def _imaginary_axis(ax: Axes) -> None:
@@ -134,7 +139,6 @@ def _imaginary_axis(ax: Axes) -> None:
 
 
 def _with_room(ax: Axes) -> Axes:
-    """Add margins to the axes, so that no mark is at their edge."""
     ax.margins(0.08)
     ax.autoscale_view()
     return ax

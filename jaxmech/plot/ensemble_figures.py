@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from jaxmech.config.run_folder import FolderError
 from jaxmech.ensemble import Results
+from jaxmech.plot.modes_figures import modes_figures, modes_title
 from jaxmech.plot.panels import MOST_PANELS, grid, labelled, legend_below, save, single
 from jaxmech.plot.trajectories import drift, energy_drift, phase_portrait, quantile_bands
 from jaxmech.status import succeeded
@@ -25,7 +26,10 @@ MOST_NUMBERS = 2**22  # numbers of one array held in memory for drawing
 def draw_pictures(results: Results) -> list[Path]:
     """Draw all pictures of the stored arrays into `pictures/`, unless no trajectory is good."""
     folder, figures = results.path / "pictures", list[tuple[str, str, Figure]]()
-    if results.has_trajectories and np.any(succeeded(results.status)):
+    if results.is_of_spectra:
+        title = modes_title(results)
+        figures = [(name, title, figure) for name, figure in modes_figures(results)]
+    elif results.has_trajectories and np.any(succeeded(results.status)):
         title = _title(results)
         figures = [(name, title, figure) for name, figure in _figures(results)]
     figures += [(f"statistic_{k}", title, figure) for k, title, figure in _of_statistics(results)]
@@ -39,11 +43,11 @@ def draw_pictures(results: Results) -> list[Path]:
 
 
 def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
-    shown = _times(results)
-    ts, names = results.ts[shown], results.coordinates[:MOST_PANELS]
-    most = _most(results)
+    times = _times(results)
+    ts, names = results.ts[times], results.coordinates[:MOST_PANELS]
+    limit = _most(results)
     stored = {
-        name: results.good(name, times=shown, most=most)
+        name: results.good(name, times=times, limit=limit)
         for name in ("q", "v", "energy", "position_residual", "velocity_residual")
         if results.has(name)
     }
@@ -74,97 +78,93 @@ def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
 
 
 def _most(results: Results) -> int:
-    """The number of trajectories drawn: fewer, the more numbers each has."""
+    # Fewer, the more numbers each trajectory has.
     numbers = len(_times(results)) * len(results.coordinates)
     return min(MOST_TRAJECTORIES, max(MOST_NUMBERS // numbers, LEAST_TRAJECTORIES))
 
 
 def _times(results: Results) -> np.ndarray:
-    """The indices of the saved times that are drawn, including the first and the last one."""
     return evenly_spaced(len(results.ts), MOST_TIMES)
 
 
 def _title(results: Results) -> str:
-    good, done = int(np.sum(succeeded(results.status))), len(results.status)
-    most = _most(results)
-    drawn = f", the first {most:,} drawn" if good > most else ""
-    lost = f", {done - good:,} failed and left out" if done > good else ""
-    part = f" of {results.size:,}" if done < results.size else ""
-    return f"{results.name}: {done:,}{part} trajectories{drawn}{lost}"
+    good, finished = int(np.sum(succeeded(results.status))), len(results.status)
+    limit = _most(results)
+    drawn = f", the first {limit:,} drawn" if good > limit else ""
+    lost = f", {finished - good:,} failed and left out" if finished > good else ""
+    part = f" of {results.size:,}" if finished < results.size else ""
+    return f"{results.name}: {finished:,}{part} trajectories{drawn}{lost}"
 
 
 def _of_statistics(results: Results) -> Iterator[tuple[str, str, Figure]]:
-    """Yield name, title and picture of each statistic that can be drawn."""
     settings = results.config.get("statistics", {})
-    for name, found in results.statistics.items():
+    for name, values in results.statistics.items():
         draw = _DRAWN.get(settings.get(name, {}).get("statistic"))
         times = _saves(results, settings.get(name, {}))
         if draw is None:
             continue
         figure, ax = single()
-        if draw(ax, found, settings[name], times) is not None:
+        if draw(ax, values, settings[name], times) is not None:
             yield name, f"{results.name}: {name}", figure
 
 
 def _saves(results: Results, settings: dict[str, Any]) -> np.ndarray:
-    """The saved times of the quantity of a statistic."""
+    if results.is_of_spectra:
+        return results.ts
     observed = results.config.get("observe", {}).get(str(settings.get("of")), {})
     times = results.config["times"]
     ts = np.linspace(times["start"], times["end"], times["saves"])
     return ts[:: observed.get("every", 1)]
 
 
-def _quantiles(ax: Axes, found: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes | None:
-    """Draw bands of quantiles over time."""
-    bands = found["quantiles"]
+def _quantiles(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes | None:
+    bands = values["quantiles"]
     if bands.ndim != 2 or len(bands) != len(ts):
         return None
-    for k, p in enumerate(found["at"]):
+    for k, p in enumerate(values["at"]):
         ax.plot(ts, bands[:, k], label=f"{100 * p:g} %")
-        ax.fill_between(ts, found["low"][:, k], found["high"][:, k], alpha=0.2, linewidth=0)
+        ax.fill_between(ts, values["low"][:, k], values["high"][:, k], alpha=0.2, linewidth=0)
     return labelled(ax, "t [s]", f"quantiles of {settings['of']}", legend=True)
 
 
-def _moments(ax: Axes, found: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes | None:
-    """Draw mean, standard deviation and range over time."""
-    mean, sd = found["mean"], found["sd"]
+def _moments(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes | None:
+    mean, sd = values["mean"], values["sd"]
     if mean.ndim != 1 or len(mean) != len(ts):
         return None
-    ax.fill_between(ts, found["min"], found["max"], alpha=0.15, linewidth=0, label="range")
+    ax.fill_between(ts, values["min"], values["max"], alpha=0.15, linewidth=0, label="range")
     ax.fill_between(ts, mean - sd, mean + sd, alpha=0.3, linewidth=0, label="mean ± sd")
     ax.plot(ts, mean, label="mean")
     return labelled(ax, "t [s]", settings["of"], legend=True)
 
 
-def _histogram(ax: Axes, found: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes | None:
-    """Draw the density in each bin."""
-    counts, edges = found["counts"], found["edges"]
+def _histogram(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes | None:
+    counts, edges = values["counts"], values["edges"]
     if counts.ndim != 1:
         return None
-    total = counts.sum() + found["below"] + found["above"]
+    total = counts.sum() + values["below"] + values["above"]
     ax.stairs(counts / np.diff(edges) / max(float(total), 1.0), edges, fill=True, alpha=0.6)
     return labelled(ax, settings["of"], "probability density")
 
 
-def _first_passage(ax: Axes, found: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes | None:
-    """Draw the probability of having passed over time."""
-    ax.fill_between(ts, found["low"], found["high"], step="post", alpha=0.3, linewidth=0)
-    ax.step(ts, found["probability"], where="post")
+def _first_passage(
+    ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray
+) -> Axes | None:
+    ax.fill_between(ts, values["low"], values["high"], step="post", alpha=0.3, linewidth=0)
+    ax.step(ts, values["probability"], where="post")
     word = next((key for key in ("above", "below") if settings.get(key) is not None), None)
-    what = "has occurred" if word is None else f"was {word} {settings[word]:g}"
+    condition = "has occurred" if word is None else f"was {word} {settings[word]:g}"
     ax.set_ylim(0, None)
-    return labelled(ax, "t [s]", f"P({settings['of']} {what})")
+    return labelled(ax, "t [s]", f"P({settings['of']} {condition})")
 
 
-def _sobol(ax: Axes, found: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes | None:
-    """Draw first-order and total indices with intervals."""
-    place = np.arange(len(found["names"]))
-    for k, what in enumerate(("first_order", "total")):
-        value, low, high = (found[f"{what}{end}"] for end in ("", "_low", "_high"))
+def _sobol(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes | None:
+    place = np.arange(len(values["names"]))
+    for k, order in enumerate(("first_order", "total")):
+        value, low, high = (values[f"{order}{end}"] for end in ("", "_low", "_high"))
         error = np.maximum([value - low, high - value], 0)
-        label = what.replace("_", " ")
+        label = order.replace("_", " ")
         ax.bar(place + 0.4 * k - 0.2, value, 0.4, yerr=error, capsize=3, label=label)
-    ax.set_xticks(place, [str(name).partition(".")[2] for name in found["names"]])
+    ax.set_xticks(place, [str(name).partition(".")[2] for name in values["names"]])
     return labelled(ax, "", f"Sobol index of {settings['of']}", legend=True)
 
 

@@ -44,13 +44,13 @@ def fit_over_data(
         'swing: RMS 0.00408'
     """
     ax = axes_or_new(ax)
-    one, values = _chosen(fit, recording, validation=validation, ax=ax)
-    stride = -(-len(one.ts) // MOST_MARKS)
-    for k, name, color in _sensors(one, sensors):
-        seen, ts = one.observed[::stride, k], one.ts[::stride]
+    chosen, values = _chosen(fit, recording, validation=validation, ax=ax)
+    stride = -(-len(chosen.ts) // MOST_MARKS)
+    for k, name, color in _sensors(chosen, sensors):
+        measured, ts = chosen.observed[::stride, k], chosen.ts[::stride]
         label = f"{name} measured" if name else "measured"
-        ax.plot(ts, seen, ".", color=color, markersize=3, alpha=0.45, label=label)
-        ax.plot(one.ts, values[:, k], color=color, linewidth=1.2, label=f"{name} fit".strip())
+        ax.plot(ts, measured, ".", color=color, markersize=3, alpha=0.45, label=label)
+        ax.plot(chosen.ts, values[:, k], color=color, linewidth=1.2, label=f"{name} fit".strip())
     return labelled(ax, "t [s]", "measured and fitted")
 
 
@@ -80,11 +80,11 @@ def residuals(
         'predicted - measured'
     """
     ax = axes_or_new(ax)
-    one, values = _chosen(fit, recording, validation=validation, ax=ax)
+    chosen, values = _chosen(fit, recording, validation=validation, ax=ax)
     ax.axhline(0, color=GREY, linewidth=0.6)
-    for k, name, color in _sensors(one, sensors):
-        left = values[:, k] - one.observed[:, k]
-        ax.plot(one.ts, left, color=color, linewidth=0.9, label=name or None)
+    for k, name, color in _sensors(chosen, sensors):
+        residual = values[:, k] - chosen.observed[:, k]
+        ax.plot(chosen.ts, residual, color=color, linewidth=0.9, label=name or None)
     return labelled(ax, "t [s]", "predicted - measured")
 
 
@@ -129,17 +129,17 @@ def correlation(fit: Fit, *, by_recording: bool = False, ax: Axes | None = None)
         >>> [label.get_text() for label in correlation(made_up()).get_xticklabels()]
         ['k']
     """
-    found = fit.uncertainty
-    values = found.correlation_by_recording if by_recording else found.correlation
+    uncertainty = fit.uncertainty
+    values = uncertainty.correlation_by_recording if by_recording else uncertainty.correlation
     if values is None:
         raise ValueError(
-            f"Argument `by_recording` must be False: {found.recordings} recordings are too few for "
-            f"{len(found.names)} parameters."
+            f"Argument `by_recording` must be False: {uncertainty.recordings} recordings are too "
+            f"few for {len(uncertainty.names)} parameters."
         )
     ax = axes_or_new(ax)
     ax.set_facecolor("#DDDDDD")
     texts = [[f"{x:.2f}" for x in row] for row in values]
-    return heat_map(ax, values, texts, found.names, found.names, rotation=90)
+    return heat_map(ax, values, texts, uncertainty.names, uncertainty.names, rotation=90)
 
 
 def draw_fit(fit: Fit, folder: Path, *, sensors: Sequence[str] = (), title: str = "") -> list[Path]:
@@ -186,7 +186,6 @@ def _by_recording(
 def _chosen(
     fit: Fit, recording: int, *, validation: bool, ax: Axes
 ) -> tuple[Recording, np.ndarray]:
-    """The recording and its predicted values; the title of the axes names it with its error."""
     part = fit.validation if validation else fit.train
     count = len(part.recordings)
     if not 0 <= recording < count:
@@ -200,8 +199,8 @@ def _chosen(
     return one, part.values[recording]
 
 
-def _sensors(one: Recording, names: Sequence[str]) -> Iterator[tuple[int, str, str]]:
-    count = one.observed.shape[1]
-    shown = names or ([""] if count == 1 else [f"sensor {k}" for k in range(count)])
+def _sensors(recording: Recording, names: Sequence[str]) -> Iterator[tuple[int, str, str]]:
+    count = recording.observed.shape[1]
+    titles = names or ([""] if count == 1 else [f"sensor {k}" for k in range(count)])
     for k in range(count):
-        yield k, shown[k], COLORS[k % len(COLORS)]
+        yield k, titles[k], COLORS[k % len(COLORS)]

@@ -16,7 +16,7 @@ _STEPS = 6  # Newton steps onto the constraints
 
 
 def mode_track(
-    geometry: Geometry, system: System, about: Equilibrium, mode: int, amplitude: float,
+    geometry: Geometry, system: System, equilibrium: Equilibrium, mode: int, amplitude: float,
     params: Params,
 ) -> tuple[Track, str]:  # fmt: skip
     """A period of a mode as a motion, with its name.
@@ -25,11 +25,11 @@ def mode_track(
     oscillation grows or decays. The largest displacement of a point is the amplitude times the size
     of the moving shapes.
     """
-    if np.ndim(about.q) != 1:
+    if np.ndim(equilibrium.q) != 1:
         raise ValueError("Argument `motion` must be one equilibrium to show a mode, not a batch.")
     require_positive("amplitude", amplitude)
-    found = modes(about.linearization)
-    value, shape = _chosen(found, mode)
+    spectrum = modes(equilibrium.linearization)
+    value, shape = _chosen(spectrum, mode)
     oscillates = value.imag != 0
     if oscillates:
         ts = np.linspace(0.0, 2 * np.pi / value.imag, _SAVES)
@@ -38,10 +38,10 @@ def mode_track(
         ts = np.linspace(0.0, _TIMES / abs(value.real), _SAVES)
         change = np.exp(value.real * ts - (_TIMES if value.real > 0 else 0.0))
     away = (shape[None] * change[:, None]).real
-    scale = _scale(geometry, np.asarray(about.q), away, params)
-    q, still = np.asarray(about.q) + amplitude * scale * away, np.zeros_like(away)
+    scale = _scale(geometry, np.asarray(equilibrium.q), away, params)
+    q, rest = np.asarray(equilibrium.q) + amplitude * scale * away, np.zeros_like(away)
     for _ in range(_STEPS):
-        q = q - smallest_change(*levels(system, q, still, still[:, 0], params)[0])
+        q = q - smallest_change(*levels(system, q, rest, rest[:, 0], params)[0])
     rates = np.gradient(q, ts, axis=0)
     ratio = -value.real / abs(value)
     name = f"{value.imag / (2 * np.pi):.4g} Hz, damping ratio {ratio + 0.0:.3g}"
@@ -50,20 +50,19 @@ def mode_track(
     return Track(ts[None], q[None], rates[None]), name
 
 
-def _chosen(found: Modes, mode: int) -> tuple[complex, np.ndarray]:
+def _chosen(spectrum: Modes, mode: int) -> tuple[complex, np.ndarray]:
     """The eigenvalue and shape of a mode, counted in the order in which modes are printed."""
-    values = np.asarray(found.eigenvalues)
-    shown = np.flatnonzero((values.imag >= 0) & ~np.asarray(found.zero))
-    if not 0 <= mode < len(shown):
+    values = np.asarray(spectrum.eigenvalues)
+    vibrations = np.flatnonzero((values.imag >= 0) & ~np.asarray(spectrum.zero))
+    if not 0 <= mode < len(vibrations):
         raise ValueError(
-            f"Argument `mode` must be the number of a mode from 0 to {len(shown) - 1}, in the "
+            f"Argument `mode` must be the number of a mode from 0 to {len(vibrations) - 1}, in the "
             f"order in which `modes` are printed, but is {mode}."
         )
-    return complex(values[shown[mode]]), np.asarray(found.shapes)[:, shown[mode]]
+    return complex(values[vibrations[mode]]), np.asarray(spectrum.shapes)[:, vibrations[mode]]
 
 
 def _scale(geometry: Geometry, q: np.ndarray, away: np.ndarray, params: Params) -> float:
-    """The size of the moving shapes over the largest displacement by these deviations."""
     small = 1e-4 / max(float(np.abs(away).max()), 1e-300)
     states = np.concatenate([q[None], q + small * away])
     ts = np.arange(len(states), dtype=float)

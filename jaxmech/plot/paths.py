@@ -27,9 +27,9 @@ class Track:
     @property
     def span(self) -> tuple[float, float]:
         """The first time, and the last at which some trajectory has not failed."""
-        known = np.isfinite(self.q).all(axis=2)
+        is_finite = np.isfinite(self.q).all(axis=2)
         first = float(self.ts[0, 0])
-        last = self.ts[known]
+        last = self.ts[is_finite]
         return first, float(last[np.argmax(np.abs(last - first))])
 
     def at(self, times: np.ndarray) -> np.ndarray:
@@ -61,36 +61,35 @@ def shapes_at(
     names: list[str] = []  # in insertion order, which is lost in a dictionary: JAX sorts its keys
 
     def drawn(*state: Any) -> tuple[Any, ...]:
-        found = _checked(geometry(*state))
-        names[:] = found
-        return tuple(found.values())
+        shapes = _checked(geometry(*state))
+        names[:] = shapes
+        return tuple(shapes.values())
 
     over_time = jax.vmap(drawn, (0, 0, None))
     of_all = jax.jit(jax.vmap(over_time, (0, None, 0 if batched else None)))
-    found = of_all(q, ts, params)
-    shapes = {name: np.asarray(x, float) for name, x in zip(names, found, strict=True)}
+    shapes = of_all(q, ts, params)
+    shapes = {name: np.asarray(x, float) for name, x in zip(names, shapes, strict=True)}
     if not any(np.isfinite(points).all(axis=-1).any() for points in shapes.values()):
         raise ValueError(
-            "Argument `subject` must draw finite points, but all of them are NaN or infinite; "
-            "look at its values for one state."
+            "The geometry function must return finite points, but all of them are NaN or "
+            "infinite; look at its values for one state."
         )
     return shapes
 
 
-def _checked(found: Any) -> dict[str, Any]:
-    """Check that an object represents the shapes at a time."""
-    if not isinstance(found, Mapping):
+def _checked(output: Any) -> dict[str, Any]:
+    if not isinstance(output, Mapping):
         raise TypeError(
-            "Argument `subject` must draw a dictionary of points by name, but returned "
-            f"{type(found).__name__}; see `jaxmech.geometry`."
+            "The geometry function must return a dict of arrays, got "
+            f"{type(output).__name__}; see `jaxmech.geometry`."
         )
-    shapes = {str(name): 1.0 * jnp.asarray(points) for name, points in found.items()}
+    shapes = {str(name): 1.0 * jnp.asarray(points) for name, points in output.items()}
     sizes = {points.shape[-1] if points.ndim in (1, 2) else 0 for points in shapes.values()}
     if len(sizes) != 1 or not sizes <= {2, 3}:
-        said = ", ".join(f"{name} {points.shape}" for name, points in shapes.items())
+        listing = ", ".join(f"{name} {points.shape}" for name, points in shapes.items())
         raise ValueError(
-            "Argument `subject` must draw dots of shape (d,) and lines of shape (k, d), with d = 2 "
-            f"or d = 3 for all of them, but the shapes are: {said or 'none'}."
+            "The geometry function must return dots of shape (d,) and lines of shape (k, d), with "
+            f"d = 2 or d = 3 for all of them, but the shapes are: {listing or 'none'}."
         )
     return shapes
 
@@ -117,8 +116,8 @@ def moving(shapes: Shapes) -> Shapes:
     least = _STILL * float((high - low).max())
 
     def moves(points: np.ndarray) -> bool:
-        known = np.where(np.isfinite(points), points, points[:, :1])
-        return bool(np.nanmax(np.ptp(known, axis=1), initial=0.0) > least)
+        filled = np.where(np.isfinite(points), points, points[:, :1])
+        return bool(np.nanmax(np.ptp(filled, axis=1), initial=0.0) > least)
 
     return {name: points for name, points in shapes.items() if moves(points)}
 
@@ -126,9 +125,9 @@ def moving(shapes: Shapes) -> Shapes:
 def bounds(shapes: Shapes) -> tuple[np.ndarray, np.ndarray]:
     """The smallest box around all shapes at all times, as two corners (d,)."""
     d = dimension(shapes)
-    every = np.concatenate([points.reshape(-1, d) for points in shapes.values()])
-    every = every[np.isfinite(every).all(axis=1)]
-    return every.min(axis=0), every.max(axis=0)
+    corners = np.concatenate([points.reshape(-1, d) for points in shapes.values()])
+    corners = corners[np.isfinite(corners).all(axis=1)]
+    return corners.min(axis=0), corners.max(axis=0)
 
 
 def is_empty(points: np.ndarray) -> bool:

@@ -14,22 +14,22 @@ from jaxmech.status import succeeded
 _SECONDS, _FPS = 5.0, 12.5  # of an animation, for very short or long motions
 
 
-def draw_replay(found: ReplayedTrajectory, folder: Path) -> list[Path]:
+def draw_replay(trajectory: ReplayedTrajectory, folder: Path) -> list[Path]:
     """Draw a trajectory into a new folder, and animate it if its model has a geometry."""
-    figures = [(name, _title(found), figure) for name, figure in _figures(found)]
-    return [*save(figures, folder), *_animated(found, folder)]
+    figures = [(name, _title(trajectory), figure) for name, figure in _figures(trajectory)]
+    return [*save(figures, folder), *_animated(trajectory, folder)]
 
 
-def _title(found: ReplayedTrajectory) -> str:
-    text = f"{found.results.name}: trajectory {found.index:,}"
-    if succeeded(found.status):
-        return text
-    return f"{text}, {found.status.name} at t = {float(found.values['t_failed']):.4g} s"
+def _title(trajectory: ReplayedTrajectory) -> str:
+    title = f"{trajectory.results.name}: trajectory {trajectory.index:,}"
+    if succeeded(trajectory.status):
+        return title
+    return f"{title}, {trajectory.status.name} at t = {float(trajectory.values['t_failed']):.4g} s"
 
 
-def _figures(found: ReplayedTrajectory) -> Iterator[tuple[str, Figure]]:
-    ts, values = found.ts, found.values
-    names = found.results.coordinates[:MOST_PANELS]
+def _figures(trajectory: ReplayedTrajectory) -> Iterator[tuple[str, Figure]]:
+    ts, values = trajectory.ts, trajectory.values
+    names = trajectory.results.coordinates[:MOST_PANELS]
     figure, panels = grid(len(names))
     for k, ax in enumerate(panels):
         ax.plot(ts, values["q"][:, k], color=BLUE, linewidth=1.2)
@@ -48,11 +48,14 @@ def _figures(found: ReplayedTrajectory) -> Iterator[tuple[str, Figure]]:
     yield "energy", figure
 
 
-def _animated(found: ReplayedTrajectory, folder: Path) -> list[Path]:
-    model = found.subject.model
-    if model is None or model.geometry is None or found.last_good < 1:
+def _animated(trajectory: ReplayedTrajectory, folder: Path) -> list[Path]:
+    model = trajectory.subject.model
+    if model is None or model.geometry is None or trajectory.last_good < 1:
         return []
-    motion, span = (found.ts, found.values["q"]), float(found.ts[-1] - found.ts[0])
+    motion, span = (
+        (trajectory.ts, trajectory.values["q"]),
+        float(trajectory.ts[-1] - trajectory.ts[0]),
+    )
     speed = 1.0 if 1.0 <= span <= _SECONDS else span / _SECONDS
-    shown = animate(model, motion, found.params, speed=speed, fps=_FPS)
-    return [shown.save(folder / "motion.gif", progress=False)]
+    animation = animate(model, motion, trajectory.params, speed=speed, fps=_FPS)
+    return [animation.save(folder / "motion.gif", progress=False)]

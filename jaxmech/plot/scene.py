@@ -33,16 +33,16 @@ _FLAT = 0.25  # smallest side of the picture relative to the largest
 class Scene:
     """The shapes of one or several trajectories in axes, drawn for one time by `show`."""
 
-    def __init__(self, ax: Axes, shapes: Shapes, trails: Sequence[str], every: int) -> None:
+    def __init__(self, ax: Axes, shapes: Shapes, trails: Sequence[str], stride: int) -> None:
         """Make the artists; times are `every` entries of the shapes apart."""
-        self.ax, self._every = ax, every
+        self.ax, self._every = ax, stride
         shapes = {name: points for name, points in shapes.items() if not is_empty(points)}
         self._d, in_motion = dimension(shapes), moving(shapes)
         self._frame(in_motion or shapes)
         self._artists: list[tuple[Any, np.ndarray]] = []
         for name in (name for name in shapes if name not in in_motion):
             for points in _different(shapes[name]):
-                _move(_artist(ax, points, GREY, still=True), points[0])
+                _move(_artist(ax, points, GREY, is_fixed=True), points[0])
         count = next(iter(shapes.values())).shape[0]
         self._trails = [
             (self._line(color, linewidth=0.9, alpha=0.6, zorder=1.5), in_motion[name][k])
@@ -52,7 +52,7 @@ class Scene:
         colors = colors_by_body(in_motion)
         for name, points in in_motion.items():
             for k, color in enumerate(_colors(count, colors.get(name, DARK))):
-                artist = _artist(ax, points[k], color, many=count > 1)
+                artist = _artist(ax, points[k], color, is_group=count > 1)
                 self._artists.append((artist, points[k]))
 
     def show(self, moment: int) -> None:
@@ -67,7 +67,6 @@ class Scene:
         return self.ax.plot(*[[]] * self._d, color=color, **style)[0]
 
     def _frame(self, shapes: Shapes) -> None:
-        """Set equal scales, and limits that contain all moving shapes."""
         low, high = bounds(shapes)
         size = (high - low).max() or 1.0
         half = np.maximum((high - low) / 2, _FLAT / 2 * size) + _ROOM * size
@@ -101,11 +100,10 @@ def moving_dots(shapes: Shapes) -> list[str]:
 
 
 def _different(points: np.ndarray) -> Iterator[np.ndarray]:
-    """The points of the first trajectory, and of those that differ from it."""
     yield points[0]
-    for others in points[1:]:
-        if not np.array_equal(others[0], points[0, 0]):
-            yield others
+    for frame in points[1:]:
+        if not np.array_equal(frame[0], points[0, 0]):
+            yield frame
 
 
 def colors_by_body(shapes: Shapes) -> dict[str, str]:
@@ -116,7 +114,6 @@ def colors_by_body(shapes: Shapes) -> dict[str, str]:
 
 
 def _colors(count: int, single: str) -> list[Any]:
-    """Choose a colour for each trajectory."""
     if count == 1:
         return [single]
     if count <= len(COLORS):
@@ -125,22 +122,26 @@ def _colors(count: int, single: str) -> list[Any]:
 
 
 def _artist(
-    ax: Axes, points: np.ndarray, color: Any, *, still: bool = False, many: bool = False
+    ax: Axes, points: np.ndarray, color: Any, *, is_fixed: bool = False, is_group: bool = False
 ) -> Any:
     """Make a dot, a line or a filled outline for points (K, d) or (K, k, d) over time."""
     d = points.shape[-1]
-    style: dict[str, Any] = {"axlim_clip": True} if d == 3 and still else {}
+    style: dict[str, Any] = {"axlim_clip": True} if d == 3 and is_fixed else {}
     empty: list[list[float]] = [[]] * d
     if points.ndim == 2:
-        style |= {"marker": "o", "markersize": 4.0 if still or many else 6.0, "linestyle": ""}
+        style |= {
+            "marker": "o",
+            "markersize": 4.0 if is_fixed or is_group else 6.0,
+            "linestyle": "",
+        }
         return ax.plot(*empty, color=color, zorder=4, **style)[0]
     is_curve = points.shape[1] > THICK
     if is_outline(points):
-        width = 1.0 if still else 1.4 if is_curve or many else 2.2
-        return _filled(ax, d, color, linewidth=width, zorder=1 if still else 2)
-    width = 3.0 if not (still or many) else 1.4
+        width = 1.0 if is_fixed else 1.4 if is_curve or is_group else 2.2
+        return _filled(ax, d, color, linewidth=width, zorder=1 if is_fixed else 2)
+    width = 3.0 if not (is_fixed or is_group) else 1.4
     style |= {"linewidth": 1.2 if is_curve else width, "solid_capstyle": "round"}
-    return ax.plot(*empty, color=color, zorder=1 if still else 3, **style)[0]
+    return ax.plot(*empty, color=color, zorder=1 if is_fixed else 3, **style)[0]
 
 
 def _filled(ax: Axes, d: int, color: Any, **style: Any) -> Any:
@@ -152,7 +153,6 @@ def _filled(ax: Axes, d: int, color: Any, **style: Any) -> Any:
 
 
 def _move(artist: Any, points: np.ndarray) -> None:
-    """Set the points of an artist, (d,) or (k, d)."""
     points = np.atleast_2d(points)
     if isinstance(artist, Polygon):
         artist.set_xy(points)

@@ -32,9 +32,9 @@ def quantile_bands(
     ends = [end for low, high, _ in BANDS for end in (low, high)]
     median, *edges = np.quantile(np.asarray(values), [0.5, *ends], axis=0)
     for k, (low, high, opacity) in enumerate(BANDS):
-        text = f"{100 * low:g} to {100 * high:g} %"
+        label = f"{100 * low:g} to {100 * high:g} %"
         band = edges[2 * k : 2 * k + 2]
-        ax.fill_between(ts, *band, color=color, alpha=opacity, linewidth=0, label=text)
+        ax.fill_between(ts, *band, color=color, alpha=opacity, linewidth=0, label=label)
     ax.plot(ts, median, color=color, linewidth=1.2, label="median")
     return labelled(ax, "t [s]", name)
 
@@ -62,9 +62,9 @@ def phase_portrait(
     ax = axes_or_new(ax)
     cells = bins or int(np.clip(np.sqrt(np.size(q)) / 4, 30, 100))
     counts, q_edges, v_edges = np.histogram2d(np.ravel(q), np.ravel(v), bins=cells)
-    shown = np.ma.masked_equal(counts.T, 0)
+    density = np.ma.masked_equal(counts.T, 0)
     norm = LogNorm(vmin=1, vmax=max(2, counts.max()))
-    ax.pcolormesh(q_edges, v_edges, shown, norm=norm, cmap="viridis", rasterized=True)
+    ax.pcolormesh(q_edges, v_edges, density, norm=norm, cmap="viridis", rasterized=True)
     return labelled(ax, name, f"d {name}/dt")
 
 

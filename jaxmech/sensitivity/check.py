@@ -162,15 +162,15 @@ def check_gradients(
     x, scales = _numbers(base)
     value, reverse = (np.asarray(out, float) for out in _by_reverse_mode(run, base, x))
     forward = _by_forward_mode(run, base, x)
-    found = _sweep(run, base, x, scales, step_sizes(sizes, eps), eps * float(abs(value)))
-    slopes = np.abs(found.values * scales)
+    sweep = _sweep(run, base, x, scales, step_sizes(sizes, eps), eps * float(abs(value)))
+    slopes = np.abs(sweep.values * scales)
     matters = abs(value) + np.max(slopes[np.isfinite(slopes)], initial=0.0)
     bad = ~np.isfinite(np.array([reverse, reverse if forward is None else forward]))
     return GradientCheck(
         names=names,
         reverse=reverse,
         forward=forward,
-        sweep=found,
+        sweep=sweep,
         loss=float(value),
         steps=int(solution.accepted),
         tolerance=(1e-6 if eps < 1e-10 else 1e-2) if tolerance is None else tolerance,
@@ -182,36 +182,35 @@ def check_gradients(
 def _sweep(
     run: _Motion, base: _Base, x: Array, scales: Numbers, sizes: Numbers, round_off: float
 ) -> Sweep:
-    """Central differences by all numbers with all step sizes."""
     steps = np.einsum("p,s,pk->psk", scales, sizes, np.eye(len(scales)))
     middle = np.asarray(x)
-    above, below = ((middle + way * steps).astype(middle.dtype) for way in (1, -1))
-    points = jnp.asarray(np.stack([above, below]).reshape(-1, x.size))
-    up, down = np.asarray(_losses(run, base, points), float).reshape(2, len(scales), -1)
-    apart = (above - below).sum(-1)  # the actual distance, which rounding has changed
-    return sweep(sizes, scales, (up - down) / apart, round_off)
+    forward_points = (middle + steps).astype(middle.dtype)
+    backward_points = (middle - steps).astype(middle.dtype)
+    points = jnp.asarray(np.stack([forward_points, backward_points]).reshape(-1, x.size))
+    forward, backward = np.asarray(_losses(run, base, points), float).reshape(2, len(scales), -1)
+    # The actual distance, which rounding has changed.
+    apart = (forward_points - backward_points).sum(-1)
+    return sweep(sizes, scales, (forward - backward) / apart, round_off)
 
 
 def _origins(
     run: _Motion, base: _Base, solution: Solution, names: tuple[str, ...], bad: Any
 ) -> dict[str, tuple[nan_origins.NanOrigin, ...]]:
-    """Locate the origin of each NaN: `start`, the loss, or a function at the end of some step."""
     scheme, states = _refined(run, base, solution)
     numbers = tuple(name for name in names if name != START)
     start = run.start, base.q0, base.v0, base.ts[0]
-    found = nan_origins.origins_in_start(*start, base.params, numbers)
+    origins = nan_origins.origins_in_start(*start, base.params, numbers)
     motion = states.q, states.v, states.ts
-    found += nan_origins.origins_in_system(scheme, *motion, base.params, numbers)
-    found += nan_origins.origins_in_loss(run.loss, solution, base.params, numbers)
+    origins += nan_origins.origins_in_system(scheme, *motion, base.params, numbers)
+    origins += nan_origins.origins_in_loss(run.loss, solution, base.params, numbers)
     return {
-        name: nan_origins.concerning(None if only_forward else name, found, numbers)
+        name: nan_origins.concerning(None if only_forward else name, origins, numbers)
         for name, is_bad, only_forward in zip(names, bad.any(0), ~bad[0], strict=True)
         if is_bad
     }
 
 
 def _end(q: Array, v: Array, ts: Array, params: Params) -> Array:
-    """The default loss: a pseudo-random combination of q and v at the end."""
     weights = np.random.default_rng(5).normal(size=2 * q.shape[1])
     return jnp.asarray(weights, q.dtype) @ jnp.concatenate([q[-1], v[-1]])
 
@@ -219,7 +218,6 @@ def _end(q: Array, v: Array, ts: Array, params: Params) -> Array:
 def _prepared(
     run: _Motion, q0: Any, v0: Any, ts: Any, params: Params
 ) -> tuple[_Motion, _Base, Solution]:
-    """The run with its steps chosen, the point of its derivatives, and the motion there."""
     q0, v0 = jnp.asarray(q0), jnp.asarray(v0)
     dtype = jnp.result_type(q0, v0, float)
     q0, v0, params = q0.astype(dtype), v0.astype(dtype), as_dtype(params, dtype)
@@ -240,7 +238,6 @@ def _prepared(
 
 
 def _numbers(base: _Base) -> tuple[Array, Numbers]:
-    """The numbers to differentiate by, (P,), and their sizes, (P,)."""
     x, _ = numbers_of(base.params)
     if base.change is not None:
         x = jnp.append(x, jnp.zeros((), base.ts.dtype))
@@ -249,7 +246,6 @@ def _numbers(base: _Base) -> tuple[Array, Numbers]:
 
 
 def _start(run: _Motion, base: _Base, x: Array) -> tuple[Array, Array, Params]:
-    """The initial state and the parameters for numbers x (P,)."""
     numbers, with_numbers = numbers_of(base.params)
     params = with_numbers(x[: numbers.size])
     t = base.ts[0]
@@ -265,7 +261,6 @@ def _start(run: _Motion, base: _Base, x: Array) -> tuple[Array, Array, Params]:
 def _solved(
     run: _Motion, base: _Base, x: Array, derivative: AbstractDerivative
 ) -> tuple[Array, Array]:
-    """The loss for numbers x (P,), and whether the motion succeeded."""
     q, v, params = _start(run, base, x)
     ways = run.policies | {"derivative": derivative, "throw": False}
     sol = simulate(run.system, q, v, base.ts, params, **ways)
@@ -279,9 +274,8 @@ def _scheme(run: _Motion, *state: Any) -> Scheme:
 def _timed(
     run: _Motion, q: Array, v: Array, ts: Array, params: Params
 ) -> tuple[Scheme, Array | None]:
-    """The scheme of a run, and the times at which a step ends."""
-    given, longest = run.steps.step_times(q.dtype), run.steps.max_step
-    times = step_times(run.system, given, q, v, ts, params, longest)
+    grid, longest = run.steps.step_times(q.dtype), run.steps.max_step
+    times = step_times(run.system, grid, q, v, ts, params, longest)
     if times is None:
         return _scheme(run, q, v, ts[0], params), None
     timed = replace(run, system=within_spans(run.system), steps=run.steps.without_times())
@@ -305,7 +299,6 @@ def _recorded(run: _Motion, base: _Base, x: Array) -> tuple[StepRecord, Array, A
 
 @jit_of("run")
 def _by_reverse_mode(run: _Motion, base: _Base, x: Array) -> tuple[Array, Array]:
-    """The loss, and its derivatives (P,) in reverse mode."""
     return jax.value_and_grad(lambda x: _solved(run, base, x, ReverseMode())[0])(x)
 
 
@@ -315,7 +308,7 @@ def _forward(run: _Motion, base: _Base, x: Array) -> Array:
 
 
 def _by_forward_mode(run: _Motion, base: _Base, x: Array) -> Numbers | None:
-    """The derivatives (P,) of the loss; None where a function has a rule for reverse mode only."""
+    # None where a function has a rule for reverse mode only.
     try:
         return np.asarray(_forward(run, base, x), float)
     except TypeError as error:
@@ -326,24 +319,21 @@ def _by_forward_mode(run: _Motion, base: _Base, x: Array) -> Numbers | None:
 
 @jit_of("run")
 def _losses(run: _Motion, base: _Base, points: Array) -> Array:
-    """The loss at points (K, P), as one batch; NaN where a motion failed."""
-
-    def one(x: Array) -> Array:
+    def loss_at(x: Array) -> Array:
         if base.record is None:
             loss, good = _solved(run, base, x, ReverseMode())
         else:  # in the steps of the motion where the derivatives are taken
             q, v, params = _start(run, base, x)
             scheme, times = _timed(run, q, v, base.ts, params)
-            held = base.times
-            q, v, good = replayed(scheme, base.record, q, v, base.ts, params, times, held)
+            recorded = base.times
+            q, v, good = replayed(scheme, base.record, q, v, base.ts, params, times, recorded)
             loss = run.loss(q + base.apart[0], v + base.apart[1], base.ts, params)
         return jnp.where(good, loss, jnp.nan)
 
-    return jax.vmap(one)(points)
+    return jax.vmap(loss_at)(points)
 
 
 def _refined(run: _Motion, base: _Base, solution: Solution) -> tuple[Scheme, Solution]:
-    """The scheme of a step, and the same motion saved at the end of every step."""
     if isinstance(run.steps, FixedSteps):
         per_save = run.steps.count
         places = np.arange(per_save * (len(base.ts) - 1) + 1) / per_save

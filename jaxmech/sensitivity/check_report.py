@@ -64,8 +64,8 @@ class GradientCheck:
         if not np.isfinite(self.reverse[k]):
             return "NaN"
         value, doubt = self.difference[k], self.uncertainty[k]
-        others = np.abs(self.difference * self.sweep.scales)
-        matters = np.max(others[np.isfinite(others)], initial=0.0) / self.sweep.scales[k]
+        weighted = np.abs(self.difference * self.sweep.scales)
+        matters = np.max(weighted[np.isfinite(weighted)], initial=0.0) / self.sweep.scales[k]
         if not doubt <= max(_PLATEAU * abs(value), self.tolerance * matters, self.round_off[k]):
             return "no plateau"
         allowed = self.tolerance * abs(value) + _SAFETY * doubt + self.round_off[k]
@@ -105,7 +105,6 @@ class GradientCheck:
         return [part for line in lines for part in wrap.wrap(line)]
 
     def _note(self, k: int) -> str:
-        """The likely cause of a derivative that does not agree."""
         verdict = self.verdicts[k]
         if verdict == "no plateau":
             return (
@@ -114,8 +113,8 @@ class GradientCheck:
             )
         if verdict == "differs":
             return self._suspect(k)
-        where = "; ".join(map(str, self.origins.get(self.names[k], ())))
-        return f"{verdict}; {where or 'its origin was not found'}"
+        origins = "; ".join(map(str, self.origins.get(self.names[k], ())))
+        return f"{verdict}; {origins or 'its origin was not found'}"
 
     def _suspect(self, k: int) -> str:
         if self.forward is not None:

@@ -43,14 +43,14 @@ def sweep(sizes: Numbers, scales: Numbers, differences: Numbers, round_off: floa
     large, small = differences[:, :-1], differences[:, 1:]
     extrapolated = small + (small - large) / (ratio - 1)
     jumps = np.abs(np.diff(extrapolated))
-    after = np.pad(jumps[:, 2:], ((0, 0), (0, 1)), mode="edge")
-    doubt = np.maximum(np.maximum(jumps[:, :-1], jumps[:, 1:]), after)
+    next_jump = np.pad(jumps[:, 2:], ((0, 0), (0, 1)), mode="edge")
+    doubt = np.maximum(np.maximum(jumps[:, :-1], jumps[:, 1:]), next_jump)
     doubt = doubt + round_off / (scales[:, None] * sizes[1:-2])
     doubt[np.isnan(doubt)] = np.inf
     middle, least = np.argmin(doubt, axis=1) + 1, np.min(doubt, axis=1)
-    there = np.isfinite(least)
-    chosen, uncertainties = np.where(there, middle, -1), np.where(there, least, np.nan)
-    values = np.where(there, extrapolated[np.arange(len(scales)), middle], np.nan)
+    is_finite = np.isfinite(least)
+    chosen, uncertainties = np.where(is_finite, middle, -1), np.where(is_finite, least, np.nan)
+    values = np.where(is_finite, extrapolated[np.arange(len(scales)), middle], np.nan)
     return Sweep(sizes, scales, differences, extrapolated, chosen, values, uncertainties)
 
 
@@ -59,11 +59,11 @@ def step_sizes(sizes: object, eps: float) -> Numbers:
     if sizes is None:
         decades = 9 if eps < 1e-10 else 4
         return 10.0 ** -np.linspace(1, decades, 2 * decades - 1)
-    given = np.asarray(sizes, dtype=float)
-    good = given.ndim == 1 and np.isfinite(given).all() and (given > 0).all()
-    if not good or np.unique(given).size != given.size or given.size < LEAST_SIZES:
+    step_array = np.asarray(sizes, dtype=float)
+    good = step_array.ndim == 1 and np.isfinite(step_array).all() and (step_array > 0).all()
+    if not good or np.unique(step_array).size != step_array.size or step_array.size < LEAST_SIZES:
         raise ValueError(
             f"Argument `sizes` must hold at least {LEAST_SIZES} different positive step sizes, "
             f"but is {sizes!r}; leave it out for two in each decade."
         )
-    return np.sort(given)[::-1]
+    return np.sort(step_array)[::-1]

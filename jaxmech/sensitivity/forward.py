@@ -113,18 +113,18 @@ def slopes_by_groups(
     """The derivatives of the first result of fn by x on a first axis (p, ...), and the second."""
 
     def along(x: Array, directions: Array) -> tuple[Any, Any]:
-        def one(direction: Array) -> tuple[Any, Any]:
-            _, slopes, other = jax.jvp(fn, (x,), (direction,), has_aux=True)
-            return slopes, other
+        def derivative(direction: Array) -> tuple[Any, Any]:
+            _, slopes, auxiliary = jax.jvp(fn, (x,), (direction,), has_aux=True)
+            return slopes, auxiliary
 
-        return jax.vmap(one, out_axes=(0, None))(directions)
+        return jax.vmap(derivative, out_axes=(0, None))(directions)
 
     directions = direction_groups(x.size, x.dtype)
     # a batch of groups fills the lanes that a few trajectories would leave empty
     group = batched_closure(along, x, directions[0])
-    slopes, others = jax.vmap(partial(group, x))(directions)
+    slopes, auxiliaries = jax.vmap(partial(group, x))(directions)
     slopes = jax.tree.map(lambda s: s.reshape(-1, *s.shape[2:])[: x.size], slopes)
-    return slopes, jax.tree.map(lambda o: o[0], others)
+    return slopes, jax.tree.map(lambda o: o[0], auxiliaries)
 
 
 def direction_groups(count: int, dtype: Any) -> Float[Array, " groups directions count"]:
@@ -135,12 +135,11 @@ def direction_groups(count: int, dtype: Any) -> Float[Array, " groups directions
         (2, 3, 6) (2, 4, 7)
     """
     groups = -(-count // TOGETHER)
-    each = -(-count // groups)
-    return jnp.eye(groups * each, count, dtype=dtype).reshape(groups, each, count)
+    width = -(-count // groups)
+    return jnp.eye(groups * width, count, dtype=dtype).reshape(groups, width, count)
 
 
 def _flattened(theta: Any) -> tuple[Array, Callable[[Array], Any]]:
-    """The numbers of theta as one vector, and the inverse function."""
     leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(theta)]
     if not leaves or not sum(leaf.size for leaf in leaves):
         raise ValueError("Argument `theta` must hold at least one number to differentiate by.")

@@ -90,10 +90,10 @@ class Growth:
         require_positive("sd", sd)
         require_positive("tolerance", tolerance)
         level = float(np.log(tolerance) - np.log(sd))
-        above = np.flatnonzero(self.logarithm >= level)
-        if not above.size:
+        exceeding = np.flatnonzero(self.logarithm >= level)
+        if not exceeding.size:
             return float("inf")
-        k, since = int(above[0]), np.abs(self.ts - self.ts[0])
+        k, since = int(exceeding[0]), np.abs(self.ts - self.ts[0])
         if k == 0:
             return 0.0
         return float(np.interp(level, self.logarithm[k - 1 : k + 1], since[k - 1 : k + 1]))
@@ -166,8 +166,8 @@ def sensitivity_growth(
     solution = simulate(system, q0, v0, ts, params, method=method, steps=steps, **policies)
     _, _, _, params = system.arguments(solution.q[0], solution.v[0], solution.ts[0], params)
     eps = float(jnp.finfo(solution.q.dtype).eps)
-    found = geometry(system, solution.q, solution.v, solution.ts, params)
-    bases = [tangents(found, k, eps**0.5, sizes) for k in range(len(solution.ts))]
+    geometries = geometry(system, solution.q, solution.v, solution.ts, params)
+    bases = [tangents(geometries, k, eps**0.5, sizes) for k in range(len(solution.ts))]
     if not bases[0].q.size:
         raise ValueError(
             "Argument `system` must have a degree of freedom, but its constraints alone determine "
@@ -175,8 +175,8 @@ def sensitivity_growth(
         )
     if isinstance(steps, Adaptive):
         # memory for no more steps than the whole motion took
-        made = int(solution.accepted + solution.rejected)
-        enough = 2 ** int(np.ceil(np.log2(made + _FIRST_STEPS)))
+        taken_steps = int(solution.accepted + solution.rejected)
+        enough = 2 ** int(np.ceil(np.log2(taken_steps + _FIRST_STEPS)))
         steps = replace(steps, max_steps=min(steps.max_steps, enough))
     policies |= {"method": method, "steps": steps}
     matrices = _transitions(system, policies, solution, bases, params)
@@ -186,7 +186,7 @@ def sensitivity_growth(
         rate = _rate(matrices, bases, abs(times[-1] - times[0]))
         scales = [np.repeat([rate, 1.0], [len(b.by_q), len(b.by_v)]) for b in bases]
         pairs = zip(matrices, scales[:-1], scales[1:], strict=True)
-        matrices = [after[:, None] * matrix / before for matrix, before, after in pairs]
+        matrices = [next_metric[:, None] * matrix / metric for matrix, metric, next_metric in pairs]
     return Growth(times, _logarithms(matrices), rate, eps)
 
 
@@ -207,7 +207,6 @@ def _transitions(
     system: System, policies: dict[str, Any], solution: Solution, bases: list[Tangents],
     params: Params,
 ) -> list[Numbers]:  # fmt: skip
-    """The map of each save interval from the basis at its start to that at its end."""
     counts = [basis.q.shape[1] for basis in bases[:-1]]
     interval = np.repeat(np.arange(len(counts)), counts)
     changes = (np.concatenate([getattr(b, x).T for b in bases[:-1]]) for x in ("q", "v"))
@@ -235,48 +234,51 @@ def _ends(
 ) -> tuple[Array, Array]:
     """Changes (N, n) of N states, carried from the first of two times of each to the second."""
 
-    def one(state: Any, times: Any, change: Any, params: Params) -> Any:
+    def end_state(state: Any, times: Any, change: Any, params: Params) -> Any:
         def run(q: Array, v: Array) -> Any:
-            found = simulate(system, q, v, jnp.stack(times), params, **dict(ways))
-            return found.q[-1], found.v[-1]
+            solution = simulate(system, q, v, jnp.stack(times), params, **dict(ways))
+            return solution.q[-1], solution.v[-1]
 
         return jax.jvp(run, state, change)[1]
 
-    return jax.vmap(batched(one), (0, 0, 0, None))(states, times, changes, params)
+    return jax.vmap(batched(end_state), (0, 0, 0, None))(states, times, changes, params)
 
 
 def _rate(matrices: list[Numbers], bases: list[Tangents], span: float) -> float:
     """The rate w at which dq changes dv as much as dv changes dq, over all intervals."""
     stiffness = inertia = 0.0
-    for matrix, before, after in zip(matrices, bases[:-1], bases[1:], strict=True):
-        to, of = len(after.by_q), len(before.by_q)
+    for matrix, basis, next_basis in zip(matrices, bases[:-1], bases[1:], strict=True):
+        rows, columns = len(next_basis.by_q), len(basis.by_q)
         # Only the ratio of the blocks counts, and a chaotic motion would overflow.
         squares = (matrix / np.abs(matrix).max()) ** 2
-        stiffness += float(squares[to:, :of].sum())
-        inertia += float(squares[:to, of:].sum())
+        stiffness += float(squares[rows:, :columns].sum())
+        inertia += float(squares[:rows, columns:].sum())
     # dq counts w times: the sums become stiffness / w^2 and inertia w^2, which are equal at this w.
     return max((stiffness / inertia) ** 0.25 if inertia else 0.0, 1 / span)
 
 
 def _logarithms(matrices: list[Numbers]) -> Numbers:
-    """Logarithms of the largest singular values of the products of the first matrices."""
     # After Q R = matrix times the Q before it, the product is that Q times a product of triangular
     # R; only the latter is kept, divided by its own size.
     orthogonal = np.eye(matrices[0].shape[1])
-    product, logarithm, found = orthogonal, 0.0, [0.0]
+    product, logarithm, logarithms = orthogonal, 0.0, [0.0]
     for matrix in matrices:
         orthogonal, triangular = np.linalg.qr(matrix @ orthogonal)
         product = triangular @ product
         size = np.linalg.norm(product, 2)
         product, logarithm = product / size, logarithm + float(np.log(size))
-        found.append(logarithm)
-    return np.array(found)
+        logarithms.append(logarithm)
+    return np.array(logarithms)
 
 
 def power(logarithm: float) -> str:
     """exp(logarithm) in three digits, however large."""
-    tens, rest = divmod(logarithm / np.log(10), 1.0)
-    return f"{10.0**rest * 10.0**tens:.3g}" if abs(tens) < 5 else f"{10.0**rest:.2f}e{tens:+03.0f}"
+    tens, fraction = divmod(logarithm / np.log(10), 1.0)
+    return (
+        f"{10.0**fraction * 10.0**tens:.3g}"
+        if abs(tens) < 5
+        else f"{10.0**fraction:.2f}e{tens:+03.0f}"
+    )
 
 
 def growth_warning(growth: Growth, *, change: float = 1e-3, accuracy: float = 1e-3) -> str:

@@ -31,14 +31,15 @@ REMEDY = (
 class NanOrigin:
     """A function that has a finite value and a non-finite derivative."""
 
-    what: str  # the function: "`lagrangian`", "constraint 'rod'", "the projection" ...
-    by: tuple[str, ...]  # coordinates, velocities and parameters by which it has no derivative
+    function: str  # such as "`lagrangian`", "constraint 'rod'", "the projection"
+    variables: tuple[str, ...]  # coordinates, velocities and parameters of the derivative
     t: float | None  # first such time [s]; None for what does not belong to a time
 
     def __str__(self) -> str:
-        when = "" if self.t is None else f" at t = {self.t:.6g} s"
-        by = ", ".join(self.by)
-        return f"it starts in {self.what}, which has no derivative with respect to {by}{when}"
+        time = "" if self.t is None else f" at t = {self.t:.6g} s"
+        variables = ", ".join(self.variables)
+        place = f"it starts in {self.function}"
+        return f"{place}, which has no derivative with respect to {variables}{time}"
 
 
 def origins_in_system(
@@ -48,11 +49,13 @@ def origins_in_system(
     inputs = (*state_names(scheme.system.coordinates), *names)
     # The projection and the law of motion have no derivative where the rank of the constraints
     # changes, but also where one of the functions has none: they are tried last.
-    for whole in (False, True):
-        bad = _bad(scheme, whole, q, v, ts, params)
-        found = [x for what, rows in bad.items() for x in _origins(what, rows, inputs, ts)]
-        if found:
-            return sorted(found, key=lambda origin: abs(float(origin.t or 0.0) - float(ts[0])))
+    for with_solver in (False, True):
+        bad = _bad(scheme, with_solver, q, v, ts, params)
+        origins = [
+            x for function, rows in bad.items() for x in _origins(function, rows, inputs, ts)
+        ]
+        if origins:
+            return sorted(origins, key=lambda origin: abs(float(origin.t or 0.0) - float(ts[0])))
     return []
 
 
@@ -61,17 +64,15 @@ def state_names(coordinates: Sequence[str]) -> tuple[str, ...]:
     return (*coordinates, *(f"{name}'" for name in coordinates))
 
 
-def _origins(what: str, bad: Any, inputs: Sequence[str], ts: Any) -> list[NanOrigin]:
-    """An origin for each input whose column of `bad` (T, inputs) is true at some time."""
+def _origins(function: str, bad: Any, inputs: Sequence[str], ts: Any) -> list[NanOrigin]:
     bad = np.asarray(bad)
     columns = np.flatnonzero(bad.any(0)).tolist()
-    return [NanOrigin(what, (inputs[k],), float(ts[int(bad[:, k].argmax())])) for k in columns]
+    return [NanOrigin(function, (inputs[k],), float(ts[int(bad[:, k].argmax())])) for k in columns]
 
 
 def _nan(
     fn: Callable[..., Any], q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Any, list[Array]]:
-    """The value, and flags of its non-finite derivatives by q, v and numbers of parameters."""
     numbers, with_numbers = numbers_of(params)
     value, pull = jax.vjp(lambda q, v, x: fn(q, v, t, with_numbers(x)), q, v, numbers)
     return value, [~jnp.isfinite(x) for x in pull(jax.tree.map(jnp.ones_like, value))]
@@ -85,21 +86,21 @@ def bad_slopes(
     return value, jnp.concatenate(bad)
 
 
-@jit_of("scheme", "whole")
+@jit_of("scheme", "with_solver")
 def _bad(
-    scheme: Scheme, whole: bool, q: Array, v: Array, ts: Array, params: Params
+    scheme: Scheme, with_solver: bool, q: Array, v: Array, ts: Array, params: Params
 ) -> dict[str, Array]:
     """Whether the derivatives of each function by q, v and numbers are non-finite, (T, 2 n + p)."""
     functions = functions_of(scheme.system)
-    if whole:
+    if with_solver:
         after_step = partial(scheme.stabilization.after_step, scheme.system)
         functions = {
             "the projection": lambda *state: after_step(*state)[:2],
             "the law of motion": lambda *state: scheme.law(*state)[1].qdd,
         }
     return {
-        what: jax.vmap(partial(bad_slopes, fn), (0, 0, 0, None))(q, v, ts, params)[1]
-        for what, fn in functions.items()
+        name: jax.vmap(partial(bad_slopes, fn), (0, 0, 0, None))(q, v, ts, params)[1]
+        for name, fn in functions.items()
     }
 
 
@@ -143,23 +144,23 @@ def origins_in_loss(
     """The coordinates, velocities and numbers by which `loss` has no derivative."""
     _, (by_q, by_v, by_numbers) = _nan(loss, solution.q, solution.v, solution.ts, params)
     inputs = state_names(solution.coordinates)
-    found = _origins("`loss`", np.hstack([by_q, by_v]), inputs, solution.ts)
-    return found + [NanOrigin("`loss`", (names[k],), None) for k in np.flatnonzero(by_numbers)]
+    origins = _origins("`loss`", np.hstack([by_q, by_v]), inputs, solution.ts)
+    return origins + [NanOrigin("`loss`", (names[k],), None) for k in np.flatnonzero(by_numbers)]
 
 
 def concerning(
-    name: str | None, found: list[NanOrigin], names: tuple[str, ...]
+    name: str | None, origins: list[NanOrigin], names: tuple[str, ...]
 ) -> tuple[NanOrigin, ...]:
     """The earliest origins of a NaN by one of the named numbers; None stands for forward mode."""
     # A function without a derivative by a state makes all gradients NaN. One without a derivative
     # by a number concerns in reverse mode that number alone, in forward mode, where 0 times
     # infinity counts, all of them.
-    others = set() if name is None else set(names) - {name}
-    own = [origin for origin in found if not others & set(origin.by)]
-    first = next((origin.t for origin in own if origin.t is not None), None)
+    excluded = set() if name is None else set(names) - {name}
+    relevant = [origin for origin in origins if not excluded & set(origin.variables)]
+    first = next((origin.t for origin in relevant if origin.t is not None), None)
     merged: dict[tuple[str, float | None], tuple[str, ...]] = {}
-    for origin in own:
+    for origin in relevant:
         if origin.t is None or origin.t == first:
-            key = origin.what, origin.t
-            merged[key] = (*merged.get(key, ()), *origin.by)
-    return tuple(NanOrigin(what, by, t) for (what, t), by in merged.items())
+            key = origin.function, origin.t
+            merged[key] = (*merged.get(key, ()), *origin.variables)
+    return tuple(NanOrigin(function, variables, t) for (function, t), variables in merged.items())

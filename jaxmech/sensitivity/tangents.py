@@ -54,32 +54,32 @@ def geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> G
 def _geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> Geometry:
     # Where nothing depends on the integrals of states of first order, they are no changes.
     reads = reads_integrals(system, q[0], v[0], ts[0], params)
-    held = 0 if reads else len(system.states)
+    fixed_states = 0 if reads else len(system.states)
     system = with_mass_rank(system, q[0], v[0], ts[0], params)
 
-    def one(q: Array, v: Array, t: Array) -> Geometry:
+    def geometry_at(q: Array, v: Array, t: Array) -> Geometry:
         M = metric_mass(system, q, v, t, params)
         turn = jax.jacfwd(lambda q: system.velocity_level(q, v, t, params))(q)
         A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
-        if held:
-            rows = jnp.eye(system.n, dtype=q.dtype)[system.n - held :]
+        if fixed_states:
+            rows = jnp.eye(system.n, dtype=q.dtype)[system.n - fixed_states :]
             A_position = jnp.concatenate([A_position, rows])
         return Geometry(M, A_position, A_velocity, turn)
 
-    return jax.vmap(one)(q, v, ts)
+    return jax.vmap(geometry_at)(q, v, ts)
 
 
 def tangents(
-    found: Geometry, k: int, tolerance: float, sizes: Sequence[Numbers] | None = None
+    geometry: Geometry, k: int, tolerance: float, sizes: Sequence[Numbers] | None = None
 ) -> Tangents:
     """The consistent changes at the k-th state, in the metric of the mass or of given sizes."""
     if sizes is None:
-        metric_q = metric_v = found.mass[k]
+        metric_q = metric_v = geometry.mass[k]
     else:
         metric_q, metric_v = (np.diag(1 / np.square(size)) for size in sizes)
-    free_q, _ = _split(found.position[k], metric_q, tolerance)
-    free_v, inverse = _split(found.velocity[k], metric_v, tolerance)
-    follows = -inverse @ found.turn[k] @ free_q
+    free_q, _ = _split(geometry.position[k], metric_q, tolerance)
+    free_v, inverse = _split(geometry.velocity[k], metric_v, tolerance)
+    follows = -inverse @ geometry.turn[k] @ free_q
     return Tangents(
         q=np.hstack([free_q, np.zeros_like(free_v)]),
         v=np.hstack([follows, free_v]),
@@ -109,8 +109,8 @@ def consistent_change(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Array, Array] | None:
     """A consistent change of a state, of each number x by 1 + |x| at most; None without freedom."""
-    found = geometry(system, q[None], v[None], t[None], params)
-    basis = tangents(found, 0, float(jnp.finfo(q.dtype).eps) ** 0.5)
+    point = geometry(system, q[None], v[None], t[None], params)
+    basis = tangents(point, 0, float(jnp.finfo(q.dtype).eps) ** 0.5)
     if not basis.q.size:
         return None
     dq, dv = (jnp.asarray(d, q.dtype) for d in along(basis))

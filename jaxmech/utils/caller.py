@@ -7,16 +7,16 @@ _INNER = {"jaxmech", "jax", "equinox", "contextlib", "functools", "beartype", "j
 _SHOWN: set[tuple[str, str, int]] = set()
 
 
-def warn_caller(text: str, category: type[Warning]) -> None:
+def warn_caller(message: str, category: type[Warning]) -> None:
     """Warn once at the first caller outside of the package and of JAX."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in _INNER:
         level, frame = level + 1, frame.f_back
     place = ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
     # Python would show it again whenever its filters have changed, which JAX does.
-    if (text, *place) not in _SHOWN:
-        warnings.warn(text, category, stacklevel=level)
-        _SHOWN.add((text, *place))
+    if (message, *place) not in _SHOWN:
+        warnings.warn(message, category, stacklevel=level)
+        _SHOWN.add((message, *place))
 
 
 def forget_shown() -> None:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.utils.jax_internals import Tracer
-from jaxmech.utils.text import nearest_name
+from jaxmech.utils.text import capital, nearest_name
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 
@@ -66,8 +66,8 @@ def require_kind(argument: str, value: Any, kind: type, example: str) -> None:
 
 def require_positive_integer(argument: str, value: Any, remedy: str) -> None:
     """Raise a ValueError unless the value is a positive integer."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < 1:
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_integer or value < 1:
         raise ValueError(
             f"Argument `{argument}` must be a positive integer, but is {value!r}; {remedy}."
         )
@@ -104,8 +104,8 @@ def coordinate_indices(
 
 def require_seed(value: Any) -> None:
     """Raise a ValueError unless the value is a non-negative integer."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < 0:
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_integer or value < 0:
         raise ValueError(f"Argument `seed` must be zero or a positive integer, but is {value!r}.")
 
 
@@ -160,10 +160,10 @@ class MissingParameterError(ValueError):
         read_by: the function of the system that reads it.
     """
 
-    def __init__(self, name: Any, read_by: str, given: Iterable[Any]) -> None:
-        similar = nearest_name(name, given)
+    def __init__(self, name: Any, read_by: str, params: Iterable[Any]) -> None:
+        similar = nearest_name(name, params)
         hint = f" Correct the name {similar!r} if it is meant." if similar else ""
-        holds = ", ".join(map(str, given)) or "nothing"
+        holds = ", ".join(map(str, params)) or "nothing"
         super().__init__(
             f"Argument `params` must hold {name!r}, which {read_by} reads, but holds {holds}.{hint}"
         )
@@ -171,13 +171,13 @@ class MissingParameterError(ValueError):
 
 
 @contextmanager
-def naming_missing(what: str, params: Any) -> Iterator[None]:
+def naming_missing(reader: str, params: Any) -> Iterator[None]:
     """Name a function in errors on missing parameters, and on what JAX cannot trace."""
     try:
         yield
     except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
         raise TypeError(
-            f"{what[:1].upper()}{what[1:]} must consist of JAX operations, since it is traced, but "
+            f"{capital(reader)} must consist of JAX operations, since it is traced, but "
             f"needs the value of an array ({type(error).__name__}). Write `jnp.sin` instead of "
             "`np.sin` or `math.sin`, and `jnp.where` instead of `if`; the line is above."
         ) from error
@@ -185,12 +185,12 @@ def naming_missing(what: str, params: Any) -> Iterator[None]:
         name = error.args[0] if error.args else None
         if not isinstance(params, Mapping) or name in params:
             raise
-        raise MissingParameterError(name, what, params) from error
+        raise MissingParameterError(name, reader, params) from error
     except TypeError as error:
         if params is not None or "'NoneType' object is not subscriptable" not in str(error):
             raise
         raise ValueError(
-            f"Argument `params` must hold the parameters that {what} reads, but is None."
+            f"Argument `params` must hold the parameters that {reader} reads, but is None."
         ) from error
 
 

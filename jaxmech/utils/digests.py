@@ -69,7 +69,7 @@ def jaxpr_digest(*jaxprs: ClosedJaxpr) -> str:
         True
     """
     writer = _Writer()
-    return sha256(*(writer.closed(one) for one in jaxprs))
+    return sha256(*(writer.closed(jaxpr) for jaxpr in jaxprs))
 
 
 def function_digest(jaxpr: Jaxpr) -> str:
@@ -80,7 +80,7 @@ def function_digest(jaxpr: Jaxpr) -> str:
 def jaxpr_texts(*jaxprs: ClosedJaxpr) -> list[str]:
     """The full text of jaxprs, from which the digests in run folders are computed."""
     writer = _Writer(lambda *lines: "\n".join(lines))
-    return [writer.closed(one) for one in jaxprs]
+    return [writer.closed(jaxpr) for jaxpr in jaxprs]
 
 
 def equations_digest(
@@ -121,20 +121,21 @@ class _Writer:
         """Yield a line for each operation, with numbers in place of names."""
         labels: dict[Var, str] = {}
 
-        def named(atom: Any) -> str:
+        def variable_name(atom: Any) -> str:
             if isinstance(atom, Literal):
                 return f"{self.text(np.asarray(atom.val))} {_aval(atom.aval)}"
             if atom not in labels:
                 labels[atom] = f"{len(labels)}:{_aval(atom.aval)}"
             return labels[atom]
 
-        yield " ".join(map(named, inputs))
+        yield " ".join(map(variable_name, inputs))
         for eqn in eqns:
             params = sorted(eqn.params.items())
-            given = [f"{k}={self.text(x)}" for k, x in params if k not in _IDLE]
-            ins, outs = " ".join(map(named, eqn.invars)), " ".join(map(named, eqn.outvars))
-            yield f"{outs} = {eqn.primitive.name}[{' '.join(given)}] {ins}"
-        yield " ".join(map(named, outputs))
+            settings = [f"{k}={self.text(x)}" for k, x in params if k not in _IDLE]
+            ins = " ".join(map(variable_name, eqn.invars))
+            outs = " ".join(map(variable_name, eqn.outvars))
+            yield f"{outs} = {eqn.primitive.name}[{' '.join(settings)}] {ins}"
+        yield " ".join(map(variable_name, outputs))
 
     def text(self, value: Any) -> str:
         """A parameter of an operation, or a constant, without addresses and names."""
@@ -173,11 +174,10 @@ class _Writer:
 
 @lru_cache(maxsize=4096)
 def _aval(aval: Any) -> str:
-    """The text of a shape and type, cached since JAX is slow to write it."""
+    # Cached, since JAX is slow to write it.
     return str(aval)
 
 
 def _file(fn: Callable[..., Any]) -> str:
-    """The digest of the file that defines a function, or its name if there is no file."""
     path = Path(inspect.getfile(fn))
     return sha256(path.read_bytes()) if path.is_file() else fn.__qualname__

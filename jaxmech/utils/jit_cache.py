@@ -60,15 +60,15 @@ def jit_of(
         @lru_cache(maxsize=KEPT)
         def program(values: tuple[Any, ...]) -> Callable[..., Any]:
             # JAX drops the programs of a function together with the function.
-            one = partial(fn, **dict(zip(static, values, strict=True)))
-            return _Frame(one, is_finite, is_brief) if is_frame else jax.jit(one)
+            specialized = partial(fn, **dict(zip(static, values, strict=True)))
+            return _Frame(specialized, is_finite, is_brief) if is_frame else jax.jit(specialized)
 
         @wraps(fn)
         @uncollected
         def run(*args: Any, **kwargs: Any) -> Any:
-            given = signature.bind(*args, **kwargs).arguments
-            values = tuple(given.pop(name) for name in static)
-            return program(values)(**given)
+            arguments = signature.bind(*args, **kwargs).arguments
+            values = tuple(arguments.pop(name) for name in static)
+            return program(values)(**arguments)
 
         return run
 
@@ -133,37 +133,37 @@ class _Frame:
         self.chosen: dict[Any, Callable[..., Any]] = {}  # by the kinds of the arguments
         _FRAMES.add(self)
 
-    def __call__(self, **given: Any) -> Any:
-        if not is_known(given) or is_inside_a_program():
-            return self.optimized(**given)
-        if self.of_any is not None and not has_finite_numbers(given):
-            return self.of_any(**given)
+    def __call__(self, **arguments: Any) -> Any:
+        if not is_known(arguments) or is_inside_a_program():
+            return self.optimized(**arguments)
+        if self.of_any is not None and not has_finite_numbers(arguments):
+            return self.of_any(**arguments)
         token = FINITE_ARGUMENTS.set(self.is_finite)
         try:
-            return self._program(given)(**given)
+            return self._program(arguments)(**arguments)
         finally:
             FINITE_ARGUMENTS.reset(token)
 
-    def _program(self, given: dict[str, Any]) -> Callable[..., Any]:
+    def _program(self, arguments: dict[str, Any]) -> Callable[..., Any]:
         # JAX accepts options of compilation for the outermost program only.
         if jax.default_backend() != "cpu":
             return self.optimized
         if self.is_brief:
             return self.fused
-        leaves, structure = jax.tree.flatten(given)
+        leaves, structure = jax.tree.flatten(arguments)
         kinds = structure, *map(jax.typeof, leaves)
         if kinds not in self.chosen:
-            self.chosen[kinds] = self._choice(given)
+            self.chosen[kinds] = self._choice(arguments)
         return self.chosen[kinds]
 
-    def _choice(self, given: dict[str, Any]) -> Callable[..., Any]:
+    def _choice(self, arguments: dict[str, Any]) -> Callable[..., Any]:
         """Optimized if it is long, has a loop or traced constants; fused if it has no products."""
-        if not is_known(jax.make_jaxpr(self.optimized)(**given).consts):
+        if not is_known(jax.make_jaxpr(self.optimized)(**arguments).consts):
             return self.optimized
-        text = self.fused.lower(**given).as_text()  # used by the call that follows
-        if "stablehlo.while" in text or text.count("\n") >= _LONGEST_FRAME:
+        program = self.fused.lower(**arguments).as_text()  # used by the call that follows
+        if "stablehlo.while" in program or program.count("\n") >= _LONGEST_FRAME:
             return self.optimized
-        return self.unoptimized if _PRODUCT.search(text) else self.fused
+        return self.unoptimized if _PRODUCT.search(program) else self.fused
 
 
 def is_inside_a_program() -> bool:
@@ -175,7 +175,7 @@ def is_inside_a_program() -> bool:
 
 @cache
 def _number() -> jax.Array:
-    """A number on the device, whose transfer compiles nothing."""
+    # On the device: transferring a number compiles nothing, converting it does.
     with eval_context():
         return jnp.asarray(np.zeros(()))
 

@@ -31,8 +31,8 @@ def unread(fn: Callable[[Any], Any], params: Any) -> tuple[str, ...]:
     # Read from the jaxpr, so that values do not matter; a parameter whose effect cancels is used.
     leaves, structure = jax.tree.flatten(params)
     jaxpr = jax.make_jaxpr(lambda leaves: fn(jax.tree.unflatten(structure, leaves)))(leaves).jaxpr
-    used = used_arguments(jaxpr)
-    pairs = zip(leaf_names(params), used, strict=True)
+    needed_inputs = used_arguments(jaxpr)
+    pairs = zip(leaf_names(params), needed_inputs, strict=True)
     return tuple(name for name, is_used in pairs if not is_used)
 
 
@@ -50,13 +50,13 @@ def digests_of(params: Any) -> Digests:
 
 
 def _digest(x: Any) -> Any:
-    known = is_known(x)
+    has_value = is_known(x)
     if jnp.issubdtype(jnp.result_type(x), jax.dtypes.prng_key):
         x = jax.random.key_data(x)
-    x = np.asarray(x) if known else jax.lax.stop_gradient(x)
+    x = np.asarray(x) if has_value else jax.lax.stop_gradient(x)
     if jnp.issubdtype(x.dtype, jnp.floating):
         words: Any
-        if known:
+        if has_value:
             words = np.where(x == 0, x.dtype.type(0), x).reshape(-1).view(np.uint32)
         else:  # zeros alike, whatever their sign
             words = jnp.where(x == 0, jnp.zeros_like(x), x)
@@ -68,10 +68,10 @@ def _digest(x: Any) -> Any:
     return (words * weights).sum(dtype=np.uint32)
 
 
-def differing(run: Digests, other: Digests) -> tuple[str, ...]:
+def differing(run: Digests, reference: Digests) -> tuple[str, ...]:
     """The parameters whose values differ from those of a run, or of one member of a batch."""
-    common = [name for name in run if name in other]
-    return tuple(n for n in common if (np.ravel(run[n]) != np.ravel(other[n])).any())
+    common = [name for name in run if name in reference]
+    return tuple(n for n in common if (np.ravel(run[n]) != np.ravel(reference[n])).any())
 
 
 def warn_of_slips(params: Any, read: Callable[[Any], Any], declared: Collection[str] = ()) -> None:
@@ -87,12 +87,12 @@ def warn_of_slips(params: Any, read: Callable[[Any], Any], declared: Collection[
         return
     names = [name for name in params if isinstance(name, str)]
     pairs = {a: b for a in names for b in names if is_slip(a, b)}
-    others = [name for name in names if declared and name not in declared]
-    if not pairs and not others:
+    undeclared = [name for name in names if declared and name not in declared]
+    if not pairs and not undeclared:
         return
     idle = unread(read, params)
     missed = {name for name in names if all(leaf in idle for leaf in _leaves(name, params))}
-    for name in dict.fromkeys([*pairs, *others]):
+    for name in dict.fromkeys([*pairs, *undeclared]):
         similar = pairs.get(name)
         if name not in missed or similar in missed:
             continue
@@ -107,5 +107,4 @@ def warn_of_slips(params: Any, read: Callable[[Any], Any], declared: Collection[
 
 
 def _leaves(name: str, params: Mapping[Any, Any]) -> list[str]:
-    """The names of the leaves of one entry."""
     return leaf_names({name: params[name]})

@@ -44,8 +44,8 @@ def _kind(leaf: Any) -> tuple[tuple[int, ...], Any, bytes | None]:
     The type of random keys is their implementation.
     """
     if is_key(leaf):
-        known = not isinstance(leaf, Tracer)
-        content = bits_of(leaf).tobytes() if known else None
+        has_value = not isinstance(leaf, Tracer)
+        content = bits_of(leaf).tobytes() if has_value else None
         return leaf.shape, jax.random.key_impl(leaf), content
     dtype = jnp.result_type(leaf)
     fixed = not jnp.issubdtype(dtype, jnp.floating) and not isinstance(leaf, Tracer)
@@ -137,5 +137,5 @@ def depends_on(fn: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         (True, False)
     """
     jaxpr = jax.make_jaxpr(fn)(*args).jaxpr
-    used = used_arguments(jaxpr)
-    return any(used[: len(jax.tree.leaves(args[0]))])
+    needed_inputs = used_arguments(jaxpr)
+    return any(needed_inputs[: len(jax.tree.leaves(args[0]))])

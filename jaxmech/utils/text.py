@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from typing import Any
 
 
-def capital(text: str) -> str:
+def capital(sentence: str) -> str:
     """The text with a capital letter at its beginning."""
-    return text[:1].upper() + text[1:]
+    return sentence[:1].upper() + sentence[1:]
 
 
 def titled_lines(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
@@ -19,11 +19,11 @@ def titled_lines(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
           load    3 N
                   5 N
     """
-    lines, before = list[str](), ""
-    for title, text in rows:
-        first = f"  {'' if title == before else title:<{width}}"
-        lines += textwrap.wrap(text, 100, initial_indent=first, subsequent_indent=" " * (width + 2))
-        before = title
+    lines, previous = list[str](), ""
+    for title, line in rows:
+        first = f"  {'' if title == previous else title:<{width}}"
+        lines += textwrap.wrap(line, 100, initial_indent=first, subsequent_indent=" " * (width + 2))
+        previous = title
     return lines
 
 

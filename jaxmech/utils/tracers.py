@@ -12,7 +12,7 @@ from jaxmech.utils.jax_internals import Tracer
 from jaxmech.utils.keys import is_key
 
 
-def actual(tree: Any, most: int) -> Any:
+def actual(tree: Any, limit: int) -> Any:
     """The values of up to `most` evenly spaced members of a batch, as numpy arrays with that axis.
 
     Typed random keys stay arrays of JAX.
@@ -28,7 +28,7 @@ def actual(tree: Any, most: int) -> Any:
         [0. 2. 4.]
     """
     leaves, structure = jax.tree.flatten(tree)
-    values = _actual([_one(leaf) for leaf in leaves], most)
+    values = _actual([_one(leaf) for leaf in leaves], limit)
     return None if values is None else jax.tree.unflatten(structure, values)
 
 
@@ -38,13 +38,12 @@ def _one(leaf: Any) -> Any:
     return leaf[None] if is_key(leaf) else np.asarray(leaf)[None]
 
 
-def _actual(leaves: list[Any], most: int) -> list[Any] | None:
-    """The values of leaves whose batch axis comes first."""
+def _actual(leaves: list[Any], limit: int) -> list[Any] | None:
     if is_known(leaves):
         rows = max((len(leaf) for leaf in leaves), default=1)
-        places = evenly_spaced(rows, most)
+        places = evenly_spaced(rows, limit)
         return [_spread(x, rows)[places] for x in leaves]
-    found: list[list[Any] | None] = []
+    columns: list[list[Any] | None] = []
 
     # The batching rule of a function that computes nothing has access to the batch of the tracers.
     @custom_vmap
@@ -55,7 +54,7 @@ def _actual(leaves: list[Any], most: int) -> list[Any] | None:
     def rule(size: Any, in_batched: list[bool], *leaves: Any) -> tuple[Any, bool]:
         if not isinstance(size, int):  # a symbol of `jax.export`, of which no values are known
             return jnp.zeros(()), False
-        places = evenly_spaced(size, most)
+        places = evenly_spaced(size, limit)
 
         def rows(leaf: Any, is_batched: bool) -> Any:
             shape = len(places), *leaf.shape
@@ -63,12 +62,12 @@ def _actual(leaves: list[Any], most: int) -> list[Any] | None:
             return picked.reshape(len(places) * picked.shape[1], *picked.shape[2:])
 
         pairs = zip(leaves, in_batched, strict=True)
-        found.append(_actual([rows(leaf, is_batched) for leaf, is_batched in pairs], most))
+        columns.append(_actual([rows(leaf, is_batched) for leaf, is_batched in pairs], limit))
         return jnp.zeros(()), False
 
     rows = max(len(leaf) for leaf in leaves)
     look(*(jnp.broadcast_to(leaf, (rows, *leaf.shape[1:])) for leaf in leaves))
-    return found[0] if found else None
+    return columns[0] if columns else None
 
 
 def _spread(x: Any, rows: int) -> Any:
@@ -76,6 +75,6 @@ def _spread(x: Any, rows: int) -> Any:
     return spread(x, (rows, *np.shape(x)[1:]))
 
 
-def evenly_spaced(count: int, most: int) -> np.ndarray:
+def evenly_spaced(count: int, limit: int) -> np.ndarray:
     """The indices of at most `most` evenly spaced members, including both ends."""
-    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
+    return np.unique(np.linspace(0, count - 1, min(count, limit)).round().astype(int))

@@ -28,12 +28,12 @@ def leaf_names(tree: Any) -> list[str]:
 
 
 def _name(path: Any) -> str:
-    text = ""
+    name = ""
     for key in path:
         inside = isinstance(key, jax.tree_util.SequenceKey)
         part = jax.tree_util.keystr((key,), simple=True)
-        text += f"[{part}]" if inside else f".{part}"
-    return text.removeprefix(".") or "params"
+        name += f"[{part}]" if inside else f".{part}"
+    return name.removeprefix(".") or "params"
 
 
 def is_within(name: str, branches: Iterable[str]) -> bool:
@@ -74,10 +74,10 @@ def numbers_of(tree: Any) -> tuple[Array, Callable[[Array], Any]]:
     numbers, unravel = ravel_pytree([leaves[k] for k in floating])
 
     def with_numbers(numbers: Array) -> Any:
-        whole = list(leaves)
+        merged_leaves = list(leaves)
         for k, leaf in zip(floating, unravel(numbers), strict=True):
-            whole[k] = leaf
-        return jax.tree.unflatten(structure, whole)
+            merged_leaves[k] = leaf
+        return jax.tree.unflatten(structure, merged_leaves)
 
     return numbers, with_numbers
 

@@ -15,10 +15,10 @@ from experiments.singular_pose import SingularPose
 from experiments.speed.settings import Speed
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.cli.main import main
-from jaxmech.cli.modes.study import ModesStudy
 from jaxmech.cli.parser import FILES, described_by
 from jaxmech.config.validate import json_schema
 from jaxmech.ensemble import DISTRIBUTIONS, Study
+from jaxmech.ensemble.modes_study import ModesStudy
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.toml"))
 EXPERIMENTS: dict[str, type] = {

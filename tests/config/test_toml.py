@@ -9,7 +9,6 @@ import pytest
 from jaxmech import FixedSteps
 from jaxmech.cli.fit.build import subjects
 from jaxmech.cli.fit.study import FitStudy
-from jaxmech.cli.modes.study import ModesStudy
 from jaxmech.config.load import load
 from jaxmech.config.schema import POLICIES
 from jaxmech.config.toml import ConfigError, key_descriptions, key_lines, read
@@ -25,6 +24,7 @@ from jaxmech.ensemble import (
     draw,
     plain,
 )
+from jaxmech.ensemble.modes_study import ModesStudy
 from jaxmech.integrate import RK4, AbstractSteps, Midpoint
 from jaxmech.linalg import LDL, AbstractSolver
 from jaxmech.stabilization import AbstractStabilization, Baumgarte, Free, Projection

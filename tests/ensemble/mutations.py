@@ -27,7 +27,7 @@ BASE: dict[str, Any] = {
     "parameters": {
         "m": {"distribution": "normal", "sd": 0.1, "relative": True},
         "l": {"distribution": "log-normal", "sigma": 0.1},
-        "g": {"distribution": "sobol", "low": 9.0, "high": 10.0},
+        "g": {"distribution": "uniform", "low": 9.0, "high": 10.0},
     },
 }
 ODD: list[Any] = [
@@ -38,7 +38,7 @@ ODD: list[Any] = [
     {"distribution": "uniform", "low": 0.5, "high": 1.0}, {"distribution": "nonsense"},
     {"distribution": "normal", "sd": math.nan}, {"distribution": "normal", "sd": 0.1, "mean": 1e9},
     {"distribution": "normal", "sd": 0.1, "mean": math.inf}, {"distribution": "fixed", "value": 2},
-    {"distribution": "fixed", "value": []}, {"distribution": "sobol", "low": 2.0, "high": 3.0},
+    {"distribution": "fixed", "value": []}, {"distribution": "uniform", "low": 2.0, "high": 3.0},
     {"distribution": "log-normal", "sigma": 0.1, "median": math.inf}, {"name": "none"},
     {"name": "projection", "iterations": 10**6},
     {"name": "baumgarte", "alpha": 1, "beta": math.inf},
@@ -66,7 +66,7 @@ def is_distribution(x: Any) -> bool:
         return False
     rest = {key: value for key, value in x.items() if key != "distribution"}
     match x.get("distribution"):
-        case "uniform" | "sobol":
+        case "uniform":
             good = rest.keys() == {"low", "high"} and all(map(is_number, rest.values()))
             return good and rest["low"] < rest["high"]
         case "normal":

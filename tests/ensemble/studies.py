@@ -73,7 +73,10 @@ saves = 6
 per_save = 10
 
 [start]
-theta = { distribution = "sobol", low = -2.0, high = 2.0 }
+theta = { distribution = "uniform", low = -2.0, high = 2.0 }
+
+[sampling]
+design = "sobol"
 """
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxmech.config.errors import StudyError
-from jaxmech.ensemble import Fixed, LogNormal, Normal, Sobol, Uniform
+from jaxmech.ensemble import Fixed, LogNormal, Normal, Uniform
 
 N = 40_000
 
@@ -50,7 +50,6 @@ def test_a_deviation_of_zero_is_no_scatter() -> None:
         (lambda: Uniform(2.0, 1.0), "low", "must be below `high`"),
         (lambda: Uniform(0.0, float("inf")), "high", "must be finite"),
         (lambda: Uniform(float("nan"), 1.0), "low", "must be below `high`"),
-        (lambda: Sobol(2.0, 1.0), "low", "must be below `high`"),
         (lambda: Normal(sd=-0.1), "sd", "at least 0, but is -0.1"),
         (lambda: Normal(sd=float("nan")), "sd", "at least 0"),
         (lambda: Normal(sd=0.1, mean=0.0, relative=True), "relative", "a fraction of 0"),

@@ -9,13 +9,15 @@ from scipy.stats import kstest
 
 from jaxmech.config.errors import StudyError
 from jaxmech.config.load import Subject, load
-from jaxmech.ensemble import Fixed, Normal, Sobol, Study, Times, Uniform, draw
+from jaxmech.ensemble import Fixed, Normal, Sampling, Study, Times, Uniform, draw
 from jaxmech.models import Model
 from jaxmech.system import System
 from tests.ensemble.studies import write_study
 
 ANGLE = Uniform(-3.0, 3.0)
 SCATTER = Normal(sd=0.02, relative=True)
+UNIT = Uniform(0.0, 1.0)
+SOBOL = Sampling(design="sobol")
 
 
 def study(model: str = "double_pendulum", size: int = 50, **sections: Any) -> Study:
@@ -36,17 +38,19 @@ def test_a_variable_depends_on_seed_and_name_alone() -> None:
     assert not np.array_equal(one, other)
 
 
-@pytest.mark.parametrize("rule", [ANGLE, SCATTER, Sobol(0.0, 1.0)])
-def test_a_longer_study_begins_with_the_shorter_one(rule: Any) -> None:
-    short = drawn(study(start={"theta1": rule}))["start.theta1"]
-    long = drawn(study(start={"theta1": rule}, size=333))["start.theta1"]
+@pytest.mark.parametrize("rule", [ANGLE, SCATTER])
+@pytest.mark.parametrize("sampling", [Sampling(), SOBOL])
+def test_a_longer_study_begins_with_the_shorter_one(rule: Any, sampling: Sampling) -> None:
+    short = drawn(study(start={"theta1": rule}, sampling=sampling))["start.theta1"]
+    long = drawn(study(start={"theta1": rule}, sampling=sampling, size=333))["start.theta1"]
     assert np.array_equal(long[:50], short)
 
 
 def test_draws_do_not_change_between_releases() -> None:
     """A release that draws other numbers would silently change every study."""
-    values = drawn(study(start={"theta1": ANGLE, "theta2": Sobol(0.0, 1.0)}, size=2))
+    values = drawn(study(start={"theta1": ANGLE}, size=2))
     assert values["start.theta1"].tolist() == [0.6554983647154895, 2.4869512120942687]
+    values = drawn(study(start={"theta2": UNIT}, sampling=SOBOL, size=2))
     assert values["start.theta2"].tolist() == [0.2553014028817415, 0.8359932852908969]
 
 
@@ -91,8 +95,8 @@ def test_a_list_gives_an_array_its_entries() -> None:
 
 
 def test_sobol_variables_share_one_sequence() -> None:
-    rules = {"theta1": Sobol(0.0, 1.0), "theta2": Sobol(-2.0, 2.0)}
-    values = drawn(study(start=rules, size=256))
+    rules = {"theta1": UNIT, "theta2": Uniform(-2.0, 2.0)}
+    values = drawn(study(start=rules, sampling=SOBOL, size=256))
     x, y = values["start.theta1"], (values["start.theta2"] + 2) / 4
     cells = np.histogram2d(x, y, bins=16, range=[[0, 1], [0, 1]])[0]
     assert np.all(cells == 1)  # what 256 random points would never do
@@ -101,9 +105,8 @@ def test_sobol_variables_share_one_sequence() -> None:
 
 def test_sobol_draws_any_size_without_a_warning() -> None:
     for size in (1, 2, 3, 100):
-        assert (
-            len(drawn(study(start={"theta1": Sobol(0.0, 1.0)}, size=size))["start.theta1"]) == size
-        )
+        values = drawn(study(start={"theta1": UNIT}, sampling=SOBOL, size=size))
+        assert len(values["start.theta1"]) == size
 
 
 def spring(tmp_path, **sections: Any) -> dict[str, np.ndarray]:

@@ -16,7 +16,7 @@ from jaxmech.config.toml import ConfigError, read
 from jaxmech.config.validate import structure
 from jaxmech.ensemble import Study, name_problems
 from jaxmech.ensemble.draws import Variable
-from jaxmech.ensemble.trajectory import save_times
+from jaxmech.ensemble.members.trajectory import save_times
 from jaxmech.ensemble.work.plan import planned
 from tests.ensemble.eventful_mutations import EVENTFUL, eventful_mutations
 from tests.ensemble.mutations import BASE, Mutation, changed, mutations
@@ -72,7 +72,7 @@ def as_said(rule: Any, variable: Variable, size: int) -> bool:
     if values.shape != (size,) or not np.isfinite(values).all():
         return False
     match rule["distribution"]:
-        case "uniform" | "sobol":
+        case "uniform":
             return bool(np.all((rule["low"] <= values) & (values <= rule["high"])))
         case "normal":
             mean = rule.get("mean", 1.0)  # the defaults of the pendulum

@@ -353,7 +353,7 @@ def test_an_unfinished_run_can_be_read(begun, whole) -> None:
     assert len(results.status) == 8
     q = open_results(whole).good("q")
     assert np.array_equal(results.good("q"), q[:8])
-    assert np.array_equal(open_results(whole).good("q", most=3), q[:3])
+    assert np.array_equal(open_results(whole).good("q", limit=3), q[:3])
 
 
 def test_a_folder_without_a_run_cannot_be_read(tmp_path) -> None:

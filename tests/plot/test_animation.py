@@ -215,7 +215,12 @@ BARE = jm.models.Model("bare", "", MODEL.system, MODEL.params, MODEL.start, MODE
         ((rod, (TS, TS[:, None])), {"trails": ["foot"]}, ValueError, "'foot'; there are tip"),
         ((rod, (TS, TS[:, None])), {"params_axes": 1}, ValueError, "`params_axes` must fit"),
         ((lambda q, t, p: {"a": jnp.log(-jnp.ones(2))}, (TS, TS[:, None])), {}, ValueError, "NaN"),
-        ((lambda q, t, p: q, (TS, TS[:, None])), {}, TypeError, "dictionary of points"),
+        (
+            (lambda q, t, p: q, (TS, TS[:, None])),
+            {},
+            TypeError,
+            "must return a dict of arrays, got",
+        ),
         ((lambda q, t, p: {"a": q}, (TS, TS[:, None])), {}, ValueError, r"shapes are: a \(1,\)"),
     ],
 )

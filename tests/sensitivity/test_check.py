@@ -184,7 +184,7 @@ def test_the_constraint_and_the_parameter_of_a_nan_are_named() -> None:
     assert found.names == ("d", "k", "start")
     assert found.verdicts == ("NaN", "forward NaN", "forward NaN")
     (origin,) = found.origins["d"]
-    assert (origin.what, origin.by, origin.t) == ("constraint 'slope'", ("d",), 0.0)
+    assert (origin.function, origin.variables, origin.t) == ("constraint 'slope'", ("d",), 0.0)
     assert "which has no derivative with respect to d" in repr(found)
     assert "k, start: forward NaN; it starts in constraint 'slope'" in repr(found)
 
@@ -198,11 +198,11 @@ def test_the_time_of_a_nan_is_named() -> None:
 
     found = checked(rubbed(late), {"c": 1.0, "k": 4.0}, steps=FixedSteps(4))
     (origin,) = found.origins["c"]
-    assert (origin.what, origin.by) == ("`force`", ("c",))
+    assert (origin.function, origin.variables) == ("`force`", ("c",))
     assert origin.t == pytest.approx(0.2)
     assert found.verdicts[1] == "agrees"
     found = checked(rubbed(late), {"c": 1.0, "k": 4.0}, **COARSE)
-    assert found.origins["c"][0].what == "`force`"
+    assert found.origins["c"][0].function == "`force`"
     assert found.origins["c"][0].t >= 0.2
 
 
@@ -216,7 +216,7 @@ def away(q0: Any, v0: Any, p: Any) -> Any:
 
 def test_nan_of_the_loss_and_of_the_start() -> None:
     found = checked(FREE, loss=distance, start=away, params={"c": 0.0, "k": 4.0})
-    what = {name: {origin.what for origin in found.origins[name]} for name in found.names}
+    what = {name: {origin.function for origin in found.origins[name]} for name in found.names}
     assert what["c"] == {"`loss`", "`start`"}
     assert what["k"] == {"`loss`"} or what["k"] == {"`loss`", "`start`"}
     assert found.verdicts[0] == "NaN"

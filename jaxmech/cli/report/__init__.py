@@ -1,4 +1,5 @@
-"""`jaxmech report`: `page` combines the `sections` about a run with its pictures and animations.
+"""`jaxmech report`: `page` fills the templates in `templates/` with what is known of a run.
 
-Both write HTML by `elements`, which escapes every text.
+`tables` and `answers` read the tables of the page from the run folder, as plain data. The look of
+the page is in `templates/report.html`, `parts.html` and `style.css` alone.
 """

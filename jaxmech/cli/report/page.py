@@ -6,15 +6,16 @@ Pictures and animations are inside the page as data.
 import base64
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from string import Template
 
 import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from jaxmech.cli.report import sections
-from jaxmech.cli.report.elements import Html, element, html, section, together
+from jaxmech.cli.report import tables
+from jaxmech.cli.report.answers import answers, confidences
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.run_folder import FolderError, write_whole
 from jaxmech.config.trust import python_files
@@ -28,42 +29,14 @@ from jaxmech.status import succeeded
 _SHOWN = 3  # trajectories that are animated by default
 _SECONDS, _FPS, _DPI = 8.0, 12.5, 72.0
 _TYPES = {".png": "image/png", ".gif": "image/gif"}
-# The policy forbids the page to load anything: no script, and no image but those inside it.
-_PAGE = Template("""\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<title>$title</title>
-<style>
-body { font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff; margin: 2rem auto;
- max-width: 72rem; padding: 0 1rem; }
-h1 { font-size: 1.7rem; margin: 0; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
-.lead { font-size: 1.05rem; color: #444; margin: .2rem 0 0; }
-table { border-collapse: collapse; display: block; overflow-x: auto; }
-th, td { text-align: left; padding: .2rem .9rem .2rem 0; border-bottom: 1px solid #ddd;
- vertical-align: top; } td.n { text-align: right; font-variant-numeric: tabular-nums; }
-th { font-weight: 600; }
-figure { display: inline-block; margin: 0 1rem 1rem 0; vertical-align: top;
- width: min(31rem, 100%); }
-figure img { max-width: 100%; height: auto; border: 1px solid #eee; }
-figcaption { color: #555; font-size: .9rem; }
-details { margin: 1.5rem 0; } summary { font-size: 1.15rem; font-weight: 600; cursor: pointer; }
-pre, code { font: 13px/1.4 ui-monospace, monospace; background: #f6f6f6; }
-pre { padding: .8rem; overflow-x: auto; } code { padding: .1rem .3rem; white-space: nowrap; }
-footer { color: #777; font-size: .85rem; margin-top: 3rem; }
-</style>
-</head>
-<body>
-$body
-<footer>$footer</footer>
-</body>
-</html>
-""")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture inside the page."""
+
+    address: str  # its data as a URL
+    caption: str
 
 
 def write_report(
@@ -86,34 +59,44 @@ def write_report(
         message = "finish it with `jaxmech ensemble`: it stores statistics only"
         raise FolderError(f"{path} is not finished, and there is nothing to report; {message}")
     summary = results.summary or summarize(results)
-    parts = [
-        sections.headline(results, summary),
-        sections.answers(results),
-        sections.audit(summary),
-        sections.bands(summary),
-        _pictures(results),
-        _animations(results, animated, folder, tell, trust),
-        sections.failures(results, summary),
-        sections.configuration(results),
-        sections.surroundings(results),
-    ]
-    timestamp = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    page = _PAGE.substitute(
-        title=html(f"{results.name}: {summary['done']:,} trajectories"),
-        body=together(part for part in parts if part is not None),
-        footer=html(f"{path}; written {timestamp} by jaxmech {version('jaxmech')}"),
+    page = _template().render(
+        name=results.name,
+        members=results.members,
+        done=summary["done"],
+        lead=tables.lead(results, summary),
+        answers=answers(results),
+        confidence=confidences(results),
+        audit=tables.audit_tables(results, summary),
+        pictures=_pictures(results),
+        animations=_animations(results, animated, folder, tell, trust),
+        failures=tables.failure_table(results, summary),
+        configuration=(results.path / "config.toml").read_text(encoding="utf-8"),
+        environment=tables.environment_table(results),
+        processors=tables.processor_table(results),
+        path=path,
+        time=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        version=version("jaxmech"),
     )
     out = path / "report.html" if out is None else out
     write_whole(out, page)
     return out
 
 
-def _pictures(results: Results) -> Html | None:
-    """Embed all pictures of the run, which are drawn if they do not exist."""
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("jaxmech.cli.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = tables.number_text
+    return environment.get_template("report.html")
+
+
+def _pictures(results: Results) -> list[Picture]:
     files = sorted((results.path / "pictures").glob("*.png")) or sorted(draw_pictures(results))
-    if not files:
-        return None
-    return section("Pictures", *(_figure(file, file.stem.replace("_", " ")) for file in files))
+    return [_picture(file, file.stem.replace("_", " ")) for file in files]
 
 
 def _animations(
@@ -122,17 +105,19 @@ def _animations(
     folder: Path | None,
     tell: Callable[[str], None],
     trust: bool,
-) -> Html | None:
-    """Some trajectories in motion: the named ones, or the worst, a failed one and the first."""
-    numbers = _shown_by_default(results) if chosen is None else list(chosen)
+) -> list[Picture]:
+    """Some trajectories in motion: the chosen ones, or the worst, a failed one and the first."""
+    if results.is_of_spectra:
+        return []
+    numbers = _animated_by_default(results) if chosen is None else list(chosen)
     if not numbers:
-        return None
+        return []
     if (files := python_files(results.config, results.path)) and not trust:
         message = f"animations execute {', '.join(map(str, files))}; --trust allows it"
         if chosen is not None:
             raise InputError(message)
         tell(f"the page has no animation: {message}")
-        return None
+        return []
     if files:
         tell(f"executing {', '.join(map(str, files))}")
     try:
@@ -141,52 +126,47 @@ def _animations(
         if chosen is not None:
             raise
         tell(f"the page has no animation: {error}")
-        return None
+        return []
     model = trajectories[0].subject.model
     if model is None or model.geometry is None:
         if chosen is not None:
             raise InputError(f"{results.name} has no geometry, without which nothing is animated")
-        return None
-    with tempfile.TemporaryDirectory() as place:
-        scenes = list(_animated(trajectories, Path(place)))
-    return section("In motion", *scenes) if scenes else None
+        return []
+    with tempfile.TemporaryDirectory() as scratch:
+        return list(_animated(trajectories, Path(scratch)))
 
 
-def _animated(trajectories: list[ReplayedTrajectory], folder: Path) -> Iterator[Html]:
+def _animated(trajectories: list[ReplayedTrajectory], folder: Path) -> Iterator[Picture]:
     for trajectory in trajectories:
-        model = trajectory.subject.model
+        model, ts = trajectory.subject.model, trajectory.ts
         if model is None or trajectory.last_good < 1:
             continue
-        speed = max(float(trajectory.ts[-1] - trajectory.ts[0]) / _SECONDS, 1.0)
-        motion = animate(
-            model, (trajectory.ts, trajectory.values["q"]), trajectory.params, speed=speed, fps=_FPS
-        )
+        speed = max(float(ts[-1] - ts[0]) / _SECONDS, 1.0)
+        q, params = trajectory.values["q"], trajectory.params
+        motion = animate(model, (ts, q), params, speed=speed, fps=_FPS)
         file = motion.save(folder / f"{trajectory.index}.gif", dpi=_DPI, progress=False)
-        end = "" if succeeded(trajectory.status) else f", {trajectory.status.name}"
-        yield _figure(file, f"trajectory {trajectory.index:,}{end}")
+        status = trajectory.status
+        end = "" if succeeded(status) else f", {status.name}"
+        yield _picture(file, f"trajectory {trajectory.index:,}{end}")
 
 
-def _shown_by_default(results: Results) -> list[int]:
+def _animated_by_default(results: Results) -> list[int]:
     worst = [
-        int(number)
-        for statistic in results.statistics.values()
-        if "index" in statistic and "q" in statistic
-        for number in np.ravel(statistic["index"])[:1]
+        int(index)
+        for values in results.statistics.values()
+        if "index" in values and "q" in values
+        for index in np.ravel(values["index"])[:1]
     ]
-    first = [int(b) * int(results.config["block"]) for b in results.blocks[:1]]
-    failed = []
+    block = int(results.config["block"])
+    first = [int(b) * block for b in results.blocks[:1]]
+    failures = []
     if results.has_trajectories:
-        ended_well = np.asarray(succeeded(results.status[: int(results.config["block"])]))
-        bad, good = np.flatnonzero(~ended_well), np.flatnonzero(ended_well)
-        failed = [first[0] + int(k) for k in bad[:1]]
-        first = [first[0] + int(k) for k in good[:2]]
-    return list(dict.fromkeys([*worst, *failed, *first]))[:_SHOWN]
+        is_good = np.asarray(succeeded(results.status[:block]))
+        failures = [first[0] + int(k) for k in np.flatnonzero(~is_good)[:1]]
+        first = [first[0] + int(k) for k in np.flatnonzero(is_good)[:2]]
+    return list(dict.fromkeys([*worst, *failures, *first]))[:_SHOWN]
 
 
-def _figure(file: Path, caption: str) -> Html:
+def _picture(file: Path, caption: str) -> Picture:
     data = base64.b64encode(file.read_bytes()).decode()
-    kind = _TYPES[file.suffix]
-    image = Html(
-        element("img", src=f"data:{kind};base64,{data}", alt=caption).removesuffix("</img>")
-    )
-    return element("figure", image, element("figcaption", caption))
+    return Picture(f"data:{_TYPES[file.suffix]};base64,{data}", caption)

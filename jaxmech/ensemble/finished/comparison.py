@@ -62,17 +62,17 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
     Raises:
         FolderError: one cannot be read, or is damaged.
     """
-    one, two = open_results(first), open_results(second)
+    results, reference = open_results(first), open_results(second)
     facts = stored_environment(first), stored_environment(second)
-    estimates = dict(_estimates(one)), dict(_estimates(two))
-    known = {**estimates[0], **estimates[1]}
+    estimates = dict(_estimates(results)), dict(_estimates(reference))
+    names = {**estimates[0], **estimates[1]}
     return RunComparison(
         paths=(first, second),
-        configuration=tuple(differences(one.config, two.config, _LEFT)),
+        configuration=tuple(differences(results.config, reference.config, _LEFT)),
         environment=tuple(changes(*facts, _FACTS)),
         statistics=tuple(_differences(*estimates)),
-        only=tuple(name for name in known if not all(name in found for found in estimates)),
-        arrays=dict(_arrays(one, two)),
+        only=tuple(name for name in names if not all(name in estimated for estimated in estimates)),
+        arrays=dict(_arrays(results, reference)),
         same_draws=facts[0].get("draws") == facts[1].get("draws"),
     )
 
@@ -85,26 +85,25 @@ def difference(first: tuple[Any, Any, Any], second: tuple[Any, Any, Any]) -> tup
         >>> print(f"{value:.2f} [{low:.4f}, {high:.4f}]")
         0.30 [0.1586, 0.5236]
     """
-    (x, a, b), (y, c, d) = (tuple(map(np.asarray, one)) for one in (first, second))
+    (x, a, b), (y, c, d) = (tuple(map(np.asarray, estimate)) for estimate in (first, second))
     return x - y, x - y - np.hypot(x - a, d - y), x - y + np.hypot(b - x, y - c)
 
 
 def _estimates(results: Results) -> Iterator[tuple[str, tuple[Any, Any, Any]]]:
-    """Every estimate that has an interval, by the name of its statistic."""
-    known = results.config.get("statistics", {})
-    for name, found in results.statistics.items():
-        for what, low, high in INTERVALS:
-            if name in known and {what, low, high} <= found.keys():
-                shapes = {np.shape(found[key]) for key in (what, low, high)}
-                if len(shapes) == 1:
-                    yield f"{name}.{what}", (found[what], found[low], found[high])
+    settings = results.config.get("statistics", {})
+    for name, values in results.statistics.items():
+        for key, low, high in INTERVALS:
+            if name in settings and {key, low, high} <= values.keys():
+                estimate = values[key], values[low], values[high]
+                if len({np.shape(array) for array in estimate}) == 1:
+                    yield f"{name}.{key}", estimate
 
 
 def _differences(
-    one: Mapping[str, tuple[Any, Any, Any]], two: Mapping[str, tuple[Any, Any, Any]]
+    estimates: Mapping[str, tuple[Any, Any, Any]], reference: Mapping[str, tuple[Any, Any, Any]]
 ) -> Iterator[Difference]:
-    for name, first in one.items():
-        second = two.get(name)
+    for name, first in estimates.items():
+        second = reference.get(name)
         if second is None or np.shape(first[0]) != np.shape(second[0]):
             continue
         value, low, high = difference(first, second)
@@ -112,9 +111,9 @@ def _differences(
         width = np.where(np.isfinite(high - low) & (high > low), high - low, np.inf)
         score = np.where(np.isfinite(value), np.abs(value) / width, -1)
         place = np.unravel_index(int(np.argmax(score)), np.shape(value)) if np.ndim(value) else ()
-        where = f"[{', '.join(map(str, place))}]" if place else ""
+        subscript = f"[{', '.join(map(str, place))}]" if place else ""
         yield Difference(
-            name + where,
+            name + subscript,
             _at(first, place),
             _at(second, place),
             _at((value, low, high), place),
@@ -128,19 +127,19 @@ def _at(estimate: tuple[Any, Any, Any], place: tuple[Any, ...]) -> Limits:
     return value, low, high
 
 
-def _arrays(one: Results, two: Results) -> Iterator[tuple[str, int]]:
+def _arrays(results: Results, reference: Results) -> Iterator[tuple[str, int]]:
     """Count the trajectories in which stored arrays differ, for blocks of the same size."""
-    if one.config["block"] != two.config["block"] or one.size != two.size:
+    if results.config["block"] != reference.config["block"] or results.size != reference.size:
         return
-    for name in one.group:
-        if not two.has(name):
+    for name in results.group:
+        if not reference.has(name):
             continue
-        arrays = array_of(one.group, name), array_of(two.group, name)
-        own = all(array.shape[:1] == (one.size,) for array in arrays)
+        arrays = array_of(results.group, name), array_of(reference.group, name)
+        by_member = all(array.shape[:1] == (results.size,) for array in arrays)
         alike = arrays[0].shape == arrays[1].shape and arrays[0].dtype == arrays[1].dtype
-        if name in ("t", "coordinate", STATES) or not (own and alike):
+        if name in ("t", "coordinate", STATES) or not (by_member and alike):
             continue
-        pairs = zip(one.pieces(name), two.pieces(name), strict=False)
+        pairs = zip(results.pieces(name), reference.pieces(name), strict=False)
         yield name, sum(_rows_that_differ(a, b) for a, b in pairs)
 
 
@@ -150,38 +149,40 @@ def _rows_that_differ(a: np.ndarray, b: np.ndarray) -> int:
     return int((x != y).any(1).sum())
 
 
-def _card(found: RunComparison) -> Iterator[str]:
-    first, second = found.paths
+def _card(comparison: RunComparison) -> Iterator[str]:
+    first, second = comparison.paths
     yield f"{first} (first) and {second} (second)"
-    yield "" if found.configuration else "the same configuration"
-    if found.configuration:
+    yield "" if comparison.configuration else "the same configuration"
+    if comparison.configuration:
         yield "configuration"
-        for key, then, now in found.configuration:
-            yield f"  {key:<24}{_shown(then)} and {_shown(now)}"
-    if found.environment:
+        for key, old, new in comparison.configuration:
+            yield f"  {key:<24}{_shown(old)} and {_shown(new)}"
+    if comparison.environment:
         yield "environment (there: first, here: second)"
-        yield from (f"  {text}" for text in found.environment)
-    if found.statistics:
+        yield from (f"  {line}" for line in comparison.environment)
+    if comparison.statistics:
         yield "statistics: first, second, their difference with its interval"
-        yield from (_statistic_line(one) for one in found.statistics)
-        if found.same_draws:
+        yield from (_statistic_line(statistic) for statistic in comparison.statistics)
+        if comparison.same_draws:
             yield "  both drew the same numbers; intervals of differences assume independent ones"
-    yield from (f"  only one has {name}" for name in found.only)
-    differ = {name: count for name, count in found.arrays.items() if count}
-    if found.arrays and not differ:
-        yield f"{len(found.arrays)} stored arrays are bit-identical"
+    yield from (f"  only one has {name}" for name in comparison.only)
+    differ = {name: count for name, count in comparison.arrays.items() if count}
+    if comparison.arrays and not differ:
+        yield f"{len(comparison.arrays)} stored arrays are bit-identical"
     for name, count in differ.items():
         yield f"  {name} differs in {count:,} trajectories"
 
 
-def _statistic_line(one: Difference) -> str:
-    value, low, high = one.difference
-    x, y = (f"{e[0]:.6g} [{e[1]:.6g}, {e[2]:.6g}]" for e in (one.first, one.second))
-    share = f"; apart in {one.apart:,} of {one.entries:,}" if one.entries > 1 else ""
+def _statistic_line(statistic: Difference) -> str:
+    value, low, high = statistic.difference
+    x, y = (f"{e[0]:.6g} [{e[1]:.6g}, {e[2]:.6g}]" for e in (statistic.first, statistic.second))
+    share = (
+        f"; apart in {statistic.apart:,} of {statistic.entries:,}" if statistic.entries > 1 else ""
+    )
     mark = "" if low <= 0 <= high else " *"
-    return f"  {one.name}: {x}, {y}; {value:.3g} [{low:.3g}, {high:.3g}]{mark}{share}"
+    return f"  {statistic.name}: {x}, {y}; {value:.3g} [{low:.3g}, {high:.3g}]{mark}{share}"
 
 
 def _shown(value: Any) -> str:
-    text = "not given" if value is None else str(value)
-    return text if len(text) <= 60 else f"{text[:60]} ..."
+    description = "not given" if value is None else str(value)
+    return description if len(description) <= 60 else f"{description[:60]} ..."

@@ -14,6 +14,7 @@ from jaxmech.ensemble.checksums import RESULTS
 from jaxmech.ensemble.layout import STATES
 from jaxmech.ensemble.results import open_results
 from jaxmech.ensemble.run import run_study
+from jaxmech.ensemble.sealed_store import SealedStore
 from jaxmech.ensemble.study import Study
 
 if TYPE_CHECKING:
@@ -96,37 +97,37 @@ def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
 
     Raises:
         InputError: xarray is not installed.
-        FolderError: the folder holds no run, or a damaged one.
+        FolderError: the folder holds no run, or a damaged one; of a damaged chunk only when it is
+            read.
     """
     require_xarray()
     import xarray
 
     results = open_results(Path(run))
-    found: xarray.Dataset = xarray.open_zarr(
-        results.path / RESULTS, consolidated=False, zarr_format=3
+    dataset: xarray.Dataset = xarray.open_zarr(
+        SealedStore(results.path / RESULTS), consolidated=False, zarr_format=3
     )
-    found = found.drop_vars(STATES, errors="ignore")
-    if "trajectory" in found.sizes:
-        found = found.isel(trajectory=slice(0, results.summary.get("done", results.size)))
-    for name, said in results.statistics.items():
+    dataset = dataset.drop_vars(STATES, errors="ignore")
+    if "trajectory" in dataset.sizes:
+        dataset = dataset.isel(trajectory=slice(0, results.summary.get("done", results.size)))
+    for name, values in results.statistics.items():
         kind = results.config.get("statistics", {}).get(name, {}).get("statistic")
         saves = len(results.ts) if kind in _OVER_TIME else -1
-        found = found.assign(_variables(name, said, saves))
+        dataset = dataset.assign(_variables(name, values, saves))
     summary = results.path / "summary.json"
-    text = summary.read_text(encoding="utf-8") if summary.is_file() else ""
-    return found.assign_attrs(run=str(results.path), summary=text)
+    content = summary.read_text(encoding="utf-8") if summary.is_file() else ""
+    return dataset.assign_attrs(run=str(results.path), summary=content)
 
 
-def _variables(name: str, said: Mapping[str, np.ndarray], saves: int) -> dict[str, Any]:
-    """The results of a statistic; arrays have dimensions of their own, except for time."""
-    found = {}
-    for what, value in said.items():
-        array, key = np.asarray(value), f"{name}_{what}"
-        dims = [f"{key}_{axis}" for axis in range(array.ndim)]
-        if array.shape[:1] == (saves,) and what != "at":
+def _variables(name: str, results: Mapping[str, np.ndarray], saves: int) -> dict[str, Any]:
+    variables = {}
+    for key, value in results.items():
+        array = np.asarray(value)
+        dims = [f"{name}_{key}_{axis}" for axis in range(array.ndim)]
+        if array.shape[:1] == (saves,) and key != "at":
             dims[0] = "time"
-        found[key] = (tuple(dims), array)
-    return found
+        variables[f"{name}_{key}"] = (tuple(dims), array)
+    return variables
 
 
 def folder_of(study: Study) -> Path:

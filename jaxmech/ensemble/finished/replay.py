@@ -16,10 +16,11 @@ from jaxmech.config.trust import python_files, require_trusted
 from jaxmech.ensemble.draws import stored_name
 from jaxmech.ensemble.kernel import BlockProgram
 from jaxmech.ensemble.layout import array_of
-from jaxmech.ensemble.observed import Series
+from jaxmech.ensemble.members.base import first_of
+from jaxmech.ensemble.members.observed import Series
+from jaxmech.ensemble.members.trajectory import StudyTrajectory, save_times
 from jaxmech.ensemble.results import Results, open_results
 from jaxmech.ensemble.study import LANES, Study
-from jaxmech.ensemble.trajectory import StudyTrajectory, first_of
 from jaxmech.ensemble.work.plan import planned
 from jaxmech.status import Status, succeeded
 
@@ -84,20 +85,23 @@ def replays(
 
     results = open_results(path)
     require_trusted([path], python_files(results.config, path), trust)
+    if results.is_of_spectra:
+        message = "only motions are replayed"
+        raise InputError(f"{path} holds equilibria and their eigenvalues; {message}")
     study = structure(results.config, Study)
     for index in indices:
         if not 0 <= index < study.size:
-            known = f"the trajectories 0 to {study.size - 1}"
-            raise InputError(f"{path} has {known}, but {index} is not one of them")
+            range_text = f"the trajectories 0 to {study.size - 1}"
+            raise InputError(f"{path} has {range_text}, but {index} is not one of them")
     if study.precision == "float64" and not jax.config.read("jax_enable_x64"):
         raise InputError(
             'the run was computed in float64; call jax.config.update("jax_enable_x64", True) first'
         )
     # Their events are part of the program.
-    sought = {name: one for name, one in study.statistics.items() if one.passage is not None}
-    asked = {one.of for one in study.events.values()}
-    asked |= {quantity for one in sought.values() for quantity in one.quantities}
-    observe = {name: one for name, one in study.observe.items() if name in asked}
+    sought = {name: item for name, item in study.statistics.items() if item.passage is not None}
+    quantities = {item.of for item in study.events.values()}
+    quantities |= {quantity for item in sought.values() for quantity in item.quantities}
+    observe = {name: item for name, item in study.observe.items() if name in quantities}
     alone = replace(
         study, observe=observe, statistics=sought, until=None, cluster=None, chunk=None,
         store="all", save=SERIES, stored_precision=None,
@@ -110,48 +114,47 @@ def replays(
     block = -(-LANES // group) * group  # a small one, of whole groups of the design
     trajectory = StudyTrajectory(replace(alone, block=block, **plan.functions), plan.subject)
     program = BlockProgram(trajectory, plan.sampler, block, {})
-    other = tuple(changes(stored_environment(path), environment(), _ENVIRONMENT))
-    return [_replayed(results, study, program, index, other) for index in indices]
+    differing = tuple(changes(stored_environment(path), environment(), _ENVIRONMENT))
+    return [_replayed(results, study, program, index, differing) for index in indices]
 
 
 def _replayed(
-    results: Results, study: Study, program: BlockProgram, index: int, other: tuple[str, ...]
+    results: Results, study: Study, program: BlockProgram, index: int, differing: tuple[str, ...]
 ) -> ReplayedTrajectory:
-    """Compute a block that holds the same trajectory in every lane."""
+    # The same trajectory in every lane: a program for a single one might round differently.
     rows = program.sampler.rows(index, index + 1)
     inputs = program.inputs_between(index, index + 1)
-    found = jax.device_get(program.finished(inputs, program.run(inputs)))
-    values = {name: np.asarray(array[0]) for name, array in found.arrays.items()}
+    block = jax.device_get(program.finished(inputs, program.run(inputs)))
+    values = {name: np.asarray(array[0]) for name, array in block.arrays.items()}
     return ReplayedTrajectory(
         results=results,
-        subject=program.trajectory.subject,
+        subject=program.member.subject,
         index=index,
         drawn={stored_name(v): np.asarray(v.values[0]) for v in rows if v.varies},
-        params=program.trajectory.params(first_of(inputs.varying, inputs.same)),
-        ts=program.trajectory.ts,
+        params=program.member.params(first_of(inputs.varying, inputs.shared)),
+        ts=save_times(study).astype(program.dtype),
         values=values,
         compared=dict(_compared(results, study, index, values)),
-        other=other,
+        other=differing,
     )
 
 
 def _compared(
     results: Results, study: Study, index: int, values: dict[str, np.ndarray]
 ) -> Iterator[tuple[str, bool]]:
-    """Compare the stored arrays of a trajectory with its values, bit by bit."""
     if index // int(results.config["block"]) in results.blocks and results.has_trajectories:
         for name, value in values.items():
             if results.has(name):
                 stored = np.asarray(array_of(results.group, name)[index])
                 yield name, _as_stored(name, value, study).tobytes() == stored.tobytes()
-    for name, found in results.statistics.items():
-        numbers = found.get("index")
-        if numbers is None or "q" not in found or np.ndim(numbers) != 1:
+    for name, result in results.statistics.items():
+        numbers = result.get("index")
+        if numbers is None or "q" not in result or np.ndim(numbers) != 1:
             continue
         for place in np.flatnonzero(np.asarray(numbers) == index):
-            kept = np.asarray(found["q"][place])
-            own = values["q"].astype(kept.dtype)
-            yield f"q of {name}", own.tobytes() == kept.tobytes()
+            stored = np.asarray(result["q"][place])
+            recomputed = values["q"].astype(stored.dtype)
+            yield f"q of {name}", recomputed.tobytes() == stored.tobytes()
 
 
 def _as_stored(name: str, value: np.ndarray, study: Study) -> np.ndarray:
@@ -161,16 +164,16 @@ def _as_stored(name: str, value: np.ndarray, study: Study) -> np.ndarray:
     return value.astype(study.stored_precision or value.dtype)
 
 
-def _card(found: ReplayedTrajectory) -> Iterator[str]:
-    results, values, status = found.results, found.values, found.status
+def _card(trajectory: ReplayedTrajectory) -> Iterator[str]:
+    results, values, status = trajectory.results, trajectory.values, trajectory.status
     seed = results.config.get("seed", 0)
-    yield f"trajectory {found.index:,} of {results.size:,} of {results.name}, seed {seed}"
+    yield f"trajectory {trajectory.index:,} of {results.size:,} of {results.name}, seed {seed}"
     yield f"  {'status':<19}{status.name}: {status.message}"
     if not succeeded(status):
-        last = found.last_good
+        last = trajectory.last_good
         yield f"  {'failed at':<19}t = {float(values['t_failed']):.6g} s"
         q, v = (_vector(values[name][last]) for name in ("q", "v"))
-        yield f"  {'last finite save':<19}t = {found.ts[last]:.6g} s, number {last}"
+        yield f"  {'last finite save':<19}t = {trajectory.ts[last]:.6g} s, number {last}"
         yield f"  {'  q':<19}{q}"
         yield f"  {'  v':<19}{v}"
     for title, name in (
@@ -181,18 +184,18 @@ def _card(found: ReplayedTrajectory) -> Iterator[str]:
     ):
         yield f"  {title:<19}{float(values[name]):.3g}"
     yield f"  {'smallest rank':<19}{int(values['rank'])}"
-    for name, value in found.drawn.items():
+    for name, value in trajectory.drawn.items():
         yield f"  {name:<19}{_vector(np.atleast_1d(value))}"
-    yield f"  {_comparison(found)}"
+    yield f"  {_comparison(trajectory)}"
 
 
-def _comparison(found: ReplayedTrajectory) -> str:
-    if not found.compared:
+def _comparison(trajectory: ReplayedTrajectory) -> str:
+    if not trajectory.compared:
         return "the run stores no array of this trajectory to compare with"
-    wrong = [name for name, same in found.compared.items() if not same]
+    wrong = [name for name, is_identical in trajectory.compared.items() if not is_identical]
     if not wrong:
-        return f"bit-identical to what is stored: {', '.join(found.compared)}"
-    why = f", since {'; '.join(found.other)}" if found.other else ""
+        return f"bit-identical to what is stored: {', '.join(trajectory.compared)}"
+    why = f", since {'; '.join(trajectory.other)}" if trajectory.other else ""
     return f"differs from what is stored{why}: {', '.join(wrong)}"
 
 

@@ -29,27 +29,25 @@ def uniform(seed: int, key: str, first: int, last: int) -> np.ndarray:
         True
     """
     rng = generator(seed, key)
-    before = first % _PER_COUNTER
+    skipped = first % _PER_COUNTER
     counters: Any = rng.bit_generator
     # Philox counts: any number of its sequence is reached without those before it, so a block is
     # drawn alone, with the numbers that it has in the whole.
     counters.advance(first // _PER_COUNTER)
-    return rng.random(last - first + before)[before:]
+    return rng.random(last - first + skipped)[skipped:]
 
 
 class Points:
     """Points of a design in the unit cube, one column for each variable."""
 
-    def __init__(
-        self, design: Design, seed: int, size: int, keys: Sequence[str], spread: Sequence[str] = ()
-    ) -> None:
-        # only a Latin hypercube depends on the size; `spread` share a Sobol sequence in any design
-        self.design, self.seed, self.size = design, seed, size
+    def __init__(self, design: Design, seed: int, size: int, keys: Sequence[str]) -> None:
+        self.design = design
+        self.seed = seed
+        self.size = size  # only a Latin hypercube depends on it
         self.keys = list(keys)
-        sobol = sorted(keys if design in ("sobol", "saltelli") else spread)
-        self._columns = {key: k for k, key in enumerate(sobol)}
-        dimensions = len(sobol) * (2 if design == "saltelli" else 1)
-        self._sequence = _Sequence(dimensions, seed, size) if sobol else None
+        self._columns = {key: k for k, key in enumerate(sorted(keys))}  # of a Sobol sequence
+        dimensions = {"sobol": len(keys), "saltelli": 2 * len(keys)}.get(design, 0)
+        self._sequence = _Sequence(dimensions, seed, size) if dimensions else None
 
     @property
     def group(self) -> int:
@@ -58,22 +56,27 @@ class Points:
 
     def rows(self, first: int, last: int) -> dict[str, np.ndarray]:
         """The points of some trajectories: a column for each variable, above 0 and below 1."""
-        if self.design == "saltelli":
-            found = self._saltelli(first, last)
-        else:
-            sobol = self._sequence.rows(first, last) if self._sequence else None
-            found = {}
-            for key in self.keys:
-                if sobol is not None and key in self._columns:
-                    found[key] = sobol[:, self._columns[key]]
-                elif self.design == "latin-hypercube":
-                    found[key] = self._stratified(key, first, last)
-                else:
-                    found[key] = uniform(self.seed, key, first, last)
-        return found
+        match self.design:
+            case "saltelli":
+                return self._saltelli(first, last)
+            case "sobol":
+                return self._sobol(first, last)
+            case "latin-hypercube":
+                return {key: self._stratified(key, first, last) for key in self.keys}
+            case "random":
+                return {key: uniform(self.seed, key, first, last) for key in self.keys}
+
+    def _sobol(self, first: int, last: int) -> dict[str, np.ndarray]:
+        """Points of one scrambled Sobol sequence, which all variables share.
+
+        Owen, "Scrambling Sobol' and Niederreiter-Xing points", Journal of Complexity 14, 1998.
+        """
+        if self._sequence is None:  # no variable is drawn
+            return {}
+        points = self._sequence.rows(first, last)
+        return {key: points[:, self._columns[key]] for key in self.keys}
 
     def _stratified(self, key: str, first: int, last: int) -> np.ndarray:
-        """Draw one point in each of as many equal intervals as there are trajectories."""
         places = permuted(np.arange(first, last), self.size, self.seed, f"order of {key}")
         return (places + uniform(self.seed, key, first, last)) / self.size
 
@@ -82,14 +85,14 @@ class Points:
         d, index = len(self.keys), np.arange(first, last)
         group, role = np.divmod(index, d + 2)
         assert self._sequence is not None
-        both = self._sequence.rows(int(group[0]), int(group[-1]) + 1)[group - group[0]]
-        found = {}
+        points = self._sequence.rows(int(group[0]), int(group[-1]) + 1)[group - group[0]]
+        columns = {}
         for k, key in enumerate(self.keys):  # in the order of the roles
             column = self._columns[key]
             # Trajectory 0 of a group is A, 1 is B, and k + 2 is A with input k of B.
             from_b = (role == 1) | (role == k + 2)
-            found[key] = np.where(from_b, both[:, d + column], both[:, column])
-        return found
+            columns[key] = np.where(from_b, points[:, d + column], points[:, column])
+        return columns
 
 
 class _Sequence:
@@ -135,17 +138,17 @@ def permuted(numbers: np.ndarray, size: int, seed: int, key: str) -> np.ndarray:
     mask = np.uint64(2**half - 1)
     keys = generator(seed, key).integers(0, 2**64, (4, 2), dtype=np.uint64) | np.uint64(1)
 
-    def once(x: np.ndarray) -> np.ndarray:
-        left, right = x >> np.uint64(half), x & mask
+    def permute(x: np.ndarray) -> np.ndarray:
+        high, low = x >> np.uint64(half), x & mask
         for factor, shift in keys:
-            mixed = (right + shift) * factor
+            mixed = (low + shift) * factor
             mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
-            left, right = right, left ^ ((mixed >> np.uint64(64 - half)) & mask)
-        return (left << np.uint64(half)) | right
+            high, low = low, high ^ ((mixed >> np.uint64(64 - half)) & mask)
+        return (high << np.uint64(half)) | low
 
-    found = once(numbers.astype(np.uint64))
+    permuted_numbers = permute(numbers.astype(np.uint64))
     # A permutation of a larger range, applied until it leads back inside, permutes the smaller one.
     # The larger one is less than four times as large, so this takes few rounds.
-    while (outside := found >= size).any():
-        found[outside] = once(found[outside])
-    return found.astype(np.int64)
+    while (outside := permuted_numbers >= size).any():
+        permuted_numbers[outside] = permute(permuted_numbers[outside])
+    return permuted_numbers.astype(np.int64)

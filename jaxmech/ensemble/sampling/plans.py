@@ -18,6 +18,7 @@ from jaxmech.ensemble.distributions import (
     Spread,
     needs_default,
 )
+from jaxmech.ensemble.sampling.settings import Sampling
 from jaxmech.utils.trees import entry_names
 
 Index = tuple[int, ...]
@@ -32,6 +33,7 @@ class Drawn:
     size: int  # number of draws
     seed: int  # of all random numbers
     fixed: tuple[str, ...]  # coordinates that are held
+    sampling: Sampling  # the joint distribution
     start: Rules  # of the start variables of the model
     coordinates: Rules
     velocities: Rules
@@ -56,10 +58,10 @@ def plans_of(study: Drawn, subject: Subject) -> list[DrawPlan]:
     """The draws of all variables, or a StudyError with all of their problems."""
     problems = list(_missing(study, subject))
     plans = []
-    for section, defaults, what in known_names(subject):
+    for section, defaults, kind in known_names(subject):
         for name, group in _grouped(getattr(study, section), defaults).items():
             try:
-                plans.append(_plan(section, name, group, defaults, what))
+                plans.append(_plan(section, name, group, defaults, kind))
             except StudyError as error:
                 problems.extend(error.problems)
     refuse_all(problems)
@@ -70,13 +72,13 @@ def known_names(subject: Subject) -> list[tuple[str, Mapping[str, Any] | None, s
     """(section, names with default values or None if any name will do, kind) for all sections."""
     model = subject.model
     free = dict.fromkeys(subject.system.coordinates)  # names without a default value
-    named: list[tuple[str, Mapping[str, Any] | None, str]] = [
+    sections: list[tuple[str, Mapping[str, Any] | None, str]] = [
         ("start", model.start if model else {}, "a start variable"),
         ("coordinates", free, "a coordinate"),
         ("velocities", dict.fromkeys(subject.system.velocity_names), "a coordinate"),
         ("parameters", model.params if model else None, "a parameter"),
     ]
-    return [(section, names, f"{what} of {subject.name}") for section, names, what in named]
+    return [(section, names, f"{kind} of {subject.name}") for section, names, kind in sections]
 
 
 def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Problem]:
@@ -95,10 +97,10 @@ def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Proble
         return list(error.problems)
     tables = {section: table for section, table in data.items() if isinstance(table, dict)}
     return [
-        Problem((section, key), not_one_of(key.partition("[")[0], known, what))
-        for section, known, what in known_names(subject)
+        Problem((section, key), not_one_of(key.partition("[")[0], names, kind))
+        for section, names, kind in known_names(subject)
         for key in tables.get(section, ())
-        if known is not None and key.partition("[")[0] not in known
+        if names is not None and key.partition("[")[0] not in names
     ]
 
 
@@ -107,16 +109,16 @@ def _names(table: Any) -> Iterable[str]:
 
 
 def _missing(study: Drawn, subject: Subject) -> Iterable[Problem]:
-    known = subject.system.coordinates
-    own = known[: len(known) - len(subject.system.states)]
+    coordinates = subject.system.coordinates
+    positions = coordinates[: len(coordinates) - len(subject.system.states)]
     for name in study.fixed:
-        if name not in known:
-            message = not_one_of(name, known, f"a coordinate of {subject.name}")
+        if name not in coordinates:
+            message = not_one_of(name, coordinates, f"a coordinate of {subject.name}")
             yield Problem(("fixed",), f"must name coordinates, but {name} {message}")
-    left = [] if subject.model else [name for name in own if name not in study.coordinates]
-    for name in left:
-        what = "must be given, but is missing: a bare System has no initial state of its own"
-        yield Problem(("coordinates", name), what)
+    missing = [] if subject.model else [name for name in positions if name not in study.coordinates]
+    for name in missing:
+        message = "must be given, but is missing: a bare System has no initial state of its own"
+        yield Problem(("coordinates", name), message)
 
 
 Group = dict[str, Distribution]
@@ -126,18 +128,18 @@ def _grouped(
     rules: Group | Mapping[str, Any], defaults: Mapping[str, Any] | None
 ) -> dict[str, Group]:
     """Group the rules by the name of their variable, `m` before `m[0]`; groups may be empty."""
-    wanted = [name for name, value in (defaults or {}).items() if value is not None]
-    groups: dict[str, Group] = {name: {} for name in wanted}
+    defaulted = [name for name, value in (defaults or {}).items() if value is not None]
+    groups: dict[str, Group] = {name: {} for name in defaulted}
     for key in sorted(rules, key=lambda key: "[" in key):
         groups.setdefault(key.partition("[")[0], {})[key] = rules[key]
     return groups
 
 
 def _plan(
-    section: str, name: str, group: Group, defaults: Mapping[str, Any] | None, what: str
+    section: str, name: str, group: Group, defaults: Mapping[str, Any] | None, kind: str
 ) -> DrawPlan:
     if defaults is not None and name not in defaults:
-        message = not_one_of(name, defaults, what)
+        message = not_one_of(name, defaults, kind)
         raise StudyError(Problem((section, key), message) for key in group)
     default = None if defaults is None else defaults[name]
     base = np.asarray(np.nan if default is None else default)
@@ -164,7 +166,6 @@ def _plan(
 
 
 def _indices(section: str, key: str, name: str, base: np.ndarray) -> list[Index]:
-    """The entries of an array that a key such as `m` or `m[3]` refers to."""
     if key == name:
         return list(np.ndindex(base.shape))
     match = re.fullmatch(r"\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]", key[len(name) :])
@@ -180,16 +181,15 @@ def _indices(section: str, key: str, name: str, base: np.ndarray) -> list[Index]
 def _with_value(
     section: str, key: str, base: np.ndarray, indices: list[Index], rule: Fixed, free: bool
 ) -> np.ndarray:
-    """The base with a fixed value in one entry or in all of them."""
     value = np.asarray(rule.value, dtype=float)
-    whole = "[" not in key
+    is_whole = "[" not in key
     if section in _SCALARS and value.shape:
         raise refuse((section, key), f"must be a single number, but has shape {value.shape}")
-    if whole and free:
+    if is_whole and free:
         return value
-    wanted = base.shape if whole else ()
-    if value.shape not in ((), wanted):
-        raise refuse((section, key), f"must have shape {wanted}, but has shape {value.shape}")
+    shape = base.shape if is_whole else ()
+    if value.shape not in ((), shape):
+        raise refuse((section, key), f"must have shape {shape}, but has shape {value.shape}")
     changed = base.astype(float)
     for index in indices:
         changed[index] = value[index] if value.shape else value

@@ -35,7 +35,9 @@ class Correlation:
 class Sampling:
     """The joint distribution of the variables of a study.
 
-    The design "saltelli" is for `sobol-indices`, and needs d + 2 trajectories for each of its
+    The design "sobol" spreads the points of all variables evenly in their joint space. Means then
+    converge faster than with random points, and intervals, which assume independent points, are too
+    wide. The design "saltelli" is for `sobol-indices`, and needs d + 2 trajectories for each of its
     points, with d drawn variables. Correlated variables keep their distributions. A table has one
     row for each trajectory; its weights are divided by their mean. With a proposal each trajectory
     has the weight p(x)/q(x) (importance sampling), and all statistics use it.
@@ -62,9 +64,9 @@ class Sampling:
     def __post_init__(self) -> None:
         if self.weight is not None and self.table is None:
             raise refuse("weight", "must be left out without `table`, whose column it names")
-        for other in ("correlation", "proposal"):
-            if self.design == "saltelli" and getattr(self, other):
-                raise refuse(other, 'must be left out with the design "saltelli"')
+        for setting_name in ("correlation", "proposal"):
+            if self.design == "saltelli" and getattr(self, setting_name):
+                raise refuse(setting_name, 'must be left out with the design "saltelli"')
         if self.correlation and self.proposal:
             raise refuse("proposal", "must be left out where variables are correlated")
 
@@ -72,22 +74,24 @@ class Sampling:
         """The correlation matrix of variables, or a StudyError if there is none."""
         matrix = np.eye(len(keys))
         for place, pair in enumerate(self.correlation):
-            where = ("sampling", f"correlation[{place}]", "of")
-            i, j = (keys.index(named(name, keys, where)) for name in pair.of)
+            key = ("sampling", f"correlation[{place}]", "of")
+            i, j = (keys.index(named(name, keys, key)) for name in pair.of)
             matrix[i, j] = matrix[j, i] = pair.value
         if np.linalg.eigvalsh(matrix)[0] <= 1e-10:
-            text = "must be consistent, but no variables have all these correlations: their matrix "
-            text += f"has the eigenvalue {np.linalg.eigvalsh(matrix)[0]:.2g}; make them smaller"
-            raise refuse(("sampling", "correlation"), text)
+            message = (
+                "must be consistent, but no variables have all these correlations: their matrix "
+            )
+            message += f"has the eigenvalue {np.linalg.eigvalsh(matrix)[0]:.2g}; make them smaller"
+            raise refuse(("sampling", "correlation"), message)
         return matrix
 
 
-def named(name: str, keys: list[str], where: tuple[str, ...]) -> str:
+def named(name: str, keys: list[str], key: tuple[str, ...]) -> str:
     """The full name of a drawn variable, such as "parameters.m1" for "m1"."""
-    found = [key for key in keys if name in (key, key.partition(".")[2])]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise refuse(where, f"must say which variable {name} is: {' or '.join(found)}")
-    what = not_one_of(name, keys, "a variable that is drawn from a distribution")
-    raise refuse(where, f"must name drawn variables, but {name} {what}")
+    matches = [full for full in keys if name in (full, full.partition(".")[2])]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise refuse(key, f"must say which variable {name} is: {' or '.join(matches)}")
+    reason = not_one_of(name, keys, "a variable that is drawn from a distribution")
+    raise refuse(key, f"must name drawn variables, but {name} {reason}")

@@ -25,8 +25,8 @@ def read_table(path: Path) -> dict[str, np.ndarray]:
     except ValueError as error:
         raise _wrong(f"must hold numbers below its first line: {path}: {error}") from error
     if values.shape[1] != len(names) or not len(values):
-        text = f"must hold {len(names)} numbers in each line below the first, but {path} "
-        raise _wrong(f"{text} holds an array of shape {values.shape}")
+        message = f"must hold {len(names)} numbers in each line below the first, but {path} "
+        raise _wrong(f"{message} holds an array of shape {values.shape}")
     return _finite(dict(zip(names, values.T, strict=True)), path)
 
 
@@ -34,8 +34,10 @@ def _parquet(path: Path) -> dict[str, np.ndarray]:
     try:
         parquet = import_module("pyarrow.parquet")  # not a dependency
     except ImportError as error:
-        text = f"must be a CSV file where pyarrow is not installed, but is {path}; install pyarrow"
-        raise _wrong(text) from error
+        message = (
+            f"must be a CSV file where pyarrow is not installed, but is {path}; install pyarrow"
+        )
+        raise _wrong(message) from error
     table = parquet.read_table(path)
     columns = {name: np.asarray(table[name]) for name in table.column_names}
     return _finite({name: x.astype(float) for name, x in columns.items()}, path)
@@ -48,5 +50,5 @@ def _finite(columns: dict[str, np.ndarray], path: Path) -> dict[str, np.ndarray]
     return columns
 
 
-def _wrong(text: str) -> StudyError:
-    return refuse(("sampling", "table"), text)
+def _wrong(message: str) -> StudyError:
+    return refuse(("sampling", "table"), message)

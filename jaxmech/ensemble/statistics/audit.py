@@ -54,12 +54,12 @@ class Audit(AbstractStatistic):
     def merge(self, first: State, second: State) -> State:
         """Add the counts, and keep the worst values of both."""
         failed = jnp.concatenate([first["failed"], second["failed"]])
-        kept = failed[jnp.argsort(failed < 0, stable=True)][:_SHOWN]
+        first_failed = failed[jnp.argsort(failed < 0, stable=True)][:_SHOWN]
         return {
             "count": first["count"] + second["count"],
             "coarse": first["coarse"] + second["coarse"],
             "rank": jnp.minimum(first["rank"], second["rank"]),
-            "failed": kept,
+            "failed": first_failed,
             **{name: jnp.maximum(first[name], second[name]) for name in WORST.values()},
         }
 

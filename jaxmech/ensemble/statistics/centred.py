@@ -46,10 +46,10 @@ def exponent_of(size: Array) -> Array:
 def scaled(value: Array, exponent: Array) -> Array:
     """Numbers times 2^exponent; those that are too small are zero."""
     # Two factors, because one might overflow; and no `ldexp` of each value, which takes longer.
-    most = 2 * (int(jnp.finfo(value.dtype).maxexp) - 4)
-    exponent = jnp.clip(exponent, -most, most)
-    one = jnp.ones((), value.dtype)
-    return value * jnp.ldexp(one, exponent // 2) * jnp.ldexp(one, exponent - exponent // 2)
+    largest = 2 * (int(jnp.finfo(value.dtype).maxexp) - 4)
+    exponent = jnp.clip(exponent, -largest, largest)
+    unit = jnp.ones((), value.dtype)
+    return value * jnp.ldexp(unit, exponent // 2) * jnp.ldexp(unit, exponent - exponent // 2)
 
 
 def centred(value: Array, weight: Array) -> tuple[State, Array]:
@@ -60,13 +60,13 @@ def centred(value: Array, weight: Array) -> tuple[State, Array]:
     """
     total = weight.sum(0)
     w = weight.reshape(weight.shape + (1,) * (value.ndim - weight.ndim))
-    known = w > 0
+    counts = w > 0
     # Scaled before they are subtracted: their difference might overflow, or be too small.
     size = exponent_of(jnp.abs(value).max(0))
     value = scaled(value, -size[None])
-    first = jnp.broadcast_to(known, value.shape).argmax(0)
+    first = jnp.broadcast_to(counts, value.shape).argmax(0)
     centre = jnp.take_along_axis(value, first[None], 0)
-    away = jnp.where(known, value - centre, 0)
+    away = jnp.where(counts, value - centre, 0)
     exponent = exponent_of(jnp.abs(away).max(0))
     away = scaled(away, -exponent[None])
     offset = (w * away).sum(0) / jnp.where(w.sum(0) > 0, w.sum(0), 1)
@@ -77,7 +77,7 @@ def centred(value: Array, weight: Array) -> tuple[State, Array]:
         "exponent": jnp.maximum(size + exponent, _NONE),
         "offset": offset,
     }
-    return state, jnp.where(known, away - offset[None], 0)
+    return state, jnp.where(counts, away - offset[None], 0)
 
 
 def pooled(first: State, second: State) -> Pooled:
@@ -95,18 +95,18 @@ def pooled(first: State, second: State) -> Pooled:
     apart = scaled(theirs, -size) - scaled(mine, -size)
     exponents = (first["exponent"], second["exponent"], size + exponent_of(jnp.abs(apart)))
     exponent = jnp.maximum(jnp.maximum(*exponents[:2]), exponents[2])
-    one = jnp.ones((), mine.dtype)
-    scales = tuple(scaled(one, part - exponent) for part in exponents[:2])
-    between = scaled(apart, size - exponent)
-    between += second["offset"] * scales[1] - first["offset"] * scales[0]
+    unit = jnp.ones((), mine.dtype)
+    scales = tuple(scaled(unit, part - exponent) for part in exponents[:2])
+    mean_difference = scaled(apart, size - exponent)
+    mean_difference += second["offset"] * scales[1] - first["offset"] * scales[0]
     state = {
         "weight": total,
         "squares": first["squares"] + second["squares"],
         "centre": mine,
         "exponent": exponent,
-        "offset": first["offset"] * scales[0] + between * share,
+        "offset": first["offset"] * scales[0] + mean_difference * share,
     }
-    return Pooled(state, between, share, (scales[0], scales[1]))
+    return Pooled(state, mean_difference, share, (scales[0], scales[1]))
 
 
 def mean_of(state: State) -> np.ndarray:

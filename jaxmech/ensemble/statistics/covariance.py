@@ -70,12 +70,13 @@ class Covariance(AbstractStatistic):
 
     def merge(self, first: State, second: State) -> State:
         """Chan's formulas for products of distances from the means."""
-        both = pooled(first, second)
-        (one, two), away = both.scales, both.between
-        within = first["spread"] * jnp.outer(one, one) + second["spread"] * jnp.outer(two, two)
-        between = jnp.outer(away, away) * (first["weight"] * both.share)
+        total = pooled(first, second)
+        (scale, other_scale), away = total.scales, total.between
+        inner = first["spread"] * jnp.outer(scale, scale)
+        inner += second["spread"] * jnp.outer(other_scale, other_scale)
+        outer = jnp.outer(away, away) * (first["weight"] * total.share)
         count = first["count"] + second["count"]
-        return {**both.state, "count": count, "spread": within + between}
+        return {**total.state, "count": count, "spread": inner + outer}
 
     def result(self, state: State) -> Found:
         """The covariances and correlations with intervals, NaN for a number that does not vary."""

@@ -28,11 +28,13 @@ class _Threshold(AbstractStatistic):
 
     def __post_init__(self) -> None:
         if (self.above is None) == (self.below is None) and self.of_event is None:
-            what = "neither is" if self.above is None else "both are"
-            raise refuse("above", f"or `below` must be given, one of the two, but {what}")
+            condition = "neither is" if self.above is None else "both are"
+            raise refuse("above", f"or `below` must be given, one of the two, but {condition}")
         if self.between_saves and self.of_event is not None:
-            text = "must be left out without a threshold: the times of an event are exact already"
-            raise refuse("between_saves", text)
+            message = (
+                "must be left out without a threshold: the times of an event are exact already"
+            )
+            raise refuse("between_saves", message)
         super().__post_init__()
 
     @property
@@ -47,9 +49,8 @@ class _Threshold(AbstractStatistic):
             return None
         return f"{self.of} {'above' if self.below is None else 'below'} {self.level!r}"
 
-    def _names_with(self, what: str) -> tuple[str, ...]:
-        """The quantity, and that of its passage if there is one."""
-        return (self.of,) if self.passage is None else (self.of, f"{self.passage}_{what}")
+    def _names_with(self, suffix: str) -> tuple[str, ...]:
+        return (self.of,) if self.passage is None else (self.of, f"{self.passage}_{suffix}")
 
     def beyond(self, value: Array) -> Array:
         """Whether values are beyond the threshold."""
@@ -89,8 +90,8 @@ class Probability(_Threshold):
             is_beyond |= sample.values[self.names[1]] > 0
         hit = counts & is_beyond
         w = jnp.where(hit, sample.weight, 0)
-        own = {"hits": hit, "count": counts, "failed": sample.real & ~counts}
-        summed = {key: x.sum().astype(sample.number.dtype) for key, x in own.items()}
+        flags = {"hits": hit, "count": counts, "failed": sample.real & ~counts}
+        summed = {key: x.sum().astype(sample.number.dtype) for key, x in flags.items()}
         return {**summed, "total": w.sum(), "squares": (w**2).sum()}
 
     def result(self, state: State) -> Found:
@@ -112,9 +113,9 @@ class Probability(_Threshold):
             "left_out": int(x["failed"]),
         }
 
-    def estimate(self, found: Found) -> tuple[float, float, float] | None:
+    def estimate(self, result: Found) -> tuple[float, float, float] | None:
         """The probability with its interval."""
-        return found["probability"], found["low"], found["high"]
+        return result["probability"], result["low"], result["high"]
 
 
 @dataclass(frozen=True)
@@ -157,20 +158,20 @@ class FirstPassage(_Threshold):
         never = jnp.full((len(past), 1), True)
         # The first true one; the last column stands for trajectories that never pass.
         first = jnp.concatenate([past, never], axis=1).argmax(1)
-        at = (first[:, None] == jnp.arange(past.shape[1] + 1)) & counts[:, None]
-        w = jnp.where(at, sample.weight[:, None], 0)
-        own = {"passed": at.sum(0).astype(sample.number.dtype), "weights": w.sum(0)}
-        own["squares"] = (w**2).sum(0)
+        is_first = (first[:, None] == jnp.arange(past.shape[1] + 1)) & counts[:, None]
+        w = jnp.where(is_first, sample.weight[:, None], 0)
+        state = {"passed": is_first.sum(0).astype(sample.number.dtype), "weights": w.sum(0)}
+        state["squares"] = (w**2).sum(0)
         if self.of_event is None:
-            return own
-        return own | {"times": self._times.of_sample(sample._replace(weight=w[:, :-1].sum(1)))}
+            return state
+        return state | {"times": self._times.of_sample(sample._replace(weight=w[:, :-1].sum(1)))}
 
     def merge(self, first: State, second: State) -> State:
         """Sums, and the moments of the times."""
-        whole = {key: first[key] + second[key] for key in ("passed", "weights", "squares")}
+        state = {key: first[key] + second[key] for key in ("passed", "weights", "squares")}
         if self.of_event is None:
-            return whole
-        return whole | {"times": self._times.merge(first["times"], second["times"])}
+            return state
+        return state | {"times": self._times.merge(first["times"], second["times"])}
 
     def result(self, state: State) -> Found:
         """The number that first passed at each saved time, and the probability of it by then."""
@@ -195,13 +196,11 @@ class FirstPassage(_Threshold):
 
     @property
     def _times(self) -> Moments:
-        """The moments of the times of an event."""
         return Moments(of=self.names[1])
 
     def _of_event(self, x: dict[str, Any]) -> Found:
-        """The exact times of an event [s]; NaN where it never occurs."""
         if self.of_event is None:
             return {}
-        found = self._times.result(x["times"])
+        moments = self._times.result(x["times"])
         keys = {"mean": "mean", "sd": "sd", "earliest": "min", "latest": "max"}
-        return {name: float(found[key]) for name, key in keys.items()}
+        return {name: float(moments[key]) for name, key in keys.items()}

@@ -28,8 +28,8 @@ def of_proportion(
     if not count:
         return 0.0, 1.0
     short = {"wilson": "wilson", "clopper-pearson": "exact"}[method]
-    found = binomtest(int(hits), int(count)).proportion_ci(confidence, short)
-    return float(found.low), float(found.high)
+    interval = binomtest(int(hits), int(count)).proportion_ci(confidence, short)
+    return float(interval.low), float(interval.high)
 
 
 def factor(confidence: float) -> float:

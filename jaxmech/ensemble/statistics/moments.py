@@ -35,7 +35,7 @@ class Moments(AbstractStatistic):
         """Count, extremes and centred moments of the values that are finite."""
         value, w = sample.weighted(self.of)
         state, away = centred(value, w)
-        known = (w > 0).any(0)
+        has_values = (w > 0).any(0)
         low, high = jnp.where(w > 0, value, jnp.inf), jnp.where(w > 0, value, -jnp.inf)
         return {
             **state,
@@ -43,19 +43,19 @@ class Moments(AbstractStatistic):
             "spread": (w * away**2).sum(0),
             "min": low.min(0),
             "max": high.max(0),
-            "min_index": jnp.where(known, sample.number[low.argmin(0)], -1),
-            "max_index": jnp.where(known, sample.number[high.argmax(0)], -1),
+            "min_index": jnp.where(has_values, sample.number[low.argmin(0)], -1),
+            "max_index": jnp.where(has_values, sample.number[high.argmax(0)], -1),
         }
 
     def merge(self, first: State, second: State) -> State:
         """Merge the centred moments; of equal extremes keep the first one."""
-        both = pooled(first, second)
+        total = pooled(first, second)
         # Strictly, so that of equal extremes the one of the earlier trajectory stays.
         lower, higher = second["min"] < first["min"], second["max"] > first["max"]
         return {
-            **both.state,
+            **total.state,
             "count": first["count"] + second["count"],
-            "spread": spread_of_both(first, second, both),
+            "spread": spread_of_both(first, second, total),
             "min": jnp.where(lower, second["min"], first["min"]),
             "max": jnp.where(higher, second["max"], first["max"]),
             "min_index": jnp.where(lower, second["min_index"], first["min_index"]),
@@ -65,38 +65,38 @@ class Moments(AbstractStatistic):
     def result(self, state: State) -> Found:
         """Unbiased estimates if all weights are one; NaN where there are too few values."""
         x = host(state)
-        effective, none = effective_count(x), x["count"] == 0
-        mean = np.where(none, np.nan, mean_of(x))
+        effective, is_empty = effective_count(x), x["count"] == 0
+        mean = np.where(is_empty, np.nan, mean_of(x))
         sd = deviation(x)
         with np.errstate(divide="ignore", invalid="ignore"):
             half = factor(self.confidence) / np.sqrt(effective) * sd
         return {
             "count": x["count"],
-            "effective_count": np.where(none, 0.0, effective),
+            "effective_count": np.where(is_empty, 0.0, effective),
             "mean": mean,
             "mean_low": mean - half,
             "mean_high": mean + half,
             "sd": sd,
-            "min": np.where(none, np.nan, x["min"]),
-            "max": np.where(none, np.nan, x["max"]),
+            "min": np.where(is_empty, np.nan, x["min"]),
+            "max": np.where(is_empty, np.nan, x["max"]),
             "min_index": x["min_index"],
             "max_index": x["max_index"],
         }
 
-    def estimate(self, found: Found) -> tuple[float, float, float] | None:
+    def estimate(self, result: Found) -> tuple[float, float, float] | None:
         """The mean of a quantity that is one number per trajectory."""
-        parts = [np.asarray(found[name]) for name in ("mean", "mean_low", "mean_high")]
+        parts = [np.asarray(result[name]) for name in ("mean", "mean_low", "mean_high")]
         if parts[0].ndim:
             return None
         value, low, high = (float(part) for part in parts)
         return value, low, high
 
 
-def spread_of_both(first: State, second: State, both: Pooled) -> Array:
+def spread_of_both(first: State, second: State, total: Pooled) -> Array:
     """The sum of squares about the common mean."""
-    one, two = both.scales
-    within = first["spread"] * one**2 + second["spread"] * two**2
-    return within + both.between**2 * first["weight"] * both.share
+    scale, other_scale = total.scales
+    inner = first["spread"] * scale**2 + second["spread"] * other_scale**2
+    return inner + total.between**2 * first["weight"] * total.share
 
 
 def deviation(state: State) -> np.ndarray:

@@ -107,8 +107,8 @@ class AbstractStatistic(abc.ABC):
 
     def init(self, sample: Sample) -> State:
         """The state of no trajectory; only shapes and types of the sample count."""
-        few = self.group(sample)
-        return self.of_sample(jax.tree.map(lambda x: jnp.zeros_like(x[:few]), sample))
+        size = self.group(sample)
+        return self.of_sample(jax.tree.map(lambda x: jnp.zeros_like(x[:size]), sample))
 
     def update(self, state: State, sample: Sample) -> State:
         """The state with the trajectories of a sample added."""
@@ -122,7 +122,7 @@ class AbstractStatistic(abc.ABC):
     def result(self, state: State) -> Found:
         """The result: arrays and numbers by name."""
 
-    def estimate(self, found: Found) -> tuple[float, float, float] | None:
+    def estimate(self, result: Found) -> tuple[float, float, float] | None:
         """A number with its interval, for statistics that are about one."""
         return None
 

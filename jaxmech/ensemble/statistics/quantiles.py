@@ -20,6 +20,8 @@ from jaxmech.ensemble.statistics.histogram import counted
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
 from jaxmech.utils.field_docs import doc, setting
 
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # probabilities by default
+
 
 @dataclass(frozen=True)
 class Quantiles(AbstractStatistic):
@@ -38,7 +40,7 @@ class Quantiles(AbstractStatistic):
     """
 
     of: str = field(metadata=doc("name of the quantity"))
-    at: tuple[float, ...] = setting((0.05, 0.25, 0.5, 0.75, 0.95), "probabilities of the quantiles")
+    at: tuple[float, ...] = setting(QUANTILES, "probabilities of the quantiles")
     bins: int = setting(512, "number of bins", least=4, most=100_000)
     confidence: float = setting(0.95, "confidence of each interval", between=(0, 1))
 
@@ -86,9 +88,9 @@ class Quantiles(AbstractStatistic):
         """Sums of the counts in common bins."""
         low = jnp.minimum(first["min"], second["min"])
         high = jnp.maximum(first["max"], second["max"])
-        both = self._widened(first, low, high) + self._widened(second, low, high)
+        counts = self._widened(first, low, high) + self._widened(second, low, high)
         squares = first["squares"] + second["squares"]
-        return {"weights": both, "squares": squares, "min": low, "max": high}
+        return {"weights": counts, "squares": squares, "min": low, "max": high}
 
     def _bins(self, low: Array, high: Array) -> tuple[Array, Array]:
         """The exponent of the width of the bins, and the number of the first one."""
@@ -104,10 +106,9 @@ class Quantiles(AbstractStatistic):
         return e + size, jnp.floor(scaled(low, -(e + size)))
 
     def _widened(self, state: State, low: Array, high: Array) -> Array:
-        """The counts of a state in the bins of a range that holds its own."""
         e, first = self._bins(state["min"], state["max"])
         wide, start = self._bins(low, high)
-        same = (e == wide) & (first == start)
+        is_same = (e == wide) & (first == start)
 
         def moved(weights: Array) -> Array:
             numbers = first[..., None] + jnp.arange(self.bins)
@@ -119,7 +120,7 @@ class Quantiles(AbstractStatistic):
 
         # Once a few values have been seen the bins stay, and moving all counts would cost as much
         # again.
-        weights: Array = jax.lax.cond(same.all(), lambda w: w, moved, state["weights"])
+        weights: Array = jax.lax.cond(is_same.all(), lambda w: w, moved, state["weights"])
         return weights
 
     def result(self, state: State) -> Found:
@@ -133,18 +134,18 @@ class Quantiles(AbstractStatistic):
         with np.errstate(divide="ignore", invalid="ignore"):
             effective = np.where(total > 0, total**2 / x["squares"], 0.0)
 
-        def at(p: np.ndarray) -> np.ndarray:
+        def quantile(p: np.ndarray) -> np.ndarray:
             values = (first[..., None] + _inverse(x["weights"], p)) * width[..., None]
             inside = np.clip(values, x["min"][..., None], x["max"][..., None])
             return np.where(total[..., None] > 0, inside, np.nan)
 
-        wanted = np.broadcast_to(np.asarray(self.at), (*total.shape, len(self.at)))
-        low, high = _ranks(wanted, effective[..., None], self.confidence)
+        probabilities = np.broadcast_to(np.asarray(self.at), (*total.shape, len(self.at)))
+        low, high = _ranks(probabilities, effective[..., None], self.confidence)
         with np.errstate(over="ignore"):  # beyond the largest number, an interval has no end
-            low, high = at(low) - width[..., None], at(high) + width[..., None]
+            low, high = quantile(low) - width[..., None], quantile(high) + width[..., None]
         return {
             "at": np.asarray(self.at),
-            "quantiles": at(wanted),
+            "quantiles": quantile(probabilities),
             "low": low,
             "high": high,
             "error": np.where(total > 0, width, np.nan),
@@ -156,18 +157,18 @@ def _inverse(weights: np.ndarray, p: np.ndarray) -> np.ndarray:
     """Locate probabilities in the cumulative distribution, in bins from the first one."""
     flat = weights.reshape(-1, weights.shape[-1])
     rows = p.reshape(len(flat), -1)
-    found = []
-    for counts, wanted in zip(flat, rows, strict=True):
+    places = []
+    for counts, probabilities in zip(flat, rows, strict=True):
         filled = np.flatnonzero(counts)
         if not len(filled):
-            found.append(np.zeros(len(wanted)))
+            places.append(np.zeros(len(probabilities)))
             continue
         edges = np.concatenate([filled[:1], filled + 1]).astype(float)
         sums = np.concatenate([[0.0], np.cumsum(counts[filled])])
-        which = np.clip(np.searchsorted(sums, wanted * sums[-1]) - 1, 0, len(filled) - 1)
-        inside = (wanted * sums[-1] - sums[which]) / counts[filled][which]
-        found.append(edges[which + 1] - 1 + np.clip(inside, 0, 1))
-    return np.asarray(found).reshape(p.shape)
+        bins = np.clip(np.searchsorted(sums, probabilities * sums[-1]) - 1, 0, len(filled) - 1)
+        inside = (probabilities * sums[-1] - sums[bins]) / counts[filled][bins]
+        places.append(edges[bins + 1] - 1 + np.clip(inside, 0, 1))
+    return np.asarray(places).reshape(p.shape)
 
 
 def _ranks(p: np.ndarray, count: np.ndarray, confidence: float) -> tuple[np.ndarray, np.ndarray]:

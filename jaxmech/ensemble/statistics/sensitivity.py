@@ -45,26 +45,30 @@ class SobolIndices(AbstractStatistic):
         """
         size = self.group(sample)
         value = sample.floats(self.of).reshape(-1, size)
-        whole = ((sample.weight > 0).reshape(-1, size) & jnp.isfinite(value)).all(1)
-        weight = jnp.repeat(whole, size).astype(value.dtype)
+        is_whole = ((sample.weight > 0).reshape(-1, size) & jnp.isfinite(value)).all(1)
+        weight = jnp.repeat(is_whole, size).astype(value.dtype)
         state, away = centred(jnp.where(weight > 0, value.ravel(), 0.0), weight)
         away = away.reshape(-1, size)
         # Only sums of products are kept, from which every resample can be made with its own counts.
         a, b, mixed = away[:, :1], away[:, 1:2], away[:, 2:]
-        one = whole[:, None].astype(value.dtype)
-        parts = [one, a + b, a**2 + b**2, b * (mixed - a), mixed - a, (mixed - a) ** 2]
+        count = is_whole[:, None].astype(value.dtype)
+        parts = [count, a + b, a**2 + b**2, b * (mixed - a), mixed - a, (mixed - a) ** 2]
         products = jnp.concatenate(parts, axis=1)
         counts = self._counts(sample.number[::size] // size).astype(value.dtype)
-        groups = whole.sum().astype(sample.number.dtype)
+        groups = is_whole.sum().astype(sample.number.dtype)
         return {**state, "sums": counts.T @ products, "groups": groups}
 
     def merge(self, first: State, second: State) -> State:
         """Sums of the products of distances from the common mean."""
-        both = pooled(first, second)
-        shifts = (-both.between * both.share, both.between * (1 - both.share))
-        states = zip((first, second), both.scales, shifts, strict=True)
-        one, two = (_moved(state["sums"], scale, shift) for state, scale, shift in states)
-        return {**both.state, "sums": one + two, "groups": first["groups"] + second["groups"]}
+        total = pooled(first, second)
+        shifts = (-total.between * total.share, total.between * (1 - total.share))
+        states = zip((first, second), total.scales, shifts, strict=True)
+        sums, other_sums = (_moved(state["sums"], scale, shift) for state, scale, shift in states)
+        return {
+            **total.state,
+            "sums": sums + other_sums,
+            "groups": first["groups"] + second["groups"],
+        }
 
     def group(self, sample: Sample) -> int:
         """The number of trajectories in a group: the other values are the inputs."""
@@ -87,24 +91,24 @@ class SobolIndices(AbstractStatistic):
         tail = 50 * (1 - self.confidence)
         names = {"first_order": first, "total": total}
         with np.errstate(over="ignore"):
-            found: Found = {
+            result: Found = {
                 "groups": int(x["groups"]),
                 "variance": np.ldexp(variance[0], 2 * x["exponent"]),
             }
         for name, values in names.items():
             low, high = np.nanpercentile(values[1:], [tail, 100 - tail], axis=0)
-            found |= {name: values[0], f"{name}_low": low, f"{name}_high": high}
-        return found
+            result |= {name: values[0], f"{name}_low": low, f"{name}_high": high}
+        return result
 
 
 def _moved(sums: Array, scale: Array, shift: Array) -> Array:
     """The sums of a state for values that are `scale` times as large, and `shift` larger."""
-    n, both, squares = (sums[:, k : k + 1] for k in range(3))
+    n, linear, squares = (sums[:, k : k + 1] for k in range(3))
     product, difference, square = jnp.split(sums[:, 3:], 3, axis=1)
     parts = [
         n,
-        scale * both + 2 * shift * n,
-        scale**2 * squares + 2 * shift * (scale * both + shift * n),
+        scale * linear + 2 * shift * n,
+        scale**2 * squares + 2 * shift * (scale * linear + shift * n),
         scale**2 * product + shift * scale * difference,
         scale * difference,
         scale**2 * square,
@@ -117,10 +121,10 @@ _FACTORIALS = np.cumprod([1.0, *range(1, 16)])
 
 def _indices(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """First-order and total indices, shape (rows, d), and the variance, shape (rows,)."""
-    n, both, squares = sums[:, :3].T
+    n, linear, squares = sums[:, :3].T
     product, difference, square = np.split(sums[:, 3:], 3, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = both / (2 * n)
+        mean = linear / (2 * n)
         variance = squares / (2 * n) - mean**2
         first = (product - mean[:, None] * difference) / n[:, None] / variance[:, None]
         total = square / (2 * n * variance)[:, None]

@@ -38,13 +38,13 @@ class Worst(AbstractStatistic):
     def init(self, sample: Sample) -> State:
         """Places for the trajectories, all empty."""
         score = self._score(sample)
-        kept = {
+        series = {
             name: jnp.full((self.keep, *sample.values[name].shape[1:]), jnp.nan, x.dtype)
             for name, x in sample.values.items()
             if name in ("q", "v")
         }
         index = jnp.full(self.keep, -1, sample.number.dtype)
-        return {"score": jnp.full(self.keep, -jnp.inf, score.dtype), "index": index, **kept}
+        return {"score": jnp.full(self.keep, -jnp.inf, score.dtype), "index": index, **series}
 
     def update(self, state: State, sample: Sample) -> State:
         """The best of those kept and those of the sample."""
@@ -78,5 +78,5 @@ class Worst(AbstractStatistic):
         x = host(state)
         filled = x["index"] >= 0
         score = -x["score"] if self.smallest else x["score"]
-        found = {"index": x["index"][filled], "value": score[filled]}
-        return found | {name: np.asarray(x[name][filled]) for name in ("q", "v")}
+        result = {"index": x["index"][filled], "value": score[filled]}
+        return result | {name: np.asarray(x[name][filled]) for name in ("q", "v")}

@@ -19,7 +19,7 @@ from jaxmech.ensemble.checksums import block_damage, damage_text
 from jaxmech.ensemble.layout import STATES
 from jaxmech.ensemble.progress import RunProgress
 from jaxmech.ensemble.store import RunFolder
-from jaxmech.ensemble.study import Study
+from jaxmech.ensemble.study import AbstractStudy
 from jaxmech.ensemble.work.tasks import Tasks, pickled
 from jaxmech.ensemble.work.worker import Computed, Order, compute_blocks, lease_of
 
@@ -39,10 +39,10 @@ class Sizes:
 
     Example:
         >>> sizes = Sizes()
-        >>> sizes.next(left=1000, workers=10)
+        >>> sizes.next(remaining=1000, workers=10)
         1
         >>> sizes.took(blocks=1, seconds=3.0)
-        >>> sizes.next(left=1000, workers=10), sizes.next(left=100, workers=10)
+        >>> sizes.next(remaining=1000, workers=10), sizes.next(remaining=100, workers=10)
         (10, 3)
     """
 
@@ -54,15 +54,15 @@ class Sizes:
         if blocks:
             self._each.append(seconds / blocks)
 
-    def next(self, left: int, workers: int) -> int:
+    def next(self, remaining: int, workers: int) -> int:
         """The number of blocks of the next task."""
         if self.fixed:
-            return min(self.fixed, left)
-        wanted = int(_TASK / max(median(self._each), 1e-6)) if self._each else 1
+            return min(self.fixed, remaining)
+        intended = int(_TASK / max(median(self._each), 1e-6)) if self._each else 1
         # At most a part of what each worker has left to do, so that none is still at a long task
         # when the others have finished.
-        share = -(-left // (_SHARES * max(workers, 1)))
-        return max(min(wanted, share, left), 1)
+        share = -(-remaining // (_SHARES * max(workers, 1)))
+        return max(min(intended, share, remaining), 1)
 
 
 @dataclass(eq=False)
@@ -73,7 +73,7 @@ class AwayWork:
     accumulator: Accumulator  # accumulator of the statistics
     target: RunFolder  # the run folder
     progress: RunProgress  # receives finished blocks
-    study: Study  # with its sizes and steps, as loaded by workers
+    study: AbstractStudy  # with its sizes and steps, as loaded by workers
     folder: Path  # to which its paths refer
     stop: Callable[[], bool] = lambda: False  # called repeatedly: whether to stop
     _waiting: set[int] = field(default_factory=set, init=False)
@@ -101,6 +101,7 @@ class AwayWork:
                 ended = True
             return ended
 
+        # Workers that outlive this process see another lease, or none, and stop writing.
         write_whole(lease_of(path), lease)
         try:
             function, parts = partial(compute_blocks, order), self._parts(sorted(missing), sizes)
@@ -116,22 +117,20 @@ class AwayWork:
             raise StoppedError
 
     def _parts(self, missing: list[int], sizes: Sizes) -> Iterator[Blocks]:
-        """Yield the blocks of each task, in sizes that suit the current workers."""
         while missing:
             count = sizes.next(len(missing), self.tasks.workers)
             part, missing = missing[:count], missing[count:]
             yield tuple(part)
 
     def _note(self, part: Blocks, computed: Computed) -> None:
-        """Note finished blocks."""
-        done = (set(part) & self._waiting) - set(computed.left)
-        self._waiting -= done
-        failed = sum(computed.failed.get(block, 0) for block in done)
-        self.progress.add(self.target.trajectories(done), failed, self.accumulator.estimates)
+        finished = (set(part) & self._waiting) - set(computed.left)
+        self._waiting -= finished
+        failed = sum(computed.failed.get(block, 0) for block in finished)
+        self.progress.add(self.target.trajectories(finished), failed, self.accumulator.estimates)
 
     def _add_up(self, blocks: range) -> None:
         """Add the statistics of all blocks before the first that is not yet done."""
-        if not self.study.statistics:
+        if not self.study.all_statistics:
             return
         for block in blocks[self._added :]:
             if block in self._waiting or self.accumulator.enough:
@@ -140,12 +139,12 @@ class AwayWork:
             self._added += 1
 
     def _states(self, block: int) -> np.ndarray:
-        """Read the statistics of a block that a worker has written, when they are visible here."""
-        until = time.monotonic() + _VISIBLE
+        # When they are visible here: a worker may have written them on another machine.
+        deadline = time.monotonic() + _VISIBLE
         # A shared file system may show what another machine has written only after a while.
         while damage := block_damage(self.target.path, block, STATES):
-            if time.monotonic() > until:
-                text = f"what the workers have written cannot be read: {damage_text(damage)}"
-                raise FolderError(f"{self.target.path}: {text}; is it on a shared file system?")
+            if time.monotonic() > deadline:
+                message = f"what the workers have written cannot be read: {damage_text(damage)}"
+                raise FolderError(f"{self.target.path}: {message}; is it on a shared file system?")
             time.sleep(0.2)
         return self.target.states(block)

@@ -75,35 +75,37 @@ def checked_tasks(
 
 def facts_of_all(client: "Client", cluster: Cluster, tell: Callable[[str], None]) -> dict[str, Any]:
     """The environment of the workers, as stored; differences in the last bits are reported."""
-    until = time.monotonic() + cluster.wait
+    deadline = time.monotonic() + cluster.wait
     while not client.nthreads():
-        if time.monotonic() > until:
-            text = "start some, or increase `cluster.wait`"
-            raise ClusterError(f"the cluster has no workers after {cluster.wait:g} s; {text}")
+        if time.monotonic() > deadline:
+            message = "start some, or increase `cluster.wait`"
+            raise ClusterError(f"the cluster has no workers after {cluster.wait:g} s; {message}")
         time.sleep(0.2)
     x64 = bool(jax.config.read("jax_enable_x64"))
-    found = client.run(facts_of_worker, x64, on_error="return")
-    own = environment()
+    facts_by_worker = client.run(facts_of_worker, x64, on_error="return")
+    here_facts = environment()
     first: dict[str, Any] | None = None
-    for address, facts in found.items():
+    for address, facts in facts_by_worker.items():
         if isinstance(facts, BaseException):
-            text = "install jaxmech there, with the packages of this environment"
-            raise ClusterError(f"the worker {address} cannot compute: {facts}; {text}") from facts
+            message = "install jaxmech there, with the packages of this environment"
+            raise ClusterError(
+                f"the worker {address} cannot compute: {facts}; {message}"
+            ) from facts
         if (facts["platform"] == "cpu") != (cluster.device == "cpu"):
-            text = f"but `cluster.device` is {cluster.device}"
-            raise ClusterError(f"the worker {address} computes on {facts['platform']}, {text}")
+            message = f"but `cluster.device` is {cluster.device}"
+            raise ClusterError(f"the worker {address} computes on {facts['platform']}, {message}")
         first = first or facts
-        like = {**own, "platform": first["platform"]}
-        if problem := refusal(like, facts, f"{address} on {facts['host']}"):
+        expected = {**here_facts, "platform": first["platform"]}
+        if problem := refusal(expected, facts, f"{address} on {facts['host']}"):
             raise ClusterError(problem)
     assert first is not None
     common = {key: value for key, value in first.items() if key != "host"}
     for key in MAY_DIFFER:
-        kinds = sorted({x[key] for x in found.values()}, key=str)
+        kinds = sorted({x[key] for x in facts_by_worker.values()}, key=str)
         if len(kinds) > 1:
-            what = " and ".join(map(str, kinds))
-            text = "the last bits of the results may differ too"
-            tell(f"the workers differ in their {key}: {what}; {text}")
+            variants = " and ".join(map(str, kinds))
+            message = "the last bits of the results may differ too"
+            tell(f"the workers differ in their {key}: {variants}; {message}")
             common[key] = kinds
     return common
 
@@ -119,13 +121,13 @@ def connected(cluster: Cluster, tell: Callable[[str], None]) -> Iterator[Tasks]:
         make = _slurm if cluster.kind == "slurm" else _local
         with (
             tempfile.TemporaryDirectory(prefix="jaxmech-cluster-") as scratch,
-            make(cluster, scratch) as own,
-            Client(own, security=own.security, set_as_default=False) as client,
+            make(cluster, scratch) as dask_cluster,
+            Client(dask_cluster, security=dask_cluster.security, set_as_default=False) as client,
         ):
-            if open_to_others(own.scheduler_address):
-                tell(without_certificates(own.scheduler_address))
+            if open_to_others(dask_cluster.scheduler_address):
+                tell(without_certificates(dask_cluster.scheduler_address))
             # the cluster itself replaces jobs of SLURM that have ended
-            revive = _Keeper(own) if cluster.kind == "local" else lambda: None
+            revive = _Keeper(dask_cluster) if cluster.kind == "local" else lambda: None
             yield Tasks(client, losses=0, waiting=tell, revive=revive)
         return
     with running_client(cluster, tell) as client:
@@ -199,16 +201,16 @@ def _local(cluster: Cluster, scratch: str) -> "SpecCluster":
 
 
 def _slurm(cluster: Cluster, scratch: str) -> "SpecCluster":
-    """Start one worker for each job; jobs that end are replaced as long as there is work."""
+    # One worker for each job; jobs that end are replaced as long as there is work.
     from dask_jobqueue.slurm import SLURMCluster
 
     failures = cluster.allowed_failures
     scheduler = {"dashboard": False, "dashboard_address": ":0", "allowed_failures": failures}
-    own = SLURMCluster(
+    slurm_cluster = SLURMCluster(
         scheduler_options=scheduler, **slurm_options(cluster, scratch), **configured_security()
     )
-    own.adapt(minimum_jobs=cluster.workers_wanted, maximum_jobs=cluster.workers_wanted)
-    return own
+    slurm_cluster.adapt(minimum_jobs=cluster.workers_wanted, maximum_jobs=cluster.workers_wanted)
+    return slurm_cluster
 
 
 def slurm_options(cluster: Cluster, scratch: str) -> dict[str, Any]:
@@ -233,25 +235,27 @@ def slurm_options(cluster: Cluster, scratch: str) -> dict[str, Any]:
 
 
 def _cores(cluster: Cluster, count: int) -> list[list[int]]:
-    """The cores of each worker; empty if this machine cannot pin."""
+    # Empty where this machine cannot pin processes to cores.
     if not hasattr(os, "sched_getaffinity"):
         return []
-    here = sorted(os.sched_getaffinity(0))
-    each = cluster.cores or max(len(here) // count, 1)
-    if cluster.cores and count * each > len(here):
-        text = f"must be at most {len(here) // count}: {count} workers share {len(here)} cores"
-        raise refuse("cores", f"{text}, but is {each}")
+    available = sorted(os.sched_getaffinity(0))
+    share = cluster.cores or max(len(available) // count, 1)
+    if cluster.cores and count * share > len(available):
+        limit = len(available) // count
+        message = f"must be at most {limit}: {count} workers share {len(available)} cores"
+        raise refuse("cores", f"{message}, but is {share}")
     # More workers than cores share them in turn.
-    return [[here[(k * each + i) % len(here)] for i in range(each)] for k in range(count)]
+    return [
+        [available[(k * share + i) % len(available)] for i in range(share)] for k in range(count)
+    ]
 
 
 def _gpus(count: int) -> list[str]:
-    """The GPUs of this machine by their names in CUDA; at least as many as workers."""
-    given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = [name for name in given.split(",") if name] if given is not None else None
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = [name for name in visible.split(",") if name] if visible is not None else None
     if names is None:
         names = [str(d.id) for d in jax.devices() if d.platform in ("gpu", "cuda")]
     if len(names) < count:
-        text = f"must be at most the number of GPUs, {len(names)}, but is {count}"
-        raise refuse("workers", text)
+        message = f"must be at most the number of GPUs, {len(names)}, but is {count}"
+        raise refuse("workers", message)
     return names

@@ -33,12 +33,13 @@ class Work:
 
     def all(self, blocks: range, missing: set[int]) -> None:
         """Compute the missing ones of some blocks, and add up the statistics of all of them."""
-        study = self.kernel.trajectory.study
-        most = max(study.chunk_size // study.block_size, 1)
+        study = self.kernel.member.study
+        most_waiting = max(study.chunk_size // study.block_size, 1)
         waiting: list[Future[None]] = []  # of the thread that writes
-        with_states = bool(study.statistics)
+        with_states = bool(self.kernel.statistics)
         clock = _Clock(len(missing), self.tell)
         computed = computed_blocks(self.kernel, sorted(missing))
+        # One thread writes, so that blocks reach the disk in order while the next is computed.
         with ThreadPoolExecutor(1) as writer:
             try:
                 for block in blocks:
@@ -46,36 +47,39 @@ class Work:
                         if self.stop():
                             raise StoppedError
                         clock.tick()
-                        inputs, found = next(computed)
-                        arrays = arrays_of(self.kernel, inputs, found)
+                        inputs, results = next(computed)
+                        arrays = arrays_of(self.kernel, inputs, results)
                         waiting.append(writer.submit(self.target.write, block, arrays))
-                        while len(waiting) > most:
+                        # The memory of a study is that of the blocks that wait to be written.
+                        while len(waiting) > most_waiting:
                             waiting.pop(0).result()
-                        states = found.states
+                        states = results.states
                     elif with_states:
                         states = self.accumulator.unpacked(self.target.states(block))
                     if with_states:
                         self.accumulator.add(states)
                     if block in missing:
-                        done, failed = self.target.trajectories([block]), int(found.failed)
-                        self.progress.add(done, failed, self.accumulator.estimates)
+                        finished, failed = self.target.trajectories([block]), int(results.failed)
+                        self.progress.add(finished, failed, self.accumulator.estimates)
                     if self.accumulator.enough:
                         break
             finally:
+                # What was computed is kept, also after an interruption or an error, which the
+                # result of a future raises here if it was one of writing.
                 computed.close()
-                for one in waiting:
-                    one.result()
+                for future in waiting:
+                    future.result()
 
 
-def arrays_of(kernel: BlockProgram, inputs: Inputs, found: Block) -> dict[str, np.ndarray]:
+def arrays_of(kernel: BlockProgram, inputs: Inputs, block: Block) -> dict[str, np.ndarray]:
     """The arrays of a block that are stored: results, draws, and the states of the statistics."""
-    arrays = dict(found.arrays)
+    arrays = dict(block.arrays)
     if arrays:
         first = int(inputs.first)
         drawn = kernel.sampler.rows(first, first + int(inputs.count))
         arrays |= {stored_name(v): v.values for v in drawn if v.varies}
-    if found.states:
-        arrays[STATES] = packed(found.states)[None]
+    if block.states:
+        arrays[STATES] = packed(block.states)[None]
     return arrays
 
 
@@ -83,17 +87,17 @@ def computed_blocks(kernel: BlockProgram, blocks: Iterable[int]) -> Generator[tu
     """The results of one block after the other; every device computes one at a time."""
     prepared = map(kernel.inputs, blocks)
 
-    def begun(device: jax.Device, inputs: Any) -> Any:
-        there = jax.device_put(inputs, device)
-        return device, inputs, there, kernel.run(there)
+    def start(device: jax.Device, inputs: Any) -> Any:
+        on_device = jax.device_put(inputs, device)
+        return device, inputs, on_device, kernel.run(on_device)
 
-    running = deque(begun(*pair) for pair in zip(kernel.devices(), prepared, strict=False))
+    running = deque(start(*pair) for pair in zip(kernel.devices(), prepared, strict=False))
     while running:
-        device, inputs, there, ahead = running.popleft()
+        device, inputs, on_device, ahead = running.popleft()
         following = next(prepared, None)
-        ready = kernel.finished(there, ahead)
+        ready = kernel.finished(on_device, ahead)
         if following is not None:
-            running.append(begun(device, following))
+            running.append(start(device, following))
         yield inputs, jax.device_get(ready)
 
 
@@ -110,8 +114,8 @@ class _Clock:
         """Note the start of a block."""
         self.place += 1
         if self.place == 2:
-            left = (self.count - 2) * (time.perf_counter() - self.begun)
-            if left > LONG:
-                rest = f"the other {self.count - 2} of {self.count} blocks"
-                self.tell(f"about {in_time(left)} for {rest}")
+            seconds = (self.count - 2) * (time.perf_counter() - self.begun)
+            if seconds > LONG:
+                remainder = f"the other {self.count - 2} of {self.count} blocks"
+                self.tell(f"about {in_time(seconds)} for {remainder}")
         self.begun = time.perf_counter()

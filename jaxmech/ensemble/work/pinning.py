@@ -9,9 +9,9 @@ CORES = "JAXMECH_WORKER_CORES"  # numbers with commas
 
 def dask_setup(worker: Any) -> None:
     """Pin all threads of this process, and those that JAX will start, to the named cores."""
-    named = os.environ.get(CORES)
-    if not named or not hasattr(os, "sched_setaffinity"):  # only Linux has it
+    setting = os.environ.get(CORES)
+    if not setting or not hasattr(os, "sched_setaffinity"):  # only Linux has it
         return
-    cores = {int(number) for number in named.split(",")}
+    cores = {int(number) for number in setting.split(",")}
     for thread in Path("/proc/self/task").iterdir():
         os.sched_setaffinity(int(thread.name), cores)

@@ -16,10 +16,11 @@ from jaxmech.config.load import Subject, load
 from jaxmech.ensemble.draws import Sampler, stored_name
 from jaxmech.ensemble.estimate import StudyEstimate, require_possible, sized
 from jaxmech.ensemble.layout import STATES
-from jaxmech.ensemble.observed import Observed, loaded, name_problems_of
-from jaxmech.ensemble.passages import passage_problems, study_watch
-from jaxmech.ensemble.study import Study
-from jaxmech.ensemble.trajectory import Tree, first_of
+from jaxmech.ensemble.members.base import Tree, first_of
+from jaxmech.ensemble.members.observed import Observed, loaded, name_problems_of
+from jaxmech.ensemble.members.passages import passage_problems, study_watch
+from jaxmech.ensemble.modes_study import ModesStudy
+from jaxmech.ensemble.study import AbstractStudy, Study
 from jaxmech.formulations import observed_at
 
 
@@ -27,7 +28,7 @@ from jaxmech.formulations import observed_at
 class Planned:
     """A study that can be computed."""
 
-    study: Study  # with its sizes
+    study: AbstractStudy  # with its sizes
     subject: Subject  # its system
     sampler: Sampler  # its draws
     forecast: StudyEstimate  # estimated requirements
@@ -36,63 +37,70 @@ class Planned:
     files: list[Path]  # Python files that hold those functions
 
 
-def planned(study: Study, out: Path, folder: Path = Path()) -> Planned:
+def planned(study: AbstractStudy, out: Path, folder: Path = Path()) -> Planned:
     """The study with its sizes, its system, draws and estimate: all checks without tracing."""
     if study.precision == "float64" and not jax.config.read("jax_enable_x64"):
         advice = 'call jax.config.update("jax_enable_x64", True) first, or set it to float32'
         raise refuse("precision", f"must be float32, the precision of this process; {advice}")
     subject = load(study.model, study.model_options, folder, study.parameters)
     coordinates = subject.system.value_names
-    refuse_all([*name_problems_of(study, coordinates), *passage_problems(study, coordinates)])
+    if isinstance(study, ModesStudy):
+        refuse_all(study.unknown_quantities(tuple(subject.system.coordinates)))
+    elif isinstance(study, Study):
+        refuse_all([*name_problems_of(study, coordinates), *passage_problems(study, coordinates)])
     functions, files = loaded(study, folder)
-    sampler = Sampler(study, subject, study.sampling, folder)
-    refuse_all(_taken_names(study, sampler))
+    sampler = Sampler(study, subject, folder)
+    if isinstance(study, Study):
+        refuse_all(_taken_names(study, sampler))
+    elif not any(variable.varies for variable in sampler.rows(0, 1)):
+        message = (
+            "must hold a distribution, here or in another table: all members would be the same"
+        )
+        raise refuse("parameters", message)
     study = sized(study, subject.system.n, sampler.points.group)
     forecast = require_possible(study, subject.system.n, out)
     return Planned(study, subject, sampler, forecast, functions, files)
 
 
 def _taken_names(study: Study, sampler: Sampler) -> Iterator[Problem]:
-    """Quantities to store whose names are those of other arrays of a run folder."""
     store = study.store
     if store == "statistics":
         return
-    taken = {"t", "coordinate", STATES, *map(stored_name, sampler.rows(0, 1))}
+    reserved = {"t", "coordinate", STATES, *map(stored_name, sampler.rows(0, 1))}
     for name in study.observe:
-        if name in taken and (isinstance(store, str) or name in store):
-            text = f"must have another name: a run folder has an array `{name}` already"
-            yield Problem(("observe", name), text)
+        if name in reserved and (isinstance(store, str) or name in store):
+            message = f"must have another name: a run folder has an array `{name}` already"
+            yield Problem(("observe", name), message)
 
 
-def require_used(subject: Subject, varying: Tree, same: Tree, study: Study | None = None) -> None:
+def require_used(subject: Subject, varying: Tree, shared: Tree, study: AbstractStudy) -> None:
     """Raise a StudyError for parameters that neither a bare `System` nor its study uses."""
     if subject.model:
         return
-    params, zero = first_of(varying, same)["parameters"], jnp.zeros(subject.system.n)
+    params, zero = first_of(varying, shared)["parameters"], jnp.zeros(subject.system.n)
     state = State(zero, zero, zero[0], params)
     unused = unused_parameters(
         subject.system, state, energy=True, also=_state_reads(study, subject)
     )
-    known = ", ".join(sorted(params.keys() - set(unused))) or "none"
-    text = f"is not used by the system; it uses {known}"
-    refuse_all(Problem(("parameters", name), text) for name in unused)
+    used_names = ", ".join(sorted(params.keys() - set(unused))) or "none"
+    message = f"is not used by the system; it uses {used_names}"
+    refuse_all(Problem(("parameters", name), message) for name in unused)
 
 
-def _state_reads(study: Study | None, subject: Subject) -> Callable[..., Any] | None:
-    """The function of a state that the events and quantities of a study evaluate."""
-    if study is None or not (study.events or study.observe or study.statistics):
+def _state_reads(study: AbstractStudy, subject: Subject) -> Callable[..., Any] | None:
+    if not isinstance(study, Study) or not (study.events or study.observe or study.statistics):
         return None
     system = subject.system
     watch = study_watch(study, system)
 
     def reads(q: Array, v: Array, t: Array, params: Any) -> Any:
-        seen = observed_at(system, study.formulation, q, v, t, params)
+        reactions = observed_at(system, study.formulation, q, v, t, params)
         events = watch.events if watch else ()
         transitions = [event.transition for event in events if event.transition]
         factors = [x.restitution for x in transitions if callable(x.restitution)]
         return (
-            [Observed(event.fn).at(q, v, t, params, seen) for event in events],
-            [quantity.at(q, v, t, params, seen) for quantity in study.observe.values()],
+            [Observed(event.fn).at(q, v, t, params, reactions) for event in events],
+            [quantity.at(q, v, t, params, reactions) for quantity in study.observe.values()],
             [x.fn(q, v, t, params) for x in transitions if x.fn],
             [factor(params) for factor in factors],
         )

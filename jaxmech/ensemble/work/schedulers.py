@@ -54,9 +54,9 @@ def running_client(cluster: Cluster, tell: Callable[[str], None]) -> "Client":
     from distributed import Client, Security
 
     limit = min(cluster.wait, _ANSWER)
-    until = time.monotonic() + limit
-    where = cluster.scheduler.removeprefix("file:")
-    address = _address_in(Path(where), until) if cluster.kind == "file" else where
+    deadline = time.monotonic() + limit
+    address_text = cluster.scheduler.removeprefix("file:")
+    address = _address_in(Path(address_text), deadline) if cluster.kind == "file" else address_text
     security = Security()
     connection = _answered(address, limit, security, tell)
     try:
@@ -74,35 +74,34 @@ def running_client(cluster: Cluster, tell: Callable[[str], None]) -> "Client":
 async def _answered(
     address: str, limit: float, security: "Security", tell: Callable[[str], None]
 ) -> None:
-    """Connect once: the time limit of a `Client` does not include the answer of its partner."""
+    # Before a `Client` connects, whose time limit does not include the answer of its partner.
     from distributed.comm.core import connect
 
-    more = security.get_connection_args("client")
-    begun = asyncio.ensure_future(connect(address, timeout=max(limit, _LOOK), **more))
-    done, _ = await asyncio.wait({begun}, timeout=min(_QUIET, limit))
-    if not done:
+    options = security.get_connection_args("client")
+    connecting = asyncio.ensure_future(connect(address, timeout=max(limit, _LOOK), **options))
+    finished, _ = await asyncio.wait({connecting}, timeout=min(_QUIET, limit))
+    if not finished:
         tell(f"waiting for an answer of the scheduler at {address}, for up to {limit:g} s")
-    comm = await asyncio.wait_for(begun, max(limit - _QUIET, _LOOK))
+    comm = await asyncio.wait_for(connecting, max(limit - _QUIET, _LOOK))
     await comm.close()
 
 
-def _address_in(file: Path, until: float) -> str:
-    """The address in the file of a scheduler, which may be about to be written."""
+def _address_in(file: Path, deadline: float) -> str:
     while True:
         try:
             return str(json.loads(file.read_text(encoding="utf-8"))["address"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise _no_scheduler(str(file), error) from error
         time.sleep(_LOOK)
 
 
-def _no_scheduler(where: str, error: Exception) -> ClusterError:
-    what = str(error) or "no answer in time"
-    text = "start one with `dask scheduler`, or correct the address"
-    if where.partition(":")[0] in ENCRYPTED:
-        text += "; for tls, certificates must be configured (docs/cluster.md)"
-    return ClusterError(f"there is no scheduler at {where} ({what}); {text}")
+def _no_scheduler(place: str, error: Exception) -> ClusterError:
+    reason = str(error) or "no answer in time"
+    remedy = "start one with `dask scheduler`, or correct the address"
+    if place.partition(":")[0] in ENCRYPTED:
+        remedy += "; for tls, certificates must be configured (docs/cluster.md)"
+    return ClusterError(f"there is no scheduler at {place} ({reason}); {remedy}")
 
 
 def open_to_others(address: str) -> bool:
@@ -114,8 +113,8 @@ def open_to_others(address: str) -> bool:
         >>> open_to_others("tls://10.0.0.1:8786")
         False
     """
-    protocol, _, rest = address.partition("://")
-    host = rest.rpartition(":")[0].strip("[]")
+    protocol, _, address_part = address.partition("://")
+    host = address_part.rpartition(":")[0].strip("[]")
     if protocol in (*ENCRYPTED, "inproc"):
         return False
     try:

@@ -81,62 +81,63 @@ class Cluster:
     @property
     def lifetime(self) -> int:
         """Seconds of a job of SLURM, of which the last part is for its end."""
-        found = _DURATION.fullmatch(self.walltime)
-        assert found
-        days, hours, minutes, rest = (int(x or 0) for x in found.groups())
-        seconds = ((24 * days + hours) * 60 + minutes) * 60 + rest
+        match = _DURATION.fullmatch(self.walltime)
+        assert match
+        days, hours, minutes, seconds = (int(x or 0) for x in match.groups())
+        seconds = ((24 * days + hours) * 60 + minutes) * 60 + seconds
         return seconds - min(seconds // 5, 300)
 
     def _of_scheduler(self) -> Iterator[Problem]:
-        name, colon, rest = self.scheduler.partition(":")
-        where = ("scheduler",)
+        name, colon, address = self.scheduler.partition(":")
+        key = ("scheduler",)
         if name in ("tcp", "tls", "ws", "wss", "ucx"):
-            found = _ADDRESS.fullmatch(rest)
-            if not found or not 0 < int(found[1]) <= _LARGEST_PORT:
-                text = f"must be an address with a port up to {_LARGEST_PORT}, such as "
-                text += "tcp://host:8786, but is "
-                yield Problem(where, text + self.scheduler)
+            match = _ADDRESS.fullmatch(address)
+            if not match or not 0 < int(match[1]) <= _LARGEST_PORT:
+                message = f"must be an address with a port up to {_LARGEST_PORT}, such as "
+                message += "tcp://host:8786, but is "
+                yield Problem(key, message + self.scheduler)
         elif name == "file":
-            if not rest:
-                yield Problem(where, "must name the file of a scheduler, as in file:scheduler.json")
+            if not address:
+                yield Problem(key, "must name the file of a scheduler, as in file:scheduler.json")
         elif name not in _WORDS:
-            known = (*_WORDS, "tcp", "tls", "file")
-            what = not_one_of(name, known, "a kind of cluster")
-            yield Problem(where, f'must begin with "local:4", "slurm" or an address; {name} {what}')
+            kinds = (*_WORDS, "tcp", "tls", "file")
+            reason = not_one_of(name, kinds, "a kind of cluster")
+            yield Problem(key, f'must begin with "local:4", "slurm" or an address; {name} {reason}')
         else:
-            yield from self._of_count(name, colon, rest)
+            yield from self._of_count(name, colon, address)
 
-    def _of_count(self, name: str, colon: str, rest: str) -> Iterator[Problem]:
-        """The problems of a number of workers to be started."""
-        where = ("scheduler",)
-        if colon and (not rest.isdecimal() or int(rest) < 1):
-            text = f"must have a number of workers, at least 1, as in {name}:4, but is "
-            yield Problem(where, text + self.scheduler)
-        elif colon and self.workers is not None and self.workers != int(rest):
-            text = f"must be left out, or agree with {self.scheduler}, but is {self.workers}"
-            yield Problem(("workers",), text)
+    def _of_count(self, name: str, colon: str, number: str) -> Iterator[Problem]:
+        key = ("scheduler",)
+        if colon and (not number.isdecimal() or int(number) < 1):
+            message = f"must have a number of workers, at least 1, as in {name}:4, but is "
+            yield Problem(key, message + self.scheduler)
+        elif colon and self.workers is not None and self.workers != int(number):
+            message = f"must be left out, or agree with {self.scheduler}, but is {self.workers}"
+            yield Problem(("workers",), message)
         elif name == "local" and not colon and self.workers is None:
-            yield Problem(where, "must have a number of workers, as in local:4")
+            yield Problem(key, "must have a number of workers, as in local:4")
         elif self.workers_wanted > _MOST_WORKERS[name]:
-            text = f"must have at most {_MOST_WORKERS[name]} workers, but has {self.workers_wanted}"
-            yield Problem(where if colon else ("workers",), text)
+            message = (
+                f"must have at most {_MOST_WORKERS[name]} workers, but has {self.workers_wanted}"
+            )
+            yield Problem(key if colon else ("workers",), message)
 
     def _of_texts(self) -> Iterator[Problem]:
         if self.memory is not None and not _MEMORY.fullmatch(self.memory):
-            text = f'must be a number with a unit, such as "4 GiB", but is "{self.memory}"'
-            yield Problem(("memory",), text)
+            message = f'must be a number with a unit, such as "4 GiB", but is "{self.memory}"'
+            yield Problem(("memory",), message)
         if not _DURATION.fullmatch(self.walltime):
-            text = f"must be of the form hours:minutes:seconds, but is {self.walltime}"
-            yield Problem(("walltime",), text)
+            message = f"must be of the form hours:minutes:seconds, but is {self.walltime}"
+            yield Problem(("walltime",), message)
         if self.kind == "local":
             for key in _OF_SLURM:
                 if getattr(self, key) != getattr(Cluster, key):  # the default
-                    text = 'must be left out: it is for the scheduler "slurm", not local'
-                    yield Problem((key,), text)
+                    message = 'must be left out: it is for the scheduler "slurm", not local'
+                    yield Problem((key,), message)
         if self.kind == "slurm" and self.memory is None:
             yield Problem(("memory",), 'must be given for jobs of SLURM, such as "4 GiB"')
         if self.kind not in _WORDS:
             for key in ("workers", "cores", "memory"):
                 if getattr(self, key) is not None:
-                    text = "must be left out: the cluster runs already, with workers of its own"
-                    yield Problem((key,), text)
+                    message = "must be left out: the cluster runs already, with workers of its own"
+                    yield Problem((key,), message)

@@ -65,11 +65,11 @@ class Tasks:
     def workers(self) -> int:
         """The number of workers, counted every few seconds."""
         if time.monotonic() - self._counted > _COUNT:
-            found = len(self.answer(self._cores))
-            if not found and self._workers:
+            count = len(self.answer(self._cores))
+            if not count and self._workers:
                 self.waiting("all workers are lost; waiting for others")
             self.revive()
-            self._workers, self._counted = found, time.monotonic()
+            self._workers, self._counted = count, time.monotonic()
         return self._workers
 
     def answer(self, request: Callable[[float], Result]) -> Result:
@@ -81,19 +81,18 @@ class Tasks:
         raise _lost()
 
     def _cores(self, timeout: float) -> Any:
-        """The number of cores of each worker."""
         return self.client.sync(self.client.nthreads, callback_timeout=timeout)
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """The results in the order of the items, as from Python's `map`."""
-        held: dict[int, Result] = {}
+        pending: dict[int, Result] = {}
         following = 0
         x64 = bool(jax.config.read("jax_enable_x64"))
         parcels = ((place, pickled((function, item)), x64) for place, item in enumerate(items))
         for (place, _, _), result in self.as_done(computed, parcels):
-            held[place] = result
-            while following in held:
-                yield held.pop(following)
+            pending[place] = result
+            while following in pending:
+                yield pending.pop(following)
                 following += 1
 
     def as_done(
@@ -103,13 +102,13 @@ class Tasks:
         stop: Callable[[], bool] = lambda: False,
     ) -> Iterator[tuple[Item, Result]]:
         """Yield items with results as they finish; after `stop` only those of started tasks."""
-        given = _Open(self, function, iter(items))
+        open_tasks = _Open(self, function, iter(items))
         while True:
-            given.fill(stop)
-            if not given.running or (given.stopped and not self.workers):
+            open_tasks.fill(stop)
+            if not open_tasks.running or (open_tasks.stopped and not self.workers):
                 return
-            if found := given.next_done():
-                yield found
+            if result := open_tasks.next_done():
+                yield result
 
 
 @dataclass(eq=False)
@@ -168,7 +167,6 @@ class _Open:
         future.add_done_callback(lambda future: self._done.put((task, future)))
 
     def _result(self, task: _Task, future: "Future[Any]") -> tuple[Any] | None:
-        """The result of a future, or None if its workers were lost."""
         from distributed import KilledWorker
 
         try:
@@ -179,8 +177,8 @@ class _Open:
             task.lost += 1
             if task.lost > self.tasks.losses:
                 advice = "check their memory, or increase `cluster.allowed_failures`"
-                text = f"too many workers were lost while they ran the same task; {advice}"
-                raise ClusterError(f"{text}: {error}") from error
+                message = f"too many workers were lost while they ran the same task; {advice}"
+                raise ClusterError(f"{message}: {error}") from error
             return None
         except CancelledError as error:
             raise _lost() from error
@@ -202,11 +200,11 @@ def use_x64(x64: bool) -> None:
         jax.config.update("jax_enable_x64", x64)
 
 
-def pickled(given: Any) -> bytes:
+def pickled(value: Any) -> bytes:
     """Pickle an object, also a function that has no name in a module."""
     from distributed.protocol import pickle as pickles
 
-    return bytes(pickles.dumps(given))
+    return bytes(pickles.dumps(value))
 
 
 def computed(parcel: tuple[int, bytes, bool]) -> Any:

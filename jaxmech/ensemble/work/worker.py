@@ -21,7 +21,7 @@ from jaxmech.ensemble.checksums import mark_of
 from jaxmech.ensemble.kernel import BlockProgram, compile_kernel
 from jaxmech.ensemble.provenance import origin
 from jaxmech.ensemble.store import RunFolder
-from jaxmech.ensemble.study import Study
+from jaxmech.ensemble.study import AbstractStudy
 from jaxmech.ensemble.work.here import arrays_of, computed_blocks
 from jaxmech.ensemble.work.plan import planned
 from jaxmech.ensemble.work.tasks import ClusterError, use_x64
@@ -35,7 +35,7 @@ _COMPUTING = Lock()  # a worker with several threads computes one task at a time
 class Order:
     """The instructions by which a worker computes blocks of a run."""
 
-    study: Study  # with its sizes and steps
+    study: AbstractStudy  # with its sizes and steps
     folder: Path  # to which its paths refer
     path: Path  # the run folder
     lease: str  # content of the lease file there; the work ends when it changes
@@ -69,64 +69,69 @@ def facts_of_worker(x64: bool) -> dict[str, Any]:
     return {**environment(), "host": platform.node()}
 
 
-def refusal(then: Mapping[str, Any], now: Mapping[str, Any], where: str) -> str | None:
+def refusal(expected: Mapping[str, Any], facts: Mapping[str, Any], place: str) -> str | None:
     """The reason why a worker must not take part, or None."""
-    found = changes(then, now, SAME)
-    if not found:
+    differences = changes(expected, facts, SAME)
+    if not differences:
         return None
-    differences = "; ".join(found)
+    difference_text = "; ".join(differences)
     advice = "install the same versions everywhere, and start the workers again"
-    return f"the worker {where} differs from the others: {differences}; {advice}"
+    return f"the worker {place} differs from the others: {difference_text}; {advice}"
 
 
 def compute_blocks(order: bytes, blocks: tuple[int, ...]) -> Computed:
     """Compute the blocks that are not finished yet, one after the other."""
     with _COMPUTING:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         run, kernel = _prepared(order)
         target = RunFolder(run.path, run.study.size, run.study.block_size)
         failed: dict[int, int] = {}
-        left: list[int] = []
+        remaining: list[int] = []
 
         def missing() -> Iterator[int]:
             for block in blocks:
                 if mark_of(run.path, block).exists():
                     continue
-                if left or not is_leased(run.path, run.lease):
-                    left.append(block)
+                if remaining or not is_leased(run.path, run.lease):
+                    remaining.append(block)
                 else:
                     yield block
 
         with ThreadPoolExecutor(1) as writer:
             waiting = None
-            for inputs, found in computed_blocks(kernel, missing()):
+            # The lease is looked up when a block is begun, one ahead of the one that is written.
+            for inputs, block_results in computed_blocks(kernel, missing()):
                 block = int(inputs.first) // kernel.block
-                failed[block] = int(found.failed)
+                failed[block] = int(block_results.failed)
                 if waiting is not None:
                     waiting.result()
-                waiting = writer.submit(target.write, block, arrays_of(kernel, inputs, found))
+                waiting = writer.submit(
+                    target.write, block, arrays_of(kernel, inputs, block_results)
+                )
             if waiting is not None:
                 waiting.result()
-        return Computed(failed, tuple(left), time.perf_counter() - begun)
+        return Computed(failed, tuple(remaining), time.perf_counter() - start)
 
 
 @lru_cache(maxsize=2)
 def _prepared(order: bytes) -> tuple[Order, BlockProgram]:
     """The program of a run, after a check that this process computes the same."""
     run: Order = pickle.loads(order)
-    now = facts_of_worker(run.x64)
-    where = f"on {now['host']}"
+    facts = facts_of_worker(run.x64)
+    place = f"on {facts['host']}"
     try:
-        then = stored_environment(run.path)
+        expected = stored_environment(run.path)
     except FolderError as error:
-        text = "the run folder must be on a file system that all workers share"
-        raise ClusterError(f"the worker {where} cannot read {run.path}; {text}") from error
-    if problem := refusal(then, now, where):
+        message = "the run folder must be on a file system that all workers share"
+        raise ClusterError(f"the worker {place} cannot read {run.path}; {message}") from error
+    if problem := refusal(expected, facts, place):
         raise ClusterError(problem)
-    found = planned(run.study, run.path, run.folder)
-    study = replace(found.study, **found.functions)
-    kernel = compile_kernel(study, found.subject, found.sampler)
-    if other := changes(then, origin(kernel), ("functions", "draws")):
-        text = f"{'; '.join(other)}; the files of the study must be the same for all workers"
-        raise ClusterError(f"the worker {where} would compute another study: {text}")
+    plan = planned(run.study, run.path, run.folder)
+    study = replace(plan.study, **plan.functions)
+    kernel = compile_kernel(study, plan.subject, plan.sampler)
+    if differences := changes(expected, origin(kernel), ("functions", "draws")):
+        message = (
+            f"{'; '.join(differences)}; the files of the study must be the same for all workers"
+        )
+        raise ClusterError(f"the worker {place} would compute another study: {message}")
     return run, kernel

@@ -53,7 +53,6 @@ def arrows_of(
 
 
 def _first(solution: Solution, display: Display) -> tuple[Solution, Any]:
-    """The first trajectory that is shown, and its parameters."""
     params = display.params
     if display.batched:
         params = jax.tree.map(lambda x: x[0], params)
@@ -66,8 +65,6 @@ def _first(solution: Solution, display: Display) -> tuple[Solution, Any]:
 def _points(
     mechanism: Mechanism, display: Display, times: np.ndarray, params: Any
 ) -> Mapping[str, np.ndarray]:
-    """The points of the joints at the frames, (K, d)."""
-
     def points(q: Any, t: Any, params: Any) -> Mapping[str, Any]:
         q, _, t, params = mechanism.system.arguments(q, q, t, params)
         return joint_points(mechanism.kinematics, mechanism.joints, q, t, params)
@@ -81,8 +78,8 @@ def _points(
 
 def _usual(forces: Sequence[np.ndarray]) -> float:
     sizes = np.concatenate([np.linalg.norm(force, axis=1) for force in forces])
-    known = sizes[np.isfinite(sizes)]
-    return float(np.quantile(known, _USUAL)) if known.size else 0.0
+    finite_sizes = sizes[np.isfinite(sizes)]
+    return float(np.quantile(finite_sizes, _USUAL)) if finite_sizes.size else 0.0
 
 
 def _interpolated(times: np.ndarray, ts: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -32,11 +32,11 @@ class AbstractNode:
 
     def shown_at(self, handle: Any, k: int) -> None:
         """Move the node to frame k."""
-        points, before = self.points[k], self.points[max(k - 1, 0)]
-        if k and np.array_equal(points, before, equal_nan=True):
+        points, previous = self.points[k], self.points[max(k - 1, 0)]
+        if k and np.array_equal(points, previous, equal_nan=True):
             return
         is_known = np.isfinite(points).all(axis=-1)
-        if k == 0 or is_known.any() != np.isfinite(before).all(axis=-1).any():
+        if k == 0 or is_known.any() != np.isfinite(previous).all(axis=-1).any():
             handle.visible = bool(is_known.any())
         if k and is_known.any():
             setattr(handle, self.entry, known(points))

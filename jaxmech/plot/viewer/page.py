@@ -88,7 +88,7 @@ class View:
                 server.stop()
 
     def _recorded(self, server: Any) -> str:
-        """Play all frames to a server that nobody is connected to, and record its messages."""
+        # A server that nobody is connected to records all messages of the frames.
         self._look(server)
         handles = [node.added(server.scene, known(node.points[0])) for node in self.nodes]
         recorder = server.get_scene_serializer()
@@ -101,7 +101,6 @@ class View:
         return str(recorder.as_html())
 
     def _look(self, server: Any) -> None:
-        """Place the camera, and a grid behind or below."""
         box, size = self.box, self.box.size
         camera = server.initial_camera
         server.scene.set_up_direction("+y" if box.is_planar else "+z")
@@ -110,12 +109,12 @@ class View:
         camera.near, camera.far = 1e-3 * size, 1e3 * size
         camera.look_at = box.center
         camera.position = box.center + toward * _reach(box) / np.tan(_OPENING / 2)
-        at = box.center.copy()
-        at[2] = box.low[2] - (0.05 * size if box.is_planar else 0.0)
+        target = box.center.copy()
+        target[2] = box.low[2] - (0.05 * size if box.is_planar else 0.0)
         cell = 10.0 ** np.round(np.log10(size / 10))
-        at[:2] = np.round(at[:2] / (10 * cell)) * 10 * cell
+        target[:2] = np.round(target[:2] / (10 * cell)) * 10 * cell
         server.scene.add_grid(
-            "/grid", plane="xy", cell_size=cell, section_size=10 * cell, position=at,
+            "/grid", plane="xy", cell_size=cell, section_size=10 * cell, position=target,
             cell_color=_PALE, section_color=_LIGHT, infinite_grid=True, fade_distance=15 * size,
         )  # fmt: skip
 
@@ -143,7 +142,6 @@ def page_path(argument: str, path: str | Path) -> Path:
 
 
 def _reach(box: Box) -> float:
-    """Half the height of the picture, at the centre of the box."""
     width, height, depth = box.high - box.low
     if box.is_planar:
         return float(_ROOM * max(height, width / _SHAPE) / 2) or 1.0

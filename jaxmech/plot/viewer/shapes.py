@@ -43,8 +43,8 @@ class Box:
 def box_around(shapes: Shapes) -> Box:
     """The box around the shapes that move, or around all if none does."""
     low, high = bounds(moving(shapes) or shapes)
-    more = (0, 3 - len(low))
-    return Box(np.pad(low, more), np.pad(high, more), is_planar=len(low) == 2)
+    padding = (0, 3 - len(low))
+    return Box(np.pad(low, padding), np.pad(high, padding), is_planar=len(low) == 2)
 
 
 def nodes_of(shapes: Shapes, members: Sequence[int], box: Box) -> Iterator[AbstractNode]:
@@ -66,7 +66,6 @@ def nodes_of(shapes: Shapes, members: Sequence[int], box: Box) -> Iterator[Abstr
 def _drawn(
     place: str, shapes: Shapes, colors: dict[str, str], box: Box, layer: float, faded: float = 0.0
 ) -> Iterator[AbstractNode]:
-    """The nodes of some shapes of one trajectory, (K, d) or (K, k, d)."""
     lines: dict[str, list[tuple[np.ndarray, Color]]] = {"rods": [], "edges": [], "lines": []}
     dots = []
     is_still, is_ghost = layer == 0, layer < 0
@@ -87,14 +86,14 @@ def _drawn(
         lines[kind].append((pairs, color))
     for kind, width in (("rods", ROD), ("edges", _EDGE), ("lines", CURVE)):
         if lines[kind]:
-            each = np.concatenate([[color] * pairs.shape[1] for pairs, color in lines[kind]])
+            line_colors = np.concatenate([[color] * pairs.shape[1] for pairs, color in lines[kind]])
             pairs = np.concatenate([pairs for pairs, _ in lines[kind]], axis=1)
-            yield Lines(f"{place}/{kind}", pairs, each.astype(np.uint8), width * box.size)
+            yield Lines(f"{place}/{kind}", pairs, line_colors.astype(np.uint8), width * box.size)
     if dots:
         color = rgb(GREY if is_still else DARK, faded)
         size = DOT * box.size * (0.6 if is_ghost else 1.0)
-        at = np.stack(dots, axis=1)
-        yield Dots(f"{place}/dots", in_front(at, box), color, size)
+        positions = np.stack(dots, axis=1)
+        yield Dots(f"{place}/dots", in_front(positions, box), color, size)
 
 
 def in_space(points: np.ndarray, box: Box, layer: float) -> np.ndarray:
@@ -118,7 +117,6 @@ def rgb(color: str, faded: float = 0.0) -> Color:
 
 
 def _surface(name: str, outline: np.ndarray, color: Color) -> Surfaces:
-    """The area within an outline (K, k, 3), as triangles from its middle."""
     count = outline.shape[1] - 1
     middle = outline[:, :-1].mean(axis=1, keepdims=True)
     vertices = np.concatenate([outline[:, :-1], middle], axis=1)
@@ -132,18 +130,18 @@ def _clipped(points: np.ndarray, box: Box) -> np.ndarray:
     if points.shape[1] != 2:
         return points
     low, high = box.center - _REACH * box.size, box.center + _REACH * box.size
-    start, way = points[:, :1], points[:, 1:] - points[:, :1]
+    start, direction = points[:, :1], points[:, 1:] - points[:, :1]
     with np.errstate(divide="ignore", invalid="ignore"):
-        first, last = (low - start) / way, (high - start) / way
-    inward = np.where(way == 0, -np.inf, np.minimum(first, last))
-    outward = np.where(way == 0, np.inf, np.maximum(first, last))
+        first, last = (low - start) / direction, (high - start) / direction
+    inward = np.where(direction == 0, -np.inf, np.minimum(first, last))
+    outward = np.where(direction == 0, np.inf, np.maximum(first, last))
     s = np.concatenate([inward.max(axis=2).clip(0, 1), outward.min(axis=2).clip(0, 1)], axis=1)
-    return start + s[..., None] * way
+    return start + s[..., None] * direction
 
 
 def title_point(box: Box, count: int) -> np.ndarray:
     """Where the time is written, above the middle, at all frames, (count, 3)."""
-    at = box.center.copy()
-    up = 1 if box.is_planar else 2
-    at[up] = box.high[up] + 0.08 * box.size
-    return np.broadcast_to(at, (count, 3))
+    point = box.center.copy()
+    axis = 1 if box.is_planar else 2
+    point[axis] = box.high[axis] + 0.08 * box.size
+    return np.broadcast_to(point, (count, 3))

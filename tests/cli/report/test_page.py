@@ -65,6 +65,8 @@ def bad(tmp_path_factory) -> Path:
 [statistics]
 x = { statistic = "moments", of = "x" }
 band = { statistic = "quantiles", of = "x", at = [0.1, 0.9], bins = 64 }
+motion = { statistic = "moments", of = "q" }
+pairs = { statistic = "covariance", of = ["integration_error"] }
 """
     )
     return computed(folder, text)
@@ -105,14 +107,29 @@ def test_every_failure_has_its_command(bad, page) -> None:
 
 
 def test_answers_have_their_intervals(bad, page) -> None:
-    with np.load(bad / "statistics.npz") as found:
-        mean, low = found["x/mean"][-1], found["x/mean_low"][-1]
-        ninety = found["band/quantiles"][-1, 1]
-    cells = page.texts["td"]
-    place = cells.index("x: mean at t = 1 s")
-    assert cells[place + 1 : place + 3] == [f"{mean:.6g}", f"{low:.6g}"]
-    place = cells.index("band: quantiles 90 % at t = 1 s")
-    assert cells[place + 1] == f"{ninety:.6g}"
+    with np.load(bad / "statistics.npz") as stored:
+        mean, low, high = (stored[f"x/mean{end}"][-1] for end in ("", "_low", "_high"))
+        ninety = stored["band/quantiles"][-1, 1]
+    cells, limits = page.texts["td"], page.texts["small"]
+    assert cells[cells.index("mean") + 1] == f"{mean:.6g}"
+    assert f"{low:.6g} to {high:.6g}" in limits
+    assert cells[cells.index("90 %") + 1] == f"{ninety:.6g}"
+    assert "moments of x at t = 1 s" in page.texts["p"]
+
+
+def test_components_and_correlations_have_their_names(bad, page) -> None:
+    with np.load(bad / "statistics.npz") as stored:
+        names = stored["pairs/names"].tolist()
+        correlation = stored["pairs/correlation"]
+        mean = stored["motion/mean"][-1, 0]
+    cells, titles = page.texts["td"], page.texts["th"]
+    assert "correlation" in page.texts["caption"]
+    place = titles.index(names[0])
+    assert titles[place : place + len(names)] == names
+    k = names.index("parameters.k")
+    rows = [place for place, cell in enumerate(cells) if cell == "integration_error"]
+    assert cells[rows[-1] + 1 + k] == f"{correlation[0, k]:.6g}"
+    assert cells[cells.index("x") + 3] == f"{mean:.6g}"
 
 
 def test_configuration_and_environment_are_in_it(bad, page) -> None:

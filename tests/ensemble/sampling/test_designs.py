@@ -42,7 +42,7 @@ def sampler(size: int = 4000, folder: Path = Path(), rules: Any = RULES, **how: 
         model="double_pendulum", size=size, times=Times(end=1.0), parameters=rules,
         sampling=sampling,
     )  # fmt: skip
-    return Sampler(study, load("double_pendulum", {}), sampling, folder)
+    return Sampler(study, load("double_pendulum", {}), folder)
 
 
 def columns(size: int = 4000, **how: Any) -> dict[str, np.ndarray]:

@@ -7,18 +7,34 @@ from dataclasses import replace
 from math import log, sqrt
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
 
 from jaxmech.analysis.equilibrium import EquilibriumStatus, Stability
 from jaxmech.cli.main import main
-from jaxmech.cli.modes.members import Blocks, Members, members
-from jaxmech.cli.modes.run import run_modes
-from jaxmech.cli.modes.study import ModesStudy
-from jaxmech.cli.modes.summary import as_table, summarize
+from jaxmech.config.run_folder import FolderError
 from jaxmech.config.toml import read
-from jaxmech.ensemble import Fixed, StudyError, Uniform
+from jaxmech.ensemble import (
+    Covariance,
+    FirstPassage,
+    Fixed,
+    ModesStudy,
+    Moments,
+    Probability,
+    Results,
+    Sampling,
+    StudyError,
+    Uniform,
+    Until,
+    as_table,
+    open_results,
+    run_study,
+)
+from jaxmech.ensemble.checksums import mark_of
+from jaxmech.ensemble.run import BlockRange
+from tests.ensemble.studies import killed, same_results
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 INVERTED = """
@@ -36,11 +52,16 @@ block = jm.System(lambda q, v, t, p: v @ v / 2, force=traction, coordinates=("x"
 """
 
 
+def computed(study: ModesStudy, folder: Path, out: Path) -> Results:
+    run_study(study, out, folder=folder)
+    return open_results(out)
+
+
 @pytest.fixture(scope="module")
-def hoop() -> tuple[ModesStudy, Members]:
+def hoop(tmp_path_factory) -> Results:
     """The first members of the example, which are those of a shorter study."""
     study = replace(read(CONFIGS / "hoop_stability.toml", ModesStudy), size=512, block=512)
-    return study, members(study, CONFIGS)
+    return computed(study, CONFIGS, tmp_path_factory.mktemp("hoop") / "run")
 
 
 @pytest.fixture
@@ -51,15 +72,16 @@ def models(tmp_path: Path) -> Path:
 
 @pytest.mark.slow  # a steady motion compiles for long
 def test_bead_on_a_hoop_is_unstable_where_the_closed_form_says(hoop) -> None:
-    study, found = hoop
-    drawn = {one.name: one.values for one in found.variables}
-    square = drawn["turn"] ** 2 - 9.81 / drawn["R"]  # of the growth, or minus that of the vibration
-    np.testing.assert_array_equal(found.stability == Stability.UNSTABLE, square > 0)
-    np.testing.assert_allclose(found.growth, np.sqrt(np.maximum(square, 0)), atol=1e-9)
-    vibrating = 2 * np.pi * np.where(square < 0, found.frequencies[:, 0], 0.0)
-    np.testing.assert_allclose(vibrating, np.sqrt(np.maximum(-square, 0)), atol=1e-9)
+    turn, radius = hoop.all_of("velocity_turn"), hoop.all_of("parameter_R")
+    square = turn**2 - 9.81 / radius  # of the growth, or minus that of the vibration
+    stability, growth = hoop.all_of("stability"), hoop.all_of("growth")
+    np.testing.assert_array_equal(stability == Stability.UNSTABLE, square > 0)
+    np.testing.assert_allclose(growth, np.sqrt(np.maximum(square, 0)), atol=1e-9)
+    frequency = hoop.all_of("frequencies")[:, 0]
+    vibration = 2 * np.pi * np.where(square < 0, frequency, 0.0)
+    np.testing.assert_allclose(vibration, np.sqrt(np.maximum(-square, 0)), atol=1e-9)
     exact = NormalDist().cdf(log(3.0**2 / 9.81) / sqrt((2 * 0.1) ** 2 + 0.3**2))
-    summary = summarize(study, found)
+    summary = hoop.summary
     low, high = summary["interval"]
     assert low < exact < high
     assert high - low == pytest.approx(2 * 1.96 * sqrt(exact * (1 - exact) / 512), rel=0.01)
@@ -79,64 +101,89 @@ def test_inverted_pendulum_on_a_spring_by_the_command(models, capsys) -> None:
     summary = json.loads(capsys.readouterr().out)
     low, high = summary["interval"]
     assert low < (9.81 - 9.0) / 2 < high
-    with np.load(out / "members.npz") as stored:
-        k = stored["parameter_k"]
-        assert summary["unstable"] == int((k < 9.81).sum()) == int((stored["stability"] == 0).sum())
-        np.testing.assert_allclose(
-            stored["eigenvalues"][:, 0] ** 2, 9.81 - k, rtol=1e-9, atol=1e-12
-        )
+    results = open_results(out)
+    k, stability = results.all_of("parameter_k"), results.all_of("stability")
+    assert summary["unstable"] == int((k < 9.81).sum()) == int((stability == 0).sum())
+    eigenvalues = results.all_of("eigenvalues")
+    np.testing.assert_allclose(eigenvalues[:, 0] ** 2, 9.81 - k, rtol=1e-9, atol=1e-12)
     assert summary["quantiles"]["frequency 1 [Hz]"]["count"] == int((k > 9.81).sum())
-    names = sorted(file.name for file in out.rglob("*") if file.is_file())
-    assert names == [
-        ".lock", ".written-here", "config.toml", "environment.json", "members.npz", "model.py",
-        "poles.png", "summary.json", "summary.txt", "verdicts.png",
-    ]  # fmt: skip
+    assert {file.name for file in (out / "pictures").iterdir()} == {"poles.png", "verdicts.png"}
     assert tomllib.loads((out / "config.toml").read_text())["model"] == "model.py:pole"
+    assert main(["verify", str(out)]) == 0
+    assert main(["report", str(out)]) == 0
+    page = (out / "report.html").read_text("utf-8")
+    assert "200 of 200 members, none without a verdict." in page
+    assert Stability.UNSTABLE.meaning in page
+    assert main(["replay", str(out), "3", "--trust"]) == 2
+    assert "only motions are replayed" in capsys.readouterr().err
     config.write_text(config.read_text().replace("200", "300"))
     assert main(command) == 2
     assert "`size` is 200 there and 300 here" in capsys.readouterr().err
 
 
-def test_an_interrupted_study_continues_from_its_blocks(models) -> None:
-    kept, parameters = models / "blocks", {"k": Uniform(9.0, 11.0)}
-    study = ModesStudy(model="springs.py:pole", size=20, block=8, parameters=parameters)
-    study = replace(study, coordinates={"angle": Fixed(0.0)})
-    whole = members(study, models, kept=kept)
-    files = sorted(kept.iterdir())
-    assert [file.name for file in files] == ["000000.npz", "000001.npz", "000002.npz"]
+def pole(models: Path, **more: Any) -> ModesStudy:
+    rules = {"k": Uniform(9.0, 11.0)}
+    return ModesStudy(
+        model="springs.py:pole", size=20, block=8, parameters=rules,
+        coordinates={"angle": Fixed(0.0)}, **more,
+    )  # fmt: skip
 
-    # What was computed is taken as it is; what is not there, or is damaged, is computed.
-    with np.load(files[0]) as stored:
-        np.savez(files[0], **{**stored, "residual": np.full(8, 7.0)})
-    files[1].unlink()
-    files[2].write_bytes(files[2].read_bytes()[:-40])
-    again = members(study, models, kept=kept)
-    np.testing.assert_array_equal(again.residual, [*[7.0] * 8, *whole.residual[8:]])
-    assert_same(replace(again, residual=whole.residual), whole)
+
+def test_an_interrupted_study_continues_from_its_blocks(models) -> None:
+    study, run = pole(models), models / "run"
+    computed(study, models, run)
+    whole = shutil.copytree(run, models / "whole")
+    killed(run, 1)
+    times = {mark: mark_of(run, mark).stat().st_mtime_ns for mark in (0, 2)}
+    computed(study, models, run)
+    assert same_results(run, whole)
+    assert times == {mark: mark_of(run, mark).stat().st_mtime_ns for mark in (0, 2)}
+
+    part = models / "part"
+    run_study(study, part, folder=models, part=BlockRange(1, 2))
+    computed(study, models, part)
+    assert same_results(part, whole)
 
     # Nothing is taken that comes from another function.
     (models / "springs.py").write_text(INVERTED.replace("9.81 * jnp.cos", "9.5 * jnp.cos"))
-    fresh = members(study, models, kept=kept)
-    k = next(one.values for one in fresh.variables if one.name == "k")
-    np.testing.assert_allclose(fresh.eigenvalues[:, 0] ** 2, 9.5 - k, rtol=1e-9, atol=1e-12)
+    killed(run, 1)
+    with pytest.raises(FolderError, match="the model differs in lagrangian"):
+        computed(study, models, run)
 
 
-def test_a_block_with_other_draws_or_origin_is_recomputed(tmp_path) -> None:
-    drawn = ({"parameters": {"k": np.arange(3.0)}}, {"parameters": {"m": np.array(1.0)}})
-    other = ({"parameters": {"k": np.arange(3.0)}}, {"parameters": {"m": np.array(1.5)}})
-    blocks = Blocks(tmp_path / "blocks", "one")
-    blocks.write(4, drawn, {"q": np.eye(2)})
-    found = blocks.read(4, drawn)
-    assert found is not None
-    np.testing.assert_array_equal(found["q"], np.eye(2))
-    assert blocks.read(4, other) is None
-    assert blocks.read(3, drawn) is None
-    assert Blocks(tmp_path / "blocks", "two").read(4, drawn) is None
+def test_statistics_of_spectra_are_those_of_their_arrays(models) -> None:
+    statistics = {
+        "growth": Moments(of="growth"),
+        "fast": Probability(of="growth", above=0.5),
+        "k": Covariance(of=("growth",)),
+    }
+    until = Until(quantity="instability", half_width=0.49, at_least=8)
+    results = computed(pole(models, statistics=statistics, until=until), models, models / "run")
+    assert results.summary["done"] == 8
+    growth, k = results.all_of("growth"), results.all_of("parameter_k")
+    assert results.statistics["growth"]["mean"] == pytest.approx(growth.mean())
+    assert results.statistics["fast"]["hits"] == (growth > 0.5).sum()
+    correlation = results.statistics["k"]["correlation"][0, 1]
+    assert correlation == pytest.approx(np.corrcoef(growth, k)[0, 1])
 
 
-def assert_same(one: Members, two: Members) -> None:
-    for name in ("status", "stability", "residual", "q", "v", "eigenvalues", "zero"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name)
+def test_quantities_of_motions_are_refused(models) -> None:
+    for statistic, message in (
+        (Moments(of="energy"), "is not a quantity of a spectrum; Known: angle"),
+        (FirstPassage(of="lands"), "a spectrum has no events"),
+    ):
+        with pytest.raises(StudyError, match=message):
+            run_study(pole(models, statistics={"x": statistic}), models / "run", folder=models)
+
+
+def test_weights_of_members_count(models) -> None:
+    """A probability with draws from another distribution, of which every member has a weight."""
+    sampling = Sampling(proposal={"k": Uniform(9.0, 12.0)})
+    study = replace(pole(models, sampling=sampling), size=400, block=400)
+    results = computed(study, models, models / "run")
+    low, high = results.summary["interval"]
+    assert low < (9.81 - 9.0) / 2 < high
+    assert "(weighted)" in as_table(results.summary)
 
 
 def test_a_member_without_equilibrium_is_in_neither_count(models) -> None:
@@ -146,14 +193,14 @@ def test_a_member_without_equilibrium_is_in_neither_count(models) -> None:
         coordinates={"x": Uniform(-0.5, 0.5)},
         parameters={"F": Uniform(-2.0, 2.0)},
     )
-    found = members(study, models)
-    force = next(one.values for one in found.variables if one.name == "F")
+    results = computed(study, models, models / "run")
+    force = results.all_of("parameter_F")
     lost = np.abs(force) > 1
     assert 0 < lost.sum() < 64
-    np.testing.assert_array_equal(found.status != EquilibriumStatus.FOUND, lost)
-    np.testing.assert_array_equal(np.isnan(found.eigenvalues).any(axis=1), lost)
-    np.testing.assert_allclose(found.q[~lost, 0], force[~lost], atol=1e-9)
-    summary = summarize(study, found)
+    np.testing.assert_array_equal(results.status != EquilibriumStatus.FOUND, lost)
+    np.testing.assert_array_equal(np.isnan(results.all_of("eigenvalues")).any(axis=1), lost)
+    np.testing.assert_allclose(results.all_of("q")[~lost, 0], force[~lost], atol=1e-9)
+    summary = results.summary
     assert (summary["judged"], summary["unstable"]) == (64 - lost.sum(), 0)
     assert summary["no_verdict"]["UNBALANCED"]["count"] == lost.sum()
     assert summary["bounds"] == [0.0, lost.sum() / 64]
@@ -189,7 +236,7 @@ def test_bad_input_is_reported_with_its_line(change, message, tmp_path, capsys) 
 
 def test_a_study_that_scatters_nothing_is_refused(models) -> None:
     with pytest.raises(StudyError, match=r"parameters.*must hold a distribution"):
-        run_modes(ModesStudy(model="pendulum", size=10), models / "out")
+        run_study(ModesStudy(model="pendulum", size=10), models / "out")
 
 
 def test_options_of_a_system_are_refused(capsys) -> None:

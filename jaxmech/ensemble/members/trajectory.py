@@ -1,5 +1,6 @@
 """One trajectory of a study as a function of its draws: its stored and observed quantities."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -13,23 +14,50 @@ from jaxmech.assemble import assemble
 from jaxmech.compiler import native_call
 from jaxmech.config.load import Subject
 from jaxmech.consistency import extents_at, levels_of
-from jaxmech.ensemble.observed import (
+from jaxmech.ensemble.members.base import (
+    AbstractMember,
+    Dims,
+    StoredArray,
+    Tree,
+    guess,
+    merged,
+    plain_attributes,
+)
+from jaxmech.ensemble.members.observed import (
     AUDIT,
     SERIES,
     Observed,
+    event_dimensions,
     event_names,
     event_quantities,
 )
-from jaxmech.ensemble.passages import study_watch
-from jaxmech.ensemble.study import SECTIONS, Study
+from jaxmech.ensemble.members.passages import study_watch
+from jaxmech.ensemble.study import Study
 from jaxmech.integrate import Watch
 from jaxmech.linalg import times
 from jaxmech.observe import observe
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
+from jaxmech.status import Status, succeeded
 from jaxmech.system import System
 
-Tree = dict[str, dict[str, Any]]  # section, name -> value
+_BY_COORDINATE = {"q", "v", "qdd", "constraint_force"}
+_LONG_NAMES = {
+    "q": ("generalized coordinates", None),
+    "v": ("generalized velocities", None),
+    "qdd": ("generalized accelerations", None),
+    "constraint_force": ("generalized force of the constraints on the system, A^T lambda", None),
+    "energy": ("energy v . dL/dv - L", "J"),
+    "position_residual": ("largest |phi|, of all steps where they are not projected", None),
+    "velocity_residual": ("largest |dphi/dt| and |psi| likewise", None),
+    "worst_position_residual": ("largest |phi| of all saves", None),
+    "worst_velocity_residual": ("largest |dphi/dt| and |psi| of all saves", None),
+    "energy_drift": ("largest |E - E(start)|, NaN where E is not conserved", "J"),
+    "integration_error": ("estimated error of the integration relative to the motion", None),
+    "rank": ("smallest number of independent constraint equations", None),
+    "status": ("how the trajectory ended; -1 is not yet computed", None),
+    "t_failed": ("time of the failure, NaN where there was none", "s"),
+}
 _OBSERVED = {"qdd", "multipliers", "constraint_force"}
 _ROUND_OFF = 64  # units of round-off within which a state is on its constraints
 
@@ -39,53 +67,14 @@ def save_times(study: Study) -> np.ndarray:
     return np.linspace(study.times.start, study.times.end, study.times.saves)
 
 
-def merged(same: Tree, own: Tree) -> Tree:
-    """Merge all inputs of one trajectory."""
-    return {section: same[section] | own[section] for section in SECTIONS}
-
-
-def first_of(varying: Tree, same: Tree) -> Tree:
-    """All inputs of the first trajectory of some."""
-    return merged(same, jax.tree.map(lambda x: x[0], varying))
-
-
-def params_of(subject: Subject, inputs: Tree) -> dict[str, Any]:
-    """The parameters of one trajectory, with the defaults of the model."""
-    return {**(subject.model.params if subject.model else {}), **inputs["parameters"]}
-
-
-def guess(subject: Subject, inputs: Tree, dtype: Any) -> tuple[Array, Array]:
-    """The state of the model, with the drawn values in place."""
-    system, model = subject.system, subject.model
-    q, v = jnp.zeros((2, system.n), dtype)
-    if model:
-        state = model.state(inputs["start"], params_of(subject, inputs))
-        q, v = (jnp.asarray(x, dtype) for x in state)
-    for name, value in inputs["coordinates"].items():
-        q = q.at[system.coordinates.index(name)].set(value)
-    for name, value in inputs["velocities"].items():
-        v = v.at[system.velocity_names.index(name)].set(value)
-    return q, v
-
-
 @dataclass(frozen=True, eq=False)
-class StudyTrajectory:
+class StudyTrajectory(AbstractMember):
     """One trajectory of a study as a function of its draws."""
 
     study: Study  # with functions in place of their names
     subject: Subject  # its system
     # names of the quantities that statistics are computed from
     wanted: frozenset[str] = frozenset()
-
-    @property
-    def system(self) -> System:
-        """The mechanical system."""
-        return self.subject.system
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Floating-point type of the computation."""
-        return np.dtype(self.study.precision)
 
     @property
     def ts(self) -> np.ndarray:
@@ -95,12 +84,8 @@ class StudyTrajectory:
     @property
     def may_skip_assembly(self) -> bool:
         """Whether states come from a model alone, which makes consistent ones."""
-        given = self.study.coordinates or self.study.velocities
-        return self.subject.model is not None and not given
-
-    def params(self, inputs: Tree) -> dict[str, Any]:
-        """The parameters, with the defaults of the model."""
-        return params_of(self.subject, inputs)
+        overrides = self.study.coordinates or self.study.velocities
+        return self.subject.model is not None and not overrides
 
     @cached_property
     def watch(self) -> Watch | None:
@@ -123,20 +108,21 @@ class StudyTrajectory:
         met = native_call(partial(_is_met, system), q, v, t, params)
         if not assembled:
             return q, v, met
+        # With both states in one program: no branch on values is needed under `vmap`.
         nearest = assemble(system, q, v, t, params, fixed=self.study.fixed)
         keep = met & self.may_skip_assembly
         q, v = (jnp.where(keep, a, b) for a, b in zip((q, v), nearest, strict=True))
         return q, v, met
 
-    def states(self, varying: Tree, same: Tree, count: int) -> tuple[Any, Any, Any]:
+    def states(self, varying: Tree, shared: Tree, count: int) -> tuple[Any, Any, Any]:
         """Initial states and parameters of some trajectories."""
 
         def all_of(assembled: bool) -> Any:
-            def one(own: Tree) -> Any:
-                inputs = merged(same, own)
+            def initial_state(draws: Tree) -> Any:
+                inputs = merged(shared, draws)
                 return *self.start(inputs, assembled), self.params(inputs)
 
-            return jax.jit(jax.vmap(one, axis_size=count))(varying)
+            return jax.jit(jax.vmap(initial_state, axis_size=count))(varying)
 
         q, v, met, params = all_of(not self.may_skip_assembly)
         if self.may_skip_assembly and not bool(met.all()):
@@ -160,7 +146,7 @@ class StudyTrajectory:
         return stored, {name: values[name] for name in ("status", *sorted(self.wanted))}, met
 
     def _values(self, sol: Solution, params: Any) -> dict[str, Array]:
-        """Compute every quantity by name; unused ones are eliminated."""
+        # All of them: what no statistic and no stored array needs is eliminated by the compiler.
         values: dict[str, Array] = {
             "status": sol.status,
             "t_failed": sol.t_failed,
@@ -176,41 +162,40 @@ class StudyTrajectory:
         values |= {name: sol.v[:, k - len(states)] for k, name in enumerate(states)}
         if sol.events is not None:
             values |= event_quantities(sol.events, sol.ts)
-        seen = None
+        reactions = None
         if self._needs_reactions:
-            seen = observe(self.system, sol, params, formulation=self.study.formulation)
-            values |= {"qdd": seen.qdd, "constraint_force": seen.constraint_force}
-            values |= {f"multipliers_{name}": x for name, x in seen.multipliers.items()}
+            reactions = observe(self.system, sol, params, formulation=self.study.formulation)
+            values |= {"qdd": reactions.qdd, "constraint_force": reactions.constraint_force}
+            values |= {f"multipliers_{name}": x for name, x in reactions.multipliers.items()}
         for name, quantity in self.study.observe.items():
-            values[name] = quantity.along(sol.q, sol.v, sol.ts, params, seen)
+            values[name] = quantity.along(sol.q, sol.v, sol.ts, params, reactions)
         return values
 
     @cached_property
     def _needs_reactions(self) -> bool:
         names = {*self._series, *self.wanted}
-        of = any(n in _OBSERVED or n.startswith("multipliers_") for n in names)
-        return of or any(quantity.needs_reactions for quantity in self.study.observe.values())
+        is_stored = any(n in _OBSERVED or n.startswith("multipliers_") for n in names)
+        return is_stored or any(
+            quantity.needs_reactions for quantity in self.study.observe.values()
+        )
 
     @property
     def _series(self) -> tuple[str, ...]:
-        """The names of the stored series beside the audit."""
         store = self.study.store
         if store == "statistics":
             return ()
         return (*self.study.save, *self.study.observe) if isinstance(store, str) else store
 
     def _names(self, values: dict[str, Array]) -> list[str]:
-        """The names of the stored arrays, one for the multipliers of each constraint."""
         if self.study.store == "statistics":
             return []
-        found = [*AUDIT, *event_names(self.study.events, stored=True)]
+        stored = [*AUDIT, *event_names(self.study.events, stored=True)]
         for name in self._series:
-            whole = [key for key in values if key.startswith("multipliers_")]
-            found += whole if name == "multipliers" else [name]
-        return list(dict.fromkeys(found))
+            multipliers = [key for key in values if key.startswith("multipliers_")]
+            stored += multipliers if name == "multipliers" else [name]
+        return list(dict.fromkeys(stored))
 
     def _stored(self, name: str, value: Array) -> Array:
-        """Reduce a quantity to its stored form."""
         study = self.study
         if name in AUDIT or name in event_names(study.events):
             return value
@@ -221,16 +206,52 @@ class StudyTrajectory:
             value = value.astype(study.stored_precision)
         return value
 
+    def is_good(self, values: Mapping[str, Array]) -> Array:
+        """Whether trajectories were computed to their end."""
+        return jnp.asarray(succeeded(values["status"]))
+
+    def shared_arrays(self) -> Iterable[StoredArray]:
+        """The saved times, and the names of the coordinates."""
+        ts = save_times(self.study)[-1 if self.study.store == "final" else 0 :]
+        yield StoredArray("t", ts, ("time",), {"long_name": "time", "units": "s"})
+        names = np.array(tuple(self.system.coordinates))
+        yield StoredArray("coordinate", names, ("coordinate",), {})
+
+    def dimensions(self, name: str, count: int) -> Dims:
+        """Time first, then coordinates or rows of the array's own."""
+        first = self._first_dimensions.get(name, ("time",))
+        last = "coordinate" if name in _BY_COORDINATE else f"{name}_row"
+        return (*first, last, *(f"{name}_{k}" for k in range(count)))[:count]
+
+    @property
+    def _first_dimensions(self) -> dict[str, Dims]:
+        study = self.study
+        dims = event_dimensions(study.events)
+        for name, quantity in study.observe.items():
+            if quantity.keep != "all":
+                dims[name] = ()
+            elif quantity.every > 1 and study.store != "final":
+                dims[name] = (f"time_every_{quantity.every}",)
+        return dims
+
+    def attributes(self, name: str) -> dict[str, Any]:
+        """Long name and units, and the meaning of a status (CF conventions, section 3.5)."""
+        long_name, units = _LONG_NAMES.get(name, (name, None))
+        attributes = plain_attributes(long_name, units)
+        if name == "status":
+            attributes["flag_values"] = [int(status) for status in Status]
+            attributes["flag_meanings"] = " ".join(status.name for status in Status)
+        return attributes
+
 
 def _is_met(system: System, q: Array, v: Array, t: Array, params: Any) -> Array:
-    """Whether a state is on all constraints to round-off."""
     q, v, t, params = system.arguments(q, v, t, params)
     tolerance = _ROUND_OFF * jnp.finfo(q.dtype).eps
-    extents, at = extents_at(system, q, v, t, params), levels_of(system, q, v, t, params)
+    extents, levels = extents_at(system, q, v, t, params), levels_of(system, q, v, t, params)
 
     def small(level: Array, A: Array, x: Array) -> Array:
         return (jnp.abs(level) <= tolerance * times(jnp.abs(A), jnp.abs(x) + extents)).all()
 
-    positions = small(at.position, at.A_position, q)
-    speeds = small(at.velocity, at.A_velocity, v)
+    positions = small(levels.position, levels.A_position, q)
+    speeds = small(levels.velocity, levels.A_velocity, v)
     return positions & speeds & jnp.isfinite(q).all() & jnp.isfinite(v).all()

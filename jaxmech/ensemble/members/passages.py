@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.config.errors import Problem, refuse
-from jaxmech.ensemble.observed import SERIES, Observed, StudyEvent
+from jaxmech.ensemble.members.observed import SERIES, Observed, StudyEvent
 from jaxmech.ensemble.statistics import AbstractStatistic, FirstPassage, Probability
 from jaxmech.integrate import Event, Watch, watch_of
 from jaxmech.system import System
@@ -24,11 +24,11 @@ _OVER_TIME = {True: ("all", "max", "largest"), False: ("all", "min")}  # by whet
 def study_watch(study: Any, system: System) -> Watch | None:
     """The events of a study for `simulate`, or a StudyError."""
     coordinates, observe = system.value_names, study.observe
-    sought = [one for one in study.statistics.values() if one.passage is not None]
+    sought = [item for item in study.statistics.values() if item.passage is not None]
     try:
-        made = [one.event(name, coordinates, observe) for name, one in study.events.items()]
-        made += [_passage(one, coordinates, observe) for one in sought]
-        return watch_of(system, made, study.inactive)
+        events = [item.event(name, coordinates, observe) for name, item in study.events.items()]
+        events += [_passage(item, coordinates, observe) for item in sought]
+        return watch_of(system, events, study.inactive)
     except (TypeError, ValueError) as error:
         raise refuse("events", f"cannot be used: {error}") from error
 
@@ -36,7 +36,6 @@ def study_watch(study: Any, system: System) -> Watch | None:
 def _passage(
     statistic: Any, coordinates: tuple[str, ...], observe: Mapping[str, Observed]
 ) -> Event:
-    """The event of a quantity that goes beyond the threshold of a statistic."""
     is_above = statistic.below is None
     event = StudyEvent(
         of=statistic.of, level=statistic.level, direction=1 if is_above else -1, keep=1
@@ -60,20 +59,22 @@ def _extreme(quantity: Observed, is_above: bool) -> Callable[..., Array]:
 
 def passage_problems(study: Any, coordinates: tuple[str, ...]) -> Iterator[Problem]:
     """Statistics that seek passages of a quantity without a value between the saved times."""
-    for name, one in study.statistics.items():
-        if one.passage is None:
+    for name, statistic in study.statistics.items():
+        if statistic.passage is None:
             continue
         key = ("statistics", name, "between_saves")
-        quantity = study.observe.get(one.of)
-        allowed = _OVER_TIME[one.below is None]
+        quantity = study.observe.get(statistic.of)
+        allowed = _OVER_TIME[statistic.below is None]
         if quantity is not None and quantity.keep not in allowed:
-            side = "above" if one.below is None else "below"
-            text = f"must be false where {one.of} has keep = {quantity.keep!r}; passages of a"
-            known = " or ".join(map(repr, allowed))
-            yield Problem(key, f"{text} threshold `{side}` are those of keep = {known}")
-        elif quantity is None and one.of not in coordinates:
-            text = "must be false unless `of` names a coordinate or an observed quantity"
-            yield Problem(key, f"{text}, but {one.of} is neither")
+            side = "above" if statistic.below is None else "below"
+            message = (
+                f"must be false where {statistic.of} has keep = {quantity.keep!r}; passages of a"
+            )
+            choices = " or ".join(map(repr, allowed))
+            yield Problem(key, f"{message} threshold `{side}` are those of keep = {choices}")
+        elif quantity is None and statistic.of not in coordinates:
+            message = "must be false unless `of` names a coordinate or an observed quantity"
+            yield Problem(key, f"{message}, but {statistic.of} is neither")
 
 
 def counted_times(

@@ -88,16 +88,18 @@ class Observed:
         """Whether the function has an argument for reactions."""
         return callable(self.function) and len(inspect.signature(self.function).parameters) > 4
 
-    def at(self, q: Array, v: Array, t: Array, params: Any, seen: Any) -> Array:
+    def at(self, q: Array, v: Array, t: Array, params: Any, reactions: Any) -> Array:
         """Evaluate the quantity at one state."""
         assert callable(self.function)
-        more = (seen,) if self.needs_reactions else ()
-        return jnp.asarray(self.function(q, v, t, params, *more))
+        arguments = (reactions,) if self.needs_reactions else ()
+        return jnp.asarray(self.function(q, v, t, params, *arguments))
 
-    def along(self, q: Array, v: Array, ts: Array, params: Any, seen: Any) -> Array:
+    def along(self, q: Array, v: Array, ts: Array, params: Any, reactions: Any) -> Array:
         """The quantity of one trajectory, shape (T, ...) or (...)."""
-        q, v, ts, seen = jax.tree.map(lambda x: x[:: self.every], (q, v, ts, seen))
-        values = jax.vmap(lambda q, v, t, seen: self.at(q, v, t, params, seen))(q, v, ts, seen)
+        q, v, ts, reactions = jax.tree.map(lambda x: x[:: self.every], (q, v, ts, reactions))
+        values = jax.vmap(lambda q, v, t, reactions: self.at(q, v, t, params, reactions))(
+            q, v, ts, reactions
+        )
         if self.keep == "all":
             return values
         return _KEPT[self.keep](values)
@@ -134,8 +136,8 @@ class StudyEvent:
 
     def __post_init__(self) -> None:
         if (self.function is None) == (self.of is None):
-            what = "neither is" if self.of is None else "both are"
-            raise refuse("function", f"or `of` must be given, one of the two, but {what}")
+            condition = "neither is" if self.of is None else "both are"
+            raise refuse("function", f"or `of` must be given, one of the two, but {condition}")
         if self.direction not in (-1, 0, 1):
             raise refuse("direction", f"must be -1, 0 or 1, but is {self.direction}")
         refuse_all(out_of_range(self))
@@ -161,18 +163,18 @@ class StudyEvent:
     def _function(
         self, coordinates: tuple[str, ...], observe: Mapping[str, Observed]
     ) -> Callable[..., Any]:
-        of, level = self.of, self.level
-        if of is not None and of in coordinates:
-            place = coordinates.index(of)  # states follow the coordinates, and are the last of v
-            last = place - len(coordinates)
+        quantity, level = self.of, self.level
+        if quantity is not None and quantity in coordinates:
+            place = coordinates.index(quantity)
+            last = place - len(coordinates)  # states follow the coordinates, and are the last of v
             return lambda q, v, t, p: (q[place] if place < q.size else v[last]) - level
-        own = self.function if of is None else observe[of].function
-        assert callable(own)
-        if of is None and not level:
-            return own
-        if Observed(own).needs_reactions:
-            return lambda q, v, t, p, reactions: own(q, v, t, p, reactions) - level
-        return lambda q, v, t, p: own(q, v, t, p) - level
+        fn = self.function if quantity is None else observe[quantity].function
+        assert callable(fn)
+        if quantity is None and not level:
+            return fn
+        if Observed(fn).needs_reactions:
+            return lambda q, v, t, p, reactions: fn(q, v, t, p, reactions) - level
+        return lambda q, v, t, p: fn(q, v, t, p) - level
 
 
 def loaded(study: Any, folder: Path) -> tuple[dict[str, Any], list[Path]]:
@@ -180,46 +182,50 @@ def loaded(study: Any, folder: Path) -> tuple[dict[str, Any], list[Path]]:
     problems: list[Problem] = []
     files: list[Path] = []
 
-    def get(named: Any, key: Key) -> Any:
-        if not isinstance(named, str):
-            return named
+    def get(reference: Any, key: Key) -> Any:
+        if not isinstance(reference, str):
+            return reference
         try:
-            found = _found(named, folder, is_reduction=key[0] == "statistics")
+            source = _found(reference, folder, is_reduction=key[0] == "statistics")
         except StudyError as error:
             problems.extend(Problem(key, p.message) for p in error.problems)
-            return named
-        files.append(found.path)
-        return found.found
+            return reference
+        files.append(source.path)
+        return source.found
 
-    named = _with_functions(study, get)
-    for name, quantity in named["observe"].items():
+    sections = _with_functions(study, get)
+    for name, quantity in sections.get("observe", {}).items():
         problems += _signature_problems(name, quantity)
     refuse_all(problems)
-    return named, files
+    return sections, files
 
 
 def _with_functions(study: Any, get: Callable[[Any, Key], Any]) -> dict[str, Any]:
     """Replace the names of functions in quantities, statistics and events by `get`."""
-    found: dict[str, Any] = {}
+    sections: dict[str, Any] = {}
     for section, fields in _NAMES_OF_FUNCTIONS.items():
-        found[section] = dict(getattr(study, section))
-        for name, one in found[section].items():
-            named = {f: getattr(one, f) for f in fields if hasattr(one, f)}
-            own = {f: get(given, (section, name, f)) for f, given in named.items()}
-            found[section][name] = replace(one, **own)
-    return found
+        if not hasattr(study, section):  # a study of spectra observes nothing
+            continue
+        sections[section] = dict(getattr(study, section))
+        for name, table in sections[section].items():
+            names = {f: getattr(table, f) for f in fields if hasattr(table, f)}
+            functions = {
+                f: get(function_name, (section, name, f)) for f, function_name in names.items()
+            }
+            sections[section][name] = replace(table, **functions)
+    return sections
 
 
-def _found(named: str, folder: Path, *, is_reduction: bool) -> Found:
-    if named.startswith("python:"):
+def _found(name: str, folder: Path, *, is_reduction: bool) -> Found:
+    if name.startswith("python:"):
         raise refuse(
-            "function", f"must name a function in a file, but {named} was passed as an object"
+            "function", f"must name a function in a file, but {name} was passed as an object"
         )
-    found = find(named, {}, folder, (Reduction, _FUNCTION) if is_reduction else (_FUNCTION,))
-    if is_reduction and not isinstance(found.found, Reduction):
-        kind = type(found.found).__name__
-        raise refuse("function", f"must name a jaxmech.ensemble.Reduction, but {named} is a {kind}")
-    return found
+    source = find(name, {}, folder, (Reduction, _FUNCTION) if is_reduction else (_FUNCTION,))
+    if is_reduction and not isinstance(source.found, Reduction):
+        kind = type(source.found).__name__
+        raise refuse("function", f"must name a jaxmech.ensemble.Reduction, but {name} is a {kind}")
+    return source
 
 
 def _signature_problems(name: str, quantity: Observed) -> Iterator[Problem]:
@@ -228,8 +234,10 @@ def _signature_problems(name: str, quantity: Observed) -> Iterator[Problem]:
         return
     count = len(inspect.signature(quantity.function).parameters)
     if count not in (4, 5):
-        text = "must name a function of q, v, t, params, or of these and reactions, but it takes "
-        yield Problem(("observe", name, "function"), f"{text}{count} arguments")
+        message = (
+            "must name a function of q, v, t, params, or of these and reactions, but it takes "
+        )
+        yield Problem(("observe", name, "function"), f"{message}{count} arguments")
 
 
 def copies_of(files: Iterable[Path], subject: Subject) -> dict[Path, str]:
@@ -248,20 +256,21 @@ def copies_of(files: Iterable[Path], subject: Subject) -> dict[Path, str]:
 def stored_study(study: Any, copies: Mapping[Path, str], folder: Path) -> Any:
     """A study whose functions are named by the copies of their files."""
 
-    def renamed(named: Any, key: Key) -> Any:
-        if not isinstance(named, str) or named.startswith("python:"):
-            return named
-        file, _, name = named.rpartition(":")
+    def renamed(reference: Any, key: Key) -> Any:
+        if not isinstance(reference, str) or reference.startswith("python:"):
+            return reference
+        file, _, name = reference.rpartition(":")
         return f"{copies[(folder / file).resolve()]}:{name}"
 
-    return replace(study, **_with_functions(study, renamed))
+    sections = _with_functions(study, renamed)
+    return replace(study, **sections)
 
 
-def event_quantities(found: Events, ts: Array) -> dict[str, Array]:
+def event_quantities(events: Events, ts: Array) -> dict[str, Array]:
     """The quantities derived from the events of one trajectory, by name."""
-    values = {"stopped_by": found.stopped_by, "t_end": found.t_end}
-    for name in found:
-        record = found[name]
+    values = {"stopped_by": events.stopped_by, "t_end": events.t_end}
+    for name in events:
+        record = events[name]
         values |= {
             f"{name}_count": record.count,
             f"{name}_time": record.t[0],
@@ -276,31 +285,31 @@ def event_quantities(found: Events, ts: Array) -> dict[str, Array]:
 def event_names(events: Iterable[str], *, stored: bool = False) -> tuple[str, ...]:
     """The names of these quantities, or of those that are stored by default."""
     events = tuple(events)
-    each = _STORED if stored else _OF_EACH
-    own = tuple(f"{name}_{what}" for name in events for what in each)
-    return (*OF_ALL, *own) if events else ()
+    suffixes = _STORED if stored else _OF_EACH
+    names = tuple(f"{name}_{suffix}" for name in events for suffix in suffixes)
+    return (*OF_ALL, *names) if events else ()
 
 
 def event_dimensions(events: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """The names of the dimensions of the stored arrays."""
     dims: dict[str, tuple[str, ...]] = {}
     for name in events:
-        each = f"{name}_occurrence"
-        dims |= {f"{name}_times": (each,), f"{name}_q": (each, "coordinate")}
-        dims |= {f"{name}_v": (each, "coordinate"), f"{name}_passed": ("time",)}
+        occurrence = f"{name}_occurrence"
+        dims |= {f"{name}_times": (occurrence,), f"{name}_q": (occurrence, "coordinate")}
+        dims |= {f"{name}_v": (occurrence, "coordinate"), f"{name}_passed": ("time",)}
     return dims
 
 
 def name_problems_of(study: Any, coordinates: Iterable[str]) -> Iterator[Problem]:
     """Quantities and events that are named twice, or not at all."""
     coordinates, observe, store = tuple(coordinates), study.observe, study.store
-    own, of_events = (*SERIES, *AUDIT), event_names(study.events)
+    series, of_events = (*SERIES, *AUDIT), event_names(study.events)
     for name in observe:
-        if name in own or name in coordinates:
-            text = "must have another name: there is a quantity of that name"
-            yield Problem(("observe", name), text)
-    yield from _of_events(study.events, {*own, *coordinates, *observe}, (*coordinates, *observe))
-    yield from _of_statistics(study, (*own, *coordinates, *observe, *of_events))
+        if name in series or name in coordinates:
+            message = "must have another name: there is a quantity of that name"
+            yield Problem(("observe", name), message)
+    yield from _of_events(study.events, {*series, *coordinates, *observe}, (*coordinates, *observe))
+    yield from _of_statistics(study, (*series, *coordinates, *observe, *of_events))
     stored = (*SERIES, *observe, *of_events)
     for place, name in enumerate(() if isinstance(store, str) else store):
         if name not in stored:
@@ -308,26 +317,27 @@ def name_problems_of(study: Any, coordinates: Iterable[str]) -> Iterator[Problem
 
 
 def _of_events(
-    events: Mapping[str, StudyEvent], taken: set[str], known: tuple[str, ...]
+    events: Mapping[str, StudyEvent], reserved: set[str], quantities: tuple[str, ...]
 ) -> Iterator[Problem]:
-    """Events whose quantities have names that are taken, or that refer to no known quantity."""
-    for name, one in events.items():
-        if both := taken & set(event_names([name])):
-            text = f"must have another name: there is a quantity `{min(both)}` already"
-            yield Problem(("events", name), text)
-        if one.of is not None and one.of not in known:
-            what = not_one_of(one.of, known, "a coordinate or an observed quantity")
-            yield Problem(("events", name, "of"), what)
+    for name, event in events.items():
+        if clashes := reserved & set(event_names([name])):
+            message = f"must have another name: there is a quantity `{min(clashes)}` already"
+            yield Problem(("events", name), message)
+        if event.of is not None and event.of not in quantities:
+            reason = not_one_of(event.of, quantities, "a coordinate or an observed quantity")
+            yield Problem(("events", name, "of"), reason)
 
 
-def _of_statistics(study: Any, known: tuple[str, ...]) -> Iterator[Problem]:
-    for name, one in study.statistics.items():
-        if one.of_event is not None:
-            if one.of_event not in study.events:
-                what = "an event of this study, where neither `above` nor `below` is given"
-                text = not_one_of(one.of_event, study.events, what)
-                yield Problem(("statistics", name, "of"), text)
+def _of_statistics(study: Any, quantities: tuple[str, ...]) -> Iterator[Problem]:
+    for name, statistic in study.statistics.items():
+        if statistic.of_event is not None:
+            if statistic.of_event not in study.events:
+                kind = "an event of this study, where neither `above` nor `below` is given"
+                message = not_one_of(statistic.of_event, study.events, kind)
+                yield Problem(("statistics", name, "of"), message)
             continue
-        for of in one.quantities:
-            if of not in known and not of.startswith("multipliers_"):
-                yield Problem(("statistics", name, "of"), not_one_of(of, known, "a quantity"))
+        for quantity in statistic.quantities:
+            if quantity not in quantities and not quantity.startswith("multipliers_"):
+                yield Problem(
+                    ("statistics", name, "of"), not_one_of(quantity, quantities, "a quantity")
+                )

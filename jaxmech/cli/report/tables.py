@@ -1,0 +1,176 @@
+"""The tables of the page about a run, from what is stored in its folder."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from shlex import quote
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxmech.analysis.equilibrium import Stability
+from jaxmech.config.run_folder import stored_environment
+from jaxmech.ensemble import Results
+from jaxmech.ensemble.checksums import BlockMark, read_mark
+from jaxmech.ensemble.layout import array_of
+from jaxmech.ensemble.summary import failed
+from jaxmech.status import Status, succeeded
+
+MOST_FAILURES = 100
+
+
+class EstimateCell(NamedTuple):
+    """A number with the limits of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class CommandCell(NamedTuple):
+    """A command of the shell."""
+
+    command: str
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table of the page; cells are texts, numbers, `EstimateCell`s or `CommandCell`s."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    title: str = ""  # of the section that holds it
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Failures:
+    """The failed trajectories of a run."""
+
+    count: int  # of all
+    table: PageTable  # of the first ones
+
+
+def number_text(value: object) -> str:
+    """Format a number; a dash if it is unknown.
+
+    Example:
+        >>> number_text(12345), number_text(0.123456789), number_text(None)
+        ('12,345', '0.123457', '–')
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.6g}" if np.isfinite(value) else "–"
+
+
+def lead(results: Results, summary: dict[str, Any]) -> str:
+    """The sentence about the run below its name."""
+    sentence = f"{summary['done']:,} of {summary['size']:,} {results.members}, "
+    failures = failed(summary)
+    outcome = "without a verdict" if results.is_of_spectra else "failed"
+    sentence += f"{failures:,} {outcome}" if failures else f"none {outcome}"
+    if len(results.blocks) < results.count and not results.summary:
+        sentence += "; the run is not finished"
+    return sentence + "."
+
+
+def audit_tables(results: Results, summary: dict[str, Any]) -> list[PageTable]:
+    """How members ended, the worst values of the good ones, and quantiles."""
+    return _of_spectra(summary) if results.is_of_spectra else _of_motions(summary)
+
+
+def _of_spectra(summary: dict[str, Any]) -> list[PageTable]:
+    verdicts = [
+        (name, count, Stability[name].meaning)
+        for name, count in summary["stability"].items()
+        if count
+    ]
+    verdicts += [(name, x["count"], x["message"]) for name, x in summary["no_verdict"].items()]
+    head = ("", *(f"{100 * p:g} %" for p in summary["probabilities"]), "members")
+    rows = [
+        (name, *row["values"], row["count"])
+        for name, row in summary["quantiles"].items()
+        if row["values"]
+    ]
+    return [
+        PageTable(("verdict", "count", "meaning"), verdicts, "Stability"),
+        PageTable(head, rows, "Quantiles"),
+    ]
+
+
+def _of_motions(summary: dict[str, Any]) -> list[PageTable]:
+    ends = [(name, x["count"], x["message"]) for name, x in summary["status"].items()]
+    worst = [(name.replace("_", " "), value) for name, value in summary["worst"].items()]
+    worst.append(("smallest rank", summary["smallest_rank"]))
+    if summary["too_coarse"]:
+        worst.append(("trajectories with too large a step", summary["too_coarse"]))
+    tables = [
+        PageTable(("status", "count", "meaning"), ends, "How trajectories ended"),
+        PageTable(("", "largest"), worst, "The worst of the successful trajectories"),
+    ]
+    quantiles = summary["quantiles"]
+    if quantiles and summary["done"] > failed(summary):
+        head = ("coordinate", *(f"{100 * p:g} %" for p in quantiles["probabilities"]))
+        rows = [(name, *bands[-1]) for name, bands in quantiles["coordinates"].items()]
+        tables.append(PageTable(head, rows, f"Quantiles at t = {quantiles['times'][-1]:g} s"))
+    return tables
+
+
+def failure_table(results: Results, summary: dict[str, Any]) -> Failures | None:
+    """Each failed trajectory, with what was drawn for it and the command that replays it."""
+    count = failed(summary)
+    if not count or results.is_of_spectra:
+        return None
+    rows: list[tuple[Any, ...]]
+    if results.has_trajectories:
+        rows, names = _stored_failures(results)
+    else:
+        rows, names = [(int(index), "", "") for index in summary["failed"]], []
+    run = quote(str(results.path))
+    lines = [(str(row[0]), *row[1:], CommandCell(f"jaxmech replay {run} {row[0]}")) for row in rows]
+    head = ("trajectory", "status", "t [s]", *names, "to see it alone")
+    return Failures(count, PageTable(head, lines))
+
+
+def _stored_failures(results: Results) -> tuple[list[tuple[Any, ...]], list[str]]:
+    step = int(results.config["block"])
+    indices = [np.arange(b * step, min((b + 1) * step, results.size)) for b in results.blocks]
+    bad = np.concatenate(indices)[~np.asarray(succeeded(results.status))][:MOST_FAILURES]
+    draws = [
+        name
+        for name in results.group
+        if name.startswith(("start_", "coordinate_", "velocity_", "parameter_"))
+        and array_of(results.group, name).shape == (results.size,)
+    ]
+    rows = []
+    for index in bad.tolist():
+        status = Status(int(_entry(results, "status", index)))
+        values = [_entry(results, name, index) for name in ("t_failed", *draws)]
+        rows.append((index, status.name, *values))
+    return rows, draws
+
+
+def _entry(results: Results, name: str, index: int) -> float:
+    return float(np.asarray(array_of(results.group, name)[index]))
+
+
+def environment_table(results: Results) -> PageTable:
+    """Versions and devices."""
+    facts = stored_environment(results.path)
+    texts = ((key, x if isinstance(x, str) else json.dumps(x)) for key, x in facts.items())
+    return PageTable(("fact", "value"), [(key, value) for key, value in texts if value])
+
+
+def processor_table(results: Results) -> PageTable | None:
+    """The numbers of blocks by kind of processor, if there are several."""
+    marks = (read_mark(results.path, block) for block in results.blocks)
+    kinds = Counter(mark.processor for mark in marks if isinstance(mark, BlockMark))
+    del kinds[""]
+    return PageTable(("processor", "blocks"), list(kinds.items())) if len(kinds) > 1 else None

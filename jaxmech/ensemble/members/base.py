@@ -1,0 +1,136 @@
+"""`AbstractMember`: one member of a study, a motion or a spectrum, as a function of its draws."""
+
+import abc
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.config.load import Subject
+from jaxmech.ensemble.draws import Variable
+from jaxmech.ensemble.study import SECTIONS, AbstractStudy
+from jaxmech.system import System
+
+Tree = dict[str, dict[str, Any]]  # section, name -> value
+Dims = tuple[str, ...]  # names of the dimensions of an array
+
+
+class StoredArray(NamedTuple):
+    """An array of a run folder that is the same for all members.
+
+    Attributes:
+        name: of the array.
+        values: numbers or texts.
+        dims: names of its dimensions.
+        attributes: what readers show of it, such as `units`.
+    """
+
+    name: str
+    values: np.ndarray
+    dims: Dims
+    attributes: dict[str, Any]
+
+
+class AbstractMember(abc.ABC):
+    """One member of a study as a function of its draws.
+
+    A kernel computes blocks of them; store, statistics and workers know no more of a member than
+    this.
+    """
+
+    study: AbstractStudy
+    subject: Subject
+
+    @property
+    def system(self) -> System:
+        """The mechanical system."""
+        return self.subject.system
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Floating-point type of the computation."""
+        return np.dtype(self.study.precision)
+
+    @property
+    def may_skip_assembly(self) -> bool:
+        """Whether members need not be assembled, unless `computed` says that one was not met."""
+        return False
+
+    @abc.abstractmethod
+    def computed(
+        self, inputs: Tree, assembled: bool
+    ) -> tuple[dict[str, Array], dict[str, Array], Array]:
+        """The stored arrays, all quantities by name, and whether the start was met."""
+
+    @abc.abstractmethod
+    def is_good(self, values: Mapping[str, Array]) -> Array:
+        """Whether members count in statistics, from their quantities."""
+
+    @abc.abstractmethod
+    def shared_arrays(self) -> Iterable[StoredArray]:
+        """The arrays of a run folder that are the same for all members."""
+
+    @abc.abstractmethod
+    def dimensions(self, name: str, count: int) -> Dims:
+        """The names of so many dimensions of a stored array, but for the members."""
+
+    @abc.abstractmethod
+    def attributes(self, name: str) -> dict[str, Any]:
+        """The attributes of a stored array."""
+
+    def params(self, inputs: Tree) -> dict[str, Any]:
+        """The parameters, with the defaults of the model."""
+        return params_of(self.subject, inputs)
+
+
+def merged(shared: Tree, varying: Tree) -> Tree:
+    """Merge all inputs of one member."""
+    return {section: shared[section] | varying[section] for section in SECTIONS}
+
+
+def first_of(varying: Tree, shared: Tree) -> Tree:
+    """All inputs of the first member of some."""
+    return merged(shared, jax.tree.map(lambda x: x[0], varying))
+
+
+def params_of(subject: Subject, inputs: Tree) -> dict[str, Any]:
+    """The parameters of one member, with the defaults of the model."""
+    return {**(subject.model.params if subject.model else {}), **inputs["parameters"]}
+
+
+def guess(subject: Subject, inputs: Tree, dtype: Any) -> tuple[Array, Array]:
+    """The state of the model, with the drawn values in place."""
+    system, model = subject.system, subject.model
+    q, v = jnp.zeros((2, system.n), dtype)
+    if model:
+        state = model.state(inputs["start"], params_of(subject, inputs))
+        q, v = (jnp.asarray(x, dtype) for x in state)
+    for name, value in inputs["coordinates"].items():
+        q = q.at[system.coordinates.index(name)].set(value)
+    for name, value in inputs["velocities"].items():
+        v = v.at[system.velocity_names.index(name)].set(value)
+    return q, v
+
+
+def inputs_of(
+    variables: Iterable[Variable], dtype: np.dtype[Any], padding: int = 0
+) -> tuple[Tree, Tree]:
+    """Split draws into varying ones, padded with copies of the last member, and shared ones."""
+    varying: Tree = {section: {} for section in SECTIONS}
+    shared: Tree = {section: {} for section in SECTIONS}
+    for variable in variables:
+        values = variable.values
+        if variable.varies and padding:
+            values = np.concatenate([values, np.repeat(values[-1:], padding, axis=0)])
+        tree = varying if variable.varies else shared
+        values = values.astype(dtype) if values.dtype.kind == "f" else values
+        tree[variable.section][variable.name] = values
+    return varying, shared
+
+
+def plain_attributes(name: str, units: str | None = None) -> dict[str, Any]:
+    """The attributes of an array that is named by what it holds."""
+    return {"long_name": name.replace("_", " ")} | ({"units": units} if units else {})
