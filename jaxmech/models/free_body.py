@@ -8,7 +8,7 @@
 Coordinates: e0, e1, e2, e3 (no unit), e0 the scalar part.
 
     parameter   default       unit      meaning
-    J           (1, 2, 3.5)   kg m^2    principal moments of inertia, shape (3,)
+    J           (1, 2, 2.5)   kg m^2    principal moments of inertia, shape (3,)
 
     L = (J1 w1^2 + J2 w2^2 + J3 w3^2) / 2;   no force, no torque
 
@@ -53,7 +53,7 @@ def free_body() -> Model:
         system=System(
             _lagrangian, [Holonomic(_unit, name="unit")], coordinates=("e0", "e1", "e2", "e3")
         ),
-        params={"J": np.array([1.0, 2.0, 3.5])},
+        params={"J": np.array([1.0, 2.0, 2.5])},
         start={"e": np.array([1.0, 0.0, 0.0, 0.0]), "w": np.array([0.9, 0.0, 0.6])},
         state=_state,
         geometry=_geometry,
