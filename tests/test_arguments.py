@@ -126,7 +126,7 @@ def test_shard_map() -> None:
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh, PartitionSpec
 jax.config.update("jax_enable_x64", True)
-from jaxmech import RK4, simulate
+from jaxmech import FixedSteps, simulate
 from tests.small import PENDULUM
 mesh, split = Mesh(jax.devices(), ("batch",)), PartitionSpec("batch")
 def run(speeds, params):
