@@ -375,7 +375,7 @@ def test_the_configurations_of_the_project_are_read(name: str) -> None:
         ('["table"]', '["gradient"]', "tiny.toml: gradient must be given, because it is"),
         ("[3]", "[3, 0]", "tiny.toml:5: table.cases.chain_1.batches[1] must be at least 1"),
         ("step = 0.01", "step = 0", "tiny.toml:5: table.cases.chain_1.step must be positive"),
-        ("rounds = 2", "round = 2", "tiny.toml:2: timing.round is not a key"),
+        ("rounds = 2", "round = 2", "tiny.toml:2: timing.round is not a known key"),
     ],
 )
 def test_wrong_configurations_are_refused(tmp_path, old, new, message) -> None:
