@@ -55,8 +55,8 @@ is_confidence = between(math.nextafter(0, 1), math.nextafter(1, 0))
 is_count = between(1, 10**400, is_int)
 is_quantity = is_one_of(*QUANTITIES)
 GOOD: dict[Key, Callable[[Any], bool]] = {
-    ("method", "rtol"): lambda x: is_number(x) and x > 0,
-    ("method", "max_steps"): between(1, 10**9, is_int),
+    ("steps", "rtol"): lambda x: is_number(x) and x > 0,
+    ("steps", "max_steps"): between(1, 10**9, is_int),
     ("events", "low", "of"): is_one_of("x1", "x2"),
     ("events", "low", "level"): is_number,
     ("events", "low", "direction"): between(-1, 1, is_int),

@@ -192,9 +192,9 @@ def test_many_mutated_configurations(tmp_path) -> None:
         ),
         (("statistics", "bins", "bins"), 10**7, "statistics.bins.bins", "must be at most 100000"),
         (
-            ("method", "max_steps"),
+            ("steps", "max_steps"),
             10**10,
-            "method.max_steps",
+            "steps.max_steps",
             "must be at most 1000000000, be",
         ),
         (("cluster",), "tcp://h:99999", "cluster.scheduler", "an address with a port up to 65535"),

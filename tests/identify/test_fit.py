@@ -165,7 +165,7 @@ def _dragged(factor: float, *, heavy: bool = False) -> System:
         ({"system": _dragged(1.0, heavy=True)}, "the lagrangian of the system"),
         ({"observe": lambda q, v, t, p: 1.001 * q}, "observe"),
         ({"optimizer": LevenbergMarquardt(2, 1e-4)}, "optimizer"),
-        ({"steps": FixedSteps(2)}, "method"),
+        ({"steps": FixedSteps(2)}, "steps"),
     ],
 )
 def test_a_fit_does_not_continue_with_another_system(
