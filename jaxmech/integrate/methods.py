@@ -3,7 +3,7 @@
 import abc
 from dataclasses import dataclass
 from math import factorial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -36,7 +36,7 @@ _OF_STEPS = ("substeps", "per_save", "max_step", "times")
 class AbstractMethod(abc.ABC):
     """How a step is made; `AbstractSteps` say how long it is."""
 
-    def __new__(cls, *args: Any, **settings: Any) -> Self:
+    def __new__(cls, *args: Any, **settings: Any) -> Any:
         """Refuse settings of the steps, which are a policy of their own."""
         of_steps = {name: settings[name] for name in _OF_STEPS if name in settings}
         if args:

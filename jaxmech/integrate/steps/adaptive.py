@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import Any, Self
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -79,7 +79,7 @@ class Adaptive(AbstractSteps):
     atol: float = setting(1e-10, "absolute error of a step, in units of the coordinates")
     max_steps: int = setting(10_000, "maximum number of steps, including rejected ones")
 
-    def __new__(cls, *args: Any, **settings: Any) -> Self:
+    def __new__(cls, *args: Any, **settings: Any) -> Any:
         """Refuse a method, which is an argument of its own."""
         methods = [x for x in (*args, *settings.values()) if isinstance(x, AbstractMethod)]
         if methods or "pair" in settings:

@@ -3,7 +3,7 @@
 import abc
 from dataclasses import dataclass, fields, replace
 from math import isfinite
-from typing import Any, Self
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -65,7 +65,7 @@ class AbstractSteps(abc.ABC):
         is_tuple = isinstance(self.times, tuple)
         return jnp.asarray(np.asarray(self.times, dtype) if is_tuple else self.times, dtype)
 
-    def without_times(self) -> Self:
+    def without_times(self) -> "AbstractSteps":
         """The same policy without times at which steps end."""
         return replace(self, times=())
 
