@@ -120,9 +120,10 @@ def require_sign(
     has_sign = numbers >= 0 if zero else numbers > 0
     if np.all(has_sign & np.isfinite(numbers)):
         return
-    kind = "zero or a positive number" if zero else "a positive number"
     if numbers.ndim:
-        kind = f"{kind} in each place"
+        kind = "zeros or positive numbers" if zero else "positive numbers"
+    else:
+        kind = "zero or a positive number" if zero else "a positive number"
     raise ValueError(
         f"{capital(part)} must have {kind} as `{argument}`, but has {numbers.tolist()}; {remedy}."
     )

@@ -153,7 +153,10 @@ def test_a_spline_is_smooth_and_differentiable_by_its_points() -> None:
 CIRCLE = lambda s, t, p: (jnp.cos(s), jnp.sin(s))  # noqa: E731
 HOLLOW = jp.polar_profile(lambda angle, t, p: 1 + 0.5 * jnp.cos(2 * angle))
 MISUSE = [
-    ({"profile": CIRCLE, "radius": -0.1}, "Cam 'lift' must have zero or a positive `radius`"),
+    (
+        {"profile": CIRCLE, "radius": -0.1},
+        "Cam 'lift' must have zero or a positive number as `radius`",
+    ),
     ({"profile": lambda s, t, p: (s, s), "radius": 0.1}, "a closed smooth curve"),
     ({"profile": lambda s, t, p: (jnp.sqrt(s - 1), s), "radius": 0.1}, "is finite, but"),
     ({"profile": lambda s, t, p: (jnp.cos(s) ** 3, jnp.sin(s) ** 3)}, "without corners or stops"),

@@ -136,5 +136,5 @@ def test_an_ellipse_travels_by_the_length_of_its_arc() -> None:
 def test_semiaxes_that_are_not_positive_are_refused(sizes: Any) -> None:
     body = jp.spatial_body("stone", mass=1.0, inertia=(1, 1, 1))
     table = jp.rolling_ellipsoid("table", jp.ground, O, body, O, normal=UP, semiaxes=sizes)
-    with pytest.raises(ValueError, match="Rolling ellipsoid 'table' must have positive `semiaxes`"):
+    with pytest.raises(ValueError, match="'table' must have positive numbers as `semiaxes`"):
         jp.Mechanism([body], [table], params={"b": -1.0} if "b" in sizes else {})
