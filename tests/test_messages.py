@@ -271,6 +271,14 @@ MISUSE = {
     "simulate(method='rk4')": (
         "TypeError: Argument `method` must be an object such as RK4(), but is 'rk4'."
     ),
+    "simulate(method=jm.Adaptive())": (
+        "TypeError: Argument `method` must not be Adaptive(), which belongs to `steps`: write "
+        "steps=Adaptive()."
+    ),
+    "simulate(steps=jm.RK4())": (
+        "TypeError: Argument `steps` must not be RK4(), which belongs to `method`: write "
+        "method=RK4()."
+    ),
     "simulate(projection=True)": (
         "TypeError: Argument `projection` must be an object such as Projection() or None, but "
         "is True."

@@ -223,13 +223,6 @@ def test_settings_in_the_wrong_policy_are_refused(wrong: Callable[[], Any], reme
         wrong()
 
 
-def test_policies_in_the_wrong_argument_are_refused() -> None:
-    with pytest.raises(TypeError, match=r"`method` must not be Adaptive\(\).*steps=Adaptive\(\)"):
-        method_and_steps(Adaptive(), None)
-    with pytest.raises(TypeError, match=r"`steps` must not be RK4\(\).*method=RK4\(\)"):
-        method_and_steps(None, RK4())
-
-
 def test_defaults_of_the_policies() -> None:
     assert method_and_steps(None, None) == (RK4(), FixedSteps())
     assert method_and_steps(None, Adaptive()) == (DormandPrince8(), Adaptive())
