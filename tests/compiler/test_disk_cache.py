@@ -22,7 +22,7 @@ RUN = """
 import sys
 import jax, jax.numpy as jnp
 jax.config.update("jax_enable_x64", True)
-from jaxmech import RK4, models, simulate
+from jaxmech import FixedSteps, models, simulate
 from jaxmech.compiler.backends.cpu import program
 if sys.argv[1] == "found":
     def compile_module(*module):
