@@ -118,8 +118,8 @@ def test_the_default_step_of_a_motion_without_freedom() -> None:
     assert abs(sol.q[-1] - np.array([0.0, 1.0])).max() < 1e-9
     assert sol.integration_error < 1e-3
     for saves in (3, 11, 101):
-        each = choose_steps(system, q, v, np.linspace(0.0, 10.25, saves), p)
-        assert 100 < each * (saves - 1) < 1000
+        steps = choose_steps(system, q, v, np.linspace(0.0, 10.25, saves), p)
+        assert 100 < steps.per_save * (saves - 1) < 1000
 
 
 def test_a_rope_that_is_reeled_in_while_nothing_else_moves() -> None:
