@@ -14,7 +14,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import jaxmech as jm
-from tests.parts.bricard import bricard
+from experiments.linkages import bricard
 
 POINTS = np.array([[-1.0, 0.0], [1.0, 0.0], [0.3, 0.4]])  # of the plate, in its frame
 G, END = 9.81, 1.0

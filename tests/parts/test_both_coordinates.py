@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
+from experiments.linkages import bricard
 from jaxmech import parts as jp
-from tests.parts.bricard import bricard
 from tests.parts.mechanisms import (
     Built,
     bicycle_from_above,
