@@ -16,7 +16,7 @@ def dependencies(closed: ClosedJaxpr) -> NDArray[np.bool_] | None:
     """Flags (m, n) for a function from (n,) to (m,), by its operations; None if they are unknown.
 
     Example:
-        >>> import jax.numpy as jnp
+        >>> import jax, jax.numpy as jnp
         >>> print(dependencies(jax.make_jaxpr(lambda x: x[1:] - x[:-1])(jnp.zeros(3))))
         [[ True  True False]
          [False  True  True]]

@@ -45,8 +45,10 @@ def spatial_tree(seed: int) -> jp.Mechanism:
 
     def body(name: str) -> Any:
         F = draw.normal(size=(3, 3)) / 5
+        second_moments = F @ F.T  # of the mass about its centre
+        inertia = np.trace(second_moments) * np.eye(3) - second_moments
         center = (0.1, "l", draw.normal()) if draw.random() < 0.7 else None
-        return jp.spatial_body(name, mass="m", inertia=F @ F.T, center=center)
+        return jp.spatial_body(name, mass="m", inertia=inertia, center=center)
 
     bodies, joints = [jp.ground, body("free")], []
     for kind in draw.permutation(list(JOINTS)):
