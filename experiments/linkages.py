@@ -187,7 +187,7 @@ def measured(linkage: Linkage) -> dict[str, Any]:
     many = jnp.tile(q, (BATCH, 1)), jnp.tile(v, (BATCH, 1))
     sol = jax.block_until_ready(batch(*many))
     called = time.process_time()
-    loops = [part.kept for part in jm.compiler.explain(run, *many).parts if part.kept]
+    loops = [part.operations for part in jm.compiler.explain(run, *many).parts if part.operations]
     seconds = shortest(lambda: batch(*many).q, clock=time.process_time)
     row = {
         "coordinates": joints.system.n,

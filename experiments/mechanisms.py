@@ -136,7 +136,7 @@ def _starts(mechanism: Any, moving: Any) -> Any:
 
 def _operations(report: Any) -> int | None:
     """The operations of a step; None where it runs as plain `vmap`."""
-    loops = [part.kept for part in report.parts if part.kept]
+    loops = [part.operations for part in report.parts if part.operations]
     return max(loops, default=None)
 
 

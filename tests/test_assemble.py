@@ -159,7 +159,7 @@ def test_a_fixed_coordinate_costs_nothing() -> None:
         def run(q: Any, v: Any) -> Any:
             return assemble(model.system, q, v, 0.0, model.params, fixed=fixed)
 
-        return np.array([part.kept for part in explain(run, q, v).parts])
+        return np.array([part.operations for part in explain(run, q, v).parts])
 
     positions, velocities = operations("x1") / operations()
     assert positions <= 0.75

@@ -86,7 +86,7 @@ def test_small_corrections_take_fewer_operations() -> None:
             return policy.after_step(DOUBLE.system, q, v, T, DOUBLE.params, known)[:2]
 
         state = (jnp.asarray(x)[None] for x in DOUBLE[2:])
-        return compiler.explain(project, *state).parts[0].kept
+        return compiler.explain(project, *state).parts[0].operations
 
     once = count(Projection(iterations=1))
     assert once < count(Projection().lazy()) < (once + count(Projection())) / 2

@@ -21,7 +21,7 @@ class Called(NamedTuple):
     """A kernel, and the indices of its arguments that differ in the batch."""
 
     kernel: Kernel
-    moving: frozenset[int]
+    batched: frozenset[int]
 
 
 Runner = Callable[[list[np.ndarray], int], list[np.ndarray]]  # of arguments and size of the batch
@@ -71,8 +71,8 @@ def _shapes(kernel: Kernel, size: int) -> list[jax.ShapeDtypeStruct]:
 def _calling(call: Callable[[Called, tuple[Array, ...], int], list[Array]]) -> Iterator[None]:
     """Replace the call of a kernel, and keep programs from before and after apart."""
 
-    def called(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> list[Array]:
-        return call(Called(kernel, moving), args, size)
+    def called(*args: Array, kernel: Kernel, batched: frozenset[int], size: int) -> list[Array]:
+        return call(Called(kernel, batched), args, size)
 
     jax.clear_caches()
     with patch.dict(primitive._CALLS, dict.fromkeys(primitive._CALLS, called)):

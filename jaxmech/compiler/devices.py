@@ -12,11 +12,11 @@ from jaxmech.compiler.platforms import platform_of, why_not
 
 def all_devices() -> list[jax.Device]:
     """The devices of the default platform, and those of the CPU if JAX has them."""
-    found = list(jax.devices())
-    if found[0].platform != "cpu":
+    devices = list(jax.devices())
+    if devices[0].platform != "cpu":
         with suppress(RuntimeError):  # JAX_PLATFORMS may exclude it
-            found += jax.devices("cpu")
-    return found
+            devices += jax.devices("cpu")
+    return devices
 
 
 def backend_of(device: jax.Device) -> str:
@@ -36,10 +36,12 @@ def backend_of(device: jax.Device) -> str:
         cuda = driver()
     except CudaError as error:
         return f"plain vmap, because {error}"
-    known = f" (driver for CUDA {cuda.version})" if cuda else ""
+    driver_version = f" (driver for CUDA {cuda.version})" if cuda else ""
     if gpu() is None:
-        return f"GPU kernels, a thread for each trajectory{known}"
+        return f"GPU kernels, a thread for each trajectory{driver_version}"
     verdict = verdict_on(device, over_batch)
     if not verdict.passed:
         return f"plain vmap, because GPU kernels failed the self-test: {verdict.text}"
-    return f"GPU kernels, a thread for each trajectory{known}; the self-test {verdict.text}"
+    return (
+        f"GPU kernels, a thread for each trajectory{driver_version}; the self-test {verdict.text}"
+    )

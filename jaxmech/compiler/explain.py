@@ -23,16 +23,16 @@ class Part:
     """A loop or a function considered for compilation.
 
     Attributes:
-        what: "function", "loop of n iterations", or "while loop".
+        name: "function", "loop of n iterations", or "while loop".
         requested: operations on scalars in it.
-        kept: operations left after folding, sharing and elimination; 0 under plain `vmap`.
+        operations: those left after folding, sharing and elimination; 0 under plain `vmap`.
         reason: the reason why it runs under plain `vmap`; empty where it runs as native code.
         how: the form in which it runs.
     """
 
-    what: str
+    name: str
     requested: int
-    kept: int
+    operations: int
     reason: str
     how: str = "as lanes"
 
@@ -52,21 +52,21 @@ class Explanation:
     def __repr__(self) -> str:
         return "\n".join(_line(part) for part in self.parts) or "no operation depends on the batch"
 
-    def add(self, what: str, kernel: Kernel) -> None:
+    def add(self, name: str, kernel: Kernel) -> None:
         """Add a part that runs as native code."""
-        self.parts.append(part(what, kernel) if self.counts else Part(what, 0, 0, ""))
+        self.parts.append(part(name, kernel) if self.counts else Part(name, 0, 0, ""))
 
-    def add_plain(self, what: str, reason: str) -> None:
+    def add_plain(self, name: str, reason: str) -> None:
         """Add a part that runs as plain `vmap`."""
-        self.parts.append(Part(what, 0, 0, reason))
+        self.parts.append(Part(name, 0, 0, reason))
 
 
-def part(what: str, kernel: Kernel) -> Part:
+def part(name: str, kernel: Kernel) -> Part:
     """The part of an explanation for a kernel."""
     reader = kernel.reader
     requested = reader.graph.requested + _requested(reader.loops)
     how = "as a GPU kernel" if likely_platform() == "cuda" else "as lanes"
-    return Part(what, requested, kernel.operations, "", how)
+    return Part(name, requested, kernel.operations, "", how)
 
 
 def reason_of(error: Exception) -> str:
@@ -81,7 +81,7 @@ def warn_of_plain(parts: Sequence[Part]) -> None:
     """Warn once of each reason for which a part runs as plain `vmap`."""
     for reason in dict.fromkeys(part.reason for part in parts if part.reason):
         # Without lengths of loops, so that the warning is the same for all programs of a call.
-        is_whole = any(part.what == "function" for part in parts if part.reason == reason)
+        is_whole = any(part.name == "function" for part in parts if part.reason == reason)
         warn_caller(_TEXT.format("function" if is_whole else "loop", reason), NativeCodeWarning)
 
 
@@ -99,5 +99,5 @@ def _requested(loops: list[Loop]) -> int:
 
 def _line(part: Part) -> str:
     if part.reason:
-        return f"{part.what}: plain vmap, because of {part.reason}"
-    return f"{part.what}: {part.kept} of {part.requested} operations on scalars, {part.how}"
+        return f"{part.name}: plain vmap, because of {part.reason}"
+    return f"{part.name}: {part.operations} of {part.requested} operations on scalars, {part.how}"

@@ -42,15 +42,15 @@ def jacobian(
 
 def _groups(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The direction (n,) that each column shares with others; -1 for columns of zeros."""
-    groups, taken = np.full(flags.shape[1], -1), np.zeros((0, flags.shape[0]), bool)
+    groups, occupied = np.full(flags.shape[1], -1), np.zeros((0, flags.shape[0]), bool)
     for j, column in enumerate(flags.T):
         if not column.any():
             continue
-        free = np.flatnonzero(~(taken & column).any(1))
-        groups[j] = free[0] if free.size else len(taken)
+        free = np.flatnonzero(~(occupied & column).any(1))
+        groups[j] = free[0] if free.size else len(occupied)
         if not free.size:
-            taken = np.concatenate([taken, np.zeros((1, len(column)), bool)])
-        taken[groups[j]] |= column
+            occupied = np.concatenate([occupied, np.zeros((1, len(column)), bool)])
+        occupied[groups[j]] |= column
     return groups
 
 

@@ -52,20 +52,26 @@ class AbstractRule(abc.ABC):
     smooth: tuple[int, ...]
 
     @abc.abstractmethod
-    def jvp(self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays) -> list[Array]:
-        """Return the tangents of the smooth results for tangents of the wanted arguments."""
+    def jvp(self, args: Arrays, residuals: Arrays, nonzero: Flags, tangents: Arrays) -> list[Array]:
+        """Return the tangents of the smooth results.
+
+        `nonzero` flags the arguments that have a tangent, and `tangents` are these alone.
+        """
 
     def smooth_jvp(
-        self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays
+        self, args: Arrays, residuals: Arrays, nonzero: Flags, tangents: Arrays
     ) -> list[Array]:
         """Return the same, by operations that JAX can differentiate in both modes."""
-        return self.jvp(args, residuals, wanted, tangents)
+        return self.jvp(args, residuals, nonzero, tangents)
 
     @abc.abstractmethod
     def vjp(
-        self, args: Arrays, residuals: Arrays, wanted: Flags, cotangents: Sequence[Array | None]
+        self, args: Arrays, residuals: Arrays, linear: Flags, cotangents: Sequence[Array | None]
     ) -> list[Array]:
-        """Return cotangents of the wanted arguments; None is a zero cotangent of a result."""
+        """Return cotangents of the arguments that `linear` flags.
+
+        None is a zero cotangent of a result.
+        """
 
 
 class PlainRule(AbstractRule):
@@ -78,23 +84,23 @@ class PlainRule(AbstractRule):
         floating = (jnp.issubdtype(x.dtype, jnp.inexact) for x in call.out_avals)
         self.smooth = tuple(k for k, flag in enumerate(floating) if flag)
 
-    def jvp(self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays) -> list[Array]:
+    def jvp(self, args: Arrays, residuals: Arrays, nonzero: Flags, tangents: Arrays) -> list[Array]:
         """Return the tangents by `jax.jvp`."""
-        return jax.jvp(self._smooth(args, wanted), _select(wanted, args), list(tangents))[1]
+        return jax.jvp(self._smooth(args, nonzero), _select(nonzero, args), list(tangents))[1]
 
     def vjp(
-        self, args: Arrays, residuals: Arrays, wanted: Flags, cotangents: Sequence[Array | None]
+        self, args: Arrays, residuals: Arrays, linear: Flags, cotangents: Sequence[Array | None]
     ) -> list[Array]:
         """Return the cotangents by `jax.vjp`."""
-        outs, pullback = jax.vjp(self._smooth(args, wanted), *_select(wanted, args))
-        given = zip(cotangents, outs, strict=True)
-        return list(pullback([jnp.zeros_like(x) if ct is None else ct for ct, x in given]))
+        outs, pullback = jax.vjp(self._smooth(args, linear), *_select(linear, args))
+        pairs = zip(cotangents, outs, strict=True)
+        return list(pullback([jnp.zeros_like(x) if ct is None else ct for ct, x in pairs]))
 
-    def _smooth(self, args: Arrays, wanted: Flags) -> Callable[..., list[Array]]:
-        """The smooth results as a function of the wanted arguments."""
+    def _smooth(self, args: Arrays, flags: Flags) -> Callable[..., list[Array]]:
+        """The smooth results as a function of the flagged arguments."""
 
-        def smooth(*some: Array) -> list[Array]:
-            outs = jaxpr_as_fun(self._differentiable())(*_merge(wanted, some, args))
+        def smooth(*active: Array) -> list[Array]:
+            outs = jaxpr_as_fun(self._differentiable())(*_merge(flags, active, args))
             return [outs[k] for k in self.smooth]
 
         return smooth
@@ -117,44 +123,44 @@ class Operation:
     linear: int = 0
     adjoint: Callable[[Flags], "Operation"] | None = None
 
-    def jvp(self, wanted: Flags, given: Flags) -> "Operation":
-        """The operation from tangents of the wanted arguments to those of the given results."""
+    def jvp(self, nonzero: Flags, results: Flags) -> "Operation":
+        """The operation from tangents of the nonzero arguments to those of the flagged results."""
 
-        def push(*rest: Array) -> list[Array]:
-            args, residuals, tangents = self._split(rest)
-            return _select(given, self.rule.jvp(args, residuals, wanted, tangents))
+        def push(*operands: Array) -> list[Array]:
+            args, residuals, tangents = self._split(operands)
+            return _select(results, self.rule.jvp(args, residuals, nonzero, tangents))
 
-        def smooth(*rest: Array) -> list[Array]:
-            args, residuals, tangents = self._split(rest)
-            return _select(given, self.rule.smooth_jvp(args, residuals, wanted, tangents))
+        def smooth(*operands: Array) -> list[Array]:
+            args, residuals, tangents = self._split(operands)
+            return _select(results, self.rule.smooth_jvp(args, residuals, nonzero, tangents))
 
-        avals = [*self._known_avals(), *_select(wanted, self.call.in_avals)]
+        avals = [*self._known_avals(), *_select(nonzero, self.call.in_avals)]
         is_smooth = type(self.rule).smooth_jvp is AbstractRule.smooth_jvp
         return _linear(
-            push, avals, sum(wanted), lambda ct: self.vjp(wanted, _expand(given, ct)),
+            push, avals, sum(nonzero), lambda ct: self.vjp(nonzero, _expand(results, ct)),
             None if is_smooth else smooth,
         )  # fmt: skip
 
-    def vjp(self, wanted: Flags, given: Flags) -> "Operation":
-        """The operation from cotangents of the given results to those of the wanted arguments."""
+    def vjp(self, linear: Flags, nonzero: Flags) -> "Operation":
+        """The operation from cotangents of the nonzero results to those of the linear arguments."""
 
-        def pull(*rest: Array) -> list[Array]:
-            args, residuals, some = self._split(rest)
-            cotangents = _merge(given, some, [None] * len(given))
-            return self.rule.vjp(args, residuals, wanted, cotangents)
+        def pull(*operands: Array) -> list[Array]:
+            args, residuals, dense = self._split(operands)
+            cotangents = _merge(nonzero, dense, [None] * len(nonzero))
+            return self.rule.vjp(args, residuals, linear, cotangents)
 
         smooth = [self.call.out_avals[k] for k in self.rule.smooth]
-        avals = [*self._known_avals(), *_select(given, smooth)]
-        return _linear(pull, avals, sum(given), lambda ct: self.jvp(_expand(wanted, ct), given))
+        avals = [*self._known_avals(), *_select(nonzero, smooth)]
+        return _linear(pull, avals, sum(nonzero), lambda ct: self.jvp(_expand(linear, ct), nonzero))
 
     def _known_avals(self) -> list[Any]:
         return [*self.call.in_avals, *(self.call.out_avals[k] for k in self.rule.residuals)]
 
-    def _split(self, rest: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+    def _split(self, operands: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
         """Split into arguments, residuals, and the arguments in which a derivative is linear."""
         first = len(self.call.in_avals)
         second = first + len(self.rule.residuals)
-        return rest[:first], rest[first:second], rest[second:]
+        return operands[:first], operands[first:second], operands[second:]
 
 
 def _linear(
@@ -204,12 +210,12 @@ def _over_axes(
     op: Operation, args: Arrays, axes: Axes, sizes: tuple[int, ...], as_lanes: bool
 ) -> list[Array]:
     # Within `jax.shard_map`, all arguments have to vary along the same axes of the mesh.
-    every = frozenset().union(*map(varying_axes, args))
-    missing = [(x, tuple(every - varying_axes(x))) for x in args]
+    mesh_axes = frozenset().union(*map(varying_axes, args))
+    missing = [(x, tuple(mesh_axes - varying_axes(x))) for x in args]
     args = [jax.lax.pcast(x, names, to="varying") if names else x for x, names in missing]
     args = args if sizes else [unsharded(x) for x in args]
-    used = (True,) * len(op.call.out_avals)
-    params = {"call": op.call, "op": op, "used": used, "as_lanes": as_lanes}
+    used_outs = (True,) * len(op.call.out_avals)
+    params = {"call": op.call, "op": op, "used_outs": used_outs, "as_lanes": as_lanes}
     return list(_batched.bind(*args, axes=axes, sizes=sizes, **params))
 
 
@@ -225,13 +231,13 @@ def _results(content: Content) -> tuple[Sequence[Any], Any]:
     return content["call"].out_avals, content["call"].effects
 
 
-def _without_results(params: Content, used: Sequence[bool]) -> Content:
-    call = without_unused(params["call"], used)
-    return {**params, "call": call, "used": _expand(params["used"], used)}
+def _without_results(params: Content, used_outs: Sequence[bool]) -> Content:
+    call = without_unused(params["call"], used_outs)
+    return {**params, "call": call, "used_outs": _expand(params["used_outs"], used_outs)}
 
 
 def _evaluated(
-    *args: Array, call: ClosedJaxpr, op: Operation, used: Flags, as_lanes: bool, axes: Axes,
+    *args: Array, call: ClosedJaxpr, op: Operation, used_outs: Flags, as_lanes: bool, axes: Axes,
     sizes: tuple[int, ...], native: bool,
 ) -> list[Array]:  # fmt: skip
     """Compute the results while a program is lowered; `native` says whether its platform can."""
@@ -263,36 +269,36 @@ def _lower(ctx: LoweringRuleContext, *args: Any, platform: str | None = None, **
 
 def _jvp(
     primals: Sequence[Array], tangents: Sequence[Any], *, call: ClosedJaxpr, op: Operation,
-    used: Flags, as_lanes: bool, axes: Axes, sizes: tuple[int, ...],
+    used_outs: Flags, as_lanes: bool, axes: Axes, sizes: tuple[int, ...],
 ) -> tuple[list[Array], list[Any]]:  # fmt: skip
     outs = _over_axes(op, primals, axes, sizes, as_lanes)
-    wanted = tuple(not isinstance(x, Zero) for x in tangents)
-    push = op.jvp(wanted, (True,) * len(op.rule.smooth))
+    nonzero = tuple(not isinstance(x, Zero) for x in tangents)
+    push = op.jvp(nonzero, (True,) * len(op.rule.smooth))
     residuals = [outs[k] for k in op.rule.residuals]
-    every = tuple(range(len(sizes)))
-    push_axes = (*axes, *[every] * len(residuals), *_select(wanted, axes))
-    push_args = [*primals, *residuals, *_select(wanted, tangents)]
+    batch_axes = tuple(range(len(sizes)))
+    push_axes = (*axes, *[batch_axes] * len(residuals), *_select(nonzero, axes))
+    push_args = [*primals, *residuals, *_select(nonzero, tangents)]
     out_tangents = iter(_over_axes(push, push_args, push_axes, sizes, as_lanes))
     slopes = [
         next(out_tangents) if k in op.rule.smooth else Zero(jax.typeof(x).to_tangent_aval())
         for k, x in enumerate(outs)
     ]
-    return _select(used, outs), _select(used, slopes)
+    return _select(used_outs, outs), _select(used_outs, slopes)
 
 
 def _transposed(
-    cotangents: Sequence[Any], *args: Any, call: ClosedJaxpr, op: Operation, used: Flags,
+    cotangents: Sequence[Any], *args: Any, call: ClosedJaxpr, op: Operation, used_outs: Flags,
     as_lanes: bool, axes: Axes, sizes: tuple[int, ...],
 ) -> list[Any]:  # fmt: skip
     split = len(args) - op.linear
     zeros = [Zero(x) for x in op.call.out_avals]
-    cotangents = _merge(used, cotangents, zeros)
+    cotangents = _merge(used_outs, cotangents, zeros)
     nonzero = tuple(not isinstance(x, Zero) for x in cotangents)
     if not any(nonzero):
         return [None] * split + [Zero(x.aval) for x in args[split:]]
     assert op.adjoint is not None
-    every = tuple(range(len(sizes)))
-    pull_axes = (*axes[:split], *[every] * sum(nonzero))
+    batch_axes = tuple(range(len(sizes)))
+    pull_axes = (*axes[:split], *[batch_axes] * sum(nonzero))
     pull_args = [*args[:split], *_select(nonzero, cotangents)]
     outs = _over_axes(op.adjoint(nonzero), pull_args, pull_axes, sizes, as_lanes)
     return [None] * split + [
@@ -323,12 +329,12 @@ def _select(flags: Sequence[bool], xs: Sequence[Any]) -> list[Any]:
     return [x for x, flag in zip(xs, flags, strict=True) if flag]
 
 
-def _merge(flags: Sequence[bool], some: Sequence[Any], others: Sequence[Any]) -> list[Any]:
-    """`some` where the flags are set, `others` elsewhere."""
-    rest = iter(some)
-    return [next(rest) if flag else x for flag, x in zip(flags, others, strict=True)]
+def _merge(flags: Sequence[bool], selected: Sequence[Any], default: Sequence[Any]) -> list[Any]:
+    """The next of `selected` where a flag is set, and the number of `default` elsewhere."""
+    remaining = iter(selected)
+    return [next(remaining) if flag else x for flag, x in zip(flags, default, strict=True)]
 
 
 def _expand(outer: Flags, inner: Sequence[bool]) -> Flags:
-    """Flags of all, from flags of those where the outer flags are set."""
+    """Scatter `inner` into the True positions of `outer`."""
     return tuple(_merge(outer, inner, [False] * len(outer)))

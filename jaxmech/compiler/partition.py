@@ -36,14 +36,14 @@ Batch = tuple[Array, bool]  # a value, and whether it has the batch axis
 
 def run_partitioned(
     closed: ClosedJaxpr, args: Sequence[Array], flags: Sequence[bool], size: int,
-    found: Explanation, constants: Sequence[np.ndarray | None] = (),
+    explanation: Explanation, constants: Sequence[np.ndarray | None] = (),
 ) -> list[Batch]:  # fmt: skip
     """Run a program over a batch; flagged arguments have its axis first.
 
-    A part is added to `found` for every loop. `constants` are the values of arguments that are the
-    same in all calls, or None.
+    A part is added to `explanation` for every loop. `constants` are the values of arguments that
+    are the same in all calls, or None.
     """
-    run = _Partition(closed, args, flags, size, found, constants)
+    run = _Partition(closed, args, flags, size, explanation, constants)
     for place, eqn in enumerate(closed.jaxpr.eqns):
         if place not in run.done:
             run.add(place, eqn)
@@ -54,12 +54,12 @@ def run_partitioned(
 class _Partition:
     def __init__(
         self, closed: ClosedJaxpr, args: Sequence[Array], flags: Sequence[bool], size: int,
-        found: Explanation, constants: Sequence[np.ndarray | None],
+        explanation: Explanation, constants: Sequence[np.ndarray | None],
     ) -> None:  # fmt: skip
-        self.jaxpr, self.size, self.found = closed.jaxpr, size, found
+        self.jaxpr, self.size, self.found = closed.jaxpr, size, explanation
         consts = [(jnp.asarray(c), False) for c in closed.consts]
-        given = zip(self.jaxpr.invars, constants, strict=bool(constants))
-        self.constants = {var: value for var, value in given if value is not None}
+        pairs = zip(self.jaxpr.invars, constants, strict=bool(constants))
+        self.constants = {var: value for var, value in pairs if value is not None}
         self.constants.update(
             (var, np.asarray(value))
             for var, value in zip(self.jaxpr.constvars, closed.consts, strict=True)
@@ -115,13 +115,13 @@ class _Partition:
 
     def _prologue(self, atoms: Iterable[Any]) -> list[JaxprEqn]:
         """The waiting equations that the given variables depend on, in order."""
-        needed = _variables(atoms)
-        found = []
+        variables = _variables(atoms)
+        prologue = []
         for eqn in reversed(self.waiting):
-            if not needed.isdisjoint(eqn.outvars):
-                found.append(eqn)
-                needed |= _variables(eqn.invars)
-        return found[::-1]
+            if not variables.isdisjoint(eqn.outvars):
+                prologue.append(eqn)
+                variables |= _variables(eqn.invars)
+        return prologue[::-1]
 
     def _outs(self, eqn: JaxprEqn) -> list[Batch]:
         """The results of an equation whose arguments have been computed."""
@@ -131,8 +131,8 @@ class _Partition:
         if not any(flags):
             return [(x, False) for x in evaluated(eqn, *values)]
         if content is not None:
-            known = [self._constant(atom) for atom in eqn.invars]
-            return run_partitioned(content, values, flags, self.size, self.found, known)
+            constants = [self._constant(atom) for atom in eqn.invars]
+            return run_partitioned(content, values, flags, self.size, self.found, constants)
         axes = [0 if has else None for has in flags]
         outs = jax.vmap(lambda *xs: evaluated(eqn, *xs), axes, axis_size=self.size)(*values)
         return [(x, True) for x in outs]
@@ -146,7 +146,7 @@ class _Partition:
     def _loop(self, place: int, eqn: JaxprEqn) -> Sequence[Batch | None]:
         """The results of a loop: compiled with equations around it, or alone, or by `jax.vmap`."""
         length = eqn.params.get("length")
-        what = "while loop" if length is None else f"loop of {length} iterations"
+        description = "while loop" if length is None else f"loop of {length} iterations"
         _, fixed, carries = loop_content(eqn)
         first = fixed + carries
         self.compute(eqn.invars[first:])
@@ -154,20 +154,22 @@ class _Partition:
         prologue = prologue if all(map(_is_small, prologue)) else []
         epilogue = self._epilogue(place, eqn.outvars[:carries], prologue)
         # Rows that a loop has written cannot be read by its code.
-        empty = _variables(x for one in prologue for x in one.outvars if _is_empty_rows(one))
+        empty = _variables(
+            x for equation in prologue for x in equation.outvars if _is_empty_rows(equation)
+        )
         pairs = zip(eqn.invars[fixed:first], eqn.outvars[:carries], strict=True)
         rows = {var for atom, var in pairs if not isinstance(atom, Literal) and atom in empty}
-        if any(not rows.isdisjoint(_variables(one.invars)) for one in epilogue.values()):
+        if any(not rows.isdisjoint(_variables(equation.invars)) for equation in epilogue.values()):
             epilogue = {}
         attempts: list[tuple[list[JaxprEqn], dict[int, JaxprEqn]]] = [([], {})]
         attempts += [(prologue, {})] if prologue else []
         attempts += [(prologue, epilogue)] if epilogue else []
         reason, fault = "", ""
-        for before, after in reversed(attempts):
-            if not before:
+        for start, end in reversed(attempts):
+            if not start:
                 self.compute(eqn.invars)
             try:
-                outs = self._compiled(eqn, what, before, after)
+                outs = self._compiled(eqn, description, start, end)
             except Exception as error:  # noqa: BLE001 any error of the compiler
                 reason = reason_of(error)
                 fault = fault if isinstance(error, UnsupportedError) else reason
@@ -175,59 +177,69 @@ class _Partition:
             if fault:
                 self.found.add_plain("loop's beginning or end", fault)
             return outs
-        self.found.add_plain(what, reason)
+        self.found.add_plain(description, reason)
         return self._outs(eqn)
 
     def _epilogue(
         self, place: int, ends: Sequence[Any], prologue: list[JaxprEqn]
     ) -> dict[int, JaxprEqn]:
         """The equations, by index, that need the final carry of a loop and nothing unknown."""
-        inside = {var for one in prologue for var in one.outvars}
+        inside = {var for equation in prologue for var in equation.outvars}
         available, dependent = inside | set(ends), set(ends)
-        found = {}
-        for at, one in enumerate(self.jaxpr.eqns[place + 1 :], place + 1):
-            atoms, content = _variables(one.invars), call_content(one)
-            holds = one.primitive.name in LOOPS or (content and stays_loop(content.jaxpr))
+        epilogue = {}
+        for index, equation in enumerate(self.jaxpr.eqns[place + 1 :], place + 1):
+            atoms, content = _variables(equation.invars), call_content(equation)
+            holds = equation.primitive.name in LOOPS or (content and stays_loop(content.jaxpr))
             is_given = all(atom in available or atom in self.values for atom in atoms)
-            if is_given and not (holds or one.effects) and _is_small(one):
-                found[at] = one
-                available.update(one.outvars)
+            if is_given and not (holds or equation.effects) and _is_small(equation):
+                epilogue[index] = equation
+                available.update(equation.outvars)
                 if not dependent.isdisjoint(atoms):
-                    dependent.update(one.outvars)
-        needed = set(dependent)
-        for at, one in reversed(list(found.items())):
-            if needed.isdisjoint(one.outvars):
-                del found[at]
+                    dependent.update(equation.outvars)
+        variables = set(dependent)
+        for index, equation in reversed(list(epilogue.items())):
+            if variables.isdisjoint(equation.outvars):
+                del epilogue[index]
             else:
-                needed |= _variables(one.invars)
-        return found
+                variables |= _variables(equation.invars)
+        return epilogue
 
     def _compiled(
-        self, eqn: JaxprEqn, what: str, prologue: list[JaxprEqn], epilogue: dict[int, JaxprEqn]
+        self,
+        eqn: JaxprEqn,
+        description: str,
+        prologue: list[JaxprEqn],
+        epilogue: dict[int, JaxprEqn],
     ) -> list[Batch | None]:
         """The results of a loop, by native code that also computes the equations around it."""
         around = [*prologue, *epilogue.values()]
-        others = [one for one in self.jaxpr.eqns if one is not eqn and one not in around]
-        used = _variables(self.jaxpr.outvars).union(*(_variables(one.invars) for one in others))
-        wanted = [var for one in around for var in one.outvars if var in used]
-        kernel, args = loop_kernel(eqn, prologue, list(epilogue.values()), wanted, self.constants)
+        outside = [
+            equation
+            for equation in self.jaxpr.eqns
+            if equation is not eqn and equation not in around
+        ]
+        read_outside = _variables(self.jaxpr.outvars).union(
+            *(_variables(equation.invars) for equation in outside)
+        )
+        extra = [var for equation in around for var in equation.outvars if var in read_outside]
+        kernel, args = loop_kernel(eqn, prologue, list(epilogue.values()), extra, self.constants)
         # JAX keeps all results of a `while`, though unused rows may be large.
-        is_used = [var in used for var in eqn.outvars]
-        kernel = kernel.with_results([*is_used, *[True] * len(wanted)])
+        is_used = [var in read_outside for var in eqn.outvars]
+        kernel = kernel.with_results([*is_used, *[True] * len(extra)])
         # Large arguments count only if they are split: rows of the others are read where they are.
         split = [var for var in args if _size(var) <= LARGEST_SPLIT]
-        passed = [var for var in (*split, *wanted) if around and self._has_axis(var)]
+        passed = [var for var in (*split, *extra) if around and self._has_axis(var)]
         if sum(_size(var) for var in passed) > MOST_PASSED or (around and kernel.splits_large):
             raise UnsupportedError("sequences")
         sequences = eqn.invars[len(eqn.invars) - len(kernel.sequences) :]
         values, flags = zip(*(self.value(atom) for atom in (*args, *sequences)), strict=True)
         computed = iter(over_batch(kernel, flags, self.size, values))
         outs = [(next(computed), True) if flag else None for flag in is_used]
-        self.found.add(what, kernel)
-        results = {var: (x, True) for var, x in zip(wanted, computed, strict=True)}
+        self.found.add(description, kernel)
+        results = {var: (x, True) for var, x in zip(extra, computed, strict=True)}
         self.values.update(results)
         self.batched.update(results)
-        self.waiting = [one for one in self.waiting if one not in prologue]
+        self.waiting = [equation for equation in self.waiting if equation not in prologue]
         self.done.update(epilogue)
         return outs
 

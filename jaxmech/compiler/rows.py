@@ -13,8 +13,8 @@ from jaxtyping import Array
 from jaxmech.utils.jax_internals import Primitive, ShapedArray, Zero, lower_fun, set_rules
 
 
-def empty_rows(count: int, like: Array) -> Array:
-    """`count` uninitialized rows with the shape and type of `like`, for `with_row` alone.
+def empty_rows(count: int, row: Array) -> Array:
+    """`count` uninitialized rows with the shape and type of `row`, for `with_row` alone.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -29,18 +29,18 @@ def empty_rows(count: int, like: Array) -> Array:
          [1. 1.]
          [2. 4.]]
     """
-    shape = (count, *like.shape)
-    rows: Array = _empty.bind(shape=shape, dtype=jnp.dtype(like.dtype))
+    shape = (count, *row.shape)
+    rows: Array = _empty.bind(shape=shape, dtype=jnp.dtype(row.dtype))
     return rows
 
 
-def with_row(rows: Array, place: Array, row: Array, when: Array) -> Array:
-    """The rows with one of them replaced, if its index is in range and where `when` holds.
+def with_row(rows: Array, place: Array, row: Array, condition: Array) -> Array:
+    """The rows with one of them replaced, if its index is in range and where `condition` holds.
 
     The rows must not be used afterwards, and in a loop they must be a part of its carry.
     """
-    place, when = jnp.asarray(place, jnp.int32), jnp.asarray(when, bool)
-    written: Array = _write.bind(rows, place, row, when)
+    place, condition = jnp.asarray(place, jnp.int32), jnp.asarray(condition, bool)
+    written: Array = _write.bind(rows, place, row, condition)
     return written
 
 
@@ -51,20 +51,20 @@ def _zeros(*, shape: tuple[int, ...], dtype: Any) -> Array:
     return jnp.zeros(shape, dtype)
 
 
-def _updated(rows: Array, place: Array, row: Array, when: Array) -> Array:
-    inside = when & (place >= 0)
+def _updated(rows: Array, place: Array, row: Array, condition: Array) -> Array:
+    inside = condition & (place >= 0)
     return rows.at[jnp.where(inside, place, len(rows))].set(row, mode="drop")
 
 
 def _tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
-    rows, place, row, when = primals
+    rows, place, row, condition = primals
     d_rows, _, d_row, _ = (
         jnp.zeros_like(x) if isinstance(d, Zero) and jnp.issubdtype(x.dtype, jnp.floating) else d
         for x, d in zip(primals, tangents, strict=True)
     )
     if isinstance(tangents[0], Zero):
         d_rows = _empty.bind(shape=rows.shape, dtype=rows.dtype)
-    return _write.bind(rows, place, row, when), _write.bind(d_rows, place, d_row, when)
+    return _write.bind(rows, place, row, condition), _write.bind(d_rows, place, d_row, condition)
 
 
 def _over_batch(args: Any, axes: Any) -> tuple[Array, int]:
@@ -74,7 +74,7 @@ def _over_batch(args: Any, axes: Any) -> tuple[Array, int]:
 _empty.def_impl(_zeros)
 _empty.def_abstract_eval(lambda *, shape, dtype: ShapedArray(shape, dtype))
 _write.def_impl(jax.jit(_updated))
-_write.def_abstract_eval(lambda rows, place, row, when: ShapedArray(rows.shape, rows.dtype))
+_write.def_abstract_eval(lambda rows, place, row, condition: ShapedArray(rows.shape, rows.dtype))
 set_rules(_empty, lower=lower_fun(_zeros, multiple_results=False))
 set_rules(
     _write,

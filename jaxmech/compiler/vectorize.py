@@ -58,42 +58,42 @@ def explain(fn: Callable[..., Any], *args: Any, in_axes: Any = 0) -> Explanation
         >>> explain(lambda x: x @ x + 0.0, jnp.ones((8, 3)))
         function: 5 of 6 operations on scalars, as lanes
     """
-    found = Explanation()
+    explanation = Explanation()
     if (reason := why_not()) is not None:
-        found.add_plain("function", reason)
-        return found
-    jax.eval_shape(lambda *args: run_batched(fn, _flags(in_axes, args), args, found), *args)
-    return found
+        explanation.add_plain("function", reason)
+        return explanation
+    jax.eval_shape(lambda *args: run_batched(fn, _flags(in_axes, args), args, explanation), *args)
+    return explanation
 
 
 def run_batched(
-    fn: Callable[..., Any], batched: Any, args: Any, found: Explanation | None = None
+    fn: Callable[..., Any], batched: Any, args: Any, explanation: Explanation | None = None
 ) -> Any:
     """Run the function over a batch; `batched` flags the leaves of args that have the axis."""
     leaves, structure = jax.tree.flatten(args)
     flags = jax.tree.leaves(batched)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
-    one = [
+    first = [
         jax.ShapeDtypeStruct(x.shape[1:] if is_batched else x.shape, x.dtype)
         for x, is_batched in zip(leaves, flags, strict=True)
     ]
     closed, shape = jax.make_jaxpr(
         lambda *leaves: fn(*jax.tree.unflatten(structure, leaves)), return_shape=True
-    )(*one)
-    outs = run_jaxpr(without_unused(closed), flags, leaves, found)
+    )(*first)
+    outs = run_jaxpr(without_unused(closed), flags, leaves, explanation)
     return jax.tree.unflatten(jax.tree.structure(shape), outs)
 
 
 def run_jaxpr(
     closed: ClosedJaxpr, flags: Sequence[bool], args: Sequence[Array],
-    found: Explanation | None = None,
+    explanation: Explanation | None = None,
 ) -> list[Array]:  # fmt: skip
     """Run a function without unused operations over a batch; flagged arguments have its axis.
 
     Warns of what runs as plain `vmap`, unless an explanation of all parts is asked for.
     """
-    if found is not None:
-        return _run_explained(closed, flags, args, found)
+    if explanation is not None:
+        return _run_explained(closed, flags, args, explanation)
     parts = Explanation(counts=False)
     outs = _run_explained(closed, flags, args, parts)
     warn_of_plain(parts.parts)
@@ -101,24 +101,24 @@ def run_jaxpr(
 
 
 def _run_explained(
-    closed: ClosedJaxpr, flags: Sequence[bool], args: Sequence[Array], found: Explanation
+    closed: ClosedJaxpr, flags: Sequence[bool], args: Sequence[Array], explanation: Explanation
 ) -> list[Array]:
     size = next(x.shape[0] for x, is_batched in zip(args, flags, strict=True) if is_batched)
-    reason, is_fault, is_quiet = _SHARED_LOOP, False, not found.counts
+    reason, is_fault, is_quiet = _SHARED_LOOP, False, not explanation.counts
     if is_one_kernel(closed.jaxpr, flags):
         try:
             kernel = function_kernel(closed)
             outs = over_batch(kernel, flags, size, args)
-            found.add("function", kernel)
+            explanation.add("function", kernel)
             return outs
         except Exception as error:  # noqa: BLE001 any error of the compiler
             reason = reason_of(error)
             is_fault = not isinstance(error, UnsupportedError)
             # One trajectory gains nothing from lanes, unless it has a loop.
             is_quiet = is_quiet and size == 1 and type(error) is UnsupportedError
-    pairs = run_partitioned(closed, args, flags, size, found)
-    if is_fault or not (found.parts or is_quiet):
-        found.add_plain("function", reason)
+    pairs = run_partitioned(closed, args, flags, size, explanation)
+    if is_fault or not (explanation.parts or is_quiet):
+        explanation.add_plain("function", reason)
     return [x if has else jnp.broadcast_to(x, (size, *x.shape)) for x, has in pairs]
 
 

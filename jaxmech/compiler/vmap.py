@@ -85,9 +85,9 @@ def hoisted(fn: Callable[..., Any], *inputs: Any) -> tuple[Callable[..., Any], l
     places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tracer)]
 
     def with_traced(traced: list[Array], *inputs: Any) -> Any:
-        whole = list(leaves)
+        all_leaves = list(leaves)
         for k, x in zip(places, traced, strict=True):
-            whole[k] = x
-        return jax.tree.unflatten(structure, whole)(*inputs)
+            all_leaves[k] = x
+        return jax.tree.unflatten(structure, all_leaves)(*inputs)
 
     return with_traced, [leaves[k] for k in places]

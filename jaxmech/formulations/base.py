@@ -73,9 +73,9 @@ class AbstractFormulation(abc.ABC):
         """The matrix inverted for equations `without_units`, whose condition counts, or None."""
         return None
 
-    def takes_as_singular(self, found: SingularMass) -> SingularMass:
+    def takes_as_singular(self, detected: SingularMass) -> SingularMass:
         """Whether M is treated as singular, given the result of its detection."""
-        return found
+        return detected
 
     @abc.abstractmethod
     def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:

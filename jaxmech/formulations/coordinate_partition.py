@@ -81,11 +81,11 @@ class Partition(AbstractChart):
         if chosen.sizes.size == 0:
             return x, jnp.asarray(True)
 
-        def newton(_: Array, found: tuple[Array, ...]) -> tuple[Array, ...]:
-            A = jax.jacfwd(level)(found[0])
+        def newton(_: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+            A = jax.jacfwd(level)(state[0])
             # In a step without a chart nothing moves, instead of moving by an unusable inverse.
             B = jnp.where(self.usable, chosen.inverse(A), 0.0)
-            return found[0] - times(B, level(found[0])), A, B
+            return state[0] - times(B, level(state[0])), A, B
 
         zero_slopes = jnp.zeros((chosen.rows.shape[1], x.size), x.dtype)
         new, A, B = jax.lax.fori_loop(0, iterations, newton, (x, zero_slopes, zero_slopes.T))

@@ -98,8 +98,8 @@ def _fixed_point(
         slope = jax.jacfwd(force)(multipliers, state)
         slope = jnp.where(jnp.isfinite(slope), slope, 0.0)  # |lambda| is not differentiable at 0
         slope_matrix = jnp.eye(start.size, dtype=start.dtype) - K @ slope
-        left = miss(multipliers, start, K, state)
-        return multipliers - QR().factor(slope_matrix).smallest(left)[0]
+        mismatch = miss(multipliers, start, K, state)
+        return multipliers - QR().factor(slope_matrix).smallest(mismatch)[0]
 
     # The search is not differentiated; the derivative is that of the refinements after it.
     frozen = jax.lax.stop_gradient((start, K, state))

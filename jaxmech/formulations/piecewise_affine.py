@@ -90,18 +90,18 @@ class _Reading:
     ) -> tuple[list[Any], list[bool]]:
         """The results of a jaxpr, and flags of those that depend on x."""
         jaxpr = closed.jaxpr
-        known = dict(zip(jaxpr.constvars, [(x, False) for x in closed.consts], strict=True))
-        known |= dict(zip(jaxpr.invars, zip(values, depends, strict=True), strict=True))
+        env = dict(zip(jaxpr.constvars, [(x, False) for x in closed.consts], strict=True))
+        env |= dict(zip(jaxpr.invars, zip(values, depends, strict=True), strict=True))
 
         def read(atom: Any) -> tuple[Any, bool]:
-            return (atom.val, False) if isinstance(atom, Literal) else known[atom]
+            return (atom.val, False) if isinstance(atom, Literal) else env[atom]
 
         for eqn in jaxpr.eqns:
             operands = [read(atom) for atom in eqn.invars]
             outs, out_depends = self.evaluated(
                 eqn, [value for value, _ in operands], [depend for _, depend in operands]
             )
-            known |= dict(zip(eqn.outvars, zip(outs, out_depends, strict=True), strict=True))
+            env |= dict(zip(eqn.outvars, zip(outs, out_depends, strict=True), strict=True))
         results = [read(atom) for atom in jaxpr.outvars]
         return [value for value, _ in results], [depend for _, depend in results]
 

@@ -56,9 +56,9 @@ class UdwadiaKalaba(AbstractFormulation):
     def __post_init__(self) -> None:
         require_kind("solver", self.solver, AbstractSolver, "LDL()")
 
-    def takes_as_singular(self, found: SingularMass) -> SingularMass:
+    def takes_as_singular(self, detected: SingularMass) -> SingularMass:
         """`singular_mass` if set, combined with the rows found by the detection."""
-        return found if self.singular_mass is None else self.singular_mass and (found or True)
+        return detected if self.singular_mass is None else self.singular_mass and (detected or True)
 
     def matrix(self, eom: EquationsOfMotion) -> Float[Array, " k l"]:
         """C = A L^-T with rows of unit length (m, n), or C C^T (m, m) for the solver LDL."""

@@ -36,9 +36,9 @@ class Cholesky(eqx.Module):
         """Solve L X = B for a vector or for the columns of a matrix."""
         rows, B = [], lax.rev(B, (0,))
         for column, inverse in zip(self.columns, self.inverse_pivots, strict=True):
-            first, rest = split_first(B)
+            first, remaining = split_first(B)
             rows.append(scaled(first, inverse))
-            B = lax.sub(rest, outer(column, rows[-1]))
+            B = lax.sub(remaining, outer(column, rows[-1]))
         return lax.concatenate(rows[::-1], 0)
 
     def upper(self, y: Float[Array, " n"]) -> Float[Array, " n"]:
@@ -71,15 +71,15 @@ def cholesky(M: Float[Array, " n n"]) -> Cholesky:
         [1. 2.] True
     """
     columns, inverse_pivots = [], []
-    definite, one = jnp.asarray(True), jnp.ones((), M.dtype)
+    definite, unit = jnp.asarray(True), jnp.ones((), M.dtype)
     # Round-off of the elimination: smaller pivots count as zero.
     M = lax.rev(M, (0, 1))
     threshold = 4 * M.shape[0] * jnp.finfo(M.dtype).eps * jnp.abs(diagonal(M))
     for smallest in jnp.unstack(threshold):
-        pivot, column, rest = split_corner(M)
+        pivot, column, remaining = split_corner(M)
         singular = lax.le(pivot, smallest)  # false for NaN, which is passed on to the result
         definite = definite & ~singular
-        inverse_pivots.append(lax.div(one, lax.sqrt(lax.select(singular, one, pivot))))
+        inverse_pivots.append(lax.div(unit, lax.sqrt(lax.select(singular, unit, pivot))))
         columns.append(scaled(column, inverse_pivots[-1]))
-        M = lax.sub(rest, outer(columns[-1], lax.expand_dims(columns[-1], (0,))))
+        M = lax.sub(remaining, outer(columns[-1], lax.expand_dims(columns[-1], (0,))))
     return Cholesky(tuple(columns), tuple(inverse_pivots), definite)

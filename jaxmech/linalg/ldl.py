@@ -40,9 +40,9 @@ class LDLRowSpace(AbstractRowSpace):
         # dropped rows. Substitution through L, D and L^T.
         halfway = []
         for column, inverse in zip(self.columns, self.inverse_pivots, strict=True):
-            first, rest = split_first(r)
+            first, remaining = split_first(r)
             halfway.append(lax.mul(lax.squeeze(first, (0,)), inverse))
-            r = lax.sub(rest, outer(column, first))
+            r = lax.sub(remaining, outer(column, first))
         multipliers = r
         for column, z in zip(reversed(self.columns), reversed(halfway), strict=True):
             last = lax.sub(z, lax.mul(column, multipliers).sum())
@@ -75,25 +75,25 @@ class LDL(AbstractSolver):
 @jax.jit  # traced once for all tolerances
 def _eliminated(C: Array, thresholds: Array) -> LDLRowSpace:
     # Only the lower triangle is read, so native code does not compute the upper one.
-    rest = gram(C)
+    schur = gram(C)
     # Rows are not scaled to unit length as in `QR`: comparing a pivot with the squared length
     # of its row drops the same rows, and saves a fifth of the operations of an acceleration.
     smallest = thresholds * (C * C).sum(1)
-    zero, one = jnp.zeros((), C.dtype), jnp.ones((), C.dtype)
+    zero, unit = jnp.zeros((), C.dtype), jnp.ones((), C.dtype)
     rank = jnp.zeros((), jnp.int32)
     keeps, columns, inverse_pivots = [jnp.zeros(0, bool)], [], []
     for least in jnp.unstack(smallest):
-        pivot, column, rest = split_corner(rest)
+        pivot, column, schur = split_corner(schur)
         keep = lax.gt(pivot, least)
         # Not by a sum at the end: XLA may compute all pivots once more for it, rounded otherwise.
         rank = rank + keep
         keeps.append(lax.expand_dims(keep, (0,)))
         # The inner `select` keeps the division finite, so that the compiler may fold its products
         # with zero: no NaN can originate here.
-        inverse = lax.select(keep, lax.div(one, lax.select(keep, pivot, one)), zero)
+        inverse = lax.select(keep, lax.div(unit, lax.select(keep, pivot, unit)), zero)
         inverse_pivots.append(inverse)
         columns.append(scaled(column, inverse))
-        rest = lax.sub(rest, outer(columns[-1], lax.expand_dims(column, (0,))))
+        schur = lax.sub(schur, outer(columns[-1], lax.expand_dims(column, (0,))))
     return LDLRowSpace(
         C=C,
         columns=tuple(columns),

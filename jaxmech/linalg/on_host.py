@@ -18,14 +18,14 @@ class RowsOnHost(NamedTuple):
 
     def smallest(self, r: Rows) -> tuple[Rows, Rows]:
         """C^+ r, and a lambda that is zero on the dropped rows."""
-        z, rest = r * self.scale, np.zeros_like(r)
+        z, remaining = r * self.scale, np.zeros_like(r)
         for j, inverse in enumerate(self.inverse_lengths):
             z[j] = (z[j] - self.R[j, :j] @ z[:j]) * inverse
         y = self.U.T @ z
         for j in reversed(range(len(z))):
-            rest[j] = z[j] * self.inverse_lengths[j]
-            z = z - self.R[j] * rest[j]
-        return y, rest * self.scale
+            remaining[j] = z[j] * self.inverse_lengths[j]
+            z = z - self.R[j] * remaining[j]
+        return y, remaining * self.scale
 
 
 def rows_on_host(C: Rows) -> RowsOnHost:
@@ -44,14 +44,14 @@ def rows_on_host(C: Rows) -> RowsOnHost:
     U, R, inverses = np.zeros_like(C), np.zeros_like(C, shape=(len(C),) * 2), np.zeros_like(scale)
     threshold = QR().threshold(C.dtype)
     for j, row in enumerate(C):
-        before = U[:j]
-        along = before @ row
-        rest = row - along @ before
-        again = before @ rest
-        rest = rest - again @ before
+        basis = U[:j]
+        along = basis @ row
+        residual = row - along @ basis
+        again = basis @ residual
+        residual = residual - again @ basis
         R[j, :j] = along + again
-        length = np.sqrt(rest @ rest)
+        length = np.sqrt(residual @ residual)
         if not length <= threshold:  # NaN is passed on
             inverses[j] = 1 / length
-            U[j] = rest / length
+            U[j] = residual / length
     return RowsOnHost(U, R, inverses, scale)

@@ -62,18 +62,18 @@ def pivots(A: Float[Array, " m n"], tolerance: float | None = None) -> Pivots:
         return Pivots(*(jnp.zeros((0, *shape), A.dtype) for shape in ((m,), (n,), ())))
     least = float(jnp.finfo(A.dtype).eps) ** (1 / 3) if tolerance is None else tolerance
 
-    def choose(rest: Array, _: None) -> tuple[Array, tuple[Array, Array, Array]]:
+    def choose(residual: Array, _: None) -> tuple[Array, tuple[Array, Array, Array]]:
         # One-hot instead of an index: a computed index is a chain of selects in native code.
-        place = jnp.argmax(jnp.abs(rest).reshape(-1))
-        here = (jnp.arange(m * n) == place).reshape(m, n).astype(A.dtype)
-        value = (rest * here).sum()
+        place = jnp.argmax(jnp.abs(residual).reshape(-1))
+        is_pivot = (jnp.arange(m * n) == place).reshape(m, n).astype(A.dtype)
+        value = (residual * is_pivot).sum()
         keep = jnp.abs(value) > least
-        row = jnp.where(keep, here.sum(1), 0.0)
-        column = jnp.where(keep, here.sum(0), 0.0)
-        above = times(rest.T, row) / jnp.where(keep, value, 1.0)
-        rest = rest - times(rest, column)[:, None] * above[None, :]
-        rest = rest * (1 - row)[:, None] * (1 - column)[None, :]
-        return rest, (row, column, jnp.where(keep, jnp.abs(value), 0.0))
+        row = jnp.where(keep, is_pivot.sum(1), 0.0)
+        column = jnp.where(keep, is_pivot.sum(0), 0.0)
+        pivot_row = times(residual.T, row) / jnp.where(keep, value, 1.0)
+        residual = residual - times(residual, column)[:, None] * pivot_row[None, :]
+        residual = residual * (1 - row)[:, None] * (1 - column)[None, :]
+        return residual, (row, column, jnp.where(keep, jnp.abs(value), 0.0))
 
     # A choice has no derivative.
     start = jax.lax.stop_gradient(unit_rows(A)[0])

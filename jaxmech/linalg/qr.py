@@ -37,10 +37,10 @@ class QRRowSpace(AbstractRowSpace):
             j, R, inverse = row
             return z.at[j].set((z[j] - (R * z).sum()) * inverse), None
 
-        def backward(rest: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        def backward(remaining: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
             j, R, inverse = row
-            multiplier = rest[j] * inverse
-            return rest - R * multiplier, multiplier
+            multiplier = remaining[j] * inverse
+            return remaining - R * multiplier, multiplier
 
         z, _ = jax.lax.scan(forward, r * self.scale, rows)
         _, multipliers = jax.lax.scan(backward, z, rows, reverse=True)
@@ -76,16 +76,16 @@ def _orthogonalized(C: Array, thresholds: Array) -> QRRowSpace:
     def orthogonalize(U: Array, row: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
         j, c, threshold = row
         along = times(U, c)
-        rest = c - times(U.T, along)
-        # A second time: the round-off left along U by the first is large compared with a `rest`
+        residual = c - times(U.T, along)
+        # A second time: the round-off left along U by the first is large compared with a `residual`
         # that is nearly zero, and twice is enough (Parlett, The Symmetric Eigenvalue Problem,
         # 6.9).
-        again = times(U, rest)
-        rest = rest - times(U.T, again)
-        squared = (rest * rest).sum()
+        again = times(U, residual)
+        residual = residual - times(U.T, again)
+        squared = (residual * residual).sum()
         keep = squared > threshold**2
         inverse = jnp.where(keep, 1 / jnp.sqrt(jnp.where(keep, squared, 1.0)), 0.0)
-        return U.at[j].set(rest * inverse), (along + again, inverse)
+        return U.at[j].set(residual * inverse), (along + again, inverse)
 
     if C.shape[0] == 0:
         return QRRowSpace(C, C @ C.T, scale, scale, jnp.zeros((), jnp.int32), scale > 0)

@@ -99,8 +99,8 @@ class SaddlePoint(eqx.Module):
         self, f: Float[Array, " n"], g: Float[Array, " m"]
     ) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
         """Solve for x and lambda; the multipliers of rows that do not count are zero."""
-        more = 0.0 if self.weights is None else times(self.B.T, self.weights * g)
-        return _solved(self, self.K, self.B, self.J, f + more, g)
+        weighted = 0.0 if self.weights is None else times(self.B.T, self.weights * g)
+        return _solved(self, self.K, self.B, self.J, f + weighted, g)
 
 
 def saddle_point(
@@ -125,8 +125,8 @@ def saddle_point(
         K = K + product((B * weights[:, None]).T, J)
     inner = lu(K)
     complement = product(J, inner.solve(B.T))
-    both = kept[:, None] & kept[None, :]
-    complement = jnp.where(both, complement, jnp.eye(len(kept), dtype=K.dtype))
+    both_independent = kept[:, None] & kept[None, :]
+    complement = jnp.where(both_independent, complement, jnp.eye(len(kept), dtype=K.dtype))
     return SaddlePoint(K, B, J, kept, weights, inner, lu(complement))
 
 
@@ -139,8 +139,8 @@ def singular_weights(
     """
     if not rows:
         return None
-    every = np.arange(len(B))
-    chosen = np.isin(every, every if rows is True else np.array(rows))
+    indices = np.arange(len(B))
+    chosen = np.isin(indices, indices if rows is True else np.array(rows))
     return jax.lax.stop_gradient(jnp.where(chosen, row_weights(K, B), 0.0))
 
 
@@ -162,6 +162,6 @@ def _solved_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[An
     """K x' - B^T lambda' = f' - K' x + B'^T lambda and J x' = g' - J' x, with the same factors."""
     factors, K, B, J, _, _ = primals
     _, dK, dB, dJ, df, dg = tangents
-    x, multipliers = found = _solved(*primals)
+    x, multipliers = solution = _solved(*primals)
     force = df - times(dK, x) + times(dB.T, multipliers)
-    return found, _solved(factors, K, B, J, force, dg - times(dJ, x))
+    return solution, _solved(factors, K, B, J, force, dg - times(dJ, x))

@@ -81,40 +81,40 @@ def null_basis(
         [[ 0.8 -0.6]] True
     """
     n = A.shape[1]
-    found = jnp.zeros((0, n), A.dtype)
-    found, lengths, left = _most_independent(unit_rows(A)[0], found, n - count)
+    row_space = jnp.zeros((0, n), A.dtype)
+    row_space, lengths, residual = _most_independent(unit_rows(A)[0], row_space, n - count)
     tolerance = jnp.finfo(A.dtype).eps ** 0.5
-    is_right = jnp.all(lengths > tolerance) & (left <= tolerance)
-    basis, _, _ = _most_independent(jnp.eye(n, dtype=A.dtype), found, count)
+    is_right = jnp.all(lengths > tolerance) & (residual <= tolerance)
+    basis, _, _ = _most_independent(jnp.eye(n, dtype=A.dtype), row_space, count)
     return basis[n - count :].T, is_right
 
 
-def _most_independent(rows: Array, before: Array, count: int) -> tuple[Array, Array, Array]:
-    """Append `count` orthonormal vectors to `before`; also their lengths, and the largest rest."""
+def _most_independent(rows: Array, basis: Array, count: int) -> tuple[Array, Array, Array]:
+    """Append `count` orthonormal vectors to `basis`; also their lengths, and the largest rest."""
     if count == 0 or rows.shape[0] == 0:
-        filled = jnp.concatenate([before, jnp.zeros((count, rows.shape[1]), rows.dtype)])
-        left = jnp.sqrt(jnp.max((rows * rows).sum(1), initial=0.0))
-        return filled, jnp.zeros((count,), rows.dtype), left
-    first = before.shape[0]
-    taken = jnp.concatenate([before, jnp.zeros((count, rows.shape[1]), rows.dtype)])
+        filled = jnp.concatenate([basis, jnp.zeros((count, rows.shape[1]), rows.dtype)])
+        residual = jnp.sqrt(jnp.max((rows * rows).sum(1), initial=0.0))
+        return filled, jnp.zeros((count,), rows.dtype), residual
+    first = basis.shape[0]
+    extended = jnp.concatenate([basis, jnp.zeros((count, rows.shape[1]), rows.dtype)])
 
-    def without(x: Array, U: Array) -> Array:
+    def orthogonal_to(x: Array, U: Array) -> Array:
         """The component of every row of x orthogonal to the rows of U."""
         along = (x[:, None, :] * U[None, :, :]).sum(2)
         return x - (along[:, :, None] * U[None, :, :]).sum(1)
 
     def take(carry: tuple[Array, Array], k: Array) -> tuple[tuple[Array, Array], Array]:
-        rest, U = carry
+        residual, U = carry
         # The choice of a row has no derivative; the row itself has one.
-        size = jax.lax.stop_gradient((rest * rest).sum(1))
+        size = jax.lax.stop_gradient((residual * residual).sum(1))
         chosen = (jnp.arange(len(rows)) == jnp.argmax(size)).astype(rows.dtype)
-        # `rest` has been updated once per vector; a second time removes the round-off left along U.
-        u = without(times(rest.T, chosen)[None], U)[0]
+        # `residual` is updated once per vector; a second time removes the round-off along U.
+        u = orthogonal_to(times(residual.T, chosen)[None], U)[0]
         squared = (u * u).sum()
         length = jnp.sqrt(jnp.where(squared > 0, squared, 1.0)) * (squared > 0)
         u = u / jnp.where(squared > 0, length, 1.0)
-        return (without(rest, u[None]), U.at[k].set(u)), length
+        return (orthogonal_to(residual, u[None]), U.at[k].set(u)), length
 
-    start = without(without(rows, taken), taken)
-    (rest, U), lengths = jax.lax.scan(take, (start, taken), first + jnp.arange(count))
-    return U, lengths, jnp.sqrt(jnp.max((rest * rest).sum(1), initial=0.0))
+    start = orthogonal_to(orthogonal_to(rows, extended), extended)
+    (residual_rows, U), lengths = jax.lax.scan(take, (start, extended), first + jnp.arange(count))
+    return U, lengths, jnp.sqrt(jnp.max((residual_rows * residual_rows).sum(1), initial=0.0))

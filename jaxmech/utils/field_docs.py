@@ -39,6 +39,6 @@ def setting(default: Default, text: str, *, kw_only: bool = False, **more: Any) 
         >>> Steps().count, fields(Steps)[0].metadata["doc"]
         (10, 'number of steps')
     """
-    given = {"default_factory": dict} if default == {} else {"default": default}
-    found: Default = field(**given, kw_only=kw_only, metadata=doc(text, **more))
-    return found
+    default_argument = {"default_factory": dict} if default == {} else {"default": default}
+    result: Default = field(**default_argument, kw_only=kw_only, metadata=doc(text, **more))
+    return result

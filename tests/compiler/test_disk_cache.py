@@ -41,8 +41,8 @@ def kernel(factor: float, dtype: type = np.float64) -> Kernel:
     return function_kernel(jax.make_jaxpr(lambda x: jnp.sin(x * jnp.asarray(factor, x.dtype)))(x))
 
 
-def code(of: Kernel, moving: frozenset[int] = frozenset({0}), kind: Kind = Kind.LARGE) -> Program:
-    return Program(of, moving, kind)
+def code(of: Kernel, batched: frozenset[int] = frozenset({0}), kind: Kind = Kind.LARGE) -> Program:
+    return Program(of, batched, kind)
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +88,7 @@ def test_other_code_has_another_key(place: Path) -> None:
         code(kernel(2.0)),
         code(kernel(2.5)),
         code(kernel(2.0, np.float32)),
-        code(kernel(2.0), moving=frozenset()),
+        code(kernel(2.0), batched=frozenset()),
         code(kernel(2.0), kind=Kind.ONE),
         code(kernel(2.0), kind=Kind.SMALL),
         code(kernel(2.0).with_results([False])),

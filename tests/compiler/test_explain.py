@@ -95,7 +95,7 @@ def test_an_error_in_the_equations_around_a_loop_leaves_the_loop_native(
         found = jax.jit(jax.vmap(batched(swinging)))(X)
     np.testing.assert_allclose(found, swinging(X), rtol=1e-12)
     parts = explain(swinging, X).parts
-    assert {part.what: bool(part.reason) for part in parts} == {
+    assert {part.name: bool(part.reason) for part in parts} == {
         "loop of 40 iterations": False,
         "loop's beginning or end": True,
     }

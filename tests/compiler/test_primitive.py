@@ -64,7 +64,7 @@ def test_unused_outputs_are_eliminated() -> None:
 
     x = batch(20)
     whole, less = (part("", native(fn, x).params["kernel"]) for fn in (vectorize(audited), asked))
-    assert less.kept < whole.kept / 2
+    assert less.operations < whole.operations / 2
     np.testing.assert_allclose(jax.jit(asked)(x), jax.vmap(audited)(x)[0][0], rtol=1e-13)
     assert "lanes" not in {e.primitive.name for e in program(lambda x: (asked(x), 1)[1], x)}
 
@@ -117,7 +117,7 @@ def test_constants_in_a_prologue_are_folded() -> None:
     without = explain(
         lambda x: lax.fori_loop(0, STEPS, lambda _, y: jnp.sin(y) + x, jnp.exp(x)), batch(5)
     ).parts[0]
-    assert with_constant.kept == without.kept < with_constant.requested
+    assert with_constant.operations == without.operations < with_constant.requested
 
 
 def test_a_function_with_a_short_loop_is_one_kernel() -> None:
@@ -130,7 +130,7 @@ def test_a_function_with_a_short_loop_is_one_kernel() -> None:
 
 def test_repeated_operations_are_counted_as_requested() -> None:
     (found,) = explain(lambda x: jnp.sin(x) * jnp.sin(x), jnp.ones(5)).parts
-    assert (found.requested, found.kept) == (3, 2)
+    assert (found.requested, found.operations) == (3, 2)
 
 
 def test_a_loop_that_all_trajectories_share_runs_once() -> None:
@@ -180,9 +180,9 @@ def test_a_short_loop_that_is_large_stays_one(monkeypatch: pytest.MonkeyPatch) -
         return lax.fori_loop(0, STEPS, step, x)
 
     x = batch(5)
-    unrolled = explain(staged, x).parts[0].kept
+    unrolled = explain(staged, x).parts[0].operations
     monkeypatch.setattr(reading, "LARGEST_UNROLLED", 20)
-    assert explain(staged, x).parts[0].kept < unrolled
+    assert explain(staged, x).parts[0].operations < unrolled
     np.testing.assert_allclose(vectorize(staged)(x), jax.vmap(staged)(x), rtol=1e-13)
 
 

@@ -96,7 +96,7 @@ def test_a_repeated_function_hides_no_nan(name: str) -> None:
     mine, plain = jax.jit(vectorize(fn))(x), jax.jit(jax.vmap(fn))(x)
     finite = is_finite(plain, len(x))
     assert 0 < finite.sum() < len(x)
-    assert explain(fn, x).parts[0].what == "function"  # the whole, with the loop unrolled
+    assert explain(fn, x).parts[0].name == "function"  # the whole, with the loop unrolled
     np.testing.assert_array_equal(is_finite(mine, len(x)), finite)
     np.testing.assert_allclose(mine[finite], plain[finite], rtol=1e-14)
 
@@ -107,7 +107,7 @@ def test_a_zero_over_an_input_that_is_zero() -> None:
         return lax.scan(lambda y, k: (y, 0.0 / k + y), x, jnp.asarray([1.0, 0.0, 2.0]))[1]
 
     x = jnp.arange(1.0, 4.0)
-    assert explain(fn, x).parts[0].what == "function"
+    assert explain(fn, x).parts[0].name == "function"
     assert np.isnan(jax.jit(vectorize(fn))(x)).tolist() == [[False, True, False]] * 3
 
 

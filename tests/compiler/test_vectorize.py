@@ -500,10 +500,10 @@ def test_loops_are_native_code_in_functions_that_fall_back() -> None:
 def test_zeros_are_folded_and_equal_nodes_shared() -> None:
     x, A = batch(0, 5)
     sparse = explain(lambda x, A: jnp.eye(N) @ x * 1.0 + 0.0, x, A).parts[0]
-    assert sparse.kept == 0
+    assert sparse.operations == 0
     assert sparse.requested > N**2
     shared = explain(lambda x, A: (x * x) + x * x - jnp.square(x), x, A).parts[0]
-    assert shared.kept == 3 * N
+    assert shared.operations == 3 * N
 
 
 def test_nodes_of_a_rare_case_are_computed_in_its_branch() -> None:
@@ -612,7 +612,7 @@ def test_a_loop_knows_the_constants_of_a_function_that_was_compiled_before() -> 
         return fn
 
     full, diagonal = np.arange(1.0, 17.0).reshape(N, N), np.eye(N)
-    kept = [explain(growing(table), *batch(0, 5)).parts[0].kept for table in (full, diagonal)]
+    kept = [explain(growing(table), *batch(0, 5)).parts[0].operations for table in (full, diagonal)]
     assert kept[1] < kept[0] / 3
     for table in (full, diagonal, 2 * full):
         assert_agrees(growing(table))

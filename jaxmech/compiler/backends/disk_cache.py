@@ -16,9 +16,9 @@ _DIGEST_BYTES = 32
 
 def folder() -> Path | None:
     """The folder in use, None where the cache is off."""
-    named = os.environ.get("JAXMECH_KERNEL_CACHE")
-    if named is not None:
-        return None if named in ("", "off") else Path(named).expanduser()
+    configured = os.environ.get("JAXMECH_KERNEL_CACHE")
+    if configured is not None:
+        return None if configured in ("", "off") else Path(configured).expanduser()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser() / "jaxmech" / "kernels"
 
@@ -80,8 +80,8 @@ def _is_own(info: os.stat_result) -> bool:
 
 def _drop_oldest(place: Path) -> None:
     entries = []
-    with os.scandir(place) as found:
-        for entry in found:
+    with os.scandir(place) as listing:
+        for entry in listing:
             with suppress(FileNotFoundError):  # dropped by another process
                 entries.append((entry.stat(), entry.path))
     total = sum(info.st_size for info, _ in entries)

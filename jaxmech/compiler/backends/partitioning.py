@@ -39,29 +39,29 @@ def lowered_for_devices(
         args: the arguments.
     """
     devices = program_devices(ctx)
-    whole: Callable[..., list[Array]] = partial(fn, sizes)
+    run: Callable[..., list[Array]] = partial(fn, sizes)
     if len(devices) > 1 and math.prod(sizes) > 1:
         ctx = with_devices(ctx, devices)
         partition = partial(_partition, fn, axes, sizes, devices)
         rule = _rule(axes, len(sizes), ctx.avals_in, ctx.avals_out)
-        whole = custom_partitioning(whole)
-        whole.def_partition(partition, sharding_rule=rule, decode_shardings=False)
-    return lower_fun(whole, multiple_results=True)(ctx, *args)
+        run = custom_partitioning(run)
+        run.def_partition(partition, sharding_rule=rule, decode_shardings=False)
+    return lower_fun(run, multiple_results=True)(ctx, *args)
 
 
 def _rule(axes: Axes, count: int, args: Sequence[Any], results: Sequence[Any]) -> SdyShardingRule:
-    every = tuple(range(count))
-    whole: list[str] = []
+    batch_axes = tuple(range(count))
+    replicated: list[str] = []
 
-    def mapping(own: Sequence[int], aval: Any) -> ArrayMapping:
-        others = [f"whole{len(whole) + k}" for k in range(aval.ndim - len(own))]
-        whole.extend(others)
-        return ArrayMapping(*(f"batch{axis}" for axis in own), *others)
+    def mapping(axes_of_array: Sequence[int], aval: Any) -> ArrayMapping:
+        other_axes = [f"whole{len(replicated) + k}" for k in range(aval.ndim - len(axes_of_array))]
+        replicated.extend(other_axes)
+        return ArrayMapping(*(f"batch{axis}" for axis in axes_of_array), *other_axes)
 
     return SdyShardingRule(
         tuple(map(mapping, axes, args)),
-        tuple(mapping(every, aval) for aval in results),
-        need_replication_factors=tuple(whole),
+        tuple(mapping(batch_axes, aval) for aval in results),
+        need_replication_factors=tuple(replicated),
     )
 
 
@@ -70,25 +70,28 @@ def _partition(
     _: Any, args: Sequence[Any], results: Sequence[Any],
 ) -> Any:  # fmt: skip
     """The function of each device, and the shardings of results and arguments."""
-    every = tuple(range(len(sizes)))
-    arrays = zip((*[every] * len(results), *axes), (*results, *args), strict=True)
-    starts = [(own, _starts(x, len(devices))) for own, x in arrays if own]
+    batch_axes = tuple(range(len(sizes)))
+    arrays = zip((*[batch_axes] * len(results), *axes), (*results, *args), strict=True)
+    starts = [(array_axes, _starts(x, len(devices))) for array_axes, x in arrays if array_axes]
     mesh, names = _mesh(devices, len(sizes), starts)
-    parts = [math.prod(mesh.shape[name] for name in some) for some in names]
+    parts = [math.prod(mesh.shape[name] for name in axis_names) for axis_names in names]
     # Rounded up, as XLA pads the parts of an axis that does not divide evenly.
     local = tuple(-(-size // count) for size, count in zip(sizes, parts, strict=True))
 
-    def sharding(own: Sequence[int]) -> NamedSharding:
-        return NamedSharding(mesh, PartitionSpec(*(names[axis] or None for axis in own)))
+    def sharding(array_axes: Sequence[int]) -> NamedSharding:
+        return NamedSharding(mesh, PartitionSpec(*(names[axis] or None for axis in array_axes)))
 
-    shardings = [sharding(every) for _ in results], tuple(sharding(own) for own in axes)
+    shardings = (
+        [sharding(batch_axes) for _ in results],
+        tuple(sharding(array_axes) for array_axes in axes),
+    )
     return mesh, partial(fn, local), *shardings
 
 
 def _starts(array: Any, count: int) -> np.ndarray:
     """The start of each device's part along each axis, if all axes had `count` members."""
     parts = array.sharding.devices_indices_map((count,) * len(array.shape)).values()
-    return np.array([[one.start or 0 for one in part] for part in parts])
+    return np.array([[span.start or 0 for span in part] for part in parts])
 
 
 def _mesh(
@@ -108,17 +111,25 @@ def _mesh(
     cuts: list[tuple[int, Any]] = []
     shape: tuple[int, ...] = (len(devices),)
     for factors in factorizations(len(devices)):
-        pairs = [pair for own, starts in arrays for pair in zip(own, starts.T, strict=False)]
+        pairs = [
+            pair
+            for array_axes, starts in arrays
+            for pair in zip(array_axes, starts.T, strict=False)
+        ]
         tried = [(axis, mesh_axes(starts, factors)) for axis, starts in pairs]
         if all(cut is not None for _, cut in tried):
             cuts, shape = tried, factors
             break
-    found: dict[int, tuple[int, ...]] = {}
+    cut_of_axis: dict[int, tuple[int, ...]] = {}
     for axis, cut in cuts:
-        if cut and axis not in found and not any(set(cut) & set(other) for other in found.values()):
-            found[axis] = cut
+        if (
+            cut
+            and axis not in cut_of_axis
+            and not any(set(cut) & set(previous_cut) for previous_cut in cut_of_axis.values())
+        ):
+            cut_of_axis[axis] = cut
     mesh = Mesh(np.array(devices).reshape(shape), [f"part{k}" for k in range(len(shape))])
-    return mesh, [tuple(f"part{k}" for k in found.get(axis, ())) for axis in range(count)]
+    return mesh, [tuple(f"part{k}" for k in cut_of_axis.get(axis, ())) for axis in range(count)]
 
 
 def factorizations(number: int) -> Iterator[tuple[int, ...]]:
@@ -127,7 +138,7 @@ def factorizations(number: int) -> Iterator[tuple[int, ...]]:
         yield ()
     prime = (k for k in range(2, number + 1) if number % k == 0 and all(k % j for j in range(2, k)))
     for first in prime:
-        yield from ((first, *rest) for rest in factorizations(number // first))
+        yield from ((first, *tail) for tail in factorizations(number // first))
 
 
 def mesh_axes(starts: np.ndarray, factors: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -171,19 +182,19 @@ def resharded(
     """
     if not avals:
         return list(outs)
-    like = next((x for x in avals if not x.sharding.mesh.empty), avals[0])
+    template = next((x for x in avals if not x.sharding.mesh.empty), avals[0])
     cuts: dict[int, Any] = {}
-    taken: set[str] = set()
-    for x, own in zip(avals, axes, strict=True):
-        for axis, cut in zip(own, x.sharding.spec, strict=False):
+    used_names: set[str] = set()
+    for x, array_axes in zip(avals, axes, strict=True):
+        for axis, cut in zip(array_axes, x.sharding.spec, strict=False):
             names = {cut} if isinstance(cut, str) else {*(cut or ())}
-            if names and axis not in cuts and names.isdisjoint(taken):
+            if names and axis not in cuts and names.isdisjoint(used_names):
                 cuts[axis] = cut
-                taken |= names
+                used_names |= names
 
-    def one(out: ShapedArray) -> ShapedArray:
+    def with_cuts(out: ShapedArray) -> ShapedArray:
         spec = PartitionSpec(*(cuts.get(axis) for axis in range(out.ndim)))
-        sharding = like.sharding.update(spec=spec)
-        return like.update(shape=out.shape, dtype=out.dtype, weak_type=False, sharding=sharding)
+        sharding = template.sharding.update(spec=spec)
+        return template.update(shape=out.shape, dtype=out.dtype, weak_type=False, sharding=sharding)
 
-    return [one(out) for out in outs]
+    return [with_cuts(out) for out in outs]

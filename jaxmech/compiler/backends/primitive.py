@@ -66,8 +66,8 @@ def _results(content: Content) -> tuple[Sequence[Any], Any]:
     return content["kernel"].out_avals, frozenset()
 
 
-def _without_results(params: Content, used: Sequence[bool]) -> Content | None:
-    kernel = params["kernel"].with_results(used)
+def _without_results(params: Content, used_outs: Sequence[bool]) -> Content | None:
+    kernel = params["kernel"].with_results(used_outs)
     if kernel.unsafe_origins:  # a dropped result may be the one that shows a NaN
         return None
     return {**params, "kernel": kernel}
@@ -93,7 +93,7 @@ def _native(
         warn_of_plain([Part("loop", 0, 0, reason_of(error))])
         return _plain(*args, kernel=kernel, axes=axes, sizes=sizes)
     merged = [_merged(x, has, sizes) for x, has in zip(args, axes, strict=True)]
-    outs = _CALLS[platform](*merged, kernel=kernel, moving=batched, size=size)
+    outs = _CALLS[platform](*merged, kernel=kernel, batched=batched, size=size)
     return [x.reshape(*sizes, *x.shape[1:]) for x in outs]
 
 

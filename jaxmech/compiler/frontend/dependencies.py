@@ -51,9 +51,9 @@ def _flags(graph: Graph, x: np.ndarray, out: np.ndarray) -> NDArray[np.bool_]:
         int
     ] = []  # for each node the set of numbers it depends on, as the bits of an integer
     for i, node in enumerate(graph.nodes):
-        found = 1 << places[i] if i in places else 0
+        mask = 1 << places[i] if i in places else 0
         for k in node.inputs:
-            found |= sets[k]
-        sets.append(found)
+            mask |= sets[k]
+        sets.append(mask)
     rows = [[sets[i] >> k & 1 for k in range(x.size)] for i in out.tolist()]
     return np.array(rows, bool).reshape(out.size, x.size)

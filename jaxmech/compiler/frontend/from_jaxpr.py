@@ -141,71 +141,71 @@ class JaxprReader:
         if name in _IDENTITIES:
             return values
         if name == "cond":
-            given = self._without_sequences(values, "`cond` of a whole sequence")
-            return self._cond(eqn.params["branches"], given)
+            operands = self._without_sequences(values, "`cond` of a whole sequence")
+            return self._cond(eqn.params["branches"], operands)
         raise UnsupportedError(f"the primitive `{name}`")
 
-    def _write(self, rows: Value, place: Value, row: Value, when: Value) -> Rows:
+    def _write(self, rows: Value, place: Value, row: Value, condition: Value) -> Rows:
         """Write a row in this iteration, if the lane is active and the index is in range."""
         if not isinstance(rows, Rows) or self.graph.outer is None:
             raise UnsupportedError("a row write outside of a loop")
         assert isinstance(place, np.ndarray)
-        assert isinstance(when, np.ndarray)
+        assert isinstance(condition, np.ndarray)
         assert isinstance(row, np.ndarray)
-        g, number, holds = self.graph, int(place), int(when)
+        g, number, holds = self.graph, int(place), int(condition)
         dtype = g.nodes[number].dtype
         inside = [
             folded(g, "ge", number, g.const(0, dtype)),
             folded(g, "lt", number, g.const(rows.count, dtype)),
         ]
-        for other in (*inside, *([] if self.active is None else [self.active])):
-            holds = folded(g, "and", holds, other)
+        for predicate in (*inside, *([] if self.active is None else [self.active])):
+            holds = folded(g, "and", holds, predicate)
         self.written.append(WrittenRow(rows, number, holds, row))
         return rows
 
     def _cond(self, branches: Sequence[ClosedJaxpr], values: list[Value]) -> list[Value]:
         """Add one side if the predicate is known; else both, joined by selects or a branch."""
-        which, *rest = values
-        assert isinstance(which, np.ndarray)
-        known = self.graph.values[int(which)]
-        if known is not None:
-            return self.read(branches[int(np.clip(known, 0, len(branches) - 1))], rest)
+        index, *operands = values
+        assert isinstance(index, np.ndarray)
+        constant_index = self.graph.values[int(index)]
+        if constant_index is not None:
+            return self.read(branches[int(np.clip(constant_index, 0, len(branches) - 1))], operands)
         if len(branches) != 2:
             raise UnsupportedError("`switch` on a computed index")
-        zero = self.graph.const(0, self.graph.nodes[int(which)].dtype)
+        zero = self.graph.const(0, self.graph.nodes[int(index)].dtype)
         (no, no_works), (yes, yes_works) = (
-            self._side(branch, rest, self._active_where(compare, int(which), zero, branch))
+            self._side(branch, operands, self._active_where(compare, int(index), zero, branch))
             for compare, branch in zip(("eq", "ne"), branches, strict=True)
         )
         usual, rare, compare = (yes, no, "eq") if no_works and not yes_works else (no, yes, "ne")
-        holds = folded(self.graph, compare, int(which), zero)
+        holds = folded(self.graph, compare, int(index), zero)
         if no_works and yes_works:
             pairs = zip(no, yes, strict=True)
             return [self._selected("select_n", (), holds, *pair) for pair in pairs]
         number, pairs = next(BRANCH_NUMBERS), zip(usual, rare, strict=True)
         return [self._selected("branch", number, holds, *pair) for pair in pairs]
 
-    def _active_where(self, compare: str, which: int, zero: int, side: ClosedJaxpr) -> int | None:
+    def _active_where(self, compare: str, index: int, zero: int, side: ClosedJaxpr) -> int | None:
         """The condition under which a side of a `cond` matters, if a loop in it needs to know."""
         if not holds_loop(side.jaxpr):
             return self.active
-        holds = folded(self.graph, compare, which, zero)
+        holds = folded(self.graph, compare, index, zero)
         return holds if self.active is None else folded(self.graph, "and", self.active, holds)
 
     def _side(self, side: ClosedJaxpr, args: Values, active: int | None) -> tuple[list[Ids], bool]:
         """The results of one side of a `cond`, and whether they need any new node."""
-        before, written, around = len(self.graph.nodes), len(self.written), self.active
+        node_count, written, around = len(self.graph.nodes), len(self.written), self.active
         self.active = active
         outs = self.read(side, args)
         self.active = around
         arrays = arrays_of(self.graph, outs, "`cond` with a loop that has stacked outputs")
         if len(self.written) > written:
             raise UnsupportedError("`cond` with a loop that writes rows")
-        return arrays, any(node.op != "const" for node in self.graph.nodes[before:])
+        return arrays, any(node.op != "const" for node in self.graph.nodes[node_count:])
 
-    def _selected(self, op: str, params: Any, which: int, no: Ids, yes: Ids) -> Ids:
+    def _selected(self, op: str, params: Any, condition: int, no: Ids, yes: Ids) -> Ids:
         pairs = zip(no.ravel(), yes.ravel(), strict=True)
-        ids = [folded(self.graph, op, which, int(a), int(b), params=params) for a, b in pairs]
+        ids = [folded(self.graph, op, condition, int(a), int(b), params=params) for a, b in pairs]
         return np.array(ids, np.int64).reshape(no.shape)
 
     def _attempted(self, read: Callable[..., list[Value]], *args: Any) -> list[Value] | None:
@@ -250,7 +250,7 @@ class JaxprReader:
         self, closed: ClosedJaxpr, consts: Values, carry: Values, scanned: Values, length: int,
         reverse: bool, is_forced: bool = False,
     ) -> list[Value]:  # fmt: skip
-        order, before, mark = -1 if reverse else 1, len(self.graph.nodes), self._mark()
+        order, node_count, mark = -1 if reverse else 1, len(self.graph.nodes), self._mark()
         init, stacked = carry, list[list[Ids]]()
         for k in range(length)[::order]:
             elements = [np.asarray(x[k]) for x in scanned if isinstance(x, np.ndarray)]
@@ -259,13 +259,13 @@ class JaxprReader:
             otherwise = "a nested loop whose stacked outputs are used outside of the outer loop"
             stacked.append(arrays_of(self.graph, outs[len(carry) :], otherwise))
             # The first iteration shows how large all of them would be.
-            size = (len(self.graph.nodes) - before) * length
+            size = (len(self.graph.nodes) - node_count) * length
             if length > 1 == len(stacked) and size > LARGEST_UNROLLED and not is_forced:
                 # What was read must not stay: products with zero in it would count as unsafe.
                 self._drop_since(mark)
-                given = closed, consts, init, scanned, length, reverse
-                loop = self._attempted(self._loop, *given)
-                return self._unrolled(*given, is_forced=True) if loop is None else loop
+                loop_args = closed, consts, init, scanned, length, reverse
+                loop = self._attempted(self._loop, *loop_args)
+                return self._unrolled(*loop_args, is_forced=True) if loop is None else loop
         if length == 0:
             avals = closed.out_avals[len(carry) :]
             return [*carry, *(np.zeros((0, *x.shape), int) for x in avals)]
@@ -333,19 +333,19 @@ class JaxprReader:
         """Add a `while` loop, which carries whether the lane is active; return its final carry."""
         otherwise = "a whole sequence as a constant or a carry of a loop"
         (condition, first), (body, second, _) = loop_condition(eqn), loop_content(eqn)
-        given = self._without_sequences(values[:second], otherwise)
+        fixed = self._without_sequences(values[:second], otherwise)
         init, rows = self._without_rows(values[second:], otherwise)
-        goes_on = self._goes_on(condition, given[:first], values[second:], self.active)
+        goes_on = self._goes_on(condition, fixed[:first], values[second:], self.active)
         if self.graph.values[goes_on] is not None and not self.graph.values[goes_on]:
             return values[second:]
         inside = JaxprReader(Graph(self.graph), self.active)
-        outer = captured(inside.graph, given)
+        outer = captured(inside.graph, fixed)
         avals = [x for k, x in enumerate(body.in_avals[second - first :]) if k not in rows]
         running, *carry = leaves(inside.graph, "carry", [condition.out_avals[0], *avals])
         inside.active = int(running)
         outs = inside.read(body, [*outer[first:], *with_rows(carry, rows)])
         new = inside._ends(outs, rows)
-        more = inside._goes_on(condition, outer[:first], outs, inside.active)
+        goes_on_after = inside._goes_on(condition, outer[:first], outs, inside.active)
         ends = [
             inside._selected("select_n", (), inside.active, old, x)
             for old, x in zip(carry, new, strict=True)
@@ -356,7 +356,7 @@ class JaxprReader:
                 body=inside.graph,
                 inner=inside.loops,
                 init=[goes_on, *flat(init)],
-                carry=[more, *flat(ends)],
+                carry=[goes_on_after, *flat(ends)],
                 scanned=[],
                 stacked=[],
                 length=None,
@@ -394,7 +394,7 @@ class JaxprReader:
     def _ends(self, outs: Values, rows: dict[int, Rows]) -> list[Ids]:
         """The results of the body of a loop except the rows, which must be the same as before."""
         otherwise = "a nested loop whose stacked outputs are used outside of the outer loop"
-        arrays, after = self._without_rows(outs, otherwise)
-        if after != rows:
+        arrays, rows_after = self._without_rows(outs, otherwise)
+        if rows_after != rows:
             raise UnsupportedError("an array of rows that changes its place in the carry of a loop")
         return arrays

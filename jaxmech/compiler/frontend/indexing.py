@@ -41,24 +41,24 @@ def dynamic_slice(g: Graph, eqn: JaxprEqn, x: Ids, *starts: Ids) -> Iterable[Ids
     """Read a slice at a computed position."""
     sizes = eqn.params["slice_sizes"]
 
-    def taken(places: np.ndarray) -> Ids:
+    def sliced(places: np.ndarray) -> Ids:
         return np.stack([x[_window(place, sizes)] for place in places])
 
     first = _argument(g, x.ravel()) if reads_row(eqn) and len(x) > LONGEST_CHAIN else None
     if first is not None and g.values[int(starts[0])] is None:
         yield row_read(g, eqn, first, int(starts[0]))
         return
-    spans = [(0, whole - part) for whole, part in zip(x.shape, sizes, strict=True)]
+    spans = [(0, length - part) for length, part in zip(x.shape, sizes, strict=True)]
     size = math.prod(sizes)
-    yield _chosen(g, [int(one) for one in starts], spans, _index_dtype(eqn), taken, size)
+    yield _chosen(g, [int(start) for start in starts], spans, _index_dtype(eqn), sliced, size)
 
 
 def reads_row(eqn: JaxprEqn) -> bool:
     """Whether an equation reads one row of an array, at a position along its first axis."""
     if eqn.primitive.name != "dynamic_slice":
         return False
-    (count, *rest), shape = eqn.params["slice_sizes"], shape_of(eqn.invars[0])
-    return count == 1 and tuple(rest) == shape[1:]
+    (count, *tail), shape = eqn.params["slice_sizes"], shape_of(eqn.invars[0])
+    return count == 1 and tuple(tail) == shape[1:]
 
 
 def row_read(g: Graph, eqn: JaxprEqn, first: int, start: int) -> Ids:
@@ -66,9 +66,9 @@ def row_read(g: Graph, eqn: JaxprEqn, first: int, start: int) -> Ids:
     (count, *shape), dtype = shape_of(eqn.invars[0]), _index_dtype(eqn)
     width, kind = math.prod(shape), dtype_of(eqn.invars[0])
     place = _within(g, start, (0, count - 1), dtype)
-    at = folded(g, "mul", place, g.const(width, g.nodes[place].dtype))
+    offset = folded(g, "mul", place, g.const(width, g.nodes[place].dtype))
     params = [(first + k, count * width) for k in range(width)]
-    return np.array([g.add("read", (at,), p, kind) for p in params], int).reshape(1, *shape)
+    return np.array([g.add("read", (offset,), p, kind) for p in params], int).reshape(1, *shape)
 
 
 def dynamic_update_slice(
@@ -78,12 +78,12 @@ def dynamic_update_slice(
 
     def updated(places: np.ndarray) -> Ids:
         out = np.stack([x] * len(places))
-        for one, place in zip(out, places, strict=True):
-            one[_window(place, new.shape)] = new
+        for copy, place in zip(out, places, strict=True):
+            copy[_window(place, new.shape)] = new
         return out
 
-    spans = [(0, whole - part) for whole, part in zip(x.shape, new.shape, strict=True)]
-    yield _chosen(g, [int(one) for one in starts], spans, _index_dtype(eqn, 2), updated, x.size)
+    spans = [(0, length - part) for length, part in zip(x.shape, new.shape, strict=True)]
+    yield _chosen(g, [int(start) for start in starts], spans, _index_dtype(eqn, 2), updated, x.size)
 
 
 def gather(g: Graph, eqn: JaxprEqn, x: Ids, indices: Ids) -> Iterable[Ids]:
@@ -93,11 +93,11 @@ def gather(g: Graph, eqn: JaxprEqn, x: Ids, indices: Ids) -> Iterable[Ids]:
     params = {**eqn.params, "fill_value": -1}  # not a node number, so that it is recognized
     filling = _filling(g, eqn) if eqn.params["mode"] == GatherScatterMode.FILL_OR_DROP else -1
 
-    def gathered(at: np.ndarray) -> Ids:
+    def gathered(index: np.ndarray) -> Ids:
         """Gather at several arrays of indices, stacked along the first axis."""
         bind = partial(eqn.primitive.bind, x.astype(np.int32), **params)
         with jax.ensure_compile_time_eval():
-            ids = np.asarray(jax.vmap(bind)(at.astype(wide)), np.int64)
+            ids = np.asarray(jax.vmap(bind)(index.astype(wide)), np.int64)
         return np.where(ids < 0, filling, ids)
 
     fixed = _constants(g, indices)
@@ -106,20 +106,20 @@ def gather(g: Graph, eqn: JaxprEqn, x: Ids, indices: Ids) -> Iterable[Ids]:
         return
     # Each index vector selects the elements of the result that belong to it.
     vectors = _vectors(indices)
-    which = np.arange(len(vectors)).reshape(indices.shape[:-1])
+    vector_of = np.arange(len(vectors)).reshape(indices.shape[:-1])
     shape = shape_of(eqn.outvars[0])
-    own = np.expand_dims(which, numbers.offset_dims) * np.ones(shape, int)
+    vector_of_result = np.expand_dims(vector_of, numbers.offset_dims) * np.ones(shape, int)
     spans = _spans(x, eqn.params["slice_sizes"], numbers.start_index_map)
     out = np.zeros(shape, np.int64)
     for k, vector in enumerate(vectors):
-        here = np.flatnonzero(own == k)
+        positions = np.flatnonzero(vector_of_result == k)
 
-        def parts(places: np.ndarray, here: np.ndarray = here) -> Ids:
-            spread = places.reshape(len(places), *[1] * which.ndim, -1)
-            at = np.broadcast_to(spread, (len(places), *indices.shape))
-            return gathered(at).reshape(len(places), -1)[:, here]
+        def parts(places: np.ndarray, positions: np.ndarray = positions) -> Ids:
+            spread = places.reshape(len(places), *[1] * vector_of.ndim, -1)
+            full = np.broadcast_to(spread, (len(places), *indices.shape))
+            return gathered(full).reshape(len(places), -1)[:, positions]
 
-        out.flat[here] = _chosen(g, vector, spans, dtype, parts, here.size)
+        out.flat[positions] = _chosen(g, vector, spans, dtype, parts, positions.size)
     yield out
 
 
@@ -131,28 +131,30 @@ def scatter(add: bool) -> Callable[..., Iterable[Ids]]:
         wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)
         spans = _spans(x, _update_sizes(x, updates, numbers), numbers.scatter_dims_to_operand_dims)
         vectors = _vectors(places)
-        which = np.arange(len(vectors)).reshape(places.shape[:-1])
-        own = np.expand_dims(which, numbers.update_window_dims) * np.ones(updates.shape, int)
+        vector_of = np.arange(len(vectors)).reshape(places.shape[:-1])
+        vector_of_update = np.expand_dims(vector_of, numbers.update_window_dims) * np.ones(
+            updates.shape, int
+        )
 
-        def landed(one: np.ndarray, place: np.ndarray) -> jax.Array:
-            at, zeros = jnp.broadcast_to(place, places.shape), jnp.zeros(x.shape, np.float32)
-            return jax.lax.scatter_add(zeros, at, one, numbers, mode=eqn.params["mode"])
+        def landed(update: np.ndarray, place: np.ndarray) -> jax.Array:
+            index, zeros = jnp.broadcast_to(place, places.shape), jnp.zeros(x.shape, np.float32)
+            return jax.lax.scatter_add(zeros, index, update, numbers, mode=eqn.params["mode"])
 
-        def after(out: Ids, k: int, number: int, where: np.ndarray) -> Ids:
+        def updated_at(out: Ids, k: int, number: int, positions: np.ndarray) -> Ids:
             """The numbers after an update, whose target JAX marks with a one if it is in range."""
-            one = (np.arange(updates.size) == k).astype(np.float32).reshape(updates.shape)
+            update = (np.arange(updates.size) == k).astype(np.float32).reshape(updates.shape)
             with jax.ensure_compile_time_eval():
-                ones = np.asarray(jax.vmap(landed, (None, 0))(one, where.astype(wide)))
-            new = np.stack([out] * len(where))
-            for case, target in np.argwhere(ones.reshape(new.shape)):
+                masks = np.asarray(jax.vmap(landed, (None, 0))(update, positions.astype(wide)))
+            new = np.stack([out] * len(positions))
+            for case, target in np.argwhere(masks.reshape(new.shape)):
                 added = folded(g, "add", int(out[target]), number) if add else number
                 new[case, target] = added
             return new
 
         out = x.ravel()
         for k, number in enumerate(updates.ravel().tolist()):
-            updated = partial(after, out, k, number)
-            out = _chosen(g, vectors[own.flat[k]], spans, dtype, updated, out.size)
+            updated = partial(updated_at, out, k, number)
+            out = _chosen(g, vectors[vector_of_update.flat[k]], spans, dtype, updated, out.size)
         yield out.reshape(x.shape)
 
     return scattered
@@ -168,10 +170,10 @@ def _chosen(
     first axis.
     """
     spans = [_in_type(span, dtype) for span in spans]
-    known = [g.values[int(one)] for one in index]
+    constants = [g.values[int(i)] for i in index]
     ranges = [
         range(low, high + 1) if value is None else [min(max(int(value), low), high)]
-        for value, (low, high) in zip(known, spans, strict=True)
+        for value, (low, high) in zip(constants, spans, strict=True)
     ]
     choices = math.prod(map(len, ranges))
     if choices > 1 and (isinstance(g, FunctionGraph) or choices * size > LARGEST_ARRAY):
@@ -200,14 +202,14 @@ def _picked(g: Graph, number: int, low: int, dtype: Any, columns: Ids) -> Ids:
     for k, column in enumerate(columns.tolist()):
         if looked_up[k]:
             kind = g.nodes[column[0]].dtype
-            table = np.array([g.values[one] for one in column], kind)
+            table = np.array([g.values[i] for i in column], kind)
             picked[k] = _looked_up(g, number, low, dtype, table)
             continue
-        for value, (before, other) in enumerate(pairwise(column), start=low + 1):
-            if other != before:
+        for value, (lower, upper) in enumerate(pairwise(column), start=low + 1):
+            if upper != lower:
                 # By `>=` in ascending order, so that beyond either end the nearest is selected.
                 reached = folded(g, "ge", number, g.const(value, dtype))
-                picked[k] = folded(g, "select_n", reached, int(picked[k]), other)
+                picked[k] = folded(g, "select_n", reached, int(picked[k]), upper)
     return picked
 
 
@@ -236,8 +238,8 @@ def _in_type(span: Span, dtype: np.dtype) -> Span:
 
 def _vectors(indices: Ids) -> Ids:
     """The index vectors one after the other; they may have no index at all."""
-    *many, length = indices.shape
-    return indices.reshape(math.prod(many), length)
+    *outer, length = indices.shape
+    return indices.reshape(math.prod(outer), length)
 
 
 def _argument(g: Graph, ids: Ids) -> int | None:
@@ -280,15 +282,15 @@ def _update_sizes(x: Ids, updates: Ids, numbers: Any) -> list[int]:
 
 def _filling(g: Graph, eqn: JaxprEqn) -> int:
     """The constant that JAX returns where an index is out of bounds."""
-    dtype, given = dtype_of(eqn.invars[0]), eqn.params["fill_value"]
-    if given is None:
+    dtype, fill_value = dtype_of(eqn.invars[0]), eqn.params["fill_value"]
+    if fill_value is None:
         if np.issubdtype(dtype, np.inexact):
-            given = np.nan
+            fill_value = np.nan
         elif np.issubdtype(dtype, np.signedinteger):
-            given = np.iinfo(dtype).min
+            fill_value = np.iinfo(dtype).min
         else:
-            given = True if dtype.kind == "b" else np.iinfo(dtype).max
-    return int(g.const(np.asarray(given, dtype)[()], dtype))
+            fill_value = True if dtype.kind == "b" else np.iinfo(dtype).max
+    return int(g.const(np.asarray(fill_value, dtype)[()], dtype))
 
 
 def _index_dtype(eqn: JaxprEqn, place: int = 1) -> np.dtype:

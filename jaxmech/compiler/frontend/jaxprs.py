@@ -169,8 +169,8 @@ def _is_kept(eqn: JaxprEqn) -> bool:
     return length > LONGEST_UNROLLED or (length > 1 and holds_loop(loop_content(eqn)[0].jaxpr))
 
 
-def require_native(atoms: Iterable[Any], what: str) -> None:
+def require_native(atoms: Iterable[Any], description: str) -> None:
     """Raise an `UnsupportedError` unless native code has the types of all variables."""
     for atom in atoms:
         if atom.aval.dtype not in NATIVE and atom.aval.dtype != jax.dtypes.float0:
-            raise UnsupportedError(f"{what} of type {atom.aval.dtype}")
+            raise UnsupportedError(f"{description} of type {atom.aval.dtype}")

@@ -58,38 +58,38 @@ def _with_zeros(g: Graph, op: str, *arrays: Any) -> Ids:
     x, y = (np.ravel(a) for a in arrays)
     zeros = list(g.zero_constants)
     x_is_zero, y_is_zero = np.isin(x, zeros), np.isin(y, zeros)
-    other = np.where(x_is_zero, y, x)
+    operand = np.where(x_is_zero, y, x)
     if op != "mul":
         # As in `fold`: of two zeros in a sum, the one with the larger number is left.
-        other = np.where(x_is_zero & y_is_zero, np.maximum(x, y) if op == "add" else x, other)
+        operand = np.where(x_is_zero & y_is_zero, np.maximum(x, y) if op == "add" else x, operand)
         is_folded = x_is_zero | y_is_zero if op == "add" else y_is_zero
-        out = np.where(is_folded, other, 0)
+        out = np.where(is_folded, operand, 0)
     else:
-        out, both = np.zeros_like(x), x_is_zero & y_is_zero
+        out, both_zero = np.zeros_like(x), x_is_zero & y_is_zero
         for pair in product(zeros, repeat=2):  # there are few: of both signs, and of each type
-            here = both & (x == pair[0]) & (y == pair[1])
-            if here.any():
-                out[here] = folded(g, op, *pair)
+            matches = both_zero & (x == pair[0]) & (y == pair[1])
+            if matches.any():
+                out[matches] = folded(g, op, *pair)
         is_folded = x_is_zero ^ y_is_zero
         # Products of other constants are left to `fold`, and those with a zero that may hide a NaN.
-        numbers = np.unique(other[is_folded]).tolist()
+        numbers = np.unique(operand[is_folded]).tolist()
         numbers = [i for i in numbers if g.values[i] is None and not g.unsafe[i]]
-        is_folded &= np.isin(other, numbers)
+        is_folded &= np.isin(operand, numbers)
         if numbers:
             out[is_folded] = g.const(0, g.nodes[numbers[0]].dtype)
             if g.nodes[numbers[0]].dtype.kind == "f":
                 g.zeros.update(dict.fromkeys(("mul", i) for i in numbers))
-        is_folded |= both
+        is_folded |= both_zero
     g.requested += int(is_folded.sum())
-    rest = ~is_folded
-    out[rest] = _one_by_one(g, op, x[rest], y[rest])
+    remaining = ~is_folded
+    out[remaining] = _one_by_one(g, op, x[remaining], y[remaining])
     return out.reshape(arrays[0].shape)
 
 
 def _one_by_one(g: Graph, op: str, *arrays: Ids | np.int64, params: Any = ()) -> Ids:
-    ids, known = [], g.folded
+    ids, folded_nodes = [], g.folded
     for inputs in zip(*[a.ravel().tolist() for a in arrays], strict=True):
-        number = known.get((op, inputs, params))  # here too, since a call takes longer
+        number = folded_nodes.get((op, inputs, params))  # here too, since a call takes longer
         if number is None:
             number = folded(g, op, *inputs, params=params)
         else:
@@ -111,8 +111,8 @@ def _elementwise(g: Graph, eqn: JaxprEqn, *arrays: Ids) -> Iterable[Ids]:
 
 def _slice(x: Ids, p: Params) -> Ids:
     strides = p["strides"] or (1,) * x.ndim
-    where = zip(p["start_indices"], p["limit_indices"], strides, strict=True)
-    return x[tuple(slice(*bounds) for bounds in where)]
+    spans = zip(p["start_indices"], p["limit_indices"], strides, strict=True)
+    return x[tuple(slice(*bounds) for bounds in spans)]
 
 
 # Primitives that only move numbers, in terms of numpy.
@@ -127,7 +127,7 @@ _MOVES: dict[str, Callable[[Ids, Params], Ids]] = {
 }
 
 
-def _moved(g: Graph, eqn: JaxprEqn, x: Ids, *more: Ids) -> Iterable[Ids]:
+def _moved(g: Graph, eqn: JaxprEqn, x: Ids, *operands: Ids) -> Iterable[Ids]:
     # numpy returns a number instead of an array where there are no axes.
     yield np.asarray(_MOVES[eqn.primitive.name](x, eqn.params))
 
@@ -186,11 +186,11 @@ def _unset(g: Graph, eqn: JaxprEqn) -> Iterable[Ids]:
 def _neutral(op: str, dtype: np.dtype) -> Any:
     """The neutral element of a reduction."""
     if op in ("max", "min"):
-        least, most = {"f": (-np.inf, np.inf), "b": (False, True)}.get(dtype.kind) or (
+        lowest, highest = {"f": (-np.inf, np.inf), "b": (False, True)}.get(dtype.kind) or (
             np.iinfo(dtype).min,
             np.iinfo(dtype).max,
         )
-        return least if op == "max" else most
+        return lowest if op == "max" else highest
     if op == "and":
         return np.invert(np.zeros((), dtype))  # all bits set
     return {"add": 0, "mul": 1, "or": 0, "xor": 0}[op]
@@ -209,24 +209,26 @@ def _reduced(g: Graph, op: str, lines: Ids, dtype: Any) -> Ids:
 def _reduction(op: str) -> Reading:
     def reduce(g: Graph, eqn: JaxprEqn, x: Ids) -> Iterable[Ids]:
         axes = eqn.params["axes"]
-        kept = [d for d in range(x.ndim) if d not in axes]
+        remaining_axes = [d for d in range(x.ndim) if d not in axes]
         size = int(np.prod([x.shape[d] for d in axes]))
-        lines = x.transpose(*kept, *axes).reshape(*(x.shape[d] for d in kept), size)
+        lines = x.transpose(*remaining_axes, *axes).reshape(
+            *(x.shape[d] for d in remaining_axes), size
+        )
         yield _reduced(g, op, lines, dtype_of(eqn.outvars[0]))
 
     return reduce
 
 
 def _dot(g: Graph, eqn: JaxprEqn, x: Ids, y: Ids) -> Iterable[Ids]:
-    (cx, cy), (bx, by) = eqn.params["dimension_numbers"]
-    fx = [d for d in range(x.ndim) if d not in (*cx, *bx)]
-    fy = [d for d in range(y.ndim) if d not in (*cy, *by)]
+    (cx, cy), (batch_x, batch_y) = eqn.params["dimension_numbers"]
+    fx = [d for d in range(x.ndim) if d not in (*cx, *batch_x)]
+    fy = [d for d in range(y.ndim) if d not in (*cy, *batch_y)]
     out = eqn.outvars[0]
-    batch = [x.shape[d] for d in bx]
-    left = [int(np.prod([x.shape[d] for d in dims])) for dims in (fx, cx)]
-    right = int(np.prod([y.shape[d] for d in fy]))
-    X = x.transpose(*bx, *fx, *cx).reshape(*batch, left[0], 1, left[1])
-    Y = y.transpose(*by, *fy, *cy).reshape(*batch, 1, right, left[1])
+    batch = [x.shape[d] for d in batch_x]
+    left_shape = [int(np.prod([x.shape[d] for d in dims])) for dims in (fx, cx)]
+    right_size = int(np.prod([y.shape[d] for d in fy]))
+    X = x.transpose(*batch_x, *fx, *cx).reshape(*batch, left_shape[0], 1, left_shape[1])
+    Y = y.transpose(*batch_y, *fy, *cy).reshape(*batch, 1, right_size, left_shape[1])
     dtype = dtype_of(out)
     # As in XLA: products and sums have the type of the result; those of truth values are logic.
     times, plus = ("and", "or") if dtype.kind == "b" else ("mul", "add")
@@ -257,9 +259,9 @@ def _as_type(g: Graph, x: Ids, var: Any, dtype: np.dtype) -> Ids:
 
 def _bitcast(g: Graph, eqn: JaxprEqn, x: Ids) -> Iterable[Ids]:
     """The bits of numbers as numbers of another type."""
-    before, dtype = dtype_of(eqn.invars[0]), dtype_of(eqn.outvars[0])
-    if before.itemsize != dtype.itemsize or "b" in (before.kind, dtype.kind):
-        raise UnsupportedError(f"the primitive `bitcast_convert_type` from {before} to {dtype}")
+    old_dtype, dtype = dtype_of(eqn.invars[0]), dtype_of(eqn.outvars[0])
+    if old_dtype.itemsize != dtype.itemsize or "b" in (old_dtype.kind, dtype.kind):
+        raise UnsupportedError(f"the primitive `bitcast_convert_type` from {old_dtype} to {dtype}")
     yield _each(g, "bitcast_convert_type", x, params=str(dtype))
 
 
@@ -280,7 +282,7 @@ def _polynomial(g: Graph, eqn: JaxprEqn, x: Ids, *coefficients: Ids) -> Iterable
 
 
 def _clamp(g: Graph, eqn: JaxprEqn, low: Ids, x: Ids, high: Ids) -> Iterable[Ids]:
-    low, high = (np.broadcast_to(bound, x.shape) for bound in (low, high))
+    low, high = (np.broadcast_to(limit, x.shape) for limit in (low, high))
     yield _each(g, "min", _each(g, "max", x, low), high)
 
 
@@ -289,8 +291,8 @@ def _cumulative(op: str) -> Reading:
         out = np.array(x)
         lines = np.moveaxis(out, eqn.params["axis"], 0)
         order = list(range(len(lines)))[:: -1 if eqn.params["reverse"] else 1]
-        for before, after in pairwise(order):
-            lines[after] = _each(g, op, lines[before], lines[after])
+        for previous, k in pairwise(order):
+            lines[k] = _each(g, op, lines[previous], lines[k])
         yield out
 
     return cumulate
@@ -301,15 +303,15 @@ def _argument(better: str) -> Reading:
 
     def find(g: Graph, eqn: JaxprEqn, x: Ids) -> Iterable[Ids]:
         (axis,), dtype = eqn.params["axes"], eqn.params["index_dtype"]
-        best, *rest = np.moveaxis(x, axis, 0)
+        best, *remaining = np.moveaxis(x, axis, 0)
         place = constant(g, np.zeros(best.shape, dtype))
-        for k, line in enumerate(rest, start=1):
+        for k, line in enumerate(remaining, start=1):
             # NaN beats numbers, and only an earlier NaN beats NaN.
             wins = _each(g, "or", _each(g, better, line, best), _each(g, "ne", line, line))
             wins = _each(g, "and", wins, _each(g, "eq", best, best))
-            here = constant(g, np.full(best.shape, k, dtype))
+            index = constant(g, np.full(best.shape, k, dtype))
             best = _each(g, "select_n", wins, best, line)
-            place = _each(g, "select_n", wins, place, here)
+            place = _each(g, "select_n", wins, place, index)
         yield place
 
     return find
@@ -319,10 +321,10 @@ def _in_total_order(op: str) -> Reading:
     """Read `lt_to` or `le_to` of searches: NaN is above all numbers; JAX has normalized zeros."""
 
     def compare(g: Graph, eqn: JaxprEqn, x: Ids, y: Ids) -> Iterable[Ids]:
-        above = _each(g, "ne", y, y)
+        greater = _each(g, "ne", y, y)
         if op == "lt":
-            above = _each(g, "and", above, _each(g, "eq", x, x))
-        yield _each(g, "or", _each(g, op, x, y), above)
+            greater = _each(g, "and", greater, _each(g, "eq", x, x))
+        yield _each(g, "or", _each(g, op, x, y), greater)
 
     return compare
 

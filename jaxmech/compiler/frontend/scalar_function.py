@@ -39,21 +39,21 @@ class ScalarFunction:
     """
 
     def __init__(self, graph: Graph, count: int, outs: Sequence[Ids]) -> None:
-        needed = bytearray(len(graph.nodes))
+        is_live = bytearray(len(graph.nodes))
         results = [i for out in outs for i in out.ravel().tolist()]
-        for i in (*range(count), *results, *(other for _, other in graph.zeros)):
-            needed[i] = True
+        for i in (*range(count), *results, *(operand for _, operand in graph.zeros)):
+            is_live[i] = True
         for i in range(len(graph.nodes) - 1, -1, -1):
-            for k in graph.nodes[i].inputs if needed[i] else ():
-                needed[k] = True
-        numbers = [total - 1 for total in accumulate(needed)]
-        every = zip(graph.nodes, graph.values, needed, strict=True)
+            for k in graph.nodes[i].inputs if is_live[i] else ():
+                is_live[k] = True
+        numbers = [total - 1 for total in accumulate(is_live)]
+        rows = zip(graph.nodes, graph.values, is_live, strict=True)
         self._nodes = [
             (node._replace(inputs=tuple(numbers[k] for k in node.inputs)), value)
-            for node, value, is_needed in [*every][count:]
+            for node, value, is_needed in [*rows][count:]
             if is_needed
         ]
-        self._zeros = [(op, numbers[other]) for op, other in graph.zeros]
+        self._zeros = [(op, numbers[operand]) for op, operand in graph.zeros]
         self._outs = [np.array(numbers)[out] for out in outs]
         self._requested = graph.requested
 
@@ -62,7 +62,7 @@ class ScalarFunction:
 
         None if a product with zero that was folded in the function must not be folded there.
         """
-        requested, known, branches = g.requested, g.folded, dict[int, int]()
+        requested, folded_nodes, branches = g.requested, g.folded, dict[int, int]()
         numbers = [i for ids in args for i in ids.ravel().tolist()]
         for (op, inputs, params, dtype), value in self._nodes:
             if value is not None:
@@ -71,12 +71,12 @@ class ScalarFunction:
             if op == "branch":
                 params = branches.setdefault(params, next(BRANCH_NUMBERS))
             ids = tuple([numbers[k] for k in inputs])
-            number = known.get((op, ids, params))
+            number = folded_nodes.get((op, ids, params))
             numbers.append(folded(g, op, *ids, params=params) if number is None else number)
         g.requested = requested
-        zeros = [(op, numbers[other]) for op, other in self._zeros]
+        zeros = [(op, numbers[operand]) for op, operand in self._zeros]
         # A constant may be NaN or infinite, and 0 / 0 is NaN.
-        if any(g.unsafe[other] or g.values[other] is not None for _, other in zeros):
+        if any(g.unsafe[operand] or g.values[operand] is not None for _, operand in zeros):
             return None
         g.requested += self._requested
         g.zeros.update(dict.fromkeys(zeros))
@@ -100,10 +100,10 @@ def function_of(jaxpr: Jaxpr, constants: Constants, read: Read) -> ScalarFunctio
         graph = FunctionGraph()
         parameters = leaves(graph, "parameter", [x.aval for x in (*jaxpr.constvars, *jaxpr.invars)])
         count = len(graph.nodes)
-        given = np.arange(count)
+        inputs = np.arange(count)
         for k, content in constants:
             dtype = graph.nodes[k].dtype
-            given[k] = graph.const(np.frombuffer(content, dtype)[0], dtype)
-        outs = read(graph, jaxpr, [np.asarray(given[ids]) for ids in parameters])
+            inputs[k] = graph.const(np.frombuffer(content, dtype)[0], dtype)
+        outs = read(graph, jaxpr, [np.asarray(inputs[ids]) for ids in parameters])
         _KEPT[key] = None if outs is None else ScalarFunction(graph, count, outs)
     return _KEPT[key]

@@ -101,8 +101,8 @@ class Graph:
 
     def constants(self, numbers: Iterable[int]) -> tuple[tuple[int, bytes], ...]:
         """The constants among nodes: their places and their bytes."""
-        found = ((k, self.values[i]) for k, i in enumerate(numbers))
-        return tuple((k, value.tobytes()) for k, value in found if value is not None)
+        pairs = ((k, self.values[i]) for k, i in enumerate(numbers))
+        return tuple((k, value.tobytes()) for k, value in pairs if value is not None)
 
     def capture(self, number: int) -> int:
         """Add a leaf that stands for a node of the graph around the loop."""

@@ -57,20 +57,20 @@ def live_nodes(
     rows: Iterable[Rows] = (),
 ) -> Live:  # fmt: skip
     """Find everything that the given nodes, stacked outputs and rows depend on."""
-    whole = _Scope(graph, loops)
-    search = _LivenessSearch([(whole, i) for i in nodes])
+    root = _Scope(graph, loops)
+    search = _LivenessSearch([(root, i) for i in nodes])
     for sequence in stacked:
-        search.add_stacked(whole, sequence.loop, sequence.number)
-    search.add_written(whole, set(rows))
+        search.add_stacked(root, sequence.loop, sequence.number)
+    search.add_written(root, set(rows))
     while search.work:
         search.run()
         # Splitting off the branches may make more nodes live, in any scope.
-        for scope in whole.scopes():
+        for scope in root.scopes():
             search.split_branches(scope)
-    for scope in whole.scopes():
+    for scope in root.scopes():
         if scope.around is not None:
             scope.part.in_memory = _changed_by_one_branch(scope.around[1], scope.part)
-    return whole.live
+    return root.live
 
 
 class _Scope:
@@ -142,10 +142,10 @@ class _LivenessSearch:
     def add_written(self, scope: _Scope, rows: set[Rows]) -> None:
         """Make the rows that loops write live."""
         for number, loop in enumerate(scope.loops):
-            if any(one.rows in rows for one in _written_inside(loop)):
+            if any(row.rows in rows for row in _written_inside(loop)):
                 body = scope.body(number)
-                body.part.written = [one for one in loop.written if one.rows in rows]
-                self.work += [(body, i) for one in body.part.written for i in one.nodes]
+                body.part.written = [row for row in loop.written if row.rows in rows]
+                self.work += [(body, i) for row in body.part.written for i in row.nodes]
                 self._add_control(body, scope, loop)
                 self.add_written(body, rows)
 
@@ -196,11 +196,11 @@ class _LivenessSearch:
         for number, values in scope.rare.items():
             # Nodes that a branch shares with the rest are computed before the jump, so they become
             # live here.
-            own, common = _exclusive(scope.graph, live.nodes, values, set(scope.rare))
-            if len(own) + len(values) < SMALLEST_BRANCH:
+            exclusive, common = _exclusive(scope.graph, live.nodes, values, set(scope.rare))
+            if len(exclusive) + len(values) < SMALLEST_BRANCH:
                 self.work += [(scope, i) for i in values - live.nodes]
             else:
-                live.branches[number] = own
+                live.branches[number] = exclusive
                 self.work += [(scope, i) for i in common]
 
 
@@ -211,17 +211,17 @@ def _exclusive(
 
     The latter are leaves, and values of other branches: branches are not nested.
     """
-    own, common, work = set[int](), set[int](), list(nodes)
+    exclusive, common, work = set[int](), set[int](), list(nodes)
     while work:
         number = work.pop()
-        if number not in live and number not in own:
+        if number not in live and number not in exclusive:
             node = graph.nodes[number]
             if node.op in _LEAVES or (node.op == "branch" and node.params in branches):
                 common.add(number)
             else:
-                own.add(number)
+                exclusive.add(number)
                 work += node.inputs
-    return own, common
+    return exclusive, common
 
 
 def _changed_by_one_branch(loop: Loop, part: LiveLoop) -> dict[int, int]:
@@ -229,7 +229,7 @@ def _changed_by_one_branch(loop: Loop, part: LiveLoop) -> dict[int, int]:
     # Registers would be moved, or spilled and loaded again, in every iteration.
     assert part.body is not None
     nodes, readers = loop.body.nodes, _readers(loop, part, part.body)
-    found = {}
+    changed = {}
     for place in part.carry:
         end = loop.carry[place]
         node = nodes[end]
@@ -238,8 +238,8 @@ def _changed_by_one_branch(loop: Loop, part: LiveLoop) -> dict[int, int]:
             is_own = nodes[leaf].op == "carry" and nodes[leaf].params == place
             is_own &= loop.carry.count(end) == 1
             if is_own and readers.get(leaf, set()) <= {node.params} and end not in readers:
-                found[place] = leaf
-    return found
+                changed[place] = leaf
+    return changed
 
 
 def _readers(loop: Loop, part: LiveLoop, body: Live) -> dict[int, set[int | None]]:
@@ -248,24 +248,26 @@ def _readers(loop: Loop, part: LiveLoop, body: Live) -> dict[int, set[int | None
     reads: list[tuple[int | None, int]] = []
     for i in body.nodes:
         if nodes[i].op == "branch" and nodes[i].params in body.branches:
-            which, usual, rare = nodes[i].inputs
+            condition, usual, rare = nodes[i].inputs
             # A branch that usually passes a number of the carry on does not read it: the value
             # stays in place.
             keeps = nodes[usual].op == "carry" and loop.carry[nodes[usual].params] == i
-            reads += [(None, which), (nodes[i].params, rare)] + [(None, usual)] * (not keeps)
+            reads += [(None, condition), (nodes[i].params, rare)] + [(None, usual)] * (not keeps)
         else:
             reads += [(None, k) for k in nodes[i].inputs]
-    reads += [(b, k) for b, own in body.branches.items() for i in own for k in nodes[i].inputs]
+    reads += [
+        (b, k) for b, exclusive in body.branches.items() for i in exclusive for k in nodes[i].inputs
+    ]
     reads += [(None, int(i)) for k in part.stacked for i in loop.stacked[k].ravel()]
-    reads += [(None, i) for one in part.written for i in one.nodes]
+    reads += [(None, i) for row in part.written for i in row.nodes]
     for number in body.loops:
         inside = loop.inner[number]
         scanned = [x.ids for x in inside.scanned if isinstance(x, SequenceOfNodes)]
         captured = [x.params for x in inside.body.nodes if x.op == "capture"]
-        used = [*inside.init, *captured, *(i for ids in scanned for i in ids.ravel())]
-        reads += [(None, int(i)) for i in used]
-    for where, number in reads:
-        readers.setdefault(number, set()).add(where)
+        inputs = [*inside.init, *captured, *(i for ids in scanned for i in ids.ravel())]
+        reads += [(None, int(i)) for i in inputs]
+    for branch, number in reads:
+        readers.setdefault(number, set()).add(branch)
     return readers
 
 
@@ -280,9 +282,9 @@ def operations(graph: Graph, loops: list[Loop], live: Live, *, repeated: bool = 
 
     If `repeated`, they count as often as they are executed, those of a `while` once.
     """
-    own = sum(graph.nodes[i].op not in _LEAVES for i in live.nodes)
+    count = sum(graph.nodes[i].op not in _LEAVES for i in live.nodes)
     inner = [(loops[k], part.body) for k, part in live.loops.items() if part.body is not None]
-    return own + sum(
+    return count + sum(
         (loop.length if repeated and loop.length is not None else 1)
         * operations(loop.body, loop.inner, body, repeated=repeated)
         for loop, body in inner

@@ -105,19 +105,19 @@ class WrittenRow:
     Attributes:
         rows: the result that it is a row of.
         place: node of its index.
-        when: node of a boolean, whether it is written.
+        condition: node of a boolean, whether it is written.
         row: nodes of the values.
     """
 
     rows: Rows
     place: int
-    when: int
+    condition: int
     row: Ids
 
     @property
     def nodes(self) -> list[int]:
         """All nodes that the row depends on."""
-        return [self.place, self.when, *(int(i) for i in self.row.ravel())]
+        return [self.place, self.condition, *(int(i) for i in self.row.ravel())]
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,8 +182,8 @@ def scanned_value(value: Value, aval: Any) -> Scanned:
 
 def with_rows(arrays: Sequence[Ids], rows: dict[int, Rows]) -> list[Value]:
     """Insert rows at their indices among arrays."""
-    rest = iter(arrays)
-    return [rows[k] if k in rows else next(rest) for k in range(len(arrays) + len(rows))]
+    remaining = iter(arrays)
+    return [rows[k] if k in rows else next(remaining) for k in range(len(arrays) + len(rows))]
 
 
 def flat(arrays: Sequence[Ids]) -> list[int]:
@@ -266,7 +266,7 @@ def arrays_of(graph: Graph, values: Sequence[Value], otherwise: str) -> list[Ids
             arrays.append(x)
         elif isinstance(x, Stacked) and x.length * math.prod(x.shape) <= LARGEST_STACKED:
             places = np.ndindex(x.length, math.prod(x.shape))
-            params = [(x.loop, x.number, *at) for at in places]
+            params = [(x.loop, x.number, *place) for place in places]
             arrays.append(leaves_of(graph, "saved", (x.length, *x.shape), x.dtype, params))
         else:
             raise UnsupportedError(otherwise)

@@ -20,15 +20,15 @@ def folded(g: Graph, op: str, *inputs: int, params: Any = ()) -> int:
     """The node of an operation, folded where its inputs allow it."""
     g.requested += 1
     key = op, inputs, params
-    known = g.folded.get(key)
-    if known is None:
+    number = g.folded.get(key)
+    if number is None:
         fold = FOLDS.get(op)
         if fold is not None:
-            known = fold(g, op, inputs, params)
+            number = fold(g, op, inputs, params)
         else:
-            known = g.add(op, inputs, params, g.nodes[inputs[0]].dtype)
-        g.folded[key] = known
-    return known
+            number = g.add(op, inputs, params, g.nodes[inputs[0]].dtype)
+        g.folded[key] = number
+    return number
 
 
 # Not elementwise: the type of the result is not that of the input.
@@ -36,8 +36,8 @@ _READS = ("lookup", "read")
 
 
 def _is(g: Graph, number: int, value: int) -> bool:
-    known = g.values[number]
-    return known is not None and bool(known == value)
+    constant = g.values[number]
+    return constant is not None and bool(constant == value)
 
 
 def _add(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
@@ -48,8 +48,8 @@ def _add(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     if _is(g, y, 0):
         return x
     dtype = g.nodes[x].dtype
-    if (known := fold_constants(g, np.add, (x, y), dtype)) is not None:
-        return known
+    if (constant := fold_constants(g, np.add, (x, y), dtype)) is not None:
+        return constant
     for a, b in ((x, y), (y, x)):
         if g.nodes[b].op == "neg":
             return _sub(g, "sub", (a, g.nodes[b].inputs[0]), ())
@@ -66,8 +66,8 @@ def _sub(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     if _is(g, x, 0):
         return _neg(g, "neg", (y,), ())
     dtype = g.nodes[x].dtype
-    if (known := fold_constants(g, np.subtract, (x, y), dtype)) is not None:
-        return known
+    if (constant := fold_constants(g, np.subtract, (x, y), dtype)) is not None:
+        return constant
     if g.nodes[y].op == "neg":
         return _add(g, "add", (x, g.nodes[y].inputs[0]), ())
     if g.nodes[x].op == "neg":
@@ -84,15 +84,15 @@ def _neg(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     node = g.nodes[x]
     if node.op == "neg":
         return node.inputs[0]
-    known = fold_constants(g, np.negative, (x,), node.dtype)
-    return g.add("neg", (x,), (), node.dtype) if known is None else known
+    constant = fold_constants(g, np.negative, (x,), node.dtype)
+    return g.add("neg", (x,), (), node.dtype) if constant is None else constant
 
 
 def _mul(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     x, y = sorted(inputs)
     dtype = g.nodes[x].dtype
-    if (known := fold_constants(g, np.multiply, (x, y), dtype)) is not None:
-        return known
+    if (constant := fold_constants(g, np.multiply, (x, y), dtype)) is not None:
+        return constant
     for a, b in ((x, y), (y, x)):
         factor = g.values[a]
         if factor is not None:
@@ -109,11 +109,11 @@ def _mul(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     return g.add("mul", (x, y), (), dtype)
 
 
-def _zero(g: Graph, op: str, other: int) -> int:
+def _zero(g: Graph, op: str, operand: int) -> int:
     """Fold a product with zero or a quotient of zero; `fold_zeros` reviews it."""
-    dtype = g.nodes[other].dtype
+    dtype = g.nodes[operand].dtype
     if dtype.kind == "f":
-        g.zeros[op, other] = None
+        g.zeros[op, operand] = None
     return g.const(0, dtype)
 
 
@@ -126,12 +126,12 @@ def _joined_factors(g: Graph, factor: int, number: int) -> int | None:
     node = g.nodes[number]
     if node.op != "mul" or node.dtype.kind != "f" or g.nodes[factor].op not in INVARIANT:
         return None
-    for other, rest in (node.inputs, node.inputs[::-1]):
-        if g.nodes[other].op in INVARIANT and g.nodes[rest].op not in INVARIANT:
-            values = [g.values[k] for k in (factor, other) if g.values[k] is not None]
+    for inner, varying in (node.inputs, node.inputs[::-1]):
+        if g.nodes[inner].op in INVARIANT and g.nodes[varying].op not in INVARIANT:
+            values = [g.values[k] for k in (factor, inner) if g.values[k] is not None]
             is_safe = all(2**-30 < abs(value) < 2**30 for value in values)
             if is_safe and (values or node.dtype == np.float64):
-                return _mul(g, "mul", (_mul(g, "mul", (factor, other), ()), rest), ())
+                return _mul(g, "mul", (_mul(g, "mul", (factor, inner), ()), varying), ())
     return None
 
 
@@ -147,8 +147,8 @@ def _square(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
 
 
 def _one_minus_square(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    one = g.const(1, g.nodes[inputs[0]].dtype)
-    return _sub(g, "sub", (one, _square(g, op, inputs, ())), ())
+    unit = g.const(1, g.nodes[inputs[0]].dtype)
+    return _sub(g, "sub", (unit, _square(g, op, inputs, ())), ())
 
 
 def _div(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
@@ -156,8 +156,8 @@ def _div(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     dtype = g.nodes[x].dtype
     floating = dtype.kind == "f"
     exact = np.divide if floating else quotient
-    if (known := fold_constants(g, exact, (x, y), dtype)) is not None:
-        return known
+    if (constant := fold_constants(g, exact, (x, y), dtype)) is not None:
+        return constant
     if _is(g, y, 1):
         return x
     if not floating:  # none of what follows holds for zero divisors or for unsigned numbers
@@ -198,24 +198,24 @@ def _integer_pow(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int
 
 
 def _select(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-    which, *cases = inputs
-    if g.values[which] is not None:
-        return cases[min(max(int(g.values[which]), 0), len(cases) - 1)]
-    if g.nodes[which].dtype == bool:
-        cases = [_under(g, which, k, case) for k, case in enumerate(cases)]
+    condition, *cases = inputs
+    if g.values[condition] is not None:
+        return cases[min(max(int(g.values[condition]), 0), len(cases) - 1)]
+    if g.nodes[condition].dtype == bool:
+        cases = [_under(g, condition, k, case) for k, case in enumerate(cases)]
     if len(set(cases)) == 1:
         return cases[0]
-    return g.add("select_n", (which, *cases), (), g.nodes[cases[0]].dtype)
+    return g.add("select_n", (condition, *cases), (), g.nodes[cases[0]].dtype)
 
 
-def _under(g: Graph, which: int, value: int, number: int) -> int:
+def _under(g: Graph, condition: int, value: int, number: int) -> int:
     """A node given the value of a boolean, which resolves selects by it and in its inputs."""
     node = g.nodes[number]
-    if node.op == "select_n" and node.inputs[0] == which:
+    if node.op == "select_n" and node.inputs[0] == condition:
         return node.inputs[1 + value]
     chosen = [
         g.nodes[i].inputs[1 + value]
-        if g.nodes[i].op == "select_n" and g.nodes[i].inputs[0] == which
+        if g.nodes[i].op == "select_n" and g.nodes[i].inputs[0] == condition
         else i
         for i in node.inputs
     ]
@@ -230,8 +230,8 @@ def _convert(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     (x,), dtype = inputs, np.dtype(params)
     if g.nodes[x].dtype == dtype:
         return x
-    known = fold_constants(g, lambda value: converted(value, dtype), (x,), dtype)
-    return g.add(op, (x,), params, dtype) if known is None else known
+    constant = fold_constants(g, lambda value: converted(value, dtype), (x,), dtype)
+    return g.add(op, (x,), params, dtype) if constant is None else constant
 
 
 def _bitcast(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
@@ -239,8 +239,8 @@ def _bitcast(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     if g.nodes[x].dtype == dtype:
         return x
     kind = g.nodes[x].dtype
-    known = fold_constants(g, lambda value: np.asarray(value, kind).view(dtype), (x,), dtype)
-    return g.add(op, (x,), params, dtype) if known is None else known
+    constant = fold_constants(g, lambda value: np.asarray(value, kind).view(dtype), (x,), dtype)
+    return g.add(op, (x,), params, dtype) if constant is None else constant
 
 
 FOLDS: dict[str, Fold] = {

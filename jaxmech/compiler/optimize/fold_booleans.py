@@ -15,8 +15,8 @@ def fold_and_or(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     x, y = sorted(inputs)
     dtype = g.nodes[x].dtype
     fn = {"and": np.bitwise_and, "or": np.bitwise_or}[op]
-    if (known := fold_constants(g, fn, (x, y), dtype)) is not None:
-        return known
+    if (constant := fold_constants(g, fn, (x, y), dtype)) is not None:
+        return constant
     if x == y:
         return x
     for a, b in ((x, y), (y, x)):
@@ -30,15 +30,15 @@ def fold_not(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     (x,) = inputs
     if g.nodes[x].op == "not":
         return g.nodes[x].inputs[0]
-    known = fold_constants(g, np.invert, (x,), g.nodes[x].dtype)
-    return g.add(op, inputs, params, g.nodes[x].dtype) if known is None else known
+    constant = fold_constants(g, np.invert, (x,), g.nodes[x].dtype)
+    return g.add(op, inputs, params, g.nodes[x].dtype) if constant is None else constant
 
 
 def fold_branch(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     """Fold a branch: its inputs are the condition, the usual value and the rare one."""
-    which, usual, rare = inputs
-    if g.values[which] is not None:
-        return rare if g.values[which] else usual
+    condition, usual, rare = inputs
+    if g.values[condition] is not None:
+        return rare if g.values[condition] else usual
     return usual if usual == rare else g.add(op, inputs, params, g.nodes[usual].dtype)
 
 
@@ -54,12 +54,14 @@ def comparison(fn: Callable[..., Any], commutes: bool = False) -> Fold:
                 # The outcome for every possible count. If all but zero agree, the comparison tests
                 # whether any of them holds, and if all but the full count agree, whether every one
                 # does.
-                none, *some = (bool(fn(k, limit) if place == 0 else fn(limit, k)) for k in counts)
-                *few, every = none, *some
-                if len(set(some)) == 1:
-                    return _boolean(g, _joined(g, "or", flags), some[0], none)
-                if len(set(few)) == 1:
-                    return _boolean(g, _joined(g, "and", flags), every, none)
+                at_zero, *at_counts = (
+                    bool(fn(k, limit) if place == 0 else fn(limit, k)) for k in counts
+                )
+                *at_fewer, at_most = at_zero, *at_counts
+                if len(set(at_counts)) == 1:
+                    return _boolean(g, _joined(g, "or", flags), at_counts[0], at_zero)
+                if len(set(at_fewer)) == 1:
+                    return _boolean(g, _joined(g, "and", flags), at_most, at_zero)
         return otherwise(g, op, inputs, params)
 
     return fold
@@ -67,12 +69,12 @@ def comparison(fn: Callable[..., Any], commutes: bool = False) -> Fold:
 
 def _summed_booleans(g: Graph, number: int) -> list[int]:
     """The booleans that a node is the sum of; empty if it is no such sum, or one occurs twice."""
-    flags, work, seen = list[int](), [number], set[int]()
+    flags, work, visited = list[int](), [number], set[int]()
     while work:
         number = work.pop()
-        if number in seen:
+        if number in visited:
             return []
-        seen.add(number)
+        visited.add(number)
         node = g.nodes[number]
         if node.op == "convert_element_type" and g.nodes[node.inputs[0]].dtype == bool:
             flags += node.inputs
@@ -83,15 +85,21 @@ def _summed_booleans(g: Graph, number: int) -> list[int]:
     return flags
 
 
-def _can_count(most: int, dtype: np.dtype) -> bool:
+def _can_count(highest: int, dtype: np.dtype) -> bool:
     """Whether sums of booleans in this type are exact."""
-    return most <= (2**24 if dtype.kind == "f" else np.iinfo(dtype).max)
+    return highest <= (2**24 if dtype.kind == "f" else np.iinfo(dtype).max)
 
 
 def _joined(g: Graph, op: str, flags: list[int]) -> int:
     return reduce(lambda x, y: fold_and_or(g, op, (x, y), ()), flags)
 
 
-def _boolean(g: Graph, which: int, yes: bool, no: bool) -> int:
+def _boolean(g: Graph, condition: int, yes: bool, no: bool) -> int:
     """The boolean that is `yes` where another one holds, and `no` elsewhere."""
-    return g.const(yes, bool) if yes == no else which if yes else fold_not(g, "not", (which,), ())
+    return (
+        g.const(yes, bool)
+        if yes == no
+        else condition
+        if yes
+        else fold_not(g, "not", (condition,), ())
+    )

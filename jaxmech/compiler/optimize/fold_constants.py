@@ -30,7 +30,7 @@ def constants_only(fn: Callable[..., Any], commutes: bool = False, dtype: Any = 
     def fold(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
         inputs = tuple(sorted(inputs)) if commutes else inputs
         out = g.nodes[inputs[0]].dtype if dtype is None else dtype
-        known = fold_constants(g, fn, inputs, out)
-        return g.add(op, inputs, params, out) if known is None else known
+        constant = fold_constants(g, fn, inputs, out)
+        return g.add(op, inputs, params, out) if constant is None else constant
 
     return fold

@@ -79,20 +79,22 @@ class _OriginSearch:
         for i, node in enumerate(g.nodes):
             if node.op == "div":
                 quotients.setdefault(node.inputs[1], []).append(i)
-        for op, other in g.zeros:
-            self._add(g, other, ALWAYS)
-            if op == "mul" or is_positive(g, other):
+        for op, operand in g.zeros:
+            self._add(g, operand, ALWAYS)
+            if op == "mul" or is_positive(g, operand):
                 continue
             # 0 / 0 is NaN: harmless if another quotient by the same number reaches a result.
-            if not any(self._reaches_result(g, i) for i in quotients.get(other, ())):
-                self.found.add(g.fingerprints[other])
+            if not any(self._reaches_result(g, i) for i in quotients.get(operand, ())):
+                self.found.add(g.fingerprints[operand])
 
     def _add(self, g: Graph, number: int, condition: Condition) -> None:
         """Add a node under a condition, unless it was added under a weaker one."""
-        known = self.pending[g].setdefault(number, set())
-        if not any(weaker <= condition for weaker in known):
-            known.difference_update([one for one in known if condition < one])
-            known.add(condition)
+        conditions = self.pending[g].setdefault(number, set())
+        if not any(weaker <= condition for weaker in conditions):
+            conditions.difference_update(
+                [stronger for stronger in conditions if condition < stronger]
+            )
+            conditions.add(condition)
 
     def _reaches_result(self, g: Graph, number: int, condition: Condition = ALWAYS) -> bool:
         return all(kind.reaches_result(g, number, condition) for kind in (self.infinite, self.nan))
@@ -108,8 +110,8 @@ class _OriginSearch:
             assert g.outer is not None
             self._add(g.outer, node.params, ALWAYS)
         elif values := alternatives(g, number):
-            for i, own in values:
-                self._add(g, i, conjunction(condition, own))
+            for i, branch_condition in values:
+                self._add(g, i, conjunction(condition, branch_condition))
         elif self._is_safe(g, number, condition):
             for i in node.inputs:
                 self._add(g, i, condition)
@@ -133,8 +135,8 @@ class _OriginSearch:
 
 def _graphs(graph: Graph, loops: list[Loop], live: Live) -> list[Graph]:
     """A graph and those of its live loops."""
-    found = [graph]
+    graphs = [graph]
     for k, part in live.loops.items():
         assert part.body is not None
-        found += _graphs(loops[k].body, loops[k].inner, part.body)
-    return found
+        graphs += _graphs(loops[k].body, loops[k].inner, part.body)
+    return graphs

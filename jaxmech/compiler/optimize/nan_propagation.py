@@ -74,8 +74,8 @@ class Propagation:
 
     def reaches_result(self, g: Graph, number: int, condition: Condition = ALWAYS) -> bool:
         """Whether a node propagates to a result, at least under a condition."""
-        known = self._conditions.get(g, {}).get(number, ())
-        return any(one <= condition for one in known)
+        conditions = self._conditions.get(g, {}).get(number, ())
+        return any(known_condition <= condition for known_condition in conditions)
 
     def _sweep(
         self, g: Graph, loops: list[Loop], live: Live, ends: Iterable[int],
@@ -102,36 +102,38 @@ class Propagation:
 
     def _mark_rows(self, g: Graph, written: Iterable[WrittenRow]) -> None:
         """Mark the values of a written row as shown where the row is written."""
-        for one in written:
-            for i in one.row.ravel().tolist():
+        for row in written:
+            for i in row.row.ravel().tolist():
                 if g.nodes[i].dtype.kind == "f":
-                    self._mark(g, i, frozenset([(one.when, True)]))
+                    self._mark(g, i, frozenset([(row.condition, True)]))
 
     def _mark(self, g: Graph, number: int, condition: Condition) -> None:
         if condition and number in self._compared(g):
             # A comparison with NaN has a known outcome, so it adds no condition on NaN.
-            condition = frozenset(one for one in condition if not _holds_for_nan(g, number, *one))
+            condition = frozenset(
+                literal for literal in condition if not _holds_for_nan(g, number, *literal)
+            )
         add_condition(self._conditions[g][number], condition)
 
     def _mark_inputs(self, g: Graph, number: int) -> None:
         node, conditions = g.nodes[number], self._conditions[g]
-        known = conditions[number]
+        reached = conditions[number]
         if node.op in SELECTS:
-            for condition in list(known):
+            for condition in list(reached):
                 self._mark_values(g, number, condition)
-        elif ALWAYS in known:  # by far the most
+        elif ALWAYS in reached:  # by far the most
             conditions.update(dict.fromkeys(self._passed(g, node), _ONLY_ALWAYS))
         else:
             for i in self._passed(g, node):
-                self._mark_all(g, i, known)
+                self._mark_all(g, i, reached)
 
-    def _mark_all(self, g: Graph, number: int, known: set[Condition]) -> None:
+    def _mark_all(self, g: Graph, number: int, reached: set[Condition]) -> None:
         """Add the conditions of another node."""
         conditions = self._conditions[g]
         if number not in conditions and number not in self._compared(g):
-            conditions[number] = set(known)
-        elif conditions.get(number) != known:
-            for condition in known:
+            conditions[number] = set(reached)
+        elif conditions.get(number) != reached:
+            for condition in reached:
                 self._mark(g, number, condition)
 
     def _compared(self, g: Graph) -> set[int]:
@@ -146,12 +148,12 @@ class Propagation:
     def _mark_values(self, g: Graph, number: int, condition: Condition) -> None:
         """Mark the values of a select under their conditions."""
         values = alternatives(g, number)
-        for i, own in values:
-            others = [g.values[j] for j, _ in values if j != i]
-            if all(value is not None and not np.isfinite(value) for value in others):
+        for i, branch_condition in values:
+            alternatives_to = [g.values[j] for j, _ in values if j != i]
+            if all(value is not None and not np.isfinite(value) for value in alternatives_to):
                 self._mark(g, i, condition)
-            elif own is not None:
-                self._mark(g, i, condition | own)
+            elif branch_condition is not None:
+                self._mark(g, i, condition | branch_condition)
 
     def _passed(self, g: Graph, node: Node) -> list[int]:
         """The inputs whose NaN or infinity an operation other than a select passes on."""
@@ -173,19 +175,21 @@ class Propagation:
         assert inner is not None
         leaves = {(n.op, n.params): i for i, n in enumerate(body.nodes) if not n.inputs}
         stacked = self._shown_stacked(g, number, loop, part, saved)
-        stacked += [i for one in part.written for i in one.nodes if body.nodes[i].dtype.kind != "f"]
-        whole = [loop.carry[k] for k in part.carry if g.nodes[loop.init[k]].dtype.kind != "f"]
+        stacked += [i for row in part.written for i in row.nodes if body.nodes[i].dtype.kind != "f"]
+        integers = [loop.carry[k] for k in part.carry if g.nodes[loop.init[k]].dtype.kind != "f"]
         if loop.length is None:  # no result shows its number of iterations
-            whole.remove(loop.carry[0])
+            integers.remove(loop.carry[0])
         # The greatest fixed point: assume that all carries propagate, and drop those that do not.
-        kept = {k for k in part.carry if k in places and self.reaches_result(g, places[k])}
-        before: set[int] | None = None
-        while kept != before:
-            before = kept
+        propagating = {k for k in part.carry if k in places and self.reaches_result(g, places[k])}
+        previous: set[int] | None = None
+        while propagating != previous:
+            previous = propagating
             self._stacked = {key: x for key, x in self._stacked.items() if key[0] is not body}
-            ends = [*(loop.carry[k] for k in kept), *whole, *stacked]
+            ends = [*(loop.carry[k] for k in propagating), *integers, *stacked]
             self._sweep(body, loop.inner, inner, ends, part.written)
-            kept = {k for k in kept if self.reaches_result(body, leaves.get(("carry", k), -1))}
+            propagating = {
+                k for k in propagating if self.reaches_result(body, leaves.get(("carry", k), -1))
+            }
         for i, node in enumerate(body.nodes):
             if not node.inputs and i in self._tested[body]:
                 self._tested[g].update(self._sources(g, loop, node.op, node.params))
@@ -198,16 +202,16 @@ class Propagation:
         saved: dict[tuple[int, int], list[int]],
     ) -> list[int]:  # fmt: skip
         """The nodes of the stacked outputs of a loop that a result shows."""
-        shown = {k: self._stacked.get((g, number, k), set()) for k in part.stacked}
+        visible = {k: self._stacked.get((g, number, k), set()) for k in part.stacked}
         for (k, place), ids in saved.items():
             # One number shows the NaN of its own iteration only; all are always read together.
             if all(self.reaches_result(g, i) for i in ids):
-                shown[k] = shown[k] | {place}
+                visible[k] = visible[k] | {place}
         return [
             int(i)
             for k in part.stacked
             for place, i in enumerate(loop.stacked[k].ravel())
-            if place in shown[k] or loop.body.nodes[i].dtype.kind != "f"
+            if place in visible[k] or loop.body.nodes[i].dtype.kind != "f"
         ]
 
     def _read_after(
@@ -245,7 +249,7 @@ class Propagation:
         return []
 
 
-def _holds_for_nan(g: Graph, number: int, which: int, holds: bool) -> bool:
+def _holds_for_nan(g: Graph, number: int, comparison: int, holds: bool) -> bool:
     """Whether a comparison has this outcome whenever the number is NaN."""
-    node = g.nodes[which]
+    node = g.nodes[comparison]
     return number in node.inputs and node.op in _COMPARED and holds == (node.op == "ne")

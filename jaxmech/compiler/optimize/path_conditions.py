@@ -24,46 +24,48 @@ def alternatives(g: Graph, number: int) -> list[tuple[int, Condition | None]]:
     node = g.nodes[number]
     if node.op not in SELECTS:
         return []
-    which, *values = node.inputs
-    if g.nodes[which].dtype != bool:
+    selector, *values = node.inputs
+    if g.nodes[selector].dtype != bool:
         return [(value, None) for value in values]
-    return [(value, frozenset([_without_not(g, which, bool(k))])) for k, value in enumerate(values)]
+    return [
+        (value, frozenset([_without_not(g, selector, bool(k))])) for k, value in enumerate(values)
+    ]
 
 
-def _without_not(g: Graph, which: int, holds: bool) -> tuple[int, bool]:
-    while g.nodes[which].op == "not":
-        (which,), holds = g.nodes[which].inputs, not holds
-    return which, holds
+def _without_not(g: Graph, boolean: int, holds: bool) -> tuple[int, bool]:
+    while g.nodes[boolean].op == "not":
+        (boolean,), holds = g.nodes[boolean].inputs, not holds
+    return boolean, holds
 
 
-def conjunction(condition: Condition, own: Condition | None) -> Condition:
+def conjunction(condition: Condition, added: Condition | None) -> Condition:
     """Both conditions, or the first alone where the second is unknown or too many are joined."""
-    return condition if own is None or len(condition) >= _MOST_BOOLEANS else condition | own
+    return condition if added is None or len(condition) >= _MOST_BOOLEANS else condition | added
 
 
-def add_condition(known: set[Condition], condition: Condition) -> None:
+def add_condition(conditions: set[Condition], condition: Condition) -> None:
     """Add to a disjunction; two conditions that differ in the value of one boolean become one."""
     if (
         len(condition) > _MOST_BOOLEANS
-        or (condition and len(known) >= _MOST_CONDITIONS)  # `ALWAYS` replaces all others
-        or any(k <= condition for k in known)
+        or (condition and len(conditions) >= _MOST_CONDITIONS)  # `ALWAYS` replaces all others
+        or any(k <= condition for k in conditions)
     ):
         return
-    for which, holds in condition:
-        rest = condition - {(which, holds)}
-        if rest | {(which, not holds)} in known:
-            add_condition(known, rest)
+    for boolean, holds in condition:
+        weaker = condition - {(boolean, holds)}
+        if weaker | {(boolean, not holds)} in conditions:
+            add_condition(conditions, weaker)
             return
-    for stronger in [k for k in known if condition < k]:
-        known.remove(stronger)
-    known.add(condition)
+    for stronger in [k for k in conditions if condition < k]:
+        conditions.remove(stronger)
+    conditions.add(condition)
 
 
 def is_positive(
     g: Graph, number: int, condition: Condition = ALWAYS, or_zero: bool = False
 ) -> bool:
     """Whether a number is known to be positive or NaN under a condition."""
-    return _Signs().of(g, number, condition, _DEEPEST) >= (1 if or_zero else 2)
+    return _Signs().sign(g, number, condition, _DEEPEST) >= (1 if or_zero else 2)
 
 
 class _Signs:
@@ -72,14 +74,14 @@ class _Signs:
     def __init__(self) -> None:
         self.known: dict[tuple[Graph, int, Condition], int] = {}
 
-    def of(self, g: Graph, number: int, condition: Condition, depth: int) -> int:
+    def sign(self, g: Graph, number: int, condition: Condition, depth: int) -> int:
         """The sign of a number under a condition, traced through at most `depth` operations."""
         key = g, number, condition
         if key not in self.known:
-            self.known[key] = self._sign(g, number, condition, depth)
+            self.known[key] = self._computed_sign(g, number, condition, depth)
         return self.known[key]
 
-    def _sign(self, g: Graph, number: int, condition: Condition, depth: int) -> int:
+    def _computed_sign(self, g: Graph, number: int, condition: Condition, depth: int) -> int:
         value, node = g.values[number], g.nodes[number]
         if value is not None:
             return 2 if value > 0 else int(value == 0)
@@ -87,27 +89,32 @@ class _Signs:
             return 0
         if node.op == "capture":
             assert g.outer is not None
-            return self.of(g.outer, node.params, ALWAYS, depth - 1)
-        if any(self._implies_positive(g, number, *one, depth - 1) for one in condition):
+            return self.sign(g.outer, node.params, ALWAYS, depth - 1)
+        if any(self._implies_positive(g, number, *literal, depth - 1) for literal in condition):
             return 2
         if values := alternatives(g, number):
-            return min(self.of(g, i, conjunction(condition, own), depth - 1) for i, own in values)
+            return min(
+                self.sign(g, i, conjunction(condition, branch_condition), depth - 1)
+                for i, branch_condition in values
+            )
         if node.op in ("exp", "exp2"):
             return 2
         if node.op == "abs" or (node.op == "mul" and node.inputs[0] == node.inputs[1]):
             return 1
         if node.op not in _SIGNED:
             return 0
-        signs = [self.of(g, i, condition, depth - 1) for i in node.inputs]
+        signs = [self.sign(g, i, condition, depth - 1) for i in node.inputs]
         # One positive summand is enough if none is negative; a product needs all factors positive.
         return max(signs) if node.op == "max" or (node.op == "add" and min(signs)) else min(signs)
 
-    def _implies_positive(self, g: Graph, number: int, which: int, holds: bool, depth: int) -> bool:
+    def _implies_positive(
+        self, g: Graph, number: int, boolean: int, holds: bool, depth: int
+    ) -> bool:
         """Whether a boolean implies that the number exceeds a non-negative one.
 
         The number may also be NaN, which is consistent with any false comparison.
         """
-        node = g.nodes[which]
+        node = g.nodes[boolean]
         if node.op == "not":
             return self._implies_positive(g, number, node.inputs[0], not holds, depth)
         if node.op == ("and" if holds else "or"):
@@ -116,4 +123,4 @@ class _Signs:
             return False
         larger, smaller = node.inputs if (node.op[0] == "g") == holds else node.inputs[::-1]
         is_strict = (node.op[1] == "t") == holds
-        return larger == number and self.of(g, smaller, ALWAYS, depth) >= (1 if is_strict else 2)
+        return larger == number and self.sign(g, smaller, ALWAYS, depth) >= (1 if is_strict else 2)

@@ -24,13 +24,13 @@ def kernel() -> Kernel:
 
 def module(path: str) -> str:
     """A module that is generated from a file."""
-    moving = frozenset({0})
+    batched = frozenset({0})
     if path == "cpu/module.ll":
-        return Source(kernel(), moving, Kind.LARGE).module(should_optimize=True)[1]
+        return Source(kernel(), batched, Kind.LARGE).module(should_optimize=True)[1]
     if path == "cuda/handler.ll":
         library = Driver(FakeDriver(arrays=3))
         return runtime.module("handler", library, KERNEL, codegen.BLOCK, 1, 2)
-    return codegen.module(kernel(), moving, registers=64)[1]
+    return codegen.module(kernel(), batched, registers=64)[1]
 
 
 @pytest.mark.parametrize("path", ["cpu/module.ll", "cuda/handler.ll", "cuda/kernel.ll"])

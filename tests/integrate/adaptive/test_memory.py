@@ -51,4 +51,4 @@ def test_a_batch_of_gradients_is_native_code(loss: Callable[..., Any], each: flo
     found = explain(jax.grad(lambda x: loss(x, 300)), jnp.linspace(0.5, 0.9, 8))
     assert [part.reason for part in found.parts] == ["", ""]
     # Nothing is done for each possible step outside of the loops.
-    assert found.parts[1].kept < 2_000
+    assert found.parts[1].operations < 2_000

@@ -9,22 +9,22 @@ from jaxmech.compiler.backends.cpu.runtime import call
 from jaxmech.compiler.frontend.build import Kernel
 
 
-def cpu_call(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> list[Array]:
+def cpu_call(*args: Array, kernel: Kernel, batched: frozenset[int], size: int) -> list[Array]:
     """Call native code from a program that is being lowered; a batch fills at least one block.
 
     Raises:
         UnsupportedError: an operation or a type for which there is no instruction.
     """
-    code = program(kernel, moving, size)
-    some = code.facts.some
+    code = program(kernel, batched, size)
+    indices = code.facts.results
     spare = max(code.facts.lanes - size, 0)
-    whole = jnp.asarray(size + spare, jnp.int32)
-    filled = [_filled(x, spare) if k in moving else x for k, x in enumerate(args)]
+    padded_size = jnp.asarray(size + spare, jnp.int32)
+    filled = [_filled(x, spare) if k in batched else x for k, x in enumerate(args)]
     shapes = [
         jax.ShapeDtypeStruct((size + spare, *aval.shape), aval.dtype) for aval in kernel.out_avals
     ]
-    outs = call(code.registered_name(), [whole, *filled], [shapes[k] for k in some])
-    results = dict(zip(some, outs, strict=True))
+    outs = call(code.registered_name(), [padded_size, *filled], [shapes[k] for k in indices])
+    results = dict(zip(indices, outs, strict=True))
     return [results.get(k, jnp.zeros(x.shape, x.dtype))[:size] for k, x in enumerate(shapes)]
 
 

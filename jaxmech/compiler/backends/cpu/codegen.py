@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxmech.compiler.backends.cpu.runtime import array_address, has_fma, module, vector_registers
 from jaxmech.compiler.backends.llvm.body import Body, computed_results
-from jaxmech.compiler.backends.llvm.builder import Text
+from jaxmech.compiler.backends.llvm.builder import AssemblyBuilder
 from jaxmech.compiler.frontend.build import Kernel
 
 FEW = 500  # operations: most wait for another one, and code for twice the lanes is still short
@@ -53,18 +53,18 @@ class Source:
 
     Args:
         kernel: the kernel of one trajectory.
-        moving: indices of the arguments that differ in a batch.
+        batched: indices of the arguments that differ in a batch.
         kind: the kind of batch.
 
     Attributes:
         lanes: number of trajectories computed side by side.
-        some: indices of the results that are not empty; native code has no others.
+        computed: indices of the results that are not empty; native code has no others.
     """
 
-    def __init__(self, kernel: Kernel, moving: frozenset[int], kind: Kind) -> None:
-        self.kernel, self.moving, self.kind = kernel, moving, kind
+    def __init__(self, kernel: Kernel, batched: frozenset[int], kind: Kind) -> None:
+        self.kernel, self.batched, self.kind = kernel, batched, kind
         self.lanes = _lanes_of(kernel, kind)
-        self.some = computed_results(kernel)
+        self.computed = computed_results(kernel)
 
     def module(self, should_optimize: bool) -> tuple[str, str, bool]:
         """The name of the function, its module, and whether to optimize it.
@@ -74,23 +74,23 @@ class Source:
         Raises:
             UnsupportedError: an operation or a type for which there is no instruction.
         """
-        kernel, text = self.kernel, Text(self.lanes, has_fma=has_fma())
-        text.label("entry")
-        first = _first(text)
-        Body(text, kernel, self.moving, first, lambda k: array_address(text, 1 + k)).write()
-        text.lines.append("ret void")
-        results = [kernel.out_avals[k] for k in self.some]
+        kernel, builder = self.kernel, AssemblyBuilder(self.lanes, has_fma=has_fma())
+        builder.label("entry")
+        first = _first(builder)
+        Body(builder, kernel, self.batched, first, lambda k: array_address(builder, 1 + k)).write()
+        builder.lines.append("ret void")
+        results = [kernel.out_avals[k] for k in self.computed]
         sizes = [x.size * x.dtype.itemsize for x in results]
-        is_optimized = should_optimize and len(text.lines) <= LONGEST_OPTIMIZED[self.kind]
-        return *module(text, len(kernel.avals), sizes, is_optimized), is_optimized
+        is_optimized = should_optimize and len(builder.lines) <= LONGEST_OPTIMIZED[self.kind]
+        return *module(builder, len(kernel.avals), sizes, is_optimized), is_optimized
 
 
-def _first(text: Text) -> str:
+def _first(builder: AssemblyBuilder) -> str:
     """Write the index of the block's first trajectory; the last block overlaps its predecessor."""
     # A few trajectories are computed twice, to the same bits: simpler and faster than a masked
     # remainder.
-    size = text.line(f"load i32, ptr {array_address(text, 0)}")
-    last = text.line(f"sub i64 {text.line(f'zext i32 {size} to i64')}, {text.lanes}")
-    usual = text.line(f"mul i64 %block, {text.lanes}")
-    before = text.line(f"icmp ult i64 {usual}, {last}")
-    return text.line(f"select i1 {before}, i64 {usual}, i64 {last}")
+    size = builder.line(f"load i32, ptr {array_address(builder, 0)}")
+    last = builder.line(f"sub i64 {builder.line(f'zext i32 {size} to i64')}, {builder.lanes}")
+    usual = builder.line(f"mul i64 %block, {builder.lanes}")
+    is_before = builder.line(f"icmp ult i64 {usual}, {last}")
+    return builder.line(f"select i1 {is_before}, i64 {usual}, i64 {last}")

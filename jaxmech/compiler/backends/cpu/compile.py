@@ -68,12 +68,12 @@ def _compiled_apart(module: str, level: int) -> bytes:
         start_new_session=True,  # an interruption by the keyboard is for this process
     ) as child:
         try:
-            code, told = child.communicate(module.encode())
+            code, messages = child.communicate(module.encode())
         except BaseException:
             child.kill()
             raise
     if child.returncode != 0:
-        lines = told.decode(errors="replace").strip().splitlines()
+        lines = messages.decode(errors="replace").strip().splitlines()
         raise RuntimeError(lines[-1] if lines else f"LLVM ended with code {child.returncode}")
     return code
 

@@ -26,12 +26,12 @@ class Facts(NamedTuple):
     Attributes:
         name: name of its function.
         lanes: number of trajectories computed side by side.
-        some: indices of the results that it computes: those that are not empty.
+        results: indices of the results that it computes: those that are not empty.
     """
 
     name: str
     lanes: int
-    some: tuple[int, ...]
+    results: tuple[int, ...]
 
 
 class Program:
@@ -39,12 +39,12 @@ class Program:
 
     Args:
         kernel: the kernel of one trajectory.
-        moving: indices of the arguments that differ in a batch.
+        batched: indices of the arguments that differ in a batch.
         kind: the kind of batch.
     """
 
-    def __init__(self, kernel: Kernel, moving: frozenset[int], kind: Kind) -> None:
-        self.kernel, self.moving, self.kind = kernel, moving, kind
+    def __init__(self, kernel: Kernel, batched: frozenset[int], kind: Kind) -> None:
+        self.kernel, self.batched, self.kind = kernel, batched, kind
         self._module = ""  # the text, between generation and compilation
         self._is_optimized = False
 
@@ -64,7 +64,7 @@ class Program:
         header = json.loads(self._stored.partition(b"\n")[0])
         if "unsupported" in header:
             raise UnsupportedError(header["unsupported"])
-        return Facts(header["name"], header["lanes"], tuple(header["some"]))
+        return Facts(header["name"], header["lanes"], tuple(header["results"]))
 
     def require_supported(self) -> None:
         """Raise `UnsupportedError` for an operation or a type for which there is no instruction."""
@@ -91,9 +91,9 @@ class Program:
 
     @uncollected
     def _generated(self) -> Facts:
-        source = Source(self.kernel, self.moving, self.kind)
+        source = Source(self.kernel, self.batched, self.kind)
         name, self._module, self._is_optimized = source.module(self._should_optimize)
-        return Facts(name, source.lanes, tuple(source.some))
+        return Facts(name, source.lanes, tuple(source.computed))
 
     @cached_property
     def _should_optimize(self) -> bool:
@@ -105,7 +105,7 @@ class Program:
     @cached_property
     def _key(self) -> str:
         kernel = self.kernel
-        kind = sorted(self.moving), self.kind.name, kernel.results, kernel.sequences
+        kind = sorted(self.batched), self.kind.name, kernel.results, kernel.sequences
         how = kernel.is_optimized, kernel.reading.checks_zeros, kernel.reading.is_finite
         return sha256(kernel.reading.digest, repr((kind, how)), _environment())
 
@@ -118,9 +118,9 @@ class Program:
             disk_cache.store(self._key, json.dumps(header).encode() + b"\n" + code)
 
 
-def program(kernel: Kernel, moving: frozenset[int], size: int) -> Program:
+def program(kernel: Kernel, batched: frozenset[int], size: int) -> Program:
     """The native code of a kernel for a batch of a given size."""
-    kind = moving, kind_of(size)
+    kind = batched, kind_of(size)
     if kind not in kernel.programs:
         kernel.programs[kind] = Program(kernel, *kind)
     return kernel.programs[kind]
@@ -129,5 +129,5 @@ def program(kernel: Kernel, moving: frozenset[int], size: int) -> Program:
 @cache
 def _environment() -> str:
     """A key of everything but the kernel: the compiler's source, its libraries, the processor."""
-    own = sources_digest(Path(__file__).parents[2])
-    return repr((own, jax.__version__, llvmlite.__version__, processor()))
+    sources = sources_digest(Path(__file__).parents[2])
+    return repr((sources, jax.__version__, llvmlite.__version__, processor()))

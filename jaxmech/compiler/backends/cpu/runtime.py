@@ -16,7 +16,7 @@ import jax
 import llvmlite.binding as llvm
 
 from jaxmech.compiler.backends.cpu.compile import ONE_AT_A_TIME, OPTIMIZED, target_machine
-from jaxmech.compiler.backends.llvm.builder import Text
+from jaxmech.compiler.backends.llvm.builder import AssemblyBuilder
 from jaxmech.compiler.backends.llvm.ffi import FFI_TYPES, answer_query
 from jaxmech.compiler.backends.llvm.template import template
 from jaxmech.utils.digests import sha256
@@ -25,12 +25,12 @@ _MODULE = template("cpu/module.ll")
 
 
 def module(
-    text: Text, arguments: int, results: Sequence[int], is_optimized: bool
+    builder: AssemblyBuilder, arguments: int, results: Sequence[int], is_optimized: bool
 ) -> tuple[str, str]:
     """Return the name of a function, and the module that contains the lines of its block.
 
     Args:
-        text: the lines, with `array_address` for the addresses of arrays.
+        builder: the lines, with `array_address` for the addresses of arrays.
         arguments: number of input arrays, before which the batch size is passed as an int32.
         results: bytes of a trajectory in each of the output arrays.
         is_optimized: whether `compile_module` will optimize it.
@@ -56,17 +56,17 @@ def module(
         ]
     parts = {
         "arrays": arrays,
-        "tables": "\n".join(text.tables),
-        "declared": "\n".join(sorted(text.declared.values())),
-        "lines": "\n".join(text.lines),
-        "scratch": text.bytes + 64,
+        "tables": "\n".join(builder.tables),
+        "declared": "\n".join(sorted(builder.declared.values())),
+        "lines": "\n".join(builder.lines),
+        "scratch": builder.bytes + 64,
         "types": FFI_TYPES,
         "described": answer_query(traits=0),
         "state_bytes": 8 * (5 + arrays),
         "copies": "\n".join(copies),
         "advice": "\n".join(advice),
-        "lanes": text.lanes,
-        "spare_lanes": text.lanes - 1,
+        "lanes": builder.lanes,
+        "spare_lanes": builder.lanes - 1,
         # Blocks differ in time (rare cases, loops until the last lane is done), so each thread
         # takes many small shares rather than one large one.
         "pieces": 16 * threads,
@@ -76,10 +76,10 @@ def module(
     return name, _MODULE.substitute(parts, name=name)
 
 
-def array_address(text: Text, number: int) -> str:
+def array_address(builder: AssemblyBuilder, number: int) -> str:
     """Write the load of the address of an array: 0 is the batch size, then come the inputs."""
-    place = text.line(f"getelementptr %state, ptr %state, i64 0, i32 5, i64 {number}")
-    return text.line(f"load ptr, ptr {place}")
+    place = builder.line(f"getelementptr %state, ptr %state, i64 0, i32 5, i64 {number}")
+    return builder.line(f"load ptr, ptr {place}")
 
 
 def call(name: str, args: Sequence[Any], results: Sequence[jax.ShapeDtypeStruct]) -> list[Any]:

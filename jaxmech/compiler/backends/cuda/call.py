@@ -10,7 +10,7 @@ from jaxmech.compiler.frontend.build import Kernel
 LARGEST = 2**31 - 1  # the largest number of trajectories of a kernel
 
 
-def cuda_call(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -> list[Array]:
+def cuda_call(*args: Array, kernel: Kernel, batched: frozenset[int], size: int) -> list[Array]:
     """Call a kernel from a program that is being lowered.
 
     Raises:
@@ -23,10 +23,10 @@ def cuda_call(*args: Array, kernel: Kernel, moving: frozenset[int], size: int) -
             f"A batch on one GPU must have at most {LARGEST:,} trajectories, but has {size:,}; run "
             "it in parts, such as with `jax.lax.map(..., batch_size=...)`."
         )
-    code = program(kernel, moving, size)
+    code = program(kernel, batched, size)
     shapes = [jax.ShapeDtypeStruct((size, *aval.shape), aval.dtype) for aval in kernel.out_avals]
-    some = code.generated.facts.some
-    wanted = [shapes[k] for k in some]
-    outs = jax.ffi.ffi_call(code.registered_name(), wanted)(*args) if some else []
-    results = dict(zip(some, outs, strict=True))
+    indices = code.generated.facts.results
+    out_shapes = [shapes[k] for k in indices]
+    outs = jax.ffi.ffi_call(code.registered_name(), out_shapes)(*args) if indices else []
+    results = dict(zip(indices, outs, strict=True))
     return [results.get(k, jnp.zeros(x.shape, x.dtype)) for k, x in enumerate(shapes)]

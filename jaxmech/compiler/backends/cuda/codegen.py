@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from jaxmech.compiler.backends.cpu.program import Facts
 from jaxmech.compiler.backends.cuda.ptx import OLDEST, ptx
 from jaxmech.compiler.backends.llvm.body import Body, computed_results
-from jaxmech.compiler.backends.llvm.builder import Text
+from jaxmech.compiler.backends.llvm.builder import AssemblyBuilder
 from jaxmech.compiler.backends.llvm.lower import ARRAY_ALIGN
 from jaxmech.compiler.backends.llvm.template import template
 from jaxmech.compiler.frontend.build import Kernel
@@ -41,14 +41,14 @@ class CudaProgram:
 
 
 def cuda_program(
-    kernel: Kernel, moving: frozenset[int], size: int, *, target: str = OLDEST,
+    kernel: Kernel, batched: frozenset[int], size: int, *, target: str = OLDEST,
     registers: int | None = None,
 ) -> CudaProgram:  # fmt: skip
     """Generate the PTX of a kernel.
 
     Args:
         kernel: the kernel of one trajectory.
-        moving: indices of the arguments that differ in a batch, which is their first axis.
+        batched: indices of the arguments that differ in a batch, which is their first axis.
         size: number of trajectories; the text is the same for all sizes.
         target: the oldest supported architecture; newer ones run the kernel too.
         registers: limit on the registers of a thread; by default as many as it needs, up to 255.
@@ -58,39 +58,41 @@ def cuda_program(
             than a thread can have.
         LibdeviceError: a function such as `exp` is needed, and libdevice is not installed.
     """
-    name, text = module(kernel, moving, registers)
+    name, builder = module(kernel, batched, registers)
     facts = Facts(name, 1, tuple(computed_results(kernel)))
-    return CudaProgram(ptx(text, target), name, BLOCK, facts)
+    return CudaProgram(ptx(builder, target), name, BLOCK, facts)
 
 
-def module(kernel: Kernel, moving: frozenset[int], registers: int | None = None) -> tuple[str, str]:
+def module(
+    kernel: Kernel, batched: frozenset[int], registers: int | None = None
+) -> tuple[str, str]:
     """The name of the function, and the text of its LLVM module.
 
     Raises:
         UnsupportedError: as for `cuda_program`.
     """
-    text = Text(1, on_gpu=True)
-    text.label("body")
-    Body(text, kernel, moving, "%trajectory", lambda k: f"%array{k}").write()
+    builder = AssemblyBuilder(1, on_gpu=True)
+    builder.label("body")
+    Body(builder, kernel, batched, "%trajectory", lambda k: f"%array{k}").write()
     arguments = len(kernel.avals)
     arrays = arguments + len(computed_results(kernel))
-    if text.bytes > MOST_SCRATCH or arrays > MOST_ARRAYS:
+    if builder.bytes > MOST_SCRATCH or arrays > MOST_ARRAYS:
         raise UnsupportedError(
-            f"{arrays} arrays and {text.bytes:,} bytes of memory for each thread of a GPU, "
+            f"{arrays} arrays and {builder.bytes:,} bytes of memory for each thread of a GPU, "
             f"which has {MOST_ARRAYS} and {MOST_SCRATCH:,} at most"
         )
     parts = {
-        "tables": "\n".join(text.tables),
-        "declared": "\n".join(sorted(text.declared.values())),
+        "tables": "\n".join(builder.tables),
+        "declared": "\n".join(sorted(builder.declared.values())),
         # `noalias` holds because XLA allocates results separately; it lets loads move across
         # stores.
         "arrays": ", ".join(
             f"ptr noalias {'readonly ' if k < arguments else ''}align {ARRAY_ALIGN} %array{k}"
             for k in range(arrays)
         ),
-        "scratch": text.bytes,
-        "last": text.block,
-        "lines": "\n".join(text.lines[1:]),
+        "scratch": builder.bytes,
+        "last": builder.block,
+        "lines": "\n".join(builder.lines[1:]),
     }
     name = f"jaxmech_{sha256(_MODULE.template, str(parts), str(registers))[:32]}"
     limit = _LIMIT.substitute(name=name, registers=registers) if registers else ""

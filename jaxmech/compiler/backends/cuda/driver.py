@@ -75,23 +75,23 @@ class Driver:
 
     def address(self, name: str) -> int:
         """Return the address of a function."""
-        found = ctypes.cast(getattr(self._library, name), c_void_p).value
-        assert found is not None
-        return found
+        address = ctypes.cast(getattr(self._library, name), c_void_p).value
+        assert address is not None
+        return address
 
     def function(self, name: str) -> Any:
         """A function of the table of prototypes, which returns an error code, or 0."""
         return ctypes.CFUNCTYPE(c_int, *_PROTOTYPES[name])(self.address(name))
 
-    def require(self, code: int, what: str, log: bytes = b"") -> None:
+    def require(self, code: int, action: str, log: bytes = b"") -> None:
         """Raise a CudaError that names the failed action, unless the code is 0."""
         if code == 0:
             return
-        name, text = c_char_p(), c_char_p()
+        name, description = c_char_p(), c_char_p()
         self.function("cuGetErrorName")(code, byref(name))
-        self.function("cuGetErrorString")(code, byref(text))
-        parts = [(x.value or b"unknown").decode(errors="replace") for x in (name, text)]
-        message = f"NVIDIA's driver: {what}: {parts[0]} (error {code}: {parts[1]})"
+        self.function("cuGetErrorString")(code, byref(description))
+        parts = [(x.value or b"unknown").decode(errors="replace") for x in (name, description)]
+        message = f"NVIDIA's driver: {action}: {parts[0]} (error {code}: {parts[1]})"
         message += f"; {_ADVICE[code]}" if code in _ADVICE else ""
         message += f"\n{log.decode(errors='replace').strip()}\n" if log.strip() else ". "
         raise CudaError(message + _OTHERWISE)
@@ -105,15 +105,15 @@ class Driver:
         log = ctypes.create_string_buffer(_LOG_BYTES)
         options = (c_int * 2)(_LOG_BUFFER, _LOG_SIZE)
         values = (c_void_p * 2)(ctypes.addressof(log), _LOG_BYTES)
-        library, kernel, text = c_void_p(), c_void_p(), ptx.encode()
+        library, kernel, source = c_void_p(), c_void_p(), ptx.encode()
         # It may be compiled much later, when a device is first used, and then the log is written.
-        self._kept.append((log, options, values, text))
+        self._kept.append((log, options, values, source))
         loaded = self.function("cuLibraryLoadData")(
-            byref(library), text, options, values, 2, None, None, 0
+            byref(library), source, options, values, 2, None, None, 0
         )
         self.require(loaded, "a kernel cannot be compiled", log.value)
-        found = self.function("cuLibraryGetKernel")(byref(kernel), library, entry.encode())
-        self.require(found, "a kernel has no entry", log.value)
+        code = self.function("cuLibraryGetKernel")(byref(kernel), library, entry.encode())
+        self.require(code, "a kernel has no entry", log.value)
         for device in self.devices():
             self._compile(kernel, device, log)
         assert kernel.value is not None
@@ -139,24 +139,24 @@ class Driver:
 
     def devices(self) -> list[int]:
         """The handles of all devices that this process may use."""
-        count, handle, found = c_int(), c_int(), []
+        count, handle, devices = c_int(), c_int(), []
         self.require(self.function("cuDeviceGetCount")(byref(count)), "devices cannot be counted")
         for k in range(count.value):
             self.require(self.function("cuDeviceGet")(byref(handle), k), f"there is no device {k}")
-            found.append(handle.value)
-        return found
+            devices.append(handle.value)
+        return devices
 
     def capabilities(self) -> list[int]:
         """The compute capabilities of all devices, 75 for 7.5."""
         attribute, number = self.function("cuDeviceGetAttribute"), c_int()
-        found = []
+        capabilities = []
         for device in self.devices():
             capability = 0
             for place in (_MAJOR, _MINOR):
                 self.require(attribute(byref(number), place, device), "a device has no capability")
                 capability = 10 * capability + number.value
-            found.append(capability)
-        return found
+            capabilities.append(capability)
+        return capabilities
 
 
 _OTHERWISE = "Within `jaxmech.compiler.off()` batches run without such kernels."
@@ -176,6 +176,6 @@ def driver() -> Driver | None:
     code = library.cuInit(0)
     if code in (_NO_DEVICE, _STUB):
         return None
-    found = Driver(library)
-    found.require(code, "it cannot be used")
-    return found
+    loaded_driver = Driver(library)
+    loaded_driver.require(code, "it cannot be used")
+    return loaded_driver

@@ -40,5 +40,5 @@ def folders() -> list[Path]:
     spec = find_spec("nvidia")
     roots = spec.submodule_search_locations or [] if spec else []
     wheels = [Path(root, name) for root in roots for name in _WHEELS]
-    named = [Path(os.environ[name]) for name in _TOOLKITS if os.environ.get(name)]
-    return [*wheels, *named, _USUAL]
+    configured = [Path(os.environ[name]) for name in _TOOLKITS if os.environ.get(name)]
+    return [*wheels, *configured, _USUAL]

@@ -24,11 +24,11 @@ class GpuKernel:
 
     Args:
         kernel: the kernel of one trajectory.
-        moving: indices of the arguments that differ in a batch.
+        batched: indices of the arguments that differ in a batch.
     """
 
-    def __init__(self, kernel: Kernel, moving: frozenset[int]) -> None:
-        self.kernel, self.moving = kernel, moving
+    def __init__(self, kernel: Kernel, batched: frozenset[int]) -> None:
+        self.kernel, self.batched = kernel, batched
 
     def require_supported(self) -> None:
         """Raise `UnsupportedError` for an operation or a type for which there is no instruction."""
@@ -51,8 +51,8 @@ class GpuKernel:
         facts = json.loads(header)
         if "unsupported" in facts:
             raise UnsupportedError(facts["unsupported"])
-        entry, some = facts["entry"], tuple(facts["some"])
-        return CudaProgram(ptx.decode(), entry, facts["block"], Facts(entry, 1, some))
+        entry, results = facts["entry"], tuple(facts["results"])
+        return CudaProgram(ptx.decode(), entry, facts["block"], Facts(entry, 1, results))
 
     def registered_name(self) -> str:
         """The name under which the kernel is registered with XLA.
@@ -62,17 +62,21 @@ class GpuKernel:
             CudaError: the driver is too old, or refuses the kernel.
         """
         generated = self.generated
-        arguments, results = len(self.kernel.avals), len(generated.facts.some)
+        arguments, results = len(self.kernel.avals), len(generated.facts.results)
         load(generated.entry, generated.ptx, generated.entry, generated.block, arguments, results)
         return generated.entry
 
     def _generated(self) -> CudaProgram:
         try:
-            generated = cuda_program(self.kernel, self.moving, 1, target=_target())
+            generated = cuda_program(self.kernel, self.batched, 1, target=_target())
         except UnsupportedError as error:
             self._store({"unsupported": str(error)})
             raise
-        header = {"entry": generated.entry, "block": generated.block, "some": generated.facts.some}
+        header = {
+            "entry": generated.entry,
+            "block": generated.block,
+            "results": generated.facts.results,
+        }
         self._store(header, generated.ptx.encode())
         return generated
 
@@ -82,7 +86,7 @@ class GpuKernel:
 
     @cached_property
     def _key(self) -> str:
-        kind = sorted(self.moving), self.kernel.results, self.kernel.sequences, _target()
+        kind = sorted(self.batched), self.kernel.results, self.kernel.sequences, _target()
         return sha256("cuda", self.kernel.reading.digest, repr(kind), _environment())
 
     @cached_property
@@ -90,11 +94,11 @@ class GpuKernel:
         return disk_cache.load(self._key) if disk_cache.folder() else None
 
 
-def program(kernel: Kernel, moving: frozenset[int], size: int) -> GpuKernel:
+def program(kernel: Kernel, batched: frozenset[int], size: int) -> GpuKernel:
     """The GPU kernel of a kernel, for batches of any size."""
-    kind = "cuda", moving
+    kind = "cuda", batched
     if kind not in kernel.programs:
-        kernel.programs[kind] = GpuKernel(kernel, moving)
+        kernel.programs[kind] = GpuKernel(kernel, batched)
     return kernel.programs[kind]
 
 
@@ -109,5 +113,5 @@ def _target() -> str:
 @cache
 def _environment() -> str:
     """A key of everything but the graph: the compiler's source and its libraries."""
-    own = sources_digest(Path(__file__).parents[2])
-    return repr((own, jax.__version__, llvmlite.__version__))
+    sources = sources_digest(Path(__file__).parents[2])
+    return repr((sources, jax.__version__, llvmlite.__version__))

@@ -73,12 +73,12 @@ def handler(
     name: str, cuda: Driver, kernel: int, block: int, arguments: int, results: int
 ) -> tuple[Any, int]:
     """The handler of a kernel: the object that keeps it alive, and its address."""
-    text = module(name, cuda, kernel, block, arguments, results)
+    source = module(name, cuda, kernel, block, arguments, results)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     # A handler only passes addresses on: compile time matters more than run time.
     machine = llvm.Target.from_default_triple().create_target_machine(opt=0, jit=True)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(source), machine)
     engine.finalize_object()
     return engine, engine.get_function_address(name)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.compiler.backends.llvm.builder import Text
+from jaxmech.compiler.backends.llvm.builder import AssemblyBuilder
 from jaxmech.compiler.backends.llvm.lower import Assembler, Memory, array_alignment
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.graph import Node
@@ -25,31 +25,31 @@ class Body:
     """Writes the code of a function for the trajectories side by side in its lanes.
 
     Args:
-        text: builder to which the lines are added.
+        builder: builder to which the lines are added.
         kernel: the kernel of one trajectory.
-        moving: indices of the arguments that differ in a batch.
+        batched: indices of the arguments that differ in a batch.
         first: name of the index of the first of these trajectories.
         array: returns the address of an array: arguments from 0, then the computed results.
     """
 
     def __init__(
-        self, text: Text, kernel: Kernel, moving: frozenset[int], first: str,
+        self, builder: AssemblyBuilder, kernel: Kernel, batched: frozenset[int], first: str,
         array: Callable[[int], str],
     ) -> None:  # fmt: skip
-        self.text, self.kernel, self.moving = text, kernel, moving
+        self.builder, self.kernel, self.batched = builder, kernel, batched
         self.first, self.array = first, array
-        self.some = computed_results(kernel)
+        self.computed = computed_results(kernel)
         avals = kernel.avals
         scalars = [k for k in range(len(avals)) if k not in kernel.sequences]
         self.places = [(k, place) for k in scalars for place in range(avals[k].size)]
         self.starts = {
-            k: self._start(array(k), aval, first if k in moving else None)
+            k: self._start(array(k), aval, first if k in batched else None)
             for k, aval in enumerate(avals)
         }
         self.ends: dict[int, str] = {}
         # A GPU computes addresses where they are used: registers would hold them in all loops.
-        if not text.on_gpu:
-            self.ends = {k: self._end(k) for k in self.some}
+        if not builder.on_gpu:
+            self.ends = {k: self._end(k) for k in self.computed}
 
     def write(self) -> None:
         """Write the lines.
@@ -57,14 +57,14 @@ class Body:
         Raises:
             UnsupportedError: an operation or a type for which there is no instruction.
         """
-        kernel, text = self.kernel, self.text
+        kernel, builder = self.kernel, self.builder
         graph, loops = kernel.reader.graph, kernel.reader.loops
         ends = [
             i for out in kernel.outs if isinstance(out, np.ndarray) for i in out.ravel().tolist()
         ]
-        assembler = Assembler(graph, loops, kernel.live, ends, text, self._input, self._sequence)
+        assembler = Assembler(graph, loops, kernel.live, ends, builder, self._input, self._sequence)
         assembler.write()
-        for k in self.some:
+        for k in self.computed:
             out = kernel.outs[k]
             if isinstance(out, Stacked):
                 assembler.stacked(out)
@@ -75,39 +75,41 @@ class Body:
             assert isinstance(out, np.ndarray)
             for place, number in enumerate(out.ravel().tolist()):
                 dtype = kernel.out_avals[k].dtype
-                address = text.address(end, dtype, place)
+                address = builder.address(end, dtype, place)
                 align = array_alignment(dtype, out.size, place)
-                text.scatter(assembler.names[number], address, dtype, out.size, align)
+                builder.scatter(assembler.names[number], address, dtype, out.size, align)
 
     def _start(self, base: str, aval: Any, first: str | None) -> str:
         """The address of the numbers of these trajectories in an array, shared if first is None."""
         if first is None:
             return base
-        return self.text.address(base, aval.dtype, self.text.line(f"mul i64 {first}, {aval.size}"))
+        return self.builder.address(
+            base, aval.dtype, self.builder.line(f"mul i64 {first}, {aval.size}")
+        )
 
     def _input(self, node: Node, index: tuple[str, np.dtype] | None = None) -> str:
         params: Any = node.params
         k, place = self.places[params if index is None else params[0]]
-        address = self.text.address(self.starts[k], node.dtype, place)
-        apart = self.kernel.avals[k].size if k in self.moving else 0
+        address = self.builder.address(self.starts[k], node.dtype, place)
+        apart = self.kernel.avals[k].size if k in self.batched else 0
         if index is not None:
-            return self.text.read(address, node.dtype, apart, *index)
+            return self.builder.read(address, node.dtype, apart, *index)
         align = array_alignment(node.dtype, apart, place)
         if apart:
-            return self.text.gather(address, node.dtype, apart, align)
-        return self.text.load(address, node.dtype, 1, align)
+            return self.builder.gather(address, node.dtype, apart, align)
+        return self.builder.load(address, node.dtype, 1, align)
 
     def _sequence(self, steps: SequenceInput | Stacked | Rows) -> Memory | None:
         """The location of a sequence that is an argument or a result, else None."""
         kernel, numbers = self.kernel, math.prod(steps.shape)
         if isinstance(steps, SequenceInput):
             k = kernel.sequences.start + steps.number
-            apart = kernel.avals[k].size if k in self.moving else 0
+            apart = kernel.avals[k].size if k in self.batched else 0
             return Memory(self.starts[k], numbers, steps.dtype, 1, apart)
         if isinstance(steps, Rows):
-            k = next(k for k in self.some if kernel.outs[k] is steps)
+            k = next(k for k in self.computed if kernel.outs[k] is steps)
             return Memory(self._end(k), numbers, steps.dtype, 1, steps.count * numbers)
-        for k in self.some:
+        for k in self.computed:
             out = kernel.outs[k]
             if isinstance(out, Stacked) and (out.loop, out.number) == (steps.loop, steps.number):
                 return Memory(self._end(k), numbers, out.dtype, 1, out.length * numbers)
@@ -115,7 +117,7 @@ class Body:
 
     def _end(self, k: int) -> str:
         """The address of the numbers of these trajectories in a result."""
-        if self.text.on_gpu or k not in self.ends:
-            number = len(self.kernel.avals) + self.some.index(k)
+        if self.builder.on_gpu or k not in self.ends:
+            number = len(self.kernel.avals) + self.computed.index(k)
             return self._start(self.array(number), self.kernel.out_avals[k], self.first)
         return self.ends[k]

@@ -15,7 +15,7 @@ _FLOATS = {np.dtype(np.float64): "double", np.dtype(np.float32): "float"}
 _ALIGN = 64  # bytes, of scratch memory
 
 
-class Text:
+class AssemblyBuilder:
     """The lines of one function, with its tables of constants and declarations.
 
     Args:
@@ -86,15 +86,17 @@ class Text:
 
         On a GPU the alignment [bytes] is passed on if known: it may load several numbers at once.
         """
-        kind, many = _in_memory(dtype), self.lanes
+        kind, vector_type = _in_memory(dtype), self.lanes
         if lanes == 1:
             value = self.line(f"load {kind}, ptr {address}{self._aligned(align)}")
             if dtype.kind == "b":
                 value = self.line(f"trunc {kind} {value} to i1")
             return self._spread(value, type_of(dtype, 1))
-        value = self.line(f"load <{many} x {kind}>, ptr {address}, align {max(dtype.itemsize, 1)}")
+        value = self.line(
+            f"load <{vector_type} x {kind}>, ptr {address}, align {max(dtype.itemsize, 1)}"
+        )
         if dtype.kind == "b":
-            value = self.line(f"trunc <{many} x {kind}> {value} to <{many} x i1>")
+            value = self.line(f"trunc <{vector_type} x {kind}> {value} to <{vector_type} x i1>")
         return value
 
     def store(self, value: str, address: str, dtype: np.dtype, align: int = 0) -> None:
@@ -117,35 +119,37 @@ class Text:
         if self.lanes == 1:
             start = f"getelementptr {_in_memory(dtype)}, ptr {base}"
             return self.load(self.line(f"{start}, {type_of(kind, 1)} {place}"), dtype, 1)
-        many, start = type_of(kind, self.lanes), f"getelementptr {_in_memory(dtype)}, ptr"
+        vector_type, start = type_of(kind, self.lanes), f"getelementptr {_in_memory(dtype)}, ptr"
         addresses = []
         for lane in range(self.lanes):
-            number = self.line(f"extractelement {many} {place}, i64 {lane}")
-            own = self.address(base, dtype, lane * apart)
-            addresses.append(self.line(f"{start} {own}, {type_of(kind, 1)} {number}"))
+            number = self.line(f"extractelement {vector_type} {place}, i64 {lane}")
+            lane_base = self.address(base, dtype, lane * apart)
+            addresses.append(self.line(f"{start} {lane_base}, {type_of(kind, 1)} {number}"))
         return self._loaded(addresses, dtype)
 
-    def look_up(self, table: np.ndarray, place: str, which: np.dtype) -> str:
+    def look_up(self, table: np.ndarray, place: str, index_dtype: np.dtype) -> str:
         """Load the constants at a vector of indices that lie within the table."""
         base, dtype = self.table(table), table.dtype
-        start, kind = f"getelementptr {_in_memory(dtype)}, ptr {base}", type_of(which, 1)
+        start, kind = f"getelementptr {_in_memory(dtype)}, ptr {base}", type_of(index_dtype, 1)
         if self.lanes == 1:
             return self.load(self.line(f"{start}, {kind} {place}"), dtype, 1)
-        many = type_of(which, self.lanes)
-        extract = f"extractelement {many} {place}, i64 "
+        vector_type = type_of(index_dtype, self.lanes)
+        extract = f"extractelement {vector_type} {place}, i64 "
         places = [self.line(f"{extract}{lane}") for lane in range(self.lanes)]
-        return self._loaded([self.line(f"{start}, {kind} {one}") for one in places], dtype)
+        return self._loaded(
+            [self.line(f"{start}, {kind} {lane_place}") for lane_place in places], dtype
+        )
 
     def _loaded(self, addresses: Sequence[str], dtype: np.dtype) -> str:
         """Load a number for each lane."""
-        kind, found = _in_memory(dtype), "poison"
-        many = f"<{self.lanes} x {kind}>"
+        kind, values = _in_memory(dtype), "poison"
+        vector_type = f"<{self.lanes} x {kind}>"
         for lane, address in enumerate(addresses):
             value = self.line(f"load {kind}, ptr {address}")
-            found = self.line(f"insertelement {many} {found}, {kind} {value}, i64 {lane}")
+            values = self.line(f"insertelement {vector_type} {values}, {kind} {value}, i64 {lane}")
         if dtype.kind == "b":
-            found = self.line(f"trunc {many} {found} to <{self.lanes} x i1>")
-        return found
+            values = self.line(f"trunc {vector_type} {values} to <{self.lanes} x i1>")
+        return values
 
     def scatter(
         self, value: str, address: str, dtype: np.dtype, apart: int, align: int = 0
@@ -155,22 +159,22 @@ class Text:
             self.store(value, address, dtype, align)
             return
         kind = _in_memory(dtype)
-        many = f"<{self.lanes} x {kind}>"
+        vector_type = f"<{self.lanes} x {kind}>"
         if dtype.kind == "b":
-            value = self.line(f"zext <{self.lanes} x i1> {value} to {many}")
+            value = self.line(f"zext <{self.lanes} x i1> {value} to {vector_type}")
         for lane in range(self.lanes):
-            number = self.line(f"extractelement {many} {value}, i64 {lane}")
+            number = self.line(f"extractelement {vector_type} {value}, i64 {lane}")
             place = self.address(address, dtype, lane * apart)
             self.lines.append(f"store {kind} {number}, ptr {place}")
 
     def write_row(
         self, values: Sequence[str], base: str, dtype: np.dtype, apart: int, place: str,
-        kind: np.dtype, when: str,
+        kind: np.dtype, condition: str,
     ) -> None:  # fmt: skip
-        """Store a row of numbers at the index of each lane for which `when` holds."""
+        """Store a row of numbers at the index of each lane for which `condition` holds."""
         kinds = type_of(kind, self.lanes), type_of(dtype, self.lanes)
         # The other lanes write to unused memory: a jump for each lane would take longer. A single
-        # lane gets here only if `when` holds.
+        # lane gets here only if `condition` holds.
         aside = self.scratch(len(values), dtype) if self.lanes > 1 else ""
         for lane in range(self.lanes):
             number = self._of_lane(place, kinds[0], lane)
@@ -180,15 +184,17 @@ class Text:
             offset = self.line(f"mul i64 {number}, {len(values)}")
             address = self.address(self.address(base, dtype, offset), dtype, lane * apart)
             if self.lanes > 1:
-                holds = self._of_lane(when, f"<{self.lanes} x i1>", lane)
+                holds = self._of_lane(condition, f"<{self.lanes} x i1>", lane)
                 address = self.line(f"select i1 {holds}, ptr {address}, ptr {aside}")
             for k, value in enumerate(values):
-                one = self._of_lane(value, kinds[1], lane)
+                number_of_lane = self._of_lane(value, kinds[1], lane)
                 if dtype.kind == "b":
-                    one = self.line(f"zext i1 {one} to i8")
-                at = self.address(address, dtype, k)
+                    number_of_lane = self.line(f"zext i1 {number_of_lane} to i8")
+                target = self.address(address, dtype, k)
                 aligned = max(dtype.itemsize, 1)
-                self.lines.append(f"store {_in_memory(dtype)} {one}, ptr {at}, align {aligned}")
+                self.lines.append(
+                    f"store {_in_memory(dtype)} {number_of_lane}, ptr {target}, align {aligned}"
+                )
 
     def _of_lane(self, value: str, kind: str, lane: int) -> str:
         """The number of one lane."""
@@ -201,56 +207,58 @@ class Text:
         """Broadcast a number to all lanes."""
         if self.lanes == 1:
             return value
-        many = f"<{self.lanes} x {kind}>"
-        first = self.line(f"insertelement {many} poison, {kind} {value}, i64 0")
+        vector_type = f"<{self.lanes} x {kind}>"
+        first = self.line(f"insertelement {vector_type} poison, {kind} {value}, i64 0")
         zeros = f"<{self.lanes} x i32> zeroinitializer"
-        return self.line(f"shufflevector {many} {first}, {many} poison, {zeros}")
+        return self.line(f"shufflevector {vector_type} {first}, {vector_type} poison, {zeros}")
 
     @contextmanager
     def loop(
-        self, length: int | None, carry: Sequence[tuple[str, str]], which: str | None = None
+        self, length: int | None, carry: Sequence[tuple[str, str]], condition: str | None = None
     ) -> Iterator[tuple[str, list[str], list[str]]]:
         """Write a loop of `length` >= 1 iterations, with types and initial values of its carry.
 
         Without a length it runs until the first number of its carry is false in every lane. It is
-        skipped if `which` is false in every lane. Yields its counter, the names of the carry, and a
-        list for the names of the next carry, which holds those of the last one afterwards.
+        skipped if `condition` is false in every lane. Yields its counter, the names of the carry,
+        and a list for the names of the next carry, which holds those of the last one afterwards.
         """
         self._count += 1
         label, turn, following = f"loop{self._count}", self.name(), self.name()
         names, ends = [self.name() for _ in carry], list[str]()
         entry = f"br label %{label}"
-        if which is not None:
-            entry = f"br i1 {self.any_lane(which)}, label %{label}, label %{label}.end"
-        before, head = self.block, len(self.lines) + 2
+        if condition is not None:
+            entry = f"br i1 {self.any_lane(condition)}, label %{label}, label %{label}.end"
+        entry_block, head = self.block, len(self.lines) + 2
         self.lines.append(entry)
         self.label(label)
         yield turn, names, ends
         # They stand at the head of the loop, but refer to names defined in its body: so they are
         # written last.
-        phis = [f"{turn} = phi i64 [ 0, %{before} ], [ {following}, %{self.block} ]"]
+        phis = [f"{turn} = phi i64 [ 0, %{entry_block} ], [ {following}, %{self.block} ]"]
         for name, (kind, start), end in zip(names, carry, ends, strict=True):
-            phis.append(f"{name} = phi {kind} [ {start}, %{before} ], [ {end}, %{self.block} ]")
+            phis.append(
+                f"{name} = phi {kind} [ {start}, %{entry_block} ], [ {end}, %{self.block} ]"
+            )
         self.lines[head:head] = phis
         self.lines.append(f"{following} = add i64 {turn}, 1")
         if length is None:
-            more = self.any_lane(ends[0])
+            goes_on = self.any_lane(ends[0])
         else:
-            more = self.line(f"icmp ult i64 {following}, {length}")
+            goes_on = self.line(f"icmp ult i64 {following}, {length}")
         last = self.block
-        self.lines.append(f"br i1 {more}, label %{label}, label %{label}.end")
+        self.lines.append(f"br i1 {goes_on}, label %{label}, label %{label}.end")
         self.label(f"{label}.end")
-        if which is not None:
+        if condition is not None:
             ends[:] = [
-                self.line(f"phi {kind} [ {start}, %{before} ], [ {end}, %{last} ]")
+                self.line(f"phi {kind} [ {start}, %{entry_block} ], [ {end}, %{last} ]")
                 for (kind, start), end in zip(carry, ends, strict=True)
             ]
 
     @contextmanager
     def branch(
-        self, which: str, carry: Sequence[tuple[str, str]]
+        self, condition: str, carry: Sequence[tuple[str, str]]
     ) -> Iterator[tuple[list[str], list[str]]]:
-        """A rarely taken branch, skipped if `which` is false in every lane.
+        """A rarely taken branch, skipped if `condition` is false in every lane.
 
         `carry` has the types, and the values if it is skipped; yields the names after it, and a
         list for the values computed in it.
@@ -258,8 +266,8 @@ class Text:
         self._count += 1
         label, names, ends = f"case{self._count}", [self.name() for _ in carry], list[str]()
         # A jump for all lanes at once: if some need the branch, all compute it, and each selects.
-        any_lane = self.any_lane(which)
-        before = self.block
+        any_lane = self.any_lane(condition)
+        entry_block = self.block
         self.lines.append(f"br i1 {any_lane}, label %{label}, label %{label}.end, !prof !0")
         self.label(label)
         yield names, ends
@@ -267,27 +275,31 @@ class Text:
         self.lines.append(f"br label %{label}.end")
         self.label(f"{label}.end")
         for name, (type_, start), end in zip(names, carry, ends, strict=True):
-            self.lines.append(f"{name} = phi {type_} [ {start}, %{before} ], [ {end}, %{last} ]")
+            self.lines.append(
+                f"{name} = phi {type_} [ {start}, %{entry_block} ], [ {end}, %{last} ]"
+            )
 
-    def any_lane(self, which: str) -> str:
+    def any_lane(self, condition: str) -> str:
         """Write a test whether a boolean holds in any lane."""
         if self.lanes == 1:
-            return which
+            return condition
         kind = f"<{self.lanes} x i1>"
-        return self.call("i1", f"llvm.vector.reduce.or.v{self.lanes}i1", (kind, which))
+        return self.call("i1", f"llvm.vector.reduce.or.v{self.lanes}i1", (kind, condition))
 
-    def each(self, function: str, dtype: np.dtype, *inputs: str) -> str:
+    def call_by_lane(self, function: str, dtype: np.dtype, *inputs: str) -> str:
         """Call a function of the C library, lane by lane; on a GPU that of libdevice."""
-        kind, many = type_of(dtype, 1), type_of(dtype, self.lanes)
+        kind, vector_type = type_of(dtype, 1), type_of(dtype, self.lanes)
         function = function if kind == "double" else f"{function}f"
         function = f"__nv_{function}" if self.on_gpu else function
         if self.lanes == 1:
             return self.call(kind, function, *((kind, x) for x in inputs))
         result = "poison"
         for lane in range(self.lanes):
-            args = [(kind, self.line(f"extractelement {many} {x}, i64 {lane}")) for x in inputs]
+            args = [
+                (kind, self.line(f"extractelement {vector_type} {x}, i64 {lane}")) for x in inputs
+            ]
             value = self.call(kind, function, *args)
-            result = self.line(f"insertelement {many} {result}, {kind} {value}, i64 {lane}")
+            result = self.line(f"insertelement {vector_type} {result}, {kind} {value}, i64 {lane}")
         return result
 
     def intrinsic(self, name: str, dtype: np.dtype, *inputs: str) -> str:
@@ -297,14 +309,14 @@ class Text:
 
     def suffix(self, dtype: np.dtype) -> str:
         """The type of a vector in the name of an intrinsic."""
-        many = "" if self.lanes == 1 else f"v{self.lanes}"
-        return f"{many}{dtype.kind.replace('u', 'i')}{8 * dtype.itemsize}"
+        prefix = "" if self.lanes == 1 else f"v{self.lanes}"
+        return f"{prefix}{dtype.kind.replace('u', 'i')}{8 * dtype.itemsize}"
 
-    def select(self, which: str, yes: str, no: str, dtype: np.dtype) -> str:
+    def select(self, condition: str, yes: str, no: str, dtype: np.dtype) -> str:
         """Select lane by lane."""
         kind = type_of(dtype, self.lanes)
-        which = f"{vector('i1', self.lanes)} {which}"
-        return self.line(f"select {which}, {kind} {yes}, {kind} {no}")
+        condition = f"{vector('i1', self.lanes)} {condition}"
+        return self.line(f"select {condition}, {kind} {yes}, {kind} {no}")
 
 
 def type_of(dtype: np.dtype, lanes: int) -> str:
@@ -320,10 +332,10 @@ def vector(kind: str, lanes: int) -> str:
     return kind if lanes == 1 else f"<{lanes} x {kind}>"
 
 
-def splat(text: Text, value: Any, dtype: np.dtype) -> str:
+def splat(builder: AssemblyBuilder, value: Any, dtype: np.dtype) -> str:
     """A constant in all lanes."""
     number = _literal(value, dtype)
-    return number if text.lanes == 1 else f"splat ({type_of(dtype, 1)} {number})"
+    return number if builder.lanes == 1 else f"splat ({type_of(dtype, 1)} {number})"
 
 
 def _in_memory(dtype: np.dtype) -> str:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmech.compiler.backends.llvm.builder import Text, splat, type_of
+from jaxmech.compiler.backends.llvm.builder import AssemblyBuilder, splat, type_of
 from jaxmech.compiler.backends.llvm.instructions import instruction
 from jaxmech.compiler.backends.llvm.multiply_add import multiply_adds
 from jaxmech.compiler.backends.llvm.trigonometry import sine_and_cosine
@@ -72,7 +72,7 @@ class Assembler:
         loops: the loops of the graph.
         live: the live nodes of both.
         ends: the nodes that are results of the graph.
-        text: builder to which the lines are added.
+        builder: builder to which the lines are added.
         leaf: writes the load of an `input`, or the `read` of one of several at an index.
         memory: the location of a sequence that is an argument or a result of the kernel, else None.
         around: the assembler of the graph around the loop whose body this is.
@@ -81,12 +81,13 @@ class Assembler:
     """
 
     def __init__(
-        self, graph: Graph, loops: list[Loop], live: Live, ends: Iterable[int], text: Text,
-        leaf: Callable[..., str], memory: _Place, around: "Assembler | None" = None,
-        carry: dict[int, str] | None = None, in_memory: dict[int, str] | None = None,
+        self, graph: Graph, loops: list[Loop], live: Live, ends: Iterable[int],
+        builder: AssemblyBuilder, leaf: Callable[..., str], memory: _Place,
+        around: "Assembler | None" = None, carry: dict[int, str] | None = None,
+        in_memory: dict[int, str] | None = None,
     ) -> None:  # fmt: skip
-        self.graph, self.loops, self.live, self.text = graph, loops, live, text
-        self.products = multiply_adds(graph, loops, live, ends) if text.has_fma else {}
+        self.graph, self.loops, self.live, self.builder = graph, loops, live, builder
+        self.products = multiply_adds(graph, loops, live, ends) if builder.has_fma else {}
         self._within_sums = set(self.products.values())
         self.leaf, self.memory, self.around, self.carry = leaf, memory, around, carry or {}
         self.in_memory = in_memory or {}
@@ -124,13 +125,13 @@ class Assembler:
         params: Any = node.params
         match node.op:
             case "const":
-                return splat(self.text, self.graph.values[number], node.dtype)
+                return splat(self.builder, self.graph.values[number], node.dtype)
             case "result":
                 loop, place = params
                 return self._loop(loop)[0][place]
             case "saved":
-                loop, sequence, at, place = params
-                return self._element(self._loop(loop)[1][sequence], at, place)
+                loop, sequence, offset, place = params
+                return self._element(self._loop(loop)[1][sequence], offset, place)
             case "input" | "read":
                 index = [(self.names[i], self.graph.nodes[i].dtype) for i in node.inputs]
                 return self.leaf(node, *index)
@@ -146,79 +147,90 @@ class Assembler:
             case "branch" if params in self.live.branches:
                 return self._branch(params, number)
         inputs = [(self.names[i], self.graph.nodes[i].dtype) for i in node.inputs]
-        return instruction(self.text, node, inputs)
+        return instruction(self.builder, node, inputs)
 
     def _multiply_add(self, node: Node, product: int) -> str:
         """Write a sum or a difference of a product and another number."""
-        text, kind = self.text, type_of(node.dtype, self.text.lanes)
+        builder, kind = self.builder, type_of(node.dtype, self.builder.lanes)
         x, y = (self.names[i] for i in self.graph.nodes[product].inputs)
         is_first = node.inputs[0] == product
-        other = self.names[node.inputs[is_first]]
+        addend = self.names[node.inputs[is_first]]
         if node.op == "sub" and is_first:
-            other = text.line(f"fneg {kind} {other}")
+            addend = builder.line(f"fneg {kind} {addend}")
         elif node.op == "sub":
-            x = text.line(f"fneg {kind} {x}")
-        return text.intrinsic("fma", node.dtype, x, y, other)
+            x = builder.line(f"fneg {kind} {x}")
+        return builder.intrinsic("fma", node.dtype, x, y, addend)
 
     def _sine_or_cosine(self, node: Node) -> str:
         (angle,) = node.inputs
         # Reduction and both polynomials are written once: most angles need sine and cosine.
         if angle not in self._pairs:
-            self._pairs[angle] = sine_and_cosine(self.text, self.names[angle], node.dtype)
+            self._pairs[angle] = sine_and_cosine(self.builder, self.names[angle], node.dtype)
         return self._pairs[angle][node.op == "cos"]
 
     def _branch(self, branch: int, number: int) -> str:
         """The name of a branch's output; all outputs are written together with the first."""
         if number not in self._after:
-            nodes, own = self.graph.nodes, sorted(self.live.branches[branch] - self._within_sums)
+            nodes, exclusive = (
+                self.graph.nodes,
+                sorted(self.live.branches[branch] - self._within_sums),
+            )
             gives = {i: nodes[i].inputs for i in branch_outputs(self.graph, self.live, branch)}
             # An output that replaces a value in memory is stored, and has no name after the jump.
             stored = {i: inputs[1] for i, inputs in gives.items() if inputs[1] in self.in_memory}
-            known = [i for i in gives if i not in stored]
-            types = [type_of(nodes[i].dtype, self.text.lanes) for i in known]
-            usual = [self.names[gives[i][1]] for i in known]
-            which = self.names[nodes[number].inputs[0]]
+            available = [i for i in gives if i not in stored]
+            types = [type_of(nodes[i].dtype, self.builder.lanes) for i in available]
+            usual = [self.names[gives[i][1]] for i in available]
+            condition = self.names[nodes[number].inputs[0]]
             pairs = dict(self._pairs)
-            with self.text.branch(which, list(zip(types, usual, strict=True))) as (after, ends):
+            with self.builder.branch(condition, list(zip(types, usual, strict=True))) as (
+                merged,
+                ends,
+            ):
                 for leaf in stored.values():
                     address = self.in_memory[leaf]
-                    self.names[leaf] = self.text.load(address, nodes[leaf].dtype, self.text.lanes)
-                for i in own:
+                    self.names[leaf] = self.builder.load(
+                        address, nodes[leaf].dtype, self.builder.lanes
+                    )
+                for i in exclusive:
                     self._add(i)
                 rare = {
-                    i: self.text.select(which, self.names[c], self.names[b], nodes[i].dtype)
+                    i: self.builder.select(condition, self.names[c], self.names[b], nodes[i].dtype)
                     for i, (_, b, c) in gives.items()
                 }
                 for i, leaf in stored.items():
-                    self.text.store(rare[i], self.in_memory[leaf], nodes[i].dtype)
-                ends += [rare[i] for i in known]
+                    self.builder.store(rare[i], self.in_memory[leaf], nodes[i].dtype)
+                ends += [rare[i] for i in available]
             self._pairs = pairs
-            for i in (*own, *stored.values()):  # not defined after the jump
+            for i in (*exclusive, *stored.values()):  # not defined after the jump
                 del self.names[i]
-            self._after.update(zip(known, after, strict=True))
+            self._after.update(zip(available, merged, strict=True))
             self._after.update(dict.fromkeys(stored, ""))
         return self._after[number]
 
-    def _element(self, memory: Memory, at: str | int, place: int) -> str:
-        address = self._address(memory, at, place)
+    def _element(self, memory: Memory, offset: str | int, place: int) -> str:
+        address = self._address(memory, offset, place)
         if memory.apart:
-            return self.text.gather(address, memory.dtype, memory.apart, memory.align(place))
-        return self.text.load(address, memory.dtype, memory.lanes)
+            return self.builder.gather(address, memory.dtype, memory.apart, memory.align(place))
+        return self.builder.load(address, memory.dtype, memory.lanes)
 
-    def _store(self, number: int, memory: Memory, at: str | int, place: int) -> None:
-        address = self._address(memory, at, place)
+    def _store(self, number: int, memory: Memory, offset: str | int, place: int) -> None:
+        address = self._address(memory, offset, place)
         if memory.apart:
             align = memory.align(place)
-            self.text.scatter(self.names[number], address, memory.dtype, memory.apart, align)
+            self.builder.scatter(self.names[number], address, memory.dtype, memory.apart, align)
         else:
-            self.text.store(self.names[number], address, memory.dtype)
+            self.builder.store(self.names[number], address, memory.dtype)
 
-    def _address(self, memory: Memory, at: str | int, place: int) -> str:
-        """The address of one number of an element; `at` is a constant or a name."""
+    def _address(self, memory: Memory, offset: str | int, place: int) -> str:
+        """The address of one number of an element; `offset` is a constant or a name."""
         base, stride = memory.base, memory.numbers * memory.lanes
-        offset = self.text.line(f"mul i64 {at}, {stride}") if isinstance(at, str) else at * stride
-        start = self.text.address(base, memory.dtype, offset)
-        return self.text.address(start, memory.dtype, place * memory.lanes)
+        if isinstance(offset, str):
+            first: str | int = self.builder.line(f"mul i64 {offset}, {stride}")
+        else:
+            first = offset * stride
+        start = self.builder.address(base, memory.dtype, first)
+        return self.builder.address(start, memory.dtype, place * memory.lanes)
 
     def _sequence(self, sequence: Scanned) -> Memory:
         if isinstance(sequence, Stacked):
@@ -234,12 +246,12 @@ class Assembler:
         dtype, ids = sequence.dtype, sequence.ids.reshape(len(sequence.ids), -1)
         values = [self.graph.values[int(i)] for i in ids.ravel()]
         if all(value is not None for value in values):
-            return Memory(self.text.table(np.array(values, dtype)), ids.shape[1], dtype, 1)
-        base = self.text.scratch(ids.size, dtype)
-        memory = Memory(base, ids.shape[1], dtype, self.text.lanes)
-        for at, line in enumerate(ids.tolist()):
+            return Memory(self.builder.table(np.array(values, dtype)), ids.shape[1], dtype, 1)
+        base = self.builder.scratch(ids.size, dtype)
+        memory = Memory(base, ids.shape[1], dtype, self.builder.lanes)
+        for index, line in enumerate(ids.tolist()):
             for place, i in enumerate(line):
-                self._store(i, memory, at, place)
+                self._store(i, memory, index, place)
         return memory
 
     def _loop(self, number: int) -> tuple[dict[int, str], dict[int, Memory]]:
@@ -262,45 +274,47 @@ class Assembler:
         leaves = (loop.body.nodes[i] for i in inner.nodes)
         read = sorted({leaf.params[0] for leaf in leaves if leaf.op == "element"})
         elements = {k: self._sequence(loop.scanned[k]) for k in read}
-        text = self.text
+        builder = self.builder
         dtypes = {k: loop.body.nodes[loop.carry[k]].dtype for k in start}
-        in_memory = {k: text.scratch(1, dtypes[k]) for k in sorted(part.in_memory)}
+        in_memory = {k: builder.scratch(1, dtypes[k]) for k in sorted(part.in_memory)}
         for k, address in in_memory.items():
-            text.store(start.pop(k), address, dtypes[k])
-        carried = [(type_of(dtypes[k], text.lanes), start[k]) for k in start]
+            builder.store(start.pop(k), address, dtypes[k])
+        carried = [(type_of(dtypes[k], builder.lanes), start[k]) for k in start]
         active = loop.init[0] if loop.length is None else loop.active
-        which = None if active is None else self.names[active]
-        with text.loop(loop.length, carried, which) as (turn, carry, ends):
+        condition = None if active is None else self.names[active]
+        with builder.loop(loop.length, carried, condition) as (turn, carry, ends):
             body = Assembler(
-                loop.body, loop.inner, inner, _ends(loop), text, self.leaf, _inside(self.memory),
+                loop.body, loop.inner, inner, _ends(loop), builder, self.leaf, _inside(self.memory),
                 self, dict(zip(start, carry, strict=True)),
                 {part.in_memory[k]: address for k, address in in_memory.items()},
             )  # fmt: skip
             body.elements = elements
             body.at = turn
             if loop.reverse and loop.length is not None:
-                body.at = text.line(f"sub i64 {loop.length - 1}, {turn}")
+                body.at = builder.line(f"sub i64 {loop.length - 1}, {turn}")
             body.write()
             for k, memory in stacked.items():
                 for place, i in enumerate(loop.stacked[k].ravel().tolist()):
                     body._store(i, memory, body.at, place)
-            for one in part.written:
-                body._write_row(one)
+            for row in part.written:
+                body._write_row(row)
             ends += [body.names[loop.carry[k]] for k in start]
         results = dict(zip(start, ends, strict=True))
         for k, address in in_memory.items():
-            results[k] = text.load(address, dtypes[k], text.lanes)
+            results[k] = builder.load(address, dtypes[k], builder.lanes)
         return results, stacked
 
-    def _write_row(self, one: WrittenRow) -> None:
+    def _write_row(self, row: WrittenRow) -> None:
         """Write a row at the index of each lane."""
-        memory = self.memory(one.rows)
+        memory = self.memory(row.rows)
         assert memory is not None
-        values = [self.names[int(i)] for i in one.row.ravel()]
-        place, kind = self.names[one.place], self.graph.nodes[one.place].dtype
-        when = self.names[one.when]
-        with self.text.branch(when, []):
-            self.text.write_row(values, memory.base, memory.dtype, memory.apart, place, kind, when)
+        values = [self.names[int(i)] for i in row.row.ravel()]
+        place, kind = self.names[row.place], self.graph.nodes[row.place].dtype
+        condition = self.names[row.condition]
+        with self.builder.branch(condition, []):
+            self.builder.write_row(
+                values, memory.base, memory.dtype, memory.apart, place, kind, condition
+            )
 
     def _place_for(self, number: int, loop: Loop, k: int) -> Memory:
         """The location of a stacked output: in a result of the kernel, else in scratch memory."""
@@ -308,11 +322,11 @@ class Assembler:
         assert loop.length is not None
         dtype = loop.body.nodes[nodes[0]].dtype if nodes else np.dtype(float)
         shape = loop.stacked[k].shape
-        found = self.memory(Stacked(number, k, loop.length, shape, dtype))
-        if found is not None:
-            return found
-        base = self.text.scratch(loop.length * len(nodes), dtype)
-        return Memory(base, len(nodes), dtype, self.text.lanes)
+        memory = self.memory(Stacked(number, k, loop.length, shape, dtype))
+        if memory is not None:
+            return memory
+        base = self.builder.scratch(loop.length * len(nodes), dtype)
+        return Memory(base, len(nodes), dtype, self.builder.lanes)
 
 
 def _ends(loop: Loop) -> Iterator[int]:
@@ -320,8 +334,8 @@ def _ends(loop: Loop) -> Iterator[int]:
     yield from loop.carry
     for sequence in loop.stacked:
         yield from sequence.ravel().tolist()
-    for one in loop.written:
-        yield from one.nodes
+    for row in loop.written:
+        yield from row.nodes
 
 
 def _inside(memory: _Place) -> _Place:

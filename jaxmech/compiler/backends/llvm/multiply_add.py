@@ -26,7 +26,7 @@ def multiply_adds(
         live: the live nodes of both.
         ends: the nodes that are results of the graph.
     """
-    nodes, found = graph.nodes, dict[int, int]()
+    nodes, joined = graph.nodes, dict[int, int]()
     blocks = [live.nodes, *live.branches.values()]
     uses = Counter(i for block in blocks for number in block for i in nodes[number].inputs)
     uses.update(ends)
@@ -39,8 +39,8 @@ def multiply_adds(
                     i for i in node.inputs if nodes[i].op == "mul" and uses[i] == 1 and i in block
                 ]
                 if products:
-                    found[number] = products[0]
-    return found
+                    joined[number] = products[0]
+    return joined
 
 
 def _used_by_loops(loops: list[Loop], live: Live) -> Iterable[int]:

@@ -1,4 +1,4 @@
-"""Text of LLVM in `.ll` files, in which `${name}` stands for a parameter.
+"""AssemblyBuilder of LLVM in `.ll` files, in which `${name}` stands for a parameter.
 
 A parameter is what differs between programs: a number, a name, or lines that are generated. It is
 filled in by `string.Template`, which raises a KeyError if one is missing. The generated modules are

@@ -162,7 +162,7 @@ def test_ptx() -> None:
     program = cuda_program(*called(lambda x: (x[::-1] * x, jnp.zeros((0, 2))), x), 3)
     assert f".visible .entry {program.entry}(" in program.ptx
     assert len(re.findall(r"_param_\d+,?\n", program.ptx)) == 3  # the size, x, and one result
-    assert program.facts.some == (0,)
+    assert program.facts.results == (0,)
     assert ".target sm_75" in program.ptx
     assert ".version 6.3" in program.ptx
     assert program.block == BLOCK
