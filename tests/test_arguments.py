@@ -77,6 +77,7 @@ def test_the_other_byte_order() -> None:
     np.testing.assert_array_equal(VERBS["simulate"](*swapped, params), VERBS["simulate"]())
 
 
+@pytest.mark.slow
 def test_strict_promotion() -> None:
     """JAX does not reuse programs compiled under the other setting."""
     verbs = {name: quick(VERBS[name]) for name in ("assemble", "acceleration", "equations")}
@@ -100,6 +101,7 @@ def test_without_jit() -> None:
         np.testing.assert_allclose(jax.grad(end)(Q), slope, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_empty_batches() -> None:
     none = np.zeros((0, 2))
     for name in ("simulate", "assemble", "acceleration"):
@@ -120,6 +122,7 @@ def test_batches_of_symbolic_size_are_refused() -> None:
         export.export(jax.jit(jax.vmap(VERBS["simulate"])))(states)
 
 
+@pytest.mark.slow
 def test_shard_map() -> None:
     """A batch over several devices, and the gradient by shared parameters, both as lanes."""
     program = """

@@ -55,6 +55,7 @@ def heavy() -> tuple[np.ndarray, ...]:
     return *guess, *map(np.asarray, many(case)(*guess))
 
 
+@pytest.mark.slow
 def test_positions_are_those_of_a_general_minimizer(heavy: Any) -> None:
     def rods(q: Any) -> Any:
         first, second = q[:2], q[2:] - q[:2]
@@ -120,6 +121,7 @@ def test_every_kind_of_constraint_holds_afterwards(case: Case, width: float) -> 
         np.testing.assert_allclose(alone, (q[k], v[k]), atol=1e-10)
 
 
+@pytest.mark.slow
 def test_redundant_loops_close_as_one() -> None:
     guess = guesses(PENDULUM, 0.5)
     np.testing.assert_allclose(many(REDUNDANT)(*guess), on_circle(*guess), atol=1e-12)
@@ -150,6 +152,7 @@ def test_other_velocities_may_be_fixed_than_coordinates() -> None:
     assert np.abs(v[:, 0] - guess[1][:, 0]).min() > 1e-4
 
 
+@pytest.mark.slow
 def test_a_fixed_coordinate_costs_nothing() -> None:
     """Three of four coordinates take at most three quarters of the operations."""
     model = models.double_pendulum()
@@ -202,6 +205,7 @@ def test_any_argument_alone_may_be_traced(traced: str) -> None:
     np.testing.assert_allclose(v, [PENDULUM.v] * 2, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_program_that_compiles_for_minutes_is_announced_once() -> None:
     """Known numbers are assembled without it."""
     count, q = 40, jnp.full(40, 0.5)
@@ -286,6 +290,7 @@ KINK = System(
 )
 
 
+@pytest.mark.slow
 def test_a_missing_nearest_state_raises_or_is_nan() -> None:
     """Below the kink of y = |x| the kink is nearest, where there is no derivative."""
     with pytest.raises(ValueError, match=r"^Argument `q_guess` must have a nearest point on the"):
@@ -301,6 +306,7 @@ def test_a_missing_nearest_state_raises_or_is_nan() -> None:
     assert status.tolist() == [Status.NONFINITE, Status.OK]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "fixed"),
     [(QUATERNION, ()), (MIXED, ("x",))],

@@ -77,6 +77,7 @@ def test_times_and_parameters_alone_may_be_batched() -> None:
     np.testing.assert_array_equal(times.ts, ts)
 
 
+@pytest.mark.slow
 def test_gradients_in_any_order() -> None:
     """vmap(grad) and grad(vmap) of nested batches, by parameters of each member and shared ones."""
     each = jax.jit(jax.vmap(jax.grad(end, argnums=(0, 1, 2)), (0, 0, None)))(ANGLES, LENGTHS, 9.81)
@@ -98,6 +99,7 @@ def test_gradients_in_any_order() -> None:
     np.testing.assert_allclose(each[0], differences, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_the_gradient_of_many_steps_takes_little_memory() -> None:
     """10,000 steps of 4,096 double pendulums, of whose states one in a hundred is stored."""
     model = make("double_pendulum")

@@ -102,6 +102,7 @@ def test_single_precision_is_enough() -> None:
     np.testing.assert_allclose(reached, exact(TS[-1], P), rtol=2e-4)
 
 
+@pytest.mark.slow
 def test_an_event_finds_a_current_and_resets_it() -> None:
     event = jm.Event(lambda q, v, t, p: v[1] - 3.0, direction=1, name="fuse")
     sol = jm.simulate(MOTOR, ZERO, ZERO, TS, P, events=event)
@@ -140,6 +141,7 @@ LUGRE_X = (0.6275831289810734, 1.2725964123236067)
 LUGRE_Z = (1e-05, 1.453842909323246e-05)
 
 
+@pytest.mark.slow
 def test_friction_by_lugre() -> None:
     # Canudas de Wit, Olsson, Astrom and Lischinsky 1995: a mass pulled by a spring sticks and
     # slips. The numbers by scipy's Radau, rtol 1e-12.
@@ -168,6 +170,7 @@ def test_friction_by_lugre() -> None:
     np.testing.assert_allclose(quick.q[1:, 0], LUGRE_X, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_constraint_that_contains_a_state() -> None:
     # The speed of a mass is the filtered command: x' = z, z' = (u - z) / tau.
     def command(q: Any, v: Any, t: Any, p: Any) -> Any:
@@ -193,6 +196,7 @@ def test_a_constraint_that_contains_a_state() -> None:
     assert not seen.constraint_force[:, 2].any()
 
 
+@pytest.mark.slow
 def test_a_mechanism_with_a_motor_in_both_kinds_of_coordinates() -> None:
     link = jp.planar_body("link", mass=1.0, inertia=0.1)
     hinge = jp.revolute("O", jp.ground, (0, 0), link, (-0.5, 0))
@@ -238,6 +242,7 @@ def heated(q: Any, v: Any, t: Any, p: Any) -> Any:
     return 0.1 * (p["T"] - v[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("T", [pytest.param(0.5, marks=pytest.mark.slow), 3e6])
 def test_the_unit_of_a_state_does_not_matter_to_the_steps(T: float) -> None:
     # A temperature without effect: neither the trial nor the tolerance compare it with metres.

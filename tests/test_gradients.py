@@ -181,11 +181,13 @@ def test_forward_mode(name: str, expected: Any) -> None:
     assert_same_slope(jax.jit(jax.jacfwd(run))(x), expected(name))
 
 
+@pytest.mark.slow
 def test_baumgarte_instead_of_projection() -> None:
     run, x = trajectory("pendulum", projection=Baumgarte(alpha=5.0, beta=5.0))
     assert_same_slope(jax.jit(jax.jacrev(run))(x), central(run, x, h=1e-3))
 
 
+@pytest.mark.slow
 def test_off_the_constraints_too() -> None:
     """The derivative by each component of q0 and v0, also in directions that leave the circle."""
 
@@ -199,6 +201,7 @@ def test_off_the_constraints_too() -> None:
     np.testing.assert_allclose(ours, central(run, x, h=3e-7), rtol=1e-6, atol=5e-8)
 
 
+@pytest.mark.slow
 def test_second_derivatives_by_forward_mode() -> None:
     """x = cos(sqrt(k) t), as integrated by the method."""
 
@@ -307,6 +310,7 @@ def test_gradients_of_failed_trajectories_are_nan() -> None:
 HEAVY = {**DOUBLE.params, "m1": 5.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case", [DOUBLE._replace(params=HEAVY), REDUNDANT], ids=["double", "redundant"]
 )

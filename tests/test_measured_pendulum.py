@@ -43,6 +43,7 @@ def states(rig: Rig, count: int) -> tuple[np.ndarray, np.ndarray]:
     return draw.uniform(0.0, 6.0, size), draw.normal(0.0, 6.0, size)
 
 
+@pytest.mark.slow
 @BOTH
 def test_both_coordinates_accelerate_as_written_out(pendulum: ModuleType) -> None:
     angles, bodies = (pendulum.rig(EVERYTHING, kind) for kind in ("angles", "bodies"))
@@ -65,6 +66,7 @@ def test_both_coordinates_accelerate_as_written_out(pendulum: ModuleType) -> Non
         assert jnp.max(jnp.abs(other - exact) / scale) < 1e-12
 
 
+@pytest.mark.slow
 @BOTH
 def test_both_coordinates_show_the_encoders_the_same(pendulum: ModuleType) -> None:
     ts = jnp.linspace(0.0, 0.5, 26)
@@ -120,6 +122,7 @@ def test_the_parameters_of_a_law_have_the_numbers_of_their_arms() -> None:
     assert list(Law("coulomb+air").start(("",))) == ["c"]
 
 
+@pytest.mark.slow
 @BOTH
 def test_the_start_takes_zero_and_lag_of_the_encoders_into_account(pendulum: ModuleType) -> None:
     rig = pendulum.rig("coulomb+drag", "angles")

@@ -26,6 +26,7 @@ def chain(count: int) -> jp.Mechanism:
     return jp.Mechanism(bodies, joints, [jp.gravity()], {}, coordinates="bodies")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fn", [mass_and_rows, levels_of])
 def test_the_code_of_a_chain_grows_with_its_number_of_bodies(fn: Any) -> None:
     """Operations of the functions that `assemble` and `simulate` evaluate."""

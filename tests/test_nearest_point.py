@@ -170,6 +170,7 @@ def on_ellipse(guess: Any) -> tuple[Any, Any]:
     return found(1.0), jax.jacfwd(found)(1.0)
 
 
+@pytest.mark.slow
 def test_a_guess_on_a_line_of_symmetry_leaves_the_saddle() -> None:
     """For (c, 0) with c < 3/2 the end of the long axis is a local maximum of the distance."""
     c = np.array([0.4, 0.9, 1.2, 1.4])
@@ -178,6 +179,7 @@ def test_a_guess_on_a_line_of_symmetry_leaves_the_saddle() -> None:
     np.testing.assert_allclose(np.abs(points[:, 1]), np.sqrt(1 - 4 * c**2 / 9), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_center_of_curvature_has_a_nearest_point_without_derivative() -> None:
     points, slopes = on_ellipse(np.array([[1.5, 0.0], [1.6, 0.0]]))
     np.testing.assert_allclose(points, [[2.0, 0.0]] * 2, atol=1e-3)
@@ -185,6 +187,7 @@ def test_a_center_of_curvature_has_a_nearest_point_without_derivative() -> None:
     np.testing.assert_allclose(slopes[1], [2.0, 0.0], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_second_derivatives_are_those_of_the_nearest_point() -> None:
     """The nearest point of a circle is radius times guess over its length."""
 
@@ -197,6 +200,7 @@ def test_second_derivatives_are_those_of_the_nearest_point() -> None:
     np.testing.assert_allclose(ours(x), exact, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_dependent_rows_change_no_derivative() -> None:
     """The circle three times, once turned into another equation, in the metric of METRIC."""
     circle, M = SURFACES["circle"].level, jnp.diag(METRIC[:2])

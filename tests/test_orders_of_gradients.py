@@ -195,6 +195,7 @@ def test_all_orders(steps: list[Any], count: int, expected: Any) -> None:
         assert_right(step, loss, expected, " after ".join(names[:-4:-1]))
 
 
+@pytest.mark.slow
 def test_from_cleared_caches(expected: Any) -> None:
     """Functions of a system that close over the parameters have the same gradients."""
     jax.clear_caches()

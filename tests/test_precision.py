@@ -49,6 +49,7 @@ def test_an_error_within_round_off_of_a_step_is_estimated(
     assert max(error, resolution) / 5 < sol.integration_error < 5 * max(error, resolution)
 
 
+@pytest.mark.slow
 def test_saves_at_every_step_and_batches_give_the_same_estimate(float32: None) -> None:
     q, v = MODEL.initial()
 

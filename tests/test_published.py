@@ -68,6 +68,7 @@ def test_closed_forms_to_1e_11(name: str, reference: Reference) -> None:
     assert absolute(np.concatenate(choices[compared]), case["exact_final"]) < 1e-11
 
 
+@pytest.mark.slow
 def test_bead_on_rotating_rod_moves_like_the_bead_on_the_wire(reference: Reference) -> None:
     """The same motion with the redundant coordinate r and a singular mass matrix."""
     case, model = reference("closed_forms")["bead_on_rotating_wire"], make("bead_on_rod")
@@ -86,6 +87,7 @@ def test_bead_on_rotating_rod_moves_like_the_bead_on_the_wire(reference: Referen
     assert absolute(sol.q[-1, :2], case["exact_final"]) < 1e-11
 
 
+@pytest.mark.slow
 def test_free_rigid_body_spins_by_elliptic_functions(reference: Reference) -> None:
     case, model = reference("closed_forms")["torque_free_rigid_body"], make("free_body")
     start, J = model.initial(), np.array(case["params"]["J"])
@@ -113,6 +115,7 @@ def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     )
 
 
+@pytest.mark.slow
 def test_andrews_mechanism_to_nine_digits(reference: Reference) -> None:
     """The published positions have 9.6 digits; a converged solution agrees to twelve."""
     case, model = reference("andrews"), make("andrews")
@@ -134,6 +137,7 @@ def test_andrews_mechanism_to_nine_digits(reference: Reference) -> None:
     assert absolute(energy[-1], energy[0]) < 1e-10  # 1.3e-11 of 0.5 J
 
 
+@pytest.mark.slow
 def test_tolerances_alone_give_ten_digits(reference: Reference) -> None:
     """Andrews' mechanism and the car axis reach ten digits without a step chosen by hand."""
     method, steps = jm.DormandPrince8(), jm.Adaptive(rtol=1e-12, atol=1e-12)
@@ -154,6 +158,7 @@ def test_andrews_mechanism_starts_with_the_published_acceleration(reference: Ref
     np.testing.assert_allclose(motion.multipliers, multipliers, rtol=1e-11, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_car_axis_to_eleven_digits(reference: Reference) -> None:
     case, system = reference("caraxis"), car_axis()
     start, ts, params = (case["q0"], case["v0"]), [0.0, case["t_end"]], case["params"]
@@ -166,6 +171,7 @@ def test_car_axis_to_eleven_digits(reference: Reference) -> None:
     assert relative(motion.multipliers, published[8:]) < 1e-10  # 3.7e-12, the same sign as ours
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["double_pendulum", "double_pendulum_angles"])
 def test_double_pendulum_to_nine_digits(name: str, reference: Reference) -> None:
     case, model = reference("pendula_high_precision")["double_pendulum"], make(name)
@@ -236,6 +242,7 @@ def test_iftomm_pendulum_over_100_seconds(reference: Reference) -> None:
     assert np.max(sol.position_residual) < 1e-14
 
 
+@pytest.mark.slow
 def test_double_four_bar_passes_its_singular_pose(reference: Reference) -> None:
     """IFToMM A02 with N = 2, RK4 with h = 1 ms: collinear several times within the ten seconds."""
     case, model = reference("iftomm_A02_fourbar"), make("four_bars", {"bars": 2})

@@ -42,6 +42,7 @@ def test_audit_of_a_good_run() -> None:
     assert 0 < sol.energy_drift < 1e-6
 
 
+@pytest.mark.slow
 def test_energy_drift_is_nan_where_energy_is_not_conserved() -> None:
     sol = simulate(MIXED.system, *MIXED[2:], TS, MIXED.params, steps=FixedSteps(10))
     assert sol.ok
@@ -165,6 +166,7 @@ def test_without_double_precision() -> None:
     assert run.stdout.strip() == "['float32', 'int32', 'uint32'] 0 True True", run.stderr
 
 
+@pytest.mark.slow
 def test_systems_that_close_over_traced_values_work() -> None:
     """Parameters should be arguments, but a system made inside a transformation works too."""
 

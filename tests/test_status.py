@@ -74,6 +74,7 @@ def batch() -> Any:
     return many_hazards(q, v, p)
 
 
+@pytest.mark.slow
 def test_every_status_is_reached(batch: Any) -> None:
     expected = [
         Status.OK,

@@ -74,6 +74,7 @@ def found(p: Any, q: Any = (0.0, 0.0), v: Any = (0.0, 0.0)) -> Any:
 FALLING = np.stack([0 * TS, -G * TS**2 / 2], 1)
 
 
+@pytest.mark.slow
 def test_a_rod_at_rest_pulls_upwards() -> None:
     """phi = (x^2 + y^2 - l^2) / 2, l = 1: lambda = -m g / l, and A^T lambda carries the mass."""
     q, p = (0.0, -1.0), numbers(ROD)

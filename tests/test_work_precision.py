@@ -29,6 +29,7 @@ def oscillator() -> Case:
     return Case("double_pendulum", system, {"k": 4.0}, *start, 2.0, "k", 0.1, exact=exact)
 
 
+@pytest.mark.slow
 def test_a_tiny_case(tmp_path: Path) -> None:
     measure(oscillator(), 3, tmp_path, (1e-4, 1e-6), NAMES)
     path = tmp_path / "double_pendulum.json"

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jaxmech as jm
 from jaxmech.analysis.integrability import integrability
@@ -47,6 +48,7 @@ def test_what_is_not_affine_is_named() -> None:
     assert (found.nonlinear, found.integrable) == (("speed",), ())
 
 
+@pytest.mark.slow
 def test_structure_reports_it() -> None:
     """A disk that rolls in the plane: v = r w is the derivative of x = r angle."""
     roll = jm.Nonholonomic(lambda q, v, t, p: v[0] - 0.3 * v[1], "roll")

@@ -54,6 +54,7 @@ THREE_CRANKS = System(
 )
 
 
+@pytest.mark.slow
 def test_a_redundant_loop_is_reported_by_name() -> None:
     up, across = np.array([0.6, 0.8]), np.array([0.8, -0.6])
     q = np.tile(up, 3) + np.array([0, 0, 1, 0, 2, 0])
@@ -124,6 +125,7 @@ def test_positions_that_contradict_each_other() -> None:
     assert "harmless" not in texts(found)
 
 
+@pytest.mark.slow
 def test_accelerations_that_contradict_each_other() -> None:
     servos = [
         Acceleration(lambda q, v, a, t, p: a[0] - 1, "servo"),
@@ -172,6 +174,7 @@ def test_a_constraint_on_time_alone() -> None:
     assert "no acceleration satisfies constraint 'clock', whose row of A is zero" in texts(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "beside"), [(np.float32, False), (np.float64, True)])
 def test_a_constraint_that_is_squared(dtype: Any, beside: bool) -> None:
     """No singular pose and no equation without coordinates is reported."""
@@ -279,6 +282,7 @@ def test_unused_parameters_and_idle_coordinates_are_reported() -> None:
     assert "nothing acts on the coordinate 'x'" in texts(found, Severity.NOTE)
 
 
+@pytest.mark.slow
 def test_velocities_have_fewer_freedoms_than_positions() -> None:
     model = models.rolling_wheel()
     found = structure(model.system, *model.initial(), 0.0, model.params)
@@ -314,6 +318,7 @@ def test_a_short_run_checks_gradients_and_lanes() -> None:
     assert "  batches       function: " in repr(found)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::jaxmech.compiler.NativeCodeWarning")
 def test_lanes_are_not_reported_where_none_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Random numbers make a batch run under plain `vmap` on a CPU, which is reported."""
@@ -336,6 +341,7 @@ def test_lanes_are_not_reported_where_none_run(monkeypatch: pytest.MonkeyPatch) 
         assert repr(explain(jnp.sin, jnp.ones(3))).endswith("because of `compiler.off()`")
 
 
+@pytest.mark.slow
 def test_a_wrong_gradient_is_reported() -> None:
     def deaf(q: Any, v: Any, t: Any, p: Any) -> Any:
         _, pull = jax.lax.while_loop(
@@ -368,6 +374,7 @@ def test_misuse_is_refused() -> None:
         ShortRun(steps=0)
 
 
+@pytest.mark.slow
 def test_mass_and_force_must_be_those_of_the_lagrangian() -> None:
     def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
         return 0.5 * p["m"] * v @ v + q[0] * v[0] * v[1] - 9.81 * q[1] + t * v[2]

@@ -48,6 +48,7 @@ def test_a_model_is_checked_by_its_name(capsys) -> None:
     assert "  findings      0, of which 0 serious" in shown
 
 
+@pytest.mark.slow
 def test_a_bad_start_sets_the_exit_code(capsys, spring) -> None:
     assert main(["check", f"{spring}:tied", "--fast"]) == 1
     shown = " ".join(capsys.readouterr().out.split())
@@ -58,6 +59,7 @@ def test_a_bad_start_sets_the_exit_code(capsys, spring) -> None:
     assert main(["check", f"{spring}:tied", "--fast", "--start", "x=0.1"]) == 0
 
 
+@pytest.mark.slow
 def test_everything_is_checked_without_fast(capsys, spring) -> None:
     assert main(["check", f"{spring}:system"]) == 0
     shown = capsys.readouterr().out
@@ -82,6 +84,7 @@ def test_the_state_of_a_file(spring) -> None:
     assert found.params == {"m": 2.0, "k": 3.0}
 
 
+@pytest.mark.slow
 def test_a_system_without_a_state_is_checked_at_an_assembled_one(capsys) -> None:
     """The skate of configs/ comes without a state and without parameters."""
     skate = f"{Path(__file__).resolve().parents[2] / 'configs' / 'skate.py'}:skate"

@@ -141,6 +141,7 @@ def test_the_resolved_configuration_is_a_configuration(done) -> None:
     assert study.choice.rule == "one-standard-error"
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_only_shown_again(done, monkeypatch, capsys) -> None:
     monkeypatch.setattr(cross_validation, "fit_identifiable", None)
     monkeypatch.setattr(fit_run, "fit_identifiable", None)
@@ -149,6 +150,7 @@ def test_a_finished_run_is_only_shown_again(done, monkeypatch, capsys) -> None:
     assert capsys.readouterr().out.startswith((done.folder / "run" / "report.txt").read_text())
 
 
+@pytest.mark.slow
 def test_pictures_are_redrawn_from_what_is_stored(done, capsys) -> None:
     pictures = done.folder / "run" / "pictures"
     first = {p: p.read_bytes() for p in pictures.iterdir()}
@@ -181,6 +183,7 @@ def test_another_configuration_needs_another_folder(done, tmp_path, capsys) -> N
     assert "the measurements differ" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_interrupted_fit_continues(done, monkeypatch, capsys) -> None:
     parted = done.folder / "parted"
     shutil.copytree(done.folder / "run", parted)
@@ -414,6 +417,7 @@ def test_a_folder_without_a_fit_cannot_be_drawn(tmp_path, capsys) -> None:
     assert "cannot be read" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_damage_to_a_fit_is_reported_and_repaired(done, tmp_path, capsys) -> None:
     out = done.folder / "damaged"
     shutil.copytree(done.folder / "run", out)
@@ -436,6 +440,7 @@ def test_damage_to_a_fit_is_reported_and_repaired(done, tmp_path, capsys) -> Non
     assert "was damaged: config.toml was changed. Restore it" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_edited_model_of_a_fit_is_refused(done, capsys) -> None:
     out, file = done.folder / "run", done.folder / "fit_pendulum.py"
     arguments = ["fit", str(done.folder / "fit_pendulum.toml"), "--out", str(out)]

@@ -49,6 +49,7 @@ print("finished")
 """
 
 
+@pytest.mark.slow
 def test_two_batched_lapack_calls_finish() -> None:
     """jaxlib 0.10.0 to 0.11.0 hangs here at 0 % CPU, within the first ten calls on two cores."""
     try:

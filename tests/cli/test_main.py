@@ -63,6 +63,7 @@ def written_at(out: Path) -> dict[int, int]:
     return {block: name.stat().st_mtime_ns for block, name in names.items()}
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_and_interrupted_continues_to_the_same_bits(tmp_path) -> None:
     config, out, whole = write_study(tmp_path, MANY), tmp_path / "run", tmp_path / "whole"
     code, error = stopped(signal.SIGKILL, config, out)
@@ -103,6 +104,7 @@ def test_a_study_from_the_outside(tmp_path) -> None:
     assert [p.stem for p in pictures] == ["drift", "energy", "phase_portrait", "quantile_bands"]
 
 
+@pytest.mark.slow
 def test_pictures_are_redrawn_from_what_is_stored(tmp_path, capsys) -> None:
     config = write_study(tmp_path)
     assert main(["ensemble", str(config), "--out", str(tmp_path / "run")]) == 0
@@ -117,6 +119,7 @@ def test_pictures_are_redrawn_from_what_is_stored(tmp_path, capsys) -> None:
     assert {p: p.read_bytes() for p in first} == first
 
 
+@pytest.mark.slow
 def test_too_many_failures_set_the_exit_code(tmp_path, capsys) -> None:
     text = STUDY.replace("limit = 2.0", "limit = 0.5")
     out = str(tmp_path / "run")
@@ -279,6 +282,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 def test_run_folders_are_in_utf8_whatever_the_locale(tmp_path) -> None:
     text = STUDY + '[statistics]\n"größer" = { statistic = "probability", of = "x", above = 0.0 }\n'
     write_study(tmp_path).write_text(text, encoding="utf-8")
@@ -300,6 +304,7 @@ def test_the_command_that_continues_is_quoted_for_a_shell(capsys) -> None:
     assert capsys.readouterr().err.endswith(f"continue with: {again}")
 
 
+@pytest.mark.slow
 def test_an_interrupted_benchmark_keeps_what_is_measured(tmp_path) -> None:
     package = tmp_path / "experiments" / "speed"
     package.mkdir(parents=True)
@@ -316,6 +321,7 @@ def test_an_interrupted_benchmark_keeps_what_is_measured(tmp_path) -> None:
     assert (out / "kept").is_file()
 
 
+@pytest.mark.slow
 def test_the_package_runs_as_a_module() -> None:
     command = [sys.executable, "-m", "jaxmech", "--help"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -340,6 +346,7 @@ def test_options_without_a_command(capsys, arguments, expected) -> None:
     assert expected in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_package_that_reads_no_configuration_does_not_import_pydantic() -> None:
     code = "import sys, jaxmech, jaxmech.ensemble; sys.exit('pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -39,6 +39,7 @@ def test_modes_of_the_hanging_pendulum(capsys: pytest.CaptureFixture[str], tmp_p
     assert files == ["mode0.gif", "poles.png", "shapes.png"]
 
 
+@pytest.mark.slow
 def test_without_an_equilibrium_near_the_state_the_lowest_is_taken(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

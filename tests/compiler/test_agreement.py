@@ -88,6 +88,7 @@ def test_batches() -> None:
     assert lanes["layouts/q table"].shape == lanes["layouts/q other table"].shape == (5, 5, 3, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cases",
     [

@@ -57,6 +57,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "kernels"
 
 
+@pytest.mark.slow
 def test_a_second_process_finds_what_the_first_has_compiled(place: Path) -> None:
     def run(kind: str) -> str:
         done = subprocess.run(

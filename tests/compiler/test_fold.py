@@ -143,6 +143,7 @@ def test_a_symmetric_elimination_takes_one_triangle() -> None:
 BANDED = np.triu(np.tril(np.ones((60, 70)), 3), -3)
 
 
+@pytest.mark.slow
 def test_zeros_of_a_sparse_matrix_leave_what_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     """Folded all at once in products, sums and differences, to the operations of one by one."""
 
@@ -159,6 +160,7 @@ def test_zeros_of_a_sparse_matrix_leave_what_is_not_zero(monkeypatch: pytest.Mon
     assert function_kernel(jax.make_jaxpr(fn)(x)).operations == count > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(20, 30), (60, 70)])
 def test_a_large_gram_matrix_has_the_products_of_a_small_one(shape: tuple[int, int]) -> None:
     """Beyond 65,536 products it is a dot, with the same operations in native code."""
@@ -176,6 +178,7 @@ def test_a_large_gram_matrix_has_the_products_of_a_small_one(shape: tuple[int, i
     np.testing.assert_allclose(gram(jnp.asarray(x)), x @ x.T, atol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [0, 1])
 def test_products_of_matrices_without_rows(rows: int) -> None:
     x = np.ones((1, 3, 3))

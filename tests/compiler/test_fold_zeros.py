@@ -300,6 +300,7 @@ def assert_one_as_in_a_batch(system: jm.System, x: Any, k: Any, expected: list[S
     np.testing.assert_allclose(q[1], q_one, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORCES)
 def test_a_masked_force_ends_in_the_same_status(name: str) -> None:
     force, expected = FORCES[name]

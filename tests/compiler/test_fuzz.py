@@ -24,6 +24,7 @@ from tests.compiler.fuzz_operations import (
 TABLES = {"smooth": SMOOTH, "kinked": KINKED, "integers": {**INTEGERS, **TRUTHS}, "others": OTHERS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.filterwarnings("ignore::jaxmech.compiler.NativeCodeWarning")
 def test_every_operation(name: str) -> None:

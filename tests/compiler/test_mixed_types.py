@@ -186,11 +186,13 @@ def moved(force: Any, params: Any = None, n: int = 3, batch: bool = True) -> np.
     return np.asarray(mine)
 
 
+@pytest.mark.slow
 def test_bodies_that_touch() -> None:
     touches = jnp.array([[1, 1, 0], [0, 1, 1], [1, 1, 1]], bool)
     moved(lambda q, v, t, p: -5.0 * jnp.where(touches @ (q > -0.5), q, 0.0))
 
 
+@pytest.mark.slow
 def test_a_cubic_spring_whose_exponent_is_a_parameter() -> None:
     """From rest at 1 it is at 0.5959769923 after one unit of time (elliptic cosine)."""
 
@@ -201,6 +203,7 @@ def test_a_cubic_spring_whose_exponent_is_a_parameter() -> None:
     assert moved(spring, {"n": jnp.array(3)}, n=1, batch=False).shape == (1,)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::jaxmech.compiler.NativeCodeWarning")
 def test_a_typed_key_among_the_parameters() -> None:
     """Alone and in a batch, known or traced, with default steps, and closed over."""

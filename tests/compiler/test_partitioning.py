@@ -80,6 +80,7 @@ def divided(kind: str, expected: dict[str, Expected]) -> None:
         assert case["error"] <= (1e-12 if "all-reduce" in exchanged else 0.0), name
 
 
+@pytest.mark.slow
 def test_with_axes_that_the_compiler_divides() -> None:
     divided("Auto", EXPECTED | AUTO)
 

@@ -186,6 +186,7 @@ def test_a_short_loop_that_is_large_stays_one(monkeypatch: pytest.MonkeyPatch) -
     np.testing.assert_allclose(vectorize(staged)(x), jax.vmap(staged)(x), rtol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("few", "many", "dtype", "lanes"),
     [

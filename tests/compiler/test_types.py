@@ -121,6 +121,7 @@ def transposed(found: dict[str, list[Any]]) -> dict[str, list[Any]]:
 QUICK = ("bool", "int8", "uint32", "int64", "float64")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dtype",
     [pytest.param(x, marks=[] if x.name in QUICK else pytest.mark.slow) for x in TYPES],

@@ -428,6 +428,7 @@ def _custom_calls(make: Callable[..., Any]) -> list[str]:
     return re.findall(r"custom_call @(\w+)", text)
 
 
+@pytest.mark.slow
 def test_on_several_devices() -> None:
     """Each device computes its part of a batch; arrays that are not cut are computed by all."""
     program = """
@@ -523,6 +524,7 @@ def test_nodes_of_a_rare_case_are_computed_in_its_branch() -> None:
     assert kernel.operations == len([op for op in always if op not in ("input", "const")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", LAST_LARGE)
 def test_data_used_only_in_a_rare_case_stays_in_memory(form: str) -> None:
     fn = last_large(form)
@@ -618,6 +620,7 @@ def test_a_loop_knows_the_constants_of_a_function_that_was_compiled_before() -> 
         assert_agrees(growing(table))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grad", [False, True])
 def test_a_table_in_a_system(grad: bool) -> None:
     """A force by `jnp.interp`, alone and in a batch: x'' = -2 x between the rows of its table."""

@@ -40,6 +40,7 @@ def test_alone_it_is_the_function() -> None:
     assert_same(jax.jit(batched(fn))(*ONE.values()), jax.jit(fn)(*ONE.values()))
 
 
+@pytest.mark.slow
 def test_a_trajectory_alone_is_a_batch_of_one() -> None:
     model = jm.models.pendulum()
     q, v = model.initial()

@@ -113,6 +113,7 @@ def test_a_servo_pushes_along_its_actuators_and_an_ideal_constraint_along_its_gr
     np.testing.assert_allclose(still.q, np.tile(start[0], (5, 1)), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_servo_whose_actuator_is_the_gradient_is_an_ideal_constraint() -> None:
     def to_and_fro(t: Any, p: Any) -> Any:
         return 0.3 * jnp.sin(5 * t)
@@ -243,6 +244,7 @@ free = System(lambda q, v, t, p: v @ v, coordinates=("x",))
 """
 
 
+@pytest.mark.slow
 def test_wrong_kinds_are_refused() -> None:
     """A process of its own is needed, since the type checks of the tests come first here."""
     tried = "".join(

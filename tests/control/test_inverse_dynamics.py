@@ -105,6 +105,7 @@ def test_an_infeasible_path_is_refused_with_the_missing_acceleration() -> None:
     np.testing.assert_allclose(found.residual, np.sqrt(missing @ W @ missing), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_force_that_a_constraint_carries_has_no_effect() -> None:
     """On a rod that holds y, an actuator on y has no effect; one on x provides all of the force."""
     rail = System(
@@ -120,6 +121,7 @@ def test_a_force_that_a_constraint_carries_has_no_effect() -> None:
     np.testing.assert_allclose(found.multipliers, m * G, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_euler_torque_of_a_body_with_a_singular_mass_matrix() -> None:
     """A unit quaternion turns about its third axis at the rate t: the torque is J3, and k's."""
 
@@ -136,6 +138,7 @@ def test_euler_torque_of_a_body_with_a_singular_mass_matrix() -> None:
     np.testing.assert_allclose(found.u, params["J"][2], rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_gradients_of_the_effort() -> None:
     """The derivative of the summed squares of the torque by the mass is 2 / m times the sum."""
 
@@ -147,6 +150,7 @@ def test_gradients_of_the_effort() -> None:
     np.testing.assert_allclose(slope, 2 * value / 1.3, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_path_that_violates_a_constraint_is_refused() -> None:
     def off(t: Any, p: Any) -> Any:
         return swing(t, p) * (1 + 0.1 * t)

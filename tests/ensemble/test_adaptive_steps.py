@@ -50,6 +50,7 @@ def whole(tmp_path_factory) -> Path:
     return computed(tmp_path_factory.mktemp("whole"))
 
 
+@pytest.mark.slow
 def test_a_tolerance_with_events_and_statistics(whole, tmp_path) -> None:
     """The same to the bit after a block was lost; the energy of each is kept to the tolerance."""
     found = arrays(whole)

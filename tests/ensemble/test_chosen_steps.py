@@ -41,6 +41,7 @@ def per_save(run: Path) -> int:
     return tomllib.loads((run / "config.toml").read_text())["steps"]["per_save"]
 
 
+@pytest.mark.slow
 def test_steps_are_chosen_and_stored(whole) -> None:
     found = arrays(whole)
     assert np.array_equal(found["status"], np.zeros(6))
@@ -68,6 +69,7 @@ def test_a_given_number_overrides_the_stored_one(whole, tmp_path) -> None:
     assert with_stored_sizes(other, whole).steps == other.steps
 
 
+@pytest.mark.slow
 def test_a_step_that_is_too_coarse_is_reported(tmp_path) -> None:
     text = TEXT + "\n[steps]\nper_save = 4\n"
     text = (computed(tmp_path, text) / "summary.txt").read_text()

@@ -295,6 +295,7 @@ def test_pictures_that_cannot_be_written_are_one_line(whole, copy, capsys, monke
     assert capsys.readouterr().err.startswith(f"{place}File exists")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, as Linux has it")
 @pytest.mark.parametrize("command", ["models", "verify", "plot"])
 def test_an_output_that_is_full_is_one_line(copy, capsys, monkeypatch, command) -> None:

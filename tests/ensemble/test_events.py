@@ -111,6 +111,7 @@ def test_first_passages_are_exact(done: tuple[Path, dict]) -> None:
     assert summary["when"]["passed"] == np.bincount(at, minlength=11).tolist()
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_ends_with_the_same_bits(folder: Path, done: object) -> None:
     study = read(folder / "study.toml", Study)
     run_study(study, folder / "other", folder=folder)
@@ -119,6 +120,7 @@ def test_a_run_that_was_killed_ends_with_the_same_bits(folder: Path, done: objec
     assert same_bits(folder / "run", folder / "other")
 
 
+@pytest.mark.slow
 def test_ten_thousand_first_passages(tmp_path: Path) -> None:
     """A pendulum of 1 m falls through its lowest point once, at a quarter of its period."""
     study = Study(

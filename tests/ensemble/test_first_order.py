@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study
@@ -47,6 +48,7 @@ body = jm.System(
 """
 
 
+@pytest.mark.slow
 def test_a_study_draws_observes_and_watches_a_state(tmp_path: Path) -> None:
     (tmp_path / "cooling.py").write_text(BODY)
     (tmp_path / "study.toml").write_text(STUDY)

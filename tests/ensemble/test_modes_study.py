@@ -90,6 +90,7 @@ def test_bead_on_a_hoop_is_unstable_where_the_closed_form_says(hoop) -> None:
     assert "if the others" not in text
 
 
+@pytest.mark.slow
 def test_inverted_pendulum_on_a_spring_by_the_command(models, capsys) -> None:
     config, out = models / "pole.toml", models / "out"
     config.write_text(
@@ -129,6 +130,7 @@ def pole(models: Path, **more: Any) -> ModesStudy:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_an_interrupted_study_continues_from_its_blocks(models) -> None:
     study, run = pole(models), models / "run"
     computed(study, models, run)
@@ -176,6 +178,7 @@ def test_quantities_of_motions_are_refused(models) -> None:
             run_study(pole(models, statistics={"x": statistic}), models / "run", folder=models)
 
 
+@pytest.mark.slow
 def test_weights_of_members_count(models) -> None:
     """A probability with draws from another distribution, of which every member has a weight."""
     sampling = Sampling(proposal={"k": Uniform(9.0, 12.0)})
@@ -186,6 +189,7 @@ def test_weights_of_members_count(models) -> None:
     assert "(weighted)" in as_table(results.summary)
 
 
+@pytest.mark.slow
 def test_a_member_without_equilibrium_is_in_neither_count(models) -> None:
     study = ModesStudy(
         model="springs.py:block",

@@ -129,6 +129,7 @@ def at(data: Any, key: tuple[str, ...]) -> Any:
     return data.get("scheduler", data) if isinstance(data, dict) else data
 
 
+@pytest.mark.slow
 def test_mutated_events_statistics_and_clusters(tmp_path) -> None:
     good, wrong = judged_eventful(400, 1, tmp_path)
     assert wrong == []

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from scipy.special import ellipk
 from scipy.stats import norm
 
@@ -33,6 +34,7 @@ def indices(lengths: tuple[float, float], gravity: tuple[float, float]) -> tuple
     return own * mean[::-1] ** 2 / variance, own * square[::-1] / variance
 
 
+@pytest.mark.slow
 def test_sobol_indices_of_the_period(tmp_path: Path) -> None:
     found = ran(tmp_path, CONFIG.replace("16_384", "4_096").replace("= 150", "= 60"))
     first, total = indices((0.5, 1.5), (5.0, 15.0))
@@ -43,6 +45,7 @@ def test_sobol_indices_of_the_period(tmp_path: Path) -> None:
         assert np.all(high - low < 0.2)
 
 
+@pytest.mark.slow
 def test_a_probability_of_one_in_ten_thousand(tmp_path: Path) -> None:
     """The period is too long if a normal length is 3.72 standard deviations too long."""
     longest = FACTOR * np.sqrt((1.0 + 0.05 * norm.isf(1e-4)) / 10.0)

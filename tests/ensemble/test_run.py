@@ -57,6 +57,7 @@ def test_the_motion_is_that_of_the_spring(whole) -> None:
     assert np.all(np.isnan(found["t_failed"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [1, 9, 1000])
 def test_an_interrupted_run_continues_to_the_same_bits(whole, begun, chunk: int) -> None:
     computed(begun.parent, STUDY.replace("block = 4", f"block = 4\nchunk = {chunk}"))
@@ -120,6 +121,7 @@ def test_xarray_opens_the_results_with_their_names(whole) -> None:
     )
 
 
+@pytest.mark.slow
 def test_everything_can_be_saved(tmp_path) -> None:
     text = PENDULUM.replace(
         "block = 8", 'block = 8\nsave = ["q", "v", "qdd", "multipliers", "constraint_force"]'
@@ -222,6 +224,7 @@ def test_functions_that_were_edited_are_refused(whole, begun, old, new, message,
     assert {p: p.read_bytes() for p in out.rglob("*") if p.is_file()} == before
 
 
+@pytest.mark.slow
 def test_an_edited_import_is_refused_and_a_moved_folder_is_not(whole, tmp_path) -> None:
     """The text of the model file stays; the module that it imports decides the force."""
     config = write_study(tmp_path / "a")
@@ -274,6 +277,7 @@ def with_fact(run: Path, **facts: object) -> None:
     resealed(run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fact", "told"),
     [

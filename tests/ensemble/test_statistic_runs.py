@@ -101,6 +101,7 @@ def same_statistics(run: Path, other: Path) -> bool:
     return (run / "statistics.npz").read_bytes() == (other / "statistics.npz").read_bytes()
 
 
+@pytest.mark.slow
 def test_observed_quantities_are_stored(whole) -> None:
     found = arrays(whole)
     q = found["q"][..., 0]
@@ -128,6 +129,7 @@ def test_statistics_are_those_of_the_stored_trajectories(whole) -> None:
     assert found["causes"]["correlation"][0, 2] == pytest.approx(start)
 
 
+@pytest.mark.slow
 def test_without_trajectories_the_statistics_are_the_same(whole, only) -> None:
     assert same_statistics(whole, only)
     stored = [name for name in arrays(only) if name not in ("t", "coordinate")]
@@ -151,6 +153,7 @@ def test_an_interrupted_study_continues_to_the_same_bits(only, tmp_path, chunk) 
         assert (out / name).read_bytes() == (only / name).read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["statistics.npz", "results.zarr/statistics/c/2/0"])
 def test_damage_is_named_and_healed(only, tmp_path, file) -> None:
     out = tmp_path / "run"
@@ -165,6 +168,7 @@ def test_damage_is_named_and_healed(only, tmp_path, file) -> None:
     assert same_statistics(only, out)
 
 
+@pytest.mark.slow
 def test_failures_are_left_out_and_counted(tmp_path) -> None:
     only = computed(tmp_path, ONLY.replace("limit = 2.0", "limit = 0.7"))
     kept = computed(tmp_path / "kept", OBSERVED.replace("limit = 2.0", "limit = 0.7"))
@@ -203,6 +207,7 @@ def test_the_last_times_alone_are_stored(whole, tmp_path) -> None:
     assert np.array_equal(found["q"][:, 0], arrays(whole)["q"][:, -1].astype(np.float32))
 
 
+@pytest.mark.slow
 def test_named_quantities_are_stored(whole, tmp_path) -> None:
     head = 'block = 4\nstore = ["energy", "widest"]\ncompression = "blosc"'
     found = arrays(computed(tmp_path, OBSERVED.replace("block = 4", head)))
@@ -211,6 +216,7 @@ def test_named_quantities_are_stored(whole, tmp_path) -> None:
         assert np.array_equal(found[name], arrays(whole)[name])
 
 
+@pytest.mark.slow
 def test_a_study_stops_when_its_interval_is_short_enough(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(HERE, "LONG", np.inf)  # on a slow machine, all blocks would take long
     text = ONLY.replace("size = 20", "size = 4000").replace("block = 4", "block = 50")
@@ -232,6 +238,7 @@ def test_a_study_stops_when_its_interval_is_short_enough(tmp_path, monkeypatch) 
     assert marked_blocks(out)[-1] == last
 
 
+@pytest.mark.slow
 def test_a_run_is_not_continued_with_another_statistic_or_another_use_of_reactions(
     tmp_path,
 ) -> None:
@@ -243,6 +250,7 @@ def test_a_run_is_not_continued_with_another_statistic_or_another_use_of_reactio
         run_study(read(tmp_path / "study.toml", Study), tmp_path / "run", folder=tmp_path)
 
 
+@pytest.mark.slow
 def test_functions_of_python_are_observed(tmp_path) -> None:
     study = Study(
         model="pendulum", size=10, block=8, times=Times(end=0.5, saves=6), steps=FixedSteps(10),
@@ -314,6 +322,7 @@ def test_storing_only_statistics_needs_statistics(tmp_path) -> None:
         computed(tmp_path, text)
 
 
+@pytest.mark.slow
 def test_progress_for_programs(tmp_path, capsys) -> None:
     config = write_study(tmp_path, ONLY)
     (tmp_path / "of.py").write_text(FUNCTIONS)
@@ -377,6 +386,7 @@ last = { statistic = "probability", of = "most", above = 0.5 }
 """
 
 
+@pytest.mark.slow
 def test_passages_between_saved_times(tmp_path: Path) -> None:
     """A spring that starts from rest reaches the distance that it was deflected by."""
     config = write_study(tmp_path, PASSAGES)

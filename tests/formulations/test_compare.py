@@ -17,6 +17,7 @@ from jaxmech.models import make
 from tests.small import QUATERNION, REDUNDANT
 
 
+@pytest.mark.slow
 def test_redundant_rows() -> None:
     case = REDUNDANT
     table = compare_formulations(case.system, case.q, case.v, 0.0, case.params)
@@ -46,6 +47,7 @@ def test_a_law_that_is_not_defined_is_listed_with_its_reason() -> None:
     assert "not defined: Argument `formulation`" in repr(table).splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_the_condition_is_that_of_what_is_solved() -> None:
     """Near a pose where the rank falls, all of them show it, and the normal equations squared."""
     model = make("four_bars", {"bars": 1})

@@ -160,6 +160,7 @@ RUNS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_five_seconds_without_projection(name: str) -> None:
     """The motion agrees with projection, and satisfies the constraints at every step without it.
@@ -197,6 +198,7 @@ def test_without_charts_the_same_run_drifts() -> None:
     assert sol.position_residual.max() > 1e-10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [MIXED, REDUNDANT], ids=["mixed", "redundant"])
 def test_all_kinds_of_constraint_and_redundant_ones(case: Any) -> None:
     """With rows that depend on others, and velocities that are constrained nonlinearly."""
@@ -241,6 +243,7 @@ def differences(fn: Any, x: Any, step: Any) -> Any:
     return (8 * near - far) / 12
 
 
+@pytest.mark.slow
 def test_gradients_of_a_batch() -> None:
     """With respect to length and initial speed, across a change of chart, in both modes."""
     ts = np.linspace(0.0, 1.0, 6)
@@ -293,6 +296,7 @@ def test_coordinates_that_cannot_be_found_end_in_a_status() -> None:
         np.testing.assert_array_equal(mixed.q[k], alone.q[k])
 
 
+@pytest.mark.slow
 def test_redundant_rows_that_disagree_end_in_a_status() -> None:
     """The second rod becomes longer than the first, and there is one pivot for both."""
     grows = Holonomic(lambda q, t, p: q @ q - p["l"] ** 2 - jnp.where(t > 0.43, 0.1, 0.0), "grows")
@@ -308,6 +312,7 @@ def test_redundant_rows_that_disagree_end_in_a_status() -> None:
     np.testing.assert_allclose(sol.t_failed, 0.43)  # where a step ends, since `grows` jumps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_disagreement_is_relative_to_the_mechanism(dtype: Any) -> None:
     """Two rods in one place: far from the origin, and in micrometres."""

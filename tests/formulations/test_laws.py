@@ -177,6 +177,7 @@ def test_redundant_and_singular_are_among_them() -> None:
         assert (np.linalg.matrix_rank(M) < len(M)) == (name in SINGULAR)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", FORMULATIONS[NEW:], ids=repr)
 def test_coordinates_and_rows_may_have_any_units(law: Any) -> None:
     """In single precision, in which 1e-5 of a row counts as dependent."""
@@ -197,6 +198,7 @@ GRADIENTS = {False: ("redundant", "skate"), True: ("massless",)}
 SMALL_SHAPES = {False: (3, 3), True: (2, 1)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("singular", [False, True])
 def test_derivatives_agree(singular: bool) -> None:
     """Reverse mode through every law, with redundant rows and singular M.
@@ -295,6 +297,7 @@ def test_a_law_without_a_singular_form_refuses_with_a_reason() -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_mass_that_happens_to_be_zero_is_detected() -> None:
     """A singular M is detected by its value, though other parameters make it regular."""
     M = jnp.diag(jnp.array([1.0, 0.0]))

@@ -54,6 +54,7 @@ def test_a_given_member_of_the_family() -> None:
     np.testing.assert_allclose(alone.member([5.0]), alone.smallest, rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_the_law_does_not_matter() -> None:
     """The minimum-norm multipliers do not depend on the law."""
     state = REDUNDANT.q, REDUNDANT.v, 0.0, REDUNDANT.params

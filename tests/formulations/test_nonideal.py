@@ -109,6 +109,7 @@ PLANE_P = {"m": 2.5, "g": 9.81, "slope": 0.6, "mu": 0.3}
 DOWN = np.array([np.cos(0.6), -np.sin(0.6)])
 
 
+@pytest.mark.slow
 def test_a_block_slides_down_a_plane() -> None:
     """a = g (sin - mu cos), pressed on with m g cos, and the same by derivatives to mu."""
     p, ts = PLANE_P, np.linspace(0.0, 1.0, 5)
@@ -152,6 +153,7 @@ RINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RINGS)
 def test_a_bead_on_a_rough_ring(name: str) -> None:
     """Without gravity w' = -mu w^2, so that the angle grows as log(1 + mu w0 t) / mu."""
@@ -174,6 +176,7 @@ def rough_rod(q: Any, v: Any, multipliers: Any, t: Any, p: Any) -> Any:
     return -p["mu"] * push * sliding(v[2]) * along
 
 
+@pytest.mark.slow
 def test_a_bead_on_a_rough_turning_rod() -> None:
     """Singular M: r'' = w^2 r - 2 mu w r', so r = sum of c exp(w (-mu +- sqrt(1 + mu^2)) t)."""
     model = make("bead_on_rod")
@@ -265,6 +268,7 @@ def test_none_or_several_solutions_are_detected() -> None:
         np.testing.assert_allclose(motion.nonideal_force[1:, 0], -1.3 * 9.81, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_jammed_slider_has_a_status_and_its_neighbours_go_on() -> None:
     ts = np.linspace(0.0, 0.4, 5)
 

@@ -129,6 +129,7 @@ def by_signs(
     return np.stack(found), np.stack(valid)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "mu"), [("each", 0.4), ("each", 0.7), ("summed", 0.7)])
 def test_none_one_or_several_solutions_are_told_apart(kind: str, mu: float) -> None:
     counted = judged(kind, mu, 600)
@@ -145,6 +146,7 @@ def test_20_000_states_are_classified_correctly(kind: str, mu: float) -> None:
     assert counted["silent"] == counted["false"] == counted["wrong"] == 0
 
 
+@pytest.mark.slow
 def test_derivatives_with_friction_on_two_rows() -> None:
     """Against central differences, at states with one solution on each combination of signs."""
     system, (q, v, p) = bar(each), drawn(40, 0.4, 1)

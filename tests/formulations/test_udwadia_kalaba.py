@@ -140,6 +140,7 @@ def singular_equations() -> Batch:
     return M, Q, A, b
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", LAWS, ids=lambda s: type(s).__name__)
 def test_singular_mass(solver: Any) -> None:
     """Udwadia and Phohomsiri 2006: unique as long as [M; A] has full column rank."""

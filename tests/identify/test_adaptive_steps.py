@@ -50,6 +50,7 @@ def assert_same(found: Fit, fixed: Fit) -> None:
     assert not found.warnings
 
 
+@pytest.mark.slow
 def test_a_tolerance_gives_the_fit_of_short_fixed_steps(
     recordings: list[Recording], fixed: Fit
 ) -> None:

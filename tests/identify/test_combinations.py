@@ -98,6 +98,7 @@ def test_the_double_pendulum_by_name() -> None:
     assert "g/L1" in [str(f) for f in with_g.formulas]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "count"), [("balance", 2), ("single", 2), ("double", 5)])
 def test_formulas_found_at_random_values_are_true(case: str, count: int) -> None:
     """They also hold at values not used in the search, and none is missing."""
@@ -110,6 +111,7 @@ def test_formulas_found_at_random_values_are_true(case: str, count: int) -> None
         assert all(is_determined(f, fn, elsewhere) for f in found.formulas), (x, found)
 
 
+@pytest.mark.slow
 def test_a_random_null_space_has_no_formulas() -> None:
     """A random null space has no formulas; one direction is the most error-prone case."""
     draw = np.random.default_rng(1)

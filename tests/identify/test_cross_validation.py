@@ -102,6 +102,7 @@ def kept(tmp_path_factory):
     return cross_validate(candidates, swings(0.01), folds=2, score="fitted", folder=folder), folder
 
 
+@pytest.mark.slow
 def test_the_true_model_is_chosen(kept) -> None:
     found, _ = kept
     assert found.chosen == "damped"
@@ -140,6 +141,7 @@ def test_results_of_another_problem_are_not_taken(kept, what: str) -> None:
         cross_validate(candidates, given, folds=2, score="fitted", folder=kept[1])
 
 
+@pytest.mark.slow
 def test_errors_with_fitted_starts() -> None:
     truth, fine = {"k": 9.01, "c": 0.2}, Settings(steps=FixedSteps(1, max_step=0.01))
     exact = errors_with_fitted_starts(DAMPED, truth, swings(0.1), fine)

@@ -20,6 +20,7 @@ MOTOR = jm.System(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("initial_states", ["free", "fixed"])
 def test_a_motor_is_found_from_its_angle_and_its_current(initial_states: Any) -> None:
     sol = jm.simulate(MOTOR, [0.0, 0.0], [0.0, 0.0], TS, TRUE)

@@ -53,6 +53,7 @@ def test_parameters_are_recovered_without_noise() -> None:
     assert np.all(np.diff(found.history) <= 0)
 
 
+@pytest.mark.slow
 def test_intervals_contain_the_truth_as_often_as_stated() -> None:
     motions, rng = swings(), np.random.default_rng(0)
     fits = [swing_fit([noisy(one, rng) for one in motions]) for _ in range(40)]
@@ -125,6 +126,7 @@ def test_functions_of_the_parameters(found: Fit) -> None:
     np.testing.assert_allclose(total.standard_error, np.sqrt(covariance.sum()), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_fit_continues_where_it_stopped(
     recordings: list[Recording], found: Fit, tmp_path: Path
 ) -> None:
@@ -158,6 +160,7 @@ def _dragged(factor: float, *, heavy: bool = False) -> System:
     return System(lagrangian, force=force, coordinates=("theta",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
@@ -175,6 +178,7 @@ def test_a_fit_does_not_continue_with_another_system(
         _dragged_fit(recordings, begun, **changes)
 
 
+@pytest.mark.slow
 def test_a_fit_continues_with_an_equal_system(begun: Path, recordings: list[Recording]) -> None:
     steps = len(_dragged_fit(recordings, begun, optimizer=LevenbergMarquardt(2)).history)
     assert steps > 3  # of this call and of the one before
@@ -227,6 +231,7 @@ def wrongly_begun() -> tuple[list[Recording], list[Recording]]:
     return angles, cartesian
 
 
+@pytest.mark.slow
 def test_free_starts_lie_on_the_constraints(
     wrongly_begun: tuple[list[Recording], list[Recording]],
 ) -> None:
@@ -247,6 +252,7 @@ def test_free_starts_lie_on_the_constraints(
         np.testing.assert_allclose(np.hypot(*v) / np.hypot(*q), abs(omega[0]), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_recorded_starts_count_with_their_standard_deviation(
     wrongly_begun: tuple[list[Recording], list[Recording]],
 ) -> None:

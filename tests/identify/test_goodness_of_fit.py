@@ -28,6 +28,7 @@ def warnings_of(found: Fit) -> str:
     return " ".join(found.notes)
 
 
+@pytest.mark.slow
 def test_noise_as_stated_is_no_misfit(given: list[Recording]) -> None:
     assert fitted(given).notes == ()
     assert fitted([replace(one, weights=None) for one in given]).notes == ()
@@ -59,6 +60,7 @@ def test_a_prior_that_the_recordings_contradict(given: list[Recording]) -> None:
     assert fitted(given, prior={"l": (0.5, 1e-2)}).notes == ()
 
 
+@pytest.mark.slow
 def test_a_model_that_lacks_something(given: list[Recording]) -> None:
     """Friction that is not fitted, with stated noise and without."""
     for weights in (1 / NOISE, None):
@@ -68,6 +70,7 @@ def test_a_model_that_lacks_something(given: list[Recording]) -> None:
         assert "the times, a unit or a column are wrong" in warnings_of(found)
 
 
+@pytest.mark.slow
 def test_times_in_milliseconds(given: list[Recording]) -> None:
     late = [replace(one, ts=1e3 * one.ts, v0=1e-3 * one.v0) for one in given]
     begin = {**BEGIN, "c": 1e-3}  # friction of which a motion of 1,200 s is left
@@ -77,6 +80,7 @@ def test_times_in_milliseconds(given: list[Recording]) -> None:
         assert "Misfit" in warnings_of(found), weights
 
 
+@pytest.mark.slow
 def test_a_column_taken_twice() -> None:
     """The angle where the rate should be."""
     (motion,) = swings((0.8,), weights=None)
@@ -147,6 +151,7 @@ def _other_rod(q: Any, t: Any, p: Any) -> Any:
     return (q[2:] @ q[2:] - 1.0) / 2
 
 
+@pytest.mark.slow
 def test_stated_noise_with_two_free_directions_of_four() -> None:
     """Two masses at rest on rods, whose initial states have a prior along the constraints."""
     rods = [Holonomic(_rod), Holonomic(_other_rod)]

@@ -43,6 +43,7 @@ def test_adam_finds_the_parameters(motions: list[Recording]) -> None:
     assert found.history[-1] < 1e-5 * found.history[0]
 
 
+@pytest.mark.slow
 def test_batches_are_drawn_from_all_recordings(motions: list[Recording]) -> None:
     found = descended(motions, Descent(ADAM, iterations=500, batch=2))
     np.testing.assert_allclose(found.values, WANTED, rtol=1e-3)
@@ -52,6 +53,7 @@ def test_batches_are_drawn_from_all_recordings(motions: list[Recording]) -> None
     assert np.all(other.values != found.values)
 
 
+@pytest.mark.slow
 def test_patience_gives_back_the_best(noisy_motions: list[Recording]) -> None:
     """With steps that are too long the loss goes up and down; the best is not the last."""
     train, held = noisy_motions[:2], noisy_motions[2:]
@@ -67,6 +69,7 @@ def test_patience_gives_back_the_best(noisy_motions: list[Recording]) -> None:
     assert np.mean(found.validation_errors**2) < mean_squares[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("patience", [None, 5])
 def test_the_best_of_several_starts_is_not_that_of_the_last_batch(
     motions: list[Recording], patience: int | None
@@ -99,6 +102,7 @@ def test_a_descent_continues_where_it_stopped(motions: list[Recording], tmp_path
         descended(swings((0.8, -1.2, 0.5, 1.4)), Descent(ADAM, batch=2), folder=tmp_path)
 
 
+@pytest.mark.slow
 def test_reaching_the_number_of_steps_is_not_convergence(
     noisy_motions: list[Recording], tmp_path: Path
 ) -> None:
@@ -117,6 +121,7 @@ def test_reaching_the_number_of_steps_is_not_convergence(
         descended(train, patient, validation=noisy_motions[2:3], folder=tmp_path)
 
 
+@pytest.mark.slow
 def test_a_descent_that_has_arrived_has_converged(noisy_motions: list[Recording]) -> None:
     arrived = descended(noisy_motions, Descent(ADAM, iterations=1000))
     exact = fit(SWING, noisy_motions, BEGIN, free=FREE, initial_states="fixed", steps=FixedSteps(1))
@@ -125,6 +130,7 @@ def test_a_descent_that_has_arrived_has_converged(noisy_motions: list[Recording]
     assert arrived.converged
 
 
+@pytest.mark.slow
 def test_a_descent_that_increased_the_loss_has_a_warning(motions: list[Recording]) -> None:
     found = descended(motions, Descent(optax.sgd(1e-3), iterations=20))
     assert found.history[-1] > found.history[0]
@@ -137,6 +143,7 @@ def test_steps_that_are_far_too_long(motions: list[Recording]) -> None:
         descended(motions, Descent(optax.sgd(3e-5, momentum=0.95), iterations=200))
 
 
+@pytest.mark.slow
 def test_an_optax_transformation_is_accepted(motions: list[Recording]) -> None:
     found = descended(motions, optax.adam(1e-2))
     assert len(found.history) == Descent(optax.adam(1e-2)).iterations

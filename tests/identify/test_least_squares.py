@@ -86,6 +86,7 @@ def gradient(task: Task) -> Any:
     return jax.jit(jax.vmap(jax.value_and_grad(loss)))
 
 
+@pytest.mark.slow
 def test_both_modes_and_differences_agree(task: Task, gradient: Any) -> None:
     """Reverse gradients, J^T r of the compressed rows, and central differences."""
     assert task.data.segments.ts.shape == (2, 1001)

@@ -27,6 +27,7 @@ def positions(folder: Path, one: Recording, rng: np.random.Generator) -> tuple[R
     return read_table(Table(file="swing.csv", observed=("theta",), time="t"), folder).train
 
 
+@pytest.mark.slow
 def test_intervals_of_the_defaults_contain_the_truth(tmp_path: Path) -> None:
     """For a file with only noisy angles; with fixed starts they miss it, with a warning."""
     (motion,), rng = swings((1.0,)), np.random.default_rng(0)
@@ -46,6 +47,7 @@ def test_intervals_of_the_defaults_contain_the_truth(tmp_path: Path) -> None:
     assert np.mean(warned[missed]) > 0.9
 
 
+@pytest.mark.slow
 def test_exact_initial_states_give_no_warning() -> None:
     motions, rng = swings(), np.random.default_rng(1)
     for weights in (1 / NOISE, None):
@@ -69,6 +71,7 @@ def test_the_predicted_fall_is_that_of_a_second_fit() -> None:
     assert "4 and 116 degrees of freedom" in " ".join(plain.notes)
 
 
+@pytest.mark.slow
 def test_fixed_initial_states_of_segments_are_tested_too() -> None:
     rng = np.random.default_rng(2)
     good = [noisy(one, rng) for one in swings()]
@@ -95,6 +98,7 @@ def test_a_start_is_not_weighed_against_samples_of_unknown_noise() -> None:
     assert fitted(one, initial_states="fixed").converged
 
 
+@pytest.mark.slow
 def test_unobservable_starts_do_not_widen_intervals() -> None:
     """An initial direction without effect must not remove information on the others."""
     import jax.numpy as jnp

@@ -203,6 +203,7 @@ def _free_mass(q: Any, v: Any, t: Any, p: Any) -> Any:
     return p["m"] * SWING.lagrangian(q, v, t, p)
 
 
+@pytest.mark.slow
 def test_undetermined_parameters_are_reported() -> None:
     """Without friction the mass of a pendulum has no effect, and only g / l has one."""
     system = System(_free_mass, coordinates=("theta",))

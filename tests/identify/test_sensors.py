@@ -55,6 +55,7 @@ def linear(observed: np.ndarray, **options: Any) -> Fit:
     return fit(THROWN, weighted, BEGIN, observe=shown, free=free, initial_states=known, **options)
 
 
+@pytest.mark.slow
 def test_offset_scale_and_delay_are_found_as_a_branch_of_the_parameters() -> None:
     exact = TRUTH["sensor"]["scale"] * thrown(TIMES - TRUTH["sensor"]["delay"]) + 0.2
     found = fit(THROWN, throw(exact), BEGIN, observe=shown, free=["sensor"], initial_states="fixed")
@@ -63,6 +64,7 @@ def test_offset_scale_and_delay_are_found_as_a_branch_of_the_parameters() -> Non
     assert found.params["g"] == G
 
 
+@pytest.mark.slow
 def test_a_linear_fit_is_a_regression(observed: np.ndarray) -> None:
     found = linear(observed)
     X = np.stack([np.ones_like(TIMES), thrown(TIMES)], axis=1)
@@ -102,6 +104,7 @@ def wave(q: Any, v: Any, t: Any, p: Any) -> Any:
     return jnp.cos(p["k"] * t)[None]
 
 
+@pytest.mark.slow
 def test_multistart_finds_the_global_minimum() -> None:
     """The squared error between two waves has a local minimum for every period of shift."""
     one = throw(np.cos(5.0 * TIMES))
@@ -142,6 +145,7 @@ def hung(q0: Any, v0: Any, p: Any) -> Any:
     return q, jnp.zeros(2)
 
 
+@pytest.mark.slow
 def test_an_accelerometer_determines_gravity_and_length() -> None:
     """It shows -(l w^2 + g cos(theta)), by the energy -g (3 cos(theta) - 2 cos(theta0)).
 

@@ -54,6 +54,7 @@ def soft(recording: Recording) -> Fit:
     return shot(recording, Shooting(LENGTH, continuity=1e-3))
 
 
+@pytest.mark.slow
 def test_soft_continuity(soft: Fit) -> None:
     assert soft.converged
     assert np.all(np.abs(soft.values - 1.0) < 4 * soft.uncertainty.standard_errors)
@@ -61,6 +62,7 @@ def test_soft_continuity(soft: Fit) -> None:
     np.testing.assert_allclose(soft.errors, NOISE, rtol=0.2)
 
 
+@pytest.mark.slow
 def test_hard_continuity_gives_one_motion(recording: Recording, soft: Fit) -> None:
     found = shot(recording, Shooting(LENGTH))
     assert found.converged

@@ -75,6 +75,7 @@ def test_the_jackknife_is_what_leaving_a_recording_out_does() -> None:
     np.testing.assert_allclose(found.covariance_by_recording, 0.8 * moves.T @ moves, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_white_intervals_hold_the_truth_as_often_as_they_say() -> None:
     """2,000 repeats: within three standard deviations of a binomial around 95 %."""
     draw = np.random.default_rng(3)
@@ -87,6 +88,7 @@ def test_white_intervals_hold_the_truth_as_often_as_they_say() -> None:
     assert np.all(np.abs(held / 2000 - 0.95) < 3 * np.sqrt(0.95 * 0.05 / 2000)), held / 2000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.0, 0.7])
 def test_intervals_by_recording_hold_where_white_ones_fail(spread: float) -> None:
     """Noise that lasts for fifty samples, in ten recordings, equally or unequally large."""

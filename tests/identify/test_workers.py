@@ -24,6 +24,7 @@ def far(function: Any, items: Iterable[Any]) -> Iterator[Any]:
         yield pickle.loads(pickles.dumps(there(given)))
 
 
+@pytest.mark.slow
 def test_starting_points_are_fitted_elsewhere(tmp_path) -> None:
     options = {
         "bounds": {"k": (1.0, 20.0)},
@@ -45,6 +46,7 @@ def test_starting_points_are_fitted_elsewhere(tmp_path) -> None:
     assert {p.name for p in (tmp_path / "away").iterdir()} == {"start-0", "start-1"}
 
 
+@pytest.mark.slow
 def test_folds_are_fitted_elsewhere(tmp_path) -> None:
     candidates = {
         "spring": jm.Identifiable(SPRING, {"k": 8.0}),

@@ -35,6 +35,7 @@ def test_a_pendulum_with_few_saves(method: Any) -> None:
     assert sol.integration_error < 30 * target
 
 
+@pytest.mark.slow
 def test_it_is_the_same_for_all_of_a_batch_and_about_what_the_worst_needs() -> None:
     q = jnp.array([[1e-3], [3.0], [0.5]])
     most = max(float(per_save(angle(x))) for x in q)
@@ -61,6 +62,7 @@ def test_gradients_choose_as_the_motion_does() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_motion_that_becomes_violent_after_a_thousand_steps() -> None:
     """Swinging Atwood machine: the mass comes close to the pulley after more than two swings."""
 
@@ -103,6 +105,7 @@ def test_members_that_fail_leave_the_steps_of_the_others() -> None:
     np.testing.assert_array_equal(batch.q[0], alone.q)
 
 
+@pytest.mark.slow
 def test_a_collision_after_the_first_steps_of_a_trial() -> None:
     """An event ends the fall before it; a trial of 20,000 of 65,536 steps does not reach it."""
     kepler = jm.System(lambda q, v, t, p: 0.5 * v @ v + 1 / jnp.sqrt(q @ q), coordinates=("x", "y"))

@@ -52,6 +52,7 @@ def run(
     return simulate(system, zero, zero, ts, {"speed": speed, "start": start}, **policies)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("system", "pair"), CASES)
 def test_adaptive_steps_do_not_pass_over_the_start_of_a_drive(system: Any, pair: Any) -> None:
     sols = jax.vmap(lambda start: run(system, start, method=pair, steps=Adaptive()))(STARTS)
@@ -61,6 +62,7 @@ def test_adaptive_steps_do_not_pass_over_the_start_of_a_drive(system: Any, pair:
     assert sols.integration_error.max() < 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", [SHAFT, CART], ids=["angle", "speed"])
 def test_the_error_of_fixed_steps_is_not_underestimated(system: jm.System) -> None:
     starts = STARTS + 0.013
@@ -81,6 +83,7 @@ def test_a_drive_that_starts_with_the_default_step() -> None:
     assert error / np.ptp(sol.q[:, 1]) < sol.integration_error < 2e-3
 
 
+@pytest.mark.slow
 def test_derivatives_by_speed_and_start_of_a_drive() -> None:
     def end(x: Any) -> Any:
         method, steps = jm.DormandPrince5(), Adaptive()
@@ -92,6 +95,7 @@ def test_derivatives_by_speed_and_start_of_a_drive() -> None:
     assert np.allclose(jax.jacfwd(end)(x), wanted, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_adaptive_steps_in_single_precision() -> None:
     p = {"speed": jnp.float32(2.0), "start": jnp.float32(1.0)}
     zero, steps = jnp.zeros(2, jnp.float32), Adaptive(rtol=1e-5, atol=1e-5)
@@ -106,6 +110,7 @@ def crank(q: Any, t: Any, p: Any) -> Any:
     return jnp.stack([q @ q - 1.0, q[0] * jnp.sin(angle) - q[1] * jnp.cos(angle)])
 
 
+@pytest.mark.slow
 def test_the_default_step_of_a_motion_without_freedom() -> None:
     """A crank driven once a second: longer steps cannot be brought back onto the constraints."""
     system = jm.System(
@@ -122,6 +127,7 @@ def test_the_default_step_of_a_motion_without_freedom() -> None:
         assert 100 < steps.per_save * (saves - 1) < 1000
 
 
+@pytest.mark.slow
 def test_a_rope_that_is_reeled_in_while_nothing_else_moves() -> None:
     """All of the motion is that of the projection, and all accelerations are zero."""
     rope = jm.Holonomic(
@@ -137,6 +143,7 @@ def test_a_rope_that_is_reeled_in_while_nothing_else_moves() -> None:
         assert 0 < sol.integration_error < 1e-3
 
 
+@pytest.mark.slow
 def test_which_systems_are_driven() -> None:
     def kind(*constraints: Any) -> Drive:
         system = jm.System(wheels, constraints=constraints, coordinates=("one", "two"))

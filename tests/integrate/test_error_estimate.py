@@ -46,6 +46,7 @@ def true_error(
     return float(max(errors)), float(sol.integration_error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(
     ("method", "per_save"), [(RK4(), 4), (Midpoint(), 40), (DormandPrince5(), 4)], ids=str
@@ -58,6 +59,7 @@ def test_it_is_within_a_factor_of_twenty(name: str, method: Any, per_save: int) 
     assert 1 / 20 < estimate / true < 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["oscillator", "damped pendulum"])
 def test_a_rule_that_ties_positions_to_velocities(name: str) -> None:
     """Both velocities of a step of the variational midpoint rule have its mean velocity."""
@@ -84,6 +86,7 @@ def test_uneven_saves_and_no_saves_in_between() -> None:
     assert 0.2 < ends / even < 5
 
 
+@pytest.mark.slow
 def test_it_has_no_derivative_and_one_value_per_trajectory() -> None:
     ts = jnp.linspace(0.0, 1.0, 21)
 

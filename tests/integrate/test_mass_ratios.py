@@ -50,6 +50,7 @@ def run(solver: Any, dtype: Any, ratios: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(status), np.abs(np.asarray(v, float) / exact[:, None] - 1).max(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "reach"), [(jnp.float32, 5e4), (jnp.float64, 3e10)])
 def test_a_dropped_joint_has_a_status(dtype: Any, reach: float) -> None:
     """The error is eps times the mass ratio up to the limit of `LDL`; beyond it the run ends."""
@@ -61,6 +62,7 @@ def test_a_dropped_joint_has_a_status(dtype: Any, reach: float) -> None:
     assert set(status[~inside]) == {jm.Status.ILL_CONDITIONED}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_qr_keeps_all_joints(dtype: Any) -> None:
     status, error = run(jm.QR(), dtype, 10.0 ** np.arange(10))

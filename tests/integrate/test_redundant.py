@@ -60,6 +60,7 @@ def errors(start: Any, steps: int, **policies: Any) -> tuple[jm.Solution, float]
     return sol, float(np.abs(np.asarray(sol.q[-1]) - swung(*start, END)).max())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::jaxmech.compiler.NativeCodeWarning")
 @pytest.mark.parametrize("solver", [jm.LDL(), jm.QR(), jm.SVD()], ids=lambda s: type(s).__name__)
 def test_a_coarse_step_is_accurate(solver: Any) -> None:
@@ -78,6 +79,7 @@ def test_a_step_that_is_far_too_coarse_fails(steps: int) -> None:
     assert "per_save" in jm.Status.PROJECTION_FAILED.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "law", [jm.LagrangeFirstKind(), jm.Maggi()], ids=lambda x: type(x).__name__
 )
@@ -87,6 +89,7 @@ def test_other_laws_keep_to_the_rows_of_the_start_too(law: Any) -> None:
     assert error < 2e-4
 
 
+@pytest.mark.slow
 def test_a_derivative_goes_through_such_a_step() -> None:
     """By the rate at the start, against differences of the run itself."""
 
@@ -114,6 +117,7 @@ def test_a_step_that_starts_in_a_singular_pose_leaves_it() -> None:
     assert np.abs(np.asarray(sol.q[-1])[[2, 5]] - exact).max() < 5e-9  # 2e-8 without
 
 
+@pytest.mark.slow
 def test_a_loop_that_is_closed_twice_is_harmless_at_any_step() -> None:
     """Rows that are sums of others everywhere: a four-bar moves as without them."""
     once = jm.models.four_bars(1)

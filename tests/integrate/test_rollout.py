@@ -166,6 +166,7 @@ def test_order_with_projection(method: Any, order: int, exact: np.ndarray) -> No
     assert sol.velocity_residual[-1].max() < 1e-12
 
 
+@pytest.mark.slow
 def test_without_projection_the_constraints_drift(exact: np.ndarray) -> None:
     """They drift by the error of the method, of order 4, which the residuals show."""
     none, feedback = sweep(projection=None), sweep(projection=Baumgarte(alpha=10.0, beta=10.0))

@@ -24,6 +24,7 @@ def solve(system: Any, y0: Any, params: Any, solver: Any = None, **options: Any)
     return diffrax.diffeqsolve(term, projected, 0.0, 1.0, dt0, y0, args=params, **given)
 
 
+@pytest.mark.slow
 def test_values_between_steps_are_those_of_simulate_and_on_the_rod() -> None:
     sol = solve(PENDULUM.system, START, PENDULUM.params)
     ours = jm.simulate(PENDULUM.system, *START, TS, PENDULUM.params, steps=jm.FixedSteps(100))
@@ -34,6 +35,7 @@ def test_values_between_steps_are_those_of_simulate_and_on_the_rod() -> None:
     np.testing.assert_allclose((q * v).sum(1), 0.0, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_a_stage_kept_from_the_last_step_is_not_reused() -> None:
     """Steps of Tsit5 with a kept last stage (FSAL), from the projected state."""
     y, steps = START, 3
@@ -68,6 +70,7 @@ def test_gradients_include_the_projection() -> None:
     np.testing.assert_allclose(jax.grad(end)(9.81), expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_backwards_adjoint_is_refused() -> None:
     def end(g: Any) -> Any:
         sol = solve(

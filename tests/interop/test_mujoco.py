@@ -157,6 +157,7 @@ def test_the_mass_matrix_of_a_urdf_arm_is_that_of_pinocchio() -> None:
         np.testing.assert_allclose(-force, bias, rtol=0, atol=1e-12 * np.abs(bias).max())
 
 
+@pytest.mark.slow
 @ignoring
 def test_a_four_bar_keeps_its_loop_and_its_energy() -> None:
     robot = robot_of(FOUR_BAR)[0]

@@ -128,6 +128,7 @@ def test_qr_stays_orthogonal_near_a_singular_pose() -> None:
     assert rows.rank == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
 def test_derivative_at_constant_rank(solver: Any) -> None:
     """The derivative for rank 2 with a repeated row and a consistent right-hand side."""

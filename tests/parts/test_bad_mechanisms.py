@@ -11,6 +11,7 @@ from jaxmech.parts.joint_base import Joint
 TS = np.linspace(0.0, 0.1, 3)
 
 
+@pytest.mark.slow
 def test_a_loop_without_a_consistent_pose_is_named() -> None:
     crank, coupler = (planar_body(name, mass=1.0, inertia=0.1) for name in ("crank", "coupler"))
     joints = [
@@ -34,6 +35,7 @@ def hinge(dimension: int) -> Joint:
     return revolute("hinge", ground, (0, 0, 0), bar, (0.5, 0, 0), axis=(0, 1, 0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimension", [2, 3])
 def test_a_joint_that_moves_no_mass_is_named(dimension: int) -> None:
     joint = hinge(dimension)

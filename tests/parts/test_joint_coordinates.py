@@ -116,6 +116,7 @@ def state_of(made: Made, t: float) -> tuple[jp.Mechanism, jp.Mechanism, Any, Any
     return joints, bodies, q, v
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "made",
     [
@@ -182,6 +183,7 @@ def test_coordinates_of_joints_and_bodies() -> None:
     np.testing.assert_allclose(sign * again[1], v, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_loop_and_its_reaction() -> None:
     """Only the joint that closes the loop is a constraint, with the multipliers that it has."""
     bodies, t = four_bar(coordinates="bodies"), jnp.zeros(())
@@ -206,6 +208,7 @@ def test_a_loop_and_its_reaction() -> None:
         np.testing.assert_allclose(found, expected[rows[closing]], rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_a_motion_is_native_and_differentiated(dtype: Any) -> None:
     """A double pendulum with the energies and gradients of one in bodies, in a batch."""

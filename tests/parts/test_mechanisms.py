@@ -97,6 +97,7 @@ def test_redundant_joint_is_found_by_its_name() -> None:
     assert spare == ["tie"]
 
 
+@pytest.mark.slow
 def test_four_bar_in_space_moves_as_the_one_in_the_plane() -> None:
     """Four hinges in space are 20 equations, with three units 23, of rank 20."""
     flat, q2, v2, params = built(parallel_four_bar)
@@ -117,6 +118,7 @@ def test_four_bar_in_space_moves_as_the_one_in_the_plane() -> None:
         np.testing.assert_allclose(held + weight, params["m"] * qdd[7 * k : 7 * k + 3], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_bicycle_with_fixed_steering_runs_in_a_circle() -> None:
     """The rear wheel goes round a circle of radius w / tan(delta) at constant speed."""
     mechanism, q, v, params = built(bicycle_from_above)
@@ -128,6 +130,7 @@ def test_bicycle_with_fixed_steering_runs_in_a_circle() -> None:
     assert sol.energy_drift < 1e-7
 
 
+@pytest.mark.slow
 def test_whipple_bicycle_has_the_published_linear_equations() -> None:
     """Lean and steer accelerations for a small lean, steer, or rate of one of them."""
     mechanism, q0, v0, _ = built(whipple_bicycle)

@@ -25,6 +25,7 @@ def accelerations(mechanism: jp.Mechanism, starts: Any) -> Any:
     return {body.name: m for body, m in zip(mechanism.bodies, moving, strict=True)}
 
 
+@pytest.mark.slow
 @COORDINATES
 def test_a_belt(coordinates: Any) -> None:
     """T on a pulley of radius r: (J + J r^2 / R^2) a = T, and the other one turns r / R as fast."""
@@ -41,6 +42,7 @@ def test_a_belt(coordinates: Any) -> None:
     np.testing.assert_allclose(found["two"].spin, found["one"].spin / 2, rtol=1e-12)
 
 
+@pytest.mark.slow
 @COORDINATES
 @pytest.mark.parametrize("size", [2, 3])
 def test_a_rack(coordinates: Any, size: int) -> None:

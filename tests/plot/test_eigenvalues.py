@@ -32,6 +32,7 @@ def upright() -> jm.Equilibrium:
     return jm.equilibrium(MODEL.system, [0.0, 1.0, 0.0, 2.0], MODEL.params)
 
 
+@pytest.mark.slow
 def test_poles_are_the_eigenvalues(hanging: jm.Equilibrium) -> None:
     ax = poles(jm.modes(hanging.linearization))
     (marks,) = (line for line in ax.lines if line.get_marker() == "x")

@@ -93,6 +93,7 @@ def test_the_force_of_a_joint_carries_a_hanging_body(dimension: int) -> None:
     assert not any("forces" in x.name for x in jm.view(bar, sol, show=False, forces=False).nodes)
 
 
+@pytest.mark.slow
 def test_a_batch_in_single_precision_has_ghosts() -> None:
     bar = hanging_bar(3)
 

@@ -46,6 +46,7 @@ def assert_equal_in_three_ways(found: GradientCheck) -> None:
     np.testing.assert_allclose(found.forward, found.reverse, rtol=1e-11, atol=1e-13 * largest)
 
 
+@pytest.mark.slow
 def test_rods_that_are_redundant() -> None:
     """The length moves the surface, so the start moves with it; rank 1 of 3."""
     found = check_gradients(*REDUNDANT[:1], *REDUNDANT[2:], TS, REDUNDANT.params, steps=THOUSAND)
@@ -114,6 +115,7 @@ def squares(q: Any, v: Any, ts: Any, p: Any) -> Any:
     return (q**3).sum() + q[7, 0] * v[-1, 1]
 
 
+@pytest.mark.slow
 def test_steps_by_a_tolerance_are_held() -> None:
     """At a crude tolerance all three ways agree far better than with the exact motion."""
     found = checked(FREE, {"k": 4.0}, loss=squares, **COARSE)
@@ -137,6 +139,7 @@ def cube(x: Any) -> Any:
 cube.defvjp(lambda x: (x**3, x), lambda x, ct: (2 * x**2 * ct,))  # 3 is right
 
 
+@pytest.mark.slow
 def test_a_wrong_derivative_rule_is_detected() -> None:
     found = checked(rubbed(lambda q, v, t, p: -cube(p["c"] * v)))
     assert not found.ok
@@ -174,6 +177,7 @@ def test_verdicts() -> None:
     assert "the finite differences do not converge" in repr(judged(jumps, 1.0, 1.0))
 
 
+@pytest.mark.slow
 def test_the_constraint_and_the_parameter_of_a_nan_are_named() -> None:
     """sqrt(d) at d = 0 spoils d alone in reverse mode, and everything in forward mode."""
     slope = Holonomic(lambda q, t, p: q[1] - jnp.sqrt(p["d"]) * q[0], "slope")
@@ -189,6 +193,7 @@ def test_the_constraint_and_the_parameter_of_a_nan_are_named() -> None:
     assert "k, start: forward NaN; it starts in constraint 'slope'" in repr(found)
 
 
+@pytest.mark.slow
 def test_the_time_of_a_nan_is_named() -> None:
     """A clipped root: always finite, without a derivative from t = 0.2 on."""
 
@@ -214,6 +219,7 @@ def away(q0: Any, v0: Any, p: Any) -> Any:
     return q0 * (1 + jnp.sqrt(p["c"])), v0
 
 
+@pytest.mark.slow
 def test_nan_of_the_loss_and_of_the_start() -> None:
     found = checked(FREE, loss=distance, start=away, params={"c": 0.0, "k": 4.0})
     what = {name: {origin.function for origin in found.origins[name]} for name in found.names}

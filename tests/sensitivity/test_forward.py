@@ -25,6 +25,7 @@ def unpacked(x: Any) -> Any:
     return {"theta1": x[0], "masses": x[1:]}
 
 
+@pytest.mark.slow
 def test_equal_central_differences() -> None:
     found = jax.jit(
         lambda theta: sensitivities(MODEL.system, start, theta, TS, steps=FixedSteps(5))
@@ -43,6 +44,7 @@ def test_equal_central_differences() -> None:
     assert int(found.solution.status) == Status.OK
 
 
+@pytest.mark.slow
 def test_more_directions_than_fit_one_trajectory(monkeypatch: pytest.MonkeyPatch) -> None:
     def slopes() -> Any:
         found = sensitivities(MODEL.system, start, THETA, TS, steps=FixedSteps(5))

@@ -59,6 +59,7 @@ def test_an_unstable_point_grows_exponentially() -> None:
     assert given.rate is None
 
 
+@pytest.mark.slow
 def test_steps_by_a_tolerance() -> None:
     """Chosen anew in each save interval, as exact as fixed ones."""
     method, steps = DormandPrince5(), Adaptive(rtol=1e-9, atol=1e-9)
@@ -84,6 +85,7 @@ def test_a_free_mass_drifts() -> None:
     assert grown(0.0).factor[-1] == pytest.approx((1 + np.sqrt(5)) / 2)
 
 
+@pytest.mark.slow
 def test_a_pendulum_in_x_and_y_is_that_in_its_angle() -> None:
     def swinging(q: Any, v: Any, t: Any, p: Any) -> Any:
         return p["m"] * p["l"] * (0.5 * p["l"] * v @ v + p["g"] * jnp.cos(q[0]))
@@ -120,6 +122,7 @@ def test_chaos() -> None:
     assert "Shooting(length=" in text
 
 
+@pytest.mark.slow
 def test_nonholonomic_and_singular_mass() -> None:
     """A skate keeps 3 + 2 free directions, a quaternion 3 + 3."""
     for case, directions in ((SKATE, 5), (QUATERNION, 6)):

@@ -49,6 +49,7 @@ def test_the_smallest_frequency_is_near_that_of_a_rope() -> None:
     assert modes()[0][0] == pytest.approx(2.404826 / 2 * np.sqrt(GRAVITY / LENGTH), rel=1 / N**2)
 
 
+@pytest.mark.slow
 def test_accelerations_in_every_mode_are_those_of_its_frequency() -> None:
     structure = structure_of(chain().system)
 

@@ -59,6 +59,7 @@ def loop_in_space() -> jp.Mechanism:
     return jp.Mechanism([a, b, bob], joints, forces, {"w": 0.7}, coordinates="bodies")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [tree, loop_in_space])
 def test_accelerations_are_those_of_dense_matrices(make) -> None:
     mechanism = make()

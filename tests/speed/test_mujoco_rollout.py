@@ -65,6 +65,7 @@ def rollout(name: str, steps: int = STEPS) -> States:
     return route.mujoco_rollout(*varied(name, steps)).run()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_mujoco")
 @pytest.mark.parametrize(
     ("name", "tolerance", "order"),

@@ -57,6 +57,7 @@ def benched(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> dict:
     return json.loads((folder / "run" / "speed.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_a_tiny_table_from_the_outside(tmp_path, monkeypatch, capfd) -> None:
     found = benched(tmp_path, TINY, monkeypatch)
     assert found["finished"]
@@ -99,6 +100,7 @@ def test_all_parts(tmp_path, monkeypatch) -> None:
     assert (tmp_path / "run" / "scaling.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_a_worker_survives_its_jobs() -> None:
     worker = Worker(limit=120.0)
     try:
@@ -227,6 +229,7 @@ def test_starts_are_consistent_seeded_and_all_different(name: str) -> None:
     assert not np.array_equal(cases.states(case, seed=2)[1], v0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", ["pseudoinverse", "library_cholesky", "with_diffrax"])
 def test_rivals_reach_the_states_of_simulate(route: str) -> None:
     if route == "with_diffrax":
@@ -386,6 +389,7 @@ def test_wrong_configurations_are_refused(tmp_path, old, new, message) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_outside_a_clone_the_command_says_so(tmp_path, monkeypatch, capfd) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["bench"]) == 2

@@ -138,6 +138,7 @@ def test_a_batch_of_any_size_on_any_number_of_threads(size: int) -> None:
         np.testing.assert_array_equal(results[1], y)
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_the_route_reaches_the_states_of_simulate() -> None:
     case = make("pendulum", batch=50, steps=20, step_size=5e-3)

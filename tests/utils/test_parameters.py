@@ -74,6 +74,7 @@ def test_a_misspelt_override_is_named_and_others_are_not() -> None:
         warn_of_slips({**params, "masss": 2.0}, lambda p: read(p) * p["masss"])
 
 
+@pytest.mark.slow
 def test_a_mechanism_knows_its_parameters() -> None:
     def bar(params: Any) -> jp.Mechanism:
         body = jp.planar_body("bar", mass="mass", inertia=1.0)
@@ -96,6 +97,7 @@ def test_a_mechanism_knows_its_parameters() -> None:
     assert jm.simulate(mechanism.system, *state, TS, read, events=level, **how).ok
 
 
+@pytest.mark.slow
 def test_observing_with_other_parameters_warns() -> None:
     sol = run(PENDULUM.params)
     wrong = {**PENDULUM.params, "l": 1.0}
@@ -128,6 +130,7 @@ def test_a_batch_holds_the_digests_of_its_members() -> None:
     assert np.isfinite(slope)
 
 
+@pytest.mark.slow
 def test_a_picture_with_other_lengths_warns() -> None:
     body = jp.planar_body("bar", mass="m", inertia=1.0)
     hinge = jp.revolute("hinge", jp.ground, (0, 0), body, (lambda t, p: -p["l"] / 2, 0))

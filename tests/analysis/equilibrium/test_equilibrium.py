@@ -43,6 +43,7 @@ def sagging() -> np.ndarray:
     return np.stack([x, -1.5 * np.sin(np.pi * x / SPAN["d"])], axis=1).ravel()
 
 
+@pytest.mark.slow
 def test_a_chain_between_supports_hangs_as_the_difference_equation_says() -> None:
     """The horizontal tension is the same everywhere, the vertical one grows by m g at each mass."""
     found = equilibrium(CATENARY, sagging(), SPAN)
@@ -59,6 +60,7 @@ def test_a_chain_between_supports_hangs_as_the_difference_equation_says() -> Non
     np.testing.assert_allclose(found.reactions["rods"][1::2], SPAN["g"], rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_a_long_chain_hangs_from_a_guess_that_violates_all_rods() -> None:
     """Twenty rods, each of which is off by a tenth of its length: no whole Newton step helps."""
     count, length = 20, 0.15
@@ -183,6 +185,7 @@ def shaken(q: Any, v: Any, t: Any, p: Any) -> Any:
     return v[0] ** 2 / 2 + (9.81 - 0.1 * 30.0**2 * jnp.cos(30.0 * t)) * jnp.cos(q[0])
 
 
+@pytest.mark.slow
 def test_stability_is_unknown_if_the_equations_change_with_time() -> None:
     rod = jm.models.bead_on_rod()
     pendulum = jm.System(shaken, coordinates=("angle",))
@@ -197,6 +200,7 @@ def test_stability_is_unknown_if_the_equations_change_with_time() -> None:
     assert batch.tolist() == [jm.Stability.UNKNOWN] * 2
 
 
+@pytest.mark.slow
 def test_known_numbers_give_the_result_of_a_program() -> None:
     """Known numbers take another way: functions that are compiled, with numpy around them."""
     model = jm.models.pendulum()
@@ -208,6 +212,7 @@ def test_known_numbers_give_the_result_of_a_program() -> None:
     assert int(found.status) == EquilibriumStatus.FOUND
 
 
+@pytest.mark.slow
 def test_the_code_of_an_arm_at_rest_is_that_of_its_weights() -> None:
     """Products with velocities that are zero are not computed."""
     links = [jp.spatial_body(f"b{k}", mass=1.0, inertia=(0.02, 0.03, 0.04)) for k in range(3)]

@@ -61,6 +61,7 @@ def _truss(q: Any, v: Any, t: Any, p: Any) -> Any:
     return v @ v / 2 - (jnp.sqrt(1 + q[0] ** 2) - p["l"]) ** 2 - p["F"] * q[0]
 
 
+@pytest.mark.slow
 def test_a_shallow_truss_snaps_through_at_a_fold() -> None:
     """Von Mises: F = 2 (l^(2/3) - 1)^(3/2), where the height squared is l^(2/3) - 1."""
     truss, length = jm.System(_truss, coordinates=("height",)), 1.25
@@ -78,6 +79,7 @@ def test_a_shallow_truss_snaps_through_at_a_fold() -> None:
         jm.continuation(truss, start, {"F": 0.0, "l": length}, "load", 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metre", [1e-3, 1.0, 1e3])
 def test_a_fold_in_any_unit_of_length(metre: float) -> None:
     """Of a bar of two on supports a distance of 1 m from its middle, which is 0.3 m higher."""
@@ -111,6 +113,7 @@ def _follower(q: Any, v: Any, t: Any, p: Any) -> Any:
 COLUMN = jm.System(_column, force=_follower, coordinates=("lower", "upper"))
 
 
+@pytest.mark.slow
 def test_a_follower_load_causes_flutter_but_no_branch() -> None:
     """Ziegler's column of two bars: P l / k = 7/2 - sqrt(2); its stiffness is never singular."""
     found = jm.continuation(COLUMN, [0.0, 0.0], {"P": 0.0}, "P", 4.0)
@@ -119,6 +122,7 @@ def test_a_follower_load_causes_flutter_but_no_branch() -> None:
     np.testing.assert_allclose(flutter.value, 3.5 - np.sqrt(2), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_equilibria_have_second_derivatives() -> None:
     """The second derivative of cos(angle) = g / w^2 with respect to w."""
 
@@ -180,6 +184,7 @@ def _wells(q: Any, v: Any, t: Any, p: Any) -> Any:
     return v @ v / 2 - ((q[0] / p) ** 2 - 1) ** 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1.0, 1e-7])
 def test_equal_wells_are_two_families_though_a_direction_is_free(length: float) -> None:
     """Their energies and eigenvalues agree, and so would those of one family."""
@@ -194,12 +199,14 @@ def _groove(q: Any, v: Any, t: Any, p: Any) -> Any:
     return v @ v / 2 - (jnp.sqrt(q @ q) - 1) ** 2
 
 
+@pytest.mark.slow
 def test_a_ring_of_equilibria_is_one_family() -> None:
     ring = jm.System(_groove, coordinates=("x", "y"))
     found = jm.equilibria(ring, [0.9, 0.1], starts=12)
     assert found.hits == (12,)
 
 
+@pytest.mark.slow
 def test_a_crossing_at_one_of_the_values_and_departures_from_the_axis() -> None:
     """A top-heavy rod held by a spring, with and without damping; Ziegler's column of two bars."""
 

@@ -110,6 +110,7 @@ DRIVEN = jm.System(
 ARMS = {"I": 0.8, "m": 0.5, "l": 0.6, "g": 9.81, "w": 6.0}
 
 
+@pytest.mark.slow
 def test_a_governor_free_and_driven() -> None:
     """cos = g / (l w^2); frequencies w sin sqrt(1 + 8 m l^2 cos^2 / J) free, w sin driven."""
     w, cos = ARMS["w"], ARMS["g"] / (ARMS["l"] * ARMS["w"] ** 2)
@@ -155,6 +156,7 @@ def test_a_shaken_pendulum_loses_its_stability_where_mathieu_functions_say() -> 
         jm.floquet(pendulum, [0.0], [0.0], np.pi / p["w"], p, steps=1000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("amplitude", "place"), [(1e-5, 0.0), (1.0, 1e5)])
 def test_a_wrong_period_is_refused_for_any_unit_and_place(amplitude: float, place: float) -> None:
     """Small motions and those far from zero close as well as others, for the right period only."""
@@ -165,6 +167,7 @@ def test_a_wrong_period_is_refused_for_any_unit_and_place(amplitude: float, plac
         jm.floquet(spring, [place + amplitude], [0.0], np.pi, steps=200)
 
 
+@pytest.mark.slow
 def test_round_off_of_the_equations_does_not_count_as_another_period() -> None:
     """A driven oscillator, and a bead on a turning hoop whose place is given by cos and sin."""
     w = 3.0
@@ -193,6 +196,7 @@ def test_round_off_of_the_equations_does_not_count_as_another_period() -> None:
     np.testing.assert_allclose(np.sort_complex(found.multipliers), np.sort_complex(expected), 1e-7)
 
 
+@pytest.mark.slow
 def test_errors_of_repeated_multipliers_do_not_count_as_unstable() -> None:
     """Near its upper point, a pendulum has the multipliers 1 and 1, known to a thousandth."""
     pendulum = jm.System(lambda q, v, t, p: v[0] ** 2 / 2 + jnp.cos(q[0]), coordinates=("angle",))

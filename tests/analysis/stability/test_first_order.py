@@ -49,6 +49,7 @@ def test_equilibrium_and_its_linear_equations() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_integral_of_a_state_counts_where_it_is_read() -> None:
     # A controller with integral action holds the mass where its error vanishes.
     held = jm.System(

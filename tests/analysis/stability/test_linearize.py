@@ -32,6 +32,7 @@ SLOW = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["redundant", *SLOW])
 def test_small_deviations_from_any_motion_agree_with_differences(name: str) -> None:
     case = CASES[name]
@@ -47,6 +48,7 @@ def test_small_deviations_from_any_motion_agree_with_differences(name: str) -> N
         np.testing.assert_allclose(u_rate, rate[k:], atol=1e-7)
 
 
+@pytest.mark.slow
 def test_geometric_stiffness_is_all_that_restores_a_pendulum() -> None:
     found = linearize(PENDULUM.system, HANGING, REST, PENDULUM.params)
     m, g, l = (PENDULUM.params[name] for name in "mgl")  # noqa: E741
@@ -127,6 +129,7 @@ def test_along_a_trajectory() -> None:
     np.testing.assert_allclose(np.linalg.det(found.space.A), square, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_symmetries_of_a_skate() -> None:
     """Time and translation across the slope; on level ground all motions of the plane."""
     params = {**SKATE.params, "g": 0.0}
@@ -166,6 +169,7 @@ def test_bad_input_is_refused(
         linearize(case.system, q, v, case.params, **options)
 
 
+@pytest.mark.slow
 def test_a_singular_pose_is_refused() -> None:
     """A point on two touching circles cannot move, although to first order it can."""
 

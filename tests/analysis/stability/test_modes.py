@@ -26,6 +26,7 @@ def angles(n: int) -> jm.System:
     return jm.System(lagrangian, coordinates=tuple(f"angle{k}" for k in range(n)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", LINKS)
 def test_a_hanging_chain_has_the_zeros_of_a_laguerre_polynomial(n: int) -> None:
     """Squared frequencies over g / l, in Cartesian coordinates and in angles."""
@@ -97,6 +98,7 @@ def test_eigenvalues_have_derivatives() -> None:
     np.testing.assert_allclose(backward["w"], forward["w"][3], rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_shapes_have_derivatives_and_eigenvalues_second_ones() -> None:
     def numbers(w: Any) -> Any:
         found = modes(linearize(ROTOR, jnp.zeros(2), jnp.zeros(2), {**TURNING, "w": w}))
@@ -112,6 +114,7 @@ def test_shapes_have_derivatives_and_eigenvalues_second_ones() -> None:
     assert np.abs(curvature).min() > 1e-3
 
 
+@pytest.mark.slow
 def test_with_zero_eigenvalues_only_eigenvalues_have_derivatives() -> None:
     """Two free masses and a spring: zero eigenvalues do not affect growth and frequency."""
     free = jm.System(
@@ -246,6 +249,7 @@ def _triangle(q: Any, v: Any, t: Any, p: Any) -> Any:
     return v @ v / 2 - 50 * ((jnp.sqrt((sides**2).sum(1)) - 1) ** 2).sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_round_off_of_single_precision_is_not_growth(dtype: Any) -> None:
     free = jm.System(_triangle, coordinates=tuple("abcdef"))

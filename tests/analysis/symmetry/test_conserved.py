@@ -38,6 +38,7 @@ def test_a_rigid_body_with_a_quaternion(J: list[float], k: float, count: int) ->
     assert max(found.drift(run).values()) < 1e-8
 
 
+@pytest.mark.slow
 def test_constraints_and_forces_that_do_work_are_accounted_for() -> None:
     """A skate conserves energy, spin and the centre of its circle, not momentum; a wire nothing."""
     found = jm.conserved(SKATE.system, SKATE.q, SKATE.v, {**SKATE.params, "g": 0.0})
@@ -70,6 +71,7 @@ def _heavy(q: Any, v: Any, t: Any, p: Any) -> Any:
     return v @ v / 2 - 9810.0 * q[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1.0, 1000.0, 1e5])
 def test_the_unit_of_length_does_not_matter(length: float) -> None:
     """A spherical pendulum in millimetres conserves its energy and one angular momentum."""

@@ -138,6 +138,7 @@ def test_configuration_and_environment_are_in_it(bad, page) -> None:
     assert {"jaxmech", "jaxlib", "processor"} <= set(cells)
 
 
+@pytest.mark.slow
 def test_trajectories_move(tmp_path, capsys) -> None:
     run = computed(tmp_path, PENDULUM)
     assert main(["report", str(run), "--animate", "3", "--out", str(tmp_path / "p.html")]) == 0

@@ -68,6 +68,7 @@ def test_reading_executes_nothing(strange: Path, own: Path, tmp_path: Path, caps
     assert not (tmp_path / "executed").exists()
 
 
+@pytest.mark.slow
 def test_replaying_says_what_it_executes_and_wants_trust(strange, own, tmp_path, capsys) -> None:
     assert main(["replay", str(strange), "1"]) == 2
     error = capsys.readouterr().err
@@ -93,6 +94,7 @@ def test_continuing_with_its_own_configuration_wants_trust(strange, tmp_path, ca
     assert not (tmp_path / "executed").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root gives away")
 def test_continuing_a_folder_of_another_user_wants_trust(own, tmp_path, capsys) -> None:
     shutil.copytree(own.parent, tmp_path / "mine")

@@ -33,6 +33,7 @@ def one(tmp_path_factory) -> Path:
     return computed(tmp_path_factory.mktemp("one"), STUDIED)
 
 
+@pytest.mark.slow
 def test_a_run_does_not_differ_from_its_copy(one, tmp_path) -> None:
     shutil.copytree(one, tmp_path / "run")
     found = compare_runs(one, tmp_path / "run")
@@ -43,6 +44,7 @@ def test_a_run_does_not_differ_from_its_copy(one, tmp_path) -> None:
     assert "the same configuration" in str(found)
 
 
+@pytest.mark.slow
 def test_differences_are_named(one, tmp_path, capsys) -> None:
     shifted = STUDIED.replace("low = -1.0, high = 1.0", "low = 4.0, high = 5.0", 1)
     other = computed(tmp_path, shifted.replace("seed = 3", "seed = 4"))

@@ -35,6 +35,7 @@ def found(tmp_path_factory) -> xarray.Dataset:
     return je.run(study(), tmp_path_factory.mktemp("run") / "run")
 
 
+@pytest.mark.slow
 def test_it_holds_arrays_and_statistics(found) -> None:
     assert dict(found.q.sizes) == {"trajectory": 12, "time": 6, "coordinate": 2}
     assert found.height_mean.dims == ("time",)

@@ -31,6 +31,7 @@ def bad(tmp_path_factory) -> Path:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("good", [True, False])
 def test_it_has_the_bits_of_the_study(bad, good) -> None:
     stored = arrays(bad)
@@ -58,6 +59,7 @@ def test_the_place_of_a_failure_is_reported(bad) -> None:
     assert f"last finite save   t = {found.ts[last]:.6g} s, number {last}" in str(found)
 
 
+@pytest.mark.slow
 def test_differing_bits_are_reported(bad, tmp_path, capsys) -> None:
     out = tmp_path / "run"
     shutil.copytree(bad, out)
@@ -77,6 +79,7 @@ def test_differing_bits_are_reported(bad, tmp_path, capsys) -> None:
     assert 'differs from what is stored, since jax is "0.1" there' in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_worst_trajectories_of_statistics_alone_are_compared(tmp_path) -> None:
     text = STUDY.replace("block = 4", 'block = 4\nstore = "statistics"') + WORST
     out = computed(tmp_path, text)
@@ -117,6 +120,7 @@ def test_wrong_numbers_are_refused(bad, capsys) -> None:
         main(["replay", str(bad), "-1"])
 
 
+@pytest.mark.slow
 def test_it_is_drawn_and_animated(tmp_path, capsys) -> None:
     config = write_study(tmp_path, PENDULUM)
     run_study(read(config, Study), tmp_path / "run")

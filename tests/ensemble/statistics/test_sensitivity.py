@@ -30,6 +30,7 @@ def drawn(groups: int) -> dict[str, np.ndarray]:
     return {k: np.pi * (2 * u - 1) for k, u in points.rows(0, 5 * groups).items()}
 
 
+@pytest.mark.slow
 def test_the_indices_of_ishigami_are_within_their_intervals() -> None:
     x = drawn(4096)
     values = {"y": ishigami(np.stack([*x.values()])), **x}
@@ -64,6 +65,7 @@ def test_a_group_that_is_not_whole_is_left_out() -> None:
     assert np.isfinite(found["total"]).all()
 
 
+@pytest.mark.slow
 def test_intervals_cover() -> None:
     """60 repeats of an additive function with independent numbers; bootstraps cover a bit less."""
     truth = np.array([4.0, 1.0]) / 5

@@ -26,6 +26,7 @@ X = RNG.gamma(2.0, size=(1000, 3)) + 1e6  # far from zero, where naive sums of s
 SCALAR = RNG.normal(size=1000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", [(), (1, 400), (250, 500, 750)])
 def test_moments_are_those_of_numpy(ends) -> None:
     found = result(Moments(of="x"), sample({"x": X}), *ends)
@@ -81,6 +82,7 @@ def test_intervals_of_probability_cover(method) -> None:
     assert covered < 200 or method == "clopper-pearson"
 
 
+@pytest.mark.slow
 def test_intervals_of_mean_and_quantiles_cover() -> None:
     rng = np.random.default_rng(2)
     moments, middle = Moments(of="x"), Quantiles(of="x", at=(0.5, 0.9))
@@ -113,6 +115,7 @@ def test_histogram_counts_as_numpy_does(ends) -> None:
     assert (found["below"], found["above"]) == ((SCALAR < -1).sum(), (SCALAR > 2).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", [SCALAR, X, 1e-7 * SCALAR, np.zeros(50), SCALAR + 1e12])
 def test_quantiles_are_within_their_error(values) -> None:
     statistic = Quantiles(of="x", at=(0.0, 0.01, 0.05, 0.5, 0.95, 1.0))
@@ -127,6 +130,7 @@ def test_quantiles_are_within_their_error(values) -> None:
     assert np.all(found["low"] <= found["quantiles"])
 
 
+@pytest.mark.slow
 def test_counts_for_quantiles_do_not_depend_on_the_division() -> None:
     values = RNG.standard_cauchy(3000)  # of which each part has a range of its own
     statistic = Quantiles(of="x")

@@ -58,6 +58,7 @@ def test_results_are_bit_identical_to_one_process(whole, tmp_path, crew) -> None
     assert not (tmp_path / "run" / ".lease").exists()
 
 
+@pytest.mark.slow
 def test_a_run_continues_with_workers_and_without(whole, tmp_path, crew) -> None:
     config, out = write_study(tmp_path, ON), tmp_path / "run"
     shutil.copytree(whole, out)
@@ -69,6 +70,7 @@ def test_a_run_continues_with_workers_and_without(whole, tmp_path, crew) -> None
     assert {block for part in crew.given for block in part} == {1, 3, 4}
 
 
+@pytest.mark.slow
 def test_a_study_stops_at_the_same_block(tmp_path, crew) -> None:
     plain = ON.partition("[cluster]")[0]
     config = write_study(tmp_path, plain + UNTIL)
@@ -80,6 +82,7 @@ def test_a_study_stops_at_the_same_block(tmp_path, crew) -> None:
     assert marked_blocks(tmp_path / "run") == marked_blocks(tmp_path / "one")
 
 
+@pytest.mark.slow
 def test_other_processors_are_reported_on_a_cluster_and_refused_elsewhere(
     whole, tmp_path, crew
 ) -> None:
@@ -97,6 +100,7 @@ def test_other_processors_are_reported_on_a_cluster_and_refused_elsewhere(
     assert same_results(out, whole)
 
 
+@pytest.mark.slow
 def test_a_full_disk_of_a_worker_is_reported_and_its_block_computed_later(
     whole, tmp_path, crew, monkeypatch
 ) -> None:
@@ -127,6 +131,7 @@ def test_two_masters_are_refused(whole, tmp_path, crew) -> None:
     assert crew.given == []
 
 
+@pytest.mark.slow
 def test_the_processors_of_a_cluster_are_recorded(tmp_path, crew) -> None:
     crew.facts = {"processor": "Quick One"}
     config = write_study(tmp_path, ON)
@@ -146,6 +151,7 @@ def test_workers_of_another_version_are_refused_before_anything_is_made(tmp_path
     assert crew.given == []
 
 
+@pytest.mark.slow
 def test_a_run_stops_on_request(whole, tmp_path, crew) -> None:
     config, out = write_study(tmp_path, ON), tmp_path / "run"
     study = read(config, Study)
@@ -157,6 +163,7 @@ def test_a_run_stops_on_request(whole, tmp_path, crew) -> None:
     assert same_results(out, whole)
 
 
+@pytest.mark.slow
 def test_a_chunk_that_is_given_is_a_task(tmp_path, crew) -> None:
     config = write_study(tmp_path, ON.replace("block = 4", "block = 4\nchunk = 8"))
     run_study(read(config, Study), tmp_path / "run", folder=tmp_path)

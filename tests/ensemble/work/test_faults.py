@@ -33,6 +33,7 @@ def whole(tmp_path_factory) -> Path:
     return config.parent / "run"
 
 
+@pytest.mark.slow
 def test_a_killed_worker_does_not_change_the_results(whole, tmp_path) -> None:
     config, out = write_study(tmp_path, many(BLOCKS)), tmp_path / "run"
     process = study_on(config, out, "--cluster", "local:2", "--chunk", 8)

@@ -30,6 +30,7 @@ def whole(tmp_path_factory) -> Path:
     return config.parent / "run"
 
 
+@pytest.mark.slow
 def test_parts_and_the_rest_are_the_whole(whole, tmp_path, capsys) -> None:
     config, out = str(write_study(tmp_path, OBSERVED)), tmp_path / "run"
     assert main(["ensemble", config, "--out", str(out), "--blocks", "3:"]) == 0
@@ -71,6 +72,7 @@ def test_a_part_may_reach_beyond_the_end() -> None:
         BlockRange.parsed("5:9").of(5)
 
 
+@pytest.mark.slow
 def test_parts_share_a_folder_and_a_whole_run_does_not(whole, tmp_path) -> None:
     config, out = write_study(tmp_path, OBSERVED), tmp_path / "run"
     study = read(config, Study)
@@ -86,6 +88,7 @@ def test_parts_share_a_folder_and_a_whole_run_does_not(whole, tmp_path) -> None:
     assert same_results(out, whole)
 
 
+@pytest.mark.slow
 def test_a_part_repairs_only_its_own_blocks(whole, tmp_path) -> None:
     config, out = write_study(tmp_path, OBSERVED), tmp_path / "run"
     study = read(config, Study)
@@ -101,6 +104,7 @@ def test_a_part_repairs_only_its_own_blocks(whole, tmp_path) -> None:
         run_study(study, out, folder=tmp_path, part=BlockRange(0, 2))
 
 
+@pytest.mark.slow
 def test_blocks_beyond_the_stop_are_dropped(tmp_path) -> None:
     text = OBSERVED + '\n[until]\nquantity = "right"\nhalf_width = 0.45\nat_least = 4\n'
     config, out = write_study(tmp_path, text), tmp_path / "run"
@@ -115,6 +119,7 @@ def test_blocks_beyond_the_stop_are_dropped(tmp_path) -> None:
     assert same_results(out, tmp_path / "one")
 
 
+@pytest.mark.slow
 def test_sigterm_stops_at_the_next_block_and_prints_how_to_continue(tmp_path) -> None:
     text = STUDY.replace("size = 20", "size = 399").replace("per_save = 8", "per_save = 3000")
     config, out = write_study(tmp_path, text), tmp_path / "run"

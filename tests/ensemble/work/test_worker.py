@@ -48,6 +48,7 @@ def test_blocks_are_computed_but_not_twice(begun) -> None:
     assert same_bits(out, out.parent / "alone")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lease", [None, "of another run"])
 def test_a_worker_stops_when_its_run_has_ended(begun, lease) -> None:
     out, study = begun

@@ -60,6 +60,7 @@ def test_errors_fall_in_proportion_to_the_tolerance(pair: AbstractPair, exact: S
         assert sol.velocity_residual.max() < 1e-13
 
 
+@pytest.mark.slow
 @by_pair
 def test_saved_times_do_not_change_the_steps(pair: AbstractPair) -> None:
     steps = Adaptive(rtol=1e-7, atol=1e-7)
@@ -97,6 +98,7 @@ def test_backwards_in_time() -> None:
     np.testing.assert_allclose(back.q[::-1], there.q, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_dependent_constraints() -> None:
     sol = run(DormandPrince8(), Adaptive(rtol=1e-9, atol=1e-9), REDUNDANT)
     wanted = run(RK4(), FixedSteps(400), REDUNDANT)
@@ -113,6 +115,7 @@ def of_lengths(g: Any, ts: Any) -> Solution:
     return run(METHOD, STEPS, DOUBLE._replace(params={**DOUBLE.params, "g": g}), ts)
 
 
+@pytest.mark.slow
 def test_a_trajectory_has_the_same_bits_alone_and_in_any_batch() -> None:
     """Motions from slow to fast, so that neighbouring lanes have very different steps."""
     g = np.geomspace(0.1, 1000.0, 37)
@@ -127,6 +130,7 @@ def test_a_trajectory_has_the_same_bits_alone_and_in_any_batch() -> None:
         np.testing.assert_array_equal(getattr(alone, name), values[11])
 
 
+@pytest.mark.slow
 def test_most_steps() -> None:
     few = Adaptive(rtol=1e-9, atol=1e-9, max_steps=4)
     with pytest.raises(SimulationError, match=r"MAX_STEPS at t = 0\.\d+ s: .*`max_steps`") as error:

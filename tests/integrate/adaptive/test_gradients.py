@@ -101,6 +101,7 @@ def test_second_derivatives() -> None:
     np.testing.assert_allclose(found, jnp.stack(wanted), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("events", [(), pytest.param(NEVER, marks=pytest.mark.slow)])
 def test_the_rate_of_a_derivative_is_that_of_the_motion(events: Any) -> None:
     """Second derivatives with respect to a state and a save time: of x cos(2 t)."""
@@ -117,6 +118,7 @@ def test_the_rate_of_a_derivative_is_that_of_the_motion(events: Any) -> None:
     np.testing.assert_allclose(found, -2 * np.sin(0.6), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_singular_mass_matrix_and_closed_over_values() -> None:
     """A quaternion, whose stiffness is not passed as a parameter."""
 
@@ -134,6 +136,7 @@ def test_a_singular_mass_matrix_and_closed_over_values() -> None:
     np.testing.assert_allclose(slope, wanted, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_failed_trajectory_has_nan_derivatives_and_leaves_others_alone() -> None:
     method, steps = DormandPrince5(), Adaptive(rtol=1e-6, atol=1e-6, max_steps=20)
 

@@ -37,6 +37,7 @@ CASES = [(plain, PLAIN), (bouncing, WITH_EVENTS)]
 both_cases = pytest.mark.parametrize(("loss", "each"), CASES, ids=["plain", "events"])
 
 
+@pytest.mark.slow
 @both_cases
 def test_memory_is_one_number_for_each_possible_step(loss: Callable[..., Any], each: float) -> None:
     """In reverse mode, where all of it is in memory at the same time."""
@@ -46,6 +47,7 @@ def test_memory_is_one_number_for_each_possible_step(loss: Callable[..., Any], e
     assert 8 < used / (MOST * batch) < each
 
 
+@pytest.mark.slow
 @both_cases
 def test_a_batch_of_gradients_is_native_code(loss: Callable[..., Any], each: float) -> None:
     found = explain(jax.grad(lambda x: loss(x, 300)), jnp.linspace(0.5, 0.9, 8))

@@ -52,6 +52,7 @@ def test_bounces_in_long_steps_and_the_same_bits_in_a_batch() -> None:
     assert one.accepted < 20  # of 31 saves
 
 
+@pytest.mark.slow
 def test_a_terminal_event_holds_the_state() -> None:
     sol = jm.simulate(BALL, *DROPPED, TS, BALL_PARAMS, steps=jm.Adaptive(), events=LANDS)
     t = np.sqrt(2 / G)
@@ -69,6 +70,7 @@ def test_the_last_possible_step_may_end_at_an_event() -> None:
     assert sol.accepted == 3
 
 
+@pytest.mark.slow
 def test_saves_at_the_time_of_a_transition_have_the_state_after_it() -> None:
     """As in fixed steps; so the last state of a run is one from which it can be continued."""
     half = jm.Transition(lambda q, v, t, p: (q, v / 2))
@@ -95,6 +97,7 @@ def test_ever_shorter_bounces_end_with_a_status() -> None:
     np.testing.assert_allclose(error.value.solution.t_failed, limit, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_bead_leaves_its_hoop() -> None:
     q0, v0 = released(0.3, BEAD_PARAMS)
     ts, steps = jnp.linspace(0.0, 1.0, 11), jm.Adaptive(rtol=1e-10, atol=1e-12)
@@ -126,6 +129,7 @@ def landed_exactly(x: jax.Array) -> jax.Array:
     return jnp.stack([second, e**2 * g * first * left - g / 2 * left**2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [jax.jacrev, jax.jacfwd])
 def test_derivatives_are_those_of_the_closed_form(mode: Callable[..., Any]) -> None:
     x = jnp.array([0.9, 9.0, 1.2])

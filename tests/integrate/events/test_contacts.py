@@ -60,6 +60,7 @@ CRADLES = {
 }
 
 
+@pytest.mark.slow
 @by_steps
 def test_newton_s_cradle(steps: Any) -> None:
     """Balls of equal masses exchange their velocities, one impact after another at one time."""
@@ -137,6 +138,7 @@ def test_a_bar_that_falls_flat(steps: Any) -> None:
     np.testing.assert_allclose(t_failed[2], t, atol=0.3)
 
 
+@pytest.mark.slow
 @by_steps
 def test_contacts_that_become_constraints(steps: Any) -> None:
     """A bar that drops on both ends, that lies there at first, and that falls on one end."""

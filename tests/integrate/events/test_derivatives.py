@@ -33,6 +33,7 @@ def reverse() -> Any:
     return jax.jacrev(seen, ALL)(*AT)
 
 
+@pytest.mark.slow
 def test_reverse_mode_agrees_with_differences(reverse: Any) -> None:
     for k, slope in enumerate(reverse):
         step = 1e-5 * AT[k]
@@ -68,6 +69,7 @@ def test_second_derivatives_are_those_of_the_closed_form() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_derivatives_through_more_events_than_are_kept_are_nan() -> None:
     def end(height: Array, rate: float) -> Array:
         ticks = jm.Event(lambda q, v, t, p: jnp.sin(rate * t), name="ticks")
@@ -81,6 +83,7 @@ def test_derivatives_through_more_events_than_are_kept_are_nan() -> None:
     assert np.isnan(jax.grad(end)(jnp.asarray(1.0), 240.0))
 
 
+@pytest.mark.slow
 def test_a_batch_has_the_derivatives_of_its_trajectories(reverse: Any) -> None:
     heights = jnp.array([0.7, 1.0, 1.9])
     batch = jax.vmap(jax.jacrev(seen, ALL), (None, None, 0))(*AT[:2], heights)

@@ -38,6 +38,7 @@ def exactly(height: Any, speed: Any = SPEED) -> Array:
     return jnp.stack([(speed - root) / G, (speed + root) / G])
 
 
+@pytest.mark.slow
 @by_policies
 def test_both_passages_are_found_in_every_direction(policies: Any) -> None:
     events = [jm.Event(reaches, direction, name=str(direction)) for direction in (-1, 0, 1)]
@@ -53,6 +54,7 @@ def test_both_passages_are_found_in_every_direction(policies: Any) -> None:
     assert all((above.events[event.name].count == 0).all() for event in events)
 
 
+@pytest.mark.slow
 @by_policies
 def test_a_ceiling_that_is_just_touched(policies: Any) -> None:
     """The ball bounces off it, and after the step it is where the impact sent it."""

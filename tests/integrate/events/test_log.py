@@ -66,6 +66,7 @@ def test_stored_events_of_a_batch(policies: Any) -> None:
     assert found.q_after is None
 
 
+@pytest.mark.slow
 @both_policies
 def test_derivatives_of_an_event_that_comes_late(policies: Any) -> None:
     """The tenth event, of more than the eight that are kept by default."""
@@ -87,6 +88,7 @@ def test_derivatives_of_an_event_that_comes_late(policies: Any) -> None:
         np.testing.assert_allclose(slopes, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @both_policies
 def test_code_does_not_grow_with_the_number_of_stored_events(policies: Any) -> None:
     def time(rate: Array, keep: int) -> Array:
@@ -120,6 +122,7 @@ def _equations(jaxpr: Jaxpr, in_loop: bool = False) -> Iterator[JaxprEqn]:
             yield from _equations(one.jaxpr if isinstance(one, ClosedJaxpr) else one, within)
 
 
+@pytest.mark.slow
 @both_policies
 def test_steps_do_not_copy_the_stored_events(policies: Any) -> None:
     keep = 977

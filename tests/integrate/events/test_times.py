@@ -94,6 +94,7 @@ def test_same_bits_alone_and_in_a_batch() -> None:
         np.testing.assert_array_equal(one.q, batch.q[k])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [jm.FixedSteps(), jm.Adaptive()])
 def test_a_ball_thrown_from_the_ground_lands(steps: Any) -> None:
     """Also if it does so within the first step, which is exact; in both directions of time."""

@@ -18,6 +18,7 @@ def height(q: Array, v: Array, t: Array, p: Any) -> Array:
     return q[1]
 
 
+@pytest.mark.slow
 def test_a_constraint_that_an_event_switches_on() -> None:
     """Its impulse removes the normal velocity, and its reaction starts at that time."""
 
@@ -39,6 +40,7 @@ def test_a_constraint_that_an_event_switches_on() -> None:
     np.testing.assert_allclose(sol.v[-1], 0.0, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_a_pendulum_that_bounces_off_a_wall_obeys_the_energy_law() -> None:
     """Within the rod the impulse reverses the speed: energy falls by e^2 in each impact."""
     model, e = jm.models.pendulum(), 0.8
@@ -118,6 +120,7 @@ def test_ever_shorter_bounces_end_with_a_status() -> None:
     assert np.isnan(found.q[-1]).all()
 
 
+@pytest.mark.slow
 def test_many_events_in_one_long_step_that_change_nothing() -> None:
     """All are found, and the motion is bit-identical to the one without them."""
     levels = np.linspace(0.05, 0.95, 12)
@@ -145,6 +148,7 @@ def test_a_function_that_is_nan_ends_with_a_status() -> None:
     assert sol.t_failed < np.sqrt(2 / G)
 
 
+@pytest.mark.slow
 def test_a_constraint_that_is_not_met_cannot_be_switched_on() -> None:
     plane = jm.Holonomic(lambda q, t, p: q[1] + 0.5, "plane")
     system = jm.System(BALL.lagrangian, [plane], coordinates=("x", "y"))
@@ -161,6 +165,7 @@ def test_a_constraint_that_is_not_met_cannot_be_switched_on() -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_wheel_slips_where_friction_would_exceed_its_limit() -> None:
     """On an incline that steepens with time, at tan(angle) = 3 mu for a solid disc."""
     mu, rate = 0.2, 0.5

@@ -36,6 +36,7 @@ def turned(system: jm.System, policies: Any, speed: Any = 2 * np.pi) -> jm.Solut
     return simulate(system, q, v, ts, {"speed": speed}, **policies, events=PASSES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", [CRANK, FREE], ids=["driven", "free"])
 @pytest.mark.parametrize("policies", POLICIES, ids=repr)
 def test_every_turn_of_a_uniform_rotation_is_an_event(system: jm.System, policies: Any) -> None:
@@ -54,6 +55,7 @@ def test_each_of_a_batch_has_steps_for_its_own_events() -> None:
     assert sols.accepted[0] < 60
 
 
+@pytest.mark.slow
 def test_a_function_of_round_off_does_not_shorten_steps() -> None:
     """A pendulum that hangs still; the functions of its events are zero up to rounding."""
     system = jm.System(

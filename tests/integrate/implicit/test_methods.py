@@ -50,7 +50,7 @@ def test_order_five_on_the_constraints(swing: Any) -> None:
         assert sol.velocity_residual.max() < 1e-13
 
 
-@pytest.mark.parametrize("adaptive", [False, True])
+@pytest.mark.parametrize("adaptive", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_derivatives_forward_and_reverse(kind: Any, adaptive: bool) -> None:
     """By a parameter and the start, against central differences."""
     steps = jm.Adaptive(rtol=1e-10, atol=1e-10) if adaptive else jm.FixedSteps(1)
@@ -89,6 +89,7 @@ def relaxed(t: Any, k: float, d: float) -> tuple[Any, Any]:
     return a * np.cos(t) + b * np.sin(t), b * np.cos(t) - a * np.sin(t)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_a_stiff_spring_does_not_limit_the_steps(kind: Any, adaptive: bool) -> None:
     """h lambda = -1e5: an explicit method overflows in some steps."""
@@ -106,6 +107,7 @@ def test_a_stiff_spring_does_not_limit_the_steps(kind: Any, adaptive: bool) -> N
     assert other.status != jm.Status.OK
 
 
+@pytest.mark.slow
 def test_a_transient_is_followed(kind: Any) -> None:
     """From far away: short steps first, then long ones."""
     k, d = 1e6, 1e4  # eigenvalues of -100 and -9900 per second
@@ -117,6 +119,7 @@ def test_a_transient_is_followed(kind: Any) -> None:
     assert sol.step > 100 / 9900
 
 
+@pytest.mark.slow
 def test_bits_alone_and_in_a_batch(kind: Any) -> None:
     q0, v0 = from_angles(START[:2], START[2:], DOUBLE.params)
     ts = jnp.array([0.0, 0.1, 0.2])
@@ -178,6 +181,7 @@ def test_other_laws_are_refused(kind: Any) -> None:
                 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_too_few_iterations_are_reported() -> None:
     """With one iteration no step can converge."""
     for steps in (jm.FixedSteps(5), jm.Adaptive()):

@@ -103,6 +103,7 @@ def found_none(system: System, p: Any) -> Any:
 BLOWN = pushed(lambda t, p: jnp.where(jnp.abs(t - p["at"]) < p["width"] / 2, 1 / p["width"], 0.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "policies", [{}, {"method": DormandPrince5(), "steps": Adaptive()}], ids=str
 )
@@ -113,6 +114,7 @@ def test_a_short_blow_is_not_stepped_over(policies: Any) -> None:
     assert abs(sol.q[1, 0]) < 1e-12
 
 
+@pytest.mark.slow
 def test_a_reeled_rope_moves_its_mass_at_once() -> None:
     reel = System(
         lambda q, v, t, p: 0.5 * v @ v - 9.81 * q[1],
@@ -167,6 +169,7 @@ SMOOTH = System(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "policies", [{}, {"method": DormandPrince5(), "steps": Adaptive()}], ids=str
 )

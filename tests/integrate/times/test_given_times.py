@@ -61,6 +61,7 @@ POLICIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", POLICIES)
 def test_a_blow_and_its_derivatives_by_its_times(kind: str) -> None:
     def end(p: Any) -> Any:
@@ -77,6 +78,7 @@ def test_a_blow_and_its_derivatives_by_its_times(kind: str) -> None:
     np.testing.assert_allclose([grads["at"], grads["width"]], slopes(at, width), atol=3e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", POLICIES)
 def test_tangents_agree_with_the_closed_form(kind: str) -> None:
     def end(p: Any) -> Any:
@@ -88,6 +90,7 @@ def test_tangents_agree_with_the_closed_form(kind: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_chosen_step_and_a_run_backwards() -> None:
     sol = simulate(HIT, [0.0], [0.0], TS, P, steps=FixedSteps(times=ends(P)))
     assert abs(sol.q[-1, 0] - at_end(5.4321, 0.3)) < 1e-6
@@ -100,6 +103,7 @@ def test_the_chosen_step_and_a_run_backwards() -> None:
     assert abs(back.v[-1, 0]) < 1e-6
 
 
+@pytest.mark.slow
 def test_steps_are_not_longer_than_the_longest() -> None:
     sol = simulate(HIT, [0.0], [0.0], TS, P, steps=Adaptive(max_step=0.05))
     assert 0.049 < sol.step <= 0.05
@@ -135,6 +139,7 @@ STARTING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [pytest.param(kind, marks=[pytest.mark.slow] * (kind == "implicit")) for kind in STARTING],
@@ -169,6 +174,7 @@ def test_the_time_of_an_event_follows_the_blow(kind: str) -> None:
     np.testing.assert_allclose(slope["at"], 1.0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_single_precision() -> None:
     p = {name: jnp.asarray(x, jnp.float32) for name, x in P.items()}
     ts, zero = jnp.asarray(TS, jnp.float32), jnp.zeros(1, jnp.float32)

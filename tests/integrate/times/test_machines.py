@@ -46,6 +46,7 @@ EXIT = Event(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "steps", [FixedSteps(20), Adaptive()], ids=lambda steps: type(steps).__name__
 )

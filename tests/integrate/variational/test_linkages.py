@@ -48,6 +48,7 @@ LINKAGES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("linkage", LINKAGES)
 def test_order_two_against_steps_by_a_tight_tolerance(linkage: Any) -> None:
     system, q0, v0, params = linkage()

@@ -72,6 +72,7 @@ def test_order_two_in_positions_and_velocities(swing: Any) -> None:
     assert errors[-1] < 1e-4
 
 
+@pytest.mark.slow
 def test_time_reversal(turning: Any) -> None:
     """To rounding, with steps that are far too long for accuracy."""
     ts = np.arange(STEPS + 1) * 0.1

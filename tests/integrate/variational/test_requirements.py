@@ -68,6 +68,7 @@ def test_both_solve_for_the_constraint_forces_themselves(method: Any) -> None:
     refused(method, system, "SVD", formulation=jm.UdwadiaKalaba(solver=jm.SVD()))
 
 
+@pytest.mark.slow
 def test_a_closed_over_traced_value_is_accepted() -> None:
     """The requirements are tested at generic values."""
 
@@ -97,6 +98,7 @@ def test_iterations_are_a_positive_integer() -> None:
         jm.Variational(iterations=0)
 
 
+@pytest.mark.slow
 def test_a_force_of_time_and_position_and_a_moving_constraint_are_accepted() -> None:
     pushed = jm.System(plain, force=lambda q, v, t, p: jnp.cos(t) * q, **FREE)
     sol = jm.simulate(

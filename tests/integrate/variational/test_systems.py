@@ -19,6 +19,7 @@ def run(case: Case, method: Any, per_save: int) -> jm.Solution:
     )
 
 
+@pytest.mark.slow
 def test_dependent_rows_change_nothing() -> None:
     """The motion of the rod three times is that of the rod."""
     three, one = run(REDUNDANT, jm.RATTLE(), 20), run(PENDULUM, jm.RATTLE(), 20)
@@ -37,6 +38,7 @@ def test_a_force_and_a_moving_constraint_against_the_closed_form() -> None:
     assert sol.velocity_residual.max() < 1e-14
 
 
+@pytest.mark.slow
 def test_a_singular_mass_matrix_with_the_constraints_that_make_up_for_it() -> None:
     """The unit quaternion: the energy error falls with the square of the step."""
     coarse, fine = run(QUATERNION, jm.Variational(), 10), run(QUATERNION, jm.Variational(), 20)

@@ -32,6 +32,7 @@ def swing(method: Any, per_save: int) -> Any:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_is_native_code_with_the_bits_of_single_runs(kind: Any) -> None:
     run = swing(kind(), 5)

@@ -65,6 +65,7 @@ def states(lift: Any, coordinates: str, ts: Any, p: Any) -> tuple[Any, Any, Any]
     return tuple(jax.vmap(fn)(ts) for fn in (q, v, jax.jacfwd(v)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coordinates", ["joints", "bodies"])
 @pytest.mark.parametrize(("joint", "lift"), [(roller, lift_of_roller), (face, lift_of_face)])
 def test_an_eccentric_lifts_its_follower(joint: Any, lift: Any, coordinates: Any) -> None:
@@ -98,6 +99,7 @@ def gap(joint: Any, q: Any, p: Any) -> Any:
     return joint.positions[0].residual(tuple(frames), read)[0]
 
 
+@pytest.mark.slow
 def test_derivatives_of_all_orders_that_gradients_need_are_exact() -> None:
     """Of a roller on a circle, whose gap is |x - center| - r - R, by the pose and by e."""
     bodies = (jp.planar_body(name, mass=1.0, inertia=1.0) for name in "ab")
@@ -135,6 +137,7 @@ def test_a_roller_runs_inside_a_clockwise_ring() -> None:
     np.testing.assert_allclose(lower, -0.1, atol=1e-14)  # pushed into the ring
 
 
+@pytest.mark.slow
 def test_a_spline_is_smooth_and_differentiable_by_its_points() -> None:
     angle = np.linspace(0, 2 * np.pi, 24, endpoint=False)
     points = np.stack([2 * np.cos(angle), np.sin(angle)], axis=1)
@@ -183,6 +186,7 @@ def test_tables_that_are_no_curves_are_refused() -> None:
         jp.spline_profile([*corners, corners[0]])
 
 
+@pytest.mark.slow
 def test_cams_have_shapes() -> None:
     mechanism = driven(roller)
     y = float(lift_of_roller(0.0, PARAMS))

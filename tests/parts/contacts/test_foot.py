@@ -5,10 +5,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxmech.parts.contacts.foot import lowest
 
 
+@pytest.mark.slow
 def test_derivatives_are_exact_up_to_the_third() -> None:
     """The place is s where s - 0.4 sin(s) = context, so that going there and back is nothing."""
 

@@ -75,6 +75,7 @@ def test_a_spheroid_rocks_as_its_curvature_says() -> None:
     np.testing.assert_allclose(both(a), [exact(a), jax.grad(exact)(a)], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_rattleback_turns_back_in_one_sense_only() -> None:
     """The stone of Kane and Levinson (Int. J. Non-Linear Mechanics 17, 1982), without drag."""
     inertia = ((2e-4, -2e-5, 0), (-2e-5, 1.6e-3, 0), (0, 0, 1.7e-3))
@@ -107,6 +108,7 @@ def ellipse(s: Any, t: Any, p: Any) -> Any:
     return p["a"] * jnp.cos(s), p["b"] * jnp.sin(s)
 
 
+@pytest.mark.slow
 def test_an_ellipse_travels_by_the_length_of_its_arc() -> None:
     """Its centre keeps ahead of the contact by h', the derivative of the support function."""
     params, turn = {"a": 0.5, "b": 0.3}, 2.0

@@ -98,7 +98,7 @@ def mass_and_force(system: jm.System, *state: Any) -> tuple[Any, Any]:
     "made",
     [
         lambda: planar_tree(1),
-        lambda: spatial_tree(1),
+        pytest.param(lambda: spatial_tree(1), marks=pytest.mark.slow),
         pytest.param(lambda: spatial_tree(2), marks=pytest.mark.slow),
         pytest.param(lambda: spatial_tree(3), marks=pytest.mark.slow),
     ],

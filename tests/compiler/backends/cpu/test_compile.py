@@ -55,6 +55,7 @@ def test_an_abort_of_llvm_does_not_end_the_process(monkeypatch: pytest.MonkeyPat
         compile_module(MODULE, False)
 
 
+@pytest.mark.slow
 def test_an_interruption_does_not_wait_for_llvm() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", LONG], stdout=subprocess.PIPE, text=True

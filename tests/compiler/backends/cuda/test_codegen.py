@@ -84,6 +84,7 @@ def test_shared_arguments_have_no_axis() -> None:
     np.testing.assert_allclose(run([np.asarray(x), np.asarray(A[0])], 5)[0], x @ A[0].T, rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_a_rollout() -> None:
     assert_rollout_agrees("pendulum", "gradient", 7)
 

@@ -231,6 +231,7 @@ def test_a_kernel_is_kept_on_disk(
     assert len(list((tmp_path / "kernels").iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_a_rollout_is_one_kernel_beside_that_of_its_energies(machine: Machine) -> None:
     """The rollout with projection and audit has no other loop; its gradient is two kernels."""
     model = models.pendulum()

@@ -25,6 +25,7 @@ def texts(request: pytest.FixtureRequest) -> tuple[Any, list[str]]:
     return request.param, made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ptxas.ARCHITECTURES)
 def test_a_gradient_needs_no_more_than_the_registers(
     texts: tuple[Any, list[str]], architecture: str
