@@ -160,4 +160,7 @@ def _violation(
     if worst[k] <= _MORE * np.nan_to_num(audit).max():
         return ""
     state = system.arguments(solution.q[k], solution.v[k], solution.ts[k], switched(k, params))
-    return ", ".join(f"{one.name!r} by {one.size:.3g}" for one in violations(system, *state)[:1])
+    return ", ".join(
+        f"{violation.name!r} by {violation.size:.3g}"
+        for violation in violations(system, *state)[:1]
+    )

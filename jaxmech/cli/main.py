@@ -24,7 +24,7 @@ from jaxmech.config.errors import InputError, StoppedError
 from jaxmech.utils import announce
 
 if TYPE_CHECKING:
-    from jaxmech.cli.resolve import Situation
+    from jaxmech.cli.resolve import SystemInState
 
 DONE, BAD_INPUT, INTERRUPTED = 0, 2, 130
 UNSATISFACTORY = 1  # too many failures, not converged, damaged, or serious findings
@@ -234,7 +234,7 @@ def _models(arguments: Namespace) -> int:
 def _check(arguments: Namespace) -> int:
     from jaxmech.analysis import ShortRun, structure
 
-    loaded = _situation(arguments)
+    loaded = _loaded_state(arguments)
     run = None if arguments.fast else ShortRun()
     if run is not None:
         tell("compiling a short run, its gradients and its batches; --fast skips them")
@@ -261,7 +261,7 @@ def _audit(arguments: Namespace) -> int:
 def _compare(arguments: Namespace) -> int:
     from jaxmech.formulations import compare_formulations
 
-    loaded = _situation(arguments)
+    loaded = _loaded_state(arguments)
     tell("compiling every law of motion and counting its operations")
     print(compare_formulations(loaded.system, loaded.q, loaded.v, loaded.t, loaded.params))
     return DONE
@@ -275,7 +275,7 @@ def _modes(arguments: Namespace) -> int:
     for option in ("blocks", "chunk", "cluster"):
         if getattr(arguments, option):
             raise InputError(f"--{option} is for a study, a TOML file; leave it out")
-    print(show_modes(_situation(arguments), arguments))
+    print(show_modes(_loaded_state(arguments), arguments))
     return DONE
 
 
@@ -291,24 +291,24 @@ def _modes_study(arguments: Namespace) -> int:
     _require_trusted(arguments, config, out)
     study = study_of(arguments, config, ModesStudy)
     with _located(config):
-        text, good = compute(arguments, study, config, out)
-    print(text)
+        summary, good = compute(arguments, study, config, out)
+    print(summary)
     return DONE if good else UNSATISFACTORY
 
 
 def _equilibria(arguments: Namespace) -> int:
     from jaxmech.cli.stability import show_equilibria
 
-    print(show_equilibria(_situation(arguments), arguments))
+    print(show_equilibria(_loaded_state(arguments), arguments))
     return DONE
 
 
-def _situation(arguments: Namespace) -> "Situation":
-    from jaxmech.cli.resolve import situation
+def _loaded_state(arguments: Namespace) -> "SystemInState":
+    from jaxmech.cli.resolve import load_state
 
     _use_good_jax()
     options, start, params = arguments.option, arguments.start, arguments.param
-    loaded = situation(arguments.system, options=options, start=start, params=params)
+    loaded = load_state(arguments.system, options=options, start=start, params=params)
     if loaded.remark:  # not where the output is to be read by a program
         tell(loaded.remark) if getattr(arguments, "json", False) else print(
             textwrap.fill(loaded.remark, 100)

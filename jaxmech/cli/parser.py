@@ -203,15 +203,15 @@ def _add_out(command: argparse.ArgumentParser) -> None:
 
 
 def _add_system(command: argparse.ArgumentParser, name: str = "SYSTEM", besides: str = "") -> None:
-    text = f"model, or path/file.py:attribute{besides}"
-    command.add_argument("system", metavar=name, help=text)
-    for option, text in (
+    description = f"model, or path/file.py:attribute{besides}"
+    command.add_argument("system", metavar=name, help=description)
+    for option, description in (
         ("start", "a start variable of a model or a coordinate of a system"),
         ("param", "a parameter"),
         ("option", "an argument of the function that makes the model"),
     ):
         command.add_argument(
-            f"--{option}", metavar="KEY=VALUE", action="append", default=[], help=text
+            f"--{option}", metavar="KEY=VALUE", action="append", default=[], help=description
         )
 
 

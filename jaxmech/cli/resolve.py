@@ -21,12 +21,12 @@ from jaxmech.system import System
 SIZES = (1.0, 0.3, 3.0, 0.1, 10.0)  # of the guesses from which a state is assembled
 
 
-class SituationError(InputError):
+class StateError(InputError):
     """A name or a value on the command line that leads to no system in a state."""
 
 
 @dataclass(frozen=True, eq=False)
-class Situation:
+class SystemInState:
     """A system in a state."""
 
     name: str  # the argument that names it
@@ -39,14 +39,14 @@ class Situation:
     model: Model | None = None  # the model, if it is one
 
 
-def situation(
+def load_state(
     name: str,
     *,
     options: Sequence[str] = (),
     start: Sequence[str] = (),
     params: Sequence[str] = (),
     folder: Path = Path(),
-) -> Situation:
+) -> SystemInState:
     """The system of that name in its default state, or in the requested one.
 
     A model has a default state. Beside a bare `System` its file may hold `q0`, `v0` (at rest by
@@ -55,7 +55,7 @@ def situation(
     that makes the model, those of `start` start variables or coordinates.
 
     Example:
-        >>> found = situation("pendulum", start=["theta=0.5"], params=["l=2.0"])
+        >>> found = load_state("pendulum", start=["theta=0.5"], params=["l=2.0"])
         >>> print(found.q.round(3))
         [ 0.959 -1.755]
     """
@@ -64,7 +64,7 @@ def situation(
     try:
         subject = load(name, numbers, folder, changed)
     except StudyError as error:
-        raise SituationError(str(error)) from error
+        raise StateError(str(error)) from error
     if subject.model is not None:
         loaded = _of_model(name, subject.model, start_values, changed)
     else:
@@ -75,33 +75,33 @@ def situation(
 
 def _of_model(
     name: str, model: Model, start: Mapping[str, Any], params: Mapping[str, Any]
-) -> Situation:
+) -> SystemInState:
     try:
         q, v = model.initial(start, params)
     except ValueError as error:
-        raise SituationError(f"{name}: {error}") from error
+        raise StateError(f"{name}: {error}") from error
     params = {**model.params, **params}
-    return Situation(name, model.system, q, v, 0.0, params, model=model)
+    return SystemInState(name, model.system, q, v, 0.0, params, model=model)
 
 
 def _of_file(
     name: str, subject: Subject, start: Mapping[str, Any], changed: Mapping[str, Any]
-) -> Situation:
+) -> SystemInState:
     system, beside = subject.system, subject.beside
     params = beside.get("params")
     if params is None and "q0" not in beside:
         params = _guessed_parameters(system, changed)
     elif changed:
         if not isinstance(params, Mapping):
-            raise SituationError(f"--param needs a dictionary `params` beside {name}")
+            raise StateError(f"--param needs a dictionary `params` beside {name}")
         params = {**params, **_known("--param", changed, params)}
     start = _known("--start", start, dict.fromkeys(system.coordinates))
     t0 = beside.get("t0", 0.0)
     if "q0" not in beside:
-        return _looked_for(Situation(name, system, None, beside.get("v0"), t0, params), start)
+        return _looked_for(SystemInState(name, system, None, beside.get("v0"), t0, params), start)
     q0 = jnp.asarray(beside["q0"], float)
     v0 = jnp.asarray(beside.get("v0", jnp.zeros_like(q0)), float)
-    return Situation(name, system, _with(system, q0, start), v0, t0, params)
+    return SystemInState(name, system, _with(system, q0, start), v0, t0, params)
 
 
 def _with(system: System, q: Any, start: Mapping[str, Any]) -> Any:
@@ -111,7 +111,7 @@ def _with(system: System, q: Any, start: Mapping[str, Any]) -> Any:
     return q
 
 
-def _looked_for(loaded: Situation, start: Mapping[str, Any]) -> Situation:
+def _looked_for(loaded: SystemInState, start: Mapping[str, Any]) -> SystemInState:
     """A state on the constraints near a guess in general position."""
     system, params = loaded.system, loaded.params
     for guess in _guesses(system.n, loaded.v):
@@ -131,7 +131,7 @@ def _looked_for(loaded: Situation, start: Mapping[str, Any]) -> Situation:
             + f" (parameters: {params}); write q0, v0, t0 and params beside it for another state"
         )
         return replace(loaded, q=q, v=v, remark=remark)
-    raise SituationError(
+    raise StateError(
         f"{loaded.name} is a System without a state, and `assemble` found none from "
         f"{2 * len(SIZES)} guesses; write q0 = [...] beside it, and v0, t0 and params where they "
         "are not zero and None; or make it a Model"
@@ -176,14 +176,14 @@ def _listed(names: Sequence[str], values: Any) -> str:
     return ", ".join(f"{c} = {x:.4g}" for c, x in zip(names, values.tolist(), strict=True))
 
 
-def _known(option: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
-    for key in given:
-        if key not in known:
-            raise SituationError(f"{option} {key} is not one of {', '.join(known)}")
-    return given
+def _known(option: str, values: Mapping[str, Any], valid: Mapping[str, Any]) -> Mapping[str, Any]:
+    for key in values:
+        if key not in valid:
+            raise StateError(f"{option} {key} is not one of {', '.join(valid)}")
+    return values
 
 
-def _require_evaluated(loaded: Situation) -> None:
+def _require_evaluated(loaded: SystemInState) -> None:
     """Trace the system once, so that a missing parameter is reported as such."""
     try:
         jax.eval_shape(loaded.system.equations, loaded.q, loaded.v, loaded.t, loaded.params)
@@ -191,9 +191,9 @@ def _require_evaluated(loaded: Situation) -> None:
         raise _cannot_be_evaluated(loaded.name, error) from error
 
 
-def _cannot_be_evaluated(name: str, error: Exception) -> SituationError:
+def _cannot_be_evaluated(name: str, error: Exception) -> StateError:
     description = f"{type(error).__name__}: {error}".rstrip(".")
-    return SituationError(
+    return StateError(
         f"{name} cannot be evaluated at its state: {description}; check q0, v0 and params"
     )
 
@@ -210,9 +210,9 @@ def _value(pair: str) -> tuple[str, Any]:
     except ValueError:
         numbers = []
     if not equals or not key or not numbers:
-        raise SituationError(f"{pair!r} must be of the form key=number, or key=number,number,...")
+        raise StateError(f"{pair!r} must be of the form key=number, or key=number,number,...")
     if not all(map(isfinite, numbers)):
-        raise SituationError(f"{pair!r} must hold finite numbers")
+        raise StateError(f"{pair!r} must hold finite numbers")
     return key, numbers[0] if len(numbers) == 1 else jnp.asarray(numbers)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxmech.analysis.equilibrium import Equilibria, Equilibrium, Stability, equilibria, equilibrium
 from jaxmech.analysis.stability import Modes, modes
-from jaxmech.cli.resolve import Situation, SituationError
+from jaxmech.cli.resolve import StateError, SystemInState
 from jaxmech.models import Model
 
 MOST_MODES = 6  # modes of which an animation is written
@@ -18,7 +18,7 @@ STARTS = 40  # random ones, if there is no equilibrium near the state
 MOST_POSES = 8  # equilibria that are drawn
 
 
-def show_modes(loaded: Situation, arguments: Namespace) -> str:
+def show_modes(loaded: SystemInState, arguments: Namespace) -> str:
     """Make the output of `jaxmech modes`, after writing its pictures."""
     state, remark = _found(loaded, steady=arguments.steady)
     eigenmodes = modes(state.linearization)
@@ -33,7 +33,7 @@ def _names_of(files: list[str], arguments: Namespace) -> str:
     return f"\npictures in {arguments.out}: {', '.join(files)}" if arguments.out else ""
 
 
-def _found(loaded: Situation, *, steady: bool) -> tuple[Equilibrium, str]:
+def _found(loaded: SystemInState, *, steady: bool) -> tuple[Equilibrium, str]:
     """The equilibrium near the state, or else that of lowest energy, and a remark on it."""
     system, params = loaded.system, loaded.params
     v = loaded.v if steady else None
@@ -41,11 +41,11 @@ def _found(loaded: Situation, *, steady: bool) -> tuple[Equilibrium, str]:
         return equilibrium(system, loaded.q, params, t=loaded.t, v=v), ""
     except ValueError as error:
         if steady:
-            raise SituationError(f"{loaded.name}: {error}") from error
+            raise StateError(f"{loaded.name}: {error}") from error
         try:
             candidates = equilibria(system, loaded.q, params, t=loaded.t, starts=STARTS)
         except ValueError:
-            raise SituationError(f"{loaded.name}: {error}") from error
+            raise StateError(f"{loaded.name}: {error}") from error
     remark = (
         f"there is no equilibrium near the state; of {len(candidates.found)} found from {STARTS} "
         "random starts, this one has the lowest energy (--start chooses another, `jaxmech "
@@ -54,13 +54,13 @@ def _found(loaded: Situation, *, steady: bool) -> tuple[Equilibrium, str]:
     return candidates.found[0], remark
 
 
-def show_equilibria(loaded: Situation, arguments: Namespace) -> str:
+def show_equilibria(loaded: SystemInState, arguments: Namespace) -> str:
     """Make the output of `jaxmech equilibria`, after drawing them."""
     options = {"starts": arguments.starts, "spread": arguments.spread, "seed": arguments.seed}
     try:
         all_of_them = equilibria(loaded.system, loaded.q, loaded.params, t=loaded.t, **options)
     except ValueError as error:
-        raise SituationError(f"{loaded.name}: {error}") from error
+        raise StateError(f"{loaded.name}: {error}") from error
     files = _draw_poses(loaded, all_of_them, Path(arguments.out)) if arguments.out else []
     if not arguments.json:
         return f"{all_of_them!r}{_names_of(files, arguments)}"
@@ -71,7 +71,7 @@ def show_equilibria(loaded: Situation, arguments: Namespace) -> str:
     return json.dumps({"starts": all_of_them.starts, "equilibria": rows}, indent=2)
 
 
-def _of_state(loaded: Situation, state: Equilibrium) -> dict[str, Any]:
+def _of_state(loaded: SystemInState, state: Equilibrium) -> dict[str, Any]:
     """An equilibrium in plain numbers, by name."""
     names = state.coordinates
     return {
@@ -109,7 +109,7 @@ def _of_modes(eigenmodes: Modes) -> dict[str, Any]:
 
 
 def _draw_modes(
-    loaded: Situation, state: Equilibrium, eigenmodes: Modes, folder: Path
+    loaded: SystemInState, state: Equilibrium, eigenmodes: Modes, folder: Path
 ) -> list[str]:
     """Draw the pictures of modes, and if the model has a geometry, an animation of each."""
     from jaxmech.display.animate import animate
@@ -135,14 +135,14 @@ def _draw_modes(
     return files
 
 
-def _draw_poses(loaded: Situation, all_of_them: Equilibria, folder: Path) -> list[str]:
+def _draw_poses(loaded: SystemInState, all_of_them: Equilibria, folder: Path) -> list[str]:
     """The equilibria of a model that has a geometry, side by side."""
     from jaxmech.display.animate import animate
     from jaxmech.plot.panels import save
 
     model = _drawable(loaded)
     if model is None:
-        raise SituationError(
+        raise StateError(
             f"{loaded.name} has no geometry to be drawn by; leave out --out, or make it a Model "
             "with `geometry=`"
         )
@@ -159,6 +159,6 @@ def _draw_poses(loaded: Situation, all_of_them: Equilibria, folder: Path) -> lis
     return [file.name for file in save(figures, folder)]
 
 
-def _drawable(loaded: Situation) -> Model | None:
-    """The model of a situation, if it has a geometry."""
+def _drawable(loaded: SystemInState) -> Model | None:
+    """The model, if it has a geometry."""
     return loaded.model if loaded.model is not None and loaded.model.geometry else None

@@ -55,9 +55,9 @@ def refuse_all(problems: Iterable[Problem]) -> None:
         raise StudyError(problems)
 
 
-def unknown(key: Key, names: Iterable[str], known: Collection[str], category: str) -> list[Problem]:
+def unknown(key: Key, names: Iterable[str], valid: Collection[str], category: str) -> list[Problem]:
     """The names within a table that are not known."""
-    return [Problem((*key, n), not_one_of(n, known, category)) for n in names if n not in known]
+    return [Problem((*key, n), not_one_of(n, valid, category)) for n in names if n not in valid]
 
 
 def out_of_range(settings: Any) -> Iterator[Problem]:
@@ -87,14 +87,14 @@ def limit_problem(limits: Mapping[str, Any], value: Any) -> str:
     return ""
 
 
-def not_one_of(name: str, known: Iterable[str], category: str) -> str:
+def not_one_of(name: str, valid: Iterable[str], category: str) -> str:
     """Report that a name is unknown, suggest the nearest known one, and list them all.
 
     Example:
         >>> print(not_one_of("m9", ["m1", "l1"], "a parameter of the pendulum"))
         is not a parameter of the pendulum; did you mean `m1`? Known: l1, m1
     """
-    names = sorted(known)
+    names = sorted(valid)
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f" did you mean `{near[0]}`?" if near else ""
     return f"is not {category};{hint} Known: {', '.join(names) or 'none'}"

@@ -76,7 +76,7 @@ def load(
         return _subject(name, _call(CATALOGUE[name], options))
     file = find(name, options, folder, (System, Model))
     sha = file.sha256
-    return replace(_subject(name, file.found), source=file.path, sha256=sha, beside=file.beside)
+    return replace(_subject(name, file.value), source=file.path, sha256=sha, beside=file.beside)
 
 
 def is_robot(name: str) -> bool:
@@ -111,16 +111,18 @@ def _robot(
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class LoadedObject:
     """An object from a Python file, with the path, digest and other objects of the file."""
 
-    found: object
+    value: object
     path: Path
     sha256: str
     beside: Mapping[str, Any]
 
 
-def find(name: str, options: Mapping[str, Any], folder: Path, kinds: tuple[type, ...]) -> Found:
+def find(
+    name: str, options: Mapping[str, Any], folder: Path, kinds: tuple[type, ...]
+) -> LoadedObject:
     """Execute "path/file.py:attribute" and return the attribute, or the result of a function."""
     file, colon, attribute = name.rpartition(":")
     if not colon or not file.endswith(".py") or not attribute.isidentifier():
@@ -136,7 +138,7 @@ def find(name: str, options: Mapping[str, Any], folder: Path, kinds: tuple[type,
             raise refuse("model_options", f"must be left out: {attribute} is not a function")
     elif callable(value):
         value = _call(value, options)
-    return Found(value, path.resolve(), hashlib.sha256(code).hexdigest(), vars(module))
+    return LoadedObject(value, path.resolve(), hashlib.sha256(code).hexdigest(), vars(module))
 
 
 def _subject(name: str, value: object) -> Subject:

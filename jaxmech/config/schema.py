@@ -40,8 +40,8 @@ class OneOf:
 
     def refusal_of(self, value: object) -> str:
         """The message about a value that no name describes."""
-        known = ", ".join(f"{kind.__name__}(...)" for kind in self.kinds.values())
-        return f"must be one of {known} without other settings, but is {value!r}"
+        kinds = ", ".join(f"{kind.__name__}(...)" for kind in self.kinds.values())
+        return f"must be one of {kinds} without other settings, but is {value!r}"
 
     def name_in(self, table: Mapping[str, Any]) -> Any:
         """The name in a table, from its tag or its other keys."""

@@ -78,7 +78,7 @@ def located(error: StudyError, path: Path) -> ConfigError:
     return ConfigError("\n".join(sentences))
 
 
-def key_lines(text: str) -> dict[Key, int]:
+def key_lines(source: str) -> dict[Key, int]:
     r"""The line, counted from 1, of each key of a valid TOML text.
 
     Example:
@@ -88,7 +88,7 @@ def key_lines(text: str) -> dict[Key, int]:
     lines: dict[Key, int] = {}
     entries: dict[str, int] = {}
     table: Key = ()
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(source.splitlines(), start=1):
         if header := re.match(rf"\s*\[\[({_DOTTED})\s*\]\]", line):
             *around, name = _split(header[1])
             entries[name] = entries.get(name, -1) + 1

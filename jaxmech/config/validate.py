@@ -197,12 +197,12 @@ def _choice(choice: schema.OneOf) -> Any:
 
 def _require_no_key_of_others(choice: schema.OneOf, name: str, table: Mapping[str, Any]) -> None:
     """Refuse a table without a name whose keys are those of a class with another name."""
-    known = schema.hints_of(choice.kinds[name])
-    for other, kind in choice.kinds.items():
+    valid = schema.hints_of(choice.kinds[name])
+    for other_name, kind in choice.kinds.items():
         accepted = schema.hints_of(kind)
         for entry in table:
-            if entry in accepted and entry not in known:
-                raise refuse(entry, f'needs {choice.tag} = "{other}" in the same table')
+            if entry in accepted and entry not in valid:
+                raise refuse(entry, f'needs {choice.tag} = "{other_name}" in the same table')
 
 
 def _open_table(choice: schema.OneOf) -> Any:
@@ -312,7 +312,7 @@ def _as_floats(value: Any) -> Any:
     return [_as_floats(entry) for entry in value] if isinstance(value, list) else float(value)
 
 
-def _problems(error: pydantic.ValidationError, known: Collection[str] = ()) -> list[Problem]:
+def _problems(error: pydantic.ValidationError, valid: Collection[str] = ()) -> list[Problem]:
     """The problems that pydantic has found in a table with the known keys."""
     problems: list[Problem] = []
     for details in error.errors(include_url=False):
@@ -323,7 +323,7 @@ def _problems(error: pydantic.ValidationError, known: Collection[str] = ()) -> l
         elif details["type"] == "missing":
             problems.append(Problem(key, "must be given, but is missing"))
         elif details["type"] == "extra_forbidden":
-            problems.append(Problem(key, not_one_of(key[-1], known, "a known key")))
+            problems.append(Problem(key, not_one_of(key[-1], valid, "a known key")))
         else:
             problems.append(Problem(key, details["msg"]))
     return problems
@@ -352,5 +352,5 @@ def _shown(value: Any) -> str:
             return f'"{value}"'
         case dict():
             return f"a table of {', '.join(value)}" if value else "an empty table"
-    shown = str(value)
-    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]} ..."
+    printed = str(value)
+    return printed if len(printed) <= _LONGEST else f"{printed[:_LONGEST]} ..."

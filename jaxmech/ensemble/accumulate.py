@@ -13,7 +13,7 @@ from jaxmech.ensemble.kernel import BlockProgram, States
 from jaxmech.ensemble.members.passages import counted_times
 from jaxmech.ensemble.statistics import Covariance, SobolIndices
 from jaxmech.ensemble.statistics.audit import AUDIT
-from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found
+from jaxmech.ensemble.statistics.protocol import AbstractStatistic, StatisticResult
 from jaxmech.ensemble.study import Study, Until
 
 Estimate = tuple[float, float, float]
@@ -77,7 +77,7 @@ class Accumulator:
                 estimates |= {name: estimate} if estimate else {}
         return estimates
 
-    def results(self) -> dict[str, Found]:
+    def results(self) -> dict[str, StatisticResult]:
         """The results of all statistics."""
         if (total := self._total) is None:
             return {}
@@ -89,14 +89,14 @@ class Accumulator:
             for name, statistic in statistics
         }
 
-    def _times_of(self, statistic: AbstractStatistic) -> Found:
+    def _times_of(self, statistic: AbstractStatistic) -> StatisticResult:
         study = self._program.member.study
         if not isinstance(study, Study):
             return {}
         times = counted_times(statistic, study, self._program.member.system.value_names)
         return {} if times is None else {"times": times}
 
-    def _names_of(self, statistic: AbstractStatistic) -> Found:
+    def _names_of(self, statistic: AbstractStatistic) -> StatisticResult:
         points = self._program.sampler.points.keys
         if isinstance(statistic, SobolIndices):
             return {"names": points}
@@ -112,7 +112,7 @@ def packed(states: States) -> np.ndarray:
     return np.frombuffer(b"".join(leaf.tobytes() for leaf in leaves), np.uint8)
 
 
-def as_file(results: Mapping[str, Found]) -> bytes:
+def as_file(results: Mapping[str, StatisticResult]) -> bytes:
     """Write the arrays of all statistics to an npz file, "name/key"; reproducible to the byte."""
     arrays = {
         f"{name}/{key}": np.asarray(value)
@@ -123,9 +123,9 @@ def as_file(results: Mapping[str, Found]) -> bytes:
     return npz(arrays)
 
 
-def from_file(data: bytes) -> dict[str, Found]:
+def from_file(data: bytes) -> dict[str, StatisticResult]:
     """Read the results from an npz file."""
-    results: dict[str, Found] = {}
+    results: dict[str, StatisticResult] = {}
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         for key in arrays.files:
             name, _, result = key.rpartition("/")

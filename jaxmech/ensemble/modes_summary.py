@@ -8,7 +8,7 @@ import numpy as np
 from jaxmech.analysis.equilibrium import EquilibriumStatus, Stability
 from jaxmech.ensemble.modes_study import INSTABILITY
 from jaxmech.ensemble.results import Results
-from jaxmech.ensemble.statistics.protocol import Found
+from jaxmech.ensemble.statistics.protocol import StatisticResult
 from jaxmech.ensemble.statistics.quantiles import QUANTILES
 
 _ROUND_OFF = 1e-12  # smaller values are printed as 0
@@ -16,7 +16,7 @@ MOST_ROWS = 12  # of coordinates, and of frequencies
 _VERDICTS = tuple(s for s in Stability if s != Stability.UNKNOWN)
 
 
-def summarize_modes(results: Results, statistics: Mapping[str, Found]) -> dict[str, Any]:
+def summarize_modes(results: Results, statistics: Mapping[str, StatisticResult]) -> dict[str, Any]:
     """The verdicts of all members, and quantiles of what was found.
 
     Members without a verdict do not count in the probability of instability; `bounds` says what it

@@ -15,7 +15,7 @@ from jaxmech.ensemble.modes_study import INSTABILITY
 from jaxmech.ensemble.modes_summary import modes_parts, summarize_modes
 from jaxmech.ensemble.results import Results
 from jaxmech.ensemble.statistics.audit import AUDIT, WORST
-from jaxmech.ensemble.statistics.protocol import Found
+from jaxmech.ensemble.statistics.protocol import StatisticResult
 from jaxmech.ensemble.statistics.quantiles import QUANTILES
 from jaxmech.solution import TOO_COARSE
 from jaxmech.status import Status, succeeded
@@ -26,7 +26,9 @@ _MOST = 64  # numbers of an array that a summary holds
 _WIDTH = 80  # characters of an array that its table shows
 
 
-def summarize(results: Results, statistics: Mapping[str, Found] | None = None) -> dict[str, Any]:
+def summarize(
+    results: Results, statistics: Mapping[str, StatisticResult] | None = None
+) -> dict[str, Any]:
     """The content of `summary.json`."""
     statistics = results.statistics if statistics is None else statistics
     summary = (summarize_modes if results.is_of_spectra else _of_motions)(results, statistics)
@@ -38,7 +40,7 @@ def summarize(results: Results, statistics: Mapping[str, Found] | None = None) -
     return summary | ({"statistics": reductions} if reductions else {})
 
 
-def _of_motions(results: Results, statistics: Mapping[str, Found]) -> dict[str, Any]:
+def _of_motions(results: Results, statistics: Mapping[str, StatisticResult]) -> dict[str, Any]:
     audit = statistics[AUDIT] if AUDIT in statistics else _audit_of_arrays(results)
     counts = {s: audit["count"][s.name] for s in Status}
     occurring = {s: count for s, count in counts.items() if count or s == Status.OK}
@@ -56,7 +58,7 @@ def _of_motions(results: Results, statistics: Mapping[str, Found]) -> dict[str, 
     }
 
 
-def _audit_of_arrays(results: Results) -> Found:
+def _audit_of_arrays(results: Results) -> StatisticResult:
     status, ranks = results.status, results.good("rank")
     values = {key: results.good(name) for key, name in WORST.items()}
     return {

@@ -194,9 +194,9 @@ def _chosen(
             if count
             else "Argument `validation` must be False: the fit has no validation recordings."
         )
-    one = part.recordings[recording]
-    ax.set_title(f"{one.name}: RMS {float(part.errors[recording]):.3g}", fontsize="small")
-    return one, part.values[recording]
+    series = part.recordings[recording]
+    ax.set_title(f"{series.name}: RMS {float(part.errors[recording]):.3g}", fontsize="small")
+    return series, part.values[recording]
 
 
 def _sensors(recording: Recording, names: Sequence[str]) -> Iterator[tuple[int, str, str]]:

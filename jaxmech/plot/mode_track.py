@@ -39,9 +39,9 @@ def mode_track(
         change = np.exp(value.real * ts - (_TIMES if value.real > 0 else 0.0))
     away = (shape[None] * change[:, None]).real
     scale = _scale(geometry, np.asarray(equilibrium.q), away, params)
-    q, rest = np.asarray(equilibrium.q) + amplitude * scale * away, np.zeros_like(away)
+    q, at_rest = np.asarray(equilibrium.q) + amplitude * scale * away, np.zeros_like(away)
     for _ in range(_STEPS):
-        q = q - smallest_change(*levels(system, q, rest, rest[:, 0], params)[0])
+        q = q - smallest_change(*levels(system, q, at_rest, at_rest[:, 0], params)[0])
     rates = np.gradient(q, ts, axis=0)
     ratio = -value.real / abs(value)
     name = f"{value.imag / (2 * np.pi):.4g} Hz, damping ratio {ratio + 0.0:.3g}"

@@ -7,7 +7,7 @@ Default = TypeVar("Default")
 
 
 def doc(
-    text: str,
+    description: str,
     *,
     least: int | float | None = None,
     most: int | float | None = None,
@@ -25,10 +25,10 @@ def doc(
         "between": between,
         "positive": positive,
     }
-    return {"doc": text, "short": short, **limits}
+    return {"doc": description, "short": short, **limits}
 
 
-def setting(default: Default, text: str, *, kw_only: bool = False, **more: Any) -> Default:
+def setting(default: Default, description: str, *, kw_only: bool = False, **limits: Any) -> Default:
     """A field with a default, described by `doc`; every instance gets a dictionary of its own.
 
     Example:
@@ -40,5 +40,7 @@ def setting(default: Default, text: str, *, kw_only: bool = False, **more: Any) 
         (10, 'number of steps')
     """
     default_argument = {"default_factory": dict} if default == {} else {"default": default}
-    result: Default = field(**default_argument, kw_only=kw_only, metadata=doc(text, **more))
+    result: Default = field(
+        **default_argument, kw_only=kw_only, metadata=doc(description, **limits)
+    )
     return result

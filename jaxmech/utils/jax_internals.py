@@ -102,30 +102,30 @@ def set_rules(
 
 
 def _dead_code_rule(narrow: Narrow) -> Callable[..., tuple[list[bool], JaxprEqn | None]]:
-    def rule(used: Sequence[bool], *rest: Any) -> tuple[list[bool], JaxprEqn | None]:
-        eqn: JaxprEqn = rest[-1]  # jax 0.12 passes the live arguments before it
-        if not any(used) and not eqn.effects:
+    def rule(used_outs: Sequence[bool], *operands: Any) -> tuple[list[bool], JaxprEqn | None]:
+        eqn: JaxprEqn = operands[-1]  # jax 0.12 passes the live arguments before it
+        if not any(used_outs) and not eqn.effects:
             return [False] * len(eqn.invars), None
-        params = None if all(used) else narrow(eqn.params, used)
+        params = None if all(used_outs) else narrow(eqn.params, used_outs)
         if params is not None:
-            outvars = [x for x, is_used in zip(eqn.outvars, used, strict=True) if is_used]
+            outvars = [x for x, is_used in zip(eqn.outvars, used_outs, strict=True) if is_used]
             eqn = eqn.replace(outvars=outvars, params=dict(params))
         return [True] * len(eqn.invars), eqn
 
     return rule
 
 
-def without_unused(closed: ClosedJaxpr, used: Sequence[bool] | None = None) -> ClosedJaxpr:
+def without_unused(closed: ClosedJaxpr, used_outs: Sequence[bool] | None = None) -> ClosedJaxpr:
     """Eliminate all equations on which no used result depends, inside loops too."""
-    used = [True] * len(closed.jaxpr.outvars) if used is None else list(used)
-    jaxpr, _ = partial_eval.dce_jaxpr(closed.jaxpr, used, instantiate=True)
+    used_outs = [True] * len(closed.jaxpr.outvars) if used_outs is None else list(used_outs)
+    jaxpr, _ = partial_eval.dce_jaxpr(closed.jaxpr, used_outs, instantiate=True)
     return ClosedJaxpr(jaxpr, closed.consts)
 
 
 def used_arguments(jaxpr: Jaxpr) -> list[bool]:
     """Flags of the arguments on which the results depend."""
-    _, used = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
-    return list(used)
+    _, is_used = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+    return list(is_used)
 
 
 def lowered(closed: ClosedJaxpr) -> ClosedJaxpr:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxmech.cli.main import main
-from jaxmech.cli.resolve import SituationError, situation
+from jaxmech.cli.resolve import StateError, load_state
 
 SPRING = """
 import jax.numpy as jnp
@@ -77,7 +77,7 @@ def test_laws_are_compared_at_the_given_state(capsys, monkeypatch) -> None:
 
 
 def test_the_state_of_a_file(spring) -> None:
-    found = situation("spring.py:system", folder=spring.parent, params=["k=3"])
+    found = load_state("spring.py:system", folder=spring.parent, params=["k=3"])
     np.testing.assert_array_equal(found.q, [0.3, 0.1])
     np.testing.assert_array_equal(found.v, [0.0, 0.0])
     assert found.t == 0
@@ -90,7 +90,7 @@ def test_a_system_without_a_state_is_checked_at_an_assembled_one(capsys) -> None
     skate = f"{Path(__file__).resolve().parents[2] / 'configs' / 'skate.py'}:skate"
     assert main(["check", skate, "--fast", "--param", "m=2.0"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    found = situation(skate, params=["m=2.0"])
+    found = load_state(skate, params=["m=2.0"])
     numbers = ", ".join(
         f"{c} = {x:.4g}" for c, x in zip(["x", "y", "heading"], found.q, strict=True)
     )
@@ -103,15 +103,15 @@ def test_a_system_without_a_state_is_checked_at_an_assembled_one(capsys) -> None
 def test_an_assembled_state_is_on_the_constraints(spring) -> None:
     bare = spring.parent / "bare.py"
     bare.write_text(SPRING.replace("q0 =", "start ="))
-    found = situation("bare.py:tied", folder=spring.parent, start=["x=0.7"])
+    found = load_state("bare.py:tied", folder=spring.parent, start=["x=0.7"])
     np.testing.assert_allclose(found.q, [0.7, 0.7], rtol=1e-14)
     assert found.params == {"m": 2.0, "k": 8.0}
     assert "`assemble` found x = 0.7, y = 0.7, at rest" in found.remark
-    assert situation("spring.py:tied", folder=spring.parent).remark == ""
+    assert load_state("spring.py:tied", folder=spring.parent).remark == ""
 
 
 def test_the_state_of_a_model() -> None:
-    found = situation("chain", options=["links=2"], start=["theta=0.5,0.5"], params=["g=1.5"])
+    found = load_state("chain", options=["links=2"], start=["theta=0.5,0.5"], params=["g=1.5"])
     assert found.system.n == 4
     assert found.params["g"] == 1.5
 
@@ -143,8 +143,8 @@ def test_the_state_of_a_model() -> None:
 def test_bad_systems_and_states_are_refused(spring, name, more, message) -> None:
     (spring.parent / "bare.py").write_text(SPRING.replace("q0 =", "start =") + NEVER)
     (spring.parent / "poor.py").write_text(SPRING.replace("params =", "values ="))
-    with pytest.raises(SituationError, match=message):
-        situation(name, folder=spring.parent, **more)
+    with pytest.raises(StateError, match=message):
+        load_state(name, folder=spring.parent, **more)
 
 
 def test_bad_input_has_an_exit_code_of_its_own(capsys) -> None:

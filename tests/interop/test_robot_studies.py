@@ -10,7 +10,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech.cli.main import main
-from jaxmech.cli.resolve import situation
+from jaxmech.cli.resolve import load_state
 from jaxmech.config.errors import StudyError
 from jaxmech.config.load import load
 from jaxmech.config.toml import read
@@ -92,7 +92,7 @@ def test_a_longer_link_is_the_same_as_another_file() -> None:
 
 def test_commands_take_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arm = str(folder / "robots" / "arm.urdf")
-    heavier = situation(arm, start=["elbow.angle=0.3"], params=["mass.fore=2.0"])
+    heavier = load_state(arm, start=["elbow.angle=0.3"], params=["mass.fore=2.0"])
     assert heavier.params["mass.fore"] == 2.0
     np.testing.assert_allclose(heavier.q, [0.0, 0.3])
     assert main(["check", arm, "--fast", "--param", "mass.fose=2.0"]) == 2

@@ -45,11 +45,11 @@ class Deviation:
 def deviation(robot: Robot, model: Any, q: Any, v: Any, params: Any, seconds: float) -> Deviation:
     """Compare the motion of MuJoCo, without contacts and limits, with the rigid one."""
     bodies = [body for body in robot.mechanism.bodies if body.name in robot.bodies]
-    every = max(1, round(seconds / SAVES / model.opt.timestep))
-    ts = np.arange(0.0, seconds + 1e-9, every * model.opt.timestep)
+    steps_per_save = max(1, round(seconds / SAVES / model.opt.timestep))
+    ts = np.arange(0.0, seconds + 1e-9, steps_per_save * model.opt.timestep)
     centers = np.array([_center(body) for body in bodies])
-    soft = _soft(robot, model, q, v, params, len(ts), every)
-    per_save = max(1, int(np.ceil(every * model.opt.timestep / LONGEST_STEP)))
+    soft = _soft(robot, model, q, v, params, len(ts), steps_per_save)
+    per_save = max(1, int(np.ceil(steps_per_save * model.opt.timestep / LONGEST_STEP)))
     system = robot.mechanism.system
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StepWarning)  # the report states the error
@@ -92,7 +92,7 @@ def _center(body: Any) -> Any:
 
 
 def _soft(
-    robot: Robot, model: Any, q: Any, v: Any, params: Any, count: int, every: int
+    robot: Robot, model: Any, q: Any, v: Any, params: Any, count: int, steps_per_save: int
 ) -> np.ndarray:
     """MuJoCo's qpos at all times, (T, nq)."""
     import mujoco
@@ -105,6 +105,6 @@ def _soft(
         data.ctrl[k] = params.get(f"ctrl.{model.actuator(k).name}", 0.0)
     rows = [data.qpos.copy()]
     for _ in range(count - 1):
-        mujoco.mj_step(model, data, every)
+        mujoco.mj_step(model, data, steps_per_save)
         rows.append(data.qpos.copy())
     return np.array(rows)

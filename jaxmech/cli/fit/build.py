@@ -119,16 +119,16 @@ def _loaded(
         identifiable = Identifiable(subject.system, subject.model.params)
         return identifiable, subject.source, subject.sha256
     file = find(name, options, folder, (Identifiable, Model))
-    match file.found:
+    match file.value:
         case Identifiable():
-            return file.found, file.path, file.sha256
+            return file.value, file.path, file.sha256
         case Model(system=system, params=params):
             return Identifiable(system, params), file.path, file.sha256
         case System():
             hint = ": write Identifiable(system, params) to say what its parameters are"
         case _:
             hint = ""
-    kind = type(file.found).__name__
+    kind = type(file.value).__name__
     text = f"must name an Identifiable or a Model, but {name} is of type {kind}{hint}"
     raise refuse("model", text)
 

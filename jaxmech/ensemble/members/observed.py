@@ -27,7 +27,7 @@ from jaxmech.config.errors import (
     refuse,
     refuse_all,
 )
-from jaxmech.config.load import Found, Subject, copy_of, find
+from jaxmech.config.load import LoadedObject, Subject, copy_of, find
 from jaxmech.ensemble.statistics.custom import Reduction
 from jaxmech.integrate import Event, Events, Transition
 from jaxmech.utils.field_docs import doc, setting
@@ -191,7 +191,7 @@ def loaded(study: Any, folder: Path) -> tuple[dict[str, Any], list[Path]]:
             problems.extend(Problem(key, p.message) for p in error.problems)
             return reference
         files.append(source.path)
-        return source.found
+        return source.value
 
     sections = _with_functions(study, get)
     for name, quantity in sections.get("observe", {}).items():
@@ -216,14 +216,14 @@ def _with_functions(study: Any, get: Callable[[Any, Key], Any]) -> dict[str, Any
     return sections
 
 
-def _found(name: str, folder: Path, *, is_reduction: bool) -> Found:
+def _found(name: str, folder: Path, *, is_reduction: bool) -> LoadedObject:
     if name.startswith("python:"):
         raise refuse(
             "function", f"must name a function in a file, but {name} was passed as an object"
         )
     source = find(name, {}, folder, (Reduction, _FUNCTION) if is_reduction else (_FUNCTION,))
-    if is_reduction and not isinstance(source.found, Reduction):
-        kind = type(source.found).__name__
+    if is_reduction and not isinstance(source.value, Reduction):
+        kind = type(source.value).__name__
         raise refuse("function", f"must name a jaxmech.ensemble.Reduction, but {name} is a {kind}")
     return source
 

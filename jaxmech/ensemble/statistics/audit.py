@@ -5,7 +5,13 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
+from jaxmech.ensemble.statistics.protocol import (
+    AbstractStatistic,
+    Sample,
+    State,
+    StatisticResult,
+    host,
+)
 from jaxmech.solution import TOO_COARSE
 from jaxmech.status import Status, succeeded
 
@@ -63,7 +69,7 @@ class Audit(AbstractStatistic):
             **{name: jnp.maximum(first[name], second[name]) for name in WORST.values()},
         }
 
-    def result(self, state: State) -> Found:
+    def result(self, state: State) -> StatisticResult:
         """The figures of a summary; None where unknown."""
         x = host(state)
         worst = {

@@ -11,9 +11,9 @@ from jaxmech.ensemble.statistics.centred import centred, effective_count, mean_o
 from jaxmech.ensemble.statistics.intervals import of_correlation
 from jaxmech.ensemble.statistics.protocol import (
     AbstractStatistic,
-    Found,
     Sample,
     State,
+    StatisticResult,
     host,
     weights_of,
 )
@@ -78,7 +78,7 @@ class Covariance(AbstractStatistic):
         count = first["count"] + second["count"]
         return {**total.state, "count": count, "spread": inner + outer}
 
-    def result(self, state: State) -> Found:
+    def result(self, state: State) -> StatisticResult:
         """The covariances and correlations with intervals, NaN for a number that does not vary."""
         x = host(state)
         effective, e = float(effective_count(x)), x["exponent"]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State
+from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample, State, StatisticResult
 from jaxmech.utils.field_docs import doc
 
 
@@ -24,7 +24,7 @@ class Reduction(NamedTuple):
     init: Callable[[Sample], Any]
     update: Callable[[Any, Sample], Any]
     merge: Callable[[Any, Any], Any]
-    result: Callable[[Any], Found] | None = None
+    result: Callable[[Any], StatisticResult] | None = None
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Custom(AbstractStatistic):
         """Call the user's `merge`."""
         return {"state": self._own.merge(first["state"], second["state"])}
 
-    def result(self, state: State) -> Found:
+    def result(self, state: State) -> StatisticResult:
         """Call the user's `result`, or return the leaves of the state."""
         inner = jax.tree.map(np.asarray, state["state"])
         if self._own.result is not None:

@@ -10,7 +10,13 @@ from jaxtyping import Array
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.statistics.intervals import Method, of_proportion, of_weighted
 from jaxmech.ensemble.statistics.moments import Moments
-from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
+from jaxmech.ensemble.statistics.protocol import (
+    AbstractStatistic,
+    Sample,
+    State,
+    StatisticResult,
+    host,
+)
 from jaxmech.utils.field_docs import doc, setting
 
 
@@ -94,7 +100,7 @@ class Probability(_Threshold):
         summed = {key: x.sum().astype(sample.number.dtype) for key, x in flags.items()}
         return {**summed, "total": w.sum(), "squares": (w**2).sum()}
 
-    def result(self, state: State) -> Found:
+    def result(self, state: State) -> StatisticResult:
         """The probability with its interval, and the counts behind it."""
         x = host(state)
         hits, count = int(x["hits"]), int(x["count"])
@@ -113,7 +119,7 @@ class Probability(_Threshold):
             "left_out": int(x["failed"]),
         }
 
-    def estimate(self, result: Found) -> tuple[float, float, float] | None:
+    def estimate(self, result: StatisticResult) -> tuple[float, float, float] | None:
         """The probability with its interval."""
         return result["probability"], result["low"], result["high"]
 
@@ -173,7 +179,7 @@ class FirstPassage(_Threshold):
             return state
         return state | {"times": self._times.merge(first["times"], second["times"])}
 
-    def result(self, state: State) -> Found:
+    def result(self, state: State) -> StatisticResult:
         """The number that first passed at each saved time, and the probability of it by then."""
         x = host(state)
         count = int(x["passed"].sum())
@@ -198,7 +204,7 @@ class FirstPassage(_Threshold):
     def _times(self) -> Moments:
         return Moments(of=self.names[1])
 
-    def _of_event(self, x: dict[str, Any]) -> Found:
+    def _of_event(self, x: dict[str, Any]) -> StatisticResult:
         if self.of_event is None:
             return {}
         moments = self._times.result(x["times"])

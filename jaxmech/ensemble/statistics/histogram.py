@@ -9,7 +9,13 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.config.errors import refuse
-from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
+from jaxmech.ensemble.statistics.protocol import (
+    AbstractStatistic,
+    Sample,
+    State,
+    StatisticResult,
+    host,
+)
 from jaxmech.utils.field_docs import doc, setting
 
 
@@ -51,7 +57,7 @@ class Histogram(AbstractStatistic):
         place = jnp.where(value == edges[-1], self.bins, place)
         return {"weights": counted(state["weights"], place, w)}
 
-    def result(self, state: State) -> Found:
+    def result(self, state: State) -> StatisticResult:
         """The edges of the bins, and the sums of the weights: counts, if all weights are one."""
         weights = host(state)["weights"]
         return {

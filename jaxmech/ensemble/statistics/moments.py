@@ -8,7 +8,13 @@ from jaxtyping import Array
 
 from jaxmech.ensemble.statistics.centred import Pooled, centred, effective_count, mean_of, pooled
 from jaxmech.ensemble.statistics.intervals import factor
-from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
+from jaxmech.ensemble.statistics.protocol import (
+    AbstractStatistic,
+    Sample,
+    State,
+    StatisticResult,
+    host,
+)
 from jaxmech.utils.field_docs import doc, setting
 
 
@@ -62,7 +68,7 @@ class Moments(AbstractStatistic):
             "max_index": jnp.where(higher, second["max_index"], first["max_index"]),
         }
 
-    def result(self, state: State) -> Found:
+    def result(self, state: State) -> StatisticResult:
         """Unbiased estimates if all weights are one; NaN where there are too few values."""
         x = host(state)
         effective, is_empty = effective_count(x), x["count"] == 0
@@ -83,7 +89,7 @@ class Moments(AbstractStatistic):
             "max_index": x["max_index"],
         }
 
-    def estimate(self, result: Found) -> tuple[float, float, float] | None:
+    def estimate(self, result: StatisticResult) -> tuple[float, float, float] | None:
         """The mean of a quantity that is one number per trajectory."""
         parts = [np.asarray(result[name]) for name in ("mean", "mean_low", "mean_high")]
         if parts[0].ndim:

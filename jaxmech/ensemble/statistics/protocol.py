@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.config.errors import out_of_range, refuse_all
 
 State = dict[str, Any]
-Found = dict[str, Any]
+StatisticResult = dict[str, Any]
 
 
 class Sample(NamedTuple):
@@ -119,10 +119,10 @@ class AbstractStatistic(abc.ABC):
         return {key: first[key] + second[key] for key in first}
 
     @abc.abstractmethod
-    def result(self, state: State) -> Found:
+    def result(self, state: State) -> StatisticResult:
         """The result: arrays and numbers by name."""
 
-    def estimate(self, result: Found) -> tuple[float, float, float] | None:
+    def estimate(self, result: StatisticResult) -> tuple[float, float, float] | None:
         """A number with its interval, for statistics that are about one."""
         return None
 

@@ -17,7 +17,13 @@ from jaxtyping import Array
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.statistics.centred import exponent_of, scaled
 from jaxmech.ensemble.statistics.histogram import counted
-from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
+from jaxmech.ensemble.statistics.protocol import (
+    AbstractStatistic,
+    Sample,
+    State,
+    StatisticResult,
+    host,
+)
 from jaxmech.utils.field_docs import doc, setting
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # probabilities by default
@@ -123,7 +129,7 @@ class Quantiles(AbstractStatistic):
         weights: Array = jax.lax.cond(is_same.all(), lambda w: w, moved, state["weights"])
         return weights
 
-    def result(self, state: State) -> Found:
+    def result(self, state: State) -> StatisticResult:
         """Quantiles (..., probabilities) with intervals, and the width of the bins."""
         x = host(state)
         e, first = (

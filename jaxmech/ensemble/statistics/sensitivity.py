@@ -9,7 +9,13 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.ensemble.statistics.centred import centred, pooled
-from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
+from jaxmech.ensemble.statistics.protocol import (
+    AbstractStatistic,
+    Sample,
+    State,
+    StatisticResult,
+    host,
+)
 from jaxmech.utils.field_docs import doc, setting
 
 
@@ -84,14 +90,14 @@ class SobolIndices(AbstractStatistic):
         drawn = (unit[..., None] > bounds).sum(-1)
         return jnp.concatenate([jnp.ones((len(groups), 1), drawn.dtype), drawn], axis=1)
 
-    def result(self, state: State) -> Found:
+    def result(self, state: State) -> StatisticResult:
         """Indices by input, with intervals."""
         x = host(state)
         first, total, variance = _indices(x["sums"])
         tail = 50 * (1 - self.confidence)
         names = {"first_order": first, "total": total}
         with np.errstate(over="ignore"):
-            result: Found = {
+            result: StatisticResult = {
                 "groups": int(x["groups"]),
                 "variance": np.ldexp(variance[0], 2 * x["exponent"]),
             }

@@ -8,7 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Found, Sample, State, host
+from jaxmech.ensemble.statistics.protocol import (
+    AbstractStatistic,
+    Sample,
+    State,
+    StatisticResult,
+    host,
+)
 from jaxmech.utils.field_docs import doc, setting
 
 
@@ -73,7 +79,7 @@ class Worst(AbstractStatistic):
         value = -value.min(1) if self.smallest else value.max(1)
         return jnp.where((sample.weight > 0) & ~jnp.isnan(value), value, -jnp.inf)
 
-    def result(self, state: State) -> Found:
+    def result(self, state: State) -> StatisticResult:
         """Numbers, values, q and v of the trajectories, the worst one first."""
         x = host(state)
         filled = x["index"] >= 0
