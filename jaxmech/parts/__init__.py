@@ -18,6 +18,7 @@ from jaxmech.parts.contacts import flat_follower as flat_follower
 from jaxmech.parts.contacts import polar_profile as polar_profile
 from jaxmech.parts.contacts import rolling_ellipsoid as rolling_ellipsoid
 from jaxmech.parts.contacts import rolling_profile as rolling_profile
+from jaxmech.parts.contacts import rolling_profiles as rolling_profiles
 from jaxmech.parts.contacts import spline_profile as spline_profile
 from jaxmech.parts.forces import applied_force as applied_force
 from jaxmech.parts.forces import bushing as bushing

@@ -109,7 +109,7 @@ def _round(element: Any) -> tuple[int, ...]:
     if isinstance(element, RoundSlip | WheelSlip):
         return (1,)
     if isinstance(element, AbstractContact):
-        return (element.round_body,)
+        return element.round_bodies
     return (0, 1) if isinstance(element, Mesh | GearSpeed) else ()
 
 

@@ -1,8 +1,8 @@
 """Contacts of curved bodies: cams, and curves and ellipsoids that roll.
 
-`profiles` makes closed curves, and `foot` has the point of a curve that touches. `base` is what
-contacts share, `curves` has the elements of contacts in the plane and `ellipsoids` those in space;
-`cams` and `rollers` make the joints.
+`profiles` makes closed curves, and `foot` has the points of curves that touch. `base` is what
+contacts share, `curves` and `curve_pairs` have the elements of contacts in the plane, `ellipsoids`
+those in space; `cams` and `rollers` make the joints.
 """
 
 from jaxmech.parts.contacts.cams import cam as cam
@@ -11,3 +11,4 @@ from jaxmech.parts.contacts.profiles import polar_profile as polar_profile
 from jaxmech.parts.contacts.profiles import spline_profile as spline_profile
 from jaxmech.parts.contacts.rollers import rolling_ellipsoid as rolling_ellipsoid
 from jaxmech.parts.contacts.rollers import rolling_profile as rolling_profile
+from jaxmech.parts.contacts.rollers import rolling_profiles as rolling_profiles

@@ -9,12 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.parts.contacts.foot import PLACES
 from jaxmech.parts.contacts.profiles import Profile
 from jaxmech.parts.position_equations import AbstractPosition, Frames
 from jaxmech.parts.values import Reader
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.text import capital
+
+_SAMPLES = 1024  # of a curve that is checked
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,8 @@ class AbstractContact(AbstractPosition):
 
     @property
     @abc.abstractmethod
-    def round_body(self) -> int:
-        """The index of the body with the curve or surface."""
+    def round_bodies(self) -> tuple[int, ...]:
+        """The indices of the bodies with a curve or surface."""
 
     @abc.abstractmethod
     def require(self, read: Reader) -> None:
@@ -57,7 +58,9 @@ def right_normal(profile: Profile, s: Array, read: Reader) -> tuple[Array, Array
     return point, tangent, jnp.stack([tangent[1], -tangent[0]])
 
 
-def require_curve(profile: Profile, read: Reader) -> tuple[np.ndarray, np.ndarray] | None:
+def require_curve(
+    profile: Profile, read: Reader, argument: str = "profile"
+) -> tuple[np.ndarray, np.ndarray] | None:
     """Raise for a known profile that is not a smooth closed curve; its speeds and curvatures."""
     unit_step = jnp.ones((), read.dtype)
 
@@ -67,12 +70,12 @@ def require_curve(profile: Profile, read: Reader) -> tuple[np.ndarray, np.ndarra
 
         return point_of(profile, s, read), *jax.jvp(rate, (s,), (unit_step,))
 
-    places = jnp.asarray(np.linspace(0, 2 * np.pi, PLACES + 1), read.dtype)
+    places = jnp.asarray(np.linspace(0, 2 * np.pi, _SAMPLES + 1), read.dtype)
     values = jax.vmap(jet)(places)
     if not is_known(values):
         return None
     points, rates, bends = map(np.asarray, values)
-    start = f"{capital(read.part)} must have a `profile` that is"
+    start = f"{capital(read.part)} must have a `{argument}` that is"
     for table, label in (
         (points, "finite"),
         (rates, "differentiable"),
@@ -96,5 +99,32 @@ def require_curve(profile: Profile, read: Reader) -> tuple[np.ndarray, np.ndarra
             f"{start} a curve without corners or stops, but its derivative by s is zero at "
             f"s = {s:.4g}; choose another parameter along the curve."
         )
+    # Between neighbours a tangent changes by the mean of the second derivatives, unless it jumps.
+    means = (bends[1:] + bends[:-1]) * (np.pi / _SAMPLES)
+    jumps = np.hypot(*(np.diff(rates, axis=0) - means).T)
+    if jumps.max() > 0.05 * speeds.max():
+        s = float(places[jumps.argmax()])
+        raise ValueError(
+            f"{start} a curve without corners, but its tangent jumps near s = {s:.4g}; round the "
+            "corner off."
+        )
     curvatures = (rates[:, 0] * bends[:, 1] - rates[:, 1] * bends[:, 0]) / speeds**3
     return speeds, curvatures
+
+
+def require_convex(
+    profile: Profile, read: Reader, argument: str, reason: str, remedy: str
+) -> float | None:
+    """Raise for a known profile that is not smooth and convex; its least curvature."""
+    jet = require_curve(profile, read, argument)
+    if jet is None:
+        return None
+    speeds, curvatures = jet
+    sense = np.sign((speeds * curvatures)[:-1].sum())
+    if (sense * curvatures).min() <= 0:
+        s = 2 * np.pi * int((sense * curvatures).argmin()) / (len(curvatures) - 1)
+        raise ValueError(
+            f"{capital(read.part)} must have a convex `{argument}`, {reason}, but it is hollow or "
+            f"straight at s = {s:.4g}; {remedy}."
+        )
+    return float((sense * curvatures).min())

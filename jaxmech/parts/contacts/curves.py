@@ -24,6 +24,7 @@ from jaxmech.parts.contacts.base import (
     AbstractContact,
     around,
     point_of,
+    require_convex,
     require_curve,
     right_normal,
     seen_by,
@@ -72,9 +73,9 @@ class RollerGap(AbstractContact):
     radius: Value
 
     @property
-    def round_body(self) -> int:
+    def round_bodies(self) -> tuple[int, ...]:
         """The index of the body with the curve."""
-        return 0
+        return (0,)
 
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual (x - c) . n - radius, with the centre x of the roller."""
@@ -126,17 +127,22 @@ class FaceGap(AbstractContact):
     face: int
 
     @property
-    def round_body(self) -> int:
+    def round_bodies(self) -> tuple[int, ...]:
+        """The index of the body with the curve."""
+        return (self.curve,)
+
+    @property
+    def curve(self) -> int:
         """The index of the body with the curve."""
         return 1 - self.face
 
     def touching(self, frames: Frames, read: Reader) -> tuple[Numbers, Numbers]:
         """The point of the curve that is lowest over the line, in space, and the normal."""
-        flat, curved = frames[self.face], frames[self.round_body]
+        flat, curved = frames[self.face], frames[self.curve]
         n = pointing(flat, self.normal, read)
         along = jnp.asarray(curved.components(n))
         s = lowest_along(self.profile, along, read)
-        origin = read.vector((self.at_a, self.at_b)[self.round_body], 2)
+        origin = read.vector((self.at_a, self.at_b)[self.curve], 2)
         return curved.point(origin + point_of(self.profile, s, read)), n
 
     def residual(self, frames: Frames, read: Reader) -> Array:
@@ -147,25 +153,15 @@ class FaceGap(AbstractContact):
 
     def require(self, read: Reader) -> None:
         """Raise unless the curve is smooth and convex."""
-        jet = require_curve(self.profile, read)
-        if jet is None:
-            return
-        speeds, curvatures = jet
-        sense = np.sign((speeds * curvatures)[:-1].sum())
-        if (sense * curvatures).min() <= 0:
-            s = 2 * np.pi / PLACES * int((sense * curvatures).argmin())
-            raise ValueError(
-                f"{capital(read.part)} must have a convex `profile`, since a straight line touches "
-                f"it, but it is hollow or straight at s = {s:.4g}; use `cam` with a roller, or "
-                "another curve."
-            )
+        remedy = "since a straight line touches it", "use `cam` with a roller, or another curve"
+        require_convex(self.profile, read, "profile", *remedy)
 
     def shapes(self, name: str, frames: Frames, read: Reader) -> dict[str, Array]:
         """The curve, the line and the contact."""
         point, n = self.touching(frames, read)
         flat, along = frames[self.face], turned(n)
         curve = outline_of(
-            self.profile, frames[self.round_body], (self.at_a, self.at_b)[self.round_body], read
+            self.profile, frames[self.curve], (self.at_a, self.at_b)[self.curve], read
         )
         foot = flat.point(read.vector((self.at_a, self.at_b)[self.face], 2))
         if self.face == 0:

@@ -29,9 +29,9 @@ class EllipsoidGap(AbstractContact):
     semiaxes: Vector
 
     @property
-    def round_body(self) -> int:
+    def round_bodies(self) -> tuple[int, ...]:
         """The index of the body with the ellipsoid."""
-        return 1
+        return (1,)
 
     def support(self, frames: Frames, read: Reader) -> tuple[Numbers, Array]:
         """The height of the centre over the plane, and the way from there to the contact."""

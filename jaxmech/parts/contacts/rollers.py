@@ -3,6 +3,7 @@
     joint               equations on       equations on        multipliers
                         positions          velocities
     rolling_profile     1 (plane)          1                   normal force, friction [N]
+    rolling_profiles    1 (plane)          1                   normal force, friction [N]
     rolling_ellipsoid   1 (space)          2                   normal force, friction [N]
 
 As other rolling contacts, they have two constraints, `name.contact` and `name.slip`, and forces are
@@ -11,6 +12,7 @@ those of a on b at the contact. Errors are those of `cams`.
 
 from jaxmech.parts.body import AbstractBody
 from jaxmech.parts.contacts.cams import TAKES
+from jaxmech.parts.contacts.curve_pairs import CurvesGap, CurvesSlip
 from jaxmech.parts.contacts.curves import FaceGap, FaceSlip
 from jaxmech.parts.contacts.ellipsoids import EllipsoidGap, EllipsoidSlip
 from jaxmech.parts.contacts.profiles import Profile
@@ -48,6 +50,40 @@ def rolling_profile(
     require_function("profile", profile, TAKES)
     gap = FaceGap(profile, *points, direction(part, "normal", normal, 2), 0)
     return Joint(kind, name, bodies, (gap,), (FaceSlip(gap),))
+
+
+def rolling_profiles(
+    name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector, *,
+    profile_a: Profile, profile_b: Profile,
+) -> Joint:  # fmt: skip
+    """A convex curve that rolls without slip on a curve; in the plane.
+
+    Args:
+        name: name of the joint.
+        a: the first body, or `ground`.
+        at_a: origin of its profile on a [m].
+        b: the body with the convex curve.
+        at_b: origin of its profile on b [m].
+        profile_a: closed curve `profile_a(s, t, params)` (2,) [m] along the axes of a, for s from 0
+            to 2 pi. The curve of b is to its right: outside if it is counter-clockwise, inside if
+            clockwise. Its hollows are less curved than any place of `profile_b`.
+        profile_b: the same along the axes of b, everywhere convex, in either sense.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from jaxmech.parts import ground, planar_body
+        >>> body, o = planar_body("egg", mass=1.0, inertia=0.1), (0, 0)
+        >>> egg = lambda s, t, p: (p["a"] * jnp.cos(s), p["b"] * jnp.sin(s))
+        >>> bowl = lambda s, t, p: (jnp.cos(s), -jnp.sin(s))
+        >>> rolling_profiles("bowl", ground, o, body, o, profile_a=bowl, profile_b=egg).kind
+        'rolling profiles'
+    """
+    kind = "rolling profiles"
+    _, bodies, _, points = pinned(kind, name, (a, b), (at_a, at_b), sizes=(2,), turning=True)
+    require_function("profile_a", profile_a, TAKES)
+    require_function("profile_b", profile_b, TAKES)
+    gap = CurvesGap(profile_a, points[0], profile_b, points[1])
+    return Joint(kind, name, bodies, (gap,), (CurvesSlip(gap),))
 
 
 def rolling_ellipsoid(
