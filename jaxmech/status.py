@@ -69,8 +69,8 @@ _MESSAGES = {
     ),
     Status.PROJECTION_FAILED: (
         "the state could not be brought back onto the constraints; take a smaller step with a "
-        "larger `FixedSteps(per_save=...)` (`steps.per_save`), or more iterations in `Projection` "
-        "or `CoordinatePartition`"
+        "larger `FixedSteps(per_save=...)` (`steps.per_save`), or `Adaptive()` if the motion has "
+        "events, or more iterations in `Projection` or `CoordinatePartition`"
     ),
     Status.SINGULAR_MASS: (
         "the mass matrix is not positive definite there, alone or together with the constraints; "
