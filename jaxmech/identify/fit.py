@@ -76,8 +76,8 @@ def fit(
             variables, such as measured angles. By default these are coordinates and velocities,
             and are projected onto the constraints.
         optimizer: `LevenbergMarquardt()`, `Descent(...)`, or an optax transformation.
-        free: names of the parameters to fit, or of branches of them; by default all that are
-            floating-point numbers. A nested one is called "arm.length".
+        free: names of the parameters to fit, or of branches of them; by default all numbers. What
+            is not fitted keeps its type. A nested one is called "arm.length".
         bounds: bounds by name, (low, high), None for an open side, or `PhysicalInertia()`.
         prior: priors by name, (mean, standard deviation); needs recordings with weights.
         initial_states: "free" to be fitted along with the parameters, on the constraints, with

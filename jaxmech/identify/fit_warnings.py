@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.identify.data.recording import Recording
+from jaxmech.identify.inference.independence import Dependence, correlation
 from jaxmech.identify.inference.information import Numbers, percent
 from jaxmech.identify.inference.normal_equations import HARD, basis
 from jaxmech.identify.optimize.loop import Solved
@@ -21,8 +21,6 @@ from jaxmech.system import Params
 
 RARE = 1e-4  # probability below which noise alone is rejected
 FACTOR = 1.1  # largest accepted error of the stated noise, and with it of all intervals
-ALIKE = 0.2  # correlation of neighbours from which intervals are too short by a fifth
-SURE = 4.0  # standard errors by which that correlation must differ from zero
 FALSE_ALARM = 1e-3  # probability with which exact initial states are suspected
 EXACT = 1e-6  # share of the motion below which residuals are numerical errors
 AT_BOUND = 10.0  # free number at which a parameter is exp(10), 22,000 times, nearer to its bound
@@ -85,19 +83,29 @@ def _misfit(
     task: Task, y: Array, made: SegmentRun, residuals: Sequence[Numbers], unknowns: int
 ) -> str:
     """A warning about the residuals of a fit, or an empty text if they look like noise."""
-    # In units of the stated noise their sum of squares has a chi-square distribution. Where no
-    # noise is stated, neighbours in time must be independent of one another.
-    alike = similarity(residuals, task.origin.recordings)
+    # They must be independent of one another, whether their noise is stated or estimated. In units
+    # of a stated noise their sum of squares has a chi-square distribution, too.
+    left = _share(task, made)
+    correlated = correlation(residuals, task.origin.recordings) if left > EXACT else None
     if task.weighted:
         squares, count = _squares(task, y, made)
-        return _compare_with_stated(squares, count - unknowns, alike)
-    left = _share(task, made)
-    if not alike or not left > EXACT:
+        if message := _compare_with_stated(squares, count - unknowns, correlated):
+            return message
+    if correlated is None:
         return ""
     return (
-        f"Misfit: the residuals, {percent(left)} of the motion, are not noise: neighbours in time "
-        f"are correlated ({alike:.2f}). The model lacks something, or the times, a unit or a "
-        "column are wrong. Intervals that assume independent residuals are too short."
+        f"Misfit: the residuals, {percent(left)} of the motion, are not noise: {_alike(correlated)}"
+        f". {_CAUSE} Intervals that assume independent residuals are too short."
+    )
+
+
+_CAUSE = "The model lacks something, or the times, a unit or a column are wrong, or a filter."
+
+
+def _alike(correlated: Dependence) -> str:
+    return (
+        f"neighbours in time are correlated ({correlated.neighbours:.2f}, p of Ljung and Box "
+        f"{_chance(correlated.chance)})"
     )
 
 
@@ -112,19 +120,7 @@ def _share(task: Task, made: SegmentRun) -> float:
         return float(np.sqrt((np.asarray(made.residual) ** 2).sum() / (signal**2).sum()))
 
 
-def similarity(residuals: Sequence[Numbers], recordings: Sequence[Recording]) -> float:
-    """The correlation of residuals (T, d) with their neighbours in time, 0 if it may be chance."""
-    products, squares, count = 0.0, 0.0, 0
-    for left, one in zip(residuals, recordings, strict=True):
-        seen = np.where(one.measured, left, np.nan)
-        pairs = seen[1:] * seen[:-1]
-        products, squares = products + np.nansum(pairs), squares + np.nansum(seen**2)
-        count += int(np.isfinite(pairs).sum())
-    found = float(products / squares) if squares > 0 else 0.0
-    return found if found > max(ALIKE, SURE / np.sqrt(max(count, 1))) else 0.0
-
-
-def _compare_with_stated(squares: float, degrees: int, alike: float) -> str:
+def _compare_with_stated(squares: float, degrees: int, correlated: Dependence | None) -> str:
     """The warning of a two-sided chi-square test, or an empty text."""
     from scipy.special import chdtr, chdtrc  # slow to import, and seldom needed
 
@@ -135,19 +131,22 @@ def _compare_with_stated(squares: float, degrees: int, alike: float) -> str:
     measured = f"chi-square is {squares:.4g} with {degrees} degrees of freedom"
     if over < RARE and factor > FACTOR:
         cause = "They look like noise, but more of it than the weights state."
-        if alike:
-            cause = (
-                f"Neighbours in time are correlated ({alike:.2f}), so they are not noise: the "
-                "model lacks something, or the times, a unit or a column are wrong."
-            )
+        if correlated:
+            cause = f"They are not noise: {_alike(correlated)}. {_CAUSE}"
         return (
             f"Misfit: the residuals are {factor:.3g} times the stated noise ({measured}, "
             f"p {_chance(over)}). {cause} The intervals are too short by that factor at least."
         )
     if under < RARE and factor < 1 / FACTOR:
+        effect = "The intervals are too wide."
+        if correlated:  # which shortens intervals, by more or less than they are too wide
+            effect = (
+                f"And they are not independent: {_alike(correlated)}. Intervals that assume so "
+                "may be too short or too wide."
+            )
         return (
             f"The stated noise is too large: the residuals are {factor:.3g} times it "
-            f"({measured}, p {_chance(under)}). The intervals are too wide."
+            f"({measured}, p {_chance(under)}). {effect}"
         )
     return ""
 

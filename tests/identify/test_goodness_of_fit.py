@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import FixedSteps, Holonomic, System
+from jaxmech import FixedSteps, Holonomic, System, simulate
 from jaxmech.identify import Fit, PhysicalInertia, Recording, fit
-from jaxmech.identify.fit_warnings import similarity
+from jaxmech.identify.inference.independence import correlation
 from jaxmech.identify.problem.parameters import parameters
 from tests.identify.swings import BEGIN, FREE, NOISE, SWING, TRUTH, noisy, swings
 
@@ -127,16 +127,62 @@ def test_a_prior_outside_the_bounds() -> None:
     assert parameters({"m": 1.0}, bounds={"m": (0, 2)}, prior={"m": (1.9, 0.1)}).prior_mean == 1.9
 
 
-def test_similarity_is_that_of_neighbours() -> None:
-    rng, ts = np.random.default_rng(0), np.arange(400.0)
-    white = rng.normal(size=400)
-    slow = np.zeros(400)
-    for k in range(1, 400):
-        slow[k] = 0.6 * slow[k - 1] + white[k]
-    one = Recording(ts, np.zeros(400), [0.0], [0.0])
-    np.testing.assert_allclose(similarity([slow[:, None]], [one]), 0.6, atol=0.1)
-    assert similarity([white[:, None]], [one]) == 0.0
-    assert similarity([slow[:20, None]], [Recording(ts[:20], np.zeros(20), [0.0], [0.0])]) == 0.0
+def _autoregressive(rng: np.random.Generator, rho: float, count: int) -> np.ndarray:
+    """Noise of unit size, correlated by rho with its neighbour."""
+    noise = rng.normal(size=count)
+    for k in range(1, count):
+        noise[k] = rho * noise[k - 1] + np.sqrt(1 - rho**2) * noise[k]
+    return noise
+
+
+def test_correlation_is_found_at_all_lengths_and_seldom_in_noise() -> None:
+    rng = np.random.default_rng(0)
+    alarms = 0
+    for count in (30, 60, 400):
+        one = Recording(np.arange(float(count)), np.zeros(count), [0.0], [0.0])
+        slow = correlation([_autoregressive(rng, 0.9, count)[:, None]], [one])
+        assert slow is not None
+        assert 0.3 < slow.neighbours < 1.0
+        assert slow.chance < 1e-3
+        alarms += sum(
+            correlation([rng.normal(size=(count, 1))], [one]) is not None for _ in range(300)
+        )
+    assert alarms <= 6  # 0.9 are expected
+
+
+def test_sensors_are_compared_with_themselves() -> None:
+    """One that is correlated, beside one with a thousand times the noise."""
+    rng, ts = np.random.default_rng(1), np.arange(100.0)
+    both = np.stack([_autoregressive(rng, 0.8, 100), 1e3 * rng.normal(size=100)], axis=1)
+    one = Recording(ts, np.zeros((100, 2)), [0.0], [0.0])
+    assert correlation([both], [one]) is not None
+    both[::7, 0] = np.nan
+    assert correlation([both], [one]) is not None
+
+
+def test_dry_friction_in_40_samples() -> None:
+    """A viscous model is refuted by a short recording, too."""
+    dry = System(
+        lambda q, v, t, p: 0.5 * v @ v + p["w2"] * jnp.cos(q[0]),
+        force=lambda q, v, t, p: -p["c"] * v - p["d"] * jnp.tanh(v / 0.02),
+        coordinates=("theta",),
+    )
+    ts = np.linspace(0.0, 6.0, 40)
+    truth = {"w2": 12.0, "c": 0.1, "d": 0.25}
+    clean = np.asarray(simulate(dry, [1.2], [0.0], ts, truth, steps=FixedSteps(40)).q)
+    observed = clean + np.random.default_rng(0).normal(0.0, 1e-3, clean.shape)
+    one = Recording(ts, observed, observed[0], [0.0])
+    found = fit(dry, one, {"w2": 10.0, "c": 0.2, "d": 0.0}, free=["w2", "c"], steps=FixedSteps(8))
+    assert "neighbours in time are correlated" in warnings_of(found)
+
+
+@pytest.mark.parametrize("weight", [None, 1 / NOISE, 0.5 / NOISE])
+def test_correlated_noise_of_any_stated_size(weight: float | None) -> None:
+    rng = np.random.default_rng(2)
+    (one,) = swings((0.8,), weights=weight, ts=np.arange(241) / 50)
+    noise = NOISE * _autoregressive(rng, 0.9, len(one.ts))[:, None]
+    found = fitted(replace(one, observed=one.observed + noise))
+    assert "neighbours in time are correlated" in warnings_of(found)
 
 
 def _falling(q: Any, v: Any, t: Any, p: Any) -> Any:

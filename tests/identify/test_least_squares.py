@@ -138,3 +138,13 @@ def test_a_triangle_of_columns_that_are_almost_one() -> None:
     np.testing.assert_allclose(R[1], wanted[1], rtol=1e-6, atol=1e-6)
     rows = np.sum(R[:, -1] ** 2)
     np.testing.assert_allclose(rows, r @ r, rtol=1e-13)
+
+
+def test_a_triangle_of_numbers_whose_squares_overflow() -> None:
+    """The residuals of a motion that explodes count as infinite, not as zero."""
+    rng = np.random.default_rng(9)
+    J, r = 1e170 * rng.normal(size=(40, 3)), 1e180 * rng.normal(size=40)
+    R = np.asarray(triangle(jnp.asarray(J), jnp.asarray(r)))
+    wanted = np.asarray(triangle(jnp.asarray(1e-170 * J), jnp.asarray(1e-180 * r)))
+    np.testing.assert_allclose(R[:, :3], 1e170 * wanted[:, :3], rtol=1e-10)
+    np.testing.assert_allclose(R[:, 3], 1e180 * wanted[:, 3], rtol=1e-10)

@@ -21,7 +21,7 @@ TREE: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("free", "names"),
     [
-        (None, ("arm.c[0]", "arm.c[1]", "arm.l", "m", "springs[0]", "springs[1]")),
+        (None, ("arm.c[0]", "arm.c[1]", "arm.l", "count", "m", "springs[0]", "springs[1]")),
         (["arm"], ("arm.c[0]", "arm.c[1]", "arm.l")),
         (["arm.c", "m"], ("arm.c[0]", "arm.c[1]", "m")),
         (["springs"], ("springs[0]", "springs[1]")),
@@ -41,12 +41,23 @@ def test_the_start_is_where_all_free_numbers_are_zero() -> None:
     for x, y in zip(jax.tree.leaves(back), jax.tree.leaves(TREE), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-15)
     np.testing.assert_allclose(
-        layout.numbers(jnp.zeros(layout.size), found.leaves), [0.1, 0.2, 2.0, 1.5, 1.0, 2.0]
+        layout.numbers(jnp.zeros(layout.size), found.leaves), [0.1, 0.2, 2.0, 3.0, 1.5, 1.0, 2.0]
     )
     moved = layout.params(jnp.full(layout.size, 0.3), found.leaves)
     np.testing.assert_allclose(moved["m"], 4 - 2.5 * np.exp(-0.3))
     np.testing.assert_allclose(moved["arm"]["c"], TREE["arm"]["c"] * np.exp(0.3))
-    assert moved["count"] == 3
+    np.testing.assert_allclose(moved["count"], 3 * 1.3)
+
+
+def test_a_start_value_without_a_decimal_point_is_a_number() -> None:
+    """`free` alone decides what is fitted; what is not fitted keeps its type."""
+    start = {"stiffness": 10, "links": np.array([2, 3]), "closed": True}
+    found = parameters(start)
+    assert found.layout.names == ("links[0]", "links[1]", "stiffness")
+    assert all(jnp.issubdtype(x.dtype, jnp.floating) for x in found.leaves[1:])
+    some = parameters(start, free=["stiffness"])
+    assert some.layout.names == ("stiffness",)
+    assert some.layout.params(jnp.zeros(1), some.leaves)["links"].dtype == int
 
 
 @pytest.mark.parametrize(
@@ -91,10 +102,9 @@ def test_priors_have_the_order_of_their_parameters() -> None:
     ("options", "message"),
     [
         ({"free": ["arn"]}, "`free` must name parameters .* 'arn'; did you mean 'arm'?"),
-        ({"free": ["zzz"]}, "names 'zzz'; there are arm.c, arm.l, m, .*arm"),
+        ({"free": ["zzz"]}, "names 'zzz'; there are arm.c, arm.l, count, m, .*arm"),
         ({"free": "arm"}, r"`free` must be a sequence of names: write \('arm',\)"),
-        ({"free": []}, "`free` must leave at least one floating-point parameter"),
-        ({"free": ["count"]}, "`free` must name parameters .* 'count'"),
+        ({"free": []}, "`free` must leave at least one number to fit"),
         ({"free": ["m"], "bounds": {"arm.l": (0, 3)}}, "`bounds` must name parameters .* 'arm.l'"),
         ({"prior": {"mass": (1, 1)}}, "`prior` must name parameters .* 'mass'"),
         ({"bounds": {"m": (2, None)}}, r"begin inside the bounds, but m = 1.5 must be .*than 2"),
@@ -121,7 +131,7 @@ def test_invalid_arguments(options: dict[str, Any], message: str) -> None:
     ("params", "message"),
     [
         ({"m": float("nan")}, "`params0.*finite"),
-        ({"n": 3}, "write 1.0 instead of 1"),
+        ({"n": True}, "write numbers instead of truth values"),
         ({}, "`free` must leave at least one"),
     ],
 )

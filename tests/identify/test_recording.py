@@ -84,3 +84,16 @@ def test_several_recordings_get_names() -> None:
         named([one, GIVEN], "validation")
     with pytest.raises(TypeError, match="`recordings` must hold Recording objects, but holds 3"):
         named(3, "recordings")
+
+
+def test_of_seconds_since_1970_the_first_is_subtracted() -> None:
+    """Double precision resolves them to 2.4e-7 s only, a part of the steps."""
+    ts, epoch = np.linspace(0.0, 6.0, 121), 1.7e9
+    one = Recording(epoch + ts, np.sin(ts), [0.0], [1.0])
+    assert one.origin == epoch
+    np.testing.assert_allclose(one.ts, ts, atol=3e-7)
+    assert "times since 1700000000 s" in repr(one)
+    assert one.every(2).origin == epoch
+    late = Recording(1000.0 + ts, np.sin(ts), [0.0], [1.0])  # as the functions may need them
+    assert late.origin == 0.0
+    assert late.ts[0] == 1000.0

@@ -9,6 +9,7 @@ import numpy as np
 from jaxmech.utils.checks import require_positive_integer
 
 Pair = tuple[Any, Any]
+_ROUND_OFF = 1e-7  # share of an interval between samples; a fit resolves parts in 1e8
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,7 +17,9 @@ class Recording:
     """Samples of one motion, at any times, with gaps if need be.
 
     Args:
-        ts: sample times [s], shape (T,), strictly increasing; they need not be evenly spaced.
+        ts: sample times [s], shape (T,), strictly increasing; they need not be evenly spaced. Of
+            times so large that their round-off would be a part of the steps, such as seconds since
+            1970, the first one is subtracted, and kept as `origin`.
         observed: measurements, shape (T, d), or (T,) for a single sensor; NaN is missing.
         q0: initial state at ts[0], shape (k,): the coordinates of the system, or
             whatever the `start` of `fit` makes a state of. Shape (T, k) gives a guess at every
@@ -28,6 +31,7 @@ class Recording:
             well they were measured independently of `observed`. A prior for free initial states.
             Without it q0 and v0 are only a first guess.
         name: name for tables and pictures.
+        origin: what has been subtracted from the times [s].
 
     Raises:
         ValueError: a shape is wrong, the times do not increase, q0, v0 or a weight is not finite,
@@ -46,6 +50,7 @@ class Recording:
     weights: Any = None
     start_sd: Pair | None = None
     name: str = ""
+    origin: float = 0.0
 
     def __post_init__(self) -> None:
         for field, value in _checked(self).items():
@@ -82,9 +87,10 @@ class Recording:
         samples, sensors = self.observed.shape
         missing = int(np.isnan(self.observed).sum())
         name = f"{self.name}: " if self.name else ""
+        since = f", times since {self.origin:.15g} s" if self.origin else ""
         return (
             f"Recording({name}{samples} samples of {sensors} sensor{'s' * (sensors > 1)} in "
-            f"{self.ts[-1] - self.ts[0]:g} s{f', {missing} missing' if missing else ''})"
+            f"{self.ts[-1] - self.ts[0]:g} s{f', {missing} missing' if missing else ''}{since})"
         )
 
 
@@ -96,6 +102,7 @@ def _checked(recording: Recording) -> dict[str, Any]:
     if not (np.isfinite(ts).all() and np.all(np.diff(ts) > 0)):
         requirement = "finite and strictly increasing times; sort them, drop repeated ones"
         raise _refused(recording, "ts", requirement)
+    origin = float(ts[0]) if _loses_digits(ts) else 0.0
     observed = observed[:, None] if observed.ndim == 1 else observed
     if observed.ndim != 2 or len(observed) != len(ts) or not observed.shape[1]:
         requirement = f"shape (T, d) with T = {len(ts)}, but has shape {observed.shape}"
@@ -109,7 +116,15 @@ def _checked(recording: Recording) -> dict[str, Any]:
     if weights is not None and not (np.isfinite(observed) & (weights > 0)).any():
         raise _refused(recording, "weights", "a positive number where something was measured")
     sds = _start_sd(recording, starts["q0"].shape[-1])
-    return {"ts": ts, "observed": observed, **starts, "weights": weights, "start_sd": sds}
+    return {
+        "ts": ts - origin, "observed": observed, **starts, "weights": weights, "start_sd": sds,
+        "origin": recording.origin + origin,
+    }  # fmt: skip
+
+
+def _loses_digits(ts: np.ndarray) -> bool:
+    """Whether the round-off of the times is a part of the intervals between them."""
+    return bool(np.finfo(float).eps * np.abs(ts).max() > _ROUND_OFF * np.median(np.diff(ts)))
 
 
 def _starts(recording: Recording, samples: int) -> dict[str, np.ndarray]:

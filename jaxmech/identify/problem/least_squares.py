@@ -181,6 +181,9 @@ def triangle(J: Float[Array, "N P"], r: Float[Array, " N"]) -> Float[Array, "P+1
     """
     # Gram-Schmidt in plain operations, since LAPACK in a batch can hang (docs/limits.md)
     columns = jnp.concatenate([J.T, r[None]])
+    # so that no square overflows: the residuals of a motion that explodes must not count as zero
+    sizes = jnp.abs(columns).max(axis=1, keepdims=True)
+    columns = columns / jnp.where(sizes > 0, sizes, 1.0)
 
     def clear(Q: Array, k: Array) -> tuple[Array, Array]:
         column = columns[k]
@@ -195,7 +198,7 @@ def triangle(J: Float[Array, "N P"], r: Float[Array, " N"]) -> Float[Array, "P+1
         return Q, (first + second).at[k].set(jnp.where(kept, length, 0.0))
 
     _, rows = jax.lax.scan(clear, jnp.zeros_like(columns), jnp.arange(len(columns)))
-    return rows.T
+    return (rows * sizes).T
 
 
 def rows(problem: FitProblem, y: Array, data: Data, conditions: Conditions) -> tuple[Array, Any]:

@@ -205,16 +205,18 @@ def parameters(
     bounds, prior = bounds or {}, prior or {}
     names = leaf_names(params0)
     leaves, structure = jax.tree.flatten(as_dtype(params0, float))
-    floating = [k for k, x in enumerate(leaves) if jnp.issubdtype(x.dtype, jnp.floating)]
-    chosen = [k for k in floating if free is None or is_within(names[k], free)]
-    able = [names[k] for k in floating]
+    numeric = [k for k, x in enumerate(leaves) if x.dtype != bool]
+    chosen = [k for k in numeric if free is None or is_within(names[k], free)]
+    able = [names[k] for k in numeric]
     branches = {name[:k] for name in able for k, letter in enumerate(name) if letter in ".["}
     _require_known("free", free or (), [*able, *sorted(branches)])
     if not chosen:
         raise ValueError(
-            "Argument `free` must leave at least one floating-point parameter to fit; write 1.0 "
-            "instead of 1 for a parameter that is not a count."
+            "Argument `free` must leave at least one number to fit, but leaves none; name one, or "
+            "write numbers instead of truth values into `params0`."
         )
+    # a start value of 10 is as good as 10.0; what is not fitted, such as a count, keeps its type
+    leaves = [as_dtype(x.astype(float), float) if k in chosen else x for k, x in enumerate(leaves)]
     for argument, table in (("bounds", bounds), ("prior", prior)):
         _require_known(argument, table, [names[k] for k in chosen])
     fitted: list[FreeLeaf] = []
