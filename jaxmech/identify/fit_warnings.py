@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.identify.inference.independence import Dependence, correlation
+from jaxmech.identify.inference.independence import Autocorrelation, correlation
 from jaxmech.identify.inference.information import Numbers, percent
 from jaxmech.identify.inference.normal_equations import HARD, basis
 from jaxmech.identify.optimize.loop import Solved
@@ -102,7 +102,7 @@ def _misfit(
 _CAUSE = "The model lacks something, or the times, a unit or a column are wrong, or a filter."
 
 
-def _alike(correlated: Dependence) -> str:
+def _alike(correlated: Autocorrelation) -> str:
     return (
         f"neighbours in time are correlated ({correlated.neighbours:.2f}, p of Ljung and Box "
         f"{_chance(correlated.chance)})"
@@ -120,7 +120,7 @@ def _share(task: Task, made: SegmentRun) -> float:
         return float(np.sqrt((np.asarray(made.residual) ** 2).sum() / (signal**2).sum()))
 
 
-def _compare_with_stated(squares: float, degrees: int, correlated: Dependence | None) -> str:
+def _compare_with_stated(squares: float, degrees: int, correlated: Autocorrelation | None) -> str:
     """The warning of a two-sided chi-square test, or an empty text."""
     from scipy.special import chdtr, chdtrc  # slow to import, and seldom needed
 

@@ -23,14 +23,16 @@ _LAGS = 10
 _PER_LAG = 5  # samples of the longest recording for each lag
 
 
-class Dependence(NamedTuple):
+class Autocorrelation(NamedTuple):
     """Residuals that are not independent."""
 
     neighbours: float  # correlation of neighbours in time
     chance: float  # probability of such correlations between independent residuals
 
 
-def correlation(residuals: Sequence[Numbers], recordings: Sequence[Recording]) -> Dependence | None:
+def correlation(
+    residuals: Sequence[Numbers], recordings: Sequence[Recording]
+) -> Autocorrelation | None:
     """The correlation of residuals (T, d) in time, None if it may be chance or is negligible.
 
     Example:
@@ -67,4 +69,4 @@ def correlation(residuals: Sequence[Numbers], recordings: Sequence[Recording]) -
         if (total := float((r**2).sum())) > strongest:
             strongest, neighbours = total, float(r[0])
     chance = min(1.0, 2 * float(chdtrc(degrees, totals).min())) if degrees.any() else 1.0
-    return Dependence(neighbours, chance) if chance < CHANCE and strongest > LEAST**2 else None
+    return Autocorrelation(neighbours, chance) if chance < CHANCE and strongest > LEAST**2 else None
