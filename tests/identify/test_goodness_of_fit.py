@@ -1,5 +1,6 @@
 """Residuals that are not the stated noise, and recordings that are not measurements."""
 
+import importlib
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxmech import FixedSteps, Holonomic, System, simulate
-from jaxmech.identify import Fit, PhysicalInertia, Recording, fit
+from jaxmech.identify import Fit, LevenbergMarquardt, PhysicalInertia, Recording, fit
 from jaxmech.identify.inference.independence import correlation
 from jaxmech.identify.problem.parameters import parameters
 from tests.identify.swings import BEGIN, FREE, NOISE, SWING, TRUTH, noisy, swings
@@ -209,3 +210,13 @@ def test_stated_noise_with_two_free_directions_of_four() -> None:
     found = fit(system, one, {"l": 1.0}, steps=FixedSteps(1))
     assert found.unknowns == 5
     assert found.notes == ()
+
+
+def test_the_default_budget_grows_with_the_unknowns(
+    given: list[Recording], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importlib.import_module("jaxmech.identify.optimize.levenberg_marquardt")
+    monkeypatch.setattr(module, "_PER_UNKNOWN", 1)
+    assert len(fitted(given[:1]).history) == 5  # of 4 unknowns; the first evaluates the start
+    assert "Not converged after 5 steps" in warnings_of(fitted(given[:1]))
+    assert len(fitted(given[:1], optimizer=LevenbergMarquardt(2)).history) == 3

@@ -141,7 +141,7 @@ class FitStudy(Settings):
         ...     model="swing.py:swing", data=Table(file="swing.csv", observed=("theta",), dt=0.01)
         ... )
         >>> study.optimizer
-        LevenbergMarquardt(iterations=50, tolerance=1e-08)
+        LevenbergMarquardt(iterations=None, tolerance=1e-08)
     """
 
     model: str = field(

@@ -18,6 +18,7 @@ from jaxmech.utils.field_docs import setting
 _NEAR = 0.1  # distance from the minimum in standard errors at which a fit has converged
 _ROUND_OFF = 1e-13  # share of the first loss at which perfect data are fitted to round-off
 _LEVEL = 3  # accepted steps in a row that gain less than the tolerance end it
+_PER_UNKNOWN = 100  # steps, by default, as in scipy's `least_squares`
 _PATIENCE = 20  # rejected steps in a row end it: each is a quarter of the one before
 
 
@@ -26,7 +27,7 @@ class LevenbergMarquardt:
     """Levenberg-Marquardt steps with the exact Jacobian, the default; a few dozen suffice.
 
     Args:
-        iterations: maximum number of steps.
+        iterations: maximum number of steps; 100 for each unknown by default.
         tolerance: relative change of the unknowns, or of the loss, at which it ends.
 
     Raises:
@@ -37,13 +38,16 @@ class LevenbergMarquardt:
         LevenbergMarquardt(iterations=20, tolerance=1e-08)
     """
 
-    iterations: int = setting(50, "maximum number of steps")
+    iterations: int | None = setting(
+        None, "maximum number of steps; 100 for each unknown by default"
+    )
     tolerance: float = setting(
         1e-8, "relative change of the parameters, or of the loss, at which it stops"
     )
 
     def __post_init__(self) -> None:
-        require_positive_integer("iterations", self.iterations, "give a number of steps")
+        if self.iterations is not None:
+            require_positive_integer("iterations", self.iterations, "give a number of steps")
         require_positive("tolerance", self.tolerance)
 
 
@@ -66,7 +70,8 @@ def steps(
     begin, step = _program(task.problem, policy.tolerance, shapes)
     state = begin(y, task.data, conditions) if state is None else state
     rejected, level, last, first = 0, 0, np.inf, None
-    for _ in range(policy.iterations + 1):  # the first one only evaluates y
+    most = policy.iterations or _PER_UNKNOWN * y.size
+    for _ in range(most + 1):  # the first one only evaluates y
         y, state, loss, accepted, done = step(y, state, task.data, conditions)
         loss = float(loss)
         rejected = 0 if accepted else rejected + 1
