@@ -1,7 +1,7 @@
 """`simulate`: one trajectory, or a batch under `jax.vmap`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,6 @@ from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import (
     AbstractDerivative,
     AbstractMethod,
-    AbstractPair,
     AbstractSteps,
     Adaptive,
     Event,
@@ -29,12 +28,10 @@ from jaxmech.integrate import (
     Trajectory,
     Watch,
     events_of,
-    method_and_steps,
     watch_of,
 )
 from jaxmech.integrate.default_steps import as_times, with_number
 from jaxmech.integrate.run_rule import RolloutInputs
-from jaxmech.integrate.step_size import Plan
 from jaxmech.integrate.times import (
     Span,
     StepGrid,
@@ -46,7 +43,7 @@ from jaxmech.integrate.times import (
 from jaxmech.properties import conserves_energy
 from jaxmech.solution import Solution, energy_drift, warn_of_coarse_steps
 from jaxmech.sparse import SparseElimination, sparse_trajectory, sparse_violations
-from jaxmech.stabilization import AbstractStabilization, Free, Projection
+from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.status import Status, succeeded
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
@@ -150,36 +147,33 @@ def simulate(
         >>> print(sol.position_residual.max() < 1e-14, sol.rank)
         True 1
     """
-    require_kind("system", system, System, "System(...)")
+    scheme = Scheme.of(system, method, steps, projection, formulation)
+    require_kind("derivative", derivative, AbstractDerivative, "ReverseMode()")
+    watch = watch_of(system, events, inactive)
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = as_times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
-    method, steps = method_and_steps(method, steps)
-    policies = _Policies(
-        method, steps, Free() if projection is None else projection, formulation, derivative,
-        watch_of(system, events, inactive),
-    )  # fmt: skip
     if isinstance(formulation, SparseElimination):
         _require_no_events(events, inactive)
-        solution = _with_blocks(system, policies, q0, v0, ts, params)
+        solution = _with_blocks(scheme, q0, v0, ts, params)
         return _checked(system, solution, throw, params, is_sparse=True)
+    steps = scheme.steps
     times = step_times(system, steps.step_times(q0.dtype), q0, v0, ts, params, steps.max_step)
     steps = steps.without_times()
-    own, own_params = policies.with_switches(system, params)
+    switched, switched_params = _with_switches(system, watch, params)
     declared = () if events else system.declared  # events may read parameters of their own
     warn_of_slips(params, lambda params: system.everything(q0, v0, ts[0], params), declared)
     tolerance = None
     if isinstance(steps, Adaptive):
-        assert isinstance(method, AbstractPair)
-        tolerance = steps.tolerance(method, q0.dtype)
+        tolerance = steps.tolerance(scheme.pair, q0.dtype)
         steps = steps.without_tolerance()
     elif isinstance(steps, FixedSteps):
-        plan = Plan(own, method, formulation, policies.projection, policies.watch)
-        steps = with_number(plan, steps, q0, v0, ts, own_params, times)
-    policies = replace(policies, steps=steps)
-    solution = _simulate(system, policies, q0, v0, ts, params, tolerance, times)
+        run = replace(scheme, system=switched, steps=steps)
+        steps = with_number(run, q0, v0, ts, switched_params, times, watch)
+    scheme = replace(scheme, steps=steps)
+    solution = _simulate(scheme, derivative, watch, q0, v0, ts, params, tolerance, times)
     solution = replace(solution, digests=digests_of(params))
-    return _checked(own, solution, throw, own_params)
+    return _checked(switched, solution, throw, switched_params)
 
 
 def _checked(
@@ -201,59 +195,41 @@ def _require_no_events(events: Event | Sequence[Event], inactive: str | Sequence
             )
 
 
-def _with_blocks(
-    system: System, policies: "_Policies", q0: Array, v0: Array, ts: Array, params: Params
-) -> Solution:
+def _with_blocks(scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params) -> Solution:
     """The solution by block elimination."""
-    how = policies.method, policies.steps, policies.projection
-    trajectory, energy, is_conserved = sparse_trajectory(system, *how, q0, v0, ts, params)
-    solution = _solution(system, trajectory, ts, energy, is_conserved)
+    trajectory, energy, is_conserved = sparse_trajectory(scheme, q0, v0, ts, params)
+    solution = _solution(scheme.system, trajectory, ts, energy, is_conserved)
     return replace(solution, digests=digests_of(params))
 
 
-@dataclass(frozen=True)
-class _Policies:
-    method: AbstractMethod
-    steps: AbstractSteps
-    projection: AbstractStabilization
-    formulation: AbstractFormulation
-    derivative: AbstractDerivative
-    watch: Watch | None
+def _with_switches(
+    system: System, watch: Watch | None, params: Params, span: Span | None = None
+) -> tuple[System, Params]:
+    """Add switches to the system, and their initial positions to the parameters.
 
-    def with_switches(
-        self, system: System, params: Params, span: Span | None = None
-    ) -> tuple[System, Params]:
-        """Add switches to the system, and their initial positions to the parameters.
-
-        With a span of time, add spans as well.
-        """
-        system, params = system if span is None else within_spans(system), within(span, params)
-        if self.watch is None:
-            return system, params
-        return self.watch.system(system), self.watch.params(params, self.watch.active())
-
-    def __post_init__(self) -> None:
-        require_kind("projection", self.projection, AbstractStabilization, "Projection() or None")
-        require_kind("formulation", self.formulation, AbstractFormulation, "UdwadiaKalaba()")
-        require_kind("derivative", self.derivative, AbstractDerivative, "ReverseMode()")
+    With a span of time, add spans as well.
+    """
+    system, params = system if span is None else within_spans(system), within(span, params)
+    if watch is None:
+        return system, params
+    return watch.system(system), watch.params(params, watch.active())
 
 
-@jit_of("system", "policies", is_frame=True)
+@jit_of("scheme", "derivative", "watch", is_frame=True)
 def _simulate(
-    system: System, policies: _Policies, q0: Array, v0: Array, ts: Array, params: Params,
-    tolerance: Tolerance | None, times: Array | None,
+    scheme: Scheme, derivative: AbstractDerivative, watch: Watch | None, q0: Array, v0: Array,
+    ts: Array, params: Params, tolerance: Tolerance | None, times: Array | None,
 ) -> Solution:  # fmt: skip
-    start = q0, v0, ts[0], params
-    how = policies.method, policies.steps, policies.formulation, policies.projection
+    system, start = scheme.system, (q0, v0, ts[0], params)
     span = None if times is None else span_at(times, ts[0], ts[0], ts[-1])[0]
-    own, own_params = policies.with_switches(system, params, span)
-    scheme, watch = Scheme.of(own, *how, q0, v0, ts[0], own_params), policies.watch
+    switched, switched_params = _with_switches(system, watch, params, span)
+    scheme = replace(scheme, system=switched).at(q0, v0, ts[0], switched_params)
     inputs = RolloutInputs(q0, v0, ts, params, tolerance, times)
     grid = None
-    if times is not None and isinstance(policies.steps, FixedSteps):
+    if times is not None and isinstance(scheme.steps, FixedSteps):
         grid = StepGrid.of(ts, times)
         inputs = replace(inputs, ts=grid.ts, times=jax.lax.stop_gradient(times))
-    trajectory = policies.derivative.trajectory(scheme, inputs, watch)
+    trajectory = derivative.trajectory(scheme, inputs, watch)
     if grid is not None:
         trajectory = _at_saves(trajectory, grid.rows)
     # XLA would compile its operations one by one.

@@ -12,7 +12,8 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from jaxmech.integrate.step_size import Plan, steps_needed
+from jaxmech.integrate import Scheme
+from jaxmech.integrate.step_size import steps_needed
 
 P = {"J": 0.02, "k": 0.5, "c": 0.01, "u": 6.0, "R": 1.2, "L": 0.05}
 TS = np.linspace(0.0, 0.3, 7)
@@ -251,9 +252,8 @@ def test_the_unit_of_a_state_does_not_matter_to_the_steps(T: float) -> None:
     q, v, ts = np.array([[1.0]]), np.array([[0.0]]), np.array([[0.0, 10.0]])
     hot = {"T": np.array([T])}
     rates = np.array([[0.0, 1.01 * T]])
-    alone = steps_needed(Plan(spring, jm.RK4(), jm.UdwadiaKalaba(), jm.Projection()), q, v, ts, {})
-    plan = Plan(warm, jm.RK4(), jm.UdwadiaKalaba(), jm.Projection())
-    both = steps_needed(plan, np.append(q, [[0.0]], 1), rates, ts, hot)
+    alone = steps_needed(Scheme.of(spring), q, v, ts, {})
+    both = steps_needed(Scheme.of(warm), np.append(q, [[0.0]], 1), rates, ts, hot)
     assert both == pytest.approx(alone, rel=1e-6)
     steps = jm.Adaptive(rtol=1e-6, atol=1e-12)
     run = jm.simulate(spring, q[0], v[0], ts[0], {}, steps=steps)

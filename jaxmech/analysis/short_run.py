@@ -12,12 +12,10 @@ from jaxtyping import Array
 from jaxmech.analysis.findings import Finding, serious, warning
 from jaxmech.analysis.states import Numbers, State
 from jaxmech.compiler import Explanation, explain
-from jaxmech.formulations import UdwadiaKalaba
-from jaxmech.integrate import RK4, FixedSteps, Scheme
+from jaxmech.integrate import FixedSteps, Scheme
 from jaxmech.integrate.step import step
 from jaxmech.sensitivity.tangents import consistent_change
 from jaxmech.simulate import simulate
-from jaxmech.stabilization import Projection
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.jit_cache import jit_of
@@ -141,8 +139,7 @@ def _stepped(
 
 
 def _scheme(system: System, steps: int, q: Array, v: Array, t: Array, params: Params) -> Scheme:
-    policies = RK4(), FixedSteps(steps), UdwadiaKalaba(), Projection()
-    return Scheme.of(system, *policies, q, v, t, params)
+    return Scheme.of(system, steps=FixedSteps(steps)).at(q, v, t, params)
 
 
 def _step_size(state: State, qdd: Numbers) -> float:

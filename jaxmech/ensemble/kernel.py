@@ -26,9 +26,9 @@ from jaxmech.ensemble.members.trajectory import StudyTrajectory
 from jaxmech.ensemble.modes_study import ModesStudy
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample
 from jaxmech.ensemble.study import AbstractStudy, Study
-from jaxmech.integrate import FixedSteps, method_and_steps
+from jaxmech.integrate import FixedSteps, Scheme
 from jaxmech.integrate.default_steps import members_need
-from jaxmech.integrate.step_size import MEMBERS, Plan, rounded_up
+from jaxmech.integrate.step_size import MEMBERS, rounded_up
 from jaxmech.system import as_dtype
 from jaxmech.utils.checks import MissingParameterError
 from jaxmech.utils.tracers import evenly_spaced
@@ -228,7 +228,7 @@ def with_steps(study: AbstractStudy, subject: Subject, sampler: Sampler) -> Abst
     """The study with its number of steps, chosen from some of its trajectories if not set."""
     if not isinstance(study, Study):
         return study
-    method, steps = method_and_steps(study.method, study.steps)
+    steps = study.steps
     if not isinstance(steps, FixedSteps) or steps.per_save is not None:
         return study
     program = StudyTrajectory(study, subject)
@@ -238,11 +238,11 @@ def with_steps(study: AbstractStudy, subject: Subject, sampler: Sampler) -> Abst
     shared = parts[0][1]
     with errors_as_problems():
         system, _ = program.switched(None)
-        plan = Plan(system, method, study.formulation, study.projection)
+        scheme = Scheme.of(system, study.method, steps, study.projection, study.formulation)
         q, v, params = program.states(varying, shared, len(rows))
         params = jax.vmap(lambda p: program.switched(p)[1])(params)
         ts = np.tile(program.ts, (len(rows), 1))
-        needed_steps = members_need(plan, q, v, ts, as_dtype(params, program.dtype))
+        needed_steps = members_need(scheme, q, v, ts, as_dtype(params, program.dtype))
     per_save = rounded_up((needed_steps or 1) / (study.times.saves - 1))
     return replace(study, steps=replace(steps, per_save=per_save))
 

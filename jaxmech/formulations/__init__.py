@@ -1,16 +1,16 @@
 """Laws of motion, one per file: from M, Q, A and b to accelerations and multipliers.
 
 Read `base`, the interface, then `udwadia_kalaba`, the default, with `regular` for a singular M. The
-others are `lagrange_first_kind`, `gauss`, `maggi`, `coordinate_partition`, and `contravariant`,
-which uses `christoffel`. `nonideal` adds friction to any of them, by `piecewise_affine`.
-`acceleration` evaluates a law at a state and `observation` along a run, `multiplier_family`
-computes all multipliers, and `compare` compares the laws and their `operation_count`.
+others are `lagrange_first_kind`, `gauss`, `maggi`, `coordinate_partition`, whose steps have a
+`partition`, and `contravariant`, which uses `christoffel`. `nonideal` adds friction to any of them,
+by `piecewise_affine`. `acceleration` evaluates a law at a state and `observation` along a run,
+`multiplier_family` computes all multipliers, and `compare` compares the laws and their
+`operation_count`.
 """
 
 from jaxmech.formulations.acceleration import Motion as Motion
 from jaxmech.formulations.acceleration import acceleration as acceleration
 from jaxmech.formulations.acceleration import null_projector as null_projector
-from jaxmech.formulations.base import AbstractChart as AbstractChart
 from jaxmech.formulations.base import AbstractFormulation as AbstractFormulation
 from jaxmech.formulations.base import Law as Law
 from jaxmech.formulations.christoffel import Christoffel as Christoffel
@@ -32,4 +32,5 @@ from jaxmech.formulations.nonideal import solve_law as solve_law
 from jaxmech.formulations.observation import Observation as Observation
 from jaxmech.formulations.observation import observed_at as observed_at
 from jaxmech.formulations.operation_count import operations as operations
+from jaxmech.formulations.partition import Partition as Partition
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba as UdwadiaKalaba

@@ -7,6 +7,7 @@ import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.equations import EquationsOfMotion, SingularMass
+from jaxmech.formulations.partition import Partition
 from jaxmech.system import Params, System
 
 
@@ -36,19 +37,6 @@ class Law(eqx.Module):
     kept: Bool[Array, " m"] | None = None
 
 
-class AbstractChart(eqx.Module):
-    """The coordinates and velocities integrated during a step, from which the others follow."""
-
-    # Whether they follow accurately; if not, `complete` returns the state unchanged.
-    usable: eqx.AbstractVar[Bool[Array, ""]]
-
-    @abc.abstractmethod
-    def complete(
-        self, system: System, q: Array, v: Array, t: Array, params: Params
-    ) -> tuple[Array, Array, Bool[Array, ""]]:
-        """q and v with the dependent components, and whether those were found."""
-
-
 @dataclass(frozen=True)
 class AbstractFormulation(abc.ABC):
     """A law of motion: from M, Q, A, b to accelerations and multipliers."""
@@ -62,7 +50,7 @@ class AbstractFormulation(abc.ABC):
     def chart(
         self, system: System, q: Array, v: Array, t: Array, params: Params,
         extents: Float[Array, " n"] | None = None,
-    ) -> AbstractChart | None:  # fmt: skip
+    ) -> Partition | None:  # fmt: skip
         """The chart for the step from this state; None where all coordinates are integrated.
 
         `extents` are those of the coordinates (`jaxmech.consistency`), by default at this state.

@@ -32,7 +32,7 @@ def remarks(
 ) -> Iterator[str]:
     """The warnings of a fit with residuals (T, d) of each recording, but for its horizon."""
     if solved.stuck:
-        fixed = isinstance(task.problem.steps, FixedSteps)
+        fixed = isinstance(task.problem.scheme.steps, FixedSteps)
         better = "shorter steps (`steps`)" if fixed else "smaller tolerances (`steps`)"
         yield (
             f"Stuck after {len(solved.history)} steps: no step reduces the loss, although the "
@@ -63,12 +63,12 @@ def remarks(
 
 def horizon_of(task: Task, made: SegmentRun, params: Params) -> tuple[Growth, str] | None:
     """The growth of changes along the longest segment, and a warning; None without a derivative."""
-    s, system, policies = task.data.segments, task.problem.system, task.problem.policies
+    s, system, policies = task.data.segments, task.problem.system, task.problem.scheme.policies
     lasting = s.ts[jnp.arange(len(s.last)), s.last] - s.ts[:, 0]
     k = int(jnp.argmax(lasting))
     ts = np.asarray(s.ts[k])[: int(s.last[k]) + 1]
     stride = -(-(len(ts) - 1) // _SAVES)
-    if isinstance(steps := task.problem.steps, FixedSteps):
+    if isinstance(steps := task.problem.scheme.steps, FixedSteps):
         policies["steps"] = replace(steps, per_save=steps.count * stride)
     q0, v0 = jnp.split(made.begin[k], 2)
     try:

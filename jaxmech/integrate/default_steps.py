@@ -9,11 +9,13 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
+from jaxmech.integrate.events import Watch
 from jaxmech.integrate.methods import AbstractMethod
-from jaxmech.integrate.step_size import MEMBERS, MOST_STEPS, Plan, rounded_up, steps_needed
-from jaxmech.integrate.steps import AbstractSteps, FixedSteps, method_and_steps
+from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.step_size import MEMBERS, MOST_STEPS, rounded_up, steps_needed
+from jaxmech.integrate.steps import FixedSteps
 from jaxmech.integrate.times import step_times
-from jaxmech.stabilization import AbstractStabilization, Free, Projection
+from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import as_numbers, is_known, require_finite, require_kind
@@ -66,16 +68,15 @@ def choose_steps(
         >>> end(model.params).shape
         (2,)
     """
-    require_kind("system", system, System, "System(...)")
+    scheme = Scheme.of(system, method, steps, projection, formulation)
+    policy = scheme.steps
+    require_kind("steps", policy, FixedSteps, "FixedSteps()")
+    assert isinstance(policy, FixedSteps)
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = as_times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
-    method, policy = method_and_steps(method, steps)
-    require_kind("steps", policy, FixedSteps, "FixedSteps()")
-    assert isinstance(policy, FixedSteps)
-    plan = _plan(system, method, projection, formulation)
     times = step_times(system, policy.step_times(q0.dtype), q0, v0, ts, params, policy.max_step)
-    per_save = _per_save(plan, (q0, v0, ts, params, times))
+    per_save = _per_save(scheme, None, (q0, v0, ts, params, times))
     if per_save is None:
         raise ValueError(
             "Argument `q0` and the others must have known values, but under `jax.jit` they have "
@@ -86,17 +87,19 @@ def choose_steps(
 
 
 def with_number(
-    plan: Plan, steps: FixedSteps, q0: Any, v0: Any, ts: Any, params: Params,
-    times: Array | None = None,
+    scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params, times: Array | None = None,
+    watch: Watch | None = None,
 ) -> FixedSteps:  # fmt: skip
     """The steps with their number, which is chosen from the motion if not set.
 
     None of them is longer than `max_step`.
     """
+    steps = scheme.steps
+    assert isinstance(steps, FixedSteps)
     per_save = steps.per_save
     least = 1 if steps.max_step is None else _least(steps.max_step, ts, times)
     if per_save is None:
-        per_save = _per_save(plan, (q0, v0, ts, params, times))
+        per_save = _per_save(scheme, watch, (q0, v0, ts, params, times))
         if per_save is None:
             warn_caller(UNKNOWN_STEPS, StepWarning)
     return replace(steps, per_save=max(per_save or 1, least), max_step=None)
@@ -122,36 +125,15 @@ def _intervals(ts: np.ndarray, times: np.ndarray | None) -> np.ndarray:
     return np.asarray(np.abs(np.diff(ts)))
 
 
-def resolved_steps(
-    system: System,
-    q0: Any,
-    v0: Any,
-    ts: Any,
-    params: Params,
-    *,
-    method: AbstractMethod | None,
-    steps: AbstractSteps | None,
-    projection: AbstractStabilization | None,
-    formulation: AbstractFormulation,
-) -> tuple[AbstractMethod, AbstractSteps]:
-    """The method and the steps that `simulate` would use, fixed ones with their number."""
-    require_kind("system", system, System, "System(...)")
-    method, steps = method_and_steps(method, steps)
-    require_kind("formulation", formulation, AbstractFormulation, "UdwadiaKalaba()")
+def resolved(scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params) -> Scheme:
+    """The scheme with the number of fixed steps that `simulate` would use."""
+    steps, system = scheme.steps, scheme.system
     if not isinstance(steps, FixedSteps):
-        return method, steps
-    plan = _plan(system, method, projection, formulation)
+        return scheme
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     times, ts = steps.step_times(q0.dtype), as_times(ts, q0.dtype)
     times = step_times(system, times, q0, v0, ts, params, steps.max_step)
-    return method, with_number(plan, steps, q0, v0, ts, params, times)
-
-
-def _plan(system: System, method: AbstractMethod, projection: Any, formulation: Any) -> Plan:
-    by = Free() if projection is None else projection
-    require_kind("projection", by, AbstractStabilization, "Projection() or None")
-    require_kind("formulation", formulation, AbstractFormulation, "UdwadiaKalaba()")
-    return Plan(system, method, formulation, by)
+    return replace(scheme, steps=with_number(scheme, q0, v0, ts, params, times))
 
 
 def as_times(ts: Any, dtype: Any) -> Array:
@@ -171,15 +153,15 @@ def as_times(ts: Any, dtype: Any) -> Array:
     return ts
 
 
-def _per_save(plan: Plan, run: Any) -> int | None:
+def _per_save(scheme: Scheme, watch: Watch | None, run: Any) -> int | None:
     """Steps per save interval for the most demanding member; None if values are unknown."""
     values = actual(run, MEMBERS)
     if values is None:
         return None
-    *_, ts, _, times = values
+    q, v, ts, params, times = values
     if not len(ts):  # an empty batch
         return 1
-    needed = members_need(plan, *values)
+    needed = members_need(scheme, q, v, ts, params, times, watch)
     if needed is None:
         return None
     longest = _intervals(ts, times).max(1) / np.abs(ts[:, -1] - ts[:, 0])
@@ -187,15 +169,16 @@ def _per_save(plan: Plan, run: Any) -> int | None:
 
 
 def members_need(
-    plan: Plan, q: Any, v: Any, ts: Any, params: Params, times: Any = None
-) -> int | None:
+    scheme: Scheme, q: Any, v: Any, ts: Any, params: Params, times: Any = None,
+    watch: Watch | None = None,
+) -> int | None:  # fmt: skip
     """Equal steps from first to last time for the most demanding of up to `MEMBERS` members.
 
     All arguments have a leading axis of members. None if the system closes over tracers.
     """
     q, v, ts, params, times = jax.tree.map(_filled, (q, v, ts, params, times))
     ends = np.stack([ts[:, 0], ts[:, -1]], axis=1)
-    needed = steps_needed(plan, q, v, ends, params, times)
+    needed = steps_needed(scheme, q, v, ends, params, times, watch)
     if needed is not None and needed > MOST_STEPS:
         warn_caller(_TOO_MANY.format(needed), StepWarning)
     return needed and min(needed, MOST_STEPS)

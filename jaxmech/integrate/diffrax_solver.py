@@ -11,54 +11,34 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.consistency import on_constraints
-from jaxmech.formulations import AbstractFormulation
-from jaxmech.integrate.methods import RK4
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.steps import FixedSteps
-from jaxmech.stabilization import AbstractStabilization, Free
 from jaxmech.system import Params, System
 
 State = tuple[Array, Array]
 
 
-@dataclass(frozen=True)
-class Constraints:
-    """The constraints of a system, with the projection onto them."""
-
-    system: System
-    projection: AbstractStabilization
-    formulation: AbstractFormulation  # may declare M singular
-
-    def project(self, t: Any, y: State, params: Params) -> State:
-        """Move to the nearest state on the constraints, NaN where it could not be reached."""
-        q, v, t, params = self.system.arguments(*y, t, params)
-        policies = RK4(), FixedSteps(1), self.formulation, self.projection
-        scheme = Scheme.of(self.system, *policies, q, v, t, params)
-        q, v, reached = self.projection.after_step(scheme.system, q, v, t, params)
-        q, v = (jnp.where(reached, x, jnp.nan) for x in (q, v))
-        return q, v
-
-    def hold(self, t: Any, y: State, params: Params) -> Array:
-        """Whether a state is on the constraints."""
-        q, v, t, params = self.system.arguments(*y, t, params)
-        return on_constraints(self.system, q, v, t, params)
+def project(scheme: Scheme, t: Any, y: State, params: Params) -> State:
+    """Move to the nearest state on the constraints, NaN where it could not be reached."""
+    q, v, t, params = scheme.system.arguments(*y, t, params)
+    scheme = scheme.at(q, v, t, params)
+    q, v, reached = scheme.stabilization.after_step(scheme.system, q, v, t, params)
+    q, v = (jnp.where(reached, x, jnp.nan) for x in (q, v))
+    return q, v
 
 
 @dataclass(frozen=True)
 class Rate:
     """The rate (v, qdd) at a state (q, v), NaN where M is singular; `args` are the parameters."""
 
-    system: System
-    formulation: AbstractFormulation
+    scheme: Scheme
 
     def __call__(self, t: Any, y: Any, args: Params) -> State:
         """The time derivative of y."""
-        _require_state(self.system, y)
+        system = self.scheme.system
+        _require_state(system, y)
         q, v = y
-        q, v, t, params = self.system.arguments(q, v, t, args)
-        policies = RK4(), FixedSteps(1), self.formulation, Free()
-        scheme = Scheme.of(self.system, *policies, q, v, t, params)
-        _, law = scheme.law(q, v, t, params)
+        q, v, t, params = system.arguments(q, v, t, args)
+        _, law = self.scheme.at(q, v, t, params).law(q, v, t, params)
         return v, jnp.where(law.definite, law.qdd, jnp.nan)
 
 
@@ -69,13 +49,13 @@ class ProjectedInterpolation(diffrax.AbstractLocalInterpolation):  # type: ignor
     t1: Any
     inner: diffrax.AbstractLocalInterpolation
     params: Params
-    constraints: Constraints = eqx.field(static=True)
+    scheme: Scheme = eqx.field(static=True)
 
     def evaluate(self, t0: Any, t1: Any = None, left: bool = True) -> Any:
         """The state at t0, or its change from t0 to t1."""
         if t1 is not None:
             return jax.tree.map(jnp.subtract, self.evaluate(t1), self.evaluate(t0))
-        return self.constraints.project(t0, self.inner.evaluate(t0, left=left), self.params)
+        return project(self.scheme, t0, self.inner.evaluate(t0, left=left), self.params)
 
 
 @dataclass(frozen=True)
@@ -83,18 +63,18 @@ class _Interpolations:
     """Makes a `ProjectedInterpolation` of the stored data of a step."""
 
     inner: Callable[..., Any]
-    constraints: Constraints
+    scheme: Scheme
 
     def __call__(self, *, t0: Any, t1: Any, params: Params, **info: Any) -> Any:
         inner = self.inner(t0=t0, t1=t1, **info)
-        return ProjectedInterpolation(t0, t1, inner, params, self.constraints)
+        return ProjectedInterpolation(t0, t1, inner, params, self.scheme)
 
 
 class ProjectedSolver(diffrax.AbstractWrappedSolver):  # type: ignore[misc]
     """A Runge-Kutta solver of diffrax whose steps end on the constraints."""
 
     solver: diffrax.AbstractSolver
-    constraints: Constraints = eqx.field(static=True)
+    scheme: Scheme = eqx.field(static=True)
 
     @property
     def term_structure(self) -> Any:
@@ -104,7 +84,7 @@ class ProjectedSolver(diffrax.AbstractWrappedSolver):  # type: ignore[misc]
     @property
     def interpolation_cls(self) -> Any:
         """Interpolation along the constraints."""
-        return _Interpolations(self.solver.interpolation_cls, self.constraints)
+        return _Interpolations(self.solver.interpolation_cls, self.scheme)
 
     @property
     def root_finder(self) -> Any:
@@ -126,8 +106,10 @@ class ProjectedSolver(diffrax.AbstractWrappedSolver):  # type: ignore[misc]
 
     def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
         """The state of the solver, and whether the initial state is consistent."""
-        _require_state(self.constraints.system, y0)
-        consistent = self.constraints.hold(t0, y0, args)
+        system = self.scheme.system
+        _require_state(system, y0)
+        q, v = y0
+        consistent = on_constraints(system, *system.arguments(q, v, t0, args))
         consistent = eqx.error_if(consistent, ~consistent, _INCONSISTENT)
         return self.solver.init(terms, t0, t1, y0, args), consistent
 
@@ -140,7 +122,7 @@ class ProjectedSolver(diffrax.AbstractWrappedSolver):  # type: ignore[misc]
         y1, error, info, inner, result = self.solver.step(
             terms, t0, t1, y0, args, inner, made_jump=True
         )
-        q, v = self.constraints.project(t1, y1, args)
+        q, v = project(self.scheme, t1, y1, args)
         # `error_if` may be off (EQX_ON_ERROR); an inconsistent start must not look like a motion.
         y1 = jnp.where(consistent, q, jnp.nan), v
         if error is not None:  # an adaptive controller tries again with a shorter step

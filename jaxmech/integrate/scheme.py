@@ -1,4 +1,4 @@
-"""`Scheme`: the policies of a rollout, and their effects within a step."""
+"""`Scheme`: a system and the policies of its integration, and their effects within a step."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,27 +10,28 @@ from jaxtyping import Array, Float
 
 from jaxmech.constraints import Acceleration
 from jaxmech.equations import EquationsOfMotion
-from jaxmech.formulations import AbstractChart, AbstractFormulation, Law, solve_law
+from jaxmech.formulations import AbstractFormulation, Law, Partition, UdwadiaKalaba, solve_law
 from jaxmech.integrate.methods import AbstractMethod, AbstractPair
-from jaxmech.integrate.steps import AbstractSteps, Adaptive, FixedSteps
+from jaxmech.integrate.steps import AbstractSteps, Adaptive, FixedSteps, method_and_steps
 from jaxmech.properties import Drive, drive_of, singular_mass
-from jaxmech.stabilization import AbstractStabilization, Projection, RowsBefore
+from jaxmech.stabilization import AbstractStabilization, Free, Projection, RowsBefore
 from jaxmech.system import Params, System
+from jaxmech.utils.checks import require_kind
 from jaxmech.utils.probing import depends_on
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """The policies of a rollout.
+    """A system and the policies of its integration: a run without its numbers.
 
     Attributes:
-        system: the system, with its `singular_mass` set.
+        system: the system; after `at`, with its `singular_mass` set.
         method: how a step is made.
         steps: how long it is.
         formulation: the law of motion.
         stabilization: the policy against drift.
         drive: whether constraints contain the time, so that they may move the system where its
-            accelerations do not show it.
+            accelerations do not show it; known after `at`.
     """
 
     system: System
@@ -38,19 +39,40 @@ class Scheme:
     steps: AbstractSteps
     formulation: AbstractFormulation
     stabilization: AbstractStabilization
-    drive: Drive
+    drive: Drive | None = None
 
     @staticmethod
     def of(
-        system: System, method: AbstractMethod, steps: AbstractSteps,
-        formulation: AbstractFormulation, stabilization: AbstractStabilization, *state: Any,
-    ) -> "Scheme":  # fmt: skip
-        """The scheme for states of these shapes: q, v, t and params."""
-        found = formulation.takes_as_singular(singular_mass(system, *state))
-        system = system.with_singular_mass(found)
-        method.require(system, (formulation, stabilization), *state)
-        drive = drive_of(system, *state)
-        return Scheme(system, method, steps, formulation, stabilization, drive)
+        system: System,
+        method: AbstractMethod | None = None,
+        steps: AbstractSteps | None = None,
+        projection: AbstractStabilization | None = Projection(),
+        formulation: AbstractFormulation = UdwadiaKalaba(),
+    ) -> "Scheme":
+        """The scheme of the arguments of `simulate`, or an error that names a wrong one."""
+        require_kind("system", system, System, "System(...)")
+        method, steps = method_and_steps(method, steps)
+        stabilization = Free() if projection is None else projection
+        require_kind("projection", stabilization, AbstractStabilization, "Projection() or None")
+        require_kind("formulation", formulation, AbstractFormulation, "UdwadiaKalaba()")
+        return Scheme(system, method, steps, formulation, stabilization)
+
+    def at(self, *state: Any) -> "Scheme":
+        """The scheme with what is known of the system at q, v, t and params of these shapes."""
+        detected = self.formulation.takes_as_singular(singular_mass(self.system, *state))
+        system = self.system.with_singular_mass(detected)
+        self.method.require(system, (self.formulation, self.stabilization), *state)
+        return replace(self, system=system, drive=drive_of(system, *state))
+
+    @property
+    def policies(self) -> dict[str, Any]:
+        """The policies as arguments of `simulate`."""
+        return {
+            "method": self.method,
+            "steps": self.steps,
+            "projection": self.stabilization,
+            "formulation": self.formulation,
+        }
 
     @property
     def per_save(self) -> int:
@@ -90,13 +112,13 @@ class Scheme:
         return eom, solve_law(self.formulation, self.system, eom, (q, v, t, params), kept=kept)
 
     def completed(
-        self, chart: AbstractChart | None, q: Array, v: Array, t: Array, params: Params
+        self, chart: Partition | None, q: Array, v: Array, t: Array, params: Params
     ) -> tuple[Array, Array, Array | None]:
         """The state completed by a chart, and whether that succeeded; None without a chart."""
         return (q, v, None) if chart is None else chart.complete(self.system, q, v, t, params)
 
     def after_step(
-        self, chart: AbstractChart | None, q: Array, v: Array, t: Array, params: Params,
+        self, chart: Partition | None, q: Array, v: Array, t: Array, params: Params,
         before: RowsBefore,
     ) -> tuple[Array, Array, Array]:  # fmt: skip
         """The stabilized state, and whether it could be reached."""

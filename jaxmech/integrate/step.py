@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.consistency import extents_at
-from jaxmech.formulations import AbstractChart
+from jaxmech.formulations import Partition
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
 from jaxmech.integrate.implicit import AbstractImplicit, StepData, rounding
 from jaxmech.integrate.methods import AbstractRungeKutta
@@ -154,7 +154,7 @@ class _StageState(eqx.Module):
 
 
 def _run_stages(
-    scheme: Scheme, stages: "_Stage", chart: AbstractChart | None, q: Array, v: Array, t: Array,
+    scheme: Scheme, stages: "_Stage", chart: Partition | None, q: Array, v: Array, t: Array,
     h: Array, params: Params,
 ) -> _StageState:  # fmt: skip
     """The stages of the method, as a loop: so the law of motion is compiled once for all."""

@@ -7,7 +7,7 @@ II.4). The errors of a trial are added up relative to the motion, as in
 target.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,19 +18,14 @@ from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure, unchecked, unoptimized, why_not
 from jaxmech.first_order import largest, spread
-from jaxmech.formulations import AbstractFormulation
 from jaxmech.integrate.error_estimate import relative, resolution
 from jaxmech.integrate.events.turns import most_turns
 from jaxmech.integrate.events.watch import Watch
-from jaxmech.integrate.methods import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
-from jaxmech.integrate.steps import FixedSteps
 from jaxmech.integrate.times.even_steps import EvenSteps
 from jaxmech.integrate.times.spans import span_at, within, within_spans
 from jaxmech.properties import Drive
-from jaxmech.stabilization import AbstractStabilization
-from jaxmech.system import System
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.probing import outside_traces
 
@@ -47,40 +42,25 @@ _HOPELESS = 10_000  # steps of a trial that fails at the same place as the one b
 _RESOLVED = 1e-3  # error below which the motion is resolved, so that the order of the method shows
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The inputs of the integration, without the number of steps.
-
-    Attributes:
-        system: the system.
-        method: method of integration.
-        formulation: the law of motion.
-        stabilization: the policy against drift.
-        watch: the events, whose functions are not to turn more than once in a step.
-    """
-
-    system: System
-    method: AbstractMethod
-    formulation: AbstractFormulation
-    stabilization: AbstractStabilization
-    watch: Watch | None = None
-
-
 def steps_needed(
-    plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any, times: np.ndarray | None = None
-) -> int | None:
+    scheme: Scheme, q: Any, v: Any, ts: np.ndarray, params: Any, times: np.ndarray | None = None,
+    watch: Watch | None = None,
+) -> int | None:  # fmt: skip
     """The number of equal steps from ts[:, 0] to ts[:, 1] with which all errors meet the target.
 
     All arguments have a leading axis of members. None if the system closes over tracers. A step
-    ends at each of the `times` (M, K).
+    ends at each of the `times` (M, K), and the functions of events do not turn more than once in
+    it.
     """
-    order = plan.method.order
+    # A trial is the same for all policies of the length of steps, and compiled once for them.
+    scheme = scheme.with_one_step()
+    order = scheme.method.order
     eps = float(jnp.finfo(q.dtype).eps)
     target = max(TARGET if order >= 4 else _ROUGH, 1000 * eps)
     many, before, wanted, is_settled = _FIRST, None, np.zeros(len(q)), np.zeros(len(q), bool)
     foreseen = np.full(len(q), float(_FIRST))  # the steps needed according to the trial before
     for _ in range(_TRIALS):
-        trial = _tried(plan, q, v, ts, params, times, many)
+        trial = _tried(scheme, watch, q, v, ts, params, times, many)
         if trial is None:
             return None
         # The error of a whole run falls with the step to the power of the order.
@@ -169,14 +149,15 @@ class _Trial:
 
 
 def _tried(
-    plan: Plan, q: Any, v: Any, ts: np.ndarray, params: Any, times: np.ndarray | None, many: int
-) -> _Trial | None:
+    scheme: Scheme, watch: Watch | None, q: Any, v: Any, ts: np.ndarray, params: Any,
+    times: np.ndarray | None, many: int,
+) -> _Trial | None:  # fmt: skip
     # Compiled even under `jax.disable_jit()`, by which users step through their functions.
     # It runs once, and optimizing its code takes far longer than the trial. A NaN that it hides
     # only leads to another number of steps: the run itself reports it.
     with jax.disable_jit(False), unoptimized(), unchecked():
         found = outside_traces(
-            _trial, plan, q, v, ts, params, times, np.asarray(many),
+            _trial, scheme, watch, q, v, ts, params, times, np.asarray(many),
             np.asarray(min(many, _TRIED)),
         )  # fmt: skip
     if found is None:
@@ -186,17 +167,17 @@ def _tried(
     # What the first steps have lost, extended to the whole run.
     whole = many / np.maximum(done, 1)
     error = np.where((done == 0) & ~good, np.inf, error * whole)
-    turns = None if plan.watch is None else most
+    turns = None if watch is None else most
     return _Trial(many, error, hidden * whole, done, good, turns)
 
 
 _Found = tuple[Array, Array, Array, Array, Array]
 
 
-@jit_of("plan", is_frame=True)
+@jit_of("scheme", "watch", is_frame=True)
 def _trial(
-    plan: Plan, q: Array, v: Array, ts: Array, params: Any, times: Array | None, many: Array,
-    tried: Array,
+    scheme: Scheme, watch: Watch | None, q: Array, v: Array, ts: Array, params: Any,
+    times: Array | None, many: Array, tried: Array,
 ) -> _Found:  # fmt: skip
     """The error of the first steps, what round-off hides, their number, and whether all succeeded.
 
@@ -206,17 +187,17 @@ def _trial(
     first_q, first_v, first, first_params, some = jax.tree.map(
         lambda x: x[0], (q, v, ts, params, times)
     )
-    policies = plan.method, FixedSteps(1), plan.formulation, plan.stabilization
-    system, span = plan.system, None
+    span = None
     if some is not None:
-        system, span = within_spans(system), span_at(some, first[0], first[0], first[1])[0]
-    scheme = Scheme.of(system, *policies, first_q, first_v, first[0], within(span, first_params))
+        scheme = replace(scheme, system=within_spans(scheme.system))
+        span = span_at(some, first[0], first[0], first[1])[0]
+    scheme = scheme.at(first_q, first_v, first[0], within(span, first_params))
 
     def one(
         q: Array, v: Array, ts: Array, params: Any, times: Array | None, tried: Array
     ) -> _Found:
         zero, grid = jnp.zeros_like(q), EvenSteps.of(ts, times, many)
-        states = len(system.states)
+        states = len(scheme.system.states)
 
         def more(k: Array, carry: Any) -> Any:
             q, v, errors, (low, high, fastest, rounding), most, done, _ = carry
@@ -225,8 +206,8 @@ def _trial(
             if turns is not None:
                 q, v, _ = scheme.turned(q, v, t, now, turns)
             new_q, new_v, found, went_well = _doubled(scheme, q, v, t, h, now)
-            if plan.watch is not None:
-                here = most_turns(plan.watch, (q, v), (new_q, new_v), t, h, now)
+            if watch is not None:
+                here = most_turns(watch, (q, v), (new_q, new_v), t, h, now)
                 most = jnp.maximum(most, here)
             hidden = rounding + _rounding(new_q, states)[0]
             seen = jnp.minimum(low, new_q), jnp.maximum(high, new_q)

@@ -4,6 +4,7 @@ import importlib.util
 from typing import Any, NamedTuple
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
+from jaxmech.integrate.scheme import Scheme
 from jaxmech.stabilization import Projection
 from jaxmech.system import System
 from jaxmech.utils.checks import require_kind
@@ -74,19 +75,19 @@ def to_diffrax(
         )
     import diffrax
 
-    from jaxmech.integrate.diffrax_solver import Constraints, ProjectedSolver, Rate
+    from jaxmech.integrate.diffrax_solver import ProjectedSolver, Rate
 
     require_kind("system", system, System, "System(...)")
     require_kind("formulation", formulation, AbstractFormulation, "UdwadiaKalaba()")
     solver = diffrax.Tsit5() if solver is None else solver
     require_kind("solver", solver, diffrax.AbstractSolver, "diffrax.Tsit5()")
     _require_one_step(solver, diffrax)
-    term = diffrax.ODETerm(Rate(system, formulation))
+    term = diffrax.ODETerm(Rate(Scheme.of(system, projection=None, formulation=formulation)))
     if projection is None:
         return Diffrax(term, solver)
     require_kind("projection", projection, Projection, "Projection() or None")
-    constraints = Constraints(system, projection, formulation)
-    return Diffrax(term, ProjectedSolver(solver, constraints))
+    scheme = Scheme.of(system, projection=projection, formulation=formulation)
+    return Diffrax(term, ProjectedSolver(solver, scheme))
 
 
 def _require_one_step(solver: Any, diffrax: Any) -> None:

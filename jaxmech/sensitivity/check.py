@@ -14,18 +14,16 @@ from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import (
     AbstractDerivative,
     AbstractMethod,
-    AbstractPair,
     AbstractSteps,
     Adaptive,
     FixedSteps,
     ForwardMode,
     ReverseMode,
     Scheme,
-    method_and_steps,
 )
 from jaxmech.integrate.adaptive.record import StepRecord
 from jaxmech.integrate.adaptive.replay import recorded, replayed, shortened
-from jaxmech.integrate.default_steps import resolved_steps
+from jaxmech.integrate.default_steps import resolved
 from jaxmech.integrate.times import span_at, step_times, within, within_spans
 from jaxmech.sensitivity import nan_origins
 from jaxmech.sensitivity.check_report import START, GradientCheck
@@ -33,14 +31,12 @@ from jaxmech.sensitivity.differences import Numbers, Sweep, step_sizes, sweep
 from jaxmech.sensitivity.tangents import consistent_change
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
-from jaxmech.stabilization import AbstractStabilization, Free, Projection
+from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.status import Status
 from jaxmech.system import Params, System, as_dtype
 from jaxmech.utils.checks import require_function
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.trees import number_names, numbers_of
-
-_POLICIES = ("method", "steps", "projection", "formulation")
 
 Loss = Callable[[Array, Array, Array, Params], Array]  # loss(q (T, n), v (T, n), ts, params)
 
@@ -49,18 +45,14 @@ Loss = Callable[[Array, Array, Array, Params], Array]  # loss(q (T, n), v (T, n)
 class _Motion:
     """The inputs that stay fixed while the numbers change."""
 
-    system: System
+    scheme: Scheme
     loss: Loss
     start: Start | None
-    method: AbstractMethod
-    steps: AbstractSteps
-    projection: AbstractStabilization
-    formulation: AbstractFormulation
 
     @property
-    def policies(self) -> dict[str, Any]:
-        """The policies for `simulate`."""
-        return {name: getattr(self, name) for name in _POLICIES}
+    def system(self) -> System:
+        """The system that moves."""
+        return self.scheme.system
 
 
 class _Base(NamedTuple):
@@ -148,9 +140,8 @@ def check_gradients(
     """
     for name, function in (("loss", loss or _end), ("start", start or _end)):
         require_function(name, function)
-    stabilization = Free() if projection is None else projection
-    policies = *method_and_steps(method, steps), stabilization, formulation
-    run = _Motion(system, loss or _end, start, *policies)
+    scheme = Scheme.of(system, method, steps, projection, formulation)
+    run = _Motion(scheme, loss or _end, start)
     run, base, solution = _prepared(run, q0, v0, ts, params)
     eps = float(jnp.finfo(base.ts.dtype).eps)
     names = (*number_names(base.params), *([START] if base.change is not None else []))
@@ -222,15 +213,14 @@ def _prepared(
     dtype = jnp.result_type(q0, v0, float)
     q0, v0, params = q0.astype(dtype), v0.astype(dtype), as_dtype(params, dtype)
     q, v = (q0, v0) if run.start is None else run.start(q0, v0, params)
-    _, steps = resolved_steps(run.system, q, v, ts, params, **run.policies)
-    run = replace(run, steps=steps)
-    solution = simulate(run.system, q, v, ts, params, **run.policies)
+    run = replace(run, scheme=resolved(run.scheme, q, v, ts, params))
+    solution = simulate(run.system, q, v, ts, params, **run.scheme.policies)
     value = run.loss(solution.q, solution.v, solution.ts, params)
     if np.shape(value) != () or not np.isfinite(value):
         raise ValueError(f"Argument `loss` must return a finite scalar, but returns {value}.")
     first = solution.q[0], solution.v[0], solution.ts[0]
     base = _Base(q0, v0, solution.ts, params, consistent_change(run.system, *first, params))
-    if isinstance(run.steps, Adaptive):
+    if isinstance(run.scheme.steps, Adaptive):
         record, q, v, times = _recorded(run, base, _numbers(base)[0])
         apart = solution.q - q, solution.v - v
         base = base._replace(record=shortened(record), apart=apart, times=times)
@@ -262,36 +252,37 @@ def _solved(
     run: _Motion, base: _Base, x: Array, derivative: AbstractDerivative
 ) -> tuple[Array, Array]:
     q, v, params = _start(run, base, x)
-    ways = run.policies | {"derivative": derivative, "throw": False}
+    ways = run.scheme.policies | {"derivative": derivative, "throw": False}
     sol = simulate(run.system, q, v, base.ts, params, **ways)
     return run.loss(sol.q, sol.v, sol.ts, params), sol.status == Status.OK
-
-
-def _scheme(run: _Motion, *state: Any) -> Scheme:
-    return Scheme.of(run.system, run.method, run.steps, run.formulation, run.projection, *state)
 
 
 def _timed(
     run: _Motion, q: Array, v: Array, ts: Array, params: Params
 ) -> tuple[Scheme, Array | None]:
-    grid, longest = run.steps.step_times(q.dtype), run.steps.max_step
+    steps = run.scheme.steps
+    grid, longest = steps.step_times(q.dtype), steps.max_step
     times = step_times(run.system, grid, q, v, ts, params, longest)
     if times is None:
-        return _scheme(run, q, v, ts[0], params), None
-    timed = replace(run, system=within_spans(run.system), steps=run.steps.without_times())
+        return run.scheme.at(q, v, ts[0], params), None
+    timed = replace(run.scheme, system=within_spans(run.system), steps=steps.without_times())
     params = within(span_at(times, ts[0], ts[0], ts[-1])[0], params)
-    return _scheme(timed, q, v, ts[0], params), times
+    return timed.at(q, v, ts[0], params), times
 
 
 @jit_of("run")
 def _recorded(run: _Motion, base: _Base, x: Array) -> tuple[StepRecord, Array, Array, Array | None]:
     """The steps of the motion, q and v in these steps alone, and times at which a step ends."""
-    assert isinstance(run.steps, Adaptive)
-    assert isinstance(run.method, AbstractPair)
     q, v, params = _start(run, base, x)
     scheme, times = _timed(run, q, v, base.ts, params)
     record = recorded(
-        scheme, q, v, base.ts, params, run.steps.tolerance(run.method, q.dtype), times
+        scheme,
+        q,
+        v,
+        base.ts,
+        params,
+        run.scheme.adaptive.tolerance(run.scheme.pair, q.dtype),
+        times,
     )
     q, v, _ = replayed(scheme, record, q, v, base.ts, params, times, times)
     return record, q, v, times
@@ -334,18 +325,18 @@ def _losses(run: _Motion, base: _Base, points: Array) -> Array:
 
 
 def _refined(run: _Motion, base: _Base, solution: Solution) -> tuple[Scheme, Solution]:
-    if isinstance(run.steps, FixedSteps):
-        per_save = run.steps.count
+    if isinstance(steps := run.scheme.steps, FixedSteps):
+        per_save = steps.count
         places = np.arange(per_save * (len(base.ts) - 1) + 1) / per_save
         fine = jnp.interp(jnp.asarray(places), jnp.arange(len(base.ts)), base.ts)
-        policies = run.policies | {"steps": replace(run.steps, per_save=1, max_step=None)}
+        policies = run.scheme.policies | {"steps": replace(steps, per_save=1, max_step=None)}
     else:
         assert base.record is not None
         sizes = np.asarray(base.record.moves)
         ends = np.cumsum(sizes[sizes > 0])
         sign = np.sign(base.ts[-1] - base.ts[0])
         fine = jnp.append(base.ts[0] + sign * np.append(0.0, ends[:-1]), base.ts[-1])
-        policies = run.policies
+        policies = run.scheme.policies
     start = solution.q[0], solution.v[0]
     states = simulate(run.system, *start, fine, base.params, throw=False, **policies)
-    return _scheme(run, states.q[0], states.v[0], states.ts[0], base.params), states
+    return run.scheme.at(states.q[0], states.v[0], states.ts[0], base.params), states

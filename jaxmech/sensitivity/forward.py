@@ -11,8 +11,8 @@ from jaxtyping import Array, Float
 
 from jaxmech.compiler import batched_closure
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate import AbstractMethod, AbstractSteps, ForwardMode
-from jaxmech.integrate.default_steps import resolved_steps
+from jaxmech.integrate import AbstractMethod, AbstractSteps, ForwardMode, Scheme
+from jaxmech.integrate.default_steps import resolved
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.stabilization import AbstractStabilization, Projection
@@ -88,11 +88,8 @@ def sensitivities(
     """
     flat, unravel = _flattened(theta)
     q0, v0, params = start(theta)
-    policies: dict[str, Any] = {"projection": projection, "formulation": formulation}
-    method, steps = resolved_steps(
-        system, q0, v0, ts, params, method=method, steps=steps, **policies
-    )
-    ways = policies | {"method": method, "steps": steps}
+    scheme = Scheme.of(system, method, steps, projection, formulation)
+    ways = resolved(scheme, q0, v0, ts, params).policies
     ways |= {"derivative": ForwardMode(), "throw": False}
 
     def states(flat: Array) -> tuple[tuple[Array, Array], Solution]:

@@ -17,8 +17,8 @@ from jaxtyping import Array
 
 from jaxmech.compiler import batched
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate import AbstractMethod, AbstractSteps, Adaptive, ForwardMode
-from jaxmech.integrate.default_steps import resolved_steps
+from jaxmech.integrate import AbstractMethod, AbstractSteps, Adaptive, ForwardMode, Scheme
+from jaxmech.integrate.default_steps import resolved
 from jaxmech.sensitivity.differences import Numbers
 from jaxmech.sensitivity.tangents import Tangents, geometry, tangents
 from jaxmech.simulate import simulate
@@ -159,11 +159,8 @@ def sensitivity_growth(
         403.43, twice as much every 0.2310 s
     """
     sizes = None if scale is None else _sizes(scale, system.n)
-    policies: dict[str, Any] = {"projection": projection, "formulation": formulation}
-    method, steps = resolved_steps(
-        system, q0, v0, ts, params, method=method, steps=steps, **policies
-    )
-    solution = simulate(system, q0, v0, ts, params, method=method, steps=steps, **policies)
+    scheme = resolved(Scheme.of(system, method, steps, projection, formulation), q0, v0, ts, params)
+    solution = simulate(system, q0, v0, ts, params, **scheme.policies)
     _, _, _, params = system.arguments(solution.q[0], solution.v[0], solution.ts[0], params)
     eps = float(jnp.finfo(solution.q.dtype).eps)
     geometries = geometry(system, solution.q, solution.v, solution.ts, params)
@@ -173,12 +170,13 @@ def sensitivity_growth(
             "Argument `system` must have a degree of freedom, but its constraints alone determine "
             "the motion."
         )
+    steps = scheme.steps
     if isinstance(steps, Adaptive):
         # memory for no more steps than the whole motion took
         taken_steps = int(solution.accepted + solution.rejected)
         enough = 2 ** int(np.ceil(np.log2(taken_steps + _FIRST_STEPS)))
         steps = replace(steps, max_steps=min(steps.max_steps, enough))
-    policies |= {"method": method, "steps": steps}
+    policies = scheme.policies | {"steps": steps}
     matrices = _transitions(system, policies, solution, bases, params)
     times = np.asarray(solution.ts, dtype=float)
     rate = None

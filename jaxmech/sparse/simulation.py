@@ -14,6 +14,7 @@ from jaxmech.integrate import (
     AbstractRungeKutta,
     AbstractSteps,
     FixedSteps,
+    Scheme,
     StepCounts,
     Trajectory,
 )
@@ -34,14 +35,15 @@ from jaxmech.utils.probing import depends_on
 
 
 def sparse_trajectory(
-    system: System, method: AbstractMethod, steps: AbstractSteps,
-    stabilization: AbstractStabilization, q: Array, v: Array, ts: Array, params: Params,
-) -> tuple[Trajectory, Float[Array, " T"], bool]:  # fmt: skip
+    scheme: Scheme, q: Array, v: Array, ts: Array, params: Params
+) -> tuple[Trajectory, Float[Array, " T"], bool]:
     """The trajectory, the energy at its saves, and whether the system conserves it.
 
     Raises:
         ValueError: the system or a policy is not supported.
     """
+    system, method, steps = scheme.system, scheme.method, scheme.steps
+    stabilization = scheme.stabilization
     _require_supported(method, steps, stabilization)
     assert isinstance(method, AbstractRungeKutta)
     assert isinstance(steps, FixedSteps)

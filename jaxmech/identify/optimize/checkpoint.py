@@ -105,7 +105,7 @@ def _digests(task: Task, policy: Any, validation: Any) -> dict[str, str]:
         digests["start"] = digest(problem.start, s.q0[0], s.v0[0], params)
     plain = {
         "free, bounds": (problem.layout.names, tuple(x.transform for x in problem.layout.free)),
-        **problem.policies,
+        **problem.scheme.policies,
         "optimizer": (policy.batch, policy.patience, policy.seed) if descends else policy.tolerance,
         "horizon": task.hard,
     }

@@ -21,19 +21,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.assemble import Start, begin
-from jaxmech.formulations import AbstractFormulation
 from jaxmech.identify.data.segments import SegmentOrigin, Segments
 from jaxmech.identify.problem.parameters import ParameterLayout
-from jaxmech.integrate import (
-    AbstractDerivative,
-    AbstractMethod,
-    AbstractSteps,
-    ForwardMode,
-    ReverseMode,
-)
+from jaxmech.integrate import AbstractDerivative, ForwardMode, ReverseMode, Scheme
 from jaxmech.sensitivity.forward import slopes_by_groups
 from jaxmech.simulate import simulate
-from jaxmech.stabilization import AbstractStabilization
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
 
@@ -44,20 +36,15 @@ Observe = Callable[[Array, Array, Array, Params], Array]
 class FitProblem:
     """The simulation and its comparison with recordings; hashable."""
 
-    system: System
+    scheme: Scheme
     observe: Observe  # observe(q, v, t, params) returns the sensor values, (d,)
     start: Start | None  # start(q0, v0, params) returns the state; None projects q0 and v0
     layout: ParameterLayout
-    method: AbstractMethod
-    steps: AbstractSteps
-    projection: AbstractStabilization | None
-    formulation: AbstractFormulation
 
     @property
-    def policies(self) -> dict[str, Any]:
-        """The policies for `simulate`."""
-        names = "method", "steps", "projection", "formulation"
-        return {name: getattr(self, name) for name in names}
+    def system(self) -> System:
+        """The system that is simulated."""
+        return self.scheme.system
 
 
 class Data(eqx.Module):
@@ -134,7 +121,7 @@ def run_segment(
     s, params = one.segments, problem.layout.params(z, one.leaves)
     q0, v0 = jnp.split(jnp.concatenate([s.q0, s.v0]) + one.along @ u, 2)
     q, v = begin(problem.system, problem.start, q0, v0, s.ts[0], params)
-    ways = problem.policies | {"derivative": derivative, "throw": False}
+    ways = problem.scheme.policies | {"derivative": derivative, "throw": False}
     sol = simulate(problem.system, q, v, s.ts, params, **ways)
     predicted = jax.vmap(lambda q, v, t: problem.observe(q, v, t, params))(sol.q, sol.v, s.ts)
     residual = jnp.where(s.weights > 0, s.weights * (predicted - s.observed), 0.0)

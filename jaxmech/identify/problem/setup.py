@@ -21,11 +21,10 @@ from jaxmech.identify.problem.initial_states import (
 )
 from jaxmech.identify.problem.least_squares import Conditions, Data, FitProblem, Task, runs
 from jaxmech.identify.problem.parameters import Parameters, parameters
-from jaxmech.integrate import FixedSteps, method_and_steps
+from jaxmech.integrate import FixedSteps, Scheme
 from jaxmech.integrate.default_steps import members_need
-from jaxmech.integrate.step_size import MEMBERS, Plan, rounded_up
+from jaxmech.integrate.step_size import MEMBERS, rounded_up
 from jaxmech.simulate import simulate
-from jaxmech.stabilization import Free
 from jaxmech.status import Status
 from jaxmech.system import Params, as_dtype
 from jaxmech.utils.text import capital
@@ -51,11 +50,9 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
         subject.params, free=subject.free, bounds=subject.bounds, prior=subject.prior
     )
     observe = subject.observe or DefaultSensors(len(subject.system.states))
-    problem = FitProblem(
-        subject.system, observe, subject.start, found.layout,
-        *method_and_steps(settings.method, settings.steps),
-        settings.projection, settings.formulation,
-    )  # fmt: skip
+    policies = settings.method, settings.steps, settings.projection, settings.formulation
+    scheme = Scheme.of(subject.system, *policies)
+    problem = FitProblem(scheme, observe, subject.start, found.layout)
     horizon = settings.horizon
     params = found.layout.params(jnp.zeros(found.layout.size), found.leaves)
     given = require_same_sensors(named(recordings, "recordings"))
@@ -95,7 +92,7 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
 def _require_runs(problem: FitProblem, y: Array, data: Data, origin: SegmentOrigin) -> None:
     """Raise unless every segment can be simulated with the given unknowns."""
     found = runs(problem, y, data)
-    fixed = isinstance(problem.steps, FixedSteps)
+    fixed = isinstance(problem.scheme.steps, FixedSteps)
     steps = "shorter steps (`steps`) or " if fixed else ""
     status = np.asarray(found.status)
     lost = ~np.isfinite(np.asarray(found.residual)).all(axis=(1, 2))
@@ -139,7 +136,7 @@ def _with_guesses(
             f"Argument `q0` of {one.name} must have shape (T, {one.q0.size}), and `v0` too: "
             "multiple shooting with `start` needs a guess of both at every sample."
         )
-    sol = simulate(problem.system, state.q, state.v, one.ts, params, **problem.policies)
+    sol = simulate(problem.system, state.q, state.v, one.ts, params, **problem.scheme.policies)
     return replace(one, q0=np.asarray(sol.q), v0=np.asarray(sol.v))
 
 
@@ -151,7 +148,7 @@ def _with_chosen_steps(
 
     Times between samples that are longer are divided.
     """
-    policy = problem.steps
+    policy = problem.scheme.steps
     if not isinstance(policy, FixedSteps):
         return problem, None
     per_save, longest = policy.per_save, np.inf
@@ -162,7 +159,8 @@ def _with_chosen_steps(
         longest = _LONGER * usual
     if policy.max_step is not None:
         longest = min(longest, float(policy.max_step) * per_save)
-    problem = replace(problem, steps=replace(policy, per_save=per_save, max_step=None))
+    policy = replace(policy, per_save=per_save, max_step=None)
+    problem = replace(problem, scheme=replace(problem.scheme, steps=policy))
     return problem, longest if np.isfinite(longest) else None
 
 
@@ -171,14 +169,12 @@ def _largest_step(
     states: Sequence[InitialState],
 ) -> float:  # fmt: skip
     """The largest step that is accurate enough for a few of the segments [s]."""
-    stabilization = Free() if problem.projection is None else problem.projection
-    plan = Plan(problem.system, problem.method, problem.formulation, stabilization)
     largest = np.inf
     for k in evenly_spaced(len(states), MEMBERS):
         ts = np.asarray(s.ts)[k, [0, int(s.last[k])]]
         q, v = np.asarray(states[k].q), np.asarray(states[k].v)
         own = jax.tree.map(lambda x: np.asarray(x)[None], as_dtype(params, q.dtype))
-        needed = members_need(plan, q[None], v[None], ts[None], own)
+        needed = members_need(problem.scheme, q[None], v[None], ts[None], own)
         largest = min(largest, float(ts[1] - ts[0]) / (needed or 1))
     return largest
 

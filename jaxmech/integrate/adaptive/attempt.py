@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.first_order import largest
-from jaxmech.formulations import AbstractChart
+from jaxmech.formulations import Partition
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
 from jaxmech.integrate.implicit import AbstractImplicit, StepData, rounding
 from jaxmech.integrate.methods import AbstractRungeKuttaPair
@@ -213,7 +213,7 @@ def _implicit(
 
 
 def _explicit(
-    scheme: Scheme, pair: AbstractRungeKuttaPair, chart: AbstractChart | None, start: Knot,
+    scheme: Scheme, pair: AbstractRungeKuttaPair, chart: Partition | None, start: Knot,
     t: Array, h: Array, params: Params,
 ) -> _Moved:  # fmt: skip
     stages = _StageWeights.of(pair, start.q.dtype)
@@ -251,7 +251,7 @@ class _StagesSoFar(eqx.Module):
 
 
 def _run_stages(
-    scheme: Scheme, stages: "_StageWeights", chart: AbstractChart | None, start: Knot, t: Array,
+    scheme: Scheme, stages: "_StageWeights", chart: Partition | None, start: Knot, t: Array,
     h: Array, params: Params,
 ) -> _StagesSoFar:  # fmt: skip
     """The stages after the first, which is known, as a loop."""
