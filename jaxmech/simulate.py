@@ -20,15 +20,15 @@ from jaxmech.integrate import (
     Adaptive,
     Event,
     Events,
+    EventSet,
     FixedSteps,
     ReverseMode,
     Scheme,
     StepCounts,
     Tolerance,
     Trajectory,
-    Watch,
+    event_set_of,
     events_of,
-    watch_of,
 )
 from jaxmech.integrate.default_steps import as_times, with_number
 from jaxmech.integrate.run_rule import RolloutInputs
@@ -149,7 +149,7 @@ def simulate(
     """
     scheme = Scheme.of(system, method, steps, projection, formulation)
     require_kind("derivative", derivative, AbstractDerivative, "ReverseMode()")
-    watch = watch_of(system, events, inactive)
+    watch = event_set_of(system, events, inactive)
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = as_times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
@@ -203,7 +203,7 @@ def _with_blocks(scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params
 
 
 def _with_switches(
-    system: System, watch: Watch | None, params: Params, span: Span | None = None
+    system: System, watch: EventSet | None, params: Params, span: Span | None = None
 ) -> tuple[System, Params]:
     """Add switches to the system, and their initial positions to the parameters.
 
@@ -217,7 +217,7 @@ def _with_switches(
 
 @jit_of("scheme", "derivative", "watch", is_frame=True)
 def _simulate(
-    scheme: Scheme, derivative: AbstractDerivative, watch: Watch | None, q0: Array, v0: Array,
+    scheme: Scheme, derivative: AbstractDerivative, watch: EventSet | None, q0: Array, v0: Array,
     ts: Array, params: Params, tolerance: Tolerance | None, times: Array | None,
 ) -> Solution:  # fmt: skip
     system, start = scheme.system, (q0, v0, ts[0], params)
@@ -242,11 +242,11 @@ def _simulate(
     found = None
     if watch is not None and trajectory.events is not None:
         assert trajectory.active is not None
-        assert trajectory.found is not None
+        assert trajectory.occurrences is not None
         found = events_of(
             watch,
             trajectory.events,
-            trajectory.found,
+            trajectory.occurrences,
             trajectory.active,
             ts[-1],
             trajectory.t_failed,

@@ -18,10 +18,10 @@ from jaxmech.integrate.derivative import ReverseMode as ReverseMode
 from jaxmech.integrate.events import Event as Event
 from jaxmech.integrate.events import EventRecord as EventRecord
 from jaxmech.integrate.events import Events as Events
+from jaxmech.integrate.events import EventSet as EventSet
 from jaxmech.integrate.events import Transition as Transition
-from jaxmech.integrate.events import Watch as Watch
+from jaxmech.integrate.events import event_set_of as event_set_of
 from jaxmech.integrate.events import events_of as events_of
-from jaxmech.integrate.events import watch_of as watch_of
 from jaxmech.integrate.implicit import RadauIIA5 as RadauIIA5
 from jaxmech.integrate.implicit import Rodas5P as Rodas5P
 from jaxmech.integrate.methods import RK4 as RK4

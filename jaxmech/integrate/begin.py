@@ -7,14 +7,14 @@ from jaxtyping import Array, Float, Int
 from jaxmech.consistency import finite_extents, levels_of, near, near_rates
 from jaxmech.integrate.events.contacts import touching_at_start
 from jaxmech.integrate.events.log import EventState
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.status import Status
 from jaxmech.system import Params
 
 
-def begun(
-    scheme: Scheme, watch: Watch | None, q: Array, v: Array, t: Array, ahead: Array,
+def begin_run(
+    scheme: Scheme, watch: EventSet | None, q: Array, v: Array, t: Array, ahead: Array,
     params: Params, times: Array,
 ) -> tuple[Params, EventState | None, Int[Array, ""], Float[Array, " n"]]:  # fmt: skip
     """Parameters with switches, events, whether a run can begin, and the extents of coordinates.
@@ -27,8 +27,8 @@ def begun(
         status = _start_status(scheme, q, v, t, params, times & is_finite, extents)
         return params, None, status, extents
     events = watch.start(scheme, q, v, t, params)
-    every = watch.params(params, jnp.ones_like(events.active))
-    extents, is_finite = finite_extents(scheme.system, q, v, t, every)
+    all_params = watch.params(params, jnp.ones_like(events.active))
+    extents, is_finite = finite_extents(scheme.system, q, v, t, all_params)
     params = watch.params(params, events.active)
     if watch.has_transitions:
         events = touching_at_start(watch, events, q, v, t, ahead, params)
@@ -42,13 +42,14 @@ def _start_status(
     scheme: Scheme, q: Array, v: Array, t: Array, params: Params, is_finite: Array,
     extents: Float[Array, " n"],
 ) -> Int[Array, ""]:  # fmt: skip
-    """OK, INCONSISTENT or NONFINITE."""
-    at = levels_of(scheme.system, q, v, t, params)
-    consistent = near(at.position, at.A_position, q, extents)
-    consistent &= near_rates(at.velocity, at.A_velocity, v, q, extents)
+    levels = levels_of(scheme.system, q, v, t, params)
+    consistent = near(levels.position, levels.A_position, q, extents)
+    consistent &= near_rates(levels.velocity, levels.A_velocity, v, q, extents)
     # An infinite Jacobian would make `near` true, since every level is below infinity.
-    slopes = jnp.stack([jnp.abs(A).sum() for A in (at.A_position, at.A_velocity)])
-    is_finite &= jnp.isfinite(jnp.concatenate([q, v, at.position, at.velocity, slopes])).all()
+    slopes = jnp.stack([jnp.abs(A).sum() for A in (levels.A_position, levels.A_velocity)])
+    is_finite &= jnp.isfinite(
+        jnp.concatenate([q, v, levels.position, levels.velocity, slopes])
+    ).all()
     status = jnp.where(consistent, Status.OK, Status.INCONSISTENT)
     return jnp.where(is_finite, status, Status.NONFINITE).astype(jnp.int32)
 

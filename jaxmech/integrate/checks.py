@@ -11,7 +11,7 @@ from jaxmech.status import Status
 
 
 def check_dependent_rows(
-    eom: EquationsOfMotion, law: Law, kept: Array, is_start: Array, is_end: Array
+    eom: EquationsOfMotion, law: Law, independent: Array, is_start: Array, is_end: Array
 ) -> tuple[Array, Array]:
     """Whether the rows taken as dependent make the accelerations wrong, and the status for that.
 
@@ -22,7 +22,7 @@ def check_dependent_rows(
 
     def check() -> tuple[Array, Array]:
         lost = jax.lax.cond(is_start, lambda: _lost_rank(eom.A, law.rank), lambda: no)
-        return lost | _contradicts(eom, law, kept), lost
+        return lost | _contradicts(eom, law, independent), lost
 
     are_dependent = law.rank < eom.b.size
     failed, lost = jax.lax.cond(is_end & are_dependent, check, lambda: (no, no))
@@ -31,22 +31,22 @@ def check_dependent_rows(
 
 
 def _lost_rank(A: Array, rank: Array) -> Bool[Array, ""]:
-    """Whether more rows are independent, by more than eps^(1/4) of their length, than were kept."""
+    # Whether more rows are independent, by more than eps^(1/4) of their length, than were kept.
     # Lengths are those of A itself: in the metric of M, a light body between heavy ones makes
     # independent rows parallel to within the square root of the ratio of the masses.
     squared = float(jnp.finfo(A.dtype).eps) ** 0.5
     return LDL(tolerance=squared).factor(A).rank > rank
 
 
-def _contradicts(eom: EquationsOfMotion, law: Law, kept: Array) -> Bool[Array, ""]:
-    """Whether A qdd misses b by more than eps^(1/4) of the accelerations involved."""
+def _contradicts(eom: EquationsOfMotion, law: Law, independent: Array) -> Bool[Array, ""]:
+    # Whether A qdd misses b by more than eps^(1/4) of the accelerations involved.
     tolerance = float(jnp.finfo(eom.b.dtype).eps) ** 0.25
     miss = jnp.abs(times(eom.A, law.qdd) - eom.b)
     size = jnp.max(jnp.abs(law.qdd)) + jnp.max(jnp.abs(law.free))
     too_much = tolerance * (jnp.abs(eom.A).sum(1) * size + jnp.abs(eom.b))
     # Independent rows cannot contradict each other. The last stage lies only near the constraints,
     # so it counts only if it has more dependent rows than the first.
-    return (miss > too_much).any() & (law.rank < kept.sum())
+    return (miss > too_much).any() & (law.rank < independent.sum())
 
 
 def unless(good: Array | None, status: Status) -> list[tuple[Array, Status]]:

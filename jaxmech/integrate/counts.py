@@ -32,12 +32,16 @@ class StepCounts(eqx.Module):
         h = (ts[1:] - ts[:-1]) / per_save
         has_length = h != 0  # repeated save times have not
         # Steps before a failure; NaN means that there was none.
-        done = jnp.round((t_failed - ts[:-1]) / jnp.where(has_length, h, 1.0))
-        done = jnp.where(jnp.isnan(t_failed), per_save, jnp.clip(done, 0, per_save))
-        done = jnp.where(has_length, done, 0).astype(jnp.int32).sum()
+        step_counts = jnp.round((t_failed - ts[:-1]) / jnp.where(has_length, h, 1.0))
+        step_counts = jnp.where(jnp.isnan(t_failed), per_save, jnp.clip(step_counts, 0, per_save))
+        step_counts = jnp.where(has_length, step_counts, 0).astype(jnp.int32).sum()
         stages = len(method.tableau.nodes) if isinstance(method, AbstractRungeKutta) else 1
         zero, longest = jnp.zeros((), jnp.int32), jnp.max(jnp.abs(h))
         nan = jnp.full_like(longest, jnp.nan)
         return StepCounts(
-            done.astype(jnp.int32), zero, (stages * done).astype(jnp.int32), longest, nan
+            step_counts.astype(jnp.int32),
+            zero,
+            (stages * step_counts).astype(jnp.int32),
+            longest,
+            nan,
         )

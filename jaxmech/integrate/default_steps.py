@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate.events import Watch
+from jaxmech.integrate.events import EventSet
 from jaxmech.integrate.methods import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step_size import MEMBERS, MOST_STEPS, rounded_up, steps_needed
@@ -88,7 +88,7 @@ def choose_steps(
 
 def with_number(
     scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params, times: Array | None = None,
-    watch: Watch | None = None,
+    watch: EventSet | None = None,
 ) -> FixedSteps:  # fmt: skip
     """The steps with their number, which is chosen from the motion if not set.
 
@@ -106,7 +106,6 @@ def with_number(
 
 
 def _least(max_step: float, ts: Any, times: Array | None) -> int:
-    """The fewest steps per save interval with which no step is longer."""
     values = actual((ts, times), MEMBERS)
     if values is None or isinstance(max_step, Tracer):
         raise ValueError(
@@ -118,7 +117,6 @@ def _least(max_step: float, ts: Any, times: Array | None) -> int:
 
 
 def _intervals(ts: np.ndarray, times: np.ndarray | None) -> np.ndarray:
-    """The lengths of the intervals between saves, and times at which a step ends, (M, N)."""
     if times is not None:
         low, high = ts.min(1, keepdims=True), ts.max(1, keepdims=True)
         ts = np.sort(np.concatenate([ts, np.clip(times, low, high)], axis=1), axis=1)
@@ -153,7 +151,7 @@ def as_times(ts: Any, dtype: Any) -> Array:
     return ts
 
 
-def _per_save(scheme: Scheme, watch: Watch | None, run: Any) -> int | None:
+def _per_save(scheme: Scheme, watch: EventSet | None, run: Any) -> int | None:
     """Steps per save interval for the most demanding member; None if values are unknown."""
     values = actual(run, MEMBERS)
     if values is None:
@@ -161,16 +159,16 @@ def _per_save(scheme: Scheme, watch: Watch | None, run: Any) -> int | None:
     q, v, ts, params, times = values
     if not len(ts):  # an empty batch
         return 1
-    needed = members_need(scheme, q, v, ts, params, times, watch)
-    if needed is None:
+    step_count = members_need(scheme, q, v, ts, params, times, watch)
+    if step_count is None:
         return None
     longest = _intervals(ts, times).max(1) / np.abs(ts[:, -1] - ts[:, 0])
-    return rounded_up(float(longest.max(initial=0.0, where=np.isfinite(longest))) * needed)
+    return rounded_up(float(longest.max(initial=0.0, where=np.isfinite(longest))) * step_count)
 
 
 def members_need(
     scheme: Scheme, q: Any, v: Any, ts: Any, params: Params, times: Any = None,
-    watch: Watch | None = None,
+    watch: EventSet | None = None,
 ) -> int | None:  # fmt: skip
     """Equal steps from first to last time for the most demanding of up to `MEMBERS` members.
 
@@ -178,14 +176,14 @@ def members_need(
     """
     q, v, ts, params, times = jax.tree.map(_filled, (q, v, ts, params, times))
     ends = np.stack([ts[:, 0], ts[:, -1]], axis=1)
-    needed = steps_needed(scheme, q, v, ends, params, times, watch)
-    if needed is not None and needed > MOST_STEPS:
-        warn_caller(_TOO_MANY.format(needed), StepWarning)
-    return needed and min(needed, MOST_STEPS)
+    step_count = steps_needed(scheme, q, v, ends, params, times, watch)
+    if step_count is not None and step_count > MOST_STEPS:
+        warn_caller(_TOO_MANY.format(step_count), StepWarning)
+    return step_count and min(step_count, MOST_STEPS)
 
 
 def _filled(rows: Any) -> Any:
-    """Padded to one row or `MEMBERS` rows, so that few shapes are compiled."""
+    # To one row or `MEMBERS` rows, so that few shapes are compiled.
     return rows if len(rows) == 1 else rows[np.minimum(np.arange(MEMBERS), len(rows) - 1)]
 
 

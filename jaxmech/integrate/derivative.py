@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from jaxmech.integrate.adaptive import adaptive_trajectory
 from jaxmech.integrate.events.segments import event_trajectory
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.rollout import Trajectory, rollout
 from jaxmech.integrate.run_rule import RolloutInputs
 from jaxmech.integrate.scheme import Scheme
@@ -20,7 +20,7 @@ class AbstractDerivative(abc.ABC):
 
     @abc.abstractmethod
     def trajectory(
-        self, scheme: Scheme, x: RolloutInputs, watch: Watch | None = None
+        self, scheme: Scheme, x: RolloutInputs, watch: EventSet | None = None
     ) -> Trajectory:
         """The rollout with its derivative rule, in adaptive steps if there is a tolerance.
 
@@ -60,7 +60,7 @@ class ReverseMode(AbstractDerivative):
             require_positive_integer("segment", self.segment, remedy)
 
     def trajectory(
-        self, scheme: Scheme, x: RolloutInputs, watch: Watch | None = None
+        self, scheme: Scheme, x: RolloutInputs, watch: EventSet | None = None
     ) -> Trajectory:
         """The rollout, whose derivatives recompute its steps."""
         if x.tolerance is not None:
@@ -71,7 +71,7 @@ class ReverseMode(AbstractDerivative):
         return plain_trajectory(scheme, steps, x)
 
     def _steps(self, per_save: int, saves: int) -> int:
-        """Steps in a segment: the divisor of those per save nearest to the root of all steps."""
+        # The divisor of the steps per save nearest to the root of all steps.
         # All segments have one shape, so that they are compiled once; hence a divisor.
         divisors = [k for k in range(1, per_save + 1) if per_save % k == 0]
         if self.segment is None:
@@ -108,7 +108,7 @@ class ForwardMode(AbstractDerivative):
     """
 
     def trajectory(
-        self, scheme: Scheme, x: RolloutInputs, watch: Watch | None = None
+        self, scheme: Scheme, x: RolloutInputs, watch: EventSet | None = None
     ) -> Trajectory:
         """The rollout as plain JAX operations; with a tolerance or events, in both modes."""
         if watch is not None or x.tolerance is not None:

@@ -46,7 +46,6 @@ def steps_apart(method: AbstractMethod, steps: int, dtype: Any) -> int:
 
 
 def _order(method: AbstractMethod) -> int:
-    """The order of the error that four states can estimate."""
     return min(method.order, _HIGHEST)
 
 
@@ -114,7 +113,7 @@ class Corrections(eqx.Module):
         return Corrections(self.in_q + moves + late, self.in_v + jump, smooth)
 
 
-class Defect(eqx.Module):
+class ErrorAccumulator(eqx.Module):
     """Errors of the steps so far, and the extent of the motion."""
 
     q: Float[Array, " n"]  # sum of the errors of the coordinates
@@ -127,24 +126,24 @@ class Defect(eqx.Module):
     states: int = eqx.field(static=True)  # of first order, the last entries
 
     @staticmethod
-    def none(q: Array, v: Array, states: int = 0) -> "Defect":
+    def none(q: Array, v: Array, states: int = 0) -> "ErrorAccumulator":
         """Initialize before the first step."""
         q, v = jax.lax.stop_gradient((q, v))
         zero = jnp.zeros_like(q)
-        none = jnp.zeros((), jnp.int32)
-        return Defect(zero, zero, q, q, jnp.abs(v), zero.sum(), none, states)
+        zero_count = jnp.zeros((), jnp.int32)
+        return ErrorAccumulator(zero, zero, q, q, jnp.abs(v), zero.sum(), zero_count, states)
 
     def after(
         self, recent: Recent, q: Array, v: Array, h: Array, method: AbstractMethod, steps: float,
         apart: int,
-    ) -> "Defect":  # fmt: skip
+    ) -> "ErrorAccumulator":  # fmt: skip
         """Add the error of the last step, of size h, counted for each of `steps` steps.
 
         The recent states are `apart` steps from each other.
         """
         q, v, h = jax.lax.stop_gradient((q, v, h))
         in_q, in_v, unnoticed = _step_errors(recent, q, v, h, method, apart, self.states)
-        return Defect(
+        return ErrorAccumulator(
             self.q + steps * in_q,
             self.v + steps * in_v,
             jnp.minimum(self.low, q),
@@ -167,7 +166,7 @@ class Defect(eqx.Module):
         )
 
     def delay(
-        self, made: Corrections, h: Array, duration: Array, keeps_q: bool
+        self, corrections: Corrections, h: Array, duration: Array, keeps_q: bool
     ) -> Float[Array, ""]:
         """The error, relative to the motion, due to corrections at the ends of steps of size h.
 
@@ -175,10 +174,12 @@ class Defect(eqx.Module):
         what they should have moved is missing.
         """
         # The projection does not move states.
-        own = slice(self.low.size - self.states)
-        width, speed = _sizes(self.low[own], self.high[own], self.fastest[own], duration)
-        in_q = jnp.max(_share(made.in_q[own], width))
-        in_v = jnp.max(_share(made.in_v[own], speed))
+        mechanical = slice(self.low.size - self.states)
+        width, speed = _sizes(
+            self.low[mechanical], self.high[mechanical], self.fastest[mechanical], duration
+        )
+        in_q = jnp.max(_share(corrections.in_q[mechanical], width))
+        in_v = jnp.max(_share(corrections.in_v[mechanical], speed))
         # The part of its whole motion that a coordinate makes meanwhile.
         part = jnp.minimum(jnp.max(_share(h * speed, width)), 1.0)
         return (in_q if keeps_q else part * in_q) + part * in_v / _IN_RATES
@@ -187,8 +188,8 @@ class Defect(eqx.Module):
 def resolution(rounding: Array, low: Array, high: Array, states: int = 0) -> Float[Array, ""]:
     """Rounding errors of coordinates relative to the widest motion; 0 for one within round-off."""
     low, high = low[: low.size - states], high[: high.size - states]
-    width, most = (high - low).max(), jnp.maximum(jnp.abs(low), jnp.abs(high)).max()
-    moves = width > jnp.sqrt(jnp.finfo(low.dtype).eps) * most
+    width, largest_value = (high - low).max(), jnp.maximum(jnp.abs(low), jnp.abs(high)).max()
+    moves = width > jnp.sqrt(jnp.finfo(low.dtype).eps) * largest_value
     return jnp.where(moves, rounding / jnp.where(moves, width, 1.0), 0.0)
 
 
@@ -199,16 +200,15 @@ def relative(
 
     That of a state of first order is relative to its largest value; its integral does not count.
     """
-    own = slice(q.size - states)
-    width, speed = _sizes(low[own], high[own], fastest[own], duration)
-    shares = [_share(q[own], width), _share(v[own], speed)]
+    mechanical = slice(q.size - states)
+    width, speed = _sizes(low[mechanical], high[mechanical], fastest[mechanical], duration)
+    shares = [_share(q[mechanical], width), _share(v[mechanical], speed)]
     if states:
         shares.append(_share(v[-states:], fastest[-states:]))
     return jnp.max(jnp.concatenate(shares))
 
 
 def _sizes(low: Array, high: Array, fastest: Array, duration: Array) -> tuple[Array, Array]:
-    """The range and the highest speed of each coordinate, at least a part of the largest ones."""
     # A coordinate that hardly moves is compared with 1 % of the widest motion, because it may move
     # by errors alone; and no motion is smaller than rounding.
     rounding = jnp.sqrt(jnp.finfo(low.dtype).eps) * jnp.maximum(jnp.abs(low), jnp.abs(high)).max()
@@ -234,8 +234,8 @@ def _step_errors(
     of_q, of_rate = (jnp.abs(x) for x in _derivatives(recent, q, v, span, odd))
     of_v = of_rate / jnp.abs(span)
     if order == odd:  # the derivative in the error is the next higher one
-        most = jnp.maximum(largest(of_q, states), jnp.finfo(q.dtype).tiny)
-        faster = spread(largest(of_rate, states) / most, q.size)
+        scale = jnp.maximum(largest(of_q, states), jnp.finfo(q.dtype).tiny)
+        faster = spread(largest(of_rate, states) / scale, q.size)
         of_q, of_v = of_rate / (odd + 1), of_v * faster / (odd + 1)
     size = method.error_constant
     rounding = _ROUNDING * jnp.finfo(q.dtype).eps * largest(q, states)
@@ -262,16 +262,16 @@ def _derivatives(recent: Recent, q: Array, v: Array, h: Array, level: int) -> tu
         ]
         for k in range(2, level + 1):
             apart = [ends[b] - ends[a] for a, b in zip(places, places[k:], strict=False)]
-            row = [(y - x) / over for (x, y), over in zip(pairwise(row), apart, strict=True)]
+            row = [(y - x) / width for (x, y), width in zip(pairwise(row), apart, strict=True)]
         return row
 
-    once = list(range(STATES))
+    single = list(range(STATES))
     if level < STATES:
         # A method of order two may tie q to v, as `Variational` does by the trapezoidal rule; then
         # a difference of states taken twice is zero.
-        of_q, of_v = (_IN_ORDER_2 * differences(x, once)[0] for x in (values, slopes))
+        of_q, of_v = (_IN_ORDER_2 * differences(x, single)[0] for x in (values, slopes))
         return of_q, of_v
-    row = differences(values, sorted(once * 2))
+    row = differences(values, sorted(single * 2))
     # The rate compares only differences with every state taken twice: the others have errors of
     # either sign where q and v do not quite agree. These two are of states one apart, whose means
     # lie (last - first) / states apart.

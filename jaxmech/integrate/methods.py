@@ -42,11 +42,11 @@ class AbstractMethod(abc.ABC):
         if args:
             of_steps["per_save"] = args[0]
         if of_steps:
-            shown = ", ".join(f"{name}={value!r}" for name, value in of_steps.items())
-            shown = shown.replace("substeps=", "per_save=")
+            arguments = ", ".join(f"{name}={value!r}" for name, value in of_steps.items())
+            arguments = arguments.replace("substeps=", "per_save=")
             raise TypeError(
                 f"`{cls.__name__}` takes no settings of the steps: write "
-                f"`method=jm.{cls.__name__}(), steps=jm.FixedSteps({shown})`."
+                f"`method=jm.{cls.__name__}(), steps=jm.FixedSteps({arguments})`."
             )
         return super().__new__(cls)
 
@@ -66,13 +66,13 @@ class AbstractMethod(abc.ABC):
 
 
 def require_udwadia_kalaba(
-    name: str, formulation: AbstractFormulation, does: str, others: str
+    name: str, formulation: AbstractFormulation, does: str, alternatives: str
 ) -> None:
     """Raise a ValueError unless the law of motion is the default one and reports its rows."""
     if not isinstance(formulation, UdwadiaKalaba):
         raise ValueError(
             f"Argument `formulation` must be left out for `{name}`, which {does}, but is "
-            f"{formulation!r}; other laws go with {others}."
+            f"{formulation!r}; other laws go with {alternatives}."
         )
     if isinstance(formulation.solver, SVD):
         raise ValueError(

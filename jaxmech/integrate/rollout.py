@@ -11,12 +11,18 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.consistency import extents_at
-from jaxmech.integrate.begin import begun, residuals
+from jaxmech.integrate.begin import begin_run, residuals
 from jaxmech.integrate.counts import StepCounts
-from jaxmech.integrate.error_estimate import STATES, Corrections, Defect, Recent, steps_apart
+from jaxmech.integrate.error_estimate import (
+    STATES,
+    Corrections,
+    ErrorAccumulator,
+    Recent,
+    steps_apart,
+)
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.step_events import with_events
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.methods import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
@@ -43,7 +49,7 @@ class Trajectory(eqx.Module):
         error: estimated integration error relative to the motion, as in `Solution`.
         counts: counts of the work; None for fixed steps, whose number is known.
         events: state of the events; None without events.
-        found: their occurrences as rows, NaN if unused; None without events.
+        occurrences: rows of the events, NaN if unused; None without events.
         active: flags of the constraints with a switch that are on at the save times, shape (T, C);
             None without events.
     """
@@ -58,7 +64,7 @@ class Trajectory(eqx.Module):
     error: Float[Array, ""]
     counts: StepCounts | None = None
     events: EventState | None = None
-    found: Float[Array, "R w"] | None = None
+    occurrences: Float[Array, "R w"] | None = None
     active: Bool[Array, " T C"] | None = None
 
 
@@ -67,12 +73,12 @@ class SegmentEvents(eqx.Module):
 
     Attributes:
         active: flags of the constraints that are on at its start, shape (C,).
-        moving: whether the trajectory was moving at its start.
+        is_moving: whether the trajectory was moving at its start.
         replay: the events in it.
     """
 
     active: Bool[Array, " *S C"]
-    moving: Bool[Array, " *S"]
+    is_moving: Bool[Array, " *S"]
     replay: Replay
 
 
@@ -100,7 +106,7 @@ _End = tuple[Array, Array, SegmentEvents | None]
 
 def rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, *, segment: int | None = None,
-    watch: Watch | None = None, times: Array | None = None,
+    watch: EventSet | None = None, times: Array | None = None,
 ) -> tuple[Trajectory, _End]:  # fmt: skip
     """The trajectory from (q0, v0) saved at ts, and the data of its S segments.
 
@@ -110,55 +116,63 @@ def rollout(
     """
     method, per_save = scheme.method, scheme.per_save
     steps = segment or per_save
-    every = segments(ts, per_save, steps, times)
-    first_params = within(jax.tree.map(lambda x: x[0], every.span), params)
+    all_segments = segments(ts, per_save, steps, times)
+    first_params = within(jax.tree.map(lambda x: x[0], all_segments.span), params)
     estimates = _Estimates.of(method, per_save * (len(ts) - 1), steps, q0.dtype)
     start, extents = _start(scheme, watch, q0, v0, ts, first_params, estimates.same_steps)
     every_step = _checks_every_step(scheme, watch)
 
-    def one_segment(
-        carry: tuple[_RolloutState, Defect, _Log], x: tuple[StepSegments, Array]
-    ) -> tuple[tuple[_RolloutState, Defect, _Log], tuple[_Rows, _End]]:
-        (state, defect, log), (own, left) = carry, x
-        now = within(own.span, params)
+    def scan_segment(
+        carry: tuple[_RolloutState, ErrorAccumulator, _Log], x: tuple[StepSegments, Array]
+    ) -> tuple[tuple[_RolloutState, ErrorAccumulator, _Log], tuple[_Rows, _End]]:
+        (state, defect, log), (segment, steps_left) = carry, x
+        segment_params = within(segment.span, params)
         if every_step:
             state = eqx.tree_at(
                 lambda s: (s.position_residual, s.velocity_residual),
                 state,
-                replace_fn=lambda worst: jnp.where(own.done == 0, 0.0, worst),
+                replace_fn=lambda worst: jnp.where(segment.done == 0, 0.0, worst),
             )
-        if own.turns is not None:
-            state = _turned(scheme, watch, state, own, now)
+        if segment.turns is not None:
+            state = _turned(scheme, watch, state, segment, segment_params)
         at_start, state = _begun_segment(state)
 
-        def one_step(k: Array, carry: tuple[_RolloutState, _Log]) -> tuple[_RolloutState, _Log]:
+        def make_step(k: Array, carry: tuple[_RolloutState, _Log]) -> tuple[_RolloutState, _Log]:
             state, log = carry
             # Not by adding up steps: a derivative that repeats a segment gets the same times, to
             # the bit.
-            t = own.t + (own.done + k) * own.h
-            moved, log = _advance(scheme, watch, state, log, t, own.h, now, k, extents)
-            return replace(moved, recent=estimates.recent(state, own.h, left - k)), log
+            t = segment.t + (segment.done + k) * segment.h
+            moved, log = _advance(
+                scheme, watch, state, log, t, segment.h, segment_params, k, extents
+            )
+            return replace(moved, recent=estimates.recent(state, segment.h, steps_left - k)), log
 
-        state, log = jax.lax.fori_loop(0, steps, one_step, (state, log))
+        state, log = jax.lax.fori_loop(0, steps, make_step, (state, log))
         if not every_step:
-            state = _with_residuals(scheme, state, own.t + (own.done + steps) * own.h, now)
+            state = _with_residuals(
+                scheme, state, segment.t + (segment.done + steps) * segment.h, segment_params
+            )
 
-        def estimate() -> Defect:
+        def estimate() -> ErrorAccumulator:
             q, v, recent = state.q, state.v, state.recent
-            return defect.after(recent, q, v, own.h, method, estimates.each, estimates.apart)
+            return defect.after(recent, q, v, segment.h, method, estimates.weight, estimates.apart)
 
-        is_smooth = _is_smooth(state, estimates.first + 1) & state.recent.is_smooth & (own.h != 0)
-        running = (left == steps) & (state.status == Status.OK) & is_smooth
+        is_smooth = (
+            _is_smooth(state, estimates.first + 1) & state.recent.is_smooth & (segment.h != 0)
+        )
+        running = (steps_left == steps) & (state.status == Status.OK) & is_smooth
         defect = jax.lax.cond(running, estimate, lambda: defect)
         ended = state.q, state.v, _ended(at_start, state)
         return (state, defect, log), (_saved(state), ended)
 
     first = (
         start,
-        Defect.none(q0, v0, len(scheme.system.states)),
+        ErrorAccumulator.none(q0, v0, len(scheme.system.states)),
         None if watch is None else watch.log(q0),
     )
-    (end, defect, log), (saved, ends) = jax.lax.scan(one_segment, first, (every, estimates.left))
+    (end, defect, log), (saved, ends) = jax.lax.scan(
+        scan_segment, first, (all_segments, estimates.steps_left)
+    )
     duration = jax.lax.stop_gradient(ts[-1] - ts[0])
     error = defect.relative(duration)
     if end.corrections is not None:
@@ -167,12 +181,11 @@ def rollout(
         error += defect.delay(end.corrections, h, duration, keeps_q)
     trajectory = _trajectory(start, saved, end, per_save // steps, error)
     if watch is not None and log is not None and end.events is not None:
-        trajectory = replace(trajectory, found=watch.found(log, end.events.counts))
+        trajectory = replace(trajectory, occurrences=watch.written_rows(log, end.events.counts))
     return trajectory, ends
 
 
 def _longest(ts: Array) -> Array:
-    """The longest time between two saves."""
     return jax.lax.stop_gradient(jnp.abs(ts[1:] - ts[:-1]).max())
 
 
@@ -198,8 +211,8 @@ class _Estimates:
     """The places of the estimates of the error, each at the end of one of the S segments."""
 
     apart: int  # steps between the states of an estimate
-    left: Int[Array, " S"]  # steps from the start of each segment to the next estimate
-    each: float  # steps for which an estimate counts
+    steps_left: Int[Array, " S"]  # steps from the start of each segment to the next estimate
+    weight: float  # steps for which an estimate counts
     same_steps: bool  # whether the states of an estimate lie within a segment
 
     @staticmethod
@@ -210,19 +223,19 @@ class _Estimates:
         window = max(STATES - 1, min(_RARELY, total // _FEWEST))
         apart = min(steps_apart(method, total, dtype), window // (STATES - 1))
         count, stride = total // steps, -(-window // steps)
-        left = jnp.asarray(steps * (stride - np.arange(count) % stride))
-        each = total / max(count // stride, 1)
-        return _Estimates(apart, left, each, steps >= apart * (STATES - 1))
+        steps_left = jnp.asarray(steps * (stride - np.arange(count) % stride))
+        weight = total / max(count // stride, 1)
+        return _Estimates(apart, steps_left, weight, steps >= apart * (STATES - 1))
 
-    def recent(self, state: _RolloutState, h: Array, left: Array) -> Recent:
-        """The states before the next one, with `left` steps from the present one to an estimate."""
+    def recent(self, state: _RolloutState, h: Array, steps_left: Array) -> Recent:
+        """The states before the next one, with `steps_left` from the present one to an estimate."""
         # Moving them in every step would cost up to a third of the run.
-        before, is_used = state.recent, left <= self.first
-        between = before
+        recent, is_used = state.recent, steps_left <= self.first
+        next_recent = recent
         if self.apart > 1:
-            is_used &= left % self.apart == 0
-            between = before.longer(h)
-        return jax.lax.cond(is_used, lambda: before.after(state.q, state.v, h), lambda: between)
+            is_used &= steps_left % self.apart == 0
+            next_recent = recent.longer(h)
+        return jax.lax.cond(is_used, lambda: recent.after(state.q, state.v, h), lambda: next_recent)
 
     @property
     def first(self) -> int:
@@ -231,52 +244,44 @@ class _Estimates:
 
 
 def _begun_segment(state: _RolloutState) -> tuple[_RolloutState, _RolloutState]:
-    """The state at the start of a segment, and the same without the events of the one before."""
     if state.events is None:
         return state, state
-    none = Replay.none(len(state.events.signs), state.q.dtype)
-    return state, replace(state, events=replace(state.events, replay=none))
+    empty = Replay.none(len(state.events.signs), state.q.dtype)
+    return state, replace(state, events=replace(state.events, replay=empty))
 
 
 def _ended(start: _RolloutState, end: _RolloutState) -> SegmentEvents | None:
-    """The data of the events between two states that a derivative needs."""
     if start.events is None or end.events is None:
         return None
-    moving = start.status == Status.OK
-    return SegmentEvents(start.events.active, moving, end.events.replay)
+    is_moving = start.status == Status.OK
+    return SegmentEvents(start.events.active, is_moving, end.events.replay)
 
 
 def _is_smooth(state: _RolloutState, states: int) -> Array:
-    """Whether nothing has changed the motion suddenly between the last `states` states."""
     smooth = jnp.asarray(True)
     for counted in (state.events, state.corrections):
         smooth = smooth if counted is None else smooth & (counted.smooth >= states)
     return smooth
 
 
-def _checks_every_step(scheme: Scheme, watch: Watch | None) -> bool:
-    """Whether residuals are computed at every step, and not only at the end of a segment.
-
-    A projection either converges, to residuals of round-off, or ends the run. After an event that
-    ends the run, time goes on without the state.
-    """
+def _checks_every_step(scheme: Scheme, watch: EventSet | None) -> bool:
+    # A projection either converges, to residuals of round-off, or ends the run. After an event that
+    # ends the run, time goes on without the state.
     return watch is not None or not isinstance(scheme.stabilization, Projection)
 
 
 def _with_residuals(
     scheme: Scheme, state: _RolloutState, t: Array, params: Params,
-    before: _RolloutState | None = None,
+    worst: _RolloutState | None = None,
 ) -> _RolloutState:  # fmt: skip
-    """The state with its residuals, or the larger of these and those `before`."""
     position, velocity = residuals(scheme, state.q, state.v, t, params)
-    if before is not None:
-        position = jnp.maximum(before.position_residual, position)
-        velocity = jnp.maximum(before.velocity_residual, velocity)
+    if worst is not None:
+        position = jnp.maximum(worst.position_residual, position)
+        velocity = jnp.maximum(worst.velocity_residual, velocity)
     return replace(state, position_residual=position, velocity_residual=velocity)
 
 
 def _saved(state: _RolloutState) -> _Rows:
-    """The saved numbers of a state, NaN after a failure."""
     alive = jnp.isnan(state.t_failed)
     rows = state.q, state.v, state.position_residual, state.velocity_residual
     q, v, position, velocity = (jnp.where(alive, x, jnp.nan) for x in rows)
@@ -284,13 +289,16 @@ def _saved(state: _RolloutState) -> _Rows:
 
 
 def _turned(
-    scheme: Scheme, watch: Watch | None, state: _RolloutState, own: StepSegments, params: Params
+    scheme: Scheme,
+    watch: EventSet | None,
+    state: _RolloutState,
+    segment: StepSegments,
+    params: Params,
 ) -> _RolloutState:
-    """The state from which a segment begins, on constraints whose speed may have changed."""
-    assert own.turns is not None
+    assert segment.turns is not None
     if watch is not None and state.events is not None:
         params = watch.params(params, state.events.active)
-    turns, t = own.turns & (state.status == Status.OK), own.t
+    turns, t = segment.turns & (state.status == Status.OK), segment.t
     q, v, reached = scheme.turned(state.q, state.v, t, params, turns)
     failed = turns & ~reached
     return replace(
@@ -299,50 +307,51 @@ def _turned(
         v=v,
         status=jnp.where(failed, jnp.asarray(Status.PROJECTION_FAILED, jnp.int32), state.status),
         t_failed=jnp.where(failed, jax.lax.stop_gradient(t), state.t_failed),
-        recent=state.recent.ended(own.turns),
+        recent=state.recent.ended(segment.turns),
     )
 
 
 def bare_segment(
-    scheme: Scheme, steps: int, q: Array, v: Array, own: StepSegments, t_failed: Array,
+    scheme: Scheme, steps: int, q: Array, v: Array, segment: StepSegments, t_failed: Array,
     params: Params,
 ) -> tuple[Array, Array]:  # fmt: skip
     """q and v after one segment, without the audit; nothing moves after `t_failed`."""
-    params = within(own.span, params)
-    if own.turns is not None:
-        q, v, _ = scheme.turned(q, v, own.t, params, own.turns & ~(t_failed <= own.t))
-    extents = extents_at(scheme.system, q, v, own.t, params)
+    params = within(segment.span, params)
+    if segment.turns is not None:
+        q, v, _ = scheme.turned(q, v, segment.t, params, segment.turns & ~(t_failed <= segment.t))
+    extents = extents_at(scheme.system, q, v, segment.t, params)
 
     # A derivative of a segment then keeps its states and not the intermediate values of its steps.
     # The loop around it separates forward and backward pass already, so CSE cannot merge them.
     @partial(jax.checkpoint, prevent_cse=False)
     def one_step(state: tuple[Array, Array], k: Array) -> tuple[Array, Array]:
-        t = own.t + (own.done + k) * own.h
+        t = segment.t + (segment.done + k) * segment.h
         # Half a step is beyond round-off of t, and dividing by h serves runs backwards in time too.
-        failed = (t_failed - t) / own.h < 0.5  # false for NaN
-        new_q, new_v, _ = step(scheme, *state, t, own.h, params, extents)
+        failed = (t_failed - t) / segment.h < 0.5  # false for NaN
+        new_q, new_v, _ = step(scheme, *state, t, segment.h, params, extents)
         return jnp.where(failed, state[0], new_q), jnp.where(failed, state[1], new_v)
 
     if steps == 1:
-        return one_step((q, v), jnp.zeros((), own.done.dtype))
+        return one_step((q, v), jnp.zeros((), segment.done.dtype))
     return jax.lax.fori_loop(0, steps, lambda k, state: one_step(state, k), (q, v))
 
 
 def _start(
-    scheme: Scheme, watch: Watch | None, q: Array, v: Array, ts: Array, params: Params,
+    scheme: Scheme, watch: EventSet | None, q: Array, v: Array, ts: Array, params: Params,
     same_steps: bool,
 ) -> tuple[_RolloutState, Float[Array, " n"]]:  # fmt: skip
-    """The state at the start, and the extents of the coordinates."""
     t = ts[0]
     ahead, ordered = jnp.sign(ts[-1] - t), jnp.isfinite(ts).all()
     if watch is not None:
         # A motion with impacts cannot turn back.
         ordered &= (ahead * (ts[1:] - ts[:-1]) >= 0).all()
-    now, events, status, extents = begun(scheme, watch, q, v, t, ahead, params, ordered)
-    rows = sum(scheme.system.sizes(q, v, t, now))
+    active_params, events, status, extents = begin_run(
+        scheme, watch, q, v, t, ahead, params, ordered
+    )
+    rows = sum(scheme.system.sizes(q, v, t, active_params))
     corrections = None if scheme.drive == Drive.NONE else Corrections.none(q)
     state = _RolloutState(
-        q, v, *residuals(scheme, q, v, t, now), jnp.asarray(rows, jnp.int32), status,
+        q, v, *residuals(scheme, q, v, t, active_params), jnp.asarray(rows, jnp.int32), status,
         jnp.where(status == Status.OK, jnp.nan, jax.lax.stop_gradient(t)),
         Recent.none(q, v, same_steps), corrections, events,
     )  # fmt: skip
@@ -350,49 +359,49 @@ def _start(
 
 
 def _advance(
-    scheme: Scheme, watch: Watch | None, state: _RolloutState, log: _Log, t: Array, h: Array,
+    scheme: Scheme, watch: EventSet | None, state: _RolloutState, log: _Log, t: Array, h: Array,
     params: Params, place: Array, extents: Float[Array, " n"],
 ) -> tuple[_RolloutState, _Log]:  # fmt: skip
     """The next state, or the same one forever after a failure, and the log of events.
 
     `place` is the number of the step in its segment.
     """
-    now, events, end, is_over = params, state.events, t + h, jnp.asarray(False)
+    active_params, events, end, is_over = params, state.events, t + h, jnp.asarray(False)
     running = state.status == Status.OK
     if watch is not None and events is not None:
-        now = watch.params(params, events.active)
-    q, v, health = step(scheme, state.q, state.v, t, h, now, extents)
+        active_params = watch.params(params, events.active)
+    q, v, info = step(scheme, state.q, state.v, t, h, active_params, extents)
     corrections = state.corrections
-    if corrections is not None and health.correction is not None:
-        own = v[: v.size - len(scheme.system.states)]
-        corrections = corrections.after(health.correction, own, h)
-    health = replace(health, correction=None)
+    if corrections is not None and info.correction is not None:
+        mechanical_v = v[: v.size - len(scheme.system.states)]
+        corrections = corrections.after(info.correction, mechanical_v, h)
+    info = replace(info, correction=None)
     if watch is not None and events is not None and log is not None:
-        before, after = (state.q, state.v), (q, v, health)
-        (q, v, health, end, events), log = with_events(
-            scheme, watch, before, after, running, events, log, t, h, params, place, extents
+        start, end_of_step = (state.q, state.v), (q, v, info)
+        (q, v, info, end, events), log = with_events(
+            scheme, watch, start, end_of_step, running, events, log, t, h, params, place, extents
         )
-        now, is_over = watch.params(params, events.active), events.stopped_by >= 0
+        active_params, is_over = watch.params(params, events.active), events.stopped_by >= 0
     moved = replace(
         state,
         q=q,
         v=v,
-        rank=jnp.minimum(state.rank, health.rank),
+        rank=jnp.minimum(state.rank, info.rank),
         status=jnp.where(is_over, jnp.asarray(Status.STOPPED, jnp.int32), state.status),
         corrections=corrections,
         events=events,
     )
     if _checks_every_step(scheme, watch):
-        moved = _with_residuals(scheme, moved, end, now, state)
+        moved = _with_residuals(scheme, moved, end, active_params, state)
 
     def stays() -> _RolloutState:
         return replace(
             state,
-            rank=jnp.where(running & health.computed, moved.rank, state.rank),
-            status=jnp.where(running, health.status, state.status),
+            rank=jnp.where(running & info.computed, moved.rank, state.rank),
+            status=jnp.where(running, info.status, state.status),
             t_failed=jnp.where(running, jax.lax.stop_gradient(t), state.t_failed),
         )
 
     # Asked once per step and not number by number: native code skips `stays` where no lane needs
     # it.
-    return jax.lax.cond(~(running & health.good), stays, lambda: moved), log
+    return jax.lax.cond(~(running & info.good), stays, lambda: moved), log

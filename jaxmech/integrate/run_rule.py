@@ -42,8 +42,8 @@ class SmoothResults(eqx.Module):
 
     q: Any  # at the save times, (T, n)
     v: Any  # at the save times, (T, n)
-    found: Any  # rows of the events, (R, w); None without events
-    kept: Any  # states that the derivatives need, for derivatives of derivatives
+    occurrences: Any  # rows of the events, (R, w); None without events
+    states: Any  # states that the derivatives need, for derivatives of derivatives
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class AbstractRun(abc.ABC):
     run: Callable[[RolloutInputs], tuple[Trajectory, Any]]
 
     @abc.abstractmethod
-    def tangents(self, x: RolloutInputs, kept: Any, changes: RolloutInputs) -> SmoothResults:
+    def tangents(self, x: RolloutInputs, residuals: Any, changes: RolloutInputs) -> SmoothResults:
         """Tangents of the results; those of unknown states do not matter."""
 
     @abc.abstractmethod
     def cotangents(
-        self, x: RolloutInputs, kept: Any, wanted: RolloutInputs, given: SmoothResults
+        self, x: RolloutInputs, residuals: Any, needed: RolloutInputs, cotangents: SmoothResults
     ) -> RolloutInputs:
         """Cotangents of the wanted inputs; those of unknown states are zero, as is None."""
 
@@ -83,40 +83,40 @@ class RunRule(AbstractRule):
     """The rule of a run, whose inputs have this structure; `outs` are the shapes of its results."""
 
     def __init__(self, program: Any, structure: Any, outs: Any) -> None:
-        trajectory, kept = jax.tree.unflatten(outs, range(outs.num_leaves))
-        smooth = SmoothResults(trajectory.q, trajectory.v, trajectory.found, kept.smooth)
+        trajectory, residuals = jax.tree.unflatten(outs, range(outs.num_leaves))
+        smooth = SmoothResults(trajectory.q, trajectory.v, trajectory.occurrences, residuals.smooth)
         self.program = program
-        self.residuals = tuple(jax.tree.leaves(kept))
+        self.residuals = tuple(jax.tree.leaves(residuals))
         self.smooth = tuple(jax.tree.leaves(smooth))
         self._inputs = structure
-        self._kept, self._smooth = map(jax.tree.structure, (kept, smooth))
+        self._kept, self._smooth = map(jax.tree.structure, (residuals, smooth))
 
-    def jvp(self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays) -> list[Array]:
+    def jvp(self, args: Arrays, residuals: Arrays, needed: Flags, tangents: Arrays) -> list[Array]:
         """Push the tangents of the run, NaN where a state is NaN."""
-        return self.pushed(self.program.tangents, args, residuals, wanted, tangents)
+        return self.pushed(self.program.tangents, args, residuals, needed, tangents)
 
     def pushed(
-        self, by: Callable[..., SmoothResults], args: Arrays, residuals: Arrays, wanted: Flags,
+        self, push: Callable[..., SmoothResults], args: Arrays, residuals: Arrays, needed: Flags,
         tangents: Arrays,
     ) -> list[Array]:  # fmt: skip
         """Tangents of the smooth results by one of two functions."""
-        (x, kept), given = self._trees(args, residuals), iter(tangents)
-        some = [next(given) if flag else None for flag in wanted]
-        found = by(x, kept, jax.tree.unflatten(self._inputs, some))
-        q, v = (jnp.where(kept.known[:, None], d, jnp.nan) for d in (found.q, found.v))
-        return jax.tree.leaves(replace(found, q=q, v=v))
+        (x, kept_data), next_tangents = self._trees(args, residuals), iter(tangents)
+        padded = [next(next_tangents) if flag else None for flag in needed]
+        results = push(x, kept_data, jax.tree.unflatten(self._inputs, padded))
+        q, v = (jnp.where(kept_data.known[:, None], d, jnp.nan) for d in (results.q, results.v))
+        return jax.tree.leaves(replace(results, q=q, v=v))
 
     def vjp(
-        self, args: Arrays, residuals: Arrays, wanted: Flags, cotangents: Sequence[Array | None]
+        self, args: Arrays, residuals: Arrays, needed: Flags, cotangents: Sequence[Array | None]
     ) -> list[Array]:
         """Pull back the cotangents of the run."""
-        x, kept = self._trees(args, residuals)
-        flags: RolloutInputs = jax.tree.unflatten(self._inputs, wanted)
-        given: SmoothResults = jax.tree.unflatten(self._smooth, cotangents)
-        known, saves = kept.known[:, None], (given.q, given.v)
-        q, v = (ct if ct is None else jnp.where(known, ct, 0.0) for ct in saves)
+        x, kept_data = self._trees(args, residuals)
+        flags: RolloutInputs = jax.tree.unflatten(self._inputs, needed)
+        result_cotangents: SmoothResults = jax.tree.unflatten(self._smooth, cotangents)
+        is_known, saves = kept_data.known[:, None], (result_cotangents.q, result_cotangents.v)
+        q, v = (ct if ct is None else jnp.where(is_known, ct, 0.0) for ct in saves)
         # Before the loops of the run, with which they would be compiled otherwise.
-        unknown = [((ct != 0) & ~known).any() for ct in saves if ct is not None]
+        unknown = [((ct != 0) & ~is_known).any() for ct in saves if ct is not None]
         depends_on_nan = jnp.stack([*unknown, jnp.asarray(False)]).any()
         # The barrier keeps XLA from evaluating it while it compiles, slowly, where a cotangent of
         # many events or saves is constant.
@@ -125,15 +125,18 @@ class RunRule(AbstractRule):
         # After a failure the derivative is NaN if it depends on a saved NaN. If it does not, and
         # all cotangents are zero, it is 0 and not 0 times NaN.
         answer, is_found = jnp.where(depends_on_nan, jnp.nan, 0.0), nonzero & ~depends_on_nan
-        found = self.program.cotangents(x, kept, flags, replace(given, q=q, v=v))
-        found = jax.tree.map(lambda x: jnp.where(is_found, x, answer.astype(x.dtype)), found)
-        held = jax.tree.map(
+        input_cotangents = self.program.cotangents(
+            x, kept_data, flags, replace(result_cotangents, q=q, v=v)
+        )
+        input_cotangents = jax.tree.map(
+            lambda x: jnp.where(is_found, x, answer.astype(x.dtype)), input_cotangents
+        )
+        zero_tolerance = jax.tree.map(
             lambda x, flag: jnp.zeros_like(x) if flag else None, x.tolerance, flags.tolerance
         )
-        return jax.tree.leaves(replace(found, tolerance=held))
+        return jax.tree.leaves(replace(input_cotangents, tolerance=zero_tolerance))
 
     def _trees(self, args: Arrays, residuals: Arrays) -> tuple[RolloutInputs, Any]:
-        """Unflatten the inputs and the kept data."""
         return jax.tree.unflatten(self._inputs, args), jax.tree.unflatten(self._kept, residuals)
 
 
@@ -161,9 +164,9 @@ def with_traced(
         return hoisted_run(list(x.traced), replace(x, traced=()))
 
     def with_values(part: Part, example: tuple[Any, ...]) -> Part:
-        hoisted_part, some = hoisted(part, *example, x.params)
+        hoisted_part, part_values = hoisted(part, *example, x.params)
         # The run has the same values, in an order of its own.
-        places = [next(k for k, y in enumerate(traced) if y is value) for value in some]
+        places = [next(k for k, y in enumerate(traced) if y is value) for value in part_values]
         return lambda *args: hoisted_part([args[-1][1][k] for k in places], *args[:-1], args[-1][0])
 
     return replace(x, traced=traced), run_inputs, list(map(with_values, parts, examples))
@@ -175,14 +178,14 @@ def _of_params(part: Part) -> Part:
 
 def split_shared(x: RolloutInputs, changes: RolloutInputs) -> tuple[Any, Any]:
     """Split `shared` into differentiated inputs and the rest; the changes are tangents or flags."""
-    wanted = jax.tree.map(
+    is_needed = jax.tree.map(
         lambda t: t is not None and t is not False, changes.shared, is_leaf=lambda t: t is None
     )
-    return eqx.partition(x.shared, wanted)
+    return eqx.partition(x.shared, is_needed)
 
 
-def or_zeros(given: Any, zeros: Any) -> Any:
+def or_zeros(derivatives: Any, zeros: Any) -> Any:
     """Tangents or cotangents, with zeros in place of None."""
     return jax.tree.map(
-        lambda d, zero: zero if d is None else d, given, zeros, is_leaf=lambda d: d is None
+        lambda d, zero: zero if d is None else d, derivatives, zeros, is_leaf=lambda d: d is None
     )

@@ -103,13 +103,15 @@ class Scheme:
         return replace(self, stabilization=self.stabilization.lazy())
 
     def law(
-        self, q: Array, v: Array, t: Array, params: Params, kept: Array | None = None
+        self, q: Array, v: Array, t: Array, params: Params, independent: Array | None = None
     ) -> tuple[EquationsOfMotion, Law]:
-        """The equations at a state, with feedback, and their solution; only `kept` rows count."""
+        """The equations with feedback, and their solution; only `independent` rows count."""
         eom = self.formulation.equations(self.system, q, v, t, params)
         feedback = self.stabilization.feedback(self.system, q, v, t, params)
         eom = replace(eom, b=eom.b + feedback)
-        return eom, solve_law(self.formulation, self.system, eom, (q, v, t, params), kept=kept)
+        return eom, solve_law(
+            self.formulation, self.system, eom, (q, v, t, params), kept=independent
+        )
 
     def completed(
         self, chart: Partition | None, q: Array, v: Array, t: Array, params: Params
@@ -119,15 +121,15 @@ class Scheme:
 
     def after_step(
         self, chart: Partition | None, q: Array, v: Array, t: Array, params: Params,
-        before: RowsBefore,
+        rows_before: RowsBefore,
     ) -> tuple[Array, Array, Array]:  # fmt: skip
         """The stabilized state, and whether it could be reached."""
         # Projection ignores constraints on accelerations, so it cannot compare ranks.
         some_are_not_projected = any(isinstance(c, Acceleration) for c in self.system.constraints)
-        known = None if some_are_not_projected else before
+        rows_to_compare = None if some_are_not_projected else rows_before
 
-        def moved(by: AbstractStabilization) -> tuple[Array, Array, Array]:
-            return by.after_step(self.system, q, v, t, params, known)
+        def moved(stabilization: AbstractStabilization) -> tuple[Array, Array, Array]:
+            return stabilization.after_step(self.system, q, v, t, params, rows_to_compare)
 
         state = moved(self.stabilization)
         if chart is None:
@@ -136,12 +138,12 @@ class Scheme:
         if not isinstance(self.stabilization, Projection):
             state = jax.tree.map(partial(jnp.where, chart.usable), state, moved(Projection()))
         q, v, reached = state
-        following = self.formulation.chart(self.system, q, v, t, params, before.extents)
-        q, v, found = self.completed(following, q, v, t, params)
-        return q, v, reached if found is None else reached & found
+        following = self.formulation.chart(self.system, q, v, t, params, rows_before.extents)
+        q, v, completed = self.completed(following, q, v, t, params)
+        return q, v, reached if completed is None else reached & completed
 
     def correction(
-        self, before: tuple[Array, Array], after: tuple[Array, Array], h: Array
+        self, unprojected: tuple[Array, Array], projected: tuple[Array, Array], h: Array
     ) -> Float[Array, "2 n"] | None:
         """The displacement of q by the projection, and h times that of v; None without a drive.
 
@@ -151,7 +153,7 @@ class Scheme:
         """
         if self.drive == Drive.NONE:
             return None
-        dq, dv = (y - x for x, y in zip(before, after, strict=True))
+        dq, dv = (y - x for x, y in zip(unprojected, projected, strict=True))
         return jax.lax.stop_gradient(jnp.stack([dq, h * dv]))
 
     def turned(
@@ -168,10 +170,10 @@ class Scheme:
         reached = jnp.asarray(True)
         if not depends_on(speed, (t,)):
             return q, v, reached
-        by = self.stabilization
-        by = by if isinstance(by, Projection) else Projection()
+        stabilization = self.stabilization
+        stabilization = stabilization if isinstance(stabilization, Projection) else Projection()
         return jax.lax.cond(
             turns,
-            lambda: by.after_step(self.system, q, v, t, params),
+            lambda: stabilization.after_step(self.system, q, v, t, params),
             lambda: (q, v, reached),
         )

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.rollout import SegmentEvents, Trajectory, bare_segment, rollout
 from jaxmech.integrate.run_rule import (
     AbstractRun,
@@ -69,7 +69,7 @@ class AbstractSegments(AbstractRun):
 
     per_save: int  # steps per save interval
     steps: int  # steps of a segment
-    watch: Watch | None
+    watch: EventSet | None
 
     @abc.abstractmethod
     def advance(
@@ -80,77 +80,83 @@ class AbstractSegments(AbstractRun):
     @abc.abstractmethod
     def pull_back(
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, fixed: Any,
-        given: list[Array], rows: Any,
+        cotangents: list[Array], rows: Any,
     ) -> tuple[list[Array], Times, Any]:  # fmt: skip
         """Cotangents of the state, the times and `shared`, from those of the end and the rows."""
 
     def tangents(
-        self, x: RolloutInputs, kept: KeptSegments, changes: RolloutInputs
+        self, x: RolloutInputs, residuals: KeptSegments, changes: RolloutInputs
     ) -> SmoothResults:
         """Push tangents from the first segment to the last."""
-        moving, fixed = split_shared(x, changes)
-        own = self._segments(x)
-        timed, d_timed = (own.t, own.h), None
+        traced, fixed = split_shared(x, changes)
+        all_segments = self._segments(x)
+        timed, d_timed = (all_segments.t, all_segments.h), None
         if changes.ts is not None:
             timed, d_timed = jax.jvp(self._times, (x.ts,), (changes.ts,))
-        still = jax.tree.map(jnp.zeros_like, [x.q0, x.v0])
-        d_start = or_zeros([changes.q0, changes.v0], still)
+        zeros = jax.tree.map(jnp.zeros_like, [x.q0, x.v0])
+        d_start = or_zeros([changes.q0, changes.v0], zeros)
 
         # Only tangents are carried: the states at the starts of segments are known from the
         # forward run.
-        def one(d_state: list[Array], segment: Any) -> tuple[list[Array], Any]:
-            state, timed, own, events, d_timed = segment
-            place = SegmentPlace(own, kept.t_failed, events)
+        def push_segment(d_state: list[Array], inputs: Any) -> tuple[list[Array], Any]:
+            state, timed, segment, events, d_timed = inputs
+            place = SegmentPlace(segment, residuals.t_failed, events)
 
-            def run(state: list[Array], given: Times | None, moving: Any) -> Any:
-                times = timed if given is None else given
-                return self.advance(place, state, times, eqx.combine(moving, fixed))
+            def run(state: list[Array], traced_times: Times | None, traced: Any) -> Any:
+                times = timed if traced_times is None else traced_times
+                return self.advance(place, state, times, eqx.combine(traced, fixed))
 
-            given = None if d_timed is None else timed
+            primal_times = None if d_timed is None else timed
             _, (d_state, d_rows) = jax.jvp(
-                run, (state, given, moving), (d_state, d_timed, changes.shared)
+                run, (state, primal_times, traced), (d_state, d_timed, changes.shared)
             )
             d_state = place.complete(d_state)
             return d_state, (d_state, d_rows)
 
-        each = _starts(x, kept), timed, own, kept.events, d_timed
-        _, (d_ends, d_rows) = jax.lax.scan(one, d_start, each)
+        by_segment = _starts(x, residuals), timed, all_segments, residuals.events, d_timed
+        _, (d_ends, d_rows) = jax.lax.scan(push_segment, d_start, by_segment)
         d_q, d_v = self._saves(d_start, d_ends)
-        return SmoothResults(d_q, d_v, self._log(kept, d_rows), d_ends)
+        return SmoothResults(d_q, d_v, self._log(residuals, d_rows), d_ends)
 
     def cotangents(
-        self, x: RolloutInputs, kept: KeptSegments, wanted: RolloutInputs, given: SmoothResults
+        self,
+        x: RolloutInputs,
+        residuals: KeptSegments,
+        needed: RolloutInputs,
+        cotangents: SmoothResults,
     ) -> RolloutInputs:
         """Pull cotangents back from the last segment to the first."""
-        shared, fixed = split_shared(x, wanted)
+        shared, fixed = split_shared(x, needed)
         timed, pull_times = jax.vjp(self._times, x.ts)
-        own, rows = self._segments(x), self._rows(kept, x.q0, given.found)
-        first, ends = [x.q0, x.v0], list(kept.smooth)
+        all_segments, rows = self._segments(x), self._rows(residuals, x.q0, cotangents.occurrences)
+        first, ends = [x.q0, x.v0], list(residuals.smooth)
         saves, pull_saves = jax.vjp(self._saves, first, ends)
-        none = jax.tree.map(jnp.zeros_like, (saves, ends))
-        at_start, at_ends = pull_saves(or_zeros([given.q, given.v], none[0]))
-        added = jax.tree.map(jnp.add, at_ends, or_zeros(list(given.kept), none[1]))
+        zeros = jax.tree.map(jnp.zeros_like, (saves, ends))
+        at_start, at_ends = pull_saves(or_zeros([cotangents.q, cotangents.v], zeros[0]))
+        added = jax.tree.map(jnp.add, at_ends, or_zeros(list(cotangents.states), zeros[1]))
 
-        def one(carry: Any, segment: Any) -> tuple[Any, Times]:
-            (wrt_state, wrt_shared), (state, timed, own, events, added, rows) = carry, segment
+        def pull_segment(carry: Any, inputs: Any) -> tuple[Any, Times]:
+            (wrt_state, wrt_shared), (state, timed, segment, events, added, rows) = carry, inputs
             # A save at the end of this segment depends on the same state as the segment after it.
             wrt_state = jax.tree.map(jnp.add, wrt_state, added)
-            place = SegmentPlace(own, kept.t_failed, events)
-            wrt_state, wrt_timed, more = self.pull_back(
+            place = SegmentPlace(segment, residuals.t_failed, events)
+            wrt_state, wrt_timed, wrt_more = self.pull_back(
                 place, state, timed, shared, fixed, wrt_state, rows
             )
-            wrt_state, more = place.complete((wrt_state, more))
-            return (wrt_state, jax.tree.map(jnp.add, wrt_shared, more)), wrt_timed
+            wrt_state, wrt_more = place.complete((wrt_state, wrt_more))
+            return (wrt_state, jax.tree.map(jnp.add, wrt_shared, wrt_more)), wrt_timed
 
         start = jax.tree.map(jnp.zeros_like, (first, shared))
-        each = _starts(x, kept), timed, own, kept.events, added, rows
-        (wrt_start, wrt_shared), wrt_timed = jax.lax.scan(one, start, each, reverse=True)
+        by_segment = _starts(x, residuals), timed, all_segments, residuals.events, added, rows
+        (wrt_start, wrt_shared), wrt_timed = jax.lax.scan(
+            pull_segment, start, by_segment, reverse=True
+        )
         wrt_q, wrt_v = jax.tree.map(jnp.add, wrt_start, at_start)
         wrt_params, wrt_traced = wrt_shared
         return RolloutInputs(
-            wrt_q if wanted.q0 else None,
-            wrt_v if wanted.v0 else None,
-            pull_times(wrt_timed)[0] if wanted.ts else None,
+            wrt_q if needed.q0 else None,
+            wrt_v if needed.v0 else None,
+            pull_times(wrt_timed)[0] if needed.ts else None,
             wrt_params,
             traced=wrt_traced,
         )
@@ -158,60 +164,56 @@ class AbstractSegments(AbstractRun):
     def _segments(self, x: RolloutInputs) -> StepSegments:
         return segments(x.ts, self.per_save, self.steps, x.times)
 
-    def _log(self, kept: KeptSegments, rows: Array | None) -> Array | None:
-        """A log from the rows of the events of each segment, shape (S, K, w)."""
-        if self.watch is None or kept.events is None or rows is None:
+    def _log(self, residuals: KeptSegments, rows: Array | None) -> Array | None:
+        if self.watch is None or residuals.events is None or rows is None:
             return None
-        assert kept.counts is not None
-        places = _places(kept.events).ravel()
+        assert residuals.counts is not None
+        places = _places(residuals.events).ravel()
         # The events beyond those that a segment keeps for derivatives are unknown.
-        unknown = jnp.where(self.watch.is_kept(kept.counts), jnp.nan, 0.0)[:, None]
+        unknown = jnp.where(self.watch.is_kept(residuals.counts), jnp.nan, 0.0)[:, None]
         log = jnp.broadcast_to(unknown, (len(unknown), rows.shape[-1])).astype(rows.dtype)
         return log.at[jnp.where(places < 0, len(log), places)].set(
             rows.reshape(-1, rows.shape[-1]), mode="drop"
         )
 
-    def _rows(self, kept: KeptSegments, q: Array, log: Array | None) -> Array | None:
-        """The rows of the events of each segment from a log; zeros for None."""
-        if self.watch is None or kept.events is None:
+    def _rows(self, residuals: KeptSegments, q: Array, log: Array | None) -> Array | None:
+        if self.watch is None or residuals.events is None:
             return None
-        places, width = _places(kept.events), self.watch.width(q)
+        places, width = _places(residuals.events), self.watch.width(q)
         if log is None:
             return jnp.zeros((*places.shape, width), q.dtype)
         return jnp.where((places >= 0)[..., None], log[places], 0.0)
 
     def _saves(self, start: list[Array], ends: list[Array]) -> list[Array]:
-        """The start, and the ends of the segments that end at a save."""
         k = self.per_save // self.steps
         pairs = zip(start, ends, strict=True)
-        return [jnp.concatenate([first[None], rest[k - 1 :: k]]) for first, rest in pairs]
+        return [jnp.concatenate([first[None], rows[k - 1 :: k]]) for first, rows in pairs]
 
     def _times(self, ts: Array) -> Times:
-        own = segments(ts, self.per_save, self.steps)
-        return own.t, own.h
+        all_segments = segments(ts, self.per_save, self.steps)
+        return all_segments.t, all_segments.h
 
 
-def _starts(x: RolloutInputs, kept: KeptSegments) -> list[Array]:
-    """q and v at the starts of the segments, shapes (S, n)."""
-    pairs = zip((x.q0, x.v0), kept.smooth, strict=True)
-    return [jnp.concatenate([first[None], rest[:-1]]) for first, rest in pairs]
+def _starts(x: RolloutInputs, residuals: KeptSegments) -> list[Array]:
+    pairs = zip((x.q0, x.v0), residuals.smooth, strict=True)
+    return [jnp.concatenate([first[None], rows[:-1]]) for first, rows in pairs]
 
 
 def _places(events: SegmentEvents) -> Int[Array, " S K"]:
-    """The rows of the log in which the events of each segment are kept, -1 for none."""
+    # The rows of the log in which the events of each segment are kept, -1 for none.
     replay = events.replay
     is_known = jnp.arange(replay.row.shape[1])[None] < replay.count[:, None]
     return jnp.where(is_known, replay.row, -1)
 
 
 def kept_segments(
-    found: tuple[Trajectory, tuple[Array, Array, SegmentEvents | None]],
+    result: tuple[Trajectory, tuple[Array, Array, SegmentEvents | None]],
 ) -> tuple[Trajectory, KeptSegments]:
     """The trajectory, and the data that its derivatives need."""
-    trajectory, (q, v, events) = found
-    known = ~jnp.isnan(trajectory.q[:, 0])
+    trajectory, (q, v, events) = result
+    is_known = ~jnp.isnan(trajectory.q[:, 0])
     counts = None if trajectory.events is None else trajectory.events.counts
-    return trajectory, KeptSegments((q, v), events, known, trajectory.t_failed, counts)
+    return trajectory, KeptSegments((q, v), events, is_known, trajectory.t_failed, counts)
 
 
 @dataclass(frozen=True)
@@ -228,27 +230,27 @@ class PlainSegments(AbstractSegments):
 
     def pull_back(
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, fixed: Any,
-        given: list[Array], rows: None,
+        cotangents: list[Array], rows: None,
     ) -> tuple[list[Array], Times, Any]:  # fmt: skip
         """Pull back by `jax.vjp`."""
 
         def run(state: list[Array], timed: Times, shared: Any) -> list[Array]:
             return self.advance(place, state, timed, eqx.combine(shared, fixed))[0]
 
-        return jax.vjp(run, state, timed, shared)[1](given)
+        return jax.vjp(run, state, timed, shared)[1](cotangents)
 
 
 def plain_trajectory(scheme: Scheme, steps: int, x: RolloutInputs) -> Trajectory:
     """The rollout in segments of some steps, as an operation with its derivatives."""
 
     def forward(x: RolloutInputs) -> tuple[Trajectory, KeptSegments]:
-        given = x.q0, x.v0, x.ts, x.params
-        run = rollout(scheme.undifferentiated(), *given, segment=steps, times=x.times)
+        inputs = x.q0, x.v0, x.ts, x.params
+        run = rollout(scheme.undifferentiated(), *inputs, segment=steps, times=x.times)
         return kept_segments(run)
 
-    own = segments(x.ts, steps, steps, x.times)
-    own = jax.tree.map(lambda rows: rows[0], own)
-    example = x.q0, x.v0, own, x.ts[0]
+    first_segment = segments(x.ts, steps, steps, x.times)
+    first_segment = jax.tree.map(lambda rows: rows[0], first_segment)
+    example = x.q0, x.v0, first_segment, x.ts[0]
     part = partial(bare_segment, scheme, steps)
     x, run, (segment,) = with_traced(forward, x, [part], [example])
     return PlainSegments(run, scheme.per_save, steps, None, segment).trajectory(x)

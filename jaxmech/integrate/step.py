@@ -24,7 +24,7 @@ from jaxmech.system import Params
 from jaxmech.utils.jit_cache import jit_of
 
 
-class Health(eqx.Module):
+class StepInfo(eqx.Module):
     """The checks of one step.
 
     Attributes:
@@ -45,8 +45,8 @@ class Health(eqx.Module):
 def step(
     scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params,
     extents: Float[Array, " n"] | None = None,
-) -> tuple[Array, Array, Health]:  # fmt: skip
-    """q (n,) and v (n,) after one step of size h from time t, and the health of the step.
+) -> tuple[Array, Array, StepInfo]:  # fmt: skip
+    """q (n,) and v (n,) after one step of size h from time t, and the checks of the step.
 
     `extents` are those of the coordinates (`jaxmech.consistency`), by default at the start.
     """
@@ -61,13 +61,13 @@ def step(
 def _step(
     scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params,
     extents: Float[Array, " n"],
-) -> tuple[Array, Array, Health]:  # fmt: skip
+) -> tuple[Array, Array, StepInfo]:  # fmt: skip
     if isinstance(scheme.method, AbstractVariational):
         moved = scheme.method.advance(
             scheme.system, scheme.formulation, StepStart(q, v, t, h, params), extents
         )
-        none = scheme.correction((moved.q, moved.v), (moved.q, moved.v), h)
-        return moved.q, moved.v, replace(_health_of(moved), correction=none)
+        no_correction = scheme.correction((moved.q, moved.v), (moved.q, moved.v), h)
+        return moved.q, moved.v, replace(_variational_info(moved), correction=no_correction)
     if isinstance(scheme.method, AbstractImplicit):
         return _implicit_step(scheme, scheme.method, q, v, t, h, params, extents)
     assert isinstance(scheme.method, AbstractRungeKutta)
@@ -81,14 +81,14 @@ def _step(
         new_q, new_v, reached = scheme.after_step(chart, moved_q, moved_v, t + h, params, rows)
         correction = scheme.correction((moved_q, moved_v), (new_q, new_v), h)
     with jax.named_scope("checks"):
-        health = replace(_health(end, new_q, new_v, reached), correction=correction)
-    return new_q, new_v, health
+        info = replace(_stages_info(end, new_q, new_v, reached), correction=correction)
+    return new_q, new_v, info
 
 
 def _implicit_step(
     scheme: Scheme, method: AbstractImplicit, q: Array, v: Array, t: Array, h: Array,
     params: Params, extents: Float[Array, " n"],
-) -> tuple[Array, Array, Health]:  # fmt: skip
+) -> tuple[Array, Array, StepInfo]:  # fmt: skip
     has_length = h != 0  # repeated save times have not
     enough = rounding(q, v, len(scheme.system.states))
     data = StepData(q, v, t, jnp.where(has_length, h, 1.0), params, enough)
@@ -108,12 +108,11 @@ def _implicit_step(
     )
     status = jnp.where(has_length, status, int(Status.OK))
     computed = finite & (status != Status.SINGULAR_MASS)
-    health = Health(status == Status.OK, status, moved.rank, computed, correction)
-    return jnp.where(has_length, new_q, q), jnp.where(has_length, new_v, v), health
+    info = StepInfo(status == Status.OK, status, moved.rank, computed, correction)
+    return jnp.where(has_length, new_q, q), jnp.where(has_length, new_v, v), info
 
 
-def _health_of(moved: Advance) -> Health:
-    """The health of a step of a variational method."""
+def _variational_info(moved: Advance) -> StepInfo:
     finite = jnp.isfinite(moved.q.sum() + moved.v.sum())
     good = finite & moved.definite & moved.converged & moved.reached
 
@@ -126,7 +125,7 @@ def _health_of(moved: Advance) -> Health:
         )
 
     status = jax.lax.cond(~good, bad, lambda: jnp.asarray(Status.OK, jnp.int32))
-    return Health(good, status, moved.rank, moved.definite & finite)
+    return StepInfo(good, status, moved.rank, moved.definite & finite)
 
 
 class _StageState(eqx.Module):
@@ -140,7 +139,7 @@ class _StageState(eqx.Module):
         status: `Status` so far, int32.
         rank: smallest rank so far.
         first_rank: rank at the first stage.
-        kept: flags of the rows that may be taken as independent.
+        independent_rows: flags of the rows that may be taken as independent.
     """
 
     speeds: Float[Array, " sums n"]
@@ -150,56 +149,62 @@ class _StageState(eqx.Module):
     status: Int[Array, ""]
     rank: Int[Array, ""]
     first_rank: Int[Array, ""]
-    kept: Bool[Array, " m"]
+    independent_rows: Bool[Array, " m"]
 
 
 def _run_stages(
     scheme: Scheme, stages: "_Stage", chart: Partition | None, q: Array, v: Array, t: Array,
     h: Array, params: Params,
 ) -> _StageState:  # fmt: skip
-    """The stages of the method, as a loop: so the law of motion is compiled once for all."""
-
-    def one(so_far: _StageState, own: _Stage) -> tuple[_StageState, None]:
+    # A loop, so that the law of motion is compiled once for all stages.
+    def evaluate_stage(so_far: _StageState, stage: _Stage) -> tuple[_StageState, None]:
         stage_q, stage_v = q + h * so_far.speeds[0], v + h * so_far.accelerations[0]
-        stage_t = t + own.node * h
+        stage_t = t + stage.node * h
         stage_q, stage_v, complete = scheme.completed(chart, stage_q, stage_v, stage_t, params)
         with jax.named_scope("law_of_motion"):
-            eom, law = scheme.law(stage_q, stage_v, stage_t, params, so_far.kept)
+            eom, law = scheme.law(stage_q, stage_v, stage_t, params, so_far.independent_rows)
         failures: list[tuple[Array, Status | Array]] = [
             (~law.definite, Status.SINGULAR_MASS),
             *unless(law.converged, Status.NONIDEAL_FAILED),
             *unless(complete, Status.PROJECTION_FAILED),
-            check_dependent_rows(eom, law, so_far.kept, own.is_start, own.is_end),
+            check_dependent_rows(eom, law, so_far.independent_rows, stage.is_start, stage.is_end),
         ]
-        is_ok, good, kept = so_far.status == Status.OK, so_far.good, so_far.kept
+        is_ok, good, independent_rows = (
+            so_far.status == Status.OK,
+            so_far.good,
+            so_far.independent_rows,
+        )
         status = jnp.where(is_ok, first_that_holds(*failures), so_far.status)
         # `status` is read only where `good` is false: native code then computes it in a rare
         # branch.
         for failed, _ in failures:
             good &= ~failed
         state = _StageState(
-            speeds=own.added(so_far.speeds, stage_v),
-            accelerations=own.added(so_far.accelerations, law.qdd),
+            speeds=stage.added(so_far.speeds, stage_v),
+            accelerations=stage.added(so_far.accelerations, law.qdd),
             good=good,
             independent=so_far.independent & (law.rank == m),
             status=status,
             rank=jnp.minimum(so_far.rank, law.rank),
-            first_rank=jnp.where(own.is_start, law.rank, so_far.first_rank),
+            first_rank=jnp.where(stage.is_start, law.rank, so_far.first_rank),
             # Later stages lie only near the constraints, where dependent rows seem independent: so
             # the choice of the first stage stands.
-            kept=kept if law.kept is None else jnp.where(own.is_start, law.kept, kept),
+            independent_rows=independent_rows
+            if law.kept is None
+            else jnp.where(stage.is_start, law.kept, independent_rows),
         )
         return state, None
 
-    none = jnp.zeros((stages.weights.shape[1], q.size), q.dtype)
+    zeros = jnp.zeros((stages.weights.shape[1], q.size), q.dtype)
     count = sum(scheme.system.sizes(q, v, t, params))
     m, true = jnp.asarray(count, jnp.int32), jnp.asarray(True)
-    ok, kept = jnp.asarray(Status.OK, jnp.int32), jnp.ones(count, bool)
-    return jax.lax.scan(one, _StageState(none, none, true, true, ok, m, m, kept), stages)[0]
+    ok, all_rows = jnp.asarray(Status.OK, jnp.int32), jnp.ones(count, bool)
+    return jax.lax.scan(
+        evaluate_stage, _StageState(zeros, zeros, true, true, ok, m, m, all_rows), stages
+    )[0]
 
 
-def _health(end: _StageState, q: Array, v: Array, reached: Array) -> Health:
-    """Combine the checks of the stages, and whether the new state is finite and was reached."""
+def _stages_info(end: _StageState, q: Array, v: Array, reached: Array) -> StepInfo:
     finite = jnp.isfinite(q.sum() + v.sum())
     good = end.good & (finite & reached)
     true, ok = jnp.asarray(True), jnp.asarray(Status.OK, jnp.int32)
@@ -214,9 +219,9 @@ def _health(end: _StageState, q: Array, v: Array, reached: Array) -> Health:
 
     # Behind `cond`, so that native code skips the parts that are only needed after a failure.
     status, computed = jax.lax.cond(~good, bad, lambda: (ok, true))
-    rows = jnp.asarray(end.kept.size, jnp.int32)
+    rows = jnp.asarray(end.independent_rows.size, jnp.int32)
     rank = jax.lax.cond(~end.independent, lambda: end.rank, lambda: rows)
-    return Health(good, status, rank, computed)
+    return StepInfo(good, status, rank, computed)
 
 
 class _Stage(eqx.Module):
@@ -246,7 +251,6 @@ class _Stage(eqx.Module):
 
 
 def _stages(tableau: Tableau, dtype: Any) -> _Stage:
-    """The stages of a method, their weights padded with zeros."""
     count = len(tableau.nodes)
     table = np.zeros((count, count))
     for j, row in enumerate(tableau.stages):
@@ -258,10 +262,10 @@ def _stages(tableau: Tableau, dtype: Any) -> _Stage:
     for k in range(1, farthest + 1):
         weights[: count - k, k - 1] = np.diagonal(table, -k)
     weights[:, -1] = tableau.weights
-    which = np.arange(count)
+    numbers = np.arange(count)
     return _Stage(
         node=jnp.asarray(tableau.nodes, dtype),
         weights=jnp.asarray(weights, dtype),
-        is_start=jnp.asarray(which == 0),
-        is_end=jnp.asarray(np.isin(which, (0, count - 1))),
+        is_start=jnp.asarray(numbers == 0),
+        is_end=jnp.asarray(np.isin(numbers, (0, count - 1))),
     )

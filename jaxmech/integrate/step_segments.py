@@ -33,16 +33,16 @@ def segments(ts: Array, per_save: int, steps: int, times: Array | None = None) -
     `times`, at which a step ends, are among the ts.
     """
     count = per_save // steps
-    done = np.tile(np.arange(count) * steps, len(ts) - 1)
+    step_numbers = np.tile(np.arange(count) * steps, len(ts) - 1)
     span, turns = None, None
     if times is not None:
         spans, begins = span_at(times, (ts[:-1] + ts[1:]) / 2, ts[0], ts[-1])
         span = jax.tree.map(lambda x: jnp.repeat(x, count), spans)
-        turns = jnp.repeat(begins == jax.lax.stop_gradient(ts[:-1]), count) & (done == 0)
+        turns = jnp.repeat(begins == jax.lax.stop_gradient(ts[:-1]), count) & (step_numbers == 0)
     return StepSegments(
         t=jnp.repeat(ts[:-1], count),
         h=jnp.repeat((ts[1:] - ts[:-1]) / per_save, count),
-        done=jnp.asarray(done),
+        done=jnp.asarray(step_numbers),
         span=span,
         turns=turns,
     )

@@ -20,7 +20,7 @@ from jaxmech.compiler import batched_closure, unchecked, unoptimized, why_not
 from jaxmech.first_order import largest, spread
 from jaxmech.integrate.error_estimate import relative, resolution
 from jaxmech.integrate.events.turns import most_turns
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
 from jaxmech.integrate.times.even_steps import EvenSteps
@@ -44,7 +44,7 @@ _RESOLVED = 1e-3  # error below which the motion is resolved, so that the order 
 
 def steps_needed(
     scheme: Scheme, q: Any, v: Any, ts: np.ndarray, params: Any, times: np.ndarray | None = None,
-    watch: Watch | None = None,
+    watch: EventSet | None = None,
 ) -> int | None:  # fmt: skip
     """The number of equal steps from ts[:, 0] to ts[:, 1] with which all errors meet the target.
 
@@ -57,10 +57,10 @@ def steps_needed(
     order = scheme.method.order
     eps = float(jnp.finfo(q.dtype).eps)
     target = max(TARGET if order >= 4 else _ROUGH, 1000 * eps)
-    many, before, wanted, is_settled = _FIRST, None, np.zeros(len(q)), np.zeros(len(q), bool)
+    steps, previous, result, is_settled = _FIRST, None, np.zeros(len(q)), np.zeros(len(q), bool)
     foreseen = np.full(len(q), float(_FIRST))  # the steps needed according to the trial before
     for _ in range(_TRIALS):
-        trial = _tried(scheme, watch, q, v, ts, params, times, many)
+        trial = _tried(scheme, watch, q, v, ts, params, times, steps)
         if trial is None:
             return None
         # The error of a whole run falls with the step to the power of the order.
@@ -68,22 +68,22 @@ def steps_needed(
         # Of the first trial that settles a member: the errors of much shorter steps, which other
         # members need, are round-off.
         # A trial that only covers the first part of a run does not revoke the one before.
-        least = trial.least(before)
-        needed = np.maximum(np.where(trial.known, many * ratio, 1.0), least)
+        least = trial.least(previous)
+        step_counts = np.maximum(np.where(trial.is_known, steps * ratio, 1.0), least)
         # Errors that vanish in round-off, as they do early in float32, tell less than the larger
         # ones of longer steps.
         is_blind = trial.is_blind(target)
-        needed = np.where(is_blind, np.maximum(foreseen, least), needed)
-        wanted = np.where(is_settled, wanted, needed)
-        is_settled |= trial.settled(before, ratio) | is_blind
-        if is_settled.all() or many >= MOST_STEPS:
+        step_counts = np.where(is_blind, np.maximum(foreseen, least), step_counts)
+        result = np.where(is_settled, result, step_counts)
+        is_settled |= trial.settled(previous, ratio) | is_blind
+        if is_settled.all() or steps >= MOST_STEPS:
             break
         # An unknown error only means that more steps are needed.
-        growth = np.where(trial.good, np.where(trial.known, ratio, np.inf), _REFINED)
+        growth = np.where(trial.good, np.where(trial.is_known, ratio, np.inf), _REFINED)
         growth = np.where(trial.is_fine, growth, np.maximum(growth, _REFINED))
         growth = np.clip(growth, 2.0, 8.0)[~is_settled].max()
-        many, before, foreseen = int(np.ceil(many * growth)), trial, needed
-    return int(np.ceil(min(wanted.max(), 1e15)))
+        steps, previous, foreseen = int(np.ceil(steps * growth)), trial, step_counts
+    return int(np.ceil(min(result.max(), 1e15)))
 
 
 @dataclass(frozen=True)
@@ -91,29 +91,29 @@ class _Trial:
     """The result of a trial, of each member (M,).
 
     Attributes:
-        many: steps from the first to the last time.
+        steps: steps from the first to the last time.
         error: relative error of the whole run, infinite where it is unknown.
         resolution: largest relative error of the whole run that round-off may hide.
-        done: number of steps that were made.
+        made_steps: number of steps that were made.
         good: whether no step failed.
         turns: how often the function of an event turned in a step, at most; None without events.
     """
 
-    many: int
+    steps: int
     error: np.ndarray
     resolution: np.ndarray
-    done: np.ndarray
+    made_steps: np.ndarray
     good: np.ndarray
     turns: np.ndarray | None
 
     @property
     def is_fine(self) -> np.ndarray:
         """Whether events cannot hide in the steps, or there are too many steps already."""
-        none = np.zeros_like(self.done) if self.turns is None else self.turns
-        return (none < 2) | (self.many > _HOPELESS)
+        turns = np.zeros_like(self.made_steps) if self.turns is None else self.turns
+        return (turns < 2) | (self.steps > _HOPELESS)
 
     @property
-    def known(self) -> np.ndarray:
+    def is_known(self) -> np.ndarray:
         """Whether the error is known."""
         return np.isfinite(self.error)
 
@@ -121,54 +121,57 @@ class _Trial:
         """Whether round-off hides so much that the error says nothing about the target."""
         return self.good & (self.resolution > np.maximum(self.error, target))
 
-    def least(self, before: "_Trial | None") -> np.ndarray:
+    def least(self, previous: "_Trial | None") -> np.ndarray:
         """The fewest steps that this trial and the one before allow.
 
         If there were too few of them before, as many as here; and events do not hide in these.
         """
-        if before is None:
-            return np.full(len(self.done), 1.0 if self.turns is None else self.many)
-        enough = before.good & before.is_fine
-        overcome = np.where(~enough & self.good, self.many, 1.0)
-        return np.where(enough & before.known, before.many, overcome)
+        if previous is None:
+            return np.full(len(self.made_steps), 1.0 if self.turns is None else self.steps)
+        enough = previous.good & previous.is_fine
+        overcome = np.where(~enough & self.good, self.steps, 1.0)
+        return np.where(enough & previous.is_known, previous.steps, overcome)
 
-    def settled(self, before: "_Trial | None", ratio: np.ndarray) -> np.ndarray:
+    def settled(self, previous: "_Trial | None", ratio: np.ndarray) -> np.ndarray:
         """Whether the needed number of steps follows from this trial and the one before."""
         near = self.good & (ratio <= 2.0) & self.is_fine
-        if before is None:
+        if previous is None:
             return near
-        growth = self.many / before.many
+        growth = self.steps / previous.steps
         # A resolved motion whose error does not fall with the order of the method is not smooth;
         # more trials would not help. Nor would they if both trials failed at the same place.
-        resolved = self.known & (np.maximum(self.error, before.error) < _RESOLVED)
-        rough = resolved & (self.error > before.error / growth**1.5)
-        place = abs(self.done / self.many - before.done / before.many) * before.many
-        ended = ~self.good & ~before.good & (place <= 2.0) & (self.many > _HOPELESS)
+        resolved = self.is_known & (np.maximum(self.error, previous.error) < _RESOLVED)
+        rough = resolved & (self.error > previous.error / growth**1.5)
+        place = (
+            abs(self.made_steps / self.steps - previous.made_steps / previous.steps)
+            * previous.steps
+        )
+        ended = ~self.good & ~previous.good & (place <= 2.0) & (self.steps > _HOPELESS)
         rough &= self.good & self.is_fine
-        return near | rough | (ended & ((self.error < _RESOLVED) | (self.done == 0)))
+        return near | rough | (ended & ((self.error < _RESOLVED) | (self.made_steps == 0)))
 
 
 def _tried(
-    scheme: Scheme, watch: Watch | None, q: Any, v: Any, ts: np.ndarray, params: Any,
-    times: np.ndarray | None, many: int,
+    scheme: Scheme, watch: EventSet | None, q: Any, v: Any, ts: np.ndarray, params: Any,
+    times: np.ndarray | None, steps: int,
 ) -> _Trial | None:  # fmt: skip
     # Compiled even under `jax.disable_jit()`, by which users step through their functions.
     # It runs once, and optimizing its code takes far longer than the trial. A NaN that it hides
     # only leads to another number of steps: the run itself reports it.
     with jax.disable_jit(False), unoptimized(), unchecked():
-        found = outside_traces(
-            _trial, scheme, watch, q, v, ts, params, times, np.asarray(many),
-            np.asarray(min(many, _TRIED)),
+        results = outside_traces(
+            _trial, scheme, watch, q, v, ts, params, times, np.asarray(steps),
+            np.asarray(min(steps, _TRIED)),
         )  # fmt: skip
-    if found is None:
+    if results is None:
         return None
-    error, hidden, done, good, most = (np.asarray(x) for x in found)
+    error, hidden, made_steps, good, turns_seen = (np.asarray(x) for x in results)
     error = np.where(np.isnan(error), np.inf, error)
     # What the first steps have lost, extended to the whole run.
-    whole = many / np.maximum(done, 1)
-    error = np.where((done == 0) & ~good, np.inf, error * whole)
-    turns = None if watch is None else most
-    return _Trial(many, error, hidden * whole, done, good, turns)
+    scale = steps / np.maximum(made_steps, 1)
+    error = np.where((made_steps == 0) & ~good, np.inf, error * scale)
+    turns = None if watch is None else turns_seen
+    return _Trial(steps, error, hidden * scale, made_steps, good, turns)
 
 
 _Found = tuple[Array, Array, Array, Array, Array]
@@ -176,66 +179,68 @@ _Found = tuple[Array, Array, Array, Array, Array]
 
 @jit_of("scheme", "watch", is_frame=True)
 def _trial(
-    scheme: Scheme, watch: Watch | None, q: Array, v: Array, ts: Array, params: Any,
-    times: Array | None, many: Array, tried: Array,
+    scheme: Scheme, watch: EventSet | None, q: Array, v: Array, ts: Array, params: Any,
+    times: Array | None, steps: Array, tried: Array,
 ) -> _Found:  # fmt: skip
     """The error of the first steps, what round-off hides, their number, and whether all succeeded.
 
     Last, how often a function of an event turned in one of them. Each has a value for every
     member (M,).
     """
-    first_q, first_v, first, first_params, some = jax.tree.map(
+    first_q, first_v, first, first_params, first_times = jax.tree.map(
         lambda x: x[0], (q, v, ts, params, times)
     )
     span = None
-    if some is not None:
+    if first_times is not None:
         scheme = replace(scheme, system=within_spans(scheme.system))
-        span = span_at(some, first[0], first[0], first[1])[0]
+        span = span_at(first_times, first[0], first[0], first[1])[0]
     scheme = scheme.at(first_q, first_v, first[0], within(span, first_params))
 
-    def one(
+    def try_member(
         q: Array, v: Array, ts: Array, params: Any, times: Array | None, tried: Array
     ) -> _Found:
-        zero, grid = jnp.zeros_like(q), EvenSteps.of(ts, times, many)
+        zero, grid = jnp.zeros_like(q), EvenSteps.of(ts, times, steps)
         states = len(scheme.system.states)
 
-        def more(k: Array, carry: Any) -> Any:
-            q, v, errors, (low, high, fastest, rounding), most, done, _ = carry
+        def step_once(k: Array, carry: Any) -> Any:
+            q, v, errors, (low, high, fastest, rounding), turns_seen, made_steps, _ = carry
             t, h, span, turns = grid.step(k)
-            now = within(span, params)
+            span_params = within(span, params)
             if turns is not None:
-                q, v, _ = scheme.turned(q, v, t, now, turns)
-            new_q, new_v, found, went_well = _doubled(scheme, q, v, t, h, now)
+                q, v, _ = scheme.turned(q, v, t, span_params, turns)
+            new_q, new_v, step_errors, went_well = _doubled(scheme, q, v, t, h, span_params)
             if watch is not None:
-                here = most_turns(watch, (q, v), (new_q, new_v), t, h, now)
-                most = jnp.maximum(most, here)
+                step_turns = most_turns(watch, (q, v), (new_q, new_v), t, h, span_params)
+                turns_seen = jnp.maximum(turns_seen, step_turns)
             hidden = rounding + _rounding(new_q, states)[0]
-            seen = jnp.minimum(low, new_q), jnp.maximum(high, new_q)
+            bounds = jnp.minimum(low, new_q), jnp.maximum(high, new_q)
             moved = (
-                new_q, new_v, [x + y for x, y in zip(errors, found, strict=True)],
-                (*seen, jnp.maximum(fastest, jnp.abs(new_v)), hidden),
-                most, done + 1, went_well,
+                new_q, new_v, [x + y for x, y in zip(errors, step_errors, strict=True)],
+                (*bounds, jnp.maximum(fastest, jnp.abs(new_v)), hidden),
+                turns_seen, made_steps + 1, went_well,
             )  # fmt: skip
             return jax.lax.cond(went_well, lambda: moved, lambda: (*carry[:-1], went_well))
 
         def step_or_rest(k: Array, carry: Any) -> Any:
             goes_on = carry[-1] & grid.is_within(k, tried)
-            return jax.lax.cond(goes_on, lambda: more(k, carry), lambda: carry)
+            return jax.lax.cond(goes_on, lambda: step_once(k, carry), lambda: carry)
 
-        still = q, q, jnp.abs(v), zero.sum()
-        none = jnp.zeros((), jnp.int32)
-        start = q, v, [zero, zero], still, none, jnp.zeros((), int), jnp.asarray(True)
+        extent = q, q, jnp.abs(v), zero.sum()
+        zero_count = jnp.zeros((), jnp.int32)
+        start = q, v, [zero, zero], extent, zero_count, jnp.zeros((), int), jnp.asarray(True)
         # Native code compiles a loop of known length in half the time, and skips the steps in which
         # all lanes rest.
         count = grid.most(_TRIED if why_not() is None else tried)
-        _, _, errors, sizes, most, done, good = jax.lax.fori_loop(0, count, step_or_rest, start)
+        _, _, errors, sizes, turns_seen, made_steps, good = jax.lax.fori_loop(
+            0, count, step_or_rest, start
+        )
         low, high, fastest, rounding = sizes
-        duration = (ts[1] - ts[0]) * done / many
+        duration = (ts[1] - ts[0]) * made_steps / steps
         error = relative(errors[0], errors[1], low, high, fastest, duration, states)
-        return error, resolution(rounding, low, high, states), done, good, most
+        return error, resolution(rounding, low, high, states), made_steps, good, turns_seen
 
     members = q, v, ts, params, times
-    alone = batched_closure(one, *jax.tree.map(lambda x: x[0], members), tried)
+    alone = batched_closure(try_member, *jax.tree.map(lambda x: x[0], members), tried)
     return jax.vmap(lambda *member: alone(*member, tried))(*members)
 
 
@@ -248,34 +253,34 @@ def _doubled(
     """
 
     def part(k: Array, carry: Any) -> Any:  # a loop, so that the step is compiled once
-        whole, state, moves, good = carry
+        whole_step, state, moves, good = carry
         size, shift = jnp.where(k == 0, h, h / 2), jnp.where(k == 2, h / 2, 0 * h)
-        q, v, health = step(scheme, state[0], state[1], t + shift, size, params)
+        q, v, info = step(scheme, state[0], state[1], t + shift, size, params)
         keep = partial(jax.tree.map, partial(jnp.where, k == 0))
         # Half steps agree with the whole one along constraints that move a system on their own.
-        if health.correction is not None:
-            moves = keep(jnp.abs(health.correction).sum(0), moves)
-        return keep((q, v), whole), keep(state, (q, v)), moves, good & health.good
+        if info.correction is not None:
+            moves = keep(jnp.abs(info.correction).sum(0), moves)
+        return keep((q, v), whole_step), keep(state, (q, v)), moves, good & info.good
 
     start = (q, v), (q, v), jnp.zeros_like(q), jnp.asarray(True)
-    whole, (new_q, new_v), moves, good = jax.lax.fori_loop(0, 3, part, start)
+    whole_step, (new_q, new_v), moves, good = jax.lax.fori_loop(0, 3, part, start)
     # An error E of the whole step becomes 2^-p E in two halves, so their difference is (1 - 2^-p)
     # E.
     factor = 1 / (1 - 0.5**scheme.method.order)
 
-    def error(whole: Array, halves: Array) -> Array:
-        size = jnp.abs(whole - halves) * factor
+    def error(whole_step: Array, halves: Array) -> Array:
+        size = jnp.abs(whole_step - halves) * factor
         least = _rounding(halves, len(scheme.system.states))
         return jnp.where(size > spread(least, size.size), size, 0.0)
 
     share = 1.0 if scheme.drive == Drive.VELOCITIES else _MOVED
     finite = jnp.isfinite(new_q.sum() + new_v.sum())
-    errors = [error(whole[0], new_q) + share * moves, error(whole[1], new_v)]
+    errors = [error(whole_step[0], new_q) + share * moves, error(whole_step[1], new_v)]
     return new_q, new_v, errors, good & finite
 
 
 def _rounding(x: Array, states: int) -> Array:
-    """The difference of two results (n,) that counts as round-off, as by `largest`."""
+    # The difference of two results (n,) that counts as round-off, as by `largest`.
     return 16 * jnp.finfo(x.dtype).eps * largest(x, states)
 
 

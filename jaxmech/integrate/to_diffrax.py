@@ -91,7 +91,6 @@ def to_diffrax(
 
 
 def _require_one_step(solver: Any, diffrax: Any) -> None:
-    """Raise unless a step of the solver depends on the state at its start alone."""
     if not isinstance(solver, diffrax.AbstractRungeKutta | diffrax.Euler):
         name = type(solver).__name__
         raise TypeError(

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmech.consistency import SHARE
 from jaxmech.integrate import Trajectory
-from jaxmech.integrate.error_estimate import STATES, Defect, Recent
+from jaxmech.integrate.error_estimate import STATES, ErrorAccumulator, Recent
 from jaxmech.sparse.bodies import energy
 from jaxmech.sparse.consistency import audit, extents_at
 from jaxmech.sparse.rows import jacobians
@@ -34,7 +34,7 @@ class _State(eqx.Module):
     status: Int[Array, ""]
     t_failed: Float[Array, ""]
     recent: Recent
-    defect: Defect
+    defect: ErrorAccumulator
     count: Int[Array, ""]  # steps so far
 
 
@@ -100,7 +100,7 @@ def _start(
     rank = jnp.asarray(jnp.iinfo(jnp.int32).max, jnp.int32)
     return _State(
         q, v, residuals.position, residuals.velocity, rank, rank, rank, status, t_failed,
-        Recent.none(q, v, same_steps=False), Defect.none(q, v), jnp.zeros((), jnp.int32),
+        Recent.none(q, v, same_steps=False), ErrorAccumulator.none(q, v), jnp.zeros((), jnp.int32),
     )  # fmt: skip
 
 

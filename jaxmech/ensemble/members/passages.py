@@ -13,7 +13,7 @@ from jaxtyping import Array
 from jaxmech.config.errors import Problem, refuse
 from jaxmech.ensemble.members.observed import SERIES, Observed, StudyEvent
 from jaxmech.ensemble.statistics import AbstractStatistic, FirstPassage, Probability
-from jaxmech.integrate import Event, Watch, watch_of
+from jaxmech.integrate import Event, EventSet, event_set_of
 from jaxmech.system import System
 
 SAVED_ONLY = "saved ones only; between_saves = true finds passages between them"
@@ -21,14 +21,14 @@ ALL = "all, between the saved ones too"
 _OVER_TIME = {True: ("all", "max", "largest"), False: ("all", "min")}  # by whether it is `above`
 
 
-def study_watch(study: Any, system: System) -> Watch | None:
+def study_watch(study: Any, system: System) -> EventSet | None:
     """The events of a study for `simulate`, or a StudyError."""
     coordinates, observe = system.value_names, study.observe
     sought = [item for item in study.statistics.values() if item.passage is not None]
     try:
         events = [item.event(name, coordinates, observe) for name, item in study.events.items()]
         events += [_passage(item, coordinates, observe) for item in sought]
-        return watch_of(system, events, study.inactive)
+        return event_set_of(system, events, study.inactive)
     except (TypeError, ValueError) as error:
         raise refuse("events", f"cannot be used: {error}") from error
 

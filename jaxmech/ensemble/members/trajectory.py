@@ -33,7 +33,7 @@ from jaxmech.ensemble.members.observed import (
 )
 from jaxmech.ensemble.members.passages import study_watch
 from jaxmech.ensemble.study import Study
-from jaxmech.integrate import Watch
+from jaxmech.integrate import EventSet
 from jaxmech.linalg import times
 from jaxmech.observe import observe
 from jaxmech.simulate import simulate
@@ -88,7 +88,7 @@ class StudyTrajectory(AbstractMember):
         return self.subject.model is not None and not overrides
 
     @cached_property
-    def watch(self) -> Watch | None:
+    def watch(self) -> EventSet | None:
         """The watch of the events."""
         return study_watch(self.study, self.system)
 

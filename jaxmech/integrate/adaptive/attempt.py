@@ -26,13 +26,13 @@ _SECOND = 0.01  # weight of the second estimate of `DormandPrince8`
 _ITERATION = 1e-2  # largest error of the iteration of an implicit step, in tolerances
 
 
-class Knot(eqx.Module):
+class StepState(eqx.Module):
     """A state on the constraints with its accelerations, where a step begins and another ends."""
 
     q: Float[Array, " n"]
     v: Float[Array, " n"]
     qdd: Float[Array, " n"]
-    kept: Bool[Array, " m"]  # which rows were taken as independent
+    independent_rows: Bool[Array, " m"]  # which rows were taken as independent
     rank: Int[Array, ""]
     status: Int[Array, ""]  # failure of the law of motion there, a `Status`
 
@@ -40,7 +40,7 @@ class Knot(eqx.Module):
 class Attempt(eqx.Module):
     """The result of an attempted step."""
 
-    end: Knot
+    end: StepState
     error: Float[Array, ""]  # of the pair, in tolerances; NaN if it could not be computed
     correction: Float[Array, ""] | None  # `Scheme.correction`, in tolerances; None if not driven
     errors: Float[Array, "2 n"]  # in q and in v by coordinate, with the correction
@@ -71,14 +71,14 @@ class ErrorNorm(eqx.Module):
         start, end, t, params = jax.lax.stop_gradient((start, end, t, params))
         # All of this is at the state at which the projection is computed, and shared with it.
         M = metric_mass(scheme.system, *end, t, params)
-        own = len(M) - len(scheme.system.states)
-        M = M[:own, :own]
+        size = len(M) - len(scheme.system.states)
+        M = M[:size, :size]
         in_q, in_v = (
-            tolerance.atol + tolerance.rtol * jnp.maximum(_size(M, before), _size(M, after))
-            for before, after in zip(start, end, strict=True)
+            tolerance.atol + tolerance.rtol * jnp.maximum(_size(M, first), _size(M, last))
+            for first, last in zip(start, end, strict=True)
         )
-        before, after = (jnp.abs(v[own:]) for _, v in (start, end))
-        of_states = tolerance.atol + tolerance.rtol * jnp.maximum(before, after)
+        first, last = (jnp.abs(v[size:]) for _, v in (start, end))
+        of_states = tolerance.atol + tolerance.rtol * jnp.maximum(first, last)
         return ErrorNorm(M, in_q, in_v, of_states)
 
     def error(self, in_q: Array, in_v: Array) -> tuple[Array, Array]:
@@ -92,8 +92,10 @@ class ErrorNorm(eqx.Module):
         if len(sizes) == 1:
             return jnp.sqrt(sizes[0]), errors
         first, second = sizes
-        below = first + _SECOND * second
-        error = jnp.where(below > 0, first / jnp.sqrt(jnp.where(below > 0, below, 1.0)), below)
+        divisor = first + _SECOND * second
+        error = jnp.where(
+            divisor > 0, first / jnp.sqrt(jnp.where(divisor > 0, divisor, 1.0)), divisor
+        )
         return error, errors
 
     def of_correction(self, moves: Float[Array, "2 n"]) -> Array:
@@ -118,22 +120,22 @@ def _size(M: Array, x: Array) -> Array:
     return jnp.sqrt(jnp.maximum(x @ times(M, x), 0.0) / jnp.trace(M))
 
 
-def knot(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> Knot:
+def step_state(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> StepState:
     """A state with its accelerations; all rows may count as independent."""
     yes = jnp.asarray(True)
-    every = jnp.ones(sum(scheme.system.sizes(q, v, t, params)), bool)
+    all_rows = jnp.ones(sum(scheme.system.sizes(q, v, t, params)), bool)
     with jax.named_scope("law_of_motion"):
-        eom, law = scheme.law(q, v, t, params, every)
+        eom, law = scheme.law(q, v, t, params, all_rows)
     status = first_that_holds(
         (~law.definite, Status.SINGULAR_MASS),
         *unless(law.converged, Status.NONIDEAL_FAILED),
-        check_dependent_rows(eom, law, every, yes, yes),
+        check_dependent_rows(eom, law, all_rows, yes, yes),
     )
-    return Knot(q, v, law.qdd, every if law.kept is None else law.kept, law.rank, status)
+    return StepState(q, v, law.qdd, all_rows if law.kept is None else law.kept, law.rank, status)
 
 
 def attempt(
-    scheme: Scheme, tolerance: Tolerance, start: Knot, t: Array, h: Array, params: Params,
+    scheme: Scheme, tolerance: Tolerance, start: StepState, t: Array, h: Array, params: Params,
     extents: Float[Array, " n"] | None,
 ) -> Attempt:  # fmt: skip
     """Attempt a step of size h from time t, with the extents of the coordinates."""
@@ -144,13 +146,13 @@ def attempt(
         assert isinstance(method, AbstractRungeKuttaPair)
         chart = scheme.formulation.chart(scheme.system, start.q, start.v, t, params, extents)
         moved = _explicit(scheme, method, chart, start, t, h, params)
-    after = t + h
-    norm = ErrorNorm.of(scheme, tolerance, (start.q, start.v), (moved.q, moved.v), after, params)
+    end_t = t + h
+    norm = ErrorNorm.of(scheme, tolerance, (start.q, start.v), (moved.q, moved.v), end_t, params)
     with jax.named_scope("projection"):
         rows = RowsBefore(~moved.independent, start.rank, extents)
-        new_q, new_v, reached = scheme.after_step(chart, moved.q, moved.v, after, params, rows)
+        new_q, new_v, reached = scheme.after_step(chart, moved.q, moved.v, end_t, params, rows)
     # The accelerations at the projected end serve the error, the next step and the interpolation.
-    end = knot(scheme, new_q, new_v, after, params)
+    end = step_state(scheme, new_q, new_v, end_t, params)
     at_end = jnp.asarray(moved.error_at_end, new_q.dtype)[:, None]
     error, errors = norm.error(
         moved.in_q + h * at_end * new_v[None], moved.in_v + h * at_end * end.qdd[None]
@@ -194,8 +196,8 @@ class _Moved(eqx.Module):
 
 
 def _implicit(
-    scheme: Scheme, tolerance: Tolerance, pair: AbstractImplicit, start: Knot, t: Array, h: Array,
-    params: Params,
+    scheme: Scheme, tolerance: Tolerance, pair: AbstractImplicit, start: StepState, t: Array,
+    h: Array, params: Params,
 ) -> _Moved:  # fmt: skip
     states = len(scheme.system.states)
     sizes = largest(jnp.stack([start.q, start.v]), states)
@@ -205,15 +207,15 @@ def _implicit(
     # IV.8, take the root of it, too).
     part = jnp.minimum(_ITERATION, jax.lax.stop_gradient(jnp.sqrt(tolerance.rtol)))
     enough = jnp.maximum(part * allowed, rounding(start.q, start.v, states))
-    found = pair.step(scheme, StepData(start.q, start.v, t, h, params, enough))
-    in_q, in_v = found.errors[:, None]
+    result = pair.step(scheme, StepData(start.q, start.v, t, h, params, enough))
+    in_q, in_v = result.errors[:, None]
     return _Moved(
-        found.q, found.v, in_q, in_v, (0.0,), found.independent, found.rank, found.status, None
+        result.q, result.v, in_q, in_v, (0.0,), result.independent, result.rank, result.status, None
     )
 
 
 def _explicit(
-    scheme: Scheme, pair: AbstractRungeKuttaPair, chart: Partition | None, start: Knot,
+    scheme: Scheme, pair: AbstractRungeKuttaPair, chart: Partition | None, start: StepState,
     t: Array, h: Array, params: Params,
 ) -> _Moved:  # fmt: skip
     stages = _StageWeights.of(pair, start.q.dtype)
@@ -232,11 +234,12 @@ def _explicit(
 
 
 def _ratio(rates: tuple[Array, Array], states: tuple[Array, Array]) -> Array:
-    """|rates| / |states|, or zero for equal states."""
-    above, below = (sum((x * x).sum() for x in pair) for pair in (rates, states))
-    is_zero = below == 0
-    found: Array = jnp.where(is_zero, 0.0, jnp.sqrt(above / jnp.where(is_zero, 1.0, below)))
-    return jax.lax.stop_gradient(found)
+    numerator, denominator = (sum((x * x).sum() for x in pair) for pair in (rates, states))
+    is_zero = denominator == 0
+    ratio: Array = jnp.where(
+        is_zero, 0.0, jnp.sqrt(numerator / jnp.where(is_zero, 1.0, denominator))
+    )
+    return jax.lax.stop_gradient(ratio)
 
 
 class _StagesSoFar(eqx.Module):
@@ -251,25 +254,23 @@ class _StagesSoFar(eqx.Module):
 
 
 def _run_stages(
-    scheme: Scheme, stages: "_StageWeights", chart: Partition | None, start: Knot, t: Array,
+    scheme: Scheme, stages: "_StageWeights", chart: Partition | None, start: StepState, t: Array,
     h: Array, params: Params,
 ) -> _StagesSoFar:  # fmt: skip
-    """The stages after the first, which is known, as a loop."""
-
-    def one(so_far: _StagesSoFar, own: Any) -> tuple[_StagesSoFar, None]:
-        node, weights, is_last = own
+    def evaluate_stage(so_far: _StagesSoFar, stage: Any) -> tuple[_StagesSoFar, None]:
+        node, weights, is_last = stage
         q = start.q + h * (weights @ so_far.speeds)
         v = start.v + h * (weights @ so_far.accelerations)
         stage_t = t + node * h
         q, v, complete = scheme.completed(chart, q, v, stage_t, params)
         with jax.named_scope("law_of_motion"):
-            eom, law = scheme.law(q, v, stage_t, params, start.kept)
+            eom, law = scheme.law(q, v, stage_t, params, start.independent_rows)
         status = first_that_holds(
             (so_far.status != Status.OK, so_far.status),
             (~law.definite, Status.SINGULAR_MASS),
             *unless(law.converged, Status.NONIDEAL_FAILED),
             *unless(complete, Status.PROJECTION_FAILED),
-            check_dependent_rows(eom, law, start.kept, jnp.asarray(False), is_last),
+            check_dependent_rows(eom, law, start.independent_rows, jnp.asarray(False), is_last),
         )
         return _StagesSoFar(
             jnp.concatenate([so_far.speeds[1:], v[None]]),
@@ -280,21 +281,21 @@ def _run_stages(
             jnp.minimum(so_far.rank, law.rank),
         ), None  # fmt: skip
 
-    m = jnp.asarray(start.kept.size, jnp.int32)
+    m = jnp.asarray(start.independent_rows.size, jnp.int32)
     count = len(stages.nodes)
-    none = jnp.zeros((count - 1, start.q.size), start.q.dtype)
+    zeros = jnp.zeros((count - 1, start.q.size), start.q.dtype)
     first = _StagesSoFar(
-        jnp.concatenate([none, start.v[None]]),
-        jnp.concatenate([none, start.qdd[None]]),
+        jnp.concatenate([zeros, start.v[None]]),
+        jnp.concatenate([zeros, start.qdd[None]]),
         start.q, start.rank == m, start.status, start.rank,
     )  # fmt: skip
     # Native code unrolls short loops, and then knows the zeros among the weights. That halves the
     # time of a step of a small system; a large one would take too long to compile.
-    is_small = start.q.size + start.kept.size <= _SMALL
+    is_small = start.q.size + start.independent_rows.size <= _SMALL
     for k in range(1, count, _TOGETHER if is_small else count):
         part = slice(k, min(k + _TOGETHER, count) if is_small else count)
         first, _ = jax.lax.scan(
-            one, first, (stages.nodes[part], stages.before[part], stages.is_last[part])
+            evaluate_stage, first, (stages.nodes[part], stages.before[part], stages.is_last[part])
         )
     return first
 
@@ -320,10 +321,10 @@ class _StageWeights(eqx.Module):
         # The last weight of an error estimate belongs to the rate at the end, known only after
         # projection.
         count = len(tableau.nodes)
-        before = np.stack([np.roll(row, -j) for j, row in enumerate(tableau.matrix)])
+        earlier = np.stack([np.roll(row, -j) for j, row in enumerate(tableau.matrix)])
         return _StageWeights(
             nodes=jnp.asarray(tableau.nodes, dtype),
-            before=jnp.asarray(before, dtype),
+            before=jnp.asarray(earlier, dtype),
             is_last=jnp.asarray(np.arange(count) == count - 1),
             step=jnp.asarray(tableau.weights, dtype),
             errors=jnp.asarray(errors[:, :-1], dtype),

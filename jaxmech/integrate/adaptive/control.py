@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.integrate.adaptive.attempt import ErrorNorm, Knot
+from jaxmech.integrate.adaptive.attempt import ErrorNorm, StepState
 from jaxmech.integrate.methods import AbstractPair
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import Tolerance
@@ -15,8 +15,8 @@ LEAST_ERROR = 1e-4  # smallest remembered error: that of a much too small step h
 FAILED = 0.1  # factor after a step that could not be computed
 
 
-def grown(method: AbstractPair, error: Array, before: Array) -> Array:
-    """The factor from an accepted step to the next one; `before` is the error of the one before.
+def grown(method: AbstractPair, error: Array, previous_error: Array) -> Array:
+    """The factor from an accepted step to the next one; `previous_error` is that of the one before.
 
     PI control after Gustafsson; Hairer and Wanner, Solving Ordinary Differential Equations II,
     IV.2: err^-(1/k - 3/4 beta) err_before^beta, k the order of the error of a step.
@@ -25,7 +25,7 @@ def grown(method: AbstractPair, error: Array, before: Array) -> Array:
     integral = 1 / (control.order + 1) - 0.75 * control.memory
     factor = SAFETY / power(jnp.maximum(error, 1e-14), integral)
     if control.memory:
-        factor *= power(before, control.memory)
+        factor *= power(previous_error, control.memory)
     return jnp.clip(factor, control.least, control.most)
 
 
@@ -35,12 +35,12 @@ def power(x: Array, exponent: float) -> Array:
     By square roots, since native code calls `pow` of the C library for one lane at a time: it took
     a fifth of the time of small systems.
     """
-    found, root = jnp.ones_like(x), x
+    result, root = jnp.ones_like(x), x
     for place in f"{round(exponent * 64):06b}":
         root = jnp.sqrt(root)
         if place == "1":
-            found = found * root
-    return found
+            result = result * root
+    return result
 
 
 def shrunk(method: AbstractPair, error: Array) -> Array:
@@ -52,7 +52,7 @@ def shrunk(method: AbstractPair, error: Array) -> Array:
 
 
 def first_step(
-    scheme: Scheme, tolerance: Tolerance, start: Knot, t: Array, span: Array, params: Params
+    scheme: Scheme, tolerance: Tolerance, start: StepState, t: Array, span: Array, params: Params
 ) -> Array:
     """The size of the first step, by an explicit Euler step; `span` is signed.
 
@@ -71,14 +71,16 @@ def first_step(
     # The change of the accelerations along a step of Euler's method stands for the second
     # derivative.
     h = jnp.sign(span) * guess
-    _, law = scheme.law(start.q + h * start.v, start.v + h * start.qdd, t + h, params, start.kept)
+    _, law = scheme.law(
+        start.q + h * start.v, start.v + h * start.qdd, t + h, params, start.independent_rows
+    )
     change = jnp.sqrt(norm.measure(h * start.qdd, law.qdd - start.qdd)) / guess
     largest = jnp.maximum(speed, jnp.where(jnp.isfinite(change), change, jnp.inf))
     order = scheme.pair.control.order
     usual = power(0.01 / jnp.where(largest <= 1e-15, 1.0, largest), 1 / (order + 1))
     better = jnp.where(largest <= 1e-15, jnp.maximum(1e-6, guess * 1e-3), usual)
     better = jnp.where(jnp.isfinite(largest), better, guess * 1e-3)
-    whole = jnp.abs(span)
+    duration = jnp.abs(span)
     # An integer fraction of the span: then rounding differences in the arguments, which occur if
     # separate code computes a part of the start, do not change the bits of the step.
-    return whole / jnp.ceil(whole / jnp.minimum(jnp.minimum(100 * guess, better), whole))
+    return duration / jnp.ceil(duration / jnp.minimum(jnp.minimum(100 * guess, better), duration))

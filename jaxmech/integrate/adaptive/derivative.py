@@ -19,14 +19,14 @@ from jaxmech.integrate.adaptive.moves import (
     Given,
     KeptRun,
     MoveProgram,
-    Moves,
+    StepReplay,
     move_program,
     rates_at_saves,
     reached_saves,
 )
 from jaxmech.integrate.adaptive.record import Move, StepRecord
 from jaxmech.integrate.events.pieces import PieceState
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.run_rule import (
     AbstractRun,
@@ -42,7 +42,7 @@ SEGMENT = 64  # moves; with the default of `max_steps` about as many segments
 
 
 def adaptive_trajectory(
-    scheme: Scheme, x: RolloutInputs, watch: Watch | None = None, segment: int | None = None
+    scheme: Scheme, x: RolloutInputs, watch: EventSet | None = None, segment: int | None = None
 ) -> Trajectory:
     """The run as one operation with its derivatives."""
     x, run, program = move_program(scheme, watch, segment or SEGMENT, x)
@@ -55,32 +55,34 @@ class MovesRun(AbstractRun):
 
     program: MoveProgram
 
-    def tangents(self, x: RolloutInputs, kept: KeptRun, changes: RolloutInputs) -> SmoothResults:
+    def tangents(
+        self, x: RolloutInputs, residuals: KeptRun, changes: RolloutInputs
+    ) -> SmoothResults:
         """Push tangents along the moves that were made."""
-        return self._tangents(_along_moves, x, kept, changes)
+        return self._tangents(_along_moves, x, residuals, changes)
 
     def smooth_tangents(
-        self, x: RolloutInputs, kept: KeptRun, changes: RolloutInputs
+        self, x: RolloutInputs, residuals: KeptRun, changes: RolloutInputs
     ) -> SmoothResults:
         """The same in loops of fixed length, which JAX can differentiate in reverse mode."""
-        return self._tangents(_along_all_moves, x, kept, changes)
+        return self._tangents(_along_all_moves, x, residuals, changes)
 
     def _tangents(
-        self, along: "_Along", x: RolloutInputs, kept: KeptRun, changes: RolloutInputs
+        self, along: "_Along", x: RolloutInputs, residuals: KeptRun, changes: RolloutInputs
     ) -> SmoothResults:
         program = self.program
-        moving, fixed = split_shared(x, changes)
-        still = jax.tree.map(jnp.zeros_like, (x.q0, x.v0))
-        d_q, d_v = or_zeros((changes.q0, changes.v0), still)
+        traced, fixed = split_shared(x, changes)
+        zeros = jax.tree.map(jnp.zeros_like, (x.q0, x.v0))
+        d_q, d_v = or_zeros((changes.q0, changes.v0), zeros)
         zero, watch = jnp.zeros_like(x.ts[0]), program.watch
         active = None if watch is None else watch.active()
         offset = None if watch is None and x.times is None else zero
         start = _Pushed(PieceState(x.q0, x.v0, offset), PieceState(d_q, d_v, offset), active, zero)
-        push = _Push(Moves.of(program, x), kept.record, moving, fixed, changes)
+        push = _Push(StepReplay.of(program, x), residuals.record, traced, fixed, changes)
         end, saves, starts, log = along(push, start)
-        if watch is not None and log is not None and kept.counts is not None:
-            log = jnp.where(watch.is_kept(kept.counts)[:, None], log, 0.0)
-        reached = reached_saves(program, kept)
+        if watch is not None and log is not None and residuals.counts is not None:
+            log = jnp.where(watch.is_kept(residuals.counts)[:, None], log, 0.0)
+        reached = reached_saves(program, residuals)
         if reached is not None:
             saves = jnp.where(reached[:, None], saves, end.tangent()[None, : saves.shape[1]])
         first = x.ts == x.ts[0]
@@ -88,64 +90,72 @@ class MovesRun(AbstractRun):
         if changes.ts is not None:
             # A save is a state of the motion, so a later save time moves it by (v, qdd).
             shift = jnp.where(first, 0.0, changes.ts - changes.ts[0])
-            saves = saves + shift[:, None] * rates_at_saves(program, x, kept)
+            saves = saves + shift[:, None] * rates_at_saves(program, x, residuals)
         # Switches, which follow in the record, have no tangents.
-        starts = jnp.pad(starts, ((0, 0), (0, kept.record.starts.shape[1] - starts.shape[1])))
-        begun = kept.record.segment * jnp.arange(len(starts)) < kept.record.count
-        starts = jnp.where(begun[:, None], starts, 0.0)
+        starts = jnp.pad(starts, ((0, 0), (0, residuals.record.starts.shape[1] - starts.shape[1])))
+        is_segment = residuals.record.segment * jnp.arange(len(starts)) < residuals.record.count
+        starts = jnp.where(is_segment[:, None], starts, 0.0)
         n = x.q0.size
-        at_saves = jnp.where(kept.known[:, None], saves, 0.0)
+        at_saves = jnp.where(residuals.known[:, None], saves, 0.0)
         return SmoothResults(saves[:, :n], saves[:, n:], log, (starts, at_saves))
 
     def cotangents(
-        self, x: RolloutInputs, kept: KeptRun, wanted: RolloutInputs, given: SmoothResults
+        self, x: RolloutInputs, residuals: KeptRun, needed: RolloutInputs, cotangents: SmoothResults
     ) -> RolloutInputs:
         """Run the segments again, from the last to the first, and pull the cotangents back."""
         program = self.program
-        (given_starts, at_saves), state = given.kept, jnp.zeros((len(x.ts), x.q0.size), x.q0.dtype)
-        saves = jnp.concatenate([or_zeros(ct, state) for ct in (given.q, given.v)], axis=1)
+        given_starts, at_saves = cotangents.states
+        state = jnp.zeros((len(x.ts), x.q0.size), x.q0.dtype)
+        saves = jnp.concatenate(
+            [or_zeros(ct, state) for ct in (cotangents.q, cotangents.v)], axis=1
+        )
         if at_saves is not None:
-            saves = saves + jnp.where(kept.known[:, None], at_saves, 0.0)
-        starts = or_zeros(given_starts, jnp.zeros_like(kept.record.starts))
-        shared, fixed = split_shared(x, wanted)
-        moves = Moves.of(program, x)
-        pull = _Pull(moves, saves, given.found, fixed)
-        own, n = kept.record.by_segment(), x.q0.size
+            saves = saves + jnp.where(residuals.known[:, None], at_saves, 0.0)
+        starts = or_zeros(given_starts, jnp.zeros_like(residuals.record.starts))
+        shared, fixed = split_shared(x, needed)
+        moves = StepReplay.of(program, x)
+        pull = _Pull(moves, saves, cotangents.occurrences, fixed)
+        segments_of_moves, n = residuals.record.by_segment(), x.q0.size
         # A segment without moves has no state: the initial one stands in for it, at which all
         # functions can be evaluated. Of a single trajectory native code computes what depends on
         # `x.q0`; with events that would take minutes to compile for second derivatives.
-        first = kept.record.starts[0]
+        first = residuals.record.starts[0]
         if program.watch is None:
             shift = [] if x.times is None else [jnp.zeros_like(first[:1])]
             first = jnp.concatenate([x.q0, x.v0, *shift])
-        segments = replace(own, starts=jnp.where((own.count > 0)[:, None], own.starts, first[None]))
+        segments = replace(
+            segments_of_moves,
+            starts=jnp.where(
+                (segments_of_moves.count > 0)[:, None], segments_of_moves.starts, first[None]
+            ),
+        )
 
-        def one(carry: Any, segment: Any) -> tuple[Any, None]:
-            own, wrt_start = segment
+        def pull_segment(carry: Any, segment: Any) -> tuple[Any, None]:
+            segment_record, wrt_start = segment
 
             def pulled() -> Any:
-                wrt_state, *wrt = pull.through(own, shared, carry)
+                wrt_state, *wrt = pull.through(segment_record, shared, carry)
                 return jax.tree.map(jnp.add, wrt_state, moves.start(wrt_start)[0]), *wrt
 
-            return jax.lax.cond(own.count > 0, pulled, lambda: carry), None
+            return jax.lax.cond(segment_record.count > 0, pulled, lambda: carry), None
 
         end, t0 = jnp.zeros_like(first), jnp.zeros_like(x.ts[0])
-        times = jnp.zeros_like(x.times) if wanted.times else None
-        reached = reached_saves(program, kept)
+        times = jnp.zeros_like(x.times) if needed.times else None
+        reached = reached_saves(program, residuals)
         if reached is not None:
             later = jnp.where(reached[:, None], 0.0, saves).sum(0)
             end = jnp.concatenate([later, end[2 * n :]])
-        start = t0 if wanted.ts else None, times
+        start = t0 if needed.ts else None, times
         last = moves.start(end)[0], start, jax.tree.map(jnp.zeros_like, shared)
         (wrt, (wrt_t0, wrt_times), wrt_shared), _ = jax.lax.scan(
-            one, last, (segments, starts), reverse=True
+            pull_segment, last, (segments, starts), reverse=True
         )
         at_start = jnp.where((x.ts == x.ts[0])[:, None], saves, 0.0).sum(0)
         wrt_params, wrt_traced = wrt_shared
         return RolloutInputs(
-            wrt.q + at_start[:n] if wanted.q0 else None,
-            wrt.v + at_start[n:] if wanted.v0 else None,
-            None if wrt_t0 is None else _wrt_times(program, x, kept, saves, wrt_t0),
+            wrt.q + at_start[:n] if needed.q0 else None,
+            wrt.v + at_start[n:] if needed.v0 else None,
+            None if wrt_t0 is None else _wrt_times(program, x, residuals, saves, wrt_t0),
             wrt_params,
             times=wrt_times,
             traced=wrt_traced,
@@ -158,10 +168,10 @@ class MovesRun(AbstractRun):
 
 class _MoveRule(RunRule):
     def smooth_jvp(
-        self, args: Arrays, residuals: Arrays, wanted: Flags, tangents: Arrays
+        self, args: Arrays, residuals: Arrays, needed: Flags, tangents: Arrays
     ) -> list[Array]:
         """Push tangents by loops of fixed length."""
-        return self.pushed(self.program.smooth_tangents, args, residuals, wanted, tangents)
+        return self.pushed(self.program.smooth_tangents, args, residuals, needed, tangents)
 
 
 class _Pushed(eqx.Module):
@@ -178,42 +188,43 @@ class _Pushed(eqx.Module):
 
 
 def _packed(state: PieceState) -> Array:
-    """q, v and, with events, the delay."""
-    late = [] if state.offset is None else [state.offset[None]]
-    return jnp.concatenate([state.q, state.v, *late])
+    delay = [] if state.offset is None else [state.offset[None]]
+    return jnp.concatenate([state.q, state.v, *delay])
 
 
 @dataclass(frozen=True)
 class _Push:
     """The pushforward of tangents along the moves."""
 
-    moves: Moves
+    moves: StepReplay
     record: StepRecord
-    moving: Any  # the shared inputs that are differentiated
+    traced: Any  # the shared inputs that are differentiated
     fixed: Any  # the other shared inputs
     changes: RolloutInputs  # tangents of the inputs
 
-    def __call__(self, at: _Pushed, number: Array) -> tuple[_Pushed, Move, Array, Array | None]:
+    def __call__(self, start: _Pushed, number: Array) -> tuple[_Pushed, Move, Array, Array | None]:
         """Push through a move; also the move, and tangents of q and v at its end, and of its row.
 
         The latter is None without events.
         """
         moves, d_ts, d_times = self.moves, self.changes.ts, self.changes.times
-        move = self.record.move(number, at.begin, moves.usual)
+        move = self.record.move(number, start.begin, moves.usual)
 
-        def run(state: PieceState, given: Given, moving: Any) -> Any:
-            return moves.advance(state, given, at.active, move, eqx.combine(moving, self.fixed))
+        def run(state: PieceState, times: Given, traced: Any) -> Any:
+            return moves.advance(state, times, start.active, move, eqx.combine(traced, self.fixed))
 
         t0, d_t0 = (None, None) if d_ts is None else (moves.ts[0], d_ts[0])
-        given, d_given = (t0, None if d_times is None else moves.times), (d_t0, d_times)
+        times_primal, d_given = (t0, None if d_times is None else moves.times), (d_t0, d_times)
         (new, _), (d_new, d_row) = jax.jvp(
-            run, (at.state, given, self.moving), (at.d_state, d_given, self.changes.shared)
+            run,
+            (start.state, times_primal, self.traced),
+            (start.d_state, d_given, self.changes.shared),
         )
         goes_on = moves.goes_on(move)
         state, d_state = jax.tree.map(
-            lambda x, y: jnp.where(goes_on, x, y), (new, d_new), (at.state, at.d_state)
+            lambda x, y: jnp.where(goes_on, x, y), (new, d_new), (start.state, start.d_state)
         )
-        active, begin = moves.switched(at.active, move), moves.elapsed(move)
+        active, begin = moves.switched(start.active, move), moves.elapsed(move)
         d_save = jnp.concatenate([d_new.q, d_new.v])
         return _Pushed(state, d_state, active, begin), move, d_save, d_row
 
@@ -225,103 +236,108 @@ _Along = Callable[[_Push, _Pushed], _Tangents]
 
 
 def _along_moves(push: _Push, start: _Pushed) -> _Tangents:
-    """Push in a loop over the moves that were made."""
     record, watch = push.record, push.moves.program.watch
 
-    def one(carry: Any) -> Any:
-        number, at, saves, starts, log = carry
-        after, move, d_save, d_row = push(at, number)
+    def push_move(carry: Any) -> Any:
+        number, pushed, saves, starts, log = carry
+        next_pushed, move, d_save, d_row = push(pushed, number)
         is_first = number % record.segment == 0
         saves = with_row(saves, move.save, d_save, move.save > 0)
-        starts = with_row(starts, number // record.segment, at.tangent(), is_first)
+        starts = with_row(starts, number // record.segment, pushed.tangent(), is_first)
         if d_row is not None:
             log = with_row(log, move.row, d_row, move.which >= 0)
-        return number + 1, after, saves, starts, log
+        return number + 1, next_pushed, saves, starts, log
 
     saves = empty_rows(len(push.moves.ts), jnp.concatenate([start.state.q, start.state.v]))
     starts = empty_rows(len(record.starts), start.tangent())
     log = None if watch is None else watch.log(start.state.q)
     carry = jnp.zeros((), jnp.int32), start, saves, starts, log
-    _, end, saves, starts, log = jax.lax.while_loop(lambda c: c[0] < record.count, one, carry)
+    _, end, saves, starts, log = jax.lax.while_loop(lambda c: c[0] < record.count, push_move, carry)
     return end, saves, starts, log
 
 
 def _along_all_moves(push: _Push, start: _Pushed) -> _Tangents:
-    """Push in a loop over all possible moves, which JAX can transpose."""
+    # A loop of fixed length, so that JAX can transpose it.
     record, watch = push.record, push.moves.program.watch
 
-    def one(at: _Pushed, number: Array) -> tuple[_Pushed, tuple[Array, Array, Array, Array | None]]:
-        after, move, d_save, d_row = push(at, number)
+    def push_move(
+        pushed: _Pushed, number: Array
+    ) -> tuple[_Pushed, tuple[Array, Array, Array, Array | None]]:
+        next_pushed, move, d_save, d_row = push(pushed, number)
         if d_row is not None:
             d_row = jnp.where(move.which >= 0, d_row, 0.0)
-        return after, (at.tangent(), jnp.where(move.is_made, d_save, 0.0), move.save, d_row)
+        return next_pushed, (
+            pushed.tangent(),
+            jnp.where(move.is_made, d_save, 0.0),
+            move.save,
+            d_row,
+        )
 
     place = jnp.arange(len(record.moves), dtype=jnp.int32)
-    end, (before, after, saves, rows) = jax.lax.scan(one, start, place)
+    end, (tangents_before, tangents_after, saves, rows) = jax.lax.scan(push_move, start, place)
 
     def moves_at(numbers: Array, is_known: Array, count: int) -> Array:
         """The move that leads to each save or row."""
-        at = jnp.zeros(count + 1, jnp.int32)
-        return at.at[jnp.where(is_known, numbers, count)].set(place)[:-1]
+        indices = jnp.zeros(count + 1, jnp.int32)
+        return indices.at[jnp.where(is_known, numbers, count)].set(place)[:-1]
 
     log = None
     if watch is not None and rows is not None and record.which is not None:
         assert record.row is not None
         is_known = (record.which >= 0) & (record.row >= 0)
         log = rows[moves_at(record.row, is_known, watch.rows[-1])]
-    saves = after[moves_at(saves, saves > 0, len(push.moves.ts))]
-    return end, saves, before[:: record.segment], log
+    saves = tangents_after[moves_at(saves, saves > 0, len(push.moves.ts))]
+    return end, saves, tangents_before[:: record.segment], log
 
 
 @dataclass(frozen=True)
 class _Pull:
     """The pullback of cotangents along the moves."""
 
-    moves: Moves
+    moves: StepReplay
     saves: Array  # cotangents of the saves, (T, 2 n)
     log: Array | None  # cotangents of the rows of events, (R, w); None for zero
     fixed: Any  # the shared inputs that are not differentiated
 
-    def through(self, own: StepRecord, shared: Any, given: Any) -> Any:
+    def through(self, segment: StepRecord, shared: Any, cotangents: Any) -> Any:
         """Cotangents through a segment: of the state before it, of the start time and `shared`."""
         # By two loops and not by the derivative of one, which native code cannot do.
-        numbers, none = jnp.arange(own.moves.size, dtype=jnp.int32), (None, None)
-        whole = eqx.combine(shared, self.fixed)
+        numbers, no_times = jnp.arange(segment.moves.size, dtype=jnp.int32), (None, None)
+        all_shared = eqx.combine(shared, self.fixed)
 
         def forward(carry: Any, number: Array) -> tuple[Any, Any]:
             state, active, begin = carry
-            move = own.move(number, begin, self.moves.usual)
+            move = segment.move(number, begin, self.moves.usual)
             goes_on = self.moves.goes_on(move)
             new = jax.lax.cond(
                 goes_on,
-                lambda: self.moves.advance(state, none, active, move, whole)[0],
+                lambda: self.moves.advance(state, no_times, active, move, all_shared)[0],
                 lambda: state,
             )
             return (new, self.moves.switched(active, move), self.moves.elapsed(move)), carry
 
-        def backward(carry: Any, each: Any) -> tuple[Any, None]:
-            number, (state, active, begin) = each
-            move = own.move(number, begin, self.moves.usual)
+        def backward(carry: Any, x: Any) -> tuple[Any, None]:
+            number, (state, active, begin) = x
+            move = segment.move(number, begin, self.moves.usual)
 
             def pulled() -> Any:
                 return self._along(move, state, active, shared, carry)
 
             return jax.lax.cond(move.is_made, pulled, lambda: carry), None
 
-        first = *self.moves.start(own.starts), own.begins
-        _, before = jax.lax.scan(forward, first, numbers)
-        found, _ = jax.lax.scan(backward, given, (numbers, before), reverse=True)
-        return found
+        first = *self.moves.start(segment.starts), segment.begins
+        _, states = jax.lax.scan(forward, first, numbers)
+        result, _ = jax.lax.scan(backward, cotangents, (numbers, states), reverse=True)
+        return result
 
     def _along(
-        self, move: Move, state: PieceState, active: Array | None, shared: Any, given: Any
+        self, move: Move, state: PieceState, active: Array | None, shared: Any, cotangents: Any
     ) -> Any:
-        """Pull cotangents back through a move."""
-        (wrt_state, *wrt), is_save, n = given, move.save > 0, state.q.size
+        (wrt_state, *wrt), is_save, n = cotangents, move.save > 0, state.q.size
         goes_on = self.moves.goes_on(move)
         row = jax.lax.dynamic_index_in_dim(self.saves, move.save, keepdims=False)
-        late = jax.tree.map(jnp.zeros_like, state.offset)
-        at_save = PieceState(row[:n], row[n:], late)
+        delay = jax.tree.map(jnp.zeros_like, state.offset)
+        at_save = PieceState(row[:n], row[n:], delay)
         wrt_new = jax.tree.map(
             lambda x, y: jnp.where(is_save, x, jnp.where(goes_on, y, 0.0)), at_save, wrt_state
         )
@@ -333,23 +349,22 @@ class _Pull:
             assert self.moves.none is not None
             if self.log is None:
                 return jnp.zeros_like(self.moves.none)
-            found = jax.lax.dynamic_index_in_dim(self.log, move.row, keepdims=False)
-            return jnp.where(move.row >= 0, found, 0.0)
+            row = jax.lax.dynamic_index_in_dim(self.log, move.row, keepdims=False)
+            return jnp.where(move.row >= 0, row, 0.0)
 
-        own, *more = self.moves.pull_back(
+        wrt_start, *wrt_shared = self.moves.pull_back(
             state, (t0, times), active, move, shared, self.fixed, wrt_new, row_of_event
         )
         # A move to a save, or to an event that changes nothing, is a side branch: the motion
         # continues from the state before it.
-        own = jax.tree.map(lambda x, y: jnp.where(goes_on, y, x + y), wrt_state, own)
-        return own, *jax.tree.map(jnp.add, wrt, more)
+        wrt_start = jax.tree.map(lambda x, y: jnp.where(goes_on, y, x + y), wrt_state, wrt_start)
+        return wrt_start, *jax.tree.map(jnp.add, wrt, wrt_shared)
 
 
 def _wrt_times(
-    program: MoveProgram, x: RolloutInputs, kept: KeptRun, saves: Array, wrt_t0: Array
+    program: MoveProgram, x: RolloutInputs, residuals: KeptRun, saves: Array, wrt_t0: Array
 ) -> Array:
-    """The cotangent of the save times."""
-    later = x.ts != x.ts[0]
-    each = jnp.where(later, (saves * rates_at_saves(program, x, kept)).sum(1), 0.0)
+    is_later = x.ts != x.ts[0]
+    by_save = jnp.where(is_later, (saves * rates_at_saves(program, x, residuals)).sum(1), 0.0)
     is_first = jnp.arange(len(x.ts)) == 0
-    return jnp.where(is_first, wrt_t0 - each.sum(), each)
+    return jnp.where(is_first, wrt_t0 - by_save.sum(), by_save)

@@ -23,7 +23,7 @@ from jaxmech.integrate.events.pieces import (
     along_motion,
     at_event,
 )
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.run_rule import Part, RolloutInputs, with_traced
 from jaxmech.integrate.scheme import Scheme
@@ -57,76 +57,75 @@ class MoveProgram:
     event: Kind | None = None  # an event there: the state after it, and its row
     # From a state (2 n,), t, active, span and shared inputs to its time derivative.
     rates: Callable[[Array, Array, Array | None, Span | None, Any], Array] | None = None
-    watch: Watch | None = None
+    watch: EventSet | None = None
 
 
 def move_program(
-    scheme: Scheme, watch: Watch | None, segment: int, x: RolloutInputs
+    scheme: Scheme, watch: EventSet | None, segment: int, x: RolloutInputs
 ) -> tuple[RolloutInputs, Callable[..., tuple[Trajectory, KeptRun]], MoveProgram]:
     """The inputs with all closed-over values, the run and its move program."""
     by_pair = scheme.with_one_step()
 
     def forward(x: RolloutInputs) -> tuple[Trajectory, KeptRun]:
-        given = x.q0, x.v0, x.ts, x.params, x.tolerance
+        inputs = x.q0, x.v0, x.ts, x.params, x.tolerance
         trajectory, record = adaptive_rollout(
-            scheme, *given, segment=segment, watch=watch, times=x.times
+            scheme, *inputs, segment=segment, watch=watch, times=x.times
         )
         states = jnp.concatenate([trajectory.q, trajectory.v], axis=1)
-        known = ~jnp.isnan(states[:, 0])
-        states = jnp.where(known[:, None], states, 0.0)
+        is_known = ~jnp.isnan(states[:, 0])
+        states = jnp.where(is_known[:, None], states, 0.0)
         counts = None if trajectory.events is None else trajectory.events.counts
-        return trajectory, KeptRun(record, states, known, trajectory.active, counts)
+        return trajectory, KeptRun(record, states, is_known, trajectory.active, counts)
 
     def rates(
         state: Array, t: Array, active: Array | None, span: Span | None, params: Params
     ) -> Array:
-        (q, v), now = jnp.split(state, 2), within(span, params)
-        now = now if watch is None or active is None else watch.params(now, active)
-        _, law = scheme.law(q, v, t, now)
+        (q, v), active_params = jnp.split(state, 2), within(span, params)
+        if watch is not None and active is not None:
+            active_params = watch.params(active_params, active)
+        _, law = scheme.law(q, v, t, active_params)
         return jnp.concatenate([v, law.qdd])
 
-    zero, whole = jnp.zeros_like(x.ts[0]), jnp.zeros((), jnp.int32)
+    zero, zero_count = jnp.zeros_like(x.ts[0]), jnp.zeros((), jnp.int32)
     active, state = None if watch is None else watch.active(), jnp.concatenate([x.q0, x.v0])
-    span = turns = late = None
+    span = turns = delay = None
     if x.times is not None:
-        span, turns, late = Span(zero, zero), jnp.asarray(False), zero
-    piece = EventPiece(zero, zero, whole, whole, active, span, turns, late)
+        span, turns, delay = Span(zero, zero), jnp.asarray(False), zero
+    piece = EventPiece(zero, zero, zero_count, zero_count, active, span, turns, delay)
     offset = None if watch is None and x.times is None else zero
     from_start = PieceState(x.q0, x.v0, offset), piece, zero
     plain, at_save = partial(_plain, by_pair, watch), (state, zero, active, span)
     if watch is None:
-        x, run, found = with_traced(forward, x, [plain, rates], [from_start, at_save])
-        return x, run, MoveProgram(found[0], None, found[1], None)
+        x, run, functions = with_traced(forward, x, [plain, rates], [from_start, at_save])
+        return x, run, MoveProgram(functions[0], None, functions[1], None)
     parts: list[Part] = [partial(_event, by_pair, watch), plain, rates]
-    x, run, (event, *found) = with_traced(forward, x, parts, [from_start, from_start, at_save])
-    return x, run, MoveProgram(found[0], event, found[1], watch)
+    x, run, (event, *functions) = with_traced(forward, x, parts, [from_start, from_start, at_save])
+    return x, run, MoveProgram(functions[0], event, functions[1], watch)
 
 
 def _plain(
-    by_pair: Scheme, watch: Watch | None, state: PieceState, piece: EventPiece, h: Array,
+    by_pair: Scheme, watch: EventSet | None, state: PieceState, piece: EventPiece, h: Array,
     params: Params,
 ) -> PieceState:  # fmt: skip
-    """Make a step."""
-    q, v, t, now = piece.begun(by_pair, watch, state, params)
-    q, v, _ = step(by_pair, q, v, t, h, now)
+    q, v, t, active_params = piece.start(by_pair, watch, state, params)
+    q, v, _ = step(by_pair, q, v, t, h, active_params)
     return PieceState(q, v, state.offset if piece.late is None else piece.late)
 
 
 def _event(
-    by_pair: Scheme, watch: Watch, state: PieceState, piece: EventPiece, h: Array, params: Params
+    by_pair: Scheme, watch: EventSet, state: PieceState, piece: EventPiece, h: Array, params: Params
 ) -> tuple[PieceState, Array]:  # fmt: skip
-    """Process an event at the end of a step of size h; also the row of the event."""
     params = within(piece.span, params)
-    t, now = piece.t + state.offset + h, watch.params(params, piece.active)
+    t, active_params = piece.t + state.offset + h, watch.params(params, piece.active)
     # As at a save, the derivative by the time of an event is that of the motion: that of the step
     # by its size is the same to within the tolerance, but would be a second step to differentiate.
-    motion = along_motion(by_pair, state.q, state.v, t, now)
-    late, after, row = at_event(by_pair, watch, motion, jnp.zeros_like(h), piece, params)
-    return PieceState(*after, state.offset + late), row
+    motion = along_motion(by_pair, state.q, state.v, t, active_params)
+    delay, next_state, row = at_event(by_pair, watch, motion, jnp.zeros_like(h), piece, params)
+    return PieceState(*next_state, state.offset + delay), row
 
 
 @dataclass(frozen=True)
-class Moves:
+class StepReplay:
     """The moves of a run."""
 
     program: MoveProgram
@@ -136,11 +135,11 @@ class Moves:
     none: Array | None  # the row of no event; None without events
 
     @staticmethod
-    def of(program: MoveProgram, x: RolloutInputs) -> "Moves":
+    def of(program: MoveProgram, x: RolloutInputs) -> "StepReplay":
         """Make the moves of a run with these inputs."""
         watch = program.watch
-        none = None if watch is None else jnp.zeros(watch.width(x.q0), x.q0.dtype)
-        return Moves(program, x.ts, x.times, jax.lax.stop_gradient(x.times), none)
+        empty_row = None if watch is None else jnp.zeros(watch.width(x.q0), x.q0.dtype)
+        return StepReplay(program, x.ts, x.times, jax.lax.stop_gradient(x.times), empty_row)
 
     def start(self, row: Array) -> tuple[PieceState, Array | None]:
         """A state and its switches, from those before a segment as they are recorded."""
@@ -153,65 +152,65 @@ class Moves:
         return PieceState(row[:n], row[n : 2 * n], row[2 * n]), active
 
     def at(
-        self, state: PieceState, given: Given, active: Array | None, move: Move
+        self, state: PieceState, primal_times: Given, active: Array | None, move: Move
     ) -> tuple[EventPiece, Array]:
         """A move as a piece, and the size of its step.
 
-        `given` are the first time of the run and the times at which a step ends, None for those
-        that are not differentiated.
+        `primal_times` are the first time of the run and the times at which a step ends, None for
+        those that are not differentiated.
         """
-        t0 = self.ts[0] if given[0] is None else given[0]
-        times = self.times if given[1] is None else given[1]
+        t0 = self.ts[0] if primal_times[0] is None else primal_times[0]
+        times = self.times if primal_times[1] is None else primal_times[1]
         sign = jnp.sign(self.ts[-1] - self.ts[0])
         size, target = sign * move.size, jax.lax.dynamic_index_in_dim(self.ts, move.save, 0, False)
-        left = target - (self.ts[0] + sign * move.begin)
+        remaining = target - (self.ts[0] + sign * move.begin)
         if state.offset is not None:
-            left = left - state.offset
+            remaining = remaining - state.offset
         piece = EventPiece(t0 + sign * move.begin, size, move.which, move.row, active)
         if times is not None and self.held is not None:
-            now = self.ts[0] + sign * move.begin
+            begin_t = self.ts[0] + sign * move.begin
             ends = self.ts[0] + sign * self._fixed()
-            span, begin = span_at(ends, now, self.ts[0], self.ts[-1])
-            is_end, here = self._ends(move)
+            span, begin = span_at(ends, begin_t, self.ts[0], self.ts[-1])
+            is_end, is_time = self._ends(move)
             # Zero, but its derivative is that of the time at which the step ends.
             moved = (times - t0) - jax.lax.stop_gradient(self.held - self.ts[0])
-            late = jnp.where(is_end, jnp.where(here, moved, 0.0).sum(), state.offset)
-            size = size + (late - state.offset)
-            piece = replace(piece, span=span, turns=begin == now, late=late)
-        return piece, jnp.where(move.save > 0, left, size)
+            delay = jnp.where(is_end, jnp.where(is_time, moved, 0.0).sum(), state.offset)
+            size = size + (delay - state.offset)
+            piece = replace(piece, span=span, turns=begin == begin_t, late=delay)
+        return piece, jnp.where(move.save > 0, remaining, size)
 
     def _fixed(self) -> Array:
-        """The times at which a step ends, from the start, as the forward run has them."""
+        # Of the forward run, which has them without derivatives.
         assert self.held is not None
-        held, first, last = jax.lax.stop_gradient((self.held, self.ts[0], self.ts[-1]))
-        return jnp.sign(last - first) * (held - first)
+        recorded, first, last = jax.lax.stop_gradient((self.held, self.ts[0], self.ts[-1]))
+        return jnp.sign(last - first) * (recorded - first)
 
     def _ends(self, move: Move) -> tuple[Array, Array]:
         """Whether a step has to end where a move ends, and the flags (K,) of that time."""
         first, last = jax.lax.stop_gradient((self.ts[0], self.ts[-1]))
         apart = jnp.abs(self._fixed() - (move.begin + move.size))
         near = 4 * jnp.finfo(first.dtype).eps * jnp.maximum(jnp.abs(first), jnp.abs(last))
-        here = jnp.arange(apart.size) == jnp.argmin(apart)
+        is_nearest = jnp.arange(apart.size) == jnp.argmin(apart)
         is_before = move.begin + move.size < jnp.abs(last - first) - near
         is_step = (move.save == 0) & (move.which < 0)
-        return is_step & (apart.min() <= near) & is_before, here
+        return is_step & (apart.min() <= near) & is_before, is_nearest
 
     def elapsed(self, move: Move) -> Array:
         """The time since the start after a move."""
         end = move.elapsed(self.goes_on(move))
         if self.times is None:
             return end
-        is_end, here = self._ends(move)
-        exact = jnp.where(here, self._fixed(), 0.0).sum()
+        is_end, is_time = self._ends(move)
+        exact = jnp.where(is_time, self._fixed(), 0.0).sum()
         return jnp.where(is_end & self.goes_on(move), exact, end)
 
     def advance(
-        self, state: PieceState, given: Given, active: Array | None, move: Move, shared: Any
+        self, state: PieceState, primal_times: Given, active: Array | None, move: Move, shared: Any
     ) -> tuple[PieceState, Array | None]:
         """The state after a move, and the row of an event."""
-        piece, h = self.at(state, given, active, move)
+        piece, h = self.at(state, primal_times, active, move)
 
-        def made() -> tuple[PieceState, Array | None]:
+        def make() -> tuple[PieceState, Array | None]:
             end = self.program.plain(state, piece, h, shared)
             if self.program.event is None:
                 return end, self.none
@@ -219,38 +218,38 @@ class Moves:
             return jax.lax.cond(piece.which >= 0, event, lambda: (end, self.none))
 
         if self.program.watch is None:
-            return made()
-        return jax.lax.cond(move.is_made, made, lambda: (state, self.none))
+            return make()
+        return jax.lax.cond(move.is_made, make, lambda: (state, self.none))
 
     def pull_back(
-        self, state: PieceState, given: Given, active: Array | None, move: Move, shared: Any,
+        self, state: PieceState, primal_times: Given, active: Array | None, move: Move, shared: Any,
         fixed: Any, wrt_end: PieceState, row: Callable[[], Array],
     ) -> Any:  # fmt: skip
-        """Cotangents of the state before a move, of the times `given` and `shared`.
+        """Cotangents of the state before a move, of the `primal_times` and of `shared`.
 
         `wrt_end` are those of the state after it; `row` returns that of the row of an event.
         """
         program = self.program
 
         def through(kind: Kind) -> Callable[..., Any]:
-            def run(state: PieceState, given: Given, shared: Any) -> Any:
-                piece, h = self.at(state, given, active, move)
+            def run(state: PieceState, primal_times: Given, shared: Any) -> Any:
+                piece, h = self.at(state, primal_times, active, move)
                 return kind(state, piece, h, eqx.combine(shared, fixed))
 
             return run
 
-        end, pull = jax.vjp(through(program.plain), state, given, shared)
+        end, pull = jax.vjp(through(program.plain), state, primal_times, shared)
         if program.event is None:
             return pull(wrt_end)
         # The step and the event are differentiated apart: the event is the rare case.
-        event, still = through(program.event), jax.tree.map(jnp.zeros_like, (given, shared))
+        event, zeros = through(program.event), jax.tree.map(jnp.zeros_like, (primal_times, shared))
         wrt_end, *wrt = jax.lax.cond(
             move.which >= 0,
-            lambda: jax.vjp(event, end, given, shared)[1]((wrt_end, row())),
-            lambda: (wrt_end, *still),
+            lambda: jax.vjp(event, end, primal_times, shared)[1]((wrt_end, row())),
+            lambda: (wrt_end, *zeros),
         )
-        own, *more = pull(wrt_end)
-        return own, *jax.tree.map(jnp.add, wrt, more)
+        wrt_start, *wrt_inputs = pull(wrt_end)
+        return wrt_start, *jax.tree.map(jnp.add, wrt, wrt_inputs)
 
     def goes_on(self, move: Move) -> Array:
         """Whether the motion continues from the state after a move, and not from the one before."""
@@ -273,31 +272,33 @@ class Moves:
 
 
 def recorded_moves(
-    scheme: Scheme, ts: Array, times: Array | None, held: Array | None
-) -> tuple[Moves, Scheme]:
+    scheme: Scheme, ts: Array, times: Array | None, recorded_times: Array | None
+) -> tuple[StepReplay, Scheme]:
     """The moves of a run without events, and the scheme of one of their steps."""
     by_pair = scheme.with_one_step()
     program = MoveProgram(partial(_plain, by_pair, None))
-    return Moves(program, ts=ts, times=times, held=held, none=None), by_pair
+    return StepReplay(program, ts=ts, times=times, held=recorded_times, none=None), by_pair
 
 
-def rates_at_saves(program: MoveProgram, x: RolloutInputs, kept: KeptRun) -> Array:
+def rates_at_saves(program: MoveProgram, x: RolloutInputs, residuals: KeptRun) -> Array:
     """Speeds and accelerations at the saves, shape (T, 2 n); zero after a terminal event."""
     assert program.rates is not None
     rates_of = program.rates
 
-    def one(_: None, save: Any) -> tuple[None, Array]:
+    def rate_at(_: None, save: Any) -> tuple[None, Array]:
         state, t, active, span = save
         return None, rates_of(state, t, active, span, x.shared)
 
     first = jnp.concatenate([x.q0, x.v0])
-    states = jnp.where(kept.known[:, None], kept.states, first[None])
+    states = jnp.where(residuals.known[:, None], residuals.states, first[None])
     spans = None if x.times is None else span_at(x.times, x.ts, x.ts[0], x.ts[-1])[0]
-    _, rates = jax.lax.scan(one, None, (states, x.ts, kept.active, spans))
-    reached = reached_saves(program, kept)
+    _, rates = jax.lax.scan(rate_at, None, (states, x.ts, residuals.active, spans))
+    reached = reached_saves(program, residuals)
     return rates if reached is None else jnp.where(reached[:, None], rates, 0.0)
 
 
-def reached_saves(program: MoveProgram, kept: KeptRun) -> Array | None:
+def reached_saves(program: MoveProgram, residuals: KeptRun) -> Array | None:
     """Flags of the saves that moves reached; the others may follow a terminal event."""
-    return None if program.watch is None else jnp.arange(len(kept.known)) < kept.record.saved
+    return (
+        None if program.watch is None else jnp.arange(len(residuals.known)) < residuals.record.saved
+    )

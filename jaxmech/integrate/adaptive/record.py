@@ -54,14 +54,14 @@ class StepRecord(eqx.Module):
     def by_segment(self) -> "StepRecord":
         """Reshape the record with an axis of segments first, for a loop over them."""
         first = self.segment * jnp.arange(len(self.starts), dtype=jnp.int32)
-        left = jnp.clip(self.count - first, 0, self.segment)
+        counts = jnp.clip(self.count - first, 0, self.segment)
         events = [None if x is None else self._rows(x) for x in (self.which, self.row)]
         return StepRecord(
             self._rows(self.moves),
             self.starts,
             self.begins,
-            left,
-            jnp.broadcast_to(self.saved, left.shape),
+            counts,
+            jnp.broadcast_to(self.saved, counts.shape),
             *events,
         )
 
@@ -74,16 +74,16 @@ class StepRecord(eqx.Module):
         One that was not made has the usual length, or its derivative could be 0 / 0.
         """
 
-        def at(row: Array | None) -> Array:
+        def entry(row: Array | None) -> Array:
             if row is None:
                 return jnp.asarray(-1, jnp.int32)
             return jax.lax.dynamic_index_in_dim(row, number, keepdims=False)
 
-        is_made, coded = number < self.count, at(self.moves)
+        is_made, coded = number < self.count, entry(self.moves)
         save = jnp.where(is_made, jnp.maximum(-coded, 0.0), 0.0).astype(jnp.int32)
         size = jnp.where(is_made & (coded >= 0), coded, usual)
-        which = jnp.where(is_made, at(self.which), -1)
-        return Move(begin, size, save, is_made, which, at(self.row))
+        event = jnp.where(is_made, entry(self.which), -1)
+        return Move(begin, size, save, is_made, event, entry(self.row))
 
 
 class MoveRows(eqx.Module):
@@ -94,35 +94,35 @@ class MoveRows(eqx.Module):
     segment: int = eqx.field(static=True)  # moves in a segment
 
     @staticmethod
-    def empty(most: int, segment: int, state: Array, columns: int) -> "MoveRows":
-        """Make rows for `most` moves of `columns` numbers, and states of this shape."""
-        count = segments_of(most, segment)
+    def empty(max_moves: int, segment: int, state: Array, columns: int) -> "MoveRows":
+        """Make rows for `max_moves` moves of `columns` numbers, and states of this shape."""
+        count = segments_of(max_moves, segment)
         moves = empty_rows(count * segment, jnp.zeros(columns, state.dtype))
         return MoveRows(moves, empty_rows(count, jnp.append(state, 0.0)), segment)
 
     def with_move(
-        self, number: Array, move: tuple[Array, ...], begin: Array, state: Array, when: Array
+        self, number: Array, move: tuple[Array, ...], begin: Array, state: Array, condition: Array
     ) -> "MoveRows":
         """Write the numbers of a move from a state and a time, if it is made."""
-        is_first = when & (number % self.segment == 0)
+        is_first = condition & (number % self.segment == 0)
         row = jnp.stack([x.astype(state.dtype) for x in move])
         start = jnp.append(state, begin)
         return MoveRows(
-            with_row(self.moves, number, row, when),
+            with_row(self.moves, number, row, condition),
             with_row(self.starts, number // self.segment, start, is_first),
             self.segment,
         )
 
     def record(self, count: Array, saved: Array) -> StepRecord:
         """Finish the record of `count` moves, up to a save."""
-        made = (jnp.arange(len(self.moves)) < count)[:, None]
-        begun = (self.segment * jnp.arange(len(self.starts)) < count)[:, None]
-        moves = jnp.where(made, self.moves, 0.0)
-        starts = jnp.where(begun, self.starts, 0.0)
-        which = row = None
+        is_move = (jnp.arange(len(self.moves)) < count)[:, None]
+        is_segment = (self.segment * jnp.arange(len(self.starts)) < count)[:, None]
+        moves = jnp.where(is_move, self.moves, 0.0)
+        starts = jnp.where(is_segment, self.starts, 0.0)
+        event = row = None
         if moves.shape[1] > 1:
-            which, row = moves[:, 1:].astype(jnp.int32).T - 1
-        return StepRecord(moves[:, 0], starts[:, :-1], starts[:, -1], count, saved, which, row)
+            event, row = moves[:, 1:].astype(jnp.int32).T - 1
+        return StepRecord(moves[:, 0], starts[:, :-1], starts[:, -1], count, saved, event, row)
 
 
 def segments_of(moves: int, segment: int) -> int:

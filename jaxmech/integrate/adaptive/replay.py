@@ -30,8 +30,8 @@ def recorded(
     times: Array | None,
 ) -> StepRecord:  # fmt: skip
     """Record the steps of a run."""
-    given = q0, v0, ts, params, tolerance
-    return adaptive_rollout(scheme, *given, segment=SEGMENT, times=times)[1]
+    inputs = q0, v0, ts, params, tolerance
+    return adaptive_rollout(scheme, *inputs, segment=SEGMENT, times=times)[1]
 
 
 def shortened(record: StepRecord) -> StepRecord:
@@ -46,31 +46,31 @@ def shortened(record: StepRecord) -> StepRecord:
 
 def replayed(
     scheme: Scheme, record: StepRecord, q0: Array, v0: Array, ts: Array, params: Params,
-    times: Array | None, held: Array | None,
+    times: Array | None, recorded_times: Array | None,
 ) -> tuple[Array, Array, Bool[Array, ""]]:  # fmt: skip
     """q and v at the save times, shape (T, n), and whether all steps could be made.
 
-    A step that ended at one of the times `held` (K,) of the recorded run ends at that of `times`.
+    A step that ended at one of the `recorded_times` (K,) ends at that of `times`.
     """
-    moves, by_pair = recorded_moves(scheme, ts, times, held)
+    moves, by_pair = recorded_moves(scheme, ts, times, recorded_times)
     zero = jnp.zeros_like(ts[0])
     offset, n = None if times is None else zero, q0.size
 
-    def one(carry: Any) -> Any:
+    def make_move(carry: Any) -> Any:
         number, begin, state, good, saves = carry
         move = record.move(number, begin, jnp.abs(ts[1] - ts[0]))
         piece, h = moves.at(state, (None, None), None, move)
-        q, v, t, now = piece.begun(by_pair, None, state, params)
-        q, v, health = step(by_pair, q, v, t, h, now)
+        q, v, t, active_params = piece.start(by_pair, None, state, params)
+        q, v, info = step(by_pair, q, v, t, h, active_params)
         saves = with_row(saves, move.save, jnp.concatenate([q, v]), move.save > 0)
         new = PieceState(q, v, state.offset if piece.late is None else piece.late)
         state = jax.tree.map(partial(jnp.where, move.save > 0), state, new)
-        return number + 1, moves.elapsed(move), state, good & health.good, saves
+        return number + 1, moves.elapsed(move), state, good & info.good, saves
 
     first = jnp.concatenate([q0, v0])
     start = jnp.zeros((), jnp.int32), zero, PieceState(q0, v0, offset), jnp.asarray(True)
     *_, good, saves = jax.lax.while_loop(
-        lambda carry: carry[0] < record.count, one, (*start, empty_rows(len(ts), first))
+        lambda carry: carry[0] < record.count, make_move, (*start, empty_rows(len(ts), first))
     )
     saves = jnp.where((ts == ts[0])[:, None], first[None], saves)
     return saves[:, :n], saves[:, n:], good

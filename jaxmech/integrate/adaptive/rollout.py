@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmech.integrate.adaptive.attempt import Attempt, Knot, attempt, knot
+from jaxmech.integrate.adaptive.attempt import Attempt, StepState, attempt, step_state
 from jaxmech.integrate.adaptive.control import LEAST_ERROR, first_step, grown, shrunk
 from jaxmech.integrate.adaptive.record import MoveRows, StepRecord
 from jaxmech.integrate.adaptive.run import (
@@ -20,11 +20,11 @@ from jaxmech.integrate.adaptive.run import (
 )
 from jaxmech.integrate.adaptive.saves import save_reached
 from jaxmech.integrate.adaptive.step_events import StepEvents, events_in_step
-from jaxmech.integrate.begin import begun, residuals
+from jaxmech.integrate.begin import begin_run, residuals
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.error_estimate import relative, resolution
 from jaxmech.integrate.events.turns import most_turns
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import Tolerance
@@ -40,7 +40,7 @@ _STUCK = 1e-9  # fraction of the run: a shorter step from one event to the next 
 
 def adaptive_rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance,
-    *, segment: int, watch: Watch | None = None, times: Array | None = None,
+    *, segment: int, watch: EventSet | None = None, times: Array | None = None,
 ) -> tuple[Trajectory, StepRecord]:  # fmt: skip
     """The trajectory from (q0, v0) saved at ts, and its moves in segments.
 
@@ -61,28 +61,30 @@ def adaptive_rollout(
     )
     place = jnp.arange(len(ts))
     # A save counts once its step is accepted, so after a failure all later ones are NaN.
-    known = place < jnp.where(jnp.isnan(start.t_failed), state.saved, 1)
+    is_known = place < jnp.where(jnp.isnan(start.t_failed), state.saved, 1)
     first = jnp.concatenate([q0, v0, jnp.stack([start.audit.position, start.audit.velocity])])
     switches = rows.saves[:, len(first) :]
     at_start = (place < run.at_start)[:, None]
     saves = jnp.where(at_start, first[None], rows.saves[:, : len(first)])
-    events, active, found = state.events, None, None
+    events, active, occurrences = state.events, None, None
     if watch is not None and events is not None and start.events is not None:
         assert rows.log is not None
-        found = watch.found(rows.log, events.counts)
+        occurrences = watch.written_rows(rows.log, events.counts)
         # After a terminal event the trajectory stands still; another may occur at the last time.
         is_later = ((place >= state.saved) & succeeded(state.status))[:, None]
-        none = jnp.zeros(2, q0.dtype)
-        saves = jnp.where(is_later, jnp.concatenate([state.knot.q, state.knot.v, none]), saves)
-        known |= is_later[:, 0]
+        no_residuals = jnp.zeros(2, q0.dtype)
+        saves = jnp.where(
+            is_later, jnp.concatenate([state.start.q, state.start.v, no_residuals]), saves
+        )
+        is_known |= is_later[:, 0]
         active = jnp.where(at_start, start.events.active, switches > 0)
         active = jnp.where(is_later, events.active, active)
-    saves = jnp.where(known[:, None], saves, jnp.nan)
+    saves = jnp.where(is_known[:, None], saves, jnp.nan)
     n, audit = q0.size, state.audit
     in_q, in_v = audit.errors
     states = len(scheme.system.states)
-    most = jnp.abs(audit.high[: n - states]).max()
-    rounding = jnp.finfo(q0.dtype).eps * most * state.counts.accepted
+    farthest = jnp.abs(audit.high[: n - states]).max()
+    rounding = jnp.finfo(q0.dtype).eps * farthest * state.counts.accepted
     error = jnp.maximum(
         relative(in_q, in_v, audit.low, audit.high, audit.fastest, state.elapsed, states),
         resolution(rounding, audit.low, audit.high, states),
@@ -99,38 +101,37 @@ def adaptive_rollout(
         error=error,
         counts=replace(state.counts, t_stiff=state.stiffness.t),
         events=events,
-        found=found,
+        occurrences=occurrences,
         active=active,
     )
-    made = state.counts.accepted + state.saved - run.at_start + run.observed_before(state)
-    return trajectory, rows.moves.record(made, state.saved)
+    move_count = state.counts.accepted + state.saved - run.at_start + run.observed_before(state)
+    return trajectory, rows.moves.record(move_count, state.saved)
 
 
 def _start(run: RunSetting, q: Array, v: Array) -> tuple[RunState, Float[Array, " n"]]:
-    """The state before the first step, and the extents of the coordinates."""
     scheme, t = run.scheme, run.t0
     run, _ = run.at(jnp.zeros_like(t))
     ordered = (run.elapsed[1:] >= run.elapsed[:-1]).all()  # not with a NaN
-    params, events, status, extents = begun(
+    params, events, status, extents = begin_run(
         scheme, run.watch, q, v, t, run.sign, run.params, ordered
     )
-    first = knot(scheme, q, v, t, params)
+    first = step_state(scheme, q, v, t, params)
     # A function of reactions is NaN where the law of motion fails.
     may_fail = (status == Status.OK) | (status == Status.EVENT_IS_NAN)
     status = jnp.where(may_fail & (first.status != Status.OK), first.status, status)
-    zero, nan, none = jnp.zeros_like(t), jnp.full_like(t, jnp.nan), jnp.zeros((), jnp.int32)
-    at, fixed_q, fixed_v = jax.lax.stop_gradient((t, q, v))
+    zero, nan, zero_count = jnp.zeros_like(t), jnp.full_like(t, jnp.nan), jnp.zeros((), jnp.int32)
+    start_t, fixed_q, fixed_v = jax.lax.stop_gradient((t, q, v))
     state = RunState(
         elapsed=zero,
-        knot=first,
+        start=first,
         size=first_step(scheme, run.tolerance, first, t, run.sign * run.span, params),
         error=jnp.full_like(t, LEAST_ERROR),
         is_repeat=jnp.asarray(False),
         status=status,
-        t_failed=jnp.where(status == Status.OK, nan, at),
+        t_failed=jnp.where(status == Status.OK, nan, start_t),
         saved=run.at_start,
-        counts=StepCounts(none, none, none + 2, zero, nan),
-        stiffness=StiffnessCounts(none, none, jnp.asarray(False), nan),
+        counts=StepCounts(zero_count, zero_count, zero_count + 2, zero, nan),
+        stiffness=StiffnessCounts(zero_count, zero_count, jnp.asarray(False), nan),
         audit=RunAudit(
             *residuals(scheme, q, v, t, params), first.rank,
             jnp.zeros((2, *q.shape), q.dtype), fixed_q, fixed_q, jnp.abs(fixed_v),
@@ -141,13 +142,12 @@ def _start(run: RunSetting, q: Array, v: Array) -> tuple[RunState, Float[Array, 
 
 
 def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunState, RunRows]:
-    """Make one attempt; return the state after it, and the written rows."""
     state, rows = carry
     first, (run, at_kink) = run.packed(state), run.at(state.elapsed)
     if run.watch is not None and state.events is not None:
         run = replace(run, params=run.watch.params(run.params, state.events.active))
     t = run.time(state.elapsed)
-    begin = state.knot if at_kink is None else _turned(run, state.knot, t, at_kink)
+    begin = state.start if at_kink is None else _turned(run, state.start, t, at_kink)
     size, stop, is_last = _size(run, state)
     h = run.sign * size
     tried = attempt(run.scheme, run.tolerance, begin, t, h, run.params, run.extents)
@@ -155,8 +155,8 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
         # A jump of a given velocity is in every step over it, however short: the time at which it
         # happens cannot be told better than in steps that are about to be too short.
         resolves = size > _RESOLVED * run.shortest
-        whole = jnp.sqrt(tried.error**2 + tried.correction**2)
-        tried = replace(tried, error=jnp.where(resolves, whole, tried.error))
+        total_error = jnp.sqrt(tried.error**2 + tried.correction**2)
+        tried = replace(tried, error=jnp.where(resolves, total_error, tried.error))
     computed = tried.status == Status.OK
     accepted = computed & (tried.error <= 1.0)
     turns = jnp.zeros((), jnp.int32)
@@ -193,8 +193,8 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     step = StepSpan(state.elapsed, elapsed, size, accepted, turned_at_end)
     moved = _accepted(run, state, tried, elapsed, proposed)
     if event is not None:
-        same = replace(state, counts=counts)
-        moved = jax.tree.map(lambda yes, no: jnp.where(is_due, yes, no), same, moved)
+        unmoved = replace(state, counts=counts)
+        moved = jax.tree.map(lambda yes, no: jnp.where(is_due, yes, no), unmoved, moved)
     error = jnp.where(computed, tried.error, jnp.inf)
     stays = replace(state, size=size * shrunk(run.scheme.pair, error), is_repeat=jnp.asarray(True))
     if run.watch is not None:
@@ -202,99 +202,95 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
         shorter = jnp.minimum(moved.size, proposed)
         moved = replace(moved, size=jnp.where(turns > 0, shorter, moved.size))
         stays = replace(stays, size=jnp.minimum(stays.size, proposed / jnp.maximum(turns, 1)))
-    after = jax.tree.map(lambda yes, no: jnp.where(accepted, yes, no), moved, stays)
-    before, after = replace(state, knot=begin), replace(after, counts=counts)
-    after, rows = save_reached(run, before, after, step, rows, first)
+    next_state = jax.tree.map(lambda yes, no: jnp.where(accepted, yes, no), moved, stays)
+    previous, next_state = replace(state, start=begin), replace(next_state, counts=counts)
+    next_state, rows = save_reached(run, previous, next_state, step, rows, first)
     moves = rows.moves
     if event is not None:
-        after = _after_event(run, after, event)
-        moves = _observed(run, state, after, step, event, moves, first)
-    after = _ended(run, after, tried, cut & (size < _STUCK * run.span))
-    number = state.counts.accepted + after.saved - run.at_start + run.observed_before(after)
-    made = run.move(step.size, jnp.zeros_like(number), event)
-    moves = moves.with_move(number, made, step.begin, first, accepted)
-    return after, replace(rows, moves=moves)
+        next_state = _after_event(run, next_state, event)
+        moves = _observed(run, state, next_state, step, event, moves, first)
+    next_state = _ended(run, next_state, tried, cut & (size < _STUCK * run.span))
+    number = (
+        state.counts.accepted + next_state.saved - run.at_start + run.observed_before(next_state)
+    )
+    move = run.move(step.size, jnp.zeros_like(number), event)
+    moves = moves.with_move(number, move, step.begin, first, accepted)
+    return next_state, replace(rows, moves=moves)
 
 
 def _goes_on(run: RunSetting, state: RunState) -> Array:
-    """Whether the end of the run has not been reached, or an event is due at it."""
-    more = state.elapsed < run.span
-    return more if state.events is None else more | state.events.due
+    is_short = state.elapsed < run.span
+    return is_short if state.events is None else is_short | state.events.due
 
 
 def _size(run: RunSetting, state: RunState) -> tuple[Array, Array, Array]:
     """The size of a step, the time at which one has to end, and whether this one ends there."""
     stop, size = run.stop(state.elapsed), state.size
-    left = stop - state.elapsed
+    remaining = stop - state.elapsed
     if state.events is not None:
         # Events that are due at the end of the run need a step of any length.
-        left = jnp.where(left > 0, left, size)
+        remaining = jnp.where(remaining > 0, remaining, size)
     # A step that would leave less than 1 % of itself goes to the end, so that no tiny one follows.
     farthest = _STRETCH * size
     if run.tolerance.max_step is not None:
         size = jnp.minimum(size, run.tolerance.max_step)
         farthest = jnp.minimum(_STRETCH * size, run.tolerance.max_step)
-    is_last = farthest >= left
-    return jax.lax.stop_gradient(jnp.where(is_last, left, size)), stop, is_last
+    is_last = farthest >= remaining
+    return jax.lax.stop_gradient(jnp.where(is_last, remaining, size)), stop, is_last
 
 
-def _turned(run: RunSetting, knot_before: Knot, t: Array, at_kink: Array) -> Knot:
-    """The knot with which a step begins, after a time at which the motion turns."""
-
-    def turned() -> Knot:
-        scheme, state = run.scheme, (knot_before.q, knot_before.v, t, run.params)
+def _turned(run: RunSetting, state_before: StepState, t: Array, at_kink: Array) -> StepState:
+    def turned() -> StepState:
+        scheme, state = run.scheme, (state_before.q, state_before.v, t, run.params)
         q, v, reached = scheme.turned(*state, jnp.asarray(True))
-        new = knot(scheme, q, v, t, run.params)
+        new = step_state(scheme, q, v, t, run.params)
         status = jnp.where(reached, new.status, jnp.asarray(Status.PROJECTION_FAILED, jnp.int32))
         return replace(new, status=status)
 
-    return jax.lax.cond(at_kink, turned, lambda: knot_before)
+    return jax.lax.cond(at_kink, turned, lambda: state_before)
 
 
 def _observed(
     run: RunSetting,
-    before: RunState,
-    after: RunState,
+    state: RunState,
+    next_state: RunState,
     step: StepSpan,
     event: StepEvents,
     moves: MoveRows,
     packed: Array,
 ) -> MoveRows:
-    """Record the moves to the events in a step that changed nothing."""
     watch, replay = run.watch, event.events.replay
     assert watch is not None
-    first = before.counts.accepted + after.saved - run.at_start + run.observed_before(before)
+    first = state.counts.accepted + next_state.saved - run.at_start + run.observed_before(state)
 
     def add(carry: tuple[Array, Array, MoveRows]) -> tuple[Array, Array, MoveRows]:
         entry, number, moves = carry
-        _, size, which, row = replay.at(entry)
-        when = ~watch.cuts(which) & (row >= 0)
-        made = jnp.abs(size), which + 1, row + 1
-        moves = moves.with_move(number, made, step.begin, packed, when)
-        return entry + 1, number + when, moves
+        _, size, index, row = replay.at(entry)
+        is_side_branch = ~watch.cuts(index) & (row >= 0)
+        move = jnp.abs(size), index + 1, row + 1
+        moves = moves.with_move(number, move, step.begin, packed, is_side_branch)
+        return entry + 1, number + is_side_branch, moves
 
-    none = jnp.zeros((), jnp.int32)
-    found: tuple[Array, Array, MoveRows] = jax.lax.while_loop(
-        lambda carry: event.happened & (carry[0] < replay.count), add, (none, first, moves)
+    first_entry = jnp.zeros((), jnp.int32)
+    result: tuple[Array, Array, MoveRows] = jax.lax.while_loop(
+        lambda carry: event.happened & (carry[0] < replay.count), add, (first_entry, first, moves)
     )
-    return found[2]
+    return result[2]
 
 
 def _after_event(run: RunSetting, state: RunState, event: StepEvents) -> RunState:
-    """The state from which the motion continues after the events of a step."""
-    knot = jax.tree.map(lambda x, y: jnp.where(event.cut, x, y), event.after, state.knot)
-    return _with_status(run, replace(state, knot=knot, events=event.events), event.status)
+    start = jax.tree.map(lambda x, y: jnp.where(event.cut, x, y), event.after, state.start)
+    return _with_status(run, replace(state, start=start, events=event.events), event.status)
 
 
 def _with_status(run: RunSetting, state: RunState, status: Array) -> RunState:
-    """Set the status of a state that has none."""
     is_ok = state.status == Status.OK
     failed = is_ok & (status != Status.OK) & (status != Status.STOPPED)
-    at = jax.lax.stop_gradient(run.time(state.elapsed))
+    t = jax.lax.stop_gradient(run.time(state.elapsed))
     return replace(
         state,
         status=jnp.where(is_ok, status, state.status).astype(jnp.int32),
-        t_failed=jnp.where(failed, at, state.t_failed),
+        t_failed=jnp.where(failed, t, state.t_failed),
     )
 
 
@@ -314,7 +310,7 @@ def _accepted(
     return replace(
         state,
         elapsed=elapsed,
-        knot=end,
+        start=end,
         size=following,
         error=jnp.maximum(tried.error, LEAST_ERROR),
         is_repeat=jnp.asarray(False),
@@ -332,27 +328,26 @@ def _accepted(
 
 
 def _stiffness(
-    run: RunSetting, before: StiffnessCounts, product: Array, t: Array
+    run: RunSetting, counts: StiffnessCounts, product: Array, t: Array
 ) -> StiffnessCounts:
-    """Hairer and Wanner, Solving Ordinary Differential Equations II, IV.2."""
+    # Hairer and Wanner, Solving Ordinary Differential Equations II, IV.2.
     is_limited = product > run.scheme.pair.control.stable
-    free = jnp.where(is_limited, 0, before.free + 1)
-    limited = jnp.where(is_limited, before.limited + 1, before.limited)
+    free = jnp.where(is_limited, 0, counts.free + 1)
+    limited = jnp.where(is_limited, counts.limited + 1, counts.limited)
     # Some steps in a row below the limit of stability clear the suspicion, single ones do not.
     limited = jnp.where(free >= _CLEARED, 0, limited)
     is_suspected = limited >= _SUSPICIOUS
-    t = jnp.where(is_suspected & jnp.isnan(before.t), jax.lax.stop_gradient(t), before.t)
+    t = jnp.where(is_suspected & jnp.isnan(counts.t), jax.lax.stop_gradient(t), counts.t)
     return StiffnessCounts(limited, free, is_suspected, t)
 
 
 def _ended(run: RunSetting, state: RunState, tried: Attempt, is_stuck: Array) -> RunState:
-    """Set the status after an attempt, unless a save or an event has set it."""
     counts = state.counts
     is_repeated = state.is_repeat & (state.size < run.shortest)
     is_over = counts.accepted + counts.rejected >= run.scheme.adaptive.max_steps
     is_over &= _goes_on(run, state)
     underflow = jnp.where(tried.status == Status.OK, int(Status.STEP_UNDERFLOW), tried.status)
-    over = jnp.where(state.stiffness.is_suspected, int(Status.STIFF), int(Status.MAX_STEPS))
-    over = jnp.where(is_stuck, int(Status.TOO_MANY_EVENTS), over)
-    status = jnp.where(is_over, over, int(Status.OK))
+    code = jnp.where(state.stiffness.is_suspected, int(Status.STIFF), int(Status.MAX_STEPS))
+    code = jnp.where(is_stuck, int(Status.TOO_MANY_EVENTS), code)
+    status = jnp.where(is_over, code, int(Status.OK))
     return _with_status(run, state, jnp.where(is_repeated, underflow, status))

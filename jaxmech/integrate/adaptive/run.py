@@ -8,12 +8,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import empty_rows
-from jaxmech.integrate.adaptive.attempt import Knot
+from jaxmech.integrate.adaptive.attempt import StepState
 from jaxmech.integrate.adaptive.record import MoveRows
 from jaxmech.integrate.adaptive.step_events import StepEvents
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.events.log import EventState
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.integrate.times.spans import span_at, within
@@ -45,7 +45,7 @@ class RunState(eqx.Module):
     """The carry of the loop over attempts."""
 
     elapsed: Float[Array, ""]  # time since the start, not negative
-    knot: Knot
+    start: StepState
     size: Float[Array, ""]  # of the next attempt
     error: Float[Array, ""]  # of the last step, for the controller
     is_repeat: Bool[Array, ""]  # whether the last attempt was rejected
@@ -87,7 +87,7 @@ class RunSetting:
     elapsed: Array
     params: Params
     segment: int
-    watch: Watch | None = None
+    watch: EventSet | None = None
     times: Array | None = None  # at which a step ends (K,), from the start
     extents: Float[Array, " n"] | None = None  # of the coordinates, once the run has begun
 
@@ -109,18 +109,18 @@ class RunSetting:
 
     def rows(self, q: Array) -> RunRows:
         """Make empty rows."""
-        times, switches, shift, kept, columns = len(self.elapsed), 0, 0, 0, 1
+        times, switches, shift, occurrences, columns = len(self.elapsed), 0, 0, 0, 1
         log = None
         if self.times is not None:
             shift = 1
         if self.watch is not None:
             # Events that change nothing are moves of their own, as far as they are kept.
-            switches, shift, kept, columns = len(self.watch.names), 1, self.watch.rows[-1], 3
+            switches, shift, occurrences, columns = len(self.watch.names), 1, self.watch.rows[-1], 3
             log = self.watch.log(q)
         saves = empty_rows(times, jnp.zeros(2 + 2 * q.size + switches, q.dtype))
-        most = self.scheme.adaptive.max_steps + times - 1 + kept
+        max_moves = self.scheme.adaptive.max_steps + times - 1 + occurrences
         state = jnp.zeros(2 * q.size + shift + switches, q.dtype)
-        return RunRows(saves, MoveRows.empty(most, self.segment, state, columns), log)
+        return RunRows(saves, MoveRows.empty(max_moves, self.segment, state, columns), log)
 
     def time(self, elapsed: Array) -> Array:
         """The time at a given elapsed time."""
@@ -136,30 +136,30 @@ class RunSetting:
         """The same run with the parameters of its span, and whether a step had to end here."""
         if self.times is None:
             return self, None
-        given = self.time(self.times), self.time(elapsed), self.t0, self.time(self.span)
-        span, begin = span_at(*given)
-        return replace(self, params=within(span, self.params)), begin == given[1]
+        span_inputs = self.time(self.times), self.time(elapsed), self.t0, self.time(self.span)
+        span, begin = span_at(*span_inputs)
+        return replace(self, params=within(span, self.params)), begin == span_inputs[1]
 
     def move(self, size: Array, save: Array, event: StepEvents | None = None) -> tuple[Array, ...]:
         """Encode a step, or a save with its number, as the columns of a record."""
         coded = jnp.where(save > 0, -save.astype(size.dtype), size)
         if self.watch is None:
             return (coded,)
-        none = jnp.zeros_like(save)
+        zero = jnp.zeros_like(save)
         if event is None:
-            return coded, none, none
+            return coded, zero, zero
         return coded, *(jnp.where(event.cut, x + 1, 0) for x in (event.which, event.row))
 
     def observed_before(self, state: RunState) -> Array:
         """The number of recorded events so far that changed nothing."""
         if self.watch is None or state.events is None:
             return jnp.zeros((), jnp.int32)
-        kept = jnp.asarray([0 if e.cuts else e.keep for e in self.watch.events], jnp.int32)
-        return jnp.minimum(state.events.counts, kept).sum()
+        capacities = jnp.asarray([0 if e.cuts else e.keep for e in self.watch.events], jnp.int32)
+        return jnp.minimum(state.events.counts, capacities).sum()
 
     def packed(self, state: RunState) -> Array:
         """q and v; with events or times also a shift of time, which is zero, and the switches."""
-        q, v, events = state.knot.q, state.knot.v, state.events
+        q, v, events = state.start.q, state.start.v, state.events
         shift = [] if events is None and self.times is None else [jnp.zeros_like(q[:1])]
         switches = [] if events is None else [events.active.astype(q.dtype)]
         return jnp.concatenate([q, v, *shift, *switches])

@@ -18,45 +18,49 @@ from jaxmech.status import Status
 
 
 def save_reached(
-    run: RunSetting, before: RunState, after: RunState, step: StepSpan, rows: RunRows,
+    run: RunSetting, previous: RunState, reached_state: RunState, step: StepSpan, rows: RunRows,
     first: Array,
 ) -> tuple[RunState, RunRows]:  # fmt: skip
     """Write the saves within an accepted step; `first` is the packed state before it."""
     last = len(run.elapsed) - 1
 
     def target(saved: Array) -> Array:
-        at = jnp.minimum(saved, last)
-        return jax.lax.dynamic_index_in_dim(run.elapsed, at, keepdims=False)
+        index = jnp.minimum(saved, last)
+        return jax.lax.dynamic_index_in_dim(run.elapsed, index, keepdims=False)
 
     def is_within(saved: Array) -> Array:
-        at = target(saved)
-        return step.accepted & (saved <= last) & ((at < step.end) | ((at == step.end) & ~step.cut))
+        elapsed = target(saved)
+        return (
+            step.accepted
+            & (saved <= last)
+            & ((elapsed < step.end) | ((elapsed == step.end) & ~step.cut))
+        )
 
-    states = _states(run, before, after, step, target(after.saved))
-    switches = [] if before.events is None else [before.events.active.astype(step.size.dtype)]
+    states = _states(run, previous, reached_state, step, target(reached_state.saved))
+    switches = [] if previous.events is None else [previous.events.active.astype(step.size.dtype)]
 
     def save(carry: tuple[RunState, RunRows]) -> tuple[RunState, RunRows]:
         state, rows = carry
         elapsed, place = target(state.saved), state.saved
         t = run.time(elapsed)
-        at = jnp.where(elapsed < step.end, (elapsed - step.begin) / step.size, 1.0)
-        found = _within(run, before, step, states, at, t)
-        at_begin = before.knot.q, before.knot.v, jnp.asarray(True)
-        q, v, reached = jax.tree.map(partial(jnp.where, elapsed > step.begin), found, at_begin)
+        fraction = jnp.where(elapsed < step.end, (elapsed - step.begin) / step.size, 1.0)
+        inside = _within(run, previous, step, states, fraction, t)
+        at_begin = previous.start.q, previous.start.v, jnp.asarray(True)
+        q, v, reached = jax.tree.map(partial(jnp.where, elapsed > step.begin), inside, at_begin)
         audit = state.audit
         position, velocity = residuals(run.scheme, q, v, t, run.params)
         position = jnp.maximum(audit.position, position)
         velocity = jnp.maximum(audit.velocity, velocity)
         row = jnp.concatenate([q, v, jnp.stack([position, velocity]), *switches])
-        number = before.counts.accepted + place - run.at_start + run.observed_before(before)
-        made = run.move(jnp.zeros_like(t), place)
-        moves = rows.moves.with_move(number, made, step.begin, first, reached)
+        number = previous.counts.accepted + place - run.at_start + run.observed_before(previous)
+        move = run.move(jnp.zeros_like(t), place)
+        moves = rows.moves.with_move(number, move, step.begin, first, reached)
         saves = with_row(rows.saves, place, row, reached)
-        none = jnp.zeros_like(position)
+        zero = jnp.zeros_like(position)
         state = replace(
             state,
             saved=place + reached,
-            audit=replace(audit, position=none, velocity=none),
+            audit=replace(audit, position=zero, velocity=zero),
             status=jnp.where(reached, state.status, int(Status.PROJECTION_FAILED)),
             t_failed=jnp.where(reached, state.t_failed, run.time(step.begin)),
         )
@@ -65,58 +69,54 @@ def save_reached(
     return jax.lax.while_loop(
         lambda carry: is_within(carry[0].saved) & (carry[0].status == Status.OK),
         save,
-        (after, rows),
+        (reached_state, rows),
     )
 
 
 def _places(run: RunSetting) -> tuple[float, ...]:
-    """Fractions of a step between whose states saves are interpolated."""
     return (0.0, 0.5, 1.0) if run.scheme.method.order > 5 else (0.0, 1.0)
 
 
 def _states(
-    run: RunSetting, before: RunState, after: RunState, step: StepSpan, target: Array
+    run: RunSetting, previous: RunState, reached_state: RunState, step: StepSpan, target: Array
 ) -> list[tuple[Array, Array, Array]]:
-    """The states (q, v, qdd) at the interpolation points."""
-    ends = [(x.knot.q, x.knot.v, x.knot.qdd) for x in (before, after)]
+    ends = [(x.start.q, x.start.v, x.start.qdd) for x in (previous, reached_state)]
     if len(_places(run)) == 2:
         return ends
 
     def middle() -> tuple[Array, Array, Array]:
         t, h = run.time(step.begin), run.sign * step.size / 2
-        half = attempt(run.scheme, run.tolerance, before.knot, t, h, run.params, run.extents)
+        half = attempt(run.scheme, run.tolerance, previous.start, t, h, run.params, run.extents)
         return half.end.q, half.end.v, half.end.qdd
 
-    needed = step.accepted & (target < step.end)
-    return [ends[0], jax.lax.cond(needed, middle, lambda: ends[0]), ends[1]]
+    is_used = step.accepted & (target < step.end)
+    return [ends[0], jax.lax.cond(is_used, middle, lambda: ends[0]), ends[1]]
 
 
 def _within(
     run: RunSetting,
-    before: RunState,
+    previous: RunState,
     step: StepSpan,
     states: list[tuple[Array, Array, Array]],
-    at: Array,
+    fraction: Array,
     t: Array,
 ) -> tuple[Array, Array, Array]:
-    """The state at a fraction of a step, and whether it could be brought onto the constraints."""
     if run.scheme.pair.interpolates:
-        q, v = interpolated(_places(run), states, run.sign * step.size, at)
+        q, v = interpolated(_places(run), states, run.sign * step.size, fraction)
         return _projected(run, q, v, t)
     # Accelerations of stiff systems are too sensitive to interpolate with: a shorter step is made.
-    h = run.sign * at * step.size
-    found = attempt(
-        run.scheme, run.tolerance, before.knot, run.time(step.begin), h, run.params, run.extents
+    h = run.sign * fraction * step.size
+    shorter = attempt(
+        run.scheme, run.tolerance, previous.start, run.time(step.begin), h, run.params, run.extents
     )
-    return found.end.q, found.end.v, found.status == Status.OK
+    return shorter.end.q, shorter.end.v, shorter.status == Status.OK
 
 
 def _projected(run: RunSetting, q: Array, v: Array, t: Array) -> tuple[Array, Array, Array]:
-    """An interpolated state on the constraints, and whether it could be brought there."""
-    by, system = run.scheme.stabilization, run.scheme.system
+    stabilization, system = run.scheme.stabilization, run.scheme.system
     if run.scheme.formulation.chart(system, q, v, t, run.params) is not None:
-        by = by if isinstance(by, Projection) else Projection()
-    return by.after_step(system, q, v, t, run.params)
+        stabilization = stabilization if isinstance(stabilization, Projection) else Projection()
+    return stabilization.after_step(system, q, v, t, run.params)
 
 
 @cache
@@ -137,15 +137,15 @@ def hermite(places: tuple[float, ...]) -> Any:
 
 
 def interpolated(
-    places: tuple[float, ...], states: Any, h: Array, at: Array
+    places: tuple[float, ...], states: Any, h: Array, fraction: Array
 ) -> tuple[Array, Array]:
-    """q and v at the fraction `at` of a step, from (q, v, qdd) at some fractions of it.
+    """q and v at a `fraction` of a step, from (q, v, qdd) at some fractions of it.
 
     Two places have an error of order h^6 in q and h^5 in v; three have h^9 and h^8.
     """
     basis = hermite(places)
     slopes = np.polynomial.polynomial.polyder(basis, axis=-1)
-    values, rates = _powers(basis, at), _powers(slopes, at)
+    values, rates = _powers(basis, fraction), _powers(slopes, fraction)
     first = states[0][0]
     # The polynomials of the values add up to one: differences keep the digits of a short step.
     q, v = first, jnp.zeros_like(first)
@@ -158,9 +158,8 @@ def interpolated(
     return q, v / h
 
 
-def _powers(coefficients: np.ndarray, at: Array) -> Array:
-    """Evaluate polynomials."""
-    found = jnp.zeros(coefficients.shape[:-1], at.dtype)
+def _powers(coefficients: np.ndarray, x: Array) -> Array:
+    values = jnp.zeros(coefficients.shape[:-1], x.dtype)
     for power in range(coefficients.shape[-1])[::-1]:
-        found = found * at + jnp.asarray(coefficients[..., power], at.dtype)
-    return found
+        values = values * x + jnp.asarray(coefficients[..., power], x.dtype)
+    return values

@@ -14,5 +14,5 @@ from jaxmech.integrate.events.log import EventState as EventState
 from jaxmech.integrate.events.result import EventRecord as EventRecord
 from jaxmech.integrate.events.result import Events as Events
 from jaxmech.integrate.events.result import events_of as events_of
-from jaxmech.integrate.events.watch import Watch as Watch
-from jaxmech.integrate.events.watch import watch_of as watch_of
+from jaxmech.integrate.events.watch import EventSet as EventSet
+from jaxmech.integrate.events.watch import event_set_of as event_set_of

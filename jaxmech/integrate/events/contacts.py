@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.events.log import EventState
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 from jaxmech.system import Params
 
 _ROUNDING = 64.0  # round-off of a function and of its rate, relative to the largest of their terms
@@ -31,23 +31,23 @@ class Contacts(eqx.Module):
 
     @staticmethod
     def of(
-        watch: Watch, q: Array, v: Array, t: Array, ahead: Array, params: Params,
+        watch: EventSet, q: Array, v: Array, t: Array, ahead: Array, params: Params,
         speeds: Array, accuracy: Array,
     ) -> "Contacts":  # fmt: skip
         """The functions at a state of a run whose time changes with the sign of `ahead`.
 
         Round-off of q and v is that of the largest `speeds` so far; `accuracy` is that of t.
         """
-        own = watch.plain(params)
-        is_plain, nan = watch.of_positions(q, v, t, own), jnp.full((4,), jnp.nan, q.dtype)
+        plain_params = watch.plain(params)
+        is_plain, nan = watch.of_positions(q, v, t, plain_params), jnp.full((4,), jnp.nan, q.dtype)
         eps = _ROUNDING * float(jnp.finfo(q.dtype).eps)
 
-        def one(event: Any) -> Array:
+        def evaluate(event: Any) -> Array:
             def value(q: Array, t: Array) -> Array:
-                return event.value(q, v, t, own)
+                return event.value(q, v, t, plain_params)
 
-            def drift(by: Array) -> Array:
-                return jnp.abs(jax.jvp(partial(value, q), (t,), (by,))[1])
+            def drift(dt: Array) -> Array:
+                return jnp.abs(jax.jvp(partial(value, q), (t,), (dt,))[1])
 
             g, slope = jax.value_and_grad(value)(q, t)
             rate = jax.jvp(value, (q, t), (jnp.sign(ahead) * v, jnp.sign(ahead)))[1]
@@ -57,7 +57,7 @@ class Contacts(eqx.Module):
             return jnp.stack([g, rate, zero, eps * fastest])
 
         pairs = zip(watch.events, is_plain, strict=True)
-        rows = jnp.stack([one(event) if plain else nan for event, plain in pairs])
+        rows = jnp.stack([evaluate(event) if plain else nan for event, plain in pairs])
         return Contacts(*jax.lax.stop_gradient(rows.T))
 
     def touching(self, signs: Int[Array, " E"]) -> Bool[Array, " E"]:
@@ -68,29 +68,29 @@ class Contacts(eqx.Module):
         """Flags of those of them whose rate takes them to the other side."""
         return self.touching(signs) & (signs * self.r < -self.still)
 
-    def signs(self, watch: Watch, signs: Int[Array, " E"], at_start: bool) -> Int[Array, " E"]:
+    def signs(self, watch: EventSet, signs: Int[Array, " E"], at_start: bool) -> Int[Array, " E"]:
         """The signs, where those that are unknown and of zeros are decided.
 
         A contact that touches is on the side from which it can close. At the start so are impacts,
         whatever has led to them; later also other functions that are about to cross zero.
         """
-        before = -jnp.asarray([event.direction for event in watch.events], signs.dtype)
+        side = -jnp.asarray([event.direction for event in watch.events], signs.dtype)
         presses = watch.flags([event.is_contact for event in watch.events])
         # Contacts of both sides: a gap is positive while bodies are apart.
-        before = jnp.where(presses & (before == 0), 1, before)
+        side = jnp.where(presses & (side == 0), 1, side)
         is_zero = jnp.abs(self.g) <= self.zero
         if at_start:
-            return jnp.where(is_zero & presses, before, signs).astype(signs.dtype)
-        leaves = presses | (before * self.r < -self.still)
-        return jnp.where((signs == 0) & is_zero & leaves, before, signs).astype(signs.dtype)
+            return jnp.where(is_zero & presses, side, signs).astype(signs.dtype)
+        leaves = presses | (side * self.r < -self.still)
+        return jnp.where((signs == 0) & is_zero & leaves, side, signs).astype(signs.dtype)
 
 
 def touching_at_start(
-    watch: Watch, events: EventState, q: Array, v: Array, t: Array, ahead: Array, params: Params
+    watch: EventSet, events: EventState, q: Array, v: Array, t: Array, ahead: Array, params: Params
 ) -> EventState:
     """The events at the start of a run, which bodies may begin in contact."""
-    none = jnp.zeros_like(t)
-    contacts = Contacts.of(watch, q, v, t, ahead, params, events.speeds, none)
+    zero = jnp.zeros_like(t)
+    contacts = Contacts.of(watch, q, v, t, ahead, params, events.speeds, zero)
     signs = contacts.signs(watch, events.signs, at_start=True)
     signs = jnp.where(watch.enabled(events.active), signs, events.signs)
     presses = watch.flags([event.is_contact for event in watch.events])

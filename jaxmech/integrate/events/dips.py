@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.events.log import EventState
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.system import Params
 
@@ -33,7 +33,7 @@ class StepEnd(eqx.Module):
     r: Float[Array, " E"]  # their rates, NaN where unknown
 
 
-class Dips(eqx.Module):
+class ExtremumSearch(eqx.Module):
     """The search for minima within a step, of one function after another."""
 
     pending: Bool[Array, " E"]  # functions whose minimum is still sought
@@ -46,131 +46,135 @@ class Dips(eqx.Module):
     def of(
         signs: Int[Array, " E"], enabled: Bool[Array, " E"], start: tuple[Array, Array],
         end: tuple[Array, Array],
-    ) -> "Dips":  # fmt: skip
+    ) -> "ExtremumSearch":  # fmt: skip
         """The possible minima in a step, from the functions and their rates in u at both ends."""
         s = signs.astype(start[0].dtype)
         zeros, ones = jnp.zeros_like(s), jnp.ones_like(s)
         low = StepEnd(zeros, s * start[0], s * start[1])
         high = StepEnd(ones, s * end[0], s * end[1])
         is_dip = (signs != 0) & enabled & (low.g > 0) & (high.g > 0) & (low.r < 0) & (high.r > 0)
-        return Dips(is_dip & _hopeful(low, high), low, high, jnp.zeros((), jnp.int32), ones)
+        return ExtremumSearch(
+            is_dip & _hopeful(low, high), low, high, jnp.zeros((), jnp.int32), ones
+        )
 
     def after(self, low: Array) -> Float[Array, ""]:
         """The end of the next trial, if nothing is known to happen after `low`."""
-        which, u = self._next()
+        is_next, u = self._next()
         stop = jnp.min(jnp.where(self.stops > low, self.stops, 1.0))
-        return jnp.where(which.any() & (u > low), u, stop)
+        return jnp.where(is_next.any() & (u > low), u, stop)
 
     def _next(self) -> tuple[Bool[Array, " E"], Float[Array, ""]]:
-        """Select the function whose minimum is sought first, and estimate its position."""
         places = jnp.where(self.pending, _minimum(self.low, self.high)[0], jnp.inf)
         first = jnp.arange(len(places)) == jnp.argmin(places)
         return first & self.pending, jnp.min(places)
 
-    def updated(self, u: Array, values: Array, rates: Array, signs: Array) -> "Dips":
+    def updated(self, u: Array, values: Array, rates: Array, signs: Array) -> "ExtremumSearch":
         """Update the search after a trial; the functions and rates are those of the step."""
         mine, _ = self._next()
         s = signs.astype(values.dtype)
-        here = StepEnd(jnp.full_like(values, u), s * values, s * rates)
-        is_beyond = mine & ~(here.g > 0)
-        falls = here.r < 0
+        tried_end = StepEnd(jnp.full_like(values, u), s * values, s * rates)
+        is_beyond = mine & ~(tried_end.g > 0)
+        falls = tried_end.r < 0
 
-        def put(at: StepEnd, when: Array) -> StepEnd:
-            return jax.tree.map(lambda x, y: jnp.where(mine & when, x, y), here, at)
+        def with_end(old: StepEnd, condition: Array) -> StepEnd:
+            return jax.tree.map(lambda x, y: jnp.where(mine & condition, x, y), tried_end, old)
 
-        low, high = put(self.low, falls), put(self.high, ~falls)
+        low, high = with_end(self.low, falls), with_end(self.high, ~falls)
         tries = self.tries + 1
         goes_on = _hopeful(low, high) & (tries < _MOST) & ~is_beyond
-        over = mine & ~goes_on
-        return Dips(
-            self.pending & ~over,
+        is_finished = mine & ~goes_on
+        return ExtremumSearch(
+            self.pending & ~is_finished,
             low,
             high,
-            jnp.where(over.any(), 0, tries).astype(jnp.int32),
+            jnp.where(is_finished.any(), 0, tries).astype(jnp.int32),
             jnp.where(is_beyond, u, self.stops),
         )
 
-    def without(self, when: Array) -> "Dips":
+    def without(self, changed: Array) -> "ExtremumSearch":
         """Drop all minima, since the motion has changed."""
-        stops = jnp.where(when, jnp.ones_like(self.stops), self.stops)
-        return replace(self, pending=self.pending & ~when, stops=stops)
+        stops = jnp.where(changed, jnp.ones_like(self.stops), self.stops)
+        return replace(self, pending=self.pending & ~changed, stops=stops)
 
 
 def _minimum(low: StepEnd, high: StepEnd) -> tuple[Array, Array]:
     """The position and value of the minimum of a cubic that falls at `low` and rises at `high`."""
     width = high.u - low.u
-    before, after, rise = low.r * width, high.r * width, high.g - low.g
+    first, last, rise = low.r * width, high.r * width, high.g - low.g
     # p(x) = g + before x + second x^2 + third x^3 for x from 0 to 1
-    third = before + after - 2 * rise
-    second = 3 * rise - 2 * before - after
-    root = jnp.sqrt(jnp.maximum(second**2 - 3 * third * before, 0.0))
+    third = first + last - 2 * rise
+    second = 3 * rise - 2 * first - last
+    root = jnp.sqrt(jnp.maximum(second**2 - 3 * third * first, 0.0))
     # Of both forms of the root the one without a difference of equals.
-    above = jnp.where(second > 0, -before, root - second)
-    below = jnp.where(second > 0, second + root, 3 * third)
-    x = jnp.clip(above / jnp.where(below == 0, 1.0, below), 0.0, 1.0)
-    least = low.g + x * (before + x * (second + x * third))
+    numerator = jnp.where(second > 0, -first, root - second)
+    denominator = jnp.where(second > 0, second + root, 3 * third)
+    x = jnp.clip(numerator / jnp.where(denominator == 0, 1.0, denominator), 0.0, 1.0)
+    least = low.g + x * (first + x * (second + x * third))
     return low.u + x * width, least
 
 
 def _hopeful(low: StepEnd, high: StepEnd) -> Bool[Array, " E"]:
-    """Whether the minimum between both ends may be beyond zero."""
     _, least = _minimum(low, high)
     depth = jnp.maximum(low.g, high.g) - least
     return (least <= _SHARE * jnp.minimum(low.g, high.g)) | (least <= _TRUST * depth)
 
 
 def rates(
-    watch: Watch, q: Array, v: Array, t: Array, h: Array, params: Params, qdd: Array | None
+    watch: EventSet, q: Array, v: Array, t: Array, h: Array, params: Params, qdd: Array | None
 ) -> Float[Array, " E"]:
     """The rates of the functions along the motion, over a step; NaN where unknown.
 
     Those of functions of v need accelerations, and those of reactions even more.
     """
-    own = watch.plain(params)
-    is_plain = watch.of_positions(q, v, t, own)
+    plain_params = watch.plain(params)
+    is_plain = watch.of_positions(q, v, t, plain_params)
 
-    def one(event: Any, plain: bool) -> Array:
+    def rate_of(event: Any, plain: bool) -> Array:
         def value(q: Array, v: Array, t: Array) -> Array:
-            return event.value(q, v, t, own)
+            return event.value(q, v, t, plain_params)
 
         if event.needs_reactions or not (plain or qdd is not None):
             return jnp.full_like(t, jnp.nan)
         a = jnp.zeros_like(v) if qdd is None else qdd
         return h * jax.jvp(value, (q, v, t), (v, a, jnp.ones_like(t)))[1]
 
-    return jnp.stack([one(*pair) for pair in zip(watch.events, is_plain, strict=True)])
+    return jnp.stack([rate_of(*pair) for pair in zip(watch.events, is_plain, strict=True)])
 
 
-StepState = tuple[Array, Array, Array, Array | None]  # q, v, t and, where known, accelerations
+MotionState = tuple[Array, Array, Array, Array | None]  # q, v, t and, where known, accelerations
 
 
 def step_dips(
-    scheme: Scheme, watch: Watch, was: EventState, start: StepState, end: StepState, h: Array,
-    params: Params,
-) -> tuple[EventState, EventState, Dips, Array]:  # fmt: skip
+    scheme: Scheme, watch: EventSet, state: EventState, start: MotionState, end: MotionState,
+    h: Array, params: Params,
+) -> tuple[EventState, EventState, ExtremumSearch, Array]:  # fmt: skip
     """The events before a step; after it, if none occur; minima in it; whether any may occur."""
-    values, enabled = watch.values(scheme, *end[:3], params), watch.enabled(was.active)
-    before, after = (rates(watch, q, v, t, h, params, qdd) for q, v, t, qdd in (start, end))
+    values, enabled = watch.values(scheme, *end[:3], params), watch.enabled(state.active)
+    start_rates, end_rates = (
+        rates(watch, q, v, t, h, params, qdd) for q, v, t, qdd in (start, end)
+    )
     # A function that is zero at first has the sign of its rate right after, or its return to zero
     # within a long step would go unnoticed.
-    leaves = (was.signs == 0) & (was.values == 0) & enabled
-    leaves &= jnp.abs(before) > _KNOWN * jnp.abs(values)
-    was = replace(was, signs=jnp.where(leaves, jnp.sign(before), was.signs).astype(jnp.int32))
-    dips = Dips.of(was.signs, enabled, (was.values, before), (values, after))
-    crossed = watch.crossed(was.signs, values, was.active)
-    signs = watch.continued_signs(was.signs, values, was.active)
+    leaves = (state.signs == 0) & (state.values == 0) & enabled
+    leaves &= jnp.abs(start_rates) > _KNOWN * jnp.abs(values)
+    state = replace(
+        state, signs=jnp.where(leaves, jnp.sign(start_rates), state.signs).astype(jnp.int32)
+    )
+    dips = ExtremumSearch.of(state.signs, enabled, (state.values, start_rates), (values, end_rates))
+    crossed = watch.crossed(state.signs, values, state.active)
+    signs = watch.continued_signs(state.signs, values, state.active)
     if watch.has_transitions:
         # Bodies that touch and are not pressed together have no impact, whatever the sign of a gap
         # of the size of a rounding error.
-        rests = watch.changes & (was.signs != 0)
-        for g, rate in ((was.values, before), (values, after)):
-            rests &= (was.signs * g <= 0) & (was.signs * rate >= 0)
-        crossed, signs = crossed & ~rests, jnp.where(rests, was.signs, signs)
+        rests = watch.changes & (state.signs != 0)
+        for g, rate in ((state.values, start_rates), (values, end_rates)):
+            rests &= (state.signs * g <= 0) & (state.signs * rate >= 0)
+        crossed, signs = crossed & ~rests, jnp.where(rests, state.signs, signs)
     # NaN crosses nothing, but must be reported.
-    happens = was.due | crossed.any() | jnp.isnan(values).any()
-    passed = replace(was, signs=signs, values=values)
+    happens = state.due | crossed.any() | jnp.isnan(values).any()
+    passed = replace(state, signs=signs, values=values)
     for v in (start[1], end[1]):
         # A step that an event at its start makes void may have led to NaN.
-        speeds = jnp.where(jnp.isfinite(v), jnp.maximum(was.speeds, jnp.abs(v)), was.speeds)
-        was = replace(was, speeds=speeds)
-    return was, passed, dips, happens | dips.pending.any()
+        speeds = jnp.where(jnp.isfinite(v), jnp.maximum(state.speeds, jnp.abs(v)), state.speeds)
+        state = replace(state, speeds=speeds)
+    return state, passed, dips, happens | dips.pending.any()

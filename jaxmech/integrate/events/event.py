@@ -67,10 +67,10 @@ class Transition:
             )
         for argument in ("on", "off"):
             object.__setattr__(self, argument, names_of(argument, getattr(self, argument)))
-        both = set(self.on) & set(self.off)
-        if both:
+        repeated = set(self.on) & set(self.off)
+        if repeated:
             raise ValueError(
-                f"Argument `off` must not name what `on` names, but both name {min(both)!r}."
+                f"Argument `off` must not name what `on` names, but both name {min(repeated)!r}."
             )
         if self.fn is None and e is None and not self.switches:
             raise ValueError(
@@ -88,10 +88,10 @@ def names_of(argument: str, names: Any) -> tuple[str, ...]:
     """Names of constraints as a tuple, from one of them or several."""
     if isinstance(names, str):
         return (names,)
-    given: tuple[Any, ...] = tuple(names) if isinstance(names, Iterable) else (names,)
-    if not all(isinstance(name, str) for name in given):
+    sequence: tuple[Any, ...] = tuple(names) if isinstance(names, Iterable) else (names,)
+    if not all(isinstance(name, str) for name in sequence):
         raise TypeError(f"Argument `{argument}` must hold names of constraints, but is {names!r}.")
-    return tuple(dict.fromkeys(given))
+    return tuple(dict.fromkeys(sequence))
 
 
 @dataclass(frozen=True)
@@ -181,9 +181,9 @@ class Event:
 
     def value(self, q: Array, v: Array, t: Array, params: Any, reactions: Any = None) -> Array:
         """The value of the function, a scalar in the type of q."""
-        more = (reactions,) if self.needs_reactions else ()
+        arguments = (reactions,) if self.needs_reactions else ()
         with naming_missing(f"event {self.name!r}", params):
-            value = self.fn(q, v, t, params, *more)
+            value = self.fn(q, v, t, params, *arguments)
         if value is None:
             raise ValueError(f"Event {self.name!r} returned None; add a `return` to its function.")
         value = jnp.asarray(value)
@@ -201,7 +201,6 @@ class Event:
 
 
 def _arguments(fn: Callable[..., Any]) -> int:
-    """The number of arguments without a default."""
     try:
         parameters = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):  # some builtins have none

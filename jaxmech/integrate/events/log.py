@@ -21,16 +21,16 @@ class Occurrences(eqx.Module):
     def packed(self) -> Float[Array, " *R w"]:
         """All numbers of an occurrence as one row."""
         states = [self.q, self.v, self.q_after, self.v_after]
-        given = [x for x in states if x is not None]
-        return jnp.concatenate([self.t[..., None], *given], axis=-1)
+        known_states = [x for x in states if x is not None]
+        return jnp.concatenate([self.t[..., None], *known_states], axis=-1)
 
     @staticmethod
     def unpacked(rows: Float[Array, " *R w"], n: int) -> "Occurrences":
         """The occurrences in rows for n coordinates."""
         ends = range(1 + n, rows.shape[-1], n)
         t, *states = jnp.split(rows, [1, *ends], axis=-1)
-        q, v, *after = states
-        return Occurrences(t[..., 0], q, v, *(after or (None, None)))
+        q, v, *transition_states = states
+        return Occurrences(t[..., 0], q, v, *(transition_states or (None, None)))
 
 
 class Replay(eqx.Module):
@@ -46,31 +46,31 @@ class Replay(eqx.Module):
     def none(events: int, dtype: Any) -> "Replay":
         """None of these events in this segment so far."""
         # Each of them in a step, and one that changes the motion.
-        most = max(IN_SEGMENT, events + 1)
-        zeros, size = jnp.zeros(most, jnp.int32), jnp.zeros(most, dtype)
+        capacity = max(IN_SEGMENT, events + 1)
+        zeros, size = jnp.zeros(capacity, jnp.int32), jnp.zeros(capacity, dtype)
         return Replay(zeros, size, zeros, zeros, jnp.zeros((), jnp.int32))
 
-    def added(self, step: Array, size: Array, which: Array, row: Array) -> "Replay":
+    def added(self, step: Array, size: Array, event: Array, row: Array) -> "Replay":
         """Append an event."""
         # Beyond the last place events are counted, but not written: a derivative then knows that
         # some are missing.
-        here = jnp.arange(len(self.step)) == self.count
+        is_entry = jnp.arange(len(self.step)) == self.count
 
-        def put(entries: Array, x: Array) -> Array:
-            return jnp.where(here, x.astype(entries.dtype), entries)
+        def with_entry(entries: Array, x: Array) -> Array:
+            return jnp.where(is_entry, x.astype(entries.dtype), entries)
 
         return Replay(
-            put(self.step, step), put(self.size, size), put(self.which, which),
-            put(self.row, row), self.count + 1,
+            with_entry(self.step, step), with_entry(self.size, size), with_entry(self.which, event),
+            with_entry(self.row, row), self.count + 1,
         )  # fmt: skip
 
     def at(self, k: Array) -> tuple[Array, Array, Array, Array]:
         """Step, size, number and row of entry k."""
         # A comparison and a sum instead of a computed index.
-        here = jnp.arange(len(self.step)) == k
+        is_entry = jnp.arange(len(self.step)) == k
 
         def get(entries: Array) -> Array:
-            return jnp.where(here, entries, 0).sum().astype(entries.dtype)
+            return jnp.where(is_entry, entries, 0).sum().astype(entries.dtype)
 
         return get(self.step), get(self.size), get(self.which), get(self.row)
 

@@ -16,7 +16,7 @@ from jaxtyping import Array
 
 from jaxmech.compiler import hoisted
 from jaxmech.integrate.events.log import Occurrences
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.methods import RK4, AbstractRungeKutta
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
@@ -44,18 +44,18 @@ class EventPiece(eqx.Module):
     turns: Any = None  # whether it begins at such a time; None without them
     late: Any = None  # offset after a plain piece; None if it stays
 
-    def begun(
-        self, scheme: Scheme, watch: Watch | None, state: PieceState, params: Params
+    def start(
+        self, scheme: Scheme, watch: EventSet | None, state: PieceState, params: Params
     ) -> tuple[Array, Array, Array, Params]:
         """q, v, time and parameters with which the piece begins."""
         t, params = self.t, within(self.span, params)
         if state.offset is not None:
             t = t + state.offset
-        now = params if watch is None else watch.params(params, self.active)
+        active_params = params if watch is None else watch.params(params, self.active)
         if self.turns is None:
-            return state.q, state.v, t, now
-        q, v, _ = scheme.turned(state.q, state.v, t, now, self.turns)
-        return q, v, t, now
+            return state.q, state.v, t, active_params
+        q, v, _ = scheme.turned(state.q, state.v, t, active_params, self.turns)
+        return q, v, t, active_params
 
 
 Kind = Callable[..., Any]  # from a state, a piece, its size h and the shared inputs of all steps
@@ -69,16 +69,16 @@ class PieceKinds:
     event: Kind  # to an event: the state after it, and its row in the log
 
     def advance(
-        self, state: PieceState, piece: EventPiece, h: Array, shared: Any, none: Array
+        self, state: PieceState, piece: EventPiece, h: Array, shared: Any, empty_row: Array
     ) -> tuple[PieceState, Array]:
-        """The state after a piece, and the row of an event in the log; `none` without one."""
+        """The state after a piece, and the row of an event in the log; `empty_row` without one."""
         event = partial(self.event, state, piece, h, shared)
         plain = partial(self.plain, state, piece, h, shared)
-        return jax.lax.cond(piece.which >= 0, event, lambda: (plain(), none))
+        return jax.lax.cond(piece.which >= 0, event, lambda: (plain(), empty_row))
 
     def pull_back(
         self, place: Callable[..., tuple[EventPiece, Array]], state: PieceState, times: Any,
-        shared: Any, fixed: Any, given: PieceState, row: Callable[[], Array],
+        shared: Any, fixed: Any, cotangents: PieceState, row: Callable[[], Array],
     ) -> Any:  # fmt: skip
         """Cotangents of the state, the times and `shared`, from those of the next state.
 
@@ -88,17 +88,17 @@ class PieceKinds:
 
         # One kind of piece at a time is differentiated, and not the `cond` of both, which would
         # pass intermediate values of loops from one `cond` to another: native code cannot do that.
-        def through(kind: Kind, given: Any) -> Any:
+        def through(kind: Kind, end_cotangents: Any) -> Any:
             def run(state: PieceState, times: Any, shared: Any) -> Any:
                 return kind(state, *place(state, times), eqx.combine(shared, fixed))
 
-            return jax.vjp(run, state, times, shared)[1](given)
+            return jax.vjp(run, state, times, shared)[1](end_cotangents)
 
         def event() -> Any:
-            return through(self.event, (given, row()))
+            return through(self.event, (cotangents, row()))
 
-        own, _ = place(state, times)
-        return jax.lax.cond(own.which >= 0, event, lambda: through(self.plain, given))
+        start_piece, _ = place(state, times)
+        return jax.lax.cond(start_piece.which >= 0, event, lambda: through(self.plain, cotangents))
 
 
 def _part(
@@ -106,31 +106,32 @@ def _part(
 ) -> tuple[Array, Array]:
     """q and v after a part of a step of size h, which has no length where events coincide."""
 
-    def by(scheme: Scheme, size: Array) -> tuple[Array, Array]:
+    def part_step(scheme: Scheme, size: Array) -> tuple[Array, Array]:
         return step(scheme, q, v, t, size, params)[:2]
 
     if isinstance(scheme.method, AbstractRungeKutta):
-        return by(scheme, size)
+        return part_step(scheme, size)
     # The rates of the state are those of the motion in any method, but other methods cannot make
     # steps of no length.
     is_none = size == 0
-    none = by(replace(scheme, method=RK4()), jnp.where(is_none, size, h))
-    return jax.tree.map(partial(jnp.where, is_none), none, by(scheme, jnp.where(is_none, h, size)))
+    by_explicit = part_step(replace(scheme, method=RK4()), jnp.where(is_none, size, h))
+    return jax.tree.map(
+        partial(jnp.where, is_none), by_explicit, part_step(scheme, jnp.where(is_none, h, size))
+    )
 
 
 def to_step_end(
-    scheme: Scheme, watch: Watch, state: PieceState, piece: EventPiece, h: Array, params: Params
+    scheme: Scheme, watch: EventSet, state: PieceState, piece: EventPiece, h: Array, params: Params
 ) -> PieceState:
     """The state at the end of the step."""
-    q, v, t, now = piece.begun(scheme, watch, state, params)
-    q, v = _part(scheme, q, v, t, h - state.offset, h, now)
+    q, v, t, active_params = piece.start(scheme, watch, state, params)
+    q, v = _part(scheme, q, v, t, h - state.offset, h, active_params)
     return PieceState(q, v, jnp.zeros_like(state.offset))
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _root(value: Callable[[Any, Array], Array], found: Array, data: Any) -> Array:
-    """The root of value(data, size) found in the run, with its implicit derivative."""
-    return found
+def _root(value: Callable[[Any, Array], Array], root: Array, data: Any) -> Array:
+    return root
 
 
 # Not `jax.lax.custom_root`, which JAX 0.12 cannot compile within an operation.
@@ -138,8 +139,8 @@ def _root(value: Callable[[Any, Array], Array], found: Array, data: Any) -> Arra
 def _root_jvp(
     value: Callable[[Any, Array], Array], primals: tuple[Any, ...], tangents: tuple[Any, ...]
 ) -> tuple[Array, Array]:
-    found, data = primals
-    size = _root(value, found, data)
+    root, data = primals
+    size = _root(value, root, data)
     _, along = jax.jvp(partial(value, data), (size,), (jnp.ones_like(size),))
     _, moved = jax.jvp(lambda data: value(data, size), (data,), (tangents[1],))
     return size, -moved / along
@@ -174,38 +175,43 @@ Motion = Callable[[Array], tuple[Array, Array, Array]]  # q, v and t as function
 
 
 def at_event(
-    scheme: Scheme, watch: Watch, motion: Motion, found: Array, piece: EventPiece, params: Params
+    scheme: Scheme,
+    watch: EventSet,
+    motion: Motion,
+    recorded_size: Array,
+    piece: EventPiece,
+    params: Params,
 ) -> tuple[Array, tuple[Array, Array], Array]:
     """The size of the motion up to an event, q and v after it, and its row in the log.
 
-    The size is `found`, with the derivatives of the root.
+    The size is `recorded_size`, with the derivatives of the root.
     """
-    now = watch.params(params, piece.active)
+    active_params = watch.params(params, piece.active)
 
     def value(size: Array) -> Array:
-        return watch.chosen(piece.which, watch.values(scheme, *motion(size), now))
+        return watch.chosen(piece.which, watch.values(scheme, *motion(size), active_params))
 
-    with_traced, traced = hoisted(value, found)
-    size = _root(with_traced, found, traced)
+    with_traced, traced = hoisted(value, recorded_size)
+    size = _root(with_traced, recorded_size, traced)
     q, v, t = motion(size)
-    after = q, v
+    next_state = q, v
     if watch.has_transitions:
-        after = watch.after(scheme, piece.which, q, v, t, params, piece.active)[:2]
-    more = after if watch.has_transitions else (None, None)
-    return size, after, Occurrences(t, q, v, *more).packed()
+        next_state = watch.after(scheme, piece.which, q, v, t, params, piece.active)[:2]
+    transition_states = next_state if watch.has_transitions else (None, None)
+    return size, next_state, Occurrences(t, q, v, *transition_states).packed()
 
 
 def to_event(
-    scheme: Scheme, watch: Watch, state: PieceState, piece: EventPiece, h: Array, params: Params
+    scheme: Scheme, watch: EventSet, state: PieceState, piece: EventPiece, h: Array, params: Params
 ) -> tuple[PieceState, Array]:
     """The state from which the motion continues after an event, and the row of the event."""
-    q, v, start, now = piece.begun(scheme, watch, state, params)
+    q, v, start, active_params = piece.start(scheme, watch, state, params)
     params = within(piece.span, params)
 
     def motion(size: Array) -> tuple[Array, Array, Array]:
-        return *_part(scheme, q, v, start, size, h, now), start + size
+        return *_part(scheme, q, v, start, size, h, active_params), start + size
 
-    size, after, row = at_event(scheme, watch, motion, piece.size, piece, params)
-    ended, cuts = PieceState(*after, state.offset + size), watch.cuts(piece.which)
-    begun = PieceState(q, v, state.offset)
-    return jax.tree.map(lambda x, y: jnp.where(cuts, x, y), ended, begun), row
+    size, next_state, row = at_event(scheme, watch, motion, piece.size, piece, params)
+    ended, cuts = PieceState(*next_state, state.offset + size), watch.cuts(piece.which)
+    unchanged = PieceState(q, v, state.offset)
+    return jax.tree.map(lambda x, y: jnp.where(cuts, x, y), ended, unchanged), row

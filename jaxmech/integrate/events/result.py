@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.events.log import EventState, Occurrences
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 
 
 class EventRecord(eqx.Module):
@@ -80,7 +80,7 @@ class Events(eqx.Module):
 
 
 def events_of(
-    watch: Watch, state: EventState, rows: Array, active: Array, t_last: Array, t_failed: Array
+    watch: EventSet, state: EventState, rows: Array, active: Array, t_last: Array, t_failed: Array
 ) -> Events:
     """The events by name, from the last state of a run to the time `t_last`.
 
@@ -88,20 +88,24 @@ def events_of(
     the save times, shape (T, C).
     """
     n = (rows.shape[1] - 1) // (2 * (1 + watch.has_transitions))
-    found, records, t_end = Occurrences.unpacked(rows, n), dict[str, EventRecord](), t_last
+    occurrences, records, t_end = Occurrences.unpacked(rows, n), dict[str, EventRecord](), t_last
     for k, event in enumerate(watch.events):
-        own = slice(watch.rows[k], watch.rows[k + 1])
-        after = event.transition is not None
+        event_rows = slice(watch.rows[k], watch.rows[k + 1])
+        has_transition = event.transition is not None
         records[event.name] = EventRecord(
             count=state.counts[k],
-            t=found.t[own],
-            q=found.q[own],
-            v=found.v[own],
-            q_after=found.q_after[own] if after and found.q_after is not None else None,
-            v_after=found.v_after[own] if after and found.v_after is not None else None,
+            t=occurrences.t[event_rows],
+            q=occurrences.q[event_rows],
+            v=occurrences.v[event_rows],
+            q_after=occurrences.q_after[event_rows]
+            if has_transition and occurrences.q_after is not None
+            else None,
+            v_after=occurrences.v_after[event_rows]
+            if has_transition and occurrences.v_after is not None
+            else None,
         )
         if event.terminal:
-            t_end = jnp.where(state.stopped_by == k, found.t[watch.rows[k]], t_end)
+            t_end = jnp.where(state.stopped_by == k, occurrences.t[watch.rows[k]], t_end)
     return Events(
         records=records,
         stopped_by=state.stopped_by,

@@ -20,7 +20,7 @@ from jaxmech.integrate.events.pieces import (
     to_event,
     to_step_end,
 )
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.rollout import Trajectory, rollout
 from jaxmech.integrate.run_rule import Part, RolloutInputs, with_traced
 from jaxmech.integrate.scheme import Scheme
@@ -34,16 +34,18 @@ from jaxmech.integrate.segment_rule import (
 from jaxmech.integrate.step_segments import segments
 
 
-def event_trajectory(scheme: Scheme, watch: Watch, steps: int, x: RolloutInputs) -> Trajectory:
+def event_trajectory(scheme: Scheme, watch: EventSet, steps: int, x: RolloutInputs) -> Trajectory:
     """The rollout in segments of some steps, with events, as an operation with its derivatives."""
 
     def forward(x: RolloutInputs) -> tuple[Trajectory, KeptSegments]:
-        given = x.q0, x.v0, x.ts, x.params
-        return kept_segments(rollout(scheme, *given, segment=steps, watch=watch, times=x.times))
+        inputs = x.q0, x.v0, x.ts, x.params
+        return kept_segments(rollout(scheme, *inputs, segment=steps, watch=watch, times=x.times))
 
-    zero, whole = jnp.zeros_like(x.ts[0]), jnp.zeros((), jnp.int32)
-    own = jax.tree.map(lambda rows: rows[0], segments(x.ts, steps, steps, x.times))
-    piece = EventPiece(zero, zero, whole, whole, watch.active(), own.span, own.turns)
+    zero, zero_count = jnp.zeros_like(x.ts[0]), jnp.zeros((), jnp.int32)
+    first_segment = jax.tree.map(lambda rows: rows[0], segments(x.ts, steps, steps, x.times))
+    piece = EventPiece(
+        zero, zero, zero_count, zero_count, watch.active(), first_segment.span, first_segment.turns
+    )
     example = PieceState(x.q0, x.v0, zero), piece, zero
     kinds: list[Part] = [partial(kind, scheme, watch) for kind in (to_event, to_step_end)]
     x, run, (event, plain) = with_traced(forward, x, kinds, [example, example])
@@ -57,51 +59,51 @@ class _Along(eqx.Module):
     step: Int[Array, ""]  # index of the step
     entry: Int[Array, ""]  # number of replayed events
     active: Bool[Array, " C"]  # constraints that are on
-    moving: Bool[Array, ""]  # whether the trajectory still moves
+    is_moving: Bool[Array, ""]  # whether the trajectory still moves
 
 
 @dataclass(frozen=True)
 class EventSegments(AbstractSegments):
     """A run with fixed steps and events."""
 
-    watch: Watch
+    watch: EventSet
     pieces: PieceKinds  # with closed-over values as arguments
 
     def advance(
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any
     ) -> tuple[list[Array], Array]:
         """Move piece by piece; also the rows of the events, in their order, shape (K, w)."""
-        none = jnp.zeros(self.watch.width(state[0]), state[0].dtype)
+        empty_row = jnp.zeros(self.watch.width(state[0]), state[0].dtype)
 
-        def one(carry: Any, _: None) -> tuple[Any, None]:
+        def advance_piece(carry: Any, _: None) -> tuple[Any, None]:
             state, along, rows = carry
-            piece, goes_on, after = self._next(place, along, timed)
-            state, row = self._advance_piece(state, piece, goes_on, timed[1], shared, none)
+            piece, goes_on, next_along = self._next(place, along, timed)
+            state, row = self._advance_piece(state, piece, goes_on, timed[1], shared, empty_row)
             # Zeros without an event: the next one overwrites them.
             rows = jnp.where(self._is_entry(place, along)[:, None], row[None], rows)
-            return (state, after, rows), None
+            return (state, next_along, rows), None
 
-        most = len(self._is_entry(place, _begin(place, state)[1]))
-        start = *_begin(place, state), jnp.zeros((most, *none.shape), none.dtype)
-        (end, _, rows), _ = jax.lax.scan(one, start, None, length=self._count(place))
+        capacity = len(self._is_entry(place, _begin(place, state)[1]))
+        start = *_begin(place, state), jnp.zeros((capacity, *empty_row.shape), empty_row.dtype)
+        (end, _, rows), _ = jax.lax.scan(advance_piece, start, None, length=self._count(place))
         return [end.q, end.v], rows
 
     def pull_back(
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, fixed: Any,
-        given: list[Array], rows: Array,
+        cotangents: list[Array], rows: Array,
     ) -> tuple[list[Array], Times, Any]:  # fmt: skip
         """Forward through the pieces, which keeps the states between them, and back."""
-        none = jnp.zeros_like(rows[0])
-        whole = eqx.combine(shared, fixed)
+        empty_row = jnp.zeros_like(rows[0])
+        all_shared = eqx.combine(shared, fixed)
 
         def forward(carry: Any, _: None) -> tuple[Any, Any]:
             state, along = carry
-            piece, goes_on, after = self._next(place, along, timed)
-            moved = self._advance_piece(state, piece, goes_on, timed[1], whole, none)[0]
-            return (moved, after), carry
+            piece, goes_on, next_along = self._next(place, along, timed)
+            moved = self._advance_piece(state, piece, goes_on, timed[1], all_shared, empty_row)[0]
+            return (moved, next_along), carry
 
-        def backward(carry: Any, before: Any) -> tuple[Any, None]:
-            (wrt_state, *wrt), (state, along) = carry, before
+        def backward(carry: Any, saved: Any) -> tuple[Any, None]:
+            (wrt_state, *wrt), (state, along) = carry, saved
 
             def at(_: PieceState, timed: Times) -> tuple[EventPiece, Array]:
                 return self._next(place, along, timed)[0], timed[1]
@@ -117,33 +119,31 @@ class EventSegments(AbstractSegments):
                 return wrt_state, *jax.tree.map(jnp.zeros_like, (timed, shared))
 
             _, goes_on, _ = self._next(place, along, timed)
-            wrt_state, *more = jax.lax.cond(goes_on, through, stays)
-            return (wrt_state, *jax.tree.map(jnp.add, wrt, more)), None
+            wrt_state, *wrt_inputs = jax.lax.cond(goes_on, through, stays)
+            return (wrt_state, *jax.tree.map(jnp.add, wrt, wrt_inputs)), None
 
         length = self._count(place)
-        _, before = jax.lax.scan(forward, _begin(place, state), None, length=length)
-        last = PieceState(given[0], given[1], jnp.zeros_like(timed[0]))
+        _, states_before = jax.lax.scan(forward, _begin(place, state), None, length=length)
+        last = PieceState(cotangents[0], cotangents[1], jnp.zeros_like(timed[0]))
         end = last, *jax.tree.map(jnp.zeros_like, (timed, shared))
-        (wrt, wrt_timed, wrt_shared), _ = jax.lax.scan(backward, end, before, reverse=True)
+        (wrt, wrt_timed, wrt_shared), _ = jax.lax.scan(backward, end, states_before, reverse=True)
         return [wrt.q, wrt.v], wrt_timed, wrt_shared
 
     def _is_entry(self, place: SegmentPlace, along: _Along) -> Bool[Array, " K"]:
-        """Flags of the entry of the replay that comes next."""
         assert place.events is not None
         return jnp.arange(place.events.replay.step.shape[-1]) == along.entry
 
     def _count(self, place: SegmentPlace) -> int:
-        """The number of pieces of a segment: every step ends with one, every event adds one."""
+        # Every step ends with a piece, and every event adds one.
         assert place.events is not None
         return self.steps + len(place.events.replay.step)
 
     def _advance_piece(
         self, state: PieceState, piece: EventPiece, goes_on: Array, h: Array, shared: Any,
-        none: Array,
+        empty_row: Array,
     ) -> tuple[PieceState, Array]:  # fmt: skip
-        """The state after a piece, if there is one, and the row of an event."""
-        made = partial(self.pieces.advance, state, piece, h, shared, none)
-        return jax.lax.cond(goes_on, made, lambda: (state, none))
+        advance = partial(self.pieces.advance, state, piece, h, shared, empty_row)
+        return jax.lax.cond(goes_on, advance, lambda: (state, empty_row))
 
     def _next(
         self, place: SegmentPlace, along: _Along, timed: Times
@@ -151,33 +151,32 @@ class EventSegments(AbstractSegments):
         """The next piece of a segment, whether there is one, and the place after it."""
         assert place.events is not None
         (t, h), replay = timed, place.events.replay
-        at, size, which, row = replay.at(along.entry)
-        is_event = (along.entry < replay.count) & (at == along.step)
+        event_step, size, index, row = replay.at(along.entry)
+        is_event = (along.entry < replay.count) & (event_step == along.step)
         t = t + (place.own.done + along.step) * h
         # As in `bare_segment`.
         failed = (place.t_failed - t) / h < 0.5  # false for NaN
         # After a terminal event, a failure or the last step the remaining pieces do nothing.
-        goes_on = along.moving & (along.step < self.steps) & ~failed
-        which = jnp.where(is_event, which, -1)
+        goes_on = along.is_moving & (along.step < self.steps) & ~failed
+        index = jnp.where(is_event, index, -1)
         turns = place.own.turns
         if turns is not None:
             turns &= (along.step == 0) & (along.entry == 0)
         piece = EventPiece(
-            t, size, which, jnp.where(is_event, row, -1), along.active, place.own.span, turns
+            t, size, index, jnp.where(is_event, row, -1), along.active, place.own.span, turns
         )
-        switched = self.watch.switched(which, along.active)
-        after = _Along(
+        switched = self.watch.switched(index, along.active)
+        next_along = _Along(
             along.step + (goes_on & ~is_event),
             along.entry + (goes_on & is_event),
             jnp.where(goes_on & is_event, switched, along.active),
-            along.moving & ~(is_event & self.watch.stops(which)),
+            along.is_moving & ~(is_event & self.watch.stops(index)),
         )
-        return piece, goes_on, after
+        return piece, goes_on, next_along
 
 
 def _begin(place: SegmentPlace, state: list[Array]) -> tuple[PieceState, _Along]:
-    """The start of the replay of a segment."""
-    events, none = place.events, jnp.zeros((), jnp.int32)
+    events, zero = place.events, jnp.zeros((), jnp.int32)
     assert events is not None
     first = PieceState(state[0], state[1], jnp.zeros_like(state[0][0]))
-    return first, _Along(none, none, events.active, events.moving)
+    return first, _Along(zero, zero, events.active, events.is_moving)

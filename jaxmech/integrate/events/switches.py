@@ -30,27 +30,27 @@ class Switched(eqx.Module):
 def with_switches(system: System, names: tuple[str, ...]) -> System:
     """The system with a switch for each of the named constraints, and `Switched` parameters."""
 
-    def plain(fn: Callable[..., Any] | None, what: str) -> Any:
-        def called(*args: Any) -> Any:
+    def plain(fn: Callable[..., Any] | None, role: str) -> Any:
+        def call(*args: Any) -> Any:
             assert fn is not None
             params = args[-1].params
-            with naming_missing(what, params):
+            with naming_missing(role, params):
                 return fn(*args[:-1], params)
 
-        return None if fn is None else called
+        return None if fn is None else call
 
     def switched(constraint: AbstractConstraint) -> AbstractConstraint:
         fn, name = constraint.fn, constraint.name
 
         def value(*args: Any) -> Any:
             with naming_missing(f"constraint {name!r}", args[-1].params):
-                found = fn(*args[:-1], args[-1].params)
+                residual = fn(*args[:-1], args[-1].params)
             if name not in names:
-                return found
+                return residual
             active = args[-1].active[names.index(name)]
             # The value itself is zero, so that its derivatives, the rows of A and b, are zero with
             # it.
-            return jnp.where(active, jnp.asarray(found), jnp.zeros_like(found))
+            return jnp.where(active, jnp.asarray(residual), jnp.zeros_like(residual))
 
         return replace(constraint, fn=value)
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from jaxmech.consistency import reach
-from jaxmech.integrate.events.watch import Watch
+from jaxmech.integrate.events.watch import EventSet
 from jaxmech.system import Params
 
 _PLACES = (0.0, 0.083, 0.211, 0.372, 0.457, 0.619, 0.738, 0.917, 1.0)  # in a step from 0 to 1
@@ -21,16 +21,18 @@ State = tuple[Array, Array]  # q and v
 
 
 def most_turns(
-    watch: Watch, start: State, end: State, t: Array, h: Array, params: Params
+    watch: EventSet, start: State, end: State, t: Array, h: Array, params: Params
 ) -> Int[Array, ""]:
     """How often the rate of a function changes its sign in a step, at most.
 
     Functions of reactions do not count.
     """
     start, end, t, h, params = jax.lax.stop_gradient((start, end, t, h, params))
-    own = watch.plain(params)
+    plain_params = watch.plain(params)
     counts = [
-        _turns(event, start, end, t, h, own) for event in watch.events if not event.needs_reactions
+        _turns(event, start, end, t, h, plain_params)
+        for event in watch.events
+        if not event.needs_reactions
     ]
     return jnp.stack([jnp.zeros((), jnp.int32), *counts]).max()
 
@@ -51,14 +53,13 @@ def _turns(event: Any, start: State, end: State, t: Array, h: Array, params: Par
         new = jnp.where(jnp.abs(rate) > least, jnp.sign(rate), 0.0).astype(jnp.int32)
         return (jnp.where(new == 0, sign, new), turns + (sign * new < 0)), None
 
-    none = jnp.zeros((), jnp.int32)
-    (_, turns), _ = jax.lax.scan(look, (none, none), jnp.asarray(_PLACES, t.dtype))
+    zero = jnp.zeros((), jnp.int32)
+    (_, turns), _ = jax.lax.scan(look, (zero, zero), jnp.asarray(_PLACES, t.dtype))
     return turns
 
 
 def _between(start: State, end: State, h: Array, u: Array) -> State:
-    """The state on the cubic between two states, h apart."""
-    way, before, after = end[0] - start[0], h * start[1], h * end[1]
-    second, third = 3 * way - 2 * before - after, before + after - 2 * way
-    q = start[0] + u * (before + u * (second + u * third))
-    return q, (before + u * (2 * second + 3 * u * third)) / jnp.where(h == 0, 1.0, h)
+    displacement, first, last = end[0] - start[0], h * start[1], h * end[1]
+    second, third = 3 * displacement - 2 * first - last, first + last - 2 * displacement
+    q = start[0] + u * (first + u * (second + u * third))
+    return q, (first + u * (2 * second + 3 * u * third)) / jnp.where(h == 0, 1.0, h)

@@ -1,4 +1,4 @@
-"""`Watch`: all events of a run, with their functions and their effects on a state."""
+"""`EventSet`: all events of a run, with their functions and their effects on a state."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ _ITERATIONS = 2  # for velocities on constraints that are not linear in them
 
 
 @dataclass(frozen=True)
-class Watch:
+class EventSet:
     """All events of a run."""
 
     events: tuple[Event, ...]  # E of them
@@ -39,8 +39,10 @@ class Watch:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The constraints with a switch, C of them."""
-        given = [e.transition.switches for e in self.events if e.transition]
-        return tuple(dict.fromkeys([*self.inactive, *(name for names in given for name in names)]))
+        switched = [e.transition.switches for e in self.events if e.transition]
+        return tuple(
+            dict.fromkeys([*self.inactive, *(name for names in switched for name in names)])
+        )
 
     @cached_property
     def has_transitions(self) -> bool:
@@ -63,10 +65,12 @@ class Watch:
     def is_kept(self, counts: Int[Array, " E"]) -> Bool[Array, " R"]:
         """Flags of the rows that are written after so many occurrences of each event."""
         places = [np.arange(event.kept) for event in self.events]
-        owners = np.repeat(np.arange(len(places)), [len(own) for own in places])
+        owners = np.repeat(np.arange(len(places)), [len(event_places) for event_places in places])
         return jnp.asarray(np.concatenate(places)) < counts[owners]
 
-    def found(self, log: Float[Array, "R w"], counts: Int[Array, " E"]) -> Float[Array, "R w"]:
+    def written_rows(
+        self, log: Float[Array, "R w"], counts: Int[Array, " E"]
+    ) -> Float[Array, "R w"]:
         """The rows after a run, NaN if they are not written."""
         return jnp.where(self.is_kept(counts)[:, None], log, jnp.nan)
 
@@ -96,40 +100,40 @@ class Watch:
     def of_positions(self, q: Array, v: Array, t: Array, params: Params) -> tuple[bool, ...]:
         """Whether each function depends on q and t alone; `params` are the user's."""
 
-        def one(event: Event) -> bool:
+        def is_of_positions(event: Event) -> bool:
             return not depends_on(lambda v: event.value(q, v, t, params), (v,))
 
-        return tuple(not event.needs_reactions and one(event) for event in self.events)
+        return tuple(not event.needs_reactions and is_of_positions(event) for event in self.events)
 
     def enabled(self, active: Bool[Array, " C"]) -> Bool[Array, " E"]:
         """Flags of the events that can occur: one that would not switch any constraint cannot."""
 
-        def one(event: Event) -> Any:
+        def is_enabled(event: Event) -> Any:
             if event.transition is None or not event.transition.switches:
                 return jnp.asarray(True)
             wrong = [~active[self.names.index(name)] for name in event.transition.on]
             wrong += [active[self.names.index(name)] for name in event.transition.off]
             return jnp.stack(wrong).any()
 
-        return jnp.stack([one(event) for event in self.events])
+        return jnp.stack([is_enabled(event) for event in self.events])
 
     def values(
         self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params
     ) -> Float[Array, " E"]:
         """The functions of the events; `params` are those of the scheme's system."""
-        seen = None
+        reactions = None
         if any(event.needs_reactions for event in self.events):
-            seen = observed_at(scheme.system, scheme.formulation, q, v, t, params)
-        own = self.plain(params)
-        return jnp.stack([event.value(q, v, t, own, seen) for event in self.events])
+            reactions = observed_at(scheme.system, scheme.formulation, q, v, t, params)
+        plain_params = self.plain(params)
+        return jnp.stack([event.value(q, v, t, plain_params, reactions) for event in self.events])
 
     def crossed(
         self, signs: Int[Array, " E"], values: Float[Array, " E"], active: Bool[Array, " C"]
     ) -> Bool[Array, " E"]:
         """Flags of the events between a state with these signs and one with these values."""
         # Zero counts as crossed.
-        there = jnp.where(signs > 0, values <= 0, values >= 0)
-        return there & self.allowed(signs, active)
+        is_beyond = jnp.where(signs > 0, values <= 0, values >= 0)
+        return is_beyond & self.allowed(signs, active)
 
     def allowed(self, signs: Int[Array, " E"], active: Bool[Array, " C"]) -> Bool[Array, " E"]:
         """Flags of the events that occur if their functions lose these signs."""
@@ -171,11 +175,11 @@ class Watch:
         """Initialize before the first step; `params` are the user's."""
         active, zero = self.active(), jnp.zeros((), jnp.int32)
         values = self.values(scheme, q, v, t, self.params(params, active))
-        none = jnp.zeros(len(self.events), jnp.int32)
+        zeros = jnp.zeros(len(self.events), jnp.int32)
         return EventState(
-            signs=self.continued_signs(none, values, active),
+            signs=self.continued_signs(zeros, values, active),
             values=values,
-            counts=none,
+            counts=zeros,
             latest=jnp.full_like(values, -jnp.inf),
             active=active,
             stopped_by=zero - 1,
@@ -185,51 +189,51 @@ class Watch:
             replay=Replay.none(len(self.events), q.dtype),
         )
 
-    def flags(self, wanted: Sequence[bool]) -> Bool[Array, " E"]:
+    def flags(self, values: Sequence[bool]) -> Bool[Array, " E"]:
         """Make an array of a property of each event."""
-        return jnp.asarray(np.array(wanted, bool))
+        return jnp.asarray(np.array(values, bool))
 
-    def chosen(self, which: Array, of: Array) -> Array:
+    def chosen(self, index: Array, values: Array) -> Array:
         """Select the entry of one event."""
-        here = jnp.arange(len(self.events)) == which
-        return jnp.where(here, of, jnp.zeros_like(of)).sum().astype(of.dtype)
+        is_chosen = jnp.arange(len(self.events)) == index
+        return jnp.where(is_chosen, values, jnp.zeros_like(values)).sum().astype(values.dtype)
 
-    def cuts(self, which: Array) -> Array:
+    def cuts(self, index: Array) -> Array:
         """Whether the motion is another one after an event."""
-        return self.chosen(which, self.flags([event.cuts for event in self.events]))
+        return self.chosen(index, self.flags([event.cuts for event in self.events]))
 
-    def stops(self, which: Array) -> Array:
+    def stops(self, index: Array) -> Array:
         """Whether an event is terminal."""
-        return self.chosen(which, self.flags([event.terminal for event in self.events]))
+        return self.chosen(index, self.flags([event.terminal for event in self.events]))
 
-    def switched(self, which: Array, active: Bool[Array, " C"]) -> Bool[Array, " C"]:
+    def switched(self, index: Array, active: Bool[Array, " C"]) -> Bool[Array, " C"]:
         """The switches after an event."""
         for k, event in enumerate(self.events):
             if event.transition is None or not event.transition.switches:
                 continue
-            on = np.array([name in event.transition.on for name in self.names])
-            off = np.array([name in event.transition.off for name in self.names])
-            active = jnp.where(which == k, (active | on) & ~off, active)
+            switched_on = np.array([name in event.transition.on for name in self.names])
+            switched_off = np.array([name in event.transition.off for name in self.names])
+            active = jnp.where(index == k, (active | switched_on) & ~switched_off, active)
         return active
 
     def after(
-        self, scheme: Scheme, which: Array, q: Array, v: Array, t: Array, params: Params,
+        self, scheme: Scheme, index: Array, q: Array, v: Array, t: Array, params: Params,
         active: Bool[Array, " C"], extents: Float[Array, " n"] | None = None,
     ) -> tuple[Array, Array, Array]:  # fmt: skip
         """q and v after an event, and, given extents, whether they satisfy the constraints."""
         moved = q, v, jnp.asarray(True)
-        new = self.params(params, self.switched(which, active))
+        new = self.params(params, self.switched(index, active))
         old = self.params(params, active)
         for k, event in enumerate(self.events):
             if event.transition is None:
                 continue
 
-            def one(event: Event = event) -> tuple[Array, Array, Array]:
-                what = f"the transition of event {event.name!r}"
-                with naming_missing(what, self.plain(params)):
+            def apply_transition(event: Event = event) -> tuple[Array, Array, Array]:
+                role = f"the transition of event {event.name!r}"
+                with naming_missing(role, self.plain(params)):
                     return self._after(scheme, event, q, v, t, params, old, new, extents)
 
-            moved = jax.lax.cond(which == k, one, lambda moved=moved: moved)
+            moved = jax.lax.cond(index == k, apply_transition, lambda moved=moved: moved)
         return moved
 
     def _after(
@@ -241,8 +245,10 @@ class Watch:
         if transition.fn is not None:
             q, v = _new_state(event, transition.fn(q, v, t, self.plain(params)), q)
         if transition.restitution is not None:
-            given = transition.restitution
-            e = jnp.asarray(given(self.plain(params)) if callable(given) else given, q.dtype)
+            restitution = transition.restitution
+            e = jnp.asarray(
+                restitution(self.plain(params)) if callable(restitution) else restitution, q.dtype
+            )
             v = self._rebound(scheme, event, e, q, v, t, old)
         A_position, A_velocity = constraint_jacobians(system, q, v, t, new)
         met = jnp.asarray(True)
@@ -258,13 +264,13 @@ class Watch:
     def _rebound(
         self, scheme: Scheme, event: Event, e: Array, q: Array, v: Array, t: Array, params: Params
     ) -> Array:
-        """The velocities after an impact, by an impulse along dg/dq within the constraints."""
-        system, own = scheme.system, self.plain(params)
+        # The velocities after an impact, by an impulse along dg/dq within the constraints.
+        system, plain_params = scheme.system, self.plain(params)
 
         def gap(q: Array, t: Array) -> Array:
-            return event.value(q, v, t, own)[None]
+            return event.value(q, v, t, plain_params)[None]
 
-        if depends_on(lambda v: event.value(q, v, t, own), (v,)):
+        if depends_on(lambda v: event.value(q, v, t, plain_params), (v,)):
             raise ValueError(
                 f"Event {event.name!r} must be a gap that depends on q, t and params only, because "
                 "its transition has a restitution, but it depends on v; give the jump of v by "
@@ -280,42 +286,43 @@ class Watch:
         return v - mass.smallest(wrong)[0]
 
 
-def _new_state(event: Event, found: Any, q: Array) -> tuple[Array, Array]:
-    """Check the result of the function of a transition."""
-    what = f"The transition of event {event.name!r} must return q and v of shape {q.shape}"
-    if not isinstance(found, tuple | list) or len(found) != 2:
-        raise ValueError(f"{what}, but returned {found!r}.")
-    new_q, new_v = (jnp.asarray(x) for x in found)
+def _new_state(event: Event, result: Any, q: Array) -> tuple[Array, Array]:
+    requirement = f"The transition of event {event.name!r} must return q and v of shape {q.shape}"
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        raise ValueError(f"{requirement}, but returned {result!r}.")
+    new_q, new_v = (jnp.asarray(x) for x in result)
     for x in (new_q, new_v):
         if x.shape != q.shape:
-            raise ValueError(f"{what}, but returned shape {x.shape}.")
+            raise ValueError(f"{requirement}, but returned shape {x.shape}.")
     return new_q.astype(q.dtype), new_v.astype(q.dtype)
 
 
-def watch_of(system: System, events: Any, inactive: Any) -> Watch | None:
+def event_set_of(system: System, events: Any, inactive: Any) -> EventSet | None:
     """The checked and named events of a run; None if there are none and no constraint is off."""
-    given = (events,) if isinstance(events, Event) or not isinstance(events, Iterable) else events
-    named = tuple(_named(event, k) for k, event in enumerate(given, start=1))
-    off = names_of("inactive", inactive)
-    if not named:
-        if off:
+    events_given = (
+        (events,) if isinstance(events, Event) or not isinstance(events, Iterable) else events
+    )
+    named_events = tuple(_named(event, k) for k, event in enumerate(events_given, start=1))
+    names_off = names_of("inactive", inactive)
+    if not named_events:
+        if names_off:
             raise ValueError(
                 "Argument `inactive` must be empty where no event switches a constraint on, but "
-                f"names {off[0]!r}; leave that constraint out of the system."
+                f"names {names_off[0]!r}; leave that constraint out of the system."
             )
         return None
-    names = [event.name for event in named]
+    names = [event.name for event in named_events]
     for name in names:
         if names.count(name) > 1:
             raise ValueError(
                 f"Argument `events` must have distinct names, but {name!r} is given twice."
             )
-    _require_constraints(system, "inactive", off)
-    for event in named:
+    _require_constraints(system, "inactive", names_off)
+    for event in named_events:
         if event.transition is not None:
-            what = f"transition of event {event.name!r}"
-            _require_constraints(system, what, event.transition.switches)
-    return Watch(named, off)
+            role = f"transition of event {event.name!r}"
+            _require_constraints(system, role, event.transition.switches)
+    return EventSet(named_events, names_off)
 
 
 def _named(event: Any, number: int) -> Event:
@@ -331,11 +338,11 @@ def _named(event: Any, number: int) -> Event:
 
 
 def _require_constraints(system: System, argument: str, names: tuple[str, ...]) -> None:
-    known = [constraint.name for constraint in system.constraints]
+    names_of_system = [constraint.name for constraint in system.constraints]
     for name in names:
-        if name not in known:
-            there = ", ".join(known) or "none"
+        if name not in names_of_system:
+            known_names = ", ".join(names_of_system) or "none"
             raise ValueError(
                 f"Argument `{argument}` must name constraints of the system, but {name!r} is none "
-                f"of them; there are {there}."
+                f"of them; there are {known_names}."
             )

@@ -101,7 +101,7 @@ class CollocationTableau(NamedTuple):
 
 
 def _radau() -> CollocationTableau:
-    """Radau IIA of order 5: collocation at (4 - sqrt 6) / 10, (4 + sqrt 6) / 10 and 1."""
+    # Radau IIA of order 5: collocation at (4 - sqrt 6) / 10, (4 + sqrt 6) / 10 and 1.
     root = np.sqrt(6.0)
     nodes = np.array([(4 - root) / 10, (4 + root) / 10, 1.0])
     powers = np.arange(1, 4)

@@ -47,37 +47,36 @@ class MotionJacobian(eqx.Module):
     in_q: Float[Array, " nm n"]  # R_q and S_q, one above the other
     in_v: Float[Array, " nm n"]  # R_v and S_v
     in_t: Float[Array, " nm"]  # R_t and S_t
-    kept: Bool[Array, " m"]  # constraint rows that count as independent
+    independent_rows: Bool[Array, " m"]  # constraint rows that count as independent
     singular: SingularMass = eqx.field(static=True)  # as in `System`
 
     def resolvent(self, real: Array, imaginary: Array | None = None) -> "Resolvent":
         """The factors of mu I - J; complex ones are kept as real matrices of twice the size."""
         n = len(self.M)
-        both = jnp.concatenate([self.M, self.A])
+        stacked = jnp.concatenate([self.M, self.A])
         if imaginary is None:
             z = 1 / real
-            matrix = both - self.in_v * z - self.in_q * (z * z)
+            matrix = stacked - self.in_v * z - self.in_q * (z * z)
             return Resolvent(self, self._factors(matrix[:n], self.push, matrix[n:]), z, None)
         # 1 / mu and 1 / mu^2 of the complex mu, in real and imaginary parts: the compiler has real
         # numbers.
         size = real**2 + imaginary**2
         z, zi = real / size, -imaginary / size
-        re = both - self.in_v * z - self.in_q * (z * z - zi * zi)
+        re = stacked - self.in_v * z - self.in_q * (z * z - zi * zi)
         im = -self.in_v * zi - self.in_q * (2 * z * zi)
         K, J = (_embedded(re[part], im[part]) for part in (slice(n), slice(n, None)))
         return Resolvent(self, self._factors(K, _embedded(self.push, None), J), z, zi)
 
     def _factors(self, K: Array, B: Array, J: Array) -> SaddlePoint:
         copies = len(K) // len(self.M)
-        kept = jnp.concatenate([self.kept] * copies)
+        independent = jnp.concatenate([self.independent_rows] * copies)
         weights = singular_weights(self.M, self.A, self.singular)
         if weights is not None:
             weights = jnp.concatenate([weights] * copies)
-        return saddle_point(K, B, J, kept, weights)
+        return saddle_point(K, B, J, independent, weights)
 
 
 def _embedded(re: Array, im: Array | None) -> Array:
-    """A complex matrix as a real one of twice the size."""
     im = jnp.zeros_like(re) if im is None else im
     return jnp.concatenate([jnp.concatenate([re, -im], 1), jnp.concatenate([im, re], 1)])
 
@@ -102,24 +101,24 @@ class Resolvent(eqx.Module):
         """Whether the matrices could be factorized; if not, all results are meaningless."""
         return self.factors.regular
 
-    def solve(self, right: Pair, in_t: Array | float | None = None) -> Pair:
-        """Solve for (x, w) with a real mu; `in_t` times the derivative by t adds to `right`."""
-        at, z = self.at, self.z
-        n = len(at.M)
-        given = _above(at, right.v) + z * times(at.in_q, right.q)
+    def solve(self, rhs: Pair, in_t: Array | float | None = None) -> Pair:
+        """Solve for (x, w) with a real mu; `in_t` times the derivative by t adds to `rhs`."""
+        jacobian, z = self.at, self.z
+        n = len(jacobian.M)
+        load = _above(jacobian, rhs.v) + z * times(jacobian.in_q, rhs.q)
         if in_t is not None:
-            given = given + in_t * at.in_t
-        w, _ = self.factors.solve(z * given[:n], z * given[n:])
-        return Pair((w + right.q) * z, w)
+            load = load + in_t * jacobian.in_t
+        w, _ = self.factors.solve(z * load[:n], z * load[n:])
+        return Pair((w + rhs.q) * z, w)
 
     def solve_complex(self, re: Pair, im: Pair) -> tuple[Pair, Pair]:
         """Real and imaginary part of (x, w) of a complex mu."""
-        at, z, zi = self.at, self.z, self.zi
+        jacobian, z, zi = self.at, self.z, self.zi
         assert zi is not None
-        n = len(at.M)
-        in_re, in_im = times(at.in_q, re.q), times(at.in_q, im.q)
-        first = _above(at, re.v) + z * in_re - zi * in_im
-        second = _above(at, im.v) + z * in_im + zi * in_re
+        n = len(jacobian.M)
+        in_re, in_im = times(jacobian.in_q, re.q), times(jacobian.in_q, im.q)
+        first = _above(jacobian, re.v) + z * in_re - zi * in_im
+        second = _above(jacobian, im.v) + z * in_im + zi * in_re
         # Once more times 1 / mu, as for a real mu.
         first, second = z * first - zi * second, z * second + zi * first
         f = jnp.concatenate([first[:n], second[:n]])
@@ -130,16 +129,15 @@ class Resolvent(eqx.Module):
         return Pair(z * x - zi * xi, w), Pair(z * xi + zi * x, wi)
 
 
-def _above(at: MotionJacobian, s: Array) -> Array:
-    """M s and A s, one above the other."""
-    return jnp.concatenate([times(at.M, s), times(at.A, s)])
+def _above(jacobian: MotionJacobian, s: Array) -> Array:
+    return jnp.concatenate([times(jacobian.M, s), times(jacobian.A, s)])
 
 
 def jacobian_at(
-    scheme: Scheme, data: StepData, known: tuple[Any, Law], kept: Array
+    scheme: Scheme, data: StepData, equations_and_law: tuple[Any, Law], independent: Array
 ) -> MotionJacobian:
     """The derivatives at the start of a step, whose equations and law of motion are known."""
-    (eom, law), params = known, data.params
+    (eom, law), params = equations_and_law, data.params
     system, formulation = scheme.system, scheme.formulation
 
     def pushed(q: Array, v: Array, t: Array, multipliers: Array) -> Array:
@@ -148,12 +146,12 @@ def jacobian_at(
     def residuals(q: Array, v: Array, t: Array) -> Array:
         # At constant accelerations and multipliers the residuals are the equations themselves:
         # nothing of the law that solves them is differentiated.
-        at: EquationsOfMotion = formulation.equations(system, q, v, t, params)
+        equations: EquationsOfMotion = formulation.equations(system, q, v, t, params)
         feedback = scheme.stabilization.feedback(system, q, v, t, params)
-        R = at.Q - times(at.M, law.qdd) + times(at.A.T, law.multipliers)
+        R = equations.Q - times(equations.M, law.qdd) + times(equations.A.T, law.multipliers)
         if system.nonideal is not None:
             R = R + pushed(q, v, t, law.multipliers)
-        return jnp.concatenate([R, at.b + feedback - times(at.A, law.qdd)])
+        return jnp.concatenate([R, equations.b + feedback - times(equations.A, law.qdd)])
 
     state = data.q, data.v, data.t
     in_q, in_v = jax.jacfwd(residuals, argnums=(0, 1))(*state)
@@ -162,5 +160,5 @@ def jacobian_at(
     if system.nonideal is not None:
         push = push + jax.jacfwd(pushed, argnums=3)(*state, law.multipliers).T
     return MotionJacobian(
-        eom.M, eom.A, push, in_q, in_v, in_t, jax.lax.stop_gradient(kept), eom.singular_mass
+        eom.M, eom.A, push, in_q, in_v, in_t, jax.lax.stop_gradient(independent), eom.singular_mass
     )

@@ -45,31 +45,31 @@ class AbstractImplicit(AbstractPair):
     def require(self, system: System, policies: Policies, *state: Any) -> None:
         """Raise a ValueError unless the law of motion reports its independent rows."""
         does = "linearizes the equations of motion itself"
-        others = "`jm.RK4()` and `jm.Adaptive()`"
-        require_udwadia_kalaba(f"jm.{type(self).__name__}", policies[0], does, others)
+        alternatives = "`jm.RK4()` and `jm.Adaptive()`"
+        require_udwadia_kalaba(f"jm.{type(self).__name__}", policies[0], does, alternatives)
 
     def step(self, scheme: Scheme, data: StepData) -> ImplicitStep:
         """Make one step, not yet projected."""
         q, v, t, params = data.q, data.v, data.t, data.params
-        every, yes = jnp.ones(sum(scheme.system.sizes(q, v, t, params)), bool), jnp.asarray(True)
+        all_rows, yes = jnp.ones(sum(scheme.system.sizes(q, v, t, params)), bool), jnp.asarray(True)
         with jax.named_scope("law_of_motion"):
-            eom, law = scheme.law(q, v, t, params, every)
+            eom, law = scheme.law(q, v, t, params, all_rows)
         # The rows of the start count in all stages, as in an explicit step.
-        kept = every if law.kept is None else law.kept
-        at = jacobian_at(scheme, data, (eom, law), kept)
-        changes, errors, converged = self.solved(scheme, data, at, law.qdd)
+        independent_rows = all_rows if law.kept is None else law.kept
+        jacobian = jacobian_at(scheme, data, (eom, law), independent_rows)
+        changes, errors, converged = self.solved(scheme, data, jacobian, law.qdd)
         status = first_that_holds(
             (~law.definite, Status.SINGULAR_MASS),
             *unless(law.converged, Status.NONIDEAL_FAILED),
-            check_dependent_rows(eom, law, every, yes, yes),
+            check_dependent_rows(eom, law, all_rows, yes, yes),
             (~converged, Status.NOT_CONVERGED),
         )
-        independent = law.rank == jnp.asarray(every.size, law.rank.dtype)
+        independent = law.rank == jnp.asarray(all_rows.size, law.rank.dtype)
         return ImplicitStep(q + changes[0], v + changes[1], errors, independent, law.rank, status)
 
     @abc.abstractmethod
     def solved(
-        self, scheme: Scheme, data: StepData, at: MotionJacobian, qdd: Array
+        self, scheme: Scheme, data: StepData, jacobian: MotionJacobian, qdd: Array
     ) -> tuple[Float[Array, "2 n"], Float[Array, "2 n"], Bool[Array, ""]]:
         """Changes of q and v, their errors, and whether all equations could be solved."""
 
@@ -116,10 +116,10 @@ class Rodas5P(AbstractImplicit):
     evaluations = len(RODAS_5P.nodes)
 
     def solved(
-        self, scheme: Scheme, data: StepData, at: MotionJacobian, qdd: Array
+        self, scheme: Scheme, data: StepData, jacobian: MotionJacobian, qdd: Array
     ) -> tuple[Array, Array, Array]:
         """Solve by linear systems alone."""
-        return rosenbrock_step(scheme, RODAS_5P, at, data)
+        return rosenbrock_step(scheme, RODAS_5P, jacobian, data)
 
 
 @dataclass(frozen=True)
@@ -173,10 +173,10 @@ class RadauIIA5(AbstractImplicit):
     evaluations = 15  # of the law of motion in a step, about: three in each of five corrections
 
     def solved(
-        self, scheme: Scheme, data: StepData, at: MotionJacobian, qdd: Array
+        self, scheme: Scheme, data: StepData, jacobian: MotionJacobian, qdd: Array
     ) -> tuple[Array, Array, Array]:
         """Solve by simplified Newton iterations."""
-        Z, converged, solvers = radau_step(scheme, self.iterations, at, data)
+        Z, converged, solvers = radau_step(scheme, self.iterations, jacobian, data)
         fixed = jax.lax.stop_gradient((data, qdd))
-        error = radau_error(scheme, Z, solvers, *fixed, at.kept)
+        error = radau_error(scheme, Z, solvers, *fixed, jacobian.independent_rows)
         return Z[2], jnp.stack(error), converged

@@ -40,10 +40,10 @@ class Solvers(eqx.Module):
     pair: Resolvent
 
     @staticmethod
-    def of(at: MotionJacobian, h: Array) -> "Solvers":
+    def of(jacobian: MotionJacobian, h: Array) -> "Solvers":
         """Make the solvers for a step of size h."""
         re, im = RADAU_5.complex
-        return Solvers(at.resolvent(RADAU_5.real / h), at.resolvent(re / h, im / h))
+        return Solvers(jacobian.resolvent(RADAU_5.real / h), jacobian.resolvent(re / h, im / h))
 
     @property
     def regular(self) -> Bool[Array, ""]:
@@ -59,38 +59,37 @@ class Solvers(eqx.Module):
 
 
 def _combined(matrix: np.ndarray, x: Array) -> Array:
-    """A matrix (3, 3) times x (3, 2, n)."""
     return (jnp.asarray(matrix, x.dtype)[:, :, None, None] * x[None]).sum(1)
 
 
 def radau_step(
-    scheme: Scheme, iterations: int, at: MotionJacobian, start: StepData
+    scheme: Scheme, iterations: int, jacobian: MotionJacobian, start: StepData
 ) -> tuple[Float[Array, "3 2 n"], Bool[Array, ""], Solvers]:
     """The increments of q and v at the stages, and whether they could be found; the solvers."""
     # Simplified Newton: the Jacobian affects the rate of convergence only, not the limit.
-    solvers = jax.lax.stop_gradient(Solvers.of(at, start.h))
+    solvers = jax.lax.stop_gradient(Solvers.of(jacobian, start.h))
 
     def missing(Z: Array, data: Any) -> Array:
         """The residual F - A^-1 Z / h."""
-        q, v, t, h, params, kept = data
+        q, v, t, h, params, independent = data
 
-        def one(_: None, own: Any) -> tuple[None, Array]:
-            node, increment = own
+        def stage_rate(_: None, stage: Any) -> tuple[None, Array]:
+            node, increment = stage
             stage_q, stage_v = q + increment[0], v + increment[1]
             with jax.named_scope("law_of_motion"):
-                law = scheme.law(stage_q, stage_v, t + node * h, params, kept)[1]
+                law = scheme.law(stage_q, stage_v, t + node * h, params, independent)[1]
             return None, jnp.stack([stage_v, law.qdd])
 
-        rates = jax.lax.scan(one, None, (jnp.asarray(RADAU_5.nodes, Z.dtype), Z))[1]
+        rates = jax.lax.scan(stage_rate, None, (jnp.asarray(RADAU_5.nodes, Z.dtype), Z))[1]
         return rates - _combined(_INVERSE, Z) / h
 
     guess = jnp.zeros((3, 2, start.q.size), start.q.dtype)
-    data = start.q, start.v, start.t, start.h, start.params, at.kept
+    data = start.q, start.v, start.t, start.h, start.params, jacobian.independent_rows
     hoisted_missing, traced = hoisted(missing, guess, data)
 
     def with_traced(Z: Array, data: Any) -> Array:
-        own, traced = data
-        return hoisted_missing(traced, Z, own) if traced else missing(Z, own)
+        values, traced = data
+        return hoisted_missing(traced, Z, values) if traced else missing(Z, values)
 
     Z, converged = _collocation(with_traced, iterations, solvers, (data, traced), start.enough)
     return Z, converged, solvers
@@ -116,17 +115,17 @@ def _solve(
         # the first is far below what is enough.
         rate = jnp.where(state.size > 0, size / state.size, _UNKNOWN_RATE)
         # Corrections fall geometrically: this is the sum of those that would follow.
-        rest = size * rate / jnp.maximum(1 - rate, 0.1)
-        is_small = ((rest <= 1.0) & (rate < 1.0)) | (size <= _ROUNDING)
+        remaining = size * rate / jnp.maximum(1 - rate, 0.1)
+        is_small = ((remaining <= 1.0) & (rate < 1.0)) | (size <= _ROUNDING)
         return _Iteration(state.Z + change, size, is_small, ~(rate < 2.0))
 
-    def more(_: Array, state: _Iteration) -> _Iteration:
+    def correct_or_rest(_: Array, state: _Iteration) -> _Iteration:
         ended = state.converged | state.diverged
         return jax.lax.cond(~ended, lambda: correct(state), lambda: state)
 
     no = jnp.asarray(False)
     first = _Iteration(start, jnp.zeros((), enough.dtype), no, no)
-    end = jax.lax.fori_loop(0, iterations, more, first)
+    end = jax.lax.fori_loop(0, iterations, correct_or_rest, first)
     return end.Z, end.converged & solvers.regular
 
 
@@ -137,7 +136,7 @@ _collocation = jax.custom_jvp(_solve, nondiff_argnums=(0, 1))
 def _collocation_jvp(
     missing: _Rates, iterations: int, primals: tuple[Any, ...], tangents: tuple[Any, ...]
 ) -> tuple[Any, Any]:
-    """The derivative of the implicit function, by the same linear iteration."""
+    # By the same linear iteration as the solution.
     solvers, data, _ = primals
     Z, converged = _collocation(missing, iterations, *primals)
 
@@ -154,7 +153,7 @@ def _collocation_jvp(
 
 
 def radau_error(
-    scheme: Scheme, Z: Array, solvers: Solvers, start: StepData, qdd: Array, kept: Array
+    scheme: Scheme, Z: Array, solvers: Solvers, start: StepData, qdd: Array, independent: Array
 ) -> Pair:
     """The error of q and v, of order 3, with the stiff components filtered twice."""
     q, v = start.q, start.v
@@ -163,5 +162,5 @@ def radau_error(
     # Hairer and Wanner, equations (8.19) and (8.20): for very stiff components the first estimate
     # tends to the size of the state, and would reject steps without need; the second tends to zero.
     first = solvers.real.solve(Pair(v + spread[0], qdd + spread[1]))
-    _, law = scheme.law(q + first.q, v + first.v, start.t, start.params, kept)
+    _, law = scheme.law(q + first.q, v + first.v, start.t, start.params, independent)
     return solvers.real.solve(Pair(v + first.v + spread[0], law.qdd + spread[1]))

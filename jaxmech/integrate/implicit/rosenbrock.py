@@ -24,34 +24,36 @@ class _Sums(eqx.Module):
 
 
 def rosenbrock_step(
-    scheme: Scheme, tableau: RosenbrockTableau, at: MotionJacobian, data: StepData
+    scheme: Scheme, tableau: RosenbrockTableau, jacobian: MotionJacobian, data: StepData
 ) -> tuple[Float[Array, "2 n"], Float[Array, "2 n"], Bool[Array, ""]]:
     """The change of q and v, its error, and whether the laws and linear systems could be solved."""
     q, v, h = data.q, data.v, data.h
-    solver = at.resolvent(1 / (h * tableau.gamma))
+    solver = jacobian.resolvent(1 / (h * tableau.gamma))
 
     # A loop, so that the law of motion is compiled once for all stages.
-    def one(so_far: _Sums, own: Any) -> tuple[_Sums, None]:
-        node, time, in_states, in_rights, weight = own
+    def solve_stage(so_far: _Sums, stage: Any) -> tuple[_Sums, None]:
+        node, time, in_states, in_rights, weight = stage
         stage_q, stage_v = q + so_far.states[0, 0], v + so_far.states[0, 1]
         with jax.named_scope("law_of_motion"):
-            _, law = scheme.law(stage_q, stage_v, data.t + node * h, data.params, at.kept)
-        right = Pair(stage_v + so_far.rights[0, 0] / h, law.qdd + so_far.rights[0, 1] / h)
-        found = jnp.stack(solver.solve(right, time * h))
+            _, law = scheme.law(
+                stage_q, stage_v, data.t + node * h, data.params, jacobian.independent_rows
+            )
+        rhs = Pair(stage_v + so_far.rights[0, 0] / h, law.qdd + so_far.rights[0, 1] / h)
+        U = jnp.stack(solver.solve(rhs, time * h))
         good = so_far.good & law.definite
         if law.converged is not None:
             good &= law.converged.all()
         return _Sums(
-            _shifted(so_far.states, in_states, found),
-            _shifted(so_far.rights, in_rights, found),
-            so_far.step + weight * found,
-            found,
+            _shifted(so_far.states, in_states, U),
+            _shifted(so_far.rights, in_rights, U),
+            so_far.step + weight * U,
+            U,
             good,
         ), None
 
-    none = jnp.zeros((2, q.size), q.dtype)
-    many = jnp.zeros((len(tableau.nodes) - 1, 2, q.size), q.dtype)
-    start = _Sums(many, many, none, none, jnp.asarray(True))
+    zeros = jnp.zeros((2, q.size), q.dtype)
+    stage_zeros = jnp.zeros((len(tableau.nodes) - 1, 2, q.size), q.dtype)
+    start = _Sums(stage_zeros, stage_zeros, zeros, zeros, jnp.asarray(True))
     stages = jax.tree.map(
         lambda x: jnp.asarray(x, q.dtype),
         (
@@ -62,23 +64,22 @@ def rosenbrock_step(
             np.array(tableau.weights, float),
         ),
     )
-    end = jax.lax.scan(one, start, stages)[0]
+    end = jax.lax.scan(solve_stage, start, stages)[0]
     return end.step, end.last, end.good & solver.regular
 
 
 def _following(rows: tuple[tuple[float, ...], ...]) -> np.ndarray:
     """Row i has the weights of stage i in the stages that follow it, padded with zeros."""
     count = len(rows)
-    found = np.zeros((count, count - 1))
+    table = np.zeros((count, count - 1))
     for i, row in enumerate(rows):
         for j, weight in enumerate(row):
-            found[j, i - j - 1] = weight
-    return found
+            table[j, i - j - 1] = weight
+    return table
 
 
-def _shifted(sums: Array, weights: Array, found: Array) -> Array:
-    """The sums for the next stage, its own first."""
+def _shifted(sums: Array, weights: Array, U: Array) -> Array:
     # As in `step`: sums move up by one, to avoid a computed index.
     moved = jnp.concatenate([sums[1:], jnp.zeros_like(sums[:1])])
     # The weights are those before the shift: that of the next stage comes first.
-    return moved + weights[:, None, None] * found[None]
+    return moved + weights[:, None, None] * U[None]

@@ -83,9 +83,9 @@ class Adaptive(AbstractSteps):
         """Refuse a method, which is an argument of its own."""
         methods = [x for x in (*args, *settings.values()) if isinstance(x, AbstractMethod)]
         if methods or "pair" in settings:
-            shown = repr(methods[0]) if methods else "DormandPrince8()"
+            example = repr(methods[0]) if methods else "DormandPrince8()"
             raise TypeError(
-                f"`Adaptive` takes no method: write `method=jm.{shown}, steps=jm.Adaptive(...)`."
+                f"`Adaptive` takes no method: write `method=jm.{example}, steps=jm.Adaptive(...)`."
             )
         return super().__new__(cls)
 
@@ -127,15 +127,15 @@ class Adaptive(AbstractSteps):
         A tolerance below 8 eps would hold round-off, which no step is small enough to reduce.
         """
         least, control = _LEAST * float(jnp.finfo(dtype).eps), method.control
-        wanted = max(self.rtol, least)
+        clipped_rtol = max(self.rtol, least)
         if self.rtol < least:
             warn_caller(
                 f"`rtol` = {self.rtol:g} is below what {jnp.dtype(dtype).name} resolves, so the "
-                f"error of a step is held to {wanted:.2g}; {USE_FLOAT64}, or give `Adaptive` "
+                f"error of a step is held to {clipped_rtol:.2g}; {USE_FLOAT64}, or give `Adaptive` "
                 f"(`steps`) a larger `rtol`.",
                 PrecisionWarning,
             )
-        rtol = control.scale * wanted**control.power
+        rtol = control.scale * clipped_rtol**control.power
         longest = None if self.max_step is None else jnp.asarray(self.max_step, dtype)
         return Tolerance(
             jnp.asarray(rtol, dtype), jnp.asarray(rtol / self.rtol * self.atol, dtype), longest

@@ -30,9 +30,8 @@ def method_and_steps(
     return method, steps
 
 
-def _require_place(argument: str, value: Any, other: type, place: str) -> None:
-    """Raise a TypeError for a policy in the argument of the other one."""
-    if isinstance(value, other):
+def _require_place(argument: str, value: Any, wrong_type: type, place: str) -> None:
+    if isinstance(value, wrong_type):
         raise TypeError(
             f"Argument `{argument}` must not be {value!r}, which belongs to `{place}`: "
             f"write {place}={value!r}."

@@ -40,13 +40,13 @@ class AbstractSteps(abc.ABC):
 
     def __repr__(self) -> str:
         # `max_step` and `times` are shown only where they are set.
-        named = sorted(fields(self), key=lambda f: bool(f.kw_only))
-        shown = (
+        ordered = sorted(fields(self), key=lambda f: bool(f.kw_only))
+        values = (
             f"{f.name}={getattr(self, f.name)!r}"
-            for f in named
+            for f in ordered
             if getattr(self, f.name) is not f.default and getattr(self, f.name) is not None
         )
-        return f"{type(self).__name__}({', '.join(shown)})"
+        return f"{type(self).__name__}({', '.join(values)})"
 
     @property
     @abc.abstractmethod
@@ -71,7 +71,6 @@ class AbstractSteps(abc.ABC):
 
 
 def _require_max_step(value: Any) -> None:
-    """Raise a ValueError unless the value is None or a positive time."""
     if value is None or isinstance(value, Tracer):
         return
     is_number = isinstance(value, int | float | np.number) or np.ndim(value) == 0
@@ -90,10 +89,10 @@ def _as_step_times(value: Any) -> Any:
     if not is_known(leaves):
         is_sequence = isinstance(value, tuple | list)
         return jnp.stack(list(map(jnp.asarray, value))) if is_sequence else jnp.asarray(value)
-    found = np.asarray(as_numbers("times", value if np.size(value) else np.zeros(0), half=True))
-    if found.ndim != 1 or not np.isfinite(found).all():
+    times = np.asarray(as_numbers("times", value if np.size(value) else np.zeros(0), half=True))
+    if times.ndim != 1 or not np.isfinite(times).all():
         raise ValueError(
             "Argument `times` must be a sequence of finite times at which a step ends, but is "
             f"{value!r}; write (1.0,) for a single one."
         )
-    return tuple(found.astype(float).tolist())
+    return tuple(times.astype(float).tolist())

@@ -61,7 +61,7 @@ class Corners:
     """The corners of a function of a system.
 
     Attributes:
-        what: the function, as in messages.
+        label: the function, as in messages.
         fn: from time and parameters to its numbers.
         affine: A.
         others: G.
@@ -71,7 +71,7 @@ class Corners:
         is_sharp: whether it has functions of time that may be a short pulse.
     """
 
-    what: str
+    label: str
     fn: Callable[[Array, Any], TimedNumbers]
     affine: int
     others: int
@@ -90,10 +90,10 @@ def corners_at(system: System, q: Any, v: Any, ts: Any, params: Any) -> list[Cor
     """The corners of all functions of a system, for arguments of these shapes."""
     t: Any = np.zeros((), ts.dtype)  # of which only the type counts
     try:
-        found: list[Corners] = _kept(system, q, v, t, params)
+        corners: list[Corners] = _kept(system, q, v, t, params)
     except ClosesOverTracersError:
-        found = corners_of(system, q, v, t, params, may_close_over=True)
-    return found
+        corners = corners_of(system, q, v, t, params, may_close_over=True)
+    return corners
 
 
 @cached_by_shapes
@@ -109,17 +109,16 @@ def corners_of(
     Raises:
         ClosesOverTracersError: a function closes over values that are being traced, unless it may.
     """
-    found = (
-        _corners(what, fn, state, t, params, may_close_over)
-        for what, fn, state in _functions(system, q, v, t, params)
+    candidates = (
+        _corners(role, fn, state, t, params, may_close_over)
+        for role, fn, state in _functions(system, q, v, t, params)
     )
-    return [one for one in found if one is not None]
+    return [corners for corners in candidates if corners is not None]
 
 
 def _functions(
     system: System, q: Any, v: Any, t: Any, params: Any
 ) -> list[tuple[str, Callable[..., Any], Sequence[Any]]]:
-    """The functions of a system by name, with their arguments before the time."""
     functions: list[tuple[str, Callable[..., Any], Sequence[Any]]] = [
         ("`lagrangian`", system.lagrangian, (q, v))
     ]
@@ -139,54 +138,53 @@ def _functions(
 
 
 def _state_of(constraint: Any, q: Any, v: Any) -> Sequence[Any]:
-    """The arguments of a constraint before the time."""
     if isinstance(constraint, Holonomic):
         return (q,)
     return (q, v) if isinstance(constraint, Nonholonomic) else (q, v, v)
 
 
 def _corners(
-    what: str, fn: Callable[..., Any], state: Sequence[Any], t: Any, params: Any,
+    role: str, fn: Callable[..., Any], state: Sequence[Any], t: Any, params: Any,
     may_close_over: bool,
 ) -> Corners | None:  # fmt: skip
-    with naming_missing(what, params):
+    with naming_missing(role, params):
         closed = jax.make_jaxpr(fn)(*state, t, params)
     if not (may_close_over or is_known(closed.consts)):
         raise ClosesOverTracersError
 
     def read(t: Array, params: Any) -> _TimeReading:
         reading = _TimeReading()
-        given = [Term(None, False, False)] * len(state) + [Term(t, True, True)]
-        given += [Term(x, False, True) for x in jax.tree.leaves(params)]
-        reading.signals += _signals(reading.run(closed, given))
+        terms = [Term(None, False, False)] * len(state) + [Term(t, True, True)]
+        terms += [Term(x, False, True) for x in jax.tree.leaves(params)]
+        reading.signals += _signals(reading.run(closed, terms))
         return reading
 
     def values(t: Array, params: Any) -> TimedNumbers:
-        found = read(t, params)
+        reading = read(t, params)
 
         def joined(numbers: Iterable[Array]) -> Array:
             rows = [jnp.ravel(x).astype(t.dtype) for x in numbers]
             return jnp.concatenate([jnp.zeros(0, t.dtype), *rows])
 
         return TimedNumbers(
-            joined(c.value for c in found.corners if c.is_affine),
-            joined(c.value for c in found.corners if not c.is_affine),
-            joined(found.signals),
+            joined(c.value for c in reading.corners if c.is_affine),
+            joined(c.value for c in reading.corners if not c.is_affine),
+            joined(reading.signals),
         )
 
     is_hidden = is_sharp = False
 
     def shapes(t: Array, params: Any) -> TimedNumbers:
         nonlocal is_hidden, is_sharp
-        found = read(t, params)
-        is_hidden, is_sharp = found.is_hidden, found.is_sharp
+        reading = read(t, params)
+        is_hidden, is_sharp = reading.is_hidden, reading.is_sharp
         return values(t, params)
 
-    affine, others, signals = (x.size for x in jax.eval_shape(shapes, t, params))
-    if not (affine or others or signals or is_hidden):
+    affine, curved, signals = (x.size for x in jax.eval_shape(shapes, t, params))
+    if not (affine or curved or signals or is_hidden):
         return None
-    is_force = what in _FORCES
-    return Corners(what, values, affine, others, signals, is_force, is_hidden, is_sharp)
+    is_force = role in _FORCES
+    return Corners(role, values, affine, curved, signals, is_force, is_hidden, is_sharp)
 
 
 @dataclass(frozen=True)
@@ -214,121 +212,118 @@ class _TimeReading:
         self.is_hidden = False
         self.is_sharp = False
 
-    def run(self, closed: ClosedJaxpr, given: Sequence[Term]) -> list[Term]:
+    def run(self, closed: ClosedJaxpr, terms: Sequence[Term]) -> list[Term]:
         """The results of a jaxpr."""
         jaxpr = closed.jaxpr
         constants = zip(jaxpr.constvars, closed.consts, strict=True)
-        known = {var: Term(x, False, True) for var, x in constants}
-        known |= dict(zip(jaxpr.invars, given, strict=True))
+        environment = {var: Term(x, False, True) for var, x in constants}
+        environment |= dict(zip(jaxpr.invars, terms, strict=True))
 
         def read(atom: Any) -> Term:
-            return Term(atom.val, False, True) if isinstance(atom, Literal) else known[atom]
+            return Term(atom.val, False, True) if isinstance(atom, Literal) else environment[atom]
 
         for eqn in jaxpr.eqns:
             outs = self.evaluated(eqn, [read(atom) for atom in eqn.invars])
-            known |= dict(zip(eqn.outvars, outs, strict=True))
+            environment |= dict(zip(eqn.outvars, outs, strict=True))
         return [read(atom) for atom in jaxpr.outvars]
 
-    def evaluated(self, eqn: JaxprEqn, given: list[Term]) -> list[Term]:
+    def evaluated(self, eqn: JaxprEqn, terms: list[Term]) -> list[Term]:
         """The results of an operation."""
-        is_timed = any(term.is_timed for term in given)
+        is_timed = any(term.is_timed for term in terms)
         content = call_content(eqn)
-        called = eqn.params.get("name") if content is not None else None
-        if called in ("_interp", "searchsorted") and self._table(called, given):
-            return self._opaque(eqn, given)
+        callee = eqn.params.get("name") if content is not None else None
+        if callee in ("_interp", "searchsorted") and self._table(callee, terms):
+            return self._opaque(eqn, terms)
         if content is not None:
-            return self.run(content, given)
-        if any(term.value is None for term in given):
-            self.signals += _signals(given)
+            return self.run(content, terms)
+        if any(term.value is None for term in terms):
+            self.signals += _signals(terms)
             return [Term(None, is_timed, False)] * len(eqn.outvars)
         name = eqn.primitive.name
         self.is_sharp |= is_timed and name in _SHARP
-        if is_timed and _may_turn(eqn, given):
-            self._corner(name, given)
+        if is_timed and _may_turn(eqn, terms):
+            self._corner(name, terms)
         if is_timed and name in _LOOPS:
             self.is_hidden |= any(word in _CORNERS for word in _primitives(eqn))
-        return self._opaque(eqn, given)
+        return self._opaque(eqn, terms)
 
-    def _table(self, name: str, given: list[Term]) -> bool:
-        """Take the knots of a table as corners, if its argument alone depends on time."""
-        x, knots = (given[0], given[1]) if name == "_interp" else (given[1], given[0])
-        others = [term for term in given if term is not x]
+    def _table(self, name: str, terms: list[Term]) -> bool:
+        x, knots = (terms[0], terms[1]) if name == "_interp" else (terms[1], terms[0])
+        constants = [term for term in terms if term is not x]
         if not x.is_timed or x.value is None or knots.value is None or knots.is_timed:
             return False
-        if any(term.is_timed for term in others) or jnp.ndim(knots.value) != 1:
+        if any(term.is_timed for term in constants) or jnp.ndim(knots.value) != 1:
             return False
         apart = jnp.ravel(x.value)[:, None] - jnp.asarray(knots.value)[None]
         self.corners.append(Corner(apart, x.is_affine))
         return True
 
-    def _corner(self, name: str, given: list[Term]) -> None:
-        x, *more = (term.value for term in given)
-        is_affine = all(term.pieces for term in given)
+    def _corner(self, name: str, terms: list[Term]) -> None:
+        x, *operands = (term.value for term in terms)
+        is_affine = all(term.pieces for term in terms)
         if name in _DIFFERENCES or name in ("abs", "sign", "clamp"):
-            numbers = [_difference(name, *values) for values in _alternatives(given)]
+            numbers = [_difference(name, *values) for values in _alternatives(terms)]
         else:
             # The numbers at which these operations jump are zeros of a wave.
             is_affine = False
-            phase = x / more[0] if name == "rem" else x
+            phase = x / operands[0] if name == "rem" else x
             numbers = [jnp.cos(math.pi * phase) if name == "round" else jnp.sin(math.pi * phase)]
         self.corners += [Corner(number, is_affine) for number in numbers]
 
-    def _opaque(self, eqn: JaxprEqn, given: list[Term]) -> list[Term]:
-        if any(term.value is None for term in given):
-            return [Term(None, any(term.is_timed for term in given), False)] * len(eqn.outvars)
-        out = eqn.primitive.bind(*(term.value for term in given), **eqn.params)
+    def _opaque(self, eqn: JaxprEqn, terms: list[Term]) -> list[Term]:
+        if any(term.value is None for term in terms):
+            return [Term(None, any(term.is_timed for term in terms), False)] * len(eqn.outvars)
+        out = eqn.primitive.bind(*(term.value for term in terms), **eqn.params)
         outs = list(out) if eqn.primitive.multiple_results else [out]
-        is_timed = any(term.is_timed for term in given)
-        is_affine = not is_timed or _is_affine(eqn.primitive.name, given)
+        is_timed = any(term.is_timed for term in terms)
+        is_affine = not is_timed or _is_affine(eqn.primitive.name, terms)
         if is_affine or len(outs) > 1:
             return [Term(value, is_timed, is_affine) for value in outs]
-        return [Term(outs[0], is_timed, False, _choices(eqn, given))]
+        return [Term(outs[0], is_timed, False, _choices(eqn, terms))]
 
 
 def _signals(terms: list[Term]) -> list[Array]:
-    """The numbers that depend on time, but not on the state, and are not piecewise affine."""
-    known = [x.value for x in terms if x.is_timed and x.value is not None and not x.pieces]
-    return [x for x in known if jnp.issubdtype(jnp.result_type(x), jnp.floating)]
+    # The numbers that depend on time, but not on the state, and are not piecewise affine.
+    values = [x.value for x in terms if x.is_timed and x.value is not None and not x.pieces]
+    return [x for x in values if jnp.issubdtype(jnp.result_type(x), jnp.floating)]
 
 
-def _may_turn(eqn: JaxprEqn, given: list[Term]) -> bool:
-    """Whether an operation has a corner or a jump."""
-    if not jnp.issubdtype(jnp.result_type(given[0].value), jnp.floating):
+def _may_turn(eqn: JaxprEqn, terms: list[Term]) -> bool:
+    if not jnp.issubdtype(jnp.result_type(terms[0].value), jnp.floating):
         return False
     if eqn.primitive.name == "convert_element_type":
         return bool(jnp.issubdtype(eqn.params["new_dtype"], jnp.integer))
     return eqn.primitive.name in _CORNERS
 
 
-def _alternatives(given: list[Term]) -> list[tuple[Any, ...]]:
+def _alternatives(terms: list[Term]) -> list[tuple[Any, ...]]:
     """The operands, for all choices of their pieces if all have some."""
-    if not all(term.pieces for term in given):
-        return [tuple(term.value for term in given)]
-    return list(product(*(term.pieces for term in given)))
+    if not all(term.pieces for term in terms):
+        return [tuple(term.value for term in terms)]
+    return list(product(*(term.pieces for term in terms)))
 
 
 def _difference(name: str, *values: Any) -> Array:
-    """The numbers whose zeros are the corners of an operation."""
     if name == "clamp":
         low, x, high = values
         return jnp.concatenate([jnp.ravel(x - low), jnp.ravel(x - high)])
     return values[0] - values[1] if name in _DIFFERENCES else values[0]
 
 
-def _choices(eqn: JaxprEqn, given: list[Term]) -> tuple[Any, ...]:
+def _choices(eqn: JaxprEqn, terms: list[Term]) -> tuple[Any, ...]:
     """Functions affine in time, one of which the result of an operation is; none if not known."""
     name = eqn.primitive.name
-    every = _alternatives(given)
-    if not all(term.pieces for term in given) or len(every) > _MOST_CHOICES:
+    alternatives = _alternatives(terms)
+    if not all(term.pieces for term in terms) or len(alternatives) > _MOST_CHOICES:
         return ()
     if name in ("max", "min"):
-        chosen = [x for values in every for x in values]
+        chosen = [x for values in alternatives for x in values]
     elif name == "abs":
-        chosen = [way * x for (x,) in every for way in (1, -1)]
+        chosen = [sign * x for (x,) in alternatives for sign in (1, -1)]
     elif name == "clamp":
-        chosen = [x for values in every for x in values]
-    elif _is_affine(name, [replace(term, is_affine=True) for term in given]):
-        chosen = [eqn.primitive.bind(*values, **eqn.params) for values in every]
+        chosen = [x for values in alternatives for x in values]
+    elif _is_affine(name, [replace(term, is_affine=True) for term in terms]):
+        chosen = [eqn.primitive.bind(*values, **eqn.params) for values in alternatives]
     else:
         return ()
     if len(chosen) > _MOST_CHOICES:
@@ -337,21 +332,20 @@ def _choices(eqn: JaxprEqn, given: list[Term]) -> tuple[Any, ...]:
     return tuple(jnp.broadcast_to(x, out.shape) for x in chosen)
 
 
-def _is_affine(name: str, given: list[Term]) -> bool:
-    if not all(term.is_affine for term in given):
+def _is_affine(name: str, terms: list[Term]) -> bool:
+    if not all(term.is_affine for term in terms):
         return False
     if name in ("mul", "dot_general"):
-        return sum(term.is_timed for term in given) == 1
+        return sum(term.is_timed for term in terms) == 1
     if name in ("div", "dynamic_slice", "gather"):  # of a table by an index, and the like
-        return not any(term.is_timed for term in given[1:])
+        return not any(term.is_timed for term in terms[1:])
     return name in _LINEAR
 
 
 def _primitives(eqn: JaxprEqn) -> set[str]:
-    """The names of the operations inside an equation."""
     names: set[str] = set()
     for value in eqn.params.values():
         for inner in jax.tree.leaves(value, is_leaf=lambda x: hasattr(x, "eqns")):
-            for one in getattr(inner, "eqns", ()):
-                names |= {one.primitive.name} | _primitives(one)
+            for inner_eqn in getattr(inner, "eqns", ()):
+                names |= {inner_eqn.primitive.name} | _primitives(inner_eqn)
     return names

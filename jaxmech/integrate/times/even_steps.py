@@ -34,30 +34,33 @@ class EvenSteps(eqx.Module):
     total: Int[Array, ""] | None = None
 
     @staticmethod
-    def of(ts: Float[Array, "2"], times: Float[Array, " K"] | None, many: Array) -> "EvenSteps":
+    def of(
+        ts: Float[Array, "2"], times: Float[Array, " K"] | None, step_count: Array
+    ) -> "EvenSteps":
         """Divide the run."""
         first, last = ts
-        whole = last - first
+        duration = last - first
         if times is None:
-            return EvenSteps(first, whole / many)
-        sign = jnp.sign(whole)
-        between = sign * jnp.sort(jnp.clip(sign * times, sign * first, sign * last))
-        begins = jnp.concatenate([first[None], between])
-        lengths = jnp.concatenate([between, last[None]]) - begins
-        counts = jnp.ceil(jnp.abs(lengths / whole) * many).astype(int)
-        spans, at = span_at(times, begins + lengths / 2, first, last)
+            return EvenSteps(first, duration / step_count)
+        sign = jnp.sign(duration)
+        inner_times = sign * jnp.sort(jnp.clip(sign * times, sign * first, sign * last))
+        begins = jnp.concatenate([first[None], inner_times])
+        lengths = jnp.concatenate([inner_times, last[None]]) - begins
+        counts = jnp.ceil(jnp.abs(lengths / duration) * step_count).astype(int)
+        spans, span_begins = span_at(times, begins + lengths / 2, first, last)
         return EvenSteps(
-            first, whole / many, begins, lengths / jnp.maximum(counts, 1),
-            jnp.cumsum(counts) - counts, spans, (at == begins) & (counts > 0), counts.sum(),
+            first, duration / step_count, begins, lengths / jnp.maximum(counts, 1),
+            jnp.cumsum(counts) - counts, spans, (span_begins == begins) & (counts > 0),
+            counts.sum(),
         )  # fmt: skip
 
-    def most(self, many: Any) -> Any:
+    def most(self, step_count: Any) -> Any:
         """The number of steps, at most, for so many without the times."""
-        return many if self.begins is None else many + len(self.begins)
+        return step_count if self.begins is None else step_count + len(self.begins)
 
-    def is_within(self, k: Array, many: Array) -> Array:
-        """Whether there is such a step, and it is one of the first `many`."""
-        is_early = k < self.most(many)
+    def is_within(self, k: Array, step_count: Array) -> Array:
+        """Whether there is such a step, and it is one of the first `step_count`."""
+        is_early = k < self.most(step_count)
         return is_early if self.total is None else is_early & (k < self.total)
 
     def step(self, k: Array) -> tuple[Array, Array, Span | None, Array | None]:
@@ -67,12 +70,12 @@ class EvenSteps(eqx.Module):
         assert self.spans is not None
         assert self.turns is not None
         # The last part that begins at the step has its steps; those before it have none.
-        here = jnp.arange(len(self.begins)) == (self.numbers <= k).sum() - 1
+        is_part = jnp.arange(len(self.begins)) == (self.numbers <= k).sum() - 1
 
-        def at(rows: Array) -> Array:
-            return jnp.where(here, rows, jnp.zeros_like(rows)).sum().astype(rows.dtype)
+        def entry(rows: Array) -> Array:
+            return jnp.where(is_part, rows, jnp.zeros_like(rows)).sum().astype(rows.dtype)
 
-        number, size = at(self.numbers), at(self.sizes)
-        span = jax.tree.map(lambda x: jnp.max(jnp.where(here, x, -jnp.inf)), self.spans)
-        turns = (here & self.turns).any() & (k == number)
-        return at(self.begins) + (k - number) * size, size, span, turns
+        number, size = entry(self.numbers), entry(self.sizes)
+        span = jax.tree.map(lambda x: jnp.max(jnp.where(is_part, x, -jnp.inf)), self.spans)
+        turns = (is_part & self.turns).any() & (k == number)
+        return entry(self.begins) + (k - number) * size, size, span, turns

@@ -38,22 +38,22 @@ def pulse_times(
 
     Pulses at `corners` are left out. For a batch, those of up to 16 members.
     """
-    none = np.zeros(0)
-    if not any(one.signals for one in corners_at(system, q, v, ts, params)):
-        return none
+    no_times = np.zeros(0)
+    if not any(corner.signals for corner in corners_at(system, q, v, ts, params)):
+        return no_times
     values = actual((ts, params, corners), _MEMBERS)
     if values is None:
         return None
     if not len(values[0]):
-        return none
-    ends = [none]
+        return no_times
+    ends = [no_times]
     for k in range(len(values[0])):
-        ts, params, known = jax.tree.map(lambda rows, k=k: rows[k], values)
-        found = outside_traces(_sampled, system, q, v, ts, params)
-        if found is None:
+        ts, params, corner_times = jax.tree.map(lambda rows, k=k: rows[k], values)
+        samples = outside_traces(_sampled, system, q, v, ts, params)
+        if samples is None:
             return None
-        places, numbers = (np.asarray(x, float) for x in found)
-        ends.append(_around(places, numbers, none if known is None else known))
+        places, numbers = (np.asarray(x, float) for x in samples)
+        ends.append(_around(places, numbers, no_times if corner_times is None else corner_times))
     return np.unique(np.concatenate(ends))
 
 
@@ -65,20 +65,20 @@ def _sampled(system: System, q: Any, v: Any, ts: Any, params: Params) -> tuple[A
     places = ts[0] + (ts[-1] - ts[0]) * share
     apart, eps = jnp.abs(places[1] - places[0]), float(jnp.finfo(ts.dtype).eps)
 
-    def numbers(one: Corners, t: Array) -> Array:
-        return one.fn(t, params).signals
+    def numbers(source: Corners, t: Array) -> Array:
+        return source.fn(t, params).signals
 
     columns = []
-    for one in corners:
-        levels = [partial(numbers, one)]
-        if not one.is_force:
+    for corner in corners:
+        levels = [partial(numbers, corner)]
+        if not corner.is_force:
             levels += [_rate(levels[0]), _rate(_rate(levels[0]))]
         rows = [jax.vmap(level)(places) for level in levels]
         size = jnp.abs(rows[0]).max(0)
         for power, row in enumerate(rows):
             # A rate that changes nothing from sample to sample is round-off.
-            seen = jnp.ptp(row, axis=0) * apart**power > (power > 0) * _ROUNDING * eps * size
-            columns.append(jnp.where(seen, row, 0.0))
+            varies = jnp.ptp(row, axis=0) * apart**power > (power > 0) * _ROUNDING * eps * size
+            columns.append(jnp.where(varies, row, 0.0))
     return places, jnp.concatenate(columns, axis=1)
 
 
@@ -87,7 +87,6 @@ def _rate(fn: Any) -> Any:
 
 
 def _around(places: np.ndarray, numbers: np.ndarray, corners: np.ndarray) -> np.ndarray:
-    """Times around the pulses of one run."""
     size = np.max(np.abs(numbers), axis=0)
     width = np.ptp(numbers, axis=0)
     varies = np.isfinite(width) & (width > _LEAST * size)
@@ -97,7 +96,10 @@ def _around(places: np.ndarray, numbers: np.ndarray, corners: np.ndarray) -> np.
         change = np.abs(shapes[2 * apart :] - 2 * shapes[apart:-apart] + shapes[: -2 * apart])
         sharp = np.zeros(len(places), bool)
         sharp[apart:-apart] = (change > _SHARP).any(1)
-        first, last = (np.flatnonzero(np.diff(sharp.astype(int)) == way) for way in (1, -1))
+        first, last = (
+            np.flatnonzero(np.diff(sharp.astype(int)) == change_of_sharp)
+            for change_of_sharp in (1, -1)
+        )
         if not 0 < len(first) <= _PULSES or sharp.mean() > _RARE:
             continue
         low = places[np.maximum(first + 1 - apart, 0)]
@@ -110,6 +112,5 @@ def _around(places: np.ndarray, numbers: np.ndarray, corners: np.ndarray) -> np.
 
 
 def _hold(low: np.ndarray, high: np.ndarray, corners: np.ndarray) -> np.ndarray:
-    """Whether there is a corner within each of some intervals."""
-    one, other = np.minimum(low, high)[:, None], np.maximum(low, high)[:, None]
-    return np.asarray(((one <= corners[None]) & (corners[None] <= other)).any(1))
+    start, end = np.minimum(low, high)[:, None], np.maximum(low, high)[:, None]
+    return np.asarray(((start <= corners[None]) & (corners[None] <= end)).any(1))

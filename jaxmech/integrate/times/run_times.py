@@ -36,7 +36,7 @@ class _Chosen:
 
 
 def step_times(
-    system: System, given: Float[Array, " G"] | None, q: Any, v: Any, ts: Any, params: Params,
+    system: System, given_times: Float[Array, " G"] | None, q: Any, v: Any, ts: Any, params: Params,
     max_step: Any = None,
 ) -> Float[Array, " K"] | None:  # fmt: skip
     """The times at which a step ends: given ones, corners and pulses; None if there are none.
@@ -46,38 +46,41 @@ def step_times(
     given times or a longest step.
     """
     # Only the shape and type of the state count, so it need not have a value.
-    at: Any = np.zeros(q.shape, q.dtype)
-    found = [] if given is None else [given]
-    corners = _corner_times_of(system, given, at, at, ts, params, max_step)
+    state: Any = np.zeros(q.shape, q.dtype)
+    parts = [] if given_times is None else [given_times]
+    corners = _corner_times_of(system, given_times, state, state, ts, params, max_step)
     if corners is not None:
-        found.append(corners)
-    known = jnp.concatenate(found) if found else None
-    pulses = pulse_times(system, at, at, ts, params, known)
+        parts.append(corners)
+    times = jnp.concatenate(parts) if parts else None
+    pulses = pulse_times(system, state, state, ts, params, times)
     if pulses is None:
-        sharp = [one.what for one in corners_at(system, at, at, ts, params) if one.is_sharp]
-        if sharp and given is None and max_step is None:
+        sharp = [
+            source.label
+            for source in corners_at(system, state, state, ts, params)
+            if source.is_sharp
+        ]
+        if sharp and given_times is None and max_step is None:
             warn_caller(_UNSEEN.format(" and ".join(sharp)), TimesWarning)
     if pulses is None or not pulses.size:
-        return known
+        return times
     around = jnp.asarray(pulses, ts.dtype)
-    return around if known is None else jnp.concatenate([known, around])
+    return around if times is None else jnp.concatenate([times, around])
 
 
 def _corner_times_of(
-    system: System, given: Float[Array, " G"] | None, q: Any, v: Any, ts: Any, params: Params,
+    system: System, given_times: Float[Array, " G"] | None, q: Any, v: Any, ts: Any, params: Params,
     max_step: Any,
 ) -> Float[Array, " K"] | None:  # fmt: skip
-    """The times of corners; None if there are none."""
     corners = corners_at(system, q, v, ts, params)
-    if not any(one.has_some for one in corners):
+    if not any(source.has_some for source in corners):
         return None
     chosen, problems = _chosen(system, corners, q, v, ts, params)
-    for text in problems if given is None and max_step is None else ():
-        warn_caller(text, TimesWarning)
+    for message in problems if given_times is None and max_step is None else ():
+        warn_caller(message, TimesWarning)
     if not (chosen.affine or chosen.others):
         return None
-    found: Float[Array, " K"] = _corner_times(system, chosen, q, v, ts, params)
-    return found
+    times: Float[Array, " K"] = _corner_times(system, chosen, q, v, ts, params)
+    return times
 
 
 @cached_by_shapes
@@ -86,10 +89,10 @@ def _distinct(system: System, q: Any, v: Any, ts: Any, params: Params) -> tuple[
     corners = corners_at(system, q, v, ts, params)
     rows = []
     for seed in (21, 22):
-        found = outside_traces(_affine_times, system, q, v, *generic((ts, params), seed))
-        if found is None:
-            return tuple(range(sum(one.affine for one in corners)))
-        rows.append(np.asarray(found))
+        times = outside_traces(_affine_times, system, q, v, *generic((ts, params), seed))
+        if times is None:
+            return tuple(range(sum(source.affine for source in corners)))
+        rows.append(np.asarray(times))
     _, first = np.unique(np.stack(rows), axis=1, return_index=True)
     return tuple(sorted(first.tolist()))
 
@@ -98,38 +101,37 @@ def _chosen(
     system: System, corners: list[Corners], q: Any, v: Any, ts: Any, params: Params
 ) -> tuple[_Chosen, list[str]]:
     """The corners at which a step ends, in a known run those in it; and what was not found."""
-    problems = [_HIDDEN.format(one.what) for one in corners if one.is_hidden]
-    affine, others = _distinct(system, q, v, ts, params), sum(one.others for one in corners)
+    problems = [_HIDDEN.format(source.label) for source in corners if source.is_hidden]
+    affine, curved = _distinct(system, q, v, ts, params), sum(source.others for source in corners)
     values = actual((ts, params), _MEMBERS)
     counted = None if values is None else outside_traces(_counts, system, q, v, *values)
     if counted is None:
-        if others:
+        if curved:
             problems.append(_UNKNOWN.format(_names(corners)))
         return _Chosen(affine, ()), problems
     is_inside, zeros = (np.asarray(x) for x in counted)
     if len(is_inside) < _MEMBERS:
         affine = tuple(k for k in affine if is_inside[:, k].any())
-    most = zeros.max(0, initial=0)
-    found = tuple((k, int(count)) for k, count in enumerate(most) if count)
-    if sum(most) + len(affine) > MOST:
+    counts = zeros.max(0, initial=0)
+    curved_corners = tuple((k, int(count)) for k, count in enumerate(counts) if count)
+    if sum(counts) + len(affine) > MOST:
         names = _names(corners, all_of_them=True)
-        return _Chosen((), ()), [*problems, _TOO_MANY.format(sum(most) + len(affine), names)]
-    return _Chosen(affine, found), problems
+        return _Chosen((), ()), [*problems, _TOO_MANY.format(sum(counts) + len(affine), names)]
+    return _Chosen(affine, curved_corners), problems
 
 
 def _names(corners: list[Corners], all_of_them: bool = False) -> str:
-    return " and ".join(one.what for one in corners if one.others or all_of_them)
+    return " and ".join(source.label for source in corners if source.others or all_of_them)
 
 
 @jit_of("system", "chosen")
 def _corner_times(
     system: System, chosen: _Chosen, q: Any, v: Any, ts: Any, params: Params
 ) -> Float[Array, " K"]:
-    """The times of corners, infinite where there are fewer."""
     corners = corners_at(system, q, v, ts, params)
     affine = _affine_zeros(corners, ts, params)[jnp.asarray(chosen.affine, int)]
-    others = [_zeros(partial(_other, corners, k), count, ts, params) for k, count in chosen.others]
-    return jnp.concatenate([affine, *others])
+    curved = [_zeros(partial(_other, corners, k), count, ts, params) for k, count in chosen.others]
+    return jnp.concatenate([affine, *curved])
 
 
 @jit_of("system")
@@ -141,39 +143,39 @@ def _affine_times(system: System, q: Any, v: Any, ts: Any, params: Params) -> Fl
 def _counts(
     system: System, q: Any, v: Any, ts: Any, params: Params
 ) -> tuple[Bool[Array, " M A"], Int[Array, " M G"]]:
-    """Whether each affine corner is in a run, and how often each other number passes zero."""
-
-    def one(ts: Array, params: Params) -> tuple[Array, Array]:
+    def count_in_run(ts: Array, params: Params) -> tuple[Array, Array]:
         corners = corners_at(system, q, v, ts, params)
         times = _affine_zeros(corners, ts, params)
         low, high = jnp.minimum(ts[0], ts[-1]), jnp.maximum(ts[0], ts[-1])
-        found = jax.vmap(lambda t: _others(corners, t, params))(_sampled(ts))
-        return (low <= times) & (times <= high), _passes(found).sum(0)
+        values = jax.vmap(lambda t: _others(corners, t, params))(_sampled(ts))
+        return (low <= times) & (times <= high), _passes(values).sum(0)
 
-    found: tuple[Array, Array] = jax.vmap(one)(ts, params)
-    return found
+    counts: tuple[Array, Array] = jax.vmap(count_in_run)(ts, params)
+    return counts
 
 
 def _affine_zeros(corners: list[Corners], ts: Array, params: Params) -> Float[Array, " A"]:
-    """The zeros of numbers that are affine in time; infinite for those that do not change."""
     middle = (ts[0] + ts[-1]) / 2
 
     def numbers(t: Array) -> Array:
-        return jnp.concatenate([jnp.zeros(0, t.dtype), *(one.fn(t, params)[0] for one in corners)])
+        return jnp.concatenate(
+            [jnp.zeros(0, t.dtype), *(source.fn(t, params)[0] for source in corners)]
+        )
 
     value, slope = jax.jvp(numbers, (middle,), (jnp.ones_like(middle),))
     changes = slope != 0
     safe = jnp.where(changes, slope, 1.0)
     zeros = middle - value / safe
     # Once more from there, where the number has no large part that cancels.
-    rest = jax.vmap(numbers)(zeros)
-    zeros = zeros - jnp.diagonal(rest) / safe
+    remainder = jax.vmap(numbers)(zeros)
+    zeros = zeros - jnp.diagonal(remainder) / safe
     return jnp.where(changes & jnp.isfinite(zeros), zeros, jnp.inf)
 
 
 def _others(corners: list[Corners], t: Array, params: Params) -> Float[Array, " G"]:
-    """The numbers that are not affine in time."""
-    return jnp.concatenate([jnp.zeros(0, t.dtype), *(one.fn(t, params)[1] for one in corners)])
+    return jnp.concatenate(
+        [jnp.zeros(0, t.dtype), *(source.fn(t, params)[1] for source in corners)]
+    )
 
 
 def _other(corners: list[Corners], k: int, t: Array, params: Params) -> Array:
@@ -185,7 +187,7 @@ def _signs(x: Array) -> Array:
 
 
 def _sampled(ts: Array) -> Float[Array, " samples"]:
-    """Times of a run, with both ends twice."""
+    # Both ends twice: a number that is zero there passes zero in an interval of no length.
     share = np.pad(np.linspace(0.0, 1.0, _SAMPLES + 1), 1, mode="edge")
     return ts[0] + (ts[-1] - ts[0]) * jnp.asarray(share, ts.dtype)
 
@@ -197,21 +199,20 @@ def _passes(x: Float[Array, " samples ..."]) -> Bool[Array, " intervals ..."]:
 
 
 def _zeros(number: Any, count: int, ts: Array, params: Params) -> Float[Array, " count"]:
-    """The first zeros of a number in a run; infinite where there are fewer."""
     places, fixed = _sampled(ts), jax.lax.stop_gradient(params)
     values = jax.vmap(lambda t: number(t, fixed))(places)
     last = len(places) - 1
-    (at,) = jnp.nonzero(_passes(values), size=count, fill_value=last)
-    is_there, at = at < last, jnp.minimum(at, last - 1)
+    (intervals,) = jnp.nonzero(_passes(values), size=count, fill_value=last)
+    is_there, intervals = intervals < last, jnp.minimum(intervals, last - 1)
 
     def halved(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
         middle = (low + high) / 2
-        same = jax.vmap(lambda t: _signs(number(t, fixed)))(middle) == _signs(values[at])
-        return jnp.where(same, middle, low), jnp.where(same, high, middle)
+        is_low = jax.vmap(lambda t: _signs(number(t, fixed)))(middle) == _signs(values[intervals])
+        return jnp.where(is_low, middle, low), jnp.where(is_low, high, middle)
 
-    ends = jax.lax.stop_gradient((places[at], places[at + 1]))
-    _, found = jax.lax.stop_gradient(jax.lax.fori_loop(0, _HALVINGS, halved, ends))
+    ends = jax.lax.stop_gradient((places[intervals], places[intervals + 1]))
+    _, roots = jax.lax.stop_gradient(jax.lax.fori_loop(0, _HALVINGS, halved, ends))
 
     def moved(t: Array) -> Array:
         """The zero with its derivative by the parameters."""
@@ -221,7 +222,7 @@ def _zeros(number: Any, count: int, ts: Array, params: Params) -> Float[Array, "
         change = value - jax.lax.stop_gradient(value)
         return t - jnp.where(slope != 0, change / jnp.where(slope != 0, slope, 1.0), 0.0)
 
-    return jnp.where(is_there, jax.vmap(moved)(found), jnp.inf)
+    return jnp.where(is_there, jax.vmap(moved)(roots), jnp.inf)
 
 
 _REMEDY = (

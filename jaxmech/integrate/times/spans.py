@@ -46,11 +46,11 @@ def within(span: Span | None, params: Params) -> Params:
 def within_spans(system: System) -> System:
     """The system with `Timed` parameters."""
 
-    def inside(fn: Callable[..., Any] | None, what: str) -> Any:
+    def inside(fn: Callable[..., Any] | None, role: str) -> Any:
         def value(*args: Any) -> Any:
             assert fn is not None
             *state, t, timed = args
-            with naming_missing(what, timed.params):
+            with naming_missing(role, timed.params):
                 return fn(*state, _inside(t, timed.span), timed.params)
 
         return None if fn is None else value
@@ -71,12 +71,12 @@ def within_spans(system: System) -> System:
 
 
 def _inside(t: Array, span: Span) -> Array:
-    """A time within a span, with the derivative of the given one."""
+    # A time within a span, with the derivative of the given one.
     return t + jax.lax.stop_gradient(jnp.clip(t, span.low, span.high) - t)
 
 
 def span_at(
-    times: Float[Array, " K"], at: Float[Array, " *S"], first: Array, last: Array
+    times: Float[Array, " K"], instants: Float[Array, " *S"], first: Array, last: Array
 ) -> tuple[Span, Float[Array, " *S"]]:
     """The spans around some times of a run from `first` to `last`, and where each of them begins.
 
@@ -84,16 +84,16 @@ def span_at(
     last time. Where a span begins is minus infinity, in the direction of the run, if no step ends
     there.
     """
-    times, at, first, last = jax.lax.stop_gradient((times, at, first, last))
+    times, instants, first, last = jax.lax.stop_gradient((times, instants, first, last))
     sign = jnp.sign(last - first)
-    now, end = sign * at[..., None], sign * last
-    ends = sign * times.reshape(*[1] * at.ndim, -1)
-    is_before = (ends <= now) & (ends < end)
+    positions, end = sign * instants[..., None], sign * last
+    ends = sign * times.reshape(*[1] * instants.ndim, -1)
+    is_before = (ends <= positions) & (ends < end)
     begin = jnp.max(jnp.where(is_before, ends, -jnp.inf), axis=-1)
     finish = jnp.min(jnp.where(is_before, jnp.inf, ends), axis=-1)
     apart = _APART * jnp.finfo(times.dtype).eps * jnp.maximum(jnp.abs(first), jnp.abs(last))
-    one, other = sign * (begin + apart), sign * (finish - apart)
-    return Span(jnp.minimum(one, other), jnp.maximum(one, other)), sign * begin
+    start, stop = sign * (begin + apart), sign * (finish - apart)
+    return Span(jnp.minimum(start, stop), jnp.maximum(start, stop)), sign * begin
 
 
 class StepGrid(eqx.Module):
@@ -110,12 +110,12 @@ class StepGrid(eqx.Module):
     def of(ts: Float[Array, " T"], times: Float[Array, " K"]) -> "StepGrid":
         """Merge save times with times at which a step ends."""
         sign = jnp.sign(ts[-1] - ts[0])
-        own = sign * ts
+        saves = sign * ts
         # A save at such a time follows it, and has the state after it.
-        after = jnp.concatenate([jnp.clip(sign * times, own[0], own[-1]), own[1:]])
-        order = jnp.argsort(after, stable=True)
-        count = jnp.arange(1, 1 + after.size, dtype=jnp.int32)
-        place = jnp.zeros(after.size, jnp.int32).at[order].set(count)
-        grid = jnp.concatenate([own[:1], after[order]])
+        later = jnp.concatenate([jnp.clip(sign * times, saves[0], saves[-1]), saves[1:]])
+        order = jnp.argsort(later, stable=True)
+        count = jnp.arange(1, 1 + later.size, dtype=jnp.int32)
+        place = jnp.zeros(later.size, jnp.int32).at[order].set(count)
+        grid = jnp.concatenate([saves[:1], later[order]])
         first = jnp.zeros(1, jnp.int32)
         return StepGrid(sign * grid, jnp.concatenate([first, place[times.size :]]))

@@ -83,18 +83,18 @@ class AbstractVariational(AbstractMethod):
         rows = metric(metric_mass(system, q, v, t, params), A, formulation.solver)
         # Which rows count is decided at the start, for both ends of the step; the choice has no
         # derivative.
-        kept = jax.lax.stop_gradient(rows.kept)
+        independent = jax.lax.stop_gradient(rows.kept)
         settings = NewtonSettings(self.iterations, system.singular_mass)
         position = partial(_position_equations, self, system)
-        middle = newton(position, settings, v, start, kept, _rounding(q) / jnp.abs(h))
+        middle = newton(position, settings, v, start, independent, _rounding(q) / jnp.abs(h))
         u = middle.x
         end = StepStart(q + h * u, u, t + h, h, params)
         velocity = partial(_velocity_equations, self, system)
         pushed = end, self.momenta(system, start, u).end
         if self.is_linear(system, q, v, t, params):
-            last = linear_step(velocity, settings, u, pushed, kept)
+            last = linear_step(velocity, settings, u, pushed, independent)
         else:
-            last = newton(velocity, settings, u, pushed, kept, _rounding(v))
+            last = newton(velocity, settings, u, pushed, independent, _rounding(v))
         # Dependent rows are left out; if the constraints are consistent they hold nevertheless.
         reached = jax.lax.cond(
             rows.rank < len(A),
@@ -116,7 +116,6 @@ class AbstractVariational(AbstractMethod):
 def _position_equations(
     method: AbstractVariational, system: System, u: Array, start: StepStart
 ) -> Residual:
-    """The equations for the mean velocity u, so that the step ends on the constraints."""
     q, v, t, h, params = start.q, start.v, start.t, start.h, start.params
     return Residual(
         balance=method.momenta(system, start, u).start,
@@ -129,7 +128,6 @@ def _position_equations(
 def _velocity_equations(
     method: AbstractVariational, system: System, v: Array, data: tuple[StepStart, Array]
 ) -> Residual:
-    """The equations for the velocity v at the end of a step, along the constraints."""
     (end, pushed), params = data, data[0].params
     return Residual(
         balance=method.momentum(system, end.q, v, end.t, params) - pushed,

@@ -53,45 +53,45 @@ def newton(
     settings: NewtonSettings,
     guess: Array,
     data: Any,
-    kept: Array,
+    independent: Array,
     size: Array,
 ) -> Root:
-    """Solve equations(x, data) with the rows in `kept`; `size` is the scale of round-off of x."""
+    """Solve equations(x, data), `independent` rows alone; `size` is the scale of round-off of x."""
     hoisted_equations, traced = hoisted(equations, guess, data)
 
     def with_traced(x: Array, data: Any) -> Residual:
-        own, traced = data
-        return hoisted_equations(traced, x, own) if traced else equations(x, own)
+        values, traced = data
+        return hoisted_equations(traced, x, values) if traced else equations(x, values)
 
-    return Root(*_root(with_traced, settings, guess, (data, traced), kept, size))
+    return Root(*_root(with_traced, settings, guess, (data, traced), independent, size))
 
 
 def linear_step(
-    equations: Equations, settings: NewtonSettings, x: Array, data: Any, kept: Array
+    equations: Equations, settings: NewtonSettings, x: Array, data: Any, independent: Array
 ) -> Root:
     """The solution of linear equations, by one correction of any x."""
-    return Root(*_corrected(equations, settings, x, data, kept))
+    return Root(*_corrected(equations, settings, x, data, independent))
 
 
 def _jacobians(
-    equations: Equations, settings: NewtonSettings, x: Array, data: Any, kept: Array
+    equations: Equations, settings: NewtonSettings, x: Array, data: Any, independent: Array
 ) -> SaddlePoint:
     def unknown(x: Array) -> tuple[Array, Array]:
-        at = equations(x, data)
-        return at.balance, at.level
+        residual = equations(x, data)
+        return residual.balance, residual.level
 
     K, J = jax.jacfwd(unknown)(x)
     B = equations(x, data).rows
-    return saddle_point(K, B, J, kept, singular_weights(K, B, settings.singular))
+    return saddle_point(K, B, J, independent, singular_weights(K, B, settings.singular))
 
 
 def _corrected(
-    equations: Equations, settings: NewtonSettings, x: Array, data: Any, kept: Array
+    equations: Equations, settings: NewtonSettings, x: Array, data: Any, independent: Array
 ) -> tuple[Array, Array, Array]:
     """x after a correction, all multipliers, and whether the Jacobians could be factorized."""
-    at = equations(x, data)
-    jacobians = _jacobians(equations, settings, x, data, kept)
-    change, multipliers = jacobians.solve(-at.balance, -at.level)
+    residual = equations(x, data)
+    jacobians = _jacobians(equations, settings, x, data, independent)
+    change, multipliers = jacobians.solve(-residual.balance, -residual.level)
     return x + change, multipliers, jacobians.regular
 
 
@@ -100,24 +100,24 @@ def _solve(
     settings: NewtonSettings,
     guess: Array,
     data: Any,
-    kept: Array,
+    independent: Array,
     size: Array,
 ) -> tuple[Array, Array, Array]:
     # Convergence is quadratic: after a correction below sqrt(eps) only round-off is left.
     eps = jnp.finfo(guess.dtype).eps
 
     def correct(state: Root) -> Root:
-        x, multipliers, regular = _corrected(equations, settings, state.x, data, kept)
+        x, multipliers, regular = _corrected(equations, settings, state.x, data, independent)
         # Also no smaller than round-off of x, which for a short step is that of positions over h.
         enough = jnp.sqrt(eps) * (1 + jnp.max(jnp.abs(x))) + size
         small = jnp.max(jnp.abs(x - state.x)) <= enough
         return Root(x, multipliers, small & regular)
 
-    def more(_: Array, state: Root) -> Root:
+    def correct_or_rest(_: Array, state: Root) -> Root:
         return jax.lax.cond(state.converged, lambda: state, lambda: correct(state))
 
-    start = Root(guess, jnp.zeros(kept.shape, guess.dtype), jnp.asarray(False))
-    end = jax.lax.fori_loop(0, settings.iterations, more, start)
+    start = Root(guess, jnp.zeros(independent.shape, guess.dtype), jnp.asarray(False))
+    end = jax.lax.fori_loop(0, settings.iterations, correct_or_rest, start)
     return end.x, end.multipliers, end.converged
 
 
@@ -132,12 +132,12 @@ def _root_jvp(
     tangents: tuple[Any, ...],
 ) -> tuple[Any, Any]:
     x, multipliers, _ = root = _root(equations, settings, *primals)
-    _, data, kept, _ = primals
+    _, data, independent, _ = primals
 
     def residual(data: Any) -> tuple[Array, Array]:
-        at = equations(x, data)
-        return at.balance - times(at.rows.T, multipliers), at.level
+        at_root = equations(x, data)
+        return at_root.balance - times(at_root.rows.T, multipliers), at_root.level
 
     _, (force, level) = jax.jvp(residual, (data,), (tangents[1],))
-    dx, dmultipliers = _jacobians(equations, settings, x, data, kept).solve(-force, -level)
+    dx, dmultipliers = _jacobians(equations, settings, x, data, independent).solve(-force, -level)
     return root, (dx, dmultipliers, np.zeros((), jax.dtypes.float0))

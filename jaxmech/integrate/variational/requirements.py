@@ -35,8 +35,8 @@ def require_holonomic(name: str, system: System) -> None:
             kind = type(constraint).__name__
             raise _refusal(name, "holonomic constraints", f"{constraint.name!r} is {kind}")
     if system.states:
-        need, found = "no states of first order", f"the system has {', '.join(system.states)}"
-        raise _refusal(name, need, found)
+        need, violation = "no states of first order", f"the system has {', '.join(system.states)}"
+        raise _refusal(name, need, violation)
     if system.nonideal is not None:
         raise _refusal(name, "ideal constraints", "the system has a force `nonideal`")
 
@@ -48,15 +48,15 @@ def require_separable(
     remedy = "`jm.Variational()`, which takes any Lagrangian with holonomic constraints"
     if system.singular_mass:
         raise _refusal(name, "a regular mass matrix", "that of the system is singular", remedy)
-    for need, found in _obstacles(system, q, v, t, params):
-        raise _refusal(name, need, found, remedy)
+    for need, violation in _obstacles(system, q, v, t, params):
+        raise _refusal(name, need, violation, remedy)
 
 
-def _refusal(name: str, need: str, found: str, remedy: str = "") -> ValueError:
+def _refusal(name: str, need: str, violation: str, remedy: str = "") -> ValueError:
     first = f"{remedy}, or " if remedy else ""
     return ValueError(
-        f"Argument `method` must suit the system: `{name}` needs {need}, but {found}; use {first}"
-        "`jm.RK4()`, which takes all systems."
+        f"Argument `method` must suit the system: `{name}` needs {need}, but {violation}; "
+        f"use {first}`jm.RK4()`, which takes all systems."
     )
 
 
@@ -67,15 +67,15 @@ def _obstacles(
     """The requirements of a separable system, each with its violation, tested at generic states."""
     state = q, v, t, params
     constant, of_positions = "a constant mass matrix", "forces that depend only on q and t"
-    of = [name for k, name in enumerate("qvt") if _depends(system.mass, state, k)]
-    found = [(constant, f"that of the system depends on {name}") for name in of]
+    dependences = [name for k, name in enumerate("qvt") if _depends(system.mass, state, k)]
+    violations = [(constant, f"that of the system depends on {name}") for name in dependences]
     if system.force is not None and _depends(system.force, state, 1):
-        found.append((of_positions, "`force` depends on v"))
-    if not of and _depends(system.conservative_force, state, 1):
-        found.append(
+        violations.append((of_positions, "`force` depends on v"))
+    if not dependences and _depends(system.conservative_force, state, 1):
+        violations.append(
             (of_positions, "the Lagrangian has gyroscopic terms, a force that depends on v")
         )
-    return tuple(found)
+    return tuple(violations)
 
 
 @cached_by_shapes
@@ -85,30 +85,28 @@ def is_quadratic(system: System, q: Array, v: Array, t: Array, params: Params) -
 
 
 def _depends(fn: Callable[..., Array], state: tuple[Any, ...], k: int) -> bool:
-    """Whether fn(*state) depends on argument k."""
     with_traced, traced = hoisted(fn, *state)
 
     def call(traced: Any, *state: Any) -> Array:
         return with_traced(traced, *state) if traced else fn(*state)
 
     points = list(_points((traced, *state), 1 + k))
-    found = list(concrete_at(call, points))
-    values = [x for x in found if x is not None and np.isfinite(x).all()]
+    results = list(concrete_at(call, points))
+    values = [x for x in results if x is not None and np.isfinite(x).all()]
     if len(values) == len(points):
         # Well above round-off in float32, and far below an intended dependence.
         size = 1e-5 * max(np.abs(x).max(initial=0.0) for x in values)
         return any(np.abs(x - values[0]).max(initial=0.0) > size for x in values[1:])
 
     # A function without a value at generic states is classified by its operations.
-    def moved(x: Any, *others: Any) -> Array:
-        return call(*others[: 1 + k], x, *others[1 + k :])
+    def moved(x: Any, *arguments: Any) -> Array:
+        return call(*arguments[: 1 + k], x, *arguments[1 + k :])
 
-    own = points[0]
-    return depends_on(moved, (own[1 + k], *own[: 1 + k], *own[2 + k :]))
+    point = points[0]
+    return depends_on(moved, (point[1 + k], *point[: 1 + k], *point[2 + k :]))
 
 
 def _points(state: tuple[Any, ...], k: int) -> Iterator[tuple[Any, ...]]:
-    """Yield a generic state, and others that differ in argument k."""
     base = [generic(x, seed) for seed, x in enumerate(state)]
     yield tuple(base)
     for seed in (21, 22):

@@ -49,8 +49,8 @@ def midpoint(system: System, start: StepStart, u: Array) -> Momenta:
     p = momentum(system, q, u, t, params)
     # Half of the impulse of the step at either end.
     impulse = half * force(system, q, u, t, params)
-    before = momentum(system, start.q, start.v, start.t, params)
-    return Momenta(p - impulse - before, p + impulse)
+    start_momentum = momentum(system, start.q, start.v, start.t, params)
+    return Momenta(p - impulse - start_momentum, p + impulse)
 
 
 def trapezoidal(system: System, start: StepStart, u: Array) -> Momenta:

@@ -9,7 +9,7 @@ import pytest
 from jaxtyping import Array
 
 import jaxmech as jm
-from jaxmech.integrate.events.dips import Dips
+from jaxmech.integrate.events.dips import ExtremumSearch
 from tests.integrate.events.falling import BALL, BALL_PARAMS, G
 
 POLICIES = {
@@ -111,7 +111,7 @@ def test_the_search_stops_where_no_zero_is_possible() -> None:
     start = jnp.array([1.0, 1.0, 1.0]), jnp.array([-1.0, -5.0, -1.0])
     end = jnp.array([1.0, 1.0, 0.5]), jnp.array([1.0, 5.0, -0.1])
     ones = jnp.ones(3, jnp.int32)
-    found = Dips.of(ones, ones > 0, start, end)
+    found = ExtremumSearch.of(ones, ones > 0, start, end)
     np.testing.assert_array_equal(found.pending, [False, True, False])
     np.testing.assert_allclose(found.after(jnp.zeros(())), 0.5)
     beyond = found.updated(jnp.asarray(0.5), jnp.array([0.7, -0.2, 0.7]), jnp.zeros(3), ones)
