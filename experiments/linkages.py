@@ -25,7 +25,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
-from experiments.mechanism_peers import shortest
 from jaxmech import parts as jp
 from jaxmech.config.environment import environment
 
@@ -188,7 +187,7 @@ def measured(linkage: Linkage) -> dict[str, Any]:
     sol = jax.block_until_ready(batch(*many))
     called = time.process_time()
     loops = [part.operations for part in jm.compiler.explain(run, *many).parts if part.operations]
-    seconds = shortest(lambda: batch(*many).q, clock=time.process_time)
+    seconds = min_norm_solve(lambda: batch(*many).q, clock=time.process_time)
     row = {
         "coordinates": joints.system.n,
         "operations": max(loops, default=None),
@@ -222,7 +221,7 @@ def rollout(linkage: Linkage, speed: float, angle: float) -> dict[str, Any]:
     qvel = np.append(speed, others)
     start[:, 1 + model.nq :] = qvel
     with Rollout(nthread=len(workers)) as pool:
-        seconds = shortest(
+        seconds = min_norm_solve(
             lambda: pool.rollout(model, workers, start, nstep=STEPS), clock=time.process_time
         )
         states, _ = pool.rollout(model, workers, start, nstep=STEPS)

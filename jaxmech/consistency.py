@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from jaxmech.compiler import jacobian, native_call
 from jaxmech.constraints import Holonomic, Nonholonomic
-from jaxmech.linalg import coordinate_units, times
+from jaxmech.linalg import coordinate_units, matvec
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
 
@@ -238,7 +238,7 @@ def _extents(
 
 def reach(A: Array, x: Array) -> Array:
     """The largest effect of a relative change of every component on each row, |A| (1 + |x|)."""
-    return times(jnp.abs(A), 1 + jnp.abs(x))
+    return matvec(jnp.abs(A), 1 + jnp.abs(x))
 
 
 class Violation(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmech.linalg import times
+from jaxmech.linalg import matvec
 
 
 def checked_states(
@@ -83,7 +83,7 @@ def moved_rows(
 ) -> tuple[Float[Array, " m n"], Float[Array, " m"]]:
     """The rows of A qdd = b with the known accelerations of the states on the right."""
     states = rates.size
-    return without_states(A, states), b - times(A[:, A.shape[1] - states :], rates)
+    return without_states(A, states), b - matvec(A[:, A.shape[1] - states :], rates)
 
 
 def largest(x: Float[Array, "*m n"], states: int) -> Float[Array, "*m k"]:

@@ -172,7 +172,7 @@ class _SearchOfKnown:
         y = self.guess
         for _ in range(2):  # the second one corrects round-off
             value, A, _ = self.surface.evaluated(y)
-            y = y - self.T @ rows_on_host(A @ self.T).smallest(value)[0]
+            y = y - self.T @ rows_on_host(A @ self.T).min_norm_solve(value)[0]
         return y
 
     def size(self, y: Numbers) -> float:
@@ -185,7 +185,7 @@ class _SearchOfKnown:
         w, C = self.root @ (y - self.guess), A @ self.T
         rows = rows_on_host(C)
         P = self.one - rows.U.T @ rows.U
-        bent = self.surface.curvature(y, rows.smallest(C @ w)[1])
+        bent = self.surface.curvature(y, rows.min_norm_solve(C @ w)[1])
         H = self.one - self.T.T @ bent @ self.T
         return _PlaceOfKnown(reached, w, P, P @ H @ P + self.one - P)
 
@@ -227,7 +227,7 @@ class _SearchOfKnown:
         """Take Gauss-Newton steps with line search until none reduces the residual."""
         value, A, _ = self.surface.evaluated(y)
         for _ in range(RETURNS):
-            d = rows_on_host(A @ self.T).smallest(value)[0]
+            d = rows_on_host(A @ self.T).min_norm_solve(value)[0]
             across, large = self.T @ d, _length(d) > self.eps**0.5 * self.size(y)
             violation, least, best = np.abs(value).sum(), np.inf, (y, value, A)
             for length in LENGTHS.astype(y.dtype):

@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import jacobian
 from jaxmech.consistency import extents_of_level, near
-from jaxmech.linalg import QR, AbstractRowSpace, cholesky, diagonal, metric, times
+from jaxmech.linalg import QR, AbstractRowSpace, cholesky, diagonal, matvec, metric
 
 Level = Callable[..., Array]  # level(y, *context), zero on the surface
 
@@ -79,16 +79,16 @@ def _nearest_jvp(level: Level, primals: Any, tangents: Any) -> tuple[Array, Arra
 
     def conditions(guess: Array, M: Array, context: tuple[Any, ...]) -> tuple[Array, Array]:
         value, pull = jax.vjp(lambda y: level(y, *context), inside)
-        return value, times(M, inside - guess) - pull(place.multipliers)[0]
+        return value, matvec(M, inside - guess) - pull(place.multipliers)[0]
 
     _, (value, pull) = jax.jvp(conditions, primals, tangents)
-    across = -place.rows.smallest(value)[0]
-    along = times(problem.T.T, pull) + times(place.H, across)
+    across = -place.rows.min_norm_solve(value)[0]
+    along = matvec(problem.T.T, pull) + matvec(place.H, across)
     factor = cholesky(place.B)
-    d = across - factor.upper(factor.lower(times(place.P, along)))
+    d = across - factor.upper(factor.lower(matvec(place.P, along)))
     regular = cholesky(place.B - problem.eps ** (2 / 3) * problem.one).definite
     mask = jnp.where(regular, 1.0, jnp.nan)  # a degenerate minimum has no derivative
-    return y, times(problem.T, d) * jnp.where(is_finite & place.reached, mask, 0.0)
+    return y, matvec(problem.T, d) * jnp.where(is_finite & place.reached, mask, 0.0)
 
 
 def nearest_affine(
@@ -105,7 +105,7 @@ def nearest_affine(
 
     def corrected(_: Array, y: Array) -> Array:
         rows = metric(M, jax.jacfwd(level)(y, *context), QR())
-        return y - rows.smallest(level(y, *context))[0]
+        return y - rows.min_norm_solve(level(y, *context))[0]
 
     # The second one corrects round-off. As a loop it becomes native code.
     return jax.lax.fori_loop(0, 2, corrected, guess)
@@ -152,15 +152,15 @@ class _Problem:
 
     def size(self, y: Array) -> Float[Array, ""]:
         """The length scale of round-off and tolerances."""
-        return _length(times(self.root, y - self.guess)) + _length(times(self.root, y))
+        return _length(matvec(self.root, y - self.guess)) + _length(matvec(self.root, y))
 
     def place(self, y: Array) -> _Place:
         """Evaluate the surface at y."""
-        A, w = jacobian(self.level, y), times(self.root, y - self.guess)
+        A, w = jacobian(self.level, y), matvec(self.root, y - self.guess)
         C = _row_by_row(A, self.T)
         rows = QR().factor(C)
         P = self.one - _row_by_row(rows.U.T, rows.U)
-        multipliers = rows.smallest(times(C, w))[1]
+        multipliers = rows.min_norm_solve(matvec(C, w))[1]
         value, _ = jax.vjp(self.level, y)
 
         def pulled(y: Array) -> Array:
@@ -172,7 +172,7 @@ class _Problem:
 
     def advance(self, search: _Search) -> _Search:
         """Accept the step if it leads nearer to the guess, and compute the next one."""
-        y = self.back(search.y + times(self.T, search.step))
+        y = self.back(search.y + matvec(self.T, search.step))
         place, old = self.place(y), search.place
         # Half the difference of the squared distances, without the cancellation of their
         # subtraction.
@@ -189,7 +189,7 @@ class _Problem:
         self, search: _Search, y: Array, place: _Place, accepted: Bool[Array, ""]
     ) -> _Search:
         """The next step, and whether it is so small that y is the minimum."""
-        slope, size = times(place.P, place.w), self.size(y)
+        slope, size = matvec(place.P, place.w), self.size(y)
         # Gershgorin discs: no eigenvalue of B is below `lowest` or above `highest`.
         centers = diagonal(place.B)
         radii = jnp.abs(place.B).sum(1) - jnp.abs(centers)
@@ -199,7 +199,7 @@ class _Problem:
         damping = jnp.where(accepted, search.damping / 8, 4 * search.damping + highest / 16)
         damping = jnp.where(damping < highest / 100, 0.0, damping)
         # The gradient vanishes at a saddle on a line of symmetry; a push moves y off it.
-        push = 1e-2 * _length(place.w) * times(place.P, jnp.asarray(some_direction(y)))
+        push = 1e-2 * _length(place.w) * matvec(place.P, jnp.asarray(some_direction(y)))
         raised = damping + self.eps**0.5 - lowest
 
         def solved(trial: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -211,7 +211,7 @@ class _Problem:
         shifts = jnp.stack([0 * damping, 0 * damping + self.eps**0.25, damping, raised])
         definite, steps = jax.lax.map(solved, (shifts, jnp.arange(4, dtype=y.dtype) // 3))
         step = jnp.where(definite[0], steps[2], steps[3])
-        promised = -(slope @ step) - step @ times(place.B, step) / 2
+        promised = -(slope @ step) - step @ matvec(place.B, step) / 2
         small = definite[0] & (damping == 0) & (_length(step) <= self.eps**0.5 * size)
         slower = (_length(step) >= 0.5 * _length(search.step)) | ~accepted
         least = small & ((_length(step) <= 16 * self.eps * size) | slower)
@@ -234,8 +234,8 @@ class _Problem:
         def step(state: tuple[Array, Array]) -> tuple[Array, Array]:
             y, _ = state
             value, A = self.level(y), jacobian(self.level, y)
-            d = QR().factor(_row_by_row(A, self.T)).smallest(value)[0]
-            across, large = times(self.T, d), _length(d) > self.eps**0.5 * self.size(y)
+            d = QR().factor(_row_by_row(A, self.T)).min_norm_solve(value)[0]
+            across, large = matvec(self.T, d), _length(d) > self.eps**0.5 * self.size(y)
             trials = y[None] - lengths[:, None] * across[None]
             violations = jnp.nan_to_num(jnp.abs(jax.vmap(self.level)(trials)).sum(1), nan=jnp.inf)
             helps = large | (jnp.min(violations) < jnp.abs(value).sum())
@@ -265,7 +265,7 @@ def _row_by_row(*factors: Array) -> Array:
 
     def row_of_product(row: Array) -> Array:
         for factor in remaining:
-            row = times(factor.T, row)
+            row = matvec(factor.T, row)
         return row
 
     return jax.lax.map(row_of_product, first)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from jaxmech.compiler import native_call
 from jaxmech.constraints import Acceleration, Holonomic, Nonholonomic
 from jaxmech.equations import SingularMass
-from jaxmech.linalg import times
+from jaxmech.linalg import matvec
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.probing import (
@@ -221,7 +221,7 @@ def _work_sources(
 
     def power(constraint: Nonholonomic, q: Array, v: Array, t: Array, params: Params) -> Array:
         A, _ = constraint.rows(q, v, t, params)
-        return times(A, v) - constraint.value(q, v, t, params)
+        return matvec(A, v) - constraint.value(q, v, t, params)
 
     # What does not contain the time need not be evaluated.
     sources: list[Callable[..., Array]] = []

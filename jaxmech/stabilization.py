@@ -78,12 +78,12 @@ class _ConstraintMetrics(eqx.Module):
         self, q: Array, v: Array, t: Array, params: Params
     ) -> tuple[Array, Array, Array]:
         """q and v after one correction of each, and the squared size of both."""
-        dq = self.positions.smallest(self.system.position_level(q, t, params))[0]
+        dq = self.positions.min_norm_solve(self.system.position_level(q, t, params))[0]
         q = q - dq
         # After the positions, because the constraints on v depend on q. The factors are those of
         # the q before the projection, so one correction is insufficient even where the constraints
         # are linear in v.
-        dv = self.velocities.smallest(self.system.velocity_level(q, v, t, params))[0]
+        dv = self.velocities.min_norm_solve(self.system.velocity_level(q, v, t, params))[0]
         size = jax.lax.stop_gradient((dq * dq).sum() + (dv * dv).sum())
         return q, v - dv, size
 

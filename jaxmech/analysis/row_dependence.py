@@ -34,13 +34,13 @@ class Dependence:
 class Independence:
     """A partition of the rows into independent and dependent ones."""
 
-    kept: tuple[int, ...]  # indices of the independent rows
+    independent: tuple[int, ...]  # indices of the independent rows
     combinations: dict[int, NDArray[np.floating]]  # coefficients of the others on the kept rows
 
     @property
     def rank(self) -> int:
         """The number of independent rows."""
-        return len(self.kept)
+        return len(self.independent)
 
 
 def independence(C: Rows, tolerance: float) -> Independence:
@@ -48,7 +48,7 @@ def independence(C: Rows, tolerance: float) -> Independence:
 
     Example:
         >>> found = independence(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]), 1e-8)
-        >>> found.kept, found.combinations[2]
+        >>> found.independent, found.combinations[2]
         ((0, 1), array([0.6, 0.8]))
     """
     basis = np.zeros((0, C.shape[1]))
@@ -78,7 +78,9 @@ def dependences(
         places, partners = by_owner.setdefault(owner[row], ([], set()))
         places.append(place[row])
         least = 1e-6 * np.abs(x).max(initial=0.0)
-        partners.update(owner[k] for k, c in zip(rows.kept, x, strict=True) if abs(c) > least)
+        partners.update(
+            owner[k] for k, c in zip(rows.independent, x, strict=True) if abs(c) > least
+        )
     return tuple(
         Dependence(name, tuple(places), tuple(n for n in names if n in partners))
         for name, (places, partners) in by_owner.items()

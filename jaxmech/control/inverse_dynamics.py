@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmech.consistency import extents_at, near_rates, on_constraints, violations
 from jaxmech.control.servo import Actuators, checked_actuators, directions, require_ideal
-from jaxmech.linalg import QR, cholesky, shortest, times
+from jaxmech.linalg import QR, cholesky, matvec, min_norm_solve
 from jaxmech.properties import with_mass_rank
 from jaxmech.stabilization import metric_mass
 from jaxmech.system import Params, System
@@ -153,25 +153,25 @@ def _at(
     eom = system.equations(q, v, t, params)
     B = directions(system, actuators, q, t, params)
     root = cholesky(metric_mass(with_mass_rank(system, q, v, t, params), q, v, t, params))
-    need = times(eom.M, qdd) - eom.Q
+    need = matvec(eom.M, qdd) - eom.Q
     carried, pushed = root.lower(eom.A.T), root.lower(B)
-    u = shortest(_complement(carried, pushed), root.lower(need))
-    remainder = need - times(B, u)
-    multipliers = shortest(carried, root.lower(remainder))
-    missing = remainder - times(eom.A.T, multipliers)
+    u = min_norm_solve(_complement(carried, pushed), root.lower(need))
+    remainder = need - matvec(B, u)
+    multipliers = min_norm_solve(carried, root.lower(remainder))
+    missing = remainder - matvec(eom.A.T, multipliers)
     residual = jnp.linalg.norm(root.lower(missing))
     extents = extents_at(system, q, v, t, params)
     consistent = on_constraints(system, q, v, t, params, extents)
-    consistent &= near_rates(times(eom.A, qdd) - eom.b, eom.A, qdd, q, extents)
-    at_play = jnp.linalg.norm(root.lower(eom.Q)) + jnp.linalg.norm(root.lower(times(eom.M, qdd)))
+    consistent &= near_rates(matvec(eom.A, qdd) - eom.b, eom.A, qdd, q, extents)
+    at_play = jnp.linalg.norm(root.lower(eom.Q)) + jnp.linalg.norm(root.lower(matvec(eom.M, qdd)))
     return InverseDynamics(
         ts=t,
         q=q,
         v=v,
         qdd=qdd,
         u=u,
-        actuator_force=times(B, u),
-        constraint_force=times(eom.A.T, multipliers),
+        actuator_force=matvec(B, u),
+        constraint_force=matvec(eom.A.T, multipliers),
         multipliers=multipliers,
         missing=missing,
         missed=root.upper(root.lower(missing)),
@@ -187,8 +187,8 @@ def _complement(carried: Array, pushed: Array) -> Array:
 
     def column(x: Array) -> Array:
         # Twice, since one projection leaves round-off along U; entries that small are then zero.
-        remainder = x - times(U.T, times(U, x))
-        remainder = remainder - times(U.T, times(U, remainder))
+        remainder = x - matvec(U.T, matvec(U, x))
+        remainder = remainder - matvec(U.T, matvec(U, remainder))
         least = float(jnp.finfo(x.dtype).eps) ** (4 / 3) * (x * x).sum()
         return jnp.where((remainder * remainder).sum() > least, remainder, 0.0)
 
@@ -223,5 +223,5 @@ def _missed(system: System, result: InverseDynamics, k: Any, params: Params) -> 
     misses = {}
     for c in system.constraints:
         A, b = c.rows(q, v, t, params)
-        misses[c.name] = float(jnp.max(jnp.abs(times(A, result.qdd[k]) - b), initial=0.0))
+        misses[c.name] = float(jnp.max(jnp.abs(matvec(A, result.qdd[k]) - b), initial=0.0))
     return max(misses, key=lambda name: misses[name])

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 from jaxmech.constraints import AbstractConstraint
 from jaxmech.first_order import require_no_states
 from jaxmech.formulations import UdwadiaKalaba
-from jaxmech.linalg import shortest, times
+from jaxmech.linalg import matvec, min_norm_solve
 from jaxmech.properties import with_mass_rank
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import coordinate_indices, is_known, require_kind
@@ -79,7 +79,7 @@ class Servo:
     def __call__(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The non-conservative force on the driven plant, including B u, shape (n,)."""
         B = directions(self.plant, self.actuators, q, t, params)
-        force = times(B, self.solved(q, v, t, params)[0])
+        force = matvec(B, self.solved(q, v, t, params)[0])
         return force if self.plant.force is None else force + self.plant.force(q, v, t, params)
 
     def inputs(self, q: Any, v: Any, t: Any = 0.0, params: Params = None) -> Float[Array, " k"]:
@@ -117,14 +117,14 @@ class Servo:
         S, s = self.constraint.rows(q, v, t, params)
 
         def accelerations(u: Array) -> Array:
-            driven = replace(eom, Q=eom.Q + times(B, u))
+            driven = replace(eom, Q=eom.Q + matvec(B, u))
             return UdwadiaKalaba().solve(driven).qdd
 
         zeros = jnp.zeros(B.shape[1], q.dtype)
         G = jax.jacfwd(accelerations)(zeros)
-        change = s - times(S, accelerations(zeros))
-        u = shortest(_without_noise(S, G), change)
-        return u, times(S, times(G, u)) - change, change
+        change = s - matvec(S, accelerations(zeros))
+        u = min_norm_solve(_without_noise(S, G), change)
+        return u, matvec(S, matvec(G, u)) - change, change
 
 
 @jit_of("servo")

@@ -12,7 +12,7 @@ from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation
 from jaxmech.formulations.nonideal import solve_law
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
-from jaxmech.linalg import column_space_projector, times
+from jaxmech.linalg import column_space_projector, matvec
 from jaxmech.properties import with_mass_rank
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind, with_standard_promotion
@@ -101,15 +101,15 @@ def motion_at(
     system = with_mass_rank(system, q, v, t, params)
     eom = formulation.equations(system, q, v, t, params)
     law = solve_law(formulation, system, eom, (q, v, t, params))
-    force = times(eom.A.T, law.multipliers)
+    force = matvec(eom.A.T, law.multipliers)
     return Motion(
         qdd=law.qdd,
         # A law may return any lambda with the right A^T lambda. The one of minimum norm is its part
         # in the column space of A: Kalaba et al. 1995, equation (17), with w3 = 0.
-        multipliers=times(column_space_projector(eom.A), law.multipliers),
+        multipliers=matvec(column_space_projector(eom.A), law.multipliers),
         constraint_force=force,
         rank=law.rank,
-        residual=jnp.max(jnp.abs(times(eom.A, law.qdd) - eom.b), initial=0.0),
+        residual=jnp.max(jnp.abs(matvec(eom.A, law.qdd) - eom.b), initial=0.0),
         definite=law.definite,
         nonideal_force=jnp.zeros_like(q) if law.nonideal_force is None else law.nonideal_force,
         converged=jnp.asarray(True) if law.converged is None else law.converged,

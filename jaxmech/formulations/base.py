@@ -23,7 +23,7 @@ class Law(eqx.Module):
             definite; if not, the other fields are meaningless.
         nonideal_force: C in M qdd = Q + A^T lambda + C, shape (n,); None for ideal constraints.
         converged: whether the multipliers that C depends on were found; None if C does not.
-        kept: flags of the constraint equations (for `SVD()` singular values) counted as
+        independent: flags of the constraint equations (for `SVD()` singular values) counted as
             independent, shape (m,); None where the law does not know.
     """
 
@@ -34,7 +34,7 @@ class Law(eqx.Module):
     definite: Bool[Array, ""]
     nonideal_force: Float[Array, " n"] | None = None
     converged: Bool[Array, ""] | None = None
-    kept: Bool[Array, " m"] | None = None
+    independent: Bool[Array, " m"] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,5 +66,5 @@ class AbstractFormulation(abc.ABC):
         return detected
 
     @abc.abstractmethod
-    def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
-        """Solve for accelerations and multipliers; only rows in `kept` may count as independent."""
+    def solve(self, eom: EquationsOfMotion, *, independent: Bool[Array, " m"] | None = None) -> Law:
+        """Solve for accelerations and multipliers; only rows in `independent` may count as such."""

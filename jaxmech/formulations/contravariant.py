@@ -32,7 +32,7 @@ from jaxmech.first_order import require_no_states
 from jaxmech.formulations.base import AbstractFormulation, Law
 from jaxmech.formulations.christoffel import first_kind, metric_tensor, potential_force
 from jaxmech.formulations.regular import without_units
-from jaxmech.linalg import QR, Cholesky, cholesky, row_weights, times, weighted_gram
+from jaxmech.linalg import QR, Cholesky, cholesky, matvec, row_weights, weighted_gram
 from jaxmech.system import Params, System
 
 
@@ -87,16 +87,16 @@ class Contravariant(AbstractFormulation):
         if self.eliminate:
             rows = QR().factor(eom.A)
             E, F = _completed(eom)
-            qdd, _ = QR().factor(E).smallest(F)
+            qdd, _ = QR().factor(E).min_norm_solve(F)
             # M qdd - Q = A^T lambda lies in the row space of A, so multiplying it by A keeps
             # lambda.
-            _, reactions = rows.smallest(times(eom.A, times(eom.M, qdd) - eom.Q))
-            return Law(qdd, free, reactions, rows.rank, mass.definite, kept=rows.kept)
+            _, reactions = rows.min_norm_solve(matvec(eom.A, matvec(eom.M, qdd) - eom.Q))
+            return Law(qdd, free, reactions, rows.rank, mass.definite, independent=rows.independent)
         raised = _raised(mass, eom.A)
         rows = QR().factor(eom.A @ raised)
-        reactions, _ = rows.smallest(eom.b - times(eom.A, free))
-        qdd = free + times(raised, reactions)
-        return Law(qdd, free, reactions, rows.rank, mass.definite, kept=rows.kept)
+        reactions, _ = rows.min_norm_solve(eom.b - matvec(eom.A, free))
+        qdd = free + matvec(raised, reactions)
+        return Law(qdd, free, reactions, rows.rank, mass.definite, independent=rows.independent)
 
 
 def eliminated(eom: EquationsOfMotion) -> tuple[Float[Array, " n n"], Float[Array, " n"]]:
@@ -119,7 +119,7 @@ def eliminated(eom: EquationsOfMotion) -> tuple[Float[Array, " n n"], Float[Arra
          [0. 0.]] [1. 0.]
     """
     U = QR().factor(eom.A).U  # (A^+ A) = U^T U
-    E, F = eom.M - U.T @ (U @ eom.M), eom.Q - times(U.T, times(U, eom.Q))
+    E, F = eom.M - U.T @ (U @ eom.M), eom.Q - matvec(U.T, matvec(U, eom.Q))
     return E, F
 
 
@@ -129,7 +129,7 @@ def _completed(eom: EquationsOfMotion) -> tuple[Array, Array]:
     # E alone cannot be inverted as in the paper: its rank is n - m, since B'^T E = 0 for every
     # right inverse B' of A. Multiplied by B'^T, the sum restores the missing A qdd = b.
     W = row_weights(eom.M, eom.A)
-    return E + weighted_gram(eom.A, W), F + times(eom.A.T, W * eom.b)
+    return E + weighted_gram(eom.A, W), F + matvec(eom.A.T, W * eom.b)
 
 
 def _raised(mass: Cholesky, A: Float[Array, " m n"]) -> Float[Array, " n m"]:

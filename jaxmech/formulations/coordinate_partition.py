@@ -36,7 +36,7 @@ from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law
 from jaxmech.formulations.partition import Partition
 from jaxmech.formulations.regular import free_acceleration, without_units
-from jaxmech.linalg import LDL, Pivots, coordinate_units, metric, pivots, times
+from jaxmech.linalg import LDL, Pivots, coordinate_units, matvec, metric, pivots
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive_integer
 
@@ -114,14 +114,14 @@ class CoordinatePartition(AbstractFormulation):
         chosen, B, N, mass = _reduced(eom, self.tolerance)
         M, Q, A = eom.M, eom.Q, eom.A
         # The part of qdd required by b alone; the rest is N times the independent accelerations.
-        driven = times(B, eom.b)
+        driven = matvec(B, eom.b)
         factor = metric(mass, A[:0], LDL())
-        independent, _, _ = factor.solve(times(N.T, Q - times(M, driven)), eom.b[:0])
-        qdd = times(N, independent) + driven
+        independent, _, _ = factor.solve(matvec(N.T, Q - matvec(M, driven)), eom.b[:0])
+        qdd = matvec(N, independent) + driven
         return Law(
             qdd=qdd,
             free=free_acceleration(eom),
-            multipliers=times(B.T, times(M, qdd) - Q),
+            multipliers=matvec(B.T, matvec(M, qdd) - Q),
             rank=chosen.rank,
             definite=factor.definite,
         )

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 from jaxmech.equations import EquationsOfMotion, SingularMass
 from jaxmech.formulations.base import AbstractFormulation, Law
 from jaxmech.formulations.regular import regular, without_units
-from jaxmech.linalg import QR, cholesky, null_space, times
+from jaxmech.linalg import QR, cholesky, matvec, null_space
 from jaxmech.utils.checks import is_known
 
 
@@ -51,16 +51,16 @@ class GaussPrinciple(AbstractFormulation):
         """Accelerations and multipliers at one state."""
         M, Q = regular(eom)
         mass, rows, N = cholesky(M), QR().factor(eom.A), null_space(eom.A)
-        x, _ = rows.smallest(eom.b)
+        x, _ = rows.min_norm_solve(eom.b)
         least_squares = mass.lower(M @ N.T).T
         # L^T (a - x) = L^-1 (Q - M x), without forming a = M^-1 Q.
-        z = mass.lower(Q - times(M, x))
-        _, w = QR().factor(least_squares).smallest(times(least_squares, z))
-        qdd = x + times(N.T, w)
-        slope = times(eom.M, qdd) - eom.Q
-        _, multipliers = rows.smallest(times(eom.A, slope))
+        z = mass.lower(Q - matvec(M, x))
+        _, w = QR().factor(least_squares).min_norm_solve(matvec(least_squares, z))
+        qdd = x + matvec(N.T, w)
+        slope = matvec(eom.M, qdd) - eom.Q
+        _, multipliers = rows.min_norm_solve(matvec(eom.A, slope))
         free = mass.upper(mass.lower(Q))
-        return Law(qdd, free, multipliers, rows.rank, mass.definite, kept=rows.kept)
+        return Law(qdd, free, multipliers, rows.rank, mass.definite, independent=rows.independent)
 
 
 def gauss_function(
@@ -95,5 +95,5 @@ def gauss_function(
             "Argument `eom` must have a positive definite M, but does not; where [M; A] has full "
             "column rank pass `singular_mass=True`."
         )
-    z = mass.lower(times(M, jnp.asarray(qdd)) - Q)
+    z = mass.lower(matvec(M, jnp.asarray(qdd)) - Q)
     return jnp.where(mass.definite, (z * z).sum(), jnp.nan)

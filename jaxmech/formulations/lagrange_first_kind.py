@@ -50,7 +50,7 @@ class LagrangeFirstKind(AbstractFormulation):
         """Accelerations and multipliers at one state."""
         n = eom.Q.size
         rows = QR().factor(self.matrix(eom))
-        solution = rows.smallest(jnp.concatenate([eom.Q, eom.b]))[0]
+        solution = rows.min_norm_solve(jnp.concatenate([eom.Q, eom.b]))[0]
         # U^T U projects onto the determined directions. The trace of its block for qdd is n if all
         # of qdd is determined, and at most n - 1 where one direction is free.
         determined = (rows.U[:, :n] ** 2).sum()  # dimension of the determined part of qdd
@@ -60,5 +60,5 @@ class LagrangeFirstKind(AbstractFormulation):
             multipliers=solution[n:],
             rank=rows.rank - n,
             definite=~(determined < n - 0.5),  # true for NaN, which is passed on to the result
-            kept=rows.kept[n:],
+            independent=rows.independent[n:],
         )

@@ -26,7 +26,7 @@ from jaxtyping import Array, Float
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law
 from jaxmech.formulations.regular import free_acceleration, without_units
-from jaxmech.linalg import QR, cholesky, null_space, times
+from jaxmech.linalg import QR, cholesky, matvec, null_space
 
 
 @dataclass(frozen=True)
@@ -52,17 +52,17 @@ class Maggi(AbstractFormulation):
         """Accelerations and multipliers at one state."""
         M, Q, A, b = eom.M, eom.Q, eom.A, eom.b
         rows, N = QR().factor(A), null_space(A)
-        x, _ = rows.smallest(b)
+        x, _ = rows.min_norm_solve(b)
         unused = jnp.where((N * N).sum(1) > 0, 0.0, 1.0)  # components of w beyond the null space
         mass = cholesky(N @ M @ N.T + jnp.diag(unused))
-        w = mass.upper(mass.lower(times(N, Q - times(M, x))))
-        qdd = x + times(N.T, w)
-        _, reactions = rows.smallest(times(A, times(M, qdd) - Q))
+        w = mass.upper(mass.lower(matvec(N, Q - matvec(M, x))))
+        qdd = x + matvec(N.T, w)
+        _, reactions = rows.min_norm_solve(matvec(A, matvec(M, qdd) - Q))
         return Law(
             qdd=qdd,
             free=free_acceleration(eom),
             multipliers=reactions,
             rank=rows.rank,
             definite=mass.definite,
-            kept=rows.kept,
+            independent=rows.independent,
         )

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int
 from jaxmech.formulations.acceleration import acceleration, null_projector
 from jaxmech.formulations.base import AbstractFormulation
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
-from jaxmech.linalg import times
+from jaxmech.linalg import matvec
 from jaxmech.system import System
 
 
@@ -43,7 +43,7 @@ class MultiplierFamily(eqx.Module):
         w3, shape = jnp.asarray(w3, self.smallest.dtype), self.smallest.shape
         if w3.shape != shape:
             raise ValueError(f"Argument `w3` must have shape {shape}, but has shape {w3.shape}.")
-        return self.smallest + times(self.projector, w3)
+        return self.smallest + matvec(self.projector, w3)
 
 
 def multiplier_family(

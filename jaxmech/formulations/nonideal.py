@@ -36,7 +36,7 @@ from jaxtyping import Array, Bool, Int
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law
 from jaxmech.formulations.piecewise_affine import Pieces, pieces
-from jaxmech.linalg import QR, column_space_projector, times
+from jaxmech.linalg import QR, column_space_projector, matvec
 from jaxmech.system import System
 from jaxmech.utils.probing import depends_on
 
@@ -54,7 +54,7 @@ def solve_law(
     eom: EquationsOfMotion,
     state: State,
     *,
-    kept: Bool[Array, " m"] | None = None,
+    independent: Bool[Array, " m"] | None = None,
 ) -> Law:
     """Solve a law of motion with the non-ideal force C of the system.
 
@@ -63,7 +63,7 @@ def solve_law(
     """
 
     def solve(Q: Array) -> Law:
-        return formulation.solve(replace(eom, Q=Q), kept=kept)
+        return formulation.solve(replace(eom, Q=Q), independent=independent)
 
     if system.nonideal is None:
         return solve(eom.Q)
@@ -79,7 +79,7 @@ def solve_law(
     # Friction needs a unique lambda: that of minimum norm, independent of the rows a law drops.
     smallest = column_space_projector(eom.A)
     K = smallest @ jax.jacfwd(lambda Q: solve(Q).multipliers)(eom.Q)
-    start = times(smallest, ideal.multipliers)
+    start = matvec(smallest, ideal.multipliers)
     multipliers, converged = _fixed_point(force, start, K, state)
     C = force(jnp.where(converged, multipliers, start), state)
     law = solve(eom.Q + C)
@@ -92,14 +92,14 @@ def _fixed_point(
     """Solve lambda = start + K C(lambda); also whether a unique solution was found."""
 
     def miss(multipliers: Array, start: Array, K: Array, state: State) -> Array:
-        return multipliers - start - times(K, force(multipliers, state))
+        return multipliers - start - matvec(K, force(multipliers, state))
 
     def newton(multipliers: Array, start: Array, K: Array, state: State) -> Array:
         slope = jax.jacfwd(force)(multipliers, state)
         slope = jnp.where(jnp.isfinite(slope), slope, 0.0)  # |lambda| is not differentiable at 0
         slope_matrix = jnp.eye(start.size, dtype=start.dtype) - K @ slope
         mismatch = miss(multipliers, start, K, state)
-        return multipliers - QR().factor(slope_matrix).smallest(mismatch)[0]
+        return multipliers - QR().factor(slope_matrix).min_norm_solve(mismatch)[0]
 
     # The search is not differentiated; the derivative is that of the refinements after it.
     frozen = jax.lax.stop_gradient((start, K, state))
@@ -117,7 +117,7 @@ def _fixed_point(
     for _ in range(REFINEMENTS):
         multipliers = newton(multipliers, start, K, state)
     # Terms of K C may cancel, so zero is relative to their sizes and not to their sum.
-    at_play = times(jnp.abs(K), jnp.abs(force(multipliers, state)))
+    at_play = matvec(jnp.abs(K), jnp.abs(force(multipliers, state)))
     size = _largest(multipliers) + _largest(start) + _largest(at_play)
     tolerance = float(jnp.finfo(start.dtype).eps) ** 0.5 * size
     solved = _largest(miss(multipliers, start, K, state)) <= tolerance
@@ -141,15 +141,15 @@ def _on_every_side(
         zero = jnp.zeros_like(start)
         slope, corner_slope = jax.jacfwd(force)(zero)
         at_zero, corner = force(zero)
-        matrix, right_side = identity - K @ slope, start + times(K, at_zero)
+        matrix, right_side = identity - K @ slope, start + matvec(K, at_zero)
         rows = QR().factor(matrix)
-        multipliers = rows.smallest(right_side)[0]
+        multipliers = rows.min_norm_solve(right_side)[0]
         parts = corner_slope * multipliers[None]
         # A solution on a corner belongs to both of its sides; round-off must not exclude it from
         # both.
         size = jnp.abs(parts).sum(1) + jnp.abs(corner)
         is_on_side = jnp.all(sides * (parts.sum(1) + corner) >= -loose * size)
-        residual = right_side - times(matrix, multipliers)
+        residual = right_side - matvec(matrix, multipliers)
         is_singular = rows.rank < start.size
         is_unsolvable = is_singular & (_largest(residual) > loose * _largest(right_side))
         return multipliers, jnp.where(is_on_side & ~is_unsolvable, jnp.where(is_singular, 2, 1), 0)

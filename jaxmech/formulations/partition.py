@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.consistency import near, near_rates
-from jaxmech.linalg import Pivots, times
+from jaxmech.linalg import Pivots, matvec
 from jaxmech.system import Params, System
 
 
@@ -54,11 +54,11 @@ class Partition(eqx.Module):
             A = jax.jacfwd(level)(state[0])
             # In a step without a chart nothing moves, instead of moving by an unusable inverse.
             B = jnp.where(self.usable, chosen.inverse(A), 0.0)
-            return state[0] - times(B, level(state[0])), A, B
+            return state[0] - matvec(B, level(state[0])), A, B
 
         zero_slopes = jnp.zeros((chosen.rows.shape[1], x.size), x.dtype)
         new, A, B = jax.lax.fori_loop(0, iterations, newton, (x, zero_slopes, zero_slopes.T))
         # The last correction has the same inverse. Rows without a pivot may contradict the others.
         residual = level(new)
         nearly = holds(residual, A, new)
-        return jnp.where(nearly, new - times(B, residual), x), nearly | ~self.usable
+        return jnp.where(nearly, new - matvec(B, residual), x), nearly | ~self.usable

@@ -15,8 +15,8 @@ from jaxmech.formulations.base import Law
 from jaxmech.linalg import (
     cholesky,
     coordinate_units,
+    matvec,
     row_weights,
-    times,
     unit_rows,
     weighted_gram,
 )
@@ -34,7 +34,7 @@ def regular(eom: EquationsOfMotion) -> tuple[Float[Array, " n n"], Float[Array, 
         rows = np.array(eom.singular_mass)
         A, b = A[rows], b[rows]
     W = row_weights(eom.M, A)
-    return eom.M + weighted_gram(A, W), eom.Q + times(A.T, W * b)
+    return eom.M + weighted_gram(A, W), eom.Q + matvec(A.T, W * b)
 
 
 def free_acceleration(eom: EquationsOfMotion) -> Float[Array, " n"]:
@@ -48,8 +48,8 @@ def without_units(solve: Callable[..., Law]) -> Callable[..., Law]:
     """Let a law of motion solve equations with a unit diagonal of M and unit rows of A."""
 
     @wraps(solve)
-    def in_units(law: Any, eom: EquationsOfMotion, *, kept: Any = None) -> Law:
-        eom, x, y = without_units_of(eom, kept)
+    def in_units(law: Any, eom: EquationsOfMotion, *, independent: Any = None) -> Law:
+        eom, x, y = without_units_of(eom, independent)
         in_scaled_units = solve(law, eom)
         qdd, free, multipliers = (
             x * in_scaled_units.qdd,
@@ -62,12 +62,12 @@ def without_units(solve: Callable[..., Law]) -> Callable[..., Law]:
 
 
 def without_units_of(
-    eom: EquationsOfMotion, kept: Bool[Array, " m"] | None = None
+    eom: EquationsOfMotion, independent: Bool[Array, " m"] | None = None
 ) -> tuple[EquationsOfMotion, Float[Array, " n"], Float[Array, " m"]]:
     """The equations without units, zero in rows that must not be kept, and their units."""
     x = coordinate_units(eom.M, eom.A)
     A = eom.A * x[None, :]
     _, y = jax.lax.stop_gradient(unit_rows(A))
-    y = y if kept is None else jnp.where(kept, y, 0.0)
+    y = y if independent is None else jnp.where(independent, y, 0.0)
     M, Q, A, b = x[:, None] * eom.M * x[None, :], x * eom.Q, y[:, None] * A, y * eom.b
     return replace(eom, M=M, Q=Q, A=A, b=b), x, y

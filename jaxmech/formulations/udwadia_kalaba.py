@@ -66,12 +66,12 @@ class UdwadiaKalaba(AbstractFormulation):
         C, _ = unit_rows(cholesky(M).lower(eom.A.T).T)
         return C @ C.T if isinstance(self.solver, LDL) else C
 
-    def solve(self, eom: EquationsOfMotion, *, kept: Bool[Array, " m"] | None = None) -> Law:
+    def solve(self, eom: EquationsOfMotion, *, independent: Bool[Array, " m"] | None = None) -> Law:
         """Accelerations and multipliers at one state."""
         M, Q = self._regular(eom)
-        mass = metric(M, eom.A, self.solver, kept)
+        mass = metric(M, eom.A, self.solver, independent)
         free, qdd, multipliers = mass.solve(Q, eom.b)
-        return Law(qdd, free, multipliers, mass.rank, mass.definite, kept=mass.kept)
+        return Law(qdd, free, multipliers, mass.rank, mass.definite, independent=mass.independent)
 
     def _regular(self, eom: EquationsOfMotion) -> tuple[Array, Array]:
         return regular(replace(eom, singular_mass=self.takes_as_singular(eom.singular_mass)))

@@ -6,7 +6,7 @@ from jaxtyping import Array, Bool, Int
 
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations import Law
-from jaxmech.linalg import LDL, times
+from jaxmech.linalg import LDL, matvec
 from jaxmech.status import Status
 
 
@@ -41,7 +41,7 @@ def _lost_rank(A: Array, rank: Array) -> Bool[Array, ""]:
 def _contradicts(eom: EquationsOfMotion, law: Law, independent: Array) -> Bool[Array, ""]:
     # Whether A qdd misses b by more than eps^(1/4) of the accelerations involved.
     tolerance = float(jnp.finfo(eom.b.dtype).eps) ** 0.25
-    miss = jnp.abs(times(eom.A, law.qdd) - eom.b)
+    miss = jnp.abs(matvec(eom.A, law.qdd) - eom.b)
     size = jnp.max(jnp.abs(law.qdd)) + jnp.max(jnp.abs(law.free))
     too_much = tolerance * (jnp.abs(eom.A).sum(1) * size + jnp.abs(eom.b))
     # Independent rows cannot contradict each other. The last stage lies only near the constraints,

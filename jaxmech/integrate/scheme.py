@@ -110,7 +110,7 @@ class Scheme:
         feedback = self.stabilization.feedback(self.system, q, v, t, params)
         eom = replace(eom, b=eom.b + feedback)
         return eom, solve_law(
-            self.formulation, self.system, eom, (q, v, t, params), kept=independent
+            self.formulation, self.system, eom, (q, v, t, params), independent=independent
         )
 
     def completed(

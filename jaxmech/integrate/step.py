@@ -190,8 +190,8 @@ def _run_stages(
             # Later stages lie only near the constraints, where dependent rows seem independent: so
             # the choice of the first stage stands.
             independent_rows=independent_rows
-            if law.kept is None
-            else jnp.where(stage.is_start, law.kept, independent_rows),
+            if law.independent is None
+            else jnp.where(stage.is_start, law.independent, independent_rows),
         )
         return state, None
 

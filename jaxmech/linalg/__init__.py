@@ -23,8 +23,8 @@ from jaxmech.linalg.on_host import rows_on_host as rows_on_host
 from jaxmech.linalg.pivots import Pivots as Pivots
 from jaxmech.linalg.pivots import pivots as pivots
 from jaxmech.linalg.products import diagonal as diagonal
+from jaxmech.linalg.products import matvec as matvec
 from jaxmech.linalg.products import product as product
-from jaxmech.linalg.products import times as times
 from jaxmech.linalg.products import weighted_gram as weighted_gram
 from jaxmech.linalg.qr import QR as QR
 from jaxmech.linalg.saddle_point import SaddlePoint as SaddlePoint
@@ -32,7 +32,7 @@ from jaxmech.linalg.saddle_point import lu as lu
 from jaxmech.linalg.saddle_point import saddle_point as saddle_point
 from jaxmech.linalg.saddle_point import singular_weights as singular_weights
 from jaxmech.linalg.subspaces import column_space_projector as column_space_projector
+from jaxmech.linalg.subspaces import min_norm_solve as min_norm_solve
 from jaxmech.linalg.subspaces import null_basis as null_basis
 from jaxmech.linalg.subspaces import null_space as null_space
-from jaxmech.linalg.subspaces import shortest as shortest
 from jaxmech.linalg.svd import SVD as SVD

@@ -22,14 +22,16 @@ class AbstractRowSpace(eqx.Module):
 
     Attributes:
         rank: number of rows kept as independent, a scalar.
-        kept: flags of the rows that were kept, shape (m,); for `SVD` of the singular values.
+        independent: flags of the rows that were kept, shape (m,); for `SVD` of the singular values.
     """
 
     rank: eqx.AbstractVar[Int[Array, ""]]
-    kept: eqx.AbstractVar[Bool[Array, " m"]]
+    independent: eqx.AbstractVar[Bool[Array, " m"]]
 
     @abc.abstractmethod
-    def smallest(self, r: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
+    def min_norm_solve(
+        self, r: Float[Array, " m"]
+    ) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
         """Return y = C^+ r and some lambda with C^T lambda = y."""
 
 
@@ -59,16 +61,18 @@ class AbstractSolver(abc.ABC):
         # is a length of eps^(1/3); docs/decisions/laws.md discusses lower values.
         return float(jnp.finfo(dtype).eps) ** (2 / 3)
 
-    def thresholds(self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None) -> Array:
-        """The tolerance for each row (m,), so large that rows outside of `kept` are dropped."""
+    def thresholds(self, C: Float[Array, " m n"], independent: Bool[Array, " m"] | None) -> Array:
+        """The tolerance for each row (m,), so large that rows not in `independent` are dropped."""
         tolerance = jnp.full(C.shape[:1], self.threshold(C.dtype), C.dtype)
-        return tolerance if kept is None else jnp.where(kept, tolerance, 2.0)  # rows have length 1
+        return (
+            tolerance if independent is None else jnp.where(independent, tolerance, 2.0)
+        )  # rows have length 1
 
     @abc.abstractmethod
     def factor(
-        self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None = None
+        self, C: Float[Array, " m n"], independent: Bool[Array, " m"] | None = None
     ) -> AbstractRowSpace:
-        """Factorize C, dropping rows that depend on others or are not in `kept` (of a C nearby)."""
+        """Factorize C, dropping rows that depend on others or are not in `independent`."""
 
 
 def unit_rows(C: Float[Array, " m n"]) -> tuple[Float[Array, " m n"], Float[Array, " m"]]:

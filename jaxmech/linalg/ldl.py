@@ -8,11 +8,11 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.linalg.base import AbstractRowSpace, AbstractSolver
 from jaxmech.linalg.products import (
     gram,
+    matvec,
     outer,
     scaled,
     split_corner,
     split_first,
-    times,
     with_first,
 )
 
@@ -25,16 +25,18 @@ class LDLRowSpace(AbstractRowSpace):
         columns: column j of the unit lower triangle below the diagonal, shape (m - j - 1,).
         inverse_pivots: 1 / D, zero where the row was dropped, shape (m,).
         rank: number of rows kept.
-        kept: flags of the rows that were kept, shape (m,).
+        independent: flags of the rows that were kept, shape (m,).
     """
 
     C: Float[Array, " m n"]
     columns: tuple[Array, ...]
     inverse_pivots: tuple[Array, ...]
     rank: Int[Array, ""]
-    kept: Bool[Array, " m"]
+    independent: Bool[Array, " m"]
 
-    def smallest(self, r: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
+    def min_norm_solve(
+        self, r: Float[Array, " m"]
+    ) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
         """Return y = C^+ r and a lambda that is zero on the dropped rows."""
         # C^+ r = C^T lambda for every lambda with C C^T lambda = r, also the one with zeros for
         # dropped rows. Substitution through L, D and L^T.
@@ -47,7 +49,7 @@ class LDLRowSpace(AbstractRowSpace):
         for column, z in zip(reversed(self.columns), reversed(halfway), strict=True):
             last = lax.sub(z, lax.mul(column, multipliers).sum())
             multipliers = with_first(last, multipliers)
-        return times(self.C.T, multipliers), multipliers
+        return matvec(self.C.T, multipliers), multipliers
 
 
 class LDL(AbstractSolver):
@@ -62,14 +64,16 @@ class LDL(AbstractSolver):
     Example:
         >>> import jax.numpy as jnp
         >>> C = jnp.array([[1.0, 0.0, 1.0], [2.0, 0.0, 2.0]])
-        >>> y, multipliers = LDL().factor(C).smallest(jnp.array([2.0, 4.0]))
+        >>> y, multipliers = LDL().factor(C).min_norm_solve(jnp.array([2.0, 4.0]))
         >>> print(y, multipliers, LDL().factor(C).rank)
         [1. 0. 1.] [1. 0.] 1
     """
 
-    def factor(self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None = None) -> LDLRowSpace:
+    def factor(
+        self, C: Float[Array, " m n"], independent: Bool[Array, " m"] | None = None
+    ) -> LDLRowSpace:
         """Factorize C C^T; pivots are compared with the squared lengths of the rows of C."""
-        return _eliminated(C, self.thresholds(C, kept))
+        return _eliminated(C, self.thresholds(C, independent))
 
 
 @jax.jit  # traced once for all tolerances
@@ -99,5 +103,5 @@ def _eliminated(C: Array, thresholds: Array) -> LDLRowSpace:
         columns=tuple(columns),
         inverse_pivots=tuple(inverse_pivots),
         rank=rank,
-        kept=lax.concatenate(keeps, 0),
+        independent=lax.concatenate(keeps, 0),
     )

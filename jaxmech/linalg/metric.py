@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.linalg.base import AbstractRowSpace, AbstractSolver, unit_rows
 from jaxmech.linalg.cholesky import Cholesky, cholesky
-from jaxmech.linalg.products import diagonal, times
+from jaxmech.linalg.products import diagonal, matvec
 
 
 class Metric(eqx.Module):
@@ -47,9 +47,9 @@ class Metric(eqx.Module):
         return self.rows.rank
 
     @property
-    def kept(self) -> Bool[Array, " m"]:
+    def independent(self) -> Bool[Array, " m"]:
         """Flags of the rows of A that were taken as independent."""
-        return self.rows.kept
+        return self.rows.independent
 
     def solve(
         self, Q: Float[Array, " n"], b: Float[Array, " m"]
@@ -57,7 +57,9 @@ class Metric(eqx.Module):
         """M^-1 Q, and x and lambda with M x = Q + A^T lambda and A x = b."""
         return _solve(self.mass, self.rows, self.M, self.A, Q, b)
 
-    def smallest(self, r: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
+    def min_norm_solve(
+        self, r: Float[Array, " m"]
+    ) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
         """The x with A x = r and minimum x^T M x, and lambda with M x = A^T lambda."""
         _, x, multipliers = self.solve(jnp.zeros_like(self.M[0]), r)
         return x, multipliers
@@ -67,7 +69,7 @@ def _solution(
     mass: Cholesky, rows: AbstractRowSpace, A: Array, Q: Array, b: Array
 ) -> tuple[Array, Array, Array]:
     free = mass.upper(mass.lower(Q))
-    y, multipliers = rows.smallest(b - times(A, free))
+    y, multipliers = rows.min_norm_solve(b - matvec(A, free))
     return free, free + mass.upper(y), multipliers
 
 
@@ -86,9 +88,9 @@ def _solved_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[An
     mass, rows, _, A, Q, b = primals
     _, _, dM, dA, dQ, db = tangents
     free, x, multipliers = _solution(mass, rows, A, Q, b)
-    force = dQ - times(dM, x) + times(dA.T, multipliers)
-    _, dx, dmultipliers = _solution(mass, rows, A, force, db - times(dA, x))
-    dfree = mass.upper(mass.lower(dQ - times(dM, free)))
+    force = dQ - matvec(dM, x) + matvec(dA.T, multipliers)
+    _, dx, dmultipliers = _solution(mass, rows, A, force, db - matvec(dA, x))
+    dfree = mass.upper(mass.lower(dQ - matvec(dM, free)))
     return (free, x, multipliers), (dfree, dx, dmultipliers)
 
 
@@ -99,20 +101,20 @@ def metric(
     M: Float[Array, " n n"],
     A: Float[Array, " m n"],
     solver: AbstractSolver,
-    kept: Bool[Array, " m"] | None = None,
+    independent: Bool[Array, " m"] | None = None,
 ) -> Metric:
-    """Factorize M and the rows A, only those in `kept` of which may count as independent.
+    """Factorize M and the rows A, only those in `independent` of which may count as independent.
 
     Example:
         >>> import jax.numpy as jnp
         >>> from jaxmech.linalg import LDL
         >>> pair = metric(jnp.diag(jnp.array([1.0, 3.0])), jnp.array([[1.0, 1.0]]), LDL())
-        >>> print(pair.smallest(jnp.array([4.0]))[0])
+        >>> print(pair.min_norm_solve(jnp.array([4.0]))[0])
         [3. 1.]
     """
     # An array in any case, so that `with_rows` is traced once for both.
-    kept = jnp.ones(A.shape[0], bool) if kept is None else kept
-    return with_rows(M, cholesky(M), A, solver, kept)
+    independent = jnp.ones(A.shape[0], bool) if independent is None else independent
+    return with_rows(M, cholesky(M), A, solver, independent)
 
 
 @partial(jax.jit, static_argnames="solver")
@@ -121,10 +123,10 @@ def with_rows(
     mass: Cholesky,
     A: Float[Array, " m n"],
     solver: AbstractSolver,
-    kept: Bool[Array, " m"] | None = None,
+    independent: Bool[Array, " m"] | None = None,
 ) -> Metric:
     """Factorize the rows A, given the Cholesky factor of M."""
-    return Metric(M, A, mass, solver.factor(mass.lower(A.T).T, kept))
+    return Metric(M, A, mass, solver.factor(mass.lower(A.T).T, independent))
 
 
 def row_weights(M: Float[Array, " n n"], A: Float[Array, " m n"]) -> Float[Array, " m"]:

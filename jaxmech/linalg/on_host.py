@@ -16,7 +16,7 @@ class RowsOnHost(NamedTuple):
     inverse_lengths: Rows
     scale: Rows
 
-    def smallest(self, r: Rows) -> tuple[Rows, Rows]:
+    def min_norm_solve(self, r: Rows) -> tuple[Rows, Rows]:
         """C^+ r, and a lambda that is zero on the dropped rows."""
         z, remaining = r * self.scale, np.zeros_like(r)
         for j, inverse in enumerate(self.inverse_lengths):
@@ -32,7 +32,7 @@ def rows_on_host(C: Rows) -> RowsOnHost:
     """`QR().factor(C)` of a known matrix.
 
     Example:
-        >>> y, _ = rows_on_host(np.array([[1.0, 0.0, 1.0], [2.0, 0.0, 2.0]])).smallest(
+        >>> y, _ = rows_on_host(np.array([[1.0, 0.0, 1.0], [2.0, 0.0, 2.0]])).min_norm_solve(
         ...     np.array([2.0, 4.0])
         ... )
         >>> print(y.round(12))

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from jaxmech.linalg.base import unit_rows
-from jaxmech.linalg.products import product, times
+from jaxmech.linalg.products import matvec, product
 
 
 class Pivots(eqx.Module):
@@ -70,8 +70,8 @@ def pivots(A: Float[Array, " m n"], tolerance: float | None = None) -> Pivots:
         keep = jnp.abs(value) > least
         row = jnp.where(keep, is_pivot.sum(1), 0.0)
         column = jnp.where(keep, is_pivot.sum(0), 0.0)
-        pivot_row = times(residual.T, row) / jnp.where(keep, value, 1.0)
-        residual = residual - times(residual, column)[:, None] * pivot_row[None, :]
+        pivot_row = matvec(residual.T, row) / jnp.where(keep, value, 1.0)
+        residual = residual - matvec(residual, column)[:, None] * pivot_row[None, :]
         residual = residual * (1 - row)[:, None] * (1 - column)[None, :]
         return residual, (row, column, jnp.where(keep, jnp.abs(value), 0.0))
 
@@ -87,7 +87,7 @@ def _inverse(rows: Array, columns: Array, A: Array) -> Array:
 
     def eliminate(table: Array, pivot: tuple[Array, Array]) -> tuple[Array, Array]:
         row, column = pivot
-        along, across = times(table.T, row), times(table[:, :n], column)
+        along, across = matvec(table.T, row), matvec(table[:, :n], column)
         value = (across * row).sum()
         # Where no pivot was left the row is zero, hence `value` too, and the table stays as it is.
         usable = value != 0

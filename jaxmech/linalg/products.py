@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 LARGEST = 65_536  # products of two matrices in one array; more are a dot
 
 
-def times(A: Float[Array, " m n"], x: Float[Array, " n"]) -> Float[Array, " m"]:
+def matvec(A: Float[Array, " m n"], x: Float[Array, " n"]) -> Float[Array, " m"]:
     """Multiply a matrix and a vector."""
     return (A * lax.broadcast_in_dim(x, A.shape, (1,))).sum(1)
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.linalg.base import AbstractRowSpace, AbstractSolver, unit_rows
-from jaxmech.linalg.products import times
+from jaxmech.linalg.products import matvec
 
 
 class QRRowSpace(AbstractRowSpace):
@@ -17,7 +17,7 @@ class QRRowSpace(AbstractRowSpace):
         inverse_lengths: 1 / D, zero where the row was dropped, shape (m,).
         scale: factors by which the rows of C were multiplied, shape (m,).
         rank: number of rows kept.
-        kept: flags of the rows that were kept, shape (m,).
+        independent: flags of the rows that were kept, shape (m,).
     """
 
     U: Float[Array, " m n"]
@@ -25,9 +25,11 @@ class QRRowSpace(AbstractRowSpace):
     inverse_lengths: Float[Array, " m"]
     scale: Float[Array, " m"]
     rank: Int[Array, ""]
-    kept: Bool[Array, " m"]
+    independent: Bool[Array, " m"]
 
-    def smallest(self, r: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
+    def min_norm_solve(
+        self, r: Float[Array, " m"]
+    ) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
         """Return y = C^+ r and a lambda that is zero on the dropped rows."""
         if r.size == 0:
             return self.U.sum(0), r
@@ -44,7 +46,7 @@ class QRRowSpace(AbstractRowSpace):
 
         z, _ = jax.lax.scan(forward, r * self.scale, rows)
         _, multipliers = jax.lax.scan(backward, z, rows, reverse=True)
-        return times(self.U.T, z), multipliers * self.scale
+        return matvec(self.U.T, z), multipliers * self.scale
 
 
 class QR(AbstractSolver):
@@ -59,14 +61,16 @@ class QR(AbstractSolver):
     Example:
         >>> import jax.numpy as jnp
         >>> C = jnp.array([[1.0, 0.0, 1.0], [2.0, 0.0, 2.0]])
-        >>> y, multipliers = QR().factor(C).smallest(jnp.array([2.0, 4.0]))
+        >>> y, multipliers = QR().factor(C).min_norm_solve(jnp.array([2.0, 4.0]))
         >>> print(y.round(12), multipliers.round(12), QR().factor(C).rank)
         [1. 0. 1.] [1. 0.] 1
     """
 
-    def factor(self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None = None) -> QRRowSpace:
+    def factor(
+        self, C: Float[Array, " m n"], independent: Bool[Array, " m"] | None = None
+    ) -> QRRowSpace:
         """Orthogonalize the rows of C after scaling them."""
-        return _orthogonalized(C, self.thresholds(C, kept))
+        return _orthogonalized(C, self.thresholds(C, independent))
 
 
 @jax.jit  # traced once for all tolerances
@@ -75,13 +79,13 @@ def _orthogonalized(C: Array, thresholds: Array) -> QRRowSpace:
 
     def orthogonalize(U: Array, row: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
         j, c, threshold = row
-        along = times(U, c)
-        residual = c - times(U.T, along)
+        along = matvec(U, c)
+        residual = c - matvec(U.T, along)
         # A second time: the round-off left along U by the first is large compared with a `residual`
         # that is nearly zero, and twice is enough (Parlett, The Symmetric Eigenvalue Problem,
         # 6.9).
-        again = times(U, residual)
-        residual = residual - times(U.T, again)
+        again = matvec(U, residual)
+        residual = residual - matvec(U.T, again)
         squared = (residual * residual).sum()
         keep = squared > threshold**2
         inverse = jnp.where(keep, 1 / jnp.sqrt(jnp.where(keep, squared, 1.0)), 0.0)
@@ -91,5 +95,5 @@ def _orthogonalized(C: Array, thresholds: Array) -> QRRowSpace:
         return QRRowSpace(C, C @ C.T, scale, scale, jnp.zeros((), jnp.int32), scale > 0)
     rows = (jnp.arange(C.shape[0]), C, thresholds)
     U, (R, inverse_lengths) = jax.lax.scan(orthogonalize, jnp.zeros_like(C), rows)
-    kept = inverse_lengths > 0
-    return QRRowSpace(U, R, inverse_lengths, scale, kept.sum(dtype=jnp.int32), kept)
+    independent = inverse_lengths > 0
+    return QRRowSpace(U, R, inverse_lengths, scale, independent.sum(dtype=jnp.int32), independent)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.linalg.metric import row_weights
-from jaxmech.linalg.products import diagonal, product, times
+from jaxmech.linalg.products import diagonal, matvec, product
 
 
 class LU(eqx.Module):
@@ -75,7 +75,7 @@ class SaddlePoint(eqx.Module):
         K: shape (n, n); with weights, K + B^T W J.
         B: shape (m, n).
         J: shape (m, n).
-        kept: flags of the rows of B and J that count, shape (m,).
+        independent: flags of the rows of B and J that count, shape (m,).
         weights: W of the rows, with which B^T W (J x - g) = 0 is added to the first equations,
             shape (m,); None if K is regular without.
         inner: factors of K.
@@ -85,7 +85,7 @@ class SaddlePoint(eqx.Module):
     K: Float[Array, " n n"]
     B: Float[Array, " m n"]
     J: Float[Array, " m n"]
-    kept: Bool[Array, " m"]
+    independent: Bool[Array, " m"]
     weights: Float[Array, " m"] | None
     inner: LU
     schur: LU
@@ -99,7 +99,7 @@ class SaddlePoint(eqx.Module):
         self, f: Float[Array, " n"], g: Float[Array, " m"]
     ) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
         """Solve for x and lambda; the multipliers of rows that do not count are zero."""
-        weighted = 0.0 if self.weights is None else times(self.B.T, self.weights * g)
+        weighted = 0.0 if self.weights is None else matvec(self.B.T, self.weights * g)
         return _solved(self, self.K, self.B, self.J, f + weighted, g)
 
 
@@ -107,7 +107,7 @@ def saddle_point(
     K: Float[Array, " n n"],
     B: Float[Array, " m n"],
     J: Float[Array, " m n"],
-    kept: Bool[Array, " m"],
+    independent: Bool[Array, " m"],
     weights: Float[Array, " m"] | None = None,
 ) -> SaddlePoint:
     """Factorize K and its Schur complement; with weights of the rows, K may be singular by itself.
@@ -115,7 +115,7 @@ def saddle_point(
     Example:
         >>> import jax.numpy as jnp
         >>> K, A = jnp.diag(jnp.array([1.0, 3.0])), jnp.array([[1.0, 1.0], [2.0, 2.0]])
-        >>> system = saddle_point(K, A, A, kept=jnp.array([True, False]))
+        >>> system = saddle_point(K, A, A, independent=jnp.array([True, False]))
         >>> x, multipliers = system.solve(jnp.zeros(2), jnp.array([4.0, 8.0]))
         >>> print(x, multipliers)
         [3. 1.] [3. 0.]
@@ -125,9 +125,9 @@ def saddle_point(
         K = K + product((B * weights[:, None]).T, J)
     inner = lu(K)
     complement = product(J, inner.solve(B.T))
-    both_independent = kept[:, None] & kept[None, :]
-    complement = jnp.where(both_independent, complement, jnp.eye(len(kept), dtype=K.dtype))
-    return SaddlePoint(K, B, J, kept, weights, inner, lu(complement))
+    both_independent = independent[:, None] & independent[None, :]
+    complement = jnp.where(both_independent, complement, jnp.eye(len(independent), dtype=K.dtype))
+    return SaddlePoint(K, B, J, independent, weights, inner, lu(complement))
 
 
 def singular_weights(
@@ -148,13 +148,13 @@ def singular_weights(
 def _solved(
     factors: SaddlePoint, K: Array, B: Array, J: Array, f: Array, g: Array
 ) -> tuple[Array, Array]:
-    inner, kept = factors.inner, factors.kept
+    inner, independent = factors.inner, factors.independent
     free = inner.solve(f[:, None])[:, 0]
     # Zero in rows that do not count, where the Schur complement is the identity: so are their
     # multipliers.
-    missing = jnp.where(kept, g - times(factors.J, free), 0.0)
+    missing = jnp.where(independent, g - matvec(factors.J, free), 0.0)
     multipliers = factors.schur.solve(missing[:, None])[:, 0]
-    return free + inner.solve(times(factors.B.T, multipliers)[:, None])[:, 0], multipliers
+    return free + inner.solve(matvec(factors.B.T, multipliers)[:, None])[:, 0], multipliers
 
 
 @_solved.defjvp
@@ -163,5 +163,5 @@ def _solved_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[An
     factors, K, B, J, _, _ = primals
     _, dK, dB, dJ, df, dg = tangents
     x, multipliers = solution = _solved(*primals)
-    force = df - times(dK, x) + times(dB.T, multipliers)
-    return solution, _solved(factors, K, B, J, force, dg - times(dJ, x))
+    force = df - matvec(dK, x) + matvec(dB.T, multipliers)
+    return solution, _solved(factors, K, B, J, force, dg - matvec(dJ, x))

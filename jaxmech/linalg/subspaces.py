@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.linalg.base import unit_rows
-from jaxmech.linalg.products import times
+from jaxmech.linalg.products import matvec
 from jaxmech.linalg.qr import QR
 
 
@@ -21,7 +21,9 @@ def column_space_projector(A: Float[Array, " m n"]) -> Float[Array, " m m"]:
     # The columns in terms of orthonormal rows are those of a triangle without its zero columns, so
     # none of them depends on the others, however different the units of the rows are.
     rows = QR().factor(A)
-    lengths = jnp.where(rows.kept, 1 / jnp.where(rows.kept, rows.inverse_lengths, 1.0), 0.0)
+    lengths = jnp.where(
+        rows.independent, 1 / jnp.where(rows.independent, rows.inverse_lengths, 1.0), 0.0
+    )
     triangle = (rows.R + jnp.diag(lengths)) / jnp.where(rows.scale > 0, rows.scale, 1.0)[:, None]
     V = QR(tolerance=0.0).factor(triangle.T[::-1]).U
     return (V[:, :, None] * V[:, None, :]).sum(0)
@@ -41,21 +43,22 @@ def null_space(A: Float[Array, " m n"]) -> Float[Array, " n n"]:
     return QR().factor(jnp.concatenate([A, jnp.eye(n, dtype=A.dtype)])).U[m:]
 
 
-def shortest(C: Float[Array, " n k"], r: Float[Array, " n"]) -> Float[Array, " k"]:
+def min_norm_solve(C: Float[Array, " n k"], r: Float[Array, " n"]) -> Float[Array, " k"]:
     """C^+ r, the minimum-norm x among those that bring C x nearest to r; C may have any rank.
 
     Columns are compared with their own length, so a column of mere round-off counts as nonzero.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> print(shortest(jnp.array([[1.0, 2.0], [0.0, 0.0]]), jnp.array([5.0, 7.0])).round(12))
+        >>> C, r = jnp.array([[1.0, 2.0], [0.0, 0.0]]), jnp.array([5.0, 7.0])
+        >>> print(min_norm_solve(C, r).round(12))
         [1. 2.]
     """
     rows = QR().factor(C.T)
-    _, x = rows.smallest(times(C.T, r))
+    _, x = rows.min_norm_solve(matvec(C.T, r))
     # Once more for the residual, which removes the error of the normal equations (Bjorck 1987).
-    x = x + rows.smallest(times(C.T, r - times(C, x)))[1]
-    return times(column_space_projector(C.T), x)
+    x = x + rows.min_norm_solve(matvec(C.T, r - matvec(C, x)))[1]
+    return matvec(column_space_projector(C.T), x)
 
 
 def null_basis(
@@ -109,7 +112,7 @@ def _most_independent(rows: Array, basis: Array, count: int) -> tuple[Array, Arr
         size = jax.lax.stop_gradient((residual * residual).sum(1))
         chosen = (jnp.arange(len(rows)) == jnp.argmax(size)).astype(rows.dtype)
         # `residual` is updated once per vector; a second time removes the round-off along U.
-        u = orthogonal_to(times(residual.T, chosen)[None], U)[0]
+        u = orthogonal_to(matvec(residual.T, chosen)[None], U)[0]
         squared = (u * u).sum()
         length = jnp.sqrt(jnp.where(squared > 0, squared, 1.0)) * (squared > 0)
         u = u / jnp.where(squared > 0, length, 1.0)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.linalg.base import AbstractRowSpace, AbstractSolver, unit_rows
-from jaxmech.linalg.products import times
+from jaxmech.linalg.products import matvec
 
 
 class SVDRowSpace(AbstractRowSpace):
@@ -18,18 +18,20 @@ class SVDRowSpace(AbstractRowSpace):
         inverse: pseudo-inverse of the scaled rows, shape (n, m).
         scale: factors by which the rows of C were multiplied, shape (m,).
         rank: number of singular values kept.
-        kept: flags of the singular values that were kept, largest first, shape (m,).
+        independent: flags of the singular values that were kept, largest first, shape (m,).
     """
 
     inverse: Float[Array, " n m"]
     scale: Float[Array, " m"]
     rank: Int[Array, ""]
-    kept: Bool[Array, " m"]
+    independent: Bool[Array, " m"]
 
-    def smallest(self, r: Float[Array, " m"]) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
+    def min_norm_solve(
+        self, r: Float[Array, " m"]
+    ) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
         """Return y = C^+ r and the smallest lambda in terms of the scaled rows."""
-        y = times(self.inverse, r * self.scale)
-        return y, times(self.inverse.T, y) * self.scale
+        y = matvec(self.inverse, r * self.scale)
+        return y, matvec(self.inverse.T, y) * self.scale
 
 
 class SVD(AbstractSolver):
@@ -43,14 +45,16 @@ class SVD(AbstractSolver):
     Example:
         >>> import jax.numpy as jnp
         >>> C = jnp.array([[1.0, 0.0, 1.0], [2.0, 0.0, 2.0]])
-        >>> y, multipliers = SVD().factor(C).smallest(jnp.array([2.0, 4.0]))
+        >>> y, multipliers = SVD().factor(C).min_norm_solve(jnp.array([2.0, 4.0]))
         >>> print(y.round(12), multipliers.round(12), SVD().factor(C).rank)
         [1. 0. 1.] [0.5  0.25] 1
     """
 
-    def factor(self, C: Float[Array, " m n"], kept: Bool[Array, " m"] | None = None) -> SVDRowSpace:
+    def factor(
+        self, C: Float[Array, " m n"], independent: Bool[Array, " m"] | None = None
+    ) -> SVDRowSpace:
         """Compute the pseudo-inverse of C after scaling its rows."""
-        return _inverted(C, self.thresholds(C, kept))
+        return _inverted(C, self.thresholds(C, independent))
 
 
 @jax.jit  # traced once for all tolerances
@@ -58,8 +62,8 @@ def _inverted(C: Array, thresholds: Array) -> SVDRowSpace:
     C, scale = unit_rows(C)
     if C.shape[0] == 0:
         return SVDRowSpace(C.T, scale, jnp.zeros((), jnp.int32), scale > 0)
-    inverse, kept = _pseudo_inverse(C, thresholds)
-    return SVDRowSpace(inverse, scale, kept.sum(dtype=jnp.int32), kept)
+    inverse, independent = _pseudo_inverse(C, thresholds)
+    return SVDRowSpace(inverse, scale, independent.sum(dtype=jnp.int32), independent)
 
 
 @jax.custom_jvp
@@ -78,7 +82,7 @@ def _pseudo_inverse(C: Array, thresholds: Array) -> tuple[Array, Array]:
 def _pseudo_inverse_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
     """The derivative of Golub and Pereyra 1973, equation (4.12)."""
     C, dC = primals[0], tangents[0]
-    P, kept = _pseudo_inverse(*primals)
+    P, independent = _pseudo_inverse(*primals)
     beyond_rows, beyond_columns = dC.T - dC.T @ (C @ P), dC.T - (P @ C) @ dC.T
     dP = -P @ dC @ P + P @ P.T @ beyond_rows + beyond_columns @ (P.T @ P)
-    return (P, kept), (dP, np.zeros(kept.shape, jax.dtypes.float0))
+    return (P, independent), (dP, np.zeros(independent.shape, jax.dtypes.float0))

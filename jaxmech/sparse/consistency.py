@@ -75,7 +75,7 @@ def _levels(
     )
     allowed = _allowed(q, v, extents, share)
     pairs = zip(levels, allowed, strict=True)
-    return [(jnp.abs(level), rows.times(structure, sizes, x)) for level, x in pairs]
+    return [(jnp.abs(level), rows.matvec(structure, sizes, x)) for level, x in pairs]
 
 
 def misses(structure: BodyGraph, q: Array, v: Array, t: Array, params: Params) -> list[Any]:

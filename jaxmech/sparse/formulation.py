@@ -46,7 +46,7 @@ class SparseElimination(AbstractFormulation):
         """Raise an error, since no matrices of all coordinates are formed."""
         _refuse()
 
-    def solve(self, eom: EquationsOfMotion, *, kept: Any = None) -> Law:
+    def solve(self, eom: EquationsOfMotion, *, independent: Any = None) -> Law:
         """Raise an error, since no matrices of all coordinates are formed."""
         _refuse()
 

@@ -54,8 +54,8 @@ def accelerations(
         return Accelerations(qdd, metric.rank, metric.definite, None, false)
     b = rows.right_sides(structure, q, v, t, params)
     if structure.norms:
-        b = b - rows.times(structure, A, c)
-    w = free + metric.smallest(b - metric.across(free))
+        b = b - rows.matvec(structure, A, c)
+    w = free + metric.min_norm_solve(b - metric.across(free))
     miss = jax.lax.stop_gradient(jnp.abs(metric.across(w) - b))
     size = jnp.abs(w).max() + jnp.abs(free).max()
     tolerance = float(jnp.finfo(q.dtype).eps) ** 0.25
@@ -79,8 +79,8 @@ def projected(
     def step(level: Array, sizes: Any) -> Array:
         c = along_norms(structure, base, sizes)
         if structure.norms and metric.factor is not None:
-            level = level - rows.times(structure, A, c)
-        return metric.directions.widened(metric.smallest(level)) + c
+            level = level - rows.matvec(structure, A, c)
+        return metric.directions.widened(metric.min_norm_solve(level)) + c
 
     def moved(_: Array, q: Array) -> Array:
         level = rows.position_level(structure, q, v, t, params)

@@ -87,7 +87,7 @@ class BlockMetric(eqx.Module):
         # No derivative goes through the factors: it is another solution with them.
         return jax.lax.custom_linear_solve(forward, r, solve, symmetric=True)
 
-    def smallest(self, r: Float[Array, "b m"]) -> Float[Array, "r N"]:
+    def min_norm_solve(self, r: Float[Array, "b m"]) -> Float[Array, "r N"]:
         """The smallest w in the metric with A' w = r."""
         if self.factor is None:
             return jnp.zeros_like(self.G[0])

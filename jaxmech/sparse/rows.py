@@ -103,7 +103,7 @@ def jacobians(
     ]
 
 
-def times(
+def matvec(
     structure: BodyGraph, A: list[tuple[Array, ...]], x: Float[Array, " n"]
 ) -> Float[Array, "b m"]:
     """A x, from A by groups."""

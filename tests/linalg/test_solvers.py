@@ -31,7 +31,7 @@ def of_rank(m: int, n: int, rank: int, draw: np.random.Generator) -> np.ndarray:
 def smallest(C, r):
     """y, lambda and rank of every solver."""
     rows = [solver.factor(C) for solver in SOLVERS]
-    return [(*row.smallest(r), row.rank) for row in rows]
+    return [(*row.min_norm_solve(r), row.rank) for row in rows]
 
 
 @pytest.mark.parametrize(("m", "n", "rank"), SHAPES)
@@ -50,7 +50,7 @@ def test_smallest_solution(m: int, n: int, rank: int) -> None:
 def test_no_rows() -> None:
     for solver in SOLVERS:
         space = solver.factor(jnp.zeros((0, 3)))
-        y, multipliers = space.smallest(jnp.zeros(0))
+        y, multipliers = space.min_norm_solve(jnp.zeros(0))
         assert y.tolist() == [0.0, 0.0, 0.0]
         assert multipliers.shape == (0,)
         assert space.rank == 0
@@ -79,15 +79,15 @@ def test_a_dropped_row_has_no_multiplier_and_the_order_decides() -> None:
         assert multipliers[0, 2] == 0.0
 
 
-@pytest.mark.parametrize(("solver", "kept"), [(LDL, 1e-4), (QR, 1e-9), (SVD, 1e-9)])
-def test_tolerance_decides_what_is_dependent(solver: Any, kept: float) -> None:
+@pytest.mark.parametrize(("solver", "independent"), [(LDL, 1e-4), (QR, 1e-9), (SVD, 1e-9)])
+def test_tolerance_decides_what_is_dependent(solver: Any, independent: float) -> None:
     """Two unit rows at an angle: LDL sees its square, QR and SVD the angle itself."""
 
     def rank(angle: float, **options: float) -> int:
         C = jnp.array([[1.0, 0.0], [np.cos(angle), np.sin(angle)]])
         return int(solver(**options).factor(C).rank)
 
-    assert rank(kept) == 2
+    assert rank(independent) == 2
     assert rank(1e-12) == 1
     assert rank(0.05, tolerance=0.1) == 1
     assert rank(0.9, tolerance=0.1) == 2
@@ -98,13 +98,13 @@ def test_rows_outside_kept_are_dropped(solver: Any) -> None:
     """A third row that is nearly dependent is dropped if a nearby C had it as dependent."""
     there = np.array([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [1.0, 1.0, 0.0]])
     here = there + np.array([[0, 0, 0], [0, 0, 0], [0, 0, 1e-3]])
-    kept = solver.factor(jnp.asarray(there)).kept
-    np.testing.assert_array_equal(kept, [True, True, False])
+    independent = solver.factor(jnp.asarray(there)).independent
+    np.testing.assert_array_equal(independent, [True, True, False])
     assert solver.factor(jnp.asarray(here)).rank == 3
-    rows = solver.factor(jnp.asarray(here), kept)
+    rows = solver.factor(jnp.asarray(here), independent)
     assert rows.rank == 2
-    np.testing.assert_array_equal(rows.kept, kept)
-    y, _ = rows.smallest(jnp.array([1.0, 2.0, 3.0]))  # the third row asks for 1,000 of y[2]
+    np.testing.assert_array_equal(rows.independent, independent)
+    y, _ = rows.min_norm_solve(jnp.array([1.0, 2.0, 3.0]))  # the third row asks for 1,000 of y[2]
     assert np.abs(y).max() < 2
 
 
@@ -138,7 +138,7 @@ def test_derivative_at_constant_rank(solver: Any) -> None:
     def y(s: Any) -> Any:
         C = H @ (F + s * G)
         C = jnp.concatenate([C, C[:1]])
-        return solver.factor(C).smallest(C @ x)[0]
+        return solver.factor(C).min_norm_solve(C @ x)[0]
 
     h = 1e-5
     slope = jax.jit(jax.jacfwd(y))(0.3)
@@ -151,7 +151,7 @@ def test_derivative_at_constant_rank(solver: Any) -> None:
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
 def test_derivative_at_a_row_of_zeros_is_finite(solver: Any) -> None:
     def total(C: Any) -> Any:
-        return solver.factor(C).smallest(jnp.array([1.0, 0.0]))[0].sum()
+        return solver.factor(C).min_norm_solve(jnp.array([1.0, 0.0]))[0].sum()
 
     slope = jax.jit(jax.grad(total))(jnp.array([[1.0, 0.5], [0.0, 0.0]]))
     assert np.isfinite(slope).all()
@@ -175,7 +175,7 @@ def test_metric_is_the_weighted_pseudo_inverse() -> None:
     F, A = draw.normal(size=(5, 5)), of_rank(4, 5, 3, draw)
     M, r = F @ F.T + np.eye(5), A @ draw.normal(size=5)
     pair = jax.jit(lambda M, A: metric(M, A, LDL()))(M, A)
-    x, multipliers = pair.smallest(jnp.asarray(r))
+    x, multipliers = pair.min_norm_solve(jnp.asarray(r))
     W = np.linalg.inv(M) @ A.T
     np.testing.assert_allclose(x, W @ np.linalg.pinv(A @ W, rcond=1e-10) @ r, atol=1e-12)
     np.testing.assert_allclose(M @ x, A.T @ multipliers, atol=1e-12)
@@ -216,9 +216,9 @@ def test_column_space_projector_for_rows_in_different_units(ratio: float) -> Non
 def test_a_factorization_is_traced_once_for_all_uses(kind: Any, traced: str) -> None:
     """Tracing one takes longer than compiling it."""
 
-    def uses(M: Any, A: Any, kept: Any) -> Any:
-        pairs = metric(M, A, kind()), metric(M, A, kind(), kept)
-        return *pairs, kind(tolerance=1e-3).factor(A), kind().factor(2 * A, kept)
+    def uses(M: Any, A: Any, independent: Any) -> Any:
+        pairs = metric(M, A, kind()), metric(M, A, kind(), independent)
+        return *pairs, kind(tolerance=1e-3).factor(A), kind().factor(2 * A, independent)
 
     found = jax.make_jaxpr(uses)(jnp.eye(5), jnp.ones((3, 5)), jnp.ones(3, bool))
     calls = [eqn.params for eqn in found.eqns if "jaxpr" in eqn.params]

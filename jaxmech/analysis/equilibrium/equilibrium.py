@@ -38,7 +38,7 @@ from jaxmech.analysis.symmetry.symmetries import symmetries as find
 from jaxmech.compiler import jacobian, native_call
 from jaxmech.consistency import reach, violations
 from jaxmech.first_order import padded, require_no_states
-from jaxmech.linalg import column_space_projector, times, unit_rows
+from jaxmech.linalg import column_space_projector, matvec, unit_rows
 from jaxmech.properties import reads_integrals
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import (
@@ -264,7 +264,7 @@ class ScaledProblem:
         params, _, t, symmetries = theta
         q, v, W, multipliers, _ = self.state(z, symmetries)
         system, sizes = self.setup.system, self.setup.system.sizes(q, v, t, params)
-        multipliers = times(column_space_projector(A), multipliers)
+        multipliers = matvec(column_space_projector(A), multipliers)
         back = np.argsort(row_order(system, sizes))
         of_names = np.split(back, np.cumsum(sizes)[:-1])
         rows = dict(zip((c.name for c in system.constraints), of_names, strict=False))

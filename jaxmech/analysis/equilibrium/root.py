@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import hoisted
-from jaxmech.linalg import QR, times
+from jaxmech.linalg import QR, matvec
 
 ITERATIONS = 100
 DAMPING = (0.0, 1e-8, 1e-5, 1e-3, 1e-1, 10.0)
@@ -64,13 +64,13 @@ def _shortest(J: Array, r: Array) -> Array:
     frozen = jax.lax.stop_gradient(square)
 
     def solve(_: Any, b: Array) -> Array:
-        return QR().factor(frozen).smallest(b)[0]
+        return QR().factor(frozen).min_norm_solve(b)[0]
 
     def solve_transposed(_: Any, b: Array) -> Array:
-        return QR().factor(frozen.T).smallest(b)[0]
+        return QR().factor(frozen.T).min_norm_solve(b)[0]
 
     b = jnp.zeros(size, r.dtype).at[:count].set(r)
-    x = jax.lax.custom_linear_solve(lambda x: times(square, x), b, solve, solve_transposed)
+    x = jax.lax.custom_linear_solve(lambda x: matvec(square, x), b, solve, solve_transposed)
     return x[:unknowns]
 
 
@@ -88,7 +88,7 @@ def _solve(equations: Callable[[Array], Array], start: Array) -> Array:
             # are Newton steps.
             damped = jnp.sqrt(damping * size) * jnp.eye(len(F), dtype=z.dtype)
             augmented = jnp.concatenate([J, damped], axis=1)
-            d = QR().factor(augmented).smallest(F)[0][: z.size]
+            d = QR().factor(augmented).min_norm_solve(F)[0][: z.size]
             # Far from a zero whole steps fail for every damping where constraints are many.
             moved = z[None] - jnp.asarray(np.array(LENGTHS), z.dtype)[:, None] * d[None]
             sizes = jax.vmap(lambda z: missed(equations(z)))(moved)

@@ -54,7 +54,7 @@ def _trials(z: Numbers, size: float, F: Numbers, J: Numbers) -> list[Numbers]:
     for damping in np.array(DAMPING, z.dtype):
         damped = np.sqrt(damping * size, dtype=z.dtype) * np.eye(len(F), dtype=z.dtype)
         rows = rows_on_host(np.concatenate([J, damped], axis=1))
-        step = rows.smallest(F)[0][: z.size]
+        step = rows.min_norm_solve(F)[0][: z.size]
         trials += [z - length * step for length in np.array(LENGTHS, z.dtype)]
     return trials
 

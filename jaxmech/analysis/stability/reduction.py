@@ -39,7 +39,7 @@ from jaxmech.analysis.stability.balance import (
 from jaxmech.analysis.states import State
 from jaxmech.consistency import reach
 from jaxmech.constraints import Nonholonomic
-from jaxmech.linalg import QR, column_space_projector, metric, null_basis, times
+from jaxmech.linalg import QR, column_space_projector, matvec, metric, null_basis
 from jaxmech.system import System
 from jaxmech.utils.probing import depends_on
 
@@ -172,10 +172,10 @@ def forced(statics: AtRest, freedom: Freedom) -> Forced:
     # a = A^+ b plus the null-space component that balances the forces there
     N, _ = null_basis(A, freedom[2])
     rows = QR().factor(A)
-    a = rows.smallest(-statics.rows)[0]
+    a = rows.min_norm_solve(-statics.rows)[0]
     a = a - N @ _solved(N.T @ M @ N, N.T @ (statics.force + M @ a))
     force = statics.force + M @ a
-    multipliers = times(column_space_projector(A), rows.smallest(times(A, force))[1])
+    multipliers = matvec(column_space_projector(A), rows.min_norm_solve(matvec(A, force))[1])
     return Forced(a, force, multipliers)
 
 
@@ -295,7 +295,7 @@ def _pseudo_inverse(A: Array) -> Array:
     if not A.shape[0]:
         return A.T
     rows = QR().factor(A)
-    return jax.vmap(lambda r: rows.smallest(r)[0], 1, 1)(jnp.eye(A.shape[0], dtype=A.dtype))
+    return jax.vmap(lambda r: rows.min_norm_solve(r)[0], 1, 1)(jnp.eye(A.shape[0], dtype=A.dtype))
 
 
 def unsteadiness(

@@ -25,7 +25,7 @@ from jaxmech.analysis.states import Numbers, checked_state
 from jaxmech.consistency import constraint_jacobians, reach
 from jaxmech.constraints import Acceleration
 from jaxmech.first_order import require_no_states
-from jaxmech.linalg import shortest, unit
+from jaxmech.linalg import min_norm_solve, unit
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.jit_cache import jit_of
@@ -67,7 +67,7 @@ class Symmetries(eqx.Module):
         if not self.s.shape[0]:
             return self.s
         rows = jnp.concatenate([self.fields(q), self.s[:, None]], axis=1).T
-        return shortest(rows, jnp.append(v, 1.0))
+        return min_norm_solve(rows, jnp.append(v, 1.0))
 
     def __repr__(self) -> str:
         if not is_known((self.c, self.W, self.s)) or not isinstance(self.c, jax.Array | np.ndarray):
@@ -222,7 +222,7 @@ def _conditions(
         for c in system.constraints:
             if isinstance(c, Acceleration):
                 A, b = c.rows(q, v, t, params)
-                a = shortest(A, b)  # an acceleration that satisfies it, which W turns as well
+                a = min_norm_solve(A, b)  # an acceleration that satisfies it, which W turns as well
                 turned = A[:, :, None] * a[None, None, :]
                 level = _rows(
                     lambda q, v, t, c=c, a=a: c.value(q, v, a, t, params), q, v, t, turned

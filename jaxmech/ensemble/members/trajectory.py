@@ -34,7 +34,7 @@ from jaxmech.ensemble.members.observed import (
 from jaxmech.ensemble.members.passages import study_watch
 from jaxmech.ensemble.study import Study
 from jaxmech.integrate import EventSet
-from jaxmech.linalg import times
+from jaxmech.linalg import matvec
 from jaxmech.observe import observe
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
@@ -250,7 +250,7 @@ def _is_met(system: System, q: Array, v: Array, t: Array, params: Any) -> Array:
     extents, levels = extents_at(system, q, v, t, params), levels_of(system, q, v, t, params)
 
     def small(level: Array, A: Array, x: Array) -> Array:
-        return (jnp.abs(level) <= tolerance * times(jnp.abs(A), jnp.abs(x) + extents)).all()
+        return (jnp.abs(level) <= tolerance * matvec(jnp.abs(A), jnp.abs(x) + extents)).all()
 
     positions = small(levels.position, levels.A_position, q)
     speeds = small(levels.velocity, levels.A_velocity, v)

@@ -15,7 +15,7 @@ from jaxmech.integrate.implicit import AbstractImplicit, StepData, rounding
 from jaxmech.integrate.methods import AbstractRungeKuttaPair
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import Tolerance
-from jaxmech.linalg import times
+from jaxmech.linalg import matvec
 from jaxmech.stabilization import RowsBefore, metric_mass
 from jaxmech.status import Status
 from jaxmech.system import Params
@@ -117,7 +117,7 @@ def _size(M: Array, x: Array) -> Array:
     x = x[: len(M)]
     # Over the trace, so that neither the number of coordinates nor the unit of mass counts. Round-
     # off can make the square of a singular M slightly negative.
-    return jnp.sqrt(jnp.maximum(x @ times(M, x), 0.0) / jnp.trace(M))
+    return jnp.sqrt(jnp.maximum(x @ matvec(M, x), 0.0) / jnp.trace(M))
 
 
 def step_state(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> StepState:
@@ -131,7 +131,9 @@ def step_state(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> 
         *unless(law.converged, Status.NONIDEAL_FAILED),
         check_dependent_rows(eom, law, all_rows, yes, yes),
     )
-    return StepState(q, v, law.qdd, all_rows if law.kept is None else law.kept, law.rank, status)
+    return StepState(
+        q, v, law.qdd, all_rows if law.independent is None else law.independent, law.rank, status
+    )
 
 
 def attempt(

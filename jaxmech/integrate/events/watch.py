@@ -258,7 +258,7 @@ class EventSet:
         if len(A_velocity):
             mass = metric(metric_mass(system, q, v, t, new), A_velocity, LDL())
             for _ in range(_ITERATIONS):
-                v = v - mass.smallest(system.velocity_level(q, v, t, new))[0]
+                v = v - mass.min_norm_solve(system.velocity_level(q, v, t, new))[0]
         return q, v, met
 
     def _rebound(
@@ -283,7 +283,7 @@ class EventSet:
             system.velocity_level(q, v, t, params), (1 + e) * rate(gap, q, v, t)
         ])  # fmt: skip
         mass = metric(metric_mass(system, q, v, t, params), rows, LDL())
-        return v - mass.smallest(wrong)[0]
+        return v - mass.min_norm_solve(wrong)[0]
 
 
 def _new_state(event: Event, result: Any, q: Array) -> tuple[Array, Array]:

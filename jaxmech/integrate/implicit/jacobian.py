@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float
 from jaxmech.equations import EquationsOfMotion, SingularMass
 from jaxmech.formulations import Law
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.linalg import SaddlePoint, saddle_point, singular_weights, times
+from jaxmech.linalg import SaddlePoint, matvec, saddle_point, singular_weights
 from jaxmech.system import Params
 
 
@@ -105,7 +105,7 @@ class Resolvent(eqx.Module):
         """Solve for (x, w) with a real mu; `in_t` times the derivative by t adds to `rhs`."""
         jacobian, z = self.at, self.z
         n = len(jacobian.M)
-        load = _above(jacobian, rhs.v) + z * times(jacobian.in_q, rhs.q)
+        load = _above(jacobian, rhs.v) + z * matvec(jacobian.in_q, rhs.q)
         if in_t is not None:
             load = load + in_t * jacobian.in_t
         w, _ = self.factors.solve(z * load[:n], z * load[n:])
@@ -116,7 +116,7 @@ class Resolvent(eqx.Module):
         jacobian, z, zi = self.at, self.z, self.zi
         assert zi is not None
         n = len(jacobian.M)
-        in_re, in_im = times(jacobian.in_q, re.q), times(jacobian.in_q, im.q)
+        in_re, in_im = matvec(jacobian.in_q, re.q), matvec(jacobian.in_q, im.q)
         first = _above(jacobian, re.v) + z * in_re - zi * in_im
         second = _above(jacobian, im.v) + z * in_im + zi * in_re
         # Once more times 1 / mu, as for a real mu.
@@ -130,7 +130,7 @@ class Resolvent(eqx.Module):
 
 
 def _above(jacobian: MotionJacobian, s: Array) -> Array:
-    return jnp.concatenate([times(jacobian.M, s), times(jacobian.A, s)])
+    return jnp.concatenate([matvec(jacobian.M, s), matvec(jacobian.A, s)])
 
 
 def jacobian_at(
@@ -148,10 +148,10 @@ def jacobian_at(
         # nothing of the law that solves them is differentiated.
         equations: EquationsOfMotion = formulation.equations(system, q, v, t, params)
         feedback = scheme.stabilization.feedback(system, q, v, t, params)
-        R = equations.Q - times(equations.M, law.qdd) + times(equations.A.T, law.multipliers)
+        R = equations.Q - matvec(equations.M, law.qdd) + matvec(equations.A.T, law.multipliers)
         if system.nonideal is not None:
             R = R + pushed(q, v, t, law.multipliers)
-        return jnp.concatenate([R, equations.b + feedback - times(equations.A, law.qdd)])
+        return jnp.concatenate([R, equations.b + feedback - matvec(equations.A, law.qdd)])
 
     state = data.q, data.v, data.t
     in_q, in_v = jax.jacfwd(residuals, argnums=(0, 1))(*state)

@@ -55,7 +55,7 @@ class AbstractImplicit(AbstractPair):
         with jax.named_scope("law_of_motion"):
             eom, law = scheme.law(q, v, t, params, all_rows)
         # The rows of the start count in all stages, as in an explicit step.
-        independent_rows = all_rows if law.kept is None else law.kept
+        independent_rows = all_rows if law.independent is None else law.independent
         jacobian = jacobian_at(scheme, data, (eom, law), independent_rows)
         changes, errors, converged = self.solved(scheme, data, jacobian, law.qdd)
         status = first_that_holds(

@@ -27,7 +27,7 @@ from jaxmech.integrate.variational.step_equations import (
     momentum,
     trapezoidal,
 )
-from jaxmech.linalg import metric, times
+from jaxmech.linalg import matvec, metric
 from jaxmech.stabilization import metric_mass
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive_integer
@@ -83,7 +83,7 @@ class AbstractVariational(AbstractMethod):
         rows = metric(metric_mass(system, q, v, t, params), A, formulation.solver)
         # Which rows count is decided at the start, for both ends of the step; the choice has no
         # derivative.
-        independent = jax.lax.stop_gradient(rows.kept)
+        independent = jax.lax.stop_gradient(rows.independent)
         settings = NewtonSettings(self.iterations, system.singular_mass)
         position = partial(_position_equations, self, system)
         middle = newton(position, settings, v, start, independent, _rounding(q) / jnp.abs(h))
@@ -183,7 +183,7 @@ class RATTLE(AbstractVariational):
 
     def momentum(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The momentum M v."""
-        return times(system.mass(q, v, t, params), v)
+        return matvec(system.mass(q, v, t, params), v)
 
     def is_linear(self, system: System, *state: Any) -> bool:
         """True, since M is constant."""

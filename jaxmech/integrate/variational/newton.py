@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmech.compiler import hoisted
 from jaxmech.equations import SingularMass
-from jaxmech.linalg import SaddlePoint, saddle_point, singular_weights, times
+from jaxmech.linalg import SaddlePoint, matvec, saddle_point, singular_weights
 
 
 class Residual(NamedTuple):
@@ -136,7 +136,7 @@ def _root_jvp(
 
     def residual(data: Any) -> tuple[Array, Array]:
         at_root = equations(x, data)
-        return at_root.balance - times(at_root.rows.T, multipliers), at_root.level
+        return at_root.balance - matvec(at_root.rows.T, multipliers), at_root.level
 
     _, (force, level) = jax.jvp(residual, (data,), (tangents[1],))
     dx, dmultipliers = _jacobians(equations, settings, x, data, independent).solve(-force, -level)

@@ -21,7 +21,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
-from jaxmech.linalg import times
+from jaxmech.linalg import matvec
 from jaxmech.system import Params, System
 
 
@@ -59,8 +59,8 @@ def trapezoidal(system: System, start: StepStart, u: Array) -> Momenta:
     first = system.equations(start.q, start.v, start.t, params)
     last = system.equations(start.q + start.h * u, u, start.t + start.h, params)
     # M is constant, so p(q0, v0) is M v0 and the sum needs no momentum of its own.
-    balance = times(first.M, u - start.v) - half * first.Q
-    return Momenta(balance, times(first.M, u) + half * last.Q)
+    balance = matvec(first.M, u - start.v) - half * first.Q
+    return Momenta(balance, matvec(first.M, u) + half * last.Q)
 
 
 def momentum(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
