@@ -88,8 +88,8 @@ from jaxmech.integrate import Rodas5P as Rodas5P
 from jaxmech.integrate import Transition as Transition
 from jaxmech.integrate import Tsitouras5 as Tsitouras5
 from jaxmech.integrate import Variational as Variational
-from jaxmech.integrate.default_steps import StepWarning as StepWarning
-from jaxmech.integrate.default_steps import choose_steps as choose_steps
+from jaxmech.integrate.steps.default_steps import StepWarning as StepWarning
+from jaxmech.integrate.steps.default_steps import choose_steps as choose_steps
 from jaxmech.integrate.to_diffrax import Diffrax as Diffrax
 from jaxmech.integrate.to_diffrax import to_diffrax as to_diffrax
 from jaxmech.linalg import LDL as LDL

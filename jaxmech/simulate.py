@@ -30,8 +30,8 @@ from jaxmech.integrate import (
     event_set_of,
     events_of,
 )
-from jaxmech.integrate.default_steps import as_times, with_number
-from jaxmech.integrate.run_rule import RolloutInputs
+from jaxmech.integrate.derivatives.run_rule import RolloutInputs
+from jaxmech.integrate.steps.default_steps import as_times, with_number
 from jaxmech.integrate.times import (
     Span,
     StepGrid,

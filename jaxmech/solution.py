@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmech.integrate import Events
-from jaxmech.integrate.default_steps import StepWarning
+from jaxmech.integrate.steps.default_steps import StepWarning
 from jaxmech.status import Status, succeeded
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known

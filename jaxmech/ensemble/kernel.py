@@ -27,8 +27,8 @@ from jaxmech.ensemble.modes_study import ModesStudy
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample
 from jaxmech.ensemble.study import AbstractStudy, Study
 from jaxmech.integrate import FixedSteps, Scheme
-from jaxmech.integrate.default_steps import members_need
-from jaxmech.integrate.step_size import MEMBERS, rounded_up
+from jaxmech.integrate.steps.default_steps import members_need
+from jaxmech.integrate.steps.step_size import MEMBERS, rounded_up
 from jaxmech.system import as_dtype
 from jaxmech.utils.checks import MissingParameterError
 from jaxmech.utils.tracers import evenly_spaced

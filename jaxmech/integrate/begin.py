@@ -6,8 +6,8 @@ from jaxtyping import Array, Float, Int
 
 from jaxmech.consistency import finite_extents, levels_of, near, near_rates
 from jaxmech.integrate.events.contacts import touching_at_start
+from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import EventState
-from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.status import Status
 from jaxmech.system import Params

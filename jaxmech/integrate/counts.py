@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from jaxmech.integrate.methods import AbstractMethod, AbstractRungeKutta
+from jaxmech.integrate.methods.runge_kutta import AbstractMethod, AbstractRungeKutta
 
 
 class StepCounts(eqx.Module):

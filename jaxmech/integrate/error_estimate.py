@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from jaxmech.first_order import largest, spread
-from jaxmech.integrate.methods import AbstractMethod
+from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 
 STATES = 4  # states in a divided difference
 _HIGHEST = 5  # order of a method whose error they can estimate

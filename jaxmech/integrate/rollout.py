@@ -20,10 +20,10 @@ from jaxmech.integrate.error_estimate import (
     Recent,
     steps_apart,
 )
+from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.step_events import with_events
-from jaxmech.integrate.events.watch import EventSet
-from jaxmech.integrate.methods import AbstractMethod
+from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
 from jaxmech.integrate.step_segments import StepSegments, segments

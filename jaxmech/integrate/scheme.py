@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from jaxmech.constraints import Acceleration
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations import AbstractFormulation, Law, Partition, UdwadiaKalaba, solve_law
-from jaxmech.integrate.methods import AbstractMethod, AbstractPair
+from jaxmech.integrate.methods.runge_kutta import AbstractMethod, AbstractPair
 from jaxmech.integrate.steps import AbstractSteps, Adaptive, FixedSteps, method_and_steps
 from jaxmech.properties import Drive, drive_of, singular_mass
 from jaxmech.stabilization import AbstractStabilization, Free, Projection, RowsBefore

@@ -12,12 +12,12 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.consistency import extents_at
 from jaxmech.formulations import Partition
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
-from jaxmech.integrate.implicit import AbstractImplicit, StepData, rounding
-from jaxmech.integrate.methods import AbstractRungeKutta
+from jaxmech.integrate.methods.implicit import AbstractImplicit, StepData, rounding
+from jaxmech.integrate.methods.runge_kutta import AbstractRungeKutta
+from jaxmech.integrate.methods.tableaus import Tableau
+from jaxmech.integrate.methods.variational import AbstractVariational, Advance
+from jaxmech.integrate.methods.variational.step_equations import StepStart
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.tableaus import Tableau
-from jaxmech.integrate.variational import AbstractVariational, Advance
-from jaxmech.integrate.variational.step_equations import StepStart
 from jaxmech.stabilization import RowsBefore
 from jaxmech.status import Status
 from jaxmech.system import Params

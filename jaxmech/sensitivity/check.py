@@ -21,9 +21,9 @@ from jaxmech.integrate import (
     ReverseMode,
     Scheme,
 )
-from jaxmech.integrate.adaptive.record import StepRecord
-from jaxmech.integrate.adaptive.replay import recorded, replayed, shortened
-from jaxmech.integrate.default_steps import resolved
+from jaxmech.integrate.derivatives.record import StepRecord
+from jaxmech.integrate.derivatives.replay import recorded, replayed, shortened
+from jaxmech.integrate.steps.default_steps import resolved
 from jaxmech.integrate.times import span_at, step_times, within, within_spans
 from jaxmech.sensitivity import nan_origins
 from jaxmech.sensitivity.check_report import START, GradientCheck

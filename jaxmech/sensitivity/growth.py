@@ -18,7 +18,7 @@ from jaxtyping import Array
 from jaxmech.compiler import batched
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import AbstractMethod, AbstractSteps, Adaptive, ForwardMode, Scheme
-from jaxmech.integrate.default_steps import resolved
+from jaxmech.integrate.steps.default_steps import resolved
 from jaxmech.sensitivity.differences import Numbers
 from jaxmech.sensitivity.tangents import Tangents, geometry, tangents
 from jaxmech.simulate import simulate

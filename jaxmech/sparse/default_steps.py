@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.error_estimate import relative
-from jaxmech.integrate.step_size import MEMBERS, MOST_STEPS, TARGET
+from jaxmech.integrate.steps.step_size import MEMBERS, MOST_STEPS, TARGET
 from jaxmech.sparse.consistency import extents_at
 from jaxmech.sparse.step import SparsePlan, step
 from jaxmech.status import Status

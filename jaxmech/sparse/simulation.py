@@ -18,7 +18,7 @@ from jaxmech.integrate import (
     StepCounts,
     Trajectory,
 )
-from jaxmech.integrate.default_steps import UNKNOWN_STEPS, StepWarning
+from jaxmech.integrate.steps.default_steps import UNKNOWN_STEPS, StepWarning
 from jaxmech.linalg import LDL
 from jaxmech.sparse import rows
 from jaxmech.sparse.bodies import applied_force, energy

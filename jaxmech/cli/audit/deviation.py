@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxmech.constraints import Holonomic
 from jaxmech.integrate import FixedSteps
-from jaxmech.integrate.default_steps import StepWarning
+from jaxmech.integrate.steps.default_steps import StepWarning
 from jaxmech.interop.mujoco import Robot
 from jaxmech.parts.values import are_numbers
 from jaxmech.simulate import simulate

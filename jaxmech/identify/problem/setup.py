@@ -22,8 +22,8 @@ from jaxmech.identify.problem.initial_states import (
 from jaxmech.identify.problem.least_squares import Conditions, Data, FitProblem, Task, runs
 from jaxmech.identify.problem.parameters import Parameters, parameters
 from jaxmech.integrate import FixedSteps, Scheme
-from jaxmech.integrate.default_steps import members_need
-from jaxmech.integrate.step_size import MEMBERS, rounded_up
+from jaxmech.integrate.steps.default_steps import members_need
+from jaxmech.integrate.steps.step_size import MEMBERS, rounded_up
 from jaxmech.simulate import simulate
 from jaxmech.status import Status
 from jaxmech.system import Params, as_dtype

@@ -11,8 +11,8 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.first_order import largest
 from jaxmech.formulations import Partition
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
-from jaxmech.integrate.implicit import AbstractImplicit, StepData, rounding
-from jaxmech.integrate.methods import AbstractRungeKuttaPair
+from jaxmech.integrate.methods.implicit import AbstractImplicit, StepData, rounding
+from jaxmech.integrate.methods.runge_kutta import AbstractRungeKuttaPair
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.linalg import matvec

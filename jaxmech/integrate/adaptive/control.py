@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.integrate.adaptive.attempt import ErrorNorm, StepState
-from jaxmech.integrate.methods import AbstractPair
+from jaxmech.integrate.methods.runge_kutta import AbstractPair
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.system import Params

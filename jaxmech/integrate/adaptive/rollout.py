@@ -9,7 +9,6 @@ from jaxtyping import Array, Float
 
 from jaxmech.integrate.adaptive.attempt import Attempt, StepState, attempt, step_state
 from jaxmech.integrate.adaptive.control import LEAST_ERROR, first_step, grown, shrunk
-from jaxmech.integrate.adaptive.record import MoveRows, StepRecord
 from jaxmech.integrate.adaptive.run import (
     RunAudit,
     RunRows,
@@ -22,9 +21,10 @@ from jaxmech.integrate.adaptive.saves import save_reached
 from jaxmech.integrate.adaptive.step_events import StepEvents, events_in_step
 from jaxmech.integrate.begin import begin_run, residuals
 from jaxmech.integrate.counts import StepCounts
+from jaxmech.integrate.derivatives.record import MoveRows, StepRecord
 from jaxmech.integrate.error_estimate import relative, resolution
+from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.turns import most_turns
-from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import Tolerance

@@ -10,10 +10,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.adaptive.attempt import Attempt, StepState, attempt, step_state
 from jaxmech.integrate.events.crossing import through_events
-from jaxmech.integrate.events.dips import step_dips
+from jaxmech.integrate.events.event_set import EventSet
+from jaxmech.integrate.events.extremum_search import step_dips
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.switches import Switched
-from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepInfo
 from jaxmech.integrate.steps import Tolerance

@@ -1,18 +1,16 @@
-"""Events during a run: users define an `event` and its transition, and `watch` is all of them.
+"""Events during a run: users define an `event` and its transition; an `event_set` is all of them.
 
 `switches` turns constraints on and off, and `log` records the events of a run. `crossing` locates
-events in a step whose ends have different signs, `dips` those between ends of equal sign, and
-`contacts` those of functions that are zero; `step_events` puts them together for a fixed step, and
-`turns` bounds steps by the functions.
-Derivatives go through the `pieces` of a run between its events; `segments` are those of runs with
-fixed steps. `result` is the part of a `Solution` on events.
+events in a step whose ends have different signs, `extremum_search` those between ends of equal
+sign, and `contacts` those of functions that are zero; `step_events` puts them together for a fixed
+step, and `turns` bounds steps by the functions. `result` is the part of a `Solution` on events.
 """
 
 from jaxmech.integrate.events.event import Event as Event
 from jaxmech.integrate.events.event import Transition as Transition
+from jaxmech.integrate.events.event_set import EventSet as EventSet
+from jaxmech.integrate.events.event_set import event_set_of as event_set_of
 from jaxmech.integrate.events.log import EventState as EventState
 from jaxmech.integrate.events.result import EventRecord as EventRecord
 from jaxmech.integrate.events.result import Events as Events
 from jaxmech.integrate.events.result import events_of as events_of
-from jaxmech.integrate.events.watch import EventSet as EventSet
-from jaxmech.integrate.events.watch import event_set_of as event_set_of

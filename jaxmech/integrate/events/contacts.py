@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import EventState
-from jaxmech.integrate.events.watch import EventSet
 from jaxmech.system import Params
 
 _ROUNDING = 64.0  # round-off of a function and of its rate, relative to the largest of their terms

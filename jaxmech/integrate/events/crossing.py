@@ -19,9 +19,9 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.compiler import with_row
 from jaxmech.integrate.checks import first_that_holds
 from jaxmech.integrate.events.contacts import Contacts
-from jaxmech.integrate.events.dips import ExtremumSearch, rates
+from jaxmech.integrate.events.event_set import EventSet
+from jaxmech.integrate.events.extremum_search import ExtremumSearch, rates
 from jaxmech.integrate.events.log import EventState, Occurrences
-from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepInfo, step
 from jaxmech.status import Status

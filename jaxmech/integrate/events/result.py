@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import EventState, Occurrences
-from jaxmech.integrate.events.watch import EventSet
 
 
 class EventRecord(eqx.Module):

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.integrate.events.crossing import through_events
-from jaxmech.integrate.events.dips import step_dips
+from jaxmech.integrate.events.event_set import EventSet
+from jaxmech.integrate.events.extremum_search import step_dips
 from jaxmech.integrate.events.log import EventState
-from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepInfo
 from jaxmech.status import Status

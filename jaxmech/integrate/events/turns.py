@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from jaxmech.consistency import reach
-from jaxmech.integrate.events.watch import EventSet
+from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.system import Params
 
 _PLACES = (0.0, 0.083, 0.211, 0.372, 0.457, 0.619, 0.738, 0.917, 1.0)  # in a step from 0 to 1

@@ -2,6 +2,7 @@
 
 `policy` has what all policies share, `fixed` a number of steps per save interval, and `adaptive` a
 tolerance. `defaults` fills in what a caller leaves out, and refuses what does not go together.
+`step_size` finds the number of steps that a motion needs, and `default_steps` applies it.
 """
 
 from jaxmech.integrate.steps.adaptive import Adaptive as Adaptive

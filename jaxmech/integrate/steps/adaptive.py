@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmech.integrate.methods import AbstractMethod, AbstractPair, DormandPrince8
+from jaxmech.integrate.methods.runge_kutta import AbstractMethod, AbstractPair, DormandPrince8
 from jaxmech.integrate.steps.policy import AbstractSteps
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import require_positive_integer

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from jaxmech.integrate.methods import AbstractMethod
+from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.steps.fixed import FixedSteps
 from jaxmech.integrate.steps.policy import AbstractSteps
 from jaxmech.utils.checks import require_kind

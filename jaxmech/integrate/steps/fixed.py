@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from jaxmech.integrate.methods import RK4, AbstractMethod
+from jaxmech.integrate.methods.runge_kutta import RK4, AbstractMethod
 from jaxmech.integrate.steps.policy import AbstractSteps
 from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.field_docs import setting

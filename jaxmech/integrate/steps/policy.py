@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.integrate.methods import AbstractMethod
+from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.utils.checks import as_numbers, is_known
 from jaxmech.utils.field_docs import setting
 from jaxmech.utils.jax_internals import Tracer

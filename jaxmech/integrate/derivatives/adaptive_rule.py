@@ -15,7 +15,17 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.compiler import AbstractRule, Arrays, Flags, empty_rows, with_row
-from jaxmech.integrate.adaptive.moves import (
+from jaxmech.integrate.derivatives.event_pieces import PieceState
+from jaxmech.integrate.derivatives.record import Move, StepRecord
+from jaxmech.integrate.derivatives.run_rule import (
+    AbstractRun,
+    RolloutInputs,
+    RunRule,
+    SmoothResults,
+    or_zeros,
+    split_shared,
+)
+from jaxmech.integrate.derivatives.step_replay import (
     Given,
     KeptRun,
     MoveProgram,
@@ -24,18 +34,8 @@ from jaxmech.integrate.adaptive.moves import (
     rates_at_saves,
     reached_saves,
 )
-from jaxmech.integrate.adaptive.record import Move, StepRecord
-from jaxmech.integrate.events.pieces import PieceState
-from jaxmech.integrate.events.watch import EventSet
+from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.rollout import Trajectory
-from jaxmech.integrate.run_rule import (
-    AbstractRun,
-    RolloutInputs,
-    RunRule,
-    SmoothResults,
-    or_zeros,
-    split_shared,
-)
 from jaxmech.integrate.scheme import Scheme
 
 SEGMENT = 64  # moves; with the default of `max_steps` about as many segments

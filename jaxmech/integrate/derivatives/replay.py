@@ -14,11 +14,11 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from jaxmech.compiler import empty_rows, with_row
-from jaxmech.integrate.adaptive.derivative import SEGMENT
-from jaxmech.integrate.adaptive.moves import recorded_moves
-from jaxmech.integrate.adaptive.record import StepRecord
 from jaxmech.integrate.adaptive.rollout import adaptive_rollout
-from jaxmech.integrate.events.pieces import PieceState
+from jaxmech.integrate.derivatives.adaptive_rule import SEGMENT
+from jaxmech.integrate.derivatives.event_pieces import PieceState
+from jaxmech.integrate.derivatives.record import StepRecord
+from jaxmech.integrate.derivatives.step_replay import recorded_moves
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
 from jaxmech.integrate.steps import Tolerance

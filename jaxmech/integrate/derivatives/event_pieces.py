@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.compiler import hoisted
+from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import Occurrences
-from jaxmech.integrate.events.watch import EventSet
-from jaxmech.integrate.methods import RK4, AbstractRungeKutta
+from jaxmech.integrate.methods.runge_kutta import RK4, AbstractRungeKutta
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
 from jaxmech.integrate.times.spans import within

@@ -17,8 +17,8 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmech.compiler import hoisted
 from jaxmech.first_order import largest
-from jaxmech.integrate.implicit.coefficients import RADAU_5
-from jaxmech.integrate.implicit.jacobian import MotionJacobian, Pair, Resolvent, StepData
+from jaxmech.integrate.methods.implicit.coefficients import RADAU_5
+from jaxmech.integrate.methods.implicit.jacobian import MotionJacobian, Pair, Resolvent, StepData
 from jaxmech.integrate.scheme import Scheme
 
 _INVERSE = np.linalg.inv(RADAU_5.matrix)

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import EventState
-from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.system import Params
 

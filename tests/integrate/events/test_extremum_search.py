@@ -9,7 +9,7 @@ import pytest
 from jaxtyping import Array
 
 import jaxmech as jm
-from jaxmech.integrate.events.dips import ExtremumSearch
+from jaxmech.integrate.events.extremum_search import ExtremumSearch
 from tests.integrate.events.falling import BALL, BALL_PARAMS, G
 
 POLICIES = {

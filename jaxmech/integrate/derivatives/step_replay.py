@@ -14,18 +14,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.integrate.adaptive.record import Move, StepRecord
 from jaxmech.integrate.adaptive.rollout import adaptive_rollout
-from jaxmech.integrate.events.pieces import (
+from jaxmech.integrate.derivatives.event_pieces import (
     EventPiece,
     Kind,
     PieceState,
     along_motion,
     at_event,
 )
-from jaxmech.integrate.events.watch import EventSet
+from jaxmech.integrate.derivatives.record import Move, StepRecord
+from jaxmech.integrate.derivatives.run_rule import Part, RolloutInputs, with_traced
+from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.rollout import Trajectory
-from jaxmech.integrate.run_rule import Part, RolloutInputs, with_traced
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
 from jaxmech.integrate.times.spans import Span, span_at, within

@@ -11,13 +11,13 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.first_order import largest
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
-from jaxmech.integrate.implicit.coefficients import RODAS_5P
-from jaxmech.integrate.implicit.jacobian import MotionJacobian, StepData, jacobian_at
-from jaxmech.integrate.implicit.radau import radau_error, radau_step
-from jaxmech.integrate.implicit.rosenbrock import rosenbrock_step
-from jaxmech.integrate.methods import AbstractPair, Policies, require_udwadia_kalaba
+from jaxmech.integrate.methods.implicit.coefficients import RODAS_5P
+from jaxmech.integrate.methods.implicit.jacobian import MotionJacobian, StepData, jacobian_at
+from jaxmech.integrate.methods.implicit.radau import radau_error, radau_step
+from jaxmech.integrate.methods.implicit.rosenbrock import rosenbrock_step
+from jaxmech.integrate.methods.runge_kutta import AbstractPair, Policies, require_udwadia_kalaba
+from jaxmech.integrate.methods.tableaus import StepControl
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.tableaus import StepControl
 from jaxmech.status import Status
 from jaxmech.system import System
 from jaxmech.utils.checks import require_positive_integer

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.integrate.implicit.coefficients import RosenbrockTableau
-from jaxmech.integrate.implicit.jacobian import MotionJacobian, Pair, StepData
+from jaxmech.integrate.methods.implicit.coefficients import RosenbrockTableau
+from jaxmech.integrate.methods.implicit.jacobian import MotionJacobian, Pair, StepData
 from jaxmech.integrate.scheme import Scheme
 
 

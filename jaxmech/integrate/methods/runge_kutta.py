@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate.tableaus import (
+from jaxmech.integrate.methods.tableaus import (
     CLASSICAL_4,
     CONTROL_5,
     CONTROL_8,

@@ -17,9 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.integrate.events.watch import EventSet
-from jaxmech.integrate.rollout import SegmentEvents, Trajectory, bare_segment, rollout
-from jaxmech.integrate.run_rule import (
+from jaxmech.integrate.derivatives.run_rule import (
     AbstractRun,
     RolloutInputs,
     SmoothResults,
@@ -27,6 +25,8 @@ from jaxmech.integrate.run_rule import (
     split_shared,
     with_traced,
 )
+from jaxmech.integrate.events.event_set import EventSet
+from jaxmech.integrate.rollout import SegmentEvents, Trajectory, bare_segment, rollout
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step_segments import StepSegments, segments
 

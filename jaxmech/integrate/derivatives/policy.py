@@ -4,13 +4,13 @@ import abc
 import math
 from dataclasses import dataclass
 
-from jaxmech.integrate.adaptive import adaptive_trajectory
-from jaxmech.integrate.events.segments import event_trajectory
-from jaxmech.integrate.events.watch import EventSet
+from jaxmech.integrate.derivatives.adaptive_rule import adaptive_trajectory
+from jaxmech.integrate.derivatives.event_segments import event_trajectory
+from jaxmech.integrate.derivatives.run_rule import RolloutInputs
+from jaxmech.integrate.derivatives.segment_rule import plain_trajectory
+from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.rollout import Trajectory, rollout
-from jaxmech.integrate.run_rule import RolloutInputs
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.segment_rule import plain_trajectory
 from jaxmech.utils.checks import require_positive_integer
 
 

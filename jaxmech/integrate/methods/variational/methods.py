@@ -12,15 +12,20 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.consistency import constraint_jacobians, motion_share, on_constraints
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate.methods import AbstractMethod, Policies
-from jaxmech.integrate.variational.newton import NewtonSettings, Residual, linear_step, newton
-from jaxmech.integrate.variational.requirements import (
+from jaxmech.integrate.methods.runge_kutta import AbstractMethod, Policies
+from jaxmech.integrate.methods.variational.newton import (
+    NewtonSettings,
+    Residual,
+    linear_step,
+    newton,
+)
+from jaxmech.integrate.methods.variational.requirements import (
     is_quadratic,
     require_holonomic,
     require_policies,
     require_separable,
 )
-from jaxmech.integrate.variational.step_equations import (
+from jaxmech.integrate.methods.variational.step_equations import (
     Momenta,
     StepStart,
     midpoint,

@@ -9,7 +9,7 @@ from jaxtyping import Array
 from jaxmech.compiler import hoisted
 from jaxmech.constraints import Holonomic
 from jaxmech.formulations import AbstractFormulation
-from jaxmech.integrate.methods import require_udwadia_kalaba
+from jaxmech.integrate.methods.runge_kutta import require_udwadia_kalaba
 from jaxmech.stabilization import AbstractStabilization, Free, Projection
 from jaxmech.system import Params, System
 from jaxmech.utils.probing import cached_by_shapes, concrete_at, depends_on, generic

@@ -13,24 +13,24 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from jaxmech.integrate.events.pieces import (
+from jaxmech.integrate.derivatives.event_pieces import (
     EventPiece,
     PieceKinds,
     PieceState,
     to_event,
     to_step_end,
 )
-from jaxmech.integrate.events.watch import EventSet
-from jaxmech.integrate.rollout import Trajectory, rollout
-from jaxmech.integrate.run_rule import Part, RolloutInputs, with_traced
-from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.segment_rule import (
+from jaxmech.integrate.derivatives.run_rule import Part, RolloutInputs, with_traced
+from jaxmech.integrate.derivatives.segment_rule import (
     AbstractSegments,
     KeptSegments,
     SegmentPlace,
     Times,
     kept_segments,
 )
+from jaxmech.integrate.events.event_set import EventSet
+from jaxmech.integrate.rollout import Trajectory, rollout
+from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step_segments import segments
 
 

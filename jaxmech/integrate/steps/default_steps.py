@@ -10,10 +10,10 @@ from jaxtyping import Array
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate.events import EventSet
-from jaxmech.integrate.methods import AbstractMethod
+from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step_size import MEMBERS, MOST_STEPS, rounded_up, steps_needed
 from jaxmech.integrate.steps import FixedSteps
+from jaxmech.integrate.steps.step_size import MEMBERS, MOST_STEPS, rounded_up, steps_needed
 from jaxmech.integrate.times import step_times
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System

@@ -19,8 +19,8 @@ from jaxtyping import Array
 from jaxmech.compiler import batched_closure, unchecked, unoptimized, why_not
 from jaxmech.first_order import largest, spread
 from jaxmech.integrate.error_estimate import relative, resolution
+from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.turns import most_turns
-from jaxmech.integrate.events.watch import EventSet
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
 from jaxmech.integrate.times.even_steps import EvenSteps
