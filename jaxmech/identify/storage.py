@@ -6,6 +6,7 @@ Nothing in such a file is executed when it is read.
 import hashlib
 import json
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ _TEXT = "json"
 _CODE = "sha256"
 _NOT_READ = (  # errors of numpy and zipfile for files that are damaged or of another kind
     ValueError, KeyError, TypeError, AttributeError, EOFError, RuntimeError, OverflowError,
-    MemoryError, SyntaxError, struct.error, zlib.error, zipfile.BadZipFile,
+    MemoryError, SyntaxError, tokenize.TokenError, struct.error, zlib.error, zipfile.BadZipFile,
 )  # fmt: skip
 _PLAIN = (bool, int, float, str, type(None))
 _CLASSES: dict[str, Any] = {kind.__name__: kind for kind in (Fit, Growth, Predicted, Recording)}
