@@ -1,11 +1,11 @@
 """Integration of one trajectory: one `step`, a `rollout` of steps, and its derivatives.
 
-`scheme` bundles a system and the policies of its integration, `checks` has the checks of a step,
-and `counts` the work. `begin` decides whether a run can begin, `step_segments` divides it, and
-`error_estimate` estimates its integration error. In folders: `methods/`, how a step is made;
-`steps/`, how long it is; `adaptive/`, steps with error control; `events/`; `times/`, at which a
-step ends; `derivatives/`, the rules of a run. `to_diffrax` and `diffrax_solver` are for users of
-diffrax.
+`scheme` bundles a system and the policies of its integration, `step_state` is where a step with an
+error estimate begins, `checks` has the checks of a step, and `counts` the work. `begin` decides
+whether a run can begin, `step_segments` divides it, and `error_estimate` estimates its integration
+error. In folders: `methods/`, how a step is made; `steps/`, how long it is; `adaptive/`, steps with
+error control; `events/`; `times/`, at which a step ends; `derivatives/`, the rules of a run.
+`to_diffrax` and `diffrax_solver` are for users of diffrax.
 """
 
 from jaxmech.integrate.counts import StepCounts as StepCounts

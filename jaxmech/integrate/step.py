@@ -1,20 +1,17 @@
 """One step of one trajectory: the stages of the method, the projection, and the checks."""
 
 from dataclasses import replace
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.consistency import extents_at
-from jaxmech.formulations import Partition
-from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
+from jaxmech.integrate.checks import first_that_holds
+from jaxmech.integrate.methods.explicit_step import StageSums, SumWeights, sum_stages
 from jaxmech.integrate.methods.implicit import AbstractImplicit, StepData, rounding
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKutta
-from jaxmech.integrate.methods.tableaus import Tableau
 from jaxmech.integrate.methods.variational import AbstractVariational, Advance
 from jaxmech.integrate.methods.variational.step_equations import StepStart
 from jaxmech.integrate.scheme import Scheme
@@ -72,9 +69,9 @@ def _step(
         return _implicit_step(scheme, scheme.method, q, v, t, h, params, extents)
     assert isinstance(scheme.method, AbstractRungeKutta)
     with jax.named_scope("stages"):
-        stages = _stages(scheme.method.tableau, q.dtype)
+        stages = SumWeights.of(scheme.method.tableau, q.dtype)
         chart = scheme.formulation.chart(scheme.system, q, v, t, params, extents)
-        end = _run_stages(scheme, stages, chart, q, v, t, h, params)
+        end = sum_stages(scheme, stages, chart, q, v, t, h, params)
         moved_q, moved_v = q + h * end.speeds[-1], v + h * end.accelerations[-1]
     with jax.named_scope("projection"):
         rows = RowsBefore(~end.independent, end.first_rank, extents)
@@ -128,83 +125,7 @@ def _variational_info(moved: Advance) -> StepInfo:
     return StepInfo(good, status, moved.rank, moved.definite & finite)
 
 
-class _StageState(eqx.Module):
-    """The carry of the loop over the stages.
-
-    Attributes:
-        speeds: sums of speeds for the stages that follow and, last, for the step.
-        accelerations: the same of accelerations.
-        good: whether all checks passed.
-        independent: whether all rows were independent at all stages.
-        status: `Status` so far, int32.
-        rank: smallest rank so far.
-        first_rank: rank at the first stage.
-        independent_rows: flags of the rows that may be taken as independent.
-    """
-
-    speeds: Float[Array, " sums n"]
-    accelerations: Float[Array, " sums n"]
-    good: Bool[Array, ""]
-    independent: Bool[Array, ""]
-    status: Int[Array, ""]
-    rank: Int[Array, ""]
-    first_rank: Int[Array, ""]
-    independent_rows: Bool[Array, " m"]
-
-
-def _run_stages(
-    scheme: Scheme, stages: "_Stage", chart: Partition | None, q: Array, v: Array, t: Array,
-    h: Array, params: Params,
-) -> _StageState:  # fmt: skip
-    # A loop, so that the law of motion is compiled once for all stages.
-    def evaluate_stage(so_far: _StageState, stage: _Stage) -> tuple[_StageState, None]:
-        stage_q, stage_v = q + h * so_far.speeds[0], v + h * so_far.accelerations[0]
-        stage_t = t + stage.node * h
-        stage_q, stage_v, complete = scheme.completed(chart, stage_q, stage_v, stage_t, params)
-        with jax.named_scope("law_of_motion"):
-            eom, law = scheme.law(stage_q, stage_v, stage_t, params, so_far.independent_rows)
-        failures: list[tuple[Array, Status | Array]] = [
-            (~law.definite, Status.SINGULAR_MASS),
-            *unless(law.converged, Status.NONIDEAL_FAILED),
-            *unless(complete, Status.PROJECTION_FAILED),
-            check_dependent_rows(eom, law, so_far.independent_rows, stage.is_start, stage.is_end),
-        ]
-        is_ok, good, independent_rows = (
-            so_far.status == Status.OK,
-            so_far.good,
-            so_far.independent_rows,
-        )
-        status = jnp.where(is_ok, first_that_holds(*failures), so_far.status)
-        # `status` is read only where `good` is false: native code then computes it in a rare
-        # branch.
-        for failed, _ in failures:
-            good &= ~failed
-        state = _StageState(
-            speeds=stage.added(so_far.speeds, stage_v),
-            accelerations=stage.added(so_far.accelerations, law.qdd),
-            good=good,
-            independent=so_far.independent & (law.rank == m),
-            status=status,
-            rank=jnp.minimum(so_far.rank, law.rank),
-            first_rank=jnp.where(stage.is_start, law.rank, so_far.first_rank),
-            # Later stages lie only near the constraints, where dependent rows seem independent: so
-            # the choice of the first stage stands.
-            independent_rows=independent_rows
-            if law.independent is None
-            else jnp.where(stage.is_start, law.independent, independent_rows),
-        )
-        return state, None
-
-    zeros = jnp.zeros((stages.weights.shape[1], q.size), q.dtype)
-    count = sum(scheme.system.sizes(q, v, t, params))
-    m, true = jnp.asarray(count, jnp.int32), jnp.asarray(True)
-    ok, all_rows = jnp.asarray(Status.OK, jnp.int32), jnp.ones(count, bool)
-    return jax.lax.scan(
-        evaluate_stage, _StageState(zeros, zeros, true, true, ok, m, m, all_rows), stages
-    )[0]
-
-
-def _stages_info(end: _StageState, q: Array, v: Array, reached: Array) -> StepInfo:
+def _stages_info(end: StageSums, q: Array, v: Array, reached: Array) -> StepInfo:
     finite = jnp.isfinite(q.sum() + v.sum())
     good = end.good & (finite & reached)
     true, ok = jnp.asarray(True), jnp.asarray(Status.OK, jnp.int32)
@@ -222,50 +143,3 @@ def _stages_info(end: _StageState, q: Array, v: Array, reached: Array) -> StepIn
     rows = jnp.asarray(end.independent_rows.size, jnp.int32)
     rank = jax.lax.cond(~end.independent, lambda: end.rank, lambda: rows)
     return StepInfo(good, status, rank, computed)
-
-
-class _Stage(eqx.Module):
-    """A stage of a method, or all of them along a leading axis.
-
-    The rate of a stage enters the sums of the stages that follow, as many of them as the method
-    uses, and the sum of the step, which is the last.
-
-    Attributes:
-        node: the fraction of the step at which it is evaluated.
-        weights: weights of its rate in each of the sums.
-        is_start: whether it is the first stage.
-        is_end: whether it is the first or the last stage.
-    """
-
-    node: Array
-    weights: Float[Array, " *S sums"]
-    is_start: Bool[Array, " *S"]
-    is_end: Bool[Array, " *S"]
-
-    def added(self, sums: Float[Array, " sums n"], rate: Array) -> Float[Array, " sums n"]:
-        """The sums for the next stage, its own first."""
-        # The first sum has been used by its stage; the others move up by one. A table of all rates
-        # would take a computed index, which native code turns into a chain of selects.
-        moved = jnp.concatenate([sums[1:-1], jnp.zeros_like(sums[:1]), sums[-1:]])
-        return moved + self.weights[:, None] * rate[None]
-
-
-def _stages(tableau: Tableau, dtype: Any) -> _Stage:
-    count = len(tableau.nodes)
-    table = np.zeros((count, count))
-    for j, row in enumerate(tableau.stages):
-        table[j, : len(row)] = row
-    # Sums are carried only as far ahead as the method looks: fewer numbers in registers.
-    farthest = max(j - i for j, i in zip(*np.nonzero(table), strict=True))
-    weights = np.zeros((count, farthest + 1))
-    # Row j, column k - 1: the weight of the rate of stage j in stage j + k.
-    for k in range(1, farthest + 1):
-        weights[: count - k, k - 1] = np.diagonal(table, -k)
-    weights[:, -1] = tableau.weights
-    numbers = np.arange(count)
-    return _Stage(
-        node=jnp.asarray(tableau.nodes, dtype),
-        weights=jnp.asarray(weights, dtype),
-        is_start=jnp.asarray(numbers == 0),
-        is_end=jnp.asarray(np.isin(numbers, (0, count - 1))),
-    )

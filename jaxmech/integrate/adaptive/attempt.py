@@ -1,40 +1,26 @@
 """One attempted step of an embedded pair: its end on the constraints, and its error."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.first_order import largest
 from jaxmech.formulations import Partition
-from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
+from jaxmech.integrate.checks import first_that_holds
+from jaxmech.integrate.methods.explicit_pair import PairWeights, pair_stages
 from jaxmech.integrate.methods.implicit import AbstractImplicit, StepData, rounding
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKuttaPair
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.step_state import StepState, step_state
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.linalg import matvec
 from jaxmech.stabilization import RowsBefore, metric_mass
 from jaxmech.status import Status
 from jaxmech.system import Params
 
-_SMALL = 8  # coordinates and constraint equations of a system whose stages are unrolled
-_TOGETHER = 6  # stages of one loop there
 _SECOND = 0.01  # weight of the second estimate of `DormandPrince8`
 _ITERATION = 1e-2  # largest error of the iteration of an implicit step, in tolerances
-
-
-class StepState(eqx.Module):
-    """A state on the constraints with its accelerations, where a step begins and another ends."""
-
-    q: Float[Array, " n"]
-    v: Float[Array, " n"]
-    qdd: Float[Array, " n"]
-    independent_rows: Bool[Array, " m"]  # which rows were taken as independent
-    rank: Int[Array, ""]
-    status: Int[Array, ""]  # failure of the law of motion there, a `Status`
 
 
 class Attempt(eqx.Module):
@@ -118,22 +104,6 @@ def _size(M: Array, x: Array) -> Array:
     # Over the trace, so that neither the number of coordinates nor the unit of mass counts. Round-
     # off can make the square of a singular M slightly negative.
     return jnp.sqrt(jnp.maximum(x @ matvec(M, x), 0.0) / jnp.trace(M))
-
-
-def step_state(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> StepState:
-    """A state with its accelerations; all rows may count as independent."""
-    yes = jnp.asarray(True)
-    all_rows = jnp.ones(sum(scheme.system.sizes(q, v, t, params)), bool)
-    with jax.named_scope("law_of_motion"):
-        eom, law = scheme.law(q, v, t, params, all_rows)
-    status = first_that_holds(
-        (~law.definite, Status.SINGULAR_MASS),
-        *unless(law.converged, Status.NONIDEAL_FAILED),
-        check_dependent_rows(eom, law, all_rows, yes, yes),
-    )
-    return StepState(
-        q, v, law.qdd, all_rows if law.independent is None else law.independent, law.rank, status
-    )
 
 
 def attempt(
@@ -220,8 +190,8 @@ def _explicit(
     scheme: Scheme, pair: AbstractRungeKuttaPair, chart: Partition | None, start: StepState,
     t: Array, h: Array, params: Params,
 ) -> _Moved:  # fmt: skip
-    stages = _StageWeights.of(pair, start.q.dtype)
-    last = _run_stages(scheme, stages, chart, start, t, h, params)
+    stages = PairWeights.of(pair, start.q.dtype)
+    last = pair_stages(scheme, stages, chart, start, t, h, params)
     return _Moved(
         start.q + h * (stages.step @ last.speeds),
         start.v + h * (stages.step @ last.accelerations),
@@ -242,93 +212,3 @@ def _ratio(rates: tuple[Array, Array], states: tuple[Array, Array]) -> Array:
         is_zero, 0.0, jnp.sqrt(numerator / jnp.where(is_zero, 1.0, denominator))
     )
     return jax.lax.stop_gradient(ratio)
-
-
-class _StagesSoFar(eqx.Module):
-    """The carry of the loop over the stages."""
-
-    speeds: Float[Array, " S n"]  # of the stages so far, the last one at the end, after zeros
-    accelerations: Float[Array, " S n"]  # likewise
-    q: Float[Array, " n"]  # of the last stage
-    independent: Bool[Array, ""]  # whether all rows were at all stages
-    status: Int[Array, ""]  # a `Status`
-    rank: Int[Array, ""]  # the smallest so far
-
-
-def _run_stages(
-    scheme: Scheme, stages: "_StageWeights", chart: Partition | None, start: StepState, t: Array,
-    h: Array, params: Params,
-) -> _StagesSoFar:  # fmt: skip
-    def evaluate_stage(so_far: _StagesSoFar, stage: Any) -> tuple[_StagesSoFar, None]:
-        node, weights, is_last = stage
-        q = start.q + h * (weights @ so_far.speeds)
-        v = start.v + h * (weights @ so_far.accelerations)
-        stage_t = t + node * h
-        q, v, complete = scheme.completed(chart, q, v, stage_t, params)
-        with jax.named_scope("law_of_motion"):
-            eom, law = scheme.law(q, v, stage_t, params, start.independent_rows)
-        status = first_that_holds(
-            (so_far.status != Status.OK, so_far.status),
-            (~law.definite, Status.SINGULAR_MASS),
-            *unless(law.converged, Status.NONIDEAL_FAILED),
-            *unless(complete, Status.PROJECTION_FAILED),
-            check_dependent_rows(eom, law, start.independent_rows, jnp.asarray(False), is_last),
-        )
-        return _StagesSoFar(
-            jnp.concatenate([so_far.speeds[1:], v[None]]),
-            jnp.concatenate([so_far.accelerations[1:], law.qdd[None]]),
-            q,
-            so_far.independent & (law.rank == m),
-            status,
-            jnp.minimum(so_far.rank, law.rank),
-        ), None  # fmt: skip
-
-    m = jnp.asarray(start.independent_rows.size, jnp.int32)
-    count = len(stages.nodes)
-    zeros = jnp.zeros((count - 1, start.q.size), start.q.dtype)
-    first = _StagesSoFar(
-        jnp.concatenate([zeros, start.v[None]]),
-        jnp.concatenate([zeros, start.qdd[None]]),
-        start.q, start.rank == m, start.status, start.rank,
-    )  # fmt: skip
-    # Native code unrolls short loops, and then knows the zeros among the weights. That halves the
-    # time of a step of a small system; a large one would take too long to compile.
-    is_small = start.q.size + start.independent_rows.size <= _SMALL
-    for k in range(1, count, _TOGETHER if is_small else count):
-        part = slice(k, min(k + _TOGETHER, count) if is_small else count)
-        first, _ = jax.lax.scan(
-            evaluate_stage, first, (stages.nodes[part], stages.before[part], stages.is_last[part])
-        )
-    return first
-
-
-class _StageWeights(eqx.Module):
-    """The S stages of a pair.
-
-    The rates of earlier stages are kept as they are, and not added to the sums of those that
-    follow: native code reads them once for each weight, but would write each sum as often.
-    """
-
-    nodes: Float[Array, " S"]  # fractions of the step
-    before: Float[Array, " S S"]  # of the S rates before a stage, the last one at the end
-    is_last: Bool[Array, " S"]
-    step: Float[Array, " S"]  # of the rates in the step
-    errors: Float[Array, " E S"]  # of the rates in its E errors
-    error_at_end: tuple[float, ...] = eqx.field(static=True)  # of the rate at its end
-
-    @staticmethod
-    def of(pair: AbstractRungeKuttaPair, dtype: Any) -> "_StageWeights":
-        """The stages of a pair, their weights padded with zeros."""
-        tableau, errors = pair.tableau, np.asarray(pair.errors)
-        # The last weight of an error estimate belongs to the rate at the end, known only after
-        # projection.
-        count = len(tableau.nodes)
-        earlier = np.stack([np.roll(row, -j) for j, row in enumerate(tableau.matrix)])
-        return _StageWeights(
-            nodes=jnp.asarray(tableau.nodes, dtype),
-            before=jnp.asarray(earlier, dtype),
-            is_last=jnp.asarray(np.arange(count) == count - 1),
-            step=jnp.asarray(tableau.weights, dtype),
-            errors=jnp.asarray(errors[:, :-1], dtype),
-            error_at_end=tuple(errors[:, -1].tolist()),
-        )

@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.integrate.adaptive.attempt import ErrorNorm, StepState
+from jaxmech.integrate.adaptive.attempt import ErrorNorm
 from jaxmech.integrate.methods.runge_kutta import AbstractPair
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.step_state import StepState
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.system import Params
 

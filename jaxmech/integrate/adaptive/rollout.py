@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmech.integrate.adaptive.attempt import Attempt, StepState, attempt, step_state
+from jaxmech.integrate.adaptive.attempt import Attempt, attempt
 from jaxmech.integrate.adaptive.control import LEAST_ERROR, first_step, grown, shrunk
 from jaxmech.integrate.adaptive.run import (
     RunAudit,
@@ -27,6 +27,7 @@ from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.turns import most_turns
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.step_state import StepState, step_state
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.status import Status, succeeded
 from jaxmech.system import Params

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import empty_rows
-from jaxmech.integrate.adaptive.attempt import StepState
 from jaxmech.integrate.adaptive.step_events import StepEvents
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.derivatives.record import MoveRows
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.step_state import StepState
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.integrate.times.spans import span_at, within
 from jaxmech.system import Params

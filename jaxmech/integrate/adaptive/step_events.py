@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.integrate.adaptive.attempt import Attempt, StepState, attempt, step_state
+from jaxmech.integrate.adaptive.attempt import Attempt, attempt
 from jaxmech.integrate.events.crossing import through_events
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.extremum_search import step_dips
@@ -16,6 +16,7 @@ from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.switches import Switched
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepInfo
+from jaxmech.integrate.step_state import StepState, step_state
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.status import Status
 from jaxmech.system import Params

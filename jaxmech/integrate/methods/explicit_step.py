@@ -1,0 +1,138 @@
+"""The stages of an explicit Runge-Kutta method without an error estimate.
+
+The rates of the stages are added at once to the sums of those that follow: a fixed step needs no
+rate after its stage, so that native code holds few numbers in registers.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.formulations import Partition
+from jaxmech.integrate.checks import first_that_holds
+from jaxmech.integrate.methods.stage import evaluate_stage
+from jaxmech.integrate.methods.tableaus import Tableau
+from jaxmech.integrate.scheme import Scheme
+from jaxmech.status import Status
+from jaxmech.system import Params
+
+
+class SumWeights(eqx.Module):
+    """A stage of a method, or all of them along a leading axis.
+
+    The rate of a stage enters the sums of the stages that follow, as many of them as the method
+    uses, and the sum of the step, which is the last.
+
+    Attributes:
+        node: the fraction of the step at which it is evaluated.
+        weights: weights of its rate in each of the sums.
+        is_start: whether it is the first stage.
+        is_end: whether it is the first or the last stage.
+    """
+
+    node: Array
+    weights: Float[Array, " *S sums"]
+    is_start: Bool[Array, " *S"]
+    is_end: Bool[Array, " *S"]
+
+    @staticmethod
+    def of(tableau: Tableau, dtype: Any) -> "SumWeights":
+        """The stages of a method, their weights padded with zeros."""
+        count = len(tableau.nodes)
+        table = np.zeros((count, count))
+        for j, row in enumerate(tableau.stages):
+            table[j, : len(row)] = row
+        # Sums are carried only as far ahead as the method looks: fewer numbers in registers.
+        farthest = max(j - i for j, i in zip(*np.nonzero(table), strict=True))
+        weights = np.zeros((count, farthest + 1))
+        # Row j, column k - 1: the weight of the rate of stage j in stage j + k.
+        for k in range(1, farthest + 1):
+            weights[: count - k, k - 1] = np.diagonal(table, -k)
+        weights[:, -1] = tableau.weights
+        numbers = np.arange(count)
+        return SumWeights(
+            node=jnp.asarray(tableau.nodes, dtype),
+            weights=jnp.asarray(weights, dtype),
+            is_start=jnp.asarray(numbers == 0),
+            is_end=jnp.asarray(np.isin(numbers, (0, count - 1))),
+        )
+
+    def added(self, sums: Float[Array, " sums n"], rate: Array) -> Float[Array, " sums n"]:
+        """The sums for the next stage, its own first."""
+        # The first sum has been used by its stage; the others move up by one. A table of all rates
+        # would take a computed index, which native code turns into a chain of selects.
+        moved = jnp.concatenate([sums[1:-1], jnp.zeros_like(sums[:1]), sums[-1:]])
+        return moved + self.weights[:, None] * rate[None]
+
+
+class StageSums(eqx.Module):
+    """The carry of the loop over the stages.
+
+    Attributes:
+        speeds: sums of speeds for the stages that follow and, last, for the step.
+        accelerations: the same of accelerations.
+        good: whether all checks passed.
+        independent: whether all rows were independent at all stages.
+        status: `Status` so far, int32.
+        rank: smallest rank so far.
+        first_rank: rank at the first stage.
+        independent_rows: flags of the rows that may be taken as independent.
+    """
+
+    speeds: Float[Array, " sums n"]
+    accelerations: Float[Array, " sums n"]
+    good: Bool[Array, ""]
+    independent: Bool[Array, ""]
+    status: Int[Array, ""]
+    rank: Int[Array, ""]
+    first_rank: Int[Array, ""]
+    independent_rows: Bool[Array, " m"]
+
+
+def sum_stages(
+    scheme: Scheme, stages: SumWeights, chart: Partition | None, q: Array, v: Array, t: Array,
+    h: Array, params: Params,
+) -> StageSums:  # fmt: skip
+    """Evaluate all stages of a step of size h from (q, v) at time t."""
+
+    # A loop, so that the law of motion is compiled once for all stages.
+    def add_stage(so_far: StageSums, stage: SumWeights) -> tuple[StageSums, None]:
+        stage_q, stage_v = q + h * so_far.speeds[0], v + h * so_far.accelerations[0]
+        stage_t = t + stage.node * h
+        _, stage_v, law, failures = evaluate_stage(
+            scheme, chart, stage_q, stage_v, stage_t, params, so_far.independent_rows,
+            is_start=stage.is_start, is_end=stage.is_end,
+        )  # fmt: skip
+        good, independent_rows = so_far.good, so_far.independent_rows
+        is_ok = so_far.status == Status.OK
+        status = jnp.where(is_ok, first_that_holds(*failures), so_far.status)
+        # `status` is read only where `good` is false: native code then computes it in a rare
+        # branch.
+        for failed, _ in failures:
+            good &= ~failed
+        if law.independent is not None:
+            # Later stages lie only near the constraints, where dependent rows seem independent: so
+            # the choice of the first stage stands.
+            independent_rows = jnp.where(stage.is_start, law.independent, independent_rows)
+        state = StageSums(
+            speeds=stage.added(so_far.speeds, stage_v),
+            accelerations=stage.added(so_far.accelerations, law.qdd),
+            good=good,
+            independent=so_far.independent & (law.rank == m),
+            status=status,
+            rank=jnp.minimum(so_far.rank, law.rank),
+            first_rank=jnp.where(stage.is_start, law.rank, so_far.first_rank),
+            independent_rows=independent_rows,
+        )
+        return state, None
+
+    zeros = jnp.zeros((stages.weights.shape[1], q.size), q.dtype)
+    count = sum(scheme.system.sizes(q, v, t, params))
+    m, true = jnp.asarray(count, jnp.int32), jnp.asarray(True)
+    ok, all_rows = jnp.asarray(Status.OK, jnp.int32), jnp.ones(count, bool)
+    start = StageSums(zeros, zeros, true, true, ok, m, m, all_rows)
+    return jax.lax.scan(add_stage, start, stages)[0]

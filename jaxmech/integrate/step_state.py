@@ -1,0 +1,38 @@
+"""`StepState`: where a step with an error estimate begins, and where the next one does."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
+from jaxmech.integrate.scheme import Scheme
+from jaxmech.status import Status
+from jaxmech.system import Params
+
+
+class StepState(eqx.Module):
+    """A state on the constraints with its accelerations, where a step begins and another ends."""
+
+    q: Float[Array, " n"]
+    v: Float[Array, " n"]
+    qdd: Float[Array, " n"]
+    independent_rows: Bool[Array, " m"]  # which rows were taken as independent
+    rank: Int[Array, ""]
+    status: Int[Array, ""]  # failure of the law of motion there, a `Status`
+
+
+def step_state(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> StepState:
+    """A state with its accelerations; all rows may count as independent."""
+    yes = jnp.asarray(True)
+    all_rows = jnp.ones(sum(scheme.system.sizes(q, v, t, params)), bool)
+    with jax.named_scope("law_of_motion"):
+        eom, law = scheme.law(q, v, t, params, all_rows)
+    status = first_that_holds(
+        (~law.definite, Status.SINGULAR_MASS),
+        *unless(law.converged, Status.NONIDEAL_FAILED),
+        check_dependent_rows(eom, law, all_rows, yes, yes),
+    )
+    return StepState(
+        q, v, law.qdd, all_rows if law.independent is None else law.independent, law.rank, status
+    )
