@@ -114,71 +114,24 @@ def rollout(
     divisor of those per save, by default all. With events, the system of the scheme is that of the
     watch. `times` (K,), at which a step ends, are among the ts; the system then has spans.
     """
-    method, per_save = scheme.method, scheme.per_save
+    per_save = scheme.per_save
     steps = segment or per_save
     all_segments = segments(ts, per_save, steps, times)
     first_params = within(jax.tree.map(lambda x: x[0], all_segments.span), params)
-    estimates = _Estimates.of(method, per_save * (len(ts) - 1), steps, q0.dtype)
+    estimates = _Estimates.of(scheme.method, per_save * (len(ts) - 1), steps, q0.dtype)
     start, extents = _start(scheme, watch, q0, v0, ts, first_params, estimates.same_steps)
-    every_step = _checks_every_step(scheme, watch)
-
-    def scan_segment(
-        carry: tuple[_RolloutState, ErrorAccumulator, _Log], x: tuple[StepSegments, Array]
-    ) -> tuple[tuple[_RolloutState, ErrorAccumulator, _Log], tuple[_Rows, _End]]:
-        (state, defect, log), (segment, steps_left) = carry, x
-        segment_params = within(segment.span, params)
-        if every_step:
-            state = eqx.tree_at(
-                lambda s: (s.position_residual, s.velocity_residual),
-                state,
-                replace_fn=lambda worst: jnp.where(segment.done == 0, 0.0, worst),
-            )
-        if segment.turns is not None:
-            state = _turned(scheme, watch, state, segment, segment_params)
-        at_start, state = _begun_segment(state)
-
-        def make_step(k: Array, carry: tuple[_RolloutState, _Log]) -> tuple[_RolloutState, _Log]:
-            state, log = carry
-            # Not by adding up steps: a derivative that repeats a segment gets the same times, to
-            # the bit.
-            t = segment.t + (segment.done + k) * segment.h
-            moved, log = _advance(
-                scheme, watch, state, log, t, segment.h, segment_params, k, extents
-            )
-            return replace(moved, recent=estimates.recent(state, segment.h, steps_left - k)), log
-
-        state, log = jax.lax.fori_loop(0, steps, make_step, (state, log))
-        if not every_step:
-            state = _with_residuals(
-                scheme, state, segment.t + (segment.done + steps) * segment.h, segment_params
-            )
-
-        def estimate() -> ErrorAccumulator:
-            q, v, recent = state.q, state.v, state.recent
-            return defect.after(recent, q, v, segment.h, method, estimates.weight, estimates.apart)
-
-        is_smooth = (
-            _is_smooth(state, estimates.first + 1) & state.recent.is_smooth & (segment.h != 0)
-        )
-        running = (steps_left == steps) & (state.status == Status.OK) & is_smooth
-        defect = jax.lax.cond(running, estimate, lambda: defect)
-        ended = state.q, state.v, _ended(at_start, state)
-        return (state, defect, log), (_saved(state), ended)
-
-    first = (
-        start,
-        ErrorAccumulator.none(q0, v0, len(scheme.system.states)),
-        None if watch is None else watch.log(q0),
-    )
-    (end, defect, log), (saved, ends) = jax.lax.scan(
-        scan_segment, first, (all_segments, estimates.steps_left)
+    loop = _SegmentLoop(scheme, watch, estimates, steps, params, extents)
+    errors = ErrorAccumulator.none(q0, v0, len(scheme.system.states))
+    log = None if watch is None else watch.log(q0)
+    (end, errors, log), (saved, ends) = jax.lax.scan(
+        loop.scan_segment, (start, errors, log), (all_segments, estimates.steps_left)
     )
     duration = jax.lax.stop_gradient(ts[-1] - ts[0])
-    error = defect.relative(duration)
+    error = errors.relative(duration)
     if end.corrections is not None:
         # Given velocities do not move q by the projection: all of what they miss is an error.
         keeps_q, h = scheme.drive == Drive.VELOCITIES, _longest(ts) / per_save
-        error += defect.delay(end.corrections, h, duration, keeps_q)
+        error += errors.delay(end.corrections, h, duration, keeps_q)
     trajectory = _trajectory(start, saved, end, per_save // steps, error)
     if watch is not None and log is not None and end.events is not None:
         trajectory = replace(trajectory, occurrences=watch.written_rows(log, end.events.counts))
@@ -241,6 +194,75 @@ class _Estimates:
     def first(self) -> int:
         """Steps from the first state of an estimate to the last."""
         return self.apart * (STATES - 1)
+
+
+@dataclass(frozen=True)
+class _SegmentLoop:
+    """The loop over the segments of a run, with all that does not change in it."""
+
+    scheme: Scheme
+    watch: EventSet | None
+    estimates: _Estimates
+    steps: int  # of a segment
+    params: Params
+    extents: Float[Array, " n"]
+
+    def scan_segment(
+        self, carry: tuple[_RolloutState, ErrorAccumulator, _Log], x: tuple[StepSegments, Array]
+    ) -> tuple[tuple[_RolloutState, ErrorAccumulator, _Log], tuple[_Rows, _End]]:
+        """The carry after a segment, what is saved at its end, and what its derivative needs."""
+        (state, errors, log), (segment, steps_left) = carry, x
+        params = within(segment.span, self.params)
+        at_start, state = _begun_segment(self._begin(state, segment, params))
+        state, log = self._make_steps(state, log, segment, steps_left, params)
+        if not _checks_every_step(self.scheme, self.watch):
+            end = segment.t + (segment.done + self.steps) * segment.h
+            state = _with_residuals(self.scheme, state, end, params)
+        errors = self._with_error(errors, state, segment, steps_left)
+        ended = state.q, state.v, _ended(at_start, state)
+        return (state, errors, log), (_saved(state), ended)
+
+    def _begin(self, state: _RolloutState, segment: StepSegments, params: Params) -> _RolloutState:
+        if _checks_every_step(self.scheme, self.watch):
+            state = eqx.tree_at(
+                lambda s: (s.position_residual, s.velocity_residual),
+                state,
+                replace_fn=lambda worst: jnp.where(segment.done == 0, 0.0, worst),
+            )
+        if segment.turns is None:
+            return state
+        return _turned(self.scheme, self.watch, state, segment, params)
+
+    def _make_steps(
+        self, state: _RolloutState, log: _Log, segment: StepSegments, steps_left: Array,
+        params: Params,
+    ) -> tuple[_RolloutState, _Log]:  # fmt: skip
+        def make_step(k: Array, carry: tuple[_RolloutState, _Log]) -> tuple[_RolloutState, _Log]:
+            state, log = carry
+            # Not by adding up steps: a derivative that repeats a segment gets the same times, to
+            # the bit.
+            t = segment.t + (segment.done + k) * segment.h
+            moved, log = _advance(
+                self.scheme, self.watch, state, log, t, segment.h, params, k, self.extents
+            )
+            recent = self.estimates.recent(state, segment.h, steps_left - k)
+            return replace(moved, recent=recent), log
+
+        return jax.lax.fori_loop(0, self.steps, make_step, (state, log))
+
+    def _with_error(
+        self, errors: ErrorAccumulator, state: _RolloutState, segment: StepSegments,
+        steps_left: Array,
+    ) -> ErrorAccumulator:  # fmt: skip
+        estimates, recent, h = self.estimates, state.recent, segment.h
+
+        def estimate() -> ErrorAccumulator:
+            method, weight = self.scheme.method, estimates.weight
+            return errors.after(recent, state.q, state.v, h, method, weight, estimates.apart)
+
+        is_smooth = _is_smooth(state, estimates.first + 1) & recent.is_smooth & (h != 0)
+        is_due = (steps_left == self.steps) & (state.status == Status.OK) & is_smooth
+        return jax.lax.cond(is_due, estimate, lambda: errors)
 
 
 def _begun_segment(state: _RolloutState) -> tuple[_RolloutState, _RolloutState]:

@@ -5,7 +5,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxmech.integrate.adaptive.attempt import Attempt, attempt
 from jaxmech.integrate.adaptive.control import LEAST_ERROR, first_step, grown, shrunk
@@ -53,45 +53,25 @@ def adaptive_rollout(
     if times is not None:
         times = jax.lax.stop_gradient(sign * (times - ts[0]))
     run = RunSetting(scheme, tolerance, ts[0], sign, elapsed, params, segment, watch, times)
-    start, extents = _start(run, q0, v0)
+    initial, extents = _start(run, q0, v0)
     run = replace(run, extents=extents)
     state, rows = jax.lax.while_loop(
         lambda carry: _goes_on(run, carry[0]) & (carry[0].status == Status.OK),
         partial(_advanced, run),
-        (start, run.rows(q0)),
+        (initial, run.rows(q0)),
     )
-    place = jnp.arange(len(ts))
-    # A save counts once its step is accepted, so after a failure all later ones are NaN.
-    is_known = place < jnp.where(jnp.isnan(start.t_failed), state.saved, 1)
-    first = jnp.concatenate([q0, v0, jnp.stack([start.audit.position, start.audit.velocity])])
-    switches = rows.saves[:, len(first) :]
-    at_start = (place < run.at_start)[:, None]
-    saves = jnp.where(at_start, first[None], rows.saves[:, : len(first)])
-    events, active, occurrences = state.events, None, None
-    if watch is not None and events is not None and start.events is not None:
+    move_count = state.counts.accepted + state.saved - run.at_start + run.observed_before(state)
+    return _trajectory(run, initial, state, rows), rows.moves.record(move_count, state.saved)
+
+
+def _trajectory(run: RunSetting, initial: RunState, state: RunState, rows: RunRows) -> Trajectory:
+    n, audit = initial.start.q.size, state.audit
+    saves, active = _saved(run, initial, state, rows)
+    occurrences = None
+    if run.watch is not None and state.events is not None:
         assert rows.log is not None
-        occurrences = watch.written_rows(rows.log, events.counts)
-        # After a terminal event the trajectory stands still; another may occur at the last time.
-        is_later = ((place >= state.saved) & succeeded(state.status))[:, None]
-        no_residuals = jnp.zeros(2, q0.dtype)
-        saves = jnp.where(
-            is_later, jnp.concatenate([state.start.q, state.start.v, no_residuals]), saves
-        )
-        is_known |= is_later[:, 0]
-        active = jnp.where(at_start, start.events.active, switches > 0)
-        active = jnp.where(is_later, events.active, active)
-    saves = jnp.where(is_known[:, None], saves, jnp.nan)
-    n, audit = q0.size, state.audit
-    in_q, in_v = audit.errors
-    states = len(scheme.system.states)
-    farthest = jnp.abs(audit.high[: n - states]).max()
-    rounding = jnp.finfo(q0.dtype).eps * farthest * state.counts.accepted
-    error = jnp.maximum(
-        relative(in_q, in_v, audit.low, audit.high, audit.fastest, state.elapsed, states),
-        resolution(rounding, audit.low, audit.high, states),
-    )
-    error = jnp.where(state.counts.accepted > 0, error, jnp.nan)
-    trajectory = Trajectory(
+        occurrences = run.watch.written_rows(rows.log, state.events.counts)
+    return Trajectory(
         q=saves[:, :n],
         v=saves[:, n : 2 * n],
         position_residual=saves[:, -2],
@@ -99,14 +79,49 @@ def adaptive_rollout(
         rank=audit.rank,
         status=state.status,
         t_failed=state.t_failed,
-        error=error,
+        error=_integration_error(run, state),
         counts=replace(state.counts, t_stiff=state.stiffness.t),
-        events=events,
+        events=state.events,
         occurrences=occurrences,
         active=active,
     )
-    move_count = state.counts.accepted + state.saved - run.at_start + run.observed_before(state)
-    return trajectory, rows.moves.record(move_count, state.saved)
+
+
+def _saved(
+    run: RunSetting, initial: RunState, state: RunState, rows: RunRows
+) -> tuple[Float[Array, "T w"], Bool[Array, "T C"] | None]:
+    """The rows of q, v and both residuals at the save times, and the switches there."""
+    place = jnp.arange(len(run.elapsed))
+    # A save counts once its step is accepted, so after a failure all later ones are NaN.
+    is_known = place < jnp.where(jnp.isnan(initial.t_failed), state.saved, 1)
+    audit = jnp.stack([initial.audit.position, initial.audit.velocity])
+    first = jnp.concatenate([initial.start.q, initial.start.v, audit])
+    at_start = (place < run.at_start)[:, None]
+    saves = jnp.where(at_start, first[None], rows.saves[:, : len(first)])
+    active = None
+    if state.events is not None and initial.events is not None:
+        # After a terminal event the trajectory stands still; another may occur at the last time.
+        is_later = ((place >= state.saved) & succeeded(state.status))[:, None]
+        no_residuals = jnp.zeros(2, saves.dtype)
+        last = jnp.concatenate([state.start.q, state.start.v, no_residuals])
+        saves = jnp.where(is_later, last, saves)
+        is_known |= is_later[:, 0]
+        active = jnp.where(at_start, initial.events.active, rows.saves[:, len(first) :] > 0)
+        active = jnp.where(is_later, state.events.active, active)
+    return jnp.where(is_known[:, None], saves, jnp.nan), active
+
+
+def _integration_error(run: RunSetting, state: RunState) -> Float[Array, ""]:
+    audit, accepted = state.audit, state.counts.accepted
+    in_q, in_v = audit.errors
+    states = len(run.scheme.system.states)
+    farthest = jnp.abs(audit.high[: audit.high.size - states]).max()
+    rounding = jnp.finfo(audit.high.dtype).eps * farthest * accepted
+    error = jnp.maximum(
+        relative(in_q, in_v, audit.low, audit.high, audit.fastest, state.elapsed, states),
+        resolution(rounding, audit.low, audit.high, states),
+    )
+    return jnp.where(accepted > 0, error, jnp.nan)
 
 
 def _start(run: RunSetting, q: Array, v: Array) -> tuple[RunState, Float[Array, " n"]]:
@@ -151,15 +166,8 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     begin = state.start if at_kink is None else _turned(run, state.start, t, at_kink)
     size, stop, is_last = _size(run, state)
     h = run.sign * size
-    tried = attempt(run.scheme, run.tolerance, begin, t, h, run.params, run.extents)
-    if tried.correction is not None:
-        # A jump of a given velocity is in every step over it, however short: the time at which it
-        # happens cannot be told better than in steps that are about to be too short.
-        resolves = size > _RESOLVED * run.shortest
-        total_error = jnp.sqrt(tried.error**2 + tried.correction**2)
-        tried = replace(tried, error=jnp.where(resolves, total_error, tried.error))
-    computed = tried.status == Status.OK
-    accepted = computed & (tried.error <= 1.0)
+    tried = _attempted(run, begin, t, size)
+    accepted = (tried.status == Status.OK) & (tried.error <= 1.0)
     turns = jnp.zeros((), jnp.int32)
     if run.watch is not None:
         ends = [(x.q, x.v) for x in (begin, tried.end)]
@@ -168,7 +176,7 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
         accepted &= (turns < 2) | (size < run.span / run.scheme.adaptive.max_steps)
     # Set, not added: the run ends at the last save time to the bit.
     elapsed = jnp.where(is_last, stop, state.elapsed + size)
-    proposed, event, cut, is_due = size, None, jnp.asarray(False), jnp.asarray(False)
+    proposed, event, cut, is_due = size, None, jnp.asarray(False), None
     if run.watch is not None and state.events is not None:
         assert rows.log is not None
         how = run.scheme, run.tolerance, run.watch, run.extents
@@ -182,29 +190,11 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
         accepted |= is_due
         size = jnp.where(cut, event.share * size, size)
         elapsed = jnp.where(cut, state.elapsed + size, elapsed)
-    counts = replace(
-        state.counts,
-        accepted=state.counts.accepted + accepted,
-        rejected=state.counts.rejected + ~accepted,
-        evaluations=state.counts.evaluations + run.scheme.pair.evaluations,
-        longest=jnp.maximum(state.counts.longest, jnp.where(accepted, size, 0.0)),
-    )
     # A save at a time at which the motion turns has the state after it.
     turned_at_end = cut if run.times is None else cut | (is_last & (stop < run.span))
     step = StepSpan(state.elapsed, elapsed, size, accepted, turned_at_end)
-    moved = _accepted(run, state, tried, elapsed, proposed)
-    if event is not None:
-        unmoved = replace(state, counts=counts)
-        moved = jax.tree.map(lambda yes, no: jnp.where(is_due, yes, no), unmoved, moved)
-    error = jnp.where(computed, tried.error, jnp.inf)
-    stays = replace(state, size=size * shrunk(run.scheme.pair, error), is_repeat=jnp.asarray(True))
-    if run.watch is not None:
-        # About one turn in a step, and no longer step where there is one already.
-        shorter = jnp.minimum(moved.size, proposed)
-        moved = replace(moved, size=jnp.where(turns > 0, shorter, moved.size))
-        stays = replace(stays, size=jnp.minimum(stays.size, proposed / jnp.maximum(turns, 1)))
-    next_state = jax.tree.map(lambda yes, no: jnp.where(accepted, yes, no), moved, stays)
-    previous, next_state = replace(state, start=begin), replace(next_state, counts=counts)
+    next_state = _decided(run, state, tried, step, proposed, turns, is_due)
+    previous = replace(state, start=begin)
     next_state, rows = save_reached(run, previous, next_state, step, rows, first)
     moves = rows.moves
     if event is not None:
@@ -217,6 +207,50 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     move = run.move(step.size, jnp.zeros_like(number), event)
     moves = moves.with_move(number, move, step.begin, first, accepted)
     return next_state, replace(rows, moves=moves)
+
+
+def _attempted(run: RunSetting, begin: StepState, t: Array, size: Array) -> Attempt:
+    h = run.sign * size
+    tried = attempt(run.scheme, run.tolerance, begin, t, h, run.params, run.extents)
+    if tried.correction is None:
+        return tried
+    # A jump of a given velocity is in every step over it, however short: the time at which it
+    # happens cannot be told better than in steps that are about to be too short.
+    resolves = size > _RESOLVED * run.shortest
+    total_error = jnp.sqrt(tried.error**2 + tried.correction**2)
+    return replace(tried, error=jnp.where(resolves, total_error, tried.error))
+
+
+def _decided(
+    run: RunSetting, state: RunState, tried: Attempt, step: StepSpan, proposed: Array,
+    turns: Array, is_due: Array | None,
+) -> RunState:  # fmt: skip
+    """The state after an accepted attempt, or before a shorter one after a rejection."""
+    counts = _counted(run, state.counts, step)
+    moved = _accepted(run, state, tried, step.end, proposed)
+    if is_due is not None:
+        unmoved = replace(state, counts=counts)
+        moved = jax.tree.map(lambda yes, no: jnp.where(is_due, yes, no), unmoved, moved)
+    error = jnp.where(tried.status == Status.OK, tried.error, jnp.inf)
+    shorter = step.size * shrunk(run.scheme.pair, error)
+    stays = replace(state, size=shorter, is_repeat=jnp.asarray(True))
+    if run.watch is not None:
+        # About one turn in a step, and no longer step where there is one already.
+        no_longer = jnp.minimum(moved.size, proposed)
+        moved = replace(moved, size=jnp.where(turns > 0, no_longer, moved.size))
+        stays = replace(stays, size=jnp.minimum(stays.size, proposed / jnp.maximum(turns, 1)))
+    next_state = jax.tree.map(lambda yes, no: jnp.where(step.accepted, yes, no), moved, stays)
+    return replace(next_state, counts=counts)
+
+
+def _counted(run: RunSetting, counts: StepCounts, step: StepSpan) -> StepCounts:
+    return replace(
+        counts,
+        accepted=counts.accepted + step.accepted,
+        rejected=counts.rejected + ~step.accepted,
+        evaluations=counts.evaluations + run.scheme.pair.evaluations,
+        longest=jnp.maximum(counts.longest, jnp.where(step.accepted, step.size, 0.0)),
+    )
 
 
 def _goes_on(run: RunSetting, state: RunState) -> Array:
