@@ -69,6 +69,44 @@ class StepSearch(eqx.Module):
     is_done: Bool[Array, ""]  # whether the step is over
     dips: ExtremumSearch
 
+    @staticmethod
+    def begin(
+        watch: EventSet, q: Array, v: Array, events: EventState, dips: ExtremumSearch,
+        happens: Array,
+    ) -> "StepSearch":  # fmt: skip
+        """The search at the start of a step; over at once unless `happens` holds."""
+        zero, unit = jnp.zeros((), q.dtype), jnp.ones((), q.dtype)
+        true, false, zero_count = jnp.asarray(True), jnp.asarray(False), jnp.zeros((), jnp.int32)
+        nowhere = jnp.zeros(len(watch.events), bool)
+        return StepSearch(
+            base_q=q,
+            base_v=v,
+            base_u=zero,
+            q=q,
+            v=v,
+            values=events.values,
+            info=StepInfo(true, zero_count, zero_count, true),
+            low=zero,
+            high=unit,
+            at_low=events.values,
+            at_high=events.values,
+            side=zero_count,
+            tries=zero_count,
+            u=dips.after(zero),
+            searching=false,
+            crossed=nowhere,
+            opened=nowhere,
+            events=events,
+            count=zero_count,
+            at_once=zero_count,
+            end_q=q,
+            end_v=v,
+            cut=false,
+            ends_step=false,
+            is_done=~happens,
+            dips=dips,
+        )
+
 
 def through_events(
     scheme: Scheme, watch: EventSet, q: Array, v: Array, t: Array, h: Array, params: Params,
@@ -85,40 +123,10 @@ def through_events(
     log.
     """
     make_step, resume = advance or partial(step, scheme, extents=extents), advance is None
-    zero, unit = jnp.zeros((), q.dtype), jnp.ones((), q.dtype)
-    true, false, zero_count = jnp.asarray(True), jnp.asarray(False), jnp.zeros((), jnp.int32)
-    nowhere = jnp.zeros(len(watch.events), bool)
-    start = StepSearch(
-        base_q=q,
-        base_v=v,
-        base_u=zero,
-        q=q,
-        v=v,
-        values=events.values,
-        info=StepInfo(true, zero_count, zero_count, true),
-        low=zero,
-        high=unit,
-        at_low=events.values,
-        at_high=events.values,
-        side=zero_count,
-        tries=zero_count,
-        u=dips.after(zero),
-        searching=false,
-        crossed=nowhere,
-        opened=nowhere,
-        events=events,
-        count=zero_count,
-        at_once=zero_count,
-        end_q=q,
-        end_v=v,
-        cut=false,
-        ends_step=false,
-        is_done=~happens,
-        dips=dips,
-    )
+    start = StepSearch.begin(watch, q, v, events, dips, happens)
     accuracy = _accuracy(t, h)
     # Between equal save times everything is at the same time.
-    tolerance = jnp.where(h == 0, unit, accuracy / jnp.where(h == 0, unit, jnp.abs(h)))
+    tolerance = jnp.where(h == 0, 1.0, accuracy / jnp.where(h == 0, 1.0, jnp.abs(h)))
 
     def trial(carry: tuple[StepSearch, Array]) -> tuple[StepSearch, Array]:
         search, log = carry
@@ -149,45 +157,64 @@ def through_events(
         moved = _narrowed(search, q, v, values, info, crossings, ends, past)
         search = replace(_where(stays, search, moved), dips=dips)
         search = _where(passes, replace(search, low=search.u, at_low=values), search)
-        settled = watch.continued_signs(search.events.signs, values, search.events.active)
-        if contacts is not None:
-            signs = search.events.signs
-            settled = jnp.where(watch.changes & contacts.touching(signs), signs, settled)
-            search = replace(search, opened=search.opened | (signs * values > contacts.zero))
-        may_settle = (search.events.signs != 0) | (1 - search.base_u > _SETTLING)
-        signs = jnp.where((ends | passes) & may_settle, settled, search.events.signs)
-        end_values = jnp.where(ends, values, search.events.values)
-        search = replace(
-            search,
-            events=replace(search.events, signs=signs, values=end_values),
-            is_done=search.is_done | ends,
-        )
+        search = _with_signs(watch, search, contacts, values, ends, ends | passes)
         is_located = ~ends & ~stays & (search.high - search.low <= tolerance)
         search = replace(
             search, u=jnp.where(stays, dips.after(search.low), _next(search, tolerance))
         )
-        is_due = false
+        is_due = jnp.asarray(False)
         if contacts is not None:
-            due = _due(watch, previous, contacts)
-            # Without `resume` those that are due at the end of the step are left to the next one.
-            is_due = due.any() & (resume | ~previous.ends_step)
-            ended = previous.ends_step & ~is_due
-            at_due_event = replace(previous, high=previous.base_u, crossed=due)
-            stop = replace(previous, is_done=true, events=replace(previous.events, due=due.any()))
-            search = _where(ended, stop, _where(is_due, at_due_event, search))
-            is_located = is_due | (is_located & ~ended)
+            search, is_due, is_located = _with_due(
+                watch, previous, search, contacts, is_located, resume
+            )
 
         def occurs() -> tuple[StepSearch, Array]:
             return _occurred(
                 scheme, watch, search, contacts, is_due, t, h, params, place, resume, extents
             )
 
-        next_search, row = jax.lax.cond(is_located, occurs, lambda: (search, zero_count))
+        next_search, row = jax.lax.cond(
+            is_located, occurs, lambda: (search, jnp.zeros((), jnp.int32))
+        )
         states = (next_search.q, next_search.v) if watch.has_transitions else (None, None)
         occurrence = Occurrences(t + search.high * h, search.q, search.v, *states)
         return next_search, with_row(log, row, occurrence.packed(), is_located)
 
     return jax.lax.while_loop(lambda carry: ~carry[0].is_done, trial, (start, log))
+
+
+def _with_signs(
+    watch: EventSet, search: StepSearch, contacts: Contacts | None, values: Array, ends: Array,
+    settles: Array,
+) -> StepSearch:  # fmt: skip
+    """The search with the signs after a trial that `settles` them, and with values at the end."""
+    settled = watch.continued_signs(search.events.signs, values, search.events.active)
+    if contacts is not None:
+        signs = search.events.signs
+        settled = jnp.where(watch.changes & contacts.touching(signs), signs, settled)
+        search = replace(search, opened=search.opened | (signs * values > contacts.zero))
+    may_settle = (search.events.signs != 0) | (1 - search.base_u > _SETTLING)
+    signs = jnp.where(settles & may_settle, settled, search.events.signs)
+    end_values = jnp.where(ends, values, search.events.values)
+    events = replace(search.events, signs=signs, values=end_values)
+    return replace(search, events=events, is_done=search.is_done | ends)
+
+
+def _with_due(
+    watch: EventSet, previous: StepSearch, search: StepSearch, contacts: Contacts,
+    is_located: Array, resume: bool,
+) -> tuple[StepSearch, Array, Array]:  # fmt: skip
+    """The search at an event that is due at its base, whether it is, and whether one is located."""
+    due = _due(watch, previous, contacts)
+    # Without `resume` those that are due at the end of the step are left to the next one.
+    is_due = due.any() & (resume | ~previous.ends_step)
+    ended = previous.ends_step & ~is_due
+    at_due_event = replace(previous, high=previous.base_u, crossed=due)
+    stop = replace(
+        previous, is_done=jnp.asarray(True), events=replace(previous.events, due=due.any())
+    )
+    search = _where(ended, stop, _where(is_due, at_due_event, search))
+    return search, is_due, is_due | (is_located & ~ended)
 
 
 def _where(
@@ -308,13 +335,8 @@ def _occurred(
     index = jnp.argmax(jnp.where(first.any(), first, crossed)).astype(jnp.int32)
     cuts, terminal = watch.cuts(index), watch.stops(index)
     row = _row(watch, index, event_state.counts)
-    q, v, values, met, active = (
-        search.q,
-        search.v,
-        search.values,
-        jnp.asarray(True),
-        event_state.active,
-    )
+    q, v, values = search.q, search.v, search.values
+    met, active = jnp.asarray(True), event_state.active
     if watch.has_transitions:
         q, v, met = watch.after(
             scheme, index, search.q, search.v, to_t, params, event_state.active, extents
@@ -351,12 +373,34 @@ def _occurred(
     )
     good &= ~(full | rests)
 
+    info = replace(search.info, good=good, status=jnp.where(good, search.info.status, code))
+    restarted = _restarted(search, q, v, values, info, cuts)
+    is_last = ~cuts & ~is_due & (search.high >= 1) & ~(crossed & ~mine).any()
+    next_search = replace(
+        restarted,
+        events=events,
+        count=search.count + (cuts & ~is_due),
+        at_once=jnp.where(is_due, search.at_once + 1, jnp.where(cuts, 0, search.at_once)),
+        cut=cuts,
+        # What a transition makes due occurs at the same time, and so before the end of the step.
+        ends_step=jnp.where(
+            is_due & ~cuts, search.ends_step, cuts & ((search.high >= 1) | (not resume))
+        ),
+        is_done=terminal | ~good | is_last,
+    )
+    return next_search, row
+
+
+def _restarted(
+    search: StepSearch, q: Array, v: Array, values: Array, info: StepInfo, cuts: Array
+) -> StepSearch:
+    """The search from an event on, from a state that is its new base if the event `cuts`."""
+
     def base(x: Array, y: Array) -> Array:
         return jnp.where(cuts, x, y)
 
     dips = search.dips.without(cuts)
-
-    next_search = replace(
+    return replace(
         search,
         base_q=base(q, search.base_q),
         base_v=base(v, search.base_v),
@@ -364,7 +408,7 @@ def _occurred(
         q=q,
         v=v,
         values=values,
-        info=replace(search.info, good=good, status=jnp.where(good, search.info.status, code)),
+        info=info,
         low=search.high,
         high=jnp.ones_like(search.high),
         at_low=values,
@@ -374,23 +418,11 @@ def _occurred(
         u=dips.after(search.high),
         dips=dips,
         searching=jnp.zeros_like(search.searching),
-        crossed=jnp.zeros_like(crossed),
+        crossed=jnp.zeros_like(search.crossed),
         opened=search.opened & ~cuts,
-        events=events,
-        count=search.count + (cuts & ~is_due),
-        at_once=jnp.where(is_due, search.at_once + 1, jnp.where(cuts, 0, search.at_once)),
         end_q=search.q,
         end_v=search.v,
-        cut=cuts,
-        # What a transition makes due occurs at the same time, and so before the end of the step.
-        ends_step=jnp.where(
-            is_due & ~cuts, search.ends_step, cuts & ((search.high >= 1) | (not resume))
-        ),
-        is_done=terminal
-        | ~good
-        | (~cuts & ~is_due & (search.high >= 1) & ~(crossed & ~mine).any()),
     )
-    return next_search, row
 
 
 def _resting(
