@@ -1,6 +1,6 @@
 """The default number of steps between two saves, by trials with step doubling.
 
-The measure and the target are those of `integrate/step_size.py`.
+The measure and the target are those of `integrate/steps/step_size.py`.
 """
 
 from functools import partial
