@@ -94,8 +94,8 @@ MISUSE = {
         "'event1' reads, but holds l, m."
     ),
     "simulate(events=jm.Event(L, transition=jm.Transition(off='rods')))": (
-        "ValueError: Argument `transition of event 'L'` must name constraints of the system, but "
-        "'rods' is none of them; there are rod."
+        "ValueError: The transition of event 'L' must name constraints of the system, but names "
+        "'rods'. Its constraints: rod."
     ),
     "simulate(inactive='rod')": (
         "ValueError: Argument `inactive` must be empty where no event switches a constraint on, "

@@ -181,7 +181,7 @@ def _held_starts(task: Task, solved: Solved, made: SegmentRun) -> str:
     try:
         values, J, gains = _freed(task, solved)
     except ValueError as error:
-        return f"Held starts: not tested. {error}"
+        return f"Fixed initial states: not tested. {error}"
     held, whole = basis(J[:, ~gains]), basis(J)
     fall = float(np.sum((whole.T @ values) ** 2) - np.sum((held.T @ values) ** 2))
     before = float((made.residual**2).sum())
@@ -197,7 +197,7 @@ def _held_starts(task: Task, solved: Solved, made: SegmentRun) -> str:
     if not p < FALSE_ALARM:
         return ""
     return (
-        "Held starts: freeing the initial states would lower the sum of squares by "
+        "Fixed initial states: freeing them would lower the sum of squares by "
         f"{100 * min(fall / before, 1):.2g} %, far more than noise allows ({test} degrees of "
         f"freedom, p {_chance(p)}). The recorded starts are not exact, and the intervals are "
         'wrong; fit with initial_states="free".'

@@ -43,7 +43,7 @@ def test_intervals_of_the_defaults_contain_the_truth(tmp_path: Path) -> None:
     assert np.abs(scores(free)).max() < 4
     missed = np.abs(scores(held)).max(axis=1) > 3
     assert missed.mean() > 0.8
-    warned = np.array(["Held starts" in " ".join(one.notes) for one in held])
+    warned = np.array(["Fixed initial states" in " ".join(one.notes) for one in held])
     assert np.mean(warned[missed]) > 0.9
 
 
@@ -62,7 +62,7 @@ def test_the_predicted_fall_is_that_of_a_second_fit() -> None:
     given = [replace(noisy(one, rng), q0=one.q0 + 3e-3) for one in swings()]
     held, free = fitted(given, initial_states="fixed"), fitted(given)
     fall = 1 - free.history[-1] / held.history[-1]
-    (text,) = [text for text in held.notes if "Held starts" in text]
+    (text,) = [text for text in held.notes if "Fixed initial states" in text]
     assert f"lower the sum of squares by {100 * fall:.2g} %" in text
     assert "chi-square" in text
     assert "4 degrees of freedom" in text
@@ -78,7 +78,7 @@ def test_fixed_initial_states_of_segments_are_tested_too() -> None:
     bad = [replace(one, q0=one.q0 + 3e-3) for one in good]
     options = {"initial_states": "fixed", "horizon": Shooting(0.7)}
     assert fitted(good, **options).notes == ()
-    assert any("Held starts" in text for text in fitted(bad, **options).notes)
+    assert any("Fixed initial states" in text for text in fitted(bad, **options).notes)
 
 
 def test_a_start_counts_once(tmp_path: Path) -> None:

@@ -317,11 +317,11 @@ def event_set_of(system: System, events: Any, inactive: Any) -> EventSet | None:
             raise ValueError(
                 f"Argument `events` must have distinct names, but {name!r} is given twice."
             )
-    _require_constraints(system, "inactive", names_off)
+    _require_constraints(system, "Argument `inactive`", names_off)
     for event in named_events:
         if event.transition is not None:
-            role = f"transition of event {event.name!r}"
-            _require_constraints(system, role, event.transition.switches)
+            place = f"The transition of event {event.name!r}"
+            _require_constraints(system, place, event.transition.switches)
     return EventSet(named_events, names_off)
 
 
@@ -337,12 +337,12 @@ def _named(event: Any, number: int) -> Event:
     return replace(event, name=f"event{number}" if name == "<lambda>" else name)
 
 
-def _require_constraints(system: System, argument: str, names: tuple[str, ...]) -> None:
+def _require_constraints(system: System, place: str, names: tuple[str, ...]) -> None:
     names_of_system = [constraint.name for constraint in system.constraints]
     for name in names:
         if name not in names_of_system:
             known_names = ", ".join(names_of_system) or "none"
             raise ValueError(
-                f"Argument `{argument}` must name constraints of the system, but {name!r} is none "
-                f"of them; there are {known_names}."
+                f"{place} must name constraints of the system, but names {name!r}. "
+                f"Its constraints: {known_names}."
             )
