@@ -111,6 +111,7 @@ def test_a_step_that_is_too_coarse_is_reported_with_the_remedy() -> None:
     assert "too coarse" not in repr(fine)
 
 
+@pytest.mark.slow
 def test_coarse_steps_are_reported_from_batches_and_derivatives_too() -> None:
     def end(g: Any) -> Any:
         params = PENDULUM.params | {"g": g}

@@ -86,6 +86,7 @@ def test_rows_that_failed_have_no_time() -> None:
     assert "| scipy Radau | – | – | – | – | – |  |  |  |" in tables({"andrews": failed})
 
 
+@pytest.mark.slow
 def test_unknown_cases_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--out", str(tmp_path / "new"), "--case", "andrew"])

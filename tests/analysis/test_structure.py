@@ -80,6 +80,7 @@ def test_an_equation_written_twice_is_redundant_everywhere() -> None:
     assert not texts(found, Severity.WARNING)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("angle", "here"), [(0.0, 4), (0.3, 5)])
 def test_a_singular_pose_is_found_from_nearby_states(angle: float, here: int) -> None:
     """With flat cranks one more equation is dependent, and the loop can change its branch."""

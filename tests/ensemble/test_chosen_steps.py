@@ -53,6 +53,7 @@ def test_steps_are_chosen_and_stored(whole) -> None:
     assert "steps.per_save" not in text
 
 
+@pytest.mark.slow
 def test_a_continued_run_keeps_its_steps(whole, tmp_path) -> None:
     shutil.copytree(whole, tmp_path / "run")
     (tmp_path / "run" / "blocks" / "000001").unlink()

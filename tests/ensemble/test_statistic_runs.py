@@ -110,6 +110,7 @@ def test_observed_quantities_are_stored(whole) -> None:
     assert np.array_equal(found["both"], np.stack([q, found["v"][..., 0]], -1)[:, ::2])
 
 
+@pytest.mark.slow
 def test_statistics_are_those_of_the_stored_trajectories(whole) -> None:
     found, q = open_results(whole).statistics, arrays(whole)["q"][..., 0]
     widest = np.abs(q).max(1)

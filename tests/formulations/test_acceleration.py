@@ -107,6 +107,7 @@ def test_a_massless_coordinate_is_reported() -> None:
     assert np.isfinite(motion.qdd).all()
 
 
+@pytest.mark.slow
 def test_the_highest_of_several_slopes_without_native_code() -> None:
     """Gradients of a maximum, in a single call, where XLA compiles the functions of the system."""
     slopes = jnp.array([0.1, -0.7, 1.3])

@@ -162,6 +162,7 @@ def test_the_printed_matrix_is_singular_for_any_choice_of_variables() -> None:
         np.testing.assert_allclose(np.linalg.lstsq(full, right)[0], motion.qdd, atol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "m", "rank"), [(5, 2, 2), (5, 4, 2), (4, 4, 4), (3, 0, 0)])
 def test_the_completed_matrix_is_regular(n: int, m: int, rank: int) -> None:
     eom = EquationsOfMotion(*map(jnp.asarray, equations(n, m, rank)))

@@ -363,6 +363,7 @@ def test_misuse(options: dict[str, Any], message: str) -> None:
         CoordinatePartition(**options)
 
 
+@pytest.mark.slow
 def test_a_batch_runs_as_lanes() -> None:
     def run(q: Any, v: Any) -> Any:
         return simulate(

@@ -40,6 +40,7 @@ def test_null_space_beside_an_axis() -> None:
     assert np.count_nonzero((N * N).sum(1)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "rank"), [(2, 2), (3, 2)])
 def test_two_groups(m: int, rank: int) -> None:
     """(3.2) and (3.3) hold for any choice of free pseudo-accelerations, not only for ours."""

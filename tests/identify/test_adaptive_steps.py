@@ -108,6 +108,7 @@ def test_descents_agree(recordings: list[Recording]) -> None:
     assert ways[0][-1] < ways[0][0]
 
 
+@pytest.mark.slow
 def test_refusals(recordings: list[Recording]) -> None:
     def run(**options: Any) -> Fit:
         return fit(SWING, recordings, BEGIN, free=FREE, **options)

@@ -112,6 +112,7 @@ def test_the_true_model_is_chosen(kept) -> None:
     assert found.scores[1] < 5e-3  # half of what the recorded starts are off
 
 
+@pytest.mark.slow
 def test_stored_results_are_not_recomputed(kept, monkeypatch) -> None:
     found, folder = kept
     candidates = {"free": FREE, "damped": DAMPED}
@@ -126,6 +127,7 @@ def test_stored_results_are_not_recomputed(kept, monkeypatch) -> None:
         cross_validate(candidates, swings(0.2), folds=2, score="fitted", folder=folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["lagrangian", "observe", "start_sd"])
 def test_results_of_another_problem_are_not_taken(kept, what: str) -> None:
     subject, given = FREE, swings(0.01)
@@ -182,6 +184,7 @@ def test_held_out_recordings_are_not_used() -> None:
         cross_validate({"free": FREE}, swings(), folds=2, settings=patient)
 
 
+@pytest.mark.slow
 def test_a_candidate_that_cannot_be_fitted_is_named() -> None:
     wrong = Identifiable(FREE.system, {"k": 8.0}, bounds={"k": (10, None)})
     with pytest.raises(ValueError, match="Candidate wrong: Argument `params0` must begin inside"):

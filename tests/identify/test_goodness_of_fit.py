@@ -36,6 +36,7 @@ def test_noise_as_stated_is_no_misfit(given: list[Recording]) -> None:
     assert fitted([replace(one, weights=1 / (1.05 * NOISE)) for one in given]).notes == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1.4, 134.0, 1e9])
 def test_more_noise_than_is_stated(given: list[Recording], factor: float) -> None:
     found = fitted([replace(one, weights=factor / NOISE) for one in given])

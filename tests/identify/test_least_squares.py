@@ -107,6 +107,7 @@ def _rows(problem: Any, data: Any, conditions: Any) -> Any:
     return found, jax.vmap(apply)(jnp.eye(7))
 
 
+@pytest.mark.slow
 def test_a_batch_of_gradients_is_the_gradient_of_a_batch(gradient: Any) -> None:
     """Of unknowns together as of each alone."""
     ys = Y[None] + 0.05 * np.random.default_rng(0).normal(size=(15, 7))

@@ -57,6 +57,7 @@ def test_exact_initial_states_give_no_warning() -> None:
     assert fitted(swings(weights=None), initial_states="fixed").notes == ()  # nothing is left
 
 
+@pytest.mark.slow
 def test_the_predicted_fall_is_that_of_a_second_fit() -> None:
     rng = np.random.default_rng(2)
     given = [replace(noisy(one, rng), q0=one.q0 + 3e-3) for one in swings()]

@@ -78,6 +78,7 @@ def test_a_linear_fit_is_a_regression(observed: np.ndarray) -> None:
     np.testing.assert_allclose(found.noise, np.sqrt(squares.sum() / (len(TIMES) - 2)), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_prior_gives_the_weighted_mean(observed: np.ndarray) -> None:
     """Bayes' rule of two normal distributions."""
     mean, sd = 1.3, 0.004

@@ -75,6 +75,7 @@ def test_hard_continuity_gives_one_motion(recording: Recording, soft: Fit) -> No
     np.testing.assert_allclose(whole.q, found.train.values[0], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_no_jump_is_left(recording: Recording) -> None:
     subject = jm.Identifiable(MODEL.system, BEGIN, free=FREE)
     task = prepare(

@@ -71,6 +71,7 @@ def test_a_coarse_step_is_accurate(solver: Any) -> None:
     assert sol.energy_drift < 5e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [10, 14])
 def test_a_step_that_is_far_too_coarse_fails(steps: int) -> None:
     """The stage is so far off that the projection keeps the dependent row, which adds energy."""
@@ -103,6 +104,7 @@ def test_a_derivative_goes_through_such_a_step() -> None:
     np.testing.assert_allclose(slope, wanted, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_step_that_starts_in_a_singular_pose_leaves_it() -> None:
     """Two cranks in line with the plate: the row that was dropped there is back after the step."""
     model = jm.models.four_bars(1)

@@ -68,6 +68,7 @@ def test_a_rack(coordinates: Any, size: int) -> None:
     np.testing.assert_allclose(found["bar"].velocity, expected * np.eye(size)[0], atol=1e-12)
 
 
+@pytest.mark.slow
 @COORDINATES
 def test_a_nut_falls_along_its_screw(coordinates: Any) -> None:
     """With h = lead / 2 pi: (J + m h^2) angle'' = -m g h."""

@@ -42,6 +42,7 @@ def test_poles_are_the_eigenvalues(hanging: jm.Equilibrium) -> None:
     assert ax.get_xlim()[0] < 0 < ax.get_xlim()[1]
 
 
+@pytest.mark.slow
 def test_growing_eigenvalues_are_marked(upright: jm.Equilibrium) -> None:
     ax = poles(jm.modes(upright.linearization))
     stays, grows = (line for line in ax.lines if line.get_marker() == "x")

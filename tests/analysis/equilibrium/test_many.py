@@ -162,6 +162,7 @@ def test_damping_inside_a_shaft_makes_it_unstable_at_a_known_speed() -> None:
         jm.root_locus(at, [2.0, 1.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("middle", [1.4, np.sqrt(2.0)])
 def test_a_real_eigenvalue_passes_the_zeros_of_a_symmetry(middle: float) -> None:
     """s^2 + s + 2 - p^2 = 0 beside a coordinate that is free: s = 0 at p = sqrt(2)."""

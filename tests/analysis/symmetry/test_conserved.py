@@ -86,6 +86,7 @@ def test_the_unit_of_length_does_not_matter(length: float) -> None:
     assert len(jm.symmetries(pendulum, q, v, 0.0, length).s) == 2
 
 
+@pytest.mark.slow
 def test_single_precision() -> None:
     q, v = jnp.array([0.6, 0.0, -0.8], jnp.float32), jnp.zeros(3, jnp.float32)
     sphere = jm.Holonomic(lambda q, t, p: (q @ q - 1) / 2, "sphere")

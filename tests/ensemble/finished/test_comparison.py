@@ -71,6 +71,7 @@ def test_differences_are_named(one, tmp_path, capsys) -> None:
     assert "holds no run" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_array_that_differs_in_one_bit_is_counted(one, tmp_path) -> None:
     other = tmp_path / "run"
     shutil.copytree(one, other)

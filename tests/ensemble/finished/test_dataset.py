@@ -45,6 +45,7 @@ def test_it_holds_arrays_and_statistics(found) -> None:
     assert (found.status == 0).all()
 
 
+@pytest.mark.slow
 def test_nothing_is_read_before_it_is_needed(found, monkeypatch) -> None:
     opened = list[str]()
     plain = Path.open

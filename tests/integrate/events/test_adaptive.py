@@ -89,6 +89,7 @@ def test_saves_at_the_time_of_a_transition_have_the_state_after_it() -> None:
     np.testing.assert_allclose(slope[..., 0], expected, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_ever_shorter_bounces_end_with_a_status() -> None:
     p = {**BALL_PARAMS, "e": jnp.asarray(0.5)}
     with pytest.raises(jm.SimulationError, match="CONTACT_AT_REST") as error:

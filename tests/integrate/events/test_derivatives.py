@@ -43,6 +43,7 @@ def test_reverse_mode_agrees_with_differences(reverse: Any) -> None:
         np.testing.assert_allclose(slope, differences, rtol=1e-6, atol=1e-8 * scale)
 
 
+@pytest.mark.slow
 def test_forward_mode_agrees_with_reverse_mode(reverse: Any) -> None:
     along = tuple(map(jnp.asarray, (0.3, -2.0, 0.7)))
     _, found = jax.jvp(seen, AT, along)

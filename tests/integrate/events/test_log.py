@@ -44,6 +44,7 @@ def passes(rate: Any, policies: Any, keep: int = KEPT, jumps: bool = False) -> j
     return sol.events["pass"]
 
 
+@pytest.mark.slow
 @both_policies
 def test_stored_events_of_a_batch(policies: Any) -> None:
     rates = np.array([10.3, 20.4, 40.7])

@@ -47,6 +47,7 @@ def test_every_turn_of_a_uniform_rotation_is_an_event(system: jm.System, policie
     assert sol.accepted + sol.rejected < 250
 
 
+@pytest.mark.slow
 def test_each_of_a_batch_has_steps_for_its_own_events() -> None:
     speeds = 2 * np.pi * np.array([0.05, 1.0, 40.0])
     sols = jax.vmap(lambda speed: turned(CRANK, {"steps": Adaptive()}, speed))(speeds)

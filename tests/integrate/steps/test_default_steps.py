@@ -46,6 +46,7 @@ def test_it_is_the_same_for_all_of_a_batch_and_about_what_the_worst_needs() -> N
         assert most / 1.6 < found[0] < most * 1.6
 
 
+@pytest.mark.slow
 def test_gradients_choose_as_the_motion_does() -> None:
     q = jnp.array([2.0])
     fixed = FixedSteps(int(per_save(angle(q))))

@@ -78,6 +78,7 @@ def other_angle(f: Any) -> Any:
     return 2 * jnp.arctan2((1 - E) * jnp.sin(half), (1 + E) * jnp.cos(half)) + 2 * jnp.pi * turns
 
 
+@pytest.mark.slow
 def test_equal_ellipses_roll_about_their_foci() -> None:
     """The far focus of one that rolls on another keeps a distance of 2 a from the near focus.
 

@@ -84,6 +84,7 @@ def test_time_reversal(turning: Any) -> None:
     np.testing.assert_allclose(back.v[::-1], there.v, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_energy_error_does_not_grow_and_momentum_is_kept(turning: Any) -> None:
     """Over 8,000 steps, the momentum about the vertical to rounding, at a coarse step."""
     q, v, ts = jnp.array(SPHERICAL.q), jnp.array(SPHERICAL.v), np.arange(STEPS + 1) * 0.02
