@@ -9,6 +9,7 @@ from jaxmech.integrate.events.contacts import touching_at_start
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.linalg import max_abs
 from jaxmech.status import Status
 from jaxmech.system import Params
 
@@ -59,4 +60,4 @@ def residuals(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> t
     q, v, t, params = jax.lax.stop_gradient((q, v, t, params))
     position = scheme.system.position_level(q, t, params)
     velocity = scheme.system.velocity_level(q, v, t, params)
-    return jnp.max(jnp.abs(position), initial=0.0), jnp.max(jnp.abs(velocity), initial=0.0)
+    return max_abs(position), max_abs(velocity)

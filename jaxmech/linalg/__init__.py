@@ -24,6 +24,7 @@ from jaxmech.linalg.pivots import Pivots as Pivots
 from jaxmech.linalg.pivots import pivots as pivots
 from jaxmech.linalg.products import diagonal as diagonal
 from jaxmech.linalg.products import matvec as matvec
+from jaxmech.linalg.products import max_abs as max_abs
 from jaxmech.linalg.products import product as product
 from jaxmech.linalg.products import weighted_gram as weighted_gram
 from jaxmech.linalg.qr import QR as QR
