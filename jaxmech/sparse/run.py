@@ -60,7 +60,9 @@ def run(
             first = number * steps
             state = jax.lax.fori_loop(0, steps, lambda k, s: one_step(first + k, s), state)
             good = (state.status == Status.OK) & (state.count >= STATES - 1)
-            defect = state.defect.after(state.recent, state.q, state.v, h, plan.method, steps, 1)
+            defect = state.defect.after(
+                state.recent, state.q, state.v, h, plan.method, float(steps), 1
+            )
             return replace(
                 state, defect=jax.tree.map(partial(jnp.where, good), defect, state.defect)
             )
