@@ -12,7 +12,7 @@ from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation
 from jaxmech.formulations.nonideal import solve_law
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
-from jaxmech.linalg import column_space_projector, matvec
+from jaxmech.linalg import column_space_projector, matvec, max_abs
 from jaxmech.properties import with_mass_rank
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind, with_standard_promotion
@@ -109,7 +109,7 @@ def motion_at(
         multipliers=matvec(column_space_projector(eom.A), law.multipliers),
         constraint_force=force,
         rank=law.rank,
-        residual=jnp.max(jnp.abs(matvec(eom.A, law.qdd) - eom.b), initial=0.0),
+        residual=max_abs(matvec(eom.A, law.qdd) - eom.b),
         definite=law.definite,
         nonideal_force=jnp.zeros_like(q) if law.nonideal_force is None else law.nonideal_force,
         converged=jnp.asarray(True) if law.converged is None else law.converged,

@@ -186,7 +186,7 @@ def loaded(study: Any, folder: Path) -> tuple[dict[str, Any], list[Path]]:
         if not isinstance(reference, str):
             return reference
         try:
-            source = _found(reference, folder, is_reduction=key[0] == "statistics")
+            source = _load_function(reference, folder, is_reduction=key[0] == "statistics")
         except StudyError as error:
             problems.extend(Problem(key, p.message) for p in error.problems)
             return reference
@@ -216,7 +216,7 @@ def _with_functions(study: Any, get: Callable[[Any, Key], Any]) -> dict[str, Any
     return sections
 
 
-def _found(name: str, folder: Path, *, is_reduction: bool) -> LoadedObject:
+def _load_function(name: str, folder: Path, *, is_reduction: bool) -> LoadedObject:
     if name.startswith("python:"):
         raise refuse(
             "function", f"must name a function in a file, but {name} was passed as an object"
