@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
+from experiments.mechanism_peers import shortest
 from jaxmech import parts as jp
 from jaxmech.config.environment import environment
 
@@ -187,7 +188,7 @@ def measured(linkage: Linkage) -> dict[str, Any]:
     sol = jax.block_until_ready(batch(*many))
     called = time.process_time()
     loops = [part.operations for part in jm.compiler.explain(run, *many).parts if part.operations]
-    seconds = min_norm_solve(lambda: batch(*many).q, clock=time.process_time)
+    seconds = shortest(lambda: batch(*many).q, clock=time.process_time)
     row = {
         "coordinates": joints.system.n,
         "operations": max(loops, default=None),
@@ -221,7 +222,7 @@ def rollout(linkage: Linkage, speed: float, angle: float) -> dict[str, Any]:
     qvel = np.append(speed, others)
     start[:, 1 + model.nq :] = qvel
     with Rollout(nthread=len(workers)) as pool:
-        seconds = min_norm_solve(
+        seconds = shortest(
             lambda: pool.rollout(model, workers, start, nstep=STEPS), clock=time.process_time
         )
         states, _ = pool.rollout(model, workers, start, nstep=STEPS)

@@ -40,7 +40,8 @@ def all_models() -> list[Row]:
 def _prepare(flags: str = "") -> None:
     """Set up a process with settings of its own, before it first uses a device."""
     jax.config.update("jax_enable_x64", True)
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
+    # XLA takes a value that does not begin with "--" for the name of a file.
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
 
 
 def _compared(job: tuple[str, str, str]) -> Row:

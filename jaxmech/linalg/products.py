@@ -29,7 +29,7 @@ def max_abs(x: Float[Array, " n"]) -> Float[Array, ""]:
     return jnp.where(jnp.isnan(x).any(), jnp.nan, size.max(initial=0.0))
 
 
-def outer(column: Float[Array, " m"], row: Float[Array, "1 *k"]) -> Float[Array, " m *k"]:
+def outer(column: Float[Array, " m"], row: Float[Array, " 1 *k"]) -> Float[Array, " m *k"]:
     """Multiply a column and a row, or the numbers of a column and one number."""
     shape = (*column.shape, *row.shape[1:])
     rows = lax.broadcast_in_dim(row, shape, tuple(range(row.ndim)))
@@ -50,7 +50,7 @@ def split_corner(
     return lax.squeeze(first, (0, 1)), lax.squeeze(column, (1,)), lax.slice(M, (1, 1), (n, n))
 
 
-def split_first(x: Float[Array, " n *k"]) -> tuple[Float[Array, "1 *k"], Float[Array, " l *k"]]:
+def split_first(x: Float[Array, " n *k"]) -> tuple[Float[Array, " 1 *k"], Float[Array, " l *k"]]:
     """The first row, and the others."""
     return lax.slice_in_dim(x, 0, 1), lax.slice_in_dim(x, 1, None)
 
