@@ -14,6 +14,7 @@ from jaxmech.analysis.states import Numbers, State
 from jaxmech.compiler import Explanation, explain
 from jaxmech.integrate import FixedSteps, Scheme
 from jaxmech.integrate.step import step
+from jaxmech.integrate.step_state import StepState
 from jaxmech.sensitivity.tangents import consistent_change
 from jaxmech.simulate import simulate
 from jaxmech.system import Params, System
@@ -133,7 +134,8 @@ def _stepped(
     h = (ts[1] - ts[0]) / steps
 
     def advance(k: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-        return step(scheme, *state, ts[0] + k * h, h, params)[:2]
+        end, _ = step(scheme, StepState(*state, ts[0] + k * h), h, params)
+        return end.q, end.v
 
     return jax.lax.fori_loop(0, steps, advance, (q, v))
 
@@ -171,7 +173,8 @@ def lanes_of(system: System, state: State) -> Explanation:
     scheme = _scheme(system, 1, q, v, t, params)
 
     def advance(q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
-        return step(scheme, q, v, t, 1e-3 * jnp.ones_like(t), params)[:2]
+        end, _ = step(scheme, StepState(q, v, t), 1e-3 * jnp.ones_like(t), params)
+        return end.q, end.v
 
     return explain(advance, q[None], v[None], t, params, in_axes=(0, 0, None, None))
 

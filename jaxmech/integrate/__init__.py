@@ -1,7 +1,7 @@
 """Integration of one trajectory: one `step`, a `rollout` of steps, and its derivatives.
 
-`scheme` bundles a system and the policies of its integration, `step_state` is where a step with an
-error estimate begins, `checks` has the checks of a step, and `counts` the work. `begin` decides
+`scheme` bundles a system and the policies of its integration, `step_state` is where a step begins
+and the next one does, `checks` has the checks of a step, and `counts` the work. `begin` decides
 whether a run can begin, `step_segments` divides it, and `error_estimate` estimates its integration
 error. In folders: `methods/`, how a step is made; `steps/`, how long it is; `adaptive/`, steps with
 error control; `events/`; `times/`, at which a step ends; `derivatives/`, the rules of a run.

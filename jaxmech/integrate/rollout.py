@@ -27,6 +27,7 @@ from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
 from jaxmech.integrate.step_segments import StepSegments, segments
+from jaxmech.integrate.step_state import StepState
 from jaxmech.integrate.times import within
 from jaxmech.properties import Drive
 from jaxmech.stabilization import Projection
@@ -350,8 +351,8 @@ def bare_segment(
         t = segment.t + (segment.done + k) * segment.h
         # Half a step is beyond round-off of t, and dividing by h serves runs backwards in time too.
         failed = (t_failed - t) / segment.h < 0.5  # false for NaN
-        new_q, new_v, _ = step(scheme, *state, t, segment.h, params, extents)
-        return jnp.where(failed, state[0], new_q), jnp.where(failed, state[1], new_v)
+        end, _ = step(scheme, StepState(*state, t), segment.h, params, extents)
+        return jnp.where(failed, state[0], end.q), jnp.where(failed, state[1], end.v)
 
     if steps == 1:
         return one_step((q, v), jnp.zeros((), segment.done.dtype))
@@ -388,33 +389,33 @@ def _advance(
 
     `place` is the number of the step in its segment.
     """
-    active_params, events, end, is_over = params, state.events, t + h, jnp.asarray(False)
+    active_params, events, is_over = params, state.events, jnp.asarray(False)
     running = state.status == Status.OK
     if watch is not None and events is not None:
         active_params = watch.params(params, events.active)
-    q, v, info = step(scheme, state.q, state.v, t, h, active_params, extents)
+    start = StepState(state.q, state.v, t)
+    end, info = step(scheme, start, h, active_params, extents)
     corrections = state.corrections
     if corrections is not None and info.correction is not None:
-        mechanical_v = v[: v.size - len(scheme.system.states)]
+        mechanical_v = end.v[: end.v.size - len(scheme.system.states)]
         corrections = corrections.after(info.correction, mechanical_v, h)
     info = replace(info, correction=None)
     if watch is not None and events is not None and log is not None:
-        start, end_of_step = (state.q, state.v), (q, v, info)
-        (q, v, info, end, events), log = with_events(
-            scheme, watch, start, end_of_step, running, events, log, t, h, params, place, extents
+        (end, info, events), log = with_events(
+            scheme, watch, start, (end, info), running, events, log, h, params, place, extents
         )
         active_params, is_over = watch.params(params, events.active), events.stopped_by >= 0
     moved = replace(
         state,
-        q=q,
-        v=v,
+        q=end.q,
+        v=end.v,
         rank=jnp.minimum(state.rank, info.rank),
         status=jnp.where(is_over, jnp.asarray(Status.STOPPED, jnp.int32), state.status),
         corrections=corrections,
         events=events,
     )
     if _checks_every_step(scheme, watch):
-        moved = _with_residuals(scheme, moved, end, active_params, state)
+        moved = _with_residuals(scheme, moved, end.t, active_params, state)
 
     def stays() -> _RolloutState:
         return replace(

@@ -10,11 +10,12 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.consistency import extents_at
 from jaxmech.integrate.checks import first_that_holds
 from jaxmech.integrate.methods.explicit_step import StageSums, SumWeights, sum_stages
-from jaxmech.integrate.methods.implicit import AbstractImplicit, StepData, rounding
+from jaxmech.integrate.methods.implicit import AbstractImplicit, ImplicitStep, StepData, rounding
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKutta
 from jaxmech.integrate.methods.variational import AbstractVariational, Advance
 from jaxmech.integrate.methods.variational.step_equations import StepStart
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.step_state import StepState
 from jaxmech.stabilization import RowsBefore
 from jaxmech.status import Status
 from jaxmech.system import Params
@@ -40,52 +41,68 @@ class StepInfo(eqx.Module):
 
 
 def step(
-    scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params,
+    scheme: Scheme, state: StepState, h: Array, params: Params,
     extents: Float[Array, " n"] | None = None,
-) -> tuple[Array, Array, StepInfo]:  # fmt: skip
-    """q (n,) and v (n,) after one step of size h from time t, and the checks of the step.
+) -> tuple[StepState, StepInfo]:  # fmt: skip
+    """The state after one step of size h, and the checks of the step.
 
     `extents` are those of the coordinates (`jaxmech.consistency`), by default at the start.
     """
     if extents is None:
-        extents = extents_at(scheme.system, q, v, t, params)
+        extents = extents_at(scheme.system, state.q, state.v, state.t, params)
     # A step is the same for any number of steps, and traced once for all of them.
     single = scheme.with_one_step()
-    return _step(single, q, v, t, h, params, extents)
+    return _step(single, state, h, params, extents)
 
 
 @jit_of("scheme")
 def _step(
-    scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params,
+    scheme: Scheme, state: StepState, h: Array, params: Params, extents: Float[Array, " n"]
+) -> tuple[StepState, StepInfo]:
+    method = scheme.method
+    if isinstance(method, AbstractVariational):
+        return _variational_step(scheme, method, state, h, params, extents)
+    if isinstance(method, AbstractImplicit):
+        return _implicit_step(scheme, method, state, h, params, extents)
+    assert isinstance(method, AbstractRungeKutta)
+    return _explicit_step(scheme, method, state, h, params, extents)
+
+
+def _explicit_step(
+    scheme: Scheme, method: AbstractRungeKutta, state: StepState, h: Array, params: Params,
     extents: Float[Array, " n"],
-) -> tuple[Array, Array, StepInfo]:  # fmt: skip
-    if isinstance(scheme.method, AbstractVariational):
-        moved = scheme.method.advance(
-            scheme.system, scheme.formulation, StepStart(q, v, t, h, params), extents
-        )
-        no_correction = scheme.correction((moved.q, moved.v), (moved.q, moved.v), h)
-        return moved.q, moved.v, replace(_variational_info(moved), correction=no_correction)
-    if isinstance(scheme.method, AbstractImplicit):
-        return _implicit_step(scheme, scheme.method, q, v, t, h, params, extents)
-    assert isinstance(scheme.method, AbstractRungeKutta)
+) -> tuple[StepState, StepInfo]:  # fmt: skip
+    q, v, t, end_t = state.q, state.v, state.t, state.t + h
     with jax.named_scope("stages"):
-        stages = SumWeights.of(scheme.method.tableau, q.dtype)
+        stages = SumWeights.of(method.tableau, q.dtype)
         chart = scheme.formulation.chart(scheme.system, q, v, t, params, extents)
-        end = sum_stages(scheme, stages, chart, q, v, t, h, params)
-        moved_q, moved_v = q + h * end.speeds[-1], v + h * end.accelerations[-1]
+        sums = sum_stages(scheme, stages, chart, q, v, t, h, params)
+        moved_q, moved_v = q + h * sums.speeds[-1], v + h * sums.accelerations[-1]
     with jax.named_scope("projection"):
-        rows = RowsBefore(~end.independent, end.first_rank, extents)
-        new_q, new_v, reached = scheme.after_step(chart, moved_q, moved_v, t + h, params, rows)
+        rows = RowsBefore(~sums.independent, sums.first_rank, extents)
+        new_q, new_v, reached = scheme.after_step(chart, moved_q, moved_v, end_t, params, rows)
         correction = scheme.correction((moved_q, moved_v), (new_q, new_v), h)
     with jax.named_scope("checks"):
-        info = replace(_stages_info(end, new_q, new_v, reached), correction=correction)
-    return new_q, new_v, info
+        info = replace(_stages_info(sums, new_q, new_v, reached), correction=correction)
+    return StepState(new_q, new_v, end_t), info
+
+
+def _variational_step(
+    scheme: Scheme, method: AbstractVariational, state: StepState, h: Array, params: Params,
+    extents: Float[Array, " n"],
+) -> tuple[StepState, StepInfo]:  # fmt: skip
+    start = StepStart(state.q, state.v, state.t, h, params)
+    moved = method.advance(scheme.system, scheme.formulation, start, extents)
+    no_correction = scheme.correction((moved.q, moved.v), (moved.q, moved.v), h)
+    info = replace(_variational_info(moved), correction=no_correction)
+    return StepState(moved.q, moved.v, state.t + h), info
 
 
 def _implicit_step(
-    scheme: Scheme, method: AbstractImplicit, q: Array, v: Array, t: Array, h: Array,
-    params: Params, extents: Float[Array, " n"],
-) -> tuple[Array, Array, StepInfo]:  # fmt: skip
+    scheme: Scheme, method: AbstractImplicit, state: StepState, h: Array, params: Params,
+    extents: Float[Array, " n"],
+) -> tuple[StepState, StepInfo]:  # fmt: skip
+    q, v, t, end_t = state.q, state.v, state.t, state.t + h
     has_length = h != 0  # repeated save times have not
     enough = rounding(q, v, len(scheme.system.states))
     data = StepData(q, v, t, jnp.where(has_length, h, 1.0), params, enough)
@@ -93,10 +110,20 @@ def _implicit_step(
         moved = method.step(scheme, data)
     with jax.named_scope("projection"):
         rows = RowsBefore(~moved.independent, moved.rank, extents)
-        new_q, new_v, reached = scheme.after_step(None, moved.q, moved.v, t + h, params, rows)
+        new_q, new_v, reached = scheme.after_step(None, moved.q, moved.v, end_t, params, rows)
         correction = scheme.correction((moved.q, moved.v), (new_q, new_v), h)
+    with jax.named_scope("checks"):
+        info = _implicit_info(moved, new_q, new_v, reached, has_length)
+        info = replace(info, correction=correction)
+    new_q, new_v = jnp.where(has_length, new_q, q), jnp.where(has_length, new_v, v)
+    return StepState(new_q, new_v, end_t), info
+
+
+def _implicit_info(
+    moved: ImplicitStep, q: Array, v: Array, reached: Array, has_length: Array
+) -> StepInfo:
     # NaN and infinity survive the sum, so one test serves for all numbers.
-    finite = jnp.isfinite(new_q.sum() + new_v.sum())
+    finite = jnp.isfinite(q.sum() + v.sum())
     status = first_that_holds(
         (moved.status == Status.SINGULAR_MASS, Status.SINGULAR_MASS),
         (~finite, Status.NONFINITE),
@@ -105,8 +132,7 @@ def _implicit_step(
     )
     status = jnp.where(has_length, status, int(Status.OK))
     computed = finite & (status != Status.SINGULAR_MASS)
-    info = StepInfo(status == Status.OK, status, moved.rank, computed, correction)
-    return jnp.where(has_length, new_q, q), jnp.where(has_length, new_v, v), info
+    return StepInfo(status == Status.OK, status, moved.rank, computed)
 
 
 def _variational_info(moved: Advance) -> StepInfo:

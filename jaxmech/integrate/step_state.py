@@ -1,4 +1,4 @@
-"""`StepState`: where a step with an error estimate begins, and where the next one does."""
+"""States between steps: `StepState`, and with accelerations `EvaluatedState`."""
 
 import equinox as eqx
 import jax
@@ -12,7 +12,18 @@ from jaxmech.system import Params
 
 
 class StepState(eqx.Module):
-    """A state on the constraints with its accelerations, where a step begins and another ends."""
+    """The state and the time at which a step begins, and the next one does."""
+
+    q: Float[Array, " n"]
+    v: Float[Array, " n"]
+    t: Float[Array, ""]
+
+
+class EvaluatedState(eqx.Module):
+    """A state on the constraints with its accelerations, which steps with an error estimate need.
+
+    Its time is that of the run (`RunSetting.time`).
+    """
 
     q: Float[Array, " n"]
     v: Float[Array, " n"]
@@ -22,7 +33,7 @@ class StepState(eqx.Module):
     status: Int[Array, ""]  # failure of the law of motion there, a `Status`
 
 
-def step_state(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> StepState:
+def evaluated_state(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> EvaluatedState:
     """A state with its accelerations; all rows may count as independent."""
     yes = jnp.asarray(True)
     all_rows = jnp.ones(sum(scheme.system.sizes(q, v, t, params)), bool)
@@ -33,6 +44,6 @@ def step_state(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> 
         *unless(law.converged, Status.NONIDEAL_FAILED),
         check_dependent_rows(eom, law, all_rows, yes, yes),
     )
-    return StepState(
+    return EvaluatedState(
         q, v, law.qdd, all_rows if law.independent is None else law.independent, law.rank, status
     )

@@ -12,7 +12,7 @@ from jaxmech.integrate.methods.explicit_pair import PairWeights, pair_stages
 from jaxmech.integrate.methods.implicit import AbstractImplicit, StepData, rounding
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKuttaPair
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step_state import StepState, step_state
+from jaxmech.integrate.step_state import EvaluatedState, evaluated_state
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.linalg import matvec
 from jaxmech.stabilization import RowsBefore, metric_mass
@@ -26,7 +26,7 @@ _ITERATION = 1e-2  # largest error of the iteration of an implicit step, in tole
 class Attempt(eqx.Module):
     """The result of an attempted step."""
 
-    end: StepState
+    end: EvaluatedState
     error: Float[Array, ""]  # of the pair, in tolerances; NaN if it could not be computed
     correction: Float[Array, ""] | None  # `Scheme.correction`, in tolerances; None if not driven
     errors: Float[Array, "2 n"]  # in q and in v by coordinate, with the correction
@@ -107,7 +107,7 @@ def _size(M: Array, x: Array) -> Array:
 
 
 def attempt(
-    scheme: Scheme, tolerance: Tolerance, start: StepState, t: Array, h: Array, params: Params,
+    scheme: Scheme, tolerance: Tolerance, start: EvaluatedState, t: Array, h: Array, params: Params,
     extents: Float[Array, " n"] | None,
 ) -> Attempt:  # fmt: skip
     """Attempt a step of size h from time t, with the extents of the coordinates."""
@@ -124,7 +124,7 @@ def attempt(
         rows = RowsBefore(~moved.independent, start.rank, extents)
         new_q, new_v, reached = scheme.after_step(chart, moved.q, moved.v, end_t, params, rows)
     # The accelerations at the projected end serve the error, the next step and the interpolation.
-    end = step_state(scheme, new_q, new_v, end_t, params)
+    end = evaluated_state(scheme, new_q, new_v, end_t, params)
     at_end = jnp.asarray(moved.error_at_end, new_q.dtype)[:, None]
     error, errors = norm.error(
         moved.in_q + h * at_end * new_v[None], moved.in_v + h * at_end * end.qdd[None]
@@ -168,7 +168,7 @@ class _Moved(eqx.Module):
 
 
 def _implicit(
-    scheme: Scheme, tolerance: Tolerance, pair: AbstractImplicit, start: StepState, t: Array,
+    scheme: Scheme, tolerance: Tolerance, pair: AbstractImplicit, start: EvaluatedState, t: Array,
     h: Array, params: Params,
 ) -> _Moved:  # fmt: skip
     states = len(scheme.system.states)
@@ -187,7 +187,7 @@ def _implicit(
 
 
 def _explicit(
-    scheme: Scheme, pair: AbstractRungeKuttaPair, chart: Partition | None, start: StepState,
+    scheme: Scheme, pair: AbstractRungeKuttaPair, chart: Partition | None, start: EvaluatedState,
     t: Array, h: Array, params: Params,
 ) -> _Moved:  # fmt: skip
     stages = PairWeights.of(pair, start.q.dtype)

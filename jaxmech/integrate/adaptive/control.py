@@ -7,7 +7,7 @@ from jaxtyping import Array
 from jaxmech.integrate.adaptive.attempt import ErrorNorm
 from jaxmech.integrate.methods.runge_kutta import AbstractPair
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step_state import StepState
+from jaxmech.integrate.step_state import EvaluatedState
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.system import Params
 
@@ -53,8 +53,9 @@ def shrunk(method: AbstractPair, error: Array) -> Array:
 
 
 def first_step(
-    scheme: Scheme, tolerance: Tolerance, start: StepState, t: Array, span: Array, params: Params
-) -> Array:
+    scheme: Scheme, tolerance: Tolerance, start: EvaluatedState, t: Array, span: Array,
+    params: Params,
+) -> Array:  # fmt: skip
     """The size of the first step, by an explicit Euler step; `span` is signed.
 
     Hairer, Norsett and Wanner, Solving Ordinary Differential Equations I, II.4, in the metric of

@@ -27,7 +27,7 @@ from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.turns import most_turns
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step_state import StepState, step_state
+from jaxmech.integrate.step_state import EvaluatedState, evaluated_state
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.status import Status, succeeded
 from jaxmech.system import Params
@@ -131,7 +131,7 @@ def _start(run: RunSetting, q: Array, v: Array) -> tuple[RunState, Float[Array, 
     params, events, status, extents = begin_run(
         scheme, run.watch, q, v, t, run.sign, run.params, ordered
     )
-    first = step_state(scheme, q, v, t, params)
+    first = evaluated_state(scheme, q, v, t, params)
     # A function of reactions is NaN where the law of motion fails.
     may_fail = (status == Status.OK) | (status == Status.EVENT_IS_NAN)
     status = jnp.where(may_fail & (first.status != Status.OK), first.status, status)
@@ -209,7 +209,7 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     return next_state, replace(rows, moves=moves)
 
 
-def _attempted(run: RunSetting, begin: StepState, t: Array, size: Array) -> Attempt:
+def _attempted(run: RunSetting, begin: EvaluatedState, t: Array, size: Array) -> Attempt:
     h = run.sign * size
     tried = attempt(run.scheme, run.tolerance, begin, t, h, run.params, run.extents)
     if tried.correction is None:
@@ -274,11 +274,13 @@ def _size(run: RunSetting, state: RunState) -> tuple[Array, Array, Array]:
     return jax.lax.stop_gradient(jnp.where(is_last, remaining, size)), stop, is_last
 
 
-def _turned(run: RunSetting, state_before: StepState, t: Array, at_kink: Array) -> StepState:
-    def turned() -> StepState:
+def _turned(
+    run: RunSetting, state_before: EvaluatedState, t: Array, at_kink: Array
+) -> EvaluatedState:
+    def turned() -> EvaluatedState:
         scheme, state = run.scheme, (state_before.q, state_before.v, t, run.params)
         q, v, reached = scheme.turned(*state, jnp.asarray(True))
-        new = step_state(scheme, q, v, t, run.params)
+        new = evaluated_state(scheme, q, v, t, run.params)
         status = jnp.where(reached, new.status, jnp.asarray(Status.PROJECTION_FAILED, jnp.int32))
         return replace(new, status=status)
 

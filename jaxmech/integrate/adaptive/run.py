@@ -14,7 +14,7 @@ from jaxmech.integrate.derivatives.record import MoveRows
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step_state import StepState
+from jaxmech.integrate.step_state import EvaluatedState
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.integrate.times.spans import span_at, within
 from jaxmech.system import Params
@@ -45,7 +45,7 @@ class RunState(eqx.Module):
     """The carry of the loop over attempts."""
 
     elapsed: Float[Array, ""]  # time since the start, not negative
-    start: StepState
+    start: EvaluatedState
     size: Float[Array, ""]  # of the next attempt
     error: Float[Array, ""]  # of the last step, for the controller
     is_repeat: Bool[Array, ""]  # whether the last attempt was rejected

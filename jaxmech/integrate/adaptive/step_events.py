@@ -1,7 +1,6 @@
 """The events in an accepted step, which ends at the first of them that changes the motion."""
 
 from dataclasses import replace
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,7 +15,7 @@ from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.switches import Switched
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepInfo
-from jaxmech.integrate.step_state import StepState, step_state
+from jaxmech.integrate.step_state import EvaluatedState, StepState, evaluated_state
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.status import Status
 from jaxmech.system import Params
@@ -31,15 +30,15 @@ class StepEvents(eqx.Module):
     which: Int[Array, ""]  # index of that event
     row: Int[Array, ""]  # row in which it is kept, -1 if it is not
     share: Float[Array, ""]  # the fraction of the step up to it
-    end: StepState  # where that part ends
-    after: StepState  # from which the motion continues
+    end: EvaluatedState  # where that part ends
+    after: EvaluatedState  # from which the motion continues
     status: Int[Array, ""]  # `STOPPED` after a terminal event, or a failure
 
 
 def events_in_step(
-    scheme: Scheme, tolerance: Tolerance, watch: EventSet, extents: Array | None, start: StepState,
-    state: EventState, tried: Attempt, t: Array, h: Array, params: Params, accepted: Array,
-    log: Array,
+    scheme: Scheme, tolerance: Tolerance, watch: EventSet, extents: Array | None,
+    start: EvaluatedState, state: EventState, tried: Attempt, t: Array, h: Array, params: Params,
+    accepted: Array, log: Array,
 ) -> tuple[StepEvents, Array]:  # fmt: skip
     """Find the events in a step, given the whole attempt; also the log with them."""
     end, zero = tried.end, jnp.zeros((), jnp.int32)
@@ -48,21 +47,23 @@ def events_in_step(
     state, passed, dips, happens = step_dips(scheme, watch, previous, *ends, h, params)
     plain = params.params if isinstance(params, Switched) else params
 
-    def part(q: Array, v: Array, t: Array, h: Array, params: Params) -> Any:
-        shorter = attempt(scheme, tolerance, start, t, h, params, extents)
+    def part(base: StepState, h: Array, params: Params) -> tuple[StepState, StepInfo]:
+        # A step ends at the first event that changes the motion, so all parts begin where it does.
+        shorter = attempt(scheme, tolerance, start, base.t, h, params, extents)
         good = shorter.status == Status.OK
-        return shorter.end.q, shorter.end.v, StepInfo(good, shorter.status, shorter.rank, good)
+        info = StepInfo(good, shorter.status, shorter.rank, good)
+        return StepState(shorter.end.q, shorter.end.v, base.t + h), info
 
     happens = (accepted & happens) | state.due
     search, log = through_events(
-        scheme, watch, start.q, start.v, t, h, plain, state, zero, dips, happens, log, extents,
-        part, True,
+        scheme, watch, StepState(start.q, start.v, t), h, plain, state, zero, dips, happens, log,
+        extents, part, True,
     )  # fmt: skip
 
     def rarely() -> StepEvents:
         events, end_t = search.events, t + search.base_u * h
-        end_state = step_state(scheme, search.end_q, search.end_v, end_t, params)
-        next_state = step_state(
+        end_state = evaluated_state(scheme, search.end_q, search.end_v, end_t, params)
+        next_state = evaluated_state(
             scheme, search.q, search.v, end_t, watch.params(plain, events.active)
         )
         _, _, index, row = events.replay.at(events.replay.count - 1)

@@ -20,6 +20,7 @@ from jaxmech.integrate.events.log import Occurrences
 from jaxmech.integrate.methods.runge_kutta import RK4, AbstractRungeKutta
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
+from jaxmech.integrate.step_state import StepState
 from jaxmech.integrate.times.spans import within
 from jaxmech.system import Params
 
@@ -46,16 +47,16 @@ class EventPiece(eqx.Module):
 
     def start(
         self, scheme: Scheme, watch: EventSet | None, state: PieceState, params: Params
-    ) -> tuple[Array, Array, Array, Params]:
-        """q, v, time and parameters with which the piece begins."""
+    ) -> tuple[StepState, Params]:
+        """The state and the parameters with which the piece begins."""
         t, params = self.t, within(self.span, params)
         if state.offset is not None:
             t = t + state.offset
         active_params = params if watch is None else watch.params(params, self.active)
         if self.turns is None:
-            return state.q, state.v, t, active_params
+            return StepState(state.q, state.v, t), active_params
         q, v, _ = scheme.turned(state.q, state.v, t, active_params, self.turns)
-        return q, v, t, active_params
+        return StepState(q, v, t), active_params
 
 
 Kind = Callable[..., Any]  # from a state, a piece, its size h and the shared inputs of all steps
@@ -102,12 +103,13 @@ class PieceKinds:
 
 
 def _part(
-    scheme: Scheme, q: Array, v: Array, t: Array, size: Array, h: Array, params: Params
+    scheme: Scheme, start: StepState, size: Array, h: Array, params: Params
 ) -> tuple[Array, Array]:
     """q and v after a part of a step of size h, which has no length where events coincide."""
 
     def part_step(scheme: Scheme, size: Array) -> tuple[Array, Array]:
-        return step(scheme, q, v, t, size, params)[:2]
+        end, _ = step(scheme, start, size, params)
+        return end.q, end.v
 
     if isinstance(scheme.method, AbstractRungeKutta):
         return part_step(scheme, size)
@@ -124,8 +126,8 @@ def to_step_end(
     scheme: Scheme, watch: EventSet, state: PieceState, piece: EventPiece, h: Array, params: Params
 ) -> PieceState:
     """The state at the end of the step."""
-    q, v, t, active_params = piece.start(scheme, watch, state, params)
-    q, v = _part(scheme, q, v, t, h - state.offset, h, active_params)
+    start, active_params = piece.start(scheme, watch, state, params)
+    q, v = _part(scheme, start, h - state.offset, h, active_params)
     return PieceState(q, v, jnp.zeros_like(state.offset))
 
 
@@ -205,13 +207,13 @@ def to_event(
     scheme: Scheme, watch: EventSet, state: PieceState, piece: EventPiece, h: Array, params: Params
 ) -> tuple[PieceState, Array]:
     """The state from which the motion continues after an event, and the row of the event."""
-    q, v, start, active_params = piece.start(scheme, watch, state, params)
+    start, active_params = piece.start(scheme, watch, state, params)
     params = within(piece.span, params)
 
     def motion(size: Array) -> tuple[Array, Array, Array]:
-        return *_part(scheme, q, v, start, size, h, active_params), start + size
+        return *_part(scheme, start, size, h, active_params), start.t + size
 
     size, next_state, row = at_event(scheme, watch, motion, piece.size, piece, params)
     ended, cuts = PieceState(*next_state, state.offset + size), watch.cuts(piece.which)
-    unchanged = PieceState(q, v, state.offset)
+    unchanged = PieceState(start.q, start.v, state.offset)
     return jax.tree.map(lambda x, y: jnp.where(cuts, x, y), ended, unchanged), row

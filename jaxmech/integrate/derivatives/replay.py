@@ -18,9 +18,8 @@ from jaxmech.integrate.adaptive.rollout import adaptive_rollout
 from jaxmech.integrate.derivatives.adaptive_rule import SEGMENT
 from jaxmech.integrate.derivatives.event_pieces import PieceState
 from jaxmech.integrate.derivatives.record import StepRecord
-from jaxmech.integrate.derivatives.step_replay import recorded_moves
+from jaxmech.integrate.derivatives.step_replay import recorded_moves, repeat_step
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step import step
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.system import Params
 
@@ -60,10 +59,8 @@ def replayed(
         number, begin, state, good, saves = carry
         move = record.move(number, begin, jnp.abs(ts[1] - ts[0]))
         piece, h = moves.at(state, (None, None), None, move)
-        q, v, t, active_params = piece.start(by_pair, None, state, params)
-        q, v, info = step(by_pair, q, v, t, h, active_params)
-        saves = with_row(saves, move.save, jnp.concatenate([q, v]), move.save > 0)
-        new = PieceState(q, v, state.offset if piece.late is None else piece.late)
+        new, info = repeat_step(by_pair, None, state, piece, h, params)
+        saves = with_row(saves, move.save, jnp.concatenate([new.q, new.v]), move.save > 0)
         state = jax.tree.map(partial(jnp.where, move.save > 0), state, new)
         return number + 1, moves.elapsed(move), state, good & info.good, saves
 

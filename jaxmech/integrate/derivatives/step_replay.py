@@ -27,7 +27,7 @@ from jaxmech.integrate.derivatives.run_rule import Part, RolloutInputs, with_tra
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step import step
+from jaxmech.integrate.step import StepInfo, step
 from jaxmech.integrate.times.spans import Span, span_at, within
 from jaxmech.system import Params
 
@@ -103,13 +103,21 @@ def move_program(
     return x, run, MoveProgram(functions[0], event, functions[1], watch)
 
 
+def repeat_step(
+    by_pair: Scheme, watch: EventSet | None, state: PieceState, piece: EventPiece, h: Array,
+    params: Params,
+) -> tuple[PieceState, StepInfo]:  # fmt: skip
+    """The state after a recorded step that is made again, and the checks of the step."""
+    start, active_params = piece.start(by_pair, watch, state, params)
+    end, info = step(by_pair, start, h, active_params)
+    return PieceState(end.q, end.v, state.offset if piece.late is None else piece.late), info
+
+
 def _plain(
     by_pair: Scheme, watch: EventSet | None, state: PieceState, piece: EventPiece, h: Array,
     params: Params,
 ) -> PieceState:  # fmt: skip
-    q, v, t, active_params = piece.start(by_pair, watch, state, params)
-    q, v, _ = step(by_pair, q, v, t, h, active_params)
-    return PieceState(q, v, state.offset if piece.late is None else piece.late)
+    return repeat_step(by_pair, watch, state, piece, h, params)[0]
 
 
 def _event(

@@ -24,6 +24,7 @@ from jaxmech.integrate.events.extremum_search import ExtremumSearch, rates
 from jaxmech.integrate.events.log import EventState, Occurrences
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepInfo, step
+from jaxmech.integrate.step_state import StepState
 from jaxmech.status import Status
 from jaxmech.system import Params
 
@@ -35,8 +36,8 @@ _AS_FAST = 0.999  # relative rate of functions that close equally fast
 _SETTLING = 0.01  # fraction of a step after which an unknown sign is known
 
 
-# A step: from q, v, t, h and parameters to q, v and whether it went well.
-PartialStep = Callable[[Array, Array, Array, Array, Params], tuple[Array, Array, StepInfo]]
+# A step of some size and parameters.
+PartialStep = Callable[[StepState, Array, Params], tuple[StepState, StepInfo]]
 
 
 class StepSearch(eqx.Module):
@@ -109,11 +110,11 @@ class StepSearch(eqx.Module):
 
 
 def through_events(
-    scheme: Scheme, watch: EventSet, q: Array, v: Array, t: Array, h: Array, params: Params,
+    scheme: Scheme, watch: EventSet, state: StepState, h: Array, params: Params,
     events: EventState, place: Array, dips: ExtremumSearch, happens: Array, log: Array,
     extents: Float[Array, " n"] | None, advance: PartialStep | None = None, with_qdd: bool = False,
 ) -> tuple[StepSearch, Array]:  # fmt: skip
-    """A step from (q, v) through all events on its way, if there are any, and the log with them.
+    """A step from a state through all events on its way, if there are any, and the log with them.
 
     The result has the state at its end, or at a terminal event, in `q` and `v`. `place` is the
     number of the step in its segment. `advance` makes a step in place of the method of the scheme;
@@ -123,8 +124,8 @@ def through_events(
     log.
     """
     make_step, resume = advance or partial(step, scheme, extents=extents), advance is None
-    start = StepSearch.begin(watch, q, v, events, dips, happens)
-    accuracy = _accuracy(t, h)
+    t, accuracy = state.t, _accuracy(state.t, h)
+    start = StepSearch.begin(watch, state.q, state.v, events, dips, happens)
     # Between equal save times everything is at the same time.
     tolerance = jnp.where(h == 0, 1.0, accuracy / jnp.where(h == 0, 1.0, jnp.abs(h)))
 
@@ -138,8 +139,9 @@ def through_events(
         # From the state at which the motion last changed, and not from the last trial: each trial
         # is one step, whose error does not depend on the search.
         size = (search.u - search.base_u) * h
-        q, v, info = make_step(search.base_q, search.base_v, from_t, size, active_params)
-        info = replace(info, correction=None)
+        base = StepState(search.base_q, search.base_v, from_t)
+        end, info = make_step(base, size, active_params)
+        q, v, info = end.q, end.v, replace(info, correction=None)
         values = watch.values(scheme, q, v, to_t, active_params)
         qdd = scheme.law(q, v, to_t, active_params)[1].qdd if with_qdd else None
         slopes = rates(watch, q, v, to_t, h, active_params, qdd)

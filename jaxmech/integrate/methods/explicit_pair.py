@@ -13,7 +13,7 @@ from jaxmech.integrate.checks import first_that_holds
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKuttaPair
 from jaxmech.integrate.methods.stage import evaluate_stage
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step_state import StepState
+from jaxmech.integrate.step_state import EvaluatedState
 from jaxmech.status import Status
 from jaxmech.system import Params
 
@@ -65,7 +65,7 @@ class StageRates(eqx.Module):
 
 
 def pair_stages(
-    scheme: Scheme, stages: PairWeights, chart: Partition | None, start: StepState, t: Array,
+    scheme: Scheme, stages: PairWeights, chart: Partition | None, start: EvaluatedState, t: Array,
     h: Array, params: Params,
 ) -> StageRates:  # fmt: skip
     """Evaluate the stages after the first, which is known, of a step of size h at time t."""

@@ -23,6 +23,7 @@ from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.turns import most_turns
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
+from jaxmech.integrate.step_state import StepState
 from jaxmech.integrate.times.even_steps import EvenSteps
 from jaxmech.integrate.times.spans import span_at, within, within_spans
 from jaxmech.properties import Drive
@@ -254,16 +255,16 @@ def _doubled(
 
     def part(k: Array, carry: Any) -> Any:  # a loop, so that the step is compiled once
         whole_step, state, moves, good = carry
-        size, shift = jnp.where(k == 0, h, h / 2), jnp.where(k == 2, h / 2, 0 * h)
-        q, v, info = step(scheme, state[0], state[1], t + shift, size, params)
+        end, info = step(scheme, state, jnp.where(k == 0, h, h / 2), params)
         keep = partial(jax.tree.map, partial(jnp.where, k == 0))
         # Half steps agree with the whole one along constraints that move a system on their own.
         if info.correction is not None:
             moves = keep(jnp.abs(info.correction).sum(0), moves)
-        return keep((q, v), whole_step), keep(state, (q, v)), moves, good & info.good
+        return keep(end, whole_step), keep(state, end), moves, good & info.good
 
-    start = (q, v), (q, v), jnp.zeros_like(q), jnp.asarray(True)
-    whole_step, (new_q, new_v), moves, good = jax.lax.fori_loop(0, 3, part, start)
+    begin = StepState(q, v, t)
+    start = begin, begin, jnp.zeros_like(q), jnp.asarray(True)
+    whole_step, halves, moves, good = jax.lax.fori_loop(0, 3, part, start)
     # An error E of the whole step becomes 2^-p E in two halves, so their difference is (1 - 2^-p)
     # E.
     factor = 1 / (1 - 0.5**scheme.method.order)
@@ -274,9 +275,9 @@ def _doubled(
         return jnp.where(size > spread(least, size.size), size, 0.0)
 
     share = 1.0 if scheme.drive == Drive.VELOCITIES else _MOVED
-    finite = jnp.isfinite(new_q.sum() + new_v.sum())
-    errors = [error(whole_step[0], new_q) + share * moves, error(whole_step[1], new_v)]
-    return new_q, new_v, errors, good & finite
+    finite = jnp.isfinite(halves.q.sum() + halves.v.sum())
+    errors = [error(whole_step.q, halves.q) + share * moves, error(whole_step.v, halves.v)]
+    return halves.q, halves.v, errors, good & finite
 
 
 def _rounding(x: Array, states: int) -> Array:

@@ -6,6 +6,7 @@
 
 from jaxmech.integrate.methods.implicit.jacobian import StepData as StepData
 from jaxmech.integrate.methods.implicit.methods import AbstractImplicit as AbstractImplicit
+from jaxmech.integrate.methods.implicit.methods import ImplicitStep as ImplicitStep
 from jaxmech.integrate.methods.implicit.methods import RadauIIA5 as RadauIIA5
 from jaxmech.integrate.methods.implicit.methods import Rodas5P as Rodas5P
 from jaxmech.integrate.methods.implicit.methods import rounding as rounding
