@@ -39,7 +39,7 @@ LAWS = {"viscous": viscous, "dry": dry, "both": both}
 def pendulum(law="both"):
     start = {"gravity": 8.0, "viscous": 0.1, "dry": 0.1}
     used = ("gravity", *(name for name in ("viscous", "dry") if law in (name, "both")))
-    return jm.Identifiable(
+    return jm.identify.Identifiable(
         jm.System(lagrangian, force=LAWS[law], coordinates=("theta",)),
         {name: start[name] for name in used},
         bounds=dict.fromkeys(used, (0, None)),

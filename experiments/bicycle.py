@@ -68,16 +68,16 @@ def rolling(speed: Any) -> tuple[Any, Any]:
     return mechanism.guess(starts)
 
 
-def eigenvalues(speeds: Any) -> jm.RootLocus:
+def eigenvalues(speeds: Any) -> jm.analysis.RootLocus:
     mechanism, _ = whipple_bicycle()
     system, params = mechanism.system, mechanism.params
     # quaternions of turning wheels are not cyclic coordinates, but their rotation is a symmetry
-    symmetries = jm.symmetries(system, *rolling(4.0), 0.0, params)
+    symmetries = jm.analysis.symmetries(system, *rolling(4.0), 0.0, params)
 
-    def linear(speed: Any) -> jm.Linearization:
-        return jm.linearize(system, *rolling(speed), params, symmetries=symmetries)
+    def linear(speed: Any) -> jm.analysis.Linearization:
+        return jm.analysis.linearize(system, *rolling(speed), params, symmetries=symmetries)
 
-    return jm.root_locus(linear, speeds, name="speed [m/s]")
+    return jm.analysis.root_locus(linear, speeds, name="speed [m/s]")
 
 
 def main(path: str) -> None:

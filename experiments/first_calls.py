@@ -97,9 +97,9 @@ def measure_chain(name: str) -> None:
         "simulate, Adaptive()",
         lambda: jm.simulate(system, q, v, ts, params, steps=jm.Adaptive()),
     )
-    shown("linearize", lambda: jm.linearize(system, q, v, params, steady=False))
-    shown("structure", lambda: jm.structure(system, q, v, params=params))
-    shown("equilibrium", lambda: jm.equilibrium(system, q, params))
+    shown("linearize", lambda: jm.analysis.linearize(system, q, v, params, steady=False))
+    shown("structure", lambda: jm.analysis.structure(system, q, v, params=params))
+    shown("equilibrium", lambda: jm.analysis.equilibrium(system, q, params))
 
 
 def chain_row(name: str) -> dict[str, float]:

@@ -68,8 +68,12 @@ def task(study: FitSpeed) -> Task:
         jm.Recording(ts, angles, x, rate, weights=1e3)
         for angles, x, rate in zip(seen, *starts, strict=True)
     ]
-    subject = jm.Identifiable(CASE.system, truth, observe=sensors, start=CASE.start, free=FREE)
-    return prepare(subject, recordings, jm.Settings(initial_states="fixed", steps=jm.FixedSteps(1)))
+    subject = jm.identify.Identifiable(
+        CASE.system, truth, observe=sensors, start=CASE.start, free=FREE
+    )
+    return prepare(
+        subject, recordings, jm.identify.Settings(initial_states="fixed", steps=jm.FixedSteps(1))
+    )
 
 
 def evaluations(made: Task) -> dict[str, Callable[[Any], Any]]:

@@ -139,7 +139,7 @@ def measured(row: str) -> dict[str, Any]:
     mechanism, starts = mechanism_of(bodies)
     guess = mechanism.guess(starts)
     built = time.process_time()
-    ts, law = jnp.asarray([0.0, STEP * STEPS]), jm.SparseElimination()
+    ts, law = jnp.asarray([0.0, STEP * STEPS]), jm.laws.SparseElimination()
 
     def run(q: Any, v: Any) -> Any:
         return jm.simulate(

@@ -31,9 +31,9 @@ def members(count: int) -> dict[str, Any]:
     return {k: jnp.asarray(middle[k] * draw.uniform(0.5, 1.5, count)) for k in names}
 
 
-def linearized(p: dict[str, Any]) -> jm.Linearization:
+def linearized(p: dict[str, Any]) -> jm.analysis.Linearization:
     q = jnp.stack([0.0 * p["l1"], -p["l1"], 0.0 * p["l1"], -p["l1"] - p["l2"]])
-    return jm.linearize(SYSTEM, q, jnp.zeros(4), p)
+    return jm.analysis.linearize(SYSTEM, q, jnp.zeros(4), p)
 
 
 def squares(p: dict[str, Any]) -> np.ndarray:

@@ -55,12 +55,12 @@ class Passage:
 
 def variants(study: SingularPose) -> Iterator[tuple[str, object, object]]:
     """Yield the names of drift controls, the controls, and the solvers."""
-    for solver in (jm.LDL(), jm.QR(), jm.SVD()):
+    for solver in (jm.laws.LDL(), jm.laws.QR(), jm.laws.SVD()):
         yield "projection", jm.Projection(), solver
     feedback = jm.Baumgarte(study.baumgarte, study.baumgarte)
-    for solver in (jm.LDL(), jm.QR()):
+    for solver in (jm.laws.LDL(), jm.laws.QR()):
         yield "Baumgarte", feedback, solver
-    for solver in (jm.LDL(), jm.QR()):
+    for solver in (jm.laws.LDL(), jm.laws.QR()):
         yield "none", None, solver
 
 
@@ -75,7 +75,7 @@ def passage(study: SingularPose, drift: str, projection: object, solver: object)
         model.params,
         steps=jm.FixedSteps(per_save=round((ts[1] - ts[0]) / study.step)),
         projection=projection,
-        formulation=jm.UdwadiaKalaba(solver=solver),
+        formulation=jm.laws.UdwadiaKalaba(solver=solver),
         throw=False,
     )
     head = 2 * np.asarray(solution.q[:, :2])  # the foot of crank 0 is the origin

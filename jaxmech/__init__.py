@@ -1,116 +1,113 @@
-"""jaxmech: constrained mechanics in batches, from plain JAX functions."""
+"""jaxmech: constrained mechanics in batches, from plain JAX functions.
 
+Systems, simulation and fits are here; the rest is in namespaces: `models` and `parts` build
+systems, `analysis` examines them, `laws` has the laws of motion, `control` prescribed motions,
+`identify` all of a fit, `ensemble` Monte Carlo studies, `plot` pictures, `integrate` the base of
+methods, `compiler` native code, and `errors` what is raised. `jaxmech.interop` reads the files of
+other programs.
+"""
+
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from jaxmech import analysis as analysis
+from jaxmech import compiler as compiler
+from jaxmech import control as control
+from jaxmech import identify as identify
+from jaxmech import integrate as integrate
+from jaxmech import laws as laws
 from jaxmech import models as models
 from jaxmech import parts as parts
-from jaxmech.analysis import ShortRun as ShortRun
-from jaxmech.analysis import Structure as Structure
-from jaxmech.analysis import structure as structure
-from jaxmech.analysis.equilibrium import Bifurcation as Bifurcation
-from jaxmech.analysis.equilibrium import Branch as Branch
-from jaxmech.analysis.equilibrium import Equilibria as Equilibria
-from jaxmech.analysis.equilibrium import Equilibrium as Equilibrium
-from jaxmech.analysis.equilibrium import EquilibriumStatus as EquilibriumStatus
-from jaxmech.analysis.equilibrium import RootLocus as RootLocus
-from jaxmech.analysis.equilibrium import SpecialPoint as SpecialPoint
-from jaxmech.analysis.equilibrium import Stability as Stability
-from jaxmech.analysis.equilibrium import continuation as continuation
-from jaxmech.analysis.equilibrium import equilibria as equilibria
-from jaxmech.analysis.equilibrium import equilibrium as equilibrium
-from jaxmech.analysis.equilibrium import root_locus as root_locus
-from jaxmech.analysis.stability import Floquet as Floquet
-from jaxmech.analysis.stability import Linearization as Linearization
-from jaxmech.analysis.stability import Modes as Modes
-from jaxmech.analysis.stability import StateSpace as StateSpace
-from jaxmech.analysis.stability import floquet as floquet
-from jaxmech.analysis.stability import linearize as linearize
-from jaxmech.analysis.stability import modes as modes
-from jaxmech.analysis.symmetry import Conserved as Conserved
-from jaxmech.analysis.symmetry import Symmetries as Symmetries
-from jaxmech.analysis.symmetry import conserved as conserved
-from jaxmech.analysis.symmetry import symmetries as symmetries
 from jaxmech.assemble import assemble as assemble
 from jaxmech.constraints import Acceleration as Acceleration
 from jaxmech.constraints import Holonomic as Holonomic
 from jaxmech.constraints import Nonholonomic as Nonholonomic
-from jaxmech.control.given_motion import given_motion as given_motion
-from jaxmech.control.inverse_dynamics import InverseDynamics as InverseDynamics
-from jaxmech.control.inverse_dynamics import inverse_dynamics as inverse_dynamics
-from jaxmech.control.servo import Servo as Servo
 from jaxmech.display.animate import animate as animate
 from jaxmech.display.view import view as view
-from jaxmech.equations import EquationsOfMotion as EquationsOfMotion
-from jaxmech.formulations import Comparison as Comparison
-from jaxmech.formulations import Contravariant as Contravariant
-from jaxmech.formulations import CoordinatePartition as CoordinatePartition
-from jaxmech.formulations import GaussPrinciple as GaussPrinciple
-from jaxmech.formulations import LagrangeFirstKind as LagrangeFirstKind
-from jaxmech.formulations import Maggi as Maggi
-from jaxmech.formulations import Motion as Motion
-from jaxmech.formulations import MultiplierFamily as MultiplierFamily
-from jaxmech.formulations import Observation as Observation
-from jaxmech.formulations import UdwadiaKalaba as UdwadiaKalaba
 from jaxmech.formulations import acceleration as acceleration
-from jaxmech.formulations import christoffel_symbols as christoffel_symbols
-from jaxmech.formulations import compare_formulations as compare_formulations
-from jaxmech.formulations import gauss_function as gauss_function
-from jaxmech.formulations import metric_tensor as metric_tensor
-from jaxmech.formulations import multiplier_family as multiplier_family
-from jaxmech.formulations import null_projector as null_projector
-from jaxmech.identify import Descent as Descent
-from jaxmech.identify import Fit as Fit
-from jaxmech.identify import Identifiable as Identifiable
-from jaxmech.identify import LevenbergMarquardt as LevenbergMarquardt
-from jaxmech.identify import MultiStart as MultiStart
-from jaxmech.identify import PhysicalInertia as PhysicalInertia
 from jaxmech.identify import Recording as Recording
-from jaxmech.identify import Settings as Settings
-from jaxmech.identify import Shooting as Shooting
-from jaxmech.identify import Table as Table
-from jaxmech.identify import cross_validate as cross_validate
 from jaxmech.identify import fit as fit
-from jaxmech.identify import load_fit as load_fit
-from jaxmech.identify import read_table as read_table
-from jaxmech.identify import save_fit as save_fit
 from jaxmech.integrate import RATTLE as RATTLE
 from jaxmech.integrate import RK4 as RK4
 from jaxmech.integrate import Adaptive as Adaptive
 from jaxmech.integrate import DormandPrince5 as DormandPrince5
 from jaxmech.integrate import DormandPrince8 as DormandPrince8
 from jaxmech.integrate import Event as Event
-from jaxmech.integrate import EventRecord as EventRecord
-from jaxmech.integrate import Events as Events
 from jaxmech.integrate import FixedSteps as FixedSteps
-from jaxmech.integrate import ForwardMode as ForwardMode
 from jaxmech.integrate import Midpoint as Midpoint
 from jaxmech.integrate import RadauIIA5 as RadauIIA5
-from jaxmech.integrate import ReverseMode as ReverseMode
 from jaxmech.integrate import Rodas5P as Rodas5P
 from jaxmech.integrate import Transition as Transition
 from jaxmech.integrate import Tsitouras5 as Tsitouras5
 from jaxmech.integrate import Variational as Variational
-from jaxmech.integrate.steps.default_steps import StepWarning as StepWarning
-from jaxmech.integrate.steps.default_steps import choose_steps as choose_steps
-from jaxmech.integrate.to_diffrax import Diffrax as Diffrax
-from jaxmech.integrate.to_diffrax import to_diffrax as to_diffrax
-from jaxmech.linalg import LDL as LDL
-from jaxmech.linalg import QR as QR
-from jaxmech.linalg import SVD as SVD
 from jaxmech.observe import observe as observe
-from jaxmech.sensitivity.check import check_gradients as check_gradients
-from jaxmech.sensitivity.check_report import GradientCheck as GradientCheck
-from jaxmech.sensitivity.forward import Sensitivities as Sensitivities
-from jaxmech.sensitivity.forward import sensitivities as sensitivities
-from jaxmech.sensitivity.growth import Growth as Growth
-from jaxmech.sensitivity.growth import sensitivity_growth as sensitivity_growth
-from jaxmech.simulate import SimulationError as SimulationError
 from jaxmech.simulate import simulate as simulate
 from jaxmech.solution import Solution as Solution
-from jaxmech.sparse import SparseElimination as SparseElimination
 from jaxmech.stabilization import Baumgarte as Baumgarte
 from jaxmech.stabilization import Projection as Projection
 from jaxmech.status import Status as Status
 from jaxmech.system import System as System
-from jaxmech.utils.parameters import ParameterWarning as ParameterWarning
-from jaxmech.utils.precision import PrecisionWarning as PrecisionWarning
+
+if TYPE_CHECKING:
+    from jaxmech import ensemble as ensemble
+    from jaxmech import errors as errors
+    from jaxmech import plot as plot
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "RATTLE",
+    "RK4",
+    "Acceleration",
+    "Adaptive",
+    "Baumgarte",
+    "DormandPrince5",
+    "DormandPrince8",
+    "Event",
+    "FixedSteps",
+    "Holonomic",
+    "Midpoint",
+    "Nonholonomic",
+    "Projection",
+    "RadauIIA5",
+    "Recording",
+    "Rodas5P",
+    "Solution",
+    "Status",
+    "System",
+    "Transition",
+    "Tsitouras5",
+    "Variational",
+    "acceleration",
+    "analysis",
+    "animate",
+    "assemble",
+    "compiler",
+    "control",
+    "ensemble",
+    "errors",
+    "fit",
+    "identify",
+    "integrate",
+    "laws",
+    "models",
+    "observe",
+    "parts",
+    "plot",
+    "simulate",
+    "view",
+]
+
+# Zarr, matplotlib and pydantic take longer to import than all the rest.
+_IMPORTED_WHEN_USED = ("ensemble", "errors", "plot")
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in _IMPORTED_WHEN_USED:
+        return import_module(f"jaxmech.{name}")
+    raise AttributeError(f"module 'jaxmech' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__doc__", "__file__", "__name__", "__path__", "__version__"]

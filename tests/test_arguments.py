@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from jax import export
 
-from jaxmech import FixedSteps, acceleration, assemble, simulate, structure
+from jaxmech import FixedSteps, acceleration, assemble, simulate
+from jaxmech.analysis import structure
 from tests.quick import quick
 from tests.small import PENDULUM
 

@@ -14,6 +14,7 @@ import jaxmech as jm
 from jaxmech import parts as jp
 from jaxmech.integrate import Scheme
 from jaxmech.integrate.steps.step_size import steps_needed
+from jaxmech.interop.diffrax import to_diffrax
 
 P = {"J": 0.02, "k": 0.5, "c": 0.01, "u": 6.0, "R": 1.2, "L": 0.05}
 TS = np.linspace(0.0, 0.3, 7)
@@ -308,7 +309,7 @@ def test_a_state_costs_a_batch_its_own_operations_alone() -> None:
 @pytest.mark.slow
 def test_diffrax_takes_states() -> None:
     diffrax = pytest.importorskip("diffrax")
-    term, solver = jm.to_diffrax(MOTOR, diffrax.Dopri8())
+    term, solver = to_diffrax(MOTOR, diffrax.Dopri8())
     sol = diffrax.diffeqsolve(
         term, solver, 0.0, TS[-1], 1e-3, (jnp.zeros(2), jnp.zeros(2)), args=P,
         stepsize_controller=diffrax.PIDController(rtol=1e-10, atol=1e-12),
@@ -373,13 +374,15 @@ def test_starts_without_the_state_are_refused() -> None:
             MOTOR, ZERO, ZERO, TS, P, method=jm.Variational(), steps=jm.FixedSteps(1)
         ),
         lambda: jm.simulate(MOTOR, ZERO, ZERO, TS, P, method=jm.RATTLE(), steps=jm.FixedSteps(1)),
-        lambda: jm.acceleration(MOTOR, ZERO, ZERO, 0.0, P, formulation=jm.Contravariant()),
-        lambda: jm.christoffel_symbols(MOTOR, ZERO, 0.0, P),
-        lambda: jm.symmetries(MOTOR, ZERO, ZERO, 0.0, P),
-        lambda: jm.conserved(MOTOR, ZERO, ZERO, P),
-        lambda: jm.equilibrium(MOTOR, ZERO, P, v={"angle": 1.0}),
-        lambda: jm.inverse_dynamics(MOTOR, lambda t, p: jnp.zeros(2), TS, P, actuators=["angle"]),
-        lambda: jm.Servo(MOTOR, jm.Acceleration(lambda q, v, a, t, p: a[0]), ["angle"]),
+        lambda: jm.acceleration(MOTOR, ZERO, ZERO, 0.0, P, formulation=jm.laws.Contravariant()),
+        lambda: jm.laws.christoffel_symbols(MOTOR, ZERO, 0.0, P),
+        lambda: jm.analysis.symmetries(MOTOR, ZERO, ZERO, 0.0, P),
+        lambda: jm.analysis.conserved(MOTOR, ZERO, ZERO, P),
+        lambda: jm.analysis.equilibrium(MOTOR, ZERO, P, v={"angle": 1.0}),
+        lambda: jm.control.inverse_dynamics(
+            MOTOR, lambda t, p: jnp.zeros(2), TS, P, actuators=["angle"]
+        ),
+        lambda: jm.control.Servo(MOTOR, jm.Acceleration(lambda q, v, a, t, p: a[0]), ["angle"]),
     ],
 )
 def test_what_does_not_take_states_says_so(call: Any) -> None:

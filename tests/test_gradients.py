@@ -9,13 +9,8 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from jaxmech import (
-    Baumgarte,
-    FixedSteps,
-    ForwardMode,
-    assemble,
-    simulate,
-)
+from jaxmech import Baumgarte, FixedSteps, assemble, simulate
+from jaxmech.integrate import ForwardMode
 from tests.quick import quick
 from tests.small import (
     DOUBLE,

@@ -55,7 +55,7 @@ def test_both_coordinates_accelerate_as_written_out(pendulum: ModuleType) -> Non
         for rig in (angles, bodies):
             q, v = rig.subject.start(q0, v0, p)
             eom = rig.subject.system.equations(q, v, 0.0, p)
-            a = jm.UdwadiaKalaba().solve(eom).qdd
+            a = jm.laws.UdwadiaKalaba().solve(eom).qdd
             found.append(a if rig is angles else a[2::3])
         q, w = angles.subject.start(q0, v0, p)
         return [angles.acceleration(q, w, p), *found]

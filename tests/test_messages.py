@@ -283,7 +283,7 @@ MISUSE = {
         "TypeError: Argument `projection` must be an object such as Projection() or None, but "
         "is True."
     ),
-    "simulate(formulation=jm.LDL())": (
+    "simulate(formulation=jm.laws.LDL())": (
         "TypeError: Argument `formulation` must be an object such as UdwadiaKalaba(), but is "
         "LDL(tolerance=None)."
     ),
@@ -300,7 +300,7 @@ MISUSE = {
     "jm.acceleration(3, q, v)": (
         "TypeError: Argument `system` must be an object such as System(...), but is 3."
     ),
-    "jm.UdwadiaKalaba('svd')": (
+    "jm.laws.UdwadiaKalaba('svd')": (
         "TypeError: Argument `solver` must be an object such as LDL(), but is 'svd'."
     ),
     "jm.Projection(solver=3)": (
@@ -330,14 +330,14 @@ MISUSE = {
         "ValueError: Argument `alpha` must be finite and not negative, but is nan; negative rates "
         "make the violation grow."
     ),
-    "jm.choose_steps(system, q, v, ts, p, steps=jm.Adaptive())": (
+    "jm.analysis.choose_steps(system, q, v, ts, p, steps=jm.Adaptive())": (
         "TypeError: Argument `steps` must be an object such as FixedSteps(), but is Adaptive()."
     ),
-    "jm.choose_steps(system, q, v, ts, p, projection='none')": (
+    "jm.analysis.choose_steps(system, q, v, ts, p, projection='none')": (
         "TypeError: Argument `projection` must be an object such as Projection() or None, but is "
         "'none'."
     ),
-    "jm.choose_steps(system, q, v, ts, p, formulation='maggi')": (
+    "jm.analysis.choose_steps(system, q, v, ts, p, formulation='maggi')": (
         "TypeError: Argument `formulation` must be an object such as UdwadiaKalaba(), but is "
         "'maggi'."
     ),
@@ -348,25 +348,25 @@ MISUSE = {
     "jm.observe(system, simulate(), p, formulation=None)": (
         "TypeError: Argument `formulation` must be an object such as UdwadiaKalaba(), but is None."
     ),
-    "jm.sensitivity_growth(3, q, v, ts, p)": (
+    "jm.analysis.sensitivity_growth(3, q, v, ts, p)": (
         "TypeError: Argument `system` must be an object such as System(...), but is 3."
     ),
-    "jm.sensitivities(system, lambda m: (q, v, p), 1.0, ts, formulation=3)": (
+    "jm.analysis.sensitivities(system, lambda m: (q, v, p), 1.0, ts, formulation=3)": (
         "TypeError: Argument `formulation` must be an object such as UdwadiaKalaba(), but is 3."
     ),
-    "jm.compare_formulations(system, [nan, 0.0], v, 0.0, p)": (
+    "jm.laws.compare_formulations(system, [nan, 0.0], v, 0.0, p)": (
         "ValueError: Argument `q[0]` must be finite, but is nan."
     ),
-    "jm.compare_formulations(made(lambda q, v, t, p: v @ v + jnp.sqrt(-q @ q)), q, v)": (
+    "jm.laws.compare_formulations(made(lambda q, v, t, p: v @ v + jnp.sqrt(-q @ q)), q, v)": (
         "ValueError: Argument `system` must have finite accelerations, but has not at `q`."
     ),
-    "jm.multiplier_family(system, q, v, 0.0, p).member([1.0, 2.0])": (
+    "jm.laws.multiplier_family(system, q, v, 0.0, p).member([1.0, 2.0])": (
         "ValueError: Argument `w3` must have shape (1,), but has shape (2,)."
     ),
     "jm.observe(made(coordinates=('r', 'a')), simulate(), p)": (
         "ValueError: Argument `solution` must have the coordinates r, a of `system`, but has x, y."
     ),
-    "jm.SVD(tolerance=1.0)": (
+    "jm.laws.SVD(tolerance=1.0)": (
         "ValueError: Argument `tolerance` must be in [0, 1), but is 1.0; leave it out for "
         "eps^(2/3)."
     ),

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import QR, FixedSteps, Holonomic, System, UdwadiaKalaba, observe, simulate
+from jaxmech import FixedSteps, Holonomic, System, observe, simulate
+from jaxmech.laws import QR, UdwadiaKalaba
 from tests.small import MIXED, OSCILLATOR, PENDULUM, QUATERNION, REDUNDANT
 
 TS = np.linspace(0.0, 0.6, 4)

@@ -65,12 +65,14 @@ def test_saves_at_every_step_and_batches_give_the_same_estimate(float32: None) -
 
 
 def test_a_tolerance_below_round_off_is_named_with_its_remedy(float32: None) -> None:
-    with pytest.warns(jm.PrecisionWarning, match=r"`rtol` = 1e-08 is below .*jax_enable_x64"):
+    with pytest.warns(
+        jm.errors.PrecisionWarning, match=r"`rtol` = 1e-08 is below .*jax_enable_x64"
+    ):
         sol = swing(jm.Adaptive(), seconds=5.0)
     assert int(sol.accepted) < 100
     np.testing.assert_allclose(sol.q[-1], swing(jm.FixedSteps(200), seconds=5.0).q[-1], atol=1e-4)
 
 
 def test_a_failure_names_the_precision(float32: None) -> None:
-    with pytest.raises(jm.SimulationError, match=r"in float32, .*jax_enable_x64"):
+    with pytest.raises(jm.errors.SimulationError, match=r"in float32, .*jax_enable_x64"):
         swing(jm.Adaptive(rtol=1e-6, max_steps=20))

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import FixedSteps, Holonomic, Midpoint, System, models, parts, simulate
+from jaxmech import FixedSteps, Holonomic, System, models, parts, simulate
+from jaxmech.integrate import Midpoint
 
 
 def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import Acceleration, Holonomic, Nonholonomic, System, UdwadiaKalaba, models
+from jaxmech import Acceleration, Holonomic, Nonholonomic, System, models
+from jaxmech.laws import UdwadiaKalaba
 from jaxmech.properties import conserves_energy, singular_mass
 from tests.small import CASES
 

@@ -12,17 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import (
-    LDL,
-    QR,
-    SVD,
-    FixedSteps,
-    Holonomic,
-    Projection,
-    System,
-    UdwadiaKalaba,
-    simulate,
-)
+from jaxmech import FixedSteps, Holonomic, Projection, System, simulate
+from jaxmech.laws import LDL, QR, SVD, UdwadiaKalaba
 from tests.small import MASSLESS, MIXED, OSCILLATOR, PENDULUM, QUATERNION, REDUNDANT, SKATE
 
 ROOT = Path(__file__).resolve().parents[1]

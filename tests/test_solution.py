@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import FixedSteps, Solution, Status, StepWarning, models, simulate
+from jaxmech import FixedSteps, Solution, Status, models, simulate
+from jaxmech.errors import StepWarning
 from tests.small import PENDULUM, WIRE
 
 TS = np.linspace(0.0, 1.0, 6)

@@ -9,16 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import (
-    Acceleration,
-    FixedSteps,
-    Holonomic,
-    SimulationError,
-    Status,
-    System,
-    UdwadiaKalaba,
-    simulate,
-)
+from jaxmech import Acceleration, FixedSteps, Holonomic, Status, System, simulate
+from jaxmech.errors import SimulationError
+from jaxmech.laws import UdwadiaKalaba
 from tests.small import PENDULUM
 
 NEVER = 1e9

@@ -108,7 +108,7 @@ def _one(model: jm.models.Model, way: str, steps: int, end: float) -> Callable[.
             return q, v, unravel(jnp.concatenate([theta, numbers[2:]]))
 
         how = {"steps": jm.FixedSteps(steps), "projection": projection}
-        found = jm.sensitivities(model.system, start, numbers[:2], times(q, 2), **how)
+        found = jm.analysis.sensitivities(model.system, start, numbers[:2], times(q, 2), **how)
         return found.q[-1], found.v[-1]
 
     ways: dict[str, Callable[..., Any]] = {

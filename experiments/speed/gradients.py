@@ -76,7 +76,7 @@ def _sensitivities(case: Case, count: int) -> Callable[..., Array]:
         def start(theta: Array) -> tuple[Array, Array, Any]:
             return q, v, unravel(jnp.concatenate([theta, numbers[count:]]))
 
-        found = jm.sensitivities(
+        found = jm.analysis.sensitivities(
             case.model.system, start, numbers[:count], ts, steps=steps, projection=None
         )
         end = found.solution

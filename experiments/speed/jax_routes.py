@@ -22,7 +22,7 @@ from experiments.speed.routes import Prepared, Unavailable, compiled
 from jaxmech.compiler import off
 
 State = tuple[Array, Array]
-Law = Callable[[jm.EquationsOfMotion], Array]  # accelerations from M, Q, A, b
+Law = Callable[[jm.laws.EquationsOfMotion], Array]  # accelerations from M, Q, A, b
 OneRun = Callable[[Array, Array, Any], Any]
 
 
@@ -109,7 +109,7 @@ def _simulation(
     return jm.simulate(case.model.system, q, v, ts, params, steps=steps, projection=projection)
 
 
-def _with_pinv(eom: jm.EquationsOfMotion) -> Array:
+def _with_pinv(eom: jm.laws.EquationsOfMotion) -> Array:
     """The accelerations a + M^-1/2 (A M^-1/2)^+ (b - A a), a = M^-1 Q."""
     values, vectors = jnp.linalg.eigh(eom.M)
     root = (vectors / jnp.sqrt(values)[None]) @ vectors.T
@@ -117,7 +117,7 @@ def _with_pinv(eom: jm.EquationsOfMotion) -> Array:
     return a + root @ (jnp.linalg.pinv(eom.A @ root) @ (eom.b - eom.A @ a))
 
 
-def _with_cholesky(eom: jm.EquationsOfMotion) -> Array:
+def _with_cholesky(eom: jm.laws.EquationsOfMotion) -> Array:
     """The accelerations a + M^-1 A^T (A M^-1 A^T)^-1 (b - A a)."""
     mass = cho_factor(eom.M)
     a, moved = cho_solve(mass, eom.Q), cho_solve(mass, eom.A.T)

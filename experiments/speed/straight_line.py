@@ -73,7 +73,7 @@ def rollout_kernel(case: Case, q0: np.ndarray, v0: np.ndarray) -> tuple[Kernel, 
             params,
             steps=jm.FixedSteps(per_save=case.steps),
             projection=None,
-            derivative=jm.ForwardMode(),  # stores no states for a backward pass
+            derivative=jm.integrate.ForwardMode(),  # stores no states for a backward pass
         )
         return solution.q[-1], solution.v[-1]
 

@@ -14,6 +14,7 @@ from scipy.integrate import solve_ivp
 
 import jaxmech as jm
 from experiments.work_precision.cases import Case
+from jaxmech.interop.diffrax import to_diffrax
 
 PAIRS = {
     "Adaptive, Dormand-Prince 5": jm.DormandPrince5(),
@@ -121,7 +122,7 @@ def _counted(seconds: float, found: tuple[Any, ...]) -> Run:
 
 def _by_diffrax(solver: Any, case: Case, batch: np.ndarray | None) -> Prepared:
     """A method of diffrax on the index-reduced system; its program serves all tolerances."""
-    term, _ = jm.to_diffrax(case.system, projection=None)
+    term, _ = to_diffrax(case.system, projection=None)
     start = jnp.asarray(case.q), jnp.asarray(case.v)
 
     def end(x: Any, tolerance: Any) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 import jaxmech as jm
 from experiments.work_precision.cases import Case, cases
 from experiments.work_precision.contenders import MOST, PAIRS, WARM, Run, timed
+from jaxmech.interop.diffrax import to_diffrax
 
 RTOL = 1e-8
 END = 3.0
@@ -78,7 +79,7 @@ def _as_accurate(case: Case, q: np.ndarray, v: np.ndarray, wanted: np.ndarray, e
 
 
 def _by_diffrax(solver: Any, case: Case, q: np.ndarray, v: np.ndarray) -> Callable[[float], Run]:
-    term, _ = jm.to_diffrax(case.system, projection=None)
+    term, _ = to_diffrax(case.system, projection=None)
 
     @jax.jit
     def run(tolerance: Any) -> Any:

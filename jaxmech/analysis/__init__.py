@@ -6,12 +6,43 @@ file examines one thing: `redundancy` the rank of the constraints, `mass` the ma
 parameters, `nan_functions` NaN and missing derivatives, `initial_state` violated constraints,
 `integrability` constraints on velocities, and `short_run` gradients. `structure` runs all of them
 into `findings`, which `report` prints. In folders of their own: `equilibrium/`, `stability/`
-(linear equations about a motion) and `symmetry/` (with conserved quantities).
+(linear equations about a motion) and `symmetry/` (with conserved quantities). The derivatives of a
+motion, from `sensitivity/`, belong to this namespace too.
 """
 
+from jaxmech.analysis.equilibrium import Bifurcation as Bifurcation
+from jaxmech.analysis.equilibrium import Branch as Branch
+from jaxmech.analysis.equilibrium import Equilibria as Equilibria
+from jaxmech.analysis.equilibrium import Equilibrium as Equilibrium
+from jaxmech.analysis.equilibrium import EquilibriumStatus as EquilibriumStatus
+from jaxmech.analysis.equilibrium import RootLocus as RootLocus
+from jaxmech.analysis.equilibrium import SpecialPoint as SpecialPoint
+from jaxmech.analysis.equilibrium import Stability as Stability
+from jaxmech.analysis.equilibrium import continuation as continuation
+from jaxmech.analysis.equilibrium import equilibria as equilibria
+from jaxmech.analysis.equilibrium import equilibrium as equilibrium
+from jaxmech.analysis.equilibrium import root_locus as root_locus
 from jaxmech.analysis.findings import Finding as Finding
 from jaxmech.analysis.findings import Severity as Severity
 from jaxmech.analysis.report import Structure as Structure
 from jaxmech.analysis.row_dependence import Dependence as Dependence
 from jaxmech.analysis.short_run import ShortRun as ShortRun
+from jaxmech.analysis.stability import Floquet as Floquet
+from jaxmech.analysis.stability import Linearization as Linearization
+from jaxmech.analysis.stability import Modes as Modes
+from jaxmech.analysis.stability import StateSpace as StateSpace
+from jaxmech.analysis.stability import floquet as floquet
+from jaxmech.analysis.stability import linearize as linearize
+from jaxmech.analysis.stability import modes as modes
 from jaxmech.analysis.structure import structure as structure
+from jaxmech.analysis.symmetry import Conserved as Conserved
+from jaxmech.analysis.symmetry import Symmetries as Symmetries
+from jaxmech.analysis.symmetry import conserved as conserved
+from jaxmech.analysis.symmetry import symmetries as symmetries
+from jaxmech.integrate.steps.default_steps import choose_steps as choose_steps
+from jaxmech.sensitivity import GradientCheck as GradientCheck
+from jaxmech.sensitivity import Growth as Growth
+from jaxmech.sensitivity import Sensitivities as Sensitivities
+from jaxmech.sensitivity import check_gradients as check_gradients
+from jaxmech.sensitivity import sensitivities as sensitivities
+from jaxmech.sensitivity import sensitivity_growth as sensitivity_growth

@@ -5,7 +5,6 @@ and the next one does, `checks` has the checks of a step, and `counts` the work.
 whether a run can begin, `step_segments` divides it, and `error_estimate` estimates its integration
 error. In folders: `methods/`, how a step is made; `steps/`, how long it is; `adaptive/`, steps with
 error control; `events/`; `times/`, at which a step ends; `derivatives/`, the rules of a run.
-`to_diffrax` and `diffrax_solver` are for users of diffrax.
 """
 
 from jaxmech.integrate.counts import StepCounts as StepCounts

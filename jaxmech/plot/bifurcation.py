@@ -33,7 +33,7 @@ def bifurcation(
         >>> def hoop(q, v, t, p):
         ...     return (v[0] ** 2 + (p["w"] * jnp.sin(q[0])) ** 2) / 2 + 9.81 * jnp.cos(q[0])
         >>> bead = jm.System(hoop, coordinates=("angle",))
-        >>> ax = bifurcation(jm.continuation(bead, [0.0], {"w": 2.0}, "w", 5.0, step=0.1))
+        >>> ax = bifurcation(jm.analysis.continuation(bead, [0.0], {"w": 2.0}, "w", 5.0, step=0.1))
         >>> ax.get_ylabel()
         'angle'
     """

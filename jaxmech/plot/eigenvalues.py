@@ -25,8 +25,8 @@ def poles(spectrum: Modes | np.ndarray, *, ax: Axes | None = None) -> Axes:
     Example:
         >>> import jaxmech as jm
         >>> model = jm.models.pendulum()
-        >>> up = jm.linearize(model.system, [0.0, 1.0], [0.0, 0.0], model.params)
-        >>> ax = poles(jm.modes(up))
+        >>> up = jm.analysis.linearize(model.system, [0.0, 1.0], [0.0, 0.0], model.params)
+        >>> ax = poles(jm.analysis.modes(up))
         >>> [len(line.get_xdata()) for line in ax.lines if line.get_label()[0] != "_"]
         [1, 1]
     """
@@ -63,8 +63,8 @@ def modes(spectrum: Modes, *, ax: Axes | None = None) -> Axes:
     Example:
         >>> import jaxmech as jm
         >>> model = jm.models.double_pendulum()
-        >>> hanging = jm.equilibrium(model.system, [0.0, -1.0, 0.0, -2.0], model.params)
-        >>> ax = modes(jm.modes(hanging.linearization))
+        >>> hanging = jm.analysis.equilibrium(model.system, [0.0, -1.0, 0.0, -2.0], model.params)
+        >>> ax = modes(jm.analysis.modes(hanging.linearization))
         >>> [label.get_text() for label in ax.get_xticklabels()]
         ['0.382 Hz', '0.921 Hz']
     """
@@ -95,8 +95,8 @@ def root_locus(locus: RootLocus, *, over_parameter: bool = False, ax: Axes | Non
         >>> def swing(q, v, t, p):
         ...     return v @ v / 2 - p["k"] * q @ q / 2
         >>> spring = jm.System(swing, force=lambda q, v, t, p: -v, coordinates=("x",))
-        >>> at = lambda k: jm.linearize(spring, jnp.zeros(1), jnp.zeros(1), {"k": k})
-        >>> locus = jm.root_locus(at, jnp.linspace(0.1, 1.0, 10), name="k")
+        >>> at = lambda k: jm.analysis.linearize(spring, jnp.zeros(1), jnp.zeros(1), {"k": k})
+        >>> locus = jm.analysis.root_locus(at, jnp.linspace(0.1, 1.0, 10), name="k")
         >>> root_locus(locus, over_parameter=True).get_xlabel()
         'k'
     """

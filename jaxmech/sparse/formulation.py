@@ -34,7 +34,7 @@ class SparseElimination(AbstractFormulation):
         ... ]
         >>> chain = jp.Mechanism(links, hinges, [jp.gravity()], coordinates="bodies")
         >>> q, v = chain.guess({f"link{k}": jp.Start((k + 0.5, 0.0)) for k in range(3)})
-        >>> law = jm.SparseElimination()
+        >>> law = jm.laws.SparseElimination()
         >>> sol = jm.simulate(chain.system, q, v, jnp.linspace(0, 0.5, 3), formulation=law)
         >>> print(sol.rank, sol.energy_drift < 1e-3, sol.position_residual.max() < 1e-12)
         6 True True

@@ -53,7 +53,7 @@ def test_structure_reports_it() -> None:
     """A disk that rolls in the plane: v = r w is the derivative of x = r angle."""
     roll = jm.Nonholonomic(lambda q, v, t, p: v[0] - 0.3 * v[1], "roll")
     disk = jm.System(lambda q, v, t, p: v @ v / 2, [roll], coordinates=("x", "angle"))
-    found = jm.structure(disk, np.zeros(2), np.array([0.3, 1.0]))
+    found = jm.analysis.structure(disk, np.zeros(2), np.array([0.3, 1.0]))
     assert found.integrability is not None
     assert found.integrability.integrable == ("roll",)
     assert "'roll' is integrable" in repr(found)

@@ -30,7 +30,7 @@ def swing(arms=1):
     system = jm.System(
         lambda q, v, t, p: 0.5 * v @ v + p["gravity"] * jnp.cos(q[0]), coordinates=("theta",)
     )
-    return jm.Identifiable(system, {"gravity": 8.0, "arm": {"l": 1.0}, "J": jnp.eye(3)})
+    return jm.identify.Identifiable(system, {"gravity": 8.0, "arm": {"l": 1.0}, "J": jnp.eye(3)})
 """
 SWINGS = "swing,t,theta,omega\n" + "".join(
     f"{swing},{0.1 * k:.1f},{0.3 * np.cos(3 * 0.1 * k) * swing:.4f},{0.01 * k:.3f}\n"

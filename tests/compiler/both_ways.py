@@ -64,7 +64,7 @@ def motion(name: str, **policies: Any) -> Arrays:
 
 def solved_by(solver: Any) -> Any:
     projection = jm.Projection(solver=solver)
-    return {"formulation": jm.UdwadiaKalaba(solver=solver), "projection": projection}
+    return {"formulation": jm.laws.UdwadiaKalaba(solver=solver), "projection": projection}
 
 
 def endings() -> Arrays:
@@ -158,7 +158,7 @@ def slopes(name: str, segment: int | None = None) -> Arrays:
         own = {"g": jnp.array([9.81, 20.0, 1.0, 2.0, 1.0, 1.0])}
 
     def one(q: Any, v: Any, own: Any, shared: Any, ts: Any) -> Any:
-        how = {"steps": jm.FixedSteps(60), "derivative": jm.ReverseMode(segment)}
+        how = {"steps": jm.FixedSteps(60), "derivative": jm.integrate.ReverseMode(segment)}
         return heard(jm.simulate(system, q, v, ts, {**shared, **own}, **how))
 
     def mean(*args: Any) -> Any:
@@ -186,7 +186,7 @@ POLICIES: dict[str, Callable[[], Arrays]] = {
 }
 CASES: dict[str, Callable[[], Arrays]] = {
     f"{name} {type(solver).__name__}": partial(motion, name, **solved_by(solver))
-    for solver in (jm.LDL(), jm.QR(), jm.SVD())
+    for solver in (jm.laws.LDL(), jm.laws.QR(), jm.laws.SVD())
     for name in GENTLE
 }
 CASES |= {"endings": endings, "sizes": sizes, "layouts": layouts, **POLICIES}

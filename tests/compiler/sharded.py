@@ -20,8 +20,10 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from jaxmech import FixedSteps, ForwardMode, sensitivities, simulate
+from jaxmech import FixedSteps, simulate
+from jaxmech.analysis import sensitivities
 from jaxmech.compiler import batched, vectorize
+from jaxmech.integrate import ForwardMode
 from tests.small import PENDULUM
 
 RANDOM = np.random.default_rng(0)

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import LDL, QR, SVD, Acceleration, System, UdwadiaKalaba, acceleration
+from jaxmech import Acceleration, System, acceleration
 from jaxmech.compiler import off
+from jaxmech.laws import LDL, QR, SVD, UdwadiaKalaba
 from tests.small import CASES, PENDULUM, REDUNDANT
 
 

@@ -7,13 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import EquationsOfMotion, Holonomic, System, acceleration
+from jaxmech import Holonomic, System, acceleration
 from jaxmech.formulations import (
     Contravariant,
     christoffel_symbols,
     eliminated,
     metric_tensor,
 )
+from jaxmech.laws import EquationsOfMotion
 from jaxmech.models import make
 from tests.quick import quick
 

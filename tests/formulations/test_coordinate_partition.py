@@ -16,12 +16,12 @@ from jaxmech import (
     Holonomic,
     Status,
     System,
-    UdwadiaKalaba,
     acceleration,
     simulate,
 )
 from jaxmech.compiler import explain
 from jaxmech.formulations import CoordinatePartition
+from jaxmech.laws import UdwadiaKalaba
 from jaxmech.linalg import pivots
 from jaxmech.models import make
 from tests.small import DOUBLE, MIXED, PENDULUM, REDUNDANT

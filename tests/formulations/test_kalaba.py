@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import LDL, QR, SVD, EquationsOfMotion, UdwadiaKalaba, acceleration
+from jaxmech import acceleration
 from jaxmech.formulations import GaussPrinciple, LagrangeFirstKind, gauss_function
+from jaxmech.laws import LDL, QR, SVD, EquationsOfMotion, UdwadiaKalaba
 from jaxmech.models import pendulum
 from tests.quick import quick
 

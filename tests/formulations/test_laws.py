@@ -14,18 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import (
-    SVD,
-    EquationsOfMotion,
-    FixedSteps,
-    SimulationError,
-    Status,
-    System,
-    UdwadiaKalaba,
-    acceleration,
-    simulate,
-)
+from jaxmech import FixedSteps, Status, System, acceleration, simulate
+from jaxmech.errors import SimulationError
 from jaxmech.formulations import FORMULATIONS, Contravariant, LagrangeFirstKind, Maggi
+from jaxmech.laws import SVD, EquationsOfMotion, UdwadiaKalaba
 from jaxmech.linalg import column_space_projector
 from jaxmech.models import CATALOGUE, make
 from tests.quick import each, quick

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import EquationsOfMotion
 from jaxmech.formulations import Maggi
+from jaxmech.laws import EquationsOfMotion
 from jaxmech.linalg import null_space
 from tests.quick import quick
 from tests.small import SKATE

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxmech import EquationsOfMotion, UdwadiaKalaba
 from jaxmech.formulations import LagrangeFirstKind, Maggi, multiplier_family
+from jaxmech.laws import EquationsOfMotion, UdwadiaKalaba
 from tests.quick import quick
 from tests.small import CASES, PENDULUM, REDUNDANT
 

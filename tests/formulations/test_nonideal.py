@@ -11,15 +11,15 @@ from jaxmech import (
     Acceleration,
     FixedSteps,
     Holonomic,
-    SimulationError,
     Status,
     System,
-    UdwadiaKalaba,
     acceleration,
     observe,
     simulate,
 )
+from jaxmech.errors import SimulationError
 from jaxmech.formulations import FORMULATIONS, CoordinatePartition
+from jaxmech.laws import UdwadiaKalaba
 from jaxmech.models import make
 from jaxmech.properties import conserves_energy
 from jaxmech.utils.probing import depends_on

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import LDL, QR, SVD, EquationsOfMotion, UdwadiaKalaba, null_projector
+from jaxmech.laws import LDL, QR, SVD, EquationsOfMotion, UdwadiaKalaba, null_projector
 
 LAWS = {solver: UdwadiaKalaba(solver=solver) for solver in (LDL(), QR(), SVD())}
 SHAPES = [  # n, m, rank: none, few, as many as coordinates, redundant, more than coordinates

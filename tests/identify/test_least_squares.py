@@ -66,11 +66,11 @@ def task() -> Task:
         Recording(ts, rng.normal(0.0, 0.5, (len(ts), 1)), [theta], [0.3], weights=2.0)
         for theta in (0.8, -0.4)
     ]
-    subject = jm.Identifiable(
+    subject = jm.identify.Identifiable(
         SYSTEM, PARAMS, observe=pointer, start=start, free=["c", "l", "offset"],
         bounds={"l": (0, None)}, prior={"c": (0.2, 0.1)},
     )  # fmt: skip
-    return prepare(subject, recordings, jm.Settings(steps=jm.FixedSteps(1)))
+    return prepare(subject, recordings, jm.identify.Settings(steps=jm.FixedSteps(1)))
 
 
 Y = jnp.array([0.1, -0.05, 0.3, 0.01, -0.02, 0.03, 0.02])  # 3 parameters, 2 for each start

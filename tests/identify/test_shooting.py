@@ -77,9 +77,9 @@ def test_hard_continuity_gives_one_motion(recording: Recording, soft: Fit) -> No
 
 @pytest.mark.slow
 def test_no_jump_is_left(recording: Recording) -> None:
-    subject = jm.Identifiable(MODEL.system, BEGIN, free=FREE)
+    subject = jm.identify.Identifiable(MODEL.system, BEGIN, free=FREE)
     task = prepare(
-        subject, recording, jm.Settings(horizon=Shooting(LENGTH), steps=jm.FixedSteps(1))
+        subject, recording, jm.identify.Settings(horizon=Shooting(LENGTH), steps=jm.FixedSteps(1))
     )
     assert task.problem.observe == DefaultSensors(0)
     solved = solve((task, None), policy=LevenbergMarquardt(), validation=None, progress=False)

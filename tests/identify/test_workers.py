@@ -28,7 +28,7 @@ def far(function: Any, items: Iterable[Any]) -> Iterator[Any]:
 def test_starting_points_are_fitted_elsewhere(tmp_path) -> None:
     options = {
         "bounds": {"k": (1.0, 20.0)},
-        "multistart": jm.MultiStart(count=8, refine=2),
+        "multistart": jm.identify.MultiStart(count=8, refine=2),
         "initial_states": "fixed",
     }
     given = list[Any]()
@@ -49,8 +49,8 @@ def test_starting_points_are_fitted_elsewhere(tmp_path) -> None:
 @pytest.mark.slow
 def test_folds_are_fitted_elsewhere(tmp_path) -> None:
     candidates = {
-        "spring": jm.Identifiable(SPRING, {"k": 8.0}),
-        "weight": jm.Identifiable(WEIGHT, {"g": 8.0}),
+        "spring": jm.identify.Identifiable(SPRING, {"k": 8.0}),
+        "weight": jm.identify.Identifiable(WEIGHT, {"g": 8.0}),
     }
     away = cross_validate(candidates, SWINGS, folds=2, workers=far, folder=tmp_path)
     here = cross_validate(candidates, SWINGS, folds=2)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech import Adaptive, FixedSteps, choose_steps, simulate
+from jaxmech import Adaptive, FixedSteps, simulate
+from jaxmech.analysis import choose_steps
 from jaxmech.properties import Drive, drive_of
 
 
@@ -74,7 +75,7 @@ def test_the_error_of_fixed_steps_is_not_underestimated(system: jm.System) -> No
         assert (sols.integration_error < 0.1).all()
 
 
-@pytest.mark.filterwarnings("ignore::jaxmech.StepWarning")
+@pytest.mark.filterwarnings("ignore::jaxmech.errors.StepWarning")
 def test_a_drive_that_starts_with_the_default_step() -> None:
     sol = run(SHAFT, 1.0)
     assert sol.ok

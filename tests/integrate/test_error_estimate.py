@@ -7,17 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import (
-    RK4,
-    DormandPrince5,
-    FixedSteps,
-    ForwardMode,
-    Midpoint,
-    ReverseMode,
-    System,
-    Variational,
-    simulate,
-)
+from jaxmech import RK4, DormandPrince5, FixedSteps, System, Variational, simulate
+from jaxmech.integrate import ForwardMode, Midpoint, ReverseMode
 
 OSCILLATOR = System(lambda q, v, t, p: 0.5 * (v @ v - q @ q), coordinates=("x",))
 KEPLER = System(

@@ -36,7 +36,7 @@ def run(solver: Any, dtype: Any, ratios: Any) -> tuple[np.ndarray, np.ndarray]:
     masses = 100.0 * np.stack([np.ones_like(ratios), 1 / ratios, np.ones_like(ratios)], axis=1)
     q0, ts = jnp.arange(3, dtype=dtype), jnp.array([0.0, END], dtype)
     policies = {
-        "formulation": jm.UdwadiaKalaba(solver=solver),
+        "formulation": jm.laws.UdwadiaKalaba(solver=solver),
         "projection": jm.Projection(solver=solver),
         "steps": jm.FixedSteps(4),
     }
@@ -55,7 +55,7 @@ def run(solver: Any, dtype: Any, ratios: Any) -> tuple[np.ndarray, np.ndarray]:
 def test_a_dropped_joint_has_a_status(dtype: Any, reach: float) -> None:
     """The error is eps times the mass ratio up to the limit of `LDL`; beyond it the run ends."""
     ratios = np.array([1.0, 1e2, 1e4, 0.5 * reach, 4 * reach, 30 * reach, 1e4 * reach])
-    status, error = run(jm.LDL(), dtype, ratios)
+    status, error = run(jm.laws.LDL(), dtype, ratios)
     inside = ratios < reach
     assert set(status[inside]) == {jm.Status.OK}
     assert (error[inside] < 2 * float(jnp.finfo(dtype).eps) * (ratios[inside] + 10)).all()
@@ -65,6 +65,6 @@ def test_a_dropped_joint_has_a_status(dtype: Any, reach: float) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_qr_keeps_all_joints(dtype: Any) -> None:
-    status, error = run(jm.QR(), dtype, 10.0 ** np.arange(10))
+    status, error = run(jm.laws.QR(), dtype, 10.0 ** np.arange(10))
     assert set(status) == {jm.Status.OK}
     assert (error < 1e3 * float(jnp.finfo(dtype).eps)).all()

@@ -62,10 +62,12 @@ def errors(start: Any, steps: int, **policies: Any) -> tuple[jm.Solution, float]
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::jaxmech.compiler.NativeCodeWarning")
-@pytest.mark.parametrize("solver", [jm.LDL(), jm.QR(), jm.SVD()], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize(
+    "solver", [jm.laws.LDL(), jm.laws.QR(), jm.laws.SVD()], ids=lambda s: type(s).__name__
+)
 def test_a_coarse_step_is_accurate(solver: Any) -> None:
     """Steps of 50 ms, for which a rank decision per stage ends in `PROJECTION_FAILED`."""
-    sol, error = errors((1.2, -2.0), 20, formulation=jm.UdwadiaKalaba(solver=solver))
+    sol, error = errors((1.2, -2.0), 20, formulation=jm.laws.UdwadiaKalaba(solver=solver))
     assert (int(sol.status), int(sol.rank)) == (jm.Status.OK, 4)
     assert error < 2e-5
     assert sol.energy_drift < 5e-4
@@ -82,7 +84,7 @@ def test_a_step_that_is_far_too_coarse_fails(steps: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "law", [jm.LagrangeFirstKind(), jm.Maggi()], ids=lambda x: type(x).__name__
+    "law", [jm.laws.LagrangeFirstKind(), jm.laws.Maggi()], ids=lambda x: type(x).__name__
 )
 def test_other_laws_keep_to_the_rows_of_the_start_too(law: Any) -> None:
     sol, error = errors((1.2, -2.0), 20, formulation=law)

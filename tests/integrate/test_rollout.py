@@ -13,12 +13,12 @@ from jaxmech import (
     Baumgarte,
     DormandPrince5,
     FixedSteps,
-    Midpoint,
     Projection,
     Solution,
     System,
     simulate,
 )
+from jaxmech.integrate import Midpoint
 from tests.small import DOUBLE, OSCILLATOR, PENDULUM, PRESCRIBED, WIRE, solved
 
 FORCED = System(

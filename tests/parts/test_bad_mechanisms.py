@@ -23,7 +23,9 @@ def test_a_loop_without_a_consistent_pose_is_named() -> None:
     q = jnp.array([0.3, 0.4])
     with pytest.raises(ValueError, match=r"Constraint 'end' cannot be met .* position residual"):
         jm.assemble(loop, q, jnp.zeros(2), 0.0, {})
-    with pytest.raises(jm.SimulationError, match=r"INCONSISTENT at t = 0 s.*'end' has a position"):
+    with pytest.raises(
+        jm.errors.SimulationError, match=r"INCONSISTENT at t = 0 s.*'end' has a position"
+    ):
         jm.simulate(loop, q, jnp.zeros(2), TS, {}, steps=jm.FixedSteps(per_save=1))
 
 
@@ -42,7 +44,7 @@ def test_a_joint_that_moves_no_mass_is_named(dimension: int) -> None:
     moments = {"J": 0.0} if dimension == 2 else {"J": np.zeros(3)}
     arm = Mechanism(joint.bodies[1:], [joint], [gravity(9.81)], {"m": 0.0, **moments})
     said = r"SINGULAR_MASS at t = 0 s.*No mass or inertia, .* moves with hinge\.angle: give a body"
-    with pytest.raises(jm.SimulationError, match=said):
+    with pytest.raises(jm.errors.SimulationError, match=said):
         jm.simulate(arm.system, [0.0], [0.0], TS, arm.params, steps=jm.FixedSteps(per_save=1))
 
 
@@ -50,5 +52,7 @@ def test_a_negative_inertia_in_the_parameters_is_named() -> None:
     joint = hinge(2)
     arm = Mechanism(joint.bodies[1:], [joint], [gravity(9.81)], {"m": 1.0, "J": 2.0})
     params = {"m": 1.0, "J": -2.0}
-    with pytest.raises(jm.SimulationError, match=r"or a negative one, moves with hinge\.angle"):
+    with pytest.raises(
+        jm.errors.SimulationError, match=r"or a negative one, moves with hinge\.angle"
+    ):
         jm.simulate(arm.system, [0.0], [0.0], TS, params, steps=jm.FixedSteps(per_save=1))

@@ -130,7 +130,7 @@ def test_free_body_about_another_point_obeys_euler() -> None:
     np.testing.assert_allclose(turning, np.cross(J * w, w) / J, atol=1e-14)
 
 
-def solved(eom: jm.EquationsOfMotion) -> Any:
+def solved(eom: jm.laws.EquationsOfMotion) -> Any:
     """qdd of [M A^T; A 0] (qdd, -lambda) = (Q, b), rows redundant or not."""
     m = eom.A.shape[0]
     left = np.block([[np.asarray(eom.M), np.asarray(eom.A).T], [eom.A, np.zeros((m, m))]])

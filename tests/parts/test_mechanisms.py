@@ -26,7 +26,7 @@ T0 = jnp.zeros(())
 Reference = Callable[[str], dict[str, Any]]
 
 
-def solved(eom: jm.EquationsOfMotion) -> Any:
+def solved(eom: jm.laws.EquationsOfMotion) -> Any:
     """qdd and A^T lambda of the whole system of equations, rows redundant or not."""
     n, m = eom.M.shape[0], eom.A.shape[0]
     left = np.block([[eom.M, -np.asarray(eom.A).T], [eom.A, np.zeros((m, m))]])

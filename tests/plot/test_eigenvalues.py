@@ -23,18 +23,18 @@ def _close() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def hanging() -> jm.Equilibrium:
-    return jm.equilibrium(MODEL.system, [0.0, -1.0, 0.0, -2.0], MODEL.params)
+def hanging() -> jm.analysis.Equilibrium:
+    return jm.analysis.equilibrium(MODEL.system, [0.0, -1.0, 0.0, -2.0], MODEL.params)
 
 
 @pytest.fixture(scope="module")
-def upright() -> jm.Equilibrium:
-    return jm.equilibrium(MODEL.system, [0.0, 1.0, 0.0, 2.0], MODEL.params)
+def upright() -> jm.analysis.Equilibrium:
+    return jm.analysis.equilibrium(MODEL.system, [0.0, 1.0, 0.0, 2.0], MODEL.params)
 
 
 @pytest.mark.slow
-def test_poles_are_the_eigenvalues(hanging: jm.Equilibrium) -> None:
-    ax = poles(jm.modes(hanging.linearization))
+def test_poles_are_the_eigenvalues(hanging: jm.analysis.Equilibrium) -> None:
+    ax = poles(jm.analysis.modes(hanging.linearization))
     (marks,) = (line for line in ax.lines if line.get_marker() == "x")
     height = np.sort(np.asarray(marks.get_ydata()))
     np.testing.assert_allclose(height, [-FAST, -SLOW, SLOW, FAST], rtol=1e-9)
@@ -43,16 +43,16 @@ def test_poles_are_the_eigenvalues(hanging: jm.Equilibrium) -> None:
 
 
 @pytest.mark.slow
-def test_growing_eigenvalues_are_marked(upright: jm.Equilibrium) -> None:
-    ax = poles(jm.modes(upright.linearization))
+def test_growing_eigenvalues_are_marked(upright: jm.analysis.Equilibrium) -> None:
+    ax = poles(jm.analysis.modes(upright.linearization))
     stays, grows = (line for line in ax.lines if line.get_marker() == "x")
     np.testing.assert_allclose(np.sort(np.asarray(grows.get_xdata())), [SLOW, FAST], rtol=1e-9)
     assert (np.asarray(stays.get_xdata()) < 0).all()
     assert ax.get_legend() is not None
 
 
-def test_shapes_are_drawn_once_for_each_pair(hanging: jm.Equilibrium) -> None:
-    ax = modes(jm.modes(hanging.linearization))
+def test_shapes_are_drawn_once_for_each_pair(hanging: jm.analysis.Equilibrium) -> None:
+    ax = modes(jm.analysis.modes(hanging.linearization))
     drawn = np.asarray(ax.images[0].get_array())
     small = np.sqrt(2) - 1
     np.testing.assert_allclose(drawn[::2], [[small, 1], [1, -small]], atol=1e-9)
@@ -61,7 +61,7 @@ def test_shapes_are_drawn_once_for_each_pair(hanging: jm.Equilibrium) -> None:
 
 
 @pytest.fixture(scope="module")
-def damped() -> jm.RootLocus:
+def damped() -> jm.analysis.RootLocus:
     """x'' + x' + k x = 0: real eigenvalues up to k = 1/4, and stable for positive k."""
 
     def energy(q: Any, v: Any, t: Any, p: Any) -> Any:
@@ -69,13 +69,15 @@ def damped() -> jm.RootLocus:
 
     spring = jm.System(energy, force=lambda q, v, t, p: -v, coordinates=("x",))
 
-    def at(k: Any) -> jm.Linearization:
-        return jm.linearize(spring, jnp.zeros(1), jnp.zeros(1), {"k": k})
+    def at(k: Any) -> jm.analysis.Linearization:
+        return jm.analysis.linearize(spring, jnp.zeros(1), jnp.zeros(1), {"k": k})
 
-    return jm.root_locus(at, jnp.array([-0.5, -0.1, 0.1, 0.2, 0.5, 1.0]), name="k")
+    return jm.analysis.root_locus(at, jnp.array([-0.5, -0.1, 0.1, 0.2, 0.5, 1.0]), name="k")
 
 
-def test_a_locus_over_its_parameter_shades_where_it_is_stable(damped: jm.RootLocus) -> None:
+def test_a_locus_over_its_parameter_shades_where_it_is_stable(
+    damped: jm.analysis.RootLocus,
+) -> None:
     ax = root_locus(damped, over_parameter=True)
     real = [line for line in ax.lines if line.get_linestyle() == "-" and len(line.get_xdata()) == 6]
     ends = sorted(float(np.asarray(line.get_ydata())[-1]) for line in real)
@@ -86,14 +88,14 @@ def test_a_locus_over_its_parameter_shades_where_it_is_stable(damped: jm.RootLoc
     assert float(crossing.get_xdata()[0]) == pytest.approx(0.0, abs=1e-9)
 
 
-def test_a_locus_in_the_plane_ends_where_it_ends(damped: jm.RootLocus) -> None:
+def test_a_locus_in_the_plane_ends_where_it_ends(damped: jm.analysis.RootLocus) -> None:
     ax = root_locus(damped)
     ends = [line for line in ax.lines if line.get_marker() == "x"]
     found = sorted(float(line.get_ydata()[0]) for line in ends)
     assert found == pytest.approx([-np.sqrt(0.75), np.sqrt(0.75)])
 
 
-def test_a_mode_keeps_the_rods_and_swings_as_far_as_asked(hanging: jm.Equilibrium) -> None:
+def test_a_mode_keeps_the_rods_and_swings_as_far_as_asked(hanging: jm.analysis.Equilibrium) -> None:
     motion = jm.animate(MODEL, hanging, mode=1, amplitude=0.02)
     title = motion.draw(0.0).get_title(loc="left")
     assert title.endswith(f"{FAST / 2 / np.pi:.4g} Hz, damping ratio 0")
@@ -108,14 +110,14 @@ def test_a_mode_keeps_the_rods_and_swings_as_far_as_asked(hanging: jm.Equilibriu
     assert max(reach) == pytest.approx(0.02 * 2.0, rel=0.03)  # of a length of two metres
 
 
-def test_a_mode_without_oscillation_grows(upright: jm.Equilibrium) -> None:
+def test_a_mode_without_oscillation_grows(upright: jm.analysis.Equilibrium) -> None:
     motion = jm.animate(MODEL, upright, mode=0)
     said = motion.draw(0.0).get_title(loc="left")
     assert "per second" in said
     assert "Hz" not in said
 
 
-def test_misuse_is_named(hanging: jm.Equilibrium) -> None:
+def test_misuse_is_named(hanging: jm.analysis.Equilibrium) -> None:
     with pytest.raises(ValueError, match="`mode` must be the number of a mode from 0 to 1"):
         jm.animate(MODEL, hanging, mode=2)
     with pytest.raises(ValueError, match="`amplitude` must be positive"):
@@ -126,5 +128,5 @@ def test_misuse_is_named(hanging: jm.Equilibrium) -> None:
     with pytest.raises(ValueError, match="one equilibrium to show a mode"):
         jm.animate(MODEL, batch)
     with pytest.raises(ValueError, match="modes of one linearization"):
-        modes(jm.modes(batch.linearization))
-    assert len(poles(jm.modes(batch.linearization)).lines[0].get_xdata()) == 8
+        modes(jm.analysis.modes(batch.linearization))
+    assert len(poles(jm.analysis.modes(batch.linearization)).lines[0].get_xdata()) == 8

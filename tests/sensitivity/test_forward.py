@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import FixedSteps, Status, models, sensitivities, simulate
+from jaxmech import FixedSteps, Status, models, simulate
+from jaxmech.analysis import sensitivities
 from tests.test_gradients import central
 
 MODEL = models.double_pendulum()

@@ -8,7 +8,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from jaxmech import Adaptive, DormandPrince5, FixedSteps, Holonomic, System, models, sensitivities
+from jaxmech import Adaptive, DormandPrince5, FixedSteps, Holonomic, System, models
+from jaxmech.analysis import sensitivities
 from jaxmech.plot.derivatives import growth as draw
 from jaxmech.sensitivity.growth import Growth, growth_warning, power, sensitivity_growth
 from jaxmech.sensitivity.tangents import along, geometry, tangents

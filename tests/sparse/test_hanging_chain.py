@@ -71,7 +71,7 @@ def test_a_mode_returns_after_its_period() -> None:
     period = 2 * np.pi / frequencies[0]
     sol = jm.simulate(
         chain().system, start, jnp.zeros_like(start), jnp.array([0.0, period / 2, period]),
-        steps=jm.FixedSteps(200), formulation=jm.SparseElimination(),
+        steps=jm.FixedSteps(200), formulation=jm.laws.SparseElimination(),
     )  # fmt: skip
     half, whole = np.asarray(sol.q[1:, 2::3])
     np.testing.assert_allclose(half, -start[2::3], atol=1e-6 * SMALL)

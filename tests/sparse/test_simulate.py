@@ -8,7 +8,7 @@ import pytest
 import jaxmech as jm
 from jaxmech import parts as jp
 
-LAW = jm.SparseElimination()
+LAW = jm.laws.SparseElimination()
 TS = jnp.linspace(0.0, 0.4, 3)
 
 
@@ -46,7 +46,7 @@ def run(m, **settings):
 
 
 def test_motions_and_their_audit_are_those_of_the_default() -> None:
-    sol, expected = run(1.5), run(1.5, formulation=jm.UdwadiaKalaba())
+    sol, expected = run(1.5), run(1.5, formulation=jm.laws.UdwadiaKalaba())
     np.testing.assert_allclose(sol.q, expected.q, atol=1e-12)
     np.testing.assert_allclose(sol.v, expected.v, atol=1e-12)
     np.testing.assert_allclose(sol.energy, expected.energy, atol=1e-10)
@@ -77,7 +77,9 @@ def test_derivatives_in_a_batch_agree_with_differences() -> None:
 
 
 def test_an_inconsistent_start_is_named() -> None:
-    with pytest.raises(jm.SimulationError, match=r"INCONSISTENT.*'hinge1' has a position.*0\.2"):
+    with pytest.raises(
+        jm.errors.SimulationError, match=r"INCONSISTENT.*'hinge1' has a position.*0\.2"
+    ):
         jm.simulate(
             CHAIN.system,
             Q.at[3:].add(0.2),
@@ -96,7 +98,7 @@ def test_an_inconsistent_start_is_named() -> None:
         ({"method": jm.RATTLE()}, "`method` must be an explicit Runge-Kutta"),
         ({"steps": jm.FixedSteps(8, max_step=0.1)}, "without `max_step` and `times`"),
         ({"projection": jm.Baumgarte(1.0, 1.0)}, r"must be Projection\(\) or None"),
-        ({"projection": jm.Projection(solver=jm.QR())}, r"solver LDL\(\)"),
+        ({"projection": jm.Projection(solver=jm.laws.QR())}, r"solver LDL\(\)"),
         ({"events": jm.Event(lambda q, v, t, p: q[0])}, "`events` must be left out"),
     ],
 )

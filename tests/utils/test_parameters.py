@@ -65,7 +65,9 @@ def test_a_misspelt_override_is_named_and_others_are_not() -> None:
         return p["torque"] * p["mass"].sum()
 
     assert unread(read, {**params, "torqe": 2.0, "colour": 1.0}) == ("colour", "torqe")
-    with pytest.warns(jm.ParameterWarning, match="'torqe', which nothing reads.*'torque' is meant"):
+    with pytest.warns(
+        jm.errors.ParameterWarning, match="'torqe', which nothing reads.*'torque' is meant"
+    ):
         warn_of_slips({**params, "torqe": 2.0}, read)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -81,7 +83,7 @@ def test_a_mechanism_knows_its_parameters() -> None:
         hinge = jp.revolute("hinge", jp.ground, (0, 0), body, (-1, 0))
         return jp.Mechanism([body], [hinge], [jp.gravity()], params)
 
-    with pytest.warns(jm.ParameterWarning, match="'masss', which nothing reads"):
+    with pytest.warns(jm.errors.ParameterWarning, match="'masss', which nothing reads"):
         bar({"mass": 1.0, "masss": 2.0})
     with pytest.raises(ValueError, match=r"'mass'.*but holds maas\. Correct the name 'maas'"):
         bar({"maas": 1.0})
@@ -89,7 +91,7 @@ def test_a_mechanism_knows_its_parameters() -> None:
     state = [0.1], [0.0]
     how = {"steps": jm.FixedSteps(1)}
     with pytest.warns(
-        jm.ParameterWarning, match="'lenght', which nothing reads; the mechanism has"
+        jm.errors.ParameterWarning, match="'lenght', which nothing reads; the mechanism has"
     ):
         jm.simulate(mechanism.system, *state, TS, {**mechanism.params, "lenght": 3.0}, **how)
     level = jm.Event(lambda q, v, t, p: q[0] + p["depth"])
@@ -102,7 +104,7 @@ def test_observing_with_other_parameters_warns() -> None:
     sol = run(PENDULUM.params)
     wrong = {**PENDULUM.params, "l": 1.0}
     match = r"differ in l; with them the motion violates constraint 'rod' by 1\.5"
-    with pytest.warns(jm.ParameterWarning, match=match):
+    with pytest.warns(jm.errors.ParameterWarning, match=match):
         jm.observe(PENDULUM.system, sol, wrong)
     seen = jm.observe(PENDULUM.system, sol, wrong, other_params=True)
     assert seen.residuals["rod"].max() == pytest.approx(1.5)
@@ -110,7 +112,9 @@ def test_observing_with_other_parameters_warns() -> None:
     jm.observe(PENDULUM.system, sol, {**PENDULUM.params, "colour": 1.0, "l": np.float64(2)})
     bare = jax.tree.map(jnp.asarray, sol)
     bare = jm.Solution(**{**vars(bare), "digests": None})
-    with pytest.warns(jm.ParameterWarning, match="which satisfied the constraints; with them"):
+    with pytest.warns(
+        jm.errors.ParameterWarning, match="which satisfied the constraints; with them"
+    ):
         jm.observe(PENDULUM.system, bare, wrong)
 
 
@@ -124,7 +128,7 @@ def test_a_batch_holds_the_digests_of_its_members() -> None:
     assert sols.digests["l"].shape == (3,)
     first, last = (jax.tree.map(lambda x, k=k: x[k], sols) for k in (0, 2))
     jm.observe(PENDULUM.system, first, PENDULUM.params)
-    with pytest.warns(jm.ParameterWarning, match="differ in l"):
+    with pytest.warns(jm.errors.ParameterWarning, match="differ in l"):
         jm.observe(PENDULUM.system, last, PENDULUM.params)
     slope = jax.grad(lambda length: one(length).q[-1, 0])(2.0)
     assert np.isfinite(slope)
@@ -137,7 +141,7 @@ def test_a_picture_with_other_lengths_warns() -> None:
     bar = jp.Mechanism([body], [hinge], [jp.gravity("g")], {"m": 1.0, "l": 1.0, "g": 9.81})
     params = {**bar.params, "l": 2.0}
     sol = jm.simulate(bar.system, [0.1], [0.0], TS, params, steps=jm.FixedSteps(1))
-    with pytest.warns(jm.ParameterWarning, match="differs in l: the shapes"):
+    with pytest.warns(jm.errors.ParameterWarning, match="differs in l: the shapes"):
         jm.animate(bar, sol)
     jm.animate(bar, sol, params)
     jm.animate(bar, sol, {**params, "g": 1.6})  # which shapes do not show

@@ -76,7 +76,7 @@ def assess(lin: Linearization) -> Assessment:
     Example:
         >>> import jaxmech as jm
         >>> model = jm.models.pendulum()
-        >>> up = jm.linearize(model.system, [0.0, 1.0], [0.0, 0.0], model.params)
+        >>> up = jm.analysis.linearize(model.system, [0.0, 1.0], [0.0, 0.0], model.params)
         >>> Stability(int(assess(up).stability)), int(assess(up).index)
         (<Stability.UNSTABLE: 0>, 1)
     """

@@ -79,7 +79,7 @@ def continuation(
         >>> def hoop(q, v, t, p):  # a bead on a hoop of radius 1 that turns at the rate w
         ...     return (v[0] ** 2 + (p["w"] * jnp.sin(q[0])) ** 2) / 2 + 9.81 * jnp.cos(q[0])
         >>> bead = jm.System(hoop, coordinates=("angle",))
-        >>> jm.continuation(bead, [0.0], {"w": 2.0}, "w", 5.0, step=0.1)
+        >>> jm.analysis.continuation(bead, [0.0], {"w": 2.0}, "w", 5.0, step=0.1)
         Bifurcation: 3 branches
           Branch: 6 equilibria, w from 2 to 5, STABLE and UNSTABLE; ends: range
             branch point at w = 3.13209195

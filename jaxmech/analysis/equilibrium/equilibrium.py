@@ -81,8 +81,8 @@ def equilibrium(
         v: for a steady motion the rates of named coordinates, which are kept, or a guess of all
             velocities, shape (n,), which is moved to the nearest steady motion; by default at rest.
             States of first order, the last entries, are found also at rest, from this guess.
-        symmetries: a result of `jm.symmetries`, which a steady motion may follow. By default it is
-            computed at the guess; under `jit` and `vmap` a steady motion needs it.
+        symmetries: a result of `jm.analysis.symmetries`, which a steady motion may follow. By
+            default it is computed at the guess; under `jit` and `vmap` a steady motion needs it.
         freedom: as for `linearize`.
 
     Raises:

@@ -60,7 +60,7 @@ class Equilibrium(eqx.Module):
     Example:
         >>> import jaxmech as jm
         >>> model = jm.models.pendulum()
-        >>> jm.equilibrium(model.system, [0.3, -0.9], model.params)
+        >>> jm.analysis.equilibrium(model.system, [0.3, -0.9], model.params)
         Equilibrium: at rest, STABLE
           x1  0
           x2  -1

@@ -102,7 +102,7 @@ def root_locus(linearization_of: Of, values: Any, *, name: str = "parameter") ->
         ...     return -0.3 * v - 0.1 * p["w"] * jnp.stack([-q[1], q[0]])
         >>> shaft = jm.System(rotor, force=loads, coordinates=("x", "y"))
         >>> def at(w):
-        ...     return jm.linearize(shaft, jnp.zeros(2), jnp.zeros(2), {"w": w})
+        ...     return jm.analysis.linearize(shaft, jnp.zeros(2), jnp.zeros(2), {"w": w})
         >>> root_locus(at, jnp.linspace(1.0, 5.0, 9), name="w")
         RootLocus: 4 eigenvalues for 9 values of w, 1 to 5
           w = 3: a mode becomes unstable at 0.159155 Hz

@@ -53,7 +53,7 @@ class Linearization(eqx.Module):
     Example:
         >>> import jaxmech as jm
         >>> model = jm.models.pendulum()
-        >>> jm.linearize(model.system, [0.0, -1.0], [0.0, 0.0], model.params)
+        >>> jm.analysis.linearize(model.system, [0.0, -1.0], [0.0, 0.0], model.params)
         Linearization: 2 coordinates x1, x2; state of 1 position and 1 velocity
           M  1
           C  0

@@ -86,7 +86,7 @@ def linearize(
             (q, v, t, params), each a scalar.
         steady: whether to refuse a state that is not steady. If false, the equations describe
             deviations from any motion at this moment, in bases at rest.
-        symmetries: a result of `jm.symmetries`.
+        symmetries: a result of `jm.analysis.symmetries`.
         freedom: the numbers of positions, velocities and accelerations that the constraints leave
             free; the last is less than the second with `Acceleration` constraints alone.
 

@@ -40,8 +40,8 @@ class Modes(eqx.Module):
     Example:
         >>> import jaxmech as jm
         >>> model = jm.models.pendulum()
-        >>> hanging = jm.linearize(model.system, [0.0, -1.0], [0.0, 0.0], model.params)
-        >>> jm.modes(hanging)
+        >>> hanging = jm.analysis.linearize(model.system, [0.0, -1.0], [0.0, 0.0], model.params)
+        >>> jm.analysis.modes(hanging)
         Modes: 2 eigenvalues of coordinates x1, x2
             eigenvalue [1/s]  frequency [Hz]  damping  largest in
           0 + 3.13209i           0.498488        0     x1

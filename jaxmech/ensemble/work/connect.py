@@ -54,7 +54,7 @@ def cluster_tasks(cluster: Cluster, tell: Callable[[str], None] | None = None) -
         Fits from several points, each in a process of its own::
 
             with cluster_tasks(Cluster(scheduler="local:4")) as tasks:
-                found = jm.fit(..., multistart=jm.MultiStart(refine=4), workers=tasks.map)
+                found = jm.fit(..., multistart=jm.identify.MultiStart(refine=4), workers=tasks.map)
     """
     with checked_tasks(cluster, tell or warn) as (tasks, _):
         assert tasks is not None

@@ -100,7 +100,7 @@ class ForwardMode(AbstractDerivative):
         >>> def end(g):
         ...     params = {"m": 1.0, "l": 1.0, "g": g}
         ...     sol = jm.simulate(
-        ...         model.system, q0, v0, ts, params, derivative=jm.ForwardMode()
+        ...         model.system, q0, v0, ts, params, derivative=jm.integrate.ForwardMode()
         ...     )
         ...     return sol.q[-1]
         >>> jax.jacfwd(end)(9.81).shape

@@ -9,7 +9,7 @@ import pytest
 
 import jaxmech as jm
 import jaxmech.parts as jp
-from jaxmech import equilibrium, symmetries
+from jaxmech.analysis import equilibrium, symmetries
 from jaxmech.analysis.equilibrium.equilibrium import prepared, problem, solve
 from jaxmech.analysis.equilibrium.result import EquilibriumStatus
 from jaxmech.compiler.frontend.build import function_kernel
@@ -113,7 +113,7 @@ def test_a_bead_on_a_turning_hoop() -> None:
     slope = jax.grad(angle)(5.0)
     np.testing.assert_allclose(slope, 2 * 9.81 / 5.0**3 / np.sin(angle(5.0)), rtol=1e-9)
     steady = equilibrium(BEAD, guess, params, v={"turn": 5.0}, symmetries=found)
-    swinging = jm.modes(jm.linearize(BEAD, steady.q, steady.v, params))
+    swinging = jm.analysis.modes(jm.analysis.linearize(BEAD, steady.q, steady.v, params))
     expected = 5.0 * np.sqrt(1 + 3 * np.cos(steady.q[0]) ** 2) / (2 * np.pi)
     np.testing.assert_allclose(swinging.frequencies, [0, 0, expected, expected], atol=1e-10)
 
@@ -125,7 +125,7 @@ def test_held_coordinates_have_reactions() -> None:
     tangent = 1.2 / np.sqrt(l**2 - 1.2**2)
     np.testing.assert_allclose(found.reactions["fixed x"], [m * g * tangent, 0.0], rtol=1e-10)
     np.testing.assert_allclose(found.reactions["rod"], [-m * g * tangent, m * g], rtol=1e-10)
-    assert int(found.stability) == jm.Stability.STABLE
+    assert int(found.stability) == jm.analysis.Stability.STABLE
     with pytest.raises(ValueError, match=r"'rod' is missed by .*; release x"):
         equilibrium(PENDULUM.system, [3.0, -1.0], PENDULUM.params, fixed=["x"])
 
@@ -163,7 +163,7 @@ def test_a_singular_mass_matrix_and_a_free_direction() -> None:
     assert own.shape == (4, 1)
     np.testing.assert_allclose(own[1:3], 0.0, atol=1e-9)
     assert (int(found.index), int(found.assessment.zeros)) == (0, 2)
-    frequencies = jm.modes(found.linearization).frequencies
+    frequencies = jm.analysis.modes(found.linearization).frequencies
     np.testing.assert_allclose(frequencies[2:], np.sqrt(3.0) / (2 * np.pi), rtol=1e-10)
     batch = jax.vmap(lambda q: equilibrium(body, q))(jnp.array([[0.8, 0.3, -0.2, 0.4]] * 2))
     np.testing.assert_array_equal(batch.status, 0)
@@ -191,13 +191,13 @@ def test_stability_is_unknown_if_the_equations_change_with_time() -> None:
     pendulum = jm.System(shaken, coordinates=("angle",))
     for system, q, params in ((rod.system, [0.0, 0.0, 0.0], rod.params), (pendulum, [0.0], None)):
         with pytest.warns(UserWarning, match="change with time"):
-            found = jm.equilibrium(system, q, params, t=0.02)
-        assert int(found.stability) == jm.Stability.UNKNOWN
+            found = jm.analysis.equilibrium(system, q, params, t=0.02)
+        assert int(found.stability) == jm.analysis.Stability.UNKNOWN
         with pytest.raises(ValueError, match="change with time"):
-            jm.linearize(system, found.q, found.v, params, t=0.02)
-        jm.linearize(system, found.q, found.v, params, t=0.02, steady=False)
-    batch = jax.vmap(lambda t: jm.equilibrium(pendulum, [0.0], t=t).stability)(jnp.ones(2))
-    assert batch.tolist() == [jm.Stability.UNKNOWN] * 2
+            jm.analysis.linearize(system, found.q, found.v, params, t=0.02)
+        jm.analysis.linearize(system, found.q, found.v, params, t=0.02, steady=False)
+    batch = jax.vmap(lambda t: jm.analysis.equilibrium(pendulum, [0.0], t=t).stability)(jnp.ones(2))
+    assert batch.tolist() == [jm.analysis.Stability.UNKNOWN] * 2
 
 
 @pytest.mark.slow

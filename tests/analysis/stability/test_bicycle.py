@@ -70,11 +70,13 @@ OUTPUTS = outputs()
 def test_the_benchmark_bicycle() -> None:
     system, params = MECHANISM.system, MECHANISM.params
     q, v = rolling(4.0)
-    found = jm.symmetries(system, q, v, 0.0, params)
+    found = jm.analysis.symmetries(system, q, v, 0.0, params)
     assert len(found.s) == 6  # time, two translations, the turn about the vertical, two wheels
 
-    def linear(speed: Any) -> jm.Linearization:
-        return jm.linearize(system, *rolling(speed), params, symmetries=found, outputs=OUTPUTS)
+    def linear(speed: Any) -> jm.analysis.Linearization:
+        return jm.analysis.linearize(
+            system, *rolling(speed), params, symmetries=found, outputs=OUTPUTS
+        )
 
     for speed in range(11):
         lin = linear(float(speed))
@@ -87,7 +89,7 @@ def test_the_benchmark_bicycle() -> None:
         np.testing.assert_allclose(mass, M, rtol=1e-12)
         np.testing.assert_allclose(-M @ own[2:, 2:], speed * C1, atol=1e-9)
         np.testing.assert_allclose(-M @ own[2:, :2], G * K0 + speed**2 * K2, rtol=1e-11, atol=1e-9)
-        modes = jm.modes(lin)
+        modes = jm.analysis.modes(lin)
         assert modes.zero.sum() == 6
         values = np.asarray(modes.eigenvalues)[~np.asarray(modes.zero)]
         published = AT_REST

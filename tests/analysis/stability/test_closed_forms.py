@@ -11,7 +11,7 @@ import scipy.special
 import jaxmech as jm
 
 
-def nonzero(found: jm.Modes) -> np.ndarray:
+def nonzero(found: jm.analysis.Modes) -> np.ndarray:
     return np.asarray(found.eigenvalues)[~np.asarray(found.zero)]
 
 
@@ -48,10 +48,10 @@ def test_a_rolling_disc_is_upright_beyond_the_critical_speed() -> None:
     critical = np.sqrt(A * m * g * r / (C * (C + m * r**2)))
     for spin in (0.9 * critical, 1.1 * critical):
         v = np.array([r * spin, 0, 0, 0, spin])
-        found = jm.linearize(DISC, np.zeros(5), v, COIN)
+        found = jm.analysis.linearize(DISC, np.zeros(5), v, COIN)
         assert (found.positions, found.velocities) == (5, 3)
         square = (A * m * g * r - C * (C + m * r**2) * spin**2) / (A * (A + m * r**2))
-        values = nonzero(jm.modes(found))
+        values = nonzero(jm.analysis.modes(found))
         assert len(values) == 2
         np.testing.assert_allclose(values**2, square, rtol=1e-10)
         with pytest.raises(ValueError, match="square"):
@@ -82,12 +82,12 @@ def test_a_sleeping_top() -> None:
     A, C, mgl = (WEIGHT[k] for k in ("A", "C", "mgl"))
     critical = np.sqrt(4 * A * mgl) / C
     q = np.array([1.0, 0, 0, 0])
-    found = jm.symmetries(TOP, q, np.array([0, 0, 0, 1.0]), 0.0, WEIGHT)
+    found = jm.analysis.symmetries(TOP, q, np.array([0, 0, 0, 1.0]), 0.0, WEIGHT)
     for spin, expected in ((0.8, np.sqrt(1 - 0.8**2) * np.sqrt(mgl / A)), (1.2, 0.0)):
         v = np.array([0, 0, 0, spin * critical / 2])
-        lin = jm.linearize(TOP, q, v, WEIGHT, symmetries=found)
+        lin = jm.analysis.linearize(TOP, q, v, WEIGHT, symmetries=found)
         assert lin.unsteadiness < 1e-14
-        np.testing.assert_allclose(jm.modes(lin).growth, expected, atol=1e-9)
+        np.testing.assert_allclose(jm.analysis.modes(lin).growth, expected, atol=1e-9)
         K, M = (np.asarray(x) for x in (lin.reduced.K, lin.reduced.M))
         np.testing.assert_allclose(K, K.T, atol=1e-12)
         np.testing.assert_allclose(M, M.T, atol=1e-12)
@@ -117,15 +117,15 @@ def test_a_governor_free_and_driven() -> None:
     sin = np.sqrt(1 - cos**2)
     inertia = ARMS["m"] * ARMS["l"] ** 2
     free = w * sin * np.sqrt(1 + 8 * inertia * cos**2 / (ARMS["I"] + 2 * inertia * sin**2))
-    found = jm.equilibrium(GOVERNOR, [1.0, 0.0], ARMS, v={"shaft": w})
-    driven = jm.equilibrium(DRIVEN, [1.0, 0.0], ARMS, v={"shaft": w})
+    found = jm.analysis.equilibrium(GOVERNOR, [1.0, 0.0], ARMS, v={"shaft": w})
+    driven = jm.analysis.equilibrium(DRIVEN, [1.0, 0.0], ARMS, v={"shaft": w})
     for steady, expected in ((found, free), (driven, w * sin)):
         np.testing.assert_allclose(jnp.cos(steady.q[0]), cos, rtol=1e-12)
-        values = nonzero(jm.modes(steady.linearization))
+        values = nonzero(jm.analysis.modes(steady.linearization))
         np.testing.assert_allclose(np.sort(values.imag), [-expected, expected], rtol=1e-10)
         np.testing.assert_allclose(values.real, 0.0, atol=1e-10)
         assert steady.index == 0
-    assert int(driven.stability) == jm.Stability.STABLE
+    assert int(driven.stability) == jm.analysis.Stability.STABLE
 
 
 def _shaken(q: Any, v: Any, t: Any, p: Any) -> Any:
@@ -142,18 +142,18 @@ def test_a_shaken_pendulum_loses_its_stability_where_mathieu_functions_say() -> 
         (0.95, scipy.special.mathieu_b(1, 0.95), -1.0),
     ):
         p = {"g": 9.81, "a": q / 2, "w": np.sqrt(-4 * 9.81 / A)}
-        found = jm.floquet(pendulum, [0.0], [0.0], 2 * np.pi / p["w"], p, steps=1000)
+        found = jm.analysis.floquet(pendulum, [0.0], [0.0], 2 * np.pi / p["w"], p, steps=1000)
         np.testing.assert_allclose(np.trace(found.monodromy), 2 * expected, atol=1e-8)
         np.testing.assert_allclose(np.linalg.det(found.monodromy), 1.0, rtol=1e-9)
         slower, faster = (
-            jm.floquet(pendulum, [0.0], [0.0], 2 * np.pi / w, {**p, "w": w}, steps=1000)
+            jm.analysis.floquet(pendulum, [0.0], [0.0], 2 * np.pi / w, {**p, "w": w}, steps=1000)
             for w in (0.98 * p["w"], 1.02 * p["w"])
         )
         assert (slower.unstable, faster.unstable) == ((1, 0) if expected > 0 else (0, 1))
     with pytest.raises(ValueError, match="that of the motion"):
-        jm.floquet(pendulum, [0.2], [0.0], 1.0, p, steps=1000)
+        jm.analysis.floquet(pendulum, [0.2], [0.0], 1.0, p, steps=1000)
     with pytest.raises(ValueError, match="that of the forces"):
-        jm.floquet(pendulum, [0.0], [0.0], np.pi / p["w"], p, steps=1000)
+        jm.analysis.floquet(pendulum, [0.0], [0.0], np.pi / p["w"], p, steps=1000)
 
 
 @pytest.mark.slow
@@ -161,10 +161,10 @@ def test_a_shaken_pendulum_loses_its_stability_where_mathieu_functions_say() -> 
 def test_a_wrong_period_is_refused_for_any_unit_and_place(amplitude: float, place: float) -> None:
     """Small motions and those far from zero close as well as others, for the right period only."""
     spring = jm.System(lambda q, v, t, p: (v[0] ** 2 - (q[0] - place) ** 2) / 2, coordinates=("x",))
-    found = jm.floquet(spring, [place + amplitude], [0.0], 2 * np.pi, steps=200)
+    found = jm.analysis.floquet(spring, [place + amplitude], [0.0], 2 * np.pi, steps=200)
     np.testing.assert_allclose(found.multipliers, 1.0, atol=1e-6)
     with pytest.raises(ValueError, match="miss their start by 1"):
-        jm.floquet(spring, [place + amplitude], [0.0], np.pi, steps=200)
+        jm.analysis.floquet(spring, [place + amplitude], [0.0], np.pi, steps=200)
 
 
 @pytest.mark.slow
@@ -178,7 +178,7 @@ def test_round_off_of_the_equations_does_not_count_as_another_period() -> None:
     )
     response = 1 / (1 - w**2 + 0.1j * w)
     start = [response.real], [(1j * w * response).real]
-    found = jm.floquet(driven, *start, 2 * np.pi / w, steps=200)
+    found = jm.analysis.floquet(driven, *start, 2 * np.pi / w, steps=200)
     expected = np.exp(2 * np.pi / w * np.roots([1.0, 0.1, 1.0]))
     np.testing.assert_allclose(np.sort_complex(found.multipliers), np.sort_complex(expected), 1e-7)
 
@@ -191,7 +191,7 @@ def test_round_off_of_the_equations_does_not_count_as_another_period() -> None:
         return speed @ speed / 2 - 10.0 * place(q[0], t)[2]
 
     bead = jm.System(hoop, coordinates=("angle",))
-    found = jm.floquet(bead, [0.0], [0.0], 2 * np.pi / w, steps=200)
+    found = jm.analysis.floquet(bead, [0.0], [0.0], 2 * np.pi / w, steps=200)
     expected = np.exp(2j * np.pi / w * np.array([1, -1]) * np.sqrt(10.0 - w**2))
     np.testing.assert_allclose(np.sort_complex(found.multipliers), np.sort_complex(expected), 1e-7)
 
@@ -201,7 +201,7 @@ def test_errors_of_repeated_multipliers_do_not_count_as_unstable() -> None:
     """Near its upper point, a pendulum has the multipliers 1 and 1, known to a thousandth."""
     pendulum = jm.System(lambda q, v, t, p: v[0] ** 2 / 2 + jnp.cos(q[0]), coordinates=("angle",))
     period = 4 * scipy.special.ellipk(np.sin(3.1 / 2) ** 2)
-    found = jm.floquet(pendulum, [3.1], [0.0], period)
+    found = jm.analysis.floquet(pendulum, [3.1], [0.0], period)
     outside = np.abs(found.multipliers).max() - 1
     assert 1e-6 < outside < found.errors.max() < 0.01
     assert found.unstable == 0
@@ -236,5 +236,5 @@ def test_the_reference_point_of_a_body_does_not_matter() -> None:
     down = -np.pi / 2
     for centre in (0.0, 0.3):
         q = np.array([0.0, -0.5 - centre, down, 0.0, -1.5 - centre, down])
-        found = jm.linearize(_compound(centre), q, np.zeros(6), BAR)
-        np.testing.assert_allclose(jm.modes(found).frequencies[::2], expected, rtol=1e-11)
+        found = jm.analysis.linearize(_compound(centre), q, np.zeros(6), BAR)
+        np.testing.assert_allclose(jm.analysis.modes(found).frequencies[::2], expected, rtol=1e-11)

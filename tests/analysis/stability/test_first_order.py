@@ -31,13 +31,13 @@ REST = np.array([P["k"] * P["u"] / P["R"] / P["s"], 0.0]), np.array([0.0, P["u"]
 
 
 def test_equilibrium_and_its_linear_equations() -> None:
-    found = jm.equilibrium(MOTOR, [0.1, 0.0], P)
+    found = jm.analysis.equilibrium(MOTOR, [0.1, 0.0], P)
     np.testing.assert_allclose(found.q, REST[0], atol=1e-12)
     np.testing.assert_allclose(found.v, REST[1], atol=1e-12)
     assert repr(found).splitlines() == [
         "Equilibrium: at rest, ASYMPTOTICALLY_STABLE", "  angle    1.25", "  current  5"
     ]  # fmt: skip
-    lin = jm.linearize(
+    lin = jm.analysis.linearize(
         MOTOR, found.q, found.v, P, inputs=["u", "current"], outputs=["angle", "current"]
     )
     A = [[0, 1, 0], [-100, -0.5, 25], [0, -10, -24]]
@@ -45,7 +45,9 @@ def test_equilibrium_and_its_linear_equations() -> None:
     np.testing.assert_allclose(lin.space.B, [[0, 0], [0, 0], [20, 1]], atol=1e-12)
     np.testing.assert_allclose(lin.space.C, [[1, 0, 0], [0, 0, 1]], atol=1e-12)
     np.testing.assert_allclose(
-        np.sort_complex(jm.modes(lin).eigenvalues), np.sort_complex(np.linalg.eigvals(A)), rtol=1e-9
+        np.sort_complex(jm.analysis.modes(lin).eigenvalues),
+        np.sort_complex(np.linalg.eigvals(A)),
+        rtol=1e-9,
     )
 
 
@@ -57,7 +59,7 @@ def test_the_integral_of_a_state_counts_where_it_is_read() -> None:
         force=lambda q, v, t, p: jnp.stack([-0.5 * v[0] - q[0] - 0.2 * q[1] + 0.3]),
         coordinates=("x",), states=("error",), rates=lambda q, v, t, p: 5 * (q[0] - v[1]),
     )  # fmt: skip
-    found = jm.equilibrium(held, [0.1, 0.0])
+    found = jm.analysis.equilibrium(held, [0.1, 0.0])
     np.testing.assert_allclose(found.q, [0.0, 1.5], atol=1e-9)
     np.testing.assert_allclose(found.v, 0.0, atol=1e-12)
     assert "integral of error  1.5" in repr(found)
@@ -65,8 +67,8 @@ def test_the_integral_of_a_state_counts_where_it_is_read() -> None:
 
 
 def test_multipliers_over_a_period_are_exponentials() -> None:
-    lin = jm.linearize(MOTOR, *REST, P)
-    found = jm.floquet(MOTOR, *REST, 0.1, P, steps=100)
+    lin = jm.analysis.linearize(MOTOR, *REST, P)
+    found = jm.analysis.floquet(MOTOR, *REST, 0.1, P, steps=100)
     expected = np.exp(0.1 * np.linalg.eigvals(lin.space.A))
     np.testing.assert_allclose(
         np.sort_complex(found.multipliers), np.sort_complex(expected), rtol=1e-6
@@ -80,12 +82,14 @@ def test_growth_counts_the_state_and_not_its_integral() -> None:
         coordinates=("x",), states=("z",), rates=lambda q, v, t, p: 3.0 * v[1],
     )  # fmt: skip
     ts = np.linspace(0.0, 1.0, 21)
-    found = jm.sensitivity_growth(grows, [0.0, 0.0], [0.0, 1e-3], ts, steps=jm.FixedSteps(8))
+    found = jm.analysis.sensitivity_growth(
+        grows, [0.0, 0.0], [0.0, 1e-3], ts, steps=jm.FixedSteps(8)
+    )
     np.testing.assert_allclose(found.factor[-1], np.exp(3.0), rtol=1e-5)
 
 
 def test_the_structure_has_no_freedom_of_states() -> None:
-    found = jm.structure(MOTOR, *REST, 0.0, P)
+    found = jm.analysis.structure(MOTOR, *REST, 0.0, P)
     assert found.ranks is not None
     assert (found.ranks.position_freedom, found.ranks.velocity_freedom) == (1, 1)
     assert "states        1: current" in repr(found)
@@ -96,4 +100,4 @@ def test_the_structure_has_no_freedom_of_states() -> None:
 def test_a_constraint_with_a_state_has_no_linear_equations() -> None:
     drive = jm.Nonholonomic(lambda q, v, t, p: v[0] - v[1], name="drive")
     with pytest.raises(ValueError, match="constraints without states of first order"):
-        jm.linearize(replace(MOTOR, constraints=[drive]), [0.0, 0.0], [5.0, 5.0], P)
+        jm.analysis.linearize(replace(MOTOR, constraints=[drive]), [0.0, 0.0], [5.0, 5.0], P)

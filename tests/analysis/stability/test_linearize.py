@@ -10,7 +10,7 @@ import pytest
 import scipy.signal
 
 import jaxmech as jm
-from jaxmech import symmetries
+from jaxmech.analysis import symmetries
 from jaxmech.analysis.stability import Linearization, linearize
 from tests.small import CASES, PENDULUM, REDUNDANT, SKATE, Case
 

@@ -203,18 +203,18 @@ PAIR = jm.System(_springs, force=_dampers, coordinates=("x", "y"))
 @pytest.mark.parametrize("rate", [1e-7, 1e-5, 1.0, 1e5, 1e8, 1e14])
 def test_the_unit_of_time_does_not_matter(rate: float) -> None:
     params = {"k": np.array([1.0, 2.0]) * rate**2, "c": np.array([0.2, 0.0]) * rate}
-    found = jm.equilibrium(PAIR, np.zeros(2), params)
+    found = jm.analysis.equilibrium(PAIR, np.zeros(2), params)
     exact = np.array([-0.1 + 1j * np.sqrt(0.99), 1j * np.sqrt(2)])
     values = np.asarray(modes(found.linearization).eigenvalues)
     np.testing.assert_allclose(values[[0, 2]], rate * exact, atol=1e-12 * rate)
-    assert (int(found.assessment.zeros), found.stability) == (0, jm.Stability.STABLE)
+    assert (int(found.assessment.zeros), found.stability) == (0, jm.analysis.Stability.STABLE)
 
 
 def test_a_stiff_spring_does_not_hide_that_a_soft_direction_is_unstable() -> None:
     params = {"k": np.array([2e10, -9.81]), "c": np.zeros(2)}
     for damping in (0.0, 1e3):
-        found = jm.equilibrium(PAIR, np.zeros(2), params | {"c": np.array([damping, 0.0])})
-        assert (found.stability, found.index) == (jm.Stability.UNSTABLE, 1)
+        found = jm.analysis.equilibrium(PAIR, np.zeros(2), params | {"c": np.array([damping, 0.0])})
+        assert (found.stability, found.index) == (jm.analysis.Stability.UNSTABLE, 1)
         assert found.assessment.zeros == 0
         np.testing.assert_allclose(found.assessment.growth, np.sqrt(9.81), rtol=1e-6)
 
@@ -256,7 +256,7 @@ def test_round_off_of_single_precision_is_not_growth(dtype: Any) -> None:
     q = jnp.array([0, 0, 1, 0, 0.5, np.sqrt(0.75)], dtype)
     found = linearize(free, q, jnp.zeros_like(q))
     assessment = assess(found)
-    assert (assessment.stability, assessment.zeros) == (jm.Stability.MARGINAL, 6)
+    assert (assessment.stability, assessment.zeros) == (jm.analysis.Stability.MARGINAL, 6)
     frequencies = np.asarray(modes(found).frequencies)[6::2]
     assert frequencies.dtype == dtype
     exact = np.sqrt([150.0, 150.0, 300.0]) / (2 * np.pi)

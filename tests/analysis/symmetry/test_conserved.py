@@ -32,7 +32,7 @@ Q, V = np.array([0.5, 0.5, -0.5, 0.5]), np.array([0.3, 0.1, 0.7, 0.3])
     ],
 )
 def test_a_rigid_body_with_a_quaternion(J: list[float], k: float, count: int) -> None:
-    found = jm.conserved(BODY, Q, V, {"J": np.array(J), "k": k})
+    found = jm.analysis.conserved(BODY, Q, V, {"J": np.array(J), "k": k})
     assert len(found.quantities) == count
     run = jm.simulate(BODY, Q, V, np.linspace(0.0, 1.0, 5), found.params, steps=jm.FixedSteps(200))
     assert max(found.drift(run).values()) < 1e-8
@@ -41,14 +41,14 @@ def test_a_rigid_body_with_a_quaternion(J: list[float], k: float, count: int) ->
 @pytest.mark.slow
 def test_constraints_and_forces_that_do_work_are_accounted_for() -> None:
     """A skate conserves energy, spin and the centre of its circle, not momentum; a wire nothing."""
-    found = jm.conserved(SKATE.system, SKATE.q, SKATE.v, {**SKATE.params, "g": 0.0})
+    found = jm.analysis.conserved(SKATE.system, SKATE.q, SKATE.v, {**SKATE.params, "g": 0.0})
     names = [x.name for x in found.quantities]
     assert names[:2] == ["energy", "momentum of phi"]
     values = found.values([0.7, 0.2, 0.4], SKATE.v)
     np.testing.assert_allclose(values["momentum of phi"], 0.3 * 1.2)
     centre = 0.3 * (0.7 * 1.2 - np.sin(0.4)), 0.3 * (0.2 * 1.2 + np.cos(0.4))
     np.testing.assert_allclose(sorted(map(float, [values[x] for x in names[2:]])), sorted(centre))
-    assert not jm.conserved(WIRE.system, WIRE.q, WIRE.v, WIRE.params).quantities
+    assert not jm.analysis.conserved(WIRE.system, WIRE.q, WIRE.v, WIRE.params).quantities
 
 
 def test_given_fields() -> None:
@@ -60,11 +60,11 @@ def test_given_fields() -> None:
         "turn": lambda q, t, p: jnp.stack([-q[1], q[0]]),
         "ahead": lambda q, t, p: jnp.array([1.0, 0.0]),
     }
-    found = jm.conserved(kepler, [1.0, 0.0], [0.0, 1.1], fields=fields)
+    found = jm.analysis.conserved(kepler, [1.0, 0.0], [0.0, 1.1], fields=fields)
     assert {x.name: x.is_conserved for x in found.quantities[2:]} == {"turn": True, "ahead": False}
     assert "not conserved" in repr(found)
     with pytest.raises(ValueError, match="must hold functions that return shape"):
-        jm.conserved(kepler, [1.0, 0.0], [0.0, 1.1], fields={"one": lambda q, t, p: q[:1]})
+        jm.analysis.conserved(kepler, [1.0, 0.0], [0.0, 1.1], fields={"one": lambda q, t, p: q[:1]})
 
 
 def _heavy(q: Any, v: Any, t: Any, p: Any) -> Any:
@@ -78,12 +78,12 @@ def test_the_unit_of_length_does_not_matter(length: float) -> None:
     sphere = jm.Holonomic(lambda q, t, p: (q @ q - p**2) / 2, "sphere")
     pendulum = jm.System(_heavy, [sphere], coordinates=("x", "y", "z"))
     q, v = length * np.array([0.6, 0.0, -0.8]), np.zeros(3)
-    found = jm.conserved(pendulum, q, v, length)
+    found = jm.analysis.conserved(pendulum, q, v, length)
     values = found.values([1.0, 2.0, 3.0], [5.0, 7.0, 9.0])
     energy, momentum = values.values()
     assert energy == (5**2 + 7**2 + 9**2) / 2 + 3 * 9810
     np.testing.assert_allclose(abs(momentum), abs(1 * 7 - 2 * 5), rtol=1e-6)
-    assert len(jm.symmetries(pendulum, q, v, 0.0, length).s) == 2
+    assert len(jm.analysis.symmetries(pendulum, q, v, 0.0, length).s) == 2
 
 
 @pytest.mark.slow
@@ -92,16 +92,16 @@ def test_single_precision() -> None:
     sphere = jm.Holonomic(lambda q, t, p: (q @ q - 1) / 2, "sphere")
     pendulum = jm.System(_heavy, [sphere], coordinates=("x", "y", "z"))
     turn = {"turn": lambda q, t, p: jnp.stack([-q[1], q[0], 0 * q[2]])}
-    found = jm.conserved(pendulum, q, v, fields=turn)
+    found = jm.analysis.conserved(pendulum, q, v, fields=turn)
     names = [x.name for x in found.quantities]
     assert names == ["energy", "momentum of x: y, y: -x", "turn"]
     assert all(x.is_conserved for x in found.quantities)
-    assert jm.symmetries(pendulum, q, v).texts() == ["time: 1", "x: y, y: -x"]
+    assert jm.analysis.symmetries(pendulum, q, v).texts() == ["time: 1", "x: y, y: -x"]
 
 
 def test_constraints_that_cannot_be_met_have_no_symmetries() -> None:
     never = jm.Holonomic(lambda q, t, p: q @ q + 1, "never")
     system = jm.System(_heavy, [never], coordinates=("x", "y", "z"))
-    for find in (jm.conserved, jm.symmetries):
+    for find in (jm.analysis.conserved, jm.analysis.symmetries):
         with pytest.raises(ValueError, match="but only 0 of"):
             find(system, [0.6, 0.0, -0.8], [0.0, 0.0, 0.0])

@@ -19,7 +19,6 @@ from jaxmech import (
     DormandPrince8,
     FixedSteps,
     Holonomic,
-    SimulationError,
     Solution,
     Status,
     System,
@@ -29,6 +28,7 @@ from jaxmech import (
 from jaxmech.config.errors import StudyError
 from jaxmech.config.plain import plain
 from jaxmech.config.validate import structure
+from jaxmech.errors import SimulationError
 from jaxmech.integrate import AbstractMethod, AbstractPair, AbstractSteps, method_and_steps
 from tests.small import DOUBLE, PENDULUM, REDUNDANT, along, rod
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from jaxmech import Adaptive, DormandPrince5, DormandPrince8, Event, ForwardMode, simulate
+from jaxmech import Adaptive, DormandPrince5, DormandPrince8, Event, simulate
+from jaxmech.integrate import ForwardMode
 from tests.small import DOUBLE, OSCILLATOR, QUATERNION
 
 PAIRS = {"5": DormandPrince5(), "8": DormandPrince8()}

@@ -92,7 +92,7 @@ def test_saves_at_the_time_of_a_transition_have_the_state_after_it() -> None:
 @pytest.mark.slow
 def test_ever_shorter_bounces_end_with_a_status() -> None:
     p = {**BALL_PARAMS, "e": jnp.asarray(0.5)}
-    with pytest.raises(jm.SimulationError, match="CONTACT_AT_REST") as error:
+    with pytest.raises(jm.errors.SimulationError, match="CONTACT_AT_REST") as error:
         jm.simulate(BALL, *DROPPED, TS, p, steps=jm.Adaptive(max_steps=256), events=BOUNCE)
     limit = np.sqrt(2 / G) * (1 + 2 * (0.5 / (1 - 0.5)))
     np.testing.assert_allclose(error.value.solution.t_failed, limit, atol=1e-9)

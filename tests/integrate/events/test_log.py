@@ -35,7 +35,9 @@ SYSTEM = jm.System(_lagrangian, coordinates=("x", "y"))
 START = jnp.zeros(2), jnp.array([1.0, 0.0])
 
 
-def passes(rate: Any, policies: Any, keep: int = KEPT, jumps: bool = False) -> jm.EventRecord:
+def passes(
+    rate: Any, policies: Any, keep: int = KEPT, jumps: bool = False
+) -> jm.integrate.EventRecord:
     """The passages of x through zero, at which y is raised if it jumps."""
     change = jm.Transition(_raised) if jumps else None
     event = jm.Event(lambda q, v, t, p: q[0], keep=keep, transition=change, name="pass")

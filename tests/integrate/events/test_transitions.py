@@ -112,7 +112,7 @@ def test_bounces_within_a_step_are_all_found() -> None:
 
 def test_ever_shorter_bounces_end_with_a_status() -> None:
     p = {**BALL_PARAMS, "e": jnp.asarray(0.5)}
-    with pytest.raises(jm.SimulationError, match="TOO_MANY_EVENTS") as error:
+    with pytest.raises(jm.errors.SimulationError, match="TOO_MANY_EVENTS") as error:
         jm.simulate(BALL, *DROPPED, TS, p, steps=jm.FixedSteps(4), events=BOUNCE)
     limit = np.sqrt(2 / G) * (1 + 2 * (0.5 / (1 - 0.5)))
     found = error.value.solution
@@ -153,7 +153,7 @@ def test_a_constraint_that_is_not_met_cannot_be_switched_on() -> None:
     plane = jm.Holonomic(lambda q, t, p: q[1] + 0.5, "plane")
     system = jm.System(BALL.lagrangian, [plane], coordinates=("x", "y"))
     event = jm.Event(height, -1, transition=jm.Transition(on="plane"), name="floor")
-    with pytest.raises(jm.SimulationError, match="NOT_ON_CONSTRAINT"):
+    with pytest.raises(jm.errors.SimulationError, match="NOT_ON_CONSTRAINT"):
         jm.simulate(
             system,
             *DROPPED,

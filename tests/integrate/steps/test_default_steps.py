@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech import RK4, DormandPrince5, FixedSteps, Midpoint, choose_steps, simulate
+from jaxmech import RK4, DormandPrince5, FixedSteps, simulate
+from jaxmech.analysis import choose_steps
+from jaxmech.integrate import Midpoint
 from tests.small import PENDULUM
 
 CHOSEN = FixedSteps()
@@ -81,7 +83,7 @@ def test_a_motion_that_becomes_violent_after_a_thousand_steps() -> None:
 
 def test_under_jit_nothing_is_known() -> None:
     q = jnp.array([2.0])
-    with pytest.warns(jm.StepWarning, match=r"choose_steps"):
+    with pytest.warns(jm.errors.StepWarning, match=r"choose_steps"):
         end = jax.jit(lambda q: angle(q).q[-1])(q)
     np.testing.assert_array_equal(end, angle(q, steps=FixedSteps(1)).q[-1])
     with pytest.raises(ValueError, match="outside of it"):
@@ -90,7 +92,7 @@ def test_under_jit_nothing_is_known() -> None:
 
 
 def test_a_failing_start_keeps_its_status() -> None:
-    with pytest.raises(jm.SimulationError, match="INCONSISTENT"):
+    with pytest.raises(jm.errors.SimulationError, match="INCONSISTENT"):
         simulate(PENDULUM.system, [0.9, 0.0], [0.0, 1.0], TS, PENDULUM.params, steps=CHOSEN)
 
 

@@ -170,8 +170,8 @@ def test_redundant_and_nonideal_constraints(kind: Any) -> None:
 def test_other_laws_are_refused(kind: Any) -> None:
     name = kind.__name__
     for formulation, message in (
-        (jm.CoordinatePartition(), f"`formulation` must be left out for `jm.{name}`"),
-        (jm.UdwadiaKalaba(solver=jm.SVD()), "solver that keeps single rows"),
+        (jm.laws.CoordinatePartition(), f"`formulation` must be left out for `jm.{name}`"),
+        (jm.laws.UdwadiaKalaba(solver=jm.laws.SVD()), "solver that keeps single rows"),
     ):
         for steps in (jm.FixedSteps(5), jm.Adaptive()):
             with pytest.raises(ValueError, match=message):

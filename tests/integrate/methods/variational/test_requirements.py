@@ -64,8 +64,8 @@ def test_both_need_ideal_holonomic_constraints(method: Any) -> None:
 def test_both_solve_for_the_constraint_forces_themselves(method: Any) -> None:
     system = PENDULUM.system
     refused(method, system, "`projection` must be left out", projection=jm.Baumgarte(1.0, 1.0))
-    refused(method, system, "`formulation` must be left out", formulation=jm.Maggi())
-    refused(method, system, "SVD", formulation=jm.UdwadiaKalaba(solver=jm.SVD()))
+    refused(method, system, "`formulation` must be left out", formulation=jm.laws.Maggi())
+    refused(method, system, "SVD", formulation=jm.laws.UdwadiaKalaba(solver=jm.laws.SVD()))
 
 
 @pytest.mark.slow

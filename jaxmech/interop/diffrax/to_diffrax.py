@@ -75,7 +75,7 @@ def to_diffrax(
         )
     import diffrax
 
-    from jaxmech.integrate.diffrax_solver import ProjectedSolver, Rate
+    from jaxmech.interop.diffrax.solver import ProjectedSolver, Rate
 
     require_kind("system", system, System, "System(...)")
     require_kind("formulation", formulation, AbstractFormulation, "UdwadiaKalaba()")

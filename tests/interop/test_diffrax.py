@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
+from jaxmech.interop.diffrax import to_diffrax
 from tests.small import PENDULUM, QUATERNION, SKATE
 
 diffrax = pytest.importorskip("diffrax", reason="diffrax is not installed: jaxmech[diffrax]")
@@ -18,7 +19,7 @@ TS = jnp.linspace(0.0, 1.0, 8)
 
 
 def solve(system: Any, y0: Any, params: Any, solver: Any = None, **options: Any) -> Any:
-    term, projected = jm.to_diffrax(system, solver)
+    term, projected = to_diffrax(system, solver)
     given = {"stepsize_controller": TIGHT, "dt0": 0.01, "saveat": diffrax.SaveAt(ts=TS), **options}
     dt0 = given.pop("dt0")
     return diffrax.diffeqsolve(term, projected, 0.0, 1.0, dt0, y0, args=params, **given)
@@ -38,10 +39,10 @@ def test_values_between_steps_are_those_of_simulate_and_on_the_rod() -> None:
 @pytest.mark.slow
 def test_a_stage_kept_from_the_last_step_is_not_reused() -> None:
     """Steps of Tsit5 with a kept last stage (FSAL), from the projected state."""
-    from jaxmech.integrate.diffrax_solver import project
+    from jaxmech.interop.diffrax.solver import project
 
     y, steps = START, 3
-    term, projected = jm.to_diffrax(PENDULUM.system)
+    term, projected = to_diffrax(PENDULUM.system)
     for k in range(steps):
         t = 0.1 * k
         state = diffrax.Tsit5().init(term, t, t + 0.1, y, PENDULUM.params)
@@ -95,7 +96,7 @@ def test_an_inconsistent_start_and_other_states_are_refused() -> None:
 def test_solvers_with_a_memory_are_refused() -> None:
     for kind in (diffrax.LeapfrogMidpoint, diffrax.ReversibleHeun, diffrax.SemiImplicitEuler):
         with pytest.raises(TypeError, match="must be a Runge-Kutta solver"):
-            jm.to_diffrax(PENDULUM.system, kind())
+            to_diffrax(PENDULUM.system, kind())
 
 
 @pytest.mark.slow

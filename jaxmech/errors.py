@@ -1,0 +1,12 @@
+"""Errors and warnings of the package, for `except` clauses and filters of warnings."""
+
+from jaxmech.compiler.explain import NativeCodeWarning as NativeCodeWarning
+from jaxmech.config.errors import InputError as InputError
+from jaxmech.config.run_folder import RunWarning as RunWarning
+from jaxmech.config.toml import ConfigError as ConfigError
+from jaxmech.identify.data.files import TableError as TableError
+from jaxmech.integrate.steps.default_steps import StepWarning as StepWarning
+from jaxmech.integrate.times.run_times import TimesWarning as TimesWarning
+from jaxmech.simulate import SimulationError as SimulationError
+from jaxmech.utils.parameters import ParameterWarning as ParameterWarning
+from jaxmech.utils.precision import PrecisionWarning as PrecisionWarning
