@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from experiments import fit_speed
+from experiments import fit_evaluation
 from jaxmech.config.toml import ConfigError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,15 +63,15 @@ def test_the_speed_of_a_fit_is_that_of_derivatives_that_agree(
 ) -> None:
     config = tmp_path / "short.toml"
     config.write_text("recordings = 3\nsamples = 21\nrounds = 1\n", encoding="utf-8")
-    assert fit_speed.main(config, tmp_path / "run") == 0
-    found = json.loads((tmp_path / "run" / "fit_speed.json").read_text(encoding="utf-8"))
+    assert fit_evaluation.main(config, tmp_path / "run") == 0
+    found = json.loads((tmp_path / "run" / "fit_evaluation.json").read_text(encoding="utf-8"))
     assert found["difference"] < 1e-8
     assert found["steps"] == 60
     assert list(found["table"]) == [
         "forward run",
         "reverse gradient",
         "Jacobian",
-        "step of Levenberg-Marquardt",
+        "rows of the trust region",
     ]
     assert "10 parameters, 60 steps" in capsys.readouterr().out
 
@@ -82,7 +82,7 @@ def test_disagreeing_derivatives_are_not_timed() -> None:
 
     wrong = {
         "reverse gradient": lambda y: np.array([1.0]),
-        "step of Levenberg-Marquardt": lambda y: (np.array([1.0]), np.array([[1.1]])),
+        "rows of the trust region": lambda y: (np.array([1.0]), np.array([[1.1]])),
     }
     with pytest.raises(RuntimeError, match="gradient and Jacobian differ"):
-        fit_speed.require_agreement(Made(), wrong)
+        fit_evaluation.require_agreement(Made(), wrong)

@@ -28,8 +28,8 @@ from jaxmech.identify.inference.identifiability import identifiability as identi
 from jaxmech.identify.inference.uncertainty import Uncertainty as Uncertainty
 from jaxmech.identify.inference.uncertainty import uncertainty as uncertainty
 from jaxmech.identify.optimize.gradient_descent import Descent as Descent
-from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt as LevenbergMarquardt
 from jaxmech.identify.optimize.loop import MultiStart as MultiStart
+from jaxmech.identify.optimize.trust_region import TrustRegion as TrustRegion
 from jaxmech.identify.problem.parameters import PhysicalInertia as PhysicalInertia
 from jaxmech.identify.result import Estimate as Estimate
 from jaxmech.identify.result import Fit as Fit

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
@@ -25,9 +24,9 @@ from jaxmech.identify.data.recording import Recording, named
 from jaxmech.identify.fit import fit_identifiable
 from jaxmech.identify.identifiable import Identifiable, MapLike, Settings, subject_digests
 from jaxmech.identify.optimize.gradient_descent import Descent
-from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt, steps
-from jaxmech.identify.problem.least_squares import runs
+from jaxmech.identify.optimize.trust_region import TrustRegion, minimize
 from jaxmech.identify.problem.parameters import parameters
+from jaxmech.identify.problem.rows import Evaluator
 from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.result import Predicted
 from jaxmech.system import Params
@@ -36,7 +35,7 @@ from jaxmech.utils.digests import arrays_digest, sha256
 Rule = Literal["one-standard-error", "minimum"]
 Score = Literal["recorded", "fitted"]
 
-_REFIT = LevenbergMarquardt(iterations=50, tolerance=1e-10)  # of initial states alone
+_REFIT = TrustRegion(tolerance=1e-10)  # of initial states alone
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -300,17 +299,17 @@ def errors_with_fitted_starts(
     task = prepare(
         subject_at_solution, weighted, replace(settings, initial_states="free", horizon=None)
     )
-    y, no_parameters = task.y[task.problem.layout.size :], jnp.zeros(0)
+    y, no_parameters = task.y[task.problem.layout.size :], np.zeros(0)
+    problem = replace(task.problem, layout=replace(task.problem.layout, free=(), names=()))
     task = replace(
         task,
-        problem=replace(task.problem, layout=replace(task.problem.layout, free=(), names=())),
+        problem=problem,
+        evaluator=Evaluator(problem, task.data, task.origin.recording),
         conditions=replace(task.conditions, prior_mean=no_parameters, prior_weight=no_parameters),
     )
-    converged = True
-    for step in steps(_REFIT, task, y, task.conditions) if y.size else ():
-        y, converged = step.y, step.converged
-    if not converged:
+    end = minimize(_REFIT, task, y, task.conditions, lambda _: None)
+    if not end.converged:
         message = "the fitted initial states have not converged, so these errors may be too large"
         warnings.warn(f'{message}; compare with score="recorded"', stacklevel=2)
-    segment_runs = runs(task.problem, y, task.data)
-    return Predicted(task.origin.recordings, task.origin.gathered(segment_runs.predicted)).errors
+    predicted = task.evaluator.at(end.y).run.predicted
+    return Predicted(task.origin.recordings, task.origin.gathered(predicted)).errors

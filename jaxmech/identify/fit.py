@@ -6,31 +6,32 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array
 
 from jaxmech.assemble import Start
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.identify.data.recording import Recording, named, require_same_sensors
 from jaxmech.identify.data.segments import SegmentOrigin, Shooting, segments
-from jaxmech.identify.fit_warnings import horizon_of, remarks
+from jaxmech.identify.fit_warnings import horizon_of, may_grow, remarks
 from jaxmech.identify.identifiable import Identifiable, InitialStates, MapLike, Optimizer, Settings
 from jaxmech.identify.inference.normal_equations import normal
 from jaxmech.identify.optimize.gradient_descent import Descent
-from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt
 from jaxmech.identify.optimize.loop import MultiStart, Solved, solve, starting_points
+from jaxmech.identify.optimize.trust_region import TrustRegion
 from jaxmech.identify.problem.initial_states import consistent_start
 from jaxmech.identify.problem.least_squares import (
     Data,
     Observe,
     SegmentRun,
-    Task,
     half_square,
     mean_square,
     runs,
 )
+from jaxmech.identify.problem.rows import Task
+from jaxmech.identify.problem.sensor_noise import estimated
 from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.result import Fit, Point, Predicted
 from jaxmech.integrate import AbstractMethod, AbstractSteps
@@ -45,7 +46,7 @@ def fit(
     *,
     observe: Observe | None = None,
     start: Start | None = None,
-    optimizer: Optimizer = LevenbergMarquardt(),
+    optimizer: Optimizer = TrustRegion(),
     free: Sequence[str] | None = None,
     bounds: Mapping[str, Any] | None = None,
     prior: Mapping[str, Any] | None = None,
@@ -75,7 +76,7 @@ def fit(
         start: start(q0, v0, params) gives the consistent state q (n,), v (n,) for recorded start
             variables, such as measured angles. By default these are coordinates and velocities,
             and are projected onto the constraints.
-        optimizer: `LevenbergMarquardt()`, `Descent(...)`, or an optax transformation.
+        optimizer: `TrustRegion()`, `Descent(...)`, or an optax transformation.
         free: names of the parameters to fit, or of branches of them; by default all numbers. What
             is not fitted keeps its type. A nested one is called "arm.length".
         bounds: bounds by name, (low, high), None for an open side, or `PhysicalInertia()`.
@@ -152,13 +153,13 @@ def fit_identifiable(
     policy = settings.optimizer
     if isinstance(policy, optax.GradientTransformation):
         policy = Descent(policy)
-    if not isinstance(policy, LevenbergMarquardt | Descent):
+    if not isinstance(policy, TrustRegion | Descent):
         raise TypeError(
-            "Argument `optimizer` must be LevenbergMarquardt(), Descent(...) or an optax "
+            "Argument `optimizer` must be TrustRegion(), Descent(...) or an optax "
             f"transformation, but is {settings.optimizer!r}."
         )
     task = prepare(subject, recordings, settings)
-    params = task.problem.layout.params(task.y[: task.problem.layout.size], task.data.leaves)
+    params = jax.tree.unflatten(task.problem.layout.structure, task.data.leaves)
     others = named(validation, "validation")
     if others:
         require_same_sensors((*task.origin.recordings, *others))
@@ -181,7 +182,10 @@ def _final_loss(task: Task, solved: Solved, policy: Any, watched: Data | None) -
     if watched is not None:
         return float(mean_square(task.problem, solved.y, watched))
     if isinstance(policy, Descent):  # its last loss is that of a batch, before the last step
-        return float(half_square(task.problem, solved.y, task.data, solved.conditions))
+        return float(half_square(task.problem, jnp.asarray(solved.y), task.data, solved.conditions))
+    if solved.noise is not None:  # the weights differ from fit to fit
+        counts = (np.asarray(task.data.segments.weights) > 0).sum((0, 1))
+        return float(counts @ np.log(solved.noise.sd))
     return solved.history[-1]
 
 
@@ -202,20 +206,21 @@ def _watched(policy: Any, task: Task, others: Sequence[Recording]) -> Data | Non
 def _held(task: Task, recordings: Sequence[Recording]) -> tuple[Data, SegmentOrigin]:
     """Whole recordings from their recorded initial states."""
     cut, origin = segments(recordings, step=task.longest)
-    none = jnp.zeros((len(cut.q0), 2 * cut.q0.shape[1], 0))
-    return Data(cut, task.data.leaves, none), origin
+    none = np.zeros((len(cut.q0), 2 * cut.q0.shape[1], 0))
+    return Data(cut, task.data.leaves, jnp.asarray(none)), origin
 
 
 def _result(task: Task, solved: Solved, others: Sequence[Recording], params0: Params) -> Fit:
     problem, data, origin = task.problem, task.data, task.origin
     z, u = data.parts(solved.y, problem.layout.size)
-    params = problem.layout.params(z, data.leaves)
-    made = runs(problem, solved.y, data)
+    params = problem.layout.known(z, data.leaves)
+    made = task.evaluator.at(solved.y).run
     train = Predicted(origin.recordings, origin.gathered(made.predicted))
-    squares = float((np.asarray(made.residual) ** 2).sum())
+    residual = np.asarray(made.residual) * np.asarray(solved.conditions.sensor_weight)
+    squares = float((residual**2).sum())
     count = sum(one.count for one in origin.recordings)
     # the initial states of later segments are tied to the segments before
-    unknowns = problem.layout.size + int(np.any(data.along, axis=1)[origin.first].sum())
+    unknowns = problem.layout.size + int(np.any(np.asarray(data.along), axis=1)[origin.first].sum())
     return Fit(
         params=params,
         params0=params0,
@@ -225,24 +230,36 @@ def _result(task: Task, solved: Solved, others: Sequence[Recording], params0: Pa
         validation=_predicted(task, z, others),
         initial_states=_starts(task, u, made),
         history=solved.history,
-        converged=solved.converged,
+        evaluations=solved.evaluations,
+        converged=solved.end.converged,
+        reason=solved.end.reason,
+        at_bound={problem.layout.names[k]: slope for k, slope in solved.end.at_bound},
         noise=float(np.sqrt(squares / max(count - unknowns, 1))),
+        sensor_noise=_sensor_noise(task, solved),
         trusted=task.weighted,
         count=count,
         unknowns=unknowns,
         notes=tuple(remarks(task, solved, made, train.residuals, unknowns)),
         horizon=partial(horizon_of, task, made, params),
+        may_grow=may_grow(task, task.evaluator.at(solved.y)),
         point=Point(problem.layout, z, data.leaves, partial(_nearby, task, solved)),
         **normal(task, solved.y, solved.conditions),
     )
 
 
-def _from_start(task: Task, z: Array, u: Array, train: Predicted) -> Predicted:
+def _sensor_noise(task: Task, solved: Solved) -> np.ndarray | None:
+    """The estimated noise of each sensor in its unit, (d,); None where it is stated."""
+    if task.weighted:
+        return None
+    return estimated(task, solved.y, solved.conditions).sd
+
+
+def _from_start(task: Task, z: np.ndarray, u: np.ndarray, train: Predicted) -> Predicted:
     """The fitted recordings from their recorded initial states."""
     if not task.origin.first.all():
         return _predicted(task, z, task.origin.recordings)
     # of the same shape as in the fit, so that nothing is compiled anew
-    made = runs(task.problem, jnp.concatenate([z, jnp.zeros(u.size)]), task.data)
+    made = task.evaluator.at(np.concatenate([z, np.zeros(u.size)])).run
     return replace(train, values=task.origin.gathered(made.predicted))
 
 
@@ -250,20 +267,22 @@ def _nearby(task: Task, solved: Solved) -> tuple[Any, Any]:
     """Values and information at parameters a few percent away, which are not round."""
     size = task.problem.layout.size
     moved = np.random.default_rng(0).uniform(-0.03, 0.03, size)
-    found = normal(task, solved.y.at[:size].add(moved), solved.conditions)
+    moved = np.concatenate([solved.y[:size] + moved, solved.y[size:]])
+    found = normal(task, moved, solved.conditions)
     return found["values"], found["information"]
 
 
-def _starts(task: Task, u: Array, made: SegmentRun) -> tuple[Any, ...]:
+def _starts(task: Task, u: np.ndarray, made: SegmentRun) -> tuple[Any, ...]:
     """The fitted start variables of each recording and their rates; without `start` the state."""
     whole = made.begin
     if task.problem.start is not None:
         s = task.data.segments
-        whole = jnp.concatenate([s.q0, s.v0], axis=1) + task.data.start_changes(u)
+        changes = np.einsum("ski,si->sk", np.asarray(task.data.along), u)
+        whole = np.concatenate([np.asarray(s.q0), np.asarray(s.v0)], axis=1) + changes
     return tuple(tuple(np.split(x, 2)) for x in np.asarray(whole)[task.origin.first])
 
 
-def _predicted(task: Task, z: Array, recordings: Sequence[Recording]) -> Predicted:
+def _predicted(task: Task, z: np.ndarray, recordings: Sequence[Recording]) -> Predicted:
     if not recordings:
         return Predicted((), ())
     data, origin = _held(task, recordings)

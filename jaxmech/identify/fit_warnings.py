@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
+from jaxmech.identify.data.segments import Segments
 from jaxmech.identify.inference.independence import Autocorrelation, correlation
 from jaxmech.identify.inference.information import Numbers, percent
 from jaxmech.identify.inference.normal_equations import HARD, basis
 from jaxmech.identify.optimize.loop import Solved
 from jaxmech.identify.problem.initial_states import free_directions, initial_states
-from jaxmech.identify.problem.least_squares import Data, SegmentRun, Task, dense, outer_rows
-from jaxmech.identify.problem.parameters import Interval
+from jaxmech.identify.problem.least_squares import Data, Linearized, SegmentRun
+from jaxmech.identify.problem.rows import Evaluator, Task
 from jaxmech.integrate import FixedSteps
 from jaxmech.sensitivity.growth import Growth, growth_warning, sensitivity_growth
 from jaxmech.simulate import SimulationError
@@ -23,7 +23,8 @@ RARE = 1e-4  # probability below which noise alone is rejected
 FACTOR = 1.1  # largest accepted error of the stated noise, and with it of all intervals
 FALSE_ALARM = 1e-3  # probability with which exact initial states are suspected
 EXACT = 1e-6  # share of the motion below which residuals are numerical errors
-AT_BOUND = 10.0  # free number at which a parameter is exp(10), 22,000 times, nearer to its bound
+_PEAK = 2.0  # growth along a motion, relative to that at its end
+_ACCURACY = 1e-3  # to which round-off may grow, as in `growth_warning`
 _SAVES = 100  # save times at which the growth is evaluated
 
 
@@ -35,52 +36,81 @@ def remarks(
         fixed = isinstance(task.problem.scheme.steps, FixedSteps)
         better = "shorter steps (`steps`)" if fixed else "smaller tolerances (`steps`)"
         yield (
-            f"Stuck after {len(solved.history)} steps: no step reduces the loss, although the "
+            f"Stuck after {solved.evaluations} evaluations: no step reduces the loss, although the "
             "linear model predicts it. The simulation fails nearby or is too sensitive; use "
             f"{better}, shorter segments (`horizon`), bounds, other initial parameters, or a "
             "smaller learning rate of a descent."
         )
-    elif not solved.converged:
+    elif not solved.end.converged:
         yield (
-            f"Not converged after {len(solved.history)} steps: allow more `iterations`, or start "
-            "closer; a descent may need another learning rate. The intervals are not valid yet."
+            f"Not converged, since {solved.end.reason}: allow more, or start closer; a descent may "
+            "need another learning rate. The intervals are not valid yet."
         )
     found = _held_starts(task, solved, made), _misfit(task, solved.y, made, residuals, unknowns)
     yield from filter(None, found)
-    layout = task.problem.layout
-    bounded = [leaf.transform != Interval() for leaf in layout.free for _ in leaf.entries]
-    far = np.abs(np.asarray(solved.y[: layout.size])) > AT_BOUND
-    far &= np.array(bounded)
-    if far.any():
-        yield (
-            f"At the bound: {', '.join(np.array(layout.names)[far])}. The recordings fit better "
-            "beyond the bounds; fix the parameter there, or reconsider the model. Its interval is "
-            "not valid."
+    names = task.problem.layout.names
+    if solved.end.at_bound:
+        held = ", ".join(
+            f"{names[k]} ({slope:.3g} of the loss for a change by one)"
+            for k, slope in solved.end.at_bound
         )
-    if solved.y.dtype == jnp.float32:
+        yield (
+            f"At the bound: {held}. The recordings fit better beyond the bounds; fix the parameter "
+            "there, or reconsider the model. Its interval is not valid."
+        )
+    if task.data.segments.ts.dtype == jnp.float32:
         yield "Computed in single precision: set jax_enable_x64 for a reliable fit."
 
 
 def horizon_of(task: Task, made: SegmentRun, params: Params) -> tuple[Growth, str] | None:
     """The growth of changes along the longest segment, and a warning; None without a derivative."""
     s, system, policies = task.data.segments, task.problem.system, task.problem.scheme.policies
-    lasting = s.ts[jnp.arange(len(s.last)), s.last] - s.ts[:, 0]
-    k = int(jnp.argmax(lasting))
-    ts = np.asarray(s.ts[k])[: int(s.last[k]) + 1]
+    k = _longest(s)
+    ts = np.asarray(s.ts)[k, : int(np.asarray(s.last)[k]) + 1]
     stride = -(-(len(ts) - 1) // _SAVES)
     if isinstance(steps := task.problem.scheme.steps, FixedSteps):
         policies["steps"] = replace(steps, per_save=steps.count * stride)
-    q0, v0 = jnp.split(made.begin[k], 2)
+    q0, v0 = np.split(made.begin[k], 2)
     try:
         growth = sensitivity_growth(system, q0, v0, ts[::stride], params, **policies)
     except (SimulationError, ValueError):
         return None
-    # a change matters from the size of the residuals on
-    return growth, growth_warning(growth, change=float(np.clip(_share(task, made), 1e-6, 0.1)))
+    return growth, growth_warning(growth, change=_change(task, made))
+
+
+def _longest(s: Segments) -> int:
+    """The index of the segment that lasts longest."""
+    ts, last = np.asarray(s.ts), np.asarray(s.last)
+    return int(np.argmax(ts[np.arange(len(last)), last] - ts[:, 0]))
+
+
+def _change(task: Task, made: SegmentRun) -> float:
+    """The size of a change that matters, relative to the motion: that of the residuals."""
+    return float(np.clip(_share(task, made), 1e-6, 0.1))
+
+
+def may_grow(task: Task, made: Linearized) -> bool:
+    """Whether `horizon_of` may warn, by the growth of the free initial state to the end alone.
+
+    It is known from the Jacobian, while `horizon_of` compiles programs of its own.
+    """
+    p, k = task.problem.layout.size, _longest(task.data.segments)
+    begin, end = (np.asarray(x, float)[k, p:].T for x in (made.slopes.begin, made.slopes.end))
+    if not begin.any() or not np.isfinite(end).all():
+        return True
+    n = len(begin) // 2
+    transition = end @ np.linalg.pinv(begin)
+    # the rate that makes coordinates comparable with velocities, as in `sensitivity_growth`
+    stiffness, inertia = np.sum(transition[n:, :n] ** 2), np.sum(transition[:n, n:] ** 2)
+    rate = (stiffness / inertia) ** 0.25 if stiffness > 0 and inertia > 0 else 1.0
+    scale = np.repeat([rate, 1.0], n)
+    factor = np.linalg.norm(scale[:, None] * transition / scale, 2)
+    eps = float(np.finfo(task.data.segments.ts.dtype).eps)
+    return bool(_PEAK * factor * max(_change(task, made.run), eps / _ACCURACY) >= 1)
 
 
 def _misfit(
-    task: Task, y: Array, made: SegmentRun, residuals: Sequence[Numbers], unknowns: int
+    task: Task, y: np.ndarray, made: SegmentRun, residuals: Sequence[Numbers], unknowns: int
 ) -> str:
     """A warning about the residuals of a fit, or an empty text if they look like noise."""
     # They must be independent of one another, whether their noise is stated or estimated. In units
@@ -115,9 +145,11 @@ def _share(task: Task, made: SegmentRun) -> float:
     weights, observed = np.asarray(segments.weights), np.asarray(segments.observed)
     seen = weights > 0
     mean = np.where(seen, observed, 0).sum((0, 1)) / np.maximum(seen.sum((0, 1)), 1)
-    signal = np.where(seen, weights * (observed - mean), 0.0)
+    sensors = np.asarray(task.conditions.sensor_weight)
+    signal = np.where(seen, sensors * weights * (observed - mean), 0.0)
+    residual = sensors * np.asarray(made.residual)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return float(np.sqrt((np.asarray(made.residual) ** 2).sum() / (signal**2).sum()))
+        return float(np.sqrt((residual**2).sum() / (signal**2).sum()))
 
 
 def _compare_with_stated(squares: float, degrees: int, correlated: Autocorrelation | None) -> str:
@@ -151,10 +183,10 @@ def _compare_with_stated(squares: float, degrees: int, correlated: Autocorrelati
     return ""
 
 
-def _squares(task: Task, y: Array, made: SegmentRun) -> tuple[float, int]:
+def _squares(task: Task, y: np.ndarray, made: SegmentRun) -> tuple[float, int]:
     """The squared residuals of all measurements and priors, and their number."""
     data, conditions = task.data, task.conditions
-    outer = np.asarray(outer_rows(task.problem, data, conditions, y))
+    outer = task.evaluator.outer(y, conditions)
     count = sum(one.count for one in task.origin.recordings)
     count += int((np.asarray(conditions.prior_weight) > 0).sum())
     if data.along.size:
@@ -208,15 +240,16 @@ def _freed(task: Task, solved: Solved) -> tuple[np.ndarray, np.ndarray, np.ndarr
     """All residuals, their derivatives, and flags of the derivatives by fixed initial states."""
     problem, data, size = task.problem, task.data, task.problem.layout.size
     z, u = data.parts(solved.y, size)
-    states = initial_states(problem, data.segments, problem.layout.params(z, data.leaves))
+    states = initial_states(problem, data.segments, problem.layout.known(z, data.leaves))
     along = free_directions(problem, data.segments, states)
     if data.free_starts:  # of later segments, where they are as before
         along = np.where(task.origin.first[:, None, None], along, data.along)
     free = Data(data.segments, data.leaves, jnp.asarray(along))
-    u = jnp.zeros((len(along), free.free_starts)) if not u.size else u
+    u = np.zeros((len(along), free.free_starts)) if not u.size else u
     conditions = task.conditions
     if task.hard:
         conditions = conditions.with_jumps(HARD, conditions.jump_shift)
-    values, J = dense(problem, jnp.concatenate([z, u.ravel()]), free, conditions)
+    unknowns = np.concatenate([z, u.ravel()])
+    values, J, _ = Evaluator(problem, free, task.origin.recording).rows(unknowns, conditions)
     gains = np.concatenate([np.zeros(size, bool), np.repeat(task.origin.first, free.free_starts)])
-    return np.asarray(values), np.asarray(J), gains
+    return values, J, gains

@@ -13,8 +13,8 @@ from jaxmech.config.digest import digest, system_digests
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import Shooting
-from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt
 from jaxmech.identify.optimize.loop import MultiStart
+from jaxmech.identify.optimize.trust_region import TrustRegion
 from jaxmech.identify.problem.least_squares import Observe
 from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, method_and_steps
 from jaxmech.stabilization import AbstractStabilization, Projection
@@ -23,7 +23,7 @@ from jaxmech.utils.checks import require_function, require_kind
 from jaxmech.utils.field_docs import setting
 
 InitialStates = Literal["fixed", "free"]
-Optimizer = LevenbergMarquardt | Any  # or Descent, or an optax transformation
+Optimizer = TrustRegion | Any  # or Descent, or an optax transformation
 MapLike = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # results in order
 
 
@@ -84,7 +84,7 @@ class Settings:
         FixedSteps()
     """
 
-    optimizer: Optimizer = setting(LevenbergMarquardt(), "optimizer")
+    optimizer: Optimizer = setting(TrustRegion(), "optimizer")
     initial_states: InitialStates = setting(
         "free", "whether the initial states of the recordings are fitted too"
     )

@@ -1,6 +1,6 @@
 """`Fit`: fitted parameters, their predictions, and their uncertainty."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import compress
@@ -32,7 +32,7 @@ class Point(NamedTuple):
     """The point where a fit ended, for functions of the parameters."""
 
     layout: ParameterLayout
-    z: Array  # free numbers, (p,)
+    z: Array | np.ndarray  # free numbers, (p,)
     leaves: tuple[Array, ...]  # of the parameters that the fit began with
     nearby: Callable[[], tuple[Numbers, Numbers]]  # values and information a few percent away
 
@@ -79,17 +79,23 @@ class Fit:
         validation: other recordings, simulated from their recorded initial states.
         initial_states: fitted start variables and rates (k,), (k,) of each recording.
         history: half the sum of squared residuals after each step.
+        evaluations: number of evaluations, those of rejected steps included.
         converged: whether the optimizer stopped for lack of a possible gain.
+        reason: why it stopped.
+        at_bound: the numbers that a bound holds, with their multipliers: the change of half the
+            sum of squared residuals for a change of the bound by one.
         information: Gauss-Newton matrix of the numbers, initial states eliminated, shape (p, p).
         informations: that of each recording, shape (R, p, p).
         prior: the part of the information that comes from the prior, shape (p, p).
         scores: gradient of half the squares of each recording, shape (R, p).
         noise: standard deviation of the weighted residuals; near 1 if the weights are right.
+        sensor_noise: estimated noise of each sensor in its unit, (d,); None with stated weights.
         trusted: whether the weights were given as 1 / standard deviation.
         count: number of measurements.
         unknowns: number of unknowns, free initial states included.
         notes: the warnings, without that about the horizon.
         horizon: computes the growth of changes along the longest segment, and a warning.
+        may_grow: whether they grow so much that there may be a warning.
         point: the point where it ended; None for a fit that was loaded from a file.
     """
 
@@ -102,18 +108,23 @@ class Fit:
     validation: Predicted
     initial_states: tuple[tuple[Numbers, Numbers], ...]
     history: tuple[float, ...]
+    evaluations: int
     converged: bool
+    reason: str
+    at_bound: Mapping[str, float]
     information: Numbers
     informations: Numbers
     prior: Numbers
     scores: Numbers
     noise: float
+    sensor_noise: Numbers | None
     trusted: bool
     count: int
     unknowns: int
     notes: tuple[str, ...] = ()
     horizon: Callable[[], tuple[Growth, str] | None] | None = None
     point: Point | None = None
+    may_grow: bool = True
 
     @property
     def errors(self) -> Numbers:
@@ -173,7 +184,7 @@ class Fit:
         """Reasons to distrust the fit, each with a remedy."""
         open_ = ", ".join(compress(self.names, ~self.uncertainty.determined))
         message = f"The recordings do not determine {open_}: `identifiability` says what they do."
-        far = self._beyond[1] if self._beyond else ""
+        far = self._beyond[1] if self.may_grow and self._beyond else ""
         return (*self.notes, *filter(None, (open_ and message, far)))
 
     def function(self, fn: Callable[[Params], Any]) -> Estimate:
@@ -189,17 +200,22 @@ class Fit:
     def __repr__(self) -> str:
         state = "converged" if self.converged else "not converged"
         head = f"Fit: {len(self.names)} parameters to {len(self.train.recordings)} recordings"
+        after = f"{self.evaluations} evaluations ({self.reason})"
         lines = [
-            f"{head} ({self.count:,} measurements), {len(self.history)} steps, {state}",
+            f"{head} ({self.count:,} measurements), {state}",
             *(f"  WARNING: {warning}" for warning in self.warnings),
             *(f"  {line}" for line in repr(self.uncertainty).splitlines()),
+            f"  ended                       after {after}",
             f"  RMS error, fitted starts    {_spread(self.errors)}",
             f"  RMS error, recorded starts  {_spread(self.predicted_errors)}",
         ]
         if len(self.validation.recordings):
             lines.append(f"  RMS error, validation       {_spread(self.validation_errors)}")
-        noise = "relative to the weights" if self.trusted else "estimated"
-        lines.append(f"  noise                       {self.noise:.3g} ({noise})")
+        noise = f"{self.noise:.3g} (relative to the weights)"
+        if self.sensor_noise is not None:
+            each = ", one for each sensor" if len(self.sensor_noise) > 1 else ""
+            noise = f"{', '.join(f'{sd:.3g}' for sd in self.sensor_noise)} (estimated{each})"
+        lines.append(f"  noise                       {noise}")
         return "\n".join(lines)
 
 

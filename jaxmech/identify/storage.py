@@ -172,8 +172,9 @@ def made_up() -> Fit:
     return Fit(
         params={"k": np.array(9.0)}, params0={"k": 8.0}, names=("k",), values=np.array([9.0]),
         train=predicted, train_from_start=predicted, validation=Predicted((), ()),
-        initial_states=((recording.q0, recording.v0),), history=(0.1, 0.01), converged=True,
+        initial_states=((recording.q0, recording.v0),), history=(0.1, 0.01),
+        evaluations=2, converged=True, reason="", at_bound={},
         information=np.eye(1), scores=np.zeros((1, 1)),
-        informations=np.eye(1)[None], prior=np.zeros((1, 1)), noise=0.1, trusted=False, count=3,
-        unknowns=1,
+        informations=np.eye(1)[None], prior=np.zeros((1, 1)), noise=0.1,
+        sensor_noise=np.array([0.1]), trusted=False, count=3, unknowns=1,
     )  # fmt: skip

@@ -50,7 +50,7 @@ PLAIN: dict[str, Any] = {
         "free": ["gravity", "arm"], "start": {"gravity": 9.0}, "bounds": {"gravity": [0.0, 20.0]},
         "prior": {"arm.l": [1.0, 0.1]},
     },
-    "optimizer": {"name": "levenberg-marquardt", "iterations": 20, "tolerance": 1e-8},
+    "optimizer": {"name": "trust-region", "evaluations": 20, "tolerance": 1e-8},
     "horizon": {"length": 0.3, "continuity": 0.01},
     "method": {"name": "RK4"},
     "steps": {"name": "FixedSteps", "per_save": 1, "max_step": 0.05},

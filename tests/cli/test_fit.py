@@ -345,7 +345,7 @@ def test_help_shows_the_schema(capsys) -> None:
     shown = capsys.readouterr().out
     assert "continue" in shown or "go on" in shown
     assert "[[candidates]]" in shown
-    assert "levenberg-marquardt" in shown
+    assert "trust-region" in shown
 
 
 def test_a_model_of_the_catalogue_needs_no_file(tmp_path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from experiments.fit_speed import FitSpeed
+from experiments.fit_evaluation import FitEvaluation
 from experiments.recovery.study import Recovery
 from experiments.singular_pose import SingularPose
 from experiments.speed.settings import Speed
@@ -22,7 +22,7 @@ from jaxmech.ensemble.modes_study import ModesStudy
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.toml"))
 EXPERIMENTS: dict[str, type] = {
-    "fit_speed": FitSpeed,
+    "fit_evaluation": FitEvaluation,
     "recovery": Recovery,
     "singular_pose": SingularPose,
     "speed": Speed,

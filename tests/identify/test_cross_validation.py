@@ -7,7 +7,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import FixedSteps
-from jaxmech.identify import Descent, LevenbergMarquardt, Recording
+from jaxmech.identify import Descent, Recording, TrustRegion
 from jaxmech.identify import cross_validation as module
 from jaxmech.identify.cross_validation import (
     CrossValidation,
@@ -155,7 +155,7 @@ def test_errors_with_fitted_starts() -> None:
 
 
 def test_fitted_starts_that_have_not_converged_are_reported(monkeypatch) -> None:
-    monkeypatch.setattr(module, "_REFIT", LevenbergMarquardt(iterations=1))
+    monkeypatch.setattr(module, "_REFIT", TrustRegion(evaluations=1))
     with pytest.warns(UserWarning, match="initial states have not converged"):
         errors_with_fitted_starts(
             DAMPED, {"k": 7.0, "c": 0.2}, swings(0.1), Settings(steps=FixedSteps(1, max_step=0.01))

@@ -1,4 +1,4 @@
-"""`fit` by Levenberg-Marquardt: exact without noise, with correct intervals with noise."""
+"""`fit` by the trust region: exact without noise, with correct intervals with noise."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxmech import FixedSteps, System
-from jaxmech.identify import Fit, LevenbergMarquardt, Recording, fit
+from jaxmech.identify import Fit, Recording, TrustRegion, fit
 from jaxmech.identify.optimize.checkpoint import CheckpointError
 from tests.identify.swings import (
     BEGIN,
@@ -130,13 +130,13 @@ def test_functions_of_the_parameters(found: Fit) -> None:
 def test_a_fit_continues_where_it_stopped(
     recordings: list[Recording], found: Fit, tmp_path: Path
 ) -> None:
-    begun = swing_fit(recordings, folder=tmp_path, optimizer=LevenbergMarquardt(iterations=2))
+    begun = swing_fit(recordings, folder=tmp_path, optimizer=TrustRegion(evaluations=2))
     assert not begun.converged
     assert any("Not converged" in text for text in begun.warnings)
     resumed = swing_fit(recordings, folder=tmp_path)
     assert resumed.converged
-    assert resumed.history == found.history
-    np.testing.assert_array_equal(resumed.values, found.values)
+    assert resumed.history[: len(begun.history)] == begun.history
+    np.testing.assert_allclose(resumed.values, found.values, rtol=1e-6)
     again = swing_fit(recordings, folder=tmp_path)
     np.testing.assert_allclose(again.values, found.values, rtol=1e-7)
 
@@ -167,7 +167,7 @@ def _dragged(factor: float, *, heavy: bool = False) -> System:
         ({"system": _dragged(2.0)}, "the force of the system"),
         ({"system": _dragged(1.0, heavy=True)}, "the lagrangian of the system"),
         ({"observe": lambda q, v, t, p: 1.001 * q}, "observe"),
-        ({"optimizer": LevenbergMarquardt(2, 1e-4)}, "optimizer"),
+        ({"optimizer": TrustRegion(2, 1e-4)}, "optimizer"),
         ({"steps": FixedSteps(2)}, "steps"),
     ],
 )
@@ -180,8 +180,8 @@ def test_a_fit_does_not_continue_with_another_system(
 
 @pytest.mark.slow
 def test_a_fit_continues_with_an_equal_system(begun: Path, recordings: list[Recording]) -> None:
-    steps = len(_dragged_fit(recordings, begun, optimizer=LevenbergMarquardt(2)).history)
-    assert steps > 3  # of this call and of the one before
+    steps = len(_dragged_fit(recordings, begun, optimizer=TrustRegion(2)).history)
+    assert steps == 2  # the point of the call before, and one more
 
 
 def _angle(q: Any, v: Any, t: Any, p: Any) -> Any:
@@ -191,7 +191,7 @@ def _angle(q: Any, v: Any, t: Any, p: Any) -> Any:
 def _dragged_fit(recordings: list[Recording], folder: Path, **changes: Any) -> Fit:
     options = {
         "observe": _angle,
-        "optimizer": LevenbergMarquardt(1),
+        "optimizer": TrustRegion(1),
         "steps": FixedSteps(1),
     } | changes
     system = options.pop("system", None) or _dragged(1.0)

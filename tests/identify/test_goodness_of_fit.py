@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxmech import FixedSteps, Holonomic, System, simulate
-from jaxmech.identify import Fit, LevenbergMarquardt, PhysicalInertia, Recording, fit
+from jaxmech.identify import Fit, PhysicalInertia, Recording, TrustRegion, fit
 from jaxmech.identify.inference.independence import correlation
 from jaxmech.identify.problem.parameters import parameters
 from tests.identify.swings import BEGIN, FREE, NOISE, SWING, TRUTH, noisy, swings
@@ -78,7 +78,7 @@ def test_times_in_milliseconds(given: list[Recording]) -> None:
     begin = {**BEGIN, "c": 1e-3}  # friction of which a motion of 1,200 s is left
     for weights in (1 / NOISE, None):
         recordings = [replace(one, weights=weights) for one in late]
-        found = fit(SWING, recordings, begin, free=FREE, steps=FixedSteps(1, max_step=2.0))
+        found = fit(SWING, recordings, begin, free=FREE, steps=FixedSteps(1, max_step=0.1))
         assert "Misfit" in warnings_of(found), weights
 
 
@@ -216,8 +216,10 @@ def test_stated_noise_with_two_free_directions_of_four() -> None:
 def test_the_default_budget_grows_with_the_unknowns(
     given: list[Recording], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = importlib.import_module("jaxmech.identify.optimize.levenberg_marquardt")
+    module = importlib.import_module("jaxmech.identify.optimize.trust_region")
     monkeypatch.setattr(module, "_PER_UNKNOWN", 1)
-    assert len(fitted(given[:1]).history) == 5  # of 4 unknowns; the first evaluates the start
-    assert "Not converged after 5 steps" in warnings_of(fitted(given[:1]))
-    assert len(fitted(given[:1], optimizer=LevenbergMarquardt(2)).history) == 3
+    found = fitted(given[:1])
+    assert found.reason == "the 4 evaluations are used up"  # of 4 unknowns
+    assert found.evaluations == 4
+    assert "Not converged, since the 4 evaluations are used up" in warnings_of(found)
+    assert "the 2 evaluations are used up" in repr(fitted(given[:1], optimizer=TrustRegion(2)))

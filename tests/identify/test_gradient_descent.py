@@ -154,7 +154,7 @@ def test_an_optax_transformation_is_accepted(motions: list[Recording]) -> None:
     ("policy", "options", "message"),
     [
         (Descent(ADAM, patience=3), {}, "`validation` must hold recordings where `patience`"),
-        ("adam", {}, "`optimizer` must be LevenbergMarquardt.*, but is 'adam'"),
+        ("adam", {}, "`optimizer` must be TrustRegion.*, but is 'adam'"),
     ],
 )
 def test_invalid_arguments(

@@ -5,7 +5,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import FixedSteps
-from jaxmech.identify import Fit, LevenbergMarquardt, Recording, Shooting, fit
+from jaxmech.identify import Fit, Recording, Shooting, TrustRegion, fit
 from jaxmech.identify.data.segments import segments
 from jaxmech.identify.optimize.loop import solve
 from jaxmech.identify.problem.least_squares import jumps, runs
@@ -82,7 +82,7 @@ def test_no_jump_is_left(recording: Recording) -> None:
         subject, recording, jm.identify.Settings(horizon=Shooting(LENGTH), steps=jm.FixedSteps(1))
     )
     assert task.problem.observe == DefaultSensors(0)
-    solved = solve((task, None), policy=LevenbergMarquardt(), validation=None, progress=False)
+    solved = solve((task, None), policy=TrustRegion(), validation=None, progress=False)
     found = runs(task.problem, solved.y, task.data)
     left = np.asarray(jumps(found.end, found.begin, task.data))
     assert left.shape == (8, 4)

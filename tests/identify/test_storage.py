@@ -9,7 +9,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import FixedSteps
-from jaxmech.identify import LevenbergMarquardt, Recording
+from jaxmech.identify import Recording, TrustRegion
 from jaxmech.identify.fit import fit
 from jaxmech.identify.optimize.checkpoint import Checkpoint, CheckpointError, FitState
 from jaxmech.identify.storage import load_fit, made_up, save_fit
@@ -36,7 +36,7 @@ def found():
     params = {"spring": {"k": 8.0}, "offsets": (np.zeros(1), 3, "steel")[:2]}
     return fit(
         jm.System(lagrangian, coordinates=("x",)), swings[:3], params, observe=observe,
-        validation=swings[3:], optimizer=LevenbergMarquardt(iterations=3), steps=FixedSteps(1)
+        validation=swings[3:], optimizer=TrustRegion(evaluations=3), steps=FixedSteps(1)
     )  # fmt: skip
 
 

@@ -59,11 +59,15 @@ def as_markdown(outcome: Outcome, pictures: Sequence[Path]) -> str:
 
 def _summary(fit: Fit) -> str:
     state = "converged" if fit.converged else "**not converged**"
-    kind = "of the weighted residuals" if fit.trusted else "estimated from the residuals"
+    noise = f"of the weighted residuals: {fit.noise:.3g}"
+    if fit.sensor_noise is not None:
+        each = " for each sensor" if len(fit.sensor_noise) > 1 else ""
+        sizes = ", ".join(f"{sd:.3g}" for sd in fit.sensor_noise)
+        noise = f"estimated from the residuals{each}: {sizes}"
     return (
         f"{len(fit.names)} parameters fitted to {len(fit.train.recordings)} recordings "
-        f"({fit.count:,} measurements) in {len(fit.history)} steps, {state}. "
-        f"Noise {kind}: {fit.noise:.3g}."
+        f"({fit.count:,} measurements) in {fit.evaluations} evaluations, {state}: {fit.reason}. "
+        f"Noise {noise}."
     )
 
 

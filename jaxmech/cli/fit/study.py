@@ -15,7 +15,7 @@ from jaxmech.config.errors import Problem, out_of_range, refuse_all
 from jaxmech.config.schema import OneOf
 from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.formulations import UdwadiaKalaba
-from jaxmech.identify import Descent, LevenbergMarquardt
+from jaxmech.identify import Descent, TrustRegion
 from jaxmech.identify.cross_validation import Rule, Score
 from jaxmech.identify.data.table import Table
 from jaxmech.identify.identifiable import Settings
@@ -76,7 +76,7 @@ class FreeParameters:
 
 @dataclass(frozen=True, kw_only=True)
 class Adam:
-    """Adam, for problems that are too large for Levenberg-Marquardt, or to stop early."""
+    """Adam, for problems that are too large for the trust region, or to stop early."""
 
     rate: float = setting(1e-2, "learning rate", positive=True)
     iterations: int = setting(1000, "maximum number of steps")
@@ -96,9 +96,7 @@ class Adam:
         return Descent(optimizer, self.iterations, self.batch, self.patience, self.seed)
 
 
-Optimizer = Annotated[
-    LevenbergMarquardt | Adam, OneOf({"levenberg-marquardt": LevenbergMarquardt, "adam": Adam})
-]
+Optimizer = Annotated[TrustRegion | Adam, OneOf({"trust-region": TrustRegion, "adam": Adam})]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +139,7 @@ class FitStudy(Settings):
         ...     model="swing.py:swing", data=Table(file="swing.csv", observed=("theta",), dt=0.01)
         ... )
         >>> study.optimizer
-        LevenbergMarquardt(iterations=None, tolerance=1e-08)
+        TrustRegion(evaluations=None, tolerance=1e-08)
     """
 
     model: str = field(
@@ -155,7 +153,7 @@ class FitStudy(Settings):
     parameters: FreeParameters = setting(
         FreeParameters(), "parameters to fit, with initial values, bounds and priors"
     )
-    optimizer: Optimizer = setting(LevenbergMarquardt(), "optimizer")
+    optimizer: Optimizer = setting(TrustRegion(), "optimizer")
     formulation: UdwadiaKalaba = setting(UdwadiaKalaba(), "law of motion")
     candidates: tuple[Candidate, ...] = setting(
         (), "models to choose from, by cross-validation on the recordings to fit"

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 from jaxmech.identify.data.recording import Recording
 from jaxmech.utils.field_docs import doc, setting
 
+_MOST_DOUBLED = 1024  # times up to which their number is a power of two
 _PADDING = 1e-9  # spacing of the times that pad a segment, relative to its duration
 
 
@@ -95,7 +96,7 @@ def segments(
 ) -> tuple[Segments, SegmentOrigin]:
     """Cut recordings at the horizon, divide intervals longer than `step` [s], and pad."""
     cut = [s for k, recording in enumerate(recordings) for s in _cut(k, recording, horizon, step)]
-    size = max(len(s.ts) for s in cut)
+    size = _common(max(len(s.ts) for s in cut))
     rows = [_padded(s, recordings[s.recording], size) for s in cut]
     numbers = np.array([s.recording for s in cut])
     following = np.arange(len(cut))
@@ -106,6 +107,18 @@ def segments(
         Segments(*map(jnp.asarray, (*columns, following))),
         SegmentOrigin(tuple(recordings), numbers, *counted),
     )
+
+
+def _common(count: int) -> int:
+    """A number of times that recordings of similar lengths share, so that they share programs.
+
+    Example:
+        >>> _common(301), _common(2667)
+        (512, 3072)
+    """
+    if count <= _MOST_DOUBLED:
+        return 1 << (count - 1).bit_length()
+    return -(-count // _MOST_DOUBLED) * _MOST_DOUBLED
 
 
 def _cut(

@@ -14,7 +14,7 @@ from jaxmech.config.digest import differing, digest, system_digests
 from jaxmech.config.environment import environment
 from jaxmech.config.run_folder import flush, write_whole
 from jaxmech.identify.optimize.gradient_descent import Descent
-from jaxmech.identify.problem.least_squares import Task
+from jaxmech.identify.problem.rows import Task
 from jaxmech.utils.digests import arrays_digest, sha256
 
 
@@ -96,7 +96,7 @@ def checkpoint(folder: Any, task: Task, policy: Any, validation: Any) -> Checkpo
 def _digests(task: Task, policy: Any, validation: Any) -> dict[str, str]:
     """Digests of everything that decides how a fit continues, except its number of steps."""
     problem, s, descends = task.problem, task.data.segments, isinstance(policy, Descent)
-    params = problem.layout.params(task.y[: problem.layout.size], task.data.leaves)
+    params = problem.layout.known(task.y[: problem.layout.size], task.data.leaves)
     state = jnp.zeros(problem.system.n, s.q0.dtype)  # of functions only shapes and types matter
     parts = system_digests(problem.system, params, state.dtype)
     digests = {f"the {name} of the system": code for name, code in parts.items()}

@@ -1,6 +1,6 @@
 """Gradient descent of any kind, by optax, with gradients in reverse mode."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -11,15 +11,15 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
-from jaxmech.identify.optimize.levenberg_marquardt import Progress, at_rest
+from jaxmech.identify.optimize.trust_region import End, Progress, at_rest
 from jaxmech.identify.problem.least_squares import (
     Conditions,
     Data,
     FitProblem,
-    Task,
     half_square,
     mean_square,
 )
+from jaxmech.identify.problem.rows import Task
 from jaxmech.utils.checks import require_kind, require_positive_integer, require_seed
 
 _GAINED = 0.99  # the validation loss must fall to this share of the first one
@@ -30,7 +30,7 @@ class Descent:
     """Steps of an optax optimizer along the gradient of the mean squared residual.
 
     It ends when its steps are used up, and has converged if the parameters are then within a tenth
-    of their standard errors of the minimum. For what Levenberg-Marquardt cannot do: thousands of
+    of their standard errors of the minimum. For what the trust region cannot do: thousands of
     parameters, more recordings than can be evaluated in every step, or early stopping.
 
     Args:
@@ -77,16 +77,22 @@ class _DescentState(NamedTuple):
     first_loss: Array  # of the recordings that decide
 
 
+def first_state(policy: Descent, y: Any) -> Any:
+    """The state of a descent before its first step."""
+    zero, unlimited, y = jnp.zeros((), int), jnp.asarray(jnp.inf), jnp.asarray(y)
+    return _DescentState(policy.optimizer.init(y), y, unlimited, zero, zero, unlimited)
+
+
 def descend(
-    policy: Descent, validation: Data | None, task: Task, y: Array, conditions: Conditions,
-    state: Any = None,
-) -> Iterator[Progress]:  # fmt: skip
-    """The progress after each step from y, or from an earlier `state`; the last holds the best."""
+    policy: Descent, validation: Data | None, task: Task, y: Any, conditions: Conditions,
+    record: Callable[[Progress], None], state: Any = None,
+) -> End:  # fmt: skip
+    """Descend from y, or from an earlier `state`, with `record` called after each step."""
     problem, data = task.problem, task.data
     step = _program(problem, policy.optimizer)
-    if state is None:
-        zero, unlimited = jnp.zeros((), int), jnp.asarray(jnp.inf)
-        state = _DescentState(policy.optimizer.init(y), y, unlimited, zero, zero, unlimited)
+    y = best = jnp.asarray(y)
+    state = first_state(policy, y) if state is None else state
+    ended, score = False, jnp.inf
     for count in range(int(state.step), policy.iterations):
         chosen = _drawn(policy, len(data.segments.last), count)
         loss, new, optimizer_state = step(y, state.optimizer, data, conditions, chosen)
@@ -104,13 +110,16 @@ def descend(
         state = _DescentState(optimizer_state, best, least, since, jnp.asarray(count + 1), first)
         y = new
         ended = policy.patience is not None and int(since) >= policy.patience
-        if not ended and count + 1 < policy.iterations:
-            yield Progress(y, float(loss), False, False, state)
-            continue
-        settled = at_rest(task, best, conditions)
-        settled |= ended and float(least) < _GAINED * float(first)
-        yield Progress(best, float(loss), ended, settled, state)
-        return
+        is_last = ended or count + 1 >= policy.iterations
+        record(Progress(np.asarray(best if is_last else y), float(loss), state))
+        if is_last:
+            break
+    settled = at_rest(task, np.asarray(best), conditions)
+    settled |= ended and float(state.best_loss) < _GAINED * float(state.first_loss)
+    reason = f"the {policy.iterations} steps are used up"
+    if ended:
+        reason = f"{policy.patience} steps without a better validation loss"
+    return End(np.asarray(best), bool(settled), reason, not ended, int(state.step))
 
 
 def _drawn(policy: Descent, segments: int, count: int) -> Array:

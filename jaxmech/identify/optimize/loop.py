@@ -1,18 +1,17 @@
 """Run an optimizer on a task: its rounds, its checkpoints, its starting points."""
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 from tqdm import tqdm
 
 from jaxmech.identify.optimize.checkpoint import FitState, checkpoint
-from jaxmech.identify.optimize.gradient_descent import Descent, descend
-from jaxmech.identify.optimize.levenberg_marquardt import LevenbergMarquardt, steps
-from jaxmech.identify.problem.least_squares import Conditions, Data, Task, half_squares, jumps, runs
+from jaxmech.identify.optimize.gradient_descent import Descent, descend, first_state
+from jaxmech.identify.optimize.trust_region import End, Progress, TrustRegion, minimize
+from jaxmech.identify.problem.least_squares import Conditions, Data, half_squares, jumps
+from jaxmech.identify.problem.rows import Task
+from jaxmech.identify.problem.sensor_noise import SensorNoise, estimated, reweighted
 from jaxmech.utils.checks import require_positive, require_positive_integer, require_seed
 from jaxmech.utils.field_docs import setting
 
@@ -24,64 +23,75 @@ _MOST_ROWS = 2_000_000  # of the segments of a batch of starting points, to boun
 class Solved(NamedTuple):
     """The end of an optimization."""
 
-    y: Array  # the unknowns
+    y: np.ndarray  # the unknowns
     conditions: Conditions  # of the last round
     history: tuple[float, ...]  # half the sum of squared residuals after each step
-    converged: bool  # whether it ended for lack of a possible gain
-    stuck: bool  # whether it ended although something was
+    end: End  # of the last round
+    evaluations: int  # of the residuals and their derivatives
+    stuck: bool  # whether it ended although there was a gain
+    noise: SensorNoise | None  # where it is estimated for each sensor
 
 
 def solve(
     task_and_folder: tuple[Task, Any], *,
-    policy: LevenbergMarquardt | Descent, validation: Data | None, progress: bool,
+    policy: TrustRegion | Descent, validation: Data | None, progress: bool,
 ) -> Solved:  # fmt: skip
     """Solve a task, with its state kept in a folder unless that is None.
 
-    In rounds until no jump is left; in a single round without a hard condition.
+    In rounds until no jump is left and the noise of the sensors remains the same; in a single round
+    without hard conditions and with stated noise.
     """
     task, folder = task_and_folder
-    if isinstance(policy, Descent):
-        run: Any = partial(descend, policy, validation)
-    else:
-        run = partial(steps, policy)
+    descends = isinstance(policy, Descent)
     conditions, y, state, first_round = task.conditions, task.y, None, 0
     history: list[float] = []
     stored = checkpoint(folder, task, policy, validation)
     if stored and stored.file.is_file():
-        # only a first step tells the shapes of the arrays in the state of the optimizer
-        first = next(run(task, y, conditions))
-        first_round, history, (y, conditions, state) = stored.load((y, conditions, first.state))
-    converged, stuck = False, False
+        template = y, conditions, first_state(policy, y) if isinstance(policy, Descent) else None
+        first_round, history, (y, conditions, state) = stored.load(template)
+    weighs = not task.weighted and not descends and task.data.segments.observed.shape[2] > 1
+    noise, evaluations = None, 0
     with tqdm(disable=not progress, unit=" steps", initial=len(history)) as bar:
-        for stage in range(first_round, ROUNDS if task.hard else 1):
-            for latest in run(task, y, conditions, state):
-                y, converged = latest.y, latest.converged
-                stuck = latest.done and not latest.converged
-                history.append(latest.loss)
+        for stage in range(first_round, ROUNDS if task.hard or weighs else 1):
+
+            def record(latest: Progress, stage: int = stage, conditions: Any = conditions) -> None:
+                if history[-1:] != [latest.loss]:  # where a fit goes on, it begins with its last
+                    history.append(latest.loss)
                 bar.set_postfix_str(f"loss {latest.loss:.6g}")
                 bar.update()
                 if stored:
-                    stored.save(FitState(stage, history, (y, conditions, latest.state)))
-            state = None
-            if not task.hard:
+                    arrays = latest.y, conditions, latest.state
+                    stored.save(FitState(stage, history, arrays))
+
+            if isinstance(policy, Descent):
+                end = descend(policy, validation, task, y, conditions, record, state)
+            else:
+                end = minimize(policy, task, y, conditions, record)
+            y, state, settled = end.y, None, True
+            evaluations += end.evaluations
+            stuck = not end.converged and not end.spent
+            if task.hard:
+                conditions, settled = _closer(task, y, conditions)
+            if weighs:
+                noise = estimated(task, y, conditions)
+                conditions, is_same = reweighted(conditions, noise)
+                settled &= is_same
+            if settled:
                 break
-            conditions, closed = _closer(task, y, conditions)
-            if closed:
-                break
-            converged = False  # until there are no jumps
-    return Solved(y, conditions, tuple(history), converged, stuck)
+            end = end._replace(converged=False)  # until nothing changes any more
+    return Solved(y, conditions, tuple(history), end, evaluations, stuck, noise)
 
 
-def _closer(task: Task, y: Array, conditions: Conditions) -> tuple[Conditions, bool]:
+def _closer(task: Task, y: np.ndarray, conditions: Conditions) -> tuple[Conditions, bool]:
     """Conditions for the next round of the augmented Lagrangian, and whether all jumps vanish."""
-    segment_runs = runs(task.problem, y, task.data)
-    gaps = jumps(segment_runs.end, segment_runs.begin, task.data)
-    size = jnp.maximum(jnp.sqrt((segment_runs.begin**2).mean(0)), 1e-12)
-    if bool((jnp.abs(gaps) <= CONTINUOUS * size.max()).all()):
+    run = task.evaluator.at(y).run
+    gaps = np.asarray(jumps(run.end, run.begin, task.data))
+    size = np.maximum(np.sqrt((run.begin**2).mean(0)), 1e-12)
+    if bool((np.abs(gaps) <= CONTINUOUS * size.max()).all()):
         return conditions, True
     # the shift is the estimate of the multipliers; where the jumps hardly fell, their weight grows
     shift = conditions.jump_shift + conditions.jump_weight[None] * gaps
-    grown = 10.0 if bool(jnp.abs(gaps / size[None]).max() > 1e-3) else 3.0
+    grown = 10.0 if bool(np.abs(gaps / size[None]).max() > 1e-3) else 3.0
     return conditions.with_jumps(grown, shift), False
 
 
@@ -131,7 +141,8 @@ class MultiStart:
 def starting_points(task: Task, policy: MultiStart) -> list[Task]:
     """The best of many random starting points, each as a task of its own, the best first."""
     size = task.problem.layout.size
-    ys = jnp.tile(task.y, (policy.count, 1)).at[:, :size].set(policy.draws(size))
+    ys = np.tile(task.y, (policy.count, 1))
+    ys[:, :size] = policy.draws(size)
     at_once = max(1, _MOST_ROWS // task.data.segments.ts.size)
     parts = [ys[k : k + at_once] for k in range(0, len(ys), at_once)]
     losses = [half_squares(task.problem, part, task.data, task.conditions) for part in parts]

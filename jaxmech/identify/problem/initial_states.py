@@ -116,7 +116,7 @@ def _require_near(
 
 def initial_states(problem: FitProblem, s: Segments, params: Params) -> list[InitialState]:
     """The initial states of all segments."""
-    starts = zip(s.q0, s.v0, s.ts[:, 0], strict=True)
+    starts = zip(np.asarray(s.q0), np.asarray(s.v0), np.asarray(s.ts)[:, 0], strict=True)
     return [initial_state(problem, q0, v0, t, params) for q0, v0, t in starts]
 
 

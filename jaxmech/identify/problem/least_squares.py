@@ -3,11 +3,6 @@
 Everything static is in `FitProblem`, everything that is a number in `Data`, so that fits of the
 same shape share what was compiled. The unknowns y are the free numbers z (p,) of the parameters
 and, behind them, the free numbers u of each initial state.
-
-The residuals r (N,) of a segment and their derivatives J (N, P) are reduced to a triangle,
-[J r] = Q [[R, c], [0, rho]] with orthonormal Q. Gauss-Newton and Levenberg-Marquardt depend on
-J^T J = R^T R, J^T r = R^T c and r^T r = c^T c + rho^2 alone, so the P + 1 numbers (c, rho) with the
-derivatives (R, 0) replace all N.
 """
 
 from collections.abc import Callable
@@ -18,10 +13,11 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.assemble import Start, begin
-from jaxmech.identify.data.segments import SegmentOrigin, Segments
+from jaxmech.identify.data.segments import Segments
 from jaxmech.identify.problem.parameters import ParameterLayout
 from jaxmech.integrate import AbstractDerivative, ForwardMode, ReverseMode, Scheme
 from jaxmech.sensitivity.forward import slopes_by_groups
@@ -29,6 +25,7 @@ from jaxmech.simulate import simulate
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
 
+Known = Array | np.ndarray
 Observe = Callable[[Array, Array, Array, Params], Array]
 
 
@@ -59,7 +56,7 @@ class Data(eqx.Module):
         """The number i of free numbers of each initial state."""
         return self.along.shape[2]
 
-    def parts(self, y: Array, size: int) -> tuple[Array, Array]:
+    def parts(self, y: Any, size: int) -> tuple[Any, Any]:
         """z (p,) and u (S, i) of the unknowns."""
         return y[:size], y[size:].reshape(len(self.along), self.free_starts)
 
@@ -71,29 +68,16 @@ class Data(eqx.Module):
 class Conditions(eqx.Module):
     """Conditions on the unknowns besides the measurements; a weight is 1 / standard deviation."""
 
-    prior_mean: Float[Array, " p"]
-    prior_weight: Float[Array, " p"]  # 0 without a prior
-    start_weight: Float[Array, "S k2"]  # of the start variables and their rates
-    jump_weight: Float[Array, " n2"]  # of the jumps between segments
-    jump_shift: Float[Array, "S n2"]  # added to the weighted jumps; zero for a soft condition
+    prior_mean: Float[Known, " p"]
+    prior_weight: Float[Known, " p"]  # 0 without a prior
+    start_weight: Float[Known, "S k2"]  # of the start variables and their rates
+    jump_weight: Float[Known, " n2"]  # of the jumps between segments
+    jump_shift: Float[Known, "S n2"]  # added to the weighted jumps; zero for a soft condition
+    sensor_weight: Float[Known, " d"]  # factors on the weights of the samples; 1 if these are given
 
-    def with_jumps(self, factor: float, shift: Array) -> "Conditions":
+    def with_jumps(self, factor: float, shift: Known) -> "Conditions":
         """The conditions with jumps that weigh more by a factor."""
         return replace(self, jump_weight=self.jump_weight * factor, jump_shift=shift / factor)
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """A fit that is ready to be solved."""
-
-    problem: FitProblem
-    data: Data
-    conditions: Conditions
-    origin: SegmentOrigin
-    y: Array  # the unknowns to begin with
-    longest: float | None  # longest interval between times [s]
-    hard: bool  # whether jumps between segments must vanish
-    weighted: bool  # whether residuals are in units of the stated standard deviation
 
 
 class SegmentRun(eqx.Module):
@@ -137,107 +121,61 @@ def _over_segments(fn: Callable[[Array, Data], Any], data: Data, u: Array) -> An
 
 
 @jit_of("problem")
-def runs(problem: FitProblem, y: Array, data: Data) -> SegmentRun:
+def runs(problem: FitProblem, y: Known, data: Data) -> SegmentRun:
     """Simulate all segments; differentiable in reverse mode."""
     z, u = data.parts(y, problem.layout.size)
     return _over_segments(lambda u, one: run_segment(problem, z, u, one, ReverseMode()), data, u)
 
 
-@jit_of("problem")
-def linearized(problem: FitProblem, y: Array, data: Data) -> tuple[SegmentRun, Slopes]:
+class Linearized(NamedTuple):
+    """All segments with their derivatives, and the fitted numbers with theirs."""
+
+    run: SegmentRun
+    slopes: Slopes
+    numbers: Float[Array, " p"]
+    by_z: Float[Array, "p p"]
+
+
+@jit_of("problem", is_frame=True, is_brief=True)
+def linearized(problem: FitProblem, y: Known, data: Data) -> Linearized:
     """Run all segments with their derivatives, several directions of a segment per trajectory."""
     z, u = data.parts(y, problem.layout.size)
 
-    def slopes(u: Array, one: Data) -> Slopes:
-        def whole(x: Array) -> tuple[Slopes, None]:
+    def slopes(u: Array, one: Data) -> tuple[Slopes, SegmentRun]:
+        def whole(x: Array) -> tuple[Slopes, SegmentRun]:
             made = run_segment(problem, x[: z.size], x[z.size :], one, ForwardMode())
-            return Slopes(made.residual, made.begin, made.end), None
+            return Slopes(made.residual, made.begin, made.end), made
 
-        return slopes_by_groups(whole, jnp.concatenate([z, u]))[0]
+        return slopes_by_groups(whole, jnp.concatenate([z, u]))
 
-    return runs(problem, y, data), _over_segments(slopes, data, u)
-
-
-def triangle(J: Float[Array, "N P"], r: Float[Array, " N"]) -> Float[Array, "P+1 P+1"]:
-    """The triangle [[R, c], [0, rho]] of residuals and their derivatives.
-
-    Example:
-        >>> print(triangle(jnp.array([[3.0], [4.0]]), jnp.array([5.0, 0.0])))
-        [[5. 3.]
-         [0. 4.]]
-    """
-    # Gram-Schmidt in plain operations, since LAPACK in a batch can hang (docs/limits.md)
-    columns = jnp.concatenate([J.T, r[None]])
-    # so that no square overflows: the residuals of a motion that explodes must not count as zero
-    sizes = jnp.abs(columns).max(axis=1, keepdims=True)
-    columns = columns / jnp.where(sizes > 0, sizes, 1.0)
-
-    def clear(Q: Array, k: Array) -> tuple[Array, Array]:
-        column = columns[k]
-        first = Q @ column
-        left = column - first @ Q
-        second = Q @ left  # twice is enough (Giraud, Langou and Rozloznik 2005)
-        left = left - second @ Q
-        length = jnp.sqrt(left @ left)
-        # a column that depends on those before it gets a zero on the diagonal
-        kept = length > 1e-14 * jnp.sqrt(column @ column)
-        Q = Q.at[k].set(jnp.where(kept, left / jnp.where(kept, length, 1.0), 0.0))
-        return Q, (first + second).at[k].set(jnp.where(kept, length, 0.0))
-
-    _, rows = jax.lax.scan(clear, jnp.zeros_like(columns), jnp.arange(len(columns)))
-    return (rows * sizes).T
+    by_segment, run = _over_segments(slopes, data, u)
+    numbers = partial(problem.layout.numbers, leaves=data.leaves)
+    return Linearized(run, by_segment, numbers(z), jax.jacfwd(numbers)(z))
 
 
-def rows(problem: FitProblem, y: Array, data: Data, conditions: Conditions) -> tuple[Array, Any]:
-    """All residuals (K,), reduced segment by segment, and their derivative as a linear function."""
-    size, count = problem.layout.size, len(data.segments.last)
-    values, slopes = linearized(problem, y, data)
-    J = jnp.moveaxis(slopes.residual.reshape(count, slopes.residual.shape[1], -1), 1, 2)
-    R = jax.vmap(triangle)(J, values.residual.reshape(count, -1))
-    outer = partial(outer_rows, problem, data, conditions)
-
-    def apply(change: Array) -> Array:
-        dz, du = data.parts(change, size)
-        each = jnp.concatenate([jnp.broadcast_to(dz, (count, size)), du], axis=1)
-        fitted = jnp.einsum("sij,sj->si", R[:, :, :-1], each)
-        ends, begins = (jnp.einsum("sjm,sj->sm", x, each) for x in (slopes.end, slopes.begin))
-        _, other = jax.jvp(outer, (y,), (change,))
-        jumped = conditions.jump_weight[None] * jumps(ends, begins, data)
-        return jnp.concatenate([fitted.ravel(), jumped.ravel(), other])
-
-    jumped = _shifted_jumps(values, data, conditions)
-    return jnp.concatenate([R[:, :, -1].ravel(), jumped.ravel(), outer(y)]), apply
-
-
-@jit_of("problem")
-def dense(problem: FitProblem, y: Array, data: Data, conditions: Conditions) -> tuple[Array, Array]:
-    """The values of `rows` (K,) and their derivatives as a matrix, (K, size of y)."""
-    values, apply = rows(problem, y, data, conditions)
-    return values, jax.vmap(apply)(jnp.eye(y.size)).T
-
-
-def half_square(problem: FitProblem, y: Array, data: Data, conditions: Conditions) -> Array:
+def half_square(problem: FitProblem, y: Known, data: Data, conditions: Conditions) -> Array:
     """Half the sum of all squared residuals, differentiable in reverse mode."""
     found = runs(problem, y, data)
     jumped = _shifted_jumps(found, data, conditions)
     other = outer_rows(problem, data, conditions, y)
-    return 0.5 * ((found.residual**2).sum() + (jumped**2).sum() + (other**2).sum())
+    residual = conditions.sensor_weight[None, None] * found.residual
+    return 0.5 * ((residual**2).sum() + (jumped**2).sum() + (other**2).sum())
 
 
 @jit_of("problem")
-def mean_square(problem: FitProblem, y: Array, data: Data) -> Array:
+def mean_square(problem: FitProblem, y: Known, data: Data) -> Array:
     """Half the mean square of the measurements alone, from recorded initial states."""
     squares = (runs(problem, y[: problem.layout.size], data).residual ** 2).sum()
     return 0.5 * squares / (data.segments.weights > 0).sum()
 
 
 @jit_of("problem")
-def half_squares(problem: FitProblem, ys: Array, data: Data, conditions: Conditions) -> Array:
+def half_squares(problem: FitProblem, ys: Known, data: Data, conditions: Conditions) -> Array:
     """The `half_square` at many points (K, size of y), as one batch."""
     return jax.vmap(lambda y: half_square(problem, y, data, conditions))(ys)
 
 
-def jumps(ends: Array, begins: Array, data: Data) -> Float[Array, "S n2"]:
+def jumps(ends: Known, begins: Known, data: Data) -> Float[Array, "S n2"]:
     """The final state of each segment minus the initial state of the next one, zero without one."""
     following = data.segments.following
     continues = following != jnp.arange(len(following))
@@ -246,12 +184,13 @@ def jumps(ends: Array, begins: Array, data: Data) -> Float[Array, "S n2"]:
 
 def _shifted_jumps(found: SegmentRun, data: Data, conditions: Conditions) -> Array:
     left = jumps(found.end, found.begin, data)
-    return conditions.jump_weight[None] * left + conditions.jump_shift
+    return jnp.asarray(conditions.jump_weight[None] * left + conditions.jump_shift)
 
 
-def outer_rows(problem: FitProblem, data: Data, conditions: Conditions, y: Array) -> Array:
+def outer_rows(problem: FitProblem, data: Data, conditions: Conditions, y: Known) -> Array:
     """Residuals of the priors of parameters and initial states, (p + S 2 k,)."""
     z, u = data.parts(y, problem.layout.size)
     numbers = problem.layout.numbers(z, data.leaves)
     prior = conditions.prior_weight * (numbers - conditions.prior_mean)
-    return jnp.concatenate([prior, (conditions.start_weight * data.start_changes(u)).ravel()])
+    starts = conditions.start_weight * data.start_changes(u)
+    return jnp.concatenate([prior, starts.ravel()])

@@ -11,10 +11,13 @@ A free number z becomes a parameter x within its bounds:
 All begin at z = 0. A body has the matrix of inertia J if and only if S = tr(J)/2 1 - J, its second
 moments of mass, is positive definite (Wensing, Kim and Slotine 2018); L is lower triangular with
 the exponentials of free numbers on its diagonal.
+
+The trust region moves the parameters themselves, in units of their start and up to their bounds:
+these are the `straight` numbers.
 """
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from math import inf, isinf
@@ -30,6 +33,7 @@ from jaxmech.utils.checks import require_finite
 from jaxmech.utils.trees import entry_names, is_within, leaf_names
 
 Entry = tuple[int, ...]
+_NEAREST = 1e-100  # smallest distance from a bound, in units of the start
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,27 @@ class AbstractTransform(abc.ABC):
     @abc.abstractmethod
     def value(self, z: Array, start: Array) -> Array:
         """The leaf for z, of the shape of its start."""
+
+    def known(self, z: np.ndarray, start: Array) -> Array:
+        """The same for known numbers."""
+        return self.value(jnp.asarray(z), start)
+
+    def limits(self, start: np.ndarray) -> np.ndarray:
+        """The bounds of the `straight` numbers, shape (2, size of z); infinite if there is none."""
+        count = len(self.entries(start.shape))
+        return np.array([-inf, inf])[:, None] * np.ones(count)
+
+    def units(self, start: np.ndarray) -> np.ndarray:
+        """The change of the parameters for a change of their `straight` numbers by one."""
+        return np.ones(len(self.entries(start.shape)))
+
+    def straight(self, z: np.ndarray, start: np.ndarray) -> np.ndarray:
+        """Numbers for z with bounds of their own, of size 1 at the start of the fit."""
+        return 1.0 + z
+
+    def bent(self, x: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers z for `straight` ones, and their derivatives by these."""
+        return x - 1.0, np.ones(x.shape)
 
 
 @dataclass(frozen=True)
@@ -77,6 +102,52 @@ class Interval(AbstractTransform):
             return high - (high - start) * jnp.exp(-z)
         y = jnp.log((start - low) / (high - start)) + z
         return low + (high - low) / (1 + jnp.exp(-y))
+
+    def limits(self, start: np.ndarray) -> np.ndarray:
+        """Bounds of the parameters in units of their start."""
+        return np.array([self.low, self.high])[:, None] / _size(start).ravel()
+
+    def known(self, z: np.ndarray, start: Array) -> Array:
+        """The same in NumPy, which compiles nothing."""
+        x0 = np.asarray(start, float)
+        values = self.units(x0) * self.straight(z, x0)
+        return jnp.asarray(values.reshape(x0.shape).astype(start.dtype))
+
+    def units(self, start: np.ndarray) -> np.ndarray:
+        """The sizes of the parameters at the start of the fit."""
+        return _size(start).ravel()
+
+    def straight(self, z: np.ndarray, start: np.ndarray) -> np.ndarray:
+        """The parameters in units of their start; `value` in NumPy."""
+        low, high, x0 = self.low, self.high, start.ravel()
+        if isinf(low) and isinf(high):
+            x = x0 + _size(x0) * z
+        elif isinf(high):
+            x = low + (x0 - low) * np.exp(z)
+        elif isinf(low):
+            x = high - (high - x0) * np.exp(-z)
+        else:
+            x = low + (high - low) / (1 + (high - x0) / (x0 - low) * np.exp(-z))
+        return np.asarray(x / _size(x0))
+
+    def bent(self, x: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The inverse of `straight`."""
+        low, high, x0 = self.low, self.high, start.ravel()
+        size = _size(x0)
+        if isinf(low) and isinf(high):
+            return x - x0 / size, np.ones(x.shape)
+        # a distance of zero from a bound has no logarithm
+        above, below = (np.maximum(d, _NEAREST * size) for d in (size * x - low, high - size * x))
+        if isinf(high):
+            return np.log(above / (x0 - low)), size / above
+        if isinf(low):
+            return -np.log(below / (high - x0)), size / below
+        z = np.log(above / below) - np.log((x0 - low) / (high - x0))
+        return z, size / above + size / below
+
+
+def _size(start: np.ndarray) -> np.ndarray:
+    return np.where(start == 0, 1.0, np.abs(start))
 
 
 @dataclass(frozen=True)
@@ -168,13 +239,50 @@ class ParameterLayout:
         """The number p of free numbers."""
         return len(self.names)
 
-    def params(self, z: Array, leaves: Sequence[Array]) -> Params:
+    def params(self, z: Any, leaves: Sequence[Array]) -> Params:
         """The parameters for z (p,), where `leaves` are those at z = 0."""
         values, place = list(leaves), 0
         for k, transform, entries in self.free:
             values[k] = transform.value(z[place : place + len(entries)], leaves[k])
             place += len(entries)
         return jax.tree.unflatten(self.structure, values)
+
+    def known(self, z: np.ndarray, leaves: Sequence[Array]) -> Params:
+        """The parameters for known numbers z (p,)."""
+        values, parts = list(leaves), self._split(z, leaves)
+        for (k, _, _), (transform, part, _) in zip(self.free, parts, strict=True):
+            values[k] = transform.known(part, leaves[k])
+        return jax.tree.unflatten(self.structure, values)
+
+    def limits(self, leaves: Sequence[Any]) -> np.ndarray:
+        """The bounds of the `straight` numbers, (2, p)."""
+        parts = [transform.limits(np.asarray(leaves[k])) for k, transform, _ in self.free]
+        return np.concatenate([np.zeros((2, 0)), *parts], axis=1)
+
+    def units(self, leaves: Sequence[Any]) -> np.ndarray:
+        """The change of each parameter for a change of its `straight` number by one, (p,)."""
+        parts = [transform.units(np.asarray(leaves[k], float)) for k, transform, _ in self.free]
+        return np.concatenate([np.zeros(0), *parts])
+
+    def straight(self, z: np.ndarray, leaves: Sequence[Any]) -> np.ndarray:
+        """The parameters for z (p,), each in units of its start; with bounds, see `limits`."""
+        parts = [leaf.straight(part, start) for leaf, part, start in self._split(z, leaves)]
+        return np.concatenate([np.zeros(0), *parts])
+
+    def bent(self, x: np.ndarray, leaves: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+        """z (p,) for the `straight` numbers, and its derivatives by them, (p,)."""
+        pairs = [leaf.bent(part, start) for leaf, part, start in self._split(x, leaves)]
+        zs, slopes = zip((np.zeros(0), np.zeros(0)), *pairs, strict=True)
+        return np.concatenate(zs), np.concatenate(slopes)
+
+    def _split(
+        self, x: np.ndarray, leaves: Sequence[Any]
+    ) -> Iterator[tuple[AbstractTransform, np.ndarray, np.ndarray]]:
+        """Each transform with its part of x (p,) and its leaf."""
+        place = 0
+        for k, transform, entries in self.free:
+            yield transform, x[place : place + len(entries)], np.asarray(leaves[k], float)
+            place += len(entries)
 
     def numbers(self, z: Array, leaves: Sequence[Array]) -> Array:
         """The numbers that are fitted, (p,), in the order of their names."""

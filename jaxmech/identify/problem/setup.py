@@ -19,8 +19,10 @@ from jaxmech.identify.problem.initial_states import (
     free_directions,
     initial_states,
 )
-from jaxmech.identify.problem.least_squares import Conditions, Data, FitProblem, Task, runs
+from jaxmech.identify.problem.least_squares import Conditions, Data, FitProblem
 from jaxmech.identify.problem.parameters import Parameters, parameters
+from jaxmech.identify.problem.rows import Evaluator, Task
+from jaxmech.identify.problem.sensor_noise import first_weights
 from jaxmech.integrate import FixedSteps, Scheme
 from jaxmech.integrate.steps.default_steps import members_need
 from jaxmech.integrate.steps.step_size import MEMBERS, rounded_up
@@ -54,7 +56,7 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     scheme = Scheme.of(subject.system, *policies)
     problem = FitProblem(scheme, observe, subject.start, found.layout)
     horizon = settings.horizon
-    params = found.layout.params(jnp.zeros(found.layout.size), found.leaves)
+    params = jax.tree.unflatten(found.layout.structure, found.leaves)
     given = require_same_sensors(named(recordings, "recordings"))
     free = settings.initial_states == "free"
     states = [consistent_start(problem, params, one, free=free) for one in given]
@@ -69,14 +71,17 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     weighted = all(one.weights is not None for one in given)
     if not weighted:
         _require_no_prior(given, settings, subject)
-    along = jnp.zeros((len(cut.q0), 2 * cut.q0.shape[1], 0))
+    along = jnp.asarray(np.zeros((len(cut.q0), 2 * cut.q0.shape[1], 0)))
     if free or horizon is not None:
         directions = free_directions(problem, cut, states)
         directions[origin.first] *= free  # those of fixed initial states are zero
         along = jnp.asarray(directions)
     data = Data(cut, found.leaves, along)
-    conditions = _conditions(found, data, origin, states, settings)
-    y = jnp.zeros(found.layout.size + len(origin.recording) * data.free_starts)
+    sensor_weight = np.ones(cut.observed.shape[2])
+    if not weighted:
+        sensor_weight = first_weights(np.asarray(cut.weights), np.asarray(cut.observed))
+    conditions = _conditions(found, data, origin, states, settings, sensor_weight)
+    y = np.zeros(found.layout.size + len(origin.recording) * data.free_starts)
     count = sum(one.count for one in given)
     if count < y.size:
         raise ValueError(
@@ -84,14 +89,16 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
             f"but there are {count} for {y.size}; fix parameters by `free`, or exact starts by "
             '`initial_states="fixed"`.'
         )
-    _require_runs(problem, y, data, origin)
+    evaluator = Evaluator(problem, data, origin.recording)
+    _require_runs(evaluator, y, origin)
     hard = horizon is not None and horizon.continuity is None
-    return Task(problem, data, conditions, origin, y, longest, hard, weighted)
+    return Task(problem, data, conditions, origin, y, longest, hard, weighted, evaluator)
 
 
-def _require_runs(problem: FitProblem, y: Array, data: Data, origin: SegmentOrigin) -> None:
-    """Raise unless every segment can be simulated with the given unknowns."""
-    found = runs(problem, y, data)
+def _require_runs(evaluator: Evaluator, y: np.ndarray, origin: SegmentOrigin) -> None:
+    """Raise unless every segment can be simulated, and differentiated, with the given unknowns."""
+    problem, made = evaluator.problem, evaluator.at(y)
+    found = made.run
     fixed = isinstance(problem.scheme.steps, FixedSteps)
     steps = "shorter steps (`steps`) or " if fixed else ""
     status = np.asarray(found.status)
@@ -104,6 +111,13 @@ def _require_runs(problem: FitProblem, y: Array, data: Data, origin: SegmentOrig
         raise ValueError(
             f"{capital(name)} cannot be simulated with the parameters at the start of the fit: "
             f"{what.name}, {what.message}; begin nearer, take {steps}shorter segments (`horizon`)."
+        )
+    lost = ~np.isfinite(np.asarray(made.slopes.residual)).all(axis=(1, 2, 3))
+    for k in np.flatnonzero(lost):
+        raise ValueError(
+            f"{capital(origin.recordings[origin.recording[k]].name)} has no derivative by the "
+            "unknowns at the start of the fit; `check_gradients` finds the function of the system "
+            "that causes it."
         )
 
 
@@ -181,7 +195,7 @@ def _largest_step(
 
 def _conditions(
     found: Parameters, data: Data, origin: SegmentOrigin, states: Sequence[InitialState],
-    settings: Settings,
+    settings: Settings, sensor_weight: np.ndarray,
 ) -> Conditions:  # fmt: skip
     count, size = data.segments.q0.shape
     start_weight = np.zeros((count, 2 * size))
@@ -189,28 +203,33 @@ def _conditions(
         sd = origin.recordings[origin.recording[k]].start_sd
         if sd is not None:
             start_weight[k] = 1 / np.concatenate(sd)
-    jump_weight = _jump_weight(data.segments, states, settings.horizon)
+    jump_weight = _jump_weight(data.segments, states, settings.horizon, sensor_weight)
     return Conditions(
-        prior_mean=jnp.asarray(found.prior_mean),
-        prior_weight=jnp.asarray(1 / found.prior_sd),
-        start_weight=jnp.asarray(start_weight),
+        prior_mean=found.prior_mean,
+        prior_weight=1 / found.prior_sd,
+        start_weight=start_weight,
         jump_weight=jump_weight,
-        jump_shift=jnp.zeros((count, jump_weight.size)),
+        jump_shift=np.zeros((count, jump_weight.size)),
+        sensor_weight=sensor_weight,
     )
 
 
-def _jump_weight(s: Segments, states: Sequence[InitialState], horizon: Shooting | None) -> Array:
+def _jump_weight(
+    s: Segments, states: Sequence[InitialState], horizon: Shooting | None, sensor_weight: np.ndarray
+) -> np.ndarray:
     """The weight of a jump in each coordinate and velocity, (2 n,)."""
     n2 = 2 * states[0].q.size
     if horizon is None:
-        return jnp.zeros(n2)
+        return np.zeros(n2)
     if horizon.continuity is not None:
-        return jnp.full(n2, 1 / horizon.continuity)
+        return np.full(n2, 1 / horizon.continuity)
     # a hard condition begins with the weight at which a jump of the size of the motion counts as
     # much as all measurements of a segment
-    begins = jnp.stack([jnp.concatenate([one.q, one.v]) for one in states])
-    size = jnp.sqrt((begins**2).mean(0))
-    size = jnp.where(size > 1e-3 * size.max(), size, size.max())
-    centred = s.observed - s.observed.mean(axis=1, keepdims=True)
-    signal = jnp.sqrt(((s.weights * centred) ** 2).sum(axis=(1, 2)).mean())
-    return signal / size
+    begins = np.stack([np.concatenate([one.q, one.v]) for one in states])
+    size = np.sqrt((begins**2).mean(0))
+    size = np.where(size > 1e-3 * size.max(), size, size.max())
+    observed = np.asarray(s.observed, float)
+    centred = observed - observed.mean(axis=1, keepdims=True)
+    weights = sensor_weight * np.asarray(s.weights, float)
+    signal = np.sqrt(((weights * centred) ** 2).sum(axis=(1, 2)).mean())
+    return np.asarray(signal / size)

@@ -9,11 +9,11 @@ from experiments.cuda.host import on_host
 from experiments.cuda.kernels import Called, running
 from jaxmech import FixedSteps
 from jaxmech.compiler.backends.cuda.codegen import cuda_program
-from jaxmech.identify import Descent, Fit, LevenbergMarquardt, fit
+from jaxmech.identify import Descent, Fit, TrustRegion, fit
 from tests.identify.swings import BEGIN, FREE, SWING, noisy, swings
 
 OPTIMIZERS = {
-    "least squares": LevenbergMarquardt(),  # derivatives in forward mode, a batch of them
+    "least squares": TrustRegion(),  # derivatives in forward mode, a batch of them
     "descent": Descent(optax.adam(1e-2), iterations=3),  # in reverse mode
 }
 

@@ -6,7 +6,7 @@ measured pendulum (`configs/measured_pendulum_double.toml`). The reverse-mode gr
 with that from the Jacobian before anything is timed. The cost of the Jacobian by p parameters is
 also stated per run, as if it took 1 + p of them.
 
-Usage: python -m experiments.fit_speed [configs/fit_speed.toml] [runs/fit_speed]
+Usage: python -m experiments.fit_evaluation [configs/fit_evaluation.toml] [runs/fit_evaluation]
 """
 
 import json
@@ -26,14 +26,15 @@ import jaxmech as jm
 from experiments.recovery.mechanisms import double_pendulum
 from jaxmech.config.environment import environment
 from jaxmech.config.toml import ConfigError, read
-from jaxmech.identify.problem.least_squares import Task, half_square, linearized, rows, runs
+from jaxmech.identify.problem.least_squares import half_square, linearized, runs
+from jaxmech.identify.problem.rows import Evaluator, Task
 from jaxmech.identify.problem.setup import prepare
 
 FREE = ("m2", "l1", "l2", "c1", "c2", "g", "offset1", "offset2", "scale1", "scale2")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitSpeed:
+class FitEvaluation:
     """The keys of the configuration."""
 
     recordings: int = 26
@@ -50,7 +51,7 @@ def sensors(q: Any, v: Any, t: Any, p: Any) -> Any:
     return scales * CASE.observe(q, v, t, p) + offsets
 
 
-def task(study: FitSpeed) -> Task:
+def task(study: FitEvaluation) -> Task:
     truth = {**CASE.params, "offset1": 0.0, "offset2": 0.0, "scale1": 1.0, "scale2": 1.0}
     ts = study.interval * np.arange(study.samples)
     draw = np.random.default_rng(0)
@@ -83,27 +84,27 @@ def evaluations(made: Task) -> dict[str, Callable[[Any], Any]]:
         "forward run": lambda y: runs(problem, y, made.data),
         "reverse gradient": jax.jit(jax.grad(lambda y: half_square(problem, y, *numbers))),
         "Jacobian": lambda y: linearized(problem, y, made.data),
-        "step of Levenberg-Marquardt": jax.jit(partial(_rows, made)),
+        "rows of the trust region": partial(_rows, made),
     }
 
 
 def _rows(made: Task, y: Any) -> tuple[Any, Any]:
-    """Compute the input of an iteration of the optimizer: compressed residuals and derivatives."""
-    values, apply = rows(made.problem, y, made.data, made.conditions)
-    return values, jax.vmap(apply)(jnp.eye(y.size))
+    """Compute the input of a step of the optimizer: compressed residuals and derivatives."""
+    rows = Evaluator(made.problem, made.data, made.origin.recording).rows(y, made.conditions)
+    return rows.values, rows.jacobian.T
 
 
 def require_agreement(made: Task, found: dict[str, Callable[[Any], Any]]) -> float:
     """Return the relative difference of gradient and Jacobian; raise if they disagree."""
     gradient = np.asarray(found["reverse gradient"](made.y))
-    values, J = (np.asarray(x) for x in found["step of Levenberg-Marquardt"](made.y))
+    values, J = (np.asarray(x) for x in found["rows of the trust region"](made.y))
     difference = float(np.abs(J @ values - gradient).max() / np.abs(gradient).max())
     if not difference < 1e-8:
         raise RuntimeError(f"gradient and Jacobian differ by {difference:.1e}")
     return difference
 
 
-def measured(study: FitSpeed) -> dict[str, Any]:
+def measured(study: FitEvaluation) -> dict[str, Any]:
     made = task(study)
     found = evaluations(made)
     difference = require_agreement(made, found)
@@ -150,7 +151,7 @@ def printed(found: dict[str, Any]) -> str:
 def main(config: Path, out: Path) -> int:
     jax.config.update("jax_enable_x64", True)
     try:
-        study = read(config, FitSpeed)
+        study = read(config, FitEvaluation)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
@@ -158,11 +159,11 @@ def main(config: Path, out: Path) -> int:
     print(printed(found))
     out.mkdir(parents=True, exist_ok=True)
     facts = {"settings": asdict(study), "environment": environment(), **found}
-    (out / "fit_speed.json").write_text(json.dumps(facts, indent=2), encoding="utf-8")
+    (out / "fit_evaluation.json").write_text(json.dumps(facts, indent=2), encoding="utf-8")
     return 0
 
 
 if __name__ == "__main__":
     given = [Path(x) for x in sys.argv[1:]]
-    defaults = [Path("configs/fit_speed.toml"), Path("runs/fit_speed")]
+    defaults = [Path("configs/fit_evaluation.toml"), Path("runs/fit_evaluation")]
     sys.exit(main(*[*given, *defaults[len(given) :]]))

@@ -1,0 +1,196 @@
+"""Least squares within bounds by the trust region of scipy, on residuals evaluated as native code.
+
+scipy's `trf` (Branch, Coleman and Li 1999) needs the residuals and their Jacobian only. Both come
+from one program, so that a first fit compiles one; a rejected trial point costs its Jacobian, too.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxmech.identify.problem.least_squares import Conditions
+from jaxmech.identify.problem.rows import ResidualRows, Task
+from jaxmech.utils.checks import require_positive, require_positive_integer
+from jaxmech.utils.field_docs import setting
+
+NEAR = 0.1  # distance from the minimum in standard errors at which a fit has converged
+_ROUND_OFF = 1e-13  # share of the first loss at which perfect data are fitted to round-off
+_PER_UNKNOWN = 100  # evaluations, by default, as in scipy's `least_squares`
+_TIMES = 5  # the trust region begins anew, at most, if it ends away from the minimum
+_AT_BOUND = 1e-4  # distance from a bound, relative to the first one, at which it may be active
+_RANK = 1e-8  # share of each column, that keeps the rank of the Jacobian full
+
+
+@dataclass(frozen=True)
+class TrustRegion:
+    """The trust region of `scipy.optimize.least_squares` with exact Jacobians, the default.
+
+    Args:
+        evaluations: maximum number of evaluations; 100 for each unknown by default.
+        tolerance: relative change of the unknowns, or of the loss, at which it ends.
+
+    Raises:
+        ValueError: a number is not positive.
+
+    Example:
+        >>> TrustRegion(evaluations=20)
+        TrustRegion(evaluations=20, tolerance=1e-08)
+    """
+
+    evaluations: int | None = setting(
+        None, "maximum number of evaluations; 100 for each unknown by default"
+    )
+    tolerance: float = setting(
+        1e-8, "relative change of the parameters, or of the loss, at which it stops", positive=True
+    )
+
+    def __post_init__(self) -> None:
+        if self.evaluations is not None:
+            require_positive_integer("evaluations", self.evaluations, "give a number")
+        require_positive("tolerance", self.tolerance)
+
+
+class Progress(NamedTuple):
+    """The state of an optimizer after a step."""
+
+    y: np.ndarray  # the unknowns
+    loss: float  # half the sum of squared residuals
+    state: Any = None  # state of the optimizer, a pytree of arrays
+
+
+class End(NamedTuple):
+    """The end of an optimization."""
+
+    y: np.ndarray
+    converged: bool  # whether no gain is left
+    reason: str  # why it ended
+    spent: bool  # whether the budget is used up
+    evaluations: int  # those of rejected points included
+    at_bound: tuple[tuple[int, float], ...] = ()  # index of a number, and its multiplier
+
+
+def minimize(
+    policy: TrustRegion, task: Task, y: Any, conditions: Conditions,
+    record: Callable[[Progress], None],
+) -> End:  # fmt: skip
+    """Minimize from y, with `record` called at each accepted point."""
+    from scipy.optimize import least_squares  # slow to import, and seldom needed
+
+    points = _Points(task, conditions, record)
+    most = budget = policy.evaluations or _PER_UNKNOWN * y.size
+    x, first = points.straight(np.asarray(y, float)), None
+    for _ in range(_TIMES):
+        result = least_squares(
+            points.values, x, points.jacobian, points.limits, method="trf", x_scale="jac",
+            ftol=policy.tolerance, xtol=policy.tolerance, gtol=None, max_nfev=budget,
+        )  # fmt: skip
+        gained = points.losses[0] - result.cost
+        first = points.losses[0] if first is None else first
+        budget -= result.nfev
+        x = result.x
+        y = points.unknowns(x)
+        converged, at_bound = points.at_rest(x, first)
+        # a short step proves nothing: it also occurs next to parameters where the motion fails
+        if converged or budget <= 0 or not gained > policy.tolerance * result.cost:
+            break
+    reasons = {
+        0: f"the {most} evaluations are used up",
+        2: f"the loss fell by less than {policy.tolerance:g} of itself",
+        3: f"the unknowns changed by less than {policy.tolerance:g} of themselves",
+    }
+    reasons[4] = reasons[2]
+    return End(y, converged, reasons[result.status], result.status == 0, most - budget, at_bound)
+
+
+class _Points:
+    """The problem in the unknowns of the trust region: `straight` numbers and initial states."""
+
+    def __init__(
+        self, task: Task, conditions: Conditions, record: Callable[[Progress], None]
+    ) -> None:
+        self.task, self.conditions, self.record = task, conditions, record
+        self.size = task.problem.layout.size
+        s, along = task.data.segments, np.asarray(task.data.along, float)
+        starts = np.concatenate([np.asarray(s.q0, float), np.asarray(s.v0, float)], axis=1)
+        # the first radius of the trust region is the size of the unknowns
+        self.offset = np.einsum("ski,sk->si", along, starts).ravel()
+        free = np.full((2, self.offset.size), [[-np.inf], [np.inf]])
+        self.limits = np.concatenate([task.problem.layout.limits(task.data.leaves), free], axis=1)
+        self.losses: list[float] = []
+
+    def straight(self, y: np.ndarray) -> np.ndarray:
+        """The unknowns of the trust region for y."""
+        z = self.task.problem.layout.straight(y[: self.size], self.task.data.leaves)
+        x = np.concatenate([z, y[self.size :] + self.offset])
+        return np.clip(x, *self.limits)
+
+    def unknowns(self, x: np.ndarray) -> np.ndarray:
+        """y for the unknowns of the trust region."""
+        z, _ = self.task.problem.layout.bent(x[: self.size], self.task.data.leaves)
+        return np.concatenate([z, x[self.size :] - self.offset])
+
+    def rows(self, x: np.ndarray) -> ResidualRows:
+        """The rows with derivatives by x."""
+        rows = self.task.evaluator.rows(self.unknowns(x), self.conditions)
+        _, slopes = self.task.problem.layout.bent(x[: self.size], self.task.data.leaves)
+        jacobian = rows.jacobian * np.concatenate([slopes, np.ones(x.size - self.size)])
+        return rows._replace(jacobian=jacobian)
+
+    def values(self, x: np.ndarray) -> np.ndarray:
+        """The residuals, and a zero for each of the rows that `jacobian` appends."""
+        return np.concatenate([self.rows(x).values, np.zeros(x.size)])
+
+    def jacobian(self, x: np.ndarray) -> np.ndarray:
+        """The Jacobian, whose rank a negligible multiple of the unit matrix keeps full."""
+        # Without it scipy would take all steps at their full length once an unknown is not
+        # determined, and converge slowly.
+        rows = self.rows(x)
+        if not self.losses or rows.loss < self.losses[-1]:
+            self.losses.append(rows.loss)
+            self.record(Progress(self.unknowns(x), rows.loss))
+        sizes = np.linalg.norm(rows.jacobian, axis=0)
+        return np.concatenate([rows.jacobian, np.diag(_RANK * np.where(sizes > 0, sizes, 1.0))])
+
+    def at_rest(self, x: np.ndarray, first: float) -> tuple[bool, tuple[tuple[int, float], ...]]:
+        """Whether the linear model promises no gain, and the bounds that hold the minimum off."""
+        rows = self.rows(x)
+        if not rows.finite:
+            return False, ()
+        enough = _negligible(self.task, rows.loss, x.size)
+        _, step = _gain(rows)
+        slope = rows.jacobian.T @ rows.values
+        low, high = self.limits
+        beyond = np.where(slope > 0, x + step < low, x + step > high)
+        distance = np.where(slope > 0, x - low, high - x)
+        with np.errstate(invalid="ignore"):
+            held = beyond & (np.abs(slope) * distance <= enough)
+        gain, _ = _gain(rows._replace(jacobian=rows.jacobian[:, ~held]))
+        leaves = self.task.data.leaves
+        units = self.task.problem.layout.units(leaves)
+        at_bound = tuple((int(k), float(-slope[k] / units[k])) for k in np.flatnonzero(held))
+        return bool(gain <= enough or rows.loss <= _ROUND_OFF * first), at_bound
+
+
+def at_rest(task: Task, y: Any, conditions: Conditions) -> bool:
+    """Whether the linear model promises no gain."""
+    rows = task.evaluator.rows(y, conditions)
+    return rows.finite and _gain(rows)[0] <= _negligible(task, rows.loss, np.size(y))
+
+
+def _negligible(task: Task, loss: float, unknowns: int) -> float:
+    # Twice the gain, in units of the remaining variance, is the squared distance from the minimum
+    # in standard errors.
+    degrees = max(int((np.asarray(task.data.segments.weights) > 0).sum()) - unknowns, 1)
+    return NEAR**2 * loss / degrees
+
+
+def _gain(rows: ResidualRows) -> tuple[float, np.ndarray]:
+    """The loss that the linear model can remove, and the step that removes it."""
+    sizes = np.linalg.norm(rows.jacobian, axis=0)
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    scaled = rows.jacobian / sizes
+    step = np.linalg.lstsq(scaled, -rows.values, rcond=1e-10)[0]
+    removed = scaled @ step
+    return 0.5 * float(removed @ removed), step / sizes

@@ -1,0 +1,189 @@
+"""The rows of the least-squares problem at one point: residuals and derivatives, in NumPy.
+
+The residuals r (N,) of a segment and their derivatives J (N, P) are reduced to a triangle,
+[J r] = Q [[R, c], [0, rho]] with orthonormal Q. The methods of Gauss-Newton type depend on
+J^T J = R^T R, J^T r = R^T c and r^T r = c^T c + rho^2 alone, so the P + 1 numbers (c, rho) with the
+derivatives (R, 0) replace all N.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxmech.identify.data.segments import SegmentOrigin
+from jaxmech.identify.problem.least_squares import (
+    Conditions,
+    Data,
+    FitProblem,
+    Linearized,
+    SegmentRun,
+    Slopes,
+    linearized,
+)
+
+_LARGEST = 1e150  # numbers above it have squares that overflow
+
+
+class ResidualRows(NamedTuple):
+    """All residuals and their derivatives."""
+
+    values: np.ndarray  # (K,); infinite where the motion fails or explodes
+    jacobian: np.ndarray  # by the unknowns, (K, size of y)
+    recording: np.ndarray  # index of the recording that each row belongs to, -1 for a prior, (K,)
+
+    @property
+    def finite(self) -> bool:
+        """Whether the residuals can be squared."""
+        return bool(np.isfinite(self.values).all())
+
+    @property
+    def loss(self) -> float:
+        """Half the sum of squared residuals."""
+        return 0.5 * float(self.values @ self.values) if self.finite else np.inf
+
+
+class Evaluator:
+    """Evaluates a problem at points y, and keeps the last evaluation."""
+
+    def __init__(self, problem: FitProblem, data: Data, recording: np.ndarray) -> None:
+        self.problem, self.data = problem, data
+        self.recording = recording  # of each segment, (S,)
+        self.count = 0  # evaluations so far
+        self._last: tuple[bytes, Linearized] | None = None
+        self._last_rows: tuple[bytes, Conditions, ResidualRows] | None = None
+
+    def at(self, y: np.ndarray) -> Linearized:
+        """All segments at y, with derivatives, as NumPy arrays of double precision."""
+        y = np.asarray(y, float)
+        key = y.tobytes()
+        if self._last is None or self._last[0] != key:
+            self.remember(y, jax.device_get(linearized(self.problem, y, self.data)))
+            self.count += 1
+        assert self._last is not None
+        return self._last[1]
+
+    def remember(self, y: np.ndarray, made: Linearized) -> None:
+        """Take `made` for the evaluation at y."""
+        self._last, self._last_rows = (np.asarray(y, float).tobytes(), made), None
+
+    def rows(self, y: np.ndarray, conditions: Conditions) -> ResidualRows:
+        """All residuals and their derivatives at y."""
+        key, last = np.asarray(y, float).tobytes(), self._last_rows
+        if last is None or last[0] != key or last[1] is not conditions:
+            last = self._last_rows = key, conditions, self._rows(y, conditions)
+        return last[2]
+
+    def _rows(self, y: np.ndarray, conditions: Conditions) -> ResidualRows:
+        made, p = self.at(y), self.problem.layout.size
+        weight = np.asarray(conditions.sensor_weight, float)
+        R = triangles(weight * made.run.residual, weight * made.slopes.residual)
+        parts = [
+            (R[:, :, -1], self._spread(R[:, :, :-1], p)),
+            *self._jumps(made.run, made.slopes, conditions),
+            *self._starts(y, conditions),
+        ]
+        prior, prior_by_y = self._prior(y, conditions)
+        counts = [values.shape[1] for values, _ in parts]
+        recording = [np.repeat(self.recording, count) for count in counts]
+        values = [values.ravel() for values, _ in parts]
+        slopes = [slopes.reshape(-1, y.size) for _, slopes in parts]
+        return _checked(
+            np.concatenate([*values, prior]),
+            np.concatenate([*slopes, prior_by_y]),
+            np.concatenate([*recording, np.full(prior.size, -1)]),
+        )
+
+    def outer(self, y: np.ndarray, conditions: Conditions) -> np.ndarray:
+        """The residuals of the priors of parameters and initial states."""
+        starts = [values.ravel() for values, _ in self._starts(y, conditions)]
+        return np.concatenate([*starts, self._prior(y, conditions)[0]])
+
+    def _prior(self, y: np.ndarray, conditions: Conditions) -> tuple[np.ndarray, np.ndarray]:
+        made, weight = self.at(y), np.asarray(conditions.prior_weight, float)
+        known = np.flatnonzero(weight > 0)
+        away = np.asarray(made.numbers, float) - np.asarray(conditions.prior_mean, float)
+        by_y = np.zeros((known.size, y.size))
+        by_y[:, : weight.size] = weight[known, None] * np.asarray(made.by_z, float)[known]
+        return weight[known] * away[known], by_y
+
+    def _spread(self, by_segment: np.ndarray, p: int) -> np.ndarray:
+        """Derivatives (S, k, p + i) by what each segment depends on, by all unknowns instead."""
+        count, rows, width = by_segment.shape
+        i = width - p
+        by_y = np.zeros((count, rows, p + count * i))
+        by_y[:, :, :p] = by_segment[:, :, :p]
+        for k in range(count):
+            by_y[k, :, p + k * i : p + (k + 1) * i] = by_segment[k, :, p:]
+        return by_y
+
+    def _jumps(
+        self, run: SegmentRun, slopes: Slopes, conditions: Conditions
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        following = np.asarray(self.data.segments.following)
+        continues = following != np.arange(len(following))
+        if not continues.any():
+            return []
+        p = self.problem.layout.size
+        ends, begins = (
+            self._spread(np.swapaxes(np.asarray(x, float), 1, 2), p)
+            for x in (slopes.end, slopes.begin)
+        )
+        weight = np.asarray(conditions.jump_weight, float) * continues[:, None]
+        values = weight * (run.end - run.begin[following]) + np.asarray(conditions.jump_shift)
+        return [(values, weight[:, :, None] * (ends - begins[following]))]
+
+    def _starts(self, y: np.ndarray, conditions: Conditions) -> list[tuple[np.ndarray, np.ndarray]]:
+        weight = np.asarray(conditions.start_weight, float)
+        if not weight.any():
+            return []
+        p = self.problem.layout.size
+        along = weight[:, :, None] * np.asarray(self.data.along, float)
+        by_y = self._spread(np.concatenate([np.zeros((*weight.shape, p)), along], axis=2), p)
+        return [(by_y @ y, by_y)]
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A fit that is ready to be solved."""
+
+    problem: FitProblem
+    data: Data
+    conditions: Conditions
+    origin: SegmentOrigin
+    y: np.ndarray  # the unknowns to begin with
+    longest: float | None  # longest interval between times [s]
+    hard: bool  # whether jumps between segments must vanish
+    weighted: bool  # whether residuals are in units of the stated standard deviation
+    evaluator: Evaluator
+
+
+def _checked(values: np.ndarray, jacobian: np.ndarray, recording: np.ndarray) -> ResidualRows:
+    """The rows, all of them infinite if one of their numbers cannot be squared."""
+    with np.errstate(invalid="ignore"):
+        good = np.abs(values).max() < _LARGEST and np.abs(jacobian).max() < _LARGEST
+    if not good:  # false for NaN, too
+        return ResidualRows(np.full(values.shape, np.inf), np.zeros(jacobian.shape), recording)
+    return ResidualRows(values, jacobian, recording)
+
+
+def triangles(residual: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+    """The triangle [[R, c], [0, rho]] of each of S segments.
+
+    Args:
+        residual: residuals of each segment, (S, T, d).
+        slopes: their derivatives by P numbers, (S, P, T, d).
+
+    Example:
+        >>> J, r = np.array([3.0, 4.0]), np.array([5.0, 0.0])
+        >>> print(abs(triangles(r[None, :, None], J[None, None, :, None])[0]).round(3))
+        [[5. 3.]
+         [0. 4.]]
+    """
+    count = len(residual)
+    parts = slopes.reshape(count, slopes.shape[1], -1), residual.reshape(count, 1, -1)
+    columns = np.concatenate(parts, axis=1)
+    transposed = np.swapaxes(np.asarray(columns, float), 1, 2)
+    R: Any = np.linalg.qr(transposed, mode="r")  # numbers that are not finite stay so
+    return np.asarray(R)
