@@ -123,7 +123,7 @@ def simulate(
         projection: stabilization against drift: `Projection()`, `Baumgarte(...)` or None.
         formulation: law of motion.
         derivative: `ReverseMode()`, or `ForwardMode()` if only `jax.jvp` is needed.
-        events: `Event`s to locate along the motion; their times and states are in
+        events: each `Event` to locate along the motion; times and states are in
             `Solution.events`. After a terminal event the trajectory stands still: all later saves
             hold the state at the event, and the status is `STOPPED`.
         inactive: names of constraints that do not hold until a `Transition` switches them on.
@@ -279,6 +279,7 @@ def _solution(
         evaluations=counts.evaluations,
         t_stiff=counts.t_stiff,
         coordinates=tuple(system.coordinates),
+        velocities=tuple(system.velocity_names),
         events=found,
     )
 

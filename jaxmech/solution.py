@@ -1,8 +1,10 @@
 """`Solution`: a trajectory with its status and its audit."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from difflib import get_close_matches
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,6 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmech.integrate import Events
 from jaxmech.integrate.steps.default_steps import StepWarning
+from jaxmech.solution_views import card_as_html, columns, dataset, frame
 from jaxmech.status import Status, succeeded
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known
@@ -19,6 +22,7 @@ from jaxmech.utils.parameters import Digests
 from jaxmech.utils.precision import USE_FLOAT64
 from jaxmech.utils.tracers import actual
 
+MOST_NAMES = 8  # that a printed solution lists
 TOO_COARSE = 1e-3  # integration error above which a step is reported as too coarse
 _REMEDY = (
     "give a larger `FixedSteps(per_save=...)` (`steps.per_save`) or a smaller `rtol` in `Adaptive`"
@@ -56,6 +60,8 @@ class Solution(eqx.Module):
         t_stiff: time [s] from which stability seemed to limit the steps of `Adaptive` instead of
             the tolerance; NaN if it never did.
         coordinates: names of the coordinates.
+        velocities: names of the entries of v: those of the coordinates whose rates they are, then
+            of the states of first order.
         events: recorded events, by name; None without events.
         digests: a number for the value of each parameter, by name, from which `observe` and
             `animate` see whether they are given the parameters of the simulation.
@@ -67,6 +73,10 @@ class Solution(eqx.Module):
         >>> sol = jm.simulate(model.system, *model.initial(), jnp.linspace(0, 1, 101), model.params)
         >>> Status(int(sol.status)).name, sol.q.shape
         ('OK', (101, 2))
+        >>> sol.names
+        ('x1', 'x2', 'x1.rate', 'x2.rate')
+        >>> print(f"{sol['x2'].min():.3f} m")
+        -1.000 m
     """
 
     ts: Float[Array, " T"]
@@ -86,6 +96,7 @@ class Solution(eqx.Module):
     evaluations: Int[Array, ""]
     t_stiff: Float[Array, ""]
     coordinates: tuple[str, ...] = eqx.field(static=True)
+    velocities: tuple[str, ...] = eqx.field(static=True)
     events: Events | None = None
     digests: Digests | None = None
 
@@ -94,11 +105,60 @@ class Solution(eqx.Module):
         """Whether the trajectory was computed to its end, or to a terminal event."""
         return succeeded(self.status)
 
-    def __repr__(self) -> str:
-        leaves = [getattr(self, field.name) for field in fields(self)[:-3]]
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that `sol[name]` knows: coordinates, their rates, states of first order."""
+        return tuple(columns(self))
+
+    def __getitem__(self, name: str) -> Array:
+        """A column of q or v by its name, shape (T,).
+
+        Args:
+            name: one of `names`, such as `"crank"` for a coordinate, `"crank.rate"` for its rate.
+
+        Raises:
+            KeyError: there is no such name.
+        """
+        known = columns(self)
+        if name not in known:
+            near = get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f" did you mean `{near[0]}`?" if near else ""
+            raise KeyError(f"`{name}` is not in the solution;{hint} Known: {', '.join(known)}")
+        array, index = known[name]
+        return getattr(self, array)[..., index]
+
+    def to_xarray(self) -> Any:
+        """An `xarray.Dataset` with a variable for each of `names` and for the audit.
+
+        The dimensions are `time`, and before it `trajectory`, or `batch_0`, `batch_1` and so on for
+        a nested batch.
+
+        Raises:
+            ImportError: xarray is not installed.
+        """
+        return dataset(self)
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame` with a column for each of `names`, and the times as index.
+
+        In a batch the index has the number of the trajectory before the time.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        return frame(self)
+
+    def _repr_html_(self) -> str:
+        return card_as_html(self, repr(self)) if self._is_concrete() else f"<pre>{self!r}</pre>"
+
+    def _is_concrete(self) -> bool:
+        leaves = [getattr(self, field.name) for field in fields(self)[:-4]]
         arrays = (jax.Array, np.ndarray, np.generic)
-        is_concrete = is_known(leaves) and all(isinstance(leaf, arrays) for leaf in leaves)
-        if not is_concrete or not np.size(self.status):
+        concrete = is_known(leaves) and all(isinstance(leaf, arrays) for leaf in leaves)
+        return concrete and bool(np.size(self.status))
+
+    def __repr__(self) -> str:
+        if not self._is_concrete():
             return f"Solution(coordinates={self.coordinates}, without values)"
         return "\n".join(_card(self))
 
@@ -109,7 +169,7 @@ def _card(sol: Solution) -> list[str]:
     ts = np.atleast_1d(np.asarray(sol.ts))
     span = f"t = {ts.min():g} ... {ts.max():g} s, {ts.shape[-1]} saved"
     return [
-        f"Solution: {count}{span}, coordinates {', '.join(sol.coordinates)}",
+        f"Solution: {count}{span}, coordinates {_shortened(sol.coordinates)}",
         f"  status             {_statuses(sol, status)}",
         f"  position residual  {_largest(sol.position_residual)}",
         f"  velocity residual  {_largest(sol.velocity_residual)}",
@@ -121,6 +181,13 @@ def _card(sol: Solution) -> list[str]:
         *_event_lines(sol),
         *_hints(sol),
     ]
+
+
+def _shortened(names: Sequence[str]) -> str:
+    """All names, or the first ones and how many there are."""
+    if len(names) <= MOST_NAMES:
+        return ", ".join(names)
+    return f"{', '.join(names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more"
 
 
 def _event_lines(sol: Solution) -> Iterator[str]:

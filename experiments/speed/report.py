@@ -87,7 +87,7 @@ def figure(row: Row, name: str, what: str) -> Any:
 
 def as_markdown(found: Mapping[str, Any]) -> str:
     """Format all tables of the content of a `speed.json`, the one for the README first."""
-    return "\n\n".join(_sections(found)) + "\n"
+    return "\n\n".join(["# Speed of batches", *_sections(found)]) + "\n"
 
 
 def heading(row: Row) -> str:
@@ -123,7 +123,7 @@ def problems(group: Sequence[Row]) -> Iterator[str]:
 def _sections(found: Mapping[str, Any]) -> Iterator[str]:
     for k, (place, table) in enumerate(places(found["table"])):
         if k:
-            yield f"### {place}"
+            yield f"## {place}"
         yield _summary(table)
         yield from problems(table)
     yield (
@@ -135,11 +135,11 @@ def _sections(found: Mapping[str, Any]) -> Iterator[str]:
         + f"\n- load of the machine before the start: {found['host']['load']:.1f}"
     )
     for row in found["table"]:
-        yield f"### {heading(row)}"
+        yield f"## {heading(row)}"
         yield facts(row)
     for part, title in _SECTIONS.items():
         for place, group in places(found[part]):
-            yield f"### {title} (of peak, compile), {place}"
+            yield f"## {title} (of peak, compile), {place}"
             yield _by_case(group, _speed if part == "scaling" else _in_forward_runs)
             yield from problems(group)
 

@@ -65,7 +65,7 @@ class Robot:
 
     @property
     def model(self) -> Model:
-        """A `Model` for studies, fits and the commands, such as `jaxmech check arm.py:arm`.
+        """A `Model` for studies, fits and commands such as `jaxmech check`.
 
         Its start variables are the coordinates, and their rates under names such as
         `elbow.angle.rate`; the state is the nearest one on the constraints.

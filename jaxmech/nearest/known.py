@@ -1,4 +1,4 @@
-"""The search of `nearest_point` for one guess whose numbers are known, on the host.
+"""The search of `point` for one guess whose numbers are known, on the host.
 
 Compiled functions evaluate the constraints, their Jacobian and their curvature, numpy does the
 algebra. So the code that is compiled grows with the number of constraints alone, where the whole
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from jaxmech.compiler import jacobian, native_call
 from jaxmech.consistency import levels_at_known, near
 from jaxmech.linalg import rows_on_host
-from jaxmech.nearest_point import LENGTHS, RETURNS, STEPS, some_direction
+from jaxmech.nearest.point import LENGTHS, RETURNS, STEPS, some_direction
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import has_finite_numbers
 from jaxmech.utils.jit_cache import jit_of
@@ -124,7 +124,7 @@ def _factorized(M: Numbers) -> _Factor:
 
 
 class _PlaceOfKnown(NamedTuple):
-    """Quantities of the surface at a point, in coordinates w; as in `nearest_point`."""
+    """Quantities of the surface at a point, in coordinates w; as in `point`."""
 
     reached: bool
     w: Numbers
@@ -143,7 +143,7 @@ class _Step(NamedTuple):
 
 
 class _SearchOfKnown:
-    """The search for one guess, by the formulas of `nearest_point`."""
+    """The search for one guess, by the formulas of `point`."""
 
     def __init__(self, surface: Surface, M: Numbers) -> None:
         self.surface, self.guess = surface, surface.guess
@@ -250,7 +250,7 @@ def _length(x: Numbers) -> float:
 
 
 def nearest_known(surface: Surface, M: Numbers, is_affine: bool = False) -> Numbers:
-    """`nearest_point.nearest`, or `nearest_affine`, on a surface of a system.
+    """`point.nearest`, or `nearest_affine`, on a surface of a system.
 
     Args:
         surface: the level of the system, with the guess.

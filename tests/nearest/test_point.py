@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech.nearest_point import nearest
+from jaxmech.nearest.point import nearest
 
 
 class Surface(NamedTuple):

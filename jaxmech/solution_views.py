@@ -1,0 +1,109 @@
+"""Views of a `Solution`: columns by name, datasets of xarray, tables of pandas, HTML."""
+
+from collections.abc import Iterator
+from html import escape
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from jaxmech.status import Status
+
+INTEGRALS = "integral of "  # coordinates that belong to states of first order
+AUDIT = ("energy", "position_residual", "velocity_residual")  # at every save time
+OUTCOME = ("status", "t_failed", "energy_drift", "rank", "integration_error")
+MOST_LINES = 12  # sparklines of a card
+MOST_POINTS = 200  # of a sparkline
+WIDTH, HEIGHT = 240, 28  # of a sparkline, in pixels
+
+
+def columns(sol: Any) -> dict[str, tuple[str, int]]:
+    """The name of each column, with its array and its index there."""
+    known = {
+        name: ("q", k) for k, name in enumerate(sol.coordinates) if not name.startswith(INTEGRALS)
+    }
+    rates = {
+        f"{name}.rate" if name in known else name: ("v", k) for k, name in enumerate(sol.velocities)
+    }
+    return known | rates
+
+
+def dataset(sol: Any) -> Any:
+    """The columns and the audit of a solution as an `xarray.Dataset`."""
+    try:
+        xarray = import_module("xarray")
+    except ImportError as error:
+        raise ImportError("`to_xarray` needs xarray: pip install xarray") from error
+    batch, ts = _batch(sol), _times(sol)
+    over_time = (*batch, "time")
+    values = {name: (over_time, np.asarray(sol[name])) for name in sol.names}
+    values |= {name: (over_time, np.asarray(getattr(sol, name))) for name in AUDIT}
+    values |= {name: (batch, np.asarray(getattr(sol, name))) for name in OUTCOME}
+    times = ("time", ts) if ts.ndim == 1 else (over_time, ts)
+    data = xarray.Dataset(values, coords={"t": times})
+    data["t"].attrs["units"] = "s"
+    data["status"].attrs["meanings"] = ", ".join(f"{s.value} {s.name}" for s in Status)
+    return data.swap_dims(time="t") if ts.ndim == 1 else data
+
+
+def frame(sol: Any) -> Any:
+    """The columns of a solution as a `pandas.DataFrame`."""
+    try:
+        pandas = import_module("pandas")
+    except ImportError as error:
+        raise ImportError("`to_pandas` needs pandas: pip install pandas") from error
+    batch, ts = _batch(sol), np.asarray(sol.ts)
+    values = {name: np.asarray(sol[name]).ravel() for name in sol.names}
+    shape = np.shape(sol.q)[:-1]
+    times = np.broadcast_to(ts, shape)
+    if not batch:
+        return pandas.DataFrame(values, index=pandas.Index(times, name="t"))
+    members = np.indices(shape)[:-1]
+    levels = [*(member.ravel() for member in members), times.ravel()]
+    index = pandas.MultiIndex.from_arrays(levels, names=[*batch, "t"])
+    return pandas.DataFrame(values, index=index)
+
+
+def _batch(sol: Any) -> tuple[str, ...]:
+    """The names of the batch axes."""
+    count = np.ndim(sol.status)
+    return ("trajectory",) if count == 1 else tuple(f"batch_{k}" for k in range(count))
+
+
+def _times(sol: Any) -> np.ndarray:
+    """The save times, shape (T,) where all trajectories share them."""
+    ts = np.asarray(sol.ts)
+    rows = ts.reshape(-1, ts.shape[-1])
+    return rows[0] if len(rows) and (rows == rows[0]).all() else ts
+
+
+def card_as_html(sol: Any, card: str) -> str:
+    """The printed card, with a line of each coordinate over time; in a batch of the first ones."""
+    rows = "".join(_rows(sol))
+    table = f"<table>{rows}</table>" if rows else ""
+    return f"<div><pre>{escape(card)}</pre>{table}</div>"
+
+
+def _rows(sol: Any) -> Iterator[str]:
+    shown = [name for name, (array, _) in columns(sol).items() if array == "q"][:MOST_LINES]
+    for name in shown:
+        values = np.asarray(sol[name])
+        values = values.reshape(-1, values.shape[-1])[0]
+        if not np.isfinite(values).any():
+            continue
+        low, high = np.nanmin(values), np.nanmax(values)
+        yield (
+            f"<tr><td>{escape(name)}</td><td>{_sparkline(values, low, high)}</td>"
+            f"<td>{low:.4g} ... {high:.4g}</td></tr>"
+        )
+
+
+def _sparkline(values: np.ndarray, low: float, high: float) -> str:
+    stride = -(-len(values) // MOST_POINTS)
+    values = values[::stride]
+    x = np.linspace(0.0, WIDTH, len(values))
+    y = HEIGHT - 2 - (HEIGHT - 4) * (values - low) / (high - low if high > low else 1.0)
+    finite = np.isfinite(values)
+    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x[finite], y[finite], strict=True))
+    line = f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1"/>'
+    return f'<svg width="{WIDTH}" height="{HEIGHT}">{line}</svg>'
