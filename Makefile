@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test slow pytest lint format install hooks clean
+.PHONY: help demo test slow pytest lint docs format install hooks clean
 
 RUN := $(VENV)/bin
 PIP := $(RUN)/python -m pip --quiet --disable-pip-version-check
@@ -23,6 +23,7 @@ VERSION := $(shell $(PYTHON) -c '$(SHOW_VERSION)' 2>/dev/null)
 MADE := $(VENV)/.made-$(VERSION)
 INSTALLED := $(VENV)/.installed-$(VERSION)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(VERSION)
+INSTALLED_DOCS := $(VENV)/.installed-docs-$(VERSION)
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -45,6 +46,10 @@ lint: $(INSTALLED_DEV) ## check the style and the types
 	@$(RUN)/ruff format --quiet --check .
 	@$(RUN)/mypy
 
+docs: $(INSTALLED_DOCS) ## build the documentation site in docs/_build/html
+	@$(RUN)/python -m sphinx --quiet --fail-on-warning --keep-going --jobs auto docs docs/_build/html
+	@echo "Done. Open docs/_build/html/index.html"
+
 format: $(INSTALLED_DEV) ## apply fixes and formatting
 	@$(RUN)/ruff check --quiet --fix . || true
 	@$(RUN)/ruff format .
@@ -55,7 +60,7 @@ hooks: $(INSTALLED_DEV) ## check style and types before every commit
 	@$(RUN)/pre-commit install
 
 clean: ## remove the environments and the caches
-	rm -rf $(VENV) .venv-3.* build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-3.* build dist docs/_build docs/reference/generated .mypy_cache .pytest_cache .ruff_cache
 	find jaxmech tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(MADE):
@@ -81,4 +86,9 @@ $(INSTALLED): pyproject.toml $(MADE)
 $(INSTALLED_DEV): pyproject.toml $(MADE)
 	@echo "Installing jaxmech in $(VENV), with the development tools"
 	@$(PIP) install --editable '.[dev]'
+	@touch $(INSTALLED) $@
+
+$(INSTALLED_DOCS): pyproject.toml $(MADE)
+	@echo "Installing jaxmech in $(VENV), with what the documentation site needs"
+	@$(PIP) install --editable '.[docs]'
 	@touch $(INSTALLED) $@

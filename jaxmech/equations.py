@@ -29,6 +29,8 @@ Slopes: TypeAlias = Callable[[Array, Array, Array], tuple[Array, Array]]
 class EquationsOfMotion(eqx.Module):
     """The equations at one state: M a = Q without the constraints, and the constraints A a = b.
 
+    The result of `System.equations`, see `System`.
+
     Attributes:
         M: mass matrix, shape (n, n).
         Q: generalized force, shape (n,).

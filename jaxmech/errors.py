@@ -2,6 +2,8 @@
 
 from jaxmech.compiler.explain import NativeCodeWarning as NativeCodeWarning
 from jaxmech.config.errors import InputError as InputError
+from jaxmech.config.errors import StudyError as StudyError
+from jaxmech.config.run_folder import FolderError as FolderError
 from jaxmech.config.run_folder import RunWarning as RunWarning
 from jaxmech.config.toml import ConfigError as ConfigError
 from jaxmech.identify.data.files import TableError as TableError

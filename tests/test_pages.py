@@ -3,14 +3,12 @@
 Run as a program, this file draws the pictures of docs/modes.md.
 """
 
-import contextlib
-import io
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
-import jax
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -32,24 +30,32 @@ PAGES = (
     "interop",
     "states",
     "design",
+    "ten_minutes",
+    "equations",
+    "sharp_bits",
 )
-WITHOUT_PICTURES = ("adaptive", "states", "design")
+WITHOUT_PICTURES = ("adaptive", "states", "design", "ten_minutes", "equations", "sharp_bits")
+SEPARATOR = "\nprint('\\0', end='')\n"  # between the outputs of blocks
 
 
 def text(page: str) -> str:
     return (DOCS / f"{page}.md").read_text(encoding="utf-8")
 
 
-def run(page: str, pictures: Path) -> list[tuple[str, str]]:
-    """The printed output of each block, and the output shown on the page."""
-    names = {"pictures": pictures}
-    outputs = []
-    for code, said in BLOCK.findall(text(page)):
-        with contextlib.redirect_stdout(io.StringIO()) as shown:
-            exec(compile(code, f"docs/{page}.md", "exec"), names)
-        outputs.append((shown.getvalue(), said))
-    plt.close("all")
-    return outputs
+def run(page: str, folder: Path) -> list[tuple[str, str]]:
+    """The printed output of each block, pasted into a new process, and the output on the page."""
+    blocks = BLOCK.findall(text(page))
+    program = folder / f"{page}.py"
+    program.write_text(SEPARATOR.join(code for code, _ in blocks), encoding="utf-8")
+    plain = ("JAX_DISABLE_MOST_OPTIMIZATIONS", "JAX_ENABLE_X64")  # of the tests, not of a reader
+    environment = {name: value for name, value in os.environ.items() if name not in plain}
+    done = subprocess.run(
+        [sys.executable, program.name], cwd=folder, env=environment, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    program.unlink()
+    return list(zip(done.stdout.split("\0"), (said for _, said in blocks), strict=True))
 
 
 @pytest.mark.slow
@@ -61,7 +67,7 @@ def test_every_example_prints_what_follows_it(page: str, tmp_path: Path) -> None
         for mine, theirs in pairs:
             np.testing.assert_allclose(float(mine), float(theirs), rtol=1e-4, atol=2e-6)
     drawn = {file.name for file in tmp_path.iterdir()}
-    assert drawn == set(re.findall(r'pictures / "(\w+\.\w+)"', text(page)))
+    assert drawn == set(re.findall(r'(?:save|savefig|file)[(=]"(\w+\.\w+)"', text(page)))
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -78,14 +84,13 @@ def test_the_gallery_names_every_model() -> None:
     assert set(re.findall(r"\*\*(\w+)\*\*", text("gallery"))) == set(CATALOGUE)
 
 
-if __name__ == "__main__":
-    jax.config.update("jax_enable_x64", True)
-    for shown, _ in run("modes", DOCS / "pictures"):
-        sys.stdout.write(f"```\n{shown}```\n\n")
-
-
 @pytest.mark.parametrize("page", sorted(path.relative_to(DOCS) for path in DOCS.rglob("*.md")))
 def test_examples_that_are_pasted_compute_in_float64(page: Path) -> None:
     blocks = BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))
     if any("simulate(" in code for code, _ in blocks):
         assert 'jax.config.update("jax_enable_x64", True)' in blocks[0][0]
+
+
+if __name__ == "__main__":
+    for shown, _ in run("modes", DOCS / "pictures"):
+        sys.stdout.write(f"```\n{shown}```\n\n")

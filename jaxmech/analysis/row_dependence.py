@@ -18,6 +18,8 @@ from jaxmech.linalg.base import Rows, unit
 class Dependence:
     """Equations of one constraint that follow from those before them.
 
+    The entries of `Structure.dependences`, see `structure`.
+
     Attributes:
         name: the constraint.
         equations: indices of its equations, counted from 0.

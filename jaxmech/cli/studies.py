@@ -9,9 +9,10 @@ from typing import Any
 from jaxmech.cli.interrupt import graceful, resumable, tell
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.toml import read
-from jaxmech.ensemble import as_table, failed, name_problems, open_results, run_study
+from jaxmech.ensemble import open_results, run_study
+from jaxmech.ensemble.sampling.plans import name_problems
 from jaxmech.ensemble.study import AbstractStudy, AnyStudy
-from jaxmech.ensemble.summary import as_json
+from jaxmech.ensemble.summary import as_json, as_table, failed
 from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.plot.ensemble_figures import draw_pictures
 

@@ -41,6 +41,8 @@ class Part:
 class Explanation:
     """An explanation of how a function runs over a batch, which prints itself.
 
+    The result of `explain`.
+
     Attributes:
         parts: every loop and function considered.
         counts: whether operations are counted, which takes time.

@@ -39,6 +39,8 @@ from jaxmech.utils.jit_cache import jit_of
 class InverseDynamics(eqx.Module):
     """The forces along a path: M qdd = Q + A^T lambda + B u + missing.
 
+    The result of `inverse_dynamics`.
+
     Attributes:
         ts: times [s], shape (T,).
         q: coordinates on the path, shape (T, n).

@@ -40,7 +40,6 @@ from jaxmech.ensemble.results import verify as verify
 from jaxmech.ensemble.run import run_study as run_study
 from jaxmech.ensemble.sampling import Correlation as Correlation
 from jaxmech.ensemble.sampling import Sampling as Sampling
-from jaxmech.ensemble.sampling.plans import name_problems as name_problems
 from jaxmech.ensemble.statistics import Covariance as Covariance
 from jaxmech.ensemble.statistics import Custom as Custom
 from jaxmech.ensemble.statistics import FirstPassage as FirstPassage
@@ -55,7 +54,5 @@ from jaxmech.ensemble.statistics import Worst as Worst
 from jaxmech.ensemble.study import Study as Study
 from jaxmech.ensemble.study import Times as Times
 from jaxmech.ensemble.study import Until as Until
-from jaxmech.ensemble.summary import as_table as as_table
-from jaxmech.ensemble.summary import failed as failed
 from jaxmech.ensemble.work.connect import cluster_tasks as cluster_tasks
 from jaxmech.ensemble.work.settings import Cluster as Cluster

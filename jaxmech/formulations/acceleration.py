@@ -22,6 +22,8 @@ from jaxmech.utils.jit_cache import jit_of
 class Motion(eqx.Module):
     """The motion at one state: M qdd = Q + A^T lambda + C, A qdd = b.
 
+    The result of `acceleration`.
+
     Attributes:
         qdd: accelerations, shape (n,).
         multipliers: lambda of minimum norm, shape (m,), in the order of the rows of A; it depends

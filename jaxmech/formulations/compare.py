@@ -73,6 +73,8 @@ class Row:
 class Comparison:
     """All laws at one state; prints itself as a table.
 
+    The result of `compare_formulations`.
+
     Attributes:
         rows: one for each law, the reference first.
     """

@@ -26,6 +26,8 @@ from jaxmech.system import System
 class MultiplierFamily(eqx.Module):
     """Every lambda with M qdd = Q + A^T lambda, for the qdd of the motion.
 
+    The result of `multiplier_family`.
+
     Attributes:
         smallest: the member of minimum norm, shape (m,).
         projector: I - C C^+, shape (m, m), zero for independent constraints.

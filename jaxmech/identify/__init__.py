@@ -8,25 +8,21 @@ builds on it.
 
 from jaxmech.identify.cross_validation import CrossValidation as CrossValidation
 from jaxmech.identify.cross_validation import cross_validate as cross_validate
-from jaxmech.identify.cross_validation import errors_with_fitted_starts as errors_with_fitted_starts
 from jaxmech.identify.data.files import TableError as TableError
 from jaxmech.identify.data.recording import Recording as Recording
 from jaxmech.identify.data.segments import Shooting as Shooting
 from jaxmech.identify.data.table import Table as Table
 from jaxmech.identify.data.table import read_table as read_table
 from jaxmech.identify.fit import fit as fit
-from jaxmech.identify.fit import fit_identifiable as fit_identifiable
 from jaxmech.identify.identifiable import Identifiable as Identifiable
 from jaxmech.identify.identifiable import Settings as Settings
 from jaxmech.identify.inference.combinations import Combinations as Combinations
-from jaxmech.identify.inference.combinations import combinations as combinations
 from jaxmech.identify.inference.formulas import Formula as Formula
 from jaxmech.identify.inference.identifiability import Direction as Direction
 from jaxmech.identify.inference.identifiability import FixedParameter as FixedParameter
 from jaxmech.identify.inference.identifiability import Identifiability as Identifiability
 from jaxmech.identify.inference.identifiability import identifiability as identifiability
 from jaxmech.identify.inference.uncertainty import Uncertainty as Uncertainty
-from jaxmech.identify.inference.uncertainty import uncertainty as uncertainty
 from jaxmech.identify.optimize.gradient_descent import Descent as Descent
 from jaxmech.identify.optimize.loop import MultiStart as MultiStart
 from jaxmech.identify.optimize.trust_region import TrustRegion as TrustRegion

@@ -40,7 +40,10 @@ _REFIT = TrustRegion(tolerance=1e-10)  # of initial states alone
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CrossValidation:
-    """The errors of candidates on recordings that they were not fitted to; prints itself."""
+    """The errors of candidates on recordings that they were not fitted to; prints itself.
+
+    The result of `cross_validate`.
+    """
 
     names: tuple[str, ...]  # names of the C candidates
     numbers: np.ndarray  # numbers of fitted parameters of each, (C,)

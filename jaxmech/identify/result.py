@@ -21,7 +21,10 @@ from jaxmech.system import Params
 
 
 class Estimate(NamedTuple):
-    """The value of a function of the fitted parameters, and its standard errors."""
+    """The value of a function of the fitted parameters, and its standard errors.
+
+    The result of `Fit.estimate`, see `fit`.
+    """
 
     value: float
     standard_error: float  # as if all residuals were independent; infinite if not determined

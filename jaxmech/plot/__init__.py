@@ -11,8 +11,6 @@ from jaxmech.plot.bifurcation import bifurcation as bifurcation
 from jaxmech.plot.eigenvalues import modes as modes
 from jaxmech.plot.eigenvalues import poles as poles
 from jaxmech.plot.eigenvalues import root_locus as root_locus
-from jaxmech.plot.panels import axes_or_new as axes_or_new
-from jaxmech.plot.panels import labelled as labelled
 from jaxmech.plot.trajectories import drift as drift
 from jaxmech.plot.trajectories import energy_drift as energy_drift
 from jaxmech.plot.trajectories import phase_portrait as phase_portrait

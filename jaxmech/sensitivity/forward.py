@@ -25,6 +25,8 @@ TOGETHER = 5  # largest number of derivatives per trajectory; more of them compi
 class Sensitivities(NamedTuple):
     """A trajectory and its derivatives, each in the structure of theta.
 
+    The result of `sensitivities`.
+
     Attributes:
         solution: the trajectory.
         q: dq/dtheta at the save times, leaves (T, n, *shape of the leaf); NaN after a failure.

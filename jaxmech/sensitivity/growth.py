@@ -36,6 +36,8 @@ _FIRST_STEPS = 30  # attempts by which an interval alone may take more than its 
 class Growth:
     """The growth of small changes of the initial state along one motion; prints itself.
 
+    The result of `sensitivity_growth`.
+
     Attributes:
         ts: save times [s], shape (T,).
         logarithm: natural logarithm of the growth at the save times, shape (T,), 0 at the start.

@@ -14,9 +14,10 @@ from jaxmech.config.errors import Problem, StudyError
 from jaxmech.config.plain import plain
 from jaxmech.config.toml import ConfigError, read
 from jaxmech.config.validate import structure
-from jaxmech.ensemble import Study, name_problems
+from jaxmech.ensemble import Study
 from jaxmech.ensemble.draws import Variable
 from jaxmech.ensemble.members.trajectory import save_times
+from jaxmech.ensemble.sampling.plans import name_problems
 from jaxmech.ensemble.work.plan import planned
 from tests.ensemble.eventful_mutations import EVENTFUL, eventful_mutations
 from tests.ensemble.mutations import BASE, Mutation, changed, mutations

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from jaxmech.config.toml import read
-from jaxmech.ensemble import Study, as_table, failed, run_study
+from jaxmech.ensemble import Study, run_study
+from jaxmech.ensemble.summary import as_table, failed
 from tests.ensemble.studies import PENDULUM, STUDY, arrays, write_study
 
 

@@ -12,6 +12,8 @@ from jaxmech.analysis.states import Numbers
 class SpecialPoint(NamedTuple):
     """A fold, a branch point or a Hopf point of a branch.
 
+    Found by `continuation`.
+
     Attributes:
         kind: "fold" (the parameter turns back), "branch point" (another branch crosses) or "Hopf"
             (a pair of eigenvalues crosses the imaginary axis).

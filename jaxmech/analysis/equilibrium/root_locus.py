@@ -43,6 +43,8 @@ class Crossing(NamedTuple):
 class RootLocus(eqx.Module):
     """Eigenvalues over a parameter, in branches.
 
+    The result of `root_locus`.
+
     Attributes:
         values: values of the parameter, shape (T,).
         eigenvalues: [1/s], one branch in each column, shape (T, j).

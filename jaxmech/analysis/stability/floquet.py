@@ -35,6 +35,8 @@ PHASES = (0.0, 0.15, 0.38, 0.71)  # of the period, at which the equations are co
 class Floquet(eqx.Module):
     """Small deviations from a periodic motion after one period.
 
+    The result of `floquet`.
+
     Attributes:
         multipliers: eigenvalues of the monodromy matrix, the largest first, shape (j,).
         monodromy: the map of deviations z = (x, u) over one period, shape (j, j).

@@ -15,6 +15,8 @@ from jaxmech.utils.checks import is_known
 class StateSpace(NamedTuple):
     """dz/dt = A z + B w, y = C z + D w with z = (x, u).
 
+    Made by `Linearization.state_space`.
+
     A tuple of four matrices, which `scipy.signal.StateSpace(*...)` and `control.ss(*...)` accept.
 
     Attributes:

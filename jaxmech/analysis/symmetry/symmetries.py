@@ -34,6 +34,8 @@ from jaxmech.utils.jit_cache import jit_of
 class Symmetries(eqx.Module):
     """A basis of the fields xi(q) = c + W q with shifts of time s that are symmetries.
 
+    The result of `symmetries`.
+
     Attributes:
         c: constant parts, shape (k, n).
         W: linear parts, shape (k, n, n).

@@ -28,7 +28,10 @@ _WORTH = 0.5  # a longer divisor must reduce the error to this share
 
 @dataclass(frozen=True)
 class Combinations:
-    """Formulas that are determined though their parameters are not."""
+    """Formulas that are determined though their parameters are not.
+
+    A part of a `Fit`, the result of `fit`.
+    """
 
     affected: tuple[str, ...]  # the parameters that are not determined
     formulas: tuple[Formula, ...]  # those that are, the simple first, independent of each other

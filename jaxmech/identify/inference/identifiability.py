@@ -55,7 +55,10 @@ class Direction:
 
 @dataclass(frozen=True, eq=False)
 class FixedParameter:
-    """The effect of fixing one parameter."""
+    """The effect of fixing one parameter.
+
+    An entry of the result of `identifiability`.
+    """
 
     name: str
     determined: tuple[str, ...]  # the parameters that become determined by it
@@ -65,7 +68,10 @@ class FixedParameter:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Identifiability:
-    """The determined and undetermined parameters; prints itself."""
+    """The determined and undetermined parameters; prints itself.
+
+    The result of `identifiability`, and a part of a `Fit`.
+    """
 
     directions: Directions  # parameter space split by the information
     noise: float  # standard deviation of the weighted residuals

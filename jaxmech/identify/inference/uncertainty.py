@@ -40,7 +40,10 @@ from jaxmech.identify.inference.information import (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Uncertainty:
-    """Standard errors and intervals of fitted parameters; prints itself as a table."""
+    """Standard errors and intervals of fitted parameters; prints itself as a table.
+
+    A part of a `Fit`, the result of `fit`.
+    """
 
     directions: Directions  # parameter space split by the information
     covariance: Numbers  # as if all residuals were independent; of what is determined, (p, p)

@@ -13,6 +13,8 @@ from jaxmech.utils.checks import require_kind
 class Diffrax(NamedTuple):
     """The first two arguments of `diffrax.diffeqsolve`.
 
+    The result of `to_diffrax`.
+
     Attributes:
         term: a `diffrax.ODETerm` with y = (q, v) and the parameters as `args`.
         solver: a solver of diffrax that ends every step on the constraints.

@@ -42,6 +42,8 @@ class Keyframe(NamedTuple):
 class Robot:
     """The mechanism of an MJCF or URDF file.
 
+    The result of `from_mjcf`.
+
     Attributes:
         mechanism: the mechanism, in the coordinates of its joints.
         ignored: the names of what could not come along, by kind, such as "contact".
