@@ -9,6 +9,9 @@ from typing import Any
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
+from docutils.nodes import SkipNode
+from latex2mathml.converter import convert as latex_to_mathml
+
 import jaxmech
 
 project = "jaxmech"
@@ -55,6 +58,8 @@ html_theme_options = {
     "footer_end": [],
 }
 html_show_sourcelink = False
+html_sidebars = {name: [] for name in ("installation", "ten_minutes", "compared", "changes")}
+html_math_renderer = "mathml"
 
 # Shapes and units are in the docstrings; annotations would repeat them at every argument.
 autodoc_typehints = "none"
@@ -67,6 +72,7 @@ napoleon_custom_sections = [("Attributes", "params_style")]
 napoleon_attr_annotations = False
 napoleon_use_rtype = False
 default_role = "py:obj"
+highlight_language = "none"  # of blocks that name none, which are outputs
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 intersphinx_mapping = {}
@@ -113,8 +119,21 @@ def link_pages(app: Any, path: Any, parent: str, content: list[str]) -> None:
     content[0] = content[0].replace("](docs/", "](")
 
 
+def write_inline(translator: Any, node: Any) -> None:
+    """Write a formula as MathML, which browsers draw without scripts from elsewhere."""
+    translator.body.append(latex_to_mathml(node.astext()))
+    raise SkipNode
+
+
+def write_display(translator: Any, node: Any) -> None:
+    """Write a formula on a line of its own."""
+    translator.body.append(latex_to_mathml(node.astext(), display="block"))
+    raise SkipNode
+
+
 def setup(app: Any) -> None:
     """Connect the functions above."""
+    app.add_html_math_renderer("mathml", (write_inline, None), (write_display, None))
     app.connect("autodoc-process-docstring", escape_docstring, priority=400)
     app.connect("autodoc-process-signature", sign)
     app.connect("include-read", link_pages)
