@@ -1,6 +1,6 @@
 """The results as Markdown and as pictures."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -91,3 +91,104 @@ def variants(rows: Sequence[Row]) -> Figure:
         ax.spines[["top", "right"]].set_visible(False)
     right.legend(frameon=False, fontsize="small")
     return figure
+
+
+def measured(results: Row) -> str:
+    """Write the tables of the speeds."""
+    about, (gpu, *_) = results["environment"], results["environment"]["devices"]["cuda"]
+    lines = [
+        "# Speeds on a GPU",
+        "",
+        f"Made by `python -m experiments.cuda --out FOLDER` on an {gpu}, with",
+        f"JAX {about['jax']}; the CPU is that of the same machine ({about['processors']} processors).",
+        "All numbers, and the differences of all results from those of the CPU, are in",
+        "[cuda.json](cuda.json). RK4; seconds are those of the fastest of up to five calls.",
+        "",
+        "## Batches",
+        "",
+        "Million trajectory-steps per second of the bare kernel (`projection=None`, the last state):",
+        "",
+        *_table(["model", "type", *_sizes(results["batches"]), "operations of a step"],
+                _batch_rows(results["batches"])),
+        "",
+        "## Ways",
+        "",
+        "The double pendulum in float64: *forward* is the bare kernel, *projection* the same with",
+        "projection, *solution* everything that `simulate` returns, *gradient* in reverse mode by",
+        "initial state and parameters, *sensitivities* two derivatives in forward mode.",
+        "",
+        *_table(["route", "way", "trajectories", "million steps per second"],
+                ([row["route"], row["way"], f"{row['batch']:,}", _millions(row)]
+                 for row in [*results["compared"],
+                             *({"route": "kernel", **row} for row in results["ten_million"])])),
+        "",
+        "## What users do",
+        "",
+        "Double pendulums of 1,000 steps, and the evaluations of a fit of ten parameters to 26",
+        "recordings of 2,666 steps (`experiments.fit_speed`). *First* includes compiling; a study",
+        "compiles in every call, though the second one finds the kernels of the first on disk.",
+        "",
+        *_table(["", "type", "trajectories", "GPU [ms]", "CPU [ms]", "CPU / GPU", "first, GPU [s]",
+                 "first, CPU [s]"], _use_rows(results["uses"])),
+        "",
+        "## Chains of spatial bodies",
+        "",
+        "With hinges, in coordinates of joints (`experiments.mechanisms`), 100 steps of which the",
+        "last angles are used. MJX makes the same steps on the same GPU, with matrix products in full",
+        "precision. All compile at once. Million trajectory-steps per second:",
+        "",
+        *_table(["bodies", "type", *(f"jaxmech, {size}" for size in _sizes(_of_chains(results, "jaxmech"))),
+                 *(f"MJX, {size}" for size in _sizes(_of_chains(results, "MJX"))),
+                 "compiling, jaxmech [s]", "MJX [s]"], _chain_rows(results)),
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def _sizes(rows: Sequence[Row]) -> list[str]:
+    return [f"{size:,}" for size in dict.fromkeys(row["batch"] for row in rows) if size]
+
+
+def _millions(row: Row) -> str:
+    rounded = float(f"{row['steps_per_second'] / 1e6:.3g}")
+    return f"{rounded:,g}"
+
+
+def _batch_rows(rows: Sequence[Row]) -> Iterator[list[str]]:
+    for model, dtype in dict.fromkeys((row["model"], row["type"]) for row in rows):
+        some = [row for row in rows if (row["model"], row["type"]) == (model, dtype)]
+        yield [model, dtype, *map(_millions, some), f"{some[0]['operations']:,.0f}"]
+
+
+def _use_rows(rows: Sequence[Row]) -> Iterator[list[str]]:
+    for cpu, gpu in zip(rows[::2], rows[1::2], strict=False):
+        seconds = gpu["seconds"], cpu["seconds"]
+        yield [
+            gpu["use"], gpu["type"], f"{gpu['trajectories']:,}",
+            *(f"{1e3 * x:,.3g}" if x < 1 else f"{1e3 * x:,.0f}" for x in seconds),
+            f"{seconds[1] / seconds[0]:.2g}", f"{gpu['first_seconds']:.1f}",
+            f"{cpu['first_seconds']:.1f}",
+        ]  # fmt: skip
+
+
+def _of_chains(results: Row, engine: str) -> list[Row]:
+    return [row for row in results["chains"] if row["engine"] == engine and row["batch"]]
+
+
+def _chain_rows(results: Row) -> Iterator[list[str]]:
+    ours, peer = _of_chains(results, "jaxmech"), _of_chains(results, "MJX")
+    width = len(_sizes(peer))
+    for bodies, dtype in sorted(dict.fromkeys((row["bodies"], row["type"]) for row in ours)):
+        mine, other = (
+            [row for row in rows if (row["bodies"], row["type"]) == (bodies, dtype)]
+            for rows in (ours, peer)
+        )
+        first = [f"{rows[0]['compile_seconds']:.0f}" if rows else "–" for rows in (mine, other)]
+        others = [*map(_millions, other)] or ["–"] * width
+        yield [str(bodies), dtype, *map(_millions, mine), *others, *first]

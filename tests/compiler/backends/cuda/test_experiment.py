@@ -9,13 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments import fit_speed
 from experiments.cuda import __main__ as command
-from experiments.cuda import agreement, offline, ptxas, report, speed
+from experiments.cuda import agreement, chains, offline, ptxas, report, speed, uses
 from experiments.cuda.cases import case
 from experiments.cuda.kernels import Called
 from jaxmech.compiler.frontend.build import function_kernel
 
 ABOUT = {"model": "pendulum", "coordinates": 2, "way": "forward", "type": "float64", "kernel": 0}
+
+ENVIRONMENT = {"devices": {"cuda": ["GPU"]}, "jax": "1", "processors": 1}
 
 needs_ptxas = pytest.mark.skipif(ptxas.ptxas() is None, reason="ptxas is missing")
 
@@ -142,6 +145,13 @@ def test_with_a_gpu_everything_is_measured(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(speed, "LIMITS", (None, 96))
     monkeypatch.setattr(agreement, "all_models", lambda: [agreement.comparison(one, "solution")])
     monkeypatch.setattr(agreement, "transformations", lambda: [{"agrees": True}])
+    for name, size in {"BATCH": 3, "STUDY": 4, "SAVES": 3, "STEPS": 8}.items():
+        monkeypatch.setattr(uses, name, size)
+    monkeypatch.setattr(uses, "FIT", fit_speed.FitSpeed(recordings=1, samples=5, rounds=1))
+    monkeypatch.setattr(chains, "BODIES", (1,))
+    monkeypatch.setattr(chains, "BATCHES", {"jaxmech": (2, 3), "MJX": (2,)})
+    monkeypatch.setattr(chains, "TYPES", ("float64",))
+    monkeypatch.setattr(command, "_environment", lambda: ENVIRONMENT)
     assert command._online(tmp_path) == 0
     results = json.loads((tmp_path / "cuda.json").read_text(encoding="utf-8"))
     assert results["not_begun"] == []
@@ -156,7 +166,23 @@ def test_with_a_gpu_everything_is_measured(tmp_path: Path, monkeypatch: pytest.M
         for part in ("batches", "compared", "ten_million", "sweeps")
         for row in results[part]
     )
-    assert {path.name for path in tmp_path.iterdir()} == {"cuda.json", "speeds.png", "variants.png"}
+    assert all(row["agrees"] for row in results["uses"] if row["route"] == "GPU")
+    ours = [row for row in results["chains"] if row["engine"] == "jaxmech"]
+    assert [row["batch"] for row in ours] == [2, 3]
+    assert all(row["agrees"] for row in ours)
+    names = {"cuda.json", "speeds.md", "speeds.png", "variants.png"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+
+
+def test_tables_of_speeds() -> None:
+    """The stored tables are those of the stored results."""
+    folder = Path(__file__).parents[4] / "docs" / "gpu"
+    results = json.loads((folder / "cuda.json").read_text(encoding="utf-8"))
+    assert report.measured(results) == (folder / "speeds.md").read_text(encoding="utf-8")
+    parts = ("transformations", "models", "uses", "chains")
+    checked = [row for part in parts for row in results[part] if "agrees" in row]
+    assert len(checked) > 80
+    assert all(row["agrees"] for row in checked)
 
 
 def test_pictures() -> None:
