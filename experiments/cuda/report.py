@@ -100,13 +100,13 @@ def measured(results: Row) -> str:
         "# Speeds on a GPU",
         "",
         f"Made by `python -m experiments.cuda --out FOLDER` on an {gpu}, with",
-        f"JAX {about['jax']}; the CPU is that of the same machine ({about['processors']} processors).",
+        f"JAX {about['jax']}; the CPU is that of the same machine, of {about['processors']} cores.",
         "All numbers, and the differences of all results from those of the CPU, are in",
         "[cuda.json](cuda.json). RK4; seconds are those of the fastest of up to five calls.",
         "",
         "## Batches",
         "",
-        "Million trajectory-steps per second of the bare kernel (`projection=None`, the last state):",
+        "Million trajectory-steps per second of the bare kernel (no projection, the last state):",
         "",
         *_table(["model", "type", *_sizes(results["batches"]), "operations of a step"],
                 _batch_rows(results["batches"])),
@@ -125,8 +125,8 @@ def measured(results: Row) -> str:
         "## What users do",
         "",
         "Double pendulums of 1,000 steps, and the evaluations of a fit of ten parameters to 26",
-        "recordings of 2,666 steps (`experiments.fit_speed`). *First* includes compiling; a study",
-        "compiles in every call, though the second one finds the kernels of the first on disk.",
+        "recordings of 2,666 steps (`experiments.fit_evaluation`). *First* includes compiling; a",
+        "study compiles in every call, though the second one finds the kernels of the first on disk.",
         "",
         *_table(["", "type", "trajectories", "GPU [ms]", "CPU [ms]", "CPU / GPU", "first, GPU [s]",
                  "first, CPU [s]"], _use_rows(results["uses"])),
@@ -134,11 +134,11 @@ def measured(results: Row) -> str:
         "## Chains of spatial bodies",
         "",
         "With hinges, in coordinates of joints (`experiments.mechanisms`), 100 steps of which the",
-        "last angles are used. MJX makes the same steps on the same GPU, with matrix products in full",
-        "precision. All compile at once. Million trajectory-steps per second:",
+        "last angles are used. MJX makes the same steps on the same GPU, with matrix products in",
+        "full precision. All compile at once. Million trajectory-steps per second:",
         "",
-        *_table(["bodies", "type", *(f"jaxmech, {size}" for size in _sizes(_of_chains(results, "jaxmech"))),
-                 *(f"MJX, {size}" for size in _sizes(_of_chains(results, "MJX"))),
+        *_table(["bodies", "type", *(f"jaxmech, {n}" for n in _sizes(_of_chains(results))),
+                 *(f"MJX, {n}" for n in _sizes(_of_chains(results, "MJX"))),
                  "compiling, jaxmech [s]", "MJX [s]"], _chain_rows(results)),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
@@ -177,12 +177,12 @@ def _use_rows(rows: Sequence[Row]) -> Iterator[list[str]]:
         ]  # fmt: skip
 
 
-def _of_chains(results: Row, engine: str) -> list[Row]:
+def _of_chains(results: Row, engine: str = "jaxmech") -> list[Row]:
     return [row for row in results["chains"] if row["engine"] == engine and row["batch"]]
 
 
 def _chain_rows(results: Row) -> Iterator[list[str]]:
-    ours, peer = _of_chains(results, "jaxmech"), _of_chains(results, "MJX")
+    ours, peer = _of_chains(results), _of_chains(results, "MJX")
     width = len(_sizes(peer))
     for bodies, dtype in sorted(dict.fromkeys((row["bodies"], row["type"]) for row in ours)):
         mine, other = (

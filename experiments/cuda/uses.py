@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
-from experiments import fit_speed
+from experiments import fit_evaluation
 from experiments.cuda import speed
 from experiments.cuda.agreement import LARGEST, SINGLE, difference
 from experiments.cuda.cases import made, states
@@ -22,7 +22,7 @@ from jaxmech.ensemble import Moments, Normal, Study, Times, Uniform, run_study
 Row = dict[str, Any]
 BATCH = 10**5
 STUDY = 10**6  # trajectories
-FIT = fit_speed.FitSpeed(rounds=1)
+FIT = fit_evaluation.FitEvaluation(rounds=1)
 SAVES, STEPS, END = 101, 1000, 2.0  # steps of the whole motion, and its end [s]
 SHOWN = 1000  # trajectories that are compared
 DRAWN = 1e-9  # allowed difference of the statistics of a study, which adds in another order
@@ -103,7 +103,8 @@ def uses() -> Iterator[Use]:
         return q[0]
 
     def located(q: Any, v: Any) -> Any:
-        return motion(q, v, ts[::100], steps=jm.FixedSteps(STEPS), events=(jm.Event(crossing),))
+        steps, events = jm.FixedSteps(STEPS), (jm.Event(crossing),)
+        return motion(q, v, ts[:: SAVES - 1], steps=steps, events=events)
 
     def adaptive(q: Any, v: Any) -> Any:
         return motion(q, v, ts[::10], steps=jm.Adaptive())
@@ -142,14 +143,14 @@ def study() -> list[np.ndarray]:
 
 
 def fits() -> Iterator[Use]:
-    """Make the evaluations of a fit; they are those of `experiments.fit_speed`."""
+    """Make the evaluations of a fit; they are those of `experiments.fit_evaluation`."""
     for name in ("forward run", "reverse gradient", "Jacobian"):
 
         def evaluate(name: str = name, kept: dict[Any, Any] = {}) -> Any:  # noqa: B006
             where = jax.config.jax_default_device
             if where not in kept:
-                task = fit_speed.task(FIT)
-                kept[where] = task, fit_speed.evaluations(task)[name]
+                task = fit_evaluation.task(FIT)
+                kept[where] = task, fit_evaluation.evaluations(task)[name]
             task, function = kept[where]
             return function(task.y)
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import fit_speed
+from experiments import fit_evaluation
 from experiments.cuda import __main__ as command
 from experiments.cuda import agreement, chains, offline, ptxas, report, speed, uses
 from experiments.cuda.cases import case
@@ -145,9 +145,11 @@ def test_with_a_gpu_everything_is_measured(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(speed, "LIMITS", (None, 96))
     monkeypatch.setattr(agreement, "all_models", lambda: [agreement.comparison(one, "solution")])
     monkeypatch.setattr(agreement, "transformations", lambda: [{"agrees": True}])
-    for name, size in {"BATCH": 3, "STUDY": 4, "SAVES": 3, "STEPS": 8}.items():
+    for name, size in {"BATCH": 3, "STUDY": 4, "SAVES": 11, "STEPS": 20}.items():
         monkeypatch.setattr(uses, name, size)
-    monkeypatch.setattr(uses, "FIT", fit_speed.FitSpeed(recordings=1, samples=5, rounds=1))
+    monkeypatch.setattr(
+        uses, "FIT", fit_evaluation.FitEvaluation(recordings=1, samples=5, rounds=1)
+    )
     monkeypatch.setattr(chains, "BODIES", (1,))
     monkeypatch.setattr(chains, "BATCHES", {"jaxmech": (2, 3), "MJX": (2,)})
     monkeypatch.setattr(chains, "TYPES", ("float64",))
