@@ -126,7 +126,7 @@ def measured(results: Row) -> str:
         "",
         "Double pendulums of 1,000 steps, and the evaluations of a fit of ten parameters to 26",
         "recordings of 2,666 steps (`experiments.fit_evaluation`). *First* includes compiling; a",
-        "study compiles in every call, though the second one finds the kernels of the first on disk.",
+        "study compiles in every call, though the second one finds the kernels of the first.",
         "",
         *_table(["", "type", "trajectories", "GPU [ms]", "CPU [ms]", "CPU / GPU", "first, GPU [s]",
                  "first, CPU [s]"], _use_rows(results["uses"])),
