@@ -152,6 +152,7 @@ def test_with_a_gpu_everything_is_measured(tmp_path: Path, monkeypatch: pytest.M
     )
     monkeypatch.setattr(uses, "study", lambda: [np.ones(3)])  # takes a minute to compile
     monkeypatch.setattr(chains, "BODIES", (1,))
+    monkeypatch.setattr(chains, "PATIENCE", 600.0)
     monkeypatch.setattr(chains, "BATCHES", {"jaxmech": (2, 3), "MJX": (2,)})
     monkeypatch.setattr(chains, "TYPES", ("float64",))
     monkeypatch.setattr(command, "_environment", lambda: ENVIRONMENT)
