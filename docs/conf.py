@@ -3,16 +3,20 @@
 import inspect
 import os
 import re
+from pathlib import Path
 from typing import Any
 
 # The examples run on the processor, without a display, and without messages about devices.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
+import jupytext
 from docutils.nodes import SkipNode
 from latex2mathml.converter import convert as latex_to_mathml
 
 import jaxmech
+
+ROOT = Path(__file__).resolve().parents[1]
 
 project = "jaxmech"
 author = "The jaxmech authors"
@@ -119,6 +123,19 @@ def link_pages(app: Any, path: Any, parent: str, content: list[str]) -> None:
     content[0] = content[0].replace("](docs/", "](")
 
 
+def write_notebooks() -> None:
+    """Write the examples as notebooks, which are executed where they changed."""
+    for example in sorted((ROOT / "examples").glob("*.py")):
+        notebook = ROOT / "docs" / "examples" / example.with_suffix(".ipynb").name
+        cells = jupytext.read(example)
+        cells.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+        for number, cell in enumerate(cells.cells):
+            cell["id"] = f"cell-{number}"  # the same in every build
+        text = jupytext.writes(cells, fmt="ipynb")
+        if not notebook.is_file() or notebook.read_text(encoding="utf-8") != text:
+            notebook.write_text(text, encoding="utf-8")
+
+
 def write_inline(translator: Any, node: Any) -> None:
     """Write a formula as MathML, which browsers draw without scripts from elsewhere."""
     translator.body.append(latex_to_mathml(node.astext()))
@@ -133,6 +150,7 @@ def write_display(translator: Any, node: Any) -> None:
 
 def setup(app: Any) -> None:
     """Connect the functions above."""
+    write_notebooks()
     app.add_html_math_renderer("mathml", (write_inline, None), (write_display, None))
     app.connect("autodoc-process-docstring", escape_docstring, priority=400)
     app.connect("autodoc-process-signature", sign)

@@ -15,7 +15,7 @@ from jaxmech.utils.checks import is_known
 class StateSpace(NamedTuple):
     """dz/dt = A z + B w, y = C z + D w with z = (x, u).
 
-    Made by `Linearization.state_space`.
+    The attribute `space` of a `Linearization`, the result of `linearize`.
 
     A tuple of four matrices, which `scipy.signal.StateSpace(*...)` and `control.ss(*...)` accept.
 
