@@ -15,7 +15,7 @@ from jaxmech.assemble import Start
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.identify.data.recording import Recording, named, require_same_sensors
 from jaxmech.identify.data.segments import SegmentOrigin, Shooting, segments
-from jaxmech.identify.fit_warnings import horizon_of, may_grow, remarks
+from jaxmech.identify.fit_warnings import correlated, horizon_of, may_grow, remarks
 from jaxmech.identify.identifiable import Identifiable, InitialStates, MapLike, Optimizer, Settings
 from jaxmech.identify.inference.normal_equations import normal
 from jaxmech.identify.optimize.gradient_descent import Descent
@@ -239,6 +239,7 @@ def _result(task: Task, solved: Solved, others: Sequence[Recording], params0: Pa
         trusted=task.weighted,
         count=count,
         unknowns=unknowns,
+        correlated=correlated(task, made, train.residuals) is not None,
         notes=tuple(remarks(task, solved, made, train.residuals, unknowns)),
         horizon=partial(horizon_of, task, made, params),
         may_grow=may_grow(task, task.evaluator.at(solved.y)),

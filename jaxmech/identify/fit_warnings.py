@@ -109,22 +109,31 @@ def may_grow(task: Task, made: Linearized) -> bool:
     return bool(_PEAK * factor * max(_change(task, made.run), eps / _ACCURACY) >= 1)
 
 
+def correlated(
+    task: Task, made: SegmentRun, residuals: Sequence[Numbers]
+) -> Autocorrelation | None:
+    """The correlation of the residuals (T, d) in time; None if they may be independent."""
+    if not _share(task, made) > EXACT:
+        return None
+    return correlation(residuals, task.origin.recordings)
+
+
 def _misfit(
     task: Task, y: np.ndarray, made: SegmentRun, residuals: Sequence[Numbers], unknowns: int
 ) -> str:
     """A warning about the residuals of a fit, or an empty text if they look like noise."""
     # They must be independent of one another, whether their noise is stated or estimated. In units
     # of a stated noise their sum of squares has a chi-square distribution, too.
-    left = _share(task, made)
-    correlated = correlation(residuals, task.origin.recordings) if left > EXACT else None
+    alike = correlated(task, made, residuals)
     if task.weighted:
         squares, count = _squares(task, y, made)
-        if message := _compare_with_stated(squares, count - unknowns, correlated):
+        if message := _compare_with_stated(squares, count - unknowns, alike):
             return message
-    if correlated is None:
+    if alike is None:
         return ""
+    left = _share(task, made)
     return (
-        f"Misfit: the residuals, {percent(left)} of the motion, are not noise: {_alike(correlated)}"
+        f"Misfit: the residuals, {percent(left)} of the motion, are not noise: {_alike(alike)}"
         f". {_CAUSE} Intervals that assume independent residuals are too short."
     )
 

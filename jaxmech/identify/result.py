@@ -96,6 +96,8 @@ class Fit:
         trusted: whether the weights were given as 1 / standard deviation.
         count: number of measurements.
         unknowns: number of unknowns, free initial states included.
+        correlated: whether the residuals depend on their neighbours in time; intervals by recording
+            then come first.
         notes: the warnings, without that about the horizon.
         horizon: computes the growth of changes along the longest segment, and a warning.
         may_grow: whether they grow so much that there may be a warning.
@@ -124,6 +126,7 @@ class Fit:
     trusted: bool
     count: int
     unknowns: int
+    correlated: bool = False
     notes: tuple[str, ...] = ()
     horizon: Callable[[], tuple[Growth, str] | None] | None = None
     point: Point | None = None
@@ -155,7 +158,7 @@ class Fit:
         return uncertainty(
             self.names, self.values, self.information, self.scores, self._unit,
             np.inf if self.trusted else self.count - self.unknowns,
-            informations=self.informations, prior=self.prior,
+            informations=self.informations, prior=self.prior, correlated=self.correlated,
         )  # fmt: skip
 
     @cached_property

@@ -185,6 +185,8 @@ def test_correlated_noise_of_any_stated_size(weight: float | None) -> None:
     noise = NOISE * _autoregressive(rng, 0.9, len(one.ts))[:, None]
     found = fitted(replace(one, observed=one.observed + noise))
     assert "neighbours in time are correlated" in warnings_of(found)
+    assert found.correlated
+    assert "by recording           white noise" in repr(found)
 
 
 def _falling(q: Any, v: Any, t: Any, p: Any) -> Any:

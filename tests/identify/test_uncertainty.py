@@ -232,3 +232,17 @@ def test_wrong_input_is_reported(change: dict[str, Any], message: str) -> None:
 def test_a_level_is_a_probability() -> None:
     with pytest.raises(ValueError, match="`level` must lie between 0 and 1, but is 95"):
         uncertainty(**GOOD).interval(95)
+
+
+def test_intervals_by_recording_come_first_where_residuals_are_correlated() -> None:
+    scores = np.array([[1.0], [-0.4], [-0.6], [0.3]])
+    lines = {}
+    for correlated in (False, True):
+        found = uncertainty(["k"], [2.0], [[100.0]], scores, 1.0, np.inf, correlated=correlated)
+        lines[correlated] = repr(found).splitlines()
+    assert lines[False][1].split() == ["value", "white", "noise", "by", "recording"]
+    assert lines[True][1].split() == ["value", "by", "recording", "white", "noise"]
+    assert lines[False][2].count("+-") == lines[True][2].count("+-") == 2
+    assert lines[False][2].split("+-")[1:] != lines[True][2].split("+-")[1:]
+    assert sorted(lines[False][2].split()) == sorted(lines[True][2].split())
+    assert "too small, since they are not" in lines[True][4]

@@ -50,6 +50,7 @@ class Uncertainty:
     covariance_by_recording: Numbers | None  # as if only recordings were; None with too few of them
     degrees: float | int  # of freedom of the first: residuals less parameters
     recordings: int  # their number R; the second has R - 1 degrees of freedom
+    correlated: bool = False  # whether the residuals are not independent; the second comes first
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -128,6 +129,10 @@ class Uncertainty:
         t = float(ndtri(share) if np.isinf(degrees) else stdtrit(degrees, share))
         return self.values[:, None] + errors[:, None] * t * np.array([-1.0, 1.0])
 
+    def _ordered(self, white: str, by_recording: str) -> tuple[str, str]:
+        """What is shown of both, the one that holds first."""
+        return (by_recording, white) if self.correlated else (white, by_recording)
+
     def __repr__(self) -> str:
         count, determined = len(self.names), int(self.determined.sum())
         width = max([14, *(len(name) + 2 for name in self.names)])
@@ -135,11 +140,13 @@ class Uncertainty:
         head = f"Uncertainty: {count} parameters, {determined} of them determined"
         lines = [
             f"{head}; {self.recordings} recordings; 95 % intervals",
-            f"  {'':<{width}}{'value':>12}{'white noise':>22}{'by recording':>22}".rstrip(),
+            f"  {'':<{width}}{'value':>12}"
+            + "".join(f"{title:>22}" for title in self._ordered("white noise", "by recording")),
         ]
         for k, name in enumerate(self.names):
-            cells = _cell(white[k], self.values[k])
-            cells += _cell(robust[k], self.values[k]) if robust is not None else f"{'-':>22}"
+            independent = _cell(white[k], self.values[k])
+            by_recording = _cell(robust[k], self.values[k]) if robust is not None else f"{'-':>22}"
+            cells = "".join(self._ordered(independent, by_recording))
             if not self.determined[k]:
                 cells = f"{'not determined':>22}"
             lines.append(f"  {name:<{width}}{self.values[k]:>12.6g}{cells}")
@@ -147,10 +154,13 @@ class Uncertainty:
         if robust is None:
             reason = f"{self.recordings} recordings are too few"
             note = f"not known; {reason} for {self.directions.rank} determined numbers"
-        lines += [
-            "  white noise: as if all residuals were independent; too small where they are not",
+        are_not = "too small where they are not"
+        if self.correlated:
+            are_not = "too small, since they are not"
+        lines += self._ordered(
+            f"  white noise: as if all residuals were independent; {are_not}",
             f"  by recording: {note}",
-        ]
+        )
         return "\n".join(lines)
 
 
@@ -166,6 +176,7 @@ def uncertainty(
     prior: ArrayLike | None = None,  # the part of the information that comes from a prior
     scales: ArrayLike | None = None,
     tolerance: float | None = None,
+    correlated: bool = False,
 ) -> Uncertainty:
     """The uncertainty of a fit of p parameters to R recordings."""
     spanned = directions(names, values, information, scales=scales, tolerance=tolerance)
@@ -184,7 +195,7 @@ def uncertainty(
     covariance = spanned.inverse @ stated @ spanned.inverse
     white = noise**2 * (spanned.inverse - covariance) + covariance
     by_recording = None if moves is None else moves + covariance
-    return Uncertainty(spanned, white, by_recording, float(degrees), len(g))
+    return Uncertainty(spanned, white, by_recording, float(degrees), len(g), correlated)
 
 
 def _sandwich(spanned: Directions, scores: Numbers) -> Numbers | None:

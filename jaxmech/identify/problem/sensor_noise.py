@@ -56,6 +56,8 @@ def estimated(task: Task, y: np.ndarray, conditions: Conditions) -> SensorNoise:
     alone = degrees > _FEWEST
     pooled = np.sqrt((squares / moved**2).sum() / max(degrees.sum(), 1.0))
     sd = np.where(alone, np.sqrt(squares / np.where(alone, degrees, 1.0)), pooled * moved)
+    if (sd < _EXACT * moved).all():  # nothing but numerical errors, which are no weights
+        return SensorNoise(np.asarray(conditions.sensor_weight, float), sd)
     sd = np.maximum(sd, _EXACT * moved)
     return SensorNoise(1 / sd, sd)
 
