@@ -42,6 +42,7 @@ from jaxmech.integrate import Transition as Transition
 from jaxmech.integrate import Tsitouras5 as Tsitouras5
 from jaxmech.integrate import Variational as Variational
 from jaxmech.observe import observe as observe
+from jaxmech.signal import Signal as Signal
 from jaxmech.simulate import simulate as simulate
 from jaxmech.solution import Solution as Solution
 from jaxmech.stabilization import Baumgarte as Baumgarte

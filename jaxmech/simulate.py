@@ -158,7 +158,7 @@ def simulate(
         solution = _with_blocks(scheme, q0, v0, ts, params)
         return _checked(system, solution, throw, params, is_sparse=True)
     steps = scheme.steps
-    times = step_times(system, steps.step_times(q0.dtype), q0, v0, ts, params, steps.max_step)
+    times, inserted = _step_times(system, steps, q0, v0, ts, params)
     steps = steps.without_times()
     switched, switched_params = _with_switches(system, watch, params)
     declared = () if events else system.declared  # events may read parameters of their own
@@ -171,9 +171,24 @@ def simulate(
         run = replace(scheme, system=switched, steps=steps)
         steps = with_number(run, q0, v0, ts, switched_params, times, watch)
     scheme = replace(scheme, steps=steps)
-    solution = _simulate(scheme, derivative, watch, q0, v0, ts, params, tolerance, times)
+    solution = _simulate(scheme, derivative, watch, inserted, q0, v0, ts, params, tolerance, times)
     solution = replace(solution, digests=digests_of(params))
     return _checked(switched, solution, throw, switched_params)
+
+
+def _step_times(
+    system: System, steps: AbstractSteps, q0: Array, v0: Array, ts: Array, params: Params
+) -> tuple[Array | None, int]:
+    """The times at which a step ends, and how many of them, at their end, are no save times."""
+    inputs = system, steps.step_times(q0.dtype), q0, v0, ts, params, steps.max_step
+    if steps.end_at_saves:
+        times = step_times(*inputs, with_knots=False)
+        return (ts, 0) if times is None else (jnp.concatenate([ts, times]), times.size)
+    times = step_times(*inputs)
+    if times is None:
+        return None, 0
+    are_saves = is_known((times, ts)) and np.isin(np.asarray(times), np.asarray(ts)).all()
+    return times, 0 if are_saves else times.size
 
 
 def _checked(
@@ -215,10 +230,11 @@ def _with_switches(
     return watch.system(system), watch.params(params, watch.active())
 
 
-@jit_of("scheme", "derivative", "watch", is_frame=True)
+@jit_of("scheme", "derivative", "watch", "inserted", is_frame=True)
 def _simulate(
-    scheme: Scheme, derivative: AbstractDerivative, watch: EventSet | None, q0: Array, v0: Array,
-    ts: Array, params: Params, tolerance: Tolerance | None, times: Array | None,
+    scheme: Scheme, derivative: AbstractDerivative, watch: EventSet | None, inserted: int,
+    q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance | None,
+    times: Array | None,
 ) -> Solution:  # fmt: skip
     system, start = scheme.system, (q0, v0, ts[0], params)
     span = None if times is None else span_at(times, ts[0], ts[0], ts[-1])[0]
@@ -227,8 +243,10 @@ def _simulate(
     inputs = RolloutInputs(q0, v0, ts, params, tolerance, times)
     grid = None
     if times is not None and isinstance(scheme.steps, FixedSteps):
-        grid = StepGrid.of(ts, times)
-        inputs = replace(inputs, ts=grid.ts, times=jax.lax.stop_gradient(times))
+        if inserted:
+            grid = StepGrid.of(ts, times[times.size - inserted :])
+            inputs = replace(inputs, ts=grid.ts)
+        inputs = replace(inputs, times=jax.lax.stop_gradient(times))
     trajectory = derivative.trajectory(scheme, inputs, watch)
     if grid is not None:
         trajectory = _at_saves(trajectory, grid.rows)

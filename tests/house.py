@@ -18,7 +18,16 @@ from pathlib import Path
 PACKAGE = "jaxmech"
 LAYERS = (
     {"compiler", "linalg", "status", "utils"},
-    {"consistency", "constraints", "equations", "first_order", "geometry", "properties", "system"},
+    {
+        "consistency",
+        "constraints",
+        "equations",
+        "first_order",
+        "geometry",
+        "properties",
+        "signal",
+        "system",
+    },
     {"formulations", "models", "parts"},
     {
         "assemble",

@@ -277,7 +277,9 @@ def _fingerprint(job: _Job) -> str:
     # not the optimizer `Descent`: an optax transformation is a bundle of functions without names
     policies = [f"{k} {x!r}" for k, x in vars(job.settings).items() if not isinstance(x, Descent)]
     subject = subject_digests(job.candidate, job.recordings[0])
-    arrays = [(r.ts, r.observed, r.q0, r.v0, r.weights, r.start_sd) for r in job.recordings]
+    arrays = [
+        (r.ts, r.observed, r.q0, r.v0, r.weights, r.start_sd, r.inputs) for r in job.recordings
+    ]
     leaves, structure = jax.tree.flatten(arrays)
     facts = job.name, job.held.tolist(), job.score, subject, policies, structure
     return sha256(repr(facts), arrays_digest(*leaves))

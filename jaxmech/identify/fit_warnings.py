@@ -6,6 +6,7 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.segments import Segments
 from jaxmech.identify.inference.independence import Autocorrelation, correlation
 from jaxmech.identify.inference.information import Numbers, percent
@@ -66,8 +67,10 @@ def horizon_of(task: Task, made: SegmentRun, params: Params) -> tuple[Growth, st
     """The growth of changes along the longest segment, and a warning; None without a derivative."""
     s, system, policies = task.data.segments, task.problem.system, task.problem.scheme.policies
     k = _longest(s)
+    params = with_inputs(params, s.inputs_of(k))
     ts = np.asarray(s.ts)[k, : int(np.asarray(s.last)[k]) + 1]
-    stride = -(-(len(ts) - 1) // _SAVES)
+    # All of them where they have the samples of inputs.
+    stride = 1 if s.inputs else -(-(len(ts) - 1) // _SAVES)
     if isinstance(steps := task.problem.scheme.steps, FixedSteps):
         policies["steps"] = replace(steps, per_save=steps.count * stride)
     q0, v0 = np.split(made.begin[k], 2)

@@ -11,6 +11,7 @@ import numpy as np
 from jaxmech.assemble import Start
 from jaxmech.config.digest import digest, system_digests
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
+from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import Shooting
 from jaxmech.identify.optimize.loop import MultiStart
@@ -62,7 +63,7 @@ class Identifiable:
 
 def subject_digests(subject: Identifiable, recording: Recording) -> dict[str, str]:
     """Digests of everything in a subject that a fit depends on."""
-    n, params = subject.system.n, subject.params
+    n, params = subject.system.n, with_inputs(subject.params, recording.inputs)
     state, rest = np.zeros(n), (0.0, params)
     found = system_digests(subject.system, params)
     if subject.observe is not None:
@@ -70,7 +71,8 @@ def subject_digests(subject: Identifiable, recording: Recording) -> dict[str, st
     if subject.start is not None:
         starts = [np.atleast_2d(x)[0] for x in (recording.q0, recording.v0)]
         found["start"] = digest(subject.start, *starts, params)
-    values = [(x.shape, x.tolist()) for x in map(np.asarray, jax.tree.leaves(params))]
+    leaves = map(np.asarray, jax.tree.leaves(subject.params))
+    values = [(x.shape, x.tolist()) for x in leaves]
     said = repr((values, subject.free, subject.bounds, subject.prior))
     return found | {"values, bounds and priors": hashlib.sha256(said.encode()).hexdigest()}
 

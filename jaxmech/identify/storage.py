@@ -21,6 +21,7 @@ from jaxmech.config.run_folder import npz, write_whole
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.result import Fit, Predicted
 from jaxmech.sensitivity.growth import Growth
+from jaxmech.signal import Signal
 
 _KIND = "jaxmech fit"
 _TEXT = "json"
@@ -137,6 +138,9 @@ def _packed(value: Any, arrays: dict[str, np.ndarray], place: str) -> Any:
             arrays[name] = array
             return {"array": name}
     kind = type(value).__name__
+    if type(value) is Signal:
+        parts = {key: getattr(value, key) for key in ("ts", "values", "interpolation", "delay")}
+        return {kind: {key: _packed(x, arrays, f"{place}.{key}") for key, x in parts.items()}}
     if kind in _CLASSES and type(value) is _CLASSES[kind]:
         names = (f.name for f in fields(value) if f.name not in _NOT_SAVED)
         return {
@@ -161,6 +165,8 @@ def _unpacked(tree: Any, arrays: dict[str, np.ndarray]) -> Any:
             return [_unpacked(x, arrays) for x in inner]
         case "tuple":
             return tuple(_unpacked(x, arrays) for x in inner)
+    if kind == "Signal":
+        return Signal(**{key: _unpacked(x, arrays) for key, x in inner.items()})
     names = {field.name for field in fields(_CLASSES[kind])}
     return _CLASSES[kind](**{key: _unpacked(x, arrays) for key, x in inner.items() if key in names})
 

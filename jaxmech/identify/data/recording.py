@@ -1,11 +1,13 @@
 """`Recording`: the measurements of one motion, with its initial state."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from jaxmech.identify.data.inputs import checked_inputs
+from jaxmech.signal import Signal
 from jaxmech.utils.checks import require_positive_integer
 
 Pair = tuple[Any, Any]
@@ -31,11 +33,15 @@ class Recording:
             well they were measured independently of `observed`. A prior for free initial states.
             Without it q0 and v0 are only a first guess.
         name: name for tables and pictures.
+        inputs: what drove the motion, by name: a `Signal`, or (times, values), between which it is
+            linear. Any rates, the same names in all recordings of a fit. A signal takes the place
+            of the parameter of that name: the functions call `params["torque"](t)`. It must cover
+            the ts, in the same clock.
         origin: what has been subtracted from the times [s].
 
     Raises:
         ValueError: a shape is wrong, the times do not increase, q0, v0 or a weight is not finite,
-            or nothing was measured.
+            nothing was measured, or an input does not cover the times.
 
     Example:
         >>> swing = Recording([0.0, 0.1, 0.2], [[0.3], [float("nan")], [0.1]], [0.3], [0.0])
@@ -51,10 +57,11 @@ class Recording:
     start_sd: Pair | None = None
     name: str = ""
     origin: float = 0.0
+    inputs: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for field, value in _checked(self).items():
-            object.__setattr__(self, field, value)
+        for name, value in _checked(self).items():
+            object.__setattr__(self, name, value)
 
     @property
     def count(self) -> int:
@@ -119,6 +126,7 @@ def _checked(recording: Recording) -> dict[str, Any]:
     return {
         "ts": ts - origin, "observed": observed, **starts, "weights": weights, "start_sd": sds,
         "origin": recording.origin + origin,
+        "inputs": _inputs(recording, ts - origin, origin),
     }  # fmt: skip
 
 
@@ -170,6 +178,13 @@ def _start_sd(recording: Recording, size: int) -> Pair | None:
     return pair
 
 
+def _inputs(recording: Recording, ts: np.ndarray, origin: float) -> dict[str, Signal]:
+    try:
+        return checked_inputs(recording.inputs, ts, origin)
+    except ValueError as error:
+        raise _refused(recording, "inputs", str(error)) from error
+
+
 def _array(argument: str, value: Any) -> np.ndarray:
     try:
         return np.asarray(value, float)
@@ -197,7 +212,7 @@ def named(recordings: Any, argument: str) -> tuple[Recording, ...]:
 
 
 def require_same_sensors(recordings: tuple[Recording, ...]) -> tuple[Recording, ...]:
-    """Require recordings of the same sensors, all or none of them with weights, and return them."""
+    """Require recordings of the same sensors and inputs, all or none with weights; return them."""
     if not recordings:
         raise ValueError("Argument `recordings` must hold at least one Recording.")
     sensors = {recording.observed.shape[1] for recording in recordings}
@@ -208,6 +223,7 @@ def require_same_sensors(recordings: tuple[Recording, ...]) -> tuple[Recording, 
         )
     if len({recording.weights is None for recording in recordings}) > 1:
         raise ValueError("Argument `recordings` must have `weights` in all of them or in none.")
+    _require_same_inputs(recordings)
     for column in range(sensors.pop()):
         samples = np.concatenate(
             [recording.observed[recording.measured[:, column], column] for recording in recordings]
@@ -219,6 +235,25 @@ def require_same_sensors(recordings: tuple[Recording, ...]) -> tuple[Recording, 
             )
     _require_once(recordings)
     return recordings
+
+
+def _require_same_inputs(recordings: tuple[Recording, ...]) -> None:
+    first = recordings[0]
+    for recording in recordings[1:]:
+        for name in {*first.inputs, *recording.inputs}:
+            pair = [(r, r.inputs.get(name)) for r in (first, recording)]
+            for lacking, signal in pair:
+                if signal is None:
+                    raise ValueError(
+                        f"Argument `inputs` must have the same names in all recordings, but "
+                        f"{lacking.name} has no {name!r}; write zeros for an input that was off."
+                    )
+            forms = {(s.interpolation, s.values.shape[1:]) for _, s in pair if s is not None}
+            if len(forms) > 1:
+                raise ValueError(
+                    f"Argument `inputs` must have {name!r} with the same interpolation and shape "
+                    f"in all recordings, but {first.name} and {recording.name} differ."
+                )
 
 
 def _require_once(recordings: tuple[Recording, ...]) -> None:

@@ -5,11 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from jaxmech.identify.data.inputs import ends_of_steps, merged, stacked
 from jaxmech.identify.data.recording import Recording
+from jaxmech.signal import Signal
 from jaxmech.utils.field_docs import doc, setting
 
 _MOST_DOUBLED = 1024  # times up to which their number is a power of two
@@ -59,6 +62,12 @@ class Segments(eqx.Module):
     v0: Float[Array, "S k"]
     last: Int[Array, " S"]  # index of the last time before the padding
     following: Int[Array, " S"]  # the next segment of the same recording, or the segment itself
+    inputs: dict[str, Signal]  # signals in the places of parameters
+
+    def inputs_of(self, k: Any) -> dict[str, Signal]:
+        """The inputs of one segment."""
+        inputs: dict[str, Signal] = jax.tree.map(lambda rows: rows[k], self.inputs)
+        return inputs
 
 
 class SegmentOrigin(NamedTuple):
@@ -102,9 +111,13 @@ def segments(
     following = np.arange(len(cut))
     following[:-1] += numbers[1:] == numbers[:-1]
     columns = [np.stack(column) for column in zip(*rows, strict=True)]
+    inputs = stacked(
+        [recordings[s.recording].inputs for s in cut], [(s.ts[0], s.ts[-1]) for s in cut]
+    )
+    ts, observed, weights, q0, v0, last = map(jnp.asarray, columns)
     counted = (tuple(getattr(s, x)[s.counts] for s in cut) for x in ("rows", "samples"))
     return (
-        Segments(*map(jnp.asarray, (*columns, following))),
+        Segments(ts, observed, weights, q0, v0, last, jnp.asarray(following), inputs),
         SegmentOrigin(tuple(recordings), numbers, *counted),
     )
 
@@ -132,22 +145,26 @@ def _cut(
     pieces = []
     for first, last in zip(ends[:-1].astype(int), ends[1:].astype(int), strict=True):
         samples = np.arange(first, last + 1)
-        ts, rows = _refined(recording.ts[samples], step)
+        knots = ends_of_steps(recording.inputs, *recording.ts[[first, last]])
+        ts, rows = merged(recording.ts[samples], knots)
+        ts, rows = _refined(ts, rows, step)
         pieces.append(_Segment(number, ts, rows, samples, (samples > first) | (first == 0)))
     return pieces
 
 
-def _refined(ts: np.ndarray, step: float | None) -> tuple[np.ndarray, np.ndarray]:
-    """Times with no interval longer than `step`, and the indices of the given times among them."""
+def _refined(
+    ts: np.ndarray, samples: np.ndarray, step: float | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Times with no interval longer than `step`, and the indices of the samples among them."""
     if step is None:
-        return ts, np.arange(len(ts))
+        return ts, samples
     counts = np.maximum(1, np.ceil(np.diff(ts) / step * (1 - 1e-9)).astype(int))
     rows = np.concatenate([[0], np.cumsum(counts)])
-    return np.interp(np.arange(rows[-1] + 1), rows, ts), rows
+    return np.interp(np.arange(rows[-1] + 1), rows, ts), rows[samples]
 
 
 def _padded(segment: _Segment, recording: Recording, size: int) -> tuple[Any, ...]:
-    """The row of `Segments` for a segment, all but `following`."""
+    """The row of `Segments` for a segment, all but `following` and `inputs`."""
     ts = segment.ts
     # times must increase, so the padding moves on a little: more than round-off, too little to cost
     gap = max(_PADDING * (ts[-1] - ts[0]), 64 * np.finfo(float).eps * abs(ts[-1]))

@@ -15,6 +15,7 @@ from jaxmech.config.errors import Problem, not_one_of, out_of_range, refuse, ref
 from jaxmech.identify.data.files import Sheet, TableError, csv_sheets, npz_sheets
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.velocity_estimates import rates
+from jaxmech.signal import Interpolation, Signal
 from jaxmech.utils.field_docs import doc, setting
 
 Column = str | int
@@ -55,6 +56,12 @@ class Table:
     stride: int = setting(1, "keep every n-th sample", least=1)
     noise_sd: float | list[Any] | None = setting(
         None, "standard deviation of the noise, of all columns or of each"
+    )
+    inputs: Mapping[str, Column] = setting(
+        {}, "columns of inputs, by the name of the parameter whose place they take"
+    )
+    interpolation: Interpolation = setting(
+        "linear", 'inputs between two samples: "hold" (the first of them), "linear" or "cubic"'
     )
     start_sd: tuple[float, ...] | None = setting(
         None,
@@ -188,8 +195,9 @@ def _not_positive(table: Table) -> Iterator[Problem]:
 
 def _require_columns(table: Table, sheets: list[Sheet]) -> None:
     problems = []
-    for key in ("observed", "q0", "v0"):
-        for column in getattr(table, key):
+    columns = {key: getattr(table, key) for key in ("observed", "q0", "v0")}
+    for key, names in (columns | {"inputs": tuple(table.inputs.values())}).items():
+        for column in names:
             lacking = next((sheet for sheet in sheets if sheet.column(column) is None), None)
             if lacking:
                 message = not_one_of(str(column), lacking.columns, f"a column of {lacking.path}")
@@ -227,6 +235,11 @@ def _recording(table: Table, sheet: Sheet) -> Recording:
     weights = None if table.noise_sd is None else 1 / np.asarray(table.noise_sd, float)
     start_sd = _start_sd(table, sheet)
     try:
-        return Recording(ts, observed, q0, v0, weights, start_sd, sheet.name).every(table.stride)
+        inputs = {
+            name: Signal(ts, sheet.numbers((column,))[:, 0], table.interpolation)
+            for name, column in table.inputs.items()
+        }
+        recording = Recording(ts, observed, q0, v0, weights, start_sd, sheet.name, inputs=inputs)
+        return recording.every(table.stride)
     except ValueError as error:
         raise TableError(f"{sheet.place(0)}: {error}") from error

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxmech.config.digest import differing, digest, system_digests
 from jaxmech.config.environment import environment
 from jaxmech.config.run_folder import flush, write_whole
+from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.problem.rows import Task
 from jaxmech.utils.digests import arrays_digest, sha256
@@ -97,6 +98,7 @@ def _digests(task: Task, policy: Any, validation: Any) -> dict[str, str]:
     """Digests of everything that decides how a fit continues, except its number of steps."""
     problem, s, descends = task.problem, task.data.segments, isinstance(policy, Descent)
     params = problem.layout.known(task.y[: problem.layout.size], task.data.leaves)
+    params = with_inputs(params, s.inputs_of(0))
     state = jnp.zeros(problem.system.n, s.q0.dtype)  # of functions only shapes and types matter
     parts = system_digests(problem.system, params, state.dtype)
     digests = {f"the {name} of the system": code for name, code in parts.items()}

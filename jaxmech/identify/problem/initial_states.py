@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmech.assemble import begin
 from jaxmech.consistency import constraint_jacobians, extents_at, on_constraints, violations
+from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import Segments
 from jaxmech.identify.problem.least_squares import FitProblem
@@ -69,7 +70,7 @@ def consistent_start(
             f"{', '.join(system.coordinates)}, but has shape {q0.shape}; other start variables "
             "need the argument `start` of fit."
         )
-    t = jnp.asarray(recording.ts[0])
+    params, t = with_inputs(params, recording.inputs), jnp.asarray(recording.ts[0])
     state = initial_state(problem, jnp.asarray(q0), jnp.asarray(v0), t, params)
     q, v = state.q, state.v
     sensors = recording.observed.shape[1]
@@ -117,7 +118,10 @@ def _require_near(
 def initial_states(problem: FitProblem, s: Segments, params: Params) -> list[InitialState]:
     """The initial states of all segments."""
     starts = zip(np.asarray(s.q0), np.asarray(s.v0), np.asarray(s.ts)[:, 0], strict=True)
-    return [initial_state(problem, q0, v0, t, params) for q0, v0, t in starts]
+    return [
+        initial_state(problem, *start, with_inputs(params, s.inputs_of(k)))
+        for k, start in enumerate(starts)
+    ]
 
 
 def free_directions(problem: FitProblem, s: Segments, states: Sequence[InitialState]) -> np.ndarray:

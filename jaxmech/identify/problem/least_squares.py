@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.assemble import Start, begin
+from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.segments import Segments
 from jaxmech.identify.problem.parameters import ParameterLayout
 from jaxmech.integrate import AbstractDerivative, ForwardMode, ReverseMode, Scheme
@@ -102,7 +103,8 @@ def run_segment(
     problem: FitProblem, z: Array, u: Array, one: Data, derivative: AbstractDerivative
 ) -> SegmentRun:
     """Simulate one segment, whose data have no axis S."""
-    s, params = one.segments, problem.layout.params(z, one.leaves)
+    s = one.segments
+    params = with_inputs(problem.layout.params(z, one.leaves), s.inputs)
     q0, v0 = jnp.split(jnp.concatenate([s.q0, s.v0]) + one.along @ u, 2)
     q, v = begin(problem.system, problem.start, q0, v0, s.ts[0], params)
     ways = problem.scheme.policies | {"derivative": derivative, "throw": False}

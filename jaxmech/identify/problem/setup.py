@@ -10,6 +10,12 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.first_order import named_values
+from jaxmech.identify.data.inputs import (
+    ends_of_steps,
+    numbers_besides_signals,
+    with_inputs,
+    without_inputs,
+)
 from jaxmech.identify.data.recording import Recording, named, require_same_sensors
 from jaxmech.identify.data.segments import SegmentOrigin, Segments, Shooting, segments
 from jaxmech.identify.identifiable import Identifiable, Settings
@@ -29,6 +35,7 @@ from jaxmech.integrate.steps.step_size import MEMBERS, rounded_up
 from jaxmech.simulate import simulate
 from jaxmech.status import Status
 from jaxmech.system import Params, as_dtype
+from jaxmech.utils.parameters import unread
 from jaxmech.utils.text import capital
 from jaxmech.utils.tracers import evenly_spaced
 
@@ -48,18 +55,21 @@ class DefaultSensors:
 
 def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     """The task that the arguments of `fit` describe."""
-    found = parameters(
-        subject.params, free=subject.free, bounds=subject.bounds, prior=subject.prior
-    )
+    given = require_same_sensors(named(recordings, "recordings"))
+    shared_params = without_inputs(subject.params, tuple(given[0].inputs))
+    free_names = subject.free
+    if free_names is None:
+        free_names = numbers_besides_signals(shared_params)
+    found = parameters(shared_params, free=free_names, bounds=subject.bounds, prior=subject.prior)
     observe = subject.observe or DefaultSensors(len(subject.system.states))
     policies = settings.method, settings.steps, settings.projection, settings.formulation
     scheme = Scheme.of(subject.system, *policies)
     problem = FitProblem(scheme, observe, subject.start, found.layout)
     horizon = settings.horizon
     params = jax.tree.unflatten(found.layout.structure, found.leaves)
-    given = require_same_sensors(named(recordings, "recordings"))
     free = settings.initial_states == "free"
     states = [consistent_start(problem, params, one, free=free) for one in given]
+    _require_inputs_are_read(problem, params, given[0], states[0])
     if horizon is not None:
         pairs = zip(given, states, strict=True)
         given = tuple(_with_guesses(problem, params, *pair) for pair in pairs)
@@ -93,6 +103,33 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     _require_runs(evaluator, y, origin)
     hard = horizon is not None and horizon.continuity is None
     return Task(problem, data, conditions, origin, y, longest, hard, weighted, evaluator)
+
+
+def _require_inputs_are_read(
+    problem: FitProblem, params: Params, recording: Recording, state: InitialState
+) -> None:
+    """Raise if no function reads an input."""
+    if not recording.inputs:
+        return
+    q, v, t = state.q, state.v, jnp.asarray(recording.ts[0])
+
+    def read(inputs: Any) -> Any:
+        motion_params = with_inputs(params, inputs)
+        results = [problem.system.everything(q, v, t, motion_params)]
+        results.append(problem.observe(q, v, t, motion_params))
+        if problem.start is not None:
+            q0, v0 = (jnp.asarray(np.atleast_2d(x)[0]) for x in (recording.q0, recording.v0))
+            results.append(problem.start(q0, v0, motion_params))
+        return results
+
+    idle = unread(read, recording.inputs)
+    for name in recording.inputs:
+        if f"{name}.values" in idle:
+            raise ValueError(
+                f"Argument `inputs` of {recording.name} holds {name!r}, which no function reads; "
+                f"call `params[{name!r}](t)` in a function of the system, correct the name, or "
+                "leave it out."
+            )
 
 
 def _require_runs(evaluator: Evaluator, y: np.ndarray, origin: SegmentOrigin) -> None:
@@ -150,6 +187,7 @@ def _with_guesses(
             f"Argument `q0` of {one.name} must have shape (T, {one.q0.size}), and `v0` too: "
             "multiple shooting with `start` needs a guess of both at every sample."
         )
+    params = with_inputs(params, one.inputs)
     sol = simulate(problem.system, state.q, state.v, one.ts, params, **problem.scheme.policies)
     return replace(one, q0=np.asarray(sol.q), v0=np.asarray(sol.v))
 
@@ -163,12 +201,19 @@ def _with_chosen_steps(
     Times between samples that are longer are divided.
     """
     policy = problem.scheme.steps
+    jumps = any(signal.interpolation != "cubic" for signal in given[0].inputs.values())
+    if jumps and not np.size(policy.times):
+        # The times of a segment have the samples of its inputs among them.
+        policy = replace(policy, times="saves")
+        problem = replace(problem, scheme=replace(problem.scheme, steps=policy))
     if not isinstance(policy, FixedSteps):
         return problem, None
     per_save, longest = policy.per_save, np.inf
     if per_save is None:
         # Steps are for nine of ten intervals between samples; the longer ones are divided instead.
-        usual = float(np.quantile(np.concatenate([np.diff(one.ts) for one in given]), 0.9))
+        rows = zip(np.asarray(s.ts), np.asarray(s.last), strict=True)
+        intervals = np.concatenate([np.diff(ts[: last + 1]) for ts, last in rows])
+        usual = float(np.quantile(intervals, 0.9))
         per_save = rounded_up(usual / _largest_step(problem, params, s, states))
         longest = _LONGER * usual
     if policy.max_step is not None:
@@ -187,10 +232,18 @@ def _largest_step(
     for k in evenly_spaced(len(states), MEMBERS):
         ts = np.asarray(s.ts)[k, [0, int(s.last[k])]]
         q, v = np.asarray(states[k].q), np.asarray(states[k].v)
-        own = jax.tree.map(lambda x: np.asarray(x)[None], as_dtype(params, q.dtype))
-        needed = members_need(problem.scheme, q[None], v[None], ts[None], own)
+        segment_params = as_dtype(with_inputs(params, s.inputs_of(k)), q.dtype)
+        own = jax.tree.map(lambda x: np.asarray(x)[None], segment_params)
+        needed = members_need(problem.scheme, q[None], v[None], ts[None], own, _corners(s, k))
         largest = min(largest, float(ts[1] - ts[0]) / (needed or 1))
     return largest
+
+
+def _corners(s: Segments, k: int) -> np.ndarray | None:
+    """The corners and jumps of the inputs in a segment, with the axis of members, (1, K)."""
+    ts = np.asarray(s.ts)[k]
+    times = ends_of_steps(s.inputs_of(k), ts[0], ts[int(s.last[k])])
+    return times[None].astype(ts.dtype) if times.size else None
 
 
 def _conditions(

@@ -15,12 +15,16 @@ from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import FixedSteps
 from jaxmech.integrate.steps.step_size import MEMBERS, MOST_STEPS, rounded_up, steps_needed
 from jaxmech.integrate.times import step_times
+from jaxmech.signal import has_signals, thinned
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import as_numbers, is_known, require_finite, require_kind
 from jaxmech.utils.jax_internals import Tracer
 from jaxmech.utils.tracers import actual
+
+_MOST_ENDS = 16  # times at which steps end in a trial with inputs
+_MOST_SAMPLES = 32  # of an input in a trial without these times
 
 
 class StepWarning(UserWarning):
@@ -174,6 +178,10 @@ def members_need(
 
     All arguments have a leading axis of members. None if the system closes over tracers.
     """
+    if times is not None and times.shape[1] > _MOST_ENDS and has_signals(params):
+        # Between its samples an input is a line, which asks for no shorter steps: its size is what
+        # counts, and native code of so many ends would take long to compile.
+        params, times = thinned(params, _MOST_SAMPLES, axis=1), None
     q, v, ts, params, times = jax.tree.map(_filled, (q, v, ts, params, times))
     ends = np.stack([ts[:, 0], ts[:, -1]], axis=1)
     step_count = steps_needed(scheme, q, v, ends, params, times, watch)

@@ -24,7 +24,8 @@ class AbstractSteps(abc.ABC):
         max_step: longest step [s]; by default any.
         times: times [s] at which a step ends, shape (K,), such as those of kinks, jumps and pulses
             of a force; the functions of the system are evaluated on the side of each step. May
-            depend on traced parameters, and is differentiated.
+            depend on traced parameters, and is differentiated. "saves" for all save times, if they
+            hold the samples of all inputs.
     """
 
     max_step: float | Any = setting(None, "longest step [s]", kw_only=True)
@@ -59,11 +60,16 @@ class AbstractSteps(abc.ABC):
 
     def step_times(self, dtype: Any) -> Array | None:
         """The times at which steps end, (K,), or None."""
-        if not np.size(self.times):
+        if self.end_at_saves or not np.size(self.times):
             return None
         # By numpy, which compiles no program for the conversion of numbers.
         is_tuple = isinstance(self.times, tuple)
         return jnp.asarray(np.asarray(self.times, dtype) if is_tuple else self.times, dtype)
+
+    @property
+    def end_at_saves(self) -> bool:
+        """Whether the samples of inputs are save times."""
+        return isinstance(self.times, str)
 
     def without_times(self) -> "AbstractSteps":
         """The same policy without times at which steps end."""
@@ -84,6 +90,10 @@ def _require_max_step(value: Any) -> None:
 def _as_step_times(value: Any) -> Any:
     """The times as a tuple of numbers, or as an array (K,) if they are traced."""
     if isinstance(value, tuple) and all(type(x) is float and isfinite(x) for x in value):
+        return value
+    if isinstance(value, str):
+        if value != "saves":
+            raise ValueError(f'Argument `times` must hold times or be "saves", but is {value!r}.')
         return value
     leaves = jax.tree.leaves(value)
     if not is_known(leaves):

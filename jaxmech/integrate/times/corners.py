@@ -32,6 +32,7 @@ _LINEAR = {  # in all operands together
 _DIFFERENCES = {"max", "min", "lt", "le", "gt", "ge"}
 _LOOPS = {"scan", "while"}
 _SHARP = {"exp", "exp2", "tanh", "logistic", "cosh", "erf", "erfc", "pow"}
+_TABLES = {"_interp", "searchsorted", "jumping_signal", "smooth_signal"}  # names of calls
 _FORCES = ("`force`", "`nonideal`", "`rates`")
 _MOST_CHOICES = 8
 _CORNERS = {*_DIFFERENCES, "abs", "sign", "clamp", "floor", "ceil", "round", "rem"}
@@ -48,12 +49,21 @@ class Corner:
         self.value, self.is_affine = jnp.ravel(value), is_affine
 
 
+class KnotTable:
+    """A table that is read at a number affine in time: a corner where the number is at a knot."""
+
+    def __init__(self, value: Array, knots: Array) -> None:
+        self.value, self.knots = value, knots
+
+
 class TimedNumbers(NamedTuple):
     """Numbers of a function that depend on time and parameters alone."""
 
     affine: Float[Array, " A"]  # with a corner where they are zero, affine in time
     others: Float[Array, " G"]  # with a corner where they are zero, not affine in time
     signals: Float[Array, " S"]  # combined with the state, or returned
+    places: Float[Array, " J"]  # at which tables are read, affine in time
+    knots: tuple[Array, ...]  # of each of these tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +76,7 @@ class Corners:
         affine: A.
         others: G.
         signals: S.
+        knots: number of the knots of all tables.
         is_force: whether it is a force, in which the rates of its numbers do not count.
         is_hidden: whether a loop may have more of them.
         is_sharp: whether it has functions of time that may be a short pulse.
@@ -76,6 +87,7 @@ class Corners:
     affine: int
     others: int
     signals: int
+    knots: int
     is_force: bool
     is_hidden: bool
     is_sharp: bool
@@ -83,7 +95,7 @@ class Corners:
     @property
     def has_some(self) -> bool:
         """Whether there are corners, or may be some."""
-        return bool(self.affine or self.others or self.is_hidden)
+        return bool(self.affine or self.others or self.knots or self.is_hidden)
 
 
 def corners_at(system: System, q: Any, v: Any, ts: Any, params: Any) -> list[Corners]:
@@ -170,6 +182,8 @@ def _corners(
             joined(c.value for c in reading.corners if c.is_affine),
             joined(c.value for c in reading.corners if not c.is_affine),
             joined(reading.signals),
+            joined(table.value for table in reading.tables),
+            tuple(jnp.asarray(table.knots, t.dtype) for table in reading.tables),
         )
 
     is_hidden = is_sharp = False
@@ -180,11 +194,13 @@ def _corners(
         is_hidden, is_sharp = reading.is_hidden, reading.is_sharp
         return values(t, params)
 
-    affine, curved, signals = (x.size for x in jax.eval_shape(shapes, t, params))
-    if not (affine or curved or signals or is_hidden):
+    numbers = jax.eval_shape(shapes, t, params)
+    affine, curved, signals = (x.size for x in numbers[:3])
+    knots = sum(x.size for x in numbers.knots)
+    if not (affine or curved or signals or knots or is_hidden):
         return None
     is_force = role in _FORCES
-    return Corners(role, values, affine, curved, signals, is_force, is_hidden, is_sharp)
+    return Corners(role, values, affine, curved, signals, knots, is_force, is_hidden, is_sharp)
 
 
 @dataclass(frozen=True)
@@ -208,6 +224,7 @@ class _TimeReading:
 
     def __init__(self) -> None:
         self.corners: list[Corner] = []
+        self.tables: list[KnotTable] = []
         self.signals: list[Array] = []
         self.is_hidden = False
         self.is_sharp = False
@@ -232,7 +249,7 @@ class _TimeReading:
         is_timed = any(term.is_timed for term in terms)
         content = call_content(eqn)
         callee = eqn.params.get("name") if content is not None else None
-        if callee in ("_interp", "searchsorted") and self._table(callee, terms):
+        if callee in _TABLES and self._table(callee, terms):
             return self._opaque(eqn, terms)
         if content is not None:
             return self.run(content, terms)
@@ -248,14 +265,20 @@ class _TimeReading:
         return self._opaque(eqn, terms)
 
     def _table(self, name: str, terms: list[Term]) -> bool:
-        x, knots = (terms[0], terms[1]) if name == "_interp" else (terms[1], terms[0])
-        constants = [term for term in terms if term is not x]
-        if not x.is_timed or x.value is None or knots.value is None or knots.is_timed:
+        x, *constants = terms if name != "searchsorted" else (terms[1], terms[0], *terms[2:])
+        if not x.is_timed or any(term.value is None or term.is_timed for term in (*constants,)):
             return False
-        if any(term.is_timed for term in constants) or jnp.ndim(knots.value) != 1:
+        if x.value is None:
             return False
-        apart = jnp.ravel(x.value)[:, None] - jnp.asarray(knots.value)[None]
-        self.corners.append(Corner(apart, x.is_affine))
+        knots = _knots(name, [term.value for term in constants])
+        if knots is None:
+            return True
+        if jnp.ndim(knots) != 1:
+            return False
+        if x.is_affine:
+            self.tables += [KnotTable(place, knots) for place in jnp.ravel(x.value)]
+        else:
+            self.corners.append(Corner(jnp.ravel(x.value)[:, None] - knots[None], False))
         return True
 
     def _corner(self, name: str, terms: list[Term]) -> None:
@@ -286,6 +309,16 @@ def _signals(terms: list[Term]) -> list[Array]:
     # The numbers that depend on time, but not on the state, and are not piecewise affine.
     values = [x.value for x in terms if x.is_timed and x.value is not None and not x.pieces]
     return [x for x in values if jnp.issubdtype(jnp.result_type(x), jnp.floating)]
+
+
+def _knots(name: str, constants: list[Any]) -> Any:
+    """The knots of a table with these constants; None if it is smooth."""
+    if name == "smooth_signal":
+        return None
+    if name == "jumping_signal" and len(constants) == 3:
+        start, spacing, values = constants
+        return start + spacing * jnp.arange(len(values), dtype=spacing.dtype)
+    return jnp.asarray(constants[0])
 
 
 def _may_turn(eqn: JaxprEqn, terms: list[Term]) -> bool:

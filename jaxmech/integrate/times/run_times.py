@@ -37,9 +37,11 @@ class _Chosen:
 
 def step_times(
     system: System, given_times: Float[Array, " G"] | None, q: Any, v: Any, ts: Any, params: Params,
-    max_step: Any = None,
+    max_step: Any = None, with_knots: bool = True,
 ) -> Float[Array, " K"] | None:  # fmt: skip
     """The times at which a step ends: given ones, corners and pulses; None if there are none.
+
+    Corners at the knots of tables count only `with_knots`.
 
     A corner that is not affine in time, and a pulse, is searched where the values of the save times
     and the parameters are known; elsewhere a `TimesWarning` names the function, unless there are
@@ -48,11 +50,13 @@ def step_times(
     # Only the shape and type of the state count, so it need not have a value.
     state: Any = np.zeros(q.shape, q.dtype)
     parts = [] if given_times is None else [given_times]
-    corners = _corner_times_of(system, given_times, state, state, ts, params, max_step)
+    corners = _corner_times_of(system, given_times, state, state, ts, params, max_step, with_knots)
     if corners is not None:
         parts.append(corners)
     times = jnp.concatenate(parts) if parts else None
-    pulses = pulse_times(system, state, state, ts, params, times)
+    # Steps end at the samples of inputs in any case: what is there is no pulse.
+    known = times if with_knots else jnp.concatenate([ts, *parts])
+    pulses = pulse_times(system, state, state, ts, params, known)
     if pulses is None:
         sharp = [
             source.label
@@ -69,12 +73,12 @@ def step_times(
 
 def _corner_times_of(
     system: System, given_times: Float[Array, " G"] | None, q: Any, v: Any, ts: Any, params: Params,
-    max_step: Any,
+    max_step: Any, with_knots: bool,
 ) -> Float[Array, " K"] | None:  # fmt: skip
     corners = corners_at(system, q, v, ts, params)
     if not any(source.has_some for source in corners):
         return None
-    chosen, problems = _chosen(system, corners, q, v, ts, params)
+    chosen, problems = _chosen(system, corners, q, v, ts, params, with_knots)
     for message in problems if given_times is None and max_step is None else ():
         warn_caller(message, TimesWarning)
     if not (chosen.affine or chosen.others):
@@ -91,18 +95,22 @@ def _distinct(system: System, q: Any, v: Any, ts: Any, params: Params) -> tuple[
     for seed in (21, 22):
         times = outside_traces(_affine_times, system, q, v, *generic((ts, params), seed))
         if times is None:
-            return tuple(range(sum(source.affine for source in corners)))
+            return tuple(range(sum(source.affine + source.knots for source in corners)))
         rows.append(np.asarray(times))
     _, first = np.unique(np.stack(rows), axis=1, return_index=True)
     return tuple(sorted(first.tolist()))
 
 
 def _chosen(
-    system: System, corners: list[Corners], q: Any, v: Any, ts: Any, params: Params
-) -> tuple[_Chosen, list[str]]:
+    system: System, corners: list[Corners], q: Any, v: Any, ts: Any, params: Params,
+    with_knots: bool,
+) -> tuple[_Chosen, list[str]]:  # fmt: skip
     """The corners at which a step ends, in a known run those in it; and what was not found."""
     problems = [_HIDDEN.format(source.label) for source in corners if source.is_hidden]
     affine, curved = _distinct(system, q, v, ts, params), sum(source.others for source in corners)
+    first_knot = sum(source.affine for source in corners)
+    if not with_knots:
+        affine = tuple(k for k in affine if k < first_knot)
     values = actual((ts, params), _MEMBERS)
     counted = None if values is None else outside_traces(_counts, system, q, v, *values)
     if counted is None:
@@ -114,9 +122,11 @@ def _chosen(
         affine = tuple(k for k in affine if is_inside[:, k].any())
     counts = zeros.max(0, initial=0)
     curved_corners = tuple((k, int(count)) for k, count in enumerate(counts) if count)
-    if sum(counts) + len(affine) > MOST:
+    # The knots of tables do not count: a recorded input has thousands.
+    count = sum(counts) + sum(k < first_knot for k in affine)
+    if count > MOST:
         names = _names(corners, all_of_them=True)
-        return _Chosen((), ()), [*problems, _TOO_MANY.format(sum(counts) + len(affine), names)]
+        return _Chosen((), ()), [*problems, _TOO_MANY.format(count, names)]
     return _Chosen(affine, curved_corners), problems
 
 
@@ -169,7 +179,28 @@ def _affine_zeros(corners: list[Corners], ts: Array, params: Params) -> Float[Ar
     # Once more from there, where the number has no large part that cancels.
     remainder = jax.vmap(numbers)(zeros)
     zeros = zeros - jnp.diagonal(remainder) / safe
-    return jnp.where(changes & jnp.isfinite(zeros), zeros, jnp.inf)
+    zeros = jnp.where(changes & jnp.isfinite(zeros), zeros, jnp.inf)
+    return jnp.concatenate([zeros, *_knot_times(corners, middle, params)])
+
+
+def _knot_times(corners: list[Corners], middle: Array, params: Params) -> list[Array]:
+    """The times at which tables are read at their knots, for each table."""
+
+    def places(t: Array) -> Array:
+        return jnp.concatenate(
+            [jnp.zeros(0, t.dtype), *(source.fn(t, params).places for source in corners)]
+        )
+
+    knots = [rows for source in corners for rows in source.fn(middle, params).knots]
+    value, slope = jax.jvp(places, (middle,), (jnp.ones_like(middle),))
+    safe = jnp.where(slope != 0, slope, 1.0)
+    times = []
+    for k, rows in enumerate(knots):
+        guess = middle + (rows - value[k]) / safe[k]
+        exact = guess + (rows - jax.vmap(places)(guess)[:, k]) / safe[k]
+        is_time = (slope[k] != 0) & jnp.isfinite(exact)
+        times.append(jnp.where(is_time, exact, jnp.inf))
+    return times
 
 
 def _others(corners: list[Corners], t: Array, params: Params) -> Float[Array, " G"]:

@@ -20,6 +20,7 @@ from jaxmech.system import Params, System
 from jaxmech.utils.checks import naming_missing
 
 KEPT = 32  # systems
+_COMPARED = 256  # times that are compared one by one; more are searched
 _APART = 8.0  # distance from the ends of a span, in units of round-off of the largest time
 
 
@@ -87,10 +88,16 @@ def span_at(
     times, instants, first, last = jax.lax.stop_gradient((times, instants, first, last))
     sign = jnp.sign(last - first)
     positions, end = sign * instants[..., None], sign * last
-    ends = sign * times.reshape(*[1] * instants.ndim, -1)
-    is_before = (ends <= positions) & (ends < end)
-    begin = jnp.max(jnp.where(is_before, ends, -jnp.inf), axis=-1)
-    finish = jnp.min(jnp.where(is_before, jnp.inf, ends), axis=-1)
+    if times.size > _COMPARED:
+        ends = jnp.pad(jnp.sort(sign * times), 1, constant_values=(-jnp.inf, jnp.inf))
+        before = jnp.searchsorted(ends, positions[..., 0], side="right")
+        before = jnp.minimum(before, jnp.searchsorted(ends, end, side="left"))
+        begin, finish = ends[before - 1], ends[before]
+    else:
+        ends = sign * times.reshape(*[1] * instants.ndim, -1)
+        is_before = (ends <= positions) & (ends < end)
+        begin = jnp.max(jnp.where(is_before, ends, -jnp.inf), axis=-1)
+        finish = jnp.min(jnp.where(is_before, jnp.inf, ends), axis=-1)
     apart = _APART * jnp.finfo(times.dtype).eps * jnp.maximum(jnp.abs(first), jnp.abs(last))
     start, stop = sign * (begin + apart), sign * (finish - apart)
     return Span(jnp.minimum(start, stop), jnp.maximum(start, stop)), sign * begin

@@ -1,0 +1,174 @@
+"""The inputs of recordings: one signal for each name, in the place of a parameter."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmech.signal import Signal, is_signal
+from jaxmech.system import Params
+from jaxmech.utils.trees import leaf_names
+
+Inputs = Mapping[str, Signal]
+
+_ROUND_OFF = 6.0  # distance of times that count as equal, in units of round-off
+_BEYOND = 1e-6  # share of the distance of samples that may lack at the ends
+
+
+def checked_inputs(inputs: Any, ts: np.ndarray, origin: float) -> dict[str, Signal]:
+    """The inputs as signals, with an `origin` subtracted from their times; they must cover the ts.
+
+    Raises:
+        ValueError: an input is no signal, or ends too early; the text says what is wrong.
+    """
+    if not isinstance(inputs, Mapping):
+        raise ValueError(f"signals by name, such as {{'torque': (tu, u)}}, but is {inputs!r}")
+    signals = {}
+    for name, given in inputs.items():
+        signals[name] = signal = _as_signal(name, given, origin)
+        times = np.asarray(signal.ts) + float(signal.delay)
+        spacing = float(np.diff(times).max())
+        # A sample that is held lasts until the next one would follow.
+        last = times[-1] + spacing * (signal.interpolation == "hold")
+        lacking = _BEYOND * spacing
+        if times[0] > ts[0] + lacking or last < ts[-1] - lacking:
+            raise ValueError(
+                f"samples of {name!r} from {ts[0]:g} s to {ts[-1]:g} s, the times of the "
+                f"recording, but they are known from {times[0]:g} s to {last:g} s"
+            )
+    return signals
+
+
+def _as_signal(name: str, given: Any, origin: float) -> Signal:
+    if isinstance(given, Signal):
+        if not origin:
+            return given
+        return Signal(np.asarray(given.ts) - origin, given.values, given.interpolation, given.delay)
+    try:
+        times, values = given
+        return Signal(np.asarray(times, float) - origin, values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"a pair (times, values) or a Signal for {name!r}, but it is neither: {error}"
+        ) from error
+
+
+def with_inputs(params: Params, inputs: Inputs) -> Params:
+    """The parameters of a motion with these inputs."""
+    return {**params, **inputs} if inputs else params
+
+
+def without_inputs(params: Params, names: Sequence[str]) -> Params:
+    """The parameters that are the same for all recordings.
+
+    Raises:
+        TypeError: they are no dictionary, in which inputs could have a name.
+    """
+    if not names:
+        return params
+    if not isinstance(params, Mapping):
+        raise TypeError(
+            "Argument `params0` must be a dictionary where recordings have inputs, which take the "
+            f"places of its entries, but is {params!r}."
+        )
+    return {name: value for name, value in params.items() if name not in names}
+
+
+def numbers_besides_signals(params: Params) -> list[str] | None:
+    """The names of all parameters but the samples of signals; None if there are no signals."""
+    leaves = jax.tree.leaves(params, is_leaf=is_signal)
+    if not any(map(is_signal, leaves)):
+        return None
+    plain = jax.tree.map(lambda x: None if is_signal(x) else x, params, is_leaf=is_signal)
+    return leaf_names(plain)
+
+
+def ends_of_steps(inputs: Inputs, first: float, last: float) -> np.ndarray:
+    """The times between two times at which an input jumps, or has a corner."""
+    knots = (
+        np.asarray(signal.ts) + float(signal.delay)
+        for signal in inputs.values()
+        if signal.interpolation != "cubic"
+    )
+    times = np.unique(np.concatenate([np.zeros(0), *knots]))
+    return times[(times > first) & (times < last)]
+
+
+def merged(ts: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Times with others between them, and the places of the former; equal ones count once."""
+    if not others.size:
+        return ts, np.arange(len(ts))
+    eps = float(np.finfo(jnp.result_type(float)).eps)
+    near = _ROUND_OFF * eps * np.abs(ts).max()
+    after = np.searchsorted(ts, others)
+    distances = [np.abs(ts[np.clip(k, 0, len(ts) - 1)] - others) for k in (after - 1, after)]
+    new = others[np.minimum(*distances) > near]
+    new = new[np.diff(new, prepend=-np.inf) > near]
+    times = np.sort(np.concatenate([ts, new]))
+    return times, np.searchsorted(times, ts)
+
+
+def stacked(inputs: Sequence[Inputs], ends: Sequence[tuple[float, float]]) -> dict[str, Signal]:
+    """The inputs of S segments, each with the samples between its ends, as one batch."""
+    names = list(inputs[0])
+    return {name: _stacked([segment[name] for segment in inputs], ends) for name in names}
+
+
+def _stacked(signals: Sequence[Signal], ends: Sequence[tuple[float, float]]) -> Signal:
+    if any(signal.times is not None for signal in signals):
+        signals = [_with_times(signal) for signal in signals]
+    cut = [_cut(signal, *pair) for signal, pair in zip(signals, ends, strict=True)]
+    most = max(len(signal.values) for signal in cut)
+    # A power of two, so that signals of other lengths share what was compiled.
+    size = 1 << (most - 1).bit_length()
+    padded = [_padded(signal, size) for signal in cut]
+    # By numpy, which compiles no program for each number of segments.
+    stack: Signal = jax.tree.map(lambda *rows: jnp.asarray(np.stack(rows)), *padded)
+    return stack
+
+
+def _with_times(signal: Signal) -> Signal:
+    parts = (None, None, signal.ts)
+    changed: Signal = eqx.tree_at(_grid, signal, parts, is_leaf=lambda x: x is None)
+    return changed
+
+
+def _grid(signal: Signal) -> Any:
+    return signal.start, signal.spacing, signal.times
+
+
+def _cut(signal: Signal, first: float, last: float) -> Signal:
+    """The samples that the values between two times depend on."""
+    times = np.asarray(signal.ts) + float(signal.delay)
+    # One more than needed on both sides for round-off, and one for the slopes of a cubic.
+    low, high = (int(k) for k in np.searchsorted(times, (first, last)))
+    low = min(max(low - 3, 0), len(times) - 2)
+    return _sliced(signal, low, max(high + 3, low + 2))
+
+
+def _sliced(signal: Signal, low: int, high: int) -> Signal:
+    values = np.asarray(signal.values)[low:high]
+    if signal.times is not None:
+        times = np.asarray(signal.times)[low:high]
+        return eqx.tree_at(lambda s: (s.times, s.values), signal, (times, values))
+    # As the signal itself computes the time.
+    start = np.asarray(signal.ts)[low]
+    return eqx.tree_at(lambda s: (s.start, s.values), signal, (start, values))
+
+
+def _padded(signal: Signal, size: int) -> Signal:
+    """A signal with more samples, beyond the last one."""
+    values = np.asarray(signal.values)
+    more = np.arange(1, size - len(values) + 1, dtype=values.dtype)
+    # A cubic goes on as a line, so that its last slope stays the same.
+    slope = (values[-1] - values[-2]) * (signal.interpolation == "cubic")
+    rest = values[-1] + more.reshape(-1, *[1] * (values.ndim - 1)) * slope
+    values = np.concatenate([values, rest])
+    if signal.times is None:
+        return eqx.tree_at(lambda s: s.values, signal, values)
+    times = np.asarray(signal.times)
+    times = np.concatenate([times, times[-1] + more * (times[-1] - times[-2])])
+    return eqx.tree_at(lambda s: (s.times, s.values), signal, (times, values))

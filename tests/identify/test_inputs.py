@@ -1,0 +1,116 @@
+"""Recordings with inputs: fits of driven motions, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech.identify.data.inputs import ends_of_steps, merged
+from jaxmech.identify.data.segments import segments
+
+TRUTH = {"m": 1.3, "k": 30.0, "c": 0.4}
+GUESS = {"m": 1.0, "k": 25.0, "c": 0.8}
+SLIDER = jm.System(
+    lambda q, v, t, p: (p["m"] * v @ v - p["k"] * q @ q) / 2,
+    force=lambda q, v, t, p: p["push"](t) * jnp.ones(1) - p["c"] * v,
+    coordinates=("x",),
+)
+STEPS = jm.FixedSteps(8)
+
+
+def motion(signal: jm.Signal, ts: Any) -> np.ndarray:
+    params = {**TRUTH, "push": signal}
+    start = jnp.array([0.1]), jnp.zeros(1)
+    return np.asarray(jm.simulate(SLIDER, *start, ts, params, steps=jm.FixedSteps(16)).q)
+
+
+def recorded(seed: int, samples: int, times: int, interpolation: Any = "hold") -> jm.Recording:
+    rng = np.random.default_rng(seed)
+    tu, ts = np.linspace(0.0, 2.0, samples), np.linspace(0.0, 1.9, times)
+    signal = jm.Signal(tu, 3 * rng.normal(size=samples), interpolation)
+    return jm.Recording(ts, motion(signal, ts), [0.1], [0.0], inputs={"push": signal})
+
+
+@pytest.mark.parametrize("interpolation", ["hold", pytest.param("cubic", marks=pytest.mark.slow)])
+def test_two_recordings_with_inputs_of_their_own(interpolation: Any) -> None:
+    """Of other rates than the samples; with the input of the other one nothing would fit."""
+    recordings = [recorded(0, 21, 40, interpolation), recorded(1, 34, 25, interpolation)]
+    fit = jm.fit(SLIDER, recordings, GUESS, steps=STEPS)
+    assert fit.converged
+    assert set(fit.params) == {"m", "k", "c"}
+    for name, value in TRUTH.items():
+        np.testing.assert_allclose(fit.params[name], value, rtol=1e-3)
+
+
+def test_the_times_of_a_segment_have_the_samples_of_its_inputs() -> None:
+    recording = recorded(0, 21, 40)
+    cut, origin = segments([recording, recorded(1, 34, 25)])
+    knots = ends_of_steps(recording.inputs, 0.0, 1.9)
+    row = np.asarray(cut.ts)[0]
+    assert np.abs(row[:, None] - knots).min(0).max() < 1e-12
+    np.testing.assert_array_equal(row[origin.rows[0]], recording.ts)
+    # Padded to one shape; the values are those of the recording.
+    assert cut.inputs["push"].values.shape[0] == 2
+    signal, places = recording.inputs["push"], jnp.linspace(0.05, 1.85, 7)
+    np.testing.assert_allclose(jax.vmap(cut.inputs_of(0)["push"])(places), jax.vmap(signal)(places))
+
+
+def test_equal_times_count_once() -> None:
+    ts = np.arange(4) * 0.1
+    times, rows = merged(ts, np.array([0.1 + 1e-17, 0.15, 0.3]))
+    np.testing.assert_allclose(times, [0.0, 0.1, 0.15, 0.2, 0.3])
+    np.testing.assert_array_equal(rows, [0, 1, 3, 4])
+
+
+def test_times_since_1970() -> None:
+    ts = 1.7e9 + np.arange(5) * 0.01
+    recording = jm.Recording(ts, np.arange(5.0), [0.0], [1.0], inputs={"push": (ts, np.ones(5))})
+    np.testing.assert_allclose(recording.inputs["push"].ts, np.arange(5) * 0.01, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (([0.0, 1.0], [0.0, 1.0]), "samples of 'push' from 0 s to 1.9 s"),
+        (([0.0, 2.0, 1.0], [0.0, 1.0, 2.0]), "strictly increasing"),
+        (([0.0, 2.0], [0.0, np.nan]), "finite numbers"),
+        (3.0, r"a pair \(times, values\) or a Signal for 'push'"),
+    ],
+)
+def test_refused_inputs(given: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"Argument `inputs` must have .*{message}"):
+        jm.Recording([0.0, 1.0, 1.9], [0.0, 1.0, 2.0], [0.0], [0.0], inputs={"push": given})
+
+
+def test_inputs_that_do_not_fit_together() -> None:
+    first, second = recorded(0, 21, 40), recorded(1, 34, 25)
+    bare = jm.Recording(second.ts, second.observed, [0.1], [0.0])
+    with pytest.raises(ValueError, match="recording 2 has no 'push'"):
+        jm.fit(SLIDER, [first, bare], GUESS)
+    with pytest.raises(KeyError, match="must hold 'push', which `force` reads"):
+        jm.fit(SLIDER, bare, GUESS)
+    linear = recorded(1, 34, 25, "linear")
+    with pytest.raises(ValueError, match="same interpolation"):
+        jm.fit(SLIDER, [first, linear], GUESS)
+    inputs = {**second.inputs, "pull": ([0.0, 2.0], [0.0, 1.0])}
+    both = jm.Recording(second.ts, second.observed, [0.1], [0.0], inputs=inputs)
+    with pytest.raises(ValueError, match="'pull', which no function reads"):
+        jm.fit(SLIDER, both, GUESS)
+    with pytest.raises(TypeError, match="`params0` must be a dictionary"):
+        jm.fit(SLIDER, first, [1.0])
+
+
+def test_columns_of_a_table(tmp_path: Path) -> None:
+    text = "t,x,tau\n0.0,0.1,1.0\n0.1,0.2,3.0\n0.2,0.3,2.0\n"
+    (tmp_path / "push.csv").write_text(text)
+    arguments: Any = {"file": "push.csv", "observed": ("x",), "time": "t", "interpolation": "hold"}
+    table = jm.identify.Table(**arguments, inputs={"push": "tau"})
+    (recording,) = jm.identify.read_table(table, tmp_path).train
+    assert float(recording.inputs["push"](0.15)) == 3.0
+    wrong = jm.identify.Table(**arguments, inputs={"push": "torque"})
+    with pytest.raises(Exception, match="torque"):
+        jm.identify.read_table(wrong, tmp_path)
