@@ -33,8 +33,17 @@ PAGES = (
     "ten_minutes",
     "equations",
     "sharp_bits",
+    "inputs",
 )
-WITHOUT_PICTURES = ("adaptive", "states", "design", "ten_minutes", "equations", "sharp_bits")
+WITHOUT_PICTURES = (
+    "adaptive",
+    "states",
+    "design",
+    "ten_minutes",
+    "equations",
+    "sharp_bits",
+    "inputs",
+)
 SEPARATOR = "\nprint('\\0', end='')\n"  # between the outputs of blocks
 
 

@@ -11,6 +11,7 @@ import pytest
 import jaxmech as jm
 from jaxmech.identify.data.inputs import ends_of_steps, merged
 from jaxmech.identify.data.segments import segments
+from jaxmech.utils.checks import MissingParameterError
 
 TRUTH = {"m": 1.3, "k": 30.0, "c": 0.4}
 GUESS = {"m": 1.0, "k": 25.0, "c": 0.8}
@@ -91,7 +92,7 @@ def test_inputs_that_do_not_fit_together() -> None:
     bare = jm.Recording(second.ts, second.observed, [0.1], [0.0])
     with pytest.raises(ValueError, match="recording 2 has no 'push'"):
         jm.fit(SLIDER, [first, bare], GUESS)
-    with pytest.raises(KeyError, match="must hold 'push', which `force` reads"):
+    with pytest.raises(MissingParameterError, match="must hold 'push', which `force` reads"):
         jm.fit(SLIDER, bare, GUESS)
     linear = recorded(1, 34, 25, "linear")
     with pytest.raises(ValueError, match="same interpolation"):

@@ -239,7 +239,7 @@ def _largest_step(
     return largest
 
 
-def _corners(s: Segments, k: int) -> np.ndarray | None:
+def _corners(s: Segments, k: Any) -> np.ndarray | None:
     """The corners and jumps of the inputs in a segment, with the axis of members, (1, K)."""
     ts = np.asarray(s.ts)[k]
     times = ends_of_steps(s.inputs_of(k), ts[0], ts[int(s.last[k])])
