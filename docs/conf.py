@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-# The examples run on the processor, without a display, and without messages about devices.
+# The examples run on the processor, without messages about devices.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ.setdefault("MPLBACKEND", "Agg")
 
 import jupytext
 from docutils.nodes import SkipNode

@@ -3,5 +3,5 @@
 `resolve` finds the system that a command names, `catalogue` lists the models, `jax_versions`
 rejects releases of jax that are known to be wrong, and `interrupt` handles signals. `studies` is
 the command `ensemble`, and `modes` of a configuration; `stability` are `modes` of a system and
-`equilibria`; `fit/`, `report/` and `audit/` have folders of their own.
+`equilibria`; `fit/`, `report/`, `audit/` and `new/` have folders of their own.
 """

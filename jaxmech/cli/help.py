@@ -48,6 +48,14 @@ With candidates, cross-validation within the fitted recordings chooses one of th
 recordings are used for the report alone. The run folder holds `report.md`, `report.txt`, `fit.npz`,
 `config.toml`, `environment.json` and `pictures/`.
 """
+NEW = """\
+Write a study into the folder NAME: model.py with a system, study.toml with what is drawn, observed
+and stored, and README.md with the commands. It runs as it is:
+
+  jaxmech new swing
+  cd swing
+  jaxmech ensemble study.toml --out runs/first"""
+
 SCHEMA = """\
 Print the JSON Schema of a kind of configuration: every key with its description, type, limits and
 default, and the names of all methods, distributions and statistics. Editors complete and check keys

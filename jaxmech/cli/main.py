@@ -86,6 +86,15 @@ def _silence() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _new(arguments: Namespace) -> int:
+    from jaxmech.cli.new.folder import write_study
+
+    for file in write_study(arguments.folder):
+        print(file)
+    print(f"Next: cd {arguments.folder} && jaxmech ensemble study.toml --out runs/first")
+    return DONE
+
+
 def _ensemble(arguments: Namespace) -> int:
     from jaxmech.cli.studies import compute, study_of
     from jaxmech.ensemble import Study
@@ -391,6 +400,7 @@ def _require_good_jax() -> None:
 
 
 _COMMANDS = {
+    "new": _new,
     "ensemble": _ensemble,
     "fit": _fit,
     "plot": _plot,

@@ -43,6 +43,8 @@ def parser() -> argparse.ArgumentParser:
             name, help=summary, description=description or summary, formatter_class=shape
         )
 
+    new = add("new", "write a study that runs into a new folder, to start from", texts.NEW)
+    new.add_argument("folder", metavar="NAME", type=Path, help="the folder to make")
     _add_studies(add)
     _add_finished_runs(add)
     _add_questions(add)

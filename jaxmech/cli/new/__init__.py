@@ -1,0 +1,1 @@
+"""`jaxmech new`: `folder` writes a study from the files of `template/`."""
