@@ -18,7 +18,6 @@ from jaxmech.config.run_folder import RunWarning as RunWarning
 from jaxmech.ensemble.checksums import Damage as Damage
 from jaxmech.ensemble.distributions import DISTRIBUTIONS as DISTRIBUTIONS
 from jaxmech.ensemble.distributions import Discrete as Discrete
-from jaxmech.ensemble.distributions import Distribution as Distribution
 from jaxmech.ensemble.distributions import Fixed as Fixed
 from jaxmech.ensemble.distributions import FromTable as FromTable
 from jaxmech.ensemble.distributions import LogNormal as LogNormal

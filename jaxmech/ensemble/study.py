@@ -44,6 +44,27 @@ class Until:
     however it is distributed. The interval of a study that stops by its own results contains the
     true value slightly less often than its confidence states; with a few dozen occurrences of a
     rare event the difference is small.
+
+    Example:
+        At most 10,000 trajectories, but no more than a half-width of 0.05 requires:
+
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from jaxmech.ensemble import Probability, Study, Times, Uniform, Until, run_study
+        >>> study = Study(
+        ...     model="pendulum",
+        ...     size=10_000,
+        ...     block=256,
+        ...     times=Times(end=1.0, saves=11),
+        ...     start={"theta": Uniform(-1.0, 1.0)},
+        ...     store="statistics",
+        ...     statistics={"far": Probability(of="q", above=0.5)},
+        ...     until=Until(quantity="far", half_width=0.05, at_least=100),
+        ... )
+        >>> with tempfile.TemporaryDirectory() as out:
+        ...     summary = run_study(study, Path(out))
+        >>> summary["done"]
+        512
     """
 
     quantity: str = field(metadata=doc("name of a statistic: moments, or a probability"))
@@ -59,7 +80,14 @@ class Until:
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
-    """The save times of a motion: `saves` equally spaced times from `start` to `end`."""
+    """The save times of a motion: `saves` equally spaced times from `start` to `end`.
+
+    Example:
+        Every 10 ms of two seconds:
+
+        >>> Times(end=2.0, saves=201)
+        Times(end=2.0, start=0.0, saves=201)
+    """
 
     end: float = field(metadata=doc("last saved time [s]"))
     start: float = setting(0.0, "first saved time, where the state is drawn [s]")
@@ -176,8 +204,8 @@ class Study(AbstractStudy):
 
     Example:
         >>> from jaxmech.ensemble import Normal, Study, Times
-        >>> heavier = {"m1": Normal(sd=0.02, relative=True)}
-        >>> study = Study(model="pendulum", size=100, times=Times(end=1.0), parameters=heavier)
+        >>> masses = {"m": Normal(sd=0.02, relative=True)}
+        >>> study = Study(model="pendulum", size=100, times=Times(end=1.0), parameters=masses)
         >>> study.block_size, study.chunk_size
         (128, 128)
     """

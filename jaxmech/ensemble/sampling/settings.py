@@ -19,7 +19,21 @@ Design = Literal["random", "latin-hypercube", "sobol", "saltelli"]
 
 @dataclass(frozen=True)
 class Correlation:
-    """The correlation of two variables, of the normal variables behind them (Gaussian copula)."""
+    """The correlation of two variables, of the normal variables behind them (Gaussian copula).
+
+    Example:
+        >>> from jaxmech.ensemble import Correlation, Normal, Sampling, Study, Times, draw, load
+        >>> study = Study(
+        ...     model="pendulum",
+        ...     size=1000,
+        ...     times=Times(end=1.0),
+        ...     parameters={"m": Normal(sd=0.1), "l": Normal(sd=0.1)},
+        ...     sampling=Sampling(correlation=(Correlation(("m", "l"), 0.6),)),
+        ... )
+        >>> drawn = {x.name: x.values for x in draw(study, load("pendulum", {}))}
+        >>> print(np.corrcoef(drawn["m"], drawn["l"])[0, 1].round(1))
+        0.6
+    """
 
     of: tuple[str, ...] = field(metadata=doc('two names, such as "m1" or "parameters.m1"'))
     value: float = field(metadata=doc("correlation, between -1 and 1"))

@@ -19,6 +19,24 @@ class Reduction(NamedTuple):
         update: the state with the trajectories of a `Sample` added.
         merge: function of two states that returns the state of all their trajectories.
         result: function that makes a dictionary of the final state; by default the state.
+
+    Example:
+        The largest absolute value of the trajectories that did not fail:
+
+        >>> import jax.numpy as jnp
+        >>> def update(state, sample):
+        ...     size = jnp.where(sample.counts, jnp.abs(sample.values["x"]), 0.0)
+        ...     return jnp.maximum(state, size.max())
+        >>> largest = Reduction(
+        ...     init=lambda sample: jnp.zeros(()),
+        ...     update=update,
+        ...     merge=jnp.maximum,
+        ...     result=lambda state: {"largest": state},
+        ... )
+        >>> x = jnp.array([1.0, -3.0, 2.0])
+        >>> sample = Sample({"x": x}, jnp.ones(3), jnp.full(3, True), jnp.arange(3))
+        >>> print(largest.update(largest.init(sample), sample))
+        3.0
     """
 
     init: Callable[[Sample], Any]
@@ -29,7 +47,26 @@ class Reduction(NamedTuple):
 
 @dataclass(frozen=True)
 class Custom(AbstractStatistic):
-    """A statistic of your own: a `Reduction` in a Python file, three functions."""
+    """A statistic of your own, by the functions of a `Reduction`.
+
+    In a file they are named "path/file.py:name", seen from its folder.
+
+    Example:
+        The sum of squares of a quantity:
+
+        >>> import jax.numpy as jnp
+        >>> squares = Reduction(
+        ...     init=lambda sample: jnp.zeros(()),
+        ...     update=lambda state, sample: state + (sample.weighted("x")[0] ** 2).sum(),
+        ...     merge=jnp.add,
+        ...     result=lambda state: {"sum": state},
+        ... )
+        >>> statistic = Custom(of=("x",), functions=squares)
+        >>> x = jnp.array([1.0, 2.0, 6.0])
+        >>> sample = Sample({"x": x}, jnp.ones(3), jnp.full(3, True), jnp.arange(3))
+        >>> print(statistic.result(statistic.update(statistic.init(sample), sample))["sum"])
+        41.0
+    """
 
     of: tuple[str, ...] = field(metadata=doc("names of the quantities that it is given"))
     functions: str | Reduction = field(metadata=doc('"path/file.py:name" of a `Reduction`'))

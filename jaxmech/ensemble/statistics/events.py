@@ -133,6 +133,16 @@ class FirstPassage(_Threshold):
     each saved time have intervals of Clopper and Pearson. Of an event there are also the mean time,
     its standard deviation, and the earliest and latest time, all of the trajectories in which it
     occurs.
+
+    Example:
+        Three trajectories at three saved times, of which one never exceeds 2:
+
+        >>> x = jnp.array([[0.0, 1.0, 3.0], [0.0, 0.5, 1.0], [0.0, 4.0, 1.0]])
+        >>> sample = Sample({"x": x}, jnp.ones(3), jnp.full(3, True), jnp.arange(3))
+        >>> passage = FirstPassage(of="x", above=2.0)
+        >>> found = passage.result(passage.update(passage.init(sample), sample))
+        >>> print(found["passed"], found["never"], found["probability"].round(3))
+        [0 1 1] 1 [0.    0.333 0.667]
     """
 
     of: str = field(
@@ -164,7 +174,7 @@ class FirstPassage(_Threshold):
         never = jnp.full((len(past), 1), True)
         # The first true one; the last column stands for trajectories that never pass.
         first = jnp.concatenate([past, never], axis=1).argmax(1)
-        is_first = (first[:, None] == jnp.arange(past.shape[1] + 1)) & counts[:, None]
+        is_first = (first[:, None] == jnp.arange(past.shape[1] + 1)[None]) & counts[:, None]
         w = jnp.where(is_first, sample.weight[:, None], 0)
         state = {"passed": is_first.sum(0).astype(sample.number.dtype), "weights": w.sum(0)}
         state["squares"] = (w**2).sum(0)

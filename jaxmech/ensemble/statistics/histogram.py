@@ -25,6 +25,14 @@ class Histogram(AbstractStatistic):
 
     A bin holds its left edge, and the last one also `high`, as in `numpy.histogram`. The edges are
     numbers of the precision of the study.
+
+    Example:
+        >>> x = jnp.array([0.5, 1.0, 1.5, 6.0])
+        >>> sample = Sample({"x": x}, jnp.ones(4), jnp.full(4, True), jnp.arange(4))
+        >>> histogram = Histogram(of="x", low=0.0, high=2.0, bins=2)
+        >>> found = histogram.result(histogram.update(histogram.init(sample), sample))
+        >>> print(found["edges"], found["counts"], found["above"])
+        [0. 1. 2.] [1. 2.] 1.0
     """
 
     of: str = field(metadata=doc("name of the quantity"))

@@ -35,6 +35,18 @@ class Sample(NamedTuple):
         real: False for padding, shape (B,).
         number: index of the trajectory in the study, shape (B,).
         good: False for failed trajectories and padding, shape (B,); by default as the weights say.
+
+    Example:
+        Three trajectories, of which the last one has failed:
+
+        >>> sample = Sample(
+        ...     {"x": jnp.array([1.0, 2.0, jnp.nan])},
+        ...     weight=jnp.array([1.0, 1.0, 0.0]),
+        ...     real=jnp.full(3, True),
+        ...     number=jnp.arange(3),
+        ... )
+        >>> print(sample.counts)
+        [ True  True False]
     """
 
     values: Mapping[str, Array]
