@@ -27,7 +27,7 @@ _SHOWN = 4  # damaged files that a message names
 
 @dataclass(frozen=True)
 class Damage:
-    """A file that differs from its original content."""
+    """A file that differs from its original content, as `verify` reports it."""
 
     file: str  # path in the run folder
     what: str  # description of the damage, such as "is missing"

@@ -23,7 +23,7 @@ from jaxmech.status import succeeded
 
 @dataclass(frozen=True)
 class Results:
-    """The stored results of a study, finished or not. Make it with `open_results`."""
+    """The stored results of a study, finished or not, as `open_results` returns them."""
 
     path: Path  # the run folder
     group: zarr.Group  # of the arrays
@@ -141,7 +141,27 @@ class Results:
 
 
 def open_results(path: Path) -> Results:
-    """Open a run folder for reading; blocks are checked for damage when they are read."""
+    """Open a run folder for reading; blocks are checked for damage when they are read.
+
+    Raises:
+        FolderError: the folder holds no run, or a damaged one.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from jaxmech.ensemble import Study, Times, Uniform, open_results, run_study
+        >>> study = Study(
+        ...     model="pendulum",
+        ...     size=8,
+        ...     times=Times(end=1.0, saves=11),
+        ...     start={"theta": Uniform(-1.0, 1.0)},
+        ... )
+        >>> with tempfile.TemporaryDirectory() as out:
+        ...     summary = run_study(study, Path(out))
+        ...     results = open_results(Path(out))
+        ...     print(results.size, results.coordinates, results.all_of("q").shape)
+        8 ('x1', 'x2') (8, 11, 2)
+    """
     seal = _seal(path)
     _require_sound(path, checksums.damaged(path, seal))
     try:
@@ -155,7 +175,29 @@ def open_results(path: Path) -> Results:
 
 
 def verify(path: Path) -> tuple[Damage, ...]:
-    """Compare every file of a run folder with its digest and return the damage; change nothing."""
+    """Compare every file of a run folder with its digest and return the damage; change nothing.
+
+    Raises:
+        FolderError: the folder holds no run, or cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from jaxmech.ensemble import Study, Times, Uniform, run_study, verify
+        >>> study = Study(
+        ...     model="pendulum",
+        ...     size=8,
+        ...     times=Times(end=1.0, saves=11),
+        ...     start={"theta": Uniform(-1.0, 1.0)},
+        ... )
+        >>> with tempfile.TemporaryDirectory() as out:
+        ...     summary = run_study(study, Path(out))
+        ...     print(verify(Path(out)))
+        ...     _ = (Path(out) / "summary.txt").write_text("edited")
+        ...     print(*verify(Path(out)))
+        ()
+        summary.txt was changed
+    """
     seal = _seal(path)
     try:
         damages = [*checksums.damaged(path, seal)]

@@ -104,6 +104,23 @@ def run_study(
         StudyError: the study is impossible, naming the keys.
         FolderError: the run folder cannot be used.
         StoppedError: `stop` returned true; finished results are kept.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from jaxmech.ensemble import Study, Times, Uniform, run_study
+        >>> study = Study(
+        ...     model="pendulum",
+        ...     size=8,
+        ...     times=Times(end=1.0, saves=11),
+        ...     start={"theta": Uniform(-1.0, 1.0)},
+        ... )
+        >>> with tempfile.TemporaryDirectory() as out:
+        ...     summary = run_study(study, Path(out))
+        >>> summary["done"], summary["status"]["OK"]["count"]
+        (8, 8)
+        >>> summary["worst"]["energy_drift"] < 1e-6
+        True
     """
     tell = tell or warn
     if runs := [run for run in (out, folder) if is_run(run)]:

@@ -189,7 +189,17 @@ def entries(body: AbstractBody, start: Start, field: str, shape: tuple[int, ...]
 
 @dataclass(frozen=True)
 class Ground(AbstractBody):
-    """The body at rest, in the dimension of its partners; 0 where that is not known."""
+    """The body at rest, in the dimension of its partners; 0 where that is not known.
+
+    Example:
+        `ground` takes the place of a body in joints and forces:
+
+        >>> from jaxmech.parts import Mechanism, ground, planar_body, revolute
+        >>> rod = planar_body("rod", mass=1.0, inertia=0.1)
+        >>> pivot = revolute("pivot", ground, (0.0, 0.0), rod, (0.0, 0.5))
+        >>> Mechanism([rod], [pivot]).system.coordinates
+        ('pivot.angle',)
+    """
 
     name: str = "ground"
     dimension: int = 0

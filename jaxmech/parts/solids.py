@@ -123,6 +123,19 @@ def solid_mesh(mass: float, file: str | Path, *, scale: float = 1.0) -> dict[str
     Raises:
         ImportError: `trimesh` is not installed.
         ValueError: the mesh is not closed.
+
+    Example:
+        A cube with edges of 2 m, drawn in millimetres:
+
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import trimesh
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "cube.stl"
+        ...     _ = trimesh.creation.box((2000.0, 2000.0, 2000.0)).export(file)
+        ...     cube = solid_mesh(3.0, file, scale=0.001)
+        >>> print(np.diag(cube["inertia"]).round(6))
+        [2. 2. 2.]
     """
     try:
         import trimesh

@@ -24,6 +24,18 @@ class StateSpace(NamedTuple):
         B: shape (j, inputs).
         C: shape (outputs, j).
         D: shape (outputs, inputs).
+
+    Example:
+        A hanging pendulum, with a horizontal force as the input and its place as the output:
+
+        >>> import jaxmech as jm
+        >>> model = jm.models.pendulum()
+        >>> hanging = jm.analysis.linearize(
+        ...     model.system, [0.0, -1.0], [0.0, 0.0], model.params, inputs=["x1"], outputs=["x1"]
+        ... )
+        >>> print(hanging.space.A.round(2))
+        [[ 0.    1.  ]
+         [-9.81  0.  ]]
     """
 
     A: Float[Array, " j j"]

@@ -61,6 +61,25 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
 
     Raises:
         FolderError: one cannot be read, or is damaged.
+
+    Example:
+        >>> import tempfile
+        >>> from dataclasses import replace
+        >>> from pathlib import Path
+        >>> from jaxmech.ensemble import Study, Times, Uniform, compare_runs, run_study
+        >>> study = Study(
+        ...     model="pendulum",
+        ...     size=8,
+        ...     times=Times(end=1.0, saves=11),
+        ...     start={"theta": Uniform(-1.0, 1.0)},
+        ... )
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     first, second = Path(folder) / "first", Path(folder) / "second"
+        ...     _ = run_study(study, first)
+        ...     _ = run_study(replace(study, seed=1), second)
+        ...     comparison = compare_runs(first, second)
+        >>> comparison.configuration, comparison.arrays["q"]
+        ((('seed', 0, 1),), 8)
     """
     results, reference = open_results(first), open_results(second)
     facts = stored_environment(first), stored_environment(second)

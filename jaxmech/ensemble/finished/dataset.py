@@ -99,6 +99,23 @@ def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
         InputError: xarray is not installed.
         FolderError: the folder holds no run, or a damaged one; of a damaged chunk only when it is
             read.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from jaxmech.ensemble import Study, Times, Uniform, open, run_study
+        >>> study = Study(
+        ...     model="pendulum",
+        ...     size=8,
+        ...     times=Times(end=1.0, saves=11),
+        ...     start={"theta": Uniform(-1.0, 1.0)},
+        ... )
+        >>> with tempfile.TemporaryDirectory() as out:
+        ...     summary = run_study(study, Path(out))
+        ...     dataset = open(out)
+        ...     lowest = float(dataset.q.sel(coordinate="x2").min())
+        >>> print(dict(dataset.sizes), round(lowest, 2))
+        {'trajectory': 8, 'time': 11, 'coordinate': 2} -1.0
     """
     require_xarray()
     import xarray

@@ -73,6 +73,22 @@ def replay(
         InputError: there is no such trajectory.
         FolderError: the run folder cannot be read, is damaged, or is not to be trusted.
         StudyError: a file that the configuration names is missing.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from jaxmech.ensemble import Study, Times, Uniform, replay, run_study
+        >>> study = Study(
+        ...     model="pendulum",
+        ...     size=8,
+        ...     times=Times(end=1.0, saves=11),
+        ...     start={"theta": Uniform(-1.0, 1.0)},
+        ... )
+        >>> with tempfile.TemporaryDirectory() as out:
+        ...     summary = run_study(study, Path(out))
+        ...     trajectory = replay(Path(out), 3)
+        >>> trajectory.status.name, trajectory.values["q"].shape, trajectory.compared["q"]
+        ('OK', (11, 2), True)
     """
     return replays(path, [index], folder, trust=trust)[0]
 

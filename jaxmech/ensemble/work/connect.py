@@ -51,10 +51,15 @@ def cluster_tasks(cluster: Cluster, tell: Callable[[str], None] | None = None) -
         ClusterError: the cluster cannot be reached, or has no workers that can compute.
 
     Example:
-        Fits from several points, each in a process of its own::
+        A function of many items, in two processes of this machine:
 
-            with cluster_tasks(Cluster(scheduler="local:4")) as tasks:
-                found = jm.fit(..., multistart=jm.identify.MultiStart(refine=4), workers=tasks.map)
+        >>> import math
+        >>> from jaxmech.ensemble import Cluster, cluster_tasks
+        >>> with cluster_tasks(Cluster(scheduler="local:2")) as tasks:  # doctest: +SKIP
+        ...     print(list(tasks.map(math.sqrt, [1.0, 4.0, 9.0])))
+        [1.0, 2.0, 3.0]
+
+        `jaxmech.fit` takes `tasks.map` as `workers`, for fits from several points.
     """
     with checked_tasks(cluster, tell or warn) as (tasks, _):
         assert tasks is not None

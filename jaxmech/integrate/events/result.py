@@ -21,6 +21,20 @@ class EventRecord(eqx.Module):
         v: velocities, before a transition, shape (K, n).
         q_after: coordinates after a transition, shape (K, n); None for an event without one.
         v_after: velocities after it, shape (K, n); None likewise.
+
+    Example:
+        The first passages of a pendulum through its lowest point, a half period apart:
+
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> model = jm.models.pendulum()
+        >>> lowest = jm.Event(lambda q, v, t, p: q[0], name="lowest", keep=3)
+        >>> sol = jm.simulate(
+        ...     model.system, *model.initial(), jnp.linspace(0, 3, 31), model.params, events=lowest
+        ... )
+        >>> record = sol.events["lowest"]
+        >>> print(record.count, record.t.round(2), record.q.shape)
+        3 [0.59 1.78 2.96] (3, 2)
     """
 
     count: Int[Array, " *B"]

@@ -82,7 +82,28 @@ def require_udwadia_kalaba(
 
 
 class AbstractRungeKutta(AbstractMethod):
-    """An explicit Runge-Kutta method, defined by its tableau."""
+    """An explicit Runge-Kutta method, defined by its tableau.
+
+    Example:
+        A method of your own is a class with a tableau, here that of Heun:
+
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> from jaxmech.integrate import AbstractRungeKutta, Tableau
+        >>> class Heun(AbstractRungeKutta):
+        ...     tableau = Tableau(nodes=(0, 1), stages=((), (1,)), weights=(1 / 2, 1 / 2), order=2)
+        >>> model = jm.models.pendulum()
+        >>> sol = jm.simulate(
+        ...     model.system,
+        ...     *model.initial(),
+        ...     jnp.linspace(0.0, 1.0, 11),
+        ...     model.params,
+        ...     method=Heun(),
+        ...     steps=jm.FixedSteps(per_save=50),
+        ... )
+        >>> print(sol.status, sol.q[-1].round(3))
+        0 [ 0.986 -0.165]
+    """
 
     tableau: ClassVar[Tableau]
 
@@ -126,7 +147,14 @@ class Midpoint(AbstractRungeKutta):
 
 @dataclass(frozen=True)
 class AbstractPair(AbstractMethod):
-    """A method with an estimate of the error of its steps."""
+    """A method with an estimate of the error of its steps, as `Adaptive` needs one.
+
+    Example:
+        >>> import jaxmech as jm
+        >>> from jaxmech.integrate import AbstractPair
+        >>> [isinstance(method, AbstractPair) for method in (jm.RK4(), jm.Tsitouras5())]
+        [False, True]
+    """
 
     control: ClassVar[StepControl]
     # Whether interpolation with the accelerations at the ends of a step is as accurate as the step.
