@@ -16,7 +16,7 @@ from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.nearest.known import Surface, nearest_known
 from jaxmech.nearest.point import Level, nearest, nearest_affine
 from jaxmech.properties import mass_and_rows, singular_mass, with_mass_rank
-from jaxmech.stabilization import Projection, metric_mass
+from jaxmech.stabilization import Projection, coordinate_metric, metric_mass
 from jaxmech.system import Params, System
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import (
@@ -58,14 +58,15 @@ def assemble(
     Args:
         system: the system, with n coordinates.
         q_guess: coordinates, shape (n,).
-        v_guess: velocities, shape (n,).
+        v_guess: velocities, shape (n,), or the k quasi-velocities.
         t: time [s].
         params: parameters.
         fixed: names of coordinates that keep their guess.
         fixed_velocities: names of coordinates whose velocity keeps its guess; by default `fixed`.
+            With quasi-velocities their own names, by default none.
 
     Returns:
-        Consistent q (n,) and v (n,).
+        Consistent q (n,), and v in the shape of its guess.
 
     Raises:
         TypeError: `system` is not a `System`, or names are not in a sequence.
@@ -83,17 +84,20 @@ def assemble(
     """
     require_kind("system", system, System, "System(...)")
     q, v, t, params = system.arguments(q_guess, v_guess, t, params, ("q_guess", "v_guess"))
-    velocity_names = fixed if fixed_velocities is None else fixed_velocities
-    free_q = _free(system, "fixed", fixed)
-    free_v = _free(system, "fixed_velocities", velocity_names)
+    velocity_names = fixed if fixed_velocities is None and not system.velocities else ()
+    velocity_names = velocity_names if fixed_velocities is None else fixed_velocities
+    free_q = _free(system, "fixed", fixed, system.coordinates)
+    names = system.velocity_names if system.velocities else system.coordinates
+    free_v = _free(system, "fixed_velocities", velocity_names, names)
     require_finite(q_guess=q, v_guess=v, t=t, params=params)
-    if not system.constraints:
+    if not system.plain.constraints:
         return q, v
     if not is_known((q, v, t, params)) or is_inside_a_program():
         _warn_of_a_long_program(system, q, v, t, params)
         return _assemble(system, free_q, free_v, q, v, t, params)
     with unoptimized():  # one guess, for which the code runs only briefly
-        q, v = _assemble_known(system, free_q, free_v, q, v, t, params)
+        assembled = _assemble if system.velocities else _assemble_known
+        q, v = assembled(system, free_q, free_v, q, v, t, params)
     _require_found(q, v, t)
     fixed_names = {"position": tuple(fixed), "velocity": tuple(velocity_names)}
     _require_met(system, q, v, t, params, fixed_names)
@@ -148,8 +152,10 @@ def _nearest(
     system: System, free_q: tuple[int, ...], free_v: tuple[int, ...], q: Array, v: Array, t: Array,
     params: Params,
 ) -> tuple[Array, Array]:  # fmt: skip
-    M = metric_mass(with_mass_rank(system, q, v, t, params), q, v, t, params)
-    q = _with_free(nearest, system.position_level, q, free_q, M, (t, params))
+    ranked = with_mass_rank(system, q, v, t, params)
+    M = metric_mass(ranked, q, v, t, params)
+    M_q = M if system.quasi is None else coordinate_metric(ranked, q, v, t, params)
+    q = _with_free(nearest, system.plain.position_level, q, free_q, M_q, (t, params))
     v = _with_free(
         nearest_affine if _is_affine(system) else nearest,
         lambda v, q, t, p: system.velocity_level(q, v, t, p), v, free_v, M, (q, t, params),
@@ -183,10 +189,12 @@ def _taken(x: Array, places: Sequence[int]) -> Array:
     return jnp.stack([x[i] for i in places])
 
 
-def _free(system: System, argument: str, names: Sequence[str]) -> tuple[int, ...]:
-    fixed = coordinate_indices(argument, names, system.coordinates)
+def _free(
+    system: System, argument: str, fixed_names: Sequence[str], names: Sequence[str]
+) -> tuple[int, ...]:
+    fixed = coordinate_indices(argument, fixed_names, names)
     # Constraints do not change states of first order, nor their integrals.
-    return tuple(i for i in range(system.n - len(system.states)) if i not in fixed)
+    return tuple(i for i in range(len(names) - len(system.states)) if i not in fixed)
 
 
 def _warn_of_a_long_program(system: System, q: Array, v: Array, t: Array, params: Params) -> None:

@@ -34,7 +34,7 @@ _STRAIGHT = 10.0  # ratio of radius of curvature to coordinates beyond which a s
 
 
 class Levels(NamedTuple):
-    """The constraints at a state."""
+    """The constraints at a state, with Jacobians by the coordinates and their rates."""
 
     position: Float[Array, " k"]
     velocity: Float[Array, " l"]
@@ -43,7 +43,11 @@ class Levels(NamedTuple):
 
 
 def levels_of(system: System, q: Array, v: Array, t: Array, params: Params) -> Levels:
-    """The residuals of positions and velocities at a state, with their Jacobians."""
+    """The residuals of positions and velocities at a state, with their Jacobians.
+
+    With quasi-velocities those of `System.plain`, which has invariants among the constraints.
+    """
+    system, v = system.plain, system.speeds(q, v, t, params)
     return Levels(
         system.position_level(q, t, params),
         system.velocity_level(q, v, t, params),
@@ -52,7 +56,7 @@ def levels_of(system: System, q: Array, v: Array, t: Array, params: Params) -> L
 
 
 def without_mass(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple[str, ...]:
-    """The coordinates that a motion on the constraints can change without kinetic energy.
+    """The velocities that a motion on the constraints can have without kinetic energy.
 
     Also with a negative one, by negative masses or inertias.
     """
@@ -66,7 +70,7 @@ def without_mass(system: System, q: Array, v: Array, t: Array, params: Params) -
     free = np.abs(vectors[:, values <= least])
     return tuple(
         name
-        for name, row in zip(system.coordinates, free, strict=True)
+        for name, row in zip(system.velocity_names, free, strict=True)
         if row.max(initial=0.0) > _SHARED
     )
 
@@ -74,11 +78,17 @@ def without_mass(system: System, q: Array, v: Array, t: Array, params: Params) -
 def constraint_jacobians(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[Array, Array]:
-    """The Jacobians d(position level)/dq and d(velocity level)/dv, (k, n) and (l, n)."""
+    """The Jacobians d(position level)/dq and d(velocity level)/dv, (k, n) and (l, n).
+
+    With quasi-velocities the first one is that by displacements du, dq = T du.
+    """
     A_velocity = system.velocity_jacobian(q, v, t, params)
     if not any(isinstance(c, Nonholonomic) for c in system.constraints):
         return A_velocity, A_velocity
-    return system.position_jacobian(q, t, params), A_velocity
+    A_position = system.position_jacobian(q, t, params)
+    if system.quasi is not None:
+        A_position = A_position @ system.quasi.matrix(q, t, params)
+    return A_position, A_velocity
 
 
 def motion_share(dtype: Any) -> float:
@@ -98,8 +108,9 @@ def on_constraints(
     if extents is None:
         extents = extents_at(system, q, v, t, params)
     levels = levels_of(system, q, v, t, params)
+    speeds = system.speeds(q, v, t, params)
     positions = near(levels.position, levels.A_position, q, extents, share)
-    return positions & near_rates(levels.velocity, levels.A_velocity, v, q, extents, share)
+    return positions & near_rates(levels.velocity, levels.A_velocity, speeds, q, extents, share)
 
 
 def near(
@@ -167,6 +178,7 @@ def finite_extents(
 ) -> tuple[Float[Array, " n"], Bool[Array, ""]]:
     """The extents, and whether the masses and units that they depend on are finite."""
     q, v, t, params = jax.lax.stop_gradient((q, v, t, params))
+    system, v = system.plain, system.speeds(q, v, t, params)
     states = len(system.states)
     constraints = [c for c in system.constraints if isinstance(c, Holonomic | Nonholonomic)]
     if not constraints:
@@ -251,6 +263,7 @@ class Violation(NamedTuple):
 
 def violations(system: System, q: Array, v: Array, t: Array, params: Params) -> list[Violation]:
     """The violated constraints at a known state, positions before velocities."""
+    system, v = system.plain, system.speeds(q, v, t, params)
     if not system.constraints:
         return []
     levels, extents = (

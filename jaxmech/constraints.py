@@ -10,11 +10,14 @@ in a, each becomes (Udwadia and Kalaba 1992; for phi, Kalaba et al. 1995, equati
     A = dphi/dq,   b = -(d2phi/dt2 along the motion, without A a)
     A = dpsi/dv,   b = -(dpsi/dq v + dpsi/dt)
     A = dchi/da,   b = -chi at a = 0
+
+In a system with quasi-velocities u (`jaxmech.velocities.quasi`), the functions take the rates of
+the coordinates, but v, a and the columns of A are those of u: A = dphi/dq T, dpsi/dv T, dchi/da T.
 """
 
 import abc
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import jax
@@ -26,6 +29,7 @@ from jaxmech.compiler import jacobian
 from jaxmech.utils.checks import naming_missing, require_distinct, require_function
 from jaxmech.utils.jit_cache import traced_once
 from jaxmech.utils.probing import concrete, generic
+from jaxmech.velocities.quasi import QuasiVelocities
 
 Rows = tuple[Array, Array]
 
@@ -41,6 +45,8 @@ class AbstractConstraint(abc.ABC):
 
     fn: Callable[..., Array]
     name: str = ""
+    # Those of the system that the constraint is part of.
+    quasi: QuasiVelocities | None = field(default=None, init=False)
 
     takes = "q, v, t, params"  # the arguments of fn
 
@@ -59,7 +65,7 @@ class AbstractConstraint(abc.ABC):
     def value(self, *state: Any) -> Array:
         """The value of `fn` as a (k,) array; a scalar has k = 1."""
         with naming_missing(f"constraint {self.name!r}", state[-1]):
-            value = self.fn(*state)
+            value = self.fn(*self.in_speeds(*state))
         if value is None:
             raise ValueError(
                 f"Constraint {self.name!r} returned None; add a `return` to its function."
@@ -71,6 +77,22 @@ class AbstractConstraint(abc.ABC):
                 f"shape {value.shape}; stack its components into one array."
             )
         return jnp.atleast_1d(value)
+
+    def with_quasi(self, quasi: QuasiVelocities | None) -> "AbstractConstraint":
+        """The same constraint in a system with these velocities."""
+        if self.quasi == quasi:
+            return self
+        copy = replace(self)
+        object.__setattr__(copy, "quasi", quasi)
+        return copy
+
+    def in_speeds(self, *state: Any) -> tuple[Any, ...]:
+        """The arguments of `fn`, with the rates of the coordinates in place of the velocities."""
+        return state
+
+    def speeds(self, q: Array, v: Array, t: Array, params: Any) -> Array:
+        """The rates of the coordinates (n,)."""
+        return v if self.quasi is None else self.quasi.speeds(q, v, t, params)
 
     @abc.abstractmethod
     def rows(self, q: Array, v: Array, t: Array, params: Any) -> Rows:
@@ -104,17 +126,23 @@ class Holonomic(AbstractConstraint):
 
     def speed(self, q: Array, v: Array, t: Array, params: Any) -> Array:
         """The derivative dphi/dt along the motion."""
-        return rate(lambda q, t: self.value(q, t, params), q, v, t)
+        return rate(lambda q, t: self.value(q, t, params), q, self.speeds(q, v, t, params), t)
 
     def rows(self, q: Array, v: Array, t: Array, params: Any) -> Rows:
         """The rows A = dphi/dq and b = -(second time derivative without A a)."""
-        b = -rate(lambda q, t: self.speed(q, v, t, params), q, v, t)
-        return self.jacobian(q, t, params), b
+        speeds = self.speeds(q, v, t, params)
+        b = -rate(lambda q, t: self.speed(q, v, t, params), q, speeds, t)
+        return self.velocity_jacobian(q, t, params), b
 
     @traced_once
     def jacobian(self, q: Array, t: Array, params: Any) -> Array:
-        """The Jacobian dphi/dq, (k, n), which is that of dphi/dt with respect to v, too."""
+        """The Jacobian dphi/dq, (k, n)."""
         return jacobian(lambda q: self.value(q, t, params), q)
+
+    def velocity_jacobian(self, q: Array, t: Array, params: Any) -> Array:
+        """The Jacobian of dphi/dt with respect to v: dphi/dq, unless there are quasi-velocities."""
+        A = self.jacobian(q, t, params)
+        return A if self.quasi is None else A @ self.quasi.matrix(q, t, params)
 
 
 class Nonholonomic(AbstractConstraint):
@@ -137,9 +165,15 @@ class Nonholonomic(AbstractConstraint):
         """The residual psi."""
         return self.value(q, v, t, params)
 
+    def in_speeds(self, *state: Any) -> tuple[Any, ...]:
+        """The arguments of `fn`, with the rates of the coordinates in place of the velocities."""
+        q, _, t, params = state
+        return q, self.speeds(*state), t, params
+
     def rows(self, q: Array, v: Array, t: Array, params: Any) -> Rows:
         """The rows A = dpsi/dv and b = -(dpsi/dq v + dpsi/dt)."""
-        b = -rate(lambda q, t: self.value(q, v, t, params), q, v, t)
+        speeds = self.speeds(q, v, t, params)
+        b = -rate(lambda q, t: self.value(q, v, t, params), q, speeds, t)
         return self.jacobian(q, v, t, params), b
 
     @traced_once
@@ -170,6 +204,14 @@ class Acceleration(AbstractConstraint):
     def residual(self, q: Array, v: Array, a: Array, t: Array, params: Any) -> Array:
         """The residual chi."""
         return self.value(q, v, a, t, params)
+
+    def in_speeds(self, *state: Any) -> tuple[Any, ...]:
+        """The arguments of `fn`, with rates and accelerations of the coordinates for v and a."""
+        q, v, a, t, params = state
+        if self.quasi is None:
+            return state
+        accelerations = self.quasi.speed_rates(q, v, a, t, params)
+        return q, self.speeds(q, v, t, params), accelerations, t, params
 
     def rows(self, q: Array, v: Array, t: Array, params: Any) -> Rows:
         """The rows A = dchi/da and b = -chi at a = 0."""

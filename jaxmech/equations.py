@@ -22,7 +22,8 @@ from jaxmech.compiler import jacobian
 
 # Whether M lacks full rank; if it does, also the rows of A that compensate for it, if known.
 SingularMass: TypeAlias = bool | tuple[int, ...]
-# The gradients dL/dq and dL/dv, (n,) each, of a Lagrangian at q, v and t.
+# The gradients dL/dq and dL/dv, (n,) each, of a Lagrangian at q, v and t; the velocities may be
+# quasi-velocities, the gradients are those by coordinates and their rates.
 Slopes: TypeAlias = Callable[[Array, Array, Array], tuple[Array, Array]]
 
 
@@ -46,19 +47,22 @@ class EquationsOfMotion(eqx.Module):
     singular_mass: SingularMass = eqx.field(static=True, default=False)
 
 
-def mass_matrix(slopes: Slopes, q: Array, v: Array, t: Array) -> Float[Array, " n n"]:
-    """The mass matrix M = d2L/dv2 (n, n)."""
+def mass_matrix(slopes: Slopes, q: Array, v: Array, t: Array) -> Float[Array, " n k"]:
+    """The mass matrix M = d2L/dv2 (n, n); with k quasi-velocities M T (n, k)."""
     return jacobian(lambda v: slopes(q, v, t)[1], v)
 
 
 def generalized_force(
-    slopes: Slopes, q: Array, v: Array, t: Array, change: Array | None = None
-) -> Float[Array, " n"]:
+    slopes: Slopes, q: Array, v: Array, t: Array, change: Array | None = None,
+    speeds: Array | None = None,
+) -> Float[Array, " n"]:  # fmt: skip
     """The generalized force Q (n,), without the non-conservative one.
 
-    `change` (n,) has the accelerations of velocities that are given functions of time.
+    `change` has the accelerations of velocities that are given functions of time. With
+    quasi-velocities the `speeds` (n,) are the rates of the coordinates, and the force is that of
+    the coordinates for constant velocities, Q - M (dT/dt) u.
     """
-    along = v, jnp.ones_like(t)
+    along = v if speeds is None else speeds, jnp.ones_like(t)
     transported = jax.jvp(lambda q, t: slopes(q, v, t)[1], (q, t), along)[1]
     if change is not None:
         transported = transported + jax.jvp(lambda v: slopes(q, v, t)[1], (v,), (change,))[1]

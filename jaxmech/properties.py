@@ -48,9 +48,31 @@ def singular_mass(system: System, q: Array, v: Array, t: Array, params: Params) 
         True
     """
     states = _generic_states(q, v, t, params)
+    if system.quasi is not None:
+        _require_full_rank(system, states)
     matrices = [outside_traces(mass_and_rows, system, *state) for state in states]
     singular = all(pair is not None and _is_singular(np.asarray(pair[0])) for pair in matrices)
     return singular and _needed_rows(system, q, v, t, params)
+
+
+def _require_full_rank(system: System, states: list[Any]) -> None:
+    """Raise a ValueError if the columns of `kinematics` depend on each other at all states."""
+
+    def matrix(q: Array, v: Array, t: Array, params: Params) -> Array:
+        assert system.quasi is not None
+        return system.quasi.matrix(q, t, params)
+
+    matrices = [T for T in concrete_at(matrix, states) if T is not None and np.isfinite(T).all()]
+    if not matrices:
+        return
+    columns = (T / np.linalg.norm(T, axis=0).clip(np.finfo(float).tiny) for T in matrices)
+    rank = max(int(np.linalg.matrix_rank(T, tol=1e-5)) for T in columns)
+    if rank < system.n_velocities:
+        raise ValueError(
+            f"Argument `kinematics` must return a matrix of full column rank, but its "
+            f"{system.n_velocities} columns have rank {rank}; leave out velocities that follow "
+            "from the others."
+        )
 
 
 @cached_by_shapes
@@ -62,6 +84,8 @@ def conserves_energy(system: System, q: Array, v: Array, t: Array, params: Param
     """
     if system.force is not None or system.nonideal is not None or system.states:
         return False
+    if system.quasi is not None:
+        return conserves_energy(system.plain, q, jnp.zeros_like(q), t, params)
     if any(isinstance(c, Acceleration) for c in system.constraints):
         return False
     sources = _work_sources(system, q, v, t, params)
@@ -86,7 +110,7 @@ def constrains_states(system: System, q: Array, v: Array, t: Array, params: Para
 
 def _depends_on_last(system: System, index: int, *state: Any) -> bool:
     """Whether functions depend on the entries of q (0) or v (1) that belong to states."""
-    mechanical = system.n - len(system.states)
+    mechanical = (system.n_velocities if index else system.n) - len(system.states)
 
     def slopes(*state: Any) -> Array:
         def values(last: Array) -> Array:

@@ -110,7 +110,8 @@ def simulate(
     Args:
         system: the system, with n coordinates.
         q0: coordinates at ts[0], shape (n,).
-        v0: velocities at ts[0], shape (n,), with the states of first order last.
+        v0: velocities at ts[0], shape (n,), or the k quasi-velocities, with the states of first
+            order last.
         ts: save times [s], shape (T,), strictly increasing or decreasing.
         params: the parameters that the functions of the system expect.
         method: how a step is made; by default `RK4()`, or `DormandPrince8()` with `Adaptive` steps.
@@ -130,7 +131,8 @@ def simulate(
         throw: whether a failure raises; under `jit` and `vmap` it is only recorded in `status`.
 
     Returns:
-        A `Solution` with q (T, n), v (T, n), status and audit, all in the precision of q0 and v0.
+        A `Solution` with q (T, n), v like v0 at all times, status and audit, all in the precision
+        of q0 and v0.
 
     Raises:
         ValueError: a shape is wrong, a value is not finite, or the times are not monotonic.
@@ -263,6 +265,7 @@ def _simulate(
         assert trajectory.occurrences is not None
         found = events_of(
             watch,
+            system,
             trajectory.events,
             trajectory.occurrences,
             trajectory.active,

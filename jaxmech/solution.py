@@ -35,7 +35,8 @@ class Solution(eqx.Module):
     Attributes:
         ts: save times [s], shape (T,).
         q: coordinates, shape (T, n); NaN after a failure.
-        v: velocities, shape (T, n), with the states of first order last; NaN after a failure.
+        v: velocities, shape (T, n), with the states of first order last; NaN after a failure. With
+            k quasi-velocities (T, k), in the order of `System.velocity_names`.
         status: the outcome, a `Status` as int32.
         t_failed: time [s] of the last good state before a failure, NaN without one.
         energy: v . dL/dv - L at the save times [J], shape (T,).
@@ -60,8 +61,8 @@ class Solution(eqx.Module):
         t_stiff: time [s] from which stability seemed to limit the steps of `Adaptive` instead of
             the tolerance; NaN if it never did.
         coordinates: names of the coordinates.
-        velocities: names of the entries of v: those of the coordinates whose rates they are, then
-            of the states of first order.
+        velocities: names of the entries of v: those of the coordinates whose rates they are, or of
+            the quasi-velocities, then of the states of first order.
         events: recorded events, by name; None without events.
         digests: a number for the value of each parameter, by name, from which `observe` and
             `animate` see whether they are given the parameters of the simulation.
@@ -81,7 +82,7 @@ class Solution(eqx.Module):
 
     ts: Float[Array, " T"]
     q: Float[Array, " T n"]
-    v: Float[Array, " T n"]
+    v: Float[Array, " T k"]
     status: Int[Array, ""]
     t_failed: Float[Array, ""]
     energy: Float[Array, " T"]

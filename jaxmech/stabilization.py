@@ -14,10 +14,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.consistency import constraint_jacobians, extents_at, motion_share, near, near_rates
+from jaxmech.compiler import jacobian
+from jaxmech.consistency import (
+    constraint_jacobians,
+    extents_at,
+    motion_share,
+    near,
+    near_rates,
+    on_constraints,
+)
 from jaxmech.constraints import Acceleration, Holonomic
 from jaxmech.formulations.regular import regular
-from jaxmech.linalg import LDL, AbstractSolver, Metric, metric
+from jaxmech.linalg import LDL, AbstractSolver, Metric, cholesky, metric
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind, require_positive_integer
 from jaxmech.utils.field_docs import doc, setting
@@ -78,7 +86,9 @@ class _ConstraintMetrics(eqx.Module):
         self, q: Array, v: Array, t: Array, params: Params
     ) -> tuple[Array, Array, Array]:
         """q and v after one correction of each, and the squared size of both."""
+        q = restored(self.system, q, t, params)
         dq = self.positions.min_norm_solve(self.system.position_level(q, t, params))[0]
+        dq = self.system.speeds(q, dq, t, params)
         q = q - dq
         # After the positions, because the constraints on v depend on q. The factors are those of
         # the q before the projection, so one correction is insufficient even where the constraints
@@ -113,10 +123,13 @@ class _ConstraintMetrics(eqx.Module):
         rows_before, system, share = self.before, self.system, motion_share(q.dtype)
         extents = None if rows_before is None else rows_before.extents
         size = extents_at(system, q, v, t, params) if extents is None else extents
-        level = system.position_level(q, t, params)
-        met = near(level, self.positions.A, q, size, share)
-        level = system.velocity_level(q, v, t, params)
-        met &= near_rates(level, self.velocities.A, v, q, size, share)
+        if system.quasi is None:
+            level = system.position_level(q, t, params)
+            met = near(level, self.positions.A, q, size, share)
+            level = system.velocity_level(q, v, t, params)
+            met &= near_rates(level, self.velocities.A, v, q, size, share)
+        else:
+            met = on_constraints(system, q, v, t, params, size, share)
         if rows_before is None:
             return met
         # A row may be dependent at the start and at the end of the step, but not between them.
@@ -163,7 +176,7 @@ class Projection(AbstractStabilization):
         """q and v on the constraints, and whether the corrections converged."""
         A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
         if A_velocity.shape[0] == 0:
-            return q, v, jnp.asarray(True)
+            return restored(system, q, t, params), v, jnp.asarray(True)
         M = metric_mass(system, q, v, t, params)
         positions = metric(M, A_position, self.solver)
         # Without nonholonomic constraints one factorization serves both levels.
@@ -253,8 +266,41 @@ class Baumgarte(AbstractStabilization):
         return jnp.concatenate(terms) if terms else jnp.zeros((), q.dtype)
 
 
+def restored(system: System, q: Array, t: Array, params: Params) -> Array:
+    """q (n,) after one correction onto the invariants, the shortest one.
+
+    One per step keeps them to the square of what a single step misses, which does not add up.
+    """
+    if not system.invariants:
+        return q
+
+    def level(q: Array) -> Array:
+        return jnp.concatenate([c.value(q, t, params) for c in system.invariants])
+
+    rows = metric(jnp.eye(q.size, dtype=q.dtype), jacobian(level, q), LDL())
+    return q - rows.min_norm_solve(level(q))[0]
+
+
 def metric_mass(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-    """The mass matrix, made definite as in `regular` if it is singular, (n, n)."""
+    """The mass matrix, made definite as in `regular` if it is singular, (n, n) or (k, k)."""
     if not system.singular_mass:
         return system.mass(q, v, t, params)
     return regular(system.equations(q, v, t, params))[0]
+
+
+def coordinate_metric(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
+    """The metric of displacements of the coordinates, (n, n).
+
+    It is `metric_mass`, unless there are quasi-velocities: then the mass matrix of the coordinates,
+    which may be singular, and the mean mass for all directions in which no velocity leads.
+    """
+    if system.quasi is None:
+        return metric_mass(system, q, v, t, params)
+    M = system.plain.mass(q, system.speeds(q, v, t, params), t, params)
+    if system.n_velocities == system.n:
+        return M
+    T = system.quasi.matrix(q, t, params)
+    directions = cholesky(T.T @ T).lower(T.T)  # orthonormal rows
+    across = jnp.eye(q.size, dtype=q.dtype) - directions.T @ directions
+    mechanical = system.n - len(system.states)
+    return M + jnp.trace(M[:mechanical, :mechanical]) / mechanical * across

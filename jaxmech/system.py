@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -24,6 +25,7 @@ from jaxmech.first_order import (
     with_unit_mass,
     without_states,
 )
+from jaxmech.linalg import matvec
 from jaxmech.utils.checks import (
     as_numbers,
     coordinate_names,
@@ -35,6 +37,7 @@ from jaxmech.utils.checks import (
 from jaxmech.utils.jit_cache import traced_once
 from jaxmech.utils.pickling import is_called_from, require_importable
 from jaxmech.utils.shapes import VMAP, stacked, with_shape
+from jaxmech.velocities.quasi import QuasiVelocities, checked_velocities
 
 Params = Any  # any pytree of arrays and numbers
 
@@ -69,11 +72,18 @@ class System:
         rates: `rates(q, v, t, params)`, shape (s,): the time derivatives of the s states. `force`,
             `nonideal`, M and Q then have n - s rows; the Lagrangian takes states as given functions
             of time.
+        velocities: names of k quasi-velocities u, k <= n, such as the spins of a body. They are
+            the v of `simulate` and its `Solution`, of events and of `equations`. The functions
+            above still take the rates of the coordinates.
+        kinematics: `kinematics(q, t, params)`, shape (n, k): T in dq/dt = T u, of full column rank.
+        invariants: `Holonomic` equations that the motion satisfies by its kinematics, whatever the
+            accelerations, such as the unit length of a quaternion. A `Projection` keeps them
+            satisfied to round-off, but the law of motion does not contain them.
 
     Raises:
         TypeError: a function is not callable, or a constraint is not of one of the three kinds.
-        ValueError: there are no coordinates, a name is empty or used twice, or there are states
-            without rates.
+        ValueError: there are no coordinates, a name is empty or used twice, there are states
+            without rates, or velocities without kinematics.
 
     Example:
         >>> import jax.numpy as jnp
@@ -87,6 +97,20 @@ class System:
         >>> eom = system.equations([0.6, 0.8], [4.0, -3.0], 0.0, {"m": 2.0, "g": 9.81, "l": 1.0})
         >>> print(eom.M.diagonal(), eom.Q, eom.A, eom.b)
         [2. 2.] [  0.   -19.62] [[0.6 0.8]] [-25.]
+
+        A sledge that slides in the direction of its heading alone, by its forward speed:
+
+        >>> def along(q, t, p):
+        ...     return jnp.array([[jnp.cos(q[2]), 0.0], [jnp.sin(q[2]), 0.0], [0.0, 1.0]])
+        >>> sledge = System(
+        ...     lambda q, v, t, p: (v @ v) / 2,
+        ...     coordinates=("x", "y", "heading"),
+        ...     velocities=("forward", "turning"),
+        ...     kinematics=along,
+        ... )
+        >>> eom = sledge.equations([0.0, 0.0, 0.3], [1.0, 2.0])
+        >>> print(eom.M.diagonal(), eom.Q.round(9) + 0.0)
+        [1. 1.] [0. 0.]
     """
 
     lagrangian: Callable[..., Array]
@@ -98,6 +122,9 @@ class System:
     mass_and_force: Callable[..., tuple[Array, Array]] | None = field(default=None, kw_only=True)
     states: Sequence[str] = field(default=(), kw_only=True)
     rates: Callable[..., Array] | None = field(default=None, kw_only=True)
+    velocities: Sequence[str] = field(default=(), kw_only=True)
+    kinematics: Callable[..., Array] | None = field(default=None, kw_only=True)
+    invariants: Sequence[AbstractConstraint] = field(default=(), kw_only=True)
     # Set once per call by `properties.with_mass_rank`; `equations` passes it to the laws of motion.
     singular_mass: SingularMass = field(default=False, init=False)
     # The names of the parameters of a `Mechanism`; others are probably mistakes.
@@ -109,6 +136,7 @@ class System:
         optional = {"force": state, "mass_and_force": state, "rates": state}
         optional |= {"nonideal": "q, v, multipliers, t, params"}
         optional |= {"loads": "q, v, qdd, multipliers, t, params"}
+        optional |= {"kinematics": "q, t, params"}
         for name, arguments in optional.items():
             if (fn := getattr(self, name)) is not None:
                 require_function(name, fn, arguments)
@@ -116,7 +144,12 @@ class System:
         require_distinct("states", states)
         object.__setattr__(self, "coordinates", names)
         object.__setattr__(self, "states", states)
-        object.__setattr__(self, "constraints", named_constraints(self.constraints))
+        velocities = checked_velocities(names, states, self.velocities, self.kinematics)
+        object.__setattr__(self, "velocities", velocities)
+        constraints = named_constraints(self.constraints)
+        bound = tuple(constraint.with_quasi(self.quasi) for constraint in constraints)
+        object.__setattr__(self, "constraints", bound)
+        object.__setattr__(self, "invariants", self._checked_invariants())
 
     def __repr__(self) -> str:
         forces = "".join(
@@ -124,16 +157,22 @@ class System:
             for name, fn in (("force", self.force), ("nonideal", self.nonideal))
             if fn is not None
         )
-        states = f", states={self.states}" if self.states else ""
-        parts = f"coordinates={self.coordinates}, constraints={self.constraints}{forces}{states}"
+        named = "".join(
+            f", {name}={names}"
+            for name in ("states", "velocities", "invariants")
+            if (names := getattr(self, name))
+        )
+        parts = f"coordinates={self.coordinates}, constraints={self.constraints}{forces}{named}"
         return f"System({parts})"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle the functions, which must be importable unless cloudpickle does the pickling."""
         if not is_called_from("cloudpickle"):
-            names = ("lagrangian", "force", "nonideal", "loads", "rates", "mass_and_force")
+            names = ["lagrangian", "force", "nonideal", "loads", "rates", "mass_and_force"]
+            names += ["kinematics"]
             functions: list[tuple[str, Any]] = [(name, getattr(self, name)) for name in names]
-            functions += [(f"constraint {c.name!r}", c) for c in self.constraints]
+            constraints = [*self.constraints, *self.invariants]
+            functions += [(f"constraint {c.name!r}", c) for c in constraints]
             for name, part in functions:
                 require_importable(name, part)
         return object.__reduce_ex__(self, protocol)
@@ -150,6 +189,26 @@ class System:
         return len(self.coordinates)
 
     @property
+    def n_velocities(self) -> int:
+        """The number of velocities, states included: n, unless there are quasi-velocities."""
+        return len(self.velocity_names)
+
+    @cached_property
+    def quasi(self) -> QuasiVelocities | None:
+        """The matrix of the quasi-velocities; None if v are the rates of the coordinates."""
+        if self.kinematics is None:
+            return None
+        return QuasiVelocities(self.kinematics, self.n, self.n_velocities, len(self.states))
+
+    @cached_property
+    def plain(self) -> "System":
+        """The same system with the rates of the coordinates for v; invariants are constraints."""
+        if self.quasi is None:
+            return self
+        constraints = (*self.constraints, *self.invariants)
+        return replace(self, constraints=constraints, velocities=(), kinematics=None, invariants=())
+
+    @property
     def value_names(self) -> tuple[str, ...]:
         """The names of all coordinates and, after them, of the states."""
         return (*self.coordinates, *self.states)
@@ -157,7 +216,8 @@ class System:
     @property
     def velocity_names(self) -> tuple[str, ...]:
         """The names of the entries of v: those of coordinates, and of states."""
-        return (*self.coordinates[: self.n - len(self.states)], *self.states)
+        names = self.velocities or self.coordinates[: self.n - len(self.states)]
+        return (*names, *self.states)
 
     @with_standard_promotion
     def equations(self, q: Any, v: Any, t: Any = 0.0, params: Params = None) -> EquationsOfMotion:
@@ -165,12 +225,13 @@ class System:
 
         Args:
             q: coordinates, shape (n,).
-            v: velocities, shape (n,).
+            v: velocities, shape (n,), or k quasi-velocities.
             t: time [s], scalar.
             params: the parameters that the functions of the system expect.
 
         Returns:
-            `EquationsOfMotion` with M (n, n), Q (n,), A (m, n), b (m,).
+            `EquationsOfMotion` with M (n, n), Q (n,), A (m, n), b (m,); with k quasi-velocities M
+            (k, k), Q (k,), A (m, k).
 
         Raises:
             ValueError: an argument or the value of a function has the wrong shape, or an
@@ -181,7 +242,8 @@ class System:
         if self.force is not None:
             Q = Q + self.applied_force(q, v, t, params)
         rows = [c.rows(q, v, t, params) for c in self.constraints]
-        A, b = self._matrix([A for A, _ in rows], q), stacked([b for _, b in rows], q.dtype)
+        A = self._matrix([A for A, _ in rows], v)
+        b = stacked([b for _, b in rows], q.dtype)
         if self.states:
             A, b = moved_rows(A, b, self.state_rates(q, v, t, params))
         return EquationsOfMotion(self.mass(q, v, t, params), Q, A, b, self.singular_mass)
@@ -191,24 +253,27 @@ class System:
         multipliers = jnp.zeros(sum(self.sizes(q, v, t, params)), q.dtype)
         values = [self._value(q, v, t, params), self.nonideal_force(q, v, multipliers, t, params)]
         values += [c.residual(q, v, v, t, params) for c in self.constraints]
-        values += [self.state_rates(q, v, t, params)]
+        values += [self.state_rates(q, v, t, params), self.speeds(q, v, t, params)]
+        values += [c.value(q, t, params) for c in self.invariants]
         return [*values, self.applied_force(q, v, t, params)]
 
     def applied_force(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The value of `force` at a state, shape (n,); zero without one."""
+        """The value of `force` at a state, shape (n,), or (k,); zero without one."""
         if self.force is None:
-            return jnp.zeros_like(q)
+            return jnp.zeros_like(v)
+        speeds = self.speeds(q, v, t, params)
         with naming_missing("`force`", params):
-            F = self._forces("The value of `force`", self.force(q, v, t, params))
-        return F.astype(q.dtype)
+            F = self._forces("The value of `force`", self.force(q, speeds, t, params))
+        return self._on_velocities(F.astype(q.dtype), q, t, params)
 
     @traced_once
     def state_rates(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The rates of the states of first order, shape (s,)."""
         if self.rates is None:
             return jnp.zeros(0, q.dtype)
+        speeds = self.speeds(q, v, t, params)
         with naming_missing("`rates`", params):
-            rates = self.rates(q, v, t, params)
+            rates = self.rates(q, speeds, t, params)
             if np.shape(rates) == () and rates is not None:
                 rates = jnp.asarray(rates)[None]
             need = "one number per state"
@@ -234,40 +299,64 @@ class System:
     ) -> Array:
         """The force C for given multipliers (m,), shape (n,); zero if ideal."""
         if self.nonideal is None:
-            return jnp.zeros_like(q)
+            return jnp.zeros_like(v)
+        speeds = self.speeds(q, v, t, params)
         with naming_missing("`nonideal`", params):
-            C = self.nonideal(q, v, multipliers, t, params)
-        return self._forces("The value of `nonideal`", C).astype(q.dtype)
+            C = self.nonideal(q, speeds, multipliers, t, params)
+        C = self._forces("The value of `nonideal`", C).astype(q.dtype)
+        return self._on_velocities(C, q, t, params)
 
     @traced_once
     def mass(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The mass matrix M = d2L/dv2 at a state, shape (n, n)."""
+        """The mass matrix M = d2L/dv2 at a state, (n, n); with quasi-velocities T^T M T (k, k)."""
         if self.mass_and_force is not None:
             return self._mass_and_force(q, v, t, params)[0]
-        mechanical = self.n - len(self.states)
+        mechanical = self.n_velocities - len(self.states)
         M = mass_matrix(lambda *state: self.slopes(*state, params), q, v, t)
+        if self.quasi is not None:
+            M = self.quasi.matrix(q, t, params).T @ M
         M = M[:mechanical, :mechanical]
         return with_unit_mass(M, len(self.states))
 
     @traced_once
     def conservative_force(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The generalized force of the Lagrangian, without `force`, and rates of states, (n,)."""
+        """The generalized force of the Lagrangian, without `force`, and rates of states, (n,).
+
+        With quasi-velocities T^T (Q - M (dT/dt) u), (k,).
+        """
         if self.mass_and_force is not None:
             return self._mass_and_force(q, v, t, params)[1]
 
         def slopes(*state: Array) -> tuple[Array, Array]:
             return self.slopes(*state, params)
 
+        speeds = self.speeds(q, v, t, params)
         if not self.states:
-            return generalized_force(slopes, q, v, t)
-        rates, mechanical = self.state_rates(q, v, t, params), self.n - len(self.states)
+            Q = generalized_force(slopes, q, v, t, speeds=speeds)
+            return self._on_velocities(Q, q, t, params)
+        rates, mechanical = self.state_rates(q, v, t, params), self.n_velocities - len(self.states)
         change = jnp.concatenate([jnp.zeros(mechanical, q.dtype), rates])
-        return jnp.concatenate([generalized_force(slopes, q, v, t, change)[:mechanical], rates])
+        Q = generalized_force(slopes, q, v, t, change, speeds)
+        Q = self._on_velocities(Q, q, t, params)
+        return jnp.concatenate([Q[:mechanical], rates])
 
     def energy(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The energy v . dL/dv - L at a state [J], a scalar."""
         momentum = without_states(self.slopes(q, v, t, params)[1], len(self.states))
-        return v @ momentum - self._value(q, v, t, params)
+        speeds = self.speeds(q, v, t, params)
+        return speeds @ momentum - self._value(q, speeds, t, params)
+
+    def speeds(self, q: Array, v: Array, t: Array, params: Params) -> Array:
+        """The rates of the coordinates, (n,): v itself, or T v for quasi-velocities."""
+        return v if self.quasi is None else self.quasi.speeds(q, v, t, params)
+
+    def speed_rates(self, q: Array, v: Array, a: Array, t: Array, params: Params) -> Array:
+        """The accelerations of the coordinates, (n,), for those of the velocities."""
+        return a if self.quasi is None else self.quasi.speed_rates(q, v, a, t, params)
+
+    def from_speeds(self, q: Array, speeds: Array, t: Array, params: Params) -> Array:
+        """The velocities whose rates of the coordinates are nearest to the given ones."""
+        return speeds if self.quasi is None else self.quasi.from_speeds(q, speeds, t, params)
 
     @traced_once
     def position_level(self, q: Array, t: Array, params: Params) -> Array:
@@ -288,30 +377,30 @@ class System:
                 return constraint.value(q, v, t, params)
             return constraint.speed(q, v, t, params)
 
-        return stacked([value(c) for c in self._on_velocities], q.dtype)
+        return stacked([value(c) for c in self._of_velocities], q.dtype)
 
     def velocity_jacobian(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The Jacobian of the velocity level with respect to v, (k, n)."""
+        """The Jacobian of the velocity level with respect to v, shape (l, n) or (l, k)."""
 
         def rows(constraint: Holonomic | Nonholonomic) -> Array:
             if isinstance(constraint, Nonholonomic):
                 return constraint.jacobian(q, v, t, params)
-            return constraint.jacobian(q, t, params)
+            return constraint.velocity_jacobian(q, t, params)
 
-        A = self._matrix([rows(c) for c in self._on_velocities], q)
+        A = self._matrix([rows(c) for c in self._of_velocities], v)
         return without_states(A, len(self.states))
 
     def rows(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The constraint matrix A, (m, n)."""
+        """The constraint matrix A, (m, n) or (m, k)."""
 
         def rows_of(constraint: AbstractConstraint) -> Array:
             if isinstance(constraint, Holonomic):
-                return constraint.jacobian(q, t, params)
+                return constraint.velocity_jacobian(q, t, params)
             if isinstance(constraint, Nonholonomic):
                 return constraint.jacobian(q, v, t, params)
             return constraint.rows(q, v, t, params)[0]
 
-        return self._matrix([rows_of(c) for c in self.constraints], q)
+        return self._matrix([rows_of(c) for c in self.constraints], v)
 
     def sizes(self, q: Array, v: Array, t: Array, params: Params) -> tuple[int, ...]:
         """The number of equations of each constraint."""
@@ -324,14 +413,17 @@ class System:
         self, q: Any, v: Any, t: Any, params: Params, names: tuple[str, str] = ("q", "v")
     ) -> tuple[Array, Array, Array, Params]:
         """Convert to (q, v, t, params) in the floating-point type of q and v, and check shapes."""
-        need = "one number per coordinate"
-        need += f", and then one for each of {', '.join(self.states)}" if self.states else ""
-        triples = zip((*names, "t"), (q, v, t), ((self.n,), (self.n,), ()), strict=True)
+        each = f", and then one for each of {', '.join(self.states)}" if self.states else ""
+        needs = f"one number per coordinate{each}", f"one number per coordinate{each}", ""
+        if self.quasi is not None:
+            needs = needs[0], f"one number for each of {', '.join(self.velocity_names)}", ""
+        shapes = (self.n,), (self.n_velocities,), ()
+        quadruples = zip((*names, "t"), (q, v, t), shapes, needs, strict=True)
         q, v, t = (
             with_shape(
                 f"Argument `{name}`", as_numbers(name, x, half=name == "t"), shape, VMAP, need
             )
-            for name, x, shape in triples
+            for name, x, shape, need in quadruples
         )
         floats = [x.dtype for x in (q, v) if jnp.issubdtype(x.dtype, jnp.floating)]
         dtype = jnp.result_type(*floats) if floats else jnp.result_type(float)
@@ -342,7 +434,7 @@ class System:
         return [c for c in self.constraints if isinstance(c, Holonomic)]
 
     @property
-    def _on_velocities(self) -> list[Holonomic | Nonholonomic]:
+    def _of_velocities(self) -> list[Holonomic | Nonholonomic]:
         return [c for c in self.constraints if isinstance(c, Holonomic | Nonholonomic)]
 
     def _forces(self, source: str, value: Any) -> Array:
@@ -355,19 +447,45 @@ class System:
             )
         return padded(with_shape(source, value, shape), len(self.states))
 
-    def _matrix(self, rows: Sequence[Array], q: Array) -> Array:
-        return jnp.concatenate([jnp.zeros((0, self.n), q.dtype), *rows])
+    def _on_velocities(self, force: Array, q: Array, t: Array, params: Params) -> Array:
+        """A generalized force (n,) on the velocities: T^T force for quasi-velocities."""
+        return force if self.quasi is None else matvec(self.quasi.matrix(q, t, params).T, force)
+
+    def _checked_invariants(self) -> tuple[AbstractConstraint, ...]:
+        invariants = named_constraints(self.invariants) if self.invariants else ()
+        for invariant in invariants:
+            if not isinstance(invariant, Holonomic):
+                raise TypeError(
+                    "Argument `invariants` must hold Holonomic objects, but holds "
+                    f"{invariant!r}; they are equations on the positions alone."
+                )
+        if invariants and self.quasi is None:
+            raise ValueError(
+                "Argument `invariants` must come with `velocities` and `kinematics`, which are "
+                "missing; among plain velocities such an equation is one of the `constraints`."
+            )
+        require_distinct("invariants", tuple(c.name for c in (*self.constraints, *invariants)))
+        return invariants
+
+    def _matrix(self, rows: Sequence[Array], x: Array) -> Array:
+        return jnp.concatenate([jnp.zeros((0, x.size), x.dtype), *rows])
 
     @traced_once
     def _mass_and_force(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
         """M and Q by `mass_and_force`, with the unit masses and the rates of states."""
         assert self.mass_and_force is not None
+        speeds = self.speeds(q, v, t, params)
         with naming_missing("`mass_and_force`", params):
-            M, Q = self.mass_and_force(q, v, t, params)
+            M, Q = self.mass_and_force(q, speeds, t, params)
         mechanical = self.n - len(self.states)
         square, need = (mechanical, mechanical), "rows of coordinates"
         M = with_shape("The matrix of `mass_and_force`", M, square, need=need)
         Q = with_shape("The force of `mass_and_force`", Q, (mechanical,))
+        if self.quasi is not None:
+            T = self.quasi.matrix(q, t, params)[:mechanical, : len(self.velocities)]
+            at_rest = jnp.zeros_like(v)
+            change = self.quasi.speed_rates(q, v, at_rest, t, params)[:mechanical]
+            M, Q = T.T @ M @ T, matvec(T.T, Q - matvec(M, change))
         if self.states:
             M = with_unit_mass(M, len(self.states))
             Q = jnp.concatenate([Q, self.state_rates(q, v, t, params)])
@@ -375,8 +493,9 @@ class System:
 
     @traced_once
     def slopes(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
-        """The gradients dL/dq and dL/dv at a state."""
-        return jax.grad(self._value, argnums=(0, 1))(q, v, t, params)
+        """The gradients dL/dq and dL/dv at a state, by coordinates and their rates."""
+        speeds = self.speeds(q, v, t, params)
+        return jax.grad(self._value, argnums=(0, 1))(q, speeds, t, params)
 
     @traced_once
     def _value(self, q: Array, v: Array, t: Array, params: Params) -> Array:

@@ -27,6 +27,7 @@ LAYERS = (
         "properties",
         "signal",
         "system",
+        "velocities",
     },
     {"formulations", "models", "parts"},
     {

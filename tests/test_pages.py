@@ -29,6 +29,7 @@ PAGES = (
     "stiff",
     "interop",
     "states",
+    "quasi_velocities",
     "design",
     "ten_minutes",
     "equations",
@@ -38,6 +39,7 @@ PAGES = (
 WITHOUT_PICTURES = (
     "adaptive",
     "states",
+    "quasi_velocities",
     "design",
     "ten_minutes",
     "equations",

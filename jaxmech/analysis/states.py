@@ -21,6 +21,7 @@ from jaxmech.properties import mass_scale
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_finite, require_kind
 from jaxmech.utils.jit_cache import jit_of
+from jaxmech.velocities.quasi import IN_RATES, require_plain_velocities
 
 Numbers = NDArray[np.floating]
 SPREAD = 0.02  # distance of nearby states, relative to 1 + |q|
@@ -38,6 +39,7 @@ class State(NamedTuple):
 def checked_state(system: Any, q: Any, v: Any, t: Any, params: Params) -> State:
     """The arguments as arrays, or an error for one of another kind or shape, or not finite."""
     require_kind("system", system, System, "System(...)")
+    require_plain_velocities(system.velocities, "Argument `system`", IN_RATES)
     q, v, t, params = system.arguments(q, v, t, params)
     require_finite(q=q, v=v, t=t, params=params)
     return State(q, v, t, params)

@@ -31,8 +31,9 @@ def unused_parameters(
     def everything(params: Any) -> Any:
         q, v, t, _ = state
         levels = system.position_level(q, t, params), system.velocity_level(q, v, t, params)
-        forces = system.nonideal and system.nonideal(q, v, ones, t, params)
-        value = system.lagrangian(q, v, t, params) if energy else ()
+        speeds = system.speeds(q, v, t, params)
+        forces = system.nonideal and system.nonideal(q, speeds, ones, t, params)
+        value = system.lagrangian(q, speeds, t, params) if energy else ()
         extra = also(q, v, t, params) if also else ()
         return system.equations(q, v, t, params), levels, forces, value, extra
 

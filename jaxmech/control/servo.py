@@ -26,6 +26,7 @@ from jaxmech.properties import with_mass_rank
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import coordinate_indices, is_known, require_kind
 from jaxmech.utils.jit_cache import jit_of
+from jaxmech.velocities.quasi import IN_RATES, require_plain_velocities
 
 Actuators = Sequence[str] | Callable[..., Any]
 
@@ -142,8 +143,9 @@ def _without_noise(S: Array, G: Array) -> Array:
 
 
 def require_ideal(argument: str, system: System) -> None:
-    """Raise a ValueError for a `nonideal` force, which would depend on u, and for states."""
+    """Raise a ValueError for what a servo cannot have, such as a `nonideal` force."""
     require_no_states(system.states, f"Argument `{argument}`", "write the controller as `force`")
+    require_plain_velocities(system.velocities, f"Argument `{argument}`", IN_RATES)
     if system.nonideal is not None:
         raise ValueError(
             f"Argument `{argument}` must have ideal constraints, but has a `nonideal` force; write "

@@ -147,7 +147,9 @@ def _geometry(subject: Any) -> tuple[Geometry, System | None]:
 
 def _arrays(motion: Any, system: System | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if isinstance(motion, Solution):
-        ts, q, v = (np.asarray(x, float) for x in (motion.ts, motion.q, motion.v))
+        ts, q = (np.asarray(x, float) for x in (motion.ts, motion.q))
+        are_rates = motion.velocities[0] == motion.coordinates[0]  # unlike quasi-velocities
+        v = np.asarray(motion.v, float) if are_rates else None
     elif isinstance(motion, tuple) and len(motion) == 2:
         ts, q = (np.asarray(x, float) for x in motion)
         v = None

@@ -22,7 +22,8 @@ from jaxmech.utils.jit_cache import jit_of
 class Motion(eqx.Module):
     """The motion at one state: M qdd = Q + A^T lambda + C, A qdd = b.
 
-    The result of `acceleration`.
+    The result of `acceleration`. With quasi-velocities the accelerations are their rates, and
+    forces act on them.
 
     Attributes:
         qdd: accelerations, shape (n,).
@@ -62,7 +63,7 @@ def acceleration(
     Args:
         system: the system, with n coordinates and m constraint equations.
         q: coordinates, shape (n,).
-        v: velocities, shape (n,).
+        v: velocities, shape (n,), or the k quasi-velocities.
         t: time [s].
         params: the parameters that the functions of the system expect.
         formulation: the law of motion.
@@ -113,7 +114,7 @@ def motion_at(
         rank=law.rank,
         residual=max_abs(matvec(eom.A, law.qdd) - eom.b),
         definite=law.definite,
-        nonideal_force=jnp.zeros_like(q) if law.nonideal_force is None else law.nonideal_force,
+        nonideal_force=jnp.zeros_like(v) if law.nonideal_force is None else law.nonideal_force,
         converged=jnp.asarray(True) if law.converged is None else law.converged,
     )
 

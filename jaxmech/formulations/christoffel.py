@@ -31,6 +31,7 @@ from jaxmech.linalg import cholesky
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind
 from jaxmech.utils.probing import concrete, generic
+from jaxmech.velocities.quasi import IN_RATES, require_plain_velocities
 
 
 class Christoffel(eqx.Module):
@@ -158,6 +159,7 @@ def _metric(system: System, extended: Array, params: Params) -> Array:
 def _arguments(system: System, q: Any, t: Any, params: Params) -> tuple[Array, Array, Params]:
     require_kind("system", system, System, "System(...)")
     require_no_states(system.states, "Argument `system`", "take the system without them")
+    require_plain_velocities(system.velocities, "Argument `system`", IN_RATES)
     q, _, t, params = system.arguments(q, q, t, params)
     require_quadratic(system, q, t, params)
     return q, t, params

@@ -34,6 +34,7 @@ from jaxmech.formulations.christoffel import first_kind, metric_tensor, potentia
 from jaxmech.formulations.regular import without_units
 from jaxmech.linalg import QR, Cholesky, cholesky, matvec, row_weights, weighted_gram
 from jaxmech.system import Params, System
+from jaxmech.velocities.quasi import require_plain_velocities
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Contravariant(AbstractFormulation):
     ) -> EquationsOfMotion:
         """M = g and Q_r - Gamma_r,ab q'^a q'^b from the metric, with the usual A and b."""
         require_no_states(system.states, "`Contravariant()`", "use `UdwadiaKalaba()`")
+        require_plain_velocities(system.velocities, "`Contravariant()`", "use `UdwadiaKalaba()`")
         eom = system.equations(q, v, t, params)
         rate = jnp.concatenate([jnp.ones_like(v[:1]), v])
         inertia = (first_kind(system, q, t, params) * (rate[:, None] * rate[None, :])[None]).sum(

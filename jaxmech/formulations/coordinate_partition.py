@@ -39,6 +39,7 @@ from jaxmech.formulations.regular import free_acceleration, without_units
 from jaxmech.linalg import LDL, Pivots, coordinate_units, matvec, metric, pivots
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive_integer
+from jaxmech.velocities.quasi import require_plain_velocities
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,9 @@ class CoordinatePartition(AbstractFormulation):
         extents: Float[Array, " n"] | None = None,
     ) -> Partition | None:  # fmt: skip
         """The choice of dependent coordinates and velocities at the start of a step."""
+        require_plain_velocities(
+            system.velocities, "`CoordinatePartition()`", "use `UdwadiaKalaba()`"
+        )
         A = system.velocity_jacobian(q, v, t, params)
         if A.shape[0] == 0:
             return None

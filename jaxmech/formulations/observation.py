@@ -13,6 +13,8 @@ from jaxmech.system import Params, System
 class Observation(eqx.Module):
     """Accelerations, multipliers and reactions at the saved times of a `Solution`.
 
+    With quasi-velocities the accelerations are their rates, and the forces act on them.
+
     Attributes:
         qdd: accelerations, shape (T, n).
         multipliers: by constraint name, shape (T, k): lambda of minimum norm.
@@ -53,7 +55,9 @@ def observed_at(
     multipliers = {name: motion.multipliers[k] for name, k in zip(names, rows, strict=True)}
     loads = {}
     if system.loads is not None:
-        loads = system.loads(q, v, motion.qdd, multipliers, t, params)
+        speeds = system.speeds(q, v, t, params)
+        accelerations = system.speed_rates(q, v, motion.qdd, t, params)
+        loads = system.loads(q, speeds, accelerations, multipliers, t, params)
     return Observation(
         qdd=motion.qdd,
         multipliers=multipliers,

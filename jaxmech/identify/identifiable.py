@@ -22,6 +22,7 @@ from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_function, require_kind
 from jaxmech.utils.field_docs import setting
+from jaxmech.velocities.quasi import IN_RATES, require_plain_velocities
 
 InitialStates = Literal["fixed", "free"]
 Optimizer = TrustRegion | Any  # or Descent, or an optax transformation
@@ -56,6 +57,7 @@ class Identifiable:
 
     def __post_init__(self) -> None:
         require_kind("system", self.system, System, "System(...)")
+        require_plain_velocities(self.system.velocities, "Argument `system`", IN_RATES)
         for name in ("observe", "start"):
             if getattr(self, name) is not None:
                 require_function(name, getattr(self, name))

@@ -32,7 +32,7 @@ def begin_run(
     extents, is_finite = finite_extents(scheme.system, q, v, t, all_params)
     params = watch.params(params, events.active)
     if watch.has_transitions:
-        events = touching_at_start(watch, events, q, v, t, ahead, params)
+        events = touching_at_start(watch, scheme, events, q, v, t, ahead, params)
     status = _start_status(scheme, q, v, t, params, times & is_finite, extents)
     bad = (status == Status.OK) & jnp.isnan(events.values).any()
     status = jnp.where(bad, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), status)
@@ -44,6 +44,7 @@ def _start_status(
     extents: Float[Array, " n"],
 ) -> Int[Array, ""]:  # fmt: skip
     levels = levels_of(scheme.system, q, v, t, params)
+    v = scheme.system.speeds(q, v, t, params)
     consistent = near(levels.position, levels.A_position, q, extents)
     consistent &= near_rates(levels.velocity, levels.A_velocity, v, q, extents)
     # An infinite Jacobian would make `near` true, since every level is below infinity.
@@ -58,6 +59,7 @@ def _start_status(
 def residuals(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
     """Largest |phi|, and largest |dphi/dt| and |psi|, without derivatives."""
     q, v, t, params = jax.lax.stop_gradient((q, v, t, params))
-    position = scheme.system.position_level(q, t, params)
-    velocity = scheme.system.velocity_level(q, v, t, params)
+    system, v = scheme.system.plain, scheme.system.speeds(q, v, t, params)
+    position = system.position_level(q, t, params)
+    velocity = system.velocity_level(q, v, t, params)
     return max_abs(position), max_abs(velocity)

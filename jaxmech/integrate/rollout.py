@@ -1,5 +1,6 @@
 """A whole trajectory: steps between the save times, and an audit of every step."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -40,7 +41,8 @@ class Trajectory(eqx.Module):
 
     Attributes:
         q: coordinates at the save times, shape (T, n), NaN after a failure.
-        v: velocities at the save times, shape (T, n), NaN after a failure.
+        v: velocities at the save times, shape (T, k), NaN after a failure; k is n unless there are
+            quasi-velocities.
         position_residual: largest |phi| at the save times, or since the previous one where nothing
             else checks the steps (`_checks_every_step`), shape (T,).
         velocity_residual: largest |dphi/dt| and |psi| likewise, shape (T,).
@@ -56,7 +58,7 @@ class Trajectory(eqx.Module):
     """
 
     q: Float[Array, " T n"]
-    v: Float[Array, " T n"]
+    v: Float[Array, " T k"]
     position_residual: Float[Array, " T"]
     velocity_residual: Float[Array, " T"]
     rank: Int[Array, ""]
@@ -122,8 +124,9 @@ def rollout(
     estimates = _Estimates.of(scheme.method, per_save * (len(ts) - 1), steps, q0.dtype)
     start, extents = _start(scheme, watch, q0, v0, ts, first_params, estimates.same_steps)
     loop = _SegmentLoop(scheme, watch, estimates, steps, params, extents)
-    errors = ErrorAccumulator.none(q0, v0, len(scheme.system.states))
-    log = None if watch is None else watch.log(q0)
+    speeds = _speeds(scheme, watch, start, ts[0], first_params)
+    errors = ErrorAccumulator.none(q0, speeds, len(scheme.system.states))
+    log = None if watch is None else watch.log(q0, v0)
     (end, errors, log), (saved, ends) = jax.lax.scan(
         loop.scan_segment, (start, errors, log), (all_segments, estimates.steps_left)
     )
@@ -181,15 +184,22 @@ class _Estimates:
         weight = total / max(count // stride, 1)
         return _Estimates(apart, steps_left, weight, steps >= apart * (STATES - 1))
 
-    def recent(self, state: _RolloutState, h: Array, steps_left: Array) -> Recent:
-        """The states before the next one, with `steps_left` from the present one to an estimate."""
+    def recent(
+        self, state: _RolloutState, speeds: Callable[[], Array], h: Array, steps_left: Array
+    ) -> Recent:
+        """The states before the next one, with `steps_left` from the present one to an estimate.
+
+        `speeds` computes the rates of q at the present one.
+        """
         # Moving them in every step would cost up to a third of the run.
         recent, is_used = state.recent, steps_left <= self.first
         next_recent = recent
         if self.apart > 1:
             is_used &= steps_left % self.apart == 0
             next_recent = recent.longer(h)
-        return jax.lax.cond(is_used, lambda: recent.after(state.q, state.v, h), lambda: next_recent)
+        return jax.lax.cond(
+            is_used, lambda: recent.after(state.q, speeds(), h), lambda: next_recent
+        )
 
     @property
     def first(self) -> int:
@@ -219,7 +229,7 @@ class _SegmentLoop:
         if not _checks_every_step(self.scheme, self.watch):
             end = segment.t + (segment.done + self.steps) * segment.h
             state = _with_residuals(self.scheme, state, end, params)
-        errors = self._with_error(errors, state, segment, steps_left)
+        errors = self._with_error(errors, state, segment, steps_left, params)
         ended = state.q, state.v, _ended(at_start, state)
         return (state, errors, log), (_saved(state), ended)
 
@@ -246,24 +256,36 @@ class _SegmentLoop:
             moved, log = _advance(
                 self.scheme, self.watch, state, log, t, segment.h, params, k, self.extents
             )
-            recent = self.estimates.recent(state, segment.h, steps_left - k)
+            speeds = partial(_speeds, self.scheme, self.watch, state, t, params)
+            recent = self.estimates.recent(state, speeds, segment.h, steps_left - k)
             return replace(moved, recent=recent), log
 
         return jax.lax.fori_loop(0, self.steps, make_step, (state, log))
 
     def _with_error(
         self, errors: ErrorAccumulator, state: _RolloutState, segment: StepSegments,
-        steps_left: Array,
+        steps_left: Array, params: Params,
     ) -> ErrorAccumulator:  # fmt: skip
         estimates, recent, h = self.estimates, state.recent, segment.h
 
         def estimate() -> ErrorAccumulator:
             method, weight = self.scheme.method, estimates.weight
-            return errors.after(recent, state.q, state.v, h, method, weight, estimates.apart)
+            end = segment.t + (segment.done + self.steps) * h
+            speeds = _speeds(self.scheme, self.watch, state, end, params)
+            return errors.after(recent, state.q, speeds, h, method, weight, estimates.apart)
 
         is_smooth = _is_smooth(state, estimates.first + 1) & recent.is_smooth & (h != 0)
         is_due = (steps_left == self.steps) & (state.status == Status.OK) & is_smooth
         return jax.lax.cond(is_due, estimate, lambda: errors)
+
+
+def _speeds(
+    scheme: Scheme, watch: EventSet | None, state: _RolloutState, t: Array, params: Params
+) -> Float[Array, " n"]:
+    """The rates of q at a state."""
+    if watch is not None and state.events is not None:
+        params = watch.params(params, state.events.active)
+    return scheme.system.speeds(state.q, state.v, t, params)
 
 
 def _begun_segment(state: _RolloutState) -> tuple[_RolloutState, _RolloutState]:
@@ -376,7 +398,7 @@ def _start(
     state = _RolloutState(
         q, v, *residuals(scheme, q, v, t, active_params), jnp.asarray(rows, jnp.int32), status,
         jnp.where(status == Status.OK, jnp.nan, jax.lax.stop_gradient(t)),
-        Recent.none(q, v, same_steps), corrections, events,
+        Recent.none(q, scheme.system.speeds(q, v, t, params), same_steps), corrections, events,
     )  # fmt: skip
     return state, extents
 
@@ -397,8 +419,9 @@ def _advance(
     end, info = step(scheme, start, h, active_params, extents)
     corrections = state.corrections
     if corrections is not None and info.correction is not None:
-        mechanical_v = end.v[: end.v.size - len(scheme.system.states)]
-        corrections = corrections.after(info.correction, mechanical_v, h)
+        speeds = scheme.system.speeds(end.q, end.v, end.t, active_params)
+        mechanical = speeds[: speeds.size - len(scheme.system.states)]
+        corrections = corrections.after(info.correction, mechanical, h)
     info = replace(info, correction=None)
     if watch is not None and events is not None and log is not None:
         (end, info, events), log = with_events(

@@ -11,13 +11,18 @@ from jaxtyping import Array, Float
 from jaxmech.constraints import Acceleration
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations import AbstractFormulation, Law, Partition, UdwadiaKalaba, solve_law
-from jaxmech.integrate.methods.runge_kutta import AbstractMethod, AbstractPair
+from jaxmech.integrate.methods.runge_kutta import (
+    AbstractMethod,
+    AbstractPair,
+    AbstractRungeKutta,
+)
 from jaxmech.integrate.steps import AbstractSteps, Adaptive, FixedSteps, method_and_steps
 from jaxmech.properties import Drive, drive_of, singular_mass
 from jaxmech.stabilization import AbstractStabilization, Free, Projection, RowsBefore
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind
 from jaxmech.utils.probing import depends_on
+from jaxmech.velocities.quasi import require_plain_velocities
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,10 @@ class Scheme:
         """The scheme with what is known of the system at q, v, t and params of these shapes."""
         detected = self.formulation.takes_as_singular(singular_mass(self.system, *state))
         system = self.system.with_singular_mass(detected)
+        if not isinstance(self.method, AbstractRungeKutta):
+            name = type(self.method).__name__
+            remedy = "use `jm.RK4()`, or `jm.DormandPrince8()` with `jm.Adaptive()` steps"
+            require_plain_velocities(system.velocities, f"Argument `method`, {name}(),", remedy)
         self.method.require(system, (self.formulation, self.stabilization), *state)
         return replace(self, system=system, drive=drive_of(system, *state))
 
@@ -143,9 +152,10 @@ class Scheme:
         return q, v, reached if completed is None else reached & completed
 
     def correction(
-        self, unprojected: tuple[Array, Array], projected: tuple[Array, Array], h: Array
-    ) -> Float[Array, "2 n"] | None:
-        """The displacement of q by the projection, and h times that of v; None without a drive.
+        self, unprojected: tuple[Array, Array], projected: tuple[Array, Array], t: Array, h: Array,
+        params: Params,
+    ) -> Float[Array, "2 n"] | None:  # fmt: skip
+        """The change of q by the projection, and h times that of its rate; None without a drive.
 
         Constraints that contain the time move a system also by the projection: all the way if the
         accelerations at the stages do not show it, as after a kink of a given motion. What moves
@@ -154,7 +164,8 @@ class Scheme:
         if self.drive == Drive.NONE:
             return None
         dq, dv = (y - x for x, y in zip(unprojected, projected, strict=True))
-        return jax.lax.stop_gradient(jnp.stack([dq, h * dv]))
+        change = self.system.speeds(projected[0], dv, t, params)
+        return jax.lax.stop_gradient(jnp.stack([dq, h * change]))
 
     def turned(
         self, q: Array, v: Array, t: Array, params: Params, turns: Array

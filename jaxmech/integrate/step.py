@@ -81,7 +81,7 @@ def _explicit_step(
     with jax.named_scope("projection"):
         rows = RowsBefore(~sums.independent, sums.first_rank, extents)
         new_q, new_v, reached = scheme.after_step(chart, moved_q, moved_v, end_t, params, rows)
-        correction = scheme.correction((moved_q, moved_v), (new_q, new_v), h)
+        correction = scheme.correction((moved_q, moved_v), (new_q, new_v), end_t, h, params)
     with jax.named_scope("checks"):
         info = replace(_stages_info(sums, new_q, new_v, reached), correction=correction)
     return StepState(new_q, new_v, end_t), info
@@ -93,7 +93,9 @@ def _variational_step(
 ) -> tuple[StepState, StepInfo]:  # fmt: skip
     start = StepStart(state.q, state.v, state.t, h, params)
     moved = method.advance(scheme.system, scheme.formulation, start, extents)
-    no_correction = scheme.correction((moved.q, moved.v), (moved.q, moved.v), h)
+    no_correction = scheme.correction(
+        (moved.q, moved.v), (moved.q, moved.v), state.t + h, h, params
+    )
     info = replace(_variational_info(moved), correction=no_correction)
     return StepState(moved.q, moved.v, state.t + h), info
 
@@ -111,7 +113,7 @@ def _implicit_step(
     with jax.named_scope("projection"):
         rows = RowsBefore(~moved.independent, moved.rank, extents)
         new_q, new_v, reached = scheme.after_step(None, moved.q, moved.v, end_t, params, rows)
-        correction = scheme.correction((moved.q, moved.v), (new_q, new_v), h)
+        correction = scheme.correction((moved.q, moved.v), (new_q, new_v), end_t, h, params)
     with jax.named_scope("checks"):
         info = _implicit_info(moved, new_q, new_v, reached, has_length)
         info = replace(info, correction=correction)

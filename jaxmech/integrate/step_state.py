@@ -15,7 +15,7 @@ class StepState(eqx.Module):
     """The state and the time at which a step begins, and the next one does."""
 
     q: Float[Array, " n"]
-    v: Float[Array, " n"]
+    v: Float[Array, " k"]
     t: Float[Array, ""]
 
 
@@ -26,8 +26,8 @@ class EvaluatedState(eqx.Module):
     """
 
     q: Float[Array, " n"]
-    v: Float[Array, " n"]
-    qdd: Float[Array, " n"]
+    v: Float[Array, " k"]
+    qdd: Float[Array, " k"]  # the rates of v
     independent_rows: Bool[Array, " m"]  # which rows were taken as independent
     rank: Int[Array, ""]
     status: Int[Array, ""]  # failure of the law of motion there, a `Status`

@@ -202,7 +202,7 @@ def _origins(
 
 
 def _end(q: Array, v: Array, ts: Array, params: Params) -> Array:
-    weights = np.random.default_rng(5).normal(size=2 * q.shape[1])
+    weights = np.random.default_rng(5).normal(size=q.shape[1] + v.shape[1])
     return jnp.asarray(weights, q.dtype) @ jnp.concatenate([q[-1], v[-1]])
 
 

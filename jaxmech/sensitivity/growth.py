@@ -28,6 +28,7 @@ from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.text import titled_lines
+from jaxmech.velocities.quasi import IN_RATES, require_plain_velocities
 
 _FIRST_STEPS = 30  # attempts by which an interval alone may take more than its part of a motion
 
@@ -160,6 +161,7 @@ def sensitivity_growth(
         >>> print(f"{found.factor[-1]:.2f}, twice as much every {found.doubling_time:.4f} s")
         403.43, twice as much every 0.2310 s
     """
+    require_plain_velocities(system.velocities, "Argument `system`", IN_RATES)
     sizes = None if scale is None else _sizes(scale, system.n)
     scheme = resolved(Scheme.of(system, method, steps, projection, formulation), q0, v0, ts, params)
     solution = simulate(system, q0, v0, ts, params, **scheme.policies)

@@ -61,8 +61,10 @@ def _geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> 
         M = metric_mass(system, q, v, t, params)
         turn = jax.jacfwd(lambda q: system.velocity_level(q, v, t, params))(q)
         A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
+        if system.quasi is not None:  # changes of q are those along the velocities
+            turn = turn @ system.quasi.matrix(q, t, params)
         if fixed_states:
-            rows = jnp.eye(system.n, dtype=q.dtype)[system.n - fixed_states :]
+            rows = jnp.eye(v.size, dtype=q.dtype)[v.size - fixed_states :]
             A_position = jnp.concatenate([A_position, rows])
         return Geometry(M, A_position, A_velocity, turn)
 
@@ -114,5 +116,6 @@ def consistent_change(
     if not basis.q.size:
         return None
     dq, dv = (jnp.asarray(d, q.dtype) for d in along(basis))
+    dq = system.speeds(q, dq, t, params)
     size = jnp.maximum(jnp.max(abs(dq) / (1 + abs(q))), jnp.max(abs(dv) / (1 + abs(v))))
     return dq / size, dv / size

@@ -176,6 +176,7 @@ def _parts_of(system: System) -> tuple[EnergyDifference, tuple[AbstractBody, ...
         if not isinstance(c.fn, UnitNorm | JointPositions | JointVelocities)
     ]
     unsupported += ["states of first order"] if system.states else []
+    unsupported += ["quasi-velocities"] if system.velocities else []
     unsupported += ["non-ideal forces"] if system.nonideal else []
     if unsupported:
         raise ValueError(

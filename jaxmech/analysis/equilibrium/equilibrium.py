@@ -49,6 +49,7 @@ from jaxmech.utils.checks import (
     with_standard_promotion,
 )
 from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
+from jaxmech.velocities.quasi import IN_RATES, require_plain_velocities
 
 EASY = 1e3  # ratio of the scale of multipliers to that of coordinates
 
@@ -156,6 +157,7 @@ def prepared(
 ) -> Case:  # fmt: skip
     """The checked arguments of `equilibrium`."""
     require_kind("system", system, System, "System(...)")
+    require_plain_velocities(system.velocities, "Argument `system`", IN_RATES)
     velocities, guess = _rates(system, v)
     q, guess, t, params = system.arguments(q, guess, t, params)
     places = coordinate_indices("fixed", fixed, system.coordinates)

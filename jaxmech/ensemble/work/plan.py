@@ -43,6 +43,9 @@ def planned(study: AbstractStudy, out: Path, folder: Path = Path()) -> Planned:
         advice = 'call jax.config.update("jax_enable_x64", True) first, or set it to float32'
         raise refuse("precision", f"must be float32, the precision of this process; {advice}")
     subject = load(study.model, study.model_options, folder, study.parameters)
+    if names := subject.system.velocities:
+        advice = f"but has {', '.join(names)}; write it in the rates of its coordinates"
+        raise refuse("model", f"must be a system without quasi-velocities, {advice}")
     coordinates = subject.system.value_names
     if isinstance(study, ModesStudy):
         refuse_all(study.unknown_quantities(tuple(subject.system.coordinates)))

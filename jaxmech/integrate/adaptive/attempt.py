@@ -15,7 +15,7 @@ from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step_state import EvaluatedState, evaluated_state
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.linalg import matvec
-from jaxmech.stabilization import RowsBefore, metric_mass
+from jaxmech.stabilization import RowsBefore, coordinate_metric, metric_mass
 from jaxmech.status import Status
 from jaxmech.system import Params
 
@@ -29,7 +29,7 @@ class Attempt(eqx.Module):
     end: EvaluatedState
     error: Float[Array, ""]  # of the pair, in tolerances; NaN if it could not be computed
     correction: Float[Array, ""] | None  # `Scheme.correction`, in tolerances; None if not driven
-    errors: Float[Array, "2 n"]  # in q and in v by coordinate, with the correction
+    errors: Float[Array, "2 n"]  # in q and in its rate by coordinate, with the correction
     rank: Int[Array, ""]  # the smallest during the step
     status: Int[Array, ""]  # failure of the step, a `Status`
     stiffness: Float[Array, ""]  # |h lambda| of the eigenvalue estimated from the last two stages
@@ -44,6 +44,7 @@ class ErrorNorm(eqx.Module):
     """
 
     M: Float[Array, " k k"]  # mass matrix at the end of the step, without states
+    M_q: Float[Array, " n n"]  # that of displacements of q; the same without quasi-velocities
     allowed_q: Float[Array, ""]
     allowed_v: Float[Array, ""]
     allowed: Float[Array, " s"]  # of each state of first order
@@ -58,39 +59,41 @@ class ErrorNorm(eqx.Module):
         # All of this is at the state at which the projection is computed, and shared with it.
         M = metric_mass(scheme.system, *end, t, params)
         size = len(M) - len(scheme.system.states)
-        M = M[:size, :size]
+        M = M_q = M[:size, :size]
+        if scheme.system.quasi is not None:
+            M_q = coordinate_metric(scheme.system, *end, t, params)
+            mechanical = len(M_q) - len(scheme.system.states)
+            M_q = M_q[:mechanical, :mechanical]
         in_q, in_v = (
             tolerance.atol + tolerance.rtol * jnp.maximum(_size(M, first), _size(M, last))
-            for first, last in zip(start, end, strict=True)
+            for M, first, last in zip((M_q, M), start, end, strict=True)
         )
         first, last = (jnp.abs(v[size:]) for _, v in (start, end))
         of_states = tolerance.atol + tolerance.rtol * jnp.maximum(first, last)
-        return ErrorNorm(M, in_q, in_v, of_states)
+        return ErrorNorm(M, M_q, in_q, in_v, of_states)
 
-    def error(self, in_q: Array, in_v: Array) -> tuple[Array, Array]:
-        """The error in units of the tolerance, and by coordinate in q and v, shape (2, n).
+    def error(self, in_q: Array, in_v: Array) -> Array:
+        """The error in units of the tolerance.
 
         The arguments are one estimate, or two combined as in `DormandPrince8`: (E, n) each.
         """
         in_q, in_v = jax.lax.stop_gradient((in_q, in_v))
-        errors = jnp.stack([in_q[0], in_v[0]])
         sizes = [self.measure(*estimate) for estimate in zip(in_q, in_v, strict=True)]
         if len(sizes) == 1:
-            return jnp.sqrt(sizes[0]), errors
+            return jnp.sqrt(sizes[0])
         first, second = sizes
         divisor = first + _SECOND * second
-        error = jnp.where(
+        return jnp.where(
             divisor > 0, first / jnp.sqrt(jnp.where(divisor > 0, divisor, 1.0)), divisor
         )
-        return error, errors
 
     def of_correction(self, moves: Float[Array, "2 n"]) -> Array:
         """The displacement by the projection in units of the tolerance for positions."""
-        return jnp.sqrt(sum(_size(self.M, x) ** 2 for x in moves) / 2) / self.allowed_q
+        return jnp.sqrt(sum(_size(self.M_q, x) ** 2 for x in moves) / 2) / self.allowed_q
 
     def measure(self, in_q: Array, in_v: Array) -> Array:
         """The mean square of both, and of each state, in units of the tolerance."""
-        squares = _size(self.M, in_q) / self.allowed_q, _size(self.M, in_v) / self.allowed_v
+        squares = _size(self.M_q, in_q) / self.allowed_q, _size(self.M, in_v) / self.allowed_v
         total = squares[0] ** 2 + squares[1] ** 2
         states = self.allowed.size
         if states:
@@ -126,10 +129,13 @@ def attempt(
     # The accelerations at the projected end serve the error, the next step and the interpolation.
     end = evaluated_state(scheme, new_q, new_v, end_t, params)
     at_end = jnp.asarray(moved.error_at_end, new_q.dtype)[:, None]
-    error, errors = norm.error(
-        moved.in_q + h * at_end * new_v[None], moved.in_v + h * at_end * end.qdd[None]
-    )
-    correction = scheme.correction((moved.q, moved.v), (new_q, new_v), h)
+    speeds = scheme.system.speeds(new_q, new_v, end_t, params)
+    in_q = moved.in_q + h * at_end * speeds[None]
+    in_v = moved.in_v + h * at_end * end.qdd[None]
+    error = norm.error(in_q, in_v)
+    in_speeds = scheme.system.speeds(new_q, in_v[0], end_t, params)
+    errors = jax.lax.stop_gradient(jnp.stack([in_q[0], in_speeds]))
+    correction = scheme.correction((moved.q, moved.v), (new_q, new_v), end_t, h, params)
     if correction is not None:
         errors = errors.at[0].add(jnp.abs(correction).sum(0))
         correction = norm.of_correction(correction)
@@ -143,11 +149,11 @@ def attempt(
     )
     stiffness = jnp.zeros_like(h)
     if moved.last is not None:
-        last_q, last_v, last_qdd = moved.last
+        last_q, last_v, last_speeds, last_qdd = moved.last
         # The last stage and the end lie at the same time: their rates differ from each other by
         # about the dominant eigenvalue times the difference of states (Hairer and Wanner II, IV.2).
         stiffness = jnp.abs(h) * _ratio(
-            (new_v - last_v, end.qdd - last_qdd), (new_q - last_q, new_v - last_v)
+            (speeds - last_speeds, end.qdd - last_qdd), (new_q - last_q, new_v - last_v)
         )
     rank = jnp.minimum(moved.rank, end.rank)
     return Attempt(end, error, correction, errors, rank, status, stiffness)
@@ -157,14 +163,15 @@ class _Moved(eqx.Module):
     """The end of a step before projection."""
 
     q: Float[Array, " n"]
-    v: Float[Array, " n"]
+    v: Float[Array, " k"]
     in_q: Float[Array, " E n"]  # estimates of the error of q, without the rate at the end
-    in_v: Float[Array, " E n"]  # the same of v
+    in_v: Float[Array, " E k"]  # the same of v
     error_at_end: tuple[float, ...] = eqx.field(static=True)  # weights of that rate
     independent: Bool[Array, ""]  # whether all rows were
     rank: Int[Array, ""]  # the smallest
     status: Int[Array, ""]  # failure of the step, a `Status`
-    last: tuple[Array, Array, Array] | None  # q, v, qdd of the last stage; not of implicit methods
+    # q, v and their rates of the last stage; not of implicit methods
+    last: tuple[Array, Array, Array, Array] | None
 
 
 def _implicit(
@@ -192,6 +199,7 @@ def _explicit(
 ) -> _Moved:  # fmt: skip
     stages = PairWeights.of(pair, start.q.dtype)
     last = pair_stages(scheme, stages, chart, start, t, h, params)
+    last_v = last.speeds[-1] if last.v is None else last.v
     return _Moved(
         start.q + h * (stages.step @ last.speeds),
         start.v + h * (stages.step @ last.accelerations),
@@ -201,7 +209,7 @@ def _explicit(
         last.independent,
         last.rank,
         last.status,
-        (last.q, last.speeds[-1], last.accelerations[-1]),
+        (last.q, last_v, last.speeds[-1], last.accelerations[-1]),
     )
 
 

@@ -62,10 +62,11 @@ def first_step(
     the mass matrix.
     """
     start, t, span, params = jax.lax.stop_gradient((start, t, span, params))
-    state = start.q, start.v
+    state, system = (start.q, start.v), scheme.system
+    speeds = system.speeds(*state, t, params)
     norm = ErrorNorm.of(scheme, tolerance, state, state, t, params)
     size = jnp.sqrt(norm.measure(*state))
-    speed = jnp.sqrt(norm.measure(start.v, start.qdd))
+    speed = jnp.sqrt(norm.measure(speeds, start.qdd))
     # At rest, or at the origin, the ratio has no information.
     tiny = (size < 1e-5) | (speed < 1e-5)
     guess = jnp.where(tiny, 1e-6, 0.01 * size / jnp.where(speed > 0, speed, 1.0))
@@ -74,9 +75,10 @@ def first_step(
     # derivative.
     h = jnp.sign(span) * guess
     _, law = scheme.law(
-        start.q + h * start.v, start.v + h * start.qdd, t + h, params, start.independent_rows
+        start.q + h * speeds, start.v + h * start.qdd, t + h, params, start.independent_rows
     )
-    change = jnp.sqrt(norm.measure(h * start.qdd, law.qdd - start.qdd)) / guess
+    change_of_speeds = h * system.speeds(start.q, start.qdd, t, params)
+    change = jnp.sqrt(norm.measure(change_of_speeds, law.qdd - start.qdd)) / guess
     largest = jnp.maximum(speed, jnp.where(jnp.isfinite(change), change, jnp.inf))
     order = scheme.pair.control.order
     usual = power(0.01 / jnp.where(largest <= 1e-15, 1.0, largest), 1 / (order + 1))

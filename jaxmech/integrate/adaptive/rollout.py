@@ -58,14 +58,14 @@ def adaptive_rollout(
     state, rows = jax.lax.while_loop(
         lambda carry: _goes_on(run, carry[0]) & (carry[0].status == Status.OK),
         partial(_advanced, run),
-        (initial, run.rows(q0)),
+        (initial, run.rows(q0, v0)),
     )
     move_count = state.counts.accepted + state.saved - run.at_start + run.observed_before(state)
     return _trajectory(run, initial, state, rows), rows.moves.record(move_count, state.saved)
 
 
 def _trajectory(run: RunSetting, initial: RunState, state: RunState, rows: RunRows) -> Trajectory:
-    n, audit = initial.start.q.size, state.audit
+    n, width, audit = initial.start.q.size, initial.start.v.size, state.audit
     saves, active = _saved(run, initial, state, rows)
     occurrences = None
     if run.watch is not None and state.events is not None:
@@ -73,7 +73,7 @@ def _trajectory(run: RunSetting, initial: RunState, state: RunState, rows: RunRo
         occurrences = run.watch.written_rows(rows.log, state.events.counts)
     return Trajectory(
         q=saves[:, :n],
-        v=saves[:, n : 2 * n],
+        v=saves[:, n : n + width],
         position_residual=saves[:, -2],
         velocity_residual=saves[:, -1],
         rank=audit.rank,
@@ -136,7 +136,8 @@ def _start(run: RunSetting, q: Array, v: Array) -> tuple[RunState, Float[Array, 
     may_fail = (status == Status.OK) | (status == Status.EVENT_IS_NAN)
     status = jnp.where(may_fail & (first.status != Status.OK), first.status, status)
     zero, nan, zero_count = jnp.zeros_like(t), jnp.full_like(t, jnp.nan), jnp.zeros((), jnp.int32)
-    start_t, fixed_q, fixed_v = jax.lax.stop_gradient((t, q, v))
+    speeds = scheme.system.speeds(q, v, t, params)
+    start_t, fixed_q, fixed_speeds = jax.lax.stop_gradient((t, q, speeds))
     state = RunState(
         elapsed=zero,
         start=first,
@@ -150,7 +151,7 @@ def _start(run: RunSetting, q: Array, v: Array) -> tuple[RunState, Float[Array, 
         stiffness=StiffnessCounts(zero_count, zero_count, jnp.asarray(False), nan),
         audit=RunAudit(
             *residuals(scheme, q, v, t, params), first.rank,
-            jnp.zeros((2, *q.shape), q.dtype), fixed_q, fixed_q, jnp.abs(fixed_v),
+            jnp.zeros((2, *q.shape), q.dtype), fixed_q, fixed_q, jnp.abs(fixed_speeds),
         ),
         events=events,
     )  # fmt: skip
@@ -171,7 +172,7 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     turns = jnp.zeros((), jnp.int32)
     if run.watch is not None:
         ends = [(x.q, x.v) for x in (begin, tried.end)]
-        turns = most_turns(run.watch, ends[0], ends[1], t, h, run.params)
+        turns = most_turns(run.watch, run.scheme.system, ends[0], ends[1], t, h, run.params)
         # Not below the step with which the number of steps would suffice for the run.
         accepted &= (turns < 2) | (size < run.span / run.scheme.adaptive.max_steps)
     # Set, not added: the run ends at the last save time to the bit.
@@ -343,6 +344,7 @@ def _accepted(
         following = jnp.where(size < state.size, jnp.maximum(following, state.size), following)
     end, audit, t = tried.end, state.audit, run.time(elapsed)
     q, v = jax.lax.stop_gradient((end.q, end.v))
+    speeds = run.scheme.system.speeds(q, v, t, run.params)
     position, velocity = residuals(run.scheme, q, v, t, run.params)
     return replace(
         state,
@@ -359,7 +361,7 @@ def _accepted(
             audit.errors + jnp.abs(tried.errors),
             jnp.minimum(audit.low, q),
             jnp.maximum(audit.high, q),
-            jnp.maximum(audit.fastest, jnp.abs(v)),
+            jnp.maximum(audit.fastest, jnp.abs(speeds)),
         ),
     )
 

@@ -29,7 +29,7 @@ class RunAudit(eqx.Module):
     errors: Float[Array, "2 n"]
     low: Float[Array, " n"]
     high: Float[Array, " n"]
-    fastest: Float[Array, " n"]
+    fastest: Float[Array, " n"]  # largest rates of the coordinates
 
 
 class StiffnessCounts(eqx.Module):
@@ -107,7 +107,7 @@ class RunSetting:
         largest = jnp.maximum(jnp.abs(self.t0), jnp.abs(self.time(self.span)))
         return 4 * jnp.finfo(largest.dtype).eps * jax.lax.stop_gradient(largest)
 
-    def rows(self, q: Array) -> RunRows:
+    def rows(self, q: Array, v: Array) -> RunRows:
         """Make empty rows."""
         times, switches, shift, occurrences, columns = len(self.elapsed), 0, 0, 0, 1
         log = None
@@ -116,10 +116,10 @@ class RunSetting:
         if self.watch is not None:
             # Events that change nothing are moves of their own, as far as they are kept.
             switches, shift, occurrences, columns = len(self.watch.names), 1, self.watch.rows[-1], 3
-            log = self.watch.log(q)
-        saves = empty_rows(times, jnp.zeros(2 + 2 * q.size + switches, q.dtype))
+            log = self.watch.log(q, v)
+        saves = empty_rows(times, jnp.zeros(2 + q.size + v.size + switches, q.dtype))
         max_moves = self.scheme.adaptive.max_steps + times - 1 + occurrences
-        state = jnp.zeros(2 * q.size + shift + switches, q.dtype)
+        state = jnp.zeros(q.size + v.size + shift + switches, q.dtype)
         return RunRows(saves, MoveRows.empty(max_moves, self.segment, state, columns), log)
 
     def time(self, elapsed: Array) -> Array:

@@ -13,6 +13,7 @@ from jaxmech.compiler import with_row
 from jaxmech.integrate.adaptive.attempt import attempt
 from jaxmech.integrate.adaptive.run import RunRows, RunSetting, RunState, StepSpan
 from jaxmech.integrate.begin import residuals
+from jaxmech.integrate.step_state import EvaluatedState
 from jaxmech.stabilization import Projection
 from jaxmech.status import Status
 
@@ -80,17 +81,26 @@ def _places(run: RunSetting) -> tuple[float, ...]:
 def _states(
     run: RunSetting, previous: RunState, reached_state: RunState, step: StepSpan, target: Array
 ) -> list[tuple[Array, Array, Array]]:
-    ends = [(x.start.q, x.start.v, x.start.qdd) for x in (previous, reached_state)]
+    times = run.time(step.begin), run.time(step.end)
+    pairs = zip((previous.start, reached_state.start), times, strict=True)
+    ends = [_rates(run, start, t) for start, t in pairs]
     if len(_places(run)) == 2:
         return ends
 
     def middle() -> tuple[Array, Array, Array]:
         t, h = run.time(step.begin), run.sign * step.size / 2
         half = attempt(run.scheme, run.tolerance, previous.start, t, h, run.params, run.extents)
-        return half.end.q, half.end.v, half.end.qdd
+        return _rates(run, half.end, t + h)
 
     is_used = step.accepted & (target < step.end)
     return [ends[0], jax.lax.cond(is_used, middle, lambda: ends[0]), ends[1]]
+
+
+def _rates(run: RunSetting, state: EvaluatedState, t: Array) -> tuple[Array, Array, Array]:
+    """q, its rate and its acceleration at a state."""
+    system, q, v = run.scheme.system, state.q, state.v
+    accelerations = system.speed_rates(q, v, state.qdd, t, run.params)
+    return q, system.speeds(q, v, t, run.params), accelerations
 
 
 def _within(
@@ -102,8 +112,8 @@ def _within(
     t: Array,
 ) -> tuple[Array, Array, Array]:
     if run.scheme.pair.interpolates:
-        q, v = interpolated(_places(run), states, run.sign * step.size, fraction)
-        return _projected(run, q, v, t)
+        q, speeds = interpolated(_places(run), states, run.sign * step.size, fraction)
+        return _projected(run, q, run.scheme.system.from_speeds(q, speeds, t, run.params), t)
     # Accelerations of stiff systems are too sensitive to interpolate with: a shorter step is made.
     h = run.sign * fraction * step.size
     shorter = attempt(
@@ -139,7 +149,7 @@ def hermite(places: tuple[float, ...]) -> Any:
 def interpolated(
     places: tuple[float, ...], states: Any, h: Array, fraction: Array
 ) -> tuple[Array, Array]:
-    """q and v at a `fraction` of a step, from (q, v, qdd) at some fractions of it.
+    """q and its rate at a `fraction` of a step, from both and its acceleration at some fractions.
 
     Two places have an error of order h^6 in q and h^5 in v; three have h^9 and h^8.
     """

@@ -105,9 +105,10 @@ class MovesRun(AbstractRun):
         """Run the segments again, from the last to the first, and pull the cotangents back."""
         program = self.program
         given_starts, at_saves = cotangents.states
-        state = jnp.zeros((len(x.ts), x.q0.size), x.q0.dtype)
+        pairs = (cotangents.q, x.q0), (cotangents.v, x.v0)
         saves = jnp.concatenate(
-            [or_zeros(ct, state) for ct in (cotangents.q, cotangents.v)], axis=1
+            [or_zeros(ct, jnp.zeros((len(x.ts), start.size), start.dtype)) for ct, start in pairs],
+            axis=1,
         )
         if at_saves is not None:
             saves = saves + jnp.where(residuals.known[:, None], at_saves, 0.0)
@@ -144,7 +145,7 @@ class MovesRun(AbstractRun):
         reached = reached_saves(program, residuals)
         if reached is not None:
             later = jnp.where(reached[:, None], 0.0, saves).sum(0)
-            end = jnp.concatenate([later, end[2 * n :]])
+            end = jnp.concatenate([later, end[later.size :]])
         start = t0 if needed.ts else None, times
         last = moves.start(end)[0], start, jax.tree.map(jnp.zeros_like, shared)
         (wrt, (wrt_t0, wrt_times), wrt_shared), _ = jax.lax.scan(
@@ -250,7 +251,7 @@ def _along_moves(push: _Push, start: _Pushed) -> _Tangents:
 
     saves = empty_rows(len(push.moves.ts), jnp.concatenate([start.state.q, start.state.v]))
     starts = empty_rows(len(record.starts), start.tangent())
-    log = None if watch is None else watch.log(start.state.q)
+    log = None if watch is None else watch.log(start.state.q, start.state.v)
     carry = jnp.zeros((), jnp.int32), start, saves, starts, log
     _, end, saves, starts, log = jax.lax.while_loop(lambda c: c[0] < record.count, push_move, carry)
     return end, saves, starts, log

@@ -29,7 +29,7 @@ class PieceState(eqx.Module):
     """A state between pieces, as differentiated."""
 
     q: Array  # (n,)
-    v: Array  # (n,)
+    v: Array  # (k,), where k is n unless there are quasi-velocities
     offset: Any  # time since the step began, or by which the motion is late; None without events
 
 
@@ -154,7 +154,8 @@ def along_motion(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -
     @jax.jit
     def rates(state: list[Array]) -> list[Array]:
         q, v, t = state
-        return [v, scheme.law(q, v, t, params)[1].qdd, jnp.ones_like(t)]
+        speeds = scheme.system.speeds(q, v, t, params)
+        return [speeds, scheme.law(q, v, t, params)[1].qdd, jnp.ones_like(t)]
 
     def moved(state: list[Array], rate: list[Array], s: Array) -> list[Array]:
         return [x + s * rate for x, rate in zip(state, rate, strict=True)]

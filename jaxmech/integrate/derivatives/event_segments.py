@@ -73,7 +73,7 @@ class EventSegments(AbstractSegments):
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any
     ) -> tuple[list[Array], Array]:
         """Move piece by piece; also the rows of the events, in their order, shape (K, w)."""
-        empty_row = jnp.zeros(self.watch.width(state[0]), state[0].dtype)
+        empty_row = jnp.zeros(self.watch.width(*state), state[0].dtype)
 
         def advance_piece(carry: Any, _: None) -> tuple[Any, None]:
             state, along, rows = carry

@@ -128,7 +128,7 @@ class AbstractSegments(AbstractRun):
         """Pull cotangents back from the last segment to the first."""
         shared, fixed = split_shared(x, needed)
         timed, pull_times = jax.vjp(self._times, x.ts)
-        all_segments, rows = self._segments(x), self._rows(residuals, x.q0, cotangents.occurrences)
+        all_segments, rows = self._segments(x), self._rows(residuals, x, cotangents.occurrences)
         first, ends = [x.q0, x.v0], list(residuals.smooth)
         saves, pull_saves = jax.vjp(self._saves, first, ends)
         zeros = jax.tree.map(jnp.zeros_like, (saves, ends))
@@ -176,12 +176,12 @@ class AbstractSegments(AbstractRun):
             rows.reshape(-1, rows.shape[-1]), mode="drop"
         )
 
-    def _rows(self, residuals: KeptSegments, q: Array, log: Array | None) -> Array | None:
+    def _rows(self, residuals: KeptSegments, x: RolloutInputs, log: Array | None) -> Array | None:
         if self.watch is None or residuals.events is None:
             return None
-        places, width = _places(residuals.events), self.watch.width(q)
+        places, width = _places(residuals.events), self.watch.width(x.q0, x.v0)
         if log is None:
-            return jnp.zeros((*places.shape, width), q.dtype)
+            return jnp.zeros((*places.shape, width), x.q0.dtype)
         return jnp.where((places >= 0)[..., None], log[places], 0.0)
 
     def _saves(self, start: list[Array], ends: list[Array]) -> list[Array]:

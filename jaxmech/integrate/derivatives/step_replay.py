@@ -64,7 +64,7 @@ def move_program(
     scheme: Scheme, watch: EventSet | None, segment: int, x: RolloutInputs
 ) -> tuple[RolloutInputs, Callable[..., tuple[Trajectory, KeptRun]], MoveProgram]:
     """The inputs with all closed-over values, the run and its move program."""
-    by_pair = scheme.with_one_step()
+    by_pair, n = scheme.with_one_step(), x.q0.size
 
     def forward(x: RolloutInputs) -> tuple[Trajectory, KeptRun]:
         inputs = x.q0, x.v0, x.ts, x.params, x.tolerance
@@ -80,11 +80,11 @@ def move_program(
     def rates(
         state: Array, t: Array, active: Array | None, span: Span | None, params: Params
     ) -> Array:
-        (q, v), active_params = jnp.split(state, 2), within(span, params)
+        (q, v), active_params = jnp.split(state, [n]), within(span, params)
         if watch is not None and active is not None:
             active_params = watch.params(active_params, active)
         _, law = scheme.law(q, v, t, active_params)
-        return jnp.concatenate([v, law.qdd])
+        return jnp.concatenate([scheme.system.speeds(q, v, t, active_params), law.qdd])
 
     zero, zero_count = jnp.zeros_like(x.ts[0]), jnp.zeros((), jnp.int32)
     active, state = None if watch is None else watch.active(), jnp.concatenate([x.q0, x.v0])
@@ -141,23 +141,24 @@ class StepReplay:
     times: Array | None  # at which a step ends (K,)
     held: Array | None  # the same in the run that was recorded
     none: Array | None  # the row of no event; None without events
+    n: int  # number of coordinates
 
     @staticmethod
     def of(program: MoveProgram, x: RolloutInputs) -> "StepReplay":
         """Make the moves of a run with these inputs."""
         watch = program.watch
-        empty_row = None if watch is None else jnp.zeros(watch.width(x.q0), x.q0.dtype)
-        return StepReplay(program, x.ts, x.times, jax.lax.stop_gradient(x.times), empty_row)
+        empty_row = None if watch is None else jnp.zeros(watch.width(x.q0, x.v0), x.q0.dtype)
+        held = jax.lax.stop_gradient(x.times)
+        return StepReplay(program, x.ts, x.times, held, empty_row, x.q0.size)
 
     def start(self, row: Array) -> tuple[PieceState, Array | None]:
         """A state and its switches, from those before a segment as they are recorded."""
-        watch = self.program.watch
+        watch, n = self.program.watch, self.n
         if watch is None and self.times is None:
-            n = len(row) // 2
             return PieceState(row[:n], row[n:], None), None
-        n = (len(row) - 1 - (0 if watch is None else len(watch.names))) // 2
-        active = None if watch is None else row[2 * n + 1 :] > 0.5
-        return PieceState(row[:n], row[n : 2 * n], row[2 * n]), active
+        end = len(row) - 1 - (0 if watch is None else len(watch.names))
+        active = None if watch is None else row[end + 1 :] > 0.5
+        return PieceState(row[:n], row[n:end], row[end]), active
 
     def at(
         self, state: PieceState, primal_times: Given, active: Array | None, move: Move
@@ -285,7 +286,8 @@ def recorded_moves(
     """The moves of a run without events, and the scheme of one of their steps."""
     by_pair = scheme.with_one_step()
     program = MoveProgram(partial(_plain, by_pair, None))
-    return StepReplay(program, ts=ts, times=times, held=recorded_times, none=None), by_pair
+    n = scheme.system.n
+    return StepReplay(program, ts=ts, times=times, held=recorded_times, none=None, n=n), by_pair
 
 
 def rates_at_saves(program: MoveProgram, x: RolloutInputs, residuals: KeptRun) -> Array:

@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import EventState
+from jaxmech.integrate.scheme import Scheme
 from jaxmech.system import Params
 
 _ROUNDING = 64.0  # round-off of a function and of its rate, relative to the largest of their terms
@@ -31,7 +32,7 @@ class Contacts(eqx.Module):
 
     @staticmethod
     def of(
-        watch: EventSet, q: Array, v: Array, t: Array, ahead: Array, params: Params,
+        watch: EventSet, scheme: Scheme, q: Array, v: Array, t: Array, ahead: Array, params: Params,
         speeds: Array, accuracy: Array,
     ) -> "Contacts":  # fmt: skip
         """The functions at a state of a run whose time changes with the sign of `ahead`.
@@ -41,6 +42,7 @@ class Contacts(eqx.Module):
         plain_params = watch.plain(params)
         is_plain, nan = watch.of_positions(q, v, t, plain_params), jnp.full((4,), jnp.nan, q.dtype)
         eps = _ROUNDING * float(jnp.finfo(q.dtype).eps)
+        velocities = scheme.system.speeds(q, v, t, params)
 
         def evaluate(event: Any) -> Array:
             def value(q: Array, t: Array) -> Array:
@@ -50,7 +52,7 @@ class Contacts(eqx.Module):
                 return jnp.abs(jax.jvp(partial(value, q), (t,), (dt,))[1])
 
             g, slope = jax.value_and_grad(value)(q, t)
-            rate = jax.jvp(value, (q, t), (jnp.sign(ahead) * v, jnp.sign(ahead)))[1]
+            rate = jax.jvp(value, (q, t), (jnp.sign(ahead) * velocities, jnp.sign(ahead)))[1]
             size = jnp.abs(slope) @ jnp.abs(q) + drift(t)
             fastest = jnp.abs(slope) @ speeds + drift(jnp.ones_like(t))
             zero = eps * size + _APART * accuracy * fastest
@@ -86,11 +88,12 @@ class Contacts(eqx.Module):
 
 
 def touching_at_start(
-    watch: EventSet, events: EventState, q: Array, v: Array, t: Array, ahead: Array, params: Params
-) -> EventState:
+    watch: EventSet, scheme: Scheme, events: EventState, q: Array, v: Array, t: Array, ahead: Array,
+    params: Params,
+) -> EventState:  # fmt: skip
     """The events at the start of a run, which bodies may begin in contact."""
     zero = jnp.zeros_like(t)
-    contacts = Contacts.of(watch, q, v, t, ahead, params, events.speeds, zero)
+    contacts = Contacts.of(watch, scheme, q, v, t, ahead, params, events.speeds, zero)
     signs = contacts.signs(watch, events.signs, at_start=True)
     signs = jnp.where(watch.enabled(events.active), signs, events.signs)
     presses = watch.flags([event.is_contact for event in watch.events])

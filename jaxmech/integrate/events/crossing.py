@@ -133,7 +133,7 @@ def through_events(
         search, log = carry
         active_params, contacts = watch.params(params, search.events.active), None
         if watch.has_transitions:
-            search, contacts = _at_base(watch, search, t, h, active_params, accuracy)
+            search, contacts = _at_base(watch, scheme, search, t, h, active_params, accuracy)
         previous = search
         from_t, to_t = t + search.base_u * h, t + search.u * h
         # From the state at which the motion last changed, and not from the last trial: each trial
@@ -144,7 +144,7 @@ def through_events(
         q, v, info = end.q, end.v, replace(info, correction=None)
         values = watch.values(scheme, q, v, to_t, active_params)
         qdd = scheme.law(q, v, to_t, active_params)[1].qdd if with_qdd else None
-        slopes = rates(watch, q, v, to_t, h, active_params, qdd)
+        slopes = rates(watch, scheme, q, v, to_t, h, active_params, qdd)
         crossings = _crossed(watch, search, contacts, to_t, values, slopes, h, accuracy)
         crossed = crossings.any()
         inside = ~search.searching & (search.u < 1)
@@ -234,12 +234,13 @@ def _accuracy(t: Array, h: Array) -> Array:
 
 
 def _at_base(
-    watch: EventSet, search: StepSearch, t: Array, h: Array, params: Params, accuracy: Array
-) -> tuple[StepSearch, Contacts]:
+    watch: EventSet, scheme: Scheme, search: StepSearch, t: Array, h: Array, params: Params,
+    accuracy: Array,
+) -> tuple[StepSearch, Contacts]:  # fmt: skip
     """The search with signs of all functions that are zero at its base, and these functions."""
     base_t, events = t + search.base_u * h, search.events
     contacts = Contacts.of(
-        watch, search.base_q, search.base_v, base_t, h, params, events.speeds, accuracy
+        watch, scheme, search.base_q, search.base_v, base_t, h, params, events.speeds, accuracy
     )
     # Elsewhere a sign that is unknown becomes known by a motion of its function, not by a change.
     may = search.cut & watch.enabled(events.active)
@@ -351,6 +352,11 @@ def _occurred(
     if any(e.transition is not None and e.transition.fn is not None for e in watch.events):
         side = watch.sides(scheme, q, v, to_t, h, watch.params(params, active))
     mine = jnp.arange(len(watch.events)) == index
+    pairs = ((search.q, search.v, event_state.active), (q, v, active))
+    before, after = (
+        jnp.abs(scheme.system.speeds(x, rate, to_t, watch.params(params, switches)))
+        for x, rate, switches in pairs
+    )
     events = replace(
         event_state,
         signs=_signs_after(watch, search, contacts, values, index, active, side),
@@ -360,7 +366,7 @@ def _occurred(
         active=active,
         stopped_by=jnp.where(terminal, index, event_state.stopped_by),
         smooth=jnp.where(cuts, 0, event_state.smooth),
-        speeds=jnp.maximum(event_state.speeds, jnp.maximum(jnp.abs(search.v), jnp.abs(v))),
+        speeds=jnp.maximum(event_state.speeds, jnp.maximum(before, after)),
         replay=event_state.replay.added(place, (search.high - search.base_u) * h, index, row),
     )
     # Without a crossing the bracket has closed on a step that failed.

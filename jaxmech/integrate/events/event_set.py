@@ -54,13 +54,13 @@ class EventSet:
         """The first row of the occurrences of each event, and the total number of rows."""
         return tuple(np.cumsum([0, *(e.kept for e in self.events)]).tolist())
 
-    def width(self, q: Array) -> int:
+    def width(self, q: Array, v: Array) -> int:
         """The number of columns of an occurrence: its time and states."""
-        return 1 + 2 * q.size * (1 + self.has_transitions)
+        return 1 + (q.size + v.size) * (1 + self.has_transitions)
 
-    def log(self, q: Array) -> Float[Array, "R w"]:
+    def log(self, q: Array, v: Array) -> Float[Array, "R w"]:
         """Empty rows, in which a loop writes the occurrences of all events."""
-        return empty_rows(self.rows[-1], jnp.zeros(self.width(q), q.dtype))
+        return empty_rows(self.rows[-1], jnp.zeros(self.width(q, v), q.dtype))
 
     def is_kept(self, counts: Int[Array, " E"]) -> Bool[Array, " R"]:
         """Flags of the rows that are written after so many occurrences of each event."""
@@ -161,10 +161,11 @@ class EventSet:
     ) -> Int[Array, " E"]:
         """The sign of each function right after a state, in the direction of h."""
         qdd = scheme.law(q, v, t, params)[1].qdd
+        speeds = scheme.system.speeds(q, v, t, params)
         values, rates = jax.jvp(
             lambda q, v, t: self.values(scheme, q, v, t, params),
             (q, v, t),
-            (v, qdd, jnp.ones_like(t)),
+            (speeds, qdd, jnp.ones_like(t)),
         )
         # After a jump the function may be zero but for rounding errors; then its rate determines
         # the sign.
@@ -174,7 +175,9 @@ class EventSet:
     def start(self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> EventState:
         """Initialize before the first step; `params` are the user's."""
         active, zero = self.active(), jnp.zeros((), jnp.int32)
-        values = self.values(scheme, q, v, t, self.params(params, active))
+        all_params = self.params(params, active)
+        values = self.values(scheme, q, v, t, all_params)
+        speeds = scheme.system.speeds(q, v, t, all_params)
         zeros = jnp.zeros(len(self.events), jnp.int32)
         return EventState(
             signs=self.continued_signs(zeros, values, active),
@@ -184,7 +187,7 @@ class EventSet:
             active=active,
             stopped_by=zero - 1,
             smooth=zero + 1,
-            speeds=jax.lax.stop_gradient(jnp.abs(v)),
+            speeds=jax.lax.stop_gradient(jnp.abs(speeds)),
             due=jnp.asarray(False),
             replay=Replay.none(len(self.events), q.dtype),
         )
@@ -243,7 +246,7 @@ class EventSet:
         transition, system = event.transition, scheme.system
         assert transition is not None
         if transition.fn is not None:
-            q, v = _new_state(event, transition.fn(q, v, t, self.plain(params)), q)
+            q, v = _new_state(event, transition.fn(q, v, t, self.plain(params)), q, v)
         if transition.restitution is not None:
             restitution = transition.restitution
             e = jnp.asarray(
@@ -251,6 +254,8 @@ class EventSet:
             )
             v = self._rebound(scheme, event, e, q, v, t, old)
         A_position, A_velocity = constraint_jacobians(system, q, v, t, new)
+        if system.quasi is not None:
+            A_position = system.position_jacobian(q, t, new)
         met = jnp.asarray(True)
         if extents is not None:
             level, share = system.position_level(q, t, new), motion_share(q.dtype)
@@ -278,21 +283,25 @@ class EventSet:
             )
         A = constraint_jacobians(system, q, v, t, params)[1]
         # The impulse and those of the joints at once, so that the joints hold after the impact.
-        rows = jnp.concatenate([A, jax.jacfwd(gap)(q, t)])
+        slope, speeds = jax.jacfwd(gap)(q, t), system.speeds(q, v, t, params)
+        if system.quasi is not None:
+            slope = slope @ system.quasi.matrix(q, t, params)
+        rows = jnp.concatenate([A, slope])
         wrong = jnp.concatenate([
-            system.velocity_level(q, v, t, params), (1 + e) * rate(gap, q, v, t)
+            system.velocity_level(q, v, t, params), (1 + e) * rate(gap, q, speeds, t)
         ])  # fmt: skip
         mass = metric(metric_mass(system, q, v, t, params), rows, LDL())
         return v - mass.min_norm_solve(wrong)[0]
 
 
-def _new_state(event: Event, result: Any, q: Array) -> tuple[Array, Array]:
-    requirement = f"The transition of event {event.name!r} must return q and v of shape {q.shape}"
+def _new_state(event: Event, result: Any, q: Array, v: Array) -> tuple[Array, Array]:
+    shapes = f"{q.shape}" if q.shape == v.shape else f"{q.shape} and {v.shape}"
+    requirement = f"The transition of event {event.name!r} must return q and v of shape {shapes}"
     if not isinstance(result, tuple | list) or len(result) != 2:
         raise ValueError(f"{requirement}, but returned {result!r}.")
     new_q, new_v = (jnp.asarray(x) for x in result)
-    for x in (new_q, new_v):
-        if x.shape != q.shape:
+    for x, old in ((new_q, q), (new_v, v)):
+        if x.shape != old.shape:
             raise ValueError(f"{requirement}, but returned shape {x.shape}.")
     return new_q.astype(q.dtype), new_v.astype(q.dtype)
 

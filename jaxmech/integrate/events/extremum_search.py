@@ -120,14 +120,16 @@ def _hopeful(low: StepEnd, high: StepEnd) -> Bool[Array, " E"]:
 
 
 def rates(
-    watch: EventSet, q: Array, v: Array, t: Array, h: Array, params: Params, qdd: Array | None
-) -> Float[Array, " E"]:
+    watch: EventSet, scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params,
+    qdd: Array | None,
+) -> Float[Array, " E"]:  # fmt: skip
     """The rates of the functions along the motion, over a step; NaN where unknown.
 
     Those of functions of v need accelerations, and those of reactions even more.
     """
     plain_params = watch.plain(params)
     is_plain = watch.of_positions(q, v, t, plain_params)
+    speeds = scheme.system.speeds(q, v, t, params)
 
     def rate_of(event: Any, plain: bool) -> Array:
         def value(q: Array, v: Array, t: Array) -> Array:
@@ -136,7 +138,7 @@ def rates(
         if event.needs_reactions or not (plain or qdd is not None):
             return jnp.full_like(t, jnp.nan)
         a = jnp.zeros_like(v) if qdd is None else qdd
-        return h * jax.jvp(value, (q, v, t), (v, a, jnp.ones_like(t)))[1]
+        return h * jax.jvp(value, (q, v, t), (speeds, a, jnp.ones_like(t)))[1]
 
     return jnp.stack([rate_of(*pair) for pair in zip(watch.events, is_plain, strict=True)])
 
@@ -151,7 +153,7 @@ def step_dips(
     """The events before a step; after it, if none occur; minima in it; whether any may occur."""
     values, enabled = watch.values(scheme, *end[:3], params), watch.enabled(state.active)
     start_rates, end_rates = (
-        rates(watch, q, v, t, h, params, qdd) for q, v, t, qdd in (start, end)
+        rates(watch, scheme, q, v, t, h, params, qdd) for q, v, t, qdd in (start, end)
     )
     # A function that is zero at first has the sign of its rate right after, or its return to zero
     # within a long step would go unnoticed.
@@ -173,8 +175,9 @@ def step_dips(
     # NaN crosses nothing, but must be reported.
     happens = state.due | crossed.any() | jnp.isnan(values).any()
     passed = replace(state, signs=signs, values=values)
-    for v in (start[1], end[1]):
+    for q, v, t, _ in (start, end):
+        speeds = scheme.system.speeds(q, v, t, params)
         # A step that an event at its start makes void may have led to NaN.
-        speeds = jnp.where(jnp.isfinite(v), jnp.maximum(state.speeds, jnp.abs(v)), state.speeds)
-        state = replace(state, speeds=speeds)
+        largest = jnp.maximum(state.speeds, jnp.abs(speeds))
+        state = replace(state, speeds=jnp.where(jnp.isfinite(speeds), largest, state.speeds))
     return state, passed, dips, happens | dips.pending.any()

@@ -1,5 +1,6 @@
 """The state of the events during a run: their signs, and their occurrences so far."""
 
+from itertools import accumulate
 from typing import Any
 
 import equinox as eqx
@@ -14,9 +15,9 @@ class Occurrences(eqx.Module):
 
     t: Float[Array, " *R"]
     q: Float[Array, " *R n"]
-    v: Float[Array, " *R n"]  # before a transition
+    v: Float[Array, " *R k"]  # before a transition
     q_after: Float[Array, " *R n"] | None  # after it; None if no event has a transition
-    v_after: Float[Array, " *R n"] | None
+    v_after: Float[Array, " *R k"] | None
 
     def packed(self) -> Float[Array, " *R w"]:
         """All numbers of an occurrence as one row."""
@@ -25,10 +26,11 @@ class Occurrences(eqx.Module):
         return jnp.concatenate([self.t[..., None], *known_states], axis=-1)
 
     @staticmethod
-    def unpacked(rows: Float[Array, " *R w"], n: int) -> "Occurrences":
-        """The occurrences in rows for n coordinates."""
-        ends = range(1 + n, rows.shape[-1], n)
-        t, *states = jnp.split(rows, [1, *ends], axis=-1)
+    def unpacked(rows: Float[Array, " *R w"], n: int, k: int) -> "Occurrences":
+        """The occurrences in rows for n coordinates and k velocities."""
+        pairs = (rows.shape[-1] - 1) // (n + k)
+        ends = accumulate([1, *[n, k] * pairs])
+        t, *states = jnp.split(rows, list(ends)[:-1], axis=-1)
         q, v, *transition_states = states
         return Occurrences(t[..., 0], q, v, *(transition_states or (None, None)))
 
@@ -85,6 +87,6 @@ class EventState(eqx.Module):
     active: Bool[Array, " C"]  # constraints with a switch that are on
     stopped_by: Int[Array, ""]  # index of the terminal event that occurred, else -1
     smooth: Int[Array, ""]  # states since the motion last changed at an event
-    speeds: Float[Array, " n"]  # largest |v| at the start and about the events so far
+    speeds: Float[Array, " n"]  # largest |dq/dt| at the start and about the events so far
     due: Bool[Array, ""]  # whether a function that is zero makes an event at once
     replay: Replay  # the events of the present segment

@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import EventState, Occurrences
+from jaxmech.system import System
 
 
 class EventRecord(eqx.Module):
@@ -40,9 +41,9 @@ class EventRecord(eqx.Module):
     count: Int[Array, " *B"]
     t: Float[Array, " *B K"]
     q: Float[Array, " *B K n"]
-    v: Float[Array, " *B K n"]
+    v: Float[Array, " *B K k"]
     q_after: Float[Array, " *B K n"] | None
-    v_after: Float[Array, " *B K n"] | None
+    v_after: Float[Array, " *B K k"] | None
 
 
 class Events(eqx.Module):
@@ -94,15 +95,16 @@ class Events(eqx.Module):
 
 
 def events_of(
-    watch: EventSet, state: EventState, rows: Array, active: Array, t_last: Array, t_failed: Array
-) -> Events:
+    watch: EventSet, system: System, state: EventState, rows: Array, active: Array, t_last: Array,
+    t_failed: Array,
+) -> Events:  # fmt: skip
     """The events by name, from the last state of a run to the time `t_last`.
 
     `rows` are their occurrences (R, w). `active` flags the constraints with a switch that are on at
     the save times, shape (T, C).
     """
-    n = (rows.shape[1] - 1) // (2 * (1 + watch.has_transitions))
-    occurrences, records, t_end = Occurrences.unpacked(rows, n), dict[str, EventRecord](), t_last
+    occurrences = Occurrences.unpacked(rows, system.n, system.n_velocities)
+    records, t_end = dict[str, EventRecord](), t_last
     for k, event in enumerate(watch.events):
         event_rows = slice(watch.rows[k], watch.rows[k + 1])
         has_transition = event.transition is not None

@@ -5,6 +5,7 @@ be of any length. Between its ends the motion is that of a cubic; there the rate
 are sampled at places without regularity, so that no oscillation can look slow at all of them.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ from jaxtyping import Array, Int
 
 from jaxmech.consistency import reach
 from jaxmech.integrate.events.event_set import EventSet
-from jaxmech.system import Params
+from jaxmech.system import Params, System
 
 _PLACES = (0.0, 0.083, 0.211, 0.372, 0.457, 0.619, 0.738, 0.917, 1.0)  # in a step from 0 to 1
 
@@ -21,7 +22,7 @@ State = tuple[Array, Array]  # q and v
 
 
 def most_turns(
-    watch: EventSet, start: State, end: State, t: Array, h: Array, params: Params
+    watch: EventSet, system: System, start: State, end: State, t: Array, h: Array, params: Params
 ) -> Int[Array, ""]:
     """How often the rate of a function changes its sign in a step, at most.
 
@@ -29,23 +30,32 @@ def most_turns(
     """
     start, end, t, h, params = jax.lax.stop_gradient((start, end, t, h, params))
     plain_params = watch.plain(params)
+    first, last = (
+        (q, system.speeds(q, v, time, params)) for (q, v), time in ((start, t), (end, t + h))
+    )
+
+    def motion(u: Array) -> State:
+        q, speeds = _between(first, last, h, u)
+        return q, system.from_speeds(q, speeds, t + u * h, params)
+
     counts = [
-        _turns(event, start, end, t, h, plain_params)
+        _turns(event, motion, end, t, h, plain_params)
         for event in watch.events
         if not event.needs_reactions
     ]
     return jnp.stack([jnp.zeros((), jnp.int32), *counts]).max()
 
 
-def _turns(event: Any, start: State, end: State, t: Array, h: Array, params: Params) -> Array:
+def _turns(
+    event: Any, motion: Callable[[Array], State], end: State, t: Array, h: Array, params: Params
+) -> Array:
     in_q, in_v = jax.jacfwd(lambda q, v: event.value(q, v, t + h, params)[None], (0, 1))(*end)
     # Slower changes may be errors of the motion.
     share = float(jnp.finfo(t.dtype).eps) ** 0.375
     least = share * (reach(in_q, end[0]) + reach(in_v, end[1]))[0]
 
     def value(u: Array) -> Array:
-        q, v = _between(start, end, h, u)
-        return event.value(q, v, t + u * h, params)
+        return event.value(*motion(u), t + u * h, params)
 
     def look(so_far: tuple[Array, Array], u: Array) -> tuple[tuple[Array, Array], None]:
         sign, turns = so_far
@@ -59,6 +69,7 @@ def _turns(event: Any, start: State, end: State, t: Array, h: Array, params: Par
 
 
 def _between(start: State, end: State, h: Array, u: Array) -> State:
+    """q and its rate at a fraction u of a step between two such pairs."""
     displacement, first, last = end[0] - start[0], h * start[1], h * end[1]
     second, third = 3 * displacement - 2 * first - last, first + last - 2 * displacement
     q = start[0] + u * (first + u * (second + u * third))

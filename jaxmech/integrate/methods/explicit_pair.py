@@ -57,8 +57,9 @@ class StageRates(eqx.Module):
     """The carry of the loop over the stages."""
 
     speeds: Float[Array, " S n"]  # of the stages so far, the last one at the end, after zeros
-    accelerations: Float[Array, " S n"]  # likewise
+    accelerations: Float[Array, " S k"]  # likewise
     q: Float[Array, " n"]  # of the last stage
+    v: Float[Array, " k"] | None  # of the last stage; None where the speeds are the same
     independent: Bool[Array, ""]  # whether all rows were at all stages
     status: Int[Array, ""]  # a `Status`
     rank: Int[Array, ""]  # the smallest so far
@@ -69,6 +70,7 @@ def pair_stages(
     h: Array, params: Params,
 ) -> StageRates:  # fmt: skip
     """Evaluate the stages after the first, which is known, of a step of size h at time t."""
+    system = scheme.system
 
     def add_stage(so_far: StageRates, stage: Any) -> tuple[StageRates, None]:
         node, weights, is_last = stage
@@ -80,10 +82,12 @@ def pair_stages(
             is_start=jnp.asarray(False), is_end=is_last,
         )  # fmt: skip
         status = first_that_holds((so_far.status != Status.OK, so_far.status), *failures)
+        speeds = system.speeds(q, v, stage_t, params)
         return StageRates(
-            jnp.concatenate([so_far.speeds[1:], v[None]]),
+            jnp.concatenate([so_far.speeds[1:], speeds[None]]),
             jnp.concatenate([so_far.accelerations[1:], law.qdd[None]]),
             q,
+            None if system.quasi is None else v,
             so_far.independent & (law.rank == m),
             status,
             jnp.minimum(so_far.rank, law.rank),
@@ -91,11 +95,11 @@ def pair_stages(
 
     m = jnp.asarray(start.independent_rows.size, jnp.int32)
     count = len(stages.nodes)
-    zeros = jnp.zeros((count - 1, start.q.size), start.q.dtype)
+    speeds = system.speeds(start.q, start.v, t, params)
+    v = None if system.quasi is None else start.v
     first = StageRates(
-        jnp.concatenate([zeros, start.v[None]]),
-        jnp.concatenate([zeros, start.qdd[None]]),
-        start.q, start.rank == m, start.status, start.rank,
+        _after_zeros(speeds, count - 1), _after_zeros(start.qdd, count - 1),
+        start.q, v, start.rank == m, start.status, start.rank,
     )  # fmt: skip
     # Native code unrolls short loops, and then knows the zeros among the weights. That halves the
     # time of a step of a small system; a large one would take too long to compile.
@@ -106,3 +110,7 @@ def pair_stages(
             add_stage, first, (stages.nodes[part], stages.before[part], stages.is_last[part])
         )
     return first
+
+
+def _after_zeros(x: Array, count: int) -> Array:
+    return jnp.concatenate([jnp.zeros((count, x.size), x.dtype), x[None]])

@@ -73,8 +73,8 @@ class StageSums(eqx.Module):
     """The carry of the loop over the stages.
 
     Attributes:
-        speeds: sums of speeds for the stages that follow and, last, for the step.
-        accelerations: the same of accelerations.
+        speeds: sums of the rates of q for the stages that follow and, last, for the step.
+        accelerations: the same of the rates of v.
         good: whether all checks passed.
         independent: whether all rows were independent at all stages.
         status: `Status` so far, int32.
@@ -84,7 +84,7 @@ class StageSums(eqx.Module):
     """
 
     speeds: Float[Array, " sums n"]
-    accelerations: Float[Array, " sums n"]
+    accelerations: Float[Array, " sums k"]
     good: Bool[Array, ""]
     independent: Bool[Array, ""]
     status: Int[Array, ""]
@@ -103,7 +103,7 @@ def sum_stages(
     def add_stage(so_far: StageSums, stage: SumWeights) -> tuple[StageSums, None]:
         stage_q, stage_v = q + h * so_far.speeds[0], v + h * so_far.accelerations[0]
         stage_t = t + stage.node * h
-        _, stage_v, law, failures = evaluate_stage(
+        stage_q, stage_v, law, failures = evaluate_stage(
             scheme, chart, stage_q, stage_v, stage_t, params, so_far.independent_rows,
             is_start=stage.is_start, is_end=stage.is_end,
         )  # fmt: skip
@@ -119,7 +119,9 @@ def sum_stages(
             # the choice of the first stage stands.
             independent_rows = jnp.where(stage.is_start, law.independent, independent_rows)
         state = StageSums(
-            speeds=stage.added(so_far.speeds, stage_v),
+            speeds=stage.added(
+                so_far.speeds, scheme.system.speeds(stage_q, stage_v, stage_t, params)
+            ),
             accelerations=stage.added(so_far.accelerations, law.qdd),
             good=good,
             independent=so_far.independent & (law.rank == m),
@@ -130,9 +132,10 @@ def sum_stages(
         )
         return state, None
 
-    zeros = jnp.zeros((stages.weights.shape[1], q.size), q.dtype)
+    sums = stages.weights.shape[1]
+    no_speeds, no_accelerations = (jnp.zeros((sums, x.size), x.dtype) for x in (q, v))
     count = sum(scheme.system.sizes(q, v, t, params))
     m, true = jnp.asarray(count, jnp.int32), jnp.asarray(True)
     ok, all_rows = jnp.asarray(Status.OK, jnp.int32), jnp.ones(count, bool)
-    start = StageSums(zeros, zeros, true, true, ok, m, m, all_rows)
+    start = StageSums(no_speeds, no_accelerations, true, true, ok, m, m, all_rows)
     return jax.lax.scan(add_stage, start, stages)[0]

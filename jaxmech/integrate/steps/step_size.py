@@ -211,13 +211,15 @@ def _trial(
                 q, v, _ = scheme.turned(q, v, t, span_params, turns)
             new_q, new_v, step_errors, went_well = _doubled(scheme, q, v, t, h, span_params)
             if watch is not None:
-                step_turns = most_turns(watch, (q, v), (new_q, new_v), t, h, span_params)
+                ends = (q, v), (new_q, new_v)
+                step_turns = most_turns(watch, scheme.system, *ends, t, h, span_params)
                 turns_seen = jnp.maximum(turns_seen, step_turns)
             hidden = rounding + _rounding(new_q, states)[0]
             bounds = jnp.minimum(low, new_q), jnp.maximum(high, new_q)
+            speeds = scheme.system.speeds(new_q, new_v, t + h, span_params)
             moved = (
                 new_q, new_v, [x + y for x, y in zip(errors, step_errors, strict=True)],
-                (*bounds, jnp.maximum(fastest, jnp.abs(new_v)), hidden),
+                (*bounds, jnp.maximum(fastest, jnp.abs(speeds)), hidden),
                 turns_seen, made_steps + 1, went_well,
             )  # fmt: skip
             return jax.lax.cond(went_well, lambda: moved, lambda: (*carry[:-1], went_well))
@@ -226,7 +228,8 @@ def _trial(
             goes_on = carry[-1] & grid.is_within(k, tried)
             return jax.lax.cond(goes_on, lambda: step_once(k, carry), lambda: carry)
 
-        extent = q, q, jnp.abs(v), zero.sum()
+        speeds = scheme.system.speeds(q, v, ts[0], within(span, params))
+        extent = q, q, jnp.abs(speeds), zero.sum()
         zero_count = jnp.zeros((), jnp.int32)
         start = q, v, [zero, zero], extent, zero_count, jnp.zeros((), int), jnp.asarray(True)
         # Native code compiles a loop of known length in half the time, and skips the steps in which
@@ -250,7 +253,8 @@ def _doubled(
 ) -> tuple[Array, Array, list[Array], Array]:
     """q and v after two half steps, the errors of one whole step, and whether all succeeded.
 
-    The error includes a part of the displacement by the projection, where there is a drive.
+    The errors are those of q and of its rate. The former includes a part of the displacement by the
+    projection, where there is a drive.
     """
 
     def part(k: Array, carry: Any) -> Any:  # a loop, so that the step is compiled once
@@ -274,9 +278,10 @@ def _doubled(
         least = _rounding(halves, len(scheme.system.states))
         return jnp.where(size > spread(least, size.size), size, 0.0)
 
+    rates = [scheme.system.speeds(x.q, x.v, t + h, params) for x in (whole_step, halves)]
     share = 1.0 if scheme.drive == Drive.VELOCITIES else _MOVED
     finite = jnp.isfinite(halves.q.sum() + halves.v.sum())
-    errors = [error(whole_step.q, halves.q) + share * moves, error(whole_step.v, halves.v)]
+    errors = [error(whole_step.q, halves.q) + share * moves, error(*rates)]
     return halves.q, halves.v, errors, good & finite
 
 

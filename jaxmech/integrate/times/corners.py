@@ -134,6 +134,9 @@ def _functions(
     functions: list[tuple[str, Callable[..., Any], Sequence[Any]]] = [
         ("`lagrangian`", system.lagrangian, (q, v))
     ]
+    if system.kinematics is not None:
+        functions.append(("`kinematics`", system.kinematics, (q,)))
+        system = system.plain
     if system.mass_and_force is not None:
         functions.append(("`mass_and_force`", system.mass_and_force, (q, v)))
     if system.force is not None:

@@ -8,6 +8,7 @@ from jaxmech.integrate.scheme import Scheme
 from jaxmech.stabilization import Projection
 from jaxmech.system import System
 from jaxmech.utils.checks import require_kind
+from jaxmech.velocities.quasi import require_plain_velocities
 
 
 class Diffrax(NamedTuple):
@@ -80,6 +81,8 @@ def to_diffrax(
     from jaxmech.interop.diffrax.solver import ProjectedSolver, Rate
 
     require_kind("system", system, System, "System(...)")
+    remedy = "use `jm.simulate` with `jm.Adaptive()` steps"
+    require_plain_velocities(system.velocities, "Argument `system`", remedy)
     require_kind("formulation", formulation, AbstractFormulation, "UdwadiaKalaba()")
     solver = diffrax.Tsit5() if solver is None else solver
     require_kind("solver", solver, diffrax.AbstractSolver, "diffrax.Tsit5()")

@@ -1,0 +1,1 @@
+"""Velocities that are not rates of coordinates: `quasi` has the matrix of them, and its checks."""

@@ -1,0 +1,131 @@
+"""Quasi-velocities: velocities u of which the rates of the coordinates are linear functions.
+
+    dq/dt = T(q, t, p) u,    d2q/dt2 = T du/dt + (dT/dt) u
+
+T (n, k) has full column rank, k <= n. Spins of a body are such velocities, which are no rates of
+coordinates, and the forward speed and the turning rate of a sledge, which cannot move sideways.
+Lagrange's equations M qdd = Q + A^T lambda, with A qdd = b, are projected on the columns of T:
+
+    T^T M T du/dt = T^T (Q - M (dT/dt) u) + (A T)^T lambda,    A T du/dt = b - A (dT/dt) u
+
+This is Maggi's equation, and the Boltzmann-Hamel equation without its coefficients of structure
+(Greenwood, Advanced Dynamics, 2003, sections 4.1 to 4.3); Kane and Levinson, Dynamics, 1985, call u
+generalized speeds. Rates of coordinates that are not in the range of T are excluded, by forces that
+do no work on those that are.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmech.linalg import cholesky, matvec
+from jaxmech.utils.checks import naming_missing, require_distinct
+from jaxmech.utils.jit_cache import traced_once
+from jaxmech.utils.shapes import with_shape
+
+IN_RATES = "write the same system in the rates of its coordinates"
+
+
+@dataclass(frozen=True)
+class QuasiVelocities:
+    """The matrix T of a system; states of first order are the rates of their own integrals.
+
+    Attributes:
+        fn: the function of the user, for the coordinates and velocities that belong to no state.
+        coordinates: number of coordinates n, integrals of states included.
+        velocities: number of velocities k, states included.
+        states: number of states.
+    """
+
+    fn: Callable[..., Any]
+    coordinates: int
+    velocities: int
+    states: int
+
+    @traced_once
+    def matrix(self, q: Array, t: Array, params: Any) -> Float[Array, " n k"]:
+        """T at a state."""
+        shape = self.coordinates - self.states, self.velocities - self.states
+        with naming_missing("`kinematics`", params):
+            need = "a row for each coordinate, a column for each velocity"
+            T = with_shape(
+                "The value of `kinematics`", self.fn(q, t, params), shape, need=need
+            ).astype(q.dtype)
+        if not self.states:
+            return T
+        upper = jnp.concatenate([T, jnp.zeros((shape[0], self.states), T.dtype)], axis=1)
+        across = jnp.zeros((self.states, shape[1]), T.dtype)
+        lower = jnp.concatenate([across, jnp.eye(self.states, dtype=T.dtype)], axis=1)
+        return jnp.concatenate([upper, lower])
+
+    def speeds(self, q: Array, v: Array, t: Array, params: Any) -> Float[Array, " n"]:
+        """The rates of the coordinates, T u."""
+        return matvec(self.matrix(q, t, params), v)
+
+    def speed_rates(self, q: Array, v: Array, a: Array, t: Array, params: Any) -> Array:
+        """The accelerations of the coordinates, T a + (dT/dt) u, for the rates a of u."""
+
+        def speeds(q: Array, v: Array, t: Array) -> Array:
+            return self.speeds(q, v, t, params)
+
+        along = self.speeds(q, v, t, params), a, jnp.ones_like(t)
+        return jax.jvp(speeds, (q, v, t), along)[1]
+
+    def from_speeds(self, q: Array, speeds: Array, t: Array, params: Any) -> Float[Array, " k"]:
+        """The velocities whose rates of the coordinates are nearest to the given ones."""
+        T = self.matrix(q, t, params)
+        factor = cholesky(T.T @ T)
+        return factor.upper(factor.lower(matvec(T.T, speeds)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def checked_velocities(
+    coordinates: tuple[str, ...],
+    states: tuple[str, ...],
+    velocities: Sequence[str],
+    kinematics: Callable[..., Any] | None,
+) -> tuple[str, ...]:
+    """The names of the quasi-velocities as a tuple, or an error."""
+    if isinstance(velocities, str) or not isinstance(velocities, Iterable):
+        raise TypeError(
+            f"Argument `velocities` must be a sequence of names, but is {velocities!r}; "
+            'write ("w",) for a single velocity w.'
+        )
+    velocities = tuple(velocities)
+    if bool(velocities) != (kinematics is not None):
+        both = ("velocities", "kinematics")
+        argument, missing = both if velocities else both[::-1]
+        raise ValueError(
+            f"Argument `{argument}` must come with `{missing}`, which is missing; name the "
+            "velocities, and give the function of the matrix that makes rates of the coordinates "
+            "of them."
+        )
+    require_distinct("velocities", velocities)
+    count = len(coordinates) - len(states)
+    if len(velocities) > count:
+        raise ValueError(
+            f"Argument `velocities` must have at most {count} names, one for each coordinate, but "
+            f"has {len(velocities)}; more velocities than coordinates depend on each other."
+        )
+    for name in velocities:
+        if name in coordinates or name in states:
+            raise ValueError(
+                f"Argument `velocities` must not have the name of a coordinate or a state, but has "
+                f"{name!r}; name it differently."
+            )
+    return velocities
+
+
+def require_plain_velocities(velocities: Sequence[str], subject: str, remedy: str) -> None:
+    """Raise a ValueError unless the velocities are the rates of the coordinates."""
+    if velocities:
+        raise ValueError(
+            f"{subject} must go with a system without quasi-velocities, but this one has "
+            f"{', '.join(velocities)}; {remedy}."
+        )
