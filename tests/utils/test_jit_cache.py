@@ -6,14 +6,16 @@ import sys
 import weakref
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import Array
 
 from jaxmech.compiler import off
-from jaxmech.utils.jit_cache import _FRAMES, KEPT, jit_of
+from jaxmech.utils.jit_cache import _FRAMES, _FUSED, KEPT, UNOPTIMIZED, jit_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -149,3 +151,19 @@ def test_two_hundred_systems_fit_in_400_megabytes() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert float(found.stdout) < 400, found.stdout
+
+
+@pytest.mark.parametrize("options", [UNOPTIMIZED, _FUSED], ids=["unoptimized", "fused"])
+def test_products_of_transposed_matrices(options: dict[str, Any]) -> None:
+    """jaxlib 0.9 took the transposed factor for the factor, where it did not fuse operations."""
+    rng = np.random.default_rng(0)
+
+    def products(a: Array, b: Array) -> tuple[Array, ...]:
+        of_rows = jnp.matmul(a, jnp.swapaxes(b[..., 1:, 1:], -1, -2))
+        return of_rows, jnp.einsum("...ij,...kj->...ki", a, a), jnp.swapaxes(of_rows, 0, -1)
+
+    for batch in ((), (1,), (3,), (1, 2)):
+        a, b = rng.normal(size=(*batch, 2, 3)), rng.normal(size=(*batch, 5, 4))
+        compiled = jax.jit(products, compiler_options=options)(a, b)
+        for value, expected in zip(compiled, products(a, b), strict=True):
+            np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-12)
