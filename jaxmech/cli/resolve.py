@@ -159,7 +159,8 @@ class _GuessedParameters(dict[str, Any]):
 def _guessed_parameters(system: System, params: Mapping[str, Any]) -> dict[str, Any] | None:
     """The parameters that the functions of a system read by name; None if there are none."""
     guesses, x, t = _GuessedParameters(params), jnp.ones(system.n), jnp.zeros(())
-    with suppress(Exception):  # errors are reported when a state is assembled
+    # Errors are reported when a state is assembled. Compiled functions refuse the dictionary.
+    with suppress(Exception), jax.disable_jit():
         system.lagrangian(x, x, t, guesses)
         system.velocity_level(x, x, t, guesses)
         for c in system.constraints:

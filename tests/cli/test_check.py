@@ -167,3 +167,14 @@ def test_values_that_are_not_numbers_are_refused(capsys, pair) -> None:
     for option in ("--param", "--start"):
         assert main(["check", "pendulum", option, pair]) == 2
         assert capsys.readouterr().err == f"jaxmech: {pair!r} must hold finite numbers\n"
+
+
+def test_parameters_of_all_functions_are_guessed(tmp_path) -> None:
+    path = tmp_path / "pulled.py"
+    path.write_text(
+        SPRING.partition("system = ")[0]
+        + "def tie(q, t, p):\n    return q[0] - p['slope'] * q[1]\n\n\n"
+        + "def drag(q, v, t, p):\n    return -p['drag'] * v\n\n\n"
+        + "pulled = jm.System(lagrangian, [jm.Holonomic(tie)], drag, coordinates=('x', 'y'))\n"
+    )
+    assert set(load_state(f"{path}:pulled").params) == {"m", "k", "slope", "drag"}
