@@ -52,7 +52,7 @@ def phase_portrait(
         ax: axes to draw into.
 
     Returns:
-        The axes, with the density of the states in logarithmic colours.
+        The axes, with the density of the states in logarithmic colours and their scale beside.
 
     Example:
         >>> ax = phase_portrait([[0.0, 1.0]], [[1.0, 0.0]], name="x")
@@ -60,11 +60,12 @@ def phase_portrait(
         'd x/dt'
     """
     ax = axes_or_new(ax)
-    cells = bins or int(np.clip(np.sqrt(np.size(q)) / 4, 30, 100))
-    counts, q_edges, v_edges = np.histogram2d(np.ravel(q), np.ravel(v), bins=cells)
+    bins = bins or int(np.clip(np.sqrt(np.size(q)) / 4, 30, 100))
+    counts, q_edges, v_edges = np.histogram2d(np.ravel(q), np.ravel(v), bins=bins)
     density = np.ma.masked_equal(counts.T, 0)
     norm = LogNorm(vmin=1, vmax=max(2, counts.max()))
-    ax.pcolormesh(q_edges, v_edges, density, norm=norm, cmap="viridis", rasterized=True)
+    cells = ax.pcolormesh(q_edges, v_edges, density, norm=norm, cmap="viridis", rasterized=True)
+    ax.figure.colorbar(cells, ax=ax, label="saved states in a cell")
     return labelled(ax, name, f"d {name}/dt")
 
 
