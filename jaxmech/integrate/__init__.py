@@ -24,10 +24,12 @@ from jaxmech.integrate.methods.runge_kutta import RK4 as RK4
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod as AbstractMethod
 from jaxmech.integrate.methods.runge_kutta import AbstractPair as AbstractPair
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKutta as AbstractRungeKutta
+from jaxmech.integrate.methods.runge_kutta import AbstractRungeKuttaPair as AbstractRungeKuttaPair
 from jaxmech.integrate.methods.runge_kutta import DormandPrince5 as DormandPrince5
 from jaxmech.integrate.methods.runge_kutta import DormandPrince8 as DormandPrince8
 from jaxmech.integrate.methods.runge_kutta import Midpoint as Midpoint
 from jaxmech.integrate.methods.runge_kutta import Tsitouras5 as Tsitouras5
+from jaxmech.integrate.methods.tableaus import StepControl as StepControl
 from jaxmech.integrate.methods.tableaus import Tableau as Tableau
 from jaxmech.integrate.methods.variational import RATTLE as RATTLE
 from jaxmech.integrate.methods.variational import AbstractVariational as AbstractVariational

@@ -37,15 +37,26 @@ class Tableau(NamedTuple):
 
 
 class StepControl(NamedTuple):
-    """The customary settings for step size control by the error estimate of a pair."""
+    """The customary settings for step size control by the error estimate of a pair.
 
-    order: int  # of the estimate; the error of a step falls with the next higher power
-    least: float  # smallest factor from one step to the next
-    most: float  # largest factor
-    memory: float  # exponent of the error of the step before; the integral part is the rest
-    stable: float  # |h lambda| up to which steps are stable, about
-    # The estimate is held to `scale` rtol^`power`, as its order is lower by more than one than that
-    # of the step.
+    Attributes:
+        order: of the estimate; the error of a step falls with the next higher power.
+        least: smallest factor from one step to the next.
+        most: largest factor.
+        memory: exponent of the error of the step before; the integral part is the rest.
+        stable: |h lambda| up to which steps are stable, about.
+        scale: the estimate is held to `scale` rtol^`power`, as its order is lower by more than one
+            than that of the step.
+        power: see `scale`.
+
+    Used by an `AbstractRungeKuttaPair`.
+    """
+
+    order: int
+    least: float
+    most: float
+    memory: float
+    stable: float
     scale: float = 1.0
     power: float = 1.0
 
