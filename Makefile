@@ -47,6 +47,7 @@ lint: $(INSTALLED_DEV) ## check the style and the types
 	@$(RUN)/mypy
 
 docs: $(INSTALLED_DOCS) ## build the documentation site in docs/_build/html
+	@rm -rf docs/reference/generated # pages of names that are gone
 	@$(RUN)/python -m sphinx --quiet --fail-on-warning --keep-going --jobs auto docs docs/_build/html
 	@echo "Done. Open docs/_build/html/index.html"
 
