@@ -74,7 +74,7 @@ for name, value in true.items():
 recording = recordings[1]
 found = fit.params | {"push": recording.inputs["push"]}
 sol = jm.simulate(system, recording.q0, recording.v0, ts, found, steps=jm.FixedSteps(per_save=4))
-fig, (top, middle, bottom) = plt.subplots(3, 1, figsize=(8, 7), sharex=True)
+fig, (top, middle, bottom) = plt.subplots(3, 1, figsize=(8, 7), sharex=True, layout="constrained")
 top.plot(ts, recording.observed[:, 0], ".", markersize=3, label="recorded")
 top.plot(ts, sol["x"], label="fitted")
 top.set(ylabel="x [m]")

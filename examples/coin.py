@@ -118,7 +118,7 @@ chosen = jnp.array([12.0, 15.0, 18.0, 24.0])
 sols = jax.jit(jax.vmap(roll))(chosen)
 print(sols)
 
-fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
+fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 left.plot(rates, growths)
 left.axvline(critical, color="k", linestyle=":", label="formula")
 left.set(xlabel="spin [rad/s]", ylabel="fastest growth [1/s]")

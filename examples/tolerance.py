@@ -64,7 +64,7 @@ found = levers.std(axis=0)
 print(f"Monte Carlo         {1e3 * found.min():.3f} to {1e3 * found.max():.3f} mrad")
 assert jnp.abs(found / predicted - 1).max() < 0.03  # the error of 10,000 samples is 0.7 %
 
-fig, axes = plt.subplots(figsize=(7, 4))
+fig, axes = plt.subplots(figsize=(7, 4), layout="constrained")
 axes.plot(np.degrees(angles), 1e3 * predicted, label="by the gradient")
 axes.plot(np.degrees(angles), 1e3 * found, ".", label="10,000 linkages")
 axes.set(xlabel="crank [degrees]", ylabel="standard deviation of the lever [mrad]")
