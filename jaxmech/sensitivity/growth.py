@@ -25,7 +25,7 @@ from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
-from jaxmech.utils.checks import require_positive
+from jaxmech.utils.checks import require_kind, require_positive
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.text import titled_lines
 from jaxmech.velocities.quasi import IN_RATES, require_plain_velocities
@@ -161,6 +161,7 @@ def sensitivity_growth(
         >>> print(f"{found.factor[-1]:.2f}, twice as much every {found.doubling_time:.4f} s")
         403.43, twice as much every 0.2310 s
     """
+    require_kind("system", system, System, "System(...)")
     require_plain_velocities(system.velocities, "Argument `system`", IN_RATES)
     sizes = None if scale is None else _sizes(scale, system.n)
     scheme = resolved(Scheme.of(system, method, steps, projection, formulation), q0, v0, ts, params)

@@ -28,12 +28,12 @@ from jaxmech.ensemble import (
     StudyError,
     Uniform,
     Until,
-    as_table,
     open_results,
     run_study,
 )
 from jaxmech.ensemble.checksums import mark_of
 from jaxmech.ensemble.run import BlockRange
+from jaxmech.ensemble.summary import as_table
 from tests.ensemble.studies import killed, same_results
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
