@@ -112,12 +112,14 @@ if HAS_OLDER_EMITTERS:
 
 # For programs that compute. Fused operations compute an intermediate number once for each of its
 # uses. Without optimization the product in a * b + c is rounded for one use and not for another, so
-# that the largest of several numbers equals none of them, and its gradient is NaN. Without fusion,
-# but with its algebraic simplifier, the CPU compiler of jaxlib 0.9 takes the transposed factor of a
-# matrix product for the factor itself.
+# that the largest of several numbers equals none of them, and its gradient is NaN.
+_UNFUSED: dict[str, Any] = {**_FUSED, "xla_disable_hlo_passes": "fusion"}
+# The same for programs with products of matrices: without fusion, but with its algebraic
+# simplifier, the CPU compiler of jaxlib 0.9 takes the transposed factor of a product for the factor
+# itself. Divisions by constants are rounded differently than in optimized programs.
 UNOPTIMIZED: dict[str, Any] = {**_FUSED, "xla_disable_hlo_passes": "fusion,algsimp"}
 
-_PRODUCT = re.compile(r"stablehlo\.(multiply|dot_general)\b.*f(16|32|64)>")
+_PRODUCT = re.compile(r"stablehlo\.multiply\b.*f(16|32|64)>")
 _LONGEST_FRAME = 500  # lines of a program
 _FRAMES = WeakSet["_Frame"]()
 
@@ -130,7 +132,7 @@ class _Frame:
         # Another object, since JAX lowers a function once for all its uses.
         self.of_any = _Frame(partial(fn), False, is_brief) if is_finite else None
         self.optimized = jax.jit(fn)
-        self.unoptimized = jax.jit(fn, compiler_options=UNOPTIMIZED)
+        self.unoptimized = jax.jit(fn, compiler_options=_UNFUSED)
         self.fused = jax.jit(fn, compiler_options=_FUSED)
         self.chosen: dict[Any, Callable[..., Any]] = {}  # by the kinds of the arguments
         _FRAMES.add(self)
@@ -159,11 +161,12 @@ class _Frame:
         return self.chosen[kinds]
 
     def _choice(self, arguments: dict[str, Any]) -> Callable[..., Any]:
-        """Optimized if it is long, has a loop or traced constants; fused if it has no products."""
+        """Optimized if it is long or has loops, matrix products or traced constants, else not."""
         if not is_known(jax.make_jaxpr(self.optimized)(**arguments).consts):
             return self.optimized
         program = self.fused.lower(**arguments).as_text()  # used by the call that follows
-        if "stablehlo.while" in program or program.count("\n") >= _LONGEST_FRAME:
+        has_loop = "stablehlo.while" in program or "stablehlo.dot_general" in program
+        if has_loop or program.count("\n") >= _LONGEST_FRAME:
             return self.optimized
         return self.unoptimized if _PRODUCT.search(program) else self.fused
 

@@ -167,3 +167,10 @@ def test_products_of_transposed_matrices(options: dict[str, Any]) -> None:
         compiled = jax.jit(products, compiler_options=options)(a, b)
         for value, expected in zip(compiled, products(a, b), strict=True):
             np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-12)
+
+    @jit_of(is_frame=True)
+    def frame(a: Array, b: Array) -> tuple[Array, ...]:
+        return products(2.0 * a, b)
+
+    for value, expected in zip(frame(a, b), products(2.0 * a, b), strict=True):
+        np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-12)
