@@ -119,6 +119,7 @@ _UNFUSED: dict[str, Any] = {**_FUSED, "xla_disable_hlo_passes": "fusion"}
 # itself. Divisions by constants are rounded differently than in optimized programs.
 UNOPTIMIZED: dict[str, Any] = {**_FUSED, "xla_disable_hlo_passes": "fusion,algsimp"}
 
+_LOOP_OR_MATRIX_PRODUCT = re.compile(r"stablehlo\.(while|dot_general)\b")
 _PRODUCT = re.compile(r"stablehlo\.multiply\b.*f(16|32|64)>")
 _LONGEST_FRAME = 500  # lines of a program
 _FRAMES = WeakSet["_Frame"]()
@@ -165,8 +166,7 @@ class _Frame:
         if not is_known(jax.make_jaxpr(self.optimized)(**arguments).consts):
             return self.optimized
         program = self.fused.lower(**arguments).as_text()  # used by the call that follows
-        has_loop = "stablehlo.while" in program or "stablehlo.dot_general" in program
-        if has_loop or program.count("\n") >= _LONGEST_FRAME:
+        if _LOOP_OR_MATRIX_PRODUCT.search(program) or program.count("\n") >= _LONGEST_FRAME:
             return self.optimized
         return self.unoptimized if _PRODUCT.search(program) else self.fused
 
