@@ -13,10 +13,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.linalg import matvec
+from jaxmech.utils.units import Names
 
 
 def checked_states(
-    coordinates: tuple[str, ...], states: Sequence[str], rates: Callable[..., Any] | None
+    coordinates: tuple[str, ...], states: Names, rates: Callable[..., Any] | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names of all coordinates, the integrals of states last, and the names of the states."""
     if isinstance(states, str) or not isinstance(states, Iterable):

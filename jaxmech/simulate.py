@@ -301,6 +301,7 @@ def _solution(
         t_stiff=counts.t_stiff,
         coordinates=tuple(system.coordinates),
         velocities=tuple(system.velocity_names),
+        units=system.units,
         events=found,
     )
 

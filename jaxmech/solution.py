@@ -21,6 +21,7 @@ from jaxmech.utils.checks import is_known
 from jaxmech.utils.parameters import Digests
 from jaxmech.utils.precision import USE_FLOAT64
 from jaxmech.utils.tracers import actual
+from jaxmech.utils.units import Units, unit_of
 
 MOST_NAMES = 8  # that a printed solution lists
 TOO_COARSE = 1e-3  # integration error above which a step is reported as too coarse
@@ -63,6 +64,7 @@ class Solution(eqx.Module):
         coordinates: names of the coordinates.
         velocities: names of the entries of v: those of the coordinates whose rates they are, or of
             the quasi-velocities, then of the states of first order.
+        units: the units that the `System` states, as pairs of a name and a unit.
         events: recorded events, by name; None without events.
         digests: a number for the value of each parameter, by name, from which `observe` and
             `animate` see whether they are given the parameters of the simulation.
@@ -98,6 +100,7 @@ class Solution(eqx.Module):
     t_stiff: Float[Array, ""]
     coordinates: tuple[str, ...] = eqx.field(static=True)
     velocities: tuple[str, ...] = eqx.field(static=True)
+    units: Units = eqx.field(static=True, default=())
     events: Events | None = None
     digests: Digests | None = None
 
@@ -128,8 +131,14 @@ class Solution(eqx.Module):
         array, index = known[name]
         return getattr(self, array)[..., index]
 
+    def unit(self, name: str) -> str:
+        """The unit of a column, such as `"rad/s"`; empty if the `System` states none."""
+        return unit_of(self.units, name)
+
     def to_xarray(self) -> Any:
         """An `xarray.Dataset` with a variable for each of `names` and for the audit.
+
+        A variable whose unit the `System` states has it as the attribute `units`.
 
         The dimensions are `time`, and before it `trajectory`, or `batch_0`, `batch_1` and so on for
         a nested batch.
@@ -142,6 +151,8 @@ class Solution(eqx.Module):
     def to_pandas(self) -> Any:
         """A `pandas.DataFrame` with a column for each of `names`, and the times as index.
 
+        Its `attrs["units"]` holds the units that the `System` states, by column.
+
         In a batch the index has the number of the trajectory before the time.
 
         Raises:
@@ -153,7 +164,7 @@ class Solution(eqx.Module):
         return card_as_html(self, repr(self)) if self._is_concrete() else f"<pre>{self!r}</pre>"
 
     def _is_concrete(self) -> bool:
-        leaves = [getattr(self, field.name) for field in fields(self)[:-4]]
+        leaves = [getattr(self, field.name) for field in fields(self)[:-5]]
         arrays = (jax.Array, np.ndarray, np.generic)
         concrete = is_known(leaves) and all(isinstance(leaf, arrays) for leaf in leaves)
         return concrete and bool(np.size(self.status))

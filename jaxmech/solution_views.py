@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from jaxmech.status import Status
+from jaxmech.utils.text import html_table, sparkline
+from jaxmech.utils.units import RATE, units_of, with_unit
 
 INTEGRALS = "integral of "  # coordinates that belong to states of first order
 AUDIT = ("energy", "position_residual", "velocity_residual")  # at every save time
 OUTCOME = ("status", "t_failed", "energy_drift", "rank", "integration_error")
 MOST_LINES = 12  # sparklines of a card
-MOST_POINTS = 200  # of a sparkline
-WIDTH, HEIGHT = 240, 28  # of a sparkline, in pixels
 
 
 def columns(sol: Any) -> dict[str, tuple[str, int]]:
@@ -23,7 +23,8 @@ def columns(sol: Any) -> dict[str, tuple[str, int]]:
         name: ("q", k) for k, name in enumerate(sol.coordinates) if not name.startswith(INTEGRALS)
     }
     rates = {
-        f"{name}.rate" if name in known else name: ("v", k) for k, name in enumerate(sol.velocities)
+        f"{name}{RATE}" if name in known else name: ("v", k)
+        for k, name in enumerate(sol.velocities)
     }
     return known | rates
 
@@ -41,6 +42,10 @@ def dataset(sol: Any) -> Any:
     values |= {name: (batch, np.asarray(getattr(sol, name))) for name in OUTCOME}
     times = ("time", ts) if ts.ndim == 1 else (over_time, ts)
     data = xarray.Dataset(values, coords={"t": times})
+    for name, unit in units_of(sol.units, sol.names).items():
+        data[name].attrs["units"] = unit
+    for name in ("energy", "energy_drift"):
+        data[name].attrs["units"] = "J"
     data["t"].attrs["units"] = "s"
     data["status"].attrs["meanings"] = ", ".join(f"{s.value} {s.name}" for s in Status)
     return data.swap_dims(time="t") if ts.ndim == 1 else data
@@ -53,15 +58,17 @@ def frame(sol: Any) -> Any:
     except ImportError as error:
         raise ImportError("`to_pandas` needs pandas: pip install pandas") from error
     batch, ts = _batch(sol), np.asarray(sol.ts)
-    values = {name: np.asarray(sol[name]).ravel() for name in sol.names}
+    columns_by_name = {name: np.asarray(sol[name]).ravel() for name in sol.names}
     shape = np.shape(sol.q)[:-1]
     times = np.broadcast_to(ts, shape)
-    if not batch:
-        return pandas.DataFrame(values, index=pandas.Index(times, name="t"))
-    members = np.indices(shape)[:-1]
-    levels = [*(member.ravel() for member in members), times.ravel()]
-    index = pandas.MultiIndex.from_arrays(levels, names=[*batch, "t"])
-    return pandas.DataFrame(values, index=index)
+    index = pandas.Index(times.ravel(), name="t")
+    if batch:
+        members = np.indices(shape)[:-1]
+        levels = [*(member.ravel() for member in members), times.ravel()]
+        index = pandas.MultiIndex.from_arrays(levels, names=[*batch, "t"])
+    table = pandas.DataFrame(columns_by_name, index=index)
+    table.attrs["units"] = units_of(sol.units, sol.names)
+    return table
 
 
 def _batch(sol: Any) -> tuple[str, ...]:
@@ -79,31 +86,15 @@ def _times(sol: Any) -> np.ndarray:
 
 def card_as_html(sol: Any, card: str) -> str:
     """The printed card, with a line of each coordinate over time; in a batch of the first ones."""
-    rows = "".join(_rows(sol))
-    table = f"<table>{rows}</table>" if rows else ""
-    return f"<div><pre>{escape(card)}</pre>{table}</div>"
+    rows = list(_rows(sol))
+    return f"<div><pre>{escape(card)}</pre>{html_table(rows) if rows else ''}</div>"
 
 
-def _rows(sol: Any) -> Iterator[str]:
+def _rows(sol: Any) -> Iterator[tuple[str, str, str]]:
     shown = [name for name, (array, _) in columns(sol).items() if array == "q"][:MOST_LINES]
     for name in shown:
         values = np.asarray(sol[name])
         values = values.reshape(-1, values.shape[-1])[0]
-        if not np.isfinite(values).any():
-            continue
-        low, high = np.nanmin(values), np.nanmax(values)
-        yield (
-            f"<tr><td>{escape(name)}</td><td>{_sparkline(values, low, high)}</td>"
-            f"<td>{low:.4g} ... {high:.4g}</td></tr>"
-        )
-
-
-def _sparkline(values: np.ndarray, low: float, high: float) -> str:
-    stride = -(-len(values) // MOST_POINTS)
-    values = values[::stride]
-    x = np.linspace(0.0, WIDTH, len(values))
-    y = HEIGHT - 2 - (HEIGHT - 4) * (values - low) / (high - low if high > low else 1.0)
-    finite = np.isfinite(values)
-    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x[finite], y[finite], strict=True))
-    line = f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1"/>'
-    return f'<svg width="{WIDTH}" height="{HEIGHT}">{line}</svg>'
+        if np.isfinite(values).any():
+            span = f"{np.nanmin(values):.4g} ... {np.nanmax(values):.4g}"
+            yield with_unit(name, sol.unit(name)), sparkline(values), span

@@ -37,6 +37,15 @@ from jaxmech.utils.checks import (
 from jaxmech.utils.jit_cache import traced_once
 from jaxmech.utils.pickling import is_called_from, require_importable
 from jaxmech.utils.shapes import VMAP, stacked, with_shape
+from jaxmech.utils.text import html_table
+from jaxmech.utils.units import (
+    Names,
+    Units,
+    require_names_of_units,
+    stated_units,
+    unit_of,
+    with_unit,
+)
 from jaxmech.velocities.quasi import QuasiVelocities, checked_velocities
 
 Params = Any  # any pytree of arrays and numbers
@@ -53,7 +62,8 @@ class System:
         lagrangian: `lagrangian(q, v, t, params)`, a scalar [J]: kinetic minus potential energy.
         constraints: `Holonomic`, `Nonholonomic` and `Acceleration` objects, in any order.
         force: `force(q, v, t, params)`, shape (n,): the non-conservative generalized force.
-        coordinates: the names of the n coordinates.
+        coordinates: the names of the n coordinates, or a mapping of them to their units, such as
+            `{"x": "m", "theta": "rad"}`, which tables, axes and files then show.
         nonideal: `nonideal(q, v, multipliers, t, params)`, shape (n,): C in M qdd = Q + A^T lambda
             + C, the part of the constraint force that does work, such as friction. The multipliers
             (m,) are in the order of the rows of A, and of minimum norm under redundancy; for
@@ -66,22 +76,26 @@ class System:
         mass_and_force: `mass_and_force(q, v, t, params)`, M (n, n) and Q (n,) of the Lagrangian,
             without `force`, in place of its derivatives, such as a recursion of fewer operations.
             They must agree with the Lagrangian, which still gives the energy; `structure` compares.
-        states: names of states of first order: a current, a bristle, a temperature. They are the
+        states: names of states of first order: a current, a bristle, a temperature (or a mapping
+            of them to their units). They are the
             last entries of v; the same entries of q are their integrals over time, and
             `coordinates` has them as "integral of ...". No force or constraint changes states.
         rates: `rates(q, v, t, params)`, shape (s,): the time derivatives of the s states. `force`,
             `nonideal`, M and Q then have n - s rows; the Lagrangian takes states as given functions
             of time.
-        velocities: names of k quasi-velocities u, k <= n, such as the spins of a body. They are
+        velocities: names of k quasi-velocities u, k <= n, such as the spins of a body (or a mapping
+            of them to their units). They are
             the v of `simulate` and its `Solution`, of events and of `equations`. The functions
             above still take the rates of the coordinates.
         kinematics: `kinematics(q, t, params)`, shape (n, k): T in dq/dt = T u, of full column rank.
         invariants: `Holonomic` equations that the motion satisfies by its kinematics, whatever the
             accelerations, such as the unit length of a quaternion. A `Projection` keeps them
             satisfied to round-off, but the law of motion does not contain them.
+        units: the stated units as pairs of a name and a unit; filled in from the mappings above.
 
     Raises:
-        TypeError: a function is not callable, or a constraint is not of one of the three kinds.
+        TypeError: a function is not callable, a constraint is not of one of the three kinds, or a
+            unit is not a string.
         ValueError: there are no coordinates, a name is empty or used twice, there are states
             without rates, or velocities without kinematics.
 
@@ -116,15 +130,16 @@ class System:
     lagrangian: Callable[..., Array]
     constraints: Sequence[AbstractConstraint] = ()
     force: Callable[..., Array] | None = None
-    coordinates: Sequence[str] = field(kw_only=True)
+    coordinates: Names = field(kw_only=True)
     nonideal: Callable[..., Array] | None = field(default=None, kw_only=True)
     loads: Callable[..., Any] | None = field(default=None, kw_only=True)
     mass_and_force: Callable[..., tuple[Array, Array]] | None = field(default=None, kw_only=True)
-    states: Sequence[str] = field(default=(), kw_only=True)
+    states: Names = field(default=(), kw_only=True)
     rates: Callable[..., Array] | None = field(default=None, kw_only=True)
-    velocities: Sequence[str] = field(default=(), kw_only=True)
+    velocities: Names = field(default=(), kw_only=True)
     kinematics: Callable[..., Array] | None = field(default=None, kw_only=True)
     invariants: Sequence[AbstractConstraint] = field(default=(), kw_only=True)
+    units: Units = field(default=(), kw_only=True, repr=False)
     # Set once per call by `properties.with_mass_rank`; `equations` passes it to the laws of motion.
     singular_mass: SingularMass = field(default=False, init=False)
     # The names of the parameters of a `Mechanism`; others are probably mistakes.
@@ -140,12 +155,15 @@ class System:
         for name, arguments in optional.items():
             if (fn := getattr(self, name)) is not None:
                 require_function(name, fn, arguments)
+        units = stated_units(self.units, self.coordinates, self.states, self.velocities)
         names, states = checked_states(coordinate_names(self.coordinates), self.states, self.rates)
         require_distinct("states", states)
         object.__setattr__(self, "coordinates", names)
         object.__setattr__(self, "states", states)
         velocities = checked_velocities(names, states, self.velocities, self.kinematics)
         object.__setattr__(self, "velocities", velocities)
+        require_names_of_units(units, (*names, *states, *velocities))
+        object.__setattr__(self, "units", units)
         constraints = named_constraints(self.constraints)
         bound = tuple(constraint.with_quasi(self.quasi) for constraint in constraints)
         object.__setattr__(self, "constraints", bound)
@@ -164,6 +182,19 @@ class System:
         )
         parts = f"coordinates={self.coordinates}, constraints={self.constraints}{forces}{named}"
         return f"System({parts})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (kind, ", ".join(with_unit(name, self.unit(name)) for name in getattr(self, kind)))
+            for kind in ("coordinates", "states", "velocities")
+        ]
+        rows += [
+            (kind, ", ".join(repr(constraint) for constraint in getattr(self, kind)))
+            for kind in ("constraints", "invariants")
+        ]
+        forces = [name for name in ("force", "nonideal", "rates") if getattr(self, name)]
+        rows.append(("functions", ", ".join(["lagrangian", *forces])))
+        return f"<b>System</b>{html_table(row for row in rows if row[1])}"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle the functions, which must be importable unless cloudpickle does the pickling."""
@@ -206,7 +237,11 @@ class System:
         if self.quasi is None:
             return self
         constraints = (*self.constraints, *self.invariants)
-        return replace(self, constraints=constraints, velocities=(), kinematics=None, invariants=())
+        units = tuple(pair for pair in self.units if pair[0] in self.value_names)
+        return replace(
+            self, constraints=constraints, velocities=(), kinematics=None, invariants=(),
+            units=units,
+        )  # fmt: skip
 
     @property
     def value_names(self) -> tuple[str, ...]:
@@ -218,6 +253,16 @@ class System:
         """The names of the entries of v: those of coordinates, and of states."""
         names = self.velocities or self.coordinates[: self.n - len(self.states)]
         return (*names, *self.states)
+
+    def unit(self, name: str) -> str:
+        """The unit of a coordinate, a state, a velocity or a rate `x.rate`; empty if not stated.
+
+        Example:
+            >>> top = System(lambda q, v, t, p: v @ v, coordinates={"x": "m", "turn": "rad"})
+            >>> top.coordinates, top.unit("x"), top.unit("turn.rate")
+            (('x', 'turn'), 'm', 'rad/s')
+        """
+        return unit_of(self.units, name)
 
     @with_standard_promotion
     def equations(self, q: Any, v: Any, t: Any = 0.0, params: Params = None) -> EquationsOfMotion:

@@ -10,7 +10,7 @@ from jaxmech.analysis.row_dependence import Dependence
 from jaxmech.analysis.short_run import Slope
 from jaxmech.compiler import Explanation
 from jaxmech.consistency import Violation
-from jaxmech.utils.text import titled_lines
+from jaxmech.utils.text import html_table, titled_lines
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,16 @@ class Structure:
         return self.ranks.redundant if self.ranks else ()
 
     def __repr__(self) -> str:
-        return "\n".join([*_card(self), *(str(finding) for finding in self.findings)])
+        card = ["Structure", *titled_lines(_facts(self), 14)]
+        return "\n".join([*card, *(str(finding) for finding in self.findings)])
+
+    def _repr_html_(self) -> str:
+        findings = [(f.severity.name.lower(), f.what, f.remedy) for f in self.findings]
+        remedies = html_table(findings, ("finding", "", "remedy")) if findings else ""
+        return f"<b>Structure</b>{html_table(_facts(self))}{remedies}"
 
 
-def _card(structure: Structure) -> list[str]:
+def _facts(structure: Structure) -> list[tuple[str, str]]:
     names = structure.coordinates[: len(structure.coordinates) - len(structure.states)]
     lines = [("coordinates", f"{len(names)}: {', '.join(names)}")]
     lines += (
@@ -102,4 +108,4 @@ def _card(structure: Structure) -> list[str]:
         lines += [("batches", part) for part in repr(structure.lanes).splitlines()]
     serious = sum(finding.severity == Severity.SERIOUS for finding in structure.findings)
     lines.append(("findings", f"{len(structure.findings)}, of which {serious} serious"))
-    return ["Structure", *titled_lines(lines, 14)]
+    return lines

@@ -27,7 +27,7 @@ def summarize_modes(results: Results, statistics: Mapping[str, StatisticResult])
     count, finished = int(has_verdict.sum()), len(stability)
     unstable = int((stability == Stability.UNSTABLE).sum())
     q, frequencies = results.all_of("q"), results.all_of("frequencies")
-    rows = {name: q[:, k] for k, name in enumerate(results.coordinates[:MOST_ROWS])}
+    rows = {name: q[:, k] for k, name in enumerate(results.labels[:MOST_ROWS])}
     vibrations = min(MOST_ROWS, int(np.isfinite(frequencies).any(axis=0).sum()))
     rows |= {f"frequency {k + 1} [Hz]": frequencies[:, k] for k in range(vibrations)}
     rows["growth [1/s]"] = results.all_of("growth")

@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -17,11 +18,17 @@ from jaxmech.ensemble import checksums
 from jaxmech.ensemble.accumulate import from_file
 from jaxmech.ensemble.checksums import BLOCKS, RESULTS, SEAL, STATISTICS, SUMMARY, Damage
 from jaxmech.ensemble.layout import array_of
+from jaxmech.ensemble.members.base import COORDINATE_UNITS
 from jaxmech.ensemble.sealed_store import SealedStore
 from jaxmech.status import succeeded
+from jaxmech.utils.text import html_table, sparkline
+from jaxmech.utils.units import with_unit
+
+_DRAWN = 1024  # trajectories of which a notebook shows the median
+_ROWS = 12  # coordinates that it shows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Results:
     """The stored results of a study, finished or not, as `open_results` returns them."""
 
@@ -49,6 +56,17 @@ class Results:
     def coordinates(self) -> tuple[str, ...]:
         """The names of the coordinates."""
         return tuple(str(name) for name in self._whole("coordinate"))
+
+    @cached_property
+    def units(self) -> dict[str, str]:
+        """The units of the coordinates that have one, by name."""
+        units = dict(array_of(self.group, "coordinate").attrs).get(COORDINATE_UNITS, {})
+        return {str(name): str(unit) for name, unit in dict(units).items()}
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the coordinates, each with its unit if it has one."""
+        return tuple(with_unit(name, self.units.get(name, "")) for name in self.coordinates)
 
     @cached_property
     def ts(self) -> np.ndarray:
@@ -96,6 +114,25 @@ class Results:
     def status(self) -> np.ndarray:
         """Status of the finished trajectories, shape (done,)."""
         return self.all_of("status").astype(np.int32)
+
+    def __repr__(self) -> str:
+        head = f"Results of {self.path}"
+        file = self.path / SUMMARY[1]
+        if file.is_file():
+            return f"{head}\n\n{file.read_text(encoding='utf-8')}".rstrip()
+        done = f"{len(self.blocks)} of {self.count} blocks"
+        return f"{head}: {self.name}, {self.size:,} {self.members}, {done} computed"
+
+    def _repr_html_(self) -> str:
+        card = f"<pre>{escape(repr(self))}</pre>"
+        if self.is_of_spectra or not self.has("q"):
+            return card
+        q = self.good("q", limit=_DRAWN)
+        if q.ndim != 3 or not len(q):
+            return card
+        medians = zip(self.labels, np.median(q, axis=0).T, strict=False)
+        rows = [(label, sparkline(median)) for label, median in medians][:_ROWS]
+        return f"{card}{html_table(rows, ('', 'median over time'))}"
 
     def all_of(self, name: str) -> np.ndarray:
         """The finished blocks of an array together."""

@@ -20,6 +20,7 @@ from jaxmech.ensemble.statistics.quantiles import QUANTILES
 from jaxmech.solution import TOO_COARSE
 from jaxmech.status import Status, succeeded
 from jaxmech.utils.tracers import evenly_spaced
+from jaxmech.utils.units import with_unit
 
 _SHOWN = 5  # number of times at which quantiles are given
 _MOST = 64  # numbers of an array that a summary holds
@@ -121,11 +122,19 @@ def _bands(summary: dict[str, Any]) -> Iterator[str]:
     quantiles = summary["quantiles"]
     if quantiles is None or not _good(summary):
         return
-    width = max(18, *(len(name) + 2 for name in quantiles["coordinates"]))
+    rows = rows_of_coordinates(quantiles)
+    width = max(18, *(len(name) + 2 for name, _ in rows))
     title = f"quantiles at t = {quantiles['times'][-1]:g} s"
     yield f"{title:<{width + 2}}" + "".join(f"{100 * p:>9g} %" for p in QUANTILES)
-    for name, rows in quantiles["coordinates"].items():
-        yield f"  {name:<{width}}" + "".join(f"{x:>11.4g}" for x in rows[-1])
+    for name, numbers in rows:
+        yield f"  {name:<{width}}" + "".join(f"{x:>11.4g}" for x in numbers)
+
+
+def rows_of_coordinates(quantiles: dict[str, Any]) -> list[tuple[str, list[float]]]:
+    """The quantiles of each coordinate at the last time, with its name and unit."""
+    units = quantiles["units"]
+    bands = quantiles["coordinates"].items()
+    return [(with_unit(name, units.get(name, "")), rows[-1]) for name, rows in bands]
 
 
 def _statistics(summary: dict[str, Any]) -> Iterator[str]:
@@ -162,6 +171,7 @@ def _quantiles(results: Results) -> dict[str, Any]:
         "times": ts[indices].tolist(),
         "probabilities": list(QUANTILES),
         "coordinates": dict(zip(results.coordinates, bands, strict=False)),
+        "units": results.units,
     }
 
 

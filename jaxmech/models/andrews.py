@@ -88,7 +88,9 @@ def andrews() -> Model:
                 Holonomic(_lower, name="lower"),
             ],
             force=_motor,
-            coordinates=("beta", "Theta", "gamma", "Phi", "delta", "Omega", "eps"),
+            coordinates=dict.fromkeys(
+                ("beta", "Theta", "gamma", "Phi", "delta", "Omega", "eps"), "rad"
+            ),
         ),
         params=dict(_DEFAULTS),
         start={"beta": -0.06171389001427645, "beta_rate": 0.0},

@@ -46,7 +46,9 @@ def bead_on_parabola() -> Model:
     return Model(
         name="bead_on_parabola",
         summary="bead on the wire x2 = x1^2 under gravity",
-        system=System(_lagrangian, [Holonomic(_wire, name="wire")], coordinates=("x1", "x2")),
+        system=System(
+            _lagrangian, [Holonomic(_wire, name="wire")], coordinates={"x1": "m", "x2": "m"}
+        ),
         params={"m": 1.0, "g": 9.81},
         start={"x1": 1.0, "v1": 0.0},
         state=_state,

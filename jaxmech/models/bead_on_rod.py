@@ -54,7 +54,7 @@ def bead_on_rod() -> Model:
         system=System(
             _lagrangian,
             [Holonomic(_cosine, name="cosine"), Holonomic(_sine, name="sine")],
-            coordinates=("x1", "x2", "x3"),
+            coordinates={"x1": "m", "x2": "m", "x3": "m"},
         ),
         params={"m": 1.0, "omega": 1.5},
         start={"r": 0.4, "r_rate": 0.2},

@@ -69,7 +69,7 @@ def chain(links: int = 10) -> Model:
         system=System(
             _lagrangian,
             [Holonomic(_rods, name="rods")],
-            coordinates=tuple(f"{axis}{k}" for k in range(1, links + 1) for axis in "xy"),
+            coordinates={f"{axis}{k}": "m" for k in range(1, links + 1) for axis in "xy"},
         ),
         params={"m": np.ones(links), "l": np.ones(links), "g": 9.81},
         start={"theta": np.full(links, np.pi / 2), "omega": np.zeros(links)},

@@ -53,7 +53,9 @@ def chaplygin_sleigh() -> Model:
         name="chaplygin_sleigh",
         summary="rigid body on a plane carried by a knife edge",
         system=System(
-            _lagrangian, [Nonholonomic(_edge, name="edge")], coordinates=("x", "y", "theta")
+            _lagrangian,
+            [Nonholonomic(_edge, name="edge")],
+            coordinates={"x": "m", "y": "m", "theta": "rad"},
         ),
         params={"m": 2.0, "I": 0.7, "a": 0.4},
         start={"x": 0.0, "y": 0.0, "theta": 0.0, "speed": -0.5, "omega": 1.1},

@@ -57,7 +57,7 @@ def double_pendulum() -> Model:
         system=System(
             _lagrangian,
             [Holonomic(_rod1, name="rod1"), Holonomic(_rod2, name="rod2")],
-            coordinates=("x1", "y1", "x2", "y2"),
+            coordinates={"x1": "m", "y1": "m", "x2": "m", "y2": "m"},
         ),
         params={"m1": 1.0, "m2": 1.0, "l1": 1.0, "l2": 1.0, "g": 9.81},
         start={"theta1": 2.0, "theta2": 2.5, "omega1": 0.0, "omega2": 0.0},

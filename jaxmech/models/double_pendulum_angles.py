@@ -53,7 +53,7 @@ def double_pendulum_angles() -> Model:
     return Model(
         name="double_pendulum_angles",
         summary="two point masses on two rods, relative angles, no constraint",
-        system=System(_lagrangian, coordinates=("theta1", "theta2")),
+        system=System(_lagrangian, coordinates={"theta1": "rad", "theta2": "rad"}),
         params={"m1": 1.0, "m2": 1.0, "l1": 1.0, "l2": 1.0, "g": 9.81},
         start={"theta1": 2.0, "theta2": 0.5, "omega1": 0.0, "omega2": 0.0},
         state=_state,

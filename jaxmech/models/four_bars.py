@@ -71,7 +71,11 @@ def four_bars(bars: int = 2) -> Model:
         system=System(
             _lagrangian,
             [*_feet(bars), *_heads(bars)],
-            coordinates=tuple(f"{link}_{c}" for link in links for c in ("x", "y", "angle")),
+            coordinates={
+                f"{link}_{c}": unit
+                for link in links
+                for c, unit in (("x", "m"), ("y", "m"), ("angle", "rad"))
+            },
         ),
         params={"m": 1.0, "l": 1.0, "g": 9.81},
         start={"angle": jnp.pi / 2, "omega": -1.0},

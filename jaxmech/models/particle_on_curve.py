@@ -53,7 +53,7 @@ def particle_on_curve() -> Model:
         system=System(
             _lagrangian,
             [Holonomic(_product, name="product"), Holonomic(_sum, name="sum")],
-            coordinates=("x1", "x2", "x3"),
+            coordinates={"x1": "m", "x2": "m", "x3": "m"},
         ),
         params={"m": 1.0, "k": 2.0, "c1": 0.5, "c2": 2.0},
         start={"x1": 1.4, "v1": 0.0},

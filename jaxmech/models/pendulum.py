@@ -52,7 +52,9 @@ def pendulum() -> Model:
     return Model(
         name="pendulum",
         summary="point mass on a rod, Cartesian coordinates",
-        system=System(_lagrangian, [Holonomic(_rod, name="rod")], coordinates=("x1", "x2")),
+        system=System(
+            _lagrangian, [Holonomic(_rod, name="rod")], coordinates={"x1": "m", "x2": "m"}
+        ),
         params={"m": 1.0, "l": 1.0, "g": 9.81},
         start={"theta": -jnp.pi / 2, "omega": 0.0},
         state=_state,

@@ -60,7 +60,7 @@ def rolling_wheel() -> Model:
                 Nonholonomic(_rolling_x, name="rolling_x"),
                 Nonholonomic(_rolling_y, name="rolling_y"),
             ],
-            coordinates=("x", "y", "phi", "theta"),
+            coordinates={"x": "m", "y": "m", "phi": "rad", "theta": "rad"},
         ),
         params={"m": 1.0, "R": 0.5},
         start={"x": 0.0, "y": 0.0, "phi": 0.0, "theta": 0.0, "spin": -3.0, "turn": 1.0},

@@ -148,7 +148,7 @@ def system_of(
         EnergyDifference(kinematics, gravities, elements),
         constraints,
         AppliedForces(kinematics, loads, force_functions) if loads or force_functions else None,
-        coordinates=kinematics.coordinates,
+        coordinates={name: _unit(name) for name in kinematics.coordinates},
         mass_and_force=recursions,
         states=states,
         rates=rates,
@@ -158,6 +158,12 @@ def system_of(
     return replace(
         system, loads=JointLoads(kinematics, joints_with_names, gravities, potentials, loads)
     )
+
+
+def _unit(coordinate: str) -> str:
+    """The unit of a coordinate of a joint or a body; those of quaternions have none."""
+    letter = coordinate.rpartition(".")[2]
+    return "rad" if letter.startswith("angle") else "" if letter.startswith("e") else "m"
 
 
 def energies_of(

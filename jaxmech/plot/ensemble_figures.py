@@ -55,13 +55,14 @@ def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
     if q is not None:
         figure, panels = grid(len(names))
         for k, ax in enumerate(panels):
-            quantile_bands(ts, q[..., k], name=names[k], ax=ax)
+            quantile_bands(ts, q[..., k], name=results.labels[k], ax=ax)
         legend_below(figure, panels[0], columns=3)
         yield "quantile_bands", figure
     if q is not None and v is not None:
         figure, panels = grid(len(names))
         for k, ax in enumerate(panels):
-            phase_portrait(q[..., k], v[..., k], name=names[k], ax=ax)
+            unit = results.units.get(names[k], "")
+            phase_portrait(q[..., k], v[..., k], name=names[k], unit=unit, ax=ax)
         yield "phase_portrait", figure
     if "position_residual" in stored:
         figure, ax = single()

@@ -29,7 +29,7 @@ def _title(trajectory: ReplayedTrajectory) -> str:
 
 def _figures(trajectory: ReplayedTrajectory) -> Iterator[tuple[str, Figure]]:
     ts, values = trajectory.ts, trajectory.values
-    names = trajectory.results.coordinates[:MOST_PANELS]
+    names = trajectory.results.labels[:MOST_PANELS]
     figure, panels = grid(len(names))
     for k, ax in enumerate(panels):
         ax.plot(ts, values["q"][:, k], color=BLUE, linewidth=1.2)

@@ -6,6 +6,7 @@ from matplotlib.colors import LogNorm
 from numpy.typing import ArrayLike
 
 from jaxmech.plot.panels import BLUE, GREEN, ORANGE, axes_or_new, labelled
+from jaxmech.utils.units import RATE, unit_of, with_unit
 
 BANDS = ((0.05, 0.95, 0.2), (0.25, 0.75, 0.35))  # low, high, opacity
 _SMALLEST = 1e-18  # stands in for an exact zero on a logarithmic axis
@@ -40,7 +41,13 @@ def quantile_bands(
 
 
 def phase_portrait(
-    q: ArrayLike, v: ArrayLike, *, name: str = "q", bins: int | None = None, ax: Axes | None = None
+    q: ArrayLike,
+    v: ArrayLike,
+    *,
+    name: str = "q",
+    unit: str = "",
+    bins: int | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw the density of (coordinate, velocity) over all trajectories and times.
 
@@ -48,6 +55,7 @@ def phase_portrait(
         q: a coordinate, any shape, finite.
         v: velocity of the coordinate, same shape.
         name: name of the coordinate.
+        unit: its unit.
         bins: cells in each direction; 30 to 100 by default, more for more states.
         ax: axes to draw into.
 
@@ -55,9 +63,9 @@ def phase_portrait(
         The axes, with the density of the states in logarithmic colours and their scale beside.
 
     Example:
-        >>> ax = phase_portrait([[0.0, 1.0]], [[1.0, 0.0]], name="x")
+        >>> ax = phase_portrait([[0.0, 1.0]], [[1.0, 0.0]], name="x", unit="m")
         >>> ax.get_ylabel()
-        'd x/dt'
+        'd x/dt [m/s]'
     """
     ax = axes_or_new(ax)
     bins = bins or int(np.clip(np.sqrt(np.size(q)) / 4, 30, 100))
@@ -66,7 +74,8 @@ def phase_portrait(
     norm = LogNorm(vmin=1, vmax=max(2, counts.max()))
     cells = ax.pcolormesh(q_edges, v_edges, density, norm=norm, cmap="viridis", rasterized=True)
     ax.figure.colorbar(cells, ax=ax, label="saved states in a cell")
-    return labelled(ax, name, f"d {name}/dt")
+    rate = unit_of(((name, unit),), f"{name}{RATE}") if unit else ""
+    return labelled(ax, with_unit(name, unit), with_unit(f"d {name}/dt", rate))
 
 
 def drift(

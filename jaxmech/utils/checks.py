@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxmech.utils.jax_internals import Tracer
 from jaxmech.utils.text import capital, nearest_name
+from jaxmech.utils.units import Names
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 
@@ -205,7 +206,7 @@ def with_standard_promotion(fn: Fn) -> Fn:
     return promoting  # type: ignore[return-value]
 
 
-def coordinate_names(coordinates: Sequence[str]) -> tuple[str, ...]:
+def coordinate_names(coordinates: Names) -> tuple[str, ...]:
     """The names of coordinates, or an error."""
     if isinstance(coordinates, str) or not isinstance(coordinates, Iterable):
         raise TypeError(

@@ -1,8 +1,14 @@
-"""Texts of messages and of results that print themselves."""
+"""Texts of messages, and of results that show themselves in terminals and notebooks."""
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from html import escape
 from typing import Any
+
+import numpy as np
+
+MOST_POINTS = 200  # of a sparkline
+WIDTH, HEIGHT = 240, 28  # of a sparkline, in pixels
 
 
 def capital(sentence: str) -> str:
@@ -25,6 +31,40 @@ def titled_lines(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
         lines += textwrap.wrap(line, 100, initial_indent=first, subsequent_indent=" " * (width + 2))
         previous = title
     return lines
+
+
+class Markup(str):
+    """A piece of HTML, which `html_table` does not escape."""
+
+
+def html_table(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
+    """An HTML table of texts and pieces of markup.
+
+    Example:
+        >>> html_table([("a < b", Markup("<b>1</b>"))])
+        '<table><tr><td>a &lt; b</td><td><b>1</b></td></tr></table>'
+    """
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        texts = (cell if isinstance(cell, Markup) else escape(cell) for cell in cells)
+        return f"<tr>{''.join(f'<{tag}>{text}</{tag}>' for text in texts)}</tr>"
+
+    lines = [line(head, "th")] if head else []
+    lines += [line(row, "td") for row in rows]
+    return f"<table>{''.join(lines)}</table>"
+
+
+def sparkline(values: np.ndarray) -> Markup:
+    """A small line through the finite ones of values (T,), as an SVG picture."""
+    values = values[:: -(-len(values) // MOST_POINTS)]
+    finite = np.isfinite(values)
+    low = np.min(values, where=finite, initial=np.inf)
+    high = np.max(values, where=finite, initial=-np.inf)
+    x = np.linspace(0.0, WIDTH, len(values))
+    y = HEIGHT - 2 - (HEIGHT - 4) * (values - low) / (high - low if high > low else 1.0)
+    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x[finite], y[finite], strict=True))
+    line = f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1"/>'
+    return Markup(f'<svg width="{WIDTH}" height="{HEIGHT}">{line}</svg>')
 
 
 def nearest_name(name: Any, names: Iterable[Any]) -> str | None:

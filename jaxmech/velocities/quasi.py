@@ -26,6 +26,7 @@ from jaxmech.linalg import cholesky, matvec
 from jaxmech.utils.checks import naming_missing, require_distinct
 from jaxmech.utils.jit_cache import traced_once
 from jaxmech.utils.shapes import with_shape
+from jaxmech.utils.units import Names
 
 IN_RATES = "write the same system in the rates of its coordinates"
 
@@ -88,7 +89,7 @@ class QuasiVelocities:
 def checked_velocities(
     coordinates: tuple[str, ...],
     states: tuple[str, ...],
-    velocities: Sequence[str],
+    velocities: Names,
     kinematics: Callable[..., Any] | None,
 ) -> tuple[str, ...]:
     """The names of the quasi-velocities as a tuple, or an error."""

@@ -1,5 +1,6 @@
 """`Linearization`: small deviations from a motion as matrices."""
 
+from html import escape
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -10,6 +11,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmech.analysis.stability.reduction import FullEquations, ReducedEquations
 from jaxmech.utils.checks import is_known
+from jaxmech.utils.text import html_table
 
 
 class StateSpace(NamedTuple):
@@ -149,13 +151,20 @@ class Linearization(eqx.Module):
             )
         return self.reduced.K
 
-    def __repr__(self) -> str:
+    def _is_concrete(self) -> bool:
         A = self.space.A
-        is_array = isinstance(A, jax.Array | np.ndarray)
-        if not is_array or not is_known(A) or A.ndim != 2:
-            batch = f", {A.shape[:-2]} of them" if is_array else ""
+        return isinstance(A, jax.Array | np.ndarray) and is_known(A) and A.ndim == 2
+
+    def __repr__(self) -> str:
+        if not self._is_concrete():
+            A = self.space.A
+            batch = f", {A.shape[:-2]} of them" if isinstance(A, jax.Array | np.ndarray) else ""
             return f"Linearization(coordinates={self.coordinates}, without values{batch})"
         return "\n".join(_card(self))
+
+    def _repr_html_(self) -> str:
+        card = f"<pre>{escape(repr(self))}</pre>"
+        return f"{card}{_eigenvalue_table(self.space.A)}" if self._is_concrete() else card
 
 
 def _transposed(x: Array) -> Array:
@@ -193,6 +202,15 @@ def _rows(matrix: np.ndarray) -> list[str]:
         "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
         for row in cells
     ]
+
+
+def _eigenvalue_table(A: Any) -> str:
+    A = np.asarray(A)
+    if not np.isfinite(A).all():
+        return ""
+    values = sorted((x for x in np.linalg.eigvals(A) if x.imag >= 0), key=lambda x: x.imag)
+    rows = [(f"{x.real:.4g}", f"{x.imag:.4g}", f"{x.imag / (2 * np.pi):.4g}") for x in values]
+    return html_table(rows, ("real part [1/s]", "imaginary part [1/s]", "frequency [Hz]"))
 
 
 def is_negligible(share: Any) -> Any:

@@ -14,7 +14,7 @@ from jaxmech.config.run_folder import stored_environment
 from jaxmech.ensemble import Results
 from jaxmech.ensemble.checksums import BlockMark, read_mark
 from jaxmech.ensemble.layout import array_of
-from jaxmech.ensemble.summary import failed
+from jaxmech.ensemble.summary import failed, rows_of_coordinates
 from jaxmech.status import Status, succeeded
 
 MOST_FAILURES = 100
@@ -118,7 +118,7 @@ def _of_motions(summary: dict[str, Any]) -> list[PageTable]:
     quantiles = summary["quantiles"]
     if quantiles and summary["done"] > failed(summary):
         head = ("coordinate", *(f"{100 * p:g} %" for p in quantiles["probabilities"]))
-        rows = [(name, *bands[-1]) for name, bands in quantiles["coordinates"].items()]
+        rows = [(name, *numbers) for name, numbers in rows_of_coordinates(quantiles)]
         tables.append(PageTable(head, rows, f"Quantiles at t = {quantiles['times'][-1]:g} s"))
     return tables
 

@@ -13,9 +13,11 @@ from jaxmech.config.load import Subject
 from jaxmech.ensemble.draws import Variable
 from jaxmech.ensemble.study import SECTIONS, AbstractStudy
 from jaxmech.system import System
+from jaxmech.utils.units import units_of
 
 Tree = dict[str, dict[str, Any]]  # section, name -> value
 Dims = tuple[str, ...]  # names of the dimensions of an array
+COORDINATE_UNITS = "coordinate_units"  # attribute of the names of the coordinates
 
 
 class StoredArray(NamedTuple):
@@ -129,6 +131,13 @@ def inputs_of(
         values = values.astype(dtype) if values.dtype.kind == "f" else values
         tree[variable.section][variable.name] = values
     return varying, shared
+
+
+def coordinate_array(system: System) -> StoredArray:
+    """The names of the coordinates, with the units of those that have one."""
+    units = units_of(system.units, system.coordinates)
+    attributes = {COORDINATE_UNITS: units} if units else {}
+    return StoredArray("coordinate", np.array(system.coordinates), ("coordinate",), attributes)
 
 
 def plain_attributes(name: str, units: str | None = None) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from jaxmech.ensemble.members.base import (
     Dims,
     StoredArray,
     Tree,
+    coordinate_array,
     guess,
     params_of,
     plain_attributes,
@@ -79,8 +80,7 @@ class StudySpectrum(AbstractMember):
 
     def shared_arrays(self) -> Iterable[StoredArray]:
         """The names of the coordinates."""
-        names = np.array(tuple(self.system.coordinates))
-        yield StoredArray("coordinate", names, ("coordinate",), {})
+        yield coordinate_array(self.system)
 
     def dimensions(self, name: str, count: int) -> Dims:
         """The coordinates, or the numbers of eigenvalues."""

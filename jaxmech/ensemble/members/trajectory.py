@@ -19,6 +19,7 @@ from jaxmech.ensemble.members.base import (
     Dims,
     StoredArray,
     Tree,
+    coordinate_array,
     guess,
     merged,
     plain_attributes,
@@ -214,8 +215,7 @@ class StudyTrajectory(AbstractMember):
         """The saved times, and the names of the coordinates."""
         ts = save_times(self.study)[-1 if self.study.store == "final" else 0 :]
         yield StoredArray("t", ts, ("time",), {"long_name": "time", "units": "s"})
-        names = np.array(tuple(self.system.coordinates))
-        yield StoredArray("coordinate", names, ("coordinate",), {})
+        yield coordinate_array(self.system)
 
     def dimensions(self, name: str, count: int) -> Dims:
         """Time first, then coordinates or rows of the array's own."""

@@ -1,0 +1,89 @@
+"""Units of coordinates: where they are stated, and where they are shown."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import jaxmech as jm
+from jaxmech.ensemble import Study, Times, Uniform, open_results, run_study
+
+TS = jnp.linspace(0.0, 0.2, 5)
+
+
+def spring() -> jm.System:
+    def lagrangian(q, v, t, p):
+        return (v[:2] @ v[:2] - q @ q) / 2
+
+    return jm.System(
+        lagrangian,
+        coordinates={"x": "m", "turn": "rad"},
+        states={"current": "A"},
+        rates=lambda q, v, t, p: -v[2:],
+    )
+
+
+def swing(x: float) -> jm.Solution:
+    q0, v0 = jnp.array([1.0, 0.2, 0.0]), jnp.array([0.0, 0.0, 1.0])
+    return jm.simulate(spring(), q0 * x, v0, TS, steps=jm.FixedSteps(4))
+
+
+def test_units_follow_the_names_through_a_batch() -> None:
+    sol = jax.vmap(swing)(jnp.array([1.0, 2.0]))
+    assert sol.names == ("x", "turn", "x.rate", "turn.rate", "current")
+    assert [sol.unit(name) for name in sol.names] == ["m", "rad", "m/s", "rad/s", "A"]
+    assert "turn [rad]" in jax.tree.map(lambda x: x[0], sol)._repr_html_()
+
+
+def test_units_in_tables() -> None:
+    pytest.importorskip("xarray")
+    pytest.importorskip("pandas")
+    sol = swing(1.0)
+    data = sol.to_xarray()
+    assert data["turn.rate"].attrs["units"] == "rad/s"
+    assert data["energy"].attrs["units"] == "J"
+    assert sol.to_pandas().attrs["units"]["current"] == "A"
+
+
+def test_a_system_without_units_has_none() -> None:
+    system = jm.System(lambda q, v, t, p: v @ v, coordinates=("x",))
+    assert system.unit("x") == system.unit("x.rate") == ""
+
+
+def test_a_system_in_a_notebook() -> None:
+    shown = spring()._repr_html_()
+    assert "x [m], turn [rad], integral of current" in shown
+    assert "lagrangian, rates" in shown
+
+
+def test_wrong_units() -> None:
+    with pytest.raises(TypeError, match="unit of `x` must be a string such as 'm' or 'rad', but"):
+        jm.System(lambda q, v, t, p: v @ v, coordinates={"x": 3.0})
+    with pytest.raises(ValueError, match="`units` must have names of x, but has 'y'"):
+        jm.System(lambda q, v, t, p: v @ v, coordinates=("x",), units=(("y", "m"),))
+
+
+def test_coordinates_of_joints_have_units() -> None:
+    from jaxmech.parts import ground, planar_body, revolute
+
+    bar = planar_body("bar", mass=1.0, inertia=1.0)
+    crank = jm.parts.Mechanism([bar], [revolute("hinge", ground, (0, 0), bar, (-1, 0))])
+    assert crank.system.unit("hinge.angle") == "rad"
+    bars = jm.parts.Mechanism([bar], coordinates="bodies").system
+    assert [bars.unit(name) for name in bars.coordinates] == ["m", "m", "rad"]
+
+
+def test_units_in_a_study(tmp_path: Path) -> None:
+    study = Study(
+        model="double_pendulum_angles",
+        size=4,
+        times=Times(end=0.1, saves=3),
+        start={"theta1": Uniform(-1.0, 1.0)},
+    )
+    run_study(study, tmp_path)
+    results = open_results(tmp_path)
+    assert results.labels == ("theta1 [rad]", "theta2 [rad]")
+    assert "theta2 [rad]" in (tmp_path / "summary.txt").read_text()
+    assert "4 trajectories of double_pendulum_angles" in repr(results)
+    assert results._repr_html_().count("<polyline") == 2
