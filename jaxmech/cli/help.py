@@ -67,6 +67,14 @@ and name it in the first line of the configuration:
 
   #:schema ./study.schema.json
 """
+DOCTOR = """\
+Examine this installation: versions, devices and how batches run on each, precision, where native
+code is stored, free disk, and which extras are installed; then compute a few small motions, single,
+in batches and with gradients, and compare them with what is known of them.
+
+exit code: 0 all is well; 1 a requirement or a self-test fails; 2 a release of jax that is known to
+give wrong numbers
+"""
 BENCH = """\
 Compare the speed of batches with other methods for the same trajectories, on every device, over the
 batch size and the length of a chain, and measure the cost of gradients. The run folder holds

@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     except StoppedError:
         return TERMINATED
-    except BrokenPipeError:  # the reader has closed the pipe, as in `jaxmech info | head`
+    except BrokenPipeError:  # the reader has closed the pipe, as in `jaxmech doctor | head`
         _silence()
         return DONE
     except OSError as error:
@@ -360,21 +360,22 @@ def _schema(arguments: Namespace) -> int:
     return DONE
 
 
-def _info(arguments: Namespace) -> int:
-    from jaxmech.compiler import all_devices, backend_of
-    from jaxmech.config.environment import environment
-    from jaxmech.utils.precision import USE_FLOAT64
+def _doctor(arguments: Namespace) -> int:
+    from jaxmech.cli import doctor
 
-    facts = environment()
-    print("\n".join(f"{key:<10} {value}" for key, value in facts.items() if value != ""))
-    for device in all_devices():
-        name = f"{device.platform}:{device.id}"
-        print(f"{name:<10} {device.device_kind}; batches run as {backend_of(device)}")
-    print("commands   compute in float64, unless a configuration sets float32")
-    precision = "float64" if facts["x64"] else f"float32; {USE_FLOAT64}"
-    print(f"Python     computes in {precision}")
+    print(doctor.facts_as_text())
     _require_good_jax()
-    return DONE
+    unmet = list(doctor.unmet_requirements())
+    for line in unmet:
+        print(f"  {'requires':<16}{line}")
+    failed = 0
+    if not arguments.fast:
+        _use_float64()
+    for test in () if arguments.fast else doctor.self_tests():
+        outcome = f"FAILED, {test.failure}" if test.failure else f"passed, {test.seconds:.1f} s"
+        print(f"  {'self-test':<16}{test.name}: {outcome}", flush=True)
+        failed += bool(test.failure)
+    return UNSATISFACTORY if failed or unmet else DONE
 
 
 def _use_good_jax() -> None:
@@ -416,5 +417,5 @@ _COMMANDS = {
     "equilibria": _equilibria,
     "bench": _bench,
     "schema": _schema,
-    "info": _info,
+    "doctor": _doctor,
 }

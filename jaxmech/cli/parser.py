@@ -51,7 +51,8 @@ def parser() -> argparse.ArgumentParser:
     _add_bench(add)
     schema = add("schema", "the keys of a configuration, for editors", texts.SCHEMA)
     schema.add_argument("kind", choices=tuple(FILES), help="what the configuration is for")
-    add("info", "show versions, precision, devices, and how batches run on each")
+    doctor = add("doctor", "examine this installation, and test it", texts.DOCTOR)
+    doctor.add_argument("--fast", action="store_true", help="without the self-tests")
     return root
 
 
