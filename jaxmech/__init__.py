@@ -8,13 +8,10 @@ other programs.
 """
 
 from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from jaxmech import analysis as analysis
 from jaxmech import compiler as compiler
 from jaxmech import control as control
-from jaxmech import identify as identify
 from jaxmech import integrate as integrate
 from jaxmech import laws as laws
 from jaxmech import models as models
@@ -23,11 +20,7 @@ from jaxmech.assemble import assemble as assemble
 from jaxmech.constraints import Acceleration as Acceleration
 from jaxmech.constraints import Holonomic as Holonomic
 from jaxmech.constraints import Nonholonomic as Nonholonomic
-from jaxmech.display.animate import animate as animate
-from jaxmech.display.view import view as view
 from jaxmech.formulations import acceleration as acceleration
-from jaxmech.identify import Recording as Recording
-from jaxmech.identify import fit as fit
 from jaxmech.integrate import RATTLE as RATTLE
 from jaxmech.integrate import RK4 as RK4
 from jaxmech.integrate import Adaptive as Adaptive
@@ -51,9 +44,15 @@ from jaxmech.status import Status as Status
 from jaxmech.system import System as System
 
 if TYPE_CHECKING:
+    from jaxmech import analysis as analysis
     from jaxmech import ensemble as ensemble
     from jaxmech import errors as errors
+    from jaxmech import identify as identify
     from jaxmech import plot as plot
+    from jaxmech.display.animate import animate as animate
+    from jaxmech.display.view import view as view
+    from jaxmech.identify import Recording as Recording
+    from jaxmech.identify import fit as fit
 
 __version__ = "0.1.0"
 
@@ -100,14 +99,26 @@ __all__ = [
     "view",
 ]
 
-# Zarr, matplotlib and pydantic take longer to import than all the rest.
-_IMPORTED_WHEN_USED = ("ensemble", "errors", "plot")
+# What takes long to import, and is not needed to simulate: the modules that have these names.
+_IMPORTED_WHEN_USED = {
+    "Recording": "jaxmech.identify",
+    "analysis": "jaxmech.analysis",
+    "animate": "jaxmech.display.animate",
+    "ensemble": "jaxmech.ensemble",
+    "errors": "jaxmech.errors",
+    "fit": "jaxmech.identify",
+    "identify": "jaxmech.identify",
+    "plot": "jaxmech.plot",
+    "view": "jaxmech.display.view",
+}
 
 
-def __getattr__(name: str) -> ModuleType:
-    if name in _IMPORTED_WHEN_USED:
-        return import_module(f"jaxmech.{name}")
-    raise AttributeError(f"module 'jaxmech' has no attribute {name!r}")
+def __getattr__(name: str) -> Any:
+    if name not in _IMPORTED_WHEN_USED:
+        raise AttributeError(f"module 'jaxmech' has no attribute {name!r}")
+    place = _IMPORTED_WHEN_USED[name]
+    module = import_module(place)
+    return module if place == f"jaxmech.{name}" else getattr(module, name)
 
 
 def __dir__() -> list[str]:

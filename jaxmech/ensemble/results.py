@@ -60,8 +60,10 @@ class Results:
     @cached_property
     def units(self) -> dict[str, str]:
         """The units of the coordinates that have one, by name."""
-        units = dict(array_of(self.group, "coordinate").attrs).get(COORDINATE_UNITS, {})
-        return {str(name): str(unit) for name, unit in dict(units).items()}
+        units = array_of(self.group, "coordinate").attrs.get(COORDINATE_UNITS)
+        return (
+            {name: str(unit) for name, unit in units.items()} if isinstance(units, Mapping) else {}
+        )
 
     @property
     def labels(self) -> tuple[str, ...]:
