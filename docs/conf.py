@@ -31,7 +31,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
+exclude_patterns = ["_build", "**/.ipynb_checkpoints", "paper.md"]  # a draft for JOSS
 templates_path = ["_templates"]
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from jaxmech.identify import Recording as Recording
     from jaxmech.identify import fit as fit
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "RATTLE",
