@@ -157,6 +157,15 @@ MISUSE = {
         "TypeError: Argument `coordinates` must be a sequence of names, but is 'xy'; write "
         '("x",) for a single coordinate x.'
     ),
+    "made(coordinates={'x': 'm', 'y': 2})": (
+        "TypeError: The unit of `y` must be a string such as 'm' or 'rad', but is 2."
+    ),
+    "jm.ensemble.Moments(of=('q',))": (
+        "StudyError: Argument `of` must be the name of one quantity, such as 'q', but is ('q',)"
+    ),
+    "jm.ensemble.Covariance(of='q')": (
+        "StudyError: Argument `of` must be a tuple of names, such as ('q',), but is 'q'"
+    ),
     "made(coordinates=2)": (
         'TypeError: Argument `coordinates` must be a sequence of names, but is 2; write ("x",) '
         "for a single coordinate x."

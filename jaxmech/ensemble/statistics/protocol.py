@@ -13,14 +13,14 @@ that a result has the same bits however the work was divided.
 
 import abc
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.config.errors import out_of_range, refuse_all
+from jaxmech.config.errors import out_of_range, refuse, refuse_all
 
 State = dict[str, Any]
 StatisticResult = dict[str, Any]
@@ -78,6 +78,11 @@ class AbstractStatistic(abc.ABC):
     size_key = "of"  # the key that a state is made smaller by
 
     def __post_init__(self) -> None:
+        kind, of = get_type_hints(type(self))["of"], getattr(self, "of", ())
+        if kind is str and not isinstance(of, str):
+            raise refuse("of", f"must be the name of one quantity, such as 'q', but is {of!r}")
+        if kind is not str and isinstance(of, str):
+            raise refuse("of", f"must be a tuple of names, such as ({of!r},), but is {of!r}")
         refuse_all(out_of_range(self))
 
     @property
