@@ -35,6 +35,7 @@ PAGES = (
     "equations",
     "sharp_bits",
     "inputs",
+    "noise",
 )
 WITHOUT_PICTURES = (
     "adaptive",
@@ -45,6 +46,7 @@ WITHOUT_PICTURES = (
     "equations",
     "sharp_bits",
     "inputs",
+    "noise",
 )
 SEPARATOR = "\nprint('\\0', end='')\n"  # between the outputs of blocks
 

@@ -17,7 +17,7 @@ def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
         {'name': 'projection', 'iterations': 2, 'solver': 'ldl'}
     """
     kind = schema.required(type(value) if kind is None else kind)
-    if choice := schema.choice_of(kind):
+    if (choice := schema.choice_of(kind)) and value is not None:
         return _plain_choice(choice, value, key)
     if is_dataclass(value):
         table: dict[str, Any] = {}

@@ -1,11 +1,13 @@
 """Parameters from recordings: fits, their uncertainty, and parameters that remain undetermined.
 
-Read upward: `data/` holds the recordings, `problem/` makes residuals of them, `optimize/`
-minimizes these, `inference/` assesses the `result`, and `fit` puts all of it together,
-with `fit_warnings`. `identifiable` holds its arguments, `storage` its files, and `cross_validation`
-builds on it.
+Read upward: `data/` holds the recordings, `problem/` makes residuals of them, with the `noise/`
+they may have, `optimize/` minimizes these, `inference/` assesses the `result`, and `fit` puts all
+of it together: the `outcome` with `fit_warnings`. `identifiable` holds its arguments, `storage` its
+files, `comparison` puts fits side by side, and `cross_validation` builds on it.
 """
 
+from jaxmech.identify.comparison import FitComparison as FitComparison
+from jaxmech.identify.comparison import compare as compare
 from jaxmech.identify.cross_validation import CrossValidation as CrossValidation
 from jaxmech.identify.cross_validation import cross_validate as cross_validate
 from jaxmech.identify.data.files import TableError as TableError
@@ -23,6 +25,12 @@ from jaxmech.identify.inference.identifiability import FixedParameter as FixedPa
 from jaxmech.identify.inference.identifiability import Identifiability as Identifiability
 from jaxmech.identify.inference.identifiability import identifiability as identifiability
 from jaxmech.identify.inference.uncertainty import Uncertainty as Uncertainty
+from jaxmech.identify.noise.autocorrelation import AR1 as AR1
+from jaxmech.identify.noise.losses import Cauchy as Cauchy
+from jaxmech.identify.noise.losses import Huber as Huber
+from jaxmech.identify.noise.losses import StudentT as StudentT
+from jaxmech.identify.noise.outliers import Outlier as Outlier
+from jaxmech.identify.noise.outliers import Outliers as Outliers
 from jaxmech.identify.optimize.gradient_descent import Descent as Descent
 from jaxmech.identify.optimize.loop import MultiStart as MultiStart
 from jaxmech.identify.optimize.trust_region import TrustRegion as TrustRegion

@@ -1,7 +1,6 @@
 """`fit`: parameters of a system from recordings of its motion."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,26 +13,25 @@ import optax
 from jaxmech.assemble import Start
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.identify.data.recording import Recording, named, require_same_sensors
-from jaxmech.identify.data.segments import SegmentOrigin, Shooting, segments
-from jaxmech.identify.fit_warnings import correlated, horizon_of, may_grow, remarks
+from jaxmech.identify.data.segments import Shooting
 from jaxmech.identify.identifiable import Identifiable, InitialStates, MapLike, Optimizer, Settings
-from jaxmech.identify.inference.normal_equations import normal
+from jaxmech.identify.noise.autocorrelation import AR1
+from jaxmech.identify.noise.likelihood import log_likelihood
+from jaxmech.identify.noise.losses import AbstractLoss
 from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.optimize.loop import MultiStart, Solved, solve, starting_points
 from jaxmech.identify.optimize.trust_region import TrustRegion
+from jaxmech.identify.outcome import held_out, result_of
 from jaxmech.identify.problem.initial_states import consistent_start
 from jaxmech.identify.problem.least_squares import (
     Data,
     Observe,
-    SegmentRun,
     half_square,
     mean_square,
-    runs,
 )
 from jaxmech.identify.problem.rows import Task
-from jaxmech.identify.problem.sensor_noise import estimated
 from jaxmech.identify.problem.setup import prepare
-from jaxmech.identify.result import Fit, Point, Predicted
+from jaxmech.identify.result import Fit
 from jaxmech.integrate import AbstractMethod, AbstractSteps
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
@@ -54,6 +52,8 @@ def fit(
     horizon: Shooting | None = None,
     validation: Any = (),
     multistart: MultiStart | None = None,
+    loss: AbstractLoss | None = None,
+    noise: AR1 | None = None,
     method: AbstractMethod | None = None,
     steps: AbstractSteps | None = None,
     projection: AbstractStabilization | None = Projection(),
@@ -90,6 +90,9 @@ def fit(
         validation: recordings that are not fitted, to judge the result. They decide nothing, except
             with the `patience` of `Descent`.
         multistart: random starting points, of which the best are fitted.
+        loss: a robust loss, `Huber()`, `Cauchy()` or `StudentT()`, for recordings with outliers; by
+            default squares.
+        noise: `AR1()` for noise that is correlated in time; by default it is independent.
         method: how a step is made, as for `simulate`.
         steps: how long the steps are. `FixedSteps` has its number per interval between samples, by
             default chosen from the motion; intervals in which a step would be longer than
@@ -126,8 +129,9 @@ def fit(
     """
     subject = Identifiable(system, params0, observe, start, free, bounds or {}, prior or {})
     settings = Settings(
-        optimizer, initial_states, horizon, multistart, method, steps, projection, formulation
-    )
+        optimizer, initial_states, horizon, multistart, method, steps, projection, formulation,
+        loss, noise,
+    )  # fmt: skip
     return fit_identifiable(
         subject,
         recordings,
@@ -158,6 +162,10 @@ def fit_identifiable(
             "Argument `optimizer` must be TrustRegion(), Descent(...) or an optax "
             f"transformation, but is {settings.optimizer!r}."
         )
+    if isinstance(policy, Descent) and (settings.loss or settings.noise):
+        raise ValueError(
+            "Arguments `loss` and `noise` need the optimizer TrustRegion(), but it is a descent."
+        )
     task = prepare(subject, recordings, settings)
     params = jax.tree.unflatten(task.problem.layout.structure, task.data.leaves)
     others = named(validation, "validation")
@@ -174,7 +182,7 @@ def fit_identifiable(
     ends = [*zip(tasks, workers(one, list(zip(tasks, places, strict=True))), strict=True)]
     losses = [_final_loss(*end, policy, watched) for end in ends] if len(ends) > 1 else [0.0]
     task, solved = ends[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))]
-    return _result(task, solved, others, subject.params)
+    return result_of(task, solved, others, subject.params)
 
 
 def _final_loss(task: Task, solved: Solved, policy: Any, watched: Data | None) -> float:
@@ -183,6 +191,8 @@ def _final_loss(task: Task, solved: Solved, policy: Any, watched: Data | None) -
         return float(mean_square(task.problem, solved.y, watched))
     if isinstance(policy, Descent):  # its last loss is that of a batch, before the last step
         return float(half_square(task.problem, jnp.asarray(solved.y), task.data, solved.conditions))
+    if task.loss is not None or task.noise is not None:
+        return -log_likelihood(task, solved.y, solved.conditions)
     if solved.noise is not None:  # the weights differ from fit to fit
         counts = (np.asarray(task.data.segments.weights) > 0).sum((0, 1))
         return float(counts @ np.log(solved.noise.sd))
@@ -200,92 +210,4 @@ def _watched(policy: Any, task: Task, others: Sequence[Recording]) -> Data | Non
             "Argument `batch` draws recordings, which multiple shooting cuts into segments that "
             "depend on each other; leave out `batch` or `horizon`."
         )
-    return None if policy.patience is None else _held(task, others)[0]
-
-
-def _held(task: Task, recordings: Sequence[Recording]) -> tuple[Data, SegmentOrigin]:
-    """Whole recordings from their recorded initial states."""
-    cut, origin = segments(recordings, step=task.longest)
-    none = np.zeros((len(cut.q0), 2 * cut.q0.shape[1], 0))
-    return Data(cut, task.data.leaves, jnp.asarray(none)), origin
-
-
-def _result(task: Task, solved: Solved, others: Sequence[Recording], params0: Params) -> Fit:
-    problem, data, origin = task.problem, task.data, task.origin
-    z, u = data.parts(solved.y, problem.layout.size)
-    params = problem.layout.known(z, data.leaves)
-    made = task.evaluator.at(solved.y).run
-    train = Predicted(origin.recordings, origin.gathered(made.predicted))
-    residual = np.asarray(made.residual) * np.asarray(solved.conditions.sensor_weight)
-    squares = float((residual**2).sum())
-    count = sum(one.count for one in origin.recordings)
-    # the initial states of later segments are tied to the segments before
-    unknowns = problem.layout.size + int(np.any(np.asarray(data.along), axis=1)[origin.first].sum())
-    return Fit(
-        params=params,
-        params0=params0,
-        names=problem.layout.names,
-        train=train,
-        train_from_start=_from_start(task, z, u, train),
-        validation=_predicted(task, z, others),
-        initial_states=_starts(task, u, made),
-        history=solved.history,
-        evaluations=solved.evaluations,
-        converged=solved.end.converged,
-        reason=solved.end.reason,
-        at_bound={problem.layout.names[k]: slope for k, slope in solved.end.at_bound},
-        noise=float(np.sqrt(squares / max(count - unknowns, 1))),
-        sensor_noise=_sensor_noise(task, solved),
-        trusted=task.weighted,
-        count=count,
-        unknowns=unknowns,
-        correlated=correlated(task, made, train.residuals) is not None,
-        notes=tuple(remarks(task, solved, made, train.residuals, unknowns)),
-        horizon=partial(horizon_of, task, made, params),
-        may_grow=may_grow(task, task.evaluator.at(solved.y)),
-        point=Point(problem.layout, z, data.leaves, partial(_nearby, task, solved)),
-        **normal(task, solved.y, solved.conditions),
-    )
-
-
-def _sensor_noise(task: Task, solved: Solved) -> np.ndarray | None:
-    """The estimated noise of each sensor in its unit, (d,); None where it is stated."""
-    if task.weighted:
-        return None
-    return estimated(task, solved.y, solved.conditions).sd
-
-
-def _from_start(task: Task, z: np.ndarray, u: np.ndarray, train: Predicted) -> Predicted:
-    """The fitted recordings from their recorded initial states."""
-    if not task.origin.first.all():
-        return _predicted(task, z, task.origin.recordings)
-    # of the same shape as in the fit, so that nothing is compiled anew
-    made = task.evaluator.at(np.concatenate([z, np.zeros(u.size)])).run
-    return replace(train, values=task.origin.gathered(made.predicted))
-
-
-def _nearby(task: Task, solved: Solved) -> tuple[Any, Any]:
-    """Values and information at parameters a few percent away, which are not round."""
-    size = task.problem.layout.size
-    moved = np.random.default_rng(0).uniform(-0.03, 0.03, size)
-    moved = np.concatenate([solved.y[:size] + moved, solved.y[size:]])
-    found = normal(task, moved, solved.conditions)
-    return found["values"], found["information"]
-
-
-def _starts(task: Task, u: np.ndarray, made: SegmentRun) -> tuple[Any, ...]:
-    """The fitted start variables of each recording and their rates; without `start` the state."""
-    whole = made.begin
-    if task.problem.start is not None:
-        s = task.data.segments
-        changes = np.einsum("ski,si->sk", np.asarray(task.data.along), u)
-        whole = np.concatenate([np.asarray(s.q0), np.asarray(s.v0)], axis=1) + changes
-    return tuple(tuple(np.split(x, 2)) for x in np.asarray(whole)[task.origin.first])
-
-
-def _predicted(task: Task, z: np.ndarray, recordings: Sequence[Recording]) -> Predicted:
-    if not recordings:
-        return Predicted((), ())
-    data, origin = _held(task, recordings)
-    made = runs(task.problem, z, data)
-    return Predicted(origin.recordings, origin.gathered(made.predicted))
+    return None if policy.patience is None else held_out(task, others)[0]

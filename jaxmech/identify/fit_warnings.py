@@ -11,6 +11,8 @@ from jaxmech.identify.data.segments import Segments
 from jaxmech.identify.inference.independence import Autocorrelation, correlation
 from jaxmech.identify.inference.information import Numbers, percent
 from jaxmech.identify.inference.normal_equations import HARD, basis
+from jaxmech.identify.noise.losses import NORMAL
+from jaxmech.identify.noise.outliers import outliers
 from jaxmech.identify.optimize.loop import Solved
 from jaxmech.identify.problem.initial_states import free_directions, initial_states
 from jaxmech.identify.problem.least_squares import Data, Linearized, SegmentRun
@@ -24,6 +26,7 @@ RARE = 1e-4  # probability below which noise alone is rejected
 FACTOR = 1.1  # largest accepted error of the stated noise, and with it of all intervals
 FALSE_ALARM = 1e-3  # probability with which exact initial states are suspected
 EXACT = 1e-6  # share of the motion below which residuals are numerical errors
+_MEDIAN = 0.37  # efficiency of the median of sizes as an estimate of the noise
 _PEAK = 2.0  # growth along a motion, relative to that at its end
 _ACCURACY = 1e-3  # to which round-off may grow, as in `growth_warning`
 _SAVES = 100  # save times at which the growth is evaluated
@@ -32,7 +35,15 @@ _SAVES = 100  # save times at which the growth is evaluated
 def remarks(
     task: Task, solved: Solved, made: SegmentRun, residuals: Sequence[np.ndarray], unknowns: int
 ) -> Iterator[str]:
-    """The warnings of a fit with residuals (T, d) of each recording, but for its horizon."""
+    """The warnings of a fit, but for its horizon.
+
+    Args:
+        task: the fit.
+        solved: its end.
+        made: the motion there.
+        residuals: independent residuals of each recording, in units of a stated noise, (T, d).
+        unknowns: the number of unknowns.
+    """
     if solved.stuck:
         fixed = isinstance(task.problem.scheme.steps, FixedSteps)
         better = "shorter steps (`steps`)" if fixed else "smaller tolerances (`steps`)"
@@ -49,6 +60,8 @@ def remarks(
         )
     found = _held_starts(task, solved, made), _misfit(task, solved.y, made, residuals, unknowns)
     yield from filter(None, found)
+    if task.loss is None and correlated(task, made, residuals) is None:
+        yield from _outliers(task, made, residuals)
     names = task.problem.layout.names
     if solved.end.at_bound:
         held = ", ".join(
@@ -61,6 +74,17 @@ def remarks(
         )
     if task.data.segments.ts.dtype == jnp.float32:
         yield "Computed in single precision: set jax_enable_x64 for a reliable fit."
+
+
+def _outliers(task: Task, made: SegmentRun, residuals: Sequence[Numbers]) -> Iterator[str]:
+    far = outliers(residuals, task.origin.recordings)
+    if len(far) and _share(task, made) > EXACT:
+        worst = far.samples[0]
+        yield (
+            f"Outliers: {len(far)} of {far.count:,} samples, the largest {abs(worst.sigmas):.3g} "
+            f"standard deviations off in {worst.recording} at {worst.time:.6g} s. Correct or leave "
+            "out what is wrong, or fit with loss=Huber()."
+        )
 
 
 def horizon_of(task: Task, made: SegmentRun, params: Params) -> tuple[Growth, str] | None:
@@ -129,7 +153,9 @@ def _misfit(
     # of a stated noise their sum of squares has a chi-square distribution, too.
     alike = correlated(task, made, residuals)
     if task.weighted:
-        squares, count = _squares(task, y, made)
+        squares, count = _squares(task, y, residuals)
+        if task.loss is not None:  # of which a median knows as much as 0.37 of the samples
+            squares, count = _MEDIAN * squares, round(_MEDIAN * (count - unknowns)) + unknowns
         if message := _compare_with_stated(squares, count - unknowns, alike):
             return message
     if alike is None:
@@ -137,8 +163,13 @@ def _misfit(
     left = _share(task, made)
     return (
         f"Misfit: the residuals, {percent(left)} of the motion, are not noise: {_alike(alike)}"
-        f". {_CAUSE} Intervals that assume independent residuals are too short."
+        f". {_CAUSE} Intervals that assume independent residuals are too short"
+        f"{_remedy(task)}."
     )
+
+
+def _remedy(task: Task) -> str:
+    return "" if task.noise else "; if the model is right, fit with noise=AR1()"
 
 
 _CAUSE = "The model lacks something, or the times, a unit or a column are wrong, or a filter."
@@ -195,8 +226,11 @@ def _compare_with_stated(squares: float, degrees: int, correlated: Autocorrelati
     return ""
 
 
-def _squares(task: Task, y: np.ndarray, made: SegmentRun) -> tuple[float, int]:
-    """The squared residuals of all measurements and priors, and their number."""
+def _squares(task: Task, y: np.ndarray, residuals: Sequence[Numbers]) -> tuple[float, int]:
+    """The squared residuals of all measurements and priors, and their number.
+
+    With a robust loss those that normal noise of the same median would have.
+    """
     data, conditions = task.data, task.conditions
     outer = task.evaluator.outer(y, conditions)
     count = sum(one.count for one in task.origin.recordings)
@@ -204,7 +238,11 @@ def _squares(task: Task, y: np.ndarray, made: SegmentRun) -> tuple[float, int]:
     if data.along.size:
         held = (np.asarray(conditions.start_weight) > 0)[:, :, None] * np.asarray(data.along)
         count += int(np.linalg.matrix_rank(held).sum())
-    return float((made.residual**2).sum() + (outer**2).sum()), count
+    r = np.concatenate([one[np.isfinite(one)] for one in residuals])
+    squares = float((r**2).sum())
+    if task.loss is not None:
+        squares = r.size * (NORMAL * float(np.median(np.abs(r)))) ** 2
+    return squares + float((outer**2).sum()), count
 
 
 def _chance(p: float) -> str:
@@ -228,7 +266,7 @@ def _held_starts(task: Task, solved: Solved, made: SegmentRun) -> str:
         return f"Fixed initial states: not tested. {error}"
     held, whole = basis(J[:, ~gains]), basis(J)
     fall = float(np.sum((whole.T @ values) ** 2) - np.sum((held.T @ values) ** 2))
-    before = float((made.residual**2).sum())
+    before = float(values @ values)
     gained = whole.shape[1] - held.shape[1]
     rest = sum(one.count for one in task.origin.recordings) - whole.shape[1]
     if not gained or rest <= 0:
@@ -258,7 +296,11 @@ def _freed(task: Task, solved: Solved) -> tuple[np.ndarray, np.ndarray, np.ndarr
         along = np.where(task.origin.first[:, None, None], along, data.along)
     free = Data(data.segments, data.leaves, jnp.asarray(along))
     u = np.zeros((len(along), free.free_starts)) if not u.size else u
-    conditions = task.conditions
+    conditions = replace(
+        task.conditions, sensor_weight=solved.conditions.sensor_weight,
+        sample_weight=solved.conditions.sample_weight,
+        correlation_time=solved.conditions.correlation_time,
+    )  # fmt: skip
     if task.hard:
         conditions = conditions.with_jumps(HARD, conditions.jump_shift)
     unknowns = np.concatenate([z, u.ravel()])

@@ -14,6 +14,8 @@ from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import Shooting
+from jaxmech.identify.noise.autocorrelation import AR1
+from jaxmech.identify.noise.losses import AbstractLoss
 from jaxmech.identify.optimize.loop import MultiStart
 from jaxmech.identify.optimize.trust_region import TrustRegion
 from jaxmech.identify.problem.least_squares import Observe
@@ -103,7 +105,14 @@ class Settings:
     projection: AbstractStabilization | None = setting(Projection(), "control of drift")
     formulation: AbstractFormulation = setting(UdwadiaKalaba(), "law of motion")
 
+    loss: AbstractLoss | None = setting(None, "a robust loss, against outliers")
+    noise: AR1 | None = setting(None, "noise that is correlated in time")
+
     def __post_init__(self) -> None:
+        if self.loss is not None:
+            require_kind("loss", self.loss, AbstractLoss, "Huber() or Cauchy()")
+        if self.noise is not None:
+            require_kind("noise", self.noise, AR1, "AR1()")
         if self.initial_states not in ("fixed", "free"):
             raise ValueError(
                 'Argument `initial_states` must be "fixed" or "free", but is '

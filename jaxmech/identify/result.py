@@ -14,7 +14,8 @@ from jaxtyping import Array
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.inference.identifiability import Identifiability, identifiability
 from jaxmech.identify.inference.information import Numbers
-from jaxmech.identify.inference.uncertainty import Uncertainty, uncertainty
+from jaxmech.identify.inference.uncertainty import Uncertainty, counted, uncertainty
+from jaxmech.identify.noise.outliers import Outliers, outliers
 from jaxmech.identify.problem.parameters import ParameterLayout
 from jaxmech.sensitivity.growth import Growth
 from jaxmech.system import Params
@@ -97,7 +98,16 @@ class Fit:
         count: number of measurements.
         unknowns: number of unknowns, free initial states included.
         correlated: whether the residuals depend on their neighbours in time; intervals by recording
-            then come first.
+            or by block then come first.
+        block_covariance: covariance of the numbers from blocks of the recordings, shape (p, p);
+            None if the residuals are independent, or too few.
+        blocks: number of these blocks.
+        standard_residuals: residuals in units of the noise, whitened if it is `AR1()`, (T, d) of
+            each recording; NaN where nothing was measured.
+        correlation_times: of the noise of each sensor [s], (d,), with `AR1()`; otherwise None.
+        noise_law: the noise that was assumed, in words.
+        noise_parameters: number of its parameters that were estimated.
+        log_likelihood: logarithm of the likelihood of the measurements, under this noise.
         notes: the warnings, without that about the horizon.
         horizon: computes the growth of changes along the longest segment, and a warning.
         may_grow: whether they grow so much that there may be a warning.
@@ -127,6 +137,13 @@ class Fit:
     count: int
     unknowns: int
     correlated: bool = False
+    block_covariance: Numbers | None = None
+    blocks: int = 0
+    standard_residuals: tuple[Numbers, ...] = ()
+    correlation_times: Numbers | None = None
+    noise_law: str = "normal, independent"
+    noise_parameters: int = 0
+    log_likelihood: float = float("nan")
     notes: tuple[str, ...] = ()
     horizon: Callable[[], tuple[Growth, str] | None] | None = None
     point: Point | None = None
@@ -159,7 +176,25 @@ class Fit:
             self.names, self.values, self.information, self.scores, self._unit,
             np.inf if self.trusted else self.count - self.unknowns,
             informations=self.informations, prior=self.prior, correlated=self.correlated,
+            block_covariance=self.block_covariance, blocks=self.blocks,
+            whitened=self.correlation_times is not None,
         )  # fmt: skip
+
+    @cached_property
+    def outliers(self) -> Outliers:
+        """The samples that the noise does not explain."""
+        return outliers(self.standard_residuals, self.train.recordings, self.residuals)
+
+    @property
+    def aic(self) -> float:
+        """Akaike's criterion, 2 k - 2 log L, under the noise of `noise_law`; smaller is better."""
+        return 2.0 * (self.unknowns + self.noise_parameters - self.log_likelihood)
+
+    @property
+    def bic(self) -> float:
+        """The Bayesian criterion of Schwarz, k log n - 2 log L, under the same noise."""
+        k = self.unknowns + self.noise_parameters
+        return float(k * np.log(self.count)) - 2.0 * self.log_likelihood
 
     @cached_property
     def identifiability(self) -> Identifiability:
@@ -205,7 +240,8 @@ class Fit:
 
     def __repr__(self) -> str:
         state = "converged" if self.converged else "not converged"
-        head = f"Fit: {len(self.names)} parameters to {len(self.train.recordings)} recordings"
+        recordings = counted(len(self.train.recordings), "recording")
+        head = f"Fit: {counted(len(self.names), 'parameter')} to {recordings}"
         after = f"{self.evaluations} evaluations ({self.reason})"
         lines = [
             f"{head} ({self.count:,} measurements), {state}",
@@ -221,7 +257,15 @@ class Fit:
         if self.sensor_noise is not None:
             each = ", one for each sensor" if len(self.sensor_noise) > 1 else ""
             noise = f"{', '.join(f'{sd:.3g}' for sd in self.sensor_noise)} (estimated{each})"
+        if self.correlation_times is not None:
+            times = ", ".join(f"{time:.3g}" for time in self.correlation_times)
+            noise += f"; correlated over {times} s"
         lines.append(f"  noise                       {noise}")
+        if not self.correlated and np.isfinite(self.log_likelihood):
+            criteria = f"{self.aic:.1f}, {self.bic:.1f} (noise: {self.noise_law})"
+            lines.append(f"  AIC, BIC                    {criteria}")
+        if not self.correlated and self.standard_residuals and len(self.outliers):
+            lines += [f"  {line}" for line in repr(self.outliers).splitlines()]
         return "\n".join(lines)
 
 

@@ -1,6 +1,7 @@
 """Residuals that are not the stated noise, and recordings that are not measurements."""
 
 import importlib
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -186,7 +187,7 @@ def test_correlated_noise_of_any_stated_size(weight: float | None) -> None:
     found = fitted(replace(one, observed=one.observed + noise))
     assert "neighbours in time are correlated" in warnings_of(found)
     assert found.correlated
-    assert "by recording           white noise" in repr(found)
+    assert re.search("by (recording|block) +white noise", repr(found))
 
 
 def _falling(q: Any, v: Any, t: Any, p: Any) -> Any:

@@ -15,7 +15,7 @@ from jaxmech.config.errors import Problem, out_of_range, refuse_all
 from jaxmech.config.schema import OneOf
 from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.formulations import UdwadiaKalaba
-from jaxmech.identify import Descent, TrustRegion
+from jaxmech.identify import AR1, Cauchy, Descent, Huber, StudentT, TrustRegion
 from jaxmech.identify.cross_validation import Rule, Score
 from jaxmech.identify.data.table import Table
 from jaxmech.identify.identifiable import Settings
@@ -99,6 +99,12 @@ class Adam:
 Optimizer = Annotated[TrustRegion | Adam, OneOf({"trust-region": TrustRegion, "adam": Adam})]
 
 
+Loss = Annotated[
+    Huber | Cauchy | StudentT, OneOf({"huber": Huber, "cauchy": Cauchy, "student-t": StudentT})
+]
+Noise = Annotated[AR1, OneOf({"ar1": AR1}, tag=None)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
     """One of several models among which the recordings decide."""
@@ -155,6 +161,8 @@ class FitStudy(Settings):
     )
     optimizer: Optimizer = setting(TrustRegion(), "optimizer")
     formulation: UdwadiaKalaba = setting(UdwadiaKalaba(), "law of motion")
+    loss: Loss | None = setting(None, "a robust loss, against outliers")
+    noise: Noise | None = setting(None, "noise that is correlated in time")
     candidates: tuple[Candidate, ...] = setting(
         (), "models to choose from, by cross-validation on the recordings to fit"
     )

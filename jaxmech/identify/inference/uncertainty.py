@@ -50,7 +50,10 @@ class Uncertainty:
     covariance_by_recording: Numbers | None  # as if only recordings were; None with too few of them
     degrees: float | int  # of freedom of the first: residuals less parameters
     recordings: int  # their number R; the second has R - 1 degrees of freedom
-    correlated: bool = False  # whether the residuals are not independent; the second comes first
+    correlated: bool = False  # whether the residuals are not independent; the first comes last
+    covariance_by_block: Numbers | None = None  # as if only blocks of the recordings were, (p, p)
+    blocks: int = 0  # their number B; this one has B - 1 degrees of freedom
+    whitened: bool = False  # whether the first is for noise of the estimated correlation
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -79,6 +82,12 @@ class Uncertainty:
         return None if covariance is None else self.directions.errors(covariance)
 
     @property
+    def standard_errors_by_block(self) -> Numbers | None:
+        """Standard errors for correlated residuals, (p,); None where they look independent."""
+        covariance = self.covariance_by_block
+        return None if covariance is None else self.directions.errors(covariance)
+
+    @property
     def correlation(self) -> Numbers:
         """The correlations, shape (p, p); NaN where a parameter is not determined."""
         return self._correlation(self.covariance)
@@ -97,6 +106,14 @@ class Uncertainty:
         """The same as if only the recordings were independent; None with too few of them."""
         errors = self.standard_errors_by_recording
         return None if errors is None else self._interval(errors, self.recordings - 1, level)
+
+    def interval_by_block(self, level: float | int = 0.95) -> Numbers | None:
+        """The same as if only blocks of the recordings were independent, shape (p, 2).
+
+        None where the residuals look independent, or where there are too few of them.
+        """
+        errors = self.standard_errors_by_block
+        return None if errors is None else self._interval(errors, self.blocks - 1, level)
 
     def of(self, gradient: ArrayLike) -> tuple[float, float | None]:
         """Standard errors of a function with a gradient (p,), to first order (the delta method).
@@ -129,37 +146,57 @@ class Uncertainty:
         t = float(ndtri(share) if np.isinf(degrees) else stdtrit(degrees, share))
         return self.values[:, None] + errors[:, None] * t * np.array([-1.0, 1.0])
 
-    def _ordered(self, white: str, by_recording: str) -> tuple[str, str]:
+    def _ordered(self, white: str, robust: str) -> tuple[str, str]:
         """What is shown of both, the one that holds first."""
-        return (by_recording, white) if self.correlated else (white, by_recording)
+        return (robust, white) if self.correlated else (white, robust)
+
+    def _doubt(self) -> str:
+        return (
+            "too small, since they are not" if self.correlated else "too small where they are not"
+        )
+
+    def _robust(self) -> tuple[str, Numbers | None, str]:
+        """The interval that needs no independent residuals: its name, ends, and an explanation."""
+        by_recording, by_block = self.interval_by_recording(), self.interval_by_block()
+        if by_recording is not None:
+            degrees = counted(self.recordings - 1, "degree")
+            note = f"as if only the recordings were; t distribution with {degrees} of freedom"
+            return "by recording", by_recording, note
+        if by_block is not None:
+            degrees = counted(self.blocks - 1, "degree")
+            note = (
+                f"as if only {self.blocks} blocks of consecutive samples were; t distribution with "
+                f"{degrees} of freedom"
+            )
+            return "by block", by_block, note
+        verb = "is" if self.recordings == 1 else "are"
+        few = f"{counted(self.recordings, 'recording')} {verb} too few"
+        numbers = counted(self.directions.rank, "determined number")
+        return "by recording", None, f"not known; {few} for {numbers}"
 
     def __repr__(self) -> str:
         count, determined = len(self.names), int(self.determined.sum())
         width = max([14, *(len(name) + 2 for name in self.names)])
-        white, robust = self.interval(), self.interval_by_recording()
-        head = f"Uncertainty: {count} parameters, {determined} of them determined"
+        white, (title, robust, note) = self.interval(), self._robust()
+        law, meaning = "white noise", f"as if all residuals were independent; {self._doubt()}"
+        if self.whitened:
+            law, meaning = "AR(1) noise", "with the estimated correlation of the residuals"
+        head = f"Uncertainty: {counted(count, 'parameter')}, {determined} of them determined"
         lines = [
-            f"{head}; {self.recordings} recordings; 95 % intervals",
+            f"{head}; {counted(self.recordings, 'recording')}; 95 % intervals",
             f"  {'':<{width}}{'value':>12}"
-            + "".join(f"{title:>22}" for title in self._ordered("white noise", "by recording")),
+            + "".join(f"{one:>22}" for one in self._ordered(law, title)),
         ]
         for k, name in enumerate(self.names):
             independent = _cell(white[k], self.values[k])
-            by_recording = _cell(robust[k], self.values[k]) if robust is not None else f"{'-':>22}"
-            cells = "".join(self._ordered(independent, by_recording))
+            other = _cell(robust[k], self.values[k]) if robust is not None else f"{'-':>22}"
+            cells = "".join(self._ordered(independent, other))
             if not self.determined[k]:
                 cells = f"{'not determined':>22}"
             lines.append(f"  {name:<{width}}{self.values[k]:>12.6g}{cells}")
-        note = f"as if only the recordings were; t with {self.recordings - 1} degrees"
-        if robust is None:
-            reason = f"{self.recordings} recordings are too few"
-            note = f"not known; {reason} for {self.directions.rank} determined numbers"
-        are_not = "too small where they are not"
-        if self.correlated:
-            are_not = "too small, since they are not"
         lines += self._ordered(
-            f"  white noise: as if all residuals were independent; {are_not}",
-            f"  by recording: {note}",
+            f"  {law}: {meaning}",
+            f"  {title}: {note}",
         )
         return "\n".join(lines)
 
@@ -177,6 +214,9 @@ def uncertainty(
     scales: ArrayLike | None = None,
     tolerance: float | None = None,
     correlated: bool = False,
+    block_covariance: Numbers | None = None,  # without that of the prior
+    blocks: int = 0,
+    whitened: bool = False,
 ) -> Uncertainty:
     """The uncertainty of a fit of p parameters to R recordings."""
     spanned = directions(names, values, information, scales=scales, tolerance=tolerance)
@@ -195,7 +235,11 @@ def uncertainty(
     covariance = spanned.inverse @ stated @ spanned.inverse
     white = noise**2 * (spanned.inverse - covariance) + covariance
     by_recording = None if moves is None else moves + covariance
-    return Uncertainty(spanned, white, by_recording, float(degrees), len(g), correlated)
+    by_block = None if block_covariance is None else block_covariance + covariance
+    return Uncertainty(
+        spanned, white, by_recording, float(degrees), len(g), correlated, by_block, blocks,
+        whitened,
+    )  # fmt: skip
 
 
 def _sandwich(spanned: Directions, scores: Numbers) -> Numbers | None:
@@ -227,6 +271,11 @@ def _jackknife(spanned: Directions, scores: Numbers, informations: ArrayLike) ->
         moves.append(reduced.inverse @ score)
     spread: Numbers = (count - 1) / count * np.transpose(moves) @ moves
     return spread
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun, such as "1 recording"."""
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _cell(ends: Numbers, value: float) -> str:

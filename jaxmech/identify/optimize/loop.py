@@ -49,7 +49,7 @@ def solve(
     if stored and stored.file.is_file():
         template = y, conditions, first_state(policy, y) if isinstance(policy, Descent) else None
         first_round, history, (y, conditions, state) = stored.load(template)
-    weighs = not task.weighted and not descends and task.data.segments.observed.shape[2] > 1
+    weighs = task.estimates_noise and not descends
     noise, evaluations = None, 0
     with tqdm(disable=not progress, unit=" steps", initial=len(history)) as bar:
         for stage in range(first_round, ROUNDS if task.hard or weighs else 1):

@@ -75,6 +75,8 @@ class Conditions(eqx.Module):
     jump_weight: Float[Known, " n2"]  # of the jumps between segments
     jump_shift: Float[Known, "S n2"]  # added to the weighted jumps; zero for a soft condition
     sensor_weight: Float[Known, " d"]  # factors on the weights of the samples; 1 if these are given
+    sample_weight: Float[Known, "#S #T #d"]  # factors on whitened residuals, of a robust loss
+    correlation_time: Float[Known, " d"]  # of the noise of each sensor [s], 0 if it is white
 
     def with_jumps(self, factor: float, shift: Known) -> "Conditions":
         """The conditions with jumps that weigh more by a factor."""

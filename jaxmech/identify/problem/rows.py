@@ -7,12 +7,15 @@ derivatives (R, 0) replace all N.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from jaxmech.identify.data.segments import SegmentOrigin
+from jaxmech.identify.noise.autocorrelation import AR1, Neighbours
+from jaxmech.identify.noise.losses import AbstractLoss
 from jaxmech.identify.problem.least_squares import (
     Conditions,
     Data,
@@ -77,8 +80,7 @@ class Evaluator:
 
     def _rows(self, y: np.ndarray, conditions: Conditions) -> ResidualRows:
         made, p = self.at(y), self.problem.layout.size
-        weight = np.asarray(conditions.sensor_weight, float)
-        R = triangles(weight * made.run.residual, weight * made.slopes.residual)
+        R = triangles(*self.samples(y, conditions))
         parts = [
             (R[:, :, -1], self._spread(R[:, :, :-1], p)),
             *self._jumps(made.run, made.slopes, conditions),
@@ -94,6 +96,25 @@ class Evaluator:
             np.concatenate([*slopes, prior_by_y]),
             np.concatenate([*recording, np.full(prior.size, -1)]),
         )
+
+    def samples(self, y: np.ndarray, conditions: Conditions) -> tuple[np.ndarray, np.ndarray]:
+        """Residuals (S, T, d) of single samples, independent of each other, and their derivatives.
+
+        The latter are by what each segment depends on, (S, p + i, T, d).
+        """
+        made, weight = self.at(y), np.asarray(conditions.sensor_weight, float)
+        values, slopes = weight * made.run.residual, weight * made.slopes.residual
+        if np.any(conditions.correlation_time):
+            a = self.neighbours.correlation(np.asarray(conditions.correlation_time, float))
+            values, slopes = (self.neighbours.whitened(x, a) for x in (values, slopes))
+        root = np.asarray(conditions.sample_weight, float)
+        return root * values, root[:, None] * slopes
+
+    @cached_property
+    def neighbours(self) -> Neighbours:
+        """The sample before each sample that counts."""
+        s = self.data.segments
+        return Neighbours.of(np.asarray(s.ts, float), np.asarray(s.weights, float))
 
     def outer(self, y: np.ndarray, conditions: Conditions) -> np.ndarray:
         """The residuals of the priors of parameters and initial states."""
@@ -157,6 +178,14 @@ class Task:
     hard: bool  # whether jumps between segments must vanish
     weighted: bool  # whether residuals are in units of the stated standard deviation
     evaluator: Evaluator
+    loss: AbstractLoss | None = None  # in place of the squares
+    noise: AR1 | None = None  # None if it is white
+
+    @property
+    def estimates_noise(self) -> bool:
+        """Whether weights follow from residuals, in turns with the fit."""
+        several = not self.weighted and self.data.segments.observed.shape[2] > 1
+        return several or self.loss is not None or self.noise is not None
 
 
 def _checked(values: np.ndarray, jacobian: np.ndarray, recording: np.ndarray) -> ResidualRows:

@@ -3,7 +3,9 @@
 Of n_j residuals r of a sensor j the fit takes away the trace h_j of its block of the hat matrix
 J (J^T J)^-1 J^T, so that sigma_j^2 = sum r^2 / (n_j - h_j) has no bias; fits with weights
 1 / sigma_j and estimates follow each other until both agree (Foerstner 1979; Koch, "Parameter
-estimation and hypothesis testing in linear models", 1999, section 3.6).
+estimation and hypothesis testing in linear models", 1999, section 3.6). With a robust loss the
+median of |r| takes the place of the sum, and each sample gets its weight; correlated noise gets its
+correlation time. All of it is estimated in the same turns.
 """
 
 from dataclasses import replace
@@ -11,12 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxmech.identify.noise.autocorrelation import correlation_time
+from jaxmech.identify.noise.losses import NORMAL
 from jaxmech.identify.problem.least_squares import Conditions
 from jaxmech.identify.problem.rows import Evaluator, Task
 
 _SAME = 3e-3  # relative change of a weight that makes no difference to an interval
+_SAME_TIME = 1e-2  # the same of a correlation time
 _FEWEST = 3.0  # degrees of freedom of a sensor with a noise of its own
 _EXACT = 1e-6  # share of the motion below which residuals are numerical errors
+_RIDGE = 1e-12  # of the information, where something is not determined
+_CLIPPED = 3.0  # residual, in units of the noise, to which an outlier counts in correlations
 
 
 class SensorNoise(NamedTuple):
@@ -24,6 +31,8 @@ class SensorNoise(NamedTuple):
 
     weight: np.ndarray  # factors on the weights of the samples with which it is the same, (d,)
     sd: np.ndarray  # standard deviations in the units of the sensors, (d,)
+    correlation_time: np.ndarray  # of correlated noise [s], (d,)
+    sample_weight: np.ndarray  # roots of the weights of a robust loss, (S, T, d) or (1, 1, 1)
 
 
 def first_weights(task_weights: np.ndarray, observed: np.ndarray) -> np.ndarray:
@@ -44,22 +53,82 @@ def motion(weights: np.ndarray, observed: np.ndarray) -> np.ndarray:
 
 def estimated(task: Task, y: np.ndarray, conditions: Conditions) -> SensorNoise:
     """The noise of the sensors at the minimum y."""
-    evaluator = task.evaluator
-    made, s = evaluator.at(y), task.data.segments
+    s = task.data.segments
     weights, observed = np.asarray(s.weights, float), np.asarray(s.observed, float)
-    raw = made.run.predicted - observed
-    counts = (weights > 0).sum((0, 1))
-    squares = (np.where(weights > 0, raw, 0.0) ** 2).sum((0, 1))
-    degrees = counts - _traces(evaluator, y, conditions)
+    degrees = (weights > 0).sum((0, 1)) - _traces(task.evaluator, y, conditions)
+    times = np.asarray(conditions.correlation_time, float)
+    if task.noise is not None:
+        times = _correlation_times(task, y, conditions, degrees)
+    alone = replace(
+        conditions, correlation_time=times, sample_weight=np.ones((1, 1, 1)),
+        sensor_weight=np.ones(times.size),
+    )  # fmt: skip
+    values, _ = task.evaluator.samples(y, alone)
+    sd = _sizes(task, values, degrees, motion(weights, observed))
+    weight = np.asarray(conditions.sensor_weight, float)
+    if not task.weighted and not (sd < _EXACT * motion(weights, observed)).all():
+        sd = np.maximum(sd, _EXACT * motion(weights, observed))
+        weight = 1 / sd  # of nothing but numerical errors there are no weights
+    samples = np.asarray(conditions.sample_weight, float)
+    if task.loss is not None:
+        samples = np.sqrt(task.loss.weight(weight * values))
+    return SensorNoise(weight, sd, times, samples)
+
+
+def _sizes(task: Task, values: np.ndarray, degrees: np.ndarray, moved: np.ndarray) -> np.ndarray:
+    """The standard deviations (d,) of independent residuals (S, T, d)."""
+    seen = np.asarray(task.data.segments.weights) > 0
+    squares = (np.where(seen, values, 0.0) ** 2).sum((0, 1))
+    if task.loss is not None:
+        medians = [np.median(np.abs(values[..., j][seen[..., j]])) for j in range(moved.size)]
+        squares = seen.sum((0, 1)) * (NORMAL * np.array(medians)) ** 2
     # a sensor with hardly a sample of its own has the noise of all in proportion to its motion
-    moved = motion(weights, observed)
     alone = degrees > _FEWEST
     pooled = np.sqrt((squares / moved**2).sum() / max(degrees.sum(), 1.0))
-    sd = np.where(alone, np.sqrt(squares / np.where(alone, degrees, 1.0)), pooled * moved)
-    if (sd < _EXACT * moved).all():  # nothing but numerical errors, which are no weights
-        return SensorNoise(np.asarray(conditions.sensor_weight, float), sd)
-    sd = np.maximum(sd, _EXACT * moved)
-    return SensorNoise(1 / sd, sd)
+    return np.where(alone, np.sqrt(squares / np.where(alone, degrees, 1.0)), pooled * moved)
+
+
+def _correlation_times(
+    task: Task, y: np.ndarray, conditions: Conditions, degrees: np.ndarray
+) -> np.ndarray:
+    """The correlation times of the sensors [s], (d,)."""
+    evaluator, seen = task.evaluator, np.asarray(task.data.segments.weights) > 0
+    raw = replace(
+        conditions, correlation_time=np.zeros(degrees.size), sample_weight=np.ones((1, 1, 1))
+    )
+    values, slopes = evaluator.samples(y, raw)
+    now = replace(raw, correlation_time=conditions.correlation_time)
+    _, white = evaluator.samples(y, now)
+    J = evaluator.rows(y, now).jacobian
+    whole, times = J.T @ J, np.zeros(degrees.size)
+    sizes = np.sqrt(np.where(np.diag(whole) > 0, np.diag(whole), 1.0))
+    for j in np.flatnonzero(degrees > _FEWEST):
+        e, by_y = values[..., [j]], slopes[..., [j]]
+        if task.loss is not None:
+            limit = _CLIPPED * NORMAL * np.median(np.abs(e[seen[..., j]]))
+            e = np.clip(e, -limit, limit)
+        others = whole - _information(evaluator, white[..., [j]], y.size)
+
+        def log_information(x: np.ndarray, others: np.ndarray = others) -> float:
+            H = (others + _information(evaluator, x, y.size)) / sizes / sizes[:, None]
+            return float(np.linalg.slogdet(H + _RIDGE * np.eye(y.size))[1])
+
+        times[j] = correlation_time(
+            evaluator.neighbours.of_sensor(int(j)), e, by_y, float(degrees[j]), task.weighted,
+            log_information,
+        )  # fmt: skip
+    return times
+
+
+def _information(evaluator: Evaluator, slopes: np.ndarray, size: int) -> np.ndarray:
+    """J^T J by all unknowns, of derivatives (S, p + i, T, d) by what each segment depends on."""
+    p = evaluator.problem.layout.size
+    i = slopes.shape[1] - p
+    H = np.zeros((size, size))
+    for k, one in enumerate(slopes.reshape(*slopes.shape[:2], -1)):
+        places = np.r_[0:p, p + k * i : p + (k + 1) * i]
+        H[np.ix_(places, places)] += one @ one.T
+    return H
 
 
 def _traces(evaluator: Evaluator, y: np.ndarray, conditions: Conditions) -> np.ndarray:
@@ -70,8 +139,7 @@ def _traces(evaluator: Evaluator, y: np.ndarray, conditions: Conditions) -> np.n
     scaled = jacobian / sizes
     inverse = np.linalg.pinv(scaled.T @ scaled, rcond=1e-12, hermitian=True)
     inverse = inverse / sizes / sizes[:, None]
-    slopes = np.asarray(evaluator.at(y).slopes.residual, float)  # (S, p + i, T, d)
-    slopes = slopes * np.asarray(conditions.sensor_weight, float)
+    _, slopes = evaluator.samples(y, conditions)
     p = evaluator.problem.layout.size
     i = slopes.shape[1] - p
     traces = np.zeros(slopes.shape[3])
@@ -84,8 +152,17 @@ def _traces(evaluator: Evaluator, y: np.ndarray, conditions: Conditions) -> np.n
 
 def reweighted(conditions: Conditions, noise: SensorNoise) -> tuple[Conditions, bool]:
     """The conditions with the weights of estimated noise, and whether these are as before."""
-    before = np.asarray(conditions.sensor_weight, float)
-    is_same = bool(np.all(np.abs(np.log(noise.weight / before)) < _SAME))
-    if is_same:
+    times = np.asarray(conditions.correlation_time, float)
+    before = np.asarray(conditions.sensor_weight, float), np.asarray(conditions.sample_weight)
+    same = (
+        np.abs(np.log(noise.weight / before[0])).max() < _SAME,
+        np.abs(noise.sample_weight - before[1]).max() < _SAME,
+        np.all(np.abs(noise.correlation_time - times) <= _SAME_TIME * times),
+    )
+    if all(same):
         return conditions, True
-    return replace(conditions, sensor_weight=noise.weight), False
+    changed = replace(
+        conditions, sensor_weight=noise.weight, sample_weight=noise.sample_weight,
+        correlation_time=noise.correlation_time,
+    )  # fmt: skip
+    return changed, False

@@ -102,7 +102,10 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     evaluator = Evaluator(problem, data, origin.recording)
     _require_runs(evaluator, y, origin)
     hard = horizon is not None and horizon.continuity is None
-    return Task(problem, data, conditions, origin, y, longest, hard, weighted, evaluator)
+    return Task(
+        problem, data, conditions, origin, y, longest, hard, weighted, evaluator, settings.loss,
+        settings.noise,
+    )  # fmt: skip
 
 
 def _require_inputs_are_read(
@@ -264,6 +267,8 @@ def _conditions(
         jump_weight=jump_weight,
         jump_shift=np.zeros((count, jump_weight.size)),
         sensor_weight=sensor_weight,
+        sample_weight=np.ones((1, 1, 1) if settings.loss is None else data.segments.weights.shape),
+        correlation_time=np.zeros(sensor_weight.size),
     )
 
 

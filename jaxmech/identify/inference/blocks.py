@@ -1,0 +1,105 @@
+"""Intervals from blocks of a recording, for residuals that are correlated in time.
+
+Blocks of consecutive samples, longer than the correlation, are almost independent of each other.
+As with whole recordings in `uncertainty`, the fit without a block differs by
+
+    d_b = (H - H_b)^-1 g_b,
+
+here of all unknowns, since the blocks of a recording share its initial state, and the jackknife
+over B blocks gives the covariance (B - 1) / B sum_b d_b d_b^T with B - 1 degrees of freedom
+(Carlstein 1986, Annals of Statistics 14; Kuensch 1989, Annals of Statistics 17).
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxmech.identify.inference.information import Numbers
+from jaxmech.identify.problem.least_squares import Conditions
+from jaxmech.identify.problem.rows import Task
+
+MOST = 20  # blocks
+FEWEST = 6
+_LENGTH = 2.0  # shortest block, in integrated correlation times
+_RANK = 1e-12  # eigenvalue, relative to the largest, that counts as zero
+
+
+class Blocks(NamedTuple):
+    """The covariance of the parameters from blocks of consecutive samples."""
+
+    covariance: Numbers  # (p, p)
+    number: int  # of blocks
+
+
+def blocks(task: Task, y: np.ndarray, conditions: Conditions, factor: float) -> Blocks | None:
+    """The covariance by blocks, None if the recordings are too short for them.
+
+    Args:
+        task: the fit.
+        y: its end.
+        conditions: those of the normal equations.
+        factor: on the scores.
+    """
+    evaluator, p = task.evaluator, task.problem.layout.size
+    values, slopes = evaluator.samples(y, conditions)
+    seen = np.asarray(task.data.segments.weights) > 0
+    i = slopes.shape[1] - p
+    J = evaluator.rows(y, conditions).jacobian
+    H = J.T @ J
+    sizes = np.sqrt(np.where(np.diag(H) > 0, np.diag(H), 1.0))
+    H = H / sizes / sizes[:, None]
+    sensors = zip(np.moveaxis(values, 2, 0), np.moveaxis(seen, 2, 0), strict=True)
+    cuts = list(_cuts(seen, _LENGTH * max(correlation_length(*one) for one in sensors)))
+    if len(cuts) < FEWEST or len(cuts) <= np.linalg.matrix_rank(H, tol=1e-10, hermitian=True):
+        return None
+    moves = []
+    for k, times in cuts:
+        places = np.r_[0:p, p + k * i : p + (k + 1) * i]
+        by_y = slopes[k][:, times].reshape(p + i, -1) / sizes[places, None]
+        rest, score = H.copy(), np.zeros(len(H))
+        rest[np.ix_(places, places)] -= by_y @ by_y.T
+        score[places] = by_y @ values[k, times].ravel()
+        inverse = np.linalg.pinv(rest, rcond=_RANK, hermitian=True)
+        moves.append(((inverse @ score) / sizes)[:p])
+    by_z = np.asarray(evaluator.at(y).by_z, float)
+    changes = factor * np.array(moves) @ by_z.T
+    count = len(cuts)
+    return Blocks((count - 1) / count * changes.T @ changes, count)
+
+
+def correlation_length(values: np.ndarray, seen: np.ndarray) -> float:
+    """The integrated correlation time of residuals (S, T), in samples: 1 if they are independent.
+
+    Twice the sum of correlations up to the first that is not positive, less one (Geyer 1992,
+    Statistical Science 7).
+
+    Example:
+        >>> noise = np.random.default_rng(0).normal(size=(1, 4000))
+        >>> correlation_length(noise, np.full((1, 4000), True)) < 1.5
+        True
+    """
+    x = np.where(seen, values, 0.0)
+    squares = float((x**2).sum())
+    if not squares > 0:
+        return 1.0
+    total = 1.0
+    for lag in range(1, x.shape[1]):
+        r = float((x[:, lag:] * x[:, :-lag]).sum()) / squares
+        if r <= 0:
+            break
+        total += 2 * r
+    return total
+
+
+def _cuts(seen: np.ndarray, length: float) -> Iterator[tuple[int, np.ndarray]]:
+    """Segments and indices of times of blocks with `length` samples at least."""
+    rows = [np.flatnonzero(one.any(1)) for one in seen]
+    total = sum(len(one) for one in rows)
+    shortest = max(length, total / MOST)
+    for k, one in enumerate(rows):
+        count = int(len(one) / shortest)
+        if count:
+            yield from ((k, part) for part in np.array_split(one, count))
+        elif len(one):
+            yield k, one

@@ -1,0 +1,116 @@
+"""`AR1`: noise that forgets itself exponentially in time.
+
+The noise of a sensor, in units of its standard deviation, is a stationary process with the
+correlation a = exp(-dt / tau) between samples that are dt apart: autoregressive of first order
+where samples are evenly spaced. Then
+
+    (e_k - a e_(k-1)) / sqrt(1 - a^2)
+
+are independent, of unit size (Prais and Winsten 1954), and a fit minimizes their squares. The time
+tau is that of the greatest likelihood of what the fitted numbers leave of the residuals, in turns
+with the fit (REML; Patterson and Thompson 1971, Biometrika 58).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+_SHORTEST = 0.05  # correlation time, in intervals between samples, that counts as none
+_LONGEST = 10.0  # the same in durations: a longer one cannot be told from a drift
+
+
+@dataclass(frozen=True)
+class AR1:
+    """Correlated noise, whose correlation is estimated for each sensor.
+
+    For the `noise` of `fit`, where the model is right and the residuals are correlated all the
+    same, by a filter for example. It does not mend a model that lacks something.
+
+    Example:
+        >>> AR1()
+        AR1()
+    """
+
+
+class Neighbours(NamedTuple):
+    """The sample before each of S segments of T times and d sensors, among those that count."""
+
+    previous: np.ndarray  # its index, (S, T, d)
+    interval: np.ndarray  # time since then [s]; infinite for a first sample, (S, T, d)
+
+    @staticmethod
+    def of(ts: np.ndarray, weights: np.ndarray) -> "Neighbours":
+        """The neighbours at times (S, T) where weights (S, T, d) are positive."""
+        index = np.arange(ts.shape[1])[None, :, None]
+        last = np.maximum.accumulate(np.where(weights > 0, index, -1), axis=1)
+        previous = np.concatenate([np.full_like(last[:, :1], -1), last[:, :-1]], axis=1)
+        times = np.broadcast_to(ts[:, :, None], weights.shape)
+        interval = times - np.take_along_axis(times, np.maximum(previous, 0), axis=1)
+        interval = np.where((previous >= 0) & (weights > 0), interval, np.inf)
+        return Neighbours(np.maximum(previous, 0), interval)
+
+    def of_sensor(self, sensor: int) -> "Neighbours":
+        """Those of the samples of one sensor."""
+        return Neighbours(*(part[:, :, [sensor]] for part in self))
+
+    def correlation(self, time: np.ndarray) -> np.ndarray:
+        """The correlation with the sample before for correlation times (d,), (S, T, d)."""
+        with np.errstate(divide="ignore"):
+            return np.exp(-self.interval / np.maximum(time, 1e-300))
+
+    def whitened(self, values: np.ndarray, correlation: np.ndarray) -> np.ndarray:
+        """Independent combinations of values (S, ..., T, d)."""
+        shape = (len(values), *(1,) * (values.ndim - 3), *values.shape[-2:])
+        before, a = self.previous.reshape(shape), correlation.reshape(shape)
+        before = np.broadcast_to(before, values.shape)
+        shifted = np.take_along_axis(values, before, axis=-2)
+        white: np.ndarray = (values - a * shifted) / np.sqrt(1 - a**2)
+        return white
+
+
+def correlation_time(
+    one: Neighbours, e: np.ndarray, by_y: np.ndarray, degrees: float, stated: bool,
+    log_information: Callable[[np.ndarray], float],
+) -> float:  # fmt: skip
+    """The most likely correlation time of a sensor [s]; 0 if its samples look independent.
+
+    Args:
+        one: the neighbours of its samples.
+        e: its residuals in units of their standard deviation, (S, T, 1).
+        by_y: their derivatives, (S, P, T, 1).
+        degrees: number of the samples, less what the fit takes of them.
+        stated: whether their standard deviation is known.
+        log_information: the logarithm of the determinant of the information for whitened `by_y`.
+    """
+    from scipy.optimize import minimize_scalar  # slow to import, and seldom needed
+
+    gaps = one.interval[np.isfinite(one.interval)]
+    if not gaps.size:
+        return 0.0
+
+    def loss(log_time: float) -> float:
+        a = one.correlation(np.exp([log_time]))
+        squares = float((one.whitened(e, a) ** 2).sum())
+        size = squares if stated else degrees * np.log(squares)
+        return float(
+            0.5 * (size + np.log1p(-(a**2)).sum() + log_information(one.whitened(by_y, a)))
+        )
+
+    usual = float(np.median(gaps))
+    longest = _LONGEST * float(gaps.sum()) / len(e)
+    grid = np.linspace(np.log(_SHORTEST * usual), np.log(longest), 25)
+    best = int(np.argmin([loss(x) for x in grid]))
+    around = grid[max(best - 1, 0)], grid[min(best + 1, 24)]
+    found = minimize_scalar(loss, bounds=around, method="bounded", options={"xatol": 1e-3})
+    time = float(np.exp(found.x))
+    return time if best > 0 else 0.0
+
+
+def neighbour_correlation(neighbours: Neighbours, times: np.ndarray) -> np.ndarray:
+    """The correlation (d,) of neighbours at the usual interval, for correlation times (d,)."""
+    gaps = [x[np.isfinite(x)] for x in np.moveaxis(neighbours.interval, 2, 0)]
+    usual = np.array([np.median(x) if x.size else np.inf for x in gaps])
+    with np.errstate(divide="ignore"):
+        return np.exp(-usual / times)

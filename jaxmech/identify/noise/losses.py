@@ -1,0 +1,175 @@
+"""Robust losses, for recordings with outliers.
+
+In place of r^2 / 2 of a residual r, in units of the noise, a fit minimizes rho(r), which grows more
+slowly, so that a sample far off hardly counts. This is a sequence of weighted least-squares fits
+with the weights w(r) = rho'(r) / r (Huber and Ronchetti, "Robust Statistics", 2009, chapter 7). The
+unit is the median of |r|, which outliers hardly change, divided by that of a normal distribution.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from jaxmech.identify.inference.information import Numbers
+from jaxmech.utils.checks import require_positive
+from jaxmech.utils.field_docs import setting
+
+NORMAL = 1.482602218505602  # standard deviation of a normal distribution in medians of |r|
+
+
+class AbstractLoss:
+    """Base of the robust losses."""
+
+    @abstractmethod
+    def value(self, r: Numbers) -> Numbers:
+        """The loss of residuals in units of the noise; r^2 / 2 for small ones."""
+
+    @abstractmethod
+    def weight(self, r: Numbers) -> Numbers:
+        """The weights of the squares, 1 for small residuals."""
+
+    @abstractmethod
+    def slope(self, r: Numbers) -> Numbers:
+        """The second derivative of the loss."""
+
+    @property
+    @abstractmethod
+    def log_scale(self) -> float:
+        """The logarithm of the integral of exp(-value)."""
+
+
+@dataclass(frozen=True)
+class Huber(AbstractLoss):
+    """The loss of Huber: r^2 / 2 up to `scale`, and from there a straight line.
+
+    A first choice: convex, so that it adds no minimum of its own.
+
+    Args:
+        scale: residual, in units of the noise, from which the loss is straight. With the default an
+            interval is 2.6 % longer than by least squares if the noise is normal.
+
+    Raises:
+        ValueError: the scale is not positive.
+
+    Example:
+        >>> print(Huber(2.0).value(np.array([1.0, 4.0])))
+        [0.5 6. ]
+    """
+
+    scale: float = setting(
+        1.345, "residual, in units of the noise, from which the loss is straight"
+    )
+
+    def __post_init__(self) -> None:
+        require_positive("scale", self.scale)
+
+    def value(self, r: Numbers) -> Numbers:
+        """r^2 / 2, or a straight line."""
+        size = np.abs(r)
+        return np.where(size <= self.scale, 0.5 * r**2, self.scale * (size - 0.5 * self.scale))
+
+    def weight(self, r: Numbers) -> Numbers:
+        """1, or scale / |r|."""
+        return self.scale / np.maximum(np.abs(r), self.scale)
+
+    def slope(self, r: Numbers) -> Numbers:
+        """1, or 0."""
+        return np.where(np.abs(r) <= self.scale, 1.0, 0.0)
+
+    @property
+    def log_scale(self) -> float:
+        """A normal distribution inside, an exponential one outside."""
+        from scipy.special import erf  # slow to import, and seldom needed
+
+        k = self.scale
+        inside = np.sqrt(2 * np.pi) * erf(k / np.sqrt(2))
+        return float(np.log(inside + 2 / k * np.exp(-0.5 * k * k)))
+
+
+class AbstractTail(AbstractLoss):
+    """The loss scale^2 / 2 log(1 + (r / scale)^2), that of a t distribution."""
+
+    @property
+    @abstractmethod
+    def tail(self) -> float:
+        """The scale: the residual of which the square counts half."""
+
+    def value(self, r: Numbers) -> Numbers:
+        """scale^2 / 2 log(1 + (r / scale)^2)."""
+        return 0.5 * self.tail**2 * np.log1p((r / self.tail) ** 2)
+
+    def weight(self, r: Numbers) -> Numbers:
+        """1 / (1 + (r / scale)^2)."""
+        return 1 / (1 + (r / self.tail) ** 2)
+
+    def slope(self, r: Numbers) -> Numbers:
+        """(1 - (r / scale)^2) w^2."""
+        return (1 - (r / self.tail) ** 2) * self.weight(r) ** 2
+
+    @property
+    def log_scale(self) -> float:
+        """The integral of (1 + (r / scale)^2)^(-scale^2 / 2)."""
+        from scipy.special import gammaln  # slow to import, and seldom needed
+
+        half = 0.5 * self.tail**2
+        return float(np.log(self.tail * np.sqrt(np.pi)) + gammaln(half - 0.5) - gammaln(half))
+
+
+@dataclass(frozen=True)
+class Cauchy(AbstractTail):
+    """The loss of a Cauchy distribution, scale^2 / 2 log(1 + (r / scale)^2).
+
+    Samples far off count less and less, unlike those of `Huber`; from a poor start a fit may end in
+    another minimum.
+
+    Args:
+        scale: residual, in units of the noise, of which the square counts half. With the default an
+            interval is 2.6 % longer than by least squares if the noise is normal.
+
+    Raises:
+        ValueError: the scale is not above 1.
+
+    Example:
+        >>> print(Cauchy(2.0).weight(np.array([0.0, 2.0])))
+        [1.  0.5]
+    """
+
+    scale: float = setting(
+        2.385, "residual, in units of the noise, of which the square counts half"
+    )
+
+    def __post_init__(self) -> None:
+        if not self.scale > 1:
+            raise ValueError(f"Argument `scale` must be above 1, but is {self.scale:g}.")
+
+    @property
+    def tail(self) -> float:
+        """The scale."""
+        return self.scale
+
+
+@dataclass(frozen=True)
+class StudentT(AbstractTail):
+    """The loss of Student's t distribution with some degrees of freedom.
+
+    Args:
+        degrees: degrees of freedom; the fewer, the more and the larger the outliers.
+
+    Raises:
+        ValueError: the degrees are not positive.
+
+    Example:
+        >>> print(StudentT(3.0).weight(np.array([0.0, 2.0])))
+        [1.  0.5]
+    """
+
+    degrees: float = setting(4.0, "degrees of freedom", positive=True)
+
+    def __post_init__(self) -> None:
+        require_positive("degrees", self.degrees)
+
+    @property
+    def tail(self) -> float:
+        """The scale with which the loss is r^2 / 2 of small residuals."""
+        return float(np.sqrt(self.degrees + 1))

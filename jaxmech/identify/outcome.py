@@ -1,0 +1,141 @@
+"""The result of a fit: its numbers, predictions and warnings, from the end of the optimization."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmech.identify.data.recording import Recording
+from jaxmech.identify.data.segments import SegmentOrigin, segments
+from jaxmech.identify.fit_warnings import correlated, horizon_of, may_grow, remarks
+from jaxmech.identify.inference.blocks import blocks
+from jaxmech.identify.inference.normal_equations import normal
+from jaxmech.identify.inference.robust import normal_conditions
+from jaxmech.identify.noise.likelihood import description, log_likelihood, noise_parameters
+from jaxmech.identify.noise.losses import NORMAL
+from jaxmech.identify.optimize.loop import Solved
+from jaxmech.identify.problem.least_squares import Data, SegmentRun, runs
+from jaxmech.identify.problem.rows import Task
+from jaxmech.identify.problem.sensor_noise import estimated
+from jaxmech.identify.result import Fit, Point, Predicted
+from jaxmech.system import Params
+
+
+def result_of(task: Task, solved: Solved, others: Sequence[Recording], params0: Params) -> Fit:
+    """The `Fit` at the end of an optimization, with predictions of recordings not fitted."""
+    problem, data, origin = task.problem, task.data, task.origin
+    z, u = data.parts(solved.y, problem.layout.size)
+    params = problem.layout.known(z, data.leaves)
+    made = task.evaluator.at(solved.y).run
+    train = Predicted(origin.recordings, origin.gathered(made.predicted))
+    count = sum(one.count for one in origin.recordings)
+    # the initial states of later segments are tied to the segments before
+    unknowns = problem.layout.size + int(np.any(np.asarray(data.along), axis=1)[origin.first].sum())
+    noise, standard = _standard(task, solved, count - unknowns)
+    related = correlated(task, made, standard)
+    conditions, factor = normal_conditions(task, solved.y, solved.conditions, unknowns)
+    second_order = normal(task, solved.y, conditions)
+    second_order["scores"] = factor * second_order["scores"]
+    by_block = None
+    if related is not None:
+        by_block = blocks(task, solved.y, conditions, factor)
+    return Fit(
+        params=params,
+        params0=params0,
+        names=problem.layout.names,
+        train=train,
+        train_from_start=_from_start(task, z, u, train),
+        validation=_predicted(task, z, others),
+        initial_states=_starts(task, u, made),
+        history=solved.history,
+        evaluations=solved.evaluations,
+        converged=solved.end.converged,
+        reason=solved.end.reason,
+        at_bound={problem.layout.names[k]: slope for k, slope in solved.end.at_bound},
+        noise=noise,
+        sensor_noise=_sensor_noise(task, solved),
+        trusted=task.weighted,
+        count=count,
+        unknowns=unknowns,
+        correlated=related is not None,
+        block_covariance=by_block and by_block.covariance,
+        blocks=by_block.number if by_block else 0,
+        standard_residuals=standard,
+        correlation_times=None if task.noise is None else np.asarray(conditions.correlation_time),
+        noise_law=description(task),
+        noise_parameters=noise_parameters(task),
+        log_likelihood=log_likelihood(task, solved.y, solved.conditions),
+        notes=tuple(remarks(task, solved, made, standard, unknowns)),
+        horizon=partial(horizon_of, task, made, params),
+        may_grow=may_grow(task, task.evaluator.at(solved.y)),
+        point=Point(problem.layout, z, data.leaves, partial(_nearby, task, solved)),
+        **second_order,
+    )
+
+
+def _sensor_noise(task: Task, solved: Solved) -> np.ndarray | None:
+    """The estimated noise of each sensor in its unit, (d,); None where it is stated."""
+    if task.weighted:
+        return None
+    return estimated(task, solved.y, solved.conditions).sd
+
+
+def _standard(task: Task, solved: Solved, degrees: int) -> tuple[float, tuple[np.ndarray, ...]]:
+    """The size of the weighted residuals, and independent residuals (T, d) in units of it.
+
+    In units of the stated noise where that is known.
+    """
+    seen = np.asarray(task.data.segments.weights) > 0
+    plain = replace(solved.conditions, sample_weight=np.ones((1, 1, 1)))
+    values, _ = task.evaluator.samples(solved.y, plain)
+    size = float(np.sqrt((values[seen] ** 2).sum() / max(degrees, 1)))
+    if task.loss is not None:
+        size = NORMAL * float(np.median(np.abs(values[seen]))) if task.weighted else 1.0
+    unit = size if size > 0 and not task.weighted else 1.0
+    return size, task.origin.gathered(np.where(seen, values / unit, np.nan))
+
+
+def _from_start(task: Task, z: np.ndarray, u: np.ndarray, train: Predicted) -> Predicted:
+    """The fitted recordings from their recorded initial states."""
+    if not task.origin.first.all():
+        return _predicted(task, z, task.origin.recordings)
+    # of the same shape as in the fit, so that nothing is compiled anew
+    made = task.evaluator.at(np.concatenate([z, np.zeros(u.size)])).run
+    return replace(train, values=task.origin.gathered(made.predicted))
+
+
+def _nearby(task: Task, solved: Solved) -> tuple[Any, Any]:
+    """Values and information at parameters a few percent away, which are not round."""
+    size = task.problem.layout.size
+    moved = np.random.default_rng(0).uniform(-0.03, 0.03, size)
+    moved = np.concatenate([solved.y[:size] + moved, solved.y[size:]])
+    found = normal(task, moved, solved.conditions)
+    return found["values"], found["information"]
+
+
+def _starts(task: Task, u: np.ndarray, made: SegmentRun) -> tuple[Any, ...]:
+    """The fitted start variables of each recording and their rates; without `start` the state."""
+    whole = made.begin
+    if task.problem.start is not None:
+        s = task.data.segments
+        changes = np.einsum("ski,si->sk", np.asarray(task.data.along), u)
+        whole = np.concatenate([np.asarray(s.q0), np.asarray(s.v0)], axis=1) + changes
+    return tuple(tuple(np.split(x, 2)) for x in np.asarray(whole)[task.origin.first])
+
+
+def _predicted(task: Task, z: np.ndarray, recordings: Sequence[Recording]) -> Predicted:
+    if not recordings:
+        return Predicted((), ())
+    data, origin = held_out(task, recordings)
+    made = runs(task.problem, z, data)
+    return Predicted(origin.recordings, origin.gathered(made.predicted))
+
+
+def held_out(task: Task, recordings: Sequence[Recording]) -> tuple[Data, SegmentOrigin]:
+    """Whole recordings from their recorded initial states."""
+    cut, origin = segments(recordings, step=task.longest)
+    none = np.zeros((len(cut.q0), 2 * cut.q0.shape[1], 0))
+    return Data(cut, task.data.leaves, jnp.asarray(none)), origin

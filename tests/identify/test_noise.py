@@ -1,0 +1,217 @@
+"""Robust losses, correlated noise, outliers, blocks, and the likelihood of all of it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import optax
+import pytest
+from scipy.integrate import quad
+from scipy.stats import multivariate_normal, t
+
+from jaxmech import FixedSteps
+from jaxmech.identify import (
+    AR1,
+    Cauchy,
+    Fit,
+    Huber,
+    Recording,
+    StudentT,
+    compare,
+    fit,
+    load_fit,
+    save_fit,
+)
+from jaxmech.identify.inference.blocks import correlation_length
+from jaxmech.identify.noise.autocorrelation import Neighbours
+from tests.identify.swings import BEGIN, FREE, NOISE, SWING, TRUTH, swings
+
+LOSSES = (Huber(), Cauchy(), StudentT())
+WANTED = np.array([TRUTH[name] for name in ("c", "l")])
+TS = np.arange(241) / 50
+
+
+def fitted(recordings: Any, **options: Any) -> Fit:
+    return fit(SWING, recordings, BEGIN, **{"free": FREE, "steps": FixedSteps(1), **options})
+
+
+def with_noise(noise: np.ndarray, weights: Any = None) -> Recording:
+    (one,) = swings((0.8,), ts=TS, weights=weights)
+    return replace(one, observed=one.observed + NOISE * noise[:, None])
+
+
+def autoregressive(rng: np.random.Generator, rho: float) -> np.ndarray:
+    noise = rng.normal(size=TS.size)
+    for k in range(1, TS.size):
+        noise[k] = rho * noise[k - 1] + np.sqrt(1 - rho**2) * noise[k]
+    return noise
+
+
+def contaminated(rng: np.random.Generator) -> np.ndarray:
+    noise = rng.normal(size=TS.size)
+    return np.where(rng.random(TS.size) < 0.01, 30 * rng.normal(size=TS.size), noise)
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, Huber(3.0), StudentT(1.0)], ids=repr)
+def test_weights_slopes_and_integrals_of_losses(loss: Any) -> None:
+    r = np.linspace(-6.0, 6.0, 61) + 1e-3
+    h = 1e-5
+    first = (loss.value(r + h) - loss.value(r - h)) / (2 * h)
+    np.testing.assert_allclose(loss.weight(r) * r, first, rtol=1e-6)
+    second = (loss.weight(r + h) * (r + h) - loss.weight(r - h) * (r - h)) / (2 * h)
+    np.testing.assert_allclose(loss.slope(r), second, atol=1e-6)
+    area = 2 * quad(lambda x: float(np.exp(-loss.value(np.array([x])))[0]), 0, np.inf)[0]
+    np.testing.assert_allclose(loss.log_scale, np.log(area), rtol=1e-7)
+
+
+def test_student_is_its_distribution() -> None:
+    r, loss = np.linspace(-5.0, 5.0, 11), StudentT(4.0)
+    size = np.sqrt(5.0 / 4.0)  # with which the loss of small residuals is r^2 / 2
+    expected = t.logpdf(r, 4.0, scale=size)
+    np.testing.assert_allclose(-loss.value(r) - loss.log_scale, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("weights", [None, 1 / NOISE])
+def test_outliers_hardly_move_a_robust_fit(weights: float | None) -> None:
+    clean = np.random.default_rng(3).normal(size=TS.size)
+    far = clean.copy()
+    far[[40, 90, 200]] = 60.0, -50.0, 70.0
+    plain, moved = (fitted(with_noise(x, weights)) for x in (clean, far))
+    errors = plain.uncertainty.standard_errors
+    assert np.abs((moved.values - plain.values) / errors).max() > 1.5
+    for loss in LOSSES:
+        found = fitted(with_noise(far, weights), loss=loss)
+        assert found.converged
+        assert found.notes == ()
+        assert np.abs((found.values - plain.values) / errors).max() < 0.7, loss
+        np.testing.assert_allclose(found.uncertainty.standard_errors, errors, rtol=0.25)
+        assert {round(50 * one.time) for one in found.outliers} == {40, 90, 200}
+        np.testing.assert_allclose(found.outliers.samples[0].sigmas, -70.0, rtol=0.15)
+        assert "Outliers: 3 of 241 samples (1.2 %)" in repr(found)
+    assert len(moved.outliers) == 3
+    assert "fit with loss=Huber()" in " ".join(moved.notes)
+
+
+def test_the_likelihood_of_correlated_noise() -> None:
+    """Against the normal distribution with the covariance matrix of the noise."""
+    noise = autoregressive(np.random.default_rng(5), 0.8)
+    one = with_noise(noise, 1 / NOISE)
+    gap = replace(
+        one, observed=np.where(np.isin(np.arange(241), [30, 31]), np.nan, one.observed.T).T
+    )
+    found = fitted(gap, noise=AR1())
+    assert found.converged
+    assert found.notes == ()
+    assert found.correlation_times is not None
+    (time,) = found.correlation_times
+    np.testing.assert_allclose(np.exp(-0.02 / time), 0.8, atol=0.1)
+    seen = np.isfinite(gap.observed[:, 0])
+    times, r = TS[seen], found.residuals[0][seen, 0]
+    covariance = NOISE**2 * np.exp(-np.abs(times[:, None] - times) / time)
+    expected = multivariate_normal.logpdf(r, np.zeros(r.size), covariance)
+    np.testing.assert_allclose(found.log_likelihood, expected, rtol=1e-9)
+    np.testing.assert_allclose(found.aic, 2 * (4 + 1 - expected))
+    np.testing.assert_allclose(found.bic, np.log(239) * (4 + 1) - 2 * expected)
+    assert correlation_length(np.nan_to_num(found.standard_residuals[0].T), seen[None]) < 2
+
+
+def test_whitening_inverts_the_covariance() -> None:
+    times = np.array([0.0, 0.1, 0.3, 0.35, 1.0])
+    weights = np.array([1.0, 1.0, 0.0, 2.0, 1.0])[None, :, None]
+    neighbours = Neighbours.of(times[None], weights)
+    columns = np.eye(5)[None, :, :, None]  # as derivatives (S, P, T, d)
+    L = neighbours.whitened(columns, neighbours.correlation(np.array([0.2])))[0, :, :, 0].T
+    seen = weights[0, :, 0] > 0
+    covariance = np.exp(-np.abs(times[:, None] - times) / 0.2)[np.ix_(seen, seen)]
+    white = L[np.ix_(seen, seen)]
+    np.testing.assert_allclose(white @ covariance @ white.T, np.eye(4), atol=1e-12)
+
+
+def test_laws_are_compared_by_their_likelihood() -> None:
+    one = with_noise(np.random.default_rng(6).normal(size=TS.size))
+    fits = {
+        "friction": fitted(one),
+        "none": fit(SWING, one, {**TRUTH, "c": 0.0}, free=["l"], steps=FixedSteps(1)),
+        "outliers": fitted(one, loss=Huber()),
+    }
+    table = compare(fits)
+    assert table.best == "friction"
+    friction = fits["friction"]
+    r = friction.residuals[0]
+    sd = np.sqrt((r**2).mean())
+    expected = multivariate_normal.logpdf(r[:, 0] / sd, np.zeros(241), np.eye(241))
+    np.testing.assert_allclose(friction.log_likelihood, expected - 241 * np.log(sd), rtol=1e-12)
+    np.testing.assert_allclose(table.aic[0], 2 * (5 - friction.log_likelihood))
+    assert repr(table).splitlines()[2].split()[:2] == ["friction", "5"]
+    assert "Huber(scale=1.345), independent, estimated" in repr(table)
+    with pytest.raises(ValueError, match="to the same recordings, but 'other' has others"):
+        compare({**fits, "other": fitted(one.every(2))})
+    with pytest.raises(ValueError, match="but is empty"):
+        compare({})
+
+
+def test_blocks_come_first_where_residuals_are_correlated(tmp_path: Any) -> None:
+    (one,) = swings((0.8,), ts=np.arange(1001) / 50, weights=None)
+    rng = np.random.default_rng(8)
+    noise = np.convolve(rng.normal(size=1005), np.ones(5) / np.sqrt(5), "valid")
+    found = fitted(replace(one, observed=one.observed + NOISE * noise[:, None]))
+    uncertainty = found.uncertainty
+    assert found.correlated
+    assert uncertainty.interval_by_recording() is None
+    assert found.blocks == 20
+    by_block = uncertainty.standard_errors_by_block
+    # a sum of 5 independent numbers has errors sqrt(5) times those of white noise of its size
+    assert by_block is not None
+    np.testing.assert_allclose(by_block / uncertainty.standard_errors, np.sqrt(5), rtol=0.4)
+    first = repr(uncertainty).splitlines()[1]
+    assert first.split() == ["value", "by", "block", "white", "noise"]
+    assert "as if only 20 blocks of consecutive samples were" in repr(found)
+    again = load_fit(save_fit(found, tmp_path / "blocks.npz"))
+    assert repr(again) == repr(found)
+
+
+def test_wrong_losses_are_refused() -> None:
+    (one,) = swings((0.8,))
+    with pytest.raises(ValueError, match=r"need the optimizer TrustRegion\(\)"):
+        fitted(one, loss=Huber(), optimizer=optax.adam(1e-2))
+    with pytest.raises(ValueError, match="`scale` must be above 1"):
+        Cauchy(1.0)
+
+
+def _coverage(
+    draw: Callable[[], np.ndarray], weights: Any, count: int = 100, **options: Any
+) -> np.ndarray:
+    inside = []
+    for _ in range(count):
+        found = fitted(with_noise(draw(), weights), **options)
+        intervals = found.uncertainty.interval()
+        if found.correlated and (by_block := found.uncertainty.interval_by_block()) is not None:
+            intervals = by_block
+        inside.append((intervals[:, 0] <= WANTED) & (intervals[:, 1] >= WANTED))
+    return np.mean(inside, axis=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+@pytest.mark.parametrize("weights", [None, 1 / NOISE])
+def test_coverage_with_one_percent_of_outliers(loss: Any, weights: float | None) -> None:
+    rng = np.random.default_rng(0)
+    share = _coverage(lambda: contaminated(rng), weights, loss=loss)
+    assert np.all((share >= 0.90) & (share <= 0.99)), share
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rho", [0.5, 0.9, 0.97])
+@pytest.mark.parametrize("weights", [None, 1 / NOISE])
+def test_coverage_with_correlated_noise(rho: float, weights: float | None) -> None:
+    rng = np.random.default_rng(0)
+    share = _coverage(lambda: autoregressive(rng, rho), weights, noise=AR1())
+    assert np.all((share >= 0.90) & (share <= 0.99)), share
+
+
+@pytest.mark.slow
+def test_coverage_by_blocks() -> None:
+    rng = np.random.default_rng(0)
+    share = _coverage(lambda: autoregressive(rng, 0.5), None, count=300)
+    assert np.all((share >= 0.90) & (share <= 0.99)), share
