@@ -3,6 +3,7 @@
 import inspect
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,9 @@ def link_pages(app: Any, path: Any, parent: str, content: list[str]) -> None:
 
 
 def write_notebooks() -> None:
-    """Write the examples as notebooks, which are executed where they changed."""
+    """Write the examples as notebooks, which are executed where they changed, with their files."""
+    for data in sorted((ROOT / "examples").glob("*.urdf")):
+        shutil.copyfile(data, ROOT / "docs" / "examples" / data.name)
     for example in sorted((ROOT / "examples").glob("*.py")):
         notebook = ROOT / "docs" / "examples" / example.with_suffix(".ipynb").name
         cells = jupytext.read(example)
