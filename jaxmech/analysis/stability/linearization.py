@@ -208,8 +208,11 @@ def _eigenvalue_table(A: Any) -> str:
     A = np.asarray(A)
     if not np.isfinite(A).all():
         return ""
-    values = sorted((x for x in np.linalg.eigvals(A) if x.imag >= 0), key=lambda x: x.imag)
-    rows = [(f"{x.real:.4g}", f"{x.imag:.4g}", f"{x.imag / (2 * np.pi):.4g}") for x in values]
+    eigenvalues = np.linalg.eigvals(A)
+    parts = np.stack([eigenvalues.real, eigenvalues.imag], axis=-1)
+    parts[np.abs(parts) < 1e-12 * np.abs(eigenvalues).max(initial=0.0)] = 0.0  # round-off
+    upper = sorted((b, a) for a, b in parts if b >= 0)
+    rows = [(f"{a:.4g}", f"{b:.4g}", f"{b / (2 * np.pi):.4g}") for b, a in upper]
     return html_table(rows, ("real part [1/s]", "imaginary part [1/s]", "frequency [Hz]"))
 
 
