@@ -83,8 +83,14 @@ def _space(folder: Path) -> str:
 def _installed(extra: str) -> str:
     names = dict.fromkeys(_packages("jaxmech", extra))
     if any(_version(name) is None for name in names):
-        return f"not installed, pip install 'jaxmech[{extra}]'"
+        needed = (_with_extras(requirement) for requirement in _requirements("jaxmech", extra))
+        return f"not installed, pip install {' '.join(needed)}"
     return ", ".join(f"{name} {_version(name)}" for name in names)
+
+
+def _with_extras(requirement: Requirement) -> str:
+    extras = ",".join(sorted(requirement.extras))
+    return f"'{requirement.name}[{extras}]'" if extras else requirement.name
 
 
 def _packages(package: str, extra: str) -> Iterator[str]:

@@ -46,7 +46,7 @@ def view(
     mechanism exert on their second bodies, in the first trajectory. The list of the scene, behind
     the button at the lower right, hides and shows single bodies, ghosts and forces.
 
-    The page is one file with everything in it, made by viser (`pip install 'jaxmech[view]'`), and
+    The page is one file with everything in it, made by viser (`pip install viser`), and
     needs neither a server nor the network.
 
     Args:
@@ -86,9 +86,7 @@ def view(
         View: t = 0 ... 3 s in real time, 91 frames in 3 s
     """
     if importlib.util.find_spec("viser") is None:
-        raise ImportError(
-            "`view` needs viser, which is not installed: pip install 'jaxmech[view]'."
-        )
+        raise ImportError("`view` needs viser, which is not installed: pip install viser.")
     from jaxmech.plot.viewer.loads import arrows_of
     from jaxmech.plot.viewer.nodes import Caption
     from jaxmech.plot.viewer.page import View, is_notebook, page_path

@@ -28,7 +28,7 @@ def _mechanics() -> Any:
         from sympy.physics import mechanics
     except ImportError as error:
         raise ImportError(
-            "Models of sympy need sympy, which is not installed: pip install 'jaxmech[sympy]'."
+            "Models of sympy need sympy, which is not installed: pip install sympy."
         ) from error
     return mechanics
 

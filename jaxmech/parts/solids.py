@@ -141,7 +141,7 @@ def solid_mesh(mass: float, file: str | Path, *, scale: float = 1.0) -> dict[str
         import trimesh
     except ImportError as error:
         raise ImportError(
-            "`solid_mesh` needs `trimesh`; install it by `pip install 'jaxmech[mesh]'`."
+            "`solid_mesh` needs `trimesh`; install it by `pip install trimesh`."
         ) from error
     mesh: Any = trimesh.load_mesh(str(file))
     if not mesh.is_watertight:

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from threading import Timer
 
-WAIT = 3.0  # seconds
+WAIT = 2.0  # seconds
 
 _IS_COMMAND = ContextVar("command", default=False)
 _IS_TIMED = ContextVar("timed", default=False)

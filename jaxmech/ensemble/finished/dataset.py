@@ -29,7 +29,7 @@ def require_xarray() -> None:
         import xarray  # noqa: F401
     except ImportError as error:
         raise InputError(
-            "datasets need xarray, which is not installed: pip install 'jaxmech[xarray]'; without "
+            "datasets need xarray, which is not installed: pip install xarray; without "
             "it, jaxmech.ensemble.open_results reads a run folder"
         ) from error
 

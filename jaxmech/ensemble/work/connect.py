@@ -171,7 +171,7 @@ def _require_dask() -> None:
         import distributed  # noqa: F401
     except ImportError as error:
         raise InputError(
-            "clusters need dask.distributed, which is not installed: pip install 'jaxmech[cluster]'"
+            "clusters need dask.distributed, which is not installed: pip install distributed"
         ) from error
 
 

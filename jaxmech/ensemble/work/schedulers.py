@@ -35,7 +35,7 @@ def temporary_credentials() -> "Security":
     except ImportError as error:
         raise InputError(
             "clusters of this machine need cryptography, which is not installed: pip install "
-            "'jaxmech[cluster]'"
+            "cryptography"
         ) from error
 
 

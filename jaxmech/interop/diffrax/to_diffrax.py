@@ -74,7 +74,7 @@ def to_diffrax(
     """
     if importlib.util.find_spec("diffrax") is None:
         raise ImportError(
-            "`to_diffrax` needs diffrax, which is not installed: pip install 'jaxmech[diffrax]'."
+            "`to_diffrax` needs diffrax, which is not installed: pip install diffrax."
         )
     import diffrax
 

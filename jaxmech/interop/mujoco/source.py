@@ -32,8 +32,7 @@ def mujoco() -> Any:
         import mujoco
     except ImportError as error:
         raise ImportError(
-            "MJCF and URDF files need MuJoCo, which is not installed: "
-            "pip install 'jaxmech[mujoco]'."
+            "MJCF and URDF files need MuJoCo, which is not installed: pip install mujoco."
         ) from error
     return mujoco
 

@@ -29,8 +29,8 @@ def bitcode() -> bytes:
             return file.read_bytes()
     raise LibdeviceError(
         f"A GPU kernel that needs exp, log, pow or the like needs {_FILE}, which is in none of "
-        f"{', '.join(map(str, places)) or 'the installed packages'}; install `jaxmech[cuda12]` or "
-        "`jaxmech[cuda13]`, or set the environment variable CUDA_HOME to the folder of a "
+        f"{', '.join(map(str, places)) or 'the installed packages'}; install `jax[cuda12]` or "
+        "`jax[cuda13]`, or set the environment variable CUDA_HOME to the folder of a "
         "CUDA toolkit."
     )
 
