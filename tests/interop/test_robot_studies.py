@@ -125,7 +125,7 @@ def test_files_that_are_wrong_or_cannot_be_read(
     with pytest.raises(StudyError, match="remove the element or correct its name"):
         load("wrong.xml", {}, folder)
     monkeypatch.setitem(sys.modules, "mujoco", None)
-    with pytest.raises(StudyError, match=r"pip install 'jaxmech\[mujoco\]'"):
+    with pytest.raises(StudyError, match="pip install mujoco"):
         load("robots/arm.urdf", {}, folder)
 
 

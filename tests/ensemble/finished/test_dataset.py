@@ -104,7 +104,7 @@ def test_without_xarray_it_says_what_to_install(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(builtins, "__import__", without)
     monkeypatch.delitem(sys.modules, "xarray", raising=False)
     for call in (lambda: je.run(study(), tmp_path / "run"), lambda: je.open(tmp_path / "run")):
-        with pytest.raises(InputError, match=r"pip install 'jaxmech\[xarray\]'"):
+        with pytest.raises(InputError, match="pip install xarray"):
             call()
     assert not (tmp_path / "run").exists()
 
