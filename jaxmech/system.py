@@ -76,6 +76,8 @@ class System:
         mass_and_force: `mass_and_force(q, v, t, params)`, M (n, n) and Q (n,) of the Lagrangian,
             without `force`, in place of its derivatives, such as a recursion of fewer operations.
             They must agree with the Lagrangian, which still gives the energy; `structure` compares.
+        quasi_mass_and_force: the same in quasi-velocities, `quasi_mass_and_force(q, u, t, params)`:
+            M (k, k) and Q (k,), in place of projections of M and Q.
         states: names of states of first order: a current, a bristle, a temperature (or a mapping
             of them to their units). They are the
             last entries of v; the same entries of q are their integrals over time, and
@@ -134,6 +136,9 @@ class System:
     nonideal: Callable[..., Array] | None = field(default=None, kw_only=True)
     loads: Callable[..., Any] | None = field(default=None, kw_only=True)
     mass_and_force: Callable[..., tuple[Array, Array]] | None = field(default=None, kw_only=True)
+    quasi_mass_and_force: Callable[..., tuple[Array, Array]] | None = field(
+        default=None, kw_only=True
+    )
     states: Names = field(default=(), kw_only=True)
     rates: Callable[..., Array] | None = field(default=None, kw_only=True)
     velocities: Names = field(default=(), kw_only=True)
@@ -151,7 +156,7 @@ class System:
         optional = {"force": state, "mass_and_force": state, "rates": state}
         optional |= {"nonideal": "q, v, multipliers, t, params"}
         optional |= {"loads": "q, v, qdd, multipliers, t, params"}
-        optional |= {"kinematics": "q, t, params"}
+        optional |= {"kinematics": "q, t, params", "quasi_mass_and_force": "q, u, t, params"}
         for name, arguments in optional.items():
             if (fn := getattr(self, name)) is not None:
                 require_function(name, fn, arguments)
@@ -161,6 +166,11 @@ class System:
         object.__setattr__(self, "coordinates", names)
         object.__setattr__(self, "states", states)
         velocities = checked_velocities(names, states, self.velocities, self.kinematics)
+        if self.quasi_mass_and_force is not None and not velocities:
+            raise ValueError(
+                "Argument `quasi_mass_and_force` must come with `velocities` and `kinematics`, "
+                "which are missing; in the rates of coordinates it is `mass_and_force`."
+            )
         object.__setattr__(self, "velocities", velocities)
         require_names_of_units(units, (*names, *states, *velocities))
         object.__setattr__(self, "units", units)
@@ -200,7 +210,7 @@ class System:
         """Pickle the functions, which must be importable unless cloudpickle does the pickling."""
         if not is_called_from("cloudpickle"):
             names = ["lagrangian", "force", "nonideal", "loads", "rates", "mass_and_force"]
-            names += ["kinematics"]
+            names += ["kinematics", "quasi_mass_and_force"]
             functions: list[tuple[str, Any]] = [(name, getattr(self, name)) for name in names]
             constraints = [*self.constraints, *self.invariants]
             functions += [(f"constraint {c.name!r}", c) for c in constraints]
@@ -240,7 +250,7 @@ class System:
         units = tuple(pair for pair in self.units if pair[0] in self.value_names)
         return replace(
             self, constraints=constraints, velocities=(), kinematics=None, invariants=(),
-            units=units,
+            quasi_mass_and_force=None, units=units,
         )  # fmt: skip
 
     @property
@@ -296,9 +306,13 @@ class System:
     def everything(self, q: Array, v: Array, t: Array, params: Params) -> Any:
         """The values of all functions at a state, to see which parameters they read."""
         multipliers = jnp.zeros(sum(self.sizes(q, v, t, params)), q.dtype)
-        values = [self._value(q, v, t, params), self.nonideal_force(q, v, multipliers, t, params)]
+        speeds = self.speeds(q, v, t, params)
+        values = [
+            self._value(q, speeds, t, params),
+            self.nonideal_force(q, v, multipliers, t, params),
+        ]
         values += [c.residual(q, v, v, t, params) for c in self.constraints]
-        values += [self.state_rates(q, v, t, params), self.speeds(q, v, t, params)]
+        values += [self.state_rates(q, v, t, params), speeds]
         values += [c.value(q, t, params) for c in self.invariants]
         return [*values, self.applied_force(q, v, t, params)]
 
@@ -354,7 +368,7 @@ class System:
     @traced_once
     def mass(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The mass matrix M = d2L/dv2 at a state, (n, n); with quasi-velocities T^T M T (k, k)."""
-        if self.mass_and_force is not None:
+        if self._has_recursion:
             return self._mass_and_force(q, v, t, params)[0]
         mechanical = self.n_velocities - len(self.states)
         M = mass_matrix(lambda *state: self.slopes(*state, params), q, v, t)
@@ -369,7 +383,7 @@ class System:
 
         With quasi-velocities T^T (Q - M (dT/dt) u), (k,).
         """
-        if self.mass_and_force is not None:
+        if self._has_recursion:
             return self._mass_and_force(q, v, t, params)[1]
 
         def slopes(*state: Array) -> tuple[Array, Array]:
@@ -517,24 +531,28 @@ class System:
 
     @traced_once
     def _mass_and_force(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
-        """M and Q by `mass_and_force`, with the unit masses and the rates of states."""
-        assert self.mass_and_force is not None
-        speeds = self.speeds(q, v, t, params)
-        with naming_missing("`mass_and_force`", params):
-            M, Q = self.mass_and_force(q, speeds, t, params)
-        mechanical = self.n - len(self.states)
-        square, need = (mechanical, mechanical), "rows of coordinates"
-        M = with_shape("The matrix of `mass_and_force`", M, square, need=need)
-        Q = with_shape("The force of `mass_and_force`", Q, (mechanical,))
-        if self.quasi is not None:
-            T = self.quasi.matrix(q, t, params)[:mechanical, : len(self.velocities)]
-            at_rest = jnp.zeros_like(v)
-            change = self.quasi.speed_rates(q, v, at_rest, t, params)[:mechanical]
-            M, Q = T.T @ M @ T, matvec(T.T, Q - matvec(M, change))
+        """M and Q by the functions of them, with the unit masses and the rates of states."""
+        if self.quasi_mass_and_force is not None:
+            fn, size = self.quasi_mass_and_force, self.n_velocities - len(self.states)
+            M, Q = _mass_and_force_of(fn, "`quasi_mass_and_force`", size, q, v, t, params)
+        else:
+            assert self.mass_and_force is not None
+            speeds, size = self.speeds(q, v, t, params), self.n - len(self.states)
+            state = q, speeds, t, params
+            M, Q = _mass_and_force_of(self.mass_and_force, "`mass_and_force`", size, *state)
+            if self.quasi is not None:
+                T = self.quasi.matrix(q, t, params)[:size, : len(self.velocities)]
+                at_rest = jnp.zeros_like(v)
+                change = self.quasi.speed_rates(q, v, at_rest, t, params)[:size]
+                M, Q = T.T @ M @ T, matvec(T.T, Q - matvec(M, change))
         if self.states:
             M = with_unit_mass(M, len(self.states))
             Q = jnp.concatenate([Q, self.state_rates(q, v, t, params)])
         return M.astype(q.dtype), Q.astype(q.dtype)
+
+    @property
+    def _has_recursion(self) -> bool:
+        return self.mass_and_force is not None or self.quasi_mass_and_force is not None
 
     @traced_once
     def slopes(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
@@ -550,6 +568,16 @@ class System:
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def _mass_and_force_of(
+    fn: Callable[..., tuple[Array, Array]], name: str, size: int, *state: Any
+) -> tuple[Array, Array]:
+    """M and Q by a function of the user, with their shapes checked."""
+    with naming_missing(name, state[-1]):
+        M, Q = fn(*state)
+    M = with_shape(f"The matrix of {name}", M, (size, size), need="rows of coordinates")
+    return M, with_shape(f"The force of {name}", Q, (size,))
 
 
 def as_dtype(params: Params, dtype: Any) -> Params:

@@ -22,6 +22,8 @@ from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.joint_loads import JointLoads
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
+from jaxmech.parts.kinematics.spins import Spins
+from jaxmech.parts.kinematics.tree import spanning_tree
 from jaxmech.parts.values import Reader
 from jaxmech.system import System
 
@@ -119,11 +121,11 @@ def system_of(
     tree: Sequence[str],
     states: Sequence[str],
     rates: Callable[..., Any] | None,
+    spins: Spins | None,
 ) -> System:
     """The system of a mechanism, of whose joints those of the tree are no constraints."""
-    constraints: list[AbstractConstraint] = [
-        Holonomic(UnitNorm(norm.first), name=f"{norm.name}.unit") for norm in kinematics.norms
-    ]
+    units = [Holonomic(UnitNorm(norm.first), name=f"{norm.name}.unit") for norm in kinematics.norms]
+    constraints: list[AbstractConstraint] = [] if spins else [*units]
     places: list[tuple[Joint, slice]] = []  # of the constraints of each joint
     for joint in joints:
         first = len(constraints)
@@ -140,10 +142,16 @@ def system_of(
     part_classes = AbstractForce | AbstractTerm | Gravity
     force_functions = tuple(f for f in forces if not isinstance(f, part_classes))
     elements = Elements(kinematics, potentials, terms)
+    extra_terms = elements if potentials or terms else None
     recursions = None
     if isinstance(kinematics, JointCoordinates):
-        extra_terms = elements if potentials or terms else None
         recursions = MassAndForce(kinematics, gravities, extra_terms)
+    quasi: dict[str, Any] = {}
+    if spins is not None:
+        links = spanning_tree(kinematics.bodies, (), ())[0]  # of free bodies
+        by_spins = recursions or MassAndForce(links, gravities, extra_terms)
+        quasi = {"velocities": spins.units(_unit), "kinematics": spins, "invariants": units}
+        quasi["quasi_mass_and_force"] = replace(by_spins, spins=spins)
     system = System(
         EnergyDifference(kinematics, gravities, elements),
         constraints,
@@ -152,6 +160,7 @@ def system_of(
         mass_and_force=recursions,
         states=states,
         rates=rates,
+        **quasi,
     )
     names = [constraint.name for constraint in system.constraints]
     joints_with_names = tuple((joint, tuple(names[place])) for joint, place in places)

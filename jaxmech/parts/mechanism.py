@@ -16,6 +16,7 @@ from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.joint_loads import total_momentum
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.kinematics.body_coordinates import BodyCoordinates
+from jaxmech.parts.kinematics.spins import spins_of
 from jaxmech.parts.kinematics.tree import kinematics_of
 from jaxmech.parts.outline import outline
 from jaxmech.parts.validation import (
@@ -53,6 +54,11 @@ class Mechanism:
         forces: forces, and functions `force(q, v, t, params)` of shape (n,).
         params: default parameters, with all names that parts use.
         coordinates: "joints" or "bodies".
+        velocities: "rates" of the coordinates, or "spins": for each quaternion three velocities
+            `name.spin_x`, `name.spin_y`, `name.spin_z`, the angular velocity [rad/s] of a free body
+            along its axes, or that of b relative to a in a ball along the axes of b. The others are
+            rates, such as `elbow.angle.rate`. No constraint keeps the length of a quaternion then,
+            and the mass matrix is regular.
         states: names of states of first order, as for `System`; the functions among `forces` find
             them at the end of v, and return one number for each coordinate.
         rates: `rates(q, v, t, params)`, the time derivatives of the states.
@@ -94,6 +100,7 @@ class Mechanism:
     params: Mapping[str, Any] = field(default_factory=dict)
     coordinates: Literal["joints", "bodies"] = "joints"
     cut: Sequence[str] = ()
+    velocities: Literal["rates", "spins"] = field(default="rates", kw_only=True)
     states: Sequence[str] = field(default=(), kw_only=True)
     rates: Callable[..., Any] | None = field(default=None, kw_only=True)
     system: System = field(init=False)
@@ -109,7 +116,8 @@ class Mechanism:
         object.__setattr__(self, "kinematics", kinematics)
         object.__setattr__(self, "tree", tree)
         parts = self.joints, self.forces, tree
-        system = system_of(kinematics, *parts, self.states, self.rates)
+        spins = spins_of(kinematics, self.velocities)
+        system = system_of(kinematics, *parts, self.states, self.rates, spins)
         object.__setattr__(self, "system", system.with_declared(self.params))
         _require_readable(self)
         require_possible(self.bodies, self.joints, self.params)
@@ -127,8 +135,8 @@ class Mechanism:
                 bodies, one for each body.
 
         Returns:
-            q and v, shapes (n,), consistent with the constraints only as far as the starts are;
-            states are zero.
+            q and v, shapes (n,) and (n,) or (k,), consistent with the constraints only as far as
+            the starts are; states are zero.
 
         Raises:
             ValueError: a body has no start, a start belongs to no body, or does not fit its body.
@@ -142,9 +150,11 @@ class Mechanism:
         """
         for name, start in starts.items():
             require_kind(f"starts[{name!r}]", start, Start, "Start((0.0, 0.0))")
-        q, v = self.kinematics.guess(starts, jnp.zeros(()), dict(self.params))
+        t, params = jnp.zeros(()), dict(self.params)
+        q, v = self.kinematics.guess(starts, t, params)
         states = jnp.zeros(len(self.system.states), q.dtype)
-        return jnp.concatenate([q, states]), jnp.concatenate([v, states])
+        q, v = jnp.concatenate([q, states]), jnp.concatenate([v, states])
+        return q, self.system.from_speeds(q, v, t, params)
 
     def frame(self, body: str, q: Any, t: Any = 0.0, params: Any = None) -> Frame:
         """The frame of a body: its `origin`, its `axes` and its `attitude`.
@@ -163,7 +173,7 @@ class Mechanism:
             >>> print(Mechanism([point_mass("bob", mass=1.0)]).frame("bob", [1.0, 2.0]).origin)
             [1. 2.]
         """
-        q, _, t, params = self._state(q, q, t, params)
+        q, t, params = self._pose(q, t, params)
         return self.kinematics.frames([self._body(body)], q, t, params)[0]
 
     def point(
@@ -199,7 +209,7 @@ class Mechanism:
             body: name of the body.
             at: the point along the axes of the body [m], shape (d,).
             q: all coordinates, shape (n,).
-            v: all velocities, shape (n,).
+            v: all velocities, shape (n,) or (k,).
             t: time [s].
             params: parameters; by default those of the mechanism.
 
@@ -213,7 +223,7 @@ class Mechanism:
             >>> print(arm.velocity("bar", (2, 0), [0.0], [3.0]))
             [0. 6.]
         """
-        at_rest = jnp.zeros(self.system.n)
+        at_rest = jnp.zeros(self.system.n_velocities)
         return self._motion_of(body, at, (q, v, at_rest), t, params)[0]
 
     def acceleration(
@@ -225,8 +235,8 @@ class Mechanism:
             body: name of the body.
             at: the point along the axes of the body [m], shape (d,).
             q: all coordinates, shape (n,).
-            v: all velocities, shape (n,).
-            qdd: all accelerations, shape (n,), such as those of `observe`.
+            v: all velocities, shape (n,) or (k,).
+            qdd: all accelerations, shape (n,) or (k,), such as those of `observe`.
             t: time [s].
             params: parameters; by default those of the mechanism.
 
@@ -246,16 +256,28 @@ class Mechanism:
         self, body: str, place: Any, motion: tuple[Any, Any, Any], t: Any, params: Any
     ) -> tuple[Array, Array]:
         (q, v, qdd), carrier, local = motion, self._body(body), self._local(place)
-        _, qdd, *_ = self._state(q, qdd, t, params, ("q", "qdd"))
-        q, v, t, params = self._state(q, v, t, params)
+        _, qdd, *_ = self._arguments(q, qdd, t, params, ("q", "qdd"))
+        q, u, t, params = self._arguments(q, v, t, params)
+        v = self.system.speeds(q, u, t, params)
+        qdd = self.system.speed_rates(q, u, qdd.astype(q.dtype), t, params)
 
         def velocity(q: Array, v: Array, t: Array) -> Array:
             motion_at_t = self.kinematics.moving([carrier], q, v, t, params)[0]
             return jnp.asarray(motion_at_t.velocity_at(motion_at_t.frame.point(local)))
 
-        return jax.jvp(velocity, (q, v, t), (v, qdd.astype(q.dtype), jnp.ones_like(t)))
+        return jax.jvp(velocity, (q, v, t), (v, qdd, jnp.ones_like(t)))
 
-    def _state(
+    def _pose(self, q: Any, t: Any, params: Any) -> tuple[Array, Array, Any]:
+        """The checked arguments of functions that do not depend on velocities."""
+        q, _, t, params = self._arguments(q, jnp.zeros(self.system.n_velocities, int), t, params)
+        return q, t, params
+
+    def _state(self, q: Any, v: Any, t: Any, params: Any) -> tuple[Array, Array, Array, Any]:
+        """The checked arguments, with the rates of the coordinates for v."""
+        q, v, t, params = self._arguments(q, v, t, params)
+        return q, self.system.speeds(q, v, t, params), t, params
+
+    def _arguments(
         self, q: Any, v: Any, t: Any, params: Any, names: tuple[str, str] = ("q", "v")
     ) -> tuple[Array, Array, Array, Any]:
         """The checked arguments, by default with the parameters of the mechanism."""
@@ -295,13 +317,17 @@ class Mechanism:
             >>> print(force, torque)
             [1. 2.] 3.0
         """
-        carrier, names = self._body(body), ("q", "generalized")
+        carrier, names, system = self._body(body), ("q", "generalized"), self.system
         if not isinstance(self.kinematics, BodyCoordinates):
             raise ValueError(
                 "With the coordinates of joints, a generalized force does not tell the loads on "
                 "single bodies; `observe(...).loads` has those of all joints by name."
             )
-        q, generalized, *_ = self.system.arguments(q, generalized, 0.0, None, names)
+        q, generalized, t, _ = system.arguments(q, generalized, 0.0, None, names)
+        if system.quasi is not None:  # the force on the coordinates of the same power
+            rates = jnp.zeros_like(q)
+            pull = jax.vjp(lambda rates: system.from_speeds(q, rates, t, None), rates)[1]
+            (generalized,) = pull(generalized)
         entries = (self.kinematics.entries(carrier, x) for x in (q, generalized))
         return carrier.load(*entries)
 
@@ -312,7 +338,7 @@ class Mechanism:
 
         Args:
             q: all coordinates, shape (n,).
-            v: all velocities, shape (n,).
+            v: all velocities, shape (n,) or (k,).
             t: time [s].
             params: parameters; by default those of the mechanism.
 
@@ -336,7 +362,7 @@ class Mechanism:
 
         Args:
             q: all coordinates, shape (n,).
-            v: all velocities, shape (n,).
+            v: all velocities, shape (n,) or (k,).
             t: time [s].
             params: parameters; by default those of the mechanism.
 
@@ -364,7 +390,7 @@ class Mechanism:
             >>> list(drawn)
             ['bar', 'bar.disc', 'bar.radius', 'hinge', 'bar.center']
         """
-        q, _, t, params = self.system.arguments(q, q, t, params)
+        q, t, params = self._pose(q, t, params)
         parts = [p for p in (*self.joints, *self.forces) if isinstance(p, Joint | AbstractForce)]
         return shapes(self.kinematics, parts, q, t, params)
 
@@ -385,9 +411,9 @@ def _require_readable(mechanism: Mechanism) -> None:
         return  # tracing would take long for many bodies
 
     def everything(params: Any) -> Any:
-        x, t = jnp.zeros(mechanism.system.n), jnp.zeros(())
-        drawn = mechanism.geometry(x, t, params)
-        return mechanism.system.everything(x, x, t, params), drawn
+        system, t = mechanism.system, jnp.zeros(())
+        q, v = jnp.zeros(system.n), jnp.zeros(system.n_velocities)
+        return system.everything(q, v, t, params), mechanism.geometry(q, t, params)
 
     params = dict(mechanism.params)
     jax.eval_shape(everything, params)

@@ -20,8 +20,11 @@ _LAST, _BRANCH, _STEM, _BLANK = "└─ ", "├─ ", "│  ", "   "
 def outline(mechanism: Any) -> str:
     """The lines that a mechanism prints."""
     kinematics, joints, tree = mechanism.kinematics, mechanism.joints, mechanism.tree
-    sizes = len(kinematics.coordinates), _equations(mechanism)
-    lines = ["Mechanism: coordinates {}, constraint equations {}".format(*sizes), "ground"]
+    counts = f"coordinates {len(kinematics.coordinates)}"
+    if velocities := mechanism.system.velocities:
+        counts += f", velocities {len(velocities)}"
+    counts += f", constraint equations {_equations(mechanism)}"
+    lines = [f"Mechanism: {counts}", "ground"]
     lines += _branches(_children(kinematics, joints), "ground", "")
     constraints = [joint for joint in joints if joint.name not in tree]
     for title, parts in (("constraints", constraints), ("forces", mechanism.forces)):
@@ -31,8 +34,9 @@ def outline(mechanism: Any) -> str:
 
 
 def _equations(mechanism: Any) -> int:
-    x = jnp.zeros(mechanism.system.n)
-    sizes: tuple[int, ...] = mechanism.system.sizes(x, x, jnp.zeros(()), dict(mechanism.params))
+    system, params = mechanism.system, dict(mechanism.params)
+    q, v = jnp.zeros(system.n), jnp.zeros(system.n_velocities)
+    sizes: tuple[int, ...] = system.sizes(q, v, jnp.zeros(()), params)
     return sum(sizes)
 
 

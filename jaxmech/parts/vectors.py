@@ -33,6 +33,7 @@ _CONJUGATE = np.array([1, -1, -1, -1], np.int32)
 _SPACE = (_PRODUCT * _CONJUGATE)[1:]
 _BODY = (_PRODUCT * _CONJUGATE[:, None])[1:]
 _IMAGINARY = _PRODUCT[:, 1:, :]
+_RIGHT = _PRODUCT[:, :, 1:].transpose(0, 2, 1)  # e (0, w)
 # R = vec(e (0, .) conj(e)): R[r, c] = sum _ROTATION[r, c, i, j] e_i e_j.
 _ROTATION = np.einsum("rkj,kic->rcij", _SPACE, _PRODUCT[:, :, 1:]).astype(np.int32)
 _QUARTER = np.array([[0, -1], [1, 0]], np.int32)
@@ -103,6 +104,17 @@ def spin_in_body(e: Numbers, rate: Numbers) -> Numbers:
 def quaternion_rate(e: Numbers, spin: Numbers) -> Numbers:
     """The derivative e' from the angular velocity along the axes of the ground, (0, w) e / 2."""
     return bilinear(_IMAGINARY, spin, e) / 2
+
+
+def right_products(e: Numbers) -> Numbers:
+    """The matrix (4, 3) of e (0, w) for w (3,); with a half of it, the rate e' for a body's spin.
+
+    Example:
+        >>> e = jnp.array([0.0, 1.0, 0.0, 0.0])
+        >>> print(right_products(e) @ jnp.array([1.0, 2.0, 3.0]))
+        [-1.  0. -3.  2.]
+    """
+    return (_RIGHT.astype(e.dtype) * e[None, None]).sum(2)
 
 
 def quaternion(axis: Any, angle: Any) -> Array:

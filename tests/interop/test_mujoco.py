@@ -48,9 +48,9 @@ def mass(model: Any, data: Any) -> np.ndarray:
 
 
 @functools.cache
-def robot_of(xml: str) -> tuple[Robot, Any]:
+def robot_of(xml: str, velocities: Any = "rates") -> tuple[Robot, Any]:
     """A robot, and a compiled function: q, v, M and the forces on qvel, and the residuals."""
-    robot = from_mjcf(xml, friction_speed=SPEED)
+    robot = from_mjcf(xml, friction_speed=SPEED, velocities=velocities)
     system = robot.mechanism.system
 
     @jax.jit
@@ -58,7 +58,8 @@ def robot_of(xml: str) -> tuple[Robot, Any]:
         q = robot.q(qpos)
         v = robot.v(q, qvel)
         T = jax.jacfwd(lambda u: robot.v(q, u))(qvel)
-        drift = jax.jvp(lambda q: robot.v(q, qvel), (q,), (v,))[1]
+        speeds = system.speeds(q, v, jnp.zeros(()), params)
+        drift = jax.jvp(lambda q: robot.v(q, qvel), (q,), (speeds,))[1]
         M = system.mass(q, v, jnp.zeros(()), params)
         Q = system.conservative_force(q, v, jnp.zeros(()), params)
         Q = Q + system.applied_force(q, v, jnp.zeros(()), params)
@@ -69,9 +70,15 @@ def robot_of(xml: str) -> tuple[Robot, Any]:
 
 
 @ignoring
-@pytest.mark.parametrize("xml", [DOUBLE_PENDULUM, FOUR_BAR, LEG, ARM, urdf_arm()])
-def test_the_tree_moves_as_in_mujoco(xml: str) -> None:
-    robot, evaluated = robot_of(xml)
+@pytest.mark.parametrize(
+    ("xml", "velocities"),
+    [
+        *((xml, "rates") for xml in (DOUBLE_PENDULUM, FOUR_BAR, LEG, ARM, urdf_arm())),
+        (LEG, "spins"),
+    ],
+)
+def test_the_tree_moves_as_in_mujoco(xml: str, velocities: str) -> None:
+    robot, evaluated = robot_of(xml, velocities)
     model = bare(xml)
     friction = model.dof_frictionloss.copy()
     model.dof_frictionloss[:] = 0
@@ -355,3 +362,19 @@ def test_meshes_that_only_show_bodies_are_not_read() -> None:
     assert from_mjcf(text, strict=True).mechanism.system.coordinates == ("joint0.angle",)
     with pytest.raises(ValueError, match=r"missing\.stl.*give moving bodies with meshes"):
         from_mjcf(text.replace(INERTIAL.format(1, "1 1 1"), ""))
+
+
+@ignoring
+@pytest.mark.slow
+def test_a_run_in_spins_is_the_one_in_rates() -> None:
+    solutions = []
+    for velocities in ("rates", "spins"):
+        robot = robot_of(LEG, velocities)[0]
+        system, params = robot.mechanism.system, dict(robot.mechanism.params)
+        q = robot.q(robot.reference)
+        q, v = jm.assemble(system, q, robot.v(q, np.zeros(robot.conversion.size[1])), 0.0, params)
+        sol = jm.simulate(system, q, v, [0.0, 0.5, 1.0], params, steps=jm.FixedSteps(500))
+        assert sol.status == jm.Status.OK
+        solutions.append((sol.q, robot.qvel(sol.q[-1], sol.v[-1])))
+    for rates, spins in zip(*solutions, strict=True):
+        np.testing.assert_allclose(spins, rates, rtol=0, atol=1e-9)

@@ -62,6 +62,7 @@ def with_switches(system: System, names: tuple[str, ...]) -> System:
         loads=plain(system.loads, "`loads`"),
         rates=plain(system.rates, "`rates`"),
         mass_and_force=plain(system.mass_and_force, "`mass_and_force`"),
+        quasi_mass_and_force=plain(system.quasi_mass_and_force, "`quasi_mass_and_force`"),
         kinematics=plain(system.kinematics, "`kinematics`"),
         constraints=tuple(map(switched, system.constraints)),
         invariants=tuple(map(switched, system.invariants)),

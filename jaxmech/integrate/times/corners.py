@@ -136,6 +136,8 @@ def _functions(
     ]
     if system.kinematics is not None:
         functions.append(("`kinematics`", system.kinematics, (q,)))
+        if (fn := system.quasi_mass_and_force) is not None:
+            functions.append(("`quasi_mass_and_force`", fn, (q, v[: system.n_velocities])))
         system = system.plain
     if system.mass_and_force is not None:
         functions.append(("`mass_and_force`", system.mass_and_force, (q, v)))

@@ -67,6 +67,7 @@ def within_spans(system: System) -> System:
         loads=inside(system.loads, "`loads`"),
         rates=inside(system.rates, "`rates`"),
         mass_and_force=inside(system.mass_and_force, "`mass_and_force`"),
+        quasi_mass_and_force=inside(system.quasi_mass_and_force, "`quasi_mass_and_force`"),
         kinematics=inside(system.kinematics, "`kinematics`"),
         constraints=tuple(map(constrained, system.constraints)),
         invariants=tuple(map(constrained, system.invariants)),

@@ -1,7 +1,8 @@
 """`from_mjcf`: a mechanism from an MJCF or URDF file."""
 
-from typing import Any
+from typing import Any, Literal
 
+import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.interop.mujoco.actuators import actuators
@@ -40,6 +41,7 @@ def from_mjcf(
     strict: bool = False,
     params: tuple[str, ...] = (),
     friction_speed: float = 0.01,
+    velocities: Literal["rates", "spins"] = "rates",
 ) -> Robot:
     """The mechanism of an MJCF or URDF file, with its equalities as hard constraints.
 
@@ -59,6 +61,7 @@ def from_mjcf(
             "damping", "frictionloss", "inertia", "mass" and "stiffness": `params["mass.forearm"]`.
         friction_speed: the speed [rad/s or m/s] below which frictionloss f is smoothed, as
             f tanh(v / friction_speed).
+        velocities: those of the `Mechanism`; with "spins", v has the numbers of MuJoCo's `qvel`.
 
     Returns:
         A `Robot`: the mechanism, what was ignored, keyframes, sites, and the conversion of
@@ -84,7 +87,7 @@ def from_mjcf(
             )
     spec, source_name = spec_of(source)
     model = compiled(spec, source_name)
-    assembly = _Assembly(model, spec, Values(tuple(params)), friction_speed)
+    assembly = _Assembly(model, spec, Values(tuple(params)), friction_speed, velocities)
     for element in unknown_elements(text_of(source)):
         assembly.left_out.add("unknown element", element)
     robot = assembly.robot()
@@ -102,9 +105,12 @@ def from_mjcf(
 class _Assembly:
     """The steps from a compiled model to a `Robot`."""
 
-    def __init__(self, model: Any, spec: Any, values: Values, friction_speed: float) -> None:
+    def __init__(
+        self, model: Any, spec: Any, values: Values, friction_speed: float,
+        velocities: Literal["rates", "spins"],
+    ) -> None:  # fmt: skip
         self.model, self.spec, self.values = model, spec, values
-        self.friction_speed = friction_speed
+        self.friction_speed, self.velocities = friction_speed, velocities
         self.left_out = LeftOut()
         self.names = names_of(model, "body", model.nbody, ("ground",))
         self.joints = names_of(model, "joint", model.njnt, self._free_bodies())
@@ -161,11 +167,12 @@ class _Assembly:
             params,
             coordinates="joints",
             cut=cut,
+            velocities=self.velocities,
         )
         return Robot(
             mechanism,
             self.left_out.frozen(),
-            self._keyframes(conversion, params, inputs),
+            self._keyframes(conversion, mechanism, inputs),
             {names[k]: self._place(place) for k, place in enumerate(self.places)},
             self._sites(),
             self._coordinates(order),
@@ -198,12 +205,13 @@ class _Assembly:
         return by_joint
 
     def _keyframes(
-        self, conversion: Conversion, params: dict[str, Any], inputs: tuple[str, ...]
+        self, conversion: Conversion, mechanism: Mechanism, inputs: tuple[str, ...]
     ) -> dict[str, Keyframe]:
-        model, keyframes = self.model, {}
+        model, keyframes, params = self.model, {}, mechanism.params
         for k, name in enumerate(names_of(model, "key", model.nkey)):
             q = conversion.q(model.key_qpos[k])
-            v = conversion.v(q, model.key_qvel[k])
+            rates = conversion.v(q, model.key_qvel[k])
+            v = mechanism.system.from_speeds(q, rates, jnp.zeros(()), params)
             pairs = zip(inputs, model.key_ctrl[k], strict=True)
             ctrl = {f"ctrl.{x}": float(value) for x, value in pairs if f"ctrl.{x}" in params}
             keyframes[name] = Keyframe(q, v, ctrl)

@@ -69,12 +69,12 @@ class Robot:
     def model(self) -> Model:
         """A `Model` for studies, fits and commands such as `jaxmech check`.
 
-        Its start variables are the coordinates, and their rates under names such as
-        `elbow.angle.rate`; the state is the nearest one on the constraints.
+        Its start variables are the coordinates, and the velocities under names such as
+        `elbow.angle.rate` and `ball.spin_x`; the state is the nearest one on the constraints.
         """
         system = self.mechanism.system
         q, v = self.start
-        rates = [f"{name}.rate" for name in system.coordinates]
+        rates = system.velocities or [f"{name}.rate" for name in system.coordinates]
         start = dict(zip([*system.coordinates, *rates], [*q.tolist(), *v.tolist()], strict=True))
 
         def state(start: Mapping[str, Any], params: Mapping[str, Any]) -> tuple[Array, Array]:
@@ -86,25 +86,28 @@ class Robot:
 
     @property
     def start(self) -> tuple[Array, Array]:
-        """The reference pose at rest: coordinates and velocities (n,)."""
+        """The reference pose at rest: coordinates (n,) and velocities."""
         q = self.q(self.reference)
-        return q, jnp.zeros_like(q)
+        return q, jnp.zeros(self.mechanism.system.n_velocities, q.dtype)
 
     def q(self, qpos: Any) -> Array:
         """The coordinates (n,) of MuJoCo's positions `qpos` (nq,)."""
         return self.conversion.q(qpos)
 
     def v(self, q: Any, qvel: Any) -> Array:
-        """The velocities (n,) of MuJoCo's `qvel` (nv,) at coordinates q (n,)."""
-        return self.conversion.v(q, qvel)
+        """The velocities of MuJoCo's `qvel` (nv,) at coordinates q (n,)."""
+        system, params = self.mechanism.system, self.mechanism.params
+        return system.from_speeds(jnp.asarray(q), self.conversion.v(q, qvel), jnp.zeros(()), params)
 
     def qpos(self, q: Any) -> Array:
         """MuJoCo's positions (nq,) of coordinates (n,)."""
         return self.conversion.qpos(q)
 
     def qvel(self, q: Any, v: Any) -> Array:
-        """MuJoCo's velocities (nv,) of coordinates and velocities (n,)."""
-        return self.conversion.qvel(q, v)
+        """MuJoCo's velocities (nv,) of coordinates (n,) and velocities."""
+        system, params = self.mechanism.system, self.mechanism.params
+        speeds = system.speeds(jnp.asarray(q), jnp.asarray(v), jnp.zeros(()), params)
+        return self.conversion.qvel(q, speeds)
 
     def frame(self, name: str, q: Any, t: Any = 0.0, params: Any = None) -> Frame:
         """The frame of a site or of a body of the file, of a site if both have the name.

@@ -13,7 +13,13 @@ from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody
 from jaxmech.parts.dynamics.inertia import Inertia
-from jaxmech.parts.dynamics.passage import Connection, Passage, Seat, connection_of
+from jaxmech.parts.dynamics.passage import (
+    Connection,
+    Passage,
+    Seat,
+    connection_of,
+    way_of_a_point,
+)
 from jaxmech.parts.dynamics.space import in_space
 from jaxmech.parts.dynamics.turn import Turn
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
@@ -27,7 +33,7 @@ class Member(NamedTuple):
     Attributes:
         name: its name.
         parent: name of the body that it hangs on.
-        first: index of the first coordinate of the joint between them.
+        first: index of the first velocity of the joint between them.
         passage: the joint.
         inertia: the inertia about its pivot, without what counts as that of the body before.
     """
@@ -39,32 +45,51 @@ class Member(NamedTuple):
     inertia: Inertia
 
 
+class _Joint(NamedTuple):
+    """A joint at a state; `connection` is None for the way of a point."""
+
+    connection: Connection | None
+    name: str  # of the body or point behind it
+    parent: str
+    first: int
+    passage: Passage
+
+
 def members_of(
-    kinematics: JointCoordinates, q: Array, v: Array, t: Array, params: Any
+    kinematics: JointCoordinates, q: Array, v: Array, t: Array, params: Any, has_spins: bool
 ) -> list[Member]:
-    """The bodies of a tree, those before others first."""
+    """The bodies of a tree, those before others first; v are rates, or `Spins`.
+
+    In spins a free body turns about a point that moves freely, and which has its mass.
+    """
     dtype = q.dtype
     seats = {"ground": Seat(np.zeros(3, dtype), np.eye(3, dtype=dtype))}
     inertias = {"ground": Inertia.zero(dtype)}
-    connections: list[tuple[Connection, Passage]] = []
+    joints, first = list[_Joint](), 0
     for link in kinematics.links:
-        connection = connection_of(link, Reader(link.part, t, params))
-        seat = connection.seat()
-        connections.append((connection, connection.passage(seats[link.parent], seat, q, v)))
-        read = Reader(f"body {link.body.name!r}", t, params)
-        seats[link.body.name] = seat
-        inertias[link.body.name] = _about_seat(link.body, seat, read)
-    for connection, passage in reversed(connections):
-        name, parent = connection.link.body.name, connection.link.parent
-        inertias[name], shared = _divided(connection, inertias[name])
+        connection = connection_of(link, Reader(link.part, t, params), has_spins)
+        name, parent, seat = link.body.name, link.parent, connection.seat()
+        x, last = link.entries(q), first + connection.n_velocities
+        passage = connection.passage(seats[parent], seat, x, v[first:last])
+        if connection.is_carried:
+            parent = f"reference point of {name!r}"
+            way = way_of_a_point(x[:3], v[first : first + 3])
+            joints.append(_Joint(None, parent, "ground", first, way))
+            inertias[parent] = Inertia.zero(dtype)
+            first += 3
+        joints.append(_Joint(connection, name, parent, first, passage))
+        seats[name], first = seat, last
+        inertias[name] = _about_seat(link.body, seat, Reader(f"body {name!r}", t, params))
+    for joint in reversed(joints):
+        if joint.connection is None:
+            continue
+        parent, turn = joint.parent, joint.passage.turn
+        inertias[joint.name], shared = _divided(joint.connection, inertias[joint.name])
         if parent != "ground":
-            rotation = np.eye(3, dtype=dtype) if connection.is_hinge else passage.turn.rotation
-            turn = passage.turn._replace(rotation=rotation)
-            inertias[parent] = inertias[parent].plus(shared.moved(turn, passage.offset))
-    return [
-        Member(c.link.body.name, c.link.parent, c.link.first, p, inertias[c.link.body.name])
-        for c, p in connections
-    ]
+            if joint.connection.is_hinge:
+                turn = turn._replace(rotation=np.eye(3, dtype=dtype))
+            inertias[parent] = inertias[parent].plus(shared.moved(turn, joint.passage.offset))
+    return [Member(j.name, j.parent, j.first, j.passage, inertias[j.name]) for j in joints]
 
 
 def _about_seat(body: AbstractBody, seat: Seat, read: Reader) -> Inertia:
@@ -80,6 +105,8 @@ def _about_seat(body: AbstractBody, seat: Seat, read: Reader) -> Inertia:
 def _divided(connection: Connection, inertia: Inertia) -> tuple[Inertia, Inertia]:
     """What counts as inertia of a body, and of the body before."""
     zero = Inertia.zero(connection.read.dtype)
+    if connection.is_carried:
+        return inertia._replace(mass=zero.mass), zero._replace(mass=inertia.mass)
     if not connection.is_steady:
         return inertia, zero
     match connection.link.motion:

@@ -26,6 +26,7 @@ from jaxmech.parts.vectors import (
     cross,
     plane_rotation,
     quaternion_onto,
+    right_products,
     rotation,
     rotation_about,
     spin_in_body,
@@ -41,13 +42,13 @@ class Seat(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """A joint at a state, with k coordinates.
+    """A joint at a state, with k velocities.
 
     Attributes:
         turn: from the axes of the body to those of the body before.
         offset: from the pivot of the body before to that of the body, along the axes of the former.
-        spins: spin for a unit of each rate, along the axes of the body, (3, k).
-        ways: rate of `offset` for a unit of each rate, (3, k).
+        spins: spin for a unit of each velocity, along the axes of the body, (3, k).
+        ways: rate of `offset` for a unit of each velocity, (3, k).
         spin: relative spin, (3,).
         rate: rate of `offset`, (3,).
         spin_rate: rate of `spin` without accelerations of the joint, (3,).
@@ -64,6 +65,14 @@ class Passage(NamedTuple):
     rate_rate: Numbers
 
 
+def way_of_a_point(q: Array, v: Array) -> Passage:
+    """The way to a point that moves freely, with its coordinates and their rates."""
+    identity, zeros = np.eye(3, dtype=q.dtype), np.zeros(3, q.dtype)
+    spins = np.zeros((3, 3), q.dtype)
+    turn = Turn(identity, identity)
+    return Passage(turn, q, spins, identity, zeros, v, zeros, zeros)
+
+
 @dataclass(frozen=True)
 class Connection:
     """A link of a tree with the values of its joint.
@@ -72,11 +81,28 @@ class Connection:
         link: the link.
         read: reader of the values.
         is_steady: whether none of them depends on time.
+        has_spins: whether velocities of a quaternion are spins.
     """
 
     link: Link
     read: Reader
     is_steady: bool
+    has_spins: bool
+
+    @property
+    def is_spinning(self) -> bool:
+        """Whether the last velocities are the spin of b relative to a, along the axes of b."""
+        return self.has_spins and self.link.has_norm
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether the velocities are those of a point that moves freely, and a spin."""
+        return self.is_spinning and self.link.motion is None
+
+    @property
+    def n_velocities(self) -> int:
+        """The number of velocities of the joint."""
+        return len(self.link.letters) - self.is_spinning
 
     @property
     def is_hinge(self) -> bool:
@@ -102,10 +128,11 @@ class Connection:
         return Seat(point, axes)
 
     def passage(self, parent_seat: Seat, seat: Seat, q: Array, v: Array) -> Passage:
-        """The joint at coordinates of all joints and their rates, between two bodies."""
-        q, v = self.link.entries(q), self.link.entries(v)
+        """The joint at its coordinates and velocities, between two bodies."""
         if self.is_hinge:
             return self._turned(parent_seat, q[0], v[0])
+        if self.is_spinning and self.is_steady:
+            return self._spun(parent_seat, q, v)
         return self._moved(parent_seat, seat, q, v)
 
     def _turned(self, parent_seat: Seat, angle: Array, rate: Array) -> Passage:
@@ -124,6 +151,18 @@ class Connection:
             rate * third,
             *(zeros,) * 3,
         )
+
+    def _spun(self, parent_seat: Seat, q: Array, v: Array) -> Passage:
+        """A ball, or the turn of a free body about its reference point."""
+        dtype, is_reversed, into = self.read.dtype, self.link.is_reversed, parent_seat.axes.T
+        axes, spin, spins = rotation(_with_unit(q)[-4:]), v[-3:], np.eye(3, dtype=dtype)
+        zeros = joint = np.zeros(3, dtype)
+        if self.link.motion is not None:
+            joint = apply(into, in_space(self._end(is_reversed)) - parent_seat.point)
+        if is_reversed:
+            spins, spin, axes = -axes, -apply(axes, spin), axes.T
+        ways = np.zeros((3, 3), dtype)
+        return Passage(Turn(into, axes), joint, spins, ways, spin, *(zeros,) * 3)
 
     def _moved(self, parent_seat: Seat, seat: Seat, q: Array, v: Array) -> Passage:
         """Any joint, by derivatives of where it takes the body."""
@@ -145,7 +184,7 @@ class Connection:
             joint = joint - apply(axes, self._offset(relation, seat))
         time_rate = jnp.zeros_like(t) if self.is_steady else jnp.ones_like(t)
         (spin, rate), (spin_rate, rate_rate) = jax.jvp(
-            rates, (q, v, t), (v, jnp.zeros_like(v), time_rate)
+            rates, (q, v, t), (self._speeds(q, v), jnp.zeros_like(v), time_rate)
         )
         spins, ways = jax.jacfwd(lambda v: rates(q, v, t))(v)
         into = parent_seat.axes.T
@@ -158,14 +197,25 @@ class Connection:
         """The way from the pivot to the joint, along the axes of the body, (3,)."""
         return in_space(relation.at_b[0]) - seat.point
 
+    def _speeds(self, q: Array, v: Array) -> Array:
+        """The rates of the coordinates of the joint."""
+        if not self.is_spinning:
+            return v
+        return jnp.concatenate([v[:-3], apply(right_products(q[-4:]), v[-3:]) / 2])
+
     def _relation(self, q: Array, v: Array, t: Array) -> Relation:
-        motion = self.link.motion
-        if (motion or self.link.body).has_norm:
-            q, v = jax.jvp(_with_unit, (q,), (v,))
-        if motion is None:
-            return _free(self.link, q, v)
+        motion, speeds = self.link.motion, self._speeds(q, v)
+        if self.link.has_norm:
+            q, speeds = jax.jvp(_with_unit, (q,), (speeds,))
         read = replace(self.read, t=t)
-        relation = motion.relation(q, v, read) if self.is_steady else motion.moving(q, v, read)
+        if motion is None:
+            relation = _free(self.link, q, speeds)
+        elif self.is_steady:
+            relation = motion.relation(q, speeds, read)
+        else:
+            relation = motion.moving(q, speeds, read)
+        if self.is_spinning:
+            relation = relation._replace(spin=v[-3:])
         return relation.reverse if self.link.is_reversed else relation
 
     def _end(self, on_b: bool) -> Numbers:
@@ -192,7 +242,8 @@ class Connection:
 def _with_unit(q: Array) -> Array:
     """The coordinates with a unit quaternion at their end, so that every state is one of bodies."""
     e = q[-4:]
-    return jnp.concatenate([q[:-4], e / jnp.sqrt(e @ e)])
+    squared = e @ e
+    return jnp.concatenate([q[:-4], e / jnp.sqrt(jnp.where(squared > 0, squared, 1.0))])
 
 
 def _free(link: Link, q: Array, v: Array) -> Relation:
@@ -207,12 +258,12 @@ def _free(link: Link, q: Array, v: Array) -> Relation:
     return Relation(rotation(q[3:]), q[3:], *ends, spin_in_body(q[3:], v[3:]))
 
 
-def connection_of(link: Link, read: Reader) -> Connection:
+def connection_of(link: Link, read: Reader, has_spins: bool) -> Connection:
     """The connection of a link."""
     t = 1.0 * read.t
     functions = _functions(vars(link.motion)) if link.motion is not None else ()
     is_steady = not any(depends_on(lambda t, fn=fn: fn(t, read.params), (t,)) for fn in functions)
-    return Connection(link, read, is_steady)
+    return Connection(link, read, is_steady, has_spins)
 
 
 def _functions(values: Any) -> Iterator[Any]:

@@ -22,42 +22,58 @@ from jaxmech.parts.dynamics.passage import Passage
 from jaxmech.parts.dynamics.space import across, in_space, is_zero, matmul
 from jaxmech.parts.forces.elements import Gravity
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
+from jaxmech.parts.kinematics.spins import Spins
 from jaxmech.parts.values import Reader, unit
 from jaxmech.parts.vectors import Numbers, apply, cross
 
 
 @dataclass(frozen=True)
 class MassAndForce:
-    """M (n, n) and Q (n,) of bodies, their weights, and other terms of a Lagrangian.
+    """M (k, k) and Q (k,) of bodies, their weights, and other terms of a Lagrangian.
 
     Attributes:
         kinematics: the tree.
         gravities: the weights.
         others: the terms that are no kinetic energies of bodies nor weights, if there are any:
-            `others(q, v, t, params)`, a scalar.
+            `others(q, v, t, params)` with the rates v, a scalar.
+        spins: the velocities; None for the rates of the coordinates.
     """
 
     kinematics: JointCoordinates
     gravities: tuple[Gravity, ...]
     others: Callable[..., Array] | None
+    spins: Spins | None = None
 
     def __call__(self, q: Any, v: Any, t: Any, params: Any) -> tuple[Array, Array]:
         """M and Q at a state, without states of first order."""
         n = len(self.kinematics.coordinates)
-        q, v, t = 1.0 * jnp.asarray(q)[:n], 1.0 * jnp.asarray(v)[:n], jnp.asarray(t)
-        members = members_of(self.kinematics, q, v, t, params)
-        M = mass_of(members, n)
-        Q = -effort_of(members, self._upward(t, params), n)
+        k = n if self.spins is None else len(self.spins.names)
+        q, v, t = 1.0 * jnp.asarray(q)[:n], 1.0 * jnp.asarray(v)[:k], jnp.asarray(t)
+        members = members_of(self.kinematics, q, v, t, params, self.spins is not None)
+        M = mass_of(members, k)
+        Q = -effort_of(members, self._upward(t, params), k)
         if self.others is None:
             return M, Q
-        gradients = jax.grad(self.others, argnums=(0, 1))
+        extra_mass, force = self._of_others(self.others, q, v, t, params)
+        return M + extra_mass, Q + force
+
+    def _of_others(
+        self, others: Callable[..., Array], q: Array, v: Array, t: Array, params: Any
+    ) -> tuple[Array, Array]:
+        """M and Q of the other terms, by derivatives."""
+        gradients, spins = jax.grad(others, argnums=(0, 1)), self.spins
 
         def slopes(q: Array, v: Array, t: Array) -> tuple[Array, Array]:
-            of_q_and_v: tuple[Array, Array] = gradients(q, v, t, params)
+            speeds = v if spins is None else apply(spins(q, t, params), v)
+            of_q_and_v: tuple[Array, Array] = gradients(q, speeds, t, params)
             return of_q_and_v
 
-        extra_mass = mass_matrix(slopes, q, v, t)
-        return M + extra_mass, Q + generalized_force(slopes, q, v, t)
+        M = mass_matrix(slopes, q, v, t)
+        if spins is None:
+            return M, generalized_force(slopes, q, v, t)
+        T = spins(q, t, params)
+        force = generalized_force(slopes, q, v, t, speeds=apply(T, v))
+        return matmul(T.T, M), apply(T.T, force)
 
     def _upward(self, t: Array, params: Any) -> Numbers:
         """The acceleration of the ground in whose place weights are, (3,)."""
@@ -174,7 +190,7 @@ def effort_of(members: Sequence[Member], upward: Numbers, n: int) -> Array:
         passage, (force, torque) = member.passage, loads[member.name]
         force = passage.turn.out(force)
         if passage.spins.shape[1]:
-            efforts.append(apply(passage.spins.T, torque) + apply(passage.ways.T, force))
+            efforts.append(matmul(passage.spins.T, torque) + matmul(passage.ways.T, force))
         if member.parent != "ground":
             parent_load = loads[member.parent]
             moment = passage.turn.out(torque)
@@ -188,7 +204,9 @@ def _course(parent: Course, passage: Passage) -> Course:
     """The course of the body after a joint."""
     spin = passage.turn.back(parent.spin) + passage.spin
     angular = passage.turn.back(parent.angular) + cross(spin, passage.spin) + passage.spin_rate
-    acceleration = parent.acceleration + apply(parent.field, passage.offset) + passage.rate_rate
+    acceleration = parent.acceleration + passage.rate_rate
+    if not is_zero(parent.field):
+        acceleration = acceleration + apply(parent.field, passage.offset)
     if not is_zero(passage.rate):
         acceleration = acceleration + 2 * cross(parent.spin, passage.rate)
     field = acceleration_field(spin, angular)

@@ -20,6 +20,8 @@ def is_zero(x: Numbers) -> bool:
 
 def matmul(a: Numbers, b: Numbers) -> Numbers:
     """Multiply a matrix with a vector or a matrix as products and a sum."""
+    if is_zero(a) or is_zero(b):
+        return np.zeros(a.shape[:1] + b.shape[1:], b.dtype)
     if b.ndim == 1:
         return (a * b[None, :]).sum(1)
     return (a[:, :, None] * b[None]).sum(1)

@@ -2,5 +2,5 @@
 
 `base` is what all coordinates have in common. `body_coordinates` are those of each body;
 `joint_coordinates` those of the joints along a `tree`, for which `motions` say what a joint leaves
-free, in terms of `relations` of two bodies.
+free, in terms of `relations` of two bodies. `spins` are velocities in place of their rates.
 """

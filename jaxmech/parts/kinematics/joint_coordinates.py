@@ -47,8 +47,13 @@ class Link:
         """The names of the coordinates without prefix."""
         return self.body.letters if self.motion is None else self.motion.letters
 
+    @property
+    def has_norm(self) -> bool:
+        """Whether the last coordinates are a quaternion."""
+        return (self.motion or self.body).has_norm
+
     def entries(self, x: Array) -> Array:
-        """The entries of the joint in coordinates, velocities or generalized forces."""
+        """The entries of the joint in coordinates, their rates or generalized forces."""
         return x[self.first : self.first + len(self.letters)]
 
     def located(self, parent: Located, q: Array, v: Array, t: Array, params: Any) -> Located:
@@ -130,7 +135,7 @@ class JointCoordinates(AbstractKinematics):
         return tuple(
             Norm(link.joint, link.first + len(link.letters) - 4)
             for link in self.links
-            if (link.motion or link.body).has_norm
+            if link.has_norm
         )
 
     def located(

@@ -66,7 +66,8 @@ def _points(
     mechanism: Mechanism, display: Display, times: np.ndarray, params: Any
 ) -> Mapping[str, np.ndarray]:
     def points(q: Any, t: Any, params: Any) -> Mapping[str, Any]:
-        q, _, t, params = mechanism.system.arguments(q, q, t, params)
+        at_rest = np.zeros(mechanism.system.n_velocities, int)
+        q, _, t, params = mechanism.system.arguments(q, at_rest, t, params)
         return joint_points(mechanism.kinematics, mechanism.joints, q, t, params)
 
     track = display.track

@@ -36,7 +36,7 @@ JOINTS: dict[str, Callable[..., Any]] = {
 }
 
 
-def spatial_tree(seed: int) -> jp.Mechanism:
+def spatial_tree(seed: int, velocities: Any = "rates") -> jp.Mechanism:
     """Bodies that hang on bodies before them or on the ground by joints of all kinds, one free."""
     draw = np.random.default_rng(seed)
 
@@ -63,7 +63,7 @@ def spatial_tree(seed: int) -> jp.Mechanism:
         jp.joint_spring("closer", "sleeve.angle", stiffness="k", rest=0.5),
         jp.rotor("drive", "cardan.angle_a", lambda t, p: 9 * p["c"]),
     ]
-    return jp.Mechanism(bodies[1:], joints, forces, PARAMS)
+    return jp.Mechanism(bodies[1:], joints, forces, PARAMS, velocities=velocities)
 
 
 def planar_tree(seed: int) -> jp.Mechanism:
