@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from experiments import fit_evaluation
+from experiments import fit_evaluation, slider_crank
 from jaxmech.config.toml import ConfigError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,6 +25,17 @@ def singular_pose() -> ModuleType:
     sys.modules["singular_pose"] = module  # where dataclasses look for its names
     spec.loader.exec_module(module)
     return module
+
+
+def test_the_recordings_of_the_tutorial_are_those_of_their_script(tmp_path: Path) -> None:
+    slider_crank.main(str(tmp_path / "new.csv"))
+    kept = ROOT / "docs" / "data" / "slider_crank.csv"
+    tables = [
+        np.genfromtxt(file, delimiter=",", names=True) for file in (tmp_path / "new.csv", kept)
+    ]
+    assert tables[0].dtype.names == tables[1].dtype.names
+    for name in tables[0].dtype.names:
+        np.testing.assert_allclose(tables[0][name], tables[1][name], atol=2e-5)
 
 
 def test_closed_form_of_the_four_bars(singular_pose: ModuleType, reference: object) -> None:

@@ -5,6 +5,7 @@ Run as a program, this file draws the pictures of docs/modes.md.
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ PAGES = (
     "gallery",
     "long_time",
     "study_tutorial",
+    "tutorial",
     "events",
     "adaptive",
     "stiff",
@@ -59,6 +61,9 @@ def run(page: str, folder: Path) -> list[tuple[str, str]]:
     """The printed output of each block, pasted into a new process, and the output on the page."""
     blocks = BLOCK.findall(text(page))
     program = folder / f"{page}.py"
+    files = [DOCS / "data" / name for name in re.findall(r"\]\(data/(\w+\.csv)\)", text(page))]
+    for file in files:
+        shutil.copyfile(file, folder / file.name)
     program.write_text(SEPARATOR.join(code for code, _ in blocks), encoding="utf-8")
     plain = ("JAX_DISABLE_MOST_OPTIMIZATIONS", "JAX_ENABLE_X64")  # of the tests, not of a reader
     environment = {name: value for name, value in os.environ.items() if name not in plain}
@@ -67,7 +72,8 @@ def run(page: str, folder: Path) -> list[tuple[str, str]]:
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    program.unlink()
+    for file in (program, *(folder / file.name for file in files)):
+        file.unlink()
     return list(zip(done.stdout.split("\0"), (said for _, said in blocks), strict=True))
 
 

@@ -1,7 +1,8 @@
-"""The tutorial runs on a simulated pendulum, and on a short part of the real recordings.
+"""The page runs on a simulated pendulum, and on a short part of the real recordings.
 
-docs/tutorial.md shows the output for the whole recordings; `python tests/test_tutorial.py` runs it
-on them, writes its pictures to docs/pictures and prints the output of its blocks.
+docs/measured_pendulum.md shows the output for the whole recordings; the command `python
+tests/test_measured_page.py` runs it on them, writes its pictures to docs/pictures and prints the
+output of its blocks.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ import jaxmech as jm
 from experiments.measured_pendulum import double
 
 ROOT = Path(__file__).resolve().parents[1]
-TUTORIAL = ROOT / "docs" / "tutorial.md"
+TUTORIAL = ROOT / "docs" / "measured_pendulum.md"
 RECORDED = ROOT.parent / "shared" / "data" / "multiarm_double_pendulum.npz"
 FILE = 'file, pictures = Path("../shared/data/multiarm_double_pendulum.npz"), Path("docs/pictures")'
 SIZE = "segments, samples, stride = 26, 2667, 16"
@@ -48,7 +49,7 @@ def run(file: Path, pictures: Path, size: str = SIZE) -> tuple[dict[str, Any], l
     first = first.replace(FILE, f"file, pictures = Path({str(file)!r}), Path({str(pictures)!r})")
     for code in [first.replace(SIZE, size), *rest]:
         with contextlib.redirect_stdout(io.StringIO()) as shown:
-            exec(compile(code, "docs/tutorial.md", "exec"), names)
+            exec(compile(code, "docs/measured_pendulum.md", "exec"), names)
         printed.append(shown.getvalue())
     plt.close("all")
     return names, printed
