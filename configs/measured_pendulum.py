@@ -7,6 +7,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from experiments.measured_pendulum import double as _double
 from experiments.measured_pendulum import single as _single
+from experiments.measured_pendulum import triple as _triple
 
 
 def single(law, coordinates="angles"):
@@ -15,3 +16,7 @@ def single(law, coordinates="angles"):
 
 def double(law, coordinates="angles"):
     return _double.rig(law, coordinates).subject
+
+
+def triple(law, coordinates="angles"):
+    return _triple.rig(law, coordinates).subject

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from experiments.measured_pendulum import double, single
+from experiments.measured_pendulum import double, single, triple
 from experiments.measured_pendulum.__main__ import main
 from experiments.measured_pendulum.friction import TERMS, Law
 from experiments.measured_pendulum.rig import Rig
@@ -22,8 +22,13 @@ from jaxmech.config.toml import read
 from jaxmech.identify.data.table import read_table
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
-BOTH = pytest.mark.parametrize("pendulum", [single, double], ids=["single", "double"])
-PUBLISHED = {"single": (123.0, [14.7, 20.5]), "double": (9.7, [4.36, 4.04, 3.43, 12.77])}  # mrad
+ALL = pytest.mark.parametrize("pendulum", [single, double, triple], ids=list(PENDULUMS))
+# RMS errors of the published estimates [mrad]: mean over training segments, and validation segments
+PUBLISHED = {
+    "single": (123.0, [14.7, 20.5]),
+    "double": (9.7, [4.36, 4.04, 3.43, 12.77]),
+    "triple": (3.94, [3.46, 2.63, 1.92, 2.92]),  # of mean 2.73
+}
 EVERYTHING = "stribeck+viscous+air+drag"
 
 
@@ -44,7 +49,7 @@ def states(rig: Rig, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.slow
-@BOTH
+@ALL
 def test_both_coordinates_accelerate_as_written_out(pendulum: ModuleType) -> None:
     angles, bodies = (pendulum.rig(EVERYTHING, kind) for kind in ("angles", "bodies"))
     p = values(angles)
@@ -67,7 +72,7 @@ def test_both_coordinates_accelerate_as_written_out(pendulum: ModuleType) -> Non
 
 
 @pytest.mark.slow
-@BOTH
+@ALL
 def test_both_coordinates_show_the_encoders_the_same(pendulum: ModuleType) -> None:
     ts = jnp.linspace(0.0, 0.5, 26)
     shown = []
@@ -123,7 +128,7 @@ def test_the_parameters_of_a_law_have_the_numbers_of_their_arms() -> None:
 
 
 @pytest.mark.slow
-@BOTH
+@ALL
 def test_the_start_takes_zero_and_lag_of_the_encoders_into_account(pendulum: ModuleType) -> None:
     rig = pendulum.rig("coulomb+drag", "angles")
     p = {**values(rig), "lag": 1e-3}
@@ -214,7 +219,7 @@ def test_the_study_finds_the_law_and_compares_both_coordinates(
     }
 
 
-@pytest.mark.parametrize("name", ["single", "double"])
+@pytest.mark.parametrize("name", PENDULUMS)
 def test_the_configurations_are_in_order(name: str) -> None:
     file = CONFIGS / f"measured_pendulum_{name}.toml"
     found = subjects(read(file, FitStudy), CONFIGS)
@@ -227,7 +232,7 @@ def test_the_configurations_are_in_order(name: str) -> None:
         assert low == pytest.approx([max(bound, 0.0) for bound in low])
 
 
-@BOTH
+@ALL
 def test_the_published_estimates_err_as_published(pendulum: ModuleType) -> None:
     """Compared with the figures that come with the recordings: whole segments, then means."""
     name = pendulum.__name__.rpartition(".")[2]

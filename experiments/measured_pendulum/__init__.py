@@ -1,4 +1,4 @@
-"""Friction laws and parameters of a measured single and double pendulum.
+"""Friction laws and parameters of a measured single, double and triple pendulum.
 
 The recordings are free swings of a real pendulum with encoders read at 1 kHz, cut into segments.
 They are those of dynamicslab/MultiArm-Pendulum (MIT licence, Copyright 2022 dynamicslab), described

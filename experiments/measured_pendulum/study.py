@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
-from experiments.measured_pendulum import double, single
+from experiments.measured_pendulum import double, single, triple
 from experiments.measured_pendulum.rig import COORDINATES, Coordinates
 from jaxmech.cli.fit.report import Outcome
 from jaxmech.cli.fit.run import run_fit
@@ -34,7 +34,7 @@ from jaxmech.identify.cross_validation import CrossValidation
 from jaxmech.identify.data.table import Recordings, read_table
 from jaxmech.identify.identifiable import Identifiable
 
-PENDULUMS = {"single": single, "double": double}
+PENDULUMS = {"single": single, "double": double, "triple": triple}
 AUTHORS_LAW = "viscous"
 MRAD = 1e3
 
@@ -45,7 +45,7 @@ Errors = Mapping[str, np.ndarray]  # RMS error of each segment [rad], by "train"
 class Comparison:
     """The results of the study."""
 
-    pendulum: str  # "single" or "double"
+    pendulum: str  # "single", "double" or "triple"
     laws: CrossValidation
     outcomes: Mapping[Coordinates, Outcome]  # of the fits with the chosen law
     errors: Mapping[str, Errors]  # of the "published" estimate and of the fits, from all samples
