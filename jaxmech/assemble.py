@@ -248,6 +248,8 @@ def begin(
 
 def onto(system: System, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
     """Move a state onto the constraints by Newton steps."""
+    if not system.constraints and not system.invariants:
+        return q, v
     ranked = with_mass_rank(system, q, v, t, params)
 
     def correct(_: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:

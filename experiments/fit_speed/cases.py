@@ -1,12 +1,9 @@
-"""The problems: a system with constraints for jaxmech, and the same motion in first order.
+"""Problems with synthetic recordings: a system with constraints, and its motion in first order.
 
-`slope(s, t, p)` is what a person would write by hand for scipy: the state s has independent
-variables, so that no constraint is left. Both sides get the same recording with stated noise, the
-same bounds, and the same wrong start.
+All sides get the same recording with stated noise, the same bounds, and the same wrong start.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -14,69 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
-
-Function = Callable[..., Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Case:
-    """One problem of identification."""
-
-    name: str
-    system: jm.System
-    slope: Function  # slope(s, t, p) of the independent state s
-    expand: Function  # expand(s, p) gives q and v of the system
-    observe: Function  # observe(q, v, t, p), (d,)
-    truth: dict[str, float]  # all of them are fitted, and positive
-    state: tuple[float, ...]  # the independent state at the start
-    noise: tuple[float, ...]  # of each sensor
-    duration: float
-    samples: int
-    substeps: int  # of the method written by hand, between samples
-    known: dict[str, float] = field(default_factory=dict)  # parameters that are not fitted
-
-    @property
-    def ts(self) -> np.ndarray:
-        """The times of the samples [s]."""
-        return np.linspace(0.0, self.duration, self.samples)
-
-    def start(self, factor: float = 1.5) -> dict[str, float]:
-        """Parameters off by a factor, up and down in turns."""
-        return {
-            name: value * factor ** (-1) ** k for k, (name, value) in enumerate(self.truth.items())
-        }
-
-    def sensors(self, s: Any, t: Any, p: Any) -> Any:
-        """The sensor values at an independent state."""
-        p = {**self.known, **p}
-        return self.observe(*self.expand(s, p), t, p)
-
-    def path(self, s0: Any, p: Any, substeps: int, finer: int = 1) -> Any:
-        """The states at the times of the samples by RK4, (T, k), or `finer` ones."""
-        ts = jnp.linspace(0.0, self.duration, finer * (self.samples - 1) + 1)
-        full = {**self.known, **p}
-
-        def step(s: Any, ends: Any) -> Any:
-            h = (ends[1] - ends[0]) / substeps
-            for k in range(substeps):
-                t = ends[0] + k * h
-                a = self.slope(s, t, full)
-                b = self.slope(s + h / 2 * a, t + h / 2, full)
-                c = self.slope(s + h / 2 * b, t + h / 2, full)
-                d = self.slope(s + h * c, t + h, full)
-                s = s + h / 6 * (a + 2 * b + 2 * c + d)
-            return s, s
-
-        _, states = jax.lax.scan(step, s0, (ts[:-1], ts[1:]))
-        return jnp.concatenate([s0[None], states])
-
-    def observed(self, seed: int = 0) -> np.ndarray:
-        """Samples with noise, (T, d)."""
-        states = self.path(jnp.asarray(self.state), self.truth, self.substeps, finer=20)[::20]
-        clean = np.asarray(
-            jax.vmap(lambda s, t: self.sensors(s, t, self.truth))(states, jnp.asarray(self.ts))
-        )
-        return clean + np.random.default_rng(seed).normal(0.0, self.noise, clean.shape)
+from experiments.fit_speed.problem import Case, Function
 
 
 def _second_order(acceleration: Function) -> Function:

@@ -107,18 +107,24 @@ def sensitivities(
 
 
 def slopes_by_groups(
-    fn: Callable[[Array], tuple[Any, Any]], x: Float[Array, " p"]
+    fn: Callable[[Array], tuple[Any, Any]], x: Float[Array, " p"], together: int | None = None
 ) -> tuple[Any, Any]:
-    """The derivatives of the first result of fn by x on a first axis (p, ...), and the second."""
+    """The derivatives of the first result of fn by x on a first axis (p, ...), and the second.
+
+    With at most `together` of them per trajectory, `TOGETHER` by default.
+    """
 
     def along(x: Array, directions: Array) -> tuple[Any, Any]:
         def derivative(direction: Array) -> tuple[Any, Any]:
             _, slopes, auxiliary = jax.jvp(fn, (x,), (direction,), has_aux=True)
             return slopes, auxiliary
 
+        if len(directions) == 1:  # one batch less to trace
+            slopes, auxiliary = derivative(directions[0])
+            return jax.tree.map(lambda s: s[None], slopes), auxiliary
         return jax.vmap(derivative, out_axes=(0, None))(directions)
 
-    directions = direction_groups(x.size, x.dtype)
+    directions = direction_groups(x.size, x.dtype, together)
     # a batch of groups fills the lanes that a few trajectories would leave empty
     group = batched_closure(along, x, directions[0])
     slopes, auxiliaries = jax.vmap(partial(group, x))(directions)
@@ -126,14 +132,16 @@ def slopes_by_groups(
     return slopes, jax.tree.map(lambda o: o[0], auxiliaries)
 
 
-def direction_groups(count: int, dtype: Any) -> Float[Array, " groups directions count"]:
+def direction_groups(
+    count: int, dtype: Any, together: int | None = None
+) -> Float[Array, " groups directions count"]:
     """The unit directions of `count` numbers, in equal groups that go with one trajectory each.
 
     Example:
         >>> print(direction_groups(6, float).shape, direction_groups(7, float).shape)
         (2, 3, 6) (2, 4, 7)
     """
-    groups = -(-count // TOGETHER)
+    groups = -(-count // (together or TOGETHER))
     width = -(-count // groups)
     return jnp.eye(groups * width, count, dtype=dtype).reshape(groups, width, count)
 

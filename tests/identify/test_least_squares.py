@@ -131,6 +131,17 @@ def test_a_triangle_keeps_all_sums() -> None:
     assert triangle(J[:3], r[:3]).shape == (3, 5)  # fewer samples than numbers
 
 
+@pytest.mark.parametrize("rows", [1365, 1366, 6000])  # one block, two, five in two rounds
+def test_blocks_of_rows_have_the_sums_of_the_whole(rows: int) -> None:
+    rng = np.random.default_rng(7)
+    J, r = rng.normal(size=(rows, 5)), rng.normal(size=rows)
+    R, whole = triangle(J, r), np.concatenate([J, r[:, None]], axis=1)
+    assert R.shape == (6, 6)
+    np.testing.assert_allclose(R.T @ R, whole.T @ whole, rtol=1e-12, atol=1e-11)
+    J[-1, 3] = np.nan
+    assert np.isnan(triangle(J, r)).any()
+
+
 @pytest.mark.parametrize("size", [1e160, np.inf, np.nan])
 @pytest.mark.parametrize("place", ["residual", "derivative"])
 def test_rows_that_cannot_be_squared_are_infinite(task: Task, size: float, place: str) -> None:

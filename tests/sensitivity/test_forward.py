@@ -10,6 +10,7 @@ import pytest
 
 from jaxmech import FixedSteps, Status, models, simulate
 from jaxmech.analysis import sensitivities
+from jaxmech.sensitivity.forward import slopes_by_groups
 from tests.test_gradients import central
 
 MODEL = models.double_pendulum()
@@ -57,6 +58,16 @@ def test_more_directions_than_fit_one_trajectory(monkeypatch: pytest.MonkeyPatch
     assert module.direction_groups(3, float).shape == (2, 2, 3)
     for ours, expected in zip(slopes(), together, strict=True):
         np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_derivatives_in_groups_are_those_of_the_whole(together: int) -> None:
+    matrix = jnp.array([[1.0, 2.0, -1.0], [0.5, 0.0, 3.0]])
+    x = jnp.array([0.3, -0.2, 0.7])
+    slopes, value = slopes_by_groups(lambda x: (jnp.sin(matrix @ x), x.sum()), x, together)
+    expected = np.cos(np.asarray(matrix @ x))[None] * np.asarray(matrix).T
+    np.testing.assert_allclose(slopes, expected, rtol=1e-14)
+    np.testing.assert_allclose(value, 0.8, rtol=1e-14)
 
 
 def test_a_batch_closes_over_its_own_start() -> None:

@@ -40,7 +40,7 @@ class InitialState(NamedTuple):
     A_velocity: Float[Array, "l n"]
 
 
-@jit_of("problem")
+@jit_of("problem", is_frame=True, is_brief=True)
 def initial_state(
     problem: FitProblem, q0: Array, v0: Array, t: Array, params: Params
 ) -> InitialState:

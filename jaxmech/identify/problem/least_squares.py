@@ -29,6 +29,8 @@ from jaxmech.utils.jit_cache import jit_of
 Known = Array | np.ndarray
 Observe = Callable[[Array, Array, Array, Params], Array]
 
+_FEW = 10  # derivatives in all that have a trajectory each: the program is then the shortest
+
 
 @dataclass(frozen=True)
 class FitProblem:
@@ -150,7 +152,9 @@ def linearized(problem: FitProblem, y: Known, data: Data) -> Linearized:
             made = run_segment(problem, x[: z.size], x[z.size :], one, ForwardMode())
             return Slopes(made.residual, made.begin, made.end), made
 
-        return slopes_by_groups(whole, jnp.concatenate([z, u]))
+        x = jnp.concatenate([z, u])
+        together = 1 if len(data.along) * x.size <= _FEW else None
+        return slopes_by_groups(whole, x, together)
 
     by_segment, run = _over_segments(slopes, data, u)
     numbers = partial(problem.layout.numbers, leaves=data.leaves)

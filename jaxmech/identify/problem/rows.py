@@ -26,6 +26,9 @@ from jaxmech.identify.problem.least_squares import (
     linearized,
 )
 
+# Numbers of a matrix that one thread decomposes. OpenBLAS hands larger ones to several, which take
+# up to 300 times as long to meet where the cores are busy.
+_BLOCK = 8192
 _LARGEST = 1e150  # numbers above it have squares that overflow
 
 
@@ -212,7 +215,20 @@ def triangles(residual: np.ndarray, slopes: np.ndarray) -> np.ndarray:
     """
     count = len(residual)
     parts = slopes.reshape(count, slopes.shape[1], -1), residual.reshape(count, 1, -1)
-    columns = np.concatenate(parts, axis=1)
-    transposed = np.swapaxes(np.asarray(columns, float), 1, 2)
-    R: Any = np.linalg.qr(transposed, mode="r")  # numbers that are not finite stay so
+    rows = np.swapaxes(np.concatenate(parts, axis=1).astype(float), 1, 2)
+    length = _BLOCK // rows.shape[2]
+    if length >= 4 * rows.shape[2]:  # so that a triangle is a fraction of its block
+        while rows.shape[1] > length:
+            rows = _triangles_of_blocks(rows, length)
+    R: Any = np.linalg.qr(rows, mode="r")  # numbers that are not finite stay so
     return np.asarray(R)
+
+
+def _triangles_of_blocks(rows: np.ndarray, length: int) -> np.ndarray:
+    """The triangles of all blocks of `length` rows, one below the other, (S, k, P + 1)."""
+    count, size, width = rows.shape
+    blocks = -(-size // length)
+    padded = np.zeros((count, blocks * length, width))
+    padded[:, :size] = rows
+    R: Any = np.linalg.qr(padded.reshape(count, blocks, length, width), mode="r")
+    return np.asarray(R).reshape(count, -1, width)

@@ -1,0 +1,117 @@
+"""The sides: fits by jaxmech, by scipy, and by lmfit, each of one problem."""
+
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from scipy.optimize import least_squares
+
+import jaxmech as jm
+from experiments.fit_speed.problem import Problem
+
+
+class Ours:
+    """Fits by jaxmech, with its defaults."""
+
+    def __init__(self, case: Problem) -> None:
+        self.case, self.recordings = case, case.recordings
+
+    def fit(self, start: dict[str, float]) -> dict[str, Any]:
+        """The loss, the parameters, and what they took."""
+        case = self.case
+        found = jm.fit(
+            case.system, self.recordings, {**case.known, **start}, free=tuple(start),
+            observe=case.observe, start=case.begin, bounds=case.bounds,
+        )  # fmt: skip
+        values = dict(zip(found.names, found.values, strict=True))
+        errors = dict(zip(found.names, found.uncertainty.standard_errors, strict=True))
+        return {
+            "loss": found.history[-1],
+            "jacobians": len(found.history),
+            "evaluations": found.evaluations,
+            "converged": found.converged,
+            "values": [float(values[name]) for name in start],
+            "errors": [float(errors[name]) for name in start],
+        }
+
+
+class ByHand:
+    """What scipy and lmfit share: a jitted RK4 and its forward derivatives."""
+
+    def __init__(self, case: Problem) -> None:
+        self.case, self.recordings = case, case.recordings
+
+    def unknowns(self, start: dict[str, float]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The unknowns where a fit begins, and their bounds."""
+        bounds = [self.case.bounds.get(name, (None, None)) for name in start]
+        low = [-np.inf if low is None else low for low, _ in bounds]
+        high = [np.inf if high is None else high for _, high in bounds]
+        states = self.case.states
+        free = np.full(states.size, np.inf)
+        return np.r_[[*start.values()], states], np.r_[low, -free], np.r_[high, free]
+
+
+class Scipy(ByHand):
+    """Fits by the trust region of scipy."""
+
+    def fit(self, start: dict[str, float]) -> dict[str, Any]:
+        """The loss, the parameters, and what they took."""
+        x, low, high = self.unknowns(start)
+        try:
+            found = least_squares(
+                lambda x: np.asarray(self.case.residuals(x)), x,
+                lambda x: np.asarray(self.case.jacobian(x)),
+                bounds=(low, high), method="trf", x_scale="jac",
+            )  # fmt: skip
+        except ValueError:  # residuals or derivatives that are not finite
+            return {"loss": np.inf, "converged": False}
+        return {
+            "loss": float(found.cost),
+            "jacobians": int(found.njev),
+            "evaluations": int(found.nfev),
+            "converged": bool(found.status > 0),
+            "values": found.x[: len(start)].tolist(),
+        }
+
+
+class Lmfit(ByHand):
+    """Fits by the Levenberg-Marquardt method of MINPACK, the default of lmfit."""
+
+    def fit(self, start: dict[str, float]) -> dict[str, Any]:
+        """The loss, the parameters, and what they took."""
+        import lmfit
+
+        x, low, high = self.unknowns(start)
+        names = [*start, *(f"state{k}" for k in range(x.size - len(start)))]
+        params = lmfit.Parameters()
+        for name, value, least, most in zip(names, x, low, high, strict=True):
+            params.add(name, value=value, min=least, max=most)
+        count = 0
+
+        def array(params: Any) -> np.ndarray:
+            return np.array([params[name].value for name in names])
+
+        def derivatives(params: Any) -> np.ndarray:
+            nonlocal count
+            count += 1
+            return np.array(self.case.jacobian(array(params)))  # scaled in place
+
+        def residuals(params: Any) -> np.ndarray:
+            return np.asarray(self.case.residuals(array(params)))
+
+        try:
+            found = lmfit.Minimizer(residuals, params).leastsq(Dfun=derivatives)
+        except ValueError:  # residuals that are not finite
+            return {"loss": np.inf, "converged": False}
+        return {
+            "loss": 0.5 * float(found.chisqr),
+            "jacobians": count,
+            "evaluations": int(found.nfev),
+            "converged": bool(found.success),
+            "values": [float(found.params[name].value) for name in start],
+        }
+
+
+SIDES: dict[str, Any] = {"jaxmech": Ours, "scipy": Scipy}
+if find_spec("lmfit"):
+    SIDES["lmfit"] = Lmfit
