@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from jaxmech import FixedSteps
+from jaxmech import FixedSteps, Signal, simulate
 from jaxmech.cli.fit import run as fit_run
 from jaxmech.cli.fit.build import settings, subjects
 from jaxmech.cli.fit.report import Outcome
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.cli.main import main
 from jaxmech.config.errors import Problem, StudyError
+from jaxmech.config.load import load
 from jaxmech.config.toml import key_descriptions, key_lines, read
 from jaxmech.config.validate import structure
 from jaxmech.ensemble import plain
@@ -110,6 +111,50 @@ def test_the_example_finds_the_truth(done) -> None:
     assert 0.8 < fit.noise < 1.2
     assert "* viscous and dry" in done.out
     assert "report and pictures in" in done.out
+
+
+SLIDER = """
+import jaxmech as jm
+
+system = jm.System(
+    lambda q, v, t, p: (p["m"] * v @ v - p["k"] * q @ q) / 2,
+    force=lambda q, v, t, p: p["push"](t) + 0 * q - p["c"] * v,
+    coordinates=("x",),
+)
+slider = jm.identify.Identifiable(system, {"m": 1.0, "k": 25.0, "c": 0.8})
+"""
+DRIVEN = """
+model = "slider.py:slider"
+
+[data]
+file = "push.csv"
+observed = ["x"]
+time = "t"
+inputs = { push = "tau" }
+interpolation = "hold"
+
+[steps]
+per_save = 4
+"""
+
+
+def test_a_file_with_an_input(tmp_path) -> None:
+    """A mass on a spring, pushed by a force that is held for 50 ms at a time."""
+    truth = {"m": 1.3, "k": 30.0, "c": 0.4}
+    (tmp_path / "slider.py").write_text(SLIDER)
+    (tmp_path / "fit.toml").write_text(DRIVEN)
+    system = load("slider.py:system", {}, tmp_path).system
+    rng, ts = np.random.default_rng(0), np.arange(61) / 20
+    push = Signal(ts, rng.normal(size=ts.size), "hold")
+    sol = simulate(system, [0.1], [0.0], ts, {**truth, "push": push}, steps=FixedSteps(16))
+    rows = np.stack([ts, np.asarray(sol.q)[:, 0] + rng.normal(0, 1e-4, ts.size), push.values], 1)
+    np.savetxt(tmp_path / "push.csv", rows, delimiter=",", header="t,x,tau", comments="")
+    assert main(["fit", str(tmp_path / "fit.toml"), "--out", str(tmp_path / "run")]) == 0
+    fit = load_fit(tmp_path / "run" / "fit.npz")
+    ends = dict(zip(fit.names, fit.uncertainty.interval(0.999), strict=True))
+    for name, value in truth.items():
+        low, high = ends[name]
+        assert low < value < high < low + 0.1 * value
 
 
 def test_what_is_in_the_run_folder(done) -> None:

@@ -47,6 +47,74 @@ def test_two_recordings_with_inputs_of_their_own(interpolation: Any) -> None:
         np.testing.assert_allclose(fit.params[name], value, rtol=1e-3)
 
 
+@pytest.fixture(scope="module")
+def adaptive() -> jm.identify.Fit:
+    """With steps of chosen sizes, which end where the input jumps."""
+    steps = jm.Adaptive(rtol=1e-9, atol=1e-11)
+    return jm.fit(SLIDER, recorded(2, 21, 40), GUESS, steps=steps)
+
+
+def test_adaptive_steps_end_where_an_input_jumps(adaptive: jm.identify.Fit) -> None:
+    assert adaptive.converged
+    for name, value in TRUTH.items():
+        np.testing.assert_allclose(adaptive.params[name], value, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_fit_is_stored_with_its_inputs(adaptive: jm.identify.Fit, tmp_path: Path) -> None:
+    loaded = jm.identify.load_fit(jm.identify.save_fit(adaptive, tmp_path / "fit.npz"))
+    assert str(loaded) == str(adaptive)
+    pairs = zip(loaded.train.recordings, adaptive.train.recordings, strict=True)
+    for ours, expected in pairs:
+        ours, expected = ours.inputs["push"], expected.inputs["push"]
+        assert ours.interpolation == "hold"
+        np.testing.assert_array_equal(ours.ts, expected.ts)
+        np.testing.assert_array_equal(ours.values, expected.values)
+        assert float(ours(0.7)) == float(expected(0.7))
+
+
+LATE = jm.System(
+    lambda q, v, t, p: (p["m"] * v @ v - p["k"] * q @ q) / 2,
+    force=lambda q, v, t, p: p["push"](t - p["delay"]) * jnp.ones(1) - p["c"] * v,
+    coordinates=("x",),
+)
+
+
+def late(interpolation: Any, delay: float) -> jm.Recording:
+    """Driven by an input that begins before the recording, and arrives late."""
+    tu, ts = np.linspace(0.0, 2.0, 41), np.linspace(0.5, 1.9, 57)
+    signal = jm.Signal(tu, np.random.default_rng(3).normal(size=41).cumsum(), interpolation)
+    params = {**TRUTH, "push": signal, "delay": delay}
+    start = jnp.array([0.1]), jnp.zeros(1)
+    sol = jm.simulate(LATE, *start, ts, params, steps=jm.FixedSteps(32))
+    return jm.Recording(ts, sol.q, [0.1], [0.0], inputs={"push": signal})
+
+
+@pytest.mark.parametrize("interpolation", ["cubic", pytest.param("linear", marks=pytest.mark.slow)])
+def test_a_delay_is_fitted(interpolation: Any) -> None:
+    """Of more samples than lie between two that a segment needs without a delay."""
+    fit = jm.fit(LATE, late(interpolation, 0.31), {**GUESS, "delay": 0.2}, steps=STEPS)
+    assert fit.converged
+    for name, value in {**TRUTH, "delay": 0.31}.items():
+        np.testing.assert_allclose(fit.params[name], value, rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_a_delay_of_what_is_held_is_not_determined() -> None:
+    fit = jm.fit(LATE, late("hold", 0.31), {**TRUTH, "delay": 0.2}, steps=STEPS, free=["delay"])
+    assert not fit.uncertainty.determined.any()
+    assert any("do not determine delay" in warning for warning in fit.warnings)
+
+
+def test_far_from_a_segment_an_input_is_not_known() -> None:
+    signal, ts = jm.Signal(np.arange(101) / 10, np.arange(101.0)), np.linspace(0.0, 10.0, 201)
+    recording = jm.Recording(ts, np.zeros(201), [0.0], [0.0], inputs={"push": signal})
+    cut, _ = segments([recording], horizon=jm.identify.Shooting(1.0))
+    part = cut.inputs_of(4)["push"]  # from 4 s to 5 s
+    np.testing.assert_allclose([part(4.5), part(3.05), part(5.95)], [45.0, 30.5, 59.5])
+    assert np.isnan([part(2.0), part(7.0)]).all()
+
+
 def test_the_times_of_a_segment_have_the_samples_of_its_inputs() -> None:
     recording = recorded(0, 21, 40)
     cut, origin = segments([recording, recorded(1, 34, 25)])

@@ -141,12 +141,20 @@ def _grid(signal: Signal) -> Any:
 
 
 def _cut(signal: Signal, first: float, last: float) -> Signal:
-    """The samples that the values between two times depend on."""
+    """The samples that the values between two times depend on, with a delay up to the distance.
+
+    Further off the values are NaN instead of those of the ends.
+    """
     times = np.asarray(signal.ts) + float(signal.delay)
-    # One more than needed on both sides for round-off, and one for the slopes of a cubic.
-    low, high = (int(k) for k in np.searchsorted(times, (first, last)))
-    low = min(max(low - 3, 0), len(times) - 2)
-    return _sliced(signal, low, max(high + 3, low + 2))
+    duration = last - first
+    low, high = np.searchsorted(times, (first - duration, last + duration))
+    # One more than needed on both sides for round-off, one for the slopes of a cubic, and one NaN.
+    low, high = max(int(low) - 4, 0), min(int(high) + 4, len(times))
+    values = np.array(signal.values)
+    values[: low + (low > 0)] = np.nan
+    values[high - (high < len(times)) :] = np.nan
+    signal = eqx.tree_at(lambda s: s.values, signal, values)
+    return _sliced(signal, low, high)
 
 
 def _sliced(signal: Signal, low: int, high: int) -> Signal:
