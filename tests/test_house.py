@@ -12,7 +12,7 @@ import jaxmech
 from tests.house import LAYERS, PACKAGE, faults, foreign_packages, layers_of, unnamed
 from tests.house_figures import rooms
 
-EXTRAS = ("cluster", "diffrax", "mesh", "mujoco", "sympy", "view", "xarray")
+EXTRAS = ("cluster", "diffrax", "mesh", "mujoco", "posterior", "sympy", "view", "xarray")
 ROOT = Path(__file__).resolve().parents[1]
 
 

@@ -2,8 +2,9 @@
 
 Read upward: `data/` holds the recordings, `problem/` makes residuals of them, with the `noise/`
 they may have, `optimize/` minimizes these, `inference/` assesses the `result`, and `fit` puts all
-of it together: the `outcome` with `fit_warnings`. `identifiable` holds its arguments, `storage` its
-files, `comparison` puts fits side by side, and `cross_validation` builds on it.
+of it together: the `outcome` with `fit_warnings`; `sampling/` goes on from there. `identifiable`
+holds its arguments, `storage` its files, `comparison` puts fits side by side, and
+`cross_validation` builds on it.
 """
 
 from jaxmech.identify.comparison import FitComparison as FitComparison
@@ -37,5 +38,8 @@ from jaxmech.identify.optimize.trust_region import TrustRegion as TrustRegion
 from jaxmech.identify.problem.parameters import PhysicalInertia as PhysicalInertia
 from jaxmech.identify.result import Estimate as Estimate
 from jaxmech.identify.result import Fit as Fit
+from jaxmech.identify.sampling.density import Density as Density
+from jaxmech.identify.sampling.posterior import Posterior as Posterior
+from jaxmech.identify.sampling.posterior import posterior as posterior
 from jaxmech.identify.storage import load_fit as load_fit
 from jaxmech.identify.storage import save_fit as save_fit

@@ -21,6 +21,7 @@ from jaxmech.identify.problem.least_squares import Data, SegmentRun, runs
 from jaxmech.identify.problem.rows import Task
 from jaxmech.identify.problem.sensor_noise import estimated
 from jaxmech.identify.result import Fit, Point, Predicted
+from jaxmech.identify.sampling.density import Density
 from jaxmech.system import Params
 
 
@@ -72,6 +73,7 @@ def result_of(task: Task, solved: Solved, others: Sequence[Recording], params0: 
         horizon=partial(horizon_of, task, made, params),
         may_grow=may_grow(task, task.evaluator.at(solved.y)),
         point=Point(problem.layout, z, data.leaves, partial(_nearby, task, solved)),
+        density=Density(task, solved),
         **second_order,
     )
 

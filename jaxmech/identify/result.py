@@ -17,6 +17,7 @@ from jaxmech.identify.inference.information import Numbers
 from jaxmech.identify.inference.uncertainty import Uncertainty, counted, uncertainty
 from jaxmech.identify.noise.outliers import Outliers, outliers
 from jaxmech.identify.problem.parameters import ParameterLayout
+from jaxmech.identify.sampling.density import Density
 from jaxmech.sensitivity.growth import Growth
 from jaxmech.system import Params
 
@@ -110,6 +111,8 @@ class Fit:
         log_likelihood: logarithm of the likelihood of the measurements, under this noise.
         notes: the warnings, without that about the horizon.
         horizon: computes the growth of changes along the longest segment, and a warning.
+        density: its residuals and posterior density as functions of its unknowns; None for a fit
+            that was loaded from a file.
         may_grow: whether they grow so much that there may be a warning.
         point: the point where it ended; None for a fit that was loaded from a file.
     """
@@ -147,6 +150,7 @@ class Fit:
     notes: tuple[str, ...] = ()
     horizon: Callable[[], tuple[Growth, str] | None] | None = None
     point: Point | None = None
+    density: Density | None = None
     may_grow: bool = True
 
     @property
@@ -173,7 +177,7 @@ class Fit:
     def uncertainty(self) -> Uncertainty:
         """Standard errors, intervals and correlations of the fitted numbers."""
         return uncertainty(
-            self.names, self.values, self.information, self.scores, self._unit,
+            self.names, self.values, self.information, self.scores, self.residual_unit,
             np.inf if self.trusted else self.count - self.unknowns,
             informations=self.informations, prior=self.prior, correlated=self.correlated,
             block_covariance=self.block_covariance, blocks=self.blocks,
@@ -199,17 +203,32 @@ class Fit:
     @cached_property
     def identifiability(self) -> Identifiability:
         """Find the numbers, and combinations of them, that the recordings determine."""
-        result = identifiability(self.names, self.values, self.information, self._unit)
+        result = identifiability(self.names, self.values, self.information, self.residual_unit)
         if not result.undetermined or self.point is None:
             return result
         # at a second point formulas that hold by accident of round values are found out
         also = (self.point.nearby(),)
-        return identifiability(self.names, self.values, self.information, self._unit, also=also)
+        return identifiability(
+            self.names, self.values, self.information, self.residual_unit, also=also
+        )
 
     @property
-    def _unit(self) -> float:
-        """Standard deviation of a weighted residual."""
+    def residual_unit(self) -> float:
+        """Standard deviation of a weighted residual: 1 with stated weights."""
         return 1.0 if self.trusted else self.noise
+
+    def log_density(self, unknowns: Any) -> Array:
+        """The logarithm of the posterior density, but for a constant: that of `density`.
+
+        Raises:
+            ValueError: the fit was loaded from a file.
+        """
+        if self.density is None:
+            raise ValueError(
+                "A fit that was loaded from a file has no density, which needs the functions of "
+                "the system; fit again."
+            )
+        return self.density.log_density(jnp.asarray(unknowns))
 
     @cached_property
     def _beyond(self) -> tuple[Growth, str] | None:

@@ -32,7 +32,7 @@ _NOT_READ = (  # errors of numpy and zipfile for files that are damaged or of an
 )  # fmt: skip
 _PLAIN = (bool, int, float, str, type(None))
 _CLASSES: dict[str, Any] = {kind.__name__: kind for kind in (Fit, Growth, Predicted, Recording)}
-_NOT_SAVED = {"horizon", "point"}  # functions
+_NOT_SAVED = {"density", "horizon", "point"}  # functions
 
 
 def save_fit(fit: Fit, path: Path | str) -> Path:

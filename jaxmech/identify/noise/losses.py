@@ -8,6 +8,7 @@ unit is the median of |r|, which outliers hardly change, divided by that of a no
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,8 +23,8 @@ class AbstractLoss:
     """Base of the robust losses."""
 
     @abstractmethod
-    def value(self, r: Numbers) -> Numbers:
-        """The loss of residuals in units of the noise; r^2 / 2 for small ones."""
+    def value(self, r: Any) -> Any:
+        """The loss of residuals in units of the noise, of NumPy or JAX; r^2 / 2 for small ones."""
 
     @abstractmethod
     def weight(self, r: Numbers) -> Numbers:
@@ -64,10 +65,11 @@ class Huber(AbstractLoss):
     def __post_init__(self) -> None:
         require_positive("scale", self.scale)
 
-    def value(self, r: Numbers) -> Numbers:
+    def value(self, r: Any) -> Any:
         """r^2 / 2, or a straight line."""
-        size = np.abs(r)
-        return np.where(size <= self.scale, 0.5 * r**2, self.scale * (size - 0.5 * self.scale))
+        xp = r.__array_namespace__()
+        inside = xp.minimum(xp.abs(r), self.scale)
+        return 0.5 * inside**2 + self.scale * (xp.abs(r) - inside)
 
     def weight(self, r: Numbers) -> Numbers:
         """1, or scale / |r|."""
@@ -95,9 +97,9 @@ class AbstractTail(AbstractLoss):
     def tail(self) -> float:
         """The scale: the residual of which the square counts half."""
 
-    def value(self, r: Numbers) -> Numbers:
+    def value(self, r: Any) -> Any:
         """scale^2 / 2 log(1 + (r / scale)^2)."""
-        return 0.5 * self.tail**2 * np.log1p((r / self.tail) ** 2)
+        return 0.5 * self.tail**2 * r.__array_namespace__().log1p((r / self.tail) ** 2)
 
     def weight(self, r: Numbers) -> Numbers:
         """1 / (1 + (r / scale)^2)."""
