@@ -61,6 +61,7 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
+html_context = {"default_mode": "auto"}  # without it, a first visit logs an error
 html_show_sourcelink = False
 html_sidebars = {name: [] for name in ("installation", "ten_minutes", "compared", "changes")}
 html_math_renderer = "mathml"

@@ -18,6 +18,7 @@ from jaxmech.ensemble.summary import failed, rows_of_coordinates
 from jaxmech.status import Status, succeeded
 
 MOST_FAILURES = 100
+_MOST_DECIMALS = 6  # smaller numbers have an exponent
 
 
 class EstimateCell(NamedTuple):
@@ -26,6 +27,22 @@ class EstimateCell(NamedTuple):
     value: float
     low: float
     high: float
+
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        """Value and limits, with as many decimals as show two digits of the interval's length.
+
+        Example:
+            >>> EstimateCell(0.0154999, 0.0119039, 0.0198268).texts
+            ('0.0155', '0.0119', '0.0198')
+        """
+        length = self.high - self.low
+        decimals = 1 - int(np.floor(np.log10(length))) if 0 < length < np.inf else -1
+        if 0 <= decimals <= _MOST_DECIMALS:
+            value, low, high = (f"{x:z,.{decimals}f}" for x in self)
+        else:
+            value, low, high = map(number_text, self)
+        return value, low, high
 
 
 class CommandCell(NamedTuple):
