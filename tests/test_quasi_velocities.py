@@ -1,6 +1,7 @@
 """Quasi-velocities: closed forms, the same motions in rates of coordinates, messages."""
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -287,11 +288,17 @@ def test_equations_of_all_kinds_have_the_same_accelerations() -> None:
             plain.mass(q, v, t, p), plain.conservative_force(q, v, t, p)
         ),
     )  # fmt: skip
+    directly = replace(
+        system,
+        quasi_mass_and_force=lambda q, u, t, p: (
+            system.mass(q, u, t, p), system.conservative_force(q, u, t, p)
+        ),
+    )  # fmt: skip
     draw = np.random.default_rng(5)
     for q, v in draw.normal(size=(3, 2, 4)):
         u = in_velocities(system, q, v, 0.4)[1]
         expected = jm.acceleration(plain, q, v, 0.4, p)
-        for s in (system, again):
+        for s in (system, again, directly):
             motion = jm.acceleration(s, q, u, 0.4, p)
             state = s.arguments(q, u, 0.4, p)
             ours = s.speed_rates(*state[:2], motion.qdd, *state[2:])
@@ -366,9 +373,11 @@ def test_other_methods_are_refused(method: Any) -> None:
         jm.simulate(TOP, E, [0.1, 0.2, 0.3], TS, FREE, method=method)
 
 
+DISC = np.array([0.1, -0.2, 0.5, 0.3, 0.0])
 REFUSED = {
-    "structure": lambda: jm.analysis.structure(TOP, E, np.ones(3), 0.0, FREE),
-    "equilibrium": lambda: jm.analysis.equilibrium(TOP, E, FREE),
+    "structure": lambda: jm.analysis.structure(DISC_BY_SPINS, DISC, np.ones(3), 0.0, DISC_VALUES),
+    "equilibrium": lambda: jm.analysis.equilibrium(DISC_BY_SPINS, DISC, DISC_VALUES),
+    "linearize": lambda: jm.analysis.linearize(DISC_BY_SPINS, DISC, np.ones(3), DISC_VALUES),
     "growth": lambda: jm.analysis.sensitivity_growth(TOP, E, np.ones(3), TS, FREE),
     "fit": lambda: jm.fit(TOP, jm.Recording(TS, np.zeros((9, 4)), E, np.ones(4)), FREE),
 }
@@ -376,7 +385,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_needs_rates_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="system without quasi-velocities, but this one has w1"):
+    with pytest.raises(ValueError, match="system without quasi-velocities, but this one has"):
         REFUSED[name]()
 
 
@@ -397,6 +406,10 @@ BAD = {
     "a coordinate": ({"velocities": ("e0", "a", "b")}, "must not have the name of a coordinate"),
     "arguments": ({"kinematics": lambda q, p: q}, r"must be a function of \(q, t, params\)"),
     "a string": ({"velocities": "abc"}, "`velocities` must be a sequence of names"),
+    "M of no velocities": (
+        {"velocities": (), "kinematics": None, "quasi_mass_and_force": lambda q, u, t, p: (u, u)},
+        "`quasi_mass_and_force` must come with `velocities`",
+    ),
     "of velocities": (
         {"invariants": [jm.Nonholonomic(lambda q, v, t, p: v[0], name="v0")]},
         "`invariants` must hold Holonomic objects",

@@ -22,6 +22,7 @@ from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_finite, require_kind
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.velocities.quasi import IN_RATES, require_plain_velocities
+from jaxmech.velocities.rates import in_rates
 
 Numbers = NDArray[np.floating]
 SPREAD = 0.02  # distance of nearby states, relative to 1 + |q|
@@ -34,6 +35,14 @@ class State(NamedTuple):
     v: Array
     t: Array
     params: Params
+
+
+def checked_in_rates(system: Any, q: Any, v: Any, t: Any, params: Params) -> tuple[System, State]:
+    """The system and a state of it in the rates of the coordinates, checked as `checked_state`."""
+    require_kind("system", system, System, "System(...)")
+    q, v, t, params = system.arguments(q, v, t, params)
+    plain = in_rates(system, params)
+    return plain, checked_state(plain, q, system.speeds(q, v, t, params), t, params)
 
 
 def checked_state(system: Any, q: Any, v: Any, t: Any, params: Params) -> State:

@@ -16,7 +16,7 @@ from jaxmech.analysis.nearby_states import NEARBY, nearby, nearest_consistent
 from jaxmech.analysis.redundancy import rank_findings, ranks
 from jaxmech.analysis.report import Equations, Structure
 from jaxmech.analysis.short_run import ShortRun, lanes_findings, lanes_of, slope_findings, slopes
-from jaxmech.analysis.states import State, checked_state, moved, pose
+from jaxmech.analysis.states import State, checked_in_rates, moved, pose
 from jaxmech.analysis.unused import idle_coordinates, idle_findings, unused_parameters
 from jaxmech.compiler import why_not
 from jaxmech.consistency import violations
@@ -71,16 +71,17 @@ def structure(
         >>> found.ranks.position_freedom, found.serious
         (1, False)
     """
-    state = checked_state(system, q, v, t, params)
+    simulated, (system, state) = system, checked_in_rates(system, q, v, t, params)
+    begin = state._replace(v=simulated.from_speeds(*state))
     if run is not None:
         require_kind("run", run, ShortRun, "ShortRun() or None")
     sizes = system.sizes(*state)
-    unused = unused_parameters(system, state)
+    unused = unused_parameters(simulated, begin)
     findings = not_numbers(system, state)
     report: dict[str, Any] = {}
     if pose(system, state).is_finite:
         report = _report_fields(system, sizes, state, findings, run)
-    lanes = lanes_of(system, state) if run and why_not() is None else None
+    lanes = lanes_of(simulated, begin) if run and why_not() is None else None
     findings += lanes_findings(lanes) + idle_findings(unused, report.get("idle", ()))
     return Structure(
         coordinates=tuple(system.coordinates),

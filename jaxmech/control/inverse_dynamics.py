@@ -34,6 +34,7 @@ from jaxmech.utils.checks import (
     require_kind,
 )
 from jaxmech.utils.jit_cache import jit_of
+from jaxmech.velocities.rates import in_rates
 
 
 class InverseDynamics(eqx.Module):
@@ -119,6 +120,7 @@ def inverse_dynamics(
         [3. 1.]
     """
     require_kind("system", system, System, "System(...)")
+    system = in_rates(system, params)
     require_ideal("system", system)
     require_function("path", path)
     actuators = checked_actuators(system, actuators)

@@ -12,6 +12,7 @@ import jaxmech as jm
 from jaxmech import parts as jp
 from jaxmech.parts.kinematics.body_coordinates import BodyCoordinates
 from jaxmech.parts.kinematics.spins import spins_of
+from jaxmech.parts.vectors import right_products
 from tests.parts.dynamics.test_recursion import mass_and_force, spatial_tree
 
 TS = jnp.linspace(0.0, 5.0, 6)
@@ -206,3 +207,55 @@ def test_a_mechanism_without_quaternions_keeps_its_rates() -> None:
     bar = jp.planar_body("bar", mass=1.0, inertia=1.0)
     hinge = jp.revolute("hinge", jp.ground, (0, 0), bar, (1, 0))
     assert jp.Mechanism([bar], [hinge], velocities="spins").system.velocities == ()
+
+
+def hanging(velocities: Any) -> tuple[jp.Mechanism, Any, Any]:
+    """The ball pendulum near its lowest pose, at rest."""
+    mechanism, _ = pendulum(velocities)
+    return mechanism, *mechanism.guess({"pivot": jp.Start((1.0, 0, 0, 0.1))})
+
+
+@pytest.mark.slow
+def test_equilibria_and_their_stability_are_those_in_rates() -> None:
+    values = []
+    for velocities in ("rates", "spins"):
+        mechanism, q, v = hanging(velocities)
+        balanced = jm.analysis.equilibrium(mechanism.system, q)
+        assert balanced.v.shape == v.shape
+        lin = jm.analysis.linearize(mechanism.system, balanced.q, balanced.v)
+        eigenvalues = np.sort_complex(np.linalg.eigvals(lin.space.A))
+        values.append((mechanism.frame("lower", balanced.q).origin, eigenvalues))
+    for rates, spins in zip(*values, strict=True):
+        np.testing.assert_allclose(spins, rates, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_the_structure_is_that_in_rates() -> None:
+    freedoms = []
+    for velocities in ("rates", "spins"):
+        mechanism, starts = linkage(velocities)
+        report = jm.analysis.structure(mechanism.system, *consistent(mechanism, starts), 0.0, {})
+        assert not report.serious
+        freedoms.append((report.ranks.position_freedom, report.ranks.velocity_freedom))
+    assert freedoms[0] == freedoms[1] == (2, 2)
+
+
+def test_inverse_dynamics_are_those_in_rates() -> None:
+    def path(t: Any, p: Any) -> Any:
+        turn = jp.quaternion((0, 0, 1), 0.3 * t)
+        return jnp.concatenate([turn, jnp.array([1.0, 0, 0, 0])])
+
+    def torques(q: Any, t: Any, p: Any) -> Any:
+        return jax.scipy.linalg.block_diag(*(right_products(e) / 2 for e in (q[:4], q[4:])))
+
+    forces = []
+    for velocities in ("rates", "spins"):
+        system = pendulum(velocities)[0].system
+        forces.append(jm.control.inverse_dynamics(system, path, TS[:2], {}, actuators=torques).u)
+    np.testing.assert_allclose(*forces, atol=1e-10)
+
+
+def test_what_quasi_velocities_do_not_have_names_the_remedy() -> None:
+    mechanism, q, v = hanging("spins")
+    with pytest.raises(ValueError, match='which for a Mechanism is velocities="rates"'):
+        jm.analysis.symmetries(mechanism.system, q, v)

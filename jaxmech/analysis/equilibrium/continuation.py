@@ -26,6 +26,7 @@ from jaxmech.utils.checks import (
     require_positive_integer,
     with_standard_promotion,
 )
+from jaxmech.velocities.quasi import IN_RATES, require_plain_velocities
 
 HALVINGS = 40  # bisections of an interval that holds a branch point
 ASIDE = 1e-3  # relative to an interval: distance of the points between which the parameter may turn
@@ -90,6 +91,7 @@ def continuation(
     require_positive("step", step)
     require_positive_integer("most", most, "such as 300")
     case = prepared(system, q, params, t, fixed, v, symmetries)
+    require_plain_velocities(system.velocities, "Argument `system`", IN_RATES)
     symmetric = None if v is None else case.theta[3]
     start_equilibrium = equilibrium(system, q, params, t=t, fixed=fixed, v=v, symmetries=symmetric)
     place = place_of(case, params, parameter, fixed)

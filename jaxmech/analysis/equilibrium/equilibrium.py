@@ -50,6 +50,7 @@ from jaxmech.utils.checks import (
 )
 from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
 from jaxmech.velocities.quasi import IN_RATES, require_plain_velocities
+from jaxmech.velocities.rates import in_rates
 
 EASY = 1e3  # ratio of the scale of multipliers to that of coordinates
 
@@ -106,8 +107,8 @@ def equilibrium(
     balanced = _solve_known(*case) if is_concrete and not is_inside_a_program() else solve(*case)
     if is_concrete:
         _require_found(case, balanced, fixed)
-    params, _, t, _ = case.theta
-    state = State(balanced.q, balanced.v, t, params)
+    held_params, _, t, _ = case.theta
+    state = State(balanced.q, balanced.v, t, held_params)
     freedom = freedom or freedom_at(full_system, state)
     if is_concrete:
         require_regular(full_system, state, freedom)
@@ -121,7 +122,7 @@ def equilibrium(
         )
     return Equilibrium(
         q=balanced.q,
-        v=balanced.v,
+        v=system.from_speeds(balanced.q, balanced.v, t, params),
         multipliers=balanced.multipliers,
         reactions=balanced.reactions,
         residual=balanced.residual,
@@ -130,6 +131,7 @@ def equilibrium(
         assessment=assess(lin),
         coordinates=tuple(system.coordinates),
         states=tuple(system.states),
+        velocities=system.velocity_names,
     )
 
 
@@ -157,9 +159,10 @@ def prepared(
 ) -> Case:  # fmt: skip
     """The checked arguments of `equilibrium`."""
     require_kind("system", system, System, "System(...)")
-    require_plain_velocities(system.velocities, "Argument `system`", IN_RATES)
     velocities, guess = _rates(system, v)
     q, guess, t, params = system.arguments(q, guess, t, params)
+    guess = system.speeds(q, guess, t, params)
+    system = in_rates(system, params)
     places = coordinate_indices("fixed", fixed, system.coordinates)
     require_finite(q=q, v=(guess, velocities), t=t, params=params)
     if fixed:
@@ -192,9 +195,10 @@ def prepared(
 
 def _rates(system: System, v: Any) -> tuple[dict[str, Any], Any]:
     if v is None:
-        return {}, np.zeros(system.n)
+        return {}, np.zeros(system.n_velocities)
     if not isinstance(v, Mapping):
         return {}, v
+    require_plain_velocities(system.velocities, "Argument `v`, rates by name,", IN_RATES)
     coordinate_indices("v", v, system.coordinates)
     return dict(v), jnp.stack([1.0 * jnp.asarray(v.get(name, 0.0)) for name in system.coordinates])
 

@@ -45,7 +45,8 @@ class Equilibrium(eqx.Module):
 
     Attributes:
         q: coordinates, shape (n,).
-        v: velocities, shape (n,).
+        v: velocities, shape (n,); those of the system, also where they are quasi-velocities, unlike
+            `reactions` and `linearization`, which are in the rates of the coordinates.
         multipliers: multipliers of minimum norm by constraint name, shape (k,).
         reactions: by constraint name, A_k^T lambda_k, the generalized force on the system, (n,);
             also by `fixed x` for a coordinate x that is held.
@@ -56,6 +57,7 @@ class Equilibrium(eqx.Module):
         assessment: the stability in numbers.
         coordinates: names of the coordinates.
         states: names of the states of first order, the last entries of v.
+        velocities: names of all entries of v.
 
     Example:
         >>> import jaxmech as jm
@@ -68,7 +70,7 @@ class Equilibrium(eqx.Module):
     """
 
     q: Float[Array, " n"]
-    v: Float[Array, " n"]
+    v: Float[Array, " k"]
     multipliers: dict[str, Float[Array, " _"]]
     reactions: dict[str, Float[Array, " n"]]
     residual: Float[Array, ""]
@@ -77,6 +79,7 @@ class Equilibrium(eqx.Module):
     assessment: Assessment
     coordinates: tuple[str, ...] = eqx.field(static=True)
     states: tuple[str, ...] = eqx.field(static=True, default=())
+    velocities: tuple[str, ...] = eqx.field(static=True, default=())
 
     @property
     def converged(self) -> Bool[Array, "..."]:
@@ -114,19 +117,21 @@ class Equilibrium(eqx.Module):
 
 def _card(equilibrium: Equilibrium) -> list[str]:
     mechanical = len(equilibrium.coordinates) - len(equilibrium.states)
-    is_motion = bool(np.any(np.asarray(equilibrium.v)[:mechanical]))
+    count = len(equilibrium.velocities) - len(equilibrium.states)
+    is_motion = bool(np.any(np.asarray(equilibrium.v)[:count]))
+    rates = dict(zip(equilibrium.velocities, equilibrium.v, strict=True))
     verdict = Stability(int(equilibrium.stability)).name
     title = "in steady motion" if is_motion else "at rest"
     lines = [f"Equilibrium: {title}, {verdict}"]
     integrals = zip(equilibrium.coordinates[mechanical:], equilibrium.q[mechanical:], strict=True)
     names = equilibrium.coordinates[:mechanical] + tuple(name for name, x in integrals if x)
-    width = max(map(len, (*names, *equilibrium.states)))
+    width = max(map(len, (*names, *rates)))
     for name in names:
         place = equilibrium.coordinates.index(name)
-        x, rate = equilibrium.q[place], equilibrium.v[place] if place < mechanical else 0.0
+        x, rate = equilibrium.q[place], rates.pop(name, 0.0)
         line = f"  {name:<{width}}  {_short(x)}"
         lines.append(line + (f", changing at {_short(rate)} per second" if rate else ""))
-    for name, x in zip(equilibrium.states, equilibrium.v[mechanical:], strict=True):
+    for name, x in rates.items():  # of states, and quasi-velocities
         lines.append(f"  {name:<{width}}  {_short(x)}")
     for name, force in equilibrium.reactions.items():
         size = _short(jnp.linalg.norm(force))

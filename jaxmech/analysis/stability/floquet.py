@@ -12,7 +12,7 @@ from jaxmech.analysis.stability.freedom import freedom_at, require_consistent, r
 from jaxmech.analysis.stability.linearization import Linearization
 from jaxmech.analysis.stability.linearize import NOTHING, linearized
 from jaxmech.analysis.stability.reduction import Freedom
-from jaxmech.analysis.states import State, checked_state
+from jaxmech.analysis.states import State, checked_in_rates
 from jaxmech.integrate import RK4, AbstractMethod, FixedSteps
 from jaxmech.properties import reads_integrals
 from jaxmech.sensitivity.forward import Sensitivities, sensitivities
@@ -124,7 +124,8 @@ def floquet(
         1
         0
     """
-    q, v, t, params = state = checked_state(system, q, v, t, params)
+    system, state = checked_in_rates(system, q, v, t, params)
+    q, v, t, params = state
     require_positive_integer("steps", steps, "such as 1000")
     require_positive("period", period)
     require_consistent(system, state)

@@ -28,7 +28,7 @@ from jaxmech.analysis.stability.reduction import (
     reduced_equations,
     unsteadiness,
 )
-from jaxmech.analysis.states import State, checked_state
+from jaxmech.analysis.states import State, checked_in_rates
 from jaxmech.analysis.symmetry.symmetries import Symmetries
 from jaxmech.analysis.symmetry.symmetries import symmetries as find
 from jaxmech.compiler import native_call
@@ -108,7 +108,8 @@ def linearize(
         >>> print(values.imag.max().round(4))  # sqrt((2 + sqrt(2)) g / l)
         5.7874
     """
-    q, v, t, params = state = checked_state(system, q, v, t, params)
+    system, state = checked_in_rates(system, q, v, t, params)
+    q, v, t, params = state
     channels = named_inputs(system, params, inputs), named_outputs(system, outputs)
     is_concrete = is_known(state)
     if is_concrete:

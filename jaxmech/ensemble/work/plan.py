@@ -22,6 +22,7 @@ from jaxmech.ensemble.members.passages import passage_problems, study_watch
 from jaxmech.ensemble.modes_study import ModesStudy
 from jaxmech.ensemble.study import AbstractStudy, Study
 from jaxmech.formulations import observed_at
+from jaxmech.velocities.quasi import IN_RATES
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,7 @@ def planned(study: AbstractStudy, out: Path, folder: Path = Path()) -> Planned:
         raise refuse("precision", f"must be float32, the precision of this process; {advice}")
     subject = load(study.model, study.model_options, folder, study.parameters)
     if names := subject.system.velocities:
-        advice = f"but has {', '.join(names)}; write it in the rates of its coordinates"
+        advice = f"but has {', '.join(names)}; {IN_RATES}"
         raise refuse("model", f"must be a system without quasi-velocities, {advice}")
     coordinates = subject.system.value_names
     if isinstance(study, ModesStudy):
