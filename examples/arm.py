@@ -109,12 +109,6 @@ exact = jnp.abs(errors[400]).max()
 print(f"with 2 kg the load stays within {1e6 * exact:.2f} µm of its path")
 assert exact < 1e-4
 
-fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-for k in (200, 400, 600, 800):
-    left.plot(ts, 1e3 * errors[k, :, 2], label=f"{loads[k]:.0f} kg")
-left.set(xlabel="time [s]", ylabel="height above the path [mm]")
-left.legend()
-
 # %% [markdown]
 # ## The derivative of the whole motion
 #
@@ -134,6 +128,11 @@ static = -9.81 * up @ compliance @ up
 print(f"by the motion {1e3 * slope[-1]:.5f} mm/kg, closed form {1e3 * static:.5f} mm/kg")
 assert abs(slope[-1] / static - 1) < 1e-3
 
+fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+for k in (200, 400, 600, 800):
+    left.plot(ts, 1e3 * errors[k, :, 2], label=f"{loads[k]:.0f} kg")
+left.set(xlabel="time [s]", ylabel="height above the path [mm]")
+left.legend()
 right.plot(loads, 1e3 * errors[:, -1, 2], label="1,001 loads")
 right.plot(loads, 1e3 * slope[-1] * (loads - 2.0), "--", label="derivative at 2 kg")
 right.set(xlabel="load [kg]", ylabel="height at the end [mm]")
