@@ -16,6 +16,7 @@ from typing import Any
 from jaxmech.config.errors import not_one_of, refuse, refuse_all, unknown
 from jaxmech.interop.mujoco import KINDS, from_mjcf
 from jaxmech.models import CATALOGUE, Model
+from jaxmech.signal import Signal
 from jaxmech.system import System
 
 ROBOTS = (".mjcf", ".urdf", ".xml")  # endings of MJCF and URDF files
@@ -32,6 +33,7 @@ class Subject:
     source: Path | None = None  # the file of the user, None for a model of the catalogue
     sha256: str | None = None  # digest of that file
     beside: Mapping[str, Any] = field(default_factory=dict)  # other objects of the file, by name
+    inputs: Mapping[str, Signal] = field(default_factory=dict)  # in the places of parameters
 
 
 COPIES = ("model.py", *(f"model{ending}" for ending in ROBOTS))  # of a model in a run folder

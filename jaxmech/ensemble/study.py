@@ -13,6 +13,7 @@ from jaxmech.config.errors import Problem, not_one_of, out_of_range, refuse, ref
 from jaxmech.config.schema import unnamed_policies
 from jaxmech.ensemble.distributions import Distribution
 from jaxmech.ensemble.members.observed import Observed, Series, StudyEvent
+from jaxmech.ensemble.recorded import RecordedInput
 from jaxmech.ensemble.sampling import Sampling
 from jaxmech.ensemble.sampling.plans import Drawn
 from jaxmech.ensemble.statistics import (
@@ -236,6 +237,9 @@ class Study(AbstractStudy):
     formulation: UdwadiaKalaba = setting(UdwadiaKalaba(), "law of motion")
     observe: Mapping[str, Observed] = setting({}, "quantities of your own, by name")
     events: Mapping[str, StudyEvent] = setting({}, "events to locate along the motion, by name")
+    inputs: Mapping[str, RecordedInput] = setting(
+        {}, "recorded inputs, by the name of the parameter whose place they take"
+    )
     inactive: tuple[str, ...] = setting(
         (), "constraints that are inactive until an event activates them"
     )
@@ -257,6 +261,8 @@ class Study(AbstractStudy):
         if self.store == "statistics" and not self.statistics:
             message = 'must not be "statistics" where the table `statistics` names none'
             yield Problem(("store",), message)
+        for name in {*self.inputs} & {key.partition("[")[0] for key in self.parameters}:
+            yield Problem(("inputs", name), "must have another name: `parameters` gives it, too")
         if AUDIT in self.statistics:
             message = "must have another name: this one is of the outcomes of all trajectories"
             yield Problem(("statistics", AUDIT), message)

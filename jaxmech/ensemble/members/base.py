@@ -100,7 +100,8 @@ def first_of(varying: Tree, shared: Tree) -> Tree:
 
 def params_of(subject: Subject, inputs: Tree) -> dict[str, Any]:
     """The parameters of one member, with the defaults of the model."""
-    return {**(subject.model.params if subject.model else {}), **inputs["parameters"]}
+    defaults = subject.model.params if subject.model else {}
+    return {**defaults, **inputs["parameters"], **subject.inputs}
 
 
 def guess(subject: Subject, inputs: Tree, dtype: Any) -> tuple[Array, Array]:

@@ -241,20 +241,20 @@ def _signature_problems(name: str, quantity: Observed) -> Iterator[Problem]:
 
 
 def copies_of(files: Iterable[Path], subject: Subject) -> dict[Path, str]:
-    """The Python files of a study, with the names of their copies in a run folder."""
+    """The files of a study, with the names of their copies in a run folder."""
     copy, _ = copy_of(subject.name, subject.source)
     names = {subject.source: copy} if subject.source else {}
     for path in files:
         if path not in names:
             name, count = path.name, 1
             while name in {"model.py", *names.values()}:
-                name, count = f"{path.stem}_{count}.py", count + 1
+                name, count = f"{path.stem}_{count}{path.suffix}", count + 1
             names[path] = name
     return names
 
 
 def stored_study(study: Any, copies: Mapping[Path, str], folder: Path) -> Any:
-    """A study whose functions are named by the copies of their files."""
+    """A study whose functions and inputs are named by the copies of their files."""
 
     def renamed(reference: Any, key: Key) -> Any:
         if not isinstance(reference, str) or reference.startswith("python:"):
@@ -263,6 +263,11 @@ def stored_study(study: Any, copies: Mapping[Path, str], folder: Path) -> Any:
         return f"{copies[(folder / file).resolve()]}:{name}"
 
     sections = _with_functions(study, renamed)
+    if inputs := getattr(study, "inputs", None):
+        sections["inputs"] = {
+            name: replace(item, file=copies[(folder / item.file).resolve()])
+            for name, item in inputs.items()
+        }
     return replace(study, **sections)
 
 

@@ -1,7 +1,7 @@
 """A study after all checks that need no tracing: its sizes, system, draws and functions."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,11 @@ from jaxmech.config.load import Subject, load
 from jaxmech.ensemble.draws import Sampler, stored_name
 from jaxmech.ensemble.estimate import StudyEstimate, require_possible, sized
 from jaxmech.ensemble.layout import STATES
-from jaxmech.ensemble.members.base import Tree, first_of
+from jaxmech.ensemble.members.base import Tree, first_of, params_of
 from jaxmech.ensemble.members.observed import Observed, loaded, name_problems_of
 from jaxmech.ensemble.members.passages import passage_problems, study_watch
 from jaxmech.ensemble.modes_study import ModesStudy
+from jaxmech.ensemble.recorded import signals
 from jaxmech.ensemble.study import AbstractStudy, Study
 from jaxmech.formulations import observed_at
 from jaxmech.velocities.quasi import IN_RATES
@@ -35,7 +36,7 @@ class Planned:
     forecast: StudyEstimate  # estimated requirements
     # its quantities, statistics and events with functions in place of names
     functions: dict[str, Any]
-    files: list[Path]  # Python files that hold those functions
+    files: list[Path]  # Python files that hold those functions, and those of inputs
 
 
 def planned(study: AbstractStudy, out: Path, folder: Path = Path()) -> Planned:
@@ -53,6 +54,10 @@ def planned(study: AbstractStudy, out: Path, folder: Path = Path()) -> Planned:
     elif isinstance(study, Study):
         refuse_all([*name_problems_of(study, coordinates), *passage_problems(study, coordinates)])
     functions, files = loaded(study, folder)
+    if isinstance(study, Study) and study.inputs:
+        read = signals(study.inputs, folder, study.times.start, study.times.end)
+        subject = replace(subject, inputs=read)
+        files += [(folder / item.file).resolve() for item in study.inputs.values()]
     sampler = Sampler(study, subject, folder)
     if isinstance(study, Study):
         refuse_all(_taken_names(study, sampler))
@@ -78,17 +83,25 @@ def _taken_names(study: Study, sampler: Sampler) -> Iterator[Problem]:
 
 
 def require_used(subject: Subject, varying: Tree, shared: Tree, study: AbstractStudy) -> None:
-    """Raise a StudyError for parameters that neither a bare `System` nor its study uses."""
-    if subject.model:
+    """Raise a StudyError for inputs, and parameters of a bare `System`, that nothing uses."""
+    if subject.model and not subject.inputs:
         return
-    params, zero = first_of(varying, shared)["parameters"], jnp.zeros(subject.system.n)
-    state = State(zero, zero, zero[0], params)
-    unused = unused_parameters(
-        subject.system, state, energy=True, also=_state_reads(study, subject)
-    )
-    used_names = ", ".join(sorted(params.keys() - set(unused))) or "none"
+    drawn, zero = first_of(varying, shared), jnp.zeros(subject.system.n)
+    state = State(zero, zero, zero[0], params_of(subject, drawn))
+    reads = _state_reads(study, subject)
+
+    def also(q: Array, v: Array, t: Array, params: Any) -> Any:
+        start = subject.model.state(drawn["start"], params) if subject.model else ()
+        return start, reads(q, v, t, params) if reads else ()
+
+    unused = set(unused_parameters(subject.system, state, energy=True, also=also))
+    idle = [name for name in subject.inputs if f"{name}.values" in unused]
+    message = "is not read by the system; call it in one of its functions, as `params[name](t)`"
+    refuse_all(Problem(("inputs", name), message) for name in idle)
+    params = {} if subject.model else drawn["parameters"]
+    used_names = ", ".join(sorted(params.keys() - unused)) or "none"
     message = f"is not used by the system; it uses {used_names}"
-    refuse_all(Problem(("parameters", name), message) for name in unused)
+    refuse_all(Problem(("parameters", name), message) for name in params if name in unused)
 
 
 def _state_reads(study: AbstractStudy, subject: Subject) -> Callable[..., Any] | None:
