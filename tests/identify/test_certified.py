@@ -1,7 +1,7 @@
 """Certified values of the NIST Statistical Reference Datasets, as a body with linear drag.
 
 The velocity of a body with v' = b2 (b1 - v) from rest is b1 (1 - exp(-b2 t)), the model of Misra1a
-and BoxBOD (https://www.itl.nist.gov/div898/strd/nls/nls_main.shtml), whose second starts are nearer.
+and BoxBOD (https://www.itl.nist.gov/div898/strd/nls/nls_main.shtml); their second starts are near.
 """
 
 from typing import Any, NamedTuple
