@@ -2,7 +2,7 @@
 
 Read upward: `data/` holds the recordings, `problem/` makes residuals of them, with the `noise/`
 they may have, `optimize/` minimizes these, `inference/` assesses the `result`, and `fit` puts all
-of it together: the `outcome` with `fit_warnings`; `sampling/` goes on from there. `identifiable`
+of it together: the `outcome` with `fit_warnings`; `sampling/` and `planning/` go on. `identifiable`
 holds its arguments, `storage` its files, `comparison` puts fits side by side, and
 `cross_validation` builds on it.
 """
@@ -35,6 +35,10 @@ from jaxmech.identify.noise.outliers import Outliers as Outliers
 from jaxmech.identify.optimize.gradient_descent import Descent as Descent
 from jaxmech.identify.optimize.loop import MultiStart as MultiStart
 from jaxmech.identify.optimize.trust_region import TrustRegion as TrustRegion
+from jaxmech.identify.planning.criterion import AOptimal as AOptimal
+from jaxmech.identify.planning.criterion import DOptimal as DOptimal
+from jaxmech.identify.planning.design import Design as Design
+from jaxmech.identify.planning.design import design as design
 from jaxmech.identify.problem.parameters import PhysicalInertia as PhysicalInertia
 from jaxmech.identify.result import Estimate as Estimate
 from jaxmech.identify.result import Fit as Fit
