@@ -122,7 +122,13 @@ class Solution(eqx.Module):
 
         Raises:
             KeyError: there is no such name.
+            TypeError: it is no name, such as the number of a trajectory.
         """
+        if not isinstance(name, str):
+            raise TypeError(
+                f"`sol[name]` takes the name of a column, but {name!r} is none; one trajectory of "
+                f"a batch is `jax.tree.map(lambda x: x[{name!r}], sol)`."
+            )
         known = columns(self)
         if name not in known:
             near = get_close_matches(name, known, n=1, cutoff=0.5)

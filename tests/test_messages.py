@@ -276,6 +276,18 @@ MISUSE = {
         "ValueError: Argument `ts` must be strictly increasing or strictly decreasing, but is "
         "not; sort it and drop repeated times."
     ),
+    # objects
+    "simulate(system=jm.parts.Mechanism([jm.parts.point_mass('bob', mass=1.0)]))": (
+        "TypeError: Argument `system` must be an object such as System(...), but is a Mechanism; "
+        "pass its `system`."
+    ),
+    "simulate()[3]": (
+        "TypeError: `sol[name]` takes the name of a column, but 3 is none; one trajectory of a "
+        "batch is `jax.tree.map(lambda x: x[3], sol)`."
+    ),
+    "jm.ensemble.Study(model='pendulum', size=1, times=None, start={'theta': 0.3})": (
+        "StudyError: Argument `start.theta` must be a distribution such as Fixed(1.0), but is 0.3"
+    ),
     # policies
     "simulate(method='rk4')": (
         "TypeError: Argument `method` must be an object such as RK4(), but is 'rk4'."

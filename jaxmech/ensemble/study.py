@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from jaxmech.config.errors import Problem, not_one_of, out_of_range, refuse, refuse_all
 from jaxmech.config.schema import unnamed_policies
-from jaxmech.ensemble.distributions import Distribution
+from jaxmech.ensemble.distributions import Distribution, Fixed, FromTable, Spread
 from jaxmech.ensemble.members.observed import Observed, Series, StudyEvent
 from jaxmech.ensemble.recorded import RecordedInput
 from jaxmech.ensemble.sampling import Sampling
@@ -164,6 +164,11 @@ class AbstractStudy(Drawn):
 
     def problems(self) -> Iterator[Problem]:
         """The settings that contradict each other, but for those of wrong ranges."""
+        for section in SECTIONS:
+            for name, rule in getattr(self, section).items():
+                if not isinstance(rule, Fixed | FromTable | Spread):
+                    message = f"must be a distribution such as Fixed(1.0), but is {rule!r}"
+                    yield Problem((section, name), message)
         if not 0 <= self.failed_allowed <= 1:
             message = f"must be a fraction from 0 to 1, but is {self.failed_allowed}"
             yield Problem(("failed_allowed",), message)

@@ -15,6 +15,7 @@ from jaxmech.utils.text import capital, nearest_name
 from jaxmech.utils.units import Names
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
+_MOST_SHOWN = 300  # characters of a value in a message
 
 
 def is_known(tree: Any) -> bool:
@@ -60,9 +61,25 @@ def _require_arguments(argument: str, fn: Callable[..., Any], takes: str) -> Non
 def require_kind(argument: str, value: Any, kind: type, example: str) -> None:
     """Raise a TypeError unless the value is an instance of the kind."""
     if not isinstance(value, kind):
-        raise TypeError(
-            f"Argument `{argument}` must be an object such as {example}, but is {value!r}."
+        text = repr(value)
+        shown = (
+            text if len(text) <= _MOST_SHOWN and "\n" not in text else f"a {type(value).__name__}"
         )
+        remedy = f"; pass its `{place}`" if (place := _place_inside(value, kind)) else ""
+        raise TypeError(
+            f"Argument `{argument}` must be an object such as {example}, but is {shown}{remedy}."
+        )
+
+
+def _place_inside(value: Any, kind: type) -> str:
+    """Where a mechanism or a robot has an object of the kind; empty if nowhere."""
+    for place in ("system", "mechanism.system", "mechanism"):
+        part = value
+        for name in place.split("."):
+            part = getattr(part, name, None)
+        if isinstance(part, kind):
+            return place
+    return ""
 
 
 def require_positive_integer(argument: str, value: Any, remedy: str) -> None:

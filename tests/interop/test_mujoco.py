@@ -378,3 +378,13 @@ def test_a_run_in_spins_is_the_one_in_rates() -> None:
         solutions.append((sol.q, robot.qvel(sol.q[-1], sol.v[-1])))
     for rates, spins in zip(*solutions, strict=True):
         np.testing.assert_allclose(spins, rates, rtol=0, atol=1e-9)
+
+
+def test_a_robot_prints_its_tree_and_its_sites() -> None:
+    robot = from_mjcf("""<mujoco><worldbody><body name="arm"><joint name="elbow" axis="0 1 0"/>
+        <inertial pos="0 0 1" mass="2" diaginertia="1 1 1"/><site name="end" pos="0 0 1"/>
+        </body></worldbody></mujoco>""")
+    lines = repr(robot).splitlines()
+    assert lines[0] == "Robot: coordinates 1, constraint equations 0"
+    assert lines[-1] == "sites: end"
+    assert any("'elbow', revolute joint: angle" in line for line in lines)

@@ -38,7 +38,7 @@ class Keyframe(NamedTuple):
     ctrl: Mapping[str, float]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Robot:
     """The mechanism of an MJCF or URDF file.
 
@@ -64,6 +64,13 @@ class Robot:
     joints: Mapping[str, tuple[str, ...]]
     conversion: Conversion
     reference: np.ndarray
+
+    def __repr__(self) -> str:
+        lines = [repr(self.mechanism).replace("Mechanism", "Robot", 1)]
+        ignored = {f"ignored {kind}": names for kind, names in self.ignored.items()}
+        titled = {"sites": self.sites, "keyframes": self.keyframes, **ignored}
+        lines += [f"{title}: {', '.join(names)}" for title, names in titled.items() if names]
+        return "\n".join(lines)
 
     @property
     def model(self) -> Model:
