@@ -147,6 +147,10 @@ def main() -> int:
         table[case.name] = row(name, given.starts)
         show(case.name, table[case.name])
         if given.out:
+            for parts in table.values():
+                for side in SIDES.keys() & parts.keys():
+                    if not np.isfinite(parts[side].get("loss") or np.inf):
+                        parts[side]["loss"] = None  # it ended without a result
             facts = {"environment": environment(), "starts": given.starts, "table": table}
             facts["remark"] = "load: of the machine, per core, after the row; 1 and more is busy"
             given.out.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
