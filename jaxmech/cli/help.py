@@ -32,10 +32,10 @@ folder, which are printed. If they may come from somebody else, it needs --trust
 exit code: 0 as stored, or not stored; 1 different from what is stored; 2 bad input
 """
 REPORT = """\
-Write one self-contained page about a study: the statistics with their intervals, tables, pictures,
-animated trajectories, configuration, environment, and failures, each with the command that replays
-it. Python files in the run folder are executed only with --trust; without, a model that is not of
-the catalogue is not animated.
+Write one self-contained page about a study or a fit: numbers with their intervals, tables, pictures
+and configuration; of a study also animated trajectories, and failures, each with the command that
+replays it. Python files in the run folder are executed only with --trust; without, a model that is
+not of the catalogue is not animated.
 """
 COMPARE_RUNS = """\
 List the differences between two studies: keys of the configuration, versions and devices, every

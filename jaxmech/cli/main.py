@@ -201,9 +201,15 @@ def _replay(arguments: Namespace) -> int:
 
 
 def _report(arguments: Namespace) -> int:
+    from jaxmech.cli.fit.run import FIT, stored
+    from jaxmech.cli.report.fit_page import write_fit_report
     from jaxmech.cli.report.page import write_report
 
     _use_good_jax()
+    if (run := Path(arguments.run)).joinpath(FIT).is_file():
+        fit, sensors, title = stored(run)
+        print(write_fit_report(fit, arguments.out or run / "report.html", title, sensors))
+        return DONE
     path, out, folder = Path(arguments.run), arguments.out, arguments.folder
     print(write_report(path, out, arguments.animate, folder, tell, trust=arguments.trust))
     return DONE

@@ -110,7 +110,7 @@ def _add_finished_runs(add: _Add) -> None:
     plot = add("plot", "draw the pictures of a run folder again")
     plot.add_argument("run", metavar="RUN", help="run folder of `ensemble` or `fit`")
     replay = add("replay", "compute one trajectory of a study again, alone", texts.REPLAY)
-    report = add("report", "one page about a study, with everything in it", texts.REPORT)
+    report = add("report", "one page about a study or a fit, with everything in it", texts.REPORT)
     for command in (replay, report):
         command.add_argument("run", metavar="RUN", help="run folder of `ensemble`")
         command.add_argument(

@@ -1,9 +1,9 @@
 """Parameters from recordings: fits, their uncertainty, and parameters that remain undetermined.
 
 Read upward: `data/` holds the recordings, `problem/` makes residuals of them, with the `noise/`
-they may have, `optimize/` minimizes these, `inference/` assesses the `result`, and `fit` puts all
-of it together: the `outcome` with `fit_warnings`; `sampling/` and `planning/` go on. `identifiable`
-holds its arguments, `storage` its files, `comparison` puts fits side by side, and
+they may have, `optimize/` minimizes these, `inference/` assesses the `result` (`fit_views`), and
+`fit` puts all of it together: the `outcome` with `fit_warnings`; `sampling/` and `planning/` go on.
+`identifiable` holds its arguments, `storage` its files, `comparison` puts fits side by side, and
 `cross_validation` builds on it.
 """
 

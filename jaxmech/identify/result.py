@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.identify.data.recording import Recording
+from jaxmech.identify.fit_views import fit_as_html
 from jaxmech.identify.inference.identifiability import Identifiability, identifiability
 from jaxmech.identify.inference.information import Numbers
 from jaxmech.identify.inference.uncertainty import Uncertainty, counted, uncertainty
@@ -256,6 +257,9 @@ class Fit:
             )
         value, gradient = self.point.slope(fn)
         return Estimate(value, *self.uncertainty.of(gradient))
+
+    def _repr_html_(self) -> str:
+        return fit_as_html(self)
 
     def __repr__(self) -> str:
         state = "converged" if self.converged else "not converged"

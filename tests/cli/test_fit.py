@@ -1,6 +1,7 @@
 """`jaxmech fit` from the outside: what it writes, what it refuses, and where it goes on."""
 
 import json
+import re
 import shutil
 import tomllib
 from dataclasses import fields, is_dataclass, replace
@@ -27,6 +28,7 @@ from jaxmech.identify.optimize import checkpoint
 from jaxmech.identify.storage import load_fit, made_up, save_fit
 from jaxmech.integrate import Midpoint
 from jaxmech.plot.fit import correlation, fit_over_data, loss, residuals
+from jaxmech.plot.noise import autocorrelation, normal_quantiles, over_input
 
 ROOT = Path(__file__).resolve().parents[2]
 TRUTH = {"gravity": 9.6, "viscous": 0.06, "dry": 0.12}
@@ -501,3 +503,49 @@ def test_an_edited_model_of_a_fit_is_refused(done, capsys) -> None:
     assert "the model differs in lagrangian of viscous, lagrangian of viscous and dry" in (
         capsys.readouterr().err
     )
+
+
+def test_the_page_about_a_fit(done, capsys) -> None:
+    run = done.folder / "run"
+    assert main(["report", str(run), "--out", str(done.folder / "fit.html")]) == 0
+    assert capsys.readouterr().out.strip() == str(done.folder / "fit.html")
+    page = (done.folder / "fit.html").read_text(encoding="utf-8")
+    fit = load_fit(run / "fit.npz")
+    assert f"Converged after {fit.evaluations} evaluations: {fit.reason}." in page
+    assert all(f"<td>{name}</td>" in page for name in fit.names)
+    for caption in ("residuals over time", "correlation in time", "distribution", "loss"):
+        assert caption in page
+    assert f"{fit.outliers.count} samples" in page
+    assert not re.findall(r'(?:src|href)="(?!data:)', page)
+
+
+def test_the_pictures_of_noise() -> None:
+    rng, count = np.random.default_rng(0), 400
+    made, recording = made_up(), made_up().train.recordings[0]
+    ts = np.arange(float(count))
+    drive = Signal(ts, np.sin(ts))
+    one = replace(recording, ts=ts, observed=np.zeros(count), inputs={"drive": drive})
+    noise = rng.normal(size=(count, 1))
+    for k in range(1, count):
+        noise[k] = 0.8 * noise[k - 1] + 0.6 * noise[k]
+    fit = replace(
+        made,
+        train=replace(made.train, recordings=(one,), values=(noise,)),
+        standard_residuals=(noise,),
+    )
+    (lines,) = [x for x in autocorrelation(fit).collections if hasattr(x, "get_segments")]
+    heights = [segment[1][1] for segment in lines.get_segments()]
+    np.testing.assert_allclose(heights[:3], 0.8 ** np.arange(1, 4), atol=0.15)
+    line, dots = normal_quantiles(fit).lines
+    np.testing.assert_allclose(dots.get_ydata()[[0, -1]], [noise.min(), noise.max()])
+    assert abs(np.median(line.get_ydata())) < 1e-9
+    points = over_input(fit, "drive").lines[0]
+    np.testing.assert_allclose(points.get_xdata(), np.sin(ts))
+    np.testing.assert_allclose(points.get_ydata(), noise[:, 0])
+
+
+def test_a_fit_in_a_notebook() -> None:
+    shown = made_up()._repr_html_()
+    assert "<td>k</td><td>9</td>" in shown
+    assert shown.count("<svg") == 1
+    assert "<td>swing</td>" in shown

@@ -92,6 +92,16 @@ def run_fit(
 
 def redraw(out: Path) -> list[Path]:
     """Draw the pictures of a run folder again, from the stored fit."""
+    fit, sensors, title = stored(out)
+    try:
+        return draw_fit(fit, out / "pictures", sensors=sensors, title=title)
+    except OSError as error:
+        place = out / "pictures"
+        raise FolderError(f"{place} cannot be written: {error.strerror or error}") from error
+
+
+def stored(out: Path) -> tuple[Fit, tuple[str, ...], str]:
+    """The fit of a run folder, the names of its sensors, and its title."""
     try:
         config = tomllib.loads((out / "config.toml").read_text(encoding="utf-8"))
         lost = list(checksums.damaged(out, checksums.read_seal(out)))
@@ -104,12 +114,7 @@ def redraw(out: Path) -> list[Path]:
         raise
     except (OSError, ValueError) as error:
         raise FolderError(f"{out} cannot be read: {error}") from error
-    sensors = tuple(map(str, config["data"]["observed"]))
-    try:
-        return draw_fit(fit, out / "pictures", sensors=sensors, title=str(config["model"]))
-    except OSError as error:
-        place = out / "pictures"
-        raise FolderError(f"{place} cannot be written: {error.strerror or error}") from error
+    return fit, tuple(map(str, config["data"]["observed"])), str(config["model"])
 
 
 def _recordings(study: FitStudy, folder: Path) -> Recordings:

@@ -59,7 +59,7 @@ def write_report(
         message = "finish it with `jaxmech ensemble`: it stores statistics only"
         raise FolderError(f"{path} is not finished, and there is nothing to report; {message}")
     summary = results.summary or summarize(results)
-    page = _template().render(
+    page = template("report.html").render(
         name=results.name,
         members=results.members,
         done=summary["done"],
@@ -82,7 +82,8 @@ def write_report(
     return out
 
 
-def _template() -> Template:
+def template(name: str) -> Template:
+    """A template of the folder, with what all of them need."""
     environment = Environment(
         loader=PackageLoader("jaxmech.cli.report"),
         autoescape=True,
@@ -91,7 +92,7 @@ def _template() -> Template:
         lstrip_blocks=True,
     )
     environment.filters["number"] = tables.number_text
-    return environment.get_template("report.html")
+    return environment.get_template(name)
 
 
 def _pictures(results: Results) -> list[Picture]:

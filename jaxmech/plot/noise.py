@@ -1,0 +1,119 @@
+"""Plots of the noise of a fit: its correlation in time, its distribution, and what it follows.
+
+The residuals are those in units of the noise, `Fit.standard_residuals`: of noise as the fit assumes
+it they are independent, normal and of size one.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from jaxmech.identify.noise.losses import NORMAL
+from jaxmech.identify.result import Fit
+from jaxmech.plot.panels import BLUE, COLORS, GREY, axes_or_new, labelled
+
+_LAGS = 40  # shown of a correlation
+_BAND = 1.96  # of independent residuals, in standard errors
+_MOST = 5000  # points of a picture
+
+
+def autocorrelation(fit: Fit, sensor: int = 0, *, ax: Axes | None = None) -> Axes:
+    """Draw the correlation of residuals that are some samples apart, with its band for noise.
+
+    Args:
+        fit: the fit.
+        sensor: index of the sensor.
+        ax: axes to draw into.
+
+    Example:
+        >>> from jaxmech.identify.storage import made_up
+        >>> autocorrelation(made_up()).get_ylabel()
+        'autocorrelation'
+    """
+    ax = axes_or_new(ax)
+    columns = [np.asarray(r[:, sensor]) for r in fit.standard_residuals]
+    values = np.concatenate([x[np.isfinite(x)] for x in columns] or [np.zeros(0)])
+    longest = max((len(x) for x in columns), default=0)
+    lags = np.arange(1, min(_LAGS, longest // 3) + 1)
+    squares = float((values**2).sum())
+    if lags.size and squares > 0:
+        sums = [np.nansum([np.nansum(x[k:] * x[:-k]) for x in columns if len(x) > k]) for k in lags]
+        ax.vlines(lags, 0, np.array(sums) / squares, color=BLUE, linewidth=1.5)
+        band = _BAND / np.sqrt(values.size)
+        ax.axhspan(-band, band, color=GREY, alpha=0.25, linewidth=0)
+    ax.axhline(0, color=GREY, linewidth=0.6)
+    labelled(ax, "distance [samples]", "autocorrelation")
+    ax.margins(x=0.02)
+    return ax
+
+
+def normal_quantiles(fit: Fit, sensor: int = 0, *, ax: Axes | None = None) -> Axes:
+    """Draw the residuals in order against a normal distribution: a line, but for outliers.
+
+    Args:
+        fit: the fit.
+        sensor: index of the sensor.
+        ax: axes to draw into.
+
+    Example:
+        >>> from jaxmech.identify.storage import made_up
+        >>> normal_quantiles(made_up()).get_xlabel()
+        'normal quantile'
+    """
+    from scipy.special import ndtri  # slow to import, and seldom needed
+
+    ax = axes_or_new(ax)
+    parts = [r[:, sensor] for r in fit.standard_residuals]
+    values = np.sort(np.concatenate([x[np.isfinite(x)] for x in parts] or [np.zeros(0)]))
+    if values.size:
+        expected = ndtri((np.arange(values.size) + 0.5) / values.size)
+        size = NORMAL * float(np.median(np.abs(values)))
+        ax.plot(expected, size * expected, color=GREY, linewidth=0.8)
+        # the tails are what matters; the middle is thinned out
+        shown = np.unique(np.r_[:100, np.linspace(0, values.size - 1, _MOST).astype(int),
+                                max(values.size - 100, 0) : values.size])  # fmt: skip
+        shown = shown[shown < values.size]
+        ax.plot(expected[shown], values[shown], ".", color=BLUE, markersize=4)
+    labelled(ax, "normal quantile", "residual in units of the noise")
+    ax.margins(x=0.03)
+    return ax
+
+
+def over_input(fit: Fit, name: str, sensor: int = 0, *, ax: Axes | None = None) -> Axes:
+    """Draw the residuals against an input of the recordings: a pattern is a lack of the model.
+
+    Args:
+        fit: the fit.
+        name: name of the input.
+        sensor: index of the sensor.
+        ax: axes to draw into.
+
+    Raises:
+        ValueError: the recordings have no such input.
+
+    Example:
+        >>> from jaxmech.identify.storage import made_up
+        >>> over_input(made_up(), "torque")
+        Traceback (most recent call last):
+        ValueError: Argument `name` must be an input of the recordings, but is 'torque'.
+    """
+    ax = axes_or_new(ax)
+    if name not in fit.train.recordings[0].inputs:
+        raise ValueError(f"Argument `name` must be an input of the recordings, but is {name!r}.")
+    for k, (u, r) in enumerate(_with_inputs(fit, name, sensor)):
+        stride = -(-len(r) // _MOST)
+        color = COLORS[k % len(COLORS)]
+        ax.plot(u[::stride], r[::stride], ".", color=color, markersize=3, alpha=0.5)
+    ax.axhline(0, color=GREY, linewidth=0.6)
+    labelled(ax, name, "residual in units of the noise")
+    ax.margins(x=0.03)
+    return ax
+
+
+def _with_inputs(fit: Fit, name: str, sensor: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """An input and the residuals of a sensor at the samples of each recording."""
+    for recording, r in zip(fit.train.recordings, fit.standard_residuals, strict=True):
+        signal = recording.inputs[name]
+        values = np.array([np.ravel(signal(t))[0] for t in recording.ts])
+        yield values, np.asarray(r[:, sensor])
