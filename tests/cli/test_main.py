@@ -372,3 +372,15 @@ def test_options_without_a_command(capsys, arguments, expected) -> None:
 def test_a_package_that_reads_no_configuration_does_not_import_pydantic() -> None:
     code = "import sys, jaxmech, jaxmech.ensemble; sys.exit('pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.slow
+def test_what_is_not_needed_to_simulate_is_imported_when_it_is_used() -> None:
+    code = """
+import sys, jaxmech as jm
+late = ("jaxmech.analysis", "jaxmech.identify", "jaxmech.ensemble", "matplotlib", "optax", "zarr")
+assert not [name for name in late if name in sys.modules]
+assert jm.fit is jm.identify.fit and jm.analysis.structure and callable(jm.view)
+assert {"jaxmech.analysis", "jaxmech.identify", "optax"} <= sys.modules.keys()
+"""
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
