@@ -259,3 +259,35 @@ def test_what_quasi_velocities_do_not_have_names_the_remedy() -> None:
     mechanism, q, v = hanging("spins")
     with pytest.raises(ValueError, match='which for a Mechanism is velocities="rates"'):
         jm.analysis.symmetries(mechanism.system, q, v)
+
+
+@pytest.mark.slow
+def test_events_and_derivatives_are_those_in_rates() -> None:
+    values = []
+    for velocities in ("rates", "spins"):
+        body = jp.spatial_body("body", mass="m", inertia=(0.1, 0.2, 0.25), center=CENTER)
+        pivot = jp.spherical("pivot", jp.ground, (0, 0, 0), body, (0, 0, 0.5))
+        mechanism = jp.Mechanism([body], [pivot], [jp.gravity()], {"m": 1.3}, velocities=velocities)
+        system, ts = mechanism.system, jnp.linspace(0.0, 1.5, 3)
+        q, v = mechanism.guess({"pivot": jp.Start(tuple(jp.quaternion((1, 0.2, 0), 0.8).tolist()))})
+
+        def side(q: Any, v: Any, t: Any, p: Any, mechanism: Any = mechanism) -> Any:
+            return mechanism.point("body", CENTER, q, t, p)[1]
+
+        def last(m: Any, system: Any = system, q: Any = q, v: Any = v, ts: Any = ts) -> Any:
+            return jm.simulate(system, q, v, ts, {"m": m}, steps=jm.FixedSteps(200)).q[-1]
+
+        adaptive = jm.Adaptive(rtol=1e-11, atol=1e-13)
+        sol = jm.simulate(
+            system, q, v, ts, {"m": 1.3}, steps=adaptive, events=[jm.Event(side, name="side")]
+        )
+        derivative = jax.jacrev(last)(1.3)
+        growth = jm.analysis.sensitivities(
+            system, lambda z, q=q, v=v: (q, v, {"m": z[0]}), jnp.array([1.3]), ts,
+            steps=jm.FixedSteps(200),
+        )  # fmt: skip
+        record = sol.events["side"]
+        values.append((sol.q, record.count, record.t, derivative, growth.q[-1, :, 0]))
+    for rates, spins in zip(*values, strict=True):
+        np.testing.assert_allclose(spins, rates, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(values[1][3], values[1][4], atol=1e-9)
