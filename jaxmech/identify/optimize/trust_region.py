@@ -159,14 +159,13 @@ class _Points:
         if not rows.finite:
             return False, ()
         enough = _negligible(self.task, rows.loss, x.size)
-        _, step = _gain(rows)
+        low, high = self.limits - x
+        gain, step = gain_within(rows, low, high)
         slope = rows.jacobian.T @ rows.values
-        low, high = self.limits
-        beyond = np.where(slope > 0, x + step < low, x + step > high)
-        distance = np.where(slope > 0, x - low, high - x)
+        stops = np.where(slope > 0, step <= low, step >= high)
+        distance = np.where(slope > 0, -low, high)
         with np.errstate(invalid="ignore"):
-            held = beyond & (np.abs(slope) * distance <= enough)
-        gain, _ = _gain(rows._replace(jacobian=rows.jacobian[:, ~held]))
+            held = stops & (np.abs(slope) * distance <= enough)
         leaves = self.task.data.leaves
         units = self.task.problem.layout.units(leaves)
         at_bound = tuple((int(k), float(-slope[k] / units[k])) for k in np.flatnonzero(held))
@@ -184,6 +183,23 @@ def _negligible(task: Task, loss: float, unknowns: int) -> float:
     # in standard errors.
     degrees = max(int((np.asarray(task.data.segments.weights) > 0).sum()) - unknowns, 1)
     return NEAR**2 * loss / degrees
+
+
+def gain_within(rows: ResidualRows, low: np.ndarray, high: np.ndarray) -> tuple[float, np.ndarray]:
+    """The loss that the linear model can remove by steps within limits, and the best of them."""
+    gain, step = _gain(rows)
+    if (low <= step).all() and (step <= high).all():
+        return gain, step
+    from scipy.optimize import lsq_linear  # slow to import, and seldom needed
+
+    sizes = np.linalg.norm(rows.jacobian, axis=0)
+    moving = sizes > 0
+    scaled = rows.jacobian[:, moving] / sizes[moving]
+    limits = low[moving] * sizes[moving], high[moving] * sizes[moving]
+    found = lsq_linear(scaled, -rows.values, limits, method="bvls")
+    step = np.zeros_like(low)
+    step[moving] = found.x / sizes[moving]
+    return 0.5 * float(rows.values @ rows.values) - float(found.cost), np.clip(step, low, high)
 
 
 def _gain(rows: ResidualRows) -> tuple[float, np.ndarray]:

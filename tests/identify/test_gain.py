@@ -1,0 +1,49 @@
+"""The gain that a linear model promises within bounds, against all choices of active bounds."""
+
+from itertools import product
+
+import numpy as np
+
+from jaxmech.identify.optimize.trust_region import gain_within
+from jaxmech.identify.problem.rows import ResidualRows
+
+NONE = np.zeros(0, int)
+
+
+def gain_by_choices(J: np.ndarray, r: np.ndarray, low: np.ndarray, high: np.ndarray) -> float:
+    """The gain of the best step of which each component is free, or at one of its bounds."""
+    gains = [0.0]
+    for choice in product((None, 0, 1), repeat=len(low)):
+        held = [k for k, end in enumerate(choice) if end is not None]
+        free = [k for k in range(len(low)) if k not in held]
+        step = np.zeros(len(low))
+        step[held] = [(low, high)[choice[k]][k] for k in held]
+        if free:
+            rest = r + J[:, held] @ step[held]
+            step[free] = np.linalg.lstsq(J[:, free], -rest, rcond=None)[0]
+        if (low - 1e-12 <= step).all() and (step <= high + 1e-12).all():
+            gains.append((r @ r - (r + J @ step) @ (r + J @ step)) / 2)
+    return max(gains)
+
+
+def test_the_gain_within_bounds_is_the_largest_of_all_choices() -> None:
+    draw = np.random.default_rng(0)
+    bounded = 0
+    for _ in range(60):
+        J, r = draw.normal(size=(9, 3)) * [1.0, 1e3, 1e-2], draw.normal(size=9)
+        low, high = np.array([[-0.1, -1e-4, -5.0], [0.1, 1e-4, 20.0]]) * draw.uniform(0, 2, (2, 3))
+        gain, step = gain_within(ResidualRows(r, J, NONE), low, high)
+        np.testing.assert_allclose(gain, gain_by_choices(J, r, low, high), rtol=1e-9, atol=1e-12)
+        assert (low <= step).all()
+        assert (step <= high).all()
+        bounded += ((step == low) | (step == high)).sum() > 1
+    assert bounded > 20
+
+
+def test_a_column_without_effect_and_an_open_bound_are_no_obstacle() -> None:
+    J, r = np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]), np.array([1.0, -2.0, 0.5])
+    low, high = np.full(3, -np.inf), np.array([np.inf, 1.0, 0.5])
+    gain, step = gain_within(ResidualRows(r, J, NONE), low, high)
+    assert step[1] == 0.0
+    by_choices = gain_by_choices(J, r, np.full(3, -1e9), np.array([1e9, 1.0, 0.5]))
+    np.testing.assert_allclose(gain, by_choices, rtol=1e-9)
