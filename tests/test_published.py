@@ -253,3 +253,42 @@ def test_double_four_bar_passes_its_singular_pose(reference: Reference) -> None:
     for t in (1, 2, 4, 5, 10):
         assert absolute(head[t], case["exact"]["2"][str(t)]) < 1e-9  # 7.8e-11 at t = 10
     assert sol.energy_drift < 1e-9
+
+
+WHEELS = {  # period [s], mass [kg], length [m] (zero: on a torsion bar), and the published inertia
+    "front, about a diameter": (0.787577011406, 0.0, 0.0, 0.0883826870796),
+    "rear, about a diameter": (0.796564786052, 0.0, 0.0, 0.0904114316),
+    "front, about the axle": (1.4811273727, 2.02, 0.293, 0.149221207),
+    "rear, about the axle": (1.36108970039, 3.11, 0.29325, 0.152391251),
+}
+TORSION_BAR = 5.625237662943  # [N m/rad], calibrated with a rod
+
+
+def test_inertias_of_bicycle_wheels_from_their_periods() -> None:
+    """Wheels on a torsion bar and as compound pendulums, of moorepants/BicycleParameters."""
+    swing = jm.System(
+        lambda q, v, t, p: (
+            0.5 * (p["I"] + p["m"] * p["l"] ** 2) * v[0] ** 2
+            + p["m"] * 9.81 * p["l"] * jnp.cos(q[0])
+            - 0.5 * p["k"] * q[0] ** 2
+        ),
+        coordinates={"angle": "rad"},
+    )
+
+    def period(inertia: Any, m: Any, length: Any, k: Any) -> Any:
+        params = {"I": inertia, "m": m, "l": length, "k": k}
+        linear = jm.analysis.linearize(swing, [0.0], [0.0], params)
+        return 1 / jm.analysis.modes(linear).frequencies[0]
+
+    @jax.jit
+    def correction(inertia: Any, measured: Any, m: Any, length: Any, k: Any) -> Any:
+        value, slope = jax.value_and_grad(period)(inertia, m, length, k)
+        return (measured - value) / slope
+
+    for name, (measured, m, length, published) in WHEELS.items():
+        inertia = 0.12
+        for _ in range(6):
+            inertia += correction(inertia, measured, m, length, 0.0 if m else TORSION_BAR)
+        # lengths are published to a tenth of a millimetre or worse
+        tolerance = 1e-5 if m else 1e-10
+        np.testing.assert_allclose(inertia, published, atol=tolerance, err_msg=name)
