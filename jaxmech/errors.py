@@ -6,7 +6,7 @@ from jaxmech.config.errors import StudyError as StudyError
 from jaxmech.config.run_folder import FolderError as FolderError
 from jaxmech.config.run_folder import RunWarning as RunWarning
 from jaxmech.config.toml import ConfigError as ConfigError
-from jaxmech.identify.data.files import TableError as TableError
+from jaxmech.identify.data.sheet import TableError as TableError
 from jaxmech.integrate.steps.default_steps import StepWarning as StepWarning
 from jaxmech.integrate.times.run_times import TimesWarning as TimesWarning
 from jaxmech.simulate import SimulationError as SimulationError

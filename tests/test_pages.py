@@ -37,6 +37,7 @@ PAGES = (
     "equations",
     "sharp_bits",
     "inputs",
+    "recordings",
     "noise",
 )
 WITHOUT_PICTURES = (
@@ -48,6 +49,7 @@ WITHOUT_PICTURES = (
     "equations",
     "sharp_bits",
     "inputs",
+    "recordings",
     "noise",
 )
 SEPARATOR = "\nprint('\\0', end='')\n"  # between the outputs of blocks

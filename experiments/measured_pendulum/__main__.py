@@ -16,7 +16,7 @@ from jaxmech.cli.fit.run import FitError
 from jaxmech.config.errors import StudyError
 from jaxmech.config.run_folder import FolderError
 from jaxmech.config.toml import ConfigError, located
-from jaxmech.identify.data.files import TableError
+from jaxmech.identify.data.sheet import TableError
 
 
 def main(config: Path, out: Path | None = None) -> None:

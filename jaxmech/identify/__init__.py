@@ -11,11 +11,11 @@ from jaxmech.identify.comparison import FitComparison as FitComparison
 from jaxmech.identify.comparison import compare as compare
 from jaxmech.identify.cross_validation import CrossValidation as CrossValidation
 from jaxmech.identify.cross_validation import cross_validate as cross_validate
-from jaxmech.identify.data.files import TableError as TableError
+from jaxmech.identify.data.read import read_table as read_table
 from jaxmech.identify.data.recording import Recording as Recording
 from jaxmech.identify.data.segments import Shooting as Shooting
+from jaxmech.identify.data.sheet import TableError as TableError
 from jaxmech.identify.data.table import Table as Table
-from jaxmech.identify.data.table import read_table as read_table
 from jaxmech.identify.fit import fit as fit
 from jaxmech.identify.identifiable import Identifiable as Identifiable
 from jaxmech.identify.identifiable import Settings as Settings

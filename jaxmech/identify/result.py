@@ -248,6 +248,12 @@ class Fit:
         far = self._beyond[1] if self.may_grow and self._beyond else ""
         return (*self.notes, *filter(None, (open_ and message, far)))
 
+    @property
+    def data_notes(self) -> tuple[str, ...]:
+        """What was done to the recordings as they were read, such as conversions of units."""
+        recordings = (*self.train.recordings, *self.validation.recordings)
+        return tuple(dict.fromkeys(note for one in recordings for note in one.notes))
+
     def function(self, fn: Callable[[Params], Any]) -> Estimate:
         """The value of fn(params), a number, with its standard error (linear propagation)."""
         if self.point is None:
@@ -289,6 +295,7 @@ class Fit:
             lines.append(f"  AIC, BIC                    {criteria}")
         if not self.correlated and self.standard_residuals and len(self.outliers):
             lines += [f"  {line}" for line in repr(self.outliers).splitlines()]
+        lines += [f"  data                        {note}" for note in self.data_notes]
         return "\n".join(lines)
 
 

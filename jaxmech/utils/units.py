@@ -1,5 +1,7 @@
-"""Units of coordinates, states and velocities, by their names."""
+"""Units of coordinates, states and velocities, by their names, and their sizes in SI units."""
 
+import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -8,6 +10,26 @@ Units = tuple[tuple[str, str], ...]  # pairs of a name and its unit
 # is always a sequence, which can be indexed.
 Names = Sequence[str] | Any
 RATE = ".rate"  # ends the name of the rate of a coordinate
+
+_PREFIXES = {
+    "n": 1e-9, "u": 1e-6, "\u00b5": 1e-6, "\u03bc": 1e-6, "m": 1e-3, "c": 1e-2, "d": 1e-1, "k": 1e3,
+    "M": 1e6,
+}  # fmt: skip
+_SI = ("m", "s", "N", "rad", "Nm", "Pa", "J", "W", "V", "A", "Hz", "T")  # may have a prefix
+_SPELLED = {"Nm": "N m"}
+_OTHERS = {  # the gram is not among them: [g] of an accelerometer is something else
+    "1": (1.0, ""), "kg": (1.0, "kg"), "K": (1.0, "K"), "deg": (math.pi / 180, "rad"),
+    "rev": (2 * math.pi, "rad"), "turn": (2 * math.pi, "rad"), "rpm": (math.pi / 30, "rad/s"),
+    "min": (60.0, "s"), "h": (3600.0, "s"), "in": (0.0254, "m"), "ft": (0.3048, "m"),
+    "lbf": (4.4482216152605, "N"),
+}  # fmt: skip
+_SYNONYMS = {
+    "\u00b0": "deg", "degree": "deg", "degrees": "deg", "radian": "rad", "radians": "rad",
+    "rad": "rad", "sec": "s", "second": "s", "seconds": "s", "r/min": "rpm", "RPM": "rpm",
+    "msec": "ms", "usec": "us",
+}  # fmt: skip
+_SUPERSCRIPTS = str.maketrans("\u2070\u00b9\u00b2\u00b3\u2074\u207b", "01234-")
+_FACTOR = re.compile(r"([^\W\d_]+|\u00b0|1)(?:\^|\*\*)?(-?\d+)?")
 
 
 def stated_units(units: Any, *named: Any) -> Units:
@@ -53,3 +75,64 @@ def with_unit(name: str, unit: str) -> str:
 def units_of(units: Units, names: Iterable[str]) -> dict[str, str]:
     """The units of those names that have one."""
     return {name: unit for name in names if (unit := unit_of(units, name))}
+
+
+def si_unit(unit: str) -> tuple[float, str] | None:
+    """The size of a unit in SI units, and their name; None for a unit that is not known.
+
+    Example:
+        >>> si_unit("ms"), si_unit("mN m"), si_unit("rpm")[1], si_unit("mm/s^2"), si_unit("furlong")
+        ((0.001, 's'), (0.001, 'N m'), 'rad/s', (0.001, 'm/s^2'), None)
+    """
+    unit = _SYNONYMS.get(unit.strip(), unit.strip())
+    unit = re.sub("[\u207b\u2070\u00b9\u00b2\u00b3\u2074]+", _power, unit)
+    size, over, under = 1.0, "", ""
+    for k, part in enumerate(unit.split("/")):
+        for word in re.split(r"[ \u00b7\u22c5.]|(?<!\*)\*(?!\*)", part.strip()):
+            factor = _factor(word)
+            if factor is None:
+                return None
+            size = size / factor[0] if k else size * factor[0]
+            if k:
+                under += f"/{factor[1]}" if factor[1] else ""
+            else:
+                over += f" {factor[1]}" if factor[1] else ""
+    return size, (over.strip() or "1" * bool(under)) + under
+
+
+def _power(match: re.Match[str]) -> str:
+    return "^" + match[0].translate(_SUPERSCRIPTS)
+
+
+def _factor(word: str) -> tuple[float, str] | None:
+    """The size and the SI name of a unit with an optional power, such as mm^2."""
+    match = _FACTOR.fullmatch(word)
+    single = match and _single(match[1])
+    if not match or not single:
+        return None
+    power = int(match[2] or 1)
+    return single[0] ** power, single[1] if power == 1 else f"{single[1]}^{power}"
+
+
+def _single(name: str) -> tuple[float, str] | None:
+    name = _SYNONYMS.get(name, name)
+    if name in _OTHERS:
+        return _OTHERS[name]
+    if name in _SI:
+        return 1.0, _SPELLED.get(name, name)
+    if name[1:] in _SI and name[0] in _PREFIXES:
+        return _PREFIXES[name[0]], _SPELLED.get(name[1:], name[1:])
+    return None
+
+
+def unit_in_name(title: str) -> tuple[str, str | None]:
+    """The name and the unit of a column; in round brackets only what is known as a unit.
+
+    Example:
+        >>> unit_in_name("theta [deg]"), unit_in_name("x (mm)"), unit_in_name("x (left)")
+        (('theta', 'deg'), ('x', 'mm'), ('x (left)', None))
+    """
+    match = re.fullmatch(r"(.*\S)\s*(?:\[([^\[\]]*)\]|\(([^()]*)\))", title.strip())
+    if match and (match[2] is not None or si_unit(match[3])):
+        return match[1].strip(), (match[2] if match[2] is not None else match[3]).strip()
+    return title.strip(), None

@@ -270,7 +270,7 @@ def test_what_counts_as_success() -> None:
     ("old", "new", "message"),
     [
         ("[data]", "[dota]", "toml:9: dota is not a known key; did you mean `data`?"),
-        ('["theta [rad]"]', '["theta"]', "toml:12: data.observed names 'theta', which is not a"),
+        ('["theta [rad]"]', '["thta"]', "toml:12: data.observed names 'thta', which is not a"),
         ('["5", "6"]', '["5", "7"]', "toml:15: data.validation names '7', which is not a record"),
         ('time = "t [s]"\n', "", "fit_pendulum.csv:1: when were the samples taken? Name the col"),
         ("noise_sd = 0.002", "noise_sd = 0", "toml:16: data.noise_sd must be positive"),

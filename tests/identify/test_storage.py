@@ -178,3 +178,13 @@ def test_an_older_fit_is_kept_until_the_new_one_is_complete(tmp_path, monkeypatc
     with pytest.raises(ValueError, match="cannot be written: No space left on device"):
         save_fit(made_up(), file)
     assert file.read_bytes() == before
+
+
+def test_notes_of_the_data_are_printed_once_and_saved(tmp_path) -> None:
+    note = "theta [deg] was converted to rad"
+    fit = made_up()
+    recordings = tuple(replace(one, notes=[note]) for one in fit.train.recordings * 2)
+    train = replace(fit.train, recordings=recordings, values=fit.train.values * 2)
+    fit = replace(fit, train=train, train_from_start=train)
+    again = load_fit(save_fit(fit, tmp_path / "fit.npz"))
+    assert repr(fit).count(note) == repr(again).count(note) == 1

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from jaxmech.config.errors import StudyError
-from jaxmech.identify.data.files import TableError
-from jaxmech.identify.data.table import Table, read_table
+from jaxmech.identify.data.read import read_table
+from jaxmech.identify.data.sheet import TableError
+from jaxmech.identify.data.table import Table
+from jaxmech.utils.units import si_unit
 
 SWINGS = """\
 # a comment
@@ -196,3 +198,88 @@ def test_an_array_that_is_not_there(tmp_path) -> None:
     for change in ({"train": ("trian",)}, {"validation": ("trian",)}):
         with pytest.raises(StudyError, match=r"is not an array of .*did you mean `train`"):
             read_table(Table(file="d.npz", observed=(0,), **change), tmp_path)
+
+
+DEGREES = """\
+t [ms],theta [deg],omega [rpm],torque (mN m),place (left)
+0,90,0,200,1
+100,45,-3,100,2
+200,0,-6,0,3
+"""
+
+
+def _degrees(folder: Path, text: str = DEGREES, **change) -> Table:
+    (folder / "d.csv").write_text(text)
+    keys = {"observed": ("theta",), "v0": ("omega",), "time": "t", "inputs": {"u": "torque"}}
+    return Table(file="d.csv", **(keys | change))
+
+
+def test_units_in_the_names_of_columns_are_converted(tmp_path) -> None:
+    (one,), _ = read_table(_degrees(tmp_path), tmp_path)
+    np.testing.assert_allclose(one.ts, [0, 0.1, 0.2], rtol=1e-15)
+    np.testing.assert_allclose(one.observed[:, 0], [np.pi / 2, np.pi / 4, 0], rtol=1e-15)
+    np.testing.assert_allclose(one.v0[:, 0], [0, -np.pi / 10, -np.pi / 5], rtol=1e-15)
+    np.testing.assert_allclose(one.inputs["u"].values, [0.2, 0.1, 0], rtol=1e-15)
+    assert one.notes == (
+        "t [ms] was converted to s", "theta [deg] was converted to rad",
+        "omega [rpm] was converted to rad/s", "torque [mN m] was converted to N m",
+    )  # fmt: skip
+    in_full = _degrees(tmp_path, observed=("theta [deg]", "place (left)"), q0=("theta",))
+    (same,), _ = read_table(in_full, tmp_path)
+    np.testing.assert_allclose(same.observed[:, 0], one.observed[:, 0])
+    np.testing.assert_array_equal(same.observed[:, 1], [1, 2, 3])
+
+
+def test_units_of_the_table(tmp_path) -> None:
+    plain = DEGREES.replace(" [ms]", "").replace(" [deg]", "").replace("[rpm]", "[bits]")
+    units = {"theta": "deg", "t": "ms"}
+    (one,), _ = read_table(_degrees(tmp_path, plain, units=units), tmp_path)
+    np.testing.assert_allclose(one.ts, [0, 0.1, 0.2])
+    np.testing.assert_allclose(one.observed[0], np.pi / 2)
+    np.testing.assert_array_equal(one.v0[:, 0], [0, -3, -6])
+    assert "omega [bits] stays as it is: bits is not a known unit" in one.notes
+    (raw,), _ = read_table(_degrees(tmp_path, units={"theta": ""}), tmp_path)
+    np.testing.assert_array_equal(raw.observed[:, 0], [90, 45, 0])
+    (si,), _ = read_table(_degrees(tmp_path, DEGREES.replace("deg", "rad")), tmp_path)
+    np.testing.assert_array_equal(si.observed[:, 0], [90, 45, 0])
+    assert not any("theta" in note for note in si.notes)
+
+
+@pytest.mark.parametrize(
+    ("units", "message"),
+    [
+        ({"thta": "deg"}, "must belong to a column of .*Known: t .ms., theta"),
+        ({"theta": "rad"}, r"must agree with the column 'theta \[deg\]', but is 'rad'"),
+        ({"theta": "grd"}, "must be a unit such as deg"),
+    ],
+)
+def test_units_that_cannot_be(tmp_path, units, message) -> None:
+    with pytest.raises(StudyError, match=message):
+        read_table(_degrees(tmp_path, units=units), tmp_path)
+
+
+def test_a_name_of_two_columns(tmp_path) -> None:
+    twice = DEGREES.replace("omega [rpm]", "theta [rad]")
+    with pytest.raises(TableError, match=r"'theta' may be theta \[deg\] or theta \[rad\]"):
+        read_table(_degrees(tmp_path, twice, v0=()), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("unit", "size", "label"),
+    [
+        ("deg/s", np.pi / 180, "rad/s"), ("\u00b0/s", np.pi / 180, "rad/s"),
+        ("rpm", np.pi / 30, "rad/s"), ("rev/min", np.pi / 30, "rad/s"), ("1/ms", 1e3, "1/s"),
+        ("kg m^2", 1.0, "kg m^2"), ("mNm", 1e-3, "N m"), ("N\u00b7m", 1.0, "N m"),
+        ("mm/s\u00b2", 1e-3, "m/s^2"), ("\u00b5s", 1e-6, "s"), ("min", 60.0, "s"),
+        ("mm", 1e-3, "m"), ("cm^2", 1e-4, "m^2"),
+    ],
+)  # fmt: skip
+def test_sizes_of_units(unit, size, label) -> None:
+    value, name = si_unit(unit)
+    assert value == pytest.approx(size, rel=1e-14)
+    assert name == label
+
+
+@pytest.mark.parametrize("unit", ["g", "", "counts", "degC", "%", "//", "2"])
+def test_unknown_units(unit) -> None:
+    assert si_unit(unit) is None

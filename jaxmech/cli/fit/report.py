@@ -43,6 +43,7 @@ def as_markdown(outcome: Outcome, pictures: Sequence[Path]) -> str:
         "",
         _summary(fit),
         "",
+        *(line for note in fit.data_notes for line in (f"{note}.", "")),
         *(f"> {text}" for warning in fit.warnings for text in (f"**Warning.** {warning}", "")),
     ]
     if comparison := outcome.comparison:

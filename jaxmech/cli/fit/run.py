@@ -36,7 +36,7 @@ from jaxmech.ensemble import checksums
 from jaxmech.ensemble.checksums import SEAL
 from jaxmech.ensemble.work.connect import cluster_tasks
 from jaxmech.identify.cross_validation import cross_validate
-from jaxmech.identify.data.table import Recordings, read_table
+from jaxmech.identify.data.read import Recordings, read_table
 from jaxmech.identify.fit import fit_identifiable
 from jaxmech.identify.identifiable import Identifiable, subject_digests
 from jaxmech.identify.result import Fit

@@ -1,88 +1,16 @@
-"""The rows of one recording in a file: the numbers in its cells, and where each row stands."""
+"""The recordings in the files of a table: of CSV files with named columns, and of .npz files."""
 
 import csv
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from jaxmech.config.errors import InputError, not_one_of, refuse
+from jaxmech.config.errors import not_one_of, refuse
+from jaxmech.identify.data.sheet import Sheet, TableError, as_float, title_of
 
-_MISSING = {"", "nan", "na", "n/a", "null", "none", "-"}
 _SEPARATORS = ",;\t"
-
-Cells = Sequence[str] | np.ndarray
-
-
-class TableError(InputError):
-    """An unusable file of measurements; the text names the file, the line, and the problem."""
-
-
-class Sheet(NamedTuple):
-    """One recording in a file."""
-
-    path: Path
-    name: str
-    columns: Mapping[str, Cells]
-    clock: str  # name of the times, for messages
-    ts: Cells
-    lines: Sequence[int] | None  # line of each row in the file; None where a file has no lines
-
-    def place(self, row: int) -> str:
-        """The place of a row in the file, for messages."""
-        if self.lines is None:
-            return f"{self.path}, {self.name}, sample {row}"
-        return f"{self.path}:{self.lines[row]}"
-
-    def column(self, column: str | int) -> str | None:
-        """The name of a column given by name or by index, or None if it does not exist."""
-        names = list(self.columns)
-        if isinstance(column, int) and 0 <= column < len(names):
-            return names[column]
-        return str(column) if str(column) in names else None
-
-    def numbers(self, columns: Sequence[str | int]) -> np.ndarray:
-        """The numbers of existing columns, shape (T, len(columns)), NaN for empty cells."""
-        names = [name for name in map(self.column, columns) if name is not None]
-        return np.stack([self._numbers(self.columns[name], name) for name in names], axis=1)
-
-    def times(self) -> np.ndarray:
-        """The sample times, which must increase."""
-        count = len(next(iter(self.columns.values())))
-        if count < 2:
-            place = self.place(0) if count else str(self.path)
-            raise TableError(f"{place}: {self.name} has {count} samples, but needs at least two")
-        ts = self._numbers(self.ts, self.clock)
-        for row in np.flatnonzero(~np.isfinite(ts)).tolist():
-            raise TableError(f"{self.place(row)}: the time `{self.clock}` is missing")
-        for row in np.flatnonzero(np.diff(ts) <= 0).tolist():
-            raise TableError(
-                f"{self.place(row + 1)}: the time `{self.clock}` must increase, but {ts[row + 1]:g}"
-                f" follows {ts[row]:g}"
-            )
-        return ts
-
-    def _numbers(self, cells: Cells, name: str) -> np.ndarray:
-        if isinstance(cells, np.ndarray):
-            return np.asarray(cells, float)
-        return np.array([self._number(cell, row, name) for row, cell in enumerate(cells)])
-
-    def _number(self, cell: str, row: int, name: str) -> float:
-        if cell.strip().lower() in _MISSING:
-            return np.nan
-        value = _as_float(cell)
-        if value is None:
-            hint = "; write a decimal point, not a comma" if "," in cell else ""
-            message = f"column `{name}` must hold numbers, but holds {cell.strip()!r}{hint}"
-            raise TableError(f"{self.place(row)}: {message}")
-        if np.isinf(value):
-            message = (
-                f"column `{name}` is infinite; leave the cell empty where nothing was measured"
-            )
-            raise TableError(f"{self.place(row)}: {message}")
-        return value
 
 
 def csv_sheets(
@@ -90,11 +18,10 @@ def csv_sheets(
 ) -> list[Sheet]:
     """The recordings of a CSV file: a single one, or separated by the column `recording`."""
     names, rows, lines = _rows(path)
-    for key, name in (("time", time), ("recording", recording)):
-        if name is not None and name not in names:
-            raise refuse(
-                key, f"names {name!r}, which {not_one_of(name, names, f'a column of {path}')}"
-            )
+    time, recording = (
+        name and required_title(key, name, names, path)
+        for key, name in (("time", time), ("recording", recording))
+    )
     if time is None and dt is None:
         raise TableError(
             f"{path}:{lines[0]}: when were the samples taken? Name the column by `time`, or the "
@@ -110,6 +37,15 @@ def csv_sheets(
         ts = (dt or 0.0) * np.arange(len(chosen)) if time is None else columns[time]
         sheets.append(Sheet(path, name, columns, time or "dt", ts, [lines[k + 1] for k in chosen]))
     return sheets
+
+
+def required_title(key: str, name: str, titles: Sequence[str], path: Path) -> str:
+    """The title of a column with a name, or a StudyError of the key that holds the name."""
+    if (title := title_of(name, titles, path)) is None:
+        raise refuse(
+            key, f"names {name!r}, which {not_one_of(name, titles, f'a column of {path}')}"
+        )
+    return title
 
 
 def _rows(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
@@ -130,7 +66,7 @@ def _rows(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
     lines = [number for number, _ in numbered]
     separator = max(_SEPARATORS, key=numbered[0][1].count)
     names, *rows = [_cells(path, number, line, separator) for number, line in numbered]
-    if any(_as_float(name) is not None for name in names):
+    if any(as_float(name) is not None for name in names):
         raise TableError(f"{path}:{lines[0]}: must name the columns, but holds numbers")
     for name in names:
         if not name or names.count(name) > 1:
@@ -150,13 +86,6 @@ def _cells(path: Path, number: int, line: str, separator: str) -> list[str]:
     except csv.Error as error:
         raise TableError(f"{path}:{number}: cannot be read: {error}") from error
     return [cell.strip() for cell in row]
-
-
-def _as_float(cell: str) -> float | None:
-    try:
-        return float(cell)
-    except ValueError:
-        return None
 
 
 def npz_sheets(

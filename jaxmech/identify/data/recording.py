@@ -1,6 +1,6 @@
 """`Recording`: the measurements of one motion, with its initial state."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,6 +38,8 @@ class Recording:
             of the parameter of that name: the functions call `params["torque"](t)`. It must cover
             the ts, in the same clock.
         origin: what has been subtracted from the times [s].
+        notes: what was done to the samples before, in words, such as a conversion of units; a fit
+            prints it.
 
     Raises:
         ValueError: a shape is wrong, the times do not increase, q0, v0 or a weight is not finite,
@@ -58,6 +60,7 @@ class Recording:
     name: str = ""
     origin: float = 0.0
     inputs: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for name, value in _checked(self).items():
@@ -126,7 +129,7 @@ def _checked(recording: Recording) -> dict[str, Any]:
     return {
         "ts": ts - origin, "observed": observed, **starts, "weights": weights, "start_sd": sds,
         "origin": recording.origin + origin,
-        "inputs": _inputs(recording, ts - origin, origin),
+        "inputs": _inputs(recording, ts - origin, origin), "notes": tuple(recording.notes),
     }  # fmt: skip
 
 

@@ -1,0 +1,171 @@
+"""`read_table`: the recordings of a `Table`.
+
+A mistake in the table, such as a column that the file does not have, is a `StudyError` with the
+key; a mistake in the file is a `TableError` with file, line and column.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all
+from jaxmech.identify.data.files import csv_sheets, npz_sheets
+from jaxmech.identify.data.recording import Recording
+from jaxmech.identify.data.sheet import Sheet, TableError
+from jaxmech.identify.data.table import Table
+from jaxmech.identify.data.velocity_estimates import rates
+from jaxmech.signal import Signal
+
+
+class Recordings(NamedTuple):
+    """The recordings of a table: those to fit, and those to look at afterwards."""
+
+    train: tuple[Recording, ...]
+    validation: tuple[Recording, ...]
+
+
+def read_table(table: Table, folder: Path = Path()) -> Recordings:
+    r"""Read the recordings of a table.
+
+    Rows at the end of a segment of an .npz that are all NaN are padding and are left out; NaN and
+    empty cells elsewhere are missing measurements. Numbers of columns with a unit, such as
+    `theta [deg]` or `t (ms)`, are converted to SI units, which the fit says when it is printed; a
+    column may be named without its unit. `noise_sd` and `start_sd` are in SI units.
+
+    Args:
+        table: the file and its columns.
+        folder: the folder to which a relative path refers.
+
+    Returns:
+        The recordings to fit and those to look at afterwards, all with names.
+
+    Raises:
+        StudyError: a key of the table does not match the content of the file.
+        TableError: the file cannot be read, or its content is invalid.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "swing.csv"
+        >>> _ = file.write_text("t [ms],theta,omega\n0,0.3,0.0\n100,0.285,-0.29\n200,,-0.55\n")
+        >>> table = Table(file=str(file), observed=("theta",), v0=("omega",), time="t")
+        >>> (swing,) = read_table(table).train
+        >>> swing
+        Recording(swing: 3 samples of 1 sensor in 0.2 s, 1 missing)
+        >>> swing.notes
+        ('t [ms] was converted to s',)
+    """
+    path = folder / table.file
+    kind = Path(table.file).suffix.lower()
+    if kind not in (".npz", ".csv"):
+        raise refuse("file", f"must be an .npz or a .csv file, but is {table.file}")
+    key = "recording" if kind == ".npz" else "columns"
+    if getattr(table, key):
+        raise refuse(key, f"must be left out: a {kind} file has none")
+    parts = _npz(table, path) if kind == ".npz" else _csv(table, path)
+    parts = [[sheet._replace(units=table.units) for sheet in part] for part in parts]
+    _require_columns(table, [sheet for part in parts for sheet in part])
+    return Recordings(*(tuple(_recording(table, sheet) for sheet in part) for part in parts))
+
+
+def _npz(table: Table, path: Path) -> list[list[Sheet]]:
+    train, validation = table.train or ("train",), table.validation
+    arrays, sheets = npz_sheets(path, [*train, *validation], table.columns, table.time, table.dt)
+    times = (table.time,) if table.time else ()
+    names_by_key = {"train": train, "validation": validation, "time": times}
+    _require_known(names_by_key, arrays, f"an array of {path}")
+    return [[s for name in names for s in sheets[name]] for names in (train, validation)]
+
+
+def _csv(table: Table, path: Path) -> list[list[Sheet]]:
+    is_pattern = any(letter in path.name for letter in "*?[")
+    files = sorted(path.parent.glob(path.name)) if is_pattern else [path]
+    if not files:
+        raise TableError(f"{path}: there is no such file")
+    sheets: dict[str, Sheet] = {}
+    for file in files:
+        for sheet in csv_sheets(file, table.recording, table.time, table.dt):
+            if (first := sheets.setdefault(sheet.name, sheet)) is not sheet:
+                message = (
+                    f"{sheet.name!r} is in {first.path} too; give every recording its own name"
+                )
+                raise TableError(f"{sheet.place(0)}: {message}")
+    train = table.train or tuple(name for name in sheets if name not in table.validation)
+    _require_known({"train": train, "validation": table.validation}, sheets, "a recording")
+    if not train:
+        raise refuse("validation", "must leave recordings to fit, but names all of them")
+    return [[sheets[name] for name in names] for names in (train, table.validation)]
+
+
+def _require_known(
+    names_by_key: Mapping[str, Sequence[str]], known: Collection[str], category: str
+) -> None:
+    refuse_all(
+        Problem((key,), f"names {name!r}, which {not_one_of(name, known, category)}")
+        for key, names in names_by_key.items()
+        for name in names
+        if name not in known
+    )
+
+
+def _require_columns(table: Table, sheets: list[Sheet]) -> None:
+    problems = []
+    columns = {key: getattr(table, key) for key in ("observed", "q0", "v0")}
+    for key, names in (columns | {"inputs": tuple(table.inputs.values())}).items():
+        for column in names:
+            lacking = next((sheet for sheet in sheets if sheet.column(column) is None), None)
+            if lacking:
+                message = not_one_of(str(column), lacking.columns, f"a column of {lacking.path}")
+                problems.append(Problem((key,), f"names {column!r}, which {message}"))
+            elif any(sheet.column(column) in _no_measurements(table, sheet) for sheet in sheets):
+                reason = "which holds no measurements: `time` or `recording` names it"
+                problems.append(Problem((key,), f"names {column!r}, {reason}"))
+    refuse_all(problems)
+    for sheet in sheets:
+        sheet.require_units_of_columns()
+
+
+def _no_measurements(table: Table, sheet: Sheet) -> set[str | None]:
+    names = filter(None, (table.time, table.recording))
+    return {sheet.column(name) for name in names} - {None}
+
+
+def _start_sd(table: Table, sheet: Sheet) -> tuple[np.ndarray, np.ndarray] | None:
+    """Standard deviations of the start variables, inf for those that are observed as well."""
+    if table.start_sd is None:
+        return None
+    q_columns, v_columns = table.start_columns
+    observed = {sheet.column(c) for c in table.observed}
+    of_q, of_v = (
+        np.array([np.inf if sheet.column(c) in observed else sd for c in columns])
+        for columns, sd in zip((q_columns, v_columns or q_columns), table.start_sd, strict=True)
+    )
+    return (of_q, of_v) if np.isfinite([of_q, of_v]).any() else None
+
+
+def _recording(table: Table, sheet: Sheet) -> Recording:
+    q_columns, v_columns = table.start_columns
+    ts = sheet.times()
+    observed, q0 = (sheet.numbers(c) for c in (table.observed, q_columns))
+    v0 = sheet.numbers(v_columns) if v_columns else rates(q0, ts)
+    for columns, values in ((q_columns, q0), (v_columns or q_columns, v0)):
+        for k in np.flatnonzero(~np.isfinite(values[0])):
+            raise TableError(
+                f"{sheet.place(0)}: column `{columns[k]}` is missing where {sheet.name} begins; "
+                "the start must be known, cut the rows before it"
+            )
+    weights = None if table.noise_sd is None else 1 / np.asarray(table.noise_sd, float)
+    start_sd = _start_sd(table, sheet)
+    try:
+        inputs = {
+            name: Signal(ts, sheet.numbers((column,))[:, 0], table.interpolation)
+            for name, column in table.inputs.items()
+        }
+        recording = Recording(
+            ts, observed, q0, v0, weights, start_sd, sheet.name, inputs=inputs,
+            notes=sheet.notes((*table.observed, *q_columns, *v_columns, *table.inputs.values())),
+        )  # fmt: skip
+        return recording.every(table.stride)
+    except ValueError as error:
+        raise TableError(f"{sheet.place(0)}: {error}") from error

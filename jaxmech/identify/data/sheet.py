@@ -1,0 +1,144 @@
+"""The rows of one recording in a file: the numbers in its cells, in SI units, and their places."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxmech.config.errors import InputError, refuse
+from jaxmech.utils.units import si_unit, unit_in_name
+
+_MISSING = {"", "nan", "na", "n/a", "null", "none", "-"}
+
+Cells = Sequence[str] | np.ndarray
+
+
+class TableError(InputError):
+    """An unusable file of measurements; the text names the file, the line, and the problem."""
+
+
+class Sheet(NamedTuple):
+    """One recording in a file."""
+
+    path: Path
+    name: str
+    columns: Mapping[str, Cells]
+    clock: str  # name of the times, for messages
+    ts: Cells
+    lines: Sequence[int] | None  # line of each row in the file; None where a file has no lines
+    units: Mapping[str, str] = {}  # stated in addition to those in the names of the columns
+
+    def place(self, row: int) -> str:
+        """The place of a row in the file, for messages."""
+        if self.lines is None:
+            return f"{self.path}, {self.name}, sample {row}"
+        return f"{self.path}:{self.lines[row]}"
+
+    def column(self, column: str | int) -> str | None:
+        """The title of a column given by title, name or index, or None if it does not exist."""
+        titles = list(self.columns)
+        if isinstance(column, int) and 0 <= column < len(titles):
+            return titles[column]
+        return title_of(str(column), titles, self.path)
+
+    def notes(self, columns: Sequence[str | int]) -> list[str]:
+        """What the units of existing columns and of the times mean for their numbers, in words."""
+        titles = dict.fromkeys([self.clock, *filter(None, map(self.column, columns))])
+        return [note for _, note in map(self._conversion, titles) if note]
+
+    def require_units_of_columns(self) -> None:
+        """Raise a StudyError if a unit is stated for no column, or against its title."""
+        for name in self.units:
+            if title_of(name, [*self.columns, self.clock], self.path) is None:
+                known = ", ".join(dict.fromkeys([*self.columns, self.clock]))
+                raise refuse(
+                    ("units", name), f"must belong to a column of {self.path}; Known: {known}"
+                )
+        for title in {*self.columns, self.clock}:
+            self._conversion(title)
+
+    def numbers(self, columns: Sequence[str | int]) -> np.ndarray:
+        """The numbers of existing columns, shape (T, len(columns)), NaN for empty cells."""
+        names = [name for name in map(self.column, columns) if name is not None]
+        return np.stack([self._in_si(name) for name in names], axis=1)
+
+    def _in_si(self, title: str) -> np.ndarray:
+        return self._numbers(self.columns[title], title) * self._conversion(title)[0]
+
+    def _conversion(self, title: str) -> tuple[float, str]:
+        """The factor that makes the numbers of a column those of SI units, and a note of it."""
+        name, written = unit_in_name(title)
+        stated = {title_of(key, [title], self.path): unit for key, unit in self.units.items()}
+        unit = stated.get(title, written)
+        if not unit:
+            return 1.0, ""
+        if written and written != unit and si_unit(written) != si_unit(unit):
+            raise refuse(
+                ("units", name),
+                f'must agree with the column {title!r}, but is {unit!r}; with "" the numbers '
+                "stay as they are",
+            )
+        size, label = si_unit(unit) or (1.0, "")
+        if si_unit(unit) is None:
+            return 1.0, f"{name} [{unit}] stays as it is: {unit} is not a known unit"
+        return size, "" if size == 1 else f"{name} [{unit}] was converted to {label}"
+
+    def times(self) -> np.ndarray:
+        """The sample times, which must increase."""
+        count = len(next(iter(self.columns.values())))
+        if count < 2:
+            place = self.place(0) if count else str(self.path)
+            raise TableError(f"{place}: {self.name} has {count} samples, but needs at least two")
+        ts = self._numbers(self.ts, self.clock)
+        for row in np.flatnonzero(~np.isfinite(ts)).tolist():
+            raise TableError(f"{self.place(row)}: the time `{self.clock}` is missing")
+        for row in np.flatnonzero(np.diff(ts) <= 0).tolist():
+            raise TableError(
+                f"{self.place(row + 1)}: the time `{self.clock}` must increase, but {ts[row + 1]:g}"
+                f" follows {ts[row]:g}"
+            )
+        return ts * self._conversion(self.clock)[0]
+
+    def _numbers(self, cells: Cells, name: str) -> np.ndarray:
+        if isinstance(cells, np.ndarray):
+            return np.asarray(cells, float)
+        return np.array([self._number(cell, row, name) for row, cell in enumerate(cells)])
+
+    def _number(self, cell: str, row: int, name: str) -> float:
+        if cell.strip().lower() in _MISSING:
+            return np.nan
+        value = as_float(cell)
+        if value is None:
+            hint = "; write a decimal point, not a comma" if "," in cell else ""
+            message = f"column `{name}` must hold numbers, but holds {cell.strip()!r}{hint}"
+            raise TableError(f"{self.place(row)}: {message}")
+        if np.isinf(value):
+            message = (
+                f"column `{name}` is infinite; leave the cell empty where nothing was measured"
+            )
+            raise TableError(f"{self.place(row)}: {message}")
+        return value
+
+
+def title_of(name: str, titles: Iterable[str], path: Path) -> str | None:
+    """The title of a column with a name, such as `theta [deg]` of `theta`; None without any.
+
+    Raises:
+        TableError: there are several.
+    """
+    titles = list(dict.fromkeys(titles))
+    if name in titles:
+        return name
+    same = [title for title in titles if unit_in_name(title)[0] == name]
+    if len(same) > 1:
+        raise TableError(f"{path}: {name!r} may be {' or '.join(same)}; write one of them in full")
+    return same[0] if same else None
+
+
+def as_float(cell: str) -> float | None:
+    """The number in a cell, or None."""
+    try:
+        return float(cell)
+    except ValueError:
+        return None
