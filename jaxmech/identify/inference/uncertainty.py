@@ -281,4 +281,5 @@ def counted(count: int, noun: str) -> str:
 def _cell(ends: Numbers, value: float) -> str:
     half = (ends[1] - ends[0]) / 2
     share = f"({percent(half / abs(value))})" if value else ""
+    share = share if len(share) < 10 else share.replace(" ", "")  # a space stays before it
     return f"{f'+- {half:.2g}':>12}{share:>10}"
