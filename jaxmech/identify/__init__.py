@@ -11,6 +11,7 @@ from jaxmech.identify.comparison import FitComparison as FitComparison
 from jaxmech.identify.comparison import compare as compare
 from jaxmech.identify.cross_validation import CrossValidation as CrossValidation
 from jaxmech.identify.cross_validation import cross_validate as cross_validate
+from jaxmech.identify.data.read import read_frame as read_frame
 from jaxmech.identify.data.read import read_table as read_table
 from jaxmech.identify.data.recording import Recording as Recording
 from jaxmech.identify.data.segments import Shooting as Shooting

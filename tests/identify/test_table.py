@@ -98,7 +98,7 @@ def test_npz_with_times_of_its_own(tmp_path) -> None:
         ({"train": ("c",)}, "train", "names 'c', which is not a recording; Known: a, b"),
         ({"train": (), "validation": ("a", "b")}, "validation", "must leave recordings to fit"),
         ({"columns": ("x",)}, "columns", "must be left out"),
-        ({"file": "swings.txt"}, "file", "must be an .npz or a .csv file"),
+        ({"file": "swings.txt"}, "file", "must be an .npz, .csv or .parquet file"),
     ],
 )
 def test_what_the_file_does_not_have(tmp_path, change, key, message) -> None:

@@ -1,12 +1,12 @@
 """A table of draws: a CSV or Parquet file with a row for each trajectory."""
 
 import csv
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 
 from jaxmech.config.errors import Key, refuse
+from jaxmech.config.frames import parquet_columns
 
 _TABLE = ("sampling", "table")
 
@@ -36,15 +36,12 @@ def read_table(path: Path, key: Key = _TABLE) -> dict[str, np.ndarray]:
 
 def _parquet(path: Path, key: Key) -> dict[str, np.ndarray]:
     try:
-        parquet = import_module("pyarrow.parquet")  # not a dependency
+        columns = parquet_columns(path)
+        return _finite({name: x.astype(float) for name, x in columns.items()}, path, key)
     except ImportError as error:
-        message = (
-            f"must be a CSV file where pyarrow is not installed, but is {path}; install pyarrow"
-        )
-        raise refuse(key, message) from error
-    table = parquet.read_table(path)
-    columns = {name: np.asarray(table[name]) for name in table.column_names}
-    return _finite({name: x.astype(float) for name, x in columns.items()}, path, key)
+        raise refuse(key, f"must be a CSV file, or one that can be read: {error}") from error
+    except (OSError, TypeError, ValueError) as error:
+        raise refuse(key, f"must be a Parquet file of numbers: {path}: {error}") from error
 
 
 def _finite(columns: dict[str, np.ndarray], path: Path, key: Key) -> dict[str, np.ndarray]:

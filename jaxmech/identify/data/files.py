@@ -1,4 +1,4 @@
-"""The recordings in the files of a table: of CSV files with named columns, and of .npz files."""
+"""The recordings in the files of a table, in named columns, or in arrays of an .npz file."""
 
 import csv
 import zipfile
@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from jaxmech.config.errors import not_one_of, refuse
-from jaxmech.identify.data.sheet import Sheet, TableError, as_float, title_of
+from jaxmech.config.frames import parquet_columns
+from jaxmech.identify.data.sheet import Cells, Sheet, TableError, as_float, title_of
 
 _SEPARATORS = ",;\t"
 
@@ -18,25 +19,53 @@ def csv_sheets(
 ) -> list[Sheet]:
     """The recordings of a CSV file: a single one, or separated by the column `recording`."""
     names, rows, lines = _rows(path)
+    columns = {name: [row[j] for row in rows] for j, name in enumerate(names)}
+    return column_sheets(path, columns, recording, time, dt, lines)
+
+
+def parquet_sheets(
+    path: Path, recording: str | None, time: str | None, dt: float | None
+) -> list[Sheet]:
+    """The recordings of a Parquet file, in the same way."""
+    try:
+        columns = parquet_columns(path)
+    except OSError as error:
+        raise TableError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ImportError, ValueError) as error:
+        raise TableError(f"{path}: cannot be read: {error}") from error
+    return column_sheets(path, columns, recording, time, dt)
+
+
+def column_sheets(
+    path: Path, columns: Mapping[str, Cells], recording: str | None, time: str | None,
+    dt: float | None, lines: Sequence[int] = (),
+) -> list[Sheet]:  # fmt: skip
+    """The recordings in columns, with the lines in a file of the titles and of all rows."""
+    names = list(columns)
     time, recording = (
         name and required_title(key, name, names, path)
         for key, name in (("time", time), ("recording", recording))
     )
     if time is None and dt is None:
         raise TableError(
-            f"{path}:{lines[0]}: when were the samples taken? Name the column by `time`, or the "
-            f"time between them by `dt`. Columns: {', '.join(names)}"
+            f"{path}{f':{lines[0]}' if lines else ''}: when were the samples taken? Name the "
+            f"column by `time`, or the time between them by `dt`. Columns: {', '.join(names)}"
         )
     groups: dict[str, list[int]] = {}
-    for k, row in enumerate(rows):
-        name = path.stem if recording is None else row[names.index(recording)]
+    for k in range(len(columns[names[0]]) if names else 0):
+        name = path.stem if recording is None else str(columns[recording][k])
         groups.setdefault(name, []).append(k)
     sheets = []
-    for name, chosen in groups.items():
-        columns = {c: [rows[k][j] for k in chosen] for j, c in enumerate(names)}
-        ts = (dt or 0.0) * np.arange(len(chosen)) if time is None else columns[time]
-        sheets.append(Sheet(path, name, columns, time or "dt", ts, [lines[k + 1] for k in chosen]))
+    for name, rows in groups.items():
+        chosen = {title: _chosen(cells, rows) for title, cells in columns.items()}
+        ts = (dt or 0.0) * np.arange(len(rows)) if time is None else chosen[time]
+        places = [lines[k + 1] for k in rows] if lines else None
+        sheets.append(Sheet(path, name, chosen, time or "dt", ts, places))
     return sheets
+
+
+def _chosen(cells: Cells, rows: list[int]) -> Cells:
+    return cells[rows] if isinstance(cells, np.ndarray) else [cells[k] for k in rows]
 
 
 def required_title(key: str, name: str, titles: Sequence[str], path: Path) -> str:

@@ -1,22 +1,28 @@
-"""`read_table`: the recordings of a `Table`.
+"""`read_table` and `read_frame`: the recordings of a `Table`, and of a data frame.
 
 A mistake in the table, such as a column that the file does not have, is a `StudyError` with the
 key; a mistake in the file is a `TableError` with file, line and column.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all
-from jaxmech.identify.data.files import csv_sheets, npz_sheets
+from jaxmech.config.frames import frame_columns
+from jaxmech.identify.data.files import column_sheets, csv_sheets, npz_sheets, parquet_sheets
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.sheet import Sheet, TableError
 from jaxmech.identify.data.table import Table
 from jaxmech.identify.data.velocity_estimates import rates
 from jaxmech.signal import Signal
+
+Reader = Callable[[Path, str | None, str | None, float | None], list[Sheet]]
+
+_READERS: Mapping[str, Reader] = {".csv": csv_sheets, ".parquet": parquet_sheets}
+_LISTS = ("observed", "q0", "v0", "train", "validation", "columns", "start_sd")
 
 
 class Recordings(NamedTuple):
@@ -58,15 +64,60 @@ def read_table(table: Table, folder: Path = Path()) -> Recordings:
     """
     path = folder / table.file
     kind = Path(table.file).suffix.lower()
-    if kind not in (".npz", ".csv"):
-        raise refuse("file", f"must be an .npz or a .csv file, but is {table.file}")
+    if kind != ".npz" and kind not in _READERS:
+        raise refuse("file", f"must be an .npz, .csv or .parquet file, but is {table.file}")
     key = "recording" if kind == ".npz" else "columns"
     if getattr(table, key):
         raise refuse(key, f"must be left out: a {kind} file has none")
-    parts = _npz(table, path) if kind == ".npz" else _csv(table, path)
+    parts = _npz(table, path) if kind == ".npz" else _files(table, path, _READERS[kind])
+    return Recordings(*_recordings(table, parts))
+
+
+def read_frame(frame: Any, **columns: Any) -> tuple[Recording, ...]:
+    """The recordings of a data frame, one, or one for each value of the column `recording`.
+
+    Args:
+        frame: a frame of pandas or polars, or a mapping of names to arrays. An index of pandas that
+            has a name is a column, too; dates count in seconds from the first one.
+        **columns: the meaning of its columns, the fields of a `Table`: `observed`, `time` or `dt`,
+            `q0`, `v0`, `inputs`, `recording`, `units`, `noise_sd`, and so on.
+
+    Raises:
+        TypeError: there is no such field, or `frame` has no columns.
+        StudyError: a field does not match the columns.
+        TableError: a column holds no numbers, or the times do not increase.
+
+    Example:
+        >>> swings = {"run": [1, 1, 2, 2], "t [ms]": [0, 100, 0, 50], "x": [0.1, 0.2, 0.1, 0.3]}
+        >>> read_frame(swings, observed=["x"], time="t", recording="run")[1]
+        Recording(2: 2 samples of 1 sensor in 0.05 s)
+    """
+    lists = {
+        key: (value,) if isinstance(value, str | int) else tuple(value)
+        for key, value in columns.items()
+        if key in _LISTS and value is not None
+    }
+    table = Table(file="frame", **{**columns, **lists})
+    if table.columns:
+        raise refuse("columns", "must be left out: a frame has names for its columns")
+    try:
+        cells = frame_columns(frame)
+    except (TypeError, IndexError, KeyError) as error:
+        raise TypeError(
+            f"Argument `frame` must have named columns, as a frame of pandas or polars, but is of "
+            f"type {type(frame).__name__}."
+        ) from error
+    sheets = column_sheets(Path("frame"), cells, table.recording, table.time, table.dt)
+    parts = _parts(table, {sheet.name: sheet for sheet in sheets})
+    return sum(_recordings(table, parts), ())
+
+
+def _recordings(
+    table: Table, parts: Sequence[Sequence[Sheet]]
+) -> tuple[tuple[Recording, ...], ...]:
     parts = [[sheet._replace(units=table.units) for sheet in part] for part in parts]
     _require_columns(table, [sheet for part in parts for sheet in part])
-    return Recordings(*(tuple(_recording(table, sheet) for sheet in part) for part in parts))
+    return tuple(tuple(_recording(table, sheet) for sheet in part) for part in parts)
 
 
 def _npz(table: Table, path: Path) -> list[list[Sheet]]:
@@ -78,19 +129,24 @@ def _npz(table: Table, path: Path) -> list[list[Sheet]]:
     return [[s for name in names for s in sheets[name]] for names in (train, validation)]
 
 
-def _csv(table: Table, path: Path) -> list[list[Sheet]]:
+def _files(table: Table, path: Path, reader: Reader) -> list[list[Sheet]]:
     is_pattern = any(letter in path.name for letter in "*?[")
     files = sorted(path.parent.glob(path.name)) if is_pattern else [path]
     if not files:
         raise TableError(f"{path}: there is no such file")
     sheets: dict[str, Sheet] = {}
     for file in files:
-        for sheet in csv_sheets(file, table.recording, table.time, table.dt):
+        for sheet in reader(file, table.recording, table.time, table.dt):
             if (first := sheets.setdefault(sheet.name, sheet)) is not sheet:
                 message = (
                     f"{sheet.name!r} is in {first.path} too; give every recording its own name"
                 )
                 raise TableError(f"{sheet.place(0)}: {message}")
+    return _parts(table, sheets)
+
+
+def _parts(table: Table, sheets: Mapping[str, Sheet]) -> list[list[Sheet]]:
+    """The sheets to fit, and those to look at afterwards."""
     train = table.train or tuple(name for name in sheets if name not in table.validation)
     _require_known({"train": train, "validation": table.validation}, sheets, "a recording")
     if not train:

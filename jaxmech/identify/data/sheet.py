@@ -9,7 +9,7 @@ import numpy as np
 from jaxmech.config.errors import InputError, refuse
 from jaxmech.utils.units import si_unit, unit_in_name
 
-_MISSING = {"", "nan", "na", "n/a", "null", "none", "-"}
+_MISSING = {"", "nan", "nat", "na", "<na>", "n/a", "null", "none", "-"}
 
 Cells = Sequence[str] | np.ndarray
 
@@ -45,7 +45,10 @@ class Sheet(NamedTuple):
     def notes(self, columns: Sequence[str | int]) -> list[str]:
         """What the units of existing columns and of the times mean for their numbers, in words."""
         titles = dict.fromkeys([self.clock, *filter(None, map(self.column, columns))])
-        return [note for _, note in map(self._conversion, titles) if note]
+        notes = [note for _, note in map(self._conversion, titles) if note]
+        if isinstance(self.ts, np.ndarray) and self.ts.dtype.kind == "M":
+            notes.insert(0, f"{self.clock} was converted to s since the first sample")
+        return notes
 
     def require_units_of_columns(self) -> None:
         """Raise a StudyError if a unit is stated for no column, or against its title."""
@@ -101,9 +104,14 @@ class Sheet(NamedTuple):
         return ts * self._conversion(self.clock)[0]
 
     def _numbers(self, cells: Cells, name: str) -> np.ndarray:
-        if isinstance(cells, np.ndarray):
+        kind = cells.dtype.kind if isinstance(cells, np.ndarray) else "U"
+        if kind in "biuf":
             return np.asarray(cells, float)
-        return np.array([self._number(cell, row, name) for row, cell in enumerate(cells)])
+        if kind in "mM" and cells is self.ts:
+            dated = np.asarray(cells)
+            since = dated[0] if kind == "M" else np.timedelta64(0, "s")
+            return np.asarray((dated - since) / np.timedelta64(1, "ns") / 1e9)
+        return np.array([self._number(str(cell), row, name) for row, cell in enumerate(cells)])
 
     def _number(self, cell: str, row: int, name: str) -> float:
         if cell.strip().lower() in _MISSING:

@@ -1,6 +1,6 @@
 """`Table`: where recordings are in files, and what the columns mean.
 
-The files are `.npz` with arrays of segments, or CSV with named columns.
+The files are `.npz` with arrays of segments, or CSV and Parquet with named columns.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,13 +25,15 @@ class Table:
         (('theta',), ())
     """
 
-    file: str = field(metadata=doc("an .npz or .csv file; swings/*.csv is one recording in each"))
+    file: str = field(
+        metadata=doc("an .npz, .csv or .parquet file; swings/*.csv is one recording in each")
+    )
     observed: tuple[Column, ...] = field(metadata=doc("columns that were measured"))
     q0: tuple[Column, ...] = setting((), "columns of the start variables; `observed` by default")
     v0: tuple[Column, ...] = setting(
         (), "columns of their velocities; derivatives of `q0` by default"
     )
-    time: str | None = setting(None, "column (.csv) or array (.npz) of the sample times")
+    time: str | None = setting(None, "column, or array of an .npz, of the sample times")
     dt: float | None = setting(
         None, "time between samples [s]; the array `dt` of an .npz by default", positive=True
     )
@@ -46,7 +48,7 @@ class Table:
     columns: tuple[str, ...] = setting(
         (), "names for the columns of an .npz, which else are 0, 1, ..."
     )
-    recording: str | None = setting(None, "column of a .csv that names the recording of each row")
+    recording: str | None = setting(None, "column that names the recording of each row")
     stride: int = setting(1, "keep every n-th sample", least=1)
     noise_sd: float | list[Any] | None = setting(
         None, "standard deviation of the noise in SI units, of all columns or of each"

@@ -1,0 +1,112 @@
+"""Recordings from data frames and Parquet files."""
+
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxmech.config.errors import StudyError
+from jaxmech.identify import Table, TableError, read_frame, read_table
+
+COLUMNS = {
+    "run": ["a", "a", "a", "b", "b"],
+    "t [ms]": [0, 100, 200, 50, 100],
+    "theta [deg]": [90.0, None, 0.0, 180.0, 90.0],
+    "u": [1.0, 2.0, 3.0, 4.0, 5.0],
+}
+MEANING = {"observed": "theta", "time": "t", "inputs": {"torque": "u"}, "recording": "run"}
+
+
+@pytest.fixture(params=["dict", "pandas", "polars"])
+def frame(request):
+    if request.param == "dict":
+        return COLUMNS
+    return pytest.importorskip(request.param).DataFrame(COLUMNS)
+
+
+def test_a_frame_is_as_many_recordings_as_a_column_has_values(frame) -> None:
+    a, b = read_frame(frame, **MEANING)
+    assert (a.name, b.name) == ("a", "b")
+    np.testing.assert_allclose(a.ts, [0, 0.1, 0.2])
+    np.testing.assert_allclose(a.observed[:, 0], [np.pi / 2, np.nan, 0])
+    np.testing.assert_allclose(b.q0[0], np.pi)
+    np.testing.assert_array_equal(b.inputs["torque"].values, [4, 5])
+    assert a.notes == ("t [ms] was converted to s", "theta [deg] was converted to rad")
+    (held,) = read_frame(frame, **MEANING, train=["b"])
+    assert held.name == "b"
+
+
+def test_an_index_of_dates_counts_in_seconds() -> None:
+    pandas = pytest.importorskip("pandas")
+    index = pandas.date_range("2024-05-01T12:00", periods=3, freq="20ms", name="time")
+    frame = pandas.DataFrame({"x": [1.0, 2.0, 3.0]}, index=index)
+    (one,) = read_frame(frame, observed=["x"], time="time", v0=["x"])
+    np.testing.assert_allclose(one.ts, [0, 0.02, 0.04], rtol=1e-14)
+    assert one.notes == ("time was converted to s since the first sample",)
+
+
+def test_nullable_columns() -> None:
+    pandas = pytest.importorskip("pandas")
+    column = pandas.array([1, None, 3], dtype="Int64")
+    (one,) = read_frame(pandas.DataFrame({"x": column}), observed=["x"], dt=0.1, v0=["x"])
+    np.testing.assert_array_equal(one.observed[:, 0], [1, np.nan, 3])
+
+
+def test_what_is_wrong_in_a_frame(frame) -> None:
+    with pytest.raises(StudyError, match="did you mean `theta"):
+        read_frame(frame, **(MEANING | {"observed": ["thta"]}))
+    with pytest.raises(TableError, match=r"the time `t .ms.` must increase, but 50 follows 200"):
+        read_frame(frame, observed=["u"], time="t")
+    with pytest.raises(TableError, match="frame, frame, sample 0: column `run` must hold numbers"):
+        read_frame(frame, observed=["run"], dt=0.1)
+    with pytest.raises(TypeError, match="stroke"):
+        read_frame(frame, observed=["u"], stroke=1, dt=0.1)
+    with pytest.raises(TypeError, match=r"must have named columns.* type list"):
+        read_frame([1, 2], observed=["u"], dt=0.1)
+    with pytest.raises(TableError, match=r"when were the samples taken.*Columns: run, t"):
+        read_frame(frame, observed=["u"])
+
+
+@pytest.fixture
+def parquet(tmp_path) -> Path:
+    pyarrow, module = (pytest.importorskip(x) for x in ("pyarrow", "pyarrow.parquet"))
+    module.write_table(pyarrow.table(COLUMNS), tmp_path / "swings.parquet")
+    return tmp_path
+
+
+@pytest.mark.parametrize("absent", ["", "pyarrow.parquet"])
+def test_a_parquet_file_by_either_package(parquet, monkeypatch, absent) -> None:
+    if absent:
+        pytest.importorskip("polars")
+        without(monkeypatch, absent)
+    table = Table(file="swings.parquet", **(MEANING | {"observed": ("theta",)}), validation=("b",))
+    (a,), (b,) = read_table(table, parquet)
+    np.testing.assert_allclose(a.observed[:, 0], [np.pi / 2, np.nan, 0])
+    np.testing.assert_allclose(b.ts, [0.05, 0.1])
+
+
+def without(monkeypatch, *names: str) -> None:
+    """Let packages be absent."""
+
+    def absent(name: str):
+        if name in names:
+            raise ImportError(name)
+        return import_module(name)
+
+    monkeypatch.setattr("jaxmech.config.frames.import_module", absent)
+
+
+def test_a_parquet_file_that_cannot_be_read(tmp_path, monkeypatch) -> None:
+    table = Table(file="swings.parquet", observed=("theta",), dt=0.1)
+    (tmp_path / "swings.parquet").write_text("t,theta")
+    with monkeypatch.context() as patch:
+        without(patch, "pyarrow.parquet", "polars")
+        with pytest.raises(TableError, match=r"needs pyarrow or polars: pip install pyarrow"):
+            read_table(table, tmp_path)
+    pytest.importorskip("pyarrow")
+    with pytest.raises(TableError, match=r"swings\.parquet: cannot be read"):
+        read_table(table, tmp_path)
+    (tmp_path / "swings.parquet").unlink()
+    with pytest.raises(TableError, match=r"swings\.parquet: cannot be read: "):
+        read_table(table, tmp_path)
