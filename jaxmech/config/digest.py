@@ -41,6 +41,7 @@ def system_digests(system: System, params: Params, dtype: Any = float) -> dict[s
     """The digest of each function of a system: "lagrangian", "force", "constraint <name>" ..."""
     dtype = jnp.result_type(dtype)
     q, t = np.zeros(system.n, dtype), np.zeros((), dtype)  # numpy, so that JAX compiles nothing
+    u = np.zeros(system.n_velocities, dtype)
     params = as_dtype(params, dtype)
     state = (q, q, t, params)
     digests = {
@@ -52,13 +53,29 @@ def system_digests(system: System, params: Params, dtype: Any = float) -> dict[s
     if system.force is not None:
         digests["force"] = digest(system.force, *state)
     if system.nonideal is not None:
-        forces = np.zeros(sum(system.sizes(*jax.tree.map(jnp.asarray, state))), dtype)
+        at_rest = jax.tree.map(jnp.asarray, (q, u, t, params))
+        forces = np.zeros(sum(system.sizes(*at_rest)), dtype)
         digests["nonideal"] = digest(system.nonideal, q, q, forces, t, params)
     if system.rates is not None:
         digests["rates"] = digest(system.rates, *state)
+    digests |= _of_quasi_velocities(system, q, u, t, params)
     for constraint in system.constraints:
         code = digest(constraint.residual, q, q, q, t, params)
         digests[f"constraint {constraint.name}"] = sha256(type(constraint).__name__, code)
+    return digests
+
+
+def _of_quasi_velocities(system: System, q: Any, u: Any, t: Any, params: Params) -> dict[str, str]:
+    if system.kinematics is None:
+        return {}
+    digests = {
+        "velocities": sha256(repr(system.velocities)),
+        "kinematics": digest(system.kinematics, q, t, params),
+    }
+    if system.quasi_mass_and_force is not None:
+        digests["quasi_mass_and_force"] = digest(system.quasi_mass_and_force, q, u, t, params)
+    for invariant in system.invariants:
+        digests[f"invariant {invariant.name}"] = digest(invariant.fn, q, t, params)
     return digests
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxmech.config.run_folder import npz
 from jaxmech.ensemble.kernel import BlockProgram, States
+from jaxmech.ensemble.members.base import quantity_names
 from jaxmech.ensemble.members.passages import counted_times
 from jaxmech.ensemble.statistics import Covariance, SobolIndices
 from jaxmech.ensemble.statistics.audit import AUDIT
@@ -93,7 +94,7 @@ class Accumulator:
         study = self._program.member.study
         if not isinstance(study, Study):
             return {}
-        times = counted_times(statistic, study, self._program.member.system.value_names)
+        times = counted_times(statistic, study, quantity_names(self._program.member.system))
         return {} if times is None else {"times": times}
 
     def _names_of(self, statistic: AbstractStatistic) -> StatisticResult:

@@ -49,6 +49,7 @@ def function_digests(
 
 def _observed(study: AbstractStudy, subject: Subject, params: Any, dtype: Any) -> dict[str, str]:
     q, t = np.zeros((2, subject.system.n), dtype), np.zeros(2, dtype)
+    v = np.zeros((2, subject.system.n_velocities), dtype)
     digests = {}
     motions = study if isinstance(study, Study) else None
     for name, quantity in (motions.observe if motions else {}).items():
@@ -58,7 +59,7 @@ def _observed(study: AbstractStudy, subject: Subject, params: Any, dtype: Any) -
             digests[f"observe {name}"] = digest(
                 lambda q, v, t, p, observed=quantity: observed.along(q, v, t, p, None),
                 q,
-                q,
+                v,
                 t,
                 params,
             )

@@ -18,7 +18,7 @@ from jaxmech.ensemble import checksums
 from jaxmech.ensemble.accumulate import from_file
 from jaxmech.ensemble.checksums import BLOCKS, RESULTS, SEAL, STATISTICS, SUMMARY, Damage
 from jaxmech.ensemble.layout import array_of
-from jaxmech.ensemble.members.base import COORDINATE_UNITS
+from jaxmech.ensemble.members.base import COORDINATE_UNITS, VELOCITY
 from jaxmech.ensemble.sealed_store import SealedStore
 from jaxmech.status import succeeded
 from jaxmech.utils.text import html_table, sparkline
@@ -56,6 +56,14 @@ class Results:
     def coordinates(self) -> tuple[str, ...]:
         """The names of the coordinates."""
         return tuple(str(name) for name in self._whole("coordinate"))
+
+    @cached_property
+    def velocities(self) -> tuple[str, ...]:
+        """The names of the quasi-velocities; empty if v are the rates of the coordinates."""
+        if not self.has(VELOCITY):
+            return ()
+        is_of_names = array_of(self.group, VELOCITY).metadata.dimension_names == (VELOCITY,)
+        return tuple(str(name) for name in self._whole(VELOCITY)) if is_of_names else ()
 
     @cached_property
     def units(self) -> dict[str, str]:

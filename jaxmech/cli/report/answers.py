@@ -15,7 +15,7 @@ _LIMITS = {value: (low, high) for value, low, high in INTERVALS} | {
 }
 _NOT_LISTED = {"at", "counts", "edges", "names", "passed", "times"}  # labels, and parts of pictures
 _OVER_TIME = {"moments", "quantiles", "first-passage"}  # statistics that may be of each saved time
-_OF_COORDINATES = {"q", "v", "qdd", "constraint_force"}
+_OF_VELOCITIES = {"v", "qdd", "constraint_force"}
 _MOST_ROWS = 24  # of a table
 _MOST_COLUMNS = 12  # of a matrix
 _WIDE = 4  # columns from which a table takes the whole width
@@ -89,8 +89,10 @@ def _labels(results: Results, quantity: Any, values: Mapping[str, Any]) -> Seque
     labels: list[Sequence[str]] = []
     if "names" in values:
         labels.append([str(name) for name in np.asarray(values["names"])])
-    if isinstance(quantity, str) and quantity in _OF_COORDINATES:
+    if quantity == "q":
         labels.append(results.coordinates)
+    elif isinstance(quantity, str) and quantity in _OF_VELOCITIES:
+        labels.append(results.velocities or results.coordinates)
     if "at" in values:
         labels.append([f"{100 * p:g} %" for p in np.asarray(values["at"])])
     return labels

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxmech.config.environment import changes
 from jaxmech.config.run_folder import differences, stored_environment
-from jaxmech.ensemble.layout import STATES, array_of
+from jaxmech.ensemble.layout import array_of
 from jaxmech.ensemble.results import Results, open_results
 
 Limits = tuple[float, float, float]  # a value, and the limits of its interval
@@ -154,9 +154,9 @@ def _arrays(results: Results, reference: Results) -> Iterator[tuple[str, int]]:
         if not reference.has(name):
             continue
         arrays = array_of(results.group, name), array_of(reference.group, name)
-        by_member = all(array.shape[:1] == (results.size,) for array in arrays)
+        by_member = all(array.metadata.dimension_names[:1] == ("trajectory",) for array in arrays)
         alike = arrays[0].shape == arrays[1].shape and arrays[0].dtype == arrays[1].dtype
-        if name in ("t", "coordinate", STATES) or not (by_member and alike):
+        if not (by_member and alike):
             continue
         pairs = zip(results.pieces(name), reference.pieces(name), strict=False)
         yield name, sum(_rows_that_differ(a, b) for a, b in pairs)

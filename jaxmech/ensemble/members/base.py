@@ -18,6 +18,8 @@ from jaxmech.utils.units import units_of
 Tree = dict[str, dict[str, Any]]  # section, name -> value
 Dims = tuple[str, ...]  # names of the dimensions of an array
 COORDINATE_UNITS = "coordinate_units"  # attribute of the names of the coordinates
+VELOCITY = "velocity"  # dimension of quasi-velocities
+VELOCITY_UNITS = "velocity_units"  # attribute of their names
 
 
 class StoredArray(NamedTuple):
@@ -107,7 +109,7 @@ def params_of(subject: Subject, inputs: Tree) -> dict[str, Any]:
 def guess(subject: Subject, inputs: Tree, dtype: Any) -> tuple[Array, Array]:
     """The state of the model, with the drawn values in place."""
     system, model = subject.system, subject.model
-    q, v = jnp.zeros((2, system.n), dtype)
+    q, v = jnp.zeros(system.n, dtype), jnp.zeros(system.n_velocities, dtype)
     if model:
         state = model.state(inputs["start"], params_of(subject, inputs))
         q, v = (jnp.asarray(x, dtype) for x in state)
@@ -134,11 +136,26 @@ def inputs_of(
     return varying, shared
 
 
-def coordinate_array(system: System) -> StoredArray:
-    """The names of the coordinates, with the units of those that have one."""
-    units = units_of(system.units, system.coordinates)
-    attributes = {COORDINATE_UNITS: units} if units else {}
-    return StoredArray("coordinate", np.array(system.coordinates), ("coordinate",), attributes)
+def quantity_names(system: System) -> tuple[str, ...]:
+    """The names of the coordinates and of the entries of v that are not their rates."""
+    return (*system.coordinates, *(system.velocity_names if system.velocities else system.states))
+
+
+def name_arrays(system: System) -> Iterable[StoredArray]:
+    """The names of the coordinates, and of quasi-velocities, with the units of those with one."""
+    yield _name_array(system, "coordinate", system.coordinates, COORDINATE_UNITS)
+    if system.velocities:
+        yield _name_array(system, VELOCITY, system.velocity_names, VELOCITY_UNITS)
+
+
+def _name_array(system: System, dim: str, names: tuple[str, ...], key: str) -> StoredArray:
+    units = units_of(system.units, names)
+    return StoredArray(dim, np.array(names), (dim,), {key: units} if units else {})
+
+
+def velocity_dimension(system: System) -> str:
+    """The name of the dimension of v: that of the coordinates, unless v are quasi-velocities."""
+    return VELOCITY if system.velocities else "coordinate"
 
 
 def plain_attributes(name: str, units: str | None = None) -> dict[str, Any]:

@@ -166,7 +166,7 @@ class StudyEvent:
         quantity, level = self.of, self.level
         if quantity is not None and quantity in coordinates:
             place = coordinates.index(quantity)
-            last = place - len(coordinates)  # states follow the coordinates, and are the last of v
+            last = place - len(coordinates)  # what follows the coordinates are the last of v
             return lambda q, v, t, p: (q[place] if place < q.size else v[last]) - level
         fn = self.function if quantity is None else observe[quantity].function
         assert callable(fn)
@@ -295,13 +295,13 @@ def event_names(events: Iterable[str], *, stored: bool = False) -> tuple[str, ..
     return (*OF_ALL, *names) if events else ()
 
 
-def event_dimensions(events: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The names of the dimensions of the stored arrays."""
+def event_dimensions(events: Iterable[str], velocity: str) -> dict[str, tuple[str, ...]]:
+    """The names of the dimensions of the stored arrays; `velocity` is that of v."""
     dims: dict[str, tuple[str, ...]] = {}
     for name in events:
         occurrence = f"{name}_occurrence"
         dims |= {f"{name}_times": (occurrence,), f"{name}_q": (occurrence, "coordinate")}
-        dims |= {f"{name}_v": (occurrence, "coordinate"), f"{name}_passed": ("time",)}
+        dims |= {f"{name}_v": (occurrence, velocity), f"{name}_passed": ("time",)}
     return dims
 
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.config.errors import Problem, refuse
+from jaxmech.ensemble.members.base import quantity_names
 from jaxmech.ensemble.members.observed import SERIES, Observed, StudyEvent
 from jaxmech.ensemble.statistics import AbstractStatistic, FirstPassage, Probability
 from jaxmech.integrate import Event, EventSet, event_set_of
@@ -23,7 +24,7 @@ _OVER_TIME = {True: ("all", "max", "largest"), False: ("all", "min")}  # by whet
 
 def study_watch(study: Any, system: System) -> EventSet | None:
     """The events of a study for `simulate`, or a StudyError."""
-    coordinates, observe = system.value_names, study.observe
+    coordinates, observe = quantity_names(system), study.observe
     sought = [item for item in study.statistics.values() if item.passage is not None]
     try:
         events = [item.event(name, coordinates, observe) for name, item in study.events.items()]

@@ -19,10 +19,11 @@ from jaxmech.ensemble.members.base import (
     Dims,
     StoredArray,
     Tree,
-    coordinate_array,
     guess,
+    name_arrays,
     params_of,
     plain_attributes,
+    velocity_dimension,
 )
 from jaxmech.ensemble.modes_study import ModesStudy
 
@@ -80,11 +81,12 @@ class StudySpectrum(AbstractMember):
 
     def shared_arrays(self) -> Iterable[StoredArray]:
         """The names of the coordinates."""
-        yield coordinate_array(self.system)
+        yield from name_arrays(self.system)
 
     def dimensions(self, name: str, count: int) -> Dims:
         """The coordinates, or the numbers of eigenvalues."""
-        first = "coordinate" if name in ("q", "v") else "eigenvalue"
+        dims = {"q": "coordinate", "v": velocity_dimension(self.system)}
+        first = dims.get(name, "eigenvalue")
         return (first,)[:count]
 
     def attributes(self, name: str) -> dict[str, Any]:

@@ -19,10 +19,12 @@ from jaxmech.ensemble.members.base import (
     Dims,
     StoredArray,
     Tree,
-    coordinate_array,
     guess,
     merged,
+    name_arrays,
     plain_attributes,
+    quantity_names,
+    velocity_dimension,
 )
 from jaxmech.ensemble.members.observed import (
     AUDIT,
@@ -42,7 +44,7 @@ from jaxmech.solution import Solution
 from jaxmech.status import Status, succeeded
 from jaxmech.system import System
 
-_BY_COORDINATE = {"q", "v", "qdd", "constraint_force"}
+_BY_VELOCITY = {"v", "qdd", "constraint_force"}
 _LONG_NAMES = {
     "q": ("generalized coordinates", None),
     "v": ("generalized velocities", None),
@@ -159,8 +161,8 @@ class StudyTrajectory(AbstractMember):
         }
         values |= {name: getattr(sol, name) for name in SERIES if name not in _OBSERVED}
         values |= {name: sol.q[:, k] for k, name in enumerate(self.system.coordinates)}
-        states = self.system.states
-        values |= {name: sol.v[:, k - len(states)] for k, name in enumerate(states)}
+        others = quantity_names(self.system)[self.system.n :]
+        values |= {name: sol.v[:, k - len(others)] for k, name in enumerate(others)}
         if sol.events is not None:
             values |= event_quantities(sol.events, sol.ts)
         reactions = None
@@ -212,21 +214,22 @@ class StudyTrajectory(AbstractMember):
         return jnp.asarray(succeeded(values["status"]))
 
     def shared_arrays(self) -> Iterable[StoredArray]:
-        """The saved times, and the names of the coordinates."""
+        """The saved times, and the names of the coordinates and of quasi-velocities."""
         ts = save_times(self.study)[-1 if self.study.store == "final" else 0 :]
         yield StoredArray("t", ts, ("time",), {"long_name": "time", "units": "s"})
-        yield coordinate_array(self.system)
+        yield from name_arrays(self.system)
 
     def dimensions(self, name: str, count: int) -> Dims:
-        """Time first, then coordinates or rows of the array's own."""
+        """Time first, then coordinates, velocities or rows of the array's own."""
         first = self._first_dimensions.get(name, ("time",))
-        last = "coordinate" if name in _BY_COORDINATE else f"{name}_row"
+        last = "coordinate" if name == "q" else f"{name}_row"
+        last = velocity_dimension(self.system) if name in _BY_VELOCITY else last
         return (*first, last, *(f"{name}_{k}" for k in range(count)))[:count]
 
     @property
     def _first_dimensions(self) -> dict[str, Dims]:
         study = self.study
-        dims = event_dimensions(study.events)
+        dims = event_dimensions(study.events, velocity_dimension(self.system))
         for name, quantity in study.observe.items():
             if quantity.keep != "all":
                 dims[name] = ()
@@ -253,5 +256,6 @@ def _is_met(system: System, q: Array, v: Array, t: Array, params: Any) -> Array:
         return (jnp.abs(level) <= tolerance * matvec(jnp.abs(A), jnp.abs(x) + extents)).all()
 
     positions = small(levels.position, levels.A_position, q)
-    speeds = small(levels.velocity, levels.A_velocity, v)
-    return positions & speeds & jnp.isfinite(q).all() & jnp.isfinite(v).all()
+    speeds = system.speeds(q, v, t, params)
+    velocities = small(levels.velocity, levels.A_velocity, speeds)
+    return positions & velocities & jnp.isfinite(q).all() & jnp.isfinite(v).all()

@@ -71,11 +71,13 @@ def plans_of(study: Drawn, subject: Subject) -> list[DrawPlan]:
 def known_names(subject: Subject) -> list[tuple[str, Mapping[str, Any] | None, str]]:
     """(section, names with default values or None if any name will do, kind) for all sections."""
     model = subject.model
-    free = dict.fromkeys(subject.system.coordinates)  # names without a default value
+    system = subject.system
+    free = dict.fromkeys(system.coordinates)  # names without a default value
+    of_rates = "a velocity" if system.velocities else "a coordinate"
     sections: list[tuple[str, Mapping[str, Any] | None, str]] = [
         ("start", model.start if model else {}, "a start variable"),
         ("coordinates", free, "a coordinate"),
-        ("velocities", dict.fromkeys(subject.system.velocity_names), "a coordinate"),
+        ("velocities", dict.fromkeys(system.velocity_names), of_rates),
         ("parameters", model.params if model else None, "a parameter"),
     ]
     return [(section, names, f"{kind} of {subject.name}") for section, names, kind in sections]

@@ -16,14 +16,13 @@ from jaxmech.config.load import Subject, load
 from jaxmech.ensemble.draws import Sampler, stored_name
 from jaxmech.ensemble.estimate import StudyEstimate, require_possible, sized
 from jaxmech.ensemble.layout import STATES
-from jaxmech.ensemble.members.base import Tree, first_of, params_of
+from jaxmech.ensemble.members.base import VELOCITY, Tree, first_of, params_of, quantity_names
 from jaxmech.ensemble.members.observed import Observed, loaded, name_problems_of
 from jaxmech.ensemble.members.passages import passage_problems, study_watch
 from jaxmech.ensemble.modes_study import ModesStudy
 from jaxmech.ensemble.recorded import signals
 from jaxmech.ensemble.study import AbstractStudy, Study
 from jaxmech.formulations import observed_at
-from jaxmech.velocities.quasi import IN_RATES
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +44,7 @@ def planned(study: AbstractStudy, out: Path, folder: Path = Path()) -> Planned:
         advice = 'call jax.config.update("jax_enable_x64", True) first, or set it to float32'
         raise refuse("precision", f"must be float32, the precision of this process; {advice}")
     subject = load(study.model, study.model_options, folder, study.parameters)
-    if names := subject.system.velocities:
-        advice = f"but has {', '.join(names)}; {IN_RATES}"
-        raise refuse("model", f"must be a system without quasi-velocities, {advice}")
-    coordinates = subject.system.value_names
+    coordinates = quantity_names(subject.system)
     if isinstance(study, ModesStudy):
         refuse_all(study.unknown_quantities(tuple(subject.system.coordinates)))
     elif isinstance(study, Study):
@@ -60,7 +56,7 @@ def planned(study: AbstractStudy, out: Path, folder: Path = Path()) -> Planned:
         files += [(folder / item.file).resolve() for item in study.inputs.values()]
     sampler = Sampler(study, subject, folder)
     if isinstance(study, Study):
-        refuse_all(_taken_names(study, sampler))
+        refuse_all(_taken_names(study, sampler, bool(subject.system.velocities)))
     elif not any(variable.varies for variable in sampler.rows(0, 1)):
         message = (
             "must hold a distribution, here or in another table: all members would be the same"
@@ -71,11 +67,12 @@ def planned(study: AbstractStudy, out: Path, folder: Path = Path()) -> Planned:
     return Planned(study, subject, sampler, forecast, functions, files)
 
 
-def _taken_names(study: Study, sampler: Sampler) -> Iterator[Problem]:
+def _taken_names(study: Study, sampler: Sampler, has_velocities: bool) -> Iterator[Problem]:
     store = study.store
     if store == "statistics":
         return
     reserved = {"t", "coordinate", STATES, *map(stored_name, sampler.rows(0, 1))}
+    reserved |= {VELOCITY} if has_velocities else set()
     for name in study.observe:
         if name in reserved and (isinstance(store, str) or name in store):
             message = f"must have another name: a run folder has an array `{name}` already"
@@ -86,15 +83,16 @@ def require_used(subject: Subject, varying: Tree, shared: Tree, study: AbstractS
     """Raise a StudyError for inputs, and parameters of a bare `System`, that nothing uses."""
     if subject.model and not subject.inputs:
         return
-    drawn, zero = first_of(varying, shared), jnp.zeros(subject.system.n)
-    state = State(zero, zero, zero[0], params_of(subject, drawn))
+    drawn, system = first_of(varying, shared), subject.system
+    q, v = jnp.zeros(system.n), jnp.zeros(system.n_velocities)
+    state = State(q, v, q[0], params_of(subject, drawn))
     reads = _state_reads(study, subject)
 
     def also(q: Array, v: Array, t: Array, params: Any) -> Any:
         start = subject.model.state(drawn["start"], params) if subject.model else ()
         return start, reads(q, v, t, params) if reads else ()
 
-    unused = set(unused_parameters(subject.system, state, energy=True, also=also))
+    unused = set(unused_parameters(system, state, energy=True, also=also))
     idle = [name for name in subject.inputs if f"{name}.values" in unused]
     message = "is not read by the system; call it in one of its functions, as `params[name](t)`"
     refuse_all(Problem(("inputs", name), message) for name in idle)

@@ -1,0 +1,152 @@
+"""Studies of systems with quasi-velocities: a ball pendulum and free bodies by their spins."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech import parts as jp
+from jaxmech.cli.main import main
+from jaxmech.config.digest import differing, system_digests
+from jaxmech.config.errors import StudyError
+from jaxmech.config.toml import read
+from jaxmech.ensemble import Study, open_results, replay
+from jaxmech.ensemble.run import BlockRange, run_study
+from jaxmech.plot.ensemble_figures import draw_pictures
+from tests.ensemble.studies import arrays, same_bits
+
+FILE = '''
+from jaxmech import parts as jp
+
+bob = jp.spatial_body("bob", mass=lambda t, p: p["m"], inertia=(0.1, 0.12, 0.05))
+ball = jp.spherical("ball", jp.ground, (0, 0, 0), bob, (0, 0, 0.4))
+model = jp.Mechanism([bob], [ball], [jp.gravity()], params={"m": 2.0}, velocities="spins")
+pendulum = model.system
+
+
+def pull(q, v, t, p, reactions):
+    return reactions.loads["ball"][0]
+
+def spin(q, v, t, p):
+    return v @ v
+'''
+
+STUDY = """
+model = "ball.py:pendulum"
+size = 6
+block = 2
+save = ["q", "v", "energy", "position_residual", "velocity_residual", "qdd"]
+
+[times]
+end = 0.5
+saves = 6
+
+[steps]
+per_save = 10
+
+[coordinates]
+"ball.e0" = 0.98
+"ball.e1" = { distribution = "uniform", low = 0.1, high = 0.3 }
+"ball.e2" = 0.0
+"ball.e3" = 0.0
+
+[velocities]
+"ball.spin_z" = { distribution = "uniform", low = 5.0, high = 15.0 }
+
+[parameters]
+m = { distribution = "normal", mean = 2.0, sd = 0.1 }
+
+[observe]
+turning = { function = "ball.py:spin", keep = "max" }
+pull = { function = "ball.py:pull" }
+
+[events]
+turns = { of = "ball.spin_x", keep = 1 }
+
+[statistics]
+rate = { statistic = "moments", of = "v" }
+roll = { statistic = "moments", of = "ball.spin_z" }
+"""
+
+
+def pendulum() -> jm.System:
+    """The same system, written in rates."""
+    mass, inertia = (lambda t, p: p["m"]), (0.1, 0.12, 0.05)
+    bob = jp.spatial_body("bob", mass=mass, inertia=inertia)
+    ball = jp.spherical("ball", jp.ground, (0, 0, 0), bob, (0, 0, 0.4))
+    params = {"m": 2.0}
+    return jp.Mechanism([bob], [ball], [jp.gravity()], params=params, velocities="spins").system
+
+
+def computed(folder: Path, text: str = STUDY, out: str = "run", **kwargs: object) -> Path:
+    (folder / "ball.py").write_text(FILE)
+    config = folder / "study.toml"
+    config.write_text(text)
+    run_study(read(config, Study), folder / out, folder=folder, **kwargs)
+    return folder / out
+
+
+def test_trajectories_are_those_of_simulate(tmp_path: Path) -> None:
+    """From the drawn angles, spins and masses; and the balance of forces on the ball."""
+    run = computed(tmp_path)
+    results, found, system = open_results(run), arrays(run), pendulum()
+    assert results.velocities == system.velocities
+    assert found["v"].shape == found["qdd"].shape == (6, 6, 3)
+    assert results.group["v"].metadata.dimension_names[2] == "velocity"
+    ts = jnp.linspace(0.0, 0.5, 6)
+    for k in (0, 5):
+        params = {"m": found["parameter_m"][k]}
+        guess = jnp.array([0.98, found["coordinate_ball.e1"][k], 0.0, 0.0])
+        spins = jnp.array([0.0, 0.0, found["velocity_ball.spin_z"][k]])
+        q0, v0 = jm.assemble(system, guess, spins, 0.0, params)
+        sol = jm.simulate(system, q0, v0, ts, params, steps=jm.FixedSteps(10))
+        np.testing.assert_allclose(found["q"][k], sol.q, atol=1e-12)
+        np.testing.assert_allclose(found["v"][k], sol.v, atol=1e-11)
+        loads = jm.observe(system, sol, params)
+        np.testing.assert_allclose(found["qdd"][k], loads.qdd, atol=1e-9)
+        np.testing.assert_allclose(found["pull"][k], loads.loads["ball"][0], atol=1e-9)
+        np.testing.assert_allclose(found["turning"][k], (sol.v**2).sum(1).max(), rtol=1e-12)
+    assert (found["turns_count"] > 0).any()
+    rates = results.statistics["rate"]["mean"]
+    np.testing.assert_allclose(rates, found["v"].mean(0), rtol=1e-12)
+    np.testing.assert_allclose(results.statistics["roll"]["mean"], rates[:, 2], rtol=1e-12)
+
+
+def test_resumed_and_replayed_to_the_same_bits(tmp_path: Path) -> None:
+    """In two parts, and one trajectory alone; pictures leave the phase portrait out."""
+    run, parts = computed(tmp_path), tmp_path / "parts"
+    computed(tmp_path, out="parts", part=BlockRange(1, 2))
+    computed(tmp_path, out="parts")
+    assert same_bits(run, parts)
+    again = replay(run, 3)
+    assert all(again.compared.values()) and {"q", "v"} <= again.compared.keys()
+    assert main(["report", str(run)]) == 0
+    page = (run / "report.html").read_text()
+    assert "ball.spin_z" in page
+    assert "phase_portrait" not in [path.stem for path in draw_pictures(open_results(run))]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"ball.spin_z" = {', '"ball.e1" = {', "not a velocity of"),
+        ('of = "ball.spin_x"', 'of = "ball.spin"', "not a coordinate or an observed quantity"),
+    ],
+)
+def test_names_are_those_of_velocities(tmp_path: Path, old: str, new: str, message: str) -> None:
+    """A rate has none."""
+    with pytest.raises(StudyError, match=message):
+        computed(tmp_path, STUDY.replace(old, new))
+
+
+def test_other_kinematics_are_another_model() -> None:
+    """A run is not continued where the functions of the velocities have changed."""
+    system = pendulum()
+    other = replace(system, kinematics=lambda q, t, p: 2 * system.kinematics(q, t, p))
+    digests = [system_digests(x, {"m": 2.0}) for x in (system, other)]
+    names = {"kinematics", "invariant ball.unit", "quasi_mass_and_force", "velocities"}
+    assert names <= digests[0].keys()
+    assert differing(*digests) == ["kinematics"]
