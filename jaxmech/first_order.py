@@ -43,10 +43,10 @@ def checked_states(
     return coordinates if is_copy else coordinates + integrals, states
 
 
-def named_values(q: Float[Array, "*T n"], v: Float[Array, "*T n"], states: int) -> Array:
+def named_values(q: Float[Array, "*T n"], v: Float[Array, "*T k"], states: int) -> Array:
     """The coordinates and, in place of their integrals, the states, (*T, n)."""
     n = q.shape[-1] - states
-    return jnp.concatenate([q[..., :n], v[..., n:]], axis=-1) if states else q
+    return jnp.concatenate([q[..., :n], v[..., -states:]], axis=-1) if states else q
 
 
 def require_no_states(states: Sequence[str], subject: str, remedy: str) -> None:

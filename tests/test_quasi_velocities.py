@@ -379,7 +379,6 @@ REFUSED = {
     "equilibrium": lambda: jm.analysis.equilibrium(DISC_BY_SPINS, DISC, DISC_VALUES),
     "linearize": lambda: jm.analysis.linearize(DISC_BY_SPINS, DISC, np.ones(3), DISC_VALUES),
     "growth": lambda: jm.analysis.sensitivity_growth(TOP, E, np.ones(3), TS, FREE),
-    "fit": lambda: jm.fit(TOP, jm.Recording(TS, np.zeros((9, 4)), E, np.ones(4)), FREE),
 }
 
 

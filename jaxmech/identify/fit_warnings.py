@@ -21,6 +21,7 @@ from jaxmech.integrate import FixedSteps
 from jaxmech.sensitivity.growth import Growth, growth_warning, sensitivity_growth
 from jaxmech.simulate import SimulationError
 from jaxmech.system import Params
+from jaxmech.velocities.rates import in_rates
 
 RARE = 1e-4  # probability below which noise alone is rejected
 FACTOR = 1.1  # largest accepted error of the stated noise, and with it of all intervals
@@ -97,8 +98,10 @@ def horizon_of(task: Task, made: SegmentRun, params: Params) -> tuple[Growth, st
     stride = 1 if s.inputs else -(-(len(ts) - 1) // _SAVES)
     if isinstance(steps := task.problem.scheme.steps, FixedSteps):
         policies["steps"] = replace(steps, per_save=steps.count * stride)
-    q0, v0 = np.split(made.begin[k], 2)
+    q0, v0 = (jnp.asarray(x) for x in np.split(made.begin[k], [system.n]))
+    v0 = system.speeds(q0, v0, jnp.asarray(ts[0]), params)
     try:
+        system = in_rates(system, params)
         growth = sensitivity_growth(system, q0, v0, ts[::stride], params, **policies)
     except (SimulationError, ValueError):
         return None
@@ -125,12 +128,12 @@ def may_grow(task: Task, made: Linearized) -> bool:
     begin, end = (np.asarray(x, float)[k, p:].T for x in (made.slopes.begin, made.slopes.end))
     if not begin.any() or not np.isfinite(end).all():
         return True
-    n = len(begin) // 2
+    n = task.problem.system.n
     transition = end @ np.linalg.pinv(begin)
     # the rate that makes coordinates comparable with velocities, as in `sensitivity_growth`
     stiffness, inertia = np.sum(transition[n:, :n] ** 2), np.sum(transition[:n, n:] ** 2)
     rate = (stiffness / inertia) ** 0.25 if stiffness > 0 and inertia > 0 else 1.0
-    scale = np.repeat([rate, 1.0], n)
+    scale = np.repeat([rate, 1.0], [n, len(begin) - n])
     factor = np.linalg.norm(scale[:, None] * transition / scale, 2)
     eps = float(np.finfo(task.data.segments.ts.dtype).eps)
     return bool(_PEAK * factor * max(_change(task, made.run), eps / _ACCURACY) >= 1)

@@ -24,7 +24,6 @@ from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_function, require_kind
 from jaxmech.utils.field_docs import setting
-from jaxmech.velocities.quasi import IN_RATES, require_plain_velocities
 
 InitialStates = Literal["fixed", "free"]
 Optimizer = TrustRegion | Any  # or Descent, or an optax transformation
@@ -59,7 +58,6 @@ class Identifiable:
 
     def __post_init__(self) -> None:
         require_kind("system", self.system, System, "System(...)")
-        require_plain_velocities(self.system.velocities, "Argument `system`", IN_RATES)
         for name in ("observe", "start"):
             if getattr(self, name) is not None:
                 require_function(name, getattr(self, name))
@@ -67,11 +65,11 @@ class Identifiable:
 
 def subject_digests(subject: Identifiable, recording: Recording) -> dict[str, str]:
     """Digests of everything in a subject that a fit depends on."""
-    n, params = subject.system.n, with_inputs(subject.params, recording.inputs)
-    state, rest = np.zeros(n), (0.0, params)
-    found = system_digests(subject.system, params)
+    system, params = subject.system, with_inputs(subject.params, recording.inputs)
+    found = system_digests(system, params)
     if subject.observe is not None:
-        found["observe"] = digest(subject.observe, state, state, *rest)
+        q, v = np.zeros(system.n), np.zeros(system.n_velocities)
+        found["observe"] = digest(subject.observe, q, v, 0.0, params)
     if subject.start is not None:
         starts = [np.atleast_2d(x)[0] for x in (recording.q0, recording.v0)]
         found["start"] = digest(subject.start, *starts, params)

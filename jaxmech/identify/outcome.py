@@ -120,12 +120,12 @@ def _nearby(task: Task, solved: Solved) -> tuple[Any, Any]:
 
 def _starts(task: Task, u: np.ndarray, made: SegmentRun) -> tuple[Any, ...]:
     """The fitted start variables of each recording and their rates; without `start` the state."""
-    whole = made.begin
+    whole, size, s = made.begin, task.problem.system.n, task.data.segments
     if task.problem.start is not None:
-        s = task.data.segments
         changes = np.einsum("ski,si->sk", np.asarray(task.data.along), u)
         whole = np.concatenate([np.asarray(s.q0), np.asarray(s.v0)], axis=1) + changes
-    return tuple(tuple(np.split(x, 2)) for x in np.asarray(whole)[task.origin.first])
+        size = s.q0.shape[1]
+    return tuple(tuple(np.split(x, [size])) for x in np.asarray(whole)[task.origin.first])
 
 
 def _predicted(task: Task, z: np.ndarray, recordings: Sequence[Recording]) -> Predicted:
@@ -139,5 +139,5 @@ def _predicted(task: Task, z: np.ndarray, recordings: Sequence[Recording]) -> Pr
 def held_out(task: Task, recordings: Sequence[Recording]) -> tuple[Data, SegmentOrigin]:
     """Whole recordings from their recorded initial states."""
     cut, origin = segments(recordings, step=task.longest)
-    none = np.zeros((len(cut.q0), 2 * cut.q0.shape[1], 0))
+    none = np.zeros((len(cut.q0), cut.start_size, 0))
     return Data(cut, task.data.leaves, jnp.asarray(none)), origin

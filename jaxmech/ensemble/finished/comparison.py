@@ -15,7 +15,8 @@ import numpy as np
 
 from jaxmech.config.environment import changes
 from jaxmech.config.run_folder import differences, stored_environment
-from jaxmech.ensemble.layout import array_of
+from jaxmech.ensemble.layout import STATES, array_of
+from jaxmech.ensemble.members.base import VELOCITY
 from jaxmech.ensemble.results import Results, open_results
 
 Limits = tuple[float, float, float]  # a value, and the limits of its interval
@@ -150,13 +151,14 @@ def _arrays(results: Results, reference: Results) -> Iterator[tuple[str, int]]:
     """Count the trajectories in which stored arrays differ, for blocks of the same size."""
     if results.config["block"] != reference.config["block"] or results.size != reference.size:
         return
+    labels = {"t", "coordinate", STATES} | ({VELOCITY} if results.velocities else set())
     for name in results.group:
         if not reference.has(name):
             continue
         arrays = array_of(results.group, name), array_of(reference.group, name)
-        by_member = all(array.metadata.dimension_names[:1] == ("trajectory",) for array in arrays)
+        by_member = all(array.shape[:1] == (results.size,) for array in arrays)
         alike = arrays[0].shape == arrays[1].shape and arrays[0].dtype == arrays[1].dtype
-        if not (by_member and alike):
+        if name in labels or not (by_member and alike):
             continue
         pairs = zip(results.pieces(name), reference.pieces(name), strict=False)
         yield name, sum(_rows_that_differ(a, b) for a, b in pairs)

@@ -23,6 +23,7 @@ from jaxmech.ensemble.modes_study import ModesStudy
 from jaxmech.ensemble.recorded import signals
 from jaxmech.ensemble.study import AbstractStudy, Study
 from jaxmech.formulations import observed_at
+from jaxmech.velocities.quasi import IN_RATES
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +48,7 @@ def planned(study: AbstractStudy, out: Path, folder: Path = Path()) -> Planned:
     coordinates = quantity_names(subject.system)
     if isinstance(study, ModesStudy):
         refuse_all(study.unknown_quantities(tuple(subject.system.coordinates)))
+        refuse_all(_named_rates(study, subject))
     elif isinstance(study, Study):
         refuse_all([*name_problems_of(study, coordinates), *passage_problems(study, coordinates)])
     functions, files = loaded(study, folder)
@@ -65,6 +67,13 @@ def planned(study: AbstractStudy, out: Path, folder: Path = Path()) -> Planned:
     study = sized(study, subject.system.n, sampler.points.group)
     forecast = require_possible(study, subject.system.n, out)
     return Planned(study, subject, sampler, forecast, functions, files)
+
+
+def _named_rates(study: ModesStudy, subject: Subject) -> Iterator[Problem]:
+    for name in study.velocities if subject.system.velocities else ():
+        message = "must be left out: steady motions are given by rates, and this system has"
+        names = ", ".join(subject.system.velocities)
+        yield Problem(("velocities", name), f"{message} the velocities {names}; {IN_RATES}")
 
 
 def _taken_names(study: Study, sampler: Sampler, has_velocities: bool) -> Iterator[Problem]:

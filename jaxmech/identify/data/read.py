@@ -197,7 +197,7 @@ def _start_sd(table: Table, sheet: Sheet) -> tuple[np.ndarray, np.ndarray] | Non
         np.array([np.inf if sheet.column(c) in observed else sd for c in columns])
         for columns, sd in zip((q_columns, v_columns or q_columns), table.start_sd, strict=True)
     )
-    return (of_q, of_v) if np.isfinite([of_q, of_v]).any() else None
+    return (of_q, of_v) if np.isfinite([*of_q, *of_v]).any() else None
 
 
 def _recording(table: Table, sheet: Sheet) -> Recording:

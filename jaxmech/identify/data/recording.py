@@ -26,7 +26,7 @@ class Recording:
         q0: initial state at ts[0], shape (k,): the coordinates of the system, or
             whatever the `start` of `fit` makes a state of. Shape (T, k) gives a guess at every
             sample, for the initial states of multiple shooting.
-        v0: the rates that belong to it, of the same shape.
+        v0: the rates that belong to it, of the same shape; fewer for quasi-velocities u.
         weights: 1 / (standard deviation of the noise): a number, (d,) or (T, d). Without weights
             all sensors count alike, and their noise is estimated from the residuals of the fit.
         start_sd: standard deviations of q0 and v0, two numbers or arrays (k,), inf for a guess: how
@@ -125,7 +125,7 @@ def _checked(recording: Recording) -> dict[str, Any]:
     weights = _weights(recording, observed)
     if weights is not None and not (np.isfinite(observed) & (weights > 0)).any():
         raise _refused(recording, "weights", "a positive number where something was measured")
-    sds = _start_sd(recording, starts["q0"].shape[-1])
+    sds = _start_sd(recording, *(starts[name].shape[-1] for name in ("q0", "v0")))
     return {
         "ts": ts - origin, "observed": observed, **starts, "weights": weights, "start_sd": sds,
         "origin": recording.origin + origin,
@@ -146,8 +146,9 @@ def _starts(recording: Recording, samples: int) -> dict[str, np.ndarray]:
             raise _refused(recording, name, requirement)
         if not np.isfinite(value[..., :1, :] if value.ndim == 2 else value).all():
             raise _refused(recording, name, "finite numbers at the first sample")
-    if starts["q0"].shape != starts["v0"].shape:
-        requirement = f"the shape of `q0`, {starts['q0'].shape}, but has shape {starts['v0'].shape}"
+    q0, v0 = starts["q0"], starts["v0"]
+    if q0.shape[:-1] != v0.shape[:-1] or q0.shape[-1] < v0.shape[-1]:
+        requirement = f"the shape of `q0`, {q0.shape}, but has shape {v0.shape}"
         raise _refused(recording, "v0", requirement)
     return starts
 
@@ -167,14 +168,15 @@ def _weights(recording: Recording, observed: np.ndarray) -> np.ndarray | None:
     return weights
 
 
-def _start_sd(recording: Recording, size: int) -> Pair | None:
+def _start_sd(recording: Recording, of_q0: int, of_v0: int) -> Pair | None:
     if recording.start_sd is None:
         return None
     try:
         of_q, of_v = (_array("start_sd", sd) for sd in recording.start_sd)
-        pair = (np.broadcast_to(of_q, (size,)), np.broadcast_to(of_v, (size,)))
+        pair = (np.broadcast_to(of_q, (of_q0,)), np.broadcast_to(of_v, (of_v0,)))
     except (TypeError, ValueError) as error:
-        requirement = f"two standard deviations, of q0 and v0, numbers or of shape ({size},)"
+        shapes = f"({of_q0},)" if of_q0 == of_v0 else f"({of_q0},) and ({of_v0},)"
+        requirement = f"two standard deviations, of q0 and v0, numbers or of shape {shapes}"
         raise _refused(recording, "start_sd", requirement) from error
     if not all((sd > 0).all() for sd in pair):  # false for NaN, too
         raise _refused(recording, "start_sd", "positive numbers, inf for what is only a guess")

@@ -59,10 +59,15 @@ class Segments(eqx.Module):
     observed: Float[Array, "S T d"]  # 0 where nothing was measured
     weights: Float[Array, "S T d"]  # 0 where nothing was measured
     q0: Float[Array, "S k"]  # start variables, recorded or guessed
-    v0: Float[Array, "S k"]
+    v0: Float[Array, "S l"]
     last: Int[Array, " S"]  # index of the last time before the padding
     following: Int[Array, " S"]  # the next segment of the same recording, or the segment itself
     inputs: dict[str, Signal]  # signals in the places of parameters
+
+    @property
+    def start_size(self) -> int:
+        """The number k + l of the start variables and their velocities."""
+        return self.q0.shape[1] + self.v0.shape[1]
 
     def inputs_of(self, k: Any) -> dict[str, Signal]:
         """The inputs of one segment."""

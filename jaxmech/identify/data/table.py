@@ -87,7 +87,7 @@ def _problems(table: Table) -> Iterator[Problem]:
         if twice := [c for k, c in enumerate(columns) if c in columns[:k]]:
             yield Problem((key,), f"must name every column once, but names {twice[0]!r} twice")
     yield from _not_positive(table)
-    if len(table.v0) not in (0, len(table.start_columns[0])):
+    if len(table.v0) > len(table.start_columns[0]):
         message = f"must name as many columns as `q0`, {len(table.start_columns[0])}, or none"
         yield Problem(("v0",), f"{message}, but names {len(table.v0)}")
     if shared := sorted({*table.train} & {*table.validation}):

@@ -99,10 +99,11 @@ def _digests(task: Task, policy: Any, validation: Any) -> dict[str, str]:
     problem, s, descends = task.problem, task.data.segments, isinstance(policy, Descent)
     params = problem.layout.known(task.y[: problem.layout.size], task.data.leaves)
     params = with_inputs(params, s.inputs_of(0))
-    state = jnp.zeros(problem.system.n, s.q0.dtype)  # of functions only shapes and types matter
-    parts = system_digests(problem.system, params, state.dtype)
+    system, dtype = problem.system, s.q0.dtype
+    q, v = jnp.zeros(system.n, dtype), jnp.zeros(system.n_velocities, dtype)  # shapes matter alone
+    parts = system_digests(system, params, dtype)
     digests = {f"the {name} of the system": code for name, code in parts.items()}
-    digests["observe"] = digest(problem.observe, state, state, s.ts[0, 0], params)
+    digests["observe"] = digest(problem.observe, q, v, s.ts[0, 0], params)
     if problem.start is not None:
         digests["start"] = digest(problem.start, s.q0[0], s.v0[0], params)
     plain = {

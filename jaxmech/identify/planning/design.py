@@ -136,7 +136,7 @@ def design(
     def observed(unknowns: Array, x: Array) -> Array:
         z, change = unknowns[: layout.size], unknowns[layout.size :]
         q, v, p = experiment(x, layout.params(z, leaves))
-        dq, dv = jnp.split(change, 2)
+        dq, dv = jnp.split(change, [system.n])
         q, v = begin(system, None, q + dq, v + dv, ts[0], p)
         sol = simulate(
             system, q, v, ts, p, method=method, steps=steps, derivative=ForwardMode(), throw=False
@@ -145,7 +145,7 @@ def design(
         return (values / jnp.broadcast_to(sizes, values.shape)).ravel()
 
     def information(x: Array) -> Float[Array, "p p"]:
-        J = jax.jacfwd(observed)(jnp.zeros(layout.size + 2 * system.n), x)
+        J = jax.jacfwd(observed)(jnp.zeros(layout.size + system.n + system.n_velocities), x)
         return _without_starts(J, layout.size)
 
     before = jnp.asarray(_before(known, layout, leaves))

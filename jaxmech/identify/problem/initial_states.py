@@ -33,29 +33,38 @@ class InitialState(NamedTuple):
     """The state for recorded start variables."""
 
     q: Float[Array, " n"]
-    v: Float[Array, " n"]
+    v: Float[Array, " m"]  # the velocities, m = n unless they are quasi-velocities
     consistent: Bool[Array, ""]  # whether it meets the constraints
     extents: Float[Array, " n"]  # of the coordinates
-    A_position: Float[Array, "k n"]
-    A_velocity: Float[Array, "l n"]
+    velocity_extents: Float[Array, " m"]  # velocities at which none moves more in a second
+    A_position: Float[Array, "k n"]  # invariants included
+    A_velocity: Float[Array, "l m"]
 
 
 @jit_of("problem", is_frame=True, is_brief=True)
 def initial_state(
     problem: FitProblem, q0: Array, v0: Array, t: Array, params: Params
 ) -> InitialState:
-    """The state for start variables (k,) and their rates (k,)."""
+    """The state for start variables (k,) and their velocities (l,)."""
     system = problem.system
     q, v = begin(system, problem.start, q0, v0, t, params)
-    if q.shape != (system.n,) or v.shape != (system.n,):
+    shapes = (system.n,), (system.n_velocities,)
+    if (q.shape, v.shape) != shapes:
+        required = " and ".join(dict.fromkeys(map(str, shapes)))
         raise ValueError(
-            f"Argument `start` must return q and v of shape ({system.n},), but returns {q.shape} "
-            f"and {v.shape}."
+            f"Argument `start` must return q and v of shape {required}, but returns {q.shape} and "
+            f"{v.shape}."
         )
     A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
     extents = extents_at(system, q, v, t, params)
+    velocity_extents = extents
+    if system.quasi is not None:
+        A_position = system.plain.position_jacobian(q, t, params)
+        T = jnp.abs(system.quasi.matrix(q, t, params))
+        per_velocity = jnp.where(T > 0, extents[:, None] / jnp.where(T > 0, T, 1.0), jnp.inf)
+        velocity_extents = per_velocity.min(0)
     consistent = on_constraints(system, q, v, t, params, extents)
-    return InitialState(q, v, consistent, extents, A_position, A_velocity)
+    return InitialState(q, v, consistent, extents, velocity_extents, A_position, A_velocity)
 
 
 def consistent_start(
@@ -64,12 +73,7 @@ def consistent_start(
     """The initial state, which must be recorded as consistently as its noise allows."""
     system = problem.system
     q0, v0 = (x if x.ndim == 1 else x[0] for x in (recording.q0, recording.v0))
-    if problem.start is None and q0.shape != (system.n,):
-        raise ValueError(
-            f"Argument `q0` of {recording.name} must have shape ({system.n},) for the coordinates "
-            f"{', '.join(system.coordinates)}, but has shape {q0.shape}; other start variables "
-            "need the argument `start` of fit."
-        )
+    _require_start_shapes(problem, recording, q0, v0)
     params, t = with_inputs(params, recording.inputs), jnp.asarray(recording.ts[0])
     state = initial_state(problem, jnp.asarray(q0), jnp.asarray(v0), t, params)
     q, v = state.q, state.v
@@ -91,6 +95,32 @@ def consistent_start(
     return state
 
 
+def _require_start_shapes(
+    problem: FitProblem, recording: Recording, q0: np.ndarray, v0: np.ndarray
+) -> None:
+    """Raise unless recorded starts fit the system, or each other for `start` to work on."""
+    system, is_plain = problem.system, not problem.system.velocities
+    if is_plain and q0.shape != v0.shape:
+        raise ValueError(
+            f"Argument `v0` of {recording.name} must have the shape of `q0`, {q0.shape}, but has "
+            f"shape {v0.shape}."
+        )
+    if problem.start is not None:
+        return
+    remedy = "other start variables need the argument `start` of fit."
+    if q0.shape != (system.n,):
+        raise ValueError(
+            f"Argument `q0` of {recording.name} must have shape ({system.n},) for the coordinates "
+            f"{', '.join(system.coordinates)}, but has shape {q0.shape}; {remedy}"
+        )
+    if v0.shape != (system.n_velocities,):
+        raise ValueError(
+            f"Argument `v0` of {recording.name} must have shape ({system.n_velocities},) for the "
+            f"velocities {', '.join(system.velocity_names)}, but has shape {v0.shape}; rates of "
+            f"coordinates, such as differences of samples, are not these: give them, or {remedy}"
+        )
+
+
 def _require_near(
     recording: Recording,
     recorded: tuple[np.ndarray, np.ndarray],
@@ -102,7 +132,8 @@ def _require_near(
     sds, extents = recording.start_sd or (np.inf, np.inf), np.asarray(state.extents)
     guesses = (A_GUESS, np.inf) if free else (FARTHEST, FARTHEST)
     # Of velocities relative to themselves, and to the extents per second.
-    sizes, reached = (extents, extents + np.abs(recorded[1])), (state.q, state.v)
+    sizes = extents, np.asarray(state.velocity_extents) + np.abs(recorded[1])
+    reached = state.q, state.v
     rows = zip(("q0", "v0"), recorded, map(np.asarray, reached), sizes, sds, guesses, strict=True)
     for name, x, y, size, sd, guess in rows:
         limit = np.where(np.isfinite(sd), DEVIATIONS * sd, guess * size)
@@ -125,9 +156,9 @@ def initial_states(problem: FitProblem, s: Segments, params: Params) -> list[Ini
 
 
 def free_directions(problem: FitProblem, s: Segments, states: Sequence[InitialState]) -> np.ndarray:
-    """The directions of the start variables and their rates, (S, 2 k, i)."""
+    """The directions of the start variables and their velocities, (S, k + l, i)."""
     if problem.start is not None:
-        return np.tile(np.eye(2 * s.q0.shape[1]), (len(s.q0), 1, 1))
+        return np.tile(np.eye(s.start_size), (len(s.q0), 1, 1))
     from scipy.linalg import block_diag, null_space  # slow to import, and seldom needed
 
     # The integrals of states of first order keep their starts, which no one measures.

@@ -52,7 +52,7 @@ class Data(eqx.Module):
 
     segments: Segments
     leaves: tuple[Array, ...]  # of the parameters where the fit begins
-    along: Float[Array, "*S k2 i"]  # directions of start variables and rates; i = 0 if all are held
+    along: Float[Array, "*S kl i"]  # directions of start variables and rates; i = 0 if all are held
 
     @property
     def free_starts(self) -> int:
@@ -63,7 +63,7 @@ class Data(eqx.Module):
         """z (p,) and u (S, i) of the unknowns."""
         return y[:size], y[size:].reshape(len(self.along), self.free_starts)
 
-    def start_changes(self, u: Float[Array, "S i"]) -> Float[Array, "S k2"]:
+    def start_changes(self, u: Float[Array, "S i"]) -> Float[Array, "S kl"]:
         """Changes of the start variables and of their rates."""
         return jnp.einsum("ski,si->sk", self.along, u)
 
@@ -73,9 +73,9 @@ class Conditions(eqx.Module):
 
     prior_mean: Float[Known, " p"]
     prior_weight: Float[Known, " p"]  # 0 without a prior
-    start_weight: Float[Known, "S k2"]  # of the start variables and their rates
-    jump_weight: Float[Known, " n2"]  # of the jumps between segments
-    jump_shift: Float[Known, "S n2"]  # added to the weighted jumps; zero for a soft condition
+    start_weight: Float[Known, "S kl"]  # of the start variables and their rates
+    jump_weight: Float[Known, " nm"]  # of the jumps between segments
+    jump_shift: Float[Known, "S nm"]  # added to the weighted jumps; zero for a soft condition
     sensor_weight: Float[Known, " d"]  # factors on the weights of the samples; 1 if these are given
     sample_weight: Float[Known, "#S #T #d"]  # factors on whitened residuals, of a robust loss
     correlation_time: Float[Known, " d"]  # of the noise of each sensor [s], 0 if it is white
@@ -90,8 +90,8 @@ class SegmentRun(eqx.Module):
 
     predicted: Float[Array, "*S T d"]  # predicted sensor values
     residual: Float[Array, "*S T d"]  # weight * (predicted - observed)
-    begin: Float[Array, "*S n2"]  # initial state
-    end: Float[Array, "*S n2"]  # final state
+    begin: Float[Array, "*S nm"]  # initial state
+    end: Float[Array, "*S nm"]  # final state
     status: Any
 
 
@@ -99,8 +99,8 @@ class Slopes(NamedTuple):
     """Derivatives of segments by the p + i numbers that each depends on."""
 
     residual: Float[Array, "*S pi T d"]
-    begin: Float[Array, "*S pi n2"]
-    end: Float[Array, "*S pi n2"]
+    begin: Float[Array, "*S pi nm"]
+    end: Float[Array, "*S pi nm"]
 
 
 def run_segment(
@@ -109,7 +109,7 @@ def run_segment(
     """Simulate one segment, whose data have no axis S."""
     s = one.segments
     params = with_inputs(problem.layout.params(z, one.leaves), s.inputs)
-    q0, v0 = jnp.split(jnp.concatenate([s.q0, s.v0]) + one.along @ u, 2)
+    q0, v0 = jnp.split(jnp.concatenate([s.q0, s.v0]) + one.along @ u, [s.q0.size])
     q, v = begin(problem.system, problem.start, q0, v0, s.ts[0], params)
     ways = problem.scheme.policies | {"derivative": derivative, "throw": False}
     sol = simulate(problem.system, q, v, s.ts, params, **ways)
@@ -183,7 +183,7 @@ def half_squares(problem: FitProblem, ys: Known, data: Data, conditions: Conditi
     return jax.vmap(lambda y: half_square(problem, y, data, conditions))(ys)
 
 
-def jumps(ends: Known, begins: Known, data: Data) -> Float[Array, "S n2"]:
+def jumps(ends: Known, begins: Known, data: Data) -> Float[Array, "S nm"]:
     """The final state of each segment minus the initial state of the next one, zero without one."""
     following = data.segments.following
     continues = following != jnp.arange(len(following))
@@ -196,7 +196,7 @@ def _shifted_jumps(found: SegmentRun, data: Data, conditions: Conditions) -> Arr
 
 
 def outer_rows(problem: FitProblem, data: Data, conditions: Conditions, y: Known) -> Array:
-    """Residuals of the priors of parameters and initial states, (p + S 2 k,)."""
+    """Residuals of the priors of parameters and initial states, (p + S (k + l),)."""
     z, u = data.parts(y, problem.layout.size)
     numbers = problem.layout.numbers(z, data.leaves)
     prior = conditions.prior_weight * (numbers - conditions.prior_mean)

@@ -81,7 +81,7 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     weighted = all(one.weights is not None for one in given)
     if not weighted:
         _require_no_prior(given, settings, subject)
-    along = jnp.asarray(np.zeros((len(cut.q0), 2 * cut.q0.shape[1], 0)))
+    along = jnp.asarray(np.zeros((len(cut.q0), cut.start_size, 0)))
     if free or horizon is not None:
         directions = free_directions(problem, cut, states)
         directions[origin.first] *= free  # those of fixed initial states are zero
@@ -253,8 +253,8 @@ def _conditions(
     found: Parameters, data: Data, origin: SegmentOrigin, states: Sequence[InitialState],
     settings: Settings, sensor_weight: np.ndarray,
 ) -> Conditions:  # fmt: skip
-    count, size = data.segments.q0.shape
-    start_weight = np.zeros((count, 2 * size))
+    count = len(data.segments.q0)
+    start_weight = np.zeros((count, data.segments.start_size))
     for k in np.flatnonzero(origin.first) if settings.initial_states == "free" else ():
         sd = origin.recordings[origin.recording[k]].start_sd
         if sd is not None:
@@ -275,19 +275,19 @@ def _conditions(
 def _jump_weight(
     s: Segments, states: Sequence[InitialState], horizon: Shooting | None, sensor_weight: np.ndarray
 ) -> np.ndarray:
-    """The weight of a jump in each coordinate and velocity, (2 n,)."""
-    n2 = 2 * states[0].q.size
+    """The weight of a jump in each coordinate and velocity, (n + k,)."""
+    size = states[0].q.size + states[0].v.size
     if horizon is None:
-        return np.zeros(n2)
+        return np.zeros(size)
     if horizon.continuity is not None:
-        return np.full(n2, 1 / horizon.continuity)
+        return np.full(size, 1 / horizon.continuity)
     # a hard condition begins with the weight at which a jump of the size of the motion counts as
     # much as all measurements of a segment
     begins = np.stack([np.concatenate([one.q, one.v]) for one in states])
-    size = np.sqrt((begins**2).mean(0))
-    size = np.where(size > 1e-3 * size.max(), size, size.max())
+    scale = np.sqrt((begins**2).mean(0))
+    scale = np.where(scale > 1e-3 * scale.max(), scale, scale.max())
     observed = np.asarray(s.observed, float)
     centred = observed - observed.mean(axis=1, keepdims=True)
     weights = sensor_weight * np.asarray(s.weights, float)
     signal = np.sqrt(((weights * centred) ** 2).sum(axis=(1, 2)).mean())
-    return np.asarray(signal / size)
+    return np.asarray(signal / scale)
