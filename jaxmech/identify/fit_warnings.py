@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.segments import Segments
+from jaxmech.identify.data.wraps import jumps
 from jaxmech.identify.inference.independence import Autocorrelation, correlation
 from jaxmech.identify.inference.information import Numbers, percent
 from jaxmech.identify.inference.normal_equations import HARD, basis
@@ -59,6 +60,7 @@ def remarks(
             f"Not converged, since {solved.end.reason}: allow more, or start closer; a descent may "
             "need another learning rate. The intervals are not valid yet."
         )
+    yield from jumps(task.origin.recordings)
     found = _held_starts(task, solved, made), _misfit(task, solved.y, made, residuals, unknowns)
     yield from filter(None, found)
     if task.loss is None and correlated(task, made, residuals) is None:

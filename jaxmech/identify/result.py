@@ -59,9 +59,12 @@ class Predicted:
 
     @property
     def residuals(self) -> tuple[Numbers, ...]:
-        """Predicted minus observed values, (T, d) for each; NaN where nothing was measured."""
+        """Predicted minus observed values, (T, d) for each; NaN where nothing was measured.
+
+        Less whole periods of a sensor that wraps.
+        """
         pairs = zip(self.values, self.recordings, strict=True)
-        return tuple(values - recording.observed for values, recording in pairs)
+        return tuple(recording.residuals(values) for values, recording in pairs)
 
     @property
     def errors(self) -> Numbers:

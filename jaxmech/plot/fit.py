@@ -46,8 +46,10 @@ def fit_over_data(
     ax = axes_or_new(ax)
     chosen, values = _chosen(fit, recording, validation=validation, ax=ax)
     stride = -(-len(chosen.ts) // MOST_MARKS)
+    # A sensor that wraps is drawn where the prediction is.
+    near = np.where(chosen.periods > 0, values - chosen.residuals(values), chosen.observed)
     for k, name, color in _sensors(chosen, sensors):
-        measured, ts = chosen.observed[::stride, k], chosen.ts[::stride]
+        measured, ts = near[::stride, k], chosen.ts[::stride]
         label = f"{name} measured" if name else "measured"
         ax.plot(ts, measured, ".", color=color, markersize=3, alpha=0.45, label=label)
         ax.plot(chosen.ts, values[:, k], color=color, linewidth=1.2, label=f"{name} fit".strip())
@@ -83,7 +85,7 @@ def residuals(
     chosen, values = _chosen(fit, recording, validation=validation, ax=ax)
     ax.axhline(0, color=GREY, linewidth=0.6)
     for k, name, color in _sensors(chosen, sensors):
-        residual = values[:, k] - chosen.observed[:, k]
+        residual = chosen.residuals(values)[:, k]
         ax.plot(chosen.ts, residual, color=color, linewidth=0.9, label=name or None)
     return labelled(ax, "t [s]", "predicted - measured")
 

@@ -17,12 +17,14 @@ from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.sheet import Sheet, TableError
 from jaxmech.identify.data.table import Table
 from jaxmech.identify.data.velocity_estimates import rates
+from jaxmech.identify.data.wraps import unwrapped
 from jaxmech.signal import Signal
+from jaxmech.utils.units import si_unit
 
 Reader = Callable[[Path, str | None, str | None, float | None], list[Sheet]]
 
 _READERS: Mapping[str, Reader] = {".csv": csv_sheets, ".parquet": parquet_sheets}
-_LISTS = ("observed", "q0", "v0", "train", "validation", "columns", "start_sd")
+_LISTS = ("observed", "q0", "v0", "wraps", "train", "validation", "columns", "start_sd")
 
 
 class Recordings(NamedTuple):
@@ -167,7 +169,7 @@ def _require_known(
 
 def _require_columns(table: Table, sheets: list[Sheet]) -> None:
     problems = []
-    columns = {key: getattr(table, key) for key in ("observed", "q0", "v0")}
+    columns = {key: getattr(table, key) for key in ("observed", "q0", "v0", "wraps")}
     for key, names in (columns | {"inputs": tuple(table.inputs.values())}).items():
         for column in names:
             lacking = next((sheet for sheet in sheets if sheet.column(column) is None), None)
@@ -180,6 +182,18 @@ def _require_columns(table: Table, sheets: list[Sheet]) -> None:
     refuse_all(problems)
     for sheet in sheets:
         sheet.require_units_of_columns()
+        _require_angles(table, sheet)
+
+
+def _require_angles(table: Table, sheet: Sheet) -> None:
+    """Raise a StudyError if a column that wraps is not observed, or is no angle."""
+    observed = [sheet.column(column) for column in table.observed]
+    for column in table.wraps:
+        title = sheet.column(column)
+        if title not in observed:
+            raise refuse("wraps", f"must be columns of `observed`, but has {column!r}")
+        if title and (unit := sheet.unit(title)) and (si_unit(unit) or (1.0, ""))[1] != "rad":
+            raise refuse("wraps", f"must be angles, but {column!r} is in {unit}")
 
 
 def _no_measurements(table: Table, sheet: Sheet) -> set[str | None]:
@@ -204,6 +218,10 @@ def _recording(table: Table, sheet: Sheet) -> Recording:
     q_columns, v_columns = table.start_columns
     ts = sheet.times()
     observed, q0 = (sheet.numbers(c) for c in (table.observed, q_columns))
+    turning = [sheet.column(column) for column in table.wraps]
+    for k, column in enumerate(q_columns):
+        if sheet.column(column) in turning:
+            q0[:, k] = unwrapped(q0[:, k], 2 * np.pi)
     v0 = sheet.numbers(v_columns) if v_columns else rates(q0, ts)
     for columns, values in ((q_columns, q0), (v_columns or q_columns, v0)):
         for k in np.flatnonzero(~np.isfinite(values[0])):
@@ -213,13 +231,15 @@ def _recording(table: Table, sheet: Sheet) -> Recording:
             )
     weights = None if table.noise_sd is None else 1 / np.asarray(table.noise_sd, float)
     start_sd = _start_sd(table, sheet)
+    titles = map(sheet.column, table.observed)
+    wraps = {k: 2 * np.pi for k, title in enumerate(titles) if title in turning}
     try:
         inputs = {
             name: Signal(ts, sheet.numbers((column,))[:, 0], table.interpolation)
             for name, column in table.inputs.items()
         }
         recording = Recording(
-            ts, observed, q0, v0, weights, start_sd, sheet.name, inputs=inputs,
+            ts, observed, q0, v0, weights, start_sd, sheet.name, inputs=inputs, wraps=wraps,
             notes=sheet.notes((*table.observed, *q_columns, *v_columns, *table.inputs.values())),
         )  # fmt: skip
         return recording.every(table.stride)

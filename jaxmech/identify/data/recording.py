@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxmech.identify.data.inputs import checked_inputs
+from jaxmech.identify.data.wraps import followed_on_host, periods_of
 from jaxmech.signal import Signal
 from jaxmech.utils.checks import require_positive_integer
 
@@ -40,10 +41,13 @@ class Recording:
         origin: what has been subtracted from the times [s].
         notes: what was done to the samples before, in words, such as a conversion of units; a fit
             prints it.
+        wraps: periods of sensors that jump back after a turn, by index: `{0: 2 * np.pi}` for an
+            angle from -pi to pi, 360 in degrees. Neither samples nor start need to be unwrapped: a
+            residual is less whole periods, nearest to the one before, the first nearest to zero.
 
     Raises:
         ValueError: a shape is wrong, the times do not increase, q0, v0 or a weight is not finite,
-            nothing was measured, or an input does not cover the times.
+            nothing was measured, an input does not cover the times, or a period is not positive.
 
     Example:
         >>> swing = Recording([0.0, 0.1, 0.2], [[0.3], [float("nan")], [0.1]], [0.3], [0.0])
@@ -61,6 +65,7 @@ class Recording:
     origin: float = 0.0
     inputs: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    wraps: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, value in _checked(self).items():
@@ -77,6 +82,21 @@ class Recording:
         weighs = True if self.weights is None else self.weights > 0
         is_measured: np.ndarray = np.isfinite(self.observed) & weighs
         return is_measured
+
+    @property
+    def periods(self) -> np.ndarray:
+        """The period of each sensor, 0 for those that do not wrap, (d,)."""
+        return periods_of(self.wraps, self.observed.shape[1])
+
+    def residuals(self, predicted: np.ndarray) -> np.ndarray:
+        """Predicted (T, d) less observed values, less whole periods; NaN if missing.
+
+        Example:
+            >>> turning = Recording([0.0, 0.1], [3.0, -3.1], [3.0], [1.0], wraps={0: 2 * np.pi})
+            >>> turning.residuals(np.array([[3.0], [3.1]])).round(3).tolist()
+            [[0.0], [-0.083]]
+        """
+        return followed_on_host(predicted - self.observed, self.periods)
 
     def every(self, stride: int) -> "Recording":
         """Every `stride`-th sample, beginning with the first.
@@ -121,6 +141,10 @@ def _checked(recording: Recording) -> dict[str, Any]:
         raise _refused(recording, "observed", "no infinite value; write NaN for what is missing")
     if not np.isfinite(observed).any():
         raise _refused(recording, "observed", "at least one number, but all are missing")
+    try:
+        periods_of(recording.wraps, observed.shape[1])
+    except ValueError as error:
+        raise _refused(recording, "wraps", str(error)) from error
     starts = _starts(recording, len(ts))
     weights = _weights(recording, observed)
     if weights is not None and not (np.isfinite(observed) & (weights > 0)).any():
@@ -130,6 +154,7 @@ def _checked(recording: Recording) -> dict[str, Any]:
         "ts": ts - origin, "observed": observed, **starts, "weights": weights, "start_sd": sds,
         "origin": recording.origin + origin,
         "inputs": _inputs(recording, ts - origin, origin), "notes": tuple(recording.notes),
+        "wraps": dict(recording.wraps),
     }  # fmt: skip
 
 

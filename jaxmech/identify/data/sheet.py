@@ -69,11 +69,15 @@ class Sheet(NamedTuple):
     def _in_si(self, title: str) -> np.ndarray:
         return self._numbers(self.columns[title], title) * self._conversion(title)[0]
 
+    def unit(self, title: str) -> str | None:
+        """The unit of a column: as stated, or in its title."""
+        stated = {title_of(key, [title], self.path): unit for key, unit in self.units.items()}
+        return stated.get(title, unit_in_name(title)[1])
+
     def _conversion(self, title: str) -> tuple[float, str]:
         """The factor that makes the numbers of a column those of SI units, and a note of it."""
         name, written = unit_in_name(title)
-        stated = {title_of(key, [title], self.path): unit for key, unit in self.units.items()}
-        unit = stated.get(title, written)
+        unit = self.unit(title)
         if not unit:
             return 1.0, ""
         if written and written != unit and si_unit(written) != si_unit(unit):

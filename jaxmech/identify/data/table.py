@@ -58,6 +58,9 @@ class Table:
         'units of columns whose names do not end in one, such as { theta = "deg", t = "ms" }; '
         'numbers are converted to SI units, with "" they stay as they are',
     )
+    wraps: tuple[Column, ...] = setting(
+        (), "observed angles that jump back after a turn, such as from pi to -pi"
+    )
     inputs: Mapping[str, Column] = setting(
         {}, "columns of inputs, by the name of the parameter whose place they take"
     )
@@ -82,7 +85,7 @@ class Table:
 def _problems(table: Table) -> Iterator[Problem]:
     if not table.observed:
         yield Problem(("observed",), "must name at least one column")
-    for key in ("observed", "q0", "v0"):  # a repeated column would count as two sensors
+    for key in ("observed", "q0", "v0", "wraps"):  # a repeated column would count as two sensors
         columns = getattr(table, key)
         if twice := [c for k, c in enumerate(columns) if c in columns[:k]]:
             yield Problem((key,), f"must name every column once, but names {twice[0]!r} twice")

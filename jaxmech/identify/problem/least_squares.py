@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 from jaxmech.assemble import Start, begin
 from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.segments import Segments
+from jaxmech.identify.data.wraps import followed
 from jaxmech.identify.problem.parameters import ParameterLayout
 from jaxmech.integrate import AbstractDerivative, ForwardMode, ReverseMode, Scheme
 from jaxmech.sensitivity.forward import slopes_by_groups
@@ -114,7 +115,10 @@ def run_segment(
     ways = problem.scheme.policies | {"derivative": derivative, "throw": False}
     sol = simulate(problem.system, q, v, s.ts, params, **ways)
     predicted = jax.vmap(lambda q, v, t: problem.observe(q, v, t, params))(sol.q, sol.v, s.ts)
-    residual = jnp.where(s.weights > 0, s.weights * (predicted - s.observed), 0.0)
+    difference = predicted - s.observed
+    if s.periods is not None:
+        difference = followed(difference, s.weights, s.periods)
+    residual = jnp.where(s.weights > 0, s.weights * difference, 0.0)
     state = jnp.concatenate([sol.q, sol.v], axis=1)
     return SegmentRun(predicted, residual, state[0], state[s.last], sol.status)
 
