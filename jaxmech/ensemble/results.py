@@ -62,8 +62,10 @@ class Results:
         """The names of the quasi-velocities; empty if v are the rates of the coordinates."""
         if not self.has(VELOCITY):
             return ()
-        is_of_names = array_of(self.group, VELOCITY).metadata.dimension_names == (VELOCITY,)
-        return tuple(str(name) for name in self._whole(VELOCITY)) if is_of_names else ()
+        metadata = array_of(self.group, VELOCITY).metadata
+        if getattr(metadata, "dimension_names", None) != (VELOCITY,):  # else a user's quantity
+            return ()
+        return tuple(str(name) for name in self._whole(VELOCITY))
 
     @cached_property
     def units(self) -> dict[str, str]:

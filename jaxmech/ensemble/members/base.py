@@ -1,7 +1,7 @@
 """`AbstractMember`: one member of a study, a motion or a spectrum, as a function of its draws."""
 
 import abc
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -148,7 +148,7 @@ def name_arrays(system: System) -> Iterable[StoredArray]:
         yield _name_array(system, VELOCITY, system.velocity_names, VELOCITY_UNITS)
 
 
-def _name_array(system: System, dim: str, names: tuple[str, ...], key: str) -> StoredArray:
+def _name_array(system: System, dim: str, names: Sequence[str], key: str) -> StoredArray:
     units = units_of(system.units, names)
     return StoredArray(dim, np.array(names), (dim,), {key: units} if units else {})
 
