@@ -278,7 +278,7 @@ def _fingerprint(job: _Job) -> str:
     policies = [f"{k} {x!r}" for k, x in vars(job.settings).items() if not isinstance(x, Descent)]
     subject = subject_digests(job.candidate, job.recordings[0])
     arrays = [
-        (r.ts, r.observed, r.q0, r.v0, r.weights, r.start_sd, r.inputs, r.wraps)
+        (r.ts, r.observed, r.q0, r.v0, r.weights, r.start_sd, r.inputs, r.periods)
         for r in job.recordings
     ]
     leaves, structure = jax.tree.flatten(arrays)

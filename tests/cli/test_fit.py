@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from jaxmech import FixedSteps, Signal, simulate
 from jaxmech.cli.fit import run as fit_run
 from jaxmech.cli.fit.build import settings, subjects
-from jaxmech.cli.fit.report import Outcome
+from jaxmech.cli.fit.report import Outcome, as_markdown
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.cli.main import main
 from jaxmech.config.errors import Problem, StudyError
@@ -41,6 +41,8 @@ file = "d.npz"
 observed = [0, "y"]
 noise_sd = [0.1, 0.2]
 validation = ["validation"]
+wraps = [0]
+units = { y = "mm" }
 
 [parameters]
 free = ["arm"]
@@ -256,6 +258,16 @@ def test_an_interrupted_fit_continues(done, monkeypatch, capsys) -> None:
     np.testing.assert_allclose(again.values, whole.values, rtol=1e-12)
     assert again.history[:2] == whole.history[:2]
     assert len(again.history) == len(whole.history)
+
+
+def test_the_report_says_what_was_converted() -> None:
+    fit = made_up()
+    recordings = tuple(
+        replace(one, notes=["x [mm] was converted to m"]) for one in fit.train.recordings
+    )
+    fit = replace(fit, train=replace(fit.train, recordings=recordings))
+    shown = as_markdown(Outcome("a fit", fit, None, ()), ())
+    assert "\nx [mm] was converted to m.\n" in shown
 
 
 def test_what_counts_as_success() -> None:

@@ -128,7 +128,7 @@ def test_stored_results_are_not_recomputed(kept, monkeypatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["lagrangian", "observe", "start_sd"])
+@pytest.mark.parametrize("what", ["lagrangian", "observe", "start_sd", "wraps"])
 def test_results_of_another_problem_are_not_taken(kept, what: str) -> None:
     subject, given = FREE, swings(0.01)
     if what == "lagrangian":
@@ -136,6 +136,8 @@ def test_results_of_another_problem_are_not_taken(kept, what: str) -> None:
         subject = replace(FREE, system=jm.System(stiffening, coordinates=("x",)))
     elif what == "observe":
         subject = replace(FREE, observe=lambda q, v, t, p: 2 * q)
+    elif what == "wraps":
+        given = [replace(one, wraps={0: 9.0}) for one in given]
     else:
         given = [replace(one, start_sd=(0.1, 0.1)) for one in given]
     candidates = {"free": subject, "damped": DAMPED}

@@ -219,9 +219,9 @@ def _recording(table: Table, sheet: Sheet) -> Recording:
     ts = sheet.times()
     observed, q0 = (sheet.numbers(c) for c in (table.observed, q_columns))
     turning = [sheet.column(column) for column in table.wraps]
-    for k, column in enumerate(q_columns):
+    for column, samples in zip(q_columns, q0.T, strict=True):
         if sheet.column(column) in turning:
-            q0[:, k] = unwrapped(q0[:, k], 2 * np.pi)
+            samples[:] = unwrapped(samples, 2 * np.pi)
     v0 = sheet.numbers(v_columns) if v_columns else rates(q0, ts)
     for columns, values in ((q_columns, q0), (v_columns or q_columns, v0)):
         for k in np.flatnonzero(~np.isfinite(values[0])):
