@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 _TURNS = {2 * np.pi: "2 pi", 360.0: "360"}
 _NEAR = 0.2  # of a turn, by which a jump may differ from it
+_WITHIN = 1.01  # turns, in which a sensor that wraps stays
 _SLOW = 0.25  # of a turn, the most that usual samples differ from their neighbours
 
 
@@ -90,7 +91,8 @@ def jumps(recordings: Sequence[Any]) -> Iterator[str]:
             steps, times = np.abs(np.diff(column[seen])), recording.ts[seen][1:]
             for turn, name in _TURNS.items() if len(steps) > 1 else ():
                 at = np.flatnonzero(np.abs(steps - turn) < _NEAR * turn)
-                if at.size and np.median(steps) < _SLOW * turn:
+                within = np.ptp(column[seen]) <= _WITHIN * turn
+                if at.size and within and np.median(steps) < _SLOW * turn:
                     place = f" of {recording.name}" if recording.name else ""
                     yield (
                         f"Sensor {sensor}{place} jumps by nearly {name} between neighbouring "
