@@ -96,7 +96,8 @@ def assemble(
         _warn_of_a_long_program(system, q, v, t, params)
         return _assemble(system, free_q, free_v, q, v, t, params)
     with unoptimized():  # one guess, for which the code runs only briefly
-        assembled = _assemble if system.velocities else _assemble_known
+        is_known_program = system.quasi is None or _is_affine(system)
+        assembled = _assemble_known if is_known_program else _assemble
         q, v = assembled(system, free_q, free_v, q, v, t, params)
     _require_found(q, v, t)
     fixed_names = {"position": tuple(fixed), "velocity": tuple(velocity_names)}
@@ -112,12 +113,37 @@ def _assemble_known(
     extents = extents_at_known(system, q, v, t, params)
     x: Any = q
     rates: Any = v
+    if system.quasi is not None:
+        return _assemble_quasi_known(system, free_q, free_v, (q, v, t, params), M, extents)
     if free_q and any(isinstance(c, Holonomic) for c in system.constraints):
         x = nearest_known(Surface(system, (x, rates, t, params), free_q, extents), M)
     if free_v and any(isinstance(c, Holonomic | Nonholonomic) for c in system.constraints):
         surface = Surface(system, (x, rates, t, params), free_v, extents, is_of_velocities=True)
         rates = nearest_known(surface, M, is_affine=_is_affine(system))
     return jnp.asarray(x), jnp.asarray(rates)
+
+
+def _assemble_quasi_known(
+    system: System, free_q: tuple[int, ...], free_v: tuple[int, ...], state: Any,
+    M: NDArray[np.floating], extents: NDArray[np.floating],
+) -> tuple[Array, Array]:  # fmt: skip
+    """q as for the rates of its coordinates, then v, of which the constraints are affine."""
+    (q, v, t, params), M_q = state, np.asarray(_coordinate_metric(system, *state))
+    x: Any = q
+    u: Any = v
+    if free_q:
+        rates = np.zeros_like(q)  # on which positions do not depend
+        x = nearest_known(Surface(system.plain, (q, rates, t, params), free_q, extents), M_q)
+    if free_v and system.constraints:
+        state = x, v, t, params
+        surface = Surface(system, state, free_v, np.ones_like(v), is_of_velocities=True)
+        u = nearest_known(surface, M, is_affine=True)
+    return jnp.asarray(x), jnp.asarray(u)
+
+
+@jit_of("system", is_frame=True, is_finite=True)
+def _coordinate_metric(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
+    return native_call(partial(coordinate_metric, system), q, v, t, params)
 
 
 def _metric_known(

@@ -344,6 +344,10 @@ def test_assemble_keeps_invariants_and_closes_loops() -> None:
         invariants=TOP.invariants,
     )
     q, u = jm.assemble(system, [0.8, 0.1, 0.3, -0.2], [0.1, 0.5, 2.0], 0.0, FREE)
+    guess = jnp.array([0.8, 0.1, 0.3, -0.2]), jnp.array([0.1, 0.5, 2.0])
+    in_a_program = jax.jit(lambda q, u: jm.assemble(system, q, u, 0.0, FREE))(*guess)
+    np.testing.assert_allclose(q, in_a_program[0], atol=1e-14)
+    np.testing.assert_allclose(u, in_a_program[1], atol=1e-14)
     plain = system.plain
     v = by_spins(q, 0.0, FREE) @ u
     assert abs(plain.position_level(q, jnp.asarray(0.0), FREE)).max() < 1e-14

@@ -50,12 +50,16 @@ class Surface:
     def evaluated(self, y: Numbers) -> tuple[Numbers, Numbers, bool]:
         """The residuals, their Jacobian, and whether y is on the surface; NaN for NaN."""
         is_finite = has_finite_numbers(y)
-        levels = levels_at_known(self.system, *self._with(y if is_finite else self.guess))
-        level = (
-            (levels.velocity, levels.A_velocity)
-            if self.is_of_velocities
-            else (levels.position, levels.A_position)
-        )
+        state = self._with(y if is_finite else self.guess)
+        if self.system.quasi is not None:
+            level = tuple(map(np.asarray, _quasi_velocity_level(self.system, *state)))
+        else:
+            levels = levels_at_known(self.system, *state)
+            level = (
+                (levels.velocity, levels.A_velocity)
+                if self.is_of_velocities
+                else (levels.position, levels.A_position)
+            )
         value, A = level[0], level[1][:, list(self.free)]
         if not is_finite:
             return np.full_like(value, np.nan), np.full_like(A, np.nan), False
@@ -78,6 +82,17 @@ class Surface:
         q, v, t, params = self.state
         x = self.completed(y)
         return (q, x, t, params) if self.is_of_velocities else (x, v, t, params)
+
+
+@jit_of("system", is_frame=True, is_finite=True)
+def _quasi_velocity_level(
+    system: System, q: Array, v: Array, t: Array, params: Params
+) -> tuple[Array, Array]:
+    def level(q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
+        state = q, v, t, params
+        return system.velocity_level(*state), system.velocity_jacobian(*state)
+
+    return native_call(level, q, v, t, params)
 
 
 @jit_of("system", "is_of_velocities", is_frame=True, is_finite=True)
