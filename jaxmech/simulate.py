@@ -35,6 +35,7 @@ from jaxmech.integrate.steps.default_steps import as_times, with_number
 from jaxmech.integrate.times import (
     Span,
     StepGrid,
+    constraints_have_corners,
     span_at,
     step_times,
     within,
@@ -189,8 +190,11 @@ def _step_times(
     times = step_times(*inputs)
     if times is None:
         return None, 0
+    # A corner of a constraint moves velocities, for which a save is repeated from its other side.
     are_saves = is_known((times, ts)) and np.isin(np.asarray(times), np.asarray(ts)).all()
-    return times, 0 if are_saves else times.size
+    if are_saves and not constraints_have_corners(system, q0, v0, ts, params):
+        return times, 0
+    return times, times.size
 
 
 def _checked(

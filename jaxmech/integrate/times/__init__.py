@@ -6,6 +6,7 @@ jumps from the functions, `run_times` finds their times in a run, and `pulses` s
 for short pulses.
 """
 
+from jaxmech.integrate.times.corners import constraints_have_corners as constraints_have_corners
 from jaxmech.integrate.times.run_times import step_times as step_times
 from jaxmech.integrate.times.spans import Span as Span
 from jaxmech.integrate.times.spans import StepGrid as StepGrid

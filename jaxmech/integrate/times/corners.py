@@ -33,6 +33,7 @@ _DIFFERENCES = {"max", "min", "lt", "le", "gt", "ge"}
 _LOOPS = {"scan", "while"}
 _SHARP = {"exp", "exp2", "tanh", "logistic", "cosh", "erf", "erfc", "pow"}
 _TABLES = {"_interp", "searchsorted", "jumping_signal", "smooth_signal"}  # names of calls
+_CONSTRAINT = "constraint"  # begins its label
 _FORCES = ("`force`", "`nonideal`", "`rates`")
 _MOST_CHOICES = 8
 _CORNERS = {*_DIFFERENCES, "abs", "sign", "clamp", "floor", "ceil", "round", "rem"}
@@ -108,6 +109,12 @@ def corners_at(system: System, q: Any, v: Any, ts: Any, params: Any) -> list[Cor
     return corners
 
 
+def constraints_have_corners(system: System, q: Any, v: Any, ts: Any, params: Any) -> bool:
+    """Whether a constraint has corners in time, or may have some."""
+    found = corners_at(system, q, v, ts, params)
+    return any(corners.has_some and corners.label.startswith(_CONSTRAINT) for corners in found)
+
+
 @cached_by_shapes
 def _kept(system: System, q: Any, v: Any, t: Any, params: Any) -> list[Corners]:
     return corners_of(system, q, v, t, params)
@@ -150,7 +157,7 @@ def _functions(
         functions.append(("`rates`", system.rates, (q, v)))
     constraints = system.constraints
     return functions + [
-        (f"constraint {c.name!r}", c.value, _state_of(c, q, v)) for c in constraints
+        (f"{_CONSTRAINT} {c.name!r}", c.value, _state_of(c, q, v)) for c in constraints
     ]
 
 
