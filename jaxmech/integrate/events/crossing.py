@@ -44,10 +44,10 @@ class StepSearch(eqx.Module):
     """The search for the events within a step from u = 0 to u = 1."""
 
     base_q: Float[Array, " n"]  # the state that the trials step from
-    base_v: Float[Array, " n"]
+    base_v: Float[Array, " k"]
     base_u: Float[Array, ""]  # its position in the step
     q: Float[Array, " n"]  # the state at `high`
-    v: Float[Array, " n"]
+    v: Float[Array, " k"]
     values: Float[Array, " E"]  # the functions there
     info: StepInfo  # checks of the step up to there
     low: Float[Array, ""]  # no event occurs before
@@ -64,7 +64,7 @@ class StepSearch(eqx.Module):
     count: Int[Array, ""]  # events in this step so far that changed the motion
     at_once: Int[Array, ""]  # those that have followed at the time of the last of them
     end_q: Float[Array, " n"]  # the state at the last event, before its transition
-    end_v: Float[Array, " n"]
+    end_v: Float[Array, " k"]
     cut: Bool[Array, ""]  # whether the motion changed at that event
     ends_step: Bool[Array, ""]  # whether the step ends there
     is_done: Bool[Array, ""]  # whether the step is over
