@@ -89,14 +89,14 @@ def compare(fits: Mapping[str, Fit]) -> FitComparison:
             "Argument `fits` must hold fits by the names of their models, but is empty."
         )
     first = next(iter(fits.values()))
-    for name, one in fits.items():
-        if not np.isfinite(one.log_likelihood):
+    for name, fit in fits.items():
+        if not np.isfinite(fit.log_likelihood):
             raise ValueError(
                 f"Argument `fits` must hold fits with a likelihood, but {name!r} has none: its "
                 "residuals are zero, or it was saved by an earlier version; fit again."
             )
-        pairs = zip(one.train.recordings, first.train.recordings, strict=False)
-        same = one.count == first.count and all(
+        pairs = zip(fit.train.recordings, first.train.recordings, strict=False)
+        same = fit.count == first.count and all(
             np.array_equal(a.observed, b.observed, equal_nan=True) for a, b in pairs
         )
         if not same:

@@ -50,7 +50,7 @@ def blocks(task: Task, y: np.ndarray, conditions: Conditions, factor: float) -> 
     sizes = np.sqrt(np.where(np.diag(H) > 0, np.diag(H), 1.0))
     H = H / sizes / sizes[:, None]
     sensors = zip(np.moveaxis(values, 2, 0), np.moveaxis(seen, 2, 0), strict=True)
-    cuts = list(_cuts(seen, _LENGTH * max(correlation_length(*one) for one in sensors)))
+    cuts = list(_cuts(seen, _LENGTH * max(correlation_length(*sensor) for sensor in sensors)))
     if len(cuts) < FEWEST or len(cuts) <= np.linalg.matrix_rank(H, tol=1e-10, hermitian=True):
         return None
     moves = []
@@ -94,12 +94,12 @@ def correlation_length(values: np.ndarray, seen: np.ndarray) -> float:
 
 def _cuts(seen: np.ndarray, length: float) -> Iterator[tuple[int, np.ndarray]]:
     """Segments and indices of times of blocks with `length` samples at least."""
-    rows = [np.flatnonzero(one.any(1)) for one in seen]
-    total = sum(len(one) for one in rows)
+    rows = [np.flatnonzero(segment.any(1)) for segment in seen]
+    total = sum(map(len, rows))
     shortest = max(length, total / MOST)
-    for k, one in enumerate(rows):
-        count = int(len(one) / shortest)
+    for k, times in enumerate(rows):
+        count = int(len(times) / shortest)
         if count:
-            yield from ((k, part) for part in np.array_split(one, count))
-        elif len(one):
-            yield k, one
+            yield from ((k, part) for part in np.array_split(times, count))
+        elif len(times):
+            yield k, times

@@ -71,13 +71,13 @@ class Neighbours(NamedTuple):
 
 
 def correlation_time(
-    one: Neighbours, e: np.ndarray, by_y: np.ndarray, degrees: float, stated: bool,
+    neighbours: Neighbours, e: np.ndarray, by_y: np.ndarray, degrees: float, stated: bool,
     log_information: Callable[[np.ndarray], float],
 ) -> float:  # fmt: skip
     """The most likely correlation time of a sensor [s]; 0 if its samples look independent.
 
     Args:
-        one: the neighbours of its samples.
+        neighbours: those of its samples.
         e: its residuals in units of their standard deviation, (S, T, 1).
         by_y: their derivatives, (S, P, T, 1).
         degrees: number of the samples, less what the fit takes of them.
@@ -86,16 +86,16 @@ def correlation_time(
     """
     from scipy.optimize import minimize_scalar  # slow to import, and seldom needed
 
-    gaps = one.interval[np.isfinite(one.interval)]
+    gaps = neighbours.interval[np.isfinite(neighbours.interval)]
     if not gaps.size:
         return 0.0
 
     def loss(log_time: float) -> float:
-        a = one.correlation(np.exp([log_time]))
-        squares = float((one.whitened(e, a) ** 2).sum())
+        a = neighbours.correlation(np.exp([log_time]))
+        squares = float((neighbours.whitened(e, a) ** 2).sum())
         size = squares if stated else degrees * np.log(squares)
         return float(
-            0.5 * (size + np.log1p(-(a**2)).sum() + log_information(one.whitened(by_y, a)))
+            0.5 * (size + np.log1p(-(a**2)).sum() + log_information(neighbours.whitened(by_y, a)))
         )
 
     usual = float(np.median(gaps))
@@ -103,8 +103,8 @@ def correlation_time(
     grid = np.linspace(np.log(_SHORTEST * usual), np.log(longest), 25)
     best = int(np.argmin([loss(x) for x in grid]))
     around = grid[max(best - 1, 0)], grid[min(best + 1, 24)]
-    found = minimize_scalar(loss, bounds=around, method="bounded", options={"xatol": 1e-3})
-    time = float(np.exp(found.x))
+    optimum = minimize_scalar(loss, bounds=around, method="bounded", options={"xatol": 1e-3})
+    time = float(np.exp(optimum.x))
     return time if best > 0 else 0.0
 
 

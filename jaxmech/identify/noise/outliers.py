@@ -50,11 +50,11 @@ class Outliers:
         far = f"more than {self.limit:.1f} standard deviations off"
         lines = [f"Outliers: {len(self)} of {self.count:,} samples ({share:.2g} %), {far}"]
         if self.samples:
-            width = max(9, *(len(one.recording) for one in self.samples))
+            width = max(9, *(len(sample.recording) for sample in self.samples))
             lines.append(f"  {'recording':<{width}}{'time [s]':>12}{'sensor':>8}{'sigmas':>10}")
-        for one in self.samples[:_SHOWN]:
-            cells = f"{one.time:>12.6g}{one.sensor:>8}{one.sigmas:>10.3g}"
-            lines.append(f"  {one.recording:<{width}}{cells}")
+        for sample in self.samples[:_SHOWN]:
+            cells = f"{sample.time:>12.6g}{sample.sensor:>8}{sample.sigmas:>10.3g}"
+            lines.append(f"  {sample.recording:<{width}}{cells}")
         if len(self) > _SHOWN:
             lines.append(f"  and {len(self) - _SHOWN} more")
         return "\n".join(lines)
@@ -70,8 +70,8 @@ def outliers(
     Example:
         >>> r = np.random.default_rng(0).normal(size=(50, 1))
         >>> r[7] = 20.0
-        >>> one = Recording(np.arange(50.0), np.zeros(50), [0.0], [0.0], name="swing")
-        >>> [(found.recording, found.time) for found in outliers([r], [one])]
+        >>> swing = Recording(np.arange(50.0), np.zeros(50), [0.0], [0.0], name="swing")
+        >>> [(sample.recording, sample.time) for sample in outliers([r], [swing])]
         [('swing', 7.0)]
     """
     from scipy.special import ndtri  # slow to import, and seldom needed
@@ -93,7 +93,7 @@ def outliers(
                 Outlier(recording.name, float(recording.ts[k]), sensor, float(sigmas[k]))
                 for k in np.flatnonzero(np.abs(sigmas) > limit)
             ]
-    samples.sort(key=lambda one: -abs(one.sigmas))
+    samples.sort(key=lambda sample: -abs(sample.sigmas))
     return Outliers(tuple(samples), count, limit)
 
 

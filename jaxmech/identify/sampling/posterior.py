@@ -109,10 +109,10 @@ class Posterior:
             )
         heads = f"{'mean':>12}{'95 % interval':>26}{'of the fit':>26}{'R-hat':>8}{'ESS':>8}"
         lines.append(f"  {'':<{width}}{heads}")
-        own = self.interval()
+        intervals = self.interval()
         for k, name in enumerate(self.names):
             numbers = f"{self.r_hat[k]:>8.3f}{self.effective[k]:>8.0f}"
-            cells = f"{_between(own[k])}{_between(self.intervals[k])}"
+            cells = f"{_between(intervals[k])}{_between(self.intervals[k])}"
             lines.append(f"  {name:<{width}}{self.mean[k]:>12.6g}{cells}{numbers}")
         return "\n".join(lines)
 
