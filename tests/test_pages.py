@@ -88,7 +88,8 @@ def test_every_example_prints_what_follows_it(page: str, tmp_path: Path) -> None
         for mine, theirs in pairs:
             np.testing.assert_allclose(float(mine), float(theirs), rtol=1e-4, atol=2e-6)
     drawn = {file.name for file in tmp_path.iterdir()}
-    assert drawn == set(re.findall(r'(?:save|savefig|file)[(=]"(\w+\.\w+)"', text(page)))
+    program = "".join(code for code, _ in BLOCK.findall(text(page)))
+    assert drawn == set(re.findall(r'(?:save|savefig|file)[(=]"(\w+\.\w+)"', program))
 
 
 @pytest.mark.parametrize("page", PAGES)
