@@ -38,7 +38,7 @@ def kernel_of(config: Path) -> BlockProgram:
 
 def measured(kernel: BlockProgram) -> dict[str, float]:
     """Count the steps of the kernel alone, and the CPU seconds of the initial states of a block."""
-    trajectory, study = kernel.trajectory, kernel.trajectory.study
+    trajectory, study = kernel.member, kernel.member.study
     inputs = jax.device_put(kernel.inputs(0))
 
     def start(own: Any) -> Any:

@@ -13,7 +13,8 @@ from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.inference.information import Numbers
 from jaxmech.identify.noise.losses import NORMAL
 
-_CHANCE = 0.01  # probability that normal noise has an outlier
+_CHANCE = 1e-3  # probability that normal noise has an outlier
+_SPREAD = 1.2  # standard deviation of the median of n sizes, relative, times the root of n
 _EXACT = 1e-6  # share of the motion below which residuals are numerical errors
 _FEWEST = 20  # samples of a sensor, to tell
 _SHOWN = 10  # rows of a print
@@ -77,7 +78,8 @@ def outliers(
     from scipy.special import ndtri  # slow to import, and seldom needed
 
     count = sum(int(np.isfinite(r).sum()) for r in residuals)
-    limit = float(-ndtri(_CHANCE / (2 * max(count, 1))))
+    per_sensor = max(count, 1) / residuals[0].shape[1]
+    limit = float(-ndtri(_CHANCE / (2 * max(count, 1)))) * (1 + _SPREAD / np.sqrt(per_sensor))
     samples: list[Outlier] = []
     for sensor in range(residuals[0].shape[1]):
         values = np.concatenate([r[:, sensor] for r in residuals])
