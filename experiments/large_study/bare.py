@@ -42,7 +42,7 @@ def measured(kernel: BlockProgram) -> dict[str, float]:
     inputs = jax.device_put(kernel.inputs(0))
 
     def start(own: Any) -> Any:
-        given = merged(inputs.same, own)
+        given = merged(inputs.shared, own)
         return *trajectory.start(given, not trajectory.may_skip_assembly), trajectory.params(given)
 
     @jax.jit
@@ -54,7 +54,8 @@ def measured(kernel: BlockProgram) -> dict[str, float]:
     def bare(q: Any, v: Any, params: Any) -> Any:
         return jm.simulate(
             trajectory.system, q, v, trajectory.ts, params,
-            method=study.method, projection=study.projection, formulation=study.formulation,
+            method=study.method, steps=study.steps, projection=study.projection,
+            formulation=study.formulation,
         )  # fmt: skip
 
     q, v, met, params = starts(inputs.varying)
