@@ -63,9 +63,12 @@ def blocks(task: Task, y: np.ndarray, conditions: Conditions, factor: float) -> 
         inverse = np.linalg.pinv(rest, rcond=_RANK, hermitian=True)
         moves.append(((inverse @ score) / sizes)[:p])
     by_z = np.asarray(evaluator.at(y).by_z, float)
-    changes = factor * np.array(moves) @ by_z.T
     count = len(cuts)
-    return Blocks((count - 1) / count * changes.T @ changes, count)
+    # What hardly any sample depends on moves without bounds.
+    with np.errstate(over="ignore", invalid="ignore"):
+        changes = factor * np.array(moves) @ by_z.T
+        covariance = (count - 1) / count * changes.T @ changes
+    return Blocks(np.where(np.isnan(covariance), np.inf, covariance), count)
 
 
 def correlation_length(values: np.ndarray, seen: np.ndarray) -> float:
