@@ -65,5 +65,5 @@ def test_the_inertia_of_a_free_body_is_found_and_possible() -> None:
         bounds=bounds,
         steps=FixedSteps(1),
     )
-    assert np.linalg.eigvalsh(second_moments(nearest.params["J"])).min() >= 0
+    assert np.linalg.eigvalsh(second_moments(nearest.params["J"])).min() > -1e-14  # flat
     assert nearest.errors.max() > 1e-3

@@ -22,7 +22,7 @@ def normal(task: Task, y: np.ndarray, conditions: Conditions) -> dict[str, np.nd
         Q = basis(J[:, size:])
         W = W - Q @ (Q.T @ W)
     made = evaluator.at(y)
-    W = np.linalg.solve(np.asarray(made.by_z, float).T, W.T).T
+    W = _by_numbers(W, np.asarray(made.by_z, float))
     parts = [recording == k for k in range(len(task.origin.recordings))]
     prior = W[recording < 0]
     return {
@@ -32,6 +32,14 @@ def normal(task: Task, y: np.ndarray, conditions: Conditions) -> dict[str, np.nd
         "prior": prior.T @ prior,
         "scores": np.stack([W[part].T @ values[part] for part in parts]),
     }
+
+
+def _by_numbers(W: np.ndarray, by_z: np.ndarray) -> np.ndarray:
+    """Derivatives by the numbers, from those by z; zero by numbers that z does not move."""
+    try:
+        return np.linalg.solve(by_z.T, W.T).T
+    except np.linalg.LinAlgError:  # the fit ended where a map of parameters loses rank
+        return np.linalg.lstsq(by_z.T, W.T, rcond=None)[0].T
 
 
 def basis(columns: np.ndarray) -> np.ndarray:

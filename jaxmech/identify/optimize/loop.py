@@ -55,7 +55,8 @@ def solve(
         for stage in range(first_round, ROUNDS if task.hard or weighs else 1):
 
             def record(latest: Progress, stage: int = stage, conditions: Any = conditions) -> None:
-                if history[-1:] != [latest.loss]:  # where a fit goes on, it begins with its last
+                # a trust region that goes on begins with its last point
+                if descends or history[-1:] != [latest.loss]:
                     history.append(latest.loss)
                 bar.set_postfix_str(f"loss {latest.loss:.6g}")
                 bar.update()
