@@ -32,8 +32,8 @@ def autocorrelation(fit: Fit, sensor: int = 0, *, ax: Axes | None = None) -> Axe
         'autocorrelation'
     """
     ax = axes_or_new(ax)
-    columns = [np.asarray(r[:, sensor]) for r in fit.standard_residuals]
-    values = np.concatenate([x[np.isfinite(x)] for x in columns] or [np.zeros(0)])
+    columns = _columns(fit, sensor)
+    values = _measured(columns)
     longest = max((len(x) for x in columns), default=0)
     lags = np.arange(1, min(_LAGS, longest // 3) + 1)
     squares = float((values**2).sum())
@@ -64,8 +64,7 @@ def normal_quantiles(fit: Fit, sensor: int = 0, *, ax: Axes | None = None) -> Ax
     from scipy.special import ndtri  # slow to import, and seldom needed
 
     ax = axes_or_new(ax)
-    parts = [r[:, sensor] for r in fit.standard_residuals]
-    values = np.sort(np.concatenate([x[np.isfinite(x)] for x in parts] or [np.zeros(0)]))
+    values = np.sort(_measured(_columns(fit, sensor)))
     if values.size:
         expected = ndtri((np.arange(values.size) + 0.5) / values.size)
         size = NORMAL * float(np.median(np.abs(values)))
@@ -117,3 +116,13 @@ def _with_inputs(fit: Fit, name: str, sensor: int) -> Iterator[tuple[np.ndarray,
         signal = recording.inputs[name]
         values = np.array([np.ravel(signal(t))[0] for t in recording.ts])
         yield values, np.asarray(r[:, sensor])
+
+
+def _columns(fit: Fit, sensor: int) -> list[np.ndarray]:
+    """The residuals of a sensor in each recording, NaN without a sample."""
+    return [np.asarray(r[:, sensor]) for r in fit.standard_residuals]
+
+
+def _measured(columns: list[np.ndarray]) -> np.ndarray:
+    """Those of all samples, one after the other."""
+    return np.concatenate([x[np.isfinite(x)] for x in columns] or [np.zeros(0)])
