@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from experiments.measured_pendulum import double, single, triple
+from experiments.measured_pendulum import convergence, double, single, triple
 from experiments.measured_pendulum.__main__ import main
+from experiments.measured_pendulum.convergence import ends
 from experiments.measured_pendulum.friction import TERMS, Law
 from experiments.measured_pendulum.rig import Rig
 from experiments.measured_pendulum.study import PENDULUMS, of_authors
 from jaxmech.cli.fit.build import subjects
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.config.toml import read
+from jaxmech.identify import Settings, TrustRegion
 from jaxmech.identify.data.read import read_table
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
@@ -217,6 +219,38 @@ def test_the_study_finds_the_law_and_compares_both_coordinates(
     assert {"laws.png", "errors.png", "angles", "bodies"} <= {
         file.name for file in (tmp_path / "run").iterdir()
     }
+
+
+@pytest.mark.slow
+def test_every_law_of_the_study_converges(
+    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert convergence.main(config) == 0
+    rows = capsys.readouterr().out.splitlines()[2:]
+    assert [row.split(" | ")[:3] for row in rows] == [
+        ["| viscous", "fixed", "4"], ["| viscous", "free", "12"],
+        ["| coulomb+drag", "fixed", "5"], ["| coulomb+drag", "free", "13"],
+    ]  # fmt: skip
+    early = replace(read(config, FitStudy), optimizer=TrustRegion(evaluations=2))
+    monkeypatch.setattr(convergence, "read", lambda *_: early)
+    assert convergence.main(config) == 1
+    assert " | NO: " in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_measured_laws_converge() -> None:
+    file = CONFIGS / "measured_pendulum_single.toml"
+    data = read(file, FitStudy).data
+    if not (CONFIGS / data.file).is_file():
+        pytest.skip(f"the recordings {data.file} are missing")
+    laws = {law: single.rig(law).subject for law in ("viscous", "lifting+drag", "stribeck+drag")}
+    recordings = read_table(replace(data, start_sd=None), CONFIGS).train
+    settings = Settings(steps=jm.FixedSteps(1, max_step=4e-3))
+    found = {(end.law, end.initial_states): end for end in ends(laws, recordings, settings)}
+    assert all(end.converged for end in found.values())
+    # the smallest errors in all runs so far
+    np.testing.assert_allclose(1e3 * found["lifting+drag", "fixed"].rms, 1.848, atol=2e-3)
+    np.testing.assert_allclose(1e3 * found["lifting+drag", "free"].rms, 0.876, atol=2e-3)
 
 
 @pytest.mark.parametrize("name", PENDULUMS)

@@ -16,6 +16,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 import jaxmech as jm
@@ -33,11 +34,13 @@ class Case:
     system: jm.System  # in Cartesian coordinates, with constraints
     minimal: jm.System  # the same in the start variables, without constraints
     start: State  # the consistent state for start variables and rates
-    observe: Callable[[Array, Array, Array, Params], Array]  # the measured angles [rad]
+    observe: Callable[[Array, Array, Array, Params], Array]  # the sensors
     params: Params  # the true ones
     free: tuple[str, ...]  # the fitted parameters; the others are known
     low: tuple[tuple[float, ...], tuple[float, ...]]  # range of the start variables and rates
     high: tuple[tuple[float, ...], tuple[float, ...]]
+    units: tuple[str, ...]  # of the sensors
+    drive: Callable[[np.random.Generator, np.ndarray], jm.Signal] | None = None  # params["force"]
 
 
 def reduced(system: jm.System, start: State, names: tuple[str, ...]) -> jm.System:
@@ -106,6 +109,7 @@ def double_pendulum() -> Case:
         ("m2", "l1", "l2", "c1", "c2"),
         low=((-1.2, -1.2), (-1.0, -1.0)),
         high=((1.2, 1.2), (1.0, 1.0)),
+        units=("rad", "rad"),
     )
 
 
@@ -127,7 +131,7 @@ def pendulum() -> Case:
     system = jm.System(lagrangian, force=friction, coordinates=("theta",))
     truth, free = {"omega": 3.5, "c": 0.2}, ("omega", "c")
     low, high = ((0.6,), (-1.0,)), ((1.4,), (1.0,))
-    return Case("pendulum", system, system, start, angle, truth, free, low, high)
+    return Case("pendulum", system, system, start, angle, truth, free, low, high, ("rad",))
 
 
 def _joints(p: Params, x: Array) -> tuple[Array, Array]:
@@ -199,6 +203,7 @@ def four_bar() -> Case:
         ("m_rocker", "b", "c", "c_A", "c_D"),
         low=((-3.0,), (-6.0,)),
         high=((3.0,), (6.0,)),
+        units=("rad", "rad"),
     )
 
 

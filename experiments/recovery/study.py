@@ -12,28 +12,41 @@ In the fits without noise the recorded initial states of "measured" still have e
 `start_sd`: they are determined by the angles alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-import jax
 import numpy as np
 from tqdm import tqdm
 
 import jaxmech as jm
 from experiments.recovery.mechanisms import Case, double_pendulum, four_bar, pendulum
+from experiments.recovery.recordings import (
+    OPTIONS,
+    WORDS,
+    Kind,
+    Motion,
+    from_a_file,
+    motions,
+    noise_like,
+)
+from experiments.recovery.vehicles import cart_pole, rolling_disc
 from jaxmech.ensemble import Cluster
-from jaxmech.identify import Fit, Recording, Table, fit, read_table
+from jaxmech.identify import Fit, Recording, fit
 from jaxmech.identify.identifiable import MapLike
 
 EXACT = 1e-6  # largest relative error without noise
 COVERED = (0.90, 0.99)  # share of the 95 % intervals that contain the truth
-MECHANISMS = {"pendulum": pendulum, "double pendulum": double_pendulum, "four-bar": four_bar}
-FINER = 8  # steps of the simulated recording per step of the fit
+MECHANISMS: dict[str, Callable[[], Case]] = {
+    "pendulum": pendulum,
+    "double pendulum": double_pendulum,
+    "four-bar": four_bar,
+    "cart-pole": cart_pole,
+    "rolling disc": rolling_disc,
+}
 
+Mechanism = Literal["pendulum", "double pendulum", "four-bar", "cart-pole", "rolling disc"]
 Starts = Literal["exact", "measured", "positions"]
 
 
@@ -41,17 +54,31 @@ Starts = Literal["exact", "measured", "positions"]
 class Series:
     """Fits of one mechanism that differ only in their random draws."""
 
-    mechanism: Literal["pendulum", "double pendulum", "four-bar"]
+    mechanism: Mechanism
     starts: Starts  # the given information on the initial states
     repeats: int = 200  # fits with noise
     recordings: int = 4  # in every fit
-    noise: float = 1e-3  # standard deviation of every measured angle [rad]
+    noise: float | tuple[float, ...] = 1e-3  # standard deviation of the sensors, all or each
+    kind: Kind = "white"  # of the noise
+    duration: float = 1.5  # of a recording [s]
+    rate: float = 200.0  # samples per second [Hz]
+
+    @property
+    def ts(self) -> np.ndarray:
+        """The times of the samples [s]."""
+        return np.arange(round(self.duration * self.rate) + 1) / self.rate
 
 
 def _all_series() -> tuple[Series, ...]:
     told: tuple[Starts, ...] = ("exact", "measured")
-    two: tuple[Literal["double pendulum", "four-bar"], ...] = ("double pendulum", "four-bar")
+    two: tuple[Mechanism, ...] = ("double pendulum", "four-bar")
     levels = [(noise, count) for noise in (1e-3, 3e-3, 1e-2) for count in (1, 4)]
+    unlike: dict[Mechanism, tuple[float, ...]] = {
+        "pendulum": (1e-2,),
+        "cart-pole": (5e-4, 6e-2),
+        "rolling disc": (5e-4, 5e-4, 6e-2, 6e-2),
+    }
+    kinds: tuple[Kind, ...] = ("white", "outliers", "correlated")
     return (
         *(Series(mechanism=name, starts=starts) for name in two for starts in told),
         *(
@@ -63,7 +90,13 @@ def _all_series() -> tuple[Series, ...]:
             for name in two
             for noise, count in ((1e-3, 1), (3e-3, 4))
         ),
-    )
+        *(
+            Series(mechanism=name, starts="positions", noise=noise, kind=kind, recordings=1,
+                   duration=5.0, rate=50.0)
+            for name, noise in unlike.items()
+            for kind in kinds
+        ),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +105,6 @@ class Recovery:
 
     series: tuple[Series, ...] = _all_series()
     exact: int = 5  # fits without noise in each series
-    duration: float = 1.5  # of a recording [s]
-    rate: float = 200.0  # samples per second [Hz]
     per_save: int = 2  # steps of RK4 in a fit from one sample to the next
     start_noise: float = 2e-3  # standard deviation of a measured start variable [rad]
     rate_noise: float = 1e-2  # that of its rate [rad/s]
@@ -112,7 +143,8 @@ class Result:
     series: Series
     converged: float  # share of all fits
     warned: float  # share of the fits with noise that had warnings
-    noise: float  # mean standard deviation of the residuals, relative to that of the noise
+    noise: float  # median standard deviation of the residuals, relative to that of the noise
+    disturbance: str  # the noise in words
     rows: list[Row]  # for each parameter
 
     @property
@@ -120,7 +152,7 @@ class Result:
         """A short description of the series."""
         one = self.series
         count = f"{one.recordings} recording{'s' * (one.recordings > 1)}"
-        return f"{one.mechanism}, {one.starts}, {1e3 * one.noise:g} mrad, {count}"
+        return f"{one.mechanism}, {one.starts}, {self.disturbance}, {count}"
 
     @property
     def missed(self) -> list[str]:
@@ -135,111 +167,107 @@ def run(study: Recovery, *, progress: bool = False, workers: MapLike = map) -> I
     """Run all series of the study, one after the other, with the fits of each on `workers`."""
     for series in study.series:
         case = MECHANISMS[series.mechanism]()
-        yield _result(study, series, case, list(_motions(study, series, case)), progress, workers)
+        made = motions(case, series.recordings, series.ts, study.per_save, study.seed)
+        yield _result(study, series, case, list(made), progress, workers)
 
 
-def _motions(study: Recovery, series: Series, case: Case) -> Iterator[Recording]:
-    """Simulate the recordings without noise, in minimal coordinates."""
-    rng = np.random.default_rng(study.seed)
-    ts = np.arange(round(study.duration * study.rate) + 1) / study.rate
-    fine = jm.FixedSteps(per_save=FINER * study.per_save)
-    for _ in range(series.recordings):
-        x, rate = rng.uniform(case.low, case.high)
-        sol = jm.simulate(case.minimal, x, rate, ts, case.params, steps=fine)
-        yield Recording(ts, _shown(case, sol), x, rate)
+def sizes(series: Series, case: Case) -> np.ndarray:
+    """The standard deviation of each sensor, (d,)."""
+    return np.broadcast_to(np.asarray(series.noise, float), len(case.units))
 
 
-def _shown(case: Case, sol: jm.Solution) -> Any:
-    def one(x: Any, rate: Any, t: Any) -> Any:
-        return case.observe(*case.start(x, rate, case.params), t, case.params)
-
-    return jax.vmap(one)(sol.q, sol.v, sol.ts)
+def in_words(series: Series, case: Case) -> str:
+    """The noise of a series, such as "0.5 mm, 60 mrad"."""
+    pairs = zip(sizes(series, case), case.units, strict=True)
+    each = dict.fromkeys(f"{1e3 * size:g} m{unit}" for size, unit in pairs)
+    return ", ".join(each) + WORDS[series.kind]
 
 
 def _result(
     study: Recovery,
     series: Series,
     case: Case,
-    motions: list[Recording],
+    recorded: list[Motion],
     progress: bool,
     workers: MapLike,
 ) -> Result:
     numbers = range(-study.exact, series.repeats)
     label = f"{series.mechanism}, {series.starts}"
-    one = partial(_one, study, series, case, motions)
+    one = partial(_one, study, series, case, recorded)
     done = tqdm(workers(one, numbers), label, len(numbers), disable=not progress, leave=False)
     fits = list(done)
     exact, noisy = fits[: study.exact], fits[study.exact :]
-    unit = series.noise if series.starts == "positions" else 1.0
     return Result(
         series=series,
         converged=float(np.mean([one.converged for one in fits])),
         warned=float(np.mean([bool(one.notes) for one in noisy])),
-        noise=float(np.mean([one.noise for one in noisy])) / unit,
+        noise=float(np.median([_relative_noise(one, sizes(series, case)) for one in noisy])),
+        disturbance=in_words(series, case),
         rows=[_row(case, name, exact, noisy) for name in fits[0].names],
     )
 
 
-def _one(study: Recovery, series: Series, case: Case, motions: list[Recording], number: int) -> Fit:
+def _relative_noise(one: Fit, sizes: np.ndarray) -> float:
+    """The noise that a fit has found, relative to the true one."""
+    return float(one.noise if one.sensor_noise is None else np.mean(one.sensor_noise / sizes))
+
+
+def _one(study: Recovery, series: Series, case: Case, recorded: list[Motion], number: int) -> Fit:
     """Run fit number 0, 1, ... with noise; a negative number means without noise."""
     rng = np.random.default_rng([study.seed, number % 2**32])
     off = {name: rng.uniform(1 - study.spread, 1 + study.spread) for name in case.free}
     params0 = {name: value * off.get(name, 1.0) for name, value in case.params.items()}
+    noisy = number >= 0
+    options: dict[str, Any] = {}
     if series.starts == "positions":
-        noise = series.noise if number >= 0 else 0.0
-        return fit(
-            case.system, _from_a_file(motions, noise, rng), params0, observe=case.observe,
-            start=case.start, free=case.free, steps=jm.FixedSteps(per_save=study.per_save),
-        )  # fmt: skip
+        recordings = from_a_file(case, _observed(series, case, recorded, rng, noisy), recorded)
+    else:
+        recordings = _with_starts(study, series, case, recorded, rng, noisy)
+        options["bounds"] = dict.fromkeys(case.free, (0, None))
+        options["initial_states"] = "free" if series.starts == "measured" else "fixed"
     return fit(
         case.system,
-        [_recorded(study, series, one, rng, noisy=number >= 0) for one in motions],
+        recordings,
         params0,
         observe=case.observe,
         start=case.start,
         free=case.free,
-        bounds=dict.fromkeys(case.free, (0, None)),
-        initial_states="free" if series.starts == "measured" else "fixed",
         steps=jm.FixedSteps(per_save=study.per_save),
+        **options,
+        **(OPTIONS[series.kind] if noisy else {}),
     )
 
 
-def _from_a_file(
-    motions: list[Recording], noise: float, rng: np.random.Generator
-) -> tuple[Recording, ...]:
-    """Read recordings back from a CSV file of times and positions."""
-    sensors = [f"angle{k + 1}" for k in range(motions[0].observed.shape[1])]
-    lines = [",".join(["number", "t", *sensors])]
-    for number, one in enumerate(motions):
-        shown = one.observed + noise * rng.normal(size=one.observed.shape)
-        for t, row in zip(one.ts, shown, strict=True):
-            lines.append(",".join([str(number), f"{t:.4f}", *(f"{x:.12g}" for x in row)]))
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "angles.csv"
-        file.write_text("\n".join(lines), encoding="utf-8")
-        table = Table(
-            file=str(file), observed=tuple(sensors), time="t", recording="number",
-            q0=tuple(sensors[: motions[0].q0.size]),
-        )  # fmt: skip
-        return read_table(table).train
+def _observed(
+    series: Series, case: Case, recorded: list[Motion], rng: np.random.Generator, noisy: bool
+) -> list[np.ndarray]:
+    """What the sensors show of each motion, (T, d)."""
+    sds = sizes(series, case) if noisy else np.zeros(len(case.units))
+    shapes = [motion.observed.shape for motion in recorded]
+    noises = [noise_like(rng, shape, series.kind) for shape in shapes]
+    return [motion.observed + sds * e for motion, e in zip(recorded, noises, strict=True)]
 
 
-def _recorded(
-    study: Recovery, series: Series, motion: Recording, rng: np.random.Generator, *, noisy: bool
-) -> Recording:
+def _with_starts(
+    study: Recovery, series: Series, case: Case, recorded: list[Motion], rng: np.random.Generator,
+    noisy: bool,
+) -> list[Recording]:  # fmt: skip
+    """Recordings with stated noise and recorded initial states."""
     measured = series.starts == "measured"
     sds = (study.start_noise, study.rate_noise) if measured else (0.0, 0.0)
-    observed = motion.observed
-    if noisy:
-        observed = observed + rng.normal(0.0, series.noise, observed.shape)
-    return Recording(
-        motion.ts,
-        observed,
-        motion.q0 + sds[0] * rng.normal(size=motion.q0.shape),
-        motion.v0 + sds[1] * rng.normal(size=motion.v0.shape),
-        weights=1 / series.noise,
-        start_sd=sds if noisy and measured else None,
-    )
+    shown = _observed(series, case, recorded, rng, noisy)
+    return [
+        Recording(
+            motion.ts,
+            observed,
+            motion.x + sds[0] * rng.normal(size=motion.x.shape),
+            motion.rate + sds[1] * rng.normal(size=motion.rate.shape),
+            weights=1 / sizes(series, case),
+            start_sd=sds if noisy and measured else None,
+            inputs=motion.inputs,
+        )
+        for motion, observed in zip(recorded, shown, strict=True)
+    ]
 
 
 def _row(case: Case, name: str, exact: list[Fit], noisy: list[Fit]) -> Row:

@@ -117,7 +117,7 @@ def _table(kind: type, tag: str | None = None, name: str = "", *, is_default: bo
     return _Annotated[table, WrapValidator(build, str | table if short else table)]
 
 
-def _construct(kind: Callable[..., Any], *args: Any, **entries: Any) -> Any:
+def _construct(kind: Callable[..., Any], /, *args: Any, **entries: Any) -> Any:
     """An instance of a class; a ValueError of the class becomes a StudyError by key."""
     try:
         return kind(*args, **entries)

@@ -49,6 +49,7 @@ class CrossValidation:
     numbers: np.ndarray  # numbers of fitted parameters of each, (C,)
     errors: np.ndarray  # RMS of each recording when held out, infinite after a failure, (C, R)
     folds: np.ndarray  # the fold of each recording, (R,)
+    converged: np.ndarray  # whether each fit without one fold converged, (C, k)
     rule: Rule  # for the choice
     score: Score  # whether held-out recordings began at recorded or at fitted initial states
 
@@ -123,7 +124,21 @@ class CrossValidation:
             elif name != self.best:
                 cells += f"{excess:>13.2g}{excess_error:>10.2g}"
             lines.append(f"  {mark} {name:<{width}}{cells}")
-        return "\n".join([*lines, f"  chosen (*) by the rule {self.rule}:", f"  {self.reason}"])
+        lines += [f"  chosen (*) by the rule {self.rule}:", f"  {self.reason}"]
+        return "\n".join([*lines, *self._unconverged()])
+
+    def _unconverged(self) -> list[str]:
+        """A warning that names the candidates whose fits ended early."""
+        missed = (~self.converged & np.isfinite(self.by_fold)).sum(1)
+        if not missed.any():
+            return []
+        folds = self.converged.shape[1]
+        counts = ", ".join(
+            f"{name} ({count} of {folds} fits)"
+            for name, count in zip(self.names, missed, strict=True)
+            if count
+        )
+        return [f"  WARNING: Not converged, so that errors may be too large: {counts}"]
 
 
 def _standard_error(by_fold: np.ndarray) -> np.ndarray:
@@ -191,25 +206,33 @@ def cross_validate(
     fold_of = np.sort(np.arange(len(given)) % folds)  # neighbours, in folds of nearly one size
     errors = np.full((len(candidates), len(given)), np.inf)
     numbers = np.zeros(len(candidates), int)
+    converged = np.zeros((len(candidates), folds), bool)
     if folder is not None:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
     jobs = [
-        _Job(c, name, candidate, given, np.flatnonzero(fold_of == k), score, settings,
+        _Job(c, name, candidate, given, k, np.flatnonzero(fold_of == k), score, settings,
              folder and folder.resolve() / f"{c}-{k}")
         for c, (name, candidate) in enumerate(candidates.items())
         for k in range(folds)
     ]  # fmt: skip
     hidden = None if progress else True
     results = tqdm(workers(_done, jobs), total=len(jobs), unit=" fits", disable=hidden)
-    for job, (count, missed) in zip(jobs, results, strict=True):
-        numbers[job.number], errors[job.number, job.held] = count, missed
+    for job, tested in zip(jobs, results, strict=True):
+        numbers[job.number], errors[job.number, job.held] = tested.numbers, tested.errors
+        converged[job.number, job.fold] = tested.converged
     errors = np.where(np.isfinite(errors), errors, np.inf)
     if not np.isfinite(errors).all(1).any():
         raise ValueError(
             "Argument `candidates` must hold one that can be simulated along all recordings."
         )
-    return CrossValidation(tuple(candidates), numbers, errors, fold_of, rule, score)
+    return CrossValidation(tuple(candidates), numbers, errors, fold_of, converged, rule, score)
+
+
+class _Tested(NamedTuple):
+    numbers: int  # of fitted parameters
+    errors: Sequence[float]  # of the held-out recordings
+    converged: bool
 
 
 class _Job(NamedTuple):
@@ -217,6 +240,7 @@ class _Job(NamedTuple):
     name: str
     candidate: Identifiable
     recordings: tuple[Recording, ...]
+    fold: int
     held: np.ndarray
     score: Score
     settings: Settings
@@ -234,26 +258,26 @@ def _require_policies(rule: str, score: str, settings: Settings) -> None:
         )
 
 
-def _done(job: _Job) -> tuple[int, Sequence[float]]:
-    """Run a job, or read its file: the number of fitted parameters, and the errors."""
+def _done(job: _Job) -> _Tested:
+    """Run a job, or read its file."""
     if job.folder is None:
         return _computed(job)
     file, code = job.folder.with_suffix(".json"), _fingerprint(job)
     if file.is_file():
         facts = json.loads(file.read_text(encoding="utf-8"))
-        if facts["fingerprint"] != code:
+        if facts["fingerprint"] != code or "converged" not in facts:
             raise ValueError(
                 f"Argument `folder` {job.folder.parent} holds another cross-validation; name "
                 "another folder, or remove it."
             )
-        return facts["numbers"], facts["errors"]
-    numbers, errors = _computed(job)
-    facts = {"fingerprint": code, "candidate": job.name, "numbers": numbers, "errors": errors}
+        return _Tested(facts["numbers"], facts["errors"], facts["converged"])
+    tested = _computed(job)
+    facts = {"fingerprint": code, "candidate": job.name, **tested._asdict()}
     write_whole(file, json.dumps(facts))
-    return numbers, errors
+    return tested
 
 
-def _computed(job: _Job) -> tuple[int, list[float]]:
+def _computed(job: _Job) -> _Tested:
     train = [recording for k, recording in enumerate(job.recordings) if k not in job.held]
     validation = [job.recordings[k] for k in job.held]
     try:
@@ -261,7 +285,7 @@ def _computed(job: _Job) -> tuple[int, list[float]]:
             job.candidate, train, job.settings, validation=validation, folder=job.folder
         )
     except FloatingPointError:
-        return 0, [np.inf] * len(validation)
+        return _Tested(0, [np.inf] * len(validation), converged=False)
     except ValueError as error:
         raise ValueError(f"Candidate {job.name}: {error}") from error
     errors = fitted.validation_errors
@@ -270,7 +294,7 @@ def _computed(job: _Job) -> tuple[int, list[float]]:
             job.candidate, fitted.params, job.recordings, job.settings
         )
         errors = all_errors[job.held]
-    return len(fitted.names), errors.tolist()
+    return _Tested(len(fitted.names), errors.tolist(), fitted.converged)
 
 
 def _fingerprint(job: _Job) -> str:

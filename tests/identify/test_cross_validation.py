@@ -20,8 +20,9 @@ from jaxmech.identify.identifiable import Identifiable, Settings
 def compared(errors, numbers, rule="one-standard-error", names="abc"):
     errors = np.asarray(errors, float)
     folds = np.arange(errors.shape[1])
+    converged = np.ones(errors.shape, bool)
     return CrossValidation(
-        tuple(names[: len(errors)]), np.array(numbers), errors, folds, rule, "recorded"
+        tuple(names[: len(errors)]), np.array(numbers), errors, folds, converged, rule, "recorded"
     )
 
 
@@ -37,8 +38,9 @@ def test_scores_and_standard_errors() -> None:
 def test_recordings_of_a_fold_count_once() -> None:
     folds = np.array([0, 0, 1])
     found = CrossValidation(
-        ("a",), np.ones(1, int), np.array([[1.0, 3.0, 6.0]]), folds, "minimum", "recorded"
-    )
+        ("a",), np.ones(1, int), np.array([[1.0, 3.0, 6.0]]), folds, np.ones((1, 2), bool),
+        "minimum", "recorded",
+    )  # fmt: skip
     np.testing.assert_array_equal(found.by_fold, [[2.0, 6.0]])
 
 
@@ -68,6 +70,22 @@ def test_the_reason_names_the_best_too() -> None:
     assert found.reason.startswith("a is the simplest within one standard error of b, which has")
     text = "a has the smallest error, and no simpler candidate is within one standard error of it"
     assert compared([[1.0, 1.1], [2.0, 2.0]], [3, 1]).reason == text
+
+
+def test_fits_that_have_not_converged_are_named() -> None:
+    found = compared([[1.0, 1.1], [2.0, 2.0]], [3, 1])
+    assert "converged" not in repr(found)
+    found = replace(found, converged=np.array([[True, False], [True, True]]))
+    assert "WARNING: Not converged, so that errors may be too large: a (1 of 2 fits)" in repr(found)
+
+
+@pytest.mark.slow
+def test_convergence_is_recorded_and_kept(tmp_path) -> None:
+    few = Settings(optimizer=TrustRegion(evaluations=1))
+    options = {"folds": 2, "settings": few, "folder": tmp_path}
+    for _ in range(2):  # computed, and read from the folder
+        found = cross_validate({"free": FREE}, swings(), **options)
+        np.testing.assert_array_equal(found.converged, [[False, False]])
 
 
 def lagrangian(q, v, t, p):

@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 from scipy.integrate import quad
+from scipy.optimize import minimize
 from scipy.stats import multivariate_normal, t
 
 from jaxmech import FixedSteps
@@ -24,7 +25,7 @@ from jaxmech.identify import (
     save_fit,
 )
 from jaxmech.identify.inference.blocks import correlation_length
-from jaxmech.identify.noise.autocorrelation import Neighbours
+from jaxmech.identify.noise.autocorrelation import Neighbours, correlation_time
 from tests.identify.swings import BEGIN, FREE, NOISE, SWING, TRUTH, swings
 
 LOSSES = (Huber(), Cauchy(), StudentT())
@@ -126,6 +127,30 @@ def test_whitening_inverts_the_covariance() -> None:
     covariance = np.exp(-np.abs(times[:, None] - times) / 0.2)[np.ix_(seen, seen)]
     white = L[np.ix_(seen, seen)]
     np.testing.assert_allclose(white @ covariance @ white.T, np.eye(4), atol=1e-12)
+
+
+def test_the_correlation_time_has_the_greatest_restricted_likelihood() -> None:
+    """Against a search for time and size with whole matrices; another sensor holds the numbers."""
+    rng, times = np.random.default_rng(4), np.arange(30) / 50
+    X = np.stack([np.ones(30), times, np.sin(9 * times)], axis=1)
+    others = np.diag([1e-3, 0.2, 1.0])
+    e = autoregressive(rng, 0.6)[:30]
+    lags = np.abs(times[:, None] - times)
+
+    def loss(x: np.ndarray) -> float:
+        R, variance = np.exp(-lags / np.exp(x[0])), np.exp(x[1])
+        H = others + X.T @ np.linalg.solve(R, X) / variance
+        size = 30 * x[1] + e @ np.linalg.solve(R, e) / variance
+        return float(size + np.linalg.slogdet(R)[1] + np.linalg.slogdet(H)[1]) / 2
+
+    best = minimize(loss, np.log([0.2, 1.0]), method="Nelder-Mead", options={"xatol": 1e-5})
+    neighbours = Neighbours.of(times[None], np.ones((1, 30, 1)))
+    by_y = X.T[None, :, :, None]
+    time = correlation_time(
+        neighbours, e[None, :, None], by_y, False, others,
+        lambda white: white[0, :, :, 0] @ white[0, :, :, 0].T,
+    )  # fmt: skip
+    np.testing.assert_allclose(time, np.exp(best.x[0]), rtol=2e-3)
 
 
 def test_laws_are_compared_by_their_likelihood() -> None:

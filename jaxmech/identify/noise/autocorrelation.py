@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 _SHORTEST = 0.05  # correlation time, in intervals between samples, that counts as none
+_TURNS = 5  # of the variance and of what the fit takes away, which is a small part
 _LONGEST = 10.0  # the same in durations: a longer one cannot be told from a drift
 
 
@@ -71,8 +72,8 @@ class Neighbours(NamedTuple):
 
 
 def correlation_time(
-    neighbours: Neighbours, e: np.ndarray, by_y: np.ndarray, degrees: float, stated: bool,
-    log_information: Callable[[np.ndarray], float],
+    neighbours: Neighbours, e: np.ndarray, by_y: np.ndarray, stated: bool, others: np.ndarray,
+    information: Callable[[np.ndarray], np.ndarray],
 ) -> float:  # fmt: skip
     """The most likely correlation time of a sensor [s]; 0 if its samples look independent.
 
@@ -80,23 +81,25 @@ def correlation_time(
         neighbours: those of its samples.
         e: its residuals in units of their standard deviation, (S, T, 1).
         by_y: their derivatives, (S, P, T, 1).
-        degrees: number of the samples, less what the fit takes of them.
-        stated: whether their standard deviation is known.
-        log_information: the logarithm of the determinant of the information for whitened `by_y`.
+        stated: whether their standard deviation is known; if not, each time has its own.
+        others: the information (Y, Y) from all other sensors.
+        information: that from this one for whitened `by_y`, (Y, Y).
     """
     from scipy.optimize import minimize_scalar  # slow to import, and seldom needed
 
     gaps = neighbours.interval[np.isfinite(neighbours.interval)]
     if not gaps.size:
         return 0.0
+    count = gaps.size + len(e)
 
     def loss(log_time: float) -> float:
         a = neighbours.correlation(np.exp([log_time]))
         squares = float((neighbours.whitened(e, a) ** 2).sum())
-        size = squares if stated else degrees * np.log(squares)
-        return float(
-            0.5 * (size + np.log1p(-(a**2)).sum() + log_information(neighbours.whitened(by_y, a)))
-        )
+        H = information(neighbours.whitened(by_y, a))
+        variance = 1.0 if stated else _variance(squares, count, others, H)
+        size = count * np.log(variance) + squares / variance
+        log_determinant = np.linalg.slogdet(others + H / variance)[1]
+        return float(0.5 * (size + np.log1p(-(a**2)).sum() + log_determinant))
 
     usual = float(np.median(gaps))
     longest = _LONGEST * float(gaps.sum()) / len(e)
@@ -106,6 +109,16 @@ def correlation_time(
     optimum = minimize_scalar(loss, bounds=around, method="bounded", options={"xatol": 1e-3})
     time = float(np.exp(optimum.x))
     return time if best > 0 else 0.0
+
+
+def _variance(squares: float, count: int, others: np.ndarray, H: np.ndarray) -> float:
+    """The variance of samples with a sum of squares, of which the fit takes its part away."""
+    taken = 0.0
+    for _ in range(_TURNS):
+        variance = squares / max(count - taken, 1.0)
+        part = H / variance
+        taken = float(np.trace(np.linalg.solve(others + part, part)))
+    return squares / max(count - taken, 1.0)
 
 
 def neighbour_correlation(neighbours: Neighbours, times: np.ndarray) -> np.ndarray:

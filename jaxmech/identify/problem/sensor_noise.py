@@ -102,20 +102,17 @@ def _correlation_times(
     J = evaluator.rows(y, now).jacobian
     whole, times = J.T @ J, np.zeros(degrees.size)
     sizes = np.sqrt(np.where(np.diag(whole) > 0, np.diag(whole), 1.0))
+    scale = sizes * sizes[:, None]
     for j in np.flatnonzero(degrees > _FEWEST):
         e, by_y = values[..., [j]], slopes[..., [j]]
         if task.loss is not None:
             limit = _CLIPPED * NORMAL * np.median(np.abs(e[seen[..., j]]))
             e = np.clip(e, -limit, limit)
-        others = whole - _information(evaluator, white[..., [j]], y.size)
-
-        def log_information(x: np.ndarray, others: np.ndarray = others) -> float:
-            H = (others + _information(evaluator, x, y.size)) / sizes / sizes[:, None]
-            return float(np.linalg.slogdet(H + _RIDGE * np.eye(y.size))[1])
-
+        others = (whole - _information(evaluator, white[..., [j]], y.size)) / scale
         times[j] = correlation_time(
-            evaluator.neighbours.of_sensor(int(j)), e, by_y, float(degrees[j]), task.weighted,
-            log_information,
+            evaluator.neighbours.of_sensor(int(j)), e, by_y, task.weighted,
+            others + _RIDGE * np.eye(y.size),
+            lambda x: _information(evaluator, x, y.size) / scale,
         )  # fmt: skip
     return times
 
