@@ -16,7 +16,7 @@ from jaxmech.identify.data.files import column_sheets, csv_sheets, npz_sheets, p
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.sheet import Sheet, TableError
 from jaxmech.identify.data.table import Table
-from jaxmech.identify.data.velocity_estimates import rates
+from jaxmech.identify.data.velocity_estimates import rates, without_outliers
 from jaxmech.identify.data.wraps import unwrapped
 from jaxmech.signal import Signal
 from jaxmech.utils.units import si_unit
@@ -222,7 +222,16 @@ def _recording(table: Table, sheet: Sheet) -> Recording:
     for column, samples in zip(q_columns, q0.T, strict=True):
         if sheet.column(column) in turning:
             samples[:] = unwrapped(samples, 2 * np.pi)
-    v0 = sheet.numbers(v_columns) if v_columns else rates(q0, ts)
+    notes = sheet.notes((*table.observed, *q_columns, *v_columns, *table.inputs.values()))
+    if v_columns:
+        v0 = sheet.numbers(v_columns)
+    else:
+        q0, moved = without_outliers(q0, ts)
+        v0 = rates(q0, ts)
+        notes += [
+            f"{sheet.name}: the first sample of {q_columns[k]} is an outlier, and not the start"
+            for k in np.flatnonzero(moved[0])
+        ]
     for columns, values in ((q_columns, q0), (v_columns or q_columns, v0)):
         for k in np.flatnonzero(~np.isfinite(values[0])):
             raise TableError(
@@ -240,7 +249,7 @@ def _recording(table: Table, sheet: Sheet) -> Recording:
         }
         recording = Recording(
             ts, observed, q0, v0, weights, start_sd, sheet.name, inputs=inputs, wraps=wraps,
-            notes=sheet.notes((*table.observed, *q_columns, *v_columns, *table.inputs.values())),
+            notes=notes,
         )  # fmt: skip
         return recording.every(table.stride)
     except ValueError as error:
