@@ -39,6 +39,7 @@ PAGES = (
     "inputs",
     "recordings",
     "noise",
+    "physical",
 )
 WITHOUT_PICTURES = (
     "adaptive",
@@ -51,6 +52,7 @@ WITHOUT_PICTURES = (
     "inputs",
     "recordings",
     "noise",
+    "physical",
 )
 SEPARATOR = "\nprint('\\0', end='')\n"  # between the outputs of blocks
 

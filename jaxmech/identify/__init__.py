@@ -3,6 +3,7 @@
 Read upward: `data/` holds the recordings, `problem/` makes residuals of them, with the `noise/`
 they may have, `optimize/` minimizes these, `inference/` assesses the `result` (`fit_views`), and
 `fit` puts all of it together: the `outcome` with `fit_warnings`; `sampling/` and `planning/` go on.
+`inertial/` groups the masses and inertias of a mechanism.
 `identifiable` holds its arguments, `storage` its files, `comparison` puts fits side by side, and
 `cross_validation` builds on it.
 """
@@ -20,6 +21,9 @@ from jaxmech.identify.data.table import Table as Table
 from jaxmech.identify.fit import fit as fit
 from jaxmech.identify.identifiable import Identifiable as Identifiable
 from jaxmech.identify.identifiable import Settings as Settings
+from jaxmech.identify.inertial.base_parameters import BaseParameters as BaseParameters
+from jaxmech.identify.inertial.base_parameters import base_parameters as base_parameters
+from jaxmech.identify.inference.combinations import Combination as Combination
 from jaxmech.identify.inference.combinations import Combinations as Combinations
 from jaxmech.identify.inference.formulas import Formula as Formula
 from jaxmech.identify.inference.identifiability import Direction as Direction

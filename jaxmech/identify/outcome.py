@@ -5,12 +5,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import SegmentOrigin, segments
 from jaxmech.identify.fit_warnings import correlated, horizon_of, may_grow, remarks
+from jaxmech.identify.inertial.base_parameters import BaseParameters, base_of
 from jaxmech.identify.inference.blocks import blocks
 from jaxmech.identify.inference.normal_equations import normal
 from jaxmech.identify.inference.robust import normal_conditions
@@ -72,7 +75,13 @@ def result_of(task: Task, solved: Solved, others: Sequence[Recording], params0: 
         notes=tuple(remarks(task, solved, made, standard, unknowns)),
         horizon=partial(horizon_of, task, made, params),
         may_grow=may_grow(task, task.evaluator.at(solved.y)),
-        point=Point(problem.layout, z, data.leaves, partial(_nearby, task, solved)),
+        point=Point(
+            problem.layout,
+            z,
+            data.leaves,
+            partial(_nearby, task, solved),
+            partial(_base, task, made, params),
+        ),
         density=Density(task, solved),
         **second_order,
     )
@@ -116,6 +125,18 @@ def _nearby(task: Task, solved: Solved) -> tuple[Any, Any]:
     moved = np.concatenate([solved.y[:size] + moved, solved.y[size:]])
     found = normal(task, moved, solved.conditions)
     return found["values"], found["information"]
+
+
+def _base(task: Task, made: SegmentRun, params: Params) -> BaseParameters | None:
+    """The base parameters of a mechanism, near the start of the first recording."""
+    if not jax.config.read("jax_enable_x64"):
+        return None
+    system, first = task.problem.system, task.origin.recordings[0]
+    q = np.asarray(made.begin)[0, : system.n]
+    try:
+        return base_of(system, q, float(first.ts[0]), with_inputs(params, first.inputs))
+    except ValueError:  # a start from which loops cannot be moved
+        return None
 
 
 def _starts(task: Task, u: np.ndarray, made: SegmentRun) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -13,6 +13,9 @@ from jaxtyping import Array
 
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.fit_views import fit_as_html
+from jaxmech.identify.inertial.base_parameters import BaseParameters
+from jaxmech.identify.inference.combinations import Combination
+from jaxmech.identify.inference.groups import with_groups
 from jaxmech.identify.inference.identifiability import Identifiability, identifiability
 from jaxmech.identify.inference.information import Numbers
 from jaxmech.identify.inference.uncertainty import Uncertainty, counted, uncertainty
@@ -41,13 +44,26 @@ class Point(NamedTuple):
     z: Array | np.ndarray  # free numbers, (p,)
     leaves: tuple[Array, ...]  # of the parameters that the fit began with
     nearby: Callable[[], tuple[Numbers, Numbers]]  # values and information a few percent away
+    base: Callable[[], BaseParameters | None] = lambda: None  # those of a mechanism
 
-    def slope(self, fn: Callable[[Params], Any]) -> tuple[float, Numbers]:
-        """The value of fn(params), and its derivatives by the numbers that were fitted, (p,)."""
-        params = partial(self.layout.params, leaves=self.leaves)
-        value, by_z = jax.value_and_grad(lambda z: jnp.asarray(fn(params(z)), float))(self.z)
-        T = jax.jacfwd(self.layout.numbers)(self.z, self.leaves)
-        return float(value), np.linalg.solve(np.asarray(T).T, np.asarray(by_z))
+    def slope(self, fn: Callable[[Params], Any]) -> tuple[Numbers, Numbers]:
+        """The value (...) of fn(params), and its derivatives by the fitted numbers, (..., p)."""
+
+        def value(z: Array) -> tuple[Array, Array]:
+            result = jnp.asarray(fn(self.layout.params(z, self.leaves)), float)
+            return result, result
+
+        by_z, values = jax.jacrev(value, has_aux=True)(jnp.asarray(self.z))
+        T = np.asarray(jax.jacfwd(self.layout.numbers)(self.z, self.leaves))
+        return np.asarray(values), np.linalg.solve(T.T, np.asarray(by_z).T).T
+
+    def groups(self) -> list[Combination]:
+        """The base parameters of a mechanism; none of another system."""
+        base = self.base()
+        if base is None:
+            return []
+        values, slopes = self.slope(base.values)
+        return list(map(Combination, base.formulas, values.tolist(), slopes, base.units))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -212,9 +228,10 @@ class Fit:
             return result
         # at a second point formulas that hold by accident of round values are found out
         also = (self.point.nearby(),)
-        return identifiability(
+        result = identifiability(
             self.names, self.values, self.information, self.residual_unit, also=also
         )
+        return with_groups(result, self.point.groups())
 
     @property
     def residual_unit(self) -> float:
@@ -265,7 +282,7 @@ class Fit:
                 "fit again, or propagate `uncertainty.covariance` by hand."
             )
         value, gradient = self.point.slope(fn)
-        return Estimate(value, *self.uncertainty.of(gradient))
+        return Estimate(float(value), *self.uncertainty.of(gradient))
 
     def _repr_html_(self) -> str:
         return fit_as_html(self)

@@ -1,8 +1,9 @@
 """Values of parts: a plain number, the name of a parameter, or a function of (t, params).
 
 A plain number is built into the equations. A name is looked up in `params` whenever the equations
-are evaluated, so that it can be swept and differentiated. A function is for values that depend on
-time or on several parameters, such as `lambda t, p: p["length"] / 2`.
+are evaluated, so that it can be swept and differentiated; a `Signal` there is evaluated at the
+time. A function is for values that depend on time or on several parameters, such as
+`lambda t, p: p["length"] / 2`.
 """
 
 import math
@@ -16,6 +17,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.vectors import Numbers
+from jaxmech.signal import Signal
 from jaxmech.utils.checks import is_known, naming_missing, require_function
 from jaxmech.utils.text import capital
 
@@ -71,7 +73,8 @@ class Reader:
         with naming_missing(self.part, self.params):
             if callable(value):
                 return value(self.t, self.params)
-            return self.params[value] if isinstance(value, str) else value
+            found = self.params[value] if isinstance(value, str) else value
+            return found(self.t) if isinstance(found, Signal) else found
 
 
 def number(part: str, argument: str, value: Value) -> Value:

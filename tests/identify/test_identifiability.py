@@ -78,7 +78,7 @@ def test_the_report() -> None:
         "Identifiability: 4 parameters, rank 2",
         "not determined  m, a, I, k",
         "m a/k = 25.5 +- ",
-        "k: determines nothing else, 3 stay open",
+        "m, a, I, k: determine nothing else, 3 stay open",
         "2 numbers must come from elsewhere: fix for instance",
     ):
         assert line in text, text

@@ -388,3 +388,14 @@ def test_a_robot_prints_its_tree_and_its_sites() -> None:
     assert lines[0] == "Robot: coordinates 1, constraint equations 0"
     assert lines[-1] == "sites: end"
     assert any("'elbow', revolute joint: angle" in line for line in lines)
+
+
+def test_the_input_of_an_actuator_may_be_recorded() -> None:
+    xml = """<mujoco><worldbody><body name="wheel"><joint name="axle" axis="0 0 1"/>
+    <inertial pos="0 0 0" mass="1" diaginertia="0.5 0.5 0.5"/></body></worldbody>
+    <actuator><motor name="drive" joint="axle"/></actuator></mujoco>"""
+    wheel = from_mjcf(xml).mechanism
+    drive = jm.Signal([0.0, 1.0], [0.0, 2.0])  # the torque 2 t, so the rate 2 t^2
+    params = {**wheel.params, "ctrl.drive": drive}
+    sol = jm.simulate(wheel.system, [0.0], [0.0], [0.0, 0.5, 1.0], params, steps=jm.FixedSteps(4))
+    np.testing.assert_allclose(sol.v[:, 0], [0.0, 0.5, 2.0], atol=1e-14)

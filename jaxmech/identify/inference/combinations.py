@@ -14,6 +14,7 @@ helps.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -47,6 +48,29 @@ class Combinations:
         listed = ", ".join(lines[:-1]) + (" and " if lines[1:] else "") + lines[-1]
         single = len(lines) == 1 and self.missing < 2
         return f"of {', '.join(self.affected)} only {listed} {'is' if single else 'are'} determined"
+
+
+class Combination(NamedTuple):
+    """A combination with a name of its own, such as a base parameter of a mechanism.
+
+    Example:
+        >>> mass = Combination("m", 2.0, np.array([1.0, 0.0]), "kg")
+        >>> inertia = Combination("I", 0.5, np.array([0.0, 1.0]), "kg m^2")
+        >>> print(*inertia.over(mass)[:3])
+        (I) / (m) 0.25 [-0.125  0.5  ]
+    """
+
+    formula: str
+    value: float
+    gradient: Numbers  # by the parameters, (p,)
+    unit: str
+
+    def over(self, other: "Combination") -> "Combination":
+        """The ratio of two."""
+        value = self.value / other.value
+        slope = (self.gradient - value * other.gradient) / other.value
+        units = "" if self.unit == other.unit else f"{self.unit} / ({other.unit})"
+        return Combination(f"({self.formula}) / ({other.formula})", value, slope, units)
 
 
 def combinations(

@@ -12,7 +12,12 @@ from itertools import compress
 import numpy as np
 from numpy.typing import ArrayLike
 
-from jaxmech.identify.inference.combinations import Combinations, combinations, sharpened
+from jaxmech.identify.inference.combinations import (
+    Combination,
+    Combinations,
+    combinations,
+    sharpened,
+)
 from jaxmech.identify.inference.information import (
     Directions,
     Numbers,
@@ -78,6 +83,7 @@ class Identifiability:
     exact: tuple[Direction, ...]  # changes without effect on the residuals, of few parameters each
     weak: tuple[Direction, ...]  # changes with a relative standard error above `weak_above`
     combinations: Combinations  # formulas that are determined though their parameters are not
+    groups: tuple[Combination, ...] = ()  # base parameters of a mechanism that are, or their ratios
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -140,7 +146,7 @@ class Identifiability:
     def __repr__(self) -> str:
         head = f"Identifiability: {len(self.names)} parameters, rank {self.rank}"
         lines = [("not determined", ", ".join(self.undetermined) or "none")]
-        lines += [("no effect", str(direction)) for direction in self.exact]
+        lines += [("no effect", line) for line in _without_effect(self.exact)]
         lines += [("weak", str(direction)) for direction in self.weak]
         lines += [("determined", line) for line in _formulas(self)]
         lines += [("fixing", line) for line in _gains(self)]
@@ -214,22 +220,43 @@ def _determined(directions: Directions, noise: float, gradient: Numbers) -> tupl
     return True, float(noise * np.sqrt(np.sum(part**2 / directions.eigenvalues)))
 
 
+def _without_effect(exact: Sequence[Direction]) -> Iterator[str]:
+    """The changes that leave the residuals as they are, those of single parameters in one line."""
+    alone = [x for x in exact if np.count_nonzero(x.changes) == 1]
+    if len(alone) > 1:
+        names = [name for x in alone for name in compress(x.names, x.changes)]
+        yield f"{', '.join(names)}: no residual depends on them"
+    for direction in exact:
+        if len(alone) < 2 or direction not in alone:
+            yield str(direction)
+
+
 def _formulas(result: Identifiability) -> Iterator[str]:
     values, determined = result.directions.values, result.combinations
+    for group in result.groups:
+        _, error = result.determined(group.gradient)
+        yield f"{group.formula} = {group.value:.5g} +- {error:.2g} {group.unit}".rstrip()
     for formula in determined.formulas:
         _, error = result.determined(formula.gradient(values))
         yield f"{formula} = {formula(values):.5g} +- {error:.2g}"
-    if determined.missing and determined.formulas:
+    if determined.missing and (determined.formulas or result.groups):
         yield f"{determined.missing} more without a short formula"
 
 
 def _gains(result: Identifiability) -> Iterator[str]:
     """Describe the effect of fixing each parameter; for weak directions, on the largest error."""
     if result.exact:
-        for gain in map(result.if_fixed, result.undetermined):
-            gained = f"{', '.join(gain.determined)} too" if gain.determined else "nothing else"
-            stay = f", {len(gain.undetermined)} stay open" if gain.undetermined else ""
-            yield f"{gain.name}: determines {gained}{stay}"
+        gains = [result.if_fixed(name) for name in result.undetermined]
+        for gain in gains:
+            if gain.determined:
+                stay = f", {len(gain.undetermined)} stay open" if gain.undetermined else ""
+                yield f"{gain.name}: determines {', '.join(gain.determined)} too{stay}"
+        vain = [gain.name for gain in gains if not gain.determined]
+        if vain:
+            left = len(gains) - 1
+            stay = f", {left} stay open" if left else ""
+            verb = "determine" if vain[1:] else "determines"
+            yield f"{', '.join(vain)}: {verb} nothing else{stay}"
     elif result.weak:
         scales = result.directions.scales
         worst = percent(np.max(result.standard_errors / scales))

@@ -11,6 +11,7 @@ from jaxmech.interop.mujoco.bodies import Floats
 from jaxmech.interop.mujoco.coordinates import Conversion
 from jaxmech.interop.mujoco.left_out import LeftOut
 from jaxmech.interop.mujoco.source import is_any, mujoco
+from jaxmech.parts.values import Reader
 
 _FREE = (-np.inf, np.inf)
 _MORE = ("actuator_armature", "actuator_damping", "actuator_dampingpoly", "actuator_delay")
@@ -64,10 +65,11 @@ class Actuators:
     def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
         """The generalized force (n,)."""
         q, v = jnp.asarray(q), jnp.asarray(v)
+        read = Reader("the actuators", jnp.asarray(t), params)
         totals: dict[int, Array] = {}
         positions = {}
         for a in self.actuators:
-            ctrl = jnp.asarray(params[f"ctrl.{a.name}"], q.dtype)
+            ctrl = read.number(f"ctrl.{a.name}")
             totals[a.joint] = totals.get(a.joint, 0.0) + a.force(q, v, ctrl)
             positions[a.index] = a.joint
         limits = dict(self.limits)
