@@ -5,7 +5,7 @@ they may have, `optimize/` minimizes these, `inference/` assesses the `result` (
 `fit` puts all of it together: the `outcome` with `fit_warnings`; `sampling/` and `planning/` go on.
 `inertial/` groups the masses and inertias of a mechanism.
 `identifiable` holds its arguments, `storage` its files, `comparison` puts fits side by side, and
-`cross_validation` builds on it.
+`cross_validation` builds on it, also with candidates that are `friction_laws`.
 """
 
 from jaxmech.identify.comparison import FitComparison as FitComparison
@@ -19,6 +19,7 @@ from jaxmech.identify.data.segments import Shooting as Shooting
 from jaxmech.identify.data.sheet import TableError as TableError
 from jaxmech.identify.data.table import Table as Table
 from jaxmech.identify.fit import fit as fit
+from jaxmech.identify.friction_laws import friction_laws as friction_laws
 from jaxmech.identify.identifiable import Identifiable as Identifiable
 from jaxmech.identify.identifiable import Settings as Settings
 from jaxmech.identify.inertial.base_parameters import BaseParameters as BaseParameters

@@ -109,8 +109,9 @@ class BaseParameters:
             lines.append(f"without effect: {', '.join(self.without_effect)}")
         if self.known:
             lines.append(f"known: {', '.join(self.known)}")
-        indents = {"initial_indent": "  ", "subsequent_indent": "      "}
-        wrapped = [row for line in lines for row in wrap(line, 100, **indents)]
+        wrapped = [
+            row for line in lines for row in wrap(f"  {line}", 100, subsequent_indent=" " * 6)
+        ]
         return "\n".join([head, *wrapped]).replace(_TIED, " ")
 
 

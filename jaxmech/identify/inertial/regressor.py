@@ -73,7 +73,7 @@ def _forces(
 
     now, rates = jax.jvp(twists, (q, v, t), (v, a, jnp.ones_like(t)))
     partial_velocities = jax.jacfwd(twists, 1)(q, v, t)  # (bodies, 2, 3, n)
-    columns, extents = [], [jnp.zeros(())]
+    columns, extents = list[Array](), [jnp.zeros(())]
     for k, (heavy, moving) in enumerate(standard.moving(q, v, t, params)):
         axes = jnp.asarray(in_space(moving.frame.axes))
         spin, angular, acceleration = now[k, 1], rates[k, 1], rates[k, 0] - weight
