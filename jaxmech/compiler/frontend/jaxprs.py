@@ -25,7 +25,7 @@ from jaxmech.utils.jax_internals import (
 
 LONGEST_UNROLLED = 8  # iterations
 MOST_ROWS = 32  # iterations of a loop within a function compiled as one kernel
-LARGEST_SEQUENCES = 1024  # numbers that such a loop scans and saves
+LARGEST_SEQUENCES = 4096  # numbers that such a loop scans and saves
 LOOPS = ("scan", "while")  # primitives
 _SIZES = WeakKeyDictionary[Jaxpr, int | None]()
 _CALLS = {

@@ -92,7 +92,8 @@ def _loads(acceleration: Array, spin: Array, angular: Array) -> Array:
     """Forces and torques about the pivot by unit parameters, in the body's axes, (10, 2, 3)."""
     unit = jnp.eye(3)
     by_static = jnp.cross(angular, unit) + jnp.cross(spin, jnp.cross(spin, unit))
-    by_inertia = _ENTRIES @ angular + jnp.cross(spin, _ENTRIES @ spin)
+    entries = jnp.asarray(_ENTRIES)
+    by_inertia = entries @ angular + jnp.cross(spin, entries @ spin)
     forces = [jnp.zeros((6, 3)), by_static, acceleration[None]]
     torques = [by_inertia, jnp.cross(unit, acceleration), jnp.zeros((1, 3))]
     return jnp.stack([jnp.concatenate(forces), jnp.concatenate(torques)], axis=1)
