@@ -20,6 +20,7 @@ from jaxmech.compiler.frontend import from_jaxpr
 from jaxmech.compiler.frontend.build import function_kernel
 from jaxmech.compiler.ir import loops as ir_loops
 from jaxmech.compiler.ir.loops import UnsupportedError
+from jaxmech.linalg import column_space_projector
 
 N = 4
 Function = Callable[[Any, Any], Any]
@@ -318,6 +319,14 @@ def test_stacked_outputs_can_be_used_like_arrays() -> None:
     assert "plain vmap" not in repr(explain(saved_whole, *batch(0, 5)))
     assert_agrees(saved_whole, size=67)
     assert_agrees(lambda x, A: jax.grad(lambda y: saved_whole(y, A)[1].sum())(x))
+
+
+def test_rows_of_twenty_equations_are_orthogonalized_within_one_kernel() -> None:
+    draw = np.random.default_rng(0)
+    rows = jnp.asarray(draw.normal(size=(5, 22, 34)))
+    whole = explain(lambda A: column_space_projector(A[1:] - A[:-1]), rows)
+    assert repr(whole).startswith("function: ")
+    assert len(whole.parts) == 1
 
 
 @pytest.mark.parametrize("at", [0, 5, 11])
