@@ -166,6 +166,7 @@ def fit_identifiable(
         raise ValueError(
             "Arguments `loss` and `noise` need the optimizer TrustRegion(), but it is a descent."
         )
+    _require_joints(policy, settings)
     task = prepare(subject, recordings, settings)
     params = jax.tree.unflatten(task.problem.layout.structure, task.data.leaves)
     others = named(validation, "validation")
@@ -183,6 +184,24 @@ def fit_identifiable(
     losses = [_final_loss(*end, policy, watched) for end in ends] if len(ends) > 1 else [0.0]
     task, solved = ends[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))]
     return result_of(task, solved, others, subject.params)
+
+
+def _require_joints(policy: Any, settings: Settings) -> None:
+    """Raise if segments cannot be joined as the settings demand."""
+    horizon = settings.horizon
+    if horizon is None:
+        return
+    if isinstance(policy, Descent) and horizon.continuity is None:
+        raise ValueError(
+            "Argument `horizon` must have a `continuity` for a descent, such as "
+            f"Shooting({horizon.length:g}, continuity=1e-3): jumps vanish by TrustRegion() alone."
+        )
+    if settings.noise is not None:
+        raise ValueError(
+            "Argument `noise` must be left out with `horizon`: AR1() would take the noise of "
+            "different segments for independent. Fit without `horizon` from the parameters of "
+            "a fit with it."
+        )
 
 
 def _final_loss(task: Task, solved: Solved, policy: Any, watched: Data | None) -> float:

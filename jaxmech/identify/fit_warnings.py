@@ -11,13 +11,13 @@ from jaxmech.identify.data.segments import Segments
 from jaxmech.identify.data.wraps import jumps
 from jaxmech.identify.inference.independence import Autocorrelation, correlation
 from jaxmech.identify.inference.information import Numbers, percent
-from jaxmech.identify.inference.normal_equations import HARD, basis
+from jaxmech.identify.inference.normal_equations import basis
 from jaxmech.identify.noise.losses import NORMAL
 from jaxmech.identify.noise.outliers import outliers
 from jaxmech.identify.optimize.loop import Solved
 from jaxmech.identify.problem.initial_states import free_directions, initial_states
 from jaxmech.identify.problem.least_squares import Data, Linearized, SegmentRun
-from jaxmech.identify.problem.rows import Evaluator, Task
+from jaxmech.identify.problem.rows import Evaluator, ResidualRows, Task
 from jaxmech.integrate import FixedSteps
 from jaxmech.sensitivity.growth import Growth, growth_warning, sensitivity_growth
 from jaxmech.simulate import SimulationError
@@ -266,12 +266,13 @@ def _held_starts(task: Task, solved: Solved, made: SegmentRun) -> str:
     if np.asarray(task.data.along)[first].any() or not _share(task, made) > EXACT:
         return ""
     try:
-        values, J, gains = _freed(task, solved)
+        freed = _freed(task, solved)
     except ValueError as error:
         return f"Fixed initial states: not tested. {error}"
-    held, whole = basis(J[:, ~gains]), basis(J)
-    fall = float(np.sum((whole.T @ values) ** 2) - np.sum((held.T @ values) ** 2))
-    before = float(values @ values)
+    now = task.evaluator.rows(solved.y, solved.conditions)
+    held, whole = basis(now.jacobian), basis(freed.jacobian)
+    fall = float(np.sum((whole.T @ freed.values) ** 2) - np.sum((held.T @ now.values) ** 2))
+    before = 2 * now.loss
     gained = whole.shape[1] - held.shape[1]
     rest = sum(one.count for one in task.origin.recordings) - whole.shape[1]
     if not gained or rest <= 0:
@@ -291,8 +292,8 @@ def _held_starts(task: Task, solved: Solved, made: SegmentRun) -> str:
     )
 
 
-def _freed(task: Task, solved: Solved) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All residuals, their derivatives, and flags of the derivatives by fixed initial states."""
+def _freed(task: Task, solved: Solved) -> ResidualRows:
+    """All residuals, with derivatives by fixed initial states too."""
     problem, data, size = task.problem, task.data, task.problem.layout.size
     z, u = data.parts(solved.y, size)
     states = initial_states(problem, data.segments, problem.layout.known(z, data.leaves))
@@ -301,14 +302,5 @@ def _freed(task: Task, solved: Solved) -> tuple[np.ndarray, np.ndarray, np.ndarr
         along = np.where(task.origin.first[:, None, None], along, data.along)
     free = Data(data.segments, data.leaves, jnp.asarray(along))
     u = np.zeros((len(along), free.free_starts)) if not u.size else u
-    conditions = replace(
-        task.conditions, sensor_weight=solved.conditions.sensor_weight,
-        sample_weight=solved.conditions.sample_weight,
-        correlation_time=solved.conditions.correlation_time,
-    )  # fmt: skip
-    if task.hard:
-        conditions = conditions.with_jumps(HARD, conditions.jump_shift)
-    unknowns = np.concatenate([z, u.ravel()])
-    values, J, _ = Evaluator(problem, free, task.origin.recording).rows(unknowns, conditions)
-    gains = np.concatenate([np.zeros(size, bool), np.repeat(task.origin.first, free.free_starts)])
-    return values, J, gains
+    evaluator = Evaluator(problem, free, task.origin.recording, hard=task.hard)
+    return evaluator.rows(np.concatenate([z, u.ravel()]), solved.conditions)

@@ -32,7 +32,7 @@ def test_the_gain_within_bounds_is_the_largest_of_all_choices() -> None:
     for _ in range(60):
         J, r = draw.normal(size=(9, 3)) * [1.0, 1e3, 1e-2], draw.normal(size=9)
         low, high = np.array([[-0.1, -1e-4, -5.0], [0.1, 1e-4, 20.0]]) * draw.uniform(0, 2, (2, 3))
-        gain, step = gain_within(ResidualRows(r, J, NONE), low, high)
+        gain, step = gain_within(ResidualRows(r, J, NONE, np.zeros_like(r)), low, high)
         np.testing.assert_allclose(gain, gain_by_choices(J, r, low, high), rtol=1e-9, atol=1e-12)
         assert (low <= step).all()
         assert (step <= high).all()
@@ -43,7 +43,7 @@ def test_the_gain_within_bounds_is_the_largest_of_all_choices() -> None:
 def test_a_column_without_effect_and_an_open_bound_are_no_obstacle() -> None:
     J, r = np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]), np.array([1.0, -2.0, 0.5])
     low, high = np.full(3, -np.inf), np.array([np.inf, 1.0, 0.5])
-    gain, step = gain_within(ResidualRows(r, J, NONE), low, high)
+    gain, step = gain_within(ResidualRows(r, J, NONE, np.zeros_like(r)), low, high)
     assert step[1] == 0.0
     by_choices = gain_by_choices(J, r, np.full(3, -1e9), np.array([1e9, 1.0, 0.5]))
     np.testing.assert_allclose(gain, by_choices, rtol=1e-9)

@@ -220,7 +220,7 @@ def test_the_default_budget_grows_with_the_unknowns(
     given: list[Recording], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = importlib.import_module("jaxmech.identify.optimize.trust_region")
-    monkeypatch.setattr(module, "_PER_UNKNOWN", 1)
+    monkeypatch.setattr(module, "PER_UNKNOWN", 1)
     found = fitted(given[:1])
     assert found.reason == "the 4 evaluations are used up"  # of 4 unknowns
     assert found.evaluations == 4

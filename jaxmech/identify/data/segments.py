@@ -31,7 +31,7 @@ class Shooting:
         length: length of a segment [s]; about the time in which a deviation grows tenfold.
         continuity: standard deviation of the jump in every coordinate and velocity from one segment
             to the next, a soft condition. With None, the default, the jumps vanish in the solution
-            (augmented Lagrangian, Nocedal and Wright 2006, section 17.3).
+            (Gauss-Newton steps with the states between segments eliminated, Bock 1987).
 
     Raises:
         ValueError: a number is not positive.

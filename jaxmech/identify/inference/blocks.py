@@ -44,7 +44,6 @@ def blocks(task: Task, y: np.ndarray, conditions: Conditions, factor: float) -> 
     evaluator, p = task.evaluator, task.problem.layout.size
     values, slopes = evaluator.samples(y, conditions)
     seen = np.asarray(task.data.segments.weights) > 0
-    i = slopes.shape[1] - p
     J = evaluator.rows(y, conditions).jacobian
     H = J.T @ J
     sizes = np.sqrt(np.where(np.diag(H) > 0, np.diag(H), 1.0))
@@ -55,13 +54,10 @@ def blocks(task: Task, y: np.ndarray, conditions: Conditions, factor: float) -> 
         return None
     moves = []
     for k, times in cuts:
-        places = np.r_[0:p, p + k * i : p + (k + 1) * i]
-        by_y = slopes[k][:, times].reshape(p + i, -1) / sizes[places, None]
-        rest, score = H.copy(), np.zeros(len(H))
-        rest[np.ix_(places, places)] -= by_y @ by_y.T
-        score[places] = by_y @ values[k, times].ravel()
-        inverse = np.linalg.pinv(rest, rcond=_RANK, hermitian=True)
-        moves.append(((inverse @ score) / sizes)[:p])
+        by_segment = slopes[k][:, times].reshape(slopes.shape[1], -1)
+        by_y = (evaluator.map_of(y, k).T @ by_segment) / sizes[:, None]
+        inverse = np.linalg.pinv(H - by_y @ by_y.T, rcond=_RANK, hermitian=True)
+        moves.append(((inverse @ by_y @ values[k, times].ravel()) / sizes)[:p])
     by_z = np.asarray(evaluator.at(y).by_z, float)
     count = len(cuts)
     # What hardly any sample depends on moves without bounds.

@@ -6,15 +6,12 @@ from jaxmech.identify.problem.least_squares import Conditions
 from jaxmech.identify.problem.rows import Task
 
 _DEPENDENT = 1e-9  # share of a column, beyond the others, below which it counts as dependent
-HARD = 1e3  # factor on the weight of a hard condition, which here has to be met exactly
 
 
 def normal(task: Task, y: np.ndarray, conditions: Conditions) -> dict[str, np.ndarray]:
     """The second-order model of the sum of squares at y, as the fields of `Fit`."""
-    if task.hard:
-        conditions = conditions.with_jumps(HARD, conditions.jump_shift)
     size, evaluator = task.problem.layout.size, task.evaluator
-    values, J, recording = evaluator.rows(y, conditions)
+    values, J, recording, _ = evaluator.rows(y, conditions)
     W = J[:, :size]
     if J.shape[1] > size:
         # W = J_z - J_u J_u^+ J_z: W^T W is the Schur complement of the Gauss-Newton matrix, without

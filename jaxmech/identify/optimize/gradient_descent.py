@@ -157,5 +157,4 @@ def _chosen(data: Data, conditions: Conditions, chosen: Array) -> tuple[Data, Co
         conditions,
         prior_weight=conditions.prior_weight * (len(chosen) / count) ** 0.5,
         start_weight=conditions.start_weight[chosen],
-        jump_shift=conditions.jump_shift[chosen],
     )

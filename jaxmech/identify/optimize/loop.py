@@ -7,16 +7,16 @@ import numpy as np
 from tqdm import tqdm
 
 from jaxmech.identify.optimize.checkpoint import FitState, checkpoint
+from jaxmech.identify.optimize.condensed_steps import minimize_continuous
 from jaxmech.identify.optimize.gradient_descent import Descent, descend, first_state
 from jaxmech.identify.optimize.trust_region import End, Progress, TrustRegion, minimize
-from jaxmech.identify.problem.least_squares import Conditions, Data, half_squares, jumps
+from jaxmech.identify.problem.least_squares import Conditions, Data, half_squares
 from jaxmech.identify.problem.rows import Task
 from jaxmech.identify.problem.sensor_noise import SensorNoise, estimated, reweighted
 from jaxmech.utils.checks import require_positive, require_positive_integer, require_seed
 from jaxmech.utils.field_docs import setting
 
-ROUNDS = 30  # of a hard continuity condition
-CONTINUOUS = 1e-9  # size of a jump, relative to the states, that counts as none
+ROUNDS = 30  # of fits and estimates of the noise
 _MOST_ROWS = 2_000_000  # of the segments of a batch of starting points, to bound the memory
 
 
@@ -38,8 +38,7 @@ def solve(
 ) -> Solved:  # fmt: skip
     """Solve a task, with its state kept in a folder unless that is None.
 
-    In rounds until no jump is left and the noise of the sensors remains the same; in a single round
-    without hard conditions and with stated noise.
+    In rounds until the noise of the sensors remains the same; in one where it is stated.
     """
     task, folder = task_and_folder
     descends = isinstance(policy, Descent)
@@ -52,7 +51,7 @@ def solve(
     weighs = task.estimates_noise and not descends
     noise, evaluations = None, 0
     with tqdm(disable=not progress, unit=" steps", initial=len(history)) as bar:
-        for stage in range(first_round, ROUNDS if task.hard or weighs else 1):
+        for stage in range(first_round, ROUNDS if weighs else 1):
 
             def record(latest: Progress, stage: int = stage, conditions: Any = conditions) -> None:
                 # a trust region that goes on begins with its last point
@@ -67,12 +66,11 @@ def solve(
             if isinstance(policy, Descent):
                 end = descend(policy, validation, task, y, conditions, record, state)
             else:
-                end = minimize(policy, task, y, conditions, record)
+                one = minimize_continuous if task.hard else minimize
+                end = one(policy, task, y, conditions, record)
             y, state, settled = end.y, None, True
             evaluations += end.evaluations
             stuck = not end.converged and not end.spent
-            if task.hard:
-                conditions, settled = _closer(task, y, conditions)
             if weighs:
                 noise = estimated(task, y, conditions)
                 conditions, is_same = reweighted(conditions, noise)
@@ -81,19 +79,6 @@ def solve(
                 break
             end = end._replace(converged=False)  # until nothing changes any more
     return Solved(y, conditions, tuple(history), end, evaluations, stuck, noise)
-
-
-def _closer(task: Task, y: np.ndarray, conditions: Conditions) -> tuple[Conditions, bool]:
-    """Conditions for the next round of the augmented Lagrangian, and whether all jumps vanish."""
-    run = task.evaluator.at(y).run
-    gaps = np.asarray(jumps(run.end, run.begin, task.data))
-    size = np.maximum(np.sqrt((run.begin**2).mean(0)), 1e-12)
-    if bool((np.abs(gaps) <= CONTINUOUS * size.max()).all()):
-        return conditions, True
-    # the shift is the estimate of the multipliers; where the jumps hardly fell, their weight grows
-    shift = conditions.jump_shift + conditions.jump_weight[None] * gaps
-    grown = 10.0 if bool(np.abs(gaps / size[None]).max() > 1e-3) else 3.0
-    return conditions.with_jumps(grown, shift), False
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxmech.identify.optimize.unknowns import Unknowns
 from jaxmech.identify.problem.least_squares import Conditions
 from jaxmech.identify.problem.rows import ResidualRows, Task
 from jaxmech.utils.checks import require_positive, require_positive_integer
 from jaxmech.utils.field_docs import setting
 
 NEAR = 0.1  # distance from the minimum in standard errors at which a fit has converged
-_ROUND_OFF = 1e-13  # share of the first loss at which perfect data are fitted to round-off
-_PER_UNKNOWN = 100  # evaluations, by default, as in scipy's `least_squares`
+ROUND_OFF = 1e-13  # share of the first loss at which perfect data are fitted to round-off
+PER_UNKNOWN = 100  # evaluations, by default, as in scipy's `least_squares`
 _TIMES = 5  # the trust region begins anew, at most, if it ends away from the minimum
 _AT_BOUND = 1e-4  # distance from a bound, relative to the first one, at which it may be active
 _RANK = 1e-8  # share of each column, that keeps the rank of the Jacobian full
@@ -79,7 +80,7 @@ def minimize(
     from scipy.optimize import least_squares  # slow to import, and seldom needed
 
     points = _Points(task, conditions, record)
-    most = budget = policy.evaluations or _PER_UNKNOWN * y.size
+    most = budget = policy.evaluations or PER_UNKNOWN * y.size
     x, first = points.straight(np.asarray(y, float)), None
     for _ in range(_TIMES):
         result = least_squares(
@@ -104,39 +105,15 @@ def minimize(
     return End(y, converged, reasons[result.status], result.status == 0, most - budget, at_bound)
 
 
-class _Points:
-    """The problem in the unknowns of the trust region: `straight` numbers and initial states."""
+class _Points(Unknowns):
+    """The problem in the unknowns of the trust region, with a record of its points."""
 
     def __init__(
         self, task: Task, conditions: Conditions, record: Callable[[Progress], None]
     ) -> None:
-        self.task, self.conditions, self.record = task, conditions, record
-        self.size = task.problem.layout.size
-        s, along = task.data.segments, np.asarray(task.data.along, float)
-        starts = np.concatenate([np.asarray(s.q0, float), np.asarray(s.v0, float)], axis=1)
-        # the first radius of the trust region is the size of the unknowns
-        self.offset = np.einsum("ski,sk->si", along, starts).ravel()
-        free = np.full((2, self.offset.size), [[-np.inf], [np.inf]])
-        self.limits = np.concatenate([task.problem.layout.limits(task.data.leaves), free], axis=1)
+        super().__init__(task, conditions)
+        self.record = record
         self.losses: list[float] = []
-
-    def straight(self, y: np.ndarray) -> np.ndarray:
-        """The unknowns of the trust region for y."""
-        z = self.task.problem.layout.straight(y[: self.size], self.task.data.leaves)
-        x = np.concatenate([z, y[self.size :] + self.offset])
-        return np.clip(x, *self.limits)
-
-    def unknowns(self, x: np.ndarray) -> np.ndarray:
-        """y for the unknowns of the trust region."""
-        z, _ = self.task.problem.layout.bent(x[: self.size], self.task.data.leaves)
-        return np.concatenate([z, x[self.size :] - self.offset])
-
-    def rows(self, x: np.ndarray) -> ResidualRows:
-        """The rows with derivatives by x."""
-        rows = self.task.evaluator.rows(self.unknowns(x), self.conditions)
-        _, slopes = self.task.problem.layout.bent(x[: self.size], self.task.data.leaves)
-        jacobian = rows.jacobian * np.concatenate([slopes, np.ones(x.size - self.size)])
-        return rows._replace(jacobian=jacobian)
 
     def values(self, x: np.ndarray) -> np.ndarray:
         """The residuals, and a zero for each of the rows that `jacobian` appends."""
@@ -158,27 +135,36 @@ class _Points:
         rows = self.rows(x)
         if not rows.finite:
             return False, ()
-        enough = _negligible(self.task, rows.loss, x.size)
-        low, high = self.limits - x
-        gain, step = gain_within(rows, low, high)
-        slope = rows.jacobian.T @ rows.values
-        stops = np.where(slope > 0, step <= low, step >= high)
-        distance = np.where(slope > 0, -low, high)
-        with np.errstate(invalid="ignore"):
-            held = stops & (np.abs(slope) * distance <= enough)
-        leaves = self.task.data.leaves
-        units = self.task.problem.layout.units(leaves)
-        at_bound = tuple((int(k), float(-slope[k] / units[k])) for k in np.flatnonzero(held))
-        return bool(gain <= enough or rows.loss <= _ROUND_OFF * first), at_bound
+        gain, at_bound = promise(self, rows, x)
+        enough = negligible(self.task, rows.loss, x.size)
+        return bool(gain <= enough or rows.loss <= ROUND_OFF * first), at_bound
+
+
+def promise(
+    unknowns: Unknowns, rows: ResidualRows, x: np.ndarray
+) -> tuple[float, tuple[tuple[int, float], ...]]:
+    """The loss that the linear model can remove at x, and the bounds that hold the minimum off."""
+    task, size = unknowns.task, unknowns.size
+    slope = rows.jacobian.T @ rows.values
+    low, high = np.full((2, slope.size), [[-np.inf], [np.inf]])
+    low[:size], high[:size] = unknowns.limits[:, :size] - x[:size]
+    gain, step = gain_within(rows, low, high)
+    stops = np.where(slope > 0, step <= low, step >= high)
+    distance = np.where(slope > 0, -low, high)
+    with np.errstate(invalid="ignore"):
+        held = stops & (np.abs(slope) * distance <= negligible(task, rows.loss, slope.size))
+    units = task.problem.layout.units(task.data.leaves)
+    return gain, tuple((int(k), float(-slope[k] / units[k])) for k in np.flatnonzero(held))
 
 
 def at_rest(task: Task, y: Any, conditions: Conditions) -> bool:
     """Whether the linear model promises no gain."""
     rows = task.evaluator.rows(y, conditions)
-    return rows.finite and _gain(rows)[0] <= _negligible(task, rows.loss, np.size(y))
+    return rows.finite and _gain(rows)[0] <= negligible(task, rows.loss, np.size(y))
 
 
-def _negligible(task: Task, loss: float, unknowns: int) -> float:
+def negligible(task: Task, loss: float, unknowns: int) -> float:
+    """The gain at `NEAR` standard errors from the minimum."""
     # Twice the gain, in units of the remaining variance, is the squared distance from the minimum
     # in standard errors.
     degrees = max(int((np.asarray(task.data.segments.weights) > 0).sum()) - unknowns, 1)

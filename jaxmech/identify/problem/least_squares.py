@@ -6,7 +6,7 @@ and, behind them, the free numbers u of each initial state.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -76,14 +76,9 @@ class Conditions(eqx.Module):
     prior_weight: Float[Known, " p"]  # 0 without a prior
     start_weight: Float[Known, "S kl"]  # of the start variables and their rates
     jump_weight: Float[Known, " nm"]  # of the jumps between segments
-    jump_shift: Float[Known, "S nm"]  # added to the weighted jumps; zero for a soft condition
     sensor_weight: Float[Known, " d"]  # factors on the weights of the samples; 1 if these are given
     sample_weight: Float[Known, "#S #T #d"]  # factors on whitened residuals, of a robust loss
     correlation_time: Float[Known, " d"]  # of the noise of each sensor [s], 0 if it is white
-
-    def with_jumps(self, factor: float, shift: Known) -> "Conditions":
-        """The conditions with jumps that weigh more by a factor."""
-        return replace(self, jump_weight=self.jump_weight * factor, jump_shift=shift / factor)
 
 
 class SegmentRun(eqx.Module):
@@ -168,7 +163,7 @@ def linearized(problem: FitProblem, y: Known, data: Data) -> Linearized:
 def half_square(problem: FitProblem, y: Known, data: Data, conditions: Conditions) -> Array:
     """Half the sum of all squared residuals, differentiable in reverse mode."""
     found = runs(problem, y, data)
-    jumped = _shifted_jumps(found, data, conditions)
+    jumped = conditions.jump_weight[None] * jumps(found.end, found.begin, data)
     other = outer_rows(problem, data, conditions, y)
     residual = conditions.sensor_weight[None, None] * found.residual
     return 0.5 * ((residual**2).sum() + (jumped**2).sum() + (other**2).sum())
@@ -192,11 +187,6 @@ def jumps(ends: Known, begins: Known, data: Data) -> Float[Array, "S nm"]:
     following = data.segments.following
     continues = following != jnp.arange(len(following))
     return jnp.where(continues[:, None], ends - begins[following], 0.0)
-
-
-def _shifted_jumps(found: SegmentRun, data: Data, conditions: Conditions) -> Array:
-    left = jumps(found.end, found.begin, data)
-    return jnp.asarray(conditions.jump_weight[None] * left + conditions.jump_shift)
 
 
 def outer_rows(problem: FitProblem, data: Data, conditions: Conditions, y: Known) -> Array:

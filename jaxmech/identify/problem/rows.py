@@ -16,13 +16,12 @@ import numpy as np
 from jaxmech.identify.data.segments import SegmentOrigin
 from jaxmech.identify.noise.autocorrelation import AR1, Neighbours
 from jaxmech.identify.noise.losses import AbstractLoss
+from jaxmech.identify.problem.condensing import Condensed, condensed
 from jaxmech.identify.problem.least_squares import (
     Conditions,
     Data,
     FitProblem,
     Linearized,
-    SegmentRun,
-    Slopes,
     linearized,
 )
 
@@ -36,8 +35,9 @@ class ResidualRows(NamedTuple):
     """All residuals and their derivatives."""
 
     values: np.ndarray  # (K,); infinite where the motion fails or explodes
-    jacobian: np.ndarray  # by the unknowns, (K, size of y)
+    jacobian: np.ndarray  # by the P independent unknowns, (K, P)
     recording: np.ndarray  # index of the recording that each row belongs to, -1 for a prior, (K,)
+    closing: np.ndarray  # change along the step that closes the jumps; 0 if none must vanish, (K,)
 
     @property
     def finite(self) -> bool:
@@ -51,14 +51,21 @@ class ResidualRows(NamedTuple):
 
 
 class Evaluator:
-    """Evaluates a problem at points y, and keeps the last evaluation."""
+    """Evaluates a problem at points y, and keeps the last evaluation.
 
-    def __init__(self, problem: FitProblem, data: Data, recording: np.ndarray) -> None:
-        self.problem, self.data = problem, data
+    The independent unknowns are all of y, unless jumps between segments must vanish (`hard`): then
+    they are those that `condensing` leaves.
+    """
+
+    def __init__(
+        self, problem: FitProblem, data: Data, recording: np.ndarray, *, hard: bool = False
+    ) -> None:
+        self.problem, self.data, self.hard = problem, data, hard
         self.recording = recording  # of each segment, (S,)
         self.count = 0  # evaluations so far
         self._last: tuple[bytes, Linearized] | None = None
         self._last_rows: tuple[bytes, Conditions, ResidualRows] | None = None
+        self._last_condensed: tuple[bytes, Condensed] | None = None
 
     def at(self, y: np.ndarray) -> Linearized:
         """All segments at y, with derivatives, as NumPy arrays of double precision."""
@@ -73,6 +80,7 @@ class Evaluator:
     def remember(self, y: np.ndarray, made: Linearized) -> None:
         """Take `made` for the evaluation at y."""
         self._last, self._last_rows = (np.asarray(y, float).tobytes(), made), None
+        self._last_condensed = None
 
     def rows(self, y: np.ndarray, conditions: Conditions) -> ResidualRows:
         """All residuals and their derivatives at y."""
@@ -82,23 +90,54 @@ class Evaluator:
         return last[2]
 
     def _rows(self, y: np.ndarray, conditions: Conditions) -> ResidualRows:
-        made, p = self.at(y), self.problem.layout.size
         R = triangles(*self.samples(y, conditions))
         parts = [
-            (R[:, :, -1], self._spread(R[:, :, :-1], p)),
-            *self._jumps(made.run, made.slopes, conditions),
+            (R[:, :, -1], self._by_unknowns(y, R[:, :, :-1])),
+            *self._jumps(y, conditions),
             *self._starts(y, conditions),
         ]
         prior, prior_by_y = self._prior(y, conditions)
         counts = [values.shape[1] for values, _ in parts]
         recording = [np.repeat(self.recording, count) for count in counts]
         values = [values.ravel() for values, _ in parts]
-        slopes = [slopes.reshape(-1, y.size) for _, slopes in parts]
+        slopes = [slopes.reshape(-1, slopes.shape[2]) for _, slopes in parts]
+        by_y = np.zeros((prior.size, slopes[0].shape[1]))
+        by_y[:, : prior_by_y.shape[1]] = prior_by_y
         return _checked(
             np.concatenate([*values, prior]),
-            np.concatenate([*slopes, prior_by_y]),
+            np.concatenate([*slopes, by_y]),
             np.concatenate([*recording, np.full(prior.size, -1)]),
         )
+
+    def condensed(self, y: np.ndarray) -> Condensed:
+        """What is left of the unknowns by the conditions that jumps vanish."""
+        key, last = np.asarray(y, float).tobytes(), self._last_condensed
+        if last is None or last[0] != key:
+            made = self.at(y)  # which forgets what belongs to another point
+            last = self._last_condensed = key, condensed(made, self.data, self.recording)
+        return last[1]
+
+    def map_of(self, y: np.ndarray, k: int) -> np.ndarray:
+        """Derivatives of the p + i numbers of segment k by the independent ones, (p + i, P)."""
+        if self.hard:
+            return self.condensed(y).maps[k]
+        p, i = self.problem.layout.size, self.data.free_starts
+        selection = np.zeros((p + i, y.size))
+        selection[:p, :p] = np.eye(p)
+        selection[p:, p + k * i : p + (k + 1) * i] = np.eye(i)
+        return selection
+
+    def _by_unknowns(self, y: np.ndarray, by_segment: np.ndarray) -> np.ndarray:
+        """Derivatives (S, K, p + i) by what each segment depends on, by the unknowns instead.
+
+        In a last column those along the step that closes the jumps.
+        """
+        closing = np.zeros(by_segment.shape[::2])
+        if self.hard:
+            closing = self.condensed(y).closing
+        maps = (np.column_stack([self.map_of(y, k), x]) for k, x in enumerate(closing))
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.stack([one @ by_y for one, by_y in zip(by_segment, maps, strict=True)])
 
     def samples(self, y: np.ndarray, conditions: Conditions) -> tuple[np.ndarray, np.ndarray]:
         """Residuals (S, T, d) of single samples, independent of each other, and their derivatives.
@@ -128,34 +167,20 @@ class Evaluator:
         made, weight = self.at(y), np.asarray(conditions.prior_weight, float)
         known = np.flatnonzero(weight > 0)
         away = np.asarray(made.numbers, float) - np.asarray(conditions.prior_mean, float)
-        by_y = np.zeros((known.size, y.size))
-        by_y[:, : weight.size] = weight[known, None] * np.asarray(made.by_z, float)[known]
-        return weight[known] * away[known], by_y
+        return weight[known] * away[known], weight[known, None] * np.asarray(made.by_z)[known]
 
-    def _spread(self, by_segment: np.ndarray, p: int) -> np.ndarray:
-        """Derivatives (S, k, p + i) by what each segment depends on, by all unknowns instead."""
-        count, rows, width = by_segment.shape
-        i = width - p
-        by_y = np.zeros((count, rows, p + count * i))
-        by_y[:, :, :p] = by_segment[:, :, :p]
-        for k in range(count):
-            by_y[k, :, p + k * i : p + (k + 1) * i] = by_segment[k, :, p:]
-        return by_y
-
-    def _jumps(
-        self, run: SegmentRun, slopes: Slopes, conditions: Conditions
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
+    def _jumps(self, y: np.ndarray, conditions: Conditions) -> list[tuple[np.ndarray, np.ndarray]]:
         following = np.asarray(self.data.segments.following)
         continues = following != np.arange(len(following))
-        if not continues.any():
+        if self.hard or not continues.any():
             return []
-        p = self.problem.layout.size
+        made = self.at(y)
         ends, begins = (
-            self._spread(np.swapaxes(np.asarray(x, float), 1, 2), p)
-            for x in (slopes.end, slopes.begin)
+            self._by_unknowns(y, np.swapaxes(np.asarray(x, float), 1, 2))
+            for x in (made.slopes.end, made.slopes.begin)
         )
         weight = np.asarray(conditions.jump_weight, float) * continues[:, None]
-        values = weight * (run.end - run.begin[following]) + np.asarray(conditions.jump_shift)
+        values = weight * (made.run.end - made.run.begin[following])
         return [(values, weight[:, :, None] * (ends - begins[following]))]
 
     def _starts(self, y: np.ndarray, conditions: Conditions) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -164,8 +189,9 @@ class Evaluator:
             return []
         p = self.problem.layout.size
         along = weight[:, :, None] * np.asarray(self.data.along, float)
-        by_y = self._spread(np.concatenate([np.zeros((*weight.shape, p)), along], axis=2), p)
-        return [(by_y @ y, by_y)]
+        _, u = self.data.parts(np.asarray(y, float), p)
+        by_segment = np.concatenate([np.zeros((*weight.shape, p)), along], axis=2)
+        return [(np.einsum("ski,si->sk", along, u), self._by_unknowns(y, by_segment))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,12 +218,15 @@ class Task:
 
 
 def _checked(values: np.ndarray, jacobian: np.ndarray, recording: np.ndarray) -> ResidualRows:
-    """The rows, all of them infinite if one of their numbers cannot be squared."""
+    """The rows, all of them infinite if one of their numbers cannot be squared.
+
+    The last column of the derivatives is that along the step that closes the jumps.
+    """
     with np.errstate(invalid="ignore"):
         good = np.abs(values).max() < _LARGEST and np.abs(jacobian).max() < _LARGEST
     if not good:  # false for NaN, too
-        return ResidualRows(np.full(values.shape, np.inf), np.zeros(jacobian.shape), recording)
-    return ResidualRows(values, jacobian, recording)
+        values, jacobian = np.full(values.shape, np.inf), np.zeros(jacobian.shape)
+    return ResidualRows(values, jacobian[:, :-1], recording, jacobian[:, -1])
 
 
 def triangles(residual: np.ndarray, slopes: np.ndarray) -> np.ndarray:

@@ -108,24 +108,20 @@ def _correlation_times(
         if task.loss is not None:
             limit = _CLIPPED * NORMAL * np.median(np.abs(e[seen[..., j]]))
             e = np.clip(e, -limit, limit)
-        others = (whole - _information(evaluator, white[..., [j]], y.size)) / scale
+        others = (whole - _information(evaluator, y, white[..., [j]])) / scale
         times[j] = correlation_time(
             evaluator.neighbours.of_sensor(int(j)), e, by_y, task.weighted,
-            others + _RIDGE * np.eye(y.size),
-            lambda x: _information(evaluator, x, y.size) / scale,
+            others + _RIDGE * np.eye(sizes.size),
+            lambda x: _information(evaluator, y, x) / scale,
         )  # fmt: skip
     return times
 
 
-def _information(evaluator: Evaluator, slopes: np.ndarray, size: int) -> np.ndarray:
-    """J^T J by all unknowns, of derivatives (S, p + i, T, d) by what each segment depends on."""
-    p = evaluator.problem.layout.size
-    i = slopes.shape[1] - p
-    H = np.zeros((size, size))
-    for k, one in enumerate(slopes.reshape(*slopes.shape[:2], -1)):
-        places = np.r_[0:p, p + k * i : p + (k + 1) * i]
-        H[np.ix_(places, places)] += one @ one.T
-    return H
+def _information(evaluator: Evaluator, y: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+    """J^T J by the unknowns, of derivatives (S, p + i, T, d) by what each segment depends on."""
+    flat = slopes.reshape(*slopes.shape[:2], -1)
+    parts = [(evaluator.map_of(y, k), one @ one.T) for k, one in enumerate(flat)]
+    return np.asarray(sum(by_y.T @ square @ by_y for by_y, square in parts))
 
 
 def _traces(evaluator: Evaluator, y: np.ndarray, conditions: Conditions) -> np.ndarray:
@@ -137,12 +133,10 @@ def _traces(evaluator: Evaluator, y: np.ndarray, conditions: Conditions) -> np.n
     inverse = np.linalg.pinv(scaled.T @ scaled, rcond=1e-12, hermitian=True)
     inverse = inverse / sizes / sizes[:, None]
     _, slopes = evaluator.samples(y, conditions)
-    p = evaluator.problem.layout.size
-    i = slopes.shape[1] - p
     traces = np.zeros(slopes.shape[3])
     for k, one in enumerate(slopes):
-        places = np.r_[0:p, p + k * i : p + (k + 1) * i]
-        block = inverse[np.ix_(places, places)]
+        by_y = evaluator.map_of(y, k)
+        block = by_y @ inverse @ by_y.T
         traces += np.einsum("atj,ab,btj->j", one, block, one, optimize=True)
     return traces
 

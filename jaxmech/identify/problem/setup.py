@@ -19,6 +19,7 @@ from jaxmech.identify.data.inputs import (
 from jaxmech.identify.data.recording import Recording, named, require_same_sensors
 from jaxmech.identify.data.segments import SegmentOrigin, Segments, Shooting, segments
 from jaxmech.identify.identifiable import Identifiable, Settings
+from jaxmech.identify.problem.condensing import state_sizes
 from jaxmech.identify.problem.initial_states import (
     InitialState,
     consistent_start,
@@ -90,7 +91,7 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     sensor_weight = np.ones(cut.observed.shape[2])
     if not weighted:
         sensor_weight = first_weights(np.asarray(cut.weights), np.asarray(cut.observed))
-    conditions = _conditions(found, data, origin, states, settings, sensor_weight)
+    conditions = _conditions(found, data, origin, states, subject, settings, sensor_weight)
     y = np.zeros(found.layout.size + len(origin.recording) * data.free_starts)
     count = sum(one.count for one in given)
     if count < y.size:
@@ -99,9 +100,9 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
             f"but there are {count} for {y.size}; fix parameters by `free`, or exact starts by "
             '`initial_states="fixed"`.'
         )
-    evaluator = Evaluator(problem, data, origin.recording)
-    _require_runs(evaluator, y, origin)
     hard = horizon is not None and horizon.continuity is None
+    evaluator = Evaluator(problem, data, origin.recording, hard=hard)
+    _require_runs(evaluator, y, origin)
     return Task(
         problem, data, conditions, origin, y, longest, hard, weighted, evaluator, settings.loss,
         settings.noise,
@@ -251,7 +252,7 @@ def _corners(s: Segments, k: Any) -> np.ndarray | None:
 
 def _conditions(
     found: Parameters, data: Data, origin: SegmentOrigin, states: Sequence[InitialState],
-    settings: Settings, sensor_weight: np.ndarray,
+    subject: Identifiable, settings: Settings, sensor_weight: np.ndarray,
 ) -> Conditions:  # fmt: skip
     count = len(data.segments.q0)
     start_weight = np.zeros((count, data.segments.start_size))
@@ -260,12 +261,13 @@ def _conditions(
         if sd is not None:
             start_weight[k] = 1 / np.concatenate(sd)
     jump_weight = _jump_weight(data.segments, states, settings.horizon, sensor_weight)
+    n, integrals = subject.system.n, len(subject.system.states)
+    jump_weight[n - integrals : n] = 0.0  # which no one measures
     return Conditions(
         prior_mean=found.prior_mean,
         prior_weight=1 / found.prior_sd,
         start_weight=start_weight,
         jump_weight=jump_weight,
-        jump_shift=np.zeros((count, jump_weight.size)),
         sensor_weight=sensor_weight,
         sample_weight=np.ones((1, 1, 1) if settings.loss is None else data.segments.weights.shape),
         correlation_time=np.zeros(sensor_weight.size),
@@ -281,11 +283,9 @@ def _jump_weight(
         return np.zeros(size)
     if horizon.continuity is not None:
         return np.full(size, 1 / horizon.continuity)
-    # a hard condition begins with the weight at which a jump of the size of the motion counts as
-    # much as all measurements of a segment
-    begins = np.stack([np.concatenate([one.q, one.v]) for one in states])
-    scale = np.sqrt((begins**2).mean(0))
-    scale = np.where(scale > 1e-3 * scale.max(), scale, scale.max())
+    # Where jumps must vanish, the unit in which they are weighed on the way: a jump of the size of
+    # the motion counts as much as all measurements of a segment.
+    scale = state_sizes(np.stack([np.concatenate([one.q, one.v]) for one in states]))
     observed = np.asarray(s.observed, float)
     centred = observed - observed.mean(axis=1, keepdims=True)
     weights = sensor_weight * np.asarray(s.weights, float)

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 
 from jaxmech.identify.optimize.loop import Solved
 from jaxmech.identify.problem.least_squares import jumps, outer_rows, runs
-from jaxmech.identify.problem.rows import Task
+from jaxmech.identify.problem.rows import ResidualRows, Task
 from jaxmech.system import Params
 
 
@@ -69,11 +69,19 @@ class Density:
         squares is what the fit has minimized. Both come from one program, which runs once for each
         point. They are the triangles of the recordings, which have the same squares.
         """
-        return self._task.evaluator.rows(np.asarray(y, float), self._conditions).values
+        return self._rows(y).values
 
     def jacobian(self, y: Any) -> np.ndarray:
         """The derivatives of all `residuals`, (N, Y)."""
-        return self._task.evaluator.rows(np.asarray(y, float), self._conditions).jacobian
+        return self._rows(y).jacobian
+
+    def _rows(self, y: Any) -> ResidualRows:
+        if self.hard:
+            raise ValueError(
+                "Argument `y` has no free unknowns where segments must join; fit without "
+                "`horizon`, or with Shooting(..., continuity=...)."
+            )
+        return self._task.evaluator.rows(np.asarray(y, float), self._conditions)
 
     def log_density(self, y: Float[Array, " Y"]) -> Float[Array, ""]:
         """The logarithm of the posterior density of the unknowns, but for a constant.

@@ -1,0 +1,219 @@
+"""Least squares whose segments must join, by Gauss-Newton steps with the joints eliminated.
+
+A step closes the linearized jumps and minimizes the linearized residuals of what is left free
+(Bock 1987, "Randwertproblemmethoden zur Parameteridentifizierung in Systemen nichtlinearer
+Differentialgleichungen"). On the way the segments need not join. Steps are limited by a trust
+region in units of the residuals, as Byrd and Omojokun do (Nocedal and Wright 2006, section 18.5),
+and judged by half the sum of squares plus mu times the size of the jumps, an exact penalty.
+
+Where jumps cannot be closed without a rise of the loss, the linear model says little, as along a
+chaotic motion with poor parameters. There jumps count as squares for a while, like residuals.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxmech.identify.optimize.trust_region import (
+    PER_UNKNOWN,
+    ROUND_OFF,
+    End,
+    Progress,
+    TrustRegion,
+    minimize,
+    negligible,
+    promise,
+)
+from jaxmech.identify.optimize.unknowns import Unknowns
+from jaxmech.identify.problem.condensing import state_sizes
+from jaxmech.identify.problem.least_squares import Conditions, jumps
+from jaxmech.identify.problem.rows import Evaluator, ResidualRows, Task
+
+CONTINUOUS = 1e-9  # size of a jump, relative to the states, that counts as none
+_ROUNDED = 100  # the same in units of round-off
+_CLOSING = 0.8  # share of the trust region that closing the jumps may take
+_SMALLER, _LARGER = 0.25, 0.75  # shares of a promise below and above which the region changes
+_ACCEPTED = 1e-3  # share of a promise that an accepted step keeps
+_JUMPS = 0.3  # share of the fall of the penalty that a step must promise
+_RISE = 0.1  # share of the loss by which closing the jumps may raise it
+_SOFT, _HARDER, _PHASES = 1e-2, 10.0, 5  # tolerance of soft phases, growth of weights, their number
+_LEAST = 1e-12  # radius, relative to the step, at which it ends
+_DEPENDENT = 1e-10  # singular value, relative to the largest, that counts as zero
+_EXACT = 1e-2  # share of the tolerance of the loss, which is judged before the step
+
+
+class _Iterate(NamedTuple):
+    x: np.ndarray
+    rows: ResidualRows
+    jump: float  # size of the weighted jumps
+    largest: float  # largest jump, relative to the size of the states
+
+
+class _TrialStep(NamedTuple):
+    x: np.ndarray  # where it leads
+    share: float  # of the jumps, which it closes
+    gain: float  # by which the loss falls in the linear model
+    size: float  # in units of the residuals
+    length: float  # in those of the unknowns
+
+
+class _TrustedRegion(NamedTuple):
+    radius: float  # of the trust region, in units of the residuals
+    mu: float  # weight of the size of the jumps
+
+
+def minimize_continuous(
+    policy: TrustRegion, task: Task, y: Any, conditions: Conditions,
+    record: Callable[[Progress], None],
+) -> End:  # fmt: skip
+    """Minimize from y, such that no jump is left, with `record` called at each accepted point."""
+    unknowns = Unknowns(task, conditions)
+    here = _place(unknowns, unknowns.straight(np.asarray(y, float)))
+    first, region = here.rows.loss, _TrustedRegion(_first_radius(unknowns, here), 0.0)
+    most = policy.evaluations or PER_UNKNOWN * here.rows.jacobian.shape[1]
+    count, phases, reason = 1, 0, ""
+    while not reason:
+        step = _step(unknowns, here, region.radius)
+        joined = here.largest <= _continuous(task)
+        if reason := _ended(policy, here, step, first) if joined else "":
+            break
+        if count >= most:
+            reason = f"the {most} evaluations are used up"
+        elif -step.gain > _RISE * here.rows.loss and phases < _PHASES:
+            end = _softly(policy, unknowns, here, most - count, phases, record)
+            count, phases = count + end.evaluations, phases + 1
+            here = _place(unknowns, unknowns.straight(end.y))
+            region = _TrustedRegion(_first_radius(unknowns, here), 0.0)
+        else:
+            there, region, accepted = _trial(unknowns, here, step, region)
+            count += 1
+            if accepted:
+                here = there
+                record(Progress(unknowns.unknowns(here.x), here.rows.loss))
+            elif region.radius < _LEAST * np.linalg.norm(here.rows.values):
+                reason = "no step lowers the loss" if joined else _apart(here)
+    gain, at_bound = promise(unknowns, here.rows, here.x)
+    enough = negligible(task, here.rows.loss, here.rows.jacobian.shape[1])
+    settled = gain <= enough or here.rows.loss <= ROUND_OFF * first
+    converged = settled and here.largest <= _continuous(task)
+    y = unknowns.unknowns(here.x)
+    return End(y, bool(converged), reason, count >= most, count, at_bound)
+
+
+def _continuous(task: Task) -> float:
+    return max(CONTINUOUS, _ROUNDED * float(np.finfo(task.data.segments.ts.dtype).eps))
+
+
+def _apart(here: _Iterate) -> str:
+    return f"no step closes the jumps between segments, {here.largest:.1g} of the states"
+
+
+def _ended(policy: TrustRegion, here: _Iterate, step: _TrialStep, first: float) -> str:
+    """Why there is nothing left to do where no jump is left, or an empty text."""
+    loss, change = here.rows.loss, policy.tolerance
+    if step.gain <= _EXACT * change * loss or loss <= ROUND_OFF * first:
+        return f"the loss would fall by less than {change:g} of itself"
+    if step.length <= change * np.linalg.norm(here.x):
+        return f"the unknowns would change by less than {change:g} of themselves"
+    return ""
+
+
+def _first_radius(unknowns: Unknowns, here: _Iterate) -> float:
+    """The size of the parameters, as in scipy, and of the step that closes the jumps."""
+    p = unknowns.size
+    sizes = np.linalg.norm(here.rows.jacobian[:, :p], axis=0)
+    closing = float(np.linalg.norm(here.rows.closing))
+    return float(np.linalg.norm(sizes * here.x[:p])) + 2 * closing or np.inf
+
+
+def _softly(
+    policy: TrustRegion, unknowns: Unknowns, here: _Iterate, most: int, phases: int,
+    record: Callable[[Progress], None],
+) -> End:  # fmt: skip
+    """The end of a fit with jumps among the residuals, which weigh more in every phase."""
+    task, conditions = unknowns.task, unknowns.conditions
+    y = unknowns.unknowns(here.x)
+    evaluator = Evaluator(task.problem, task.data, task.origin.recording)
+    evaluator.remember(y, task.evaluator.at(y))
+    weight = _HARDER**phases * np.asarray(conditions.jump_weight, float)
+    soft = TrustRegion(most, max(_SOFT, policy.tolerance))
+    joined = replace(task, hard=False, evaluator=evaluator)
+    return minimize(soft, joined, y, replace(conditions, jump_weight=weight), record)
+
+
+def _trial(
+    unknowns: Unknowns, here: _Iterate, step: _TrialStep, region: _TrustedRegion
+) -> tuple[_Iterate, _TrustedRegion, bool]:
+    """The place to which a step leads, the next region, and whether to go there."""
+    fall, mu, radius = step.share * here.jump, region.mu, region.radius
+    if fall > 0:
+        mu = max(mu, -step.gain / ((1 - _JUMPS) * fall))
+    there = _place(unknowns, step.x)
+    promised = step.gain + mu * fall
+    kept = here.rows.loss + mu * here.jump - there.rows.loss - mu * there.jump
+    share = kept / promised if np.isfinite(kept) and promised > 0 else -1.0
+    if share < _SMALLER:
+        radius = _SMALLER * step.size
+    elif share > _LARGER and step.size > 0.9 * radius:
+        radius = 2 * radius
+    return there, _TrustedRegion(radius, mu), share > _ACCEPTED
+
+
+def _place(unknowns: Unknowns, x: np.ndarray) -> _Iterate:
+    task, weight = unknowns.task, np.asarray(unknowns.conditions.jump_weight, float)
+    rows, run = unknowns.rows(x), task.evaluator.at(unknowns.unknowns(x)).run
+    gaps = np.asarray(jumps(run.end, run.begin, task.data), float)
+    gaps = np.where(weight > 0, gaps, 0.0)
+    largest = np.abs(gaps).max() / state_sizes(run.begin).max()
+    return _Iterate(x, rows, float(np.linalg.norm(weight * gaps)), float(largest))
+
+
+def _step(unknowns: Unknowns, here: _Iterate, radius: float) -> _TrialStep:
+    rows, p, x = here.rows, unknowns.size, here.x
+    closing = float(np.linalg.norm(rows.closing))
+    share = min(1.0, _CLOSING * radius / closing) if closing > 0 else 1.0
+    left = rows.values + share * rows.closing
+    sizes = np.linalg.norm(rows.jacobian, axis=0)
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    low, high = np.full((2, sizes.size), [[-np.inf], [np.inf]])
+    low[:p], high[:p] = unknowns.limits[:, :p] - x[:p]
+    rest = np.inf if np.isinf(radius) else np.sqrt(radius**2 - (share * closing) ** 2)
+    w = _within(rows.jacobian / sizes, left, rest, low * sizes, high * sizes) / sizes
+    after = left + rows.jacobian @ w
+    new = np.clip(x + unknowns.moved(x, w, share), *unknowns.limits)
+    return _TrialStep(
+        new, share, rows.loss - 0.5 * float(after @ after),
+        float(np.hypot(np.linalg.norm(sizes * w), share * closing)),
+        float(np.linalg.norm(new - x)),
+    )  # fmt: skip
+
+
+def _within(
+    J: np.ndarray, r: np.ndarray, radius: float, low: np.ndarray, high: np.ndarray
+) -> np.ndarray:
+    """The step of length `radius` at most, and within limits, that minimizes |r + J w|."""
+    U, s, V = np.linalg.svd(J, full_matrices=False)
+    keep = s > _DEPENDENT * s.max(initial=0.0)
+    s, V, b = s[keep], V[keep], -(U.T @ r)[keep]
+    damping = 0.0
+    if np.linalg.norm(b / s) > radius:
+        from scipy.optimize import brentq  # slow to import, and seldom needed
+
+        top = np.log(np.linalg.norm(s * b) / radius)
+        damping = np.exp(
+            brentq(
+                lambda log: np.linalg.norm(s * b / (s**2 + np.exp(log))) / radius - 1,
+                top - 60, top + 1e-6,
+            )
+        )  # fmt: skip
+    w = V.T @ (s * b / (s**2 + damping))
+    if (low <= w).all() and (w <= high).all():
+        return np.asarray(w)
+    from scipy.optimize import lsq_linear  # slow to import, and seldom needed
+
+    count = J.shape[1]
+    damped = np.concatenate([J, np.sqrt(damping + _DEPENDENT**2) * np.eye(count)])
+    right = -np.concatenate([r, np.zeros(count)])
+    return np.clip(lsq_linear(damped, right, (low, high), method="bvls").x, low, high)

@@ -1,0 +1,102 @@
+"""Segments that must join: the optimum, its errors, and its ways of stopping."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxmech import FixedSteps
+from jaxmech.identify import (
+    Fit,
+    Huber,
+    Recording,
+    Shooting,
+    TrustRegion,
+    fit,
+)
+from tests.identify.swings import (
+    BEGIN,
+    CARTESIAN,
+    FREE,
+    SWING,
+    TRUTH,
+    angle,
+    noisy,
+    on_the_rod,
+    swings,
+)
+
+TS = np.arange(121) / 50
+OPTIONS: Any = {"free": FREE, "steps": FixedSteps(2)}
+
+
+def given() -> list[Recording]:
+    rng = np.random.default_rng(1)
+    return [noisy(one, rng) for one in swings(ts=TS)]
+
+
+def fitted(**options: Any) -> Fit:
+    recordings = options.pop("recordings", None) or given()
+    return fit(SWING, recordings, BEGIN, **OPTIONS, **options)
+
+
+def assert_same(found: Fit, whole: Fit) -> None:
+    errors = whole.uncertainty.standard_errors
+    np.testing.assert_allclose((found.values - whole.values) / errors, 0.0, atol=1e-3)
+    np.testing.assert_allclose(found.uncertainty.standard_errors, errors, rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def whole() -> Fit:
+    return fitted()
+
+
+@pytest.fixture(scope="module")
+def joined() -> Fit:
+    return fitted(horizon=Shooting(0.6))
+
+
+def test_the_optimum_and_errors_are_those_of_whole_recordings(whole: Fit, joined: Fit) -> None:
+    assert joined.converged
+    assert "fall by less" in joined.reason or "change by less" in joined.reason
+    assert joined.evaluations <= 15
+    assert_same(joined, whole)
+    np.testing.assert_allclose(joined.history[-1], whole.history[-1], rtol=1e-7)
+
+
+def test_a_spent_budget_is_the_reason() -> None:
+    found = fitted(horizon=Shooting(0.6), optimizer=TrustRegion(3))
+    assert not found.converged
+    assert found.reason == "the 3 evaluations are used up"
+    assert found.evaluations == 3
+
+
+def test_bounds_hold() -> None:
+    bounds = {"c": (0.12, None)}
+    alone, found = (fitted(bounds=bounds, **x) for x in ({}, {"horizon": Shooting(0.6)}))
+    assert found.params["c"] == pytest.approx(0.12, abs=1e-9)
+    assert found.params["l"] == pytest.approx(float(alone.params["l"]), rel=1e-6)
+    assert found.at_bound["c"] == pytest.approx(alone.at_bound["c"], rel=1e-3)
+
+
+def test_robust_losses_and_estimated_noise() -> None:
+    recordings = [Recording(r.ts, r.observed, r.q0, r.v0) for r in given()]
+    options = {"recordings": recordings, "loss": Huber()}
+    alone, found = (fitted(**options, **x) for x in ({}, {"horizon": Shooting(0.6)}))
+    assert found.converged
+    errors = alone.uncertainty.standard_errors
+    np.testing.assert_allclose((found.values - alone.values) / errors, 0.0, atol=2e-2)
+    np.testing.assert_allclose(found.uncertainty.standard_errors, errors, rtol=1e-2)
+
+
+@pytest.mark.slow
+def test_states_on_constraints(whole: Fit) -> None:
+    recordings = []
+    for one in given():
+        q0, v0 = on_the_rod(float(one.q0[0]), 0.0, BEGIN["l"])
+        recordings.append(Recording(one.ts, one.observed, q0, v0, weights=one.weights))
+    found = fit(CARTESIAN, recordings, BEGIN, observe=angle, horizon=Shooting(0.6), **OPTIONS)
+    assert found.converged
+    errors = whole.uncertainty.standard_errors
+    np.testing.assert_allclose((found.values - whole.values) / errors, 0.0, atol=0.1)
+    assert (abs(found.values - [TRUTH[name] for name in found.names]) < 4 * errors).all()
