@@ -79,6 +79,23 @@ def test_long_code_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_optimized(until_large, Kind.LARGE)
 
 
+@pytest.mark.usefixtures("as_users_do")
+def test_code_that_does_not_fit_the_stack_computes_one_trajectory_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fn, many = repeated(20), jnp.linspace(0.3, 50.0, 33)
+
+    def lanes() -> int:
+        return Program(kernel(fn), frozenset({0}), Kind.SMALL).facts.lanes
+
+    usual = vectorize(fn)(many)
+    monkeypatch.setattr(codegen, "MOST_ON_STACK", 30)
+    assert lanes() > 1  # optimized code keeps values in registers
+    with unoptimized():
+        assert lanes() == 1
+        np.testing.assert_array_equal(vectorize(fn)(many), usual)
+
+
 AVX_512, AVX2, SSE = (8, 32), (4, 16), (2, 16)
 
 

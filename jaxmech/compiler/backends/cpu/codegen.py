@@ -25,6 +25,8 @@ class Kind(Enum):
 
 # Lines of code: the time of LLVM grows faster than they do. One trajectory makes up for less of it.
 LONGEST_OPTIMIZED = {Kind.ONE: 100_000, Kind.SMALL: 200_000, Kind.LARGE: 200_000}
+# Code that is not optimized keeps each value on the stack, of which a thread has 8 MiB.
+MOST_ON_STACK = 900_000  # lines times lanes, at most 8 bytes each
 
 
 def kind_of(size: int) -> Kind:
@@ -74,15 +76,26 @@ class Source:
         Raises:
             UnsupportedError: an operation or a type for which there is no instruction.
         """
-        kernel, builder = self.kernel, AssemblyBuilder(self.lanes, has_fma=has_fma())
+        builder = self._written()
+        length = len(builder.lines)
+        is_optimized = should_optimize and length <= LONGEST_OPTIMIZED[self.kind]
+        if not is_optimized and length * self.lanes > MOST_ON_STACK and self.lanes > 1:
+            self.lanes = 1
+            builder = self._written()
+        results = [self.kernel.out_avals[k] for k in self.computed]
+        sizes = [x.size * x.dtype.itemsize for x in results]
+        return *module(builder, len(self.kernel.avals), sizes, is_optimized), is_optimized
+
+    def _written(self) -> AssemblyBuilder:
+        builder = AssemblyBuilder(self.lanes, has_fma=has_fma())
         builder.label("entry")
         first = _first(builder)
-        Body(builder, kernel, self.batched, first, lambda k: array_address(builder, 1 + k)).write()
+        body = Body(
+            builder, self.kernel, self.batched, first, lambda k: array_address(builder, 1 + k)
+        )
+        body.write()
         builder.lines.append("ret void")
-        results = [kernel.out_avals[k] for k in self.computed]
-        sizes = [x.size * x.dtype.itemsize for x in results]
-        is_optimized = should_optimize and len(builder.lines) <= LONGEST_OPTIMIZED[self.kind]
-        return *module(builder, len(kernel.avals), sizes, is_optimized), is_optimized
+        return builder
 
 
 def _first(builder: AssemblyBuilder) -> str:
