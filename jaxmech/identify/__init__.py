@@ -41,7 +41,10 @@ from jaxmech.identify.noise.outliers import Outliers as Outliers
 from jaxmech.identify.optimize.gradient_descent import Descent as Descent
 from jaxmech.identify.optimize.loop import MultiStart as MultiStart
 from jaxmech.identify.optimize.trust_region import TrustRegion as TrustRegion
+from jaxmech.identify.planning.choice import MeasurementChoice as MeasurementChoice
+from jaxmech.identify.planning.choice import choose_measurements as choose_measurements
 from jaxmech.identify.planning.criterion import AOptimal as AOptimal
+from jaxmech.identify.planning.criterion import COptimal as COptimal
 from jaxmech.identify.planning.criterion import DOptimal as DOptimal
 from jaxmech.identify.planning.design import Design as Design
 from jaxmech.identify.planning.design import design as design

@@ -1,5 +1,5 @@
 """Experiments that are worth making.
 
 `design` chooses initial states and inputs by the information that their recording would have, under
-a `criterion`.
+a `criterion`; `choice` is one of sensors or samples within a budget.
 """

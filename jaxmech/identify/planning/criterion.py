@@ -47,3 +47,31 @@ class AOptimal(AbstractCriterion):
     def loss(self, H: Float[Array, "p p"]) -> Float[Array, ""]:
         """Half the logarithm of the trace of C."""
         return 0.5 * jnp.log(jnp.trace(jnp.linalg.inv(H)))
+
+
+@dataclass(frozen=True)
+class COptimal(AbstractCriterion):
+    """The variance of one combination of the numbers: c C c, with its derivatives c by them.
+
+    For what a fit leaves undetermined, or for a quantity that follows from the parameters. In
+    `design` the numbers are relative to their values: c is for a change of each by 100 %.
+
+    Attributes:
+        direction: c, p numbers.
+
+    Example:
+        >>> print(COptimal((0.0, 1.0)).loss(jnp.diag(jnp.array([1.0, 4.0]))).round(4))
+        -0.6931
+    """
+
+    direction: tuple[float, ...]
+
+    def loss(self, H: Float[Array, "p p"]) -> Float[Array, ""]:
+        """Half the logarithm of the variance."""
+        c = jnp.asarray(self.direction, H.dtype)
+        if c.shape != H.shape[:1]:
+            raise ValueError(
+                f"Argument `direction` must hold {len(H)} numbers, one for each that is to be "
+                f"known, but has shape {c.shape}."
+            )
+        return 0.5 * jnp.log(c @ jnp.linalg.solve(H, c))

@@ -102,7 +102,7 @@ def design(
         observe: observe(q, v, t, params) returns the sensor values, (d,), as for `fit`.
         known: a fit of the same numbers, whose recordings count too. What they leave undetermined,
             the next experiment is made for.
-        criterion: `DOptimal()` or `AOptimal()`.
+        criterion: `DOptimal()`, `AOptimal()`, or `COptimal(direction)` for one combination.
         points: random experiments that are compared first, as one batch.
         seed: seed of these.
         method: how a step is made, as for `simulate`.
