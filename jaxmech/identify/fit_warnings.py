@@ -297,7 +297,7 @@ def _freed(task: Task, solved: Solved) -> ResidualRows:
     problem, data, size = task.problem, task.data, task.problem.layout.size
     z, u = data.parts(solved.y, size)
     states = initial_states(problem, data.segments, problem.layout.known(z, data.leaves))
-    along = free_directions(problem, data.segments, states)
+    along = free_directions(problem, data.segments, states, task.origin.first)
     if data.free_starts:  # of later segments, where they are as before
         along = np.where(task.origin.first[:, None, None], along, data.along)
     free = Data(data.segments, data.leaves, jnp.asarray(along))

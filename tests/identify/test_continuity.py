@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import FixedSteps
+from jaxmech import FixedSteps, System, simulate
 from jaxmech.identify import (
     Fit,
     Huber,
@@ -30,13 +31,13 @@ TS = np.arange(121) / 50
 OPTIONS: Any = {"free": FREE, "steps": FixedSteps(2)}
 
 
-def given() -> list[Recording]:
+def recordings_of_swings() -> list[Recording]:
     rng = np.random.default_rng(1)
     return [noisy(one, rng) for one in swings(ts=TS)]
 
 
 def fitted(**options: Any) -> Fit:
-    recordings = options.pop("recordings", None) or given()
+    recordings = options.pop("recordings", None) or recordings_of_swings()
     return fit(SWING, recordings, BEGIN, **OPTIONS, **options)
 
 
@@ -80,7 +81,7 @@ def test_bounds_hold() -> None:
 
 
 def test_robust_losses_and_estimated_noise() -> None:
-    recordings = [Recording(r.ts, r.observed, r.q0, r.v0) for r in given()]
+    recordings = [Recording(r.ts, r.observed, r.q0, r.v0) for r in recordings_of_swings()]
     options = {"recordings": recordings, "loss": Huber()}
     alone, found = (fitted(**options, **x) for x in ({}, {"horizon": Shooting(0.6)}))
     assert found.converged
@@ -92,7 +93,7 @@ def test_robust_losses_and_estimated_noise() -> None:
 @pytest.mark.slow
 def test_states_on_constraints(whole: Fit) -> None:
     recordings = []
-    for one in given():
+    for one in recordings_of_swings():
         q0, v0 = on_the_rod(float(one.q0[0]), 0.0, BEGIN["l"])
         recordings.append(Recording(one.ts, one.observed, q0, v0, weights=one.weights))
     found = fit(CARTESIAN, recordings, BEGIN, observe=angle, horizon=Shooting(0.6), **OPTIONS)
@@ -100,3 +101,26 @@ def test_states_on_constraints(whole: Fit) -> None:
     errors = whole.uncertainty.standard_errors
     np.testing.assert_allclose((found.values - whole.values) / errors, 0.0, atol=0.1)
     assert (abs(found.values - [TRUTH[name] for name in found.names]) < 4 * errors).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("continuity", [None, 1e-6])
+def test_integrals_of_states_join(continuity: float | None) -> None:
+    """A position is held by the integral of a filtered error, which the force reads."""
+    system = System(
+        lambda q, v, t, p: 0.5 * v[0] ** 2,
+        force=lambda q, v, t, p: jnp.stack([-p["k"] * q[1] - 3.0 * q[0] - p["c"] * v[0]]),
+        coordinates=("x",), states=("error",), rates=lambda q, v, t, p: 8.0 * (q[0] - v[1]),
+    )  # fmt: skip
+    truth, start = {"k": 1.5, "c": 1.0}, ([1.0, 0.0], [0.0, 0.2])
+    sol = simulate(system, *map(np.array, start), TS, truth, steps=FixedSteps(4))
+    seen = np.stack([sol.q[:, 0], sol.v[:, 1]], axis=1)
+    seen += np.random.default_rng(0).normal(0.0, 1e-3, seen.shape)
+    recording = Recording(TS, seen, *start, weights=1e3)
+    guess, options = {"k": 1.0, "c": 0.5}, {"steps": FixedSteps(4)}
+    whole = fit(system, recording, guess, **options)
+    found = fit(system, recording, guess, horizon=Shooting(0.6, continuity=continuity), **options)
+    assert found.converged
+    errors = whole.uncertainty.standard_errors
+    np.testing.assert_allclose((found.values - whole.values) / errors, 0.0, atol=1e-2)
+    np.testing.assert_allclose(found.uncertainty.standard_errors, errors, rtol=1e-3)

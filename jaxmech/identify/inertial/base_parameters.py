@@ -118,7 +118,7 @@ class BaseParameters:
 def base_parameters(
     mechanism: Mechanism,
     q: Any = None,
-    t: float = 0.0,
+    t: float | int = 0.0,
     params: Params = None,
     *,
     known: Sequence[str] | Literal["zeros"] = (),
@@ -172,7 +172,7 @@ def base_parameters(
     params = dict(mechanism.params) if params is None else params
     if q is not None:
         require_finite(q=q)
-    result = base_of(mechanism, q, t, params, known, seed)
+    result = base_of(mechanism, q, float(t), params, known, seed)
     assert result is not None
     return result
 

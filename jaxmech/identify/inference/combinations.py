@@ -14,7 +14,6 @@ helps.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -50,13 +49,15 @@ class Combinations:
         return f"of {', '.join(self.affected)} only {listed} {'is' if single else 'are'} determined"
 
 
-class Combination(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Combination:
     """A combination with a name of its own, such as a base parameter of a mechanism.
 
     Example:
         >>> mass = Combination("m", 2.0, np.array([1.0, 0.0]), "kg")
         >>> inertia = Combination("I", 0.5, np.array([0.0, 1.0]), "kg m^2")
-        >>> print(*inertia.over(mass)[:3])
+        >>> ratio = inertia.over(mass)
+        >>> print(ratio.formula, ratio.value, ratio.gradient)
         (I) / (m) 0.25 [-0.125  0.5  ]
     """
 

@@ -45,8 +45,7 @@ def with_groups(result: Identifiability, groups: Sequence[Combination]) -> Ident
     formulas = [Combination(str(f), f(values), f.gradient(values), "") for f in search.formulas]
     count = len(formulas) + search.missing
     chosen = independent([*known, *formulas], relative, count, least=_NEW)
-    places = [id(group) for group in chosen]
-    rest = [f for f, group in zip(search.formulas, formulas, strict=True) if id(group) in places]
+    rest = [f for f, group in zip(search.formulas, formulas, strict=True) if group in chosen]
     search = replace(search, formulas=tuple(rest), missing=count - len(chosen))
-    groups_of = tuple(group for group in known if id(group) in places)
-    return replace(result, combinations=search, groups=groups_of)
+    shown = tuple(group for group in known if group in chosen)
+    return replace(result, combinations=search, groups=shown)

@@ -59,7 +59,7 @@ class _TrialStep(NamedTuple):
     length: float  # in those of the unknowns
 
 
-class _TrustedRegion(NamedTuple):
+class _Region(NamedTuple):
     radius: float  # of the trust region, in units of the residuals
     mu: float  # weight of the size of the jumps
 
@@ -71,7 +71,7 @@ def minimize_continuous(
     """Minimize from y, such that no jump is left, with `record` called at each accepted point."""
     unknowns = Unknowns(task, conditions)
     here = _place(unknowns, unknowns.straight(np.asarray(y, float)))
-    first, region = here.rows.loss, _TrustedRegion(_first_radius(unknowns, here), 0.0)
+    first, region = here.rows.loss, _Region(_first_radius(unknowns, here), 0.0)
     most = policy.evaluations or PER_UNKNOWN * here.rows.jacobian.shape[1]
     count, phases, reason = 1, 0, ""
     while not reason:
@@ -85,7 +85,7 @@ def minimize_continuous(
             end = _softly(policy, unknowns, here, most - count, phases, record)
             count, phases = count + end.evaluations, phases + 1
             here = _place(unknowns, unknowns.straight(end.y))
-            region = _TrustedRegion(_first_radius(unknowns, here), 0.0)
+            region = _Region(_first_radius(unknowns, here), 0.0)
         else:
             there, region, accepted = _trial(unknowns, here, step, region)
             count += 1
@@ -144,8 +144,8 @@ def _softly(
 
 
 def _trial(
-    unknowns: Unknowns, here: _Iterate, step: _TrialStep, region: _TrustedRegion
-) -> tuple[_Iterate, _TrustedRegion, bool]:
+    unknowns: Unknowns, here: _Iterate, step: _TrialStep, region: _Region
+) -> tuple[_Iterate, _Region, bool]:
     """The place to which a step leads, the next region, and whether to go there."""
     fall, mu, radius = step.share * here.jump, region.mu, region.radius
     if fall > 0:
@@ -158,7 +158,7 @@ def _trial(
         radius = _SMALLER * step.size
     elif share > _LARGER and step.size > 0.9 * radius:
         radius = 2 * radius
-    return there, _TrustedRegion(radius, mu), share > _ACCEPTED
+    return there, _Region(radius, mu), share > _ACCEPTED
 
 
 def _place(unknowns: Unknowns, x: np.ndarray) -> _Iterate:

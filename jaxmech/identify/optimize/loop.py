@@ -66,8 +66,8 @@ def solve(
             if isinstance(policy, Descent):
                 end = descend(policy, validation, task, y, conditions, record, state)
             else:
-                one = minimize_continuous if task.hard else minimize
-                end = one(policy, task, y, conditions, record)
+                minimizer = minimize_continuous if task.hard else minimize
+                end = minimizer(policy, task, y, conditions, record)
             y, state, settled = end.y, None, True
             evaluations += end.evaluations
             stuck = not end.converged and not end.spent

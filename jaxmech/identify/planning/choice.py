@@ -82,7 +82,7 @@ def choose_measurements(
     if known is not None:
         start = start + square(known, p, "known")
     search = _ExchangeSearch(informations, prices, float(budget), start, criterion, repeats)
-    chosen = search.result()
+    chosen = search.solve()
     H = start + informations[chosen].sum(0)
     cost = float(prices[chosen].sum())
     return MeasurementChoice(tuple(sorted(chosen)), cost, H, float(search.losses(H[None])[0]))
@@ -127,35 +127,35 @@ class _ExchangeSearch:
     repeats: bool
 
     def losses(self, H: Numbers) -> Numbers:
-        """The criterion of informations (k, p, p), each in units of its diagonal."""
+        """The criterion of informations (k, p, p), infinite where it is not a number."""
         losses = np.asarray(jax.vmap(self.criterion.loss)(jnp.asarray(H)))
         return np.where(np.isfinite(losses), losses, np.inf)
 
-    def open(self, chosen: Sequence[int], left: float) -> list[int]:
+    def affordable(self, chosen: Sequence[int], left: float) -> list[int]:
         """The measurements that may be added within what is left of the budget."""
-        affordable = np.flatnonzero(self.prices <= left * (1 + 1e-12)).tolist()
-        return affordable if self.repeats else [k for k in affordable if k not in chosen]
+        within = np.flatnonzero(self.prices <= left * (1 + 1e-12)).tolist()
+        return within if self.repeats else [k for k in within if k not in chosen]
 
-    def result(self) -> list[int]:
+    def solve(self) -> list[int]:
         """What neither another measurement nor an exchange improves."""
-        chosen, count = self.added([]), -1
+        chosen, count = self.fill([]), -1
         while len(chosen) != count:
             count = len(chosen)
-            chosen = self.added(self.exchanged(chosen))
+            chosen = self.fill(self.exchange(chosen))
         return chosen
 
-    def added(self, chosen: list[int]) -> list[int]:
+    def fill(self, chosen: list[int]) -> list[int]:
         """The same and the best for their cost, one after the other, as far as the budget goes."""
         chosen, left = list(chosen), self.budget - self.prices[chosen].sum()
         H = self.start + self.informations[chosen].sum(0)
-        while candidates := self.open(chosen, left):
+        while candidates := self.affordable(chosen, left):
             gains = self.losses(H[None])[0] - self.losses(H + self.informations[candidates])
             best = candidates[int(np.argmax(gains / self.prices[candidates]))]
             chosen.append(best)
             H, left = H + self.informations[best], left - self.prices[best]
         return chosen
 
-    def exchanged(self, chosen: list[int]) -> list[int]:
+    def exchange(self, chosen: list[int]) -> list[int]:
         """The same after all exchanges of one for another that improve the criterion."""
         loss = self.losses((self.start + self.informations[chosen].sum(0))[None])[0]
         improved = True
@@ -164,7 +164,7 @@ class _ExchangeSearch:
             for place in range(len(chosen)):
                 rest = chosen[:place] + chosen[place + 1 :]
                 left = self.budget - self.prices[rest].sum()
-                candidates = self.open(rest, left)
+                candidates = self.affordable(rest, left)
                 H = self.start + self.informations[rest].sum(0)
                 losses = self.losses(H + self.informations[candidates])
                 best = int(np.argmin(losses))

@@ -94,7 +94,8 @@ def _eliminated(one: _Joints, p: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
         A_u.append(by_u)
         by_z = (one.end[k] - one.begin[k + 1])[:, :p]
         A_z.append(P @ np.column_stack([by_z, one.jump[k]]))
-    moving = slice(0 if one.begin[0][:, p:].any() else i, None)  # a first state may be fixed
+    # A first state may be fixed, or a part of it.
+    moving = np.concatenate([one.begin[0][:, p:].any(0), np.ones((count - 1) * i, bool)])
     A = np.concatenate([np.zeros((0, count * i)), *A_u])[:, moving]
     right = np.concatenate([np.zeros((0, p + 1)), *A_z])
     Q, R = np.linalg.qr(A.T, mode="complete")

@@ -155,15 +155,20 @@ def initial_states(problem: FitProblem, s: Segments, params: Params) -> list[Ini
     ]
 
 
-def free_directions(problem: FitProblem, s: Segments, states: Sequence[InitialState]) -> np.ndarray:
-    """The directions of the start variables and their velocities, (S, k + l, i)."""
+def free_directions(
+    problem: FitProblem, s: Segments, states: Sequence[InitialState], first: np.ndarray
+) -> np.ndarray:
+    """The directions of the start variables and their velocities, (S, k + l, i).
+
+    The integrals of states of first order keep their starts, which no one measures, in segments
+    with which a recording begins (`first`, flags (S,)), and have to join in others.
+    """
     if problem.start is not None:
         return np.tile(np.eye(s.start_size), (len(s.q0), 1, 1))
     from scipy.linalg import block_diag, null_space  # slow to import, and seldom needed
 
-    # The integrals of states of first order keep their starts, which no one measures.
-    integrals = np.eye(problem.system.n)[problem.system.n - len(problem.system.states) :]
-    levels = [(np.vstack([state.A_position, integrals]), state.A_velocity) for state in states]
+    n = problem.system.n - len(problem.system.states)
+    levels = [(state.A_position[:, :n], state.A_velocity) for state in states]
     bases = [tuple(null_space(A, rcond=1e-8) for A in pair) for pair in levels]
     if len({(of_q.shape, of_v.shape) for of_q, of_v in bases}) > 1:
         raise ValueError(
@@ -171,4 +176,7 @@ def free_directions(problem: FitProblem, s: Segments, states: Sequence[InitialSt
             "rank of the constraints differs from one to another; give `start`, which makes a "
             'state of independent variables, or hold exact starts by `initial_states="fixed"`.'
         )
-    return np.stack([block_diag(*pair) for pair in bases])
+    integrals = np.eye(problem.system.n - n)[:, : 0 if first.all() else None]
+    directions = np.stack([block_diag(of_q, integrals, of_v) for of_q, of_v in bases])
+    directions[first, n : problem.system.n] = 0.0
+    return directions

@@ -84,14 +84,14 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
         _require_no_prior(given, settings, subject)
     along = jnp.asarray(np.zeros((len(cut.q0), cut.start_size, 0)))
     if free or horizon is not None:
-        directions = free_directions(problem, cut, states)
+        directions = free_directions(problem, cut, states, origin.first)
         directions[origin.first] *= free  # those of fixed initial states are zero
         along = jnp.asarray(directions)
     data = Data(cut, found.leaves, along)
     sensor_weight = np.ones(cut.observed.shape[2])
     if not weighted:
         sensor_weight = first_weights(np.asarray(cut.weights), np.asarray(cut.observed))
-    conditions = _conditions(found, data, origin, states, subject, settings, sensor_weight)
+    conditions = _conditions(found, data, origin, states, settings, sensor_weight)
     y = np.zeros(found.layout.size + len(origin.recording) * data.free_starts)
     count = sum(one.count for one in given)
     if count < y.size:
@@ -252,7 +252,7 @@ def _corners(s: Segments, k: Any) -> np.ndarray | None:
 
 def _conditions(
     found: Parameters, data: Data, origin: SegmentOrigin, states: Sequence[InitialState],
-    subject: Identifiable, settings: Settings, sensor_weight: np.ndarray,
+    settings: Settings, sensor_weight: np.ndarray,
 ) -> Conditions:  # fmt: skip
     count = len(data.segments.q0)
     start_weight = np.zeros((count, data.segments.start_size))
@@ -260,14 +260,11 @@ def _conditions(
         sd = origin.recordings[origin.recording[k]].start_sd
         if sd is not None:
             start_weight[k] = 1 / np.concatenate(sd)
-    jump_weight = _jump_weight(data.segments, states, settings.horizon, sensor_weight)
-    n, integrals = subject.system.n, len(subject.system.states)
-    jump_weight[n - integrals : n] = 0.0  # which no one measures
     return Conditions(
         prior_mean=found.prior_mean,
         prior_weight=1 / found.prior_sd,
         start_weight=start_weight,
-        jump_weight=jump_weight,
+        jump_weight=_jump_weight(data.segments, states, settings.horizon, sensor_weight),
         sensor_weight=sensor_weight,
         sample_weight=np.ones((1, 1, 1) if settings.loss is None else data.segments.weights.shape),
         correlation_time=np.zeros(sensor_weight.size),

@@ -76,17 +76,17 @@ class Source:
         Raises:
             UnsupportedError: an operation or a type for which there is no instruction.
         """
-        builder = self._written()
+        builder = self._code()
         length = len(builder.lines)
         is_optimized = should_optimize and length <= LONGEST_OPTIMIZED[self.kind]
         if not is_optimized and length * self.lanes > MOST_ON_STACK and self.lanes > 1:
             self.lanes = 1
-            builder = self._written()
+            builder = self._code()
         results = [self.kernel.out_avals[k] for k in self.computed]
         sizes = [x.size * x.dtype.itemsize for x in results]
         return *module(builder, len(self.kernel.avals), sizes, is_optimized), is_optimized
 
-    def _written(self) -> AssemblyBuilder:
+    def _code(self) -> AssemblyBuilder:
         builder = AssemblyBuilder(self.lanes, has_fma=has_fma())
         builder.label("entry")
         first = _first(builder)
