@@ -48,7 +48,7 @@ from jaxmech.identify.planning.criterion import COptimal as COptimal
 from jaxmech.identify.planning.criterion import DOptimal as DOptimal
 from jaxmech.identify.planning.design import Design as Design
 from jaxmech.identify.planning.design import design as design
-from jaxmech.identify.problem.parameters import PhysicalInertia as PhysicalInertia
+from jaxmech.identify.problem.transforms import PhysicalInertia as PhysicalInertia
 from jaxmech.identify.result import Estimate as Estimate
 from jaxmech.identify.result import Fit as Fit
 from jaxmech.identify.sampling.density import Density as Density

@@ -78,7 +78,9 @@ def fit(
             and are projected onto the constraints.
         optimizer: `TrustRegion()`, `Descent(...)`, or an optax transformation.
         free: names of the parameters to fit, or of branches of them; by default all numbers. What
-            is not fitted keeps its type. A nested one is called "arm.length".
+            is not fitted keeps its type. A nested one is called "arm.length". The name of a body of
+            a mechanism stands for its mass, its centre and its inertia, which then stay those of a
+            body that can exist.
         bounds: bounds by name, (low, high), None for an open side, or `PhysicalInertia()`.
         prior: priors by name, (mean, standard deviation); needs recordings with weights.
         initial_states: "free" to be fitted along with the parameters, on the constraints, with

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from jaxmech.identify import MultiStart, PhysicalInertia
-from jaxmech.identify.problem.parameters import Interval, parameters, transform
+from jaxmech.identify.problem.parameters import parameters
+from jaxmech.identify.problem.transforms import Interval, transform
 
 TREE: dict[str, Any] = {
     "arm": {"c": np.array([0.1, 0.2]), "l": 2.0},

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
+from jaxmech.cli.fit.build import subjects
+from jaxmech.cli.fit.study import FitStudy
 from jaxmech.cli.main import main
 from jaxmech.cli.resolve import load_state
 from jaxmech.config.errors import StudyError
@@ -148,3 +150,28 @@ def test_a_fit_finds_the_numbers_of_a_file() -> None:
     for name in free:
         assert fit.params[name] == pytest.approx(truth[name], rel=0.03)
         assert abs(file_numbers[name] - truth[name]) > 0.2 * truth[name]
+
+
+FIT = """
+model = "robots/arm.urdf"
+
+[parameters]
+free = ["fore", "damping.elbow"]
+prior = { "mass.fore" = [0.8, 0.1] }
+
+[data]
+file = "swings.csv"
+observed = ["a", "b"]
+noise_sd = 0.01
+"""
+
+
+def test_a_configuration_of_a_fit_names_a_body(folder: Path) -> None:
+    """Its mass, centre and inertia are then fitted together."""
+    (folder / "fit.toml").write_text(FIT)
+    (subject,) = subjects(read(folder / "fit.toml", FitStudy), folder).by_name.values()
+    assert subject.free == ("fore", "damping.elbow")
+    assert list(subject.prior) == ["mass.fore"]
+    (folder / "fit.toml").write_text(FIT.replace('"fore",', '"fork",'))
+    with pytest.raises(StudyError, match="'fork'"):
+        subjects(read(folder / "fit.toml", FitStudy), folder)

@@ -13,6 +13,7 @@ from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse, refus
 from jaxmech.config.load import find, is_robot, load
 from jaxmech.identify import PhysicalInertia
 from jaxmech.identify.identifiable import Identifiable, Settings
+from jaxmech.identify.problem.body_inertia import bodies_of
 from jaxmech.models import Model
 from jaxmech.system import System
 from jaxmech.utils.trees import is_within, leaf_names
@@ -146,6 +147,7 @@ def completed(
 ) -> Identifiable:
     """Complete the model of a candidate with the settings of the parameters that are `known`."""
     given, leaves = study.parameters, leaf_names(subject.params)
+    bodies = bodies_of(subject.system)
     problems = unknown(("start",), candidate.start, leaves, "a parameter of this candidate")
     for key, start in ((("start",), candidate.start), (("parameters", "start"), given.start)):
         problems += _misshapen(subject.params, start, key)
@@ -155,14 +157,15 @@ def completed(
     problems += [
         Problem(key, f"names {name!r}, which {not_one_of(name, known, 'a parameter')}")
         for name in chosen or ()
-        if not any(is_within(leaf, [name]) for leaf in (leaves if own else known))
+        if not any(is_within(x, [name]) for x in (*(leaves if own else known), *bodies))
     ]
     refuse_all(problems)
     free = subject.free
     if chosen is not None:
-        free = tuple(name for name in chosen if any(is_within(leaf, [name]) for leaf in leaves))
+        free = tuple(x for x in chosen if any(is_within(leaf, [x]) for leaf in (*leaves, *bodies)))
     bounds = {n: PhysicalInertia() if x == INERTIA else tuple(x) for n, x in given.bounds.items()}
-    fitted = [name for name in leaves if free is None or is_within(name, free)]
+    of_bodies = [name for x in free or () if x in bodies for name in bodies[x].parameters]
+    fitted = [x for x in leaves if free is None or is_within(x, free) or x in of_bodies]
     return replace(
         subject,
         params=_started(subject.params, {**given.start, **candidate.start}),

@@ -33,10 +33,14 @@ def normal(task: Task, y: np.ndarray, conditions: Conditions) -> dict[str, np.nd
 
 def _by_numbers(W: np.ndarray, by_z: np.ndarray) -> np.ndarray:
     """Derivatives by the numbers, from those by z; zero by numbers that z does not move."""
+    # near a bound the columns by z are tiny, but not what they are of each other
+    sizes = np.linalg.norm(by_z, axis=0)
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    scaled, right = (by_z / sizes).T, (W / sizes).T
     try:
-        return np.linalg.solve(by_z.T, W.T).T
+        return np.linalg.solve(scaled, right).T
     except np.linalg.LinAlgError:  # the fit ended where a map of parameters loses rank
-        return np.linalg.lstsq(by_z.T, W.T, rcond=None)[0].T
+        return np.linalg.lstsq(scaled, right, rcond=None)[0].T
 
 
 def basis(columns: np.ndarray) -> np.ndarray:

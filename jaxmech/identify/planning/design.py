@@ -21,6 +21,7 @@ from jaxtyping import Array, Float
 from jaxmech.assemble import begin
 from jaxmech.identify.inference.information import Numbers, percent
 from jaxmech.identify.planning.criterion import AbstractCriterion, DOptimal
+from jaxmech.identify.problem.body_inertia import bodies_of
 from jaxmech.identify.problem.parameters import ParameterLayout, parameters
 from jaxmech.identify.result import Fit
 from jaxmech.integrate import AbstractMethod, AbstractSteps, ForwardMode
@@ -128,7 +129,7 @@ def design(
     require_positive_integer("points", points, "give the number of random experiments")
     require_seed(seed)
     x0, low, high = _checked(x0, bounds)
-    chosen = parameters(params, free=free)
+    chosen = parameters(params, free=free, bodies=bodies_of(system))
     layout, leaves = chosen.layout, chosen.leaves
     ts, sizes = jnp.asarray(ts, float), jnp.asarray(noise, float)
     sensors = observe or (lambda q, v, t, params: q)

@@ -1,26 +1,8 @@
-"""The fitted numbers of the parameters, with their names, and smooth transforms to their bounds.
+"""The fitted numbers of the parameters, with their names, their `transforms` and their priors."""
 
-A free number z becomes a parameter x within its bounds:
-
-    no bounds           x = x0 + s z                        any number
-    low                 x = low + (x0 - low) exp(z)         masses, inertias, friction
-    high                x = high - (high - x0) exp(-z)
-    low and high        x = low + (high - low) / (1 + exp(-y)),  y = y0 + z
-    PhysicalInertia()   J = tr(S) 1 - S,  S = L L^T         the inertia of some body, 3 x 3
-
-All begin at z = 0. A body has the matrix of inertia J if and only if S = tr(J)/2 1 - J, its second
-moments of mass, is positive definite (Wensing, Kim and Slotine 2018); L is lower triangular with
-the exponentials of free numbers on its diagonal.
-
-The trust region moves the parameters themselves, in units of their start and up to their bounds:
-these are the `straight` numbers.
-"""
-
-import abc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from math import inf, isinf
 from typing import Any, NamedTuple
 
 import jax
@@ -28,202 +10,36 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.identify.problem.body_inertia import BodyNames
+from jaxmech.identify.problem.transforms import AbstractTransform, Entry, Interval, transform
 from jaxmech.system import Params, as_dtype
 from jaxmech.utils.checks import require_finite
 from jaxmech.utils.trees import entry_names, is_within, leaf_names
 
-Entry = tuple[int, ...]
-_NEAREST = 1e-100  # smallest distance from a bound, in units of the start
-
-
-@dataclass(frozen=True)
-class AbstractTransform(abc.ABC):
-    """A map from z, zero at the start of the fit, to a leaf of the parameters."""
-
-    def entries(self, shape: tuple[int, ...]) -> tuple[Entry, ...]:
-        """The fitted entries of the leaf, one for each number z."""
-        return tuple(np.ndindex(*shape))
-
-    @abc.abstractmethod
-    def excludes(self, start: np.ndarray) -> str:
-        """The reason why a fit cannot start here, or an empty text."""
-
-    @abc.abstractmethod
-    def value(self, z: Array, start: Array) -> Array:
-        """The leaf for z, of the shape of its start."""
-
-    def known(self, z: np.ndarray, start: Array) -> Array:
-        """The same for known numbers."""
-        return self.value(jnp.asarray(z), start)
-
-    def limits(self, start: np.ndarray) -> np.ndarray:
-        """The bounds of the `straight` numbers, shape (2, size of z); infinite if there is none."""
-        count = len(self.entries(start.shape))
-        return np.array([-inf, inf])[:, None] * np.ones(count)
-
-    def units(self, start: np.ndarray) -> np.ndarray:
-        """The change of the parameters for a change of their `straight` numbers by one."""
-        return np.ones(len(self.entries(start.shape)))
-
-    def straight(self, z: np.ndarray, start: np.ndarray) -> np.ndarray:
-        """Numbers for z with bounds of their own, of size 1 at the start of the fit."""
-        return 1.0 + z
-
-    def bent(self, x: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers z for `straight` ones, and their derivatives by these."""
-        return x - 1.0, np.ones(x.shape)
-
-
-@dataclass(frozen=True)
-class Interval(AbstractTransform):
-    """A transform to an interval, possibly infinite; without bounds, a scaling by the start."""
-
-    low: float = -inf
-    high: float = inf
-
-    def excludes(self, start: np.ndarray) -> str:
-        """Report a start at or outside a bound."""
-        if np.all((self.low < start) & (start < self.high)):
-            return ""
-        if isinf(self.high):
-            return f"must be more than {self.low:g}"
-        if isinf(self.low):
-            return f"must be less than {self.high:g}"
-        return f"must lie between {self.low:g} and {self.high:g}"
-
-    def value(self, z: Array, start: Array) -> Array:
-        """A straight line, the distance from the only bound as an exponential, or logistic."""
-        low, high, z = self.low, self.high, z.reshape(start.shape)
-        if isinf(low) and isinf(high):
-            return start + jnp.where(start == 0, 1.0, jnp.abs(start)) * z
-        if isinf(high):
-            return low + (start - low) * jnp.exp(z)
-        if isinf(low):
-            return high - (high - start) * jnp.exp(-z)
-        y = jnp.log((start - low) / (high - start)) + z
-        return low + (high - low) / (1 + jnp.exp(-y))
-
-    def limits(self, start: np.ndarray) -> np.ndarray:
-        """Bounds of the parameters in units of their start."""
-        return np.array([self.low, self.high])[:, None] / _size(start).ravel()
-
-    def known(self, z: np.ndarray, start: Array) -> Array:
-        """The same in NumPy, which compiles nothing."""
-        x0 = np.asarray(start, float)
-        values = self.units(x0) * self.straight(z, x0)
-        return jnp.asarray(values.reshape(x0.shape).astype(start.dtype))
-
-    def units(self, start: np.ndarray) -> np.ndarray:
-        """The sizes of the parameters at the start of the fit."""
-        return _size(start).ravel()
-
-    def straight(self, z: np.ndarray, start: np.ndarray) -> np.ndarray:
-        """The parameters in units of their start; `value` in NumPy."""
-        low, high, x0 = self.low, self.high, start.ravel()
-        if isinf(low) and isinf(high):
-            x = x0 + _size(x0) * z
-        elif isinf(high):
-            x = low + (x0 - low) * np.exp(z)
-        elif isinf(low):
-            x = high - (high - x0) * np.exp(-z)
-        else:
-            x = low + (high - low) / (1 + (high - x0) / (x0 - low) * np.exp(-z))
-        return np.asarray(x / _size(x0))
-
-    def bent(self, x: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The inverse of `straight`."""
-        low, high, x0 = self.low, self.high, start.ravel()
-        size = _size(x0)
-        if isinf(low) and isinf(high):
-            return x - x0 / size, np.ones(x.shape)
-        # a distance of zero from a bound has no logarithm
-        above, below = (np.maximum(d, _NEAREST * size) for d in (size * x - low, high - size * x))
-        if isinf(high):
-            return np.log(above / (x0 - low)), size / above
-        if isinf(low):
-            return -np.log(below / (high - x0)), size / below
-        z = np.log(above / below) - np.log((x0 - low) / (high - x0))
-        return z, size / above + size / below
-
-
-def _size(start: np.ndarray) -> np.ndarray:
-    return np.where(start == 0, 1.0, np.abs(start))
-
-
-@dataclass(frozen=True)
-class PhysicalInertia(AbstractTransform):
-    """A matrix of inertia (3, 3) that some body has: definite, with the triangle inequalities.
-
-    Example:
-        >>> PhysicalInertia().excludes(np.diag([1.0, 1.0, 3.0]))
-        'must be the inertia of a body: symmetric, no principal moment above the sum of the others'
-    """
-
-    def entries(self, shape: tuple[int, ...]) -> tuple[Entry, ...]:
-        """The entries of the lower triangle."""
-        return tuple((int(i), int(j)) for i, j in zip(*np.tril_indices(3), strict=True))
-
-    def excludes(self, start: np.ndarray) -> str:
-        """A start that is not the inertia of any body."""
-        if start.shape == (3, 3) and np.allclose(start, start.T):
-            moments = np.trace(start) / 2 * np.eye(3) - start
-            if np.linalg.eigvalsh(moments).min() > 0:
-                return ""
-        law = "symmetric, no principal moment above the sum of the others"
-        return f"must be the inertia of a body: {law}"
-
-    def value(self, z: Array, start: Array) -> Array:
-        """The inertia from the second moments of mass, S = L L^T."""
-        # z changes the Cholesky factor of the second moments of mass relative to its start
-        first = _triangle(jnp.trace(start) / 2 * jnp.eye(3, dtype=start.dtype) - start)
-        change = jnp.zeros_like(start).at[np.tril_indices(3, -1)].set(z[3:])
-        L = first @ (change + jnp.diag(jnp.exp(z[:3])))
-        S = L @ L.T
-        return jnp.trace(S) * jnp.eye(3, dtype=start.dtype) - S
-
-
-def _triangle(S: Array) -> Array:
-    """The Cholesky factor of a 3 x 3 matrix, entry by entry: LAPACK would leave the lanes."""
-    a = jnp.sqrt(S[0, 0])
-    b, c = S[1, 0] / a, S[2, 0] / a
-    d = jnp.sqrt(S[1, 1] - b * b)
-    e = (S[2, 1] - b * c) / d
-    f = jnp.sqrt(S[2, 2] - c * c - e * e)
-    zero = jnp.zeros_like(a)
-    return jnp.stack([jnp.stack([a, zero, zero]), jnp.stack([b, d, zero]), jnp.stack([c, e, f])])
-
-
-def transform(name: str, bounds: Mapping[str, Any]) -> AbstractTransform:
-    """The transform for the bounds of a parameter.
-
-    Example:
-        >>> transform("m", {"m": (0, None)})
-        Interval(low=0.0, high=inf)
-    """
-    bound = bounds.get(name, Interval())
-    if isinstance(bound, AbstractTransform):
-        return bound
-    try:
-        low, high = bound
-        interval = Interval(
-            -inf if low is None else float(low), inf if high is None else float(high)
-        )
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"Argument `bounds` must hold (low, high) for {name!r}, None for no bound, or "
-            f"PhysicalInertia(); but holds {bound!r}."
-        ) from error
-    if not interval.low < interval.high:  # also for NaN
-        raise ValueError(f"Argument `bounds` must have low < high for {name!r}: {bound!r}.")
-    return interval
-
 
 class FreeLeaf(NamedTuple):
-    """A leaf of the parameters that is fitted."""
+    """A leaf of the parameters that is fitted, or several that are fitted together."""
 
-    place: int  # its index among all leaves
+    places: tuple[int, ...]  # indices among all leaves
     transform: AbstractTransform
-    entries: tuple[Entry, ...]  # the fitted ones, one for each free number
+    entries: tuple[Entry, ...]  # the fitted ones of `start`, one for each free number
+
+    def start(self, leaves: Sequence[Any]) -> Any:
+        """The leaf, or the numbers of all of them behind each other."""
+        if len(self.places) == 1:
+            return leaves[self.places[0]]
+        numpy = np if all(isinstance(leaves[k], np.ndarray) for k in self.places) else jnp
+        return numpy.concatenate([leaves[k].reshape(-1) for k in self.places])
+
+    def written(self, value: Array, leaves: list[Array]) -> None:
+        """Put a value of the shape of `start` into the leaves."""
+        if len(self.places) == 1:
+            leaves[self.places[0]] = value
+            return
+        first = 0
+        for k in self.places:
+            part = value[first : first + leaves[k].size]
+            leaves[k], first = part.reshape(leaves[k].shape), first + leaves[k].size
 
 
 @dataclass(frozen=True)
@@ -242,26 +58,27 @@ class ParameterLayout:
     def params(self, z: Any, leaves: Sequence[Array]) -> Params:
         """The parameters for z (p,), where `leaves` are those at z = 0."""
         values, place = list(leaves), 0
-        for k, transform, entries in self.free:
-            values[k] = transform.value(z[place : place + len(entries)], leaves[k])
-            place += len(entries)
+        for leaf in self.free:
+            part = z[place : place + len(leaf.entries)]
+            leaf.written(leaf.transform.value(part, leaf.start(leaves)), values)
+            place += len(leaf.entries)
         return jax.tree.unflatten(self.structure, values)
 
     def known(self, z: np.ndarray, leaves: Sequence[Array]) -> Params:
         """The parameters for known numbers z (p,)."""
         values, parts = list(leaves), self._split(z, leaves)
-        for (k, _, _), (transform, part, _) in zip(self.free, parts, strict=True):
-            values[k] = transform.known(part, leaves[k])
+        for leaf, (way, part, _) in zip(self.free, parts, strict=True):
+            leaf.written(way.known(part, leaf.start(leaves)), values)
         return jax.tree.unflatten(self.structure, values)
 
     def limits(self, leaves: Sequence[Any]) -> np.ndarray:
         """The bounds of the `straight` numbers, (2, p)."""
-        parts = [transform.limits(np.asarray(leaves[k])) for k, transform, _ in self.free]
+        parts = [one.transform.limits(np.asarray(one.start(leaves))) for one in self.free]
         return np.concatenate([np.zeros((2, 0)), *parts], axis=1)
 
     def units(self, leaves: Sequence[Any]) -> np.ndarray:
         """The change of each parameter for a change of its `straight` number by one, (p,)."""
-        parts = [transform.units(np.asarray(leaves[k], float)) for k, transform, _ in self.free]
+        parts = [one.transform.units(np.asarray(one.start(leaves), float)) for one in self.free]
         return np.concatenate([np.zeros(0), *parts])
 
     def straight(self, z: np.ndarray, leaves: Sequence[Any]) -> np.ndarray:
@@ -280,14 +97,16 @@ class ParameterLayout:
     ) -> Iterator[tuple[AbstractTransform, np.ndarray, np.ndarray]]:
         """Each transform with its part of x (p,) and its leaf."""
         place = 0
-        for k, transform, entries in self.free:
-            yield transform, x[place : place + len(entries)], np.asarray(leaves[k], float)
-            place += len(entries)
+        for leaf in self.free:
+            part = x[place : place + len(leaf.entries)]
+            yield leaf.transform, part, np.asarray(leaf.start(leaves), float)
+            place += len(leaf.entries)
 
     def numbers(self, z: Array, leaves: Sequence[Array]) -> Array:
         """The numbers that are fitted, (p,), in the order of their names."""
         leaves = jax.tree.leaves(self.params(z, leaves))
-        return jnp.array([leaves[k][entry] for k, _, entries in self.free for entry in entries])
+        starts = [(leaf.start(leaves), leaf.entries) for leaf in self.free]
+        return jnp.array([start[entry] for start, entries in starts for entry in entries])
 
 
 class Parameters(NamedTuple):
@@ -301,9 +120,9 @@ class Parameters(NamedTuple):
 
 def parameters(
     params0: Params, *, free: Sequence[str] | None = None, bounds: Mapping[str, Any] | None = None,
-    prior: Mapping[str, Any] | None = None,
+    prior: Mapping[str, Any] | None = None, bodies: Mapping[str, BodyNames] | None = None,
 ) -> Parameters:  # fmt: skip
-    """Validate the parameters to fit.
+    """Validate the parameters to fit; `free` may name some of the bodies of a mechanism.
 
     Example:
         >>> parameters({"m": 1.0, "arm": {"l": 2.0}}, free=["arm"]).layout.names
@@ -314,10 +133,13 @@ def parameters(
     names = leaf_names(params0)
     leaves, structure = jax.tree.flatten(as_dtype(params0, float))
     numeric = [k for k, x in enumerate(leaves) if x.dtype != bool]
-    chosen = [k for k in numeric if free is None or is_within(names[k], free)]
     able = [names[k] for k in numeric]
     branches = {name[:k] for name in able for k, letter in enumerate(name) if letter in ".["}
-    _require_known("free", free or (), [*able, *sorted(branches)])
+    # what parameters and bodies are both called is the parameters
+    others = {x: body for x, body in (bodies or {}).items() if x not in {*able, *branches}}
+    _require_known("free", free or (), [*able, *sorted(branches), *others])
+    together = _together({x: others[x].names() for x in free or () if x in others}, names)
+    chosen = [k for k in numeric if free is None or is_within(names[k], free) or k in together]
     if not chosen:
         raise ValueError(
             "Argument `free` must leave at least one number to fit, but leaves none; name one, or "
@@ -327,23 +149,100 @@ def parameters(
     leaves = [as_dtype(x.astype(float), float) if k in chosen else x for k, x in enumerate(leaves)]
     for argument, table in (("bounds", bounds), ("prior", prior)):
         _require_known(argument, table, [names[k] for k in chosen])
+    starts = [np.asarray(x) for x in leaves]
     fitted: list[FreeLeaf] = []
     fitted_names: list[str] = []
-    priors: list[tuple[float, float]] = []
+    priors: list[np.ndarray] = []
     for k in chosen:
-        name, start, leaf_transform = names[k], np.asarray(leaves[k]), transform(names[k], bounds)
-        if reason := leaf_transform.excludes(start):
-            raise ValueError(
-                f"Argument `params0` must begin inside the bounds, but {name} = {start} {reason}; "
-                "move the start or the bound."
-            )
-        entries = leaf_transform.entries(start.shape)
-        mean, sd = _prior(name, prior.get(name), start.shape, leaf_transform)
-        priors += [(mean[entry], sd[entry]) for entry in entries]
-        fitted_names += entry_names(name, entries)
-        fitted.append(FreeLeaf(k, leaf_transform, entries))
+        if k in together:
+            body, places = together[k]
+            if k != min(places):
+                continue
+            leaf = _body(others[body], places, names, starts, bounds)
+        else:
+            leaf = _single(names[k], k, starts[k], bounds)
+        fitted.append(leaf)
+        fitted_names += _names(leaf, names, starts)
+        priors += _priors(leaf, names, starts, prior)
     layout = ParameterLayout(structure, tuple(fitted), tuple(fitted_names))
     return Parameters(layout, tuple(leaves), *np.reshape(priors, (-1, 2)).T)
+
+
+def _together(
+    bodies: Mapping[str, tuple[str, ...]], names: Sequence[str]
+) -> dict[int, tuple[str, tuple[int, ...]]]:
+    """By the index of a leaf, the body that it is fitted with, and the indices of all of its own.
+
+    A leaf that two bodies share cannot follow both.
+    """
+    together: dict[int, tuple[str, tuple[int, ...]]] = {}
+    for body, wanted in bodies.items():
+        _require_known("free", wanted, names)
+        places = tuple(names.index(name) for name in wanted)
+        shared = [k for k in places if k in together or places.count(k) > 1]
+        if shared:
+            raise ValueError(
+                f"Argument `free` names the body {body!r}, whose parameter {names[shared[0]]!r} "
+                "has more than one place; give each number of a body a name of its own, or name "
+                "single parameters in `free`."
+            )
+        together |= dict.fromkeys(places, (body, places))
+    return together
+
+
+def _single(name: str, place: int, start: np.ndarray, bounds: Mapping[str, Any]) -> FreeLeaf:
+    way = transform(name, bounds)
+    if reason := way.excludes(start):
+        raise ValueError(
+            f"Argument `params0` must begin inside the bounds, but {name} = {start} {reason}; "
+            "move the start or the bound."
+        )
+    return FreeLeaf((place,), way, way.entries(start.shape))
+
+
+def _body(
+    body: BodyNames, places: tuple[int, ...], names: Sequence[str], starts: Sequence[np.ndarray],
+    bounds: Mapping[str, Any],
+) -> FreeLeaf:  # fmt: skip
+    for place in places:
+        if names[place] in bounds:
+            raise ValueError(
+                f"Argument `bounds` must not have {names[place]!r}, which is fitted with the other "
+                f"numbers of the body {body.body!r}; leave it out, or name single parameters in "
+                "`free` instead of the body."
+            )
+    way = body.transform([starts[place] for place in places])
+    leaf = FreeLeaf(places, way, way.entries(()))
+    if reason := way.excludes(leaf.start(starts)):
+        raise ValueError(
+            f"Argument `params0` must begin with the numbers of a body for {body.body!r}, but "
+            f"{reason}; correct the start."
+        )
+    return leaf
+
+
+def _names(leaf: FreeLeaf, names: Sequence[str], starts: Sequence[np.ndarray]) -> list[str]:
+    """The names of the fitted numbers."""
+    if len(leaf.places) == 1:
+        return entry_names(names[leaf.places[0]], leaf.entries)
+    parts = [entry_names(names[k], np.ndindex(starts[k].shape)) for k in leaf.places]
+    flat = [name for part in parts for name in part]
+    return [flat[k] for (k,) in leaf.entries]
+
+
+def _priors(
+    leaf: FreeLeaf, names: Sequence[str], starts: Sequence[np.ndarray], prior: Mapping[str, Any]
+) -> list[np.ndarray]:
+    """Mean and standard deviation of each fitted number, (2,)."""
+    single = len(leaf.places) == 1
+    way = leaf.transform if single else Interval()
+    tables = [
+        np.stack(_prior(names[k], prior.get(names[k]), starts[k].shape, way)) for k in leaf.places
+    ]
+    if single:
+        return [tables[0][:, *entry] for entry in leaf.entries]
+    flat = np.concatenate([table.reshape(2, -1) for table in tables], axis=1)
+    return [flat[:, k] for (k,) in leaf.entries]
 
 
 def _require_known(argument: str, names: Any, known: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ from jaxmech.identify.data.inputs import (
 from jaxmech.identify.data.recording import Recording, named, require_same_sensors
 from jaxmech.identify.data.segments import SegmentOrigin, Segments, Shooting, segments
 from jaxmech.identify.identifiable import Identifiable, Settings
+from jaxmech.identify.problem.body_inertia import bodies_of
 from jaxmech.identify.problem.condensing import state_sizes
 from jaxmech.identify.problem.initial_states import (
     InitialState,
@@ -61,7 +62,10 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     free_names = subject.free
     if free_names is None:
         free_names = numbers_besides_signals(shared_params)
-    found = parameters(shared_params, free=free_names, bounds=subject.bounds, prior=subject.prior)
+    found = parameters(
+        shared_params, free=free_names, bounds=subject.bounds, prior=subject.prior,
+        bodies=bodies_of(subject.system),
+    )  # fmt: skip
     observe = subject.observe or DefaultSensors(len(subject.system.states))
     policies = settings.method, settings.steps, settings.projection, settings.formulation
     scheme = Scheme.of(subject.system, *policies)

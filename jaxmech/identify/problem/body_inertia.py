@@ -1,0 +1,238 @@
+"""Mass, centre of mass and inertia of one body together, as numbers that some body has.
+
+With the centre of mass c, the matrix of inertia I_C about it, and the second moments of mass there,
+S_C = tr(I_C)/2 1 - I_C, the pseudo-inertia of a body about the origin of its axes is
+
+    J = [[S_C + m c c^T, m c], [m c^T, m]]
+
+Some distribution of mass has these ten numbers if and only if J is positive definite (Wensing, Kim
+and Slotine, "Linear matrix inequalities for physically consistent inertial parameter
+identification", IEEE Robotics and Automation Letters 3, 2018): the mass is positive, and no
+principal moment about the centre exceeds the sum of the two others. Free numbers make every such J,
+and no other, by its log-Cholesky form (Rucker and Wensing, "Smooth parameterization of rigid-body
+inertia", IEEE Robotics and Automation Letters 7, 2022):
+
+    J = U U^T,   U = exp(a) [[e^d1, s12, s13, t1], [0, e^d2, s23, t2], [0, 0, e^d3, t3],
+                             [0, 0, 0, 1]]
+
+so that m = exp(2 a), c = t, and S_C = m V V^T with the upper triangle V of the d and s. Here V is
+relative to its start, V = V0 (e^d, s), and t in units of the radius of gyration there, so that all
+ten are zero at the start of a fit and of the same size. In the plane, I_C = I_0 exp(2 a + 2 d).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.identify.problem.transforms import AbstractTransform, Entry
+from jaxmech.parts.equations import EnergyDifference
+from jaxmech.parts.rigid_bodies import AbstractRigidBody
+from jaxmech.system import System
+
+# A step of 1 would change the mass by a factor of 7, and a fit end at a flat body.
+_FIRST = 0.03
+_FLAT = 64  # units of round-off, relative to the largest moment, up to which a body is flat
+
+
+@dataclass(frozen=True)
+class BodyInertia(AbstractTransform):
+    """All numbers of a body behind each other: mass, centre or static moment, inertia.
+
+    Attributes:
+        dimension: 2 in the plane, 3 in space.
+        points: how many numbers of the centre or the static moment there are; others are constant.
+        moments: the shape of the inertia, (), (3,) or (3, 3).
+        is_central: whether it is about the centre of mass, not the reference point.
+    """
+
+    dimension: int
+    points: int
+    moments: tuple[int, ...]
+    is_central: bool = True
+
+    def entries(self, shape: tuple[int, ...]) -> tuple[Entry, ...]:
+        """All numbers, but the lower triangle of a matrix."""
+        first = 1 + self.points
+        inertia = np.arange(int(np.prod(self.moments))).reshape(self.moments)
+        if len(self.moments) == 2:
+            inertia = inertia[np.tril_indices(3)]
+        return tuple((k,) for k in [*range(first), *(first + inertia.ravel()).tolist()])
+
+    def straight(self, z: np.ndarray, start: np.ndarray) -> np.ndarray:
+        """The numbers z, with an offset to begin with: the first trust region has its size."""
+        return _FIRST + z
+
+    def bent(self, x: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The inverse of `straight`."""
+        return x - _FIRST, np.ones(x.shape)
+
+    def excludes(self, start: np.ndarray) -> str:
+        """A start that no body has, with the inequality that it violates."""
+        mass, point, inertia = self._split(np.asarray(start, float))
+        if not mass > 0:
+            return f"its mass {mass:.6g} is not positive"
+        if self.dimension == 2:
+            central = inertia if self.is_central else inertia - point @ point / mass
+            return "" if central > 0 else f"its inertia about the centre, {central:.6g}, is not > 0"
+        matrix = inertia if inertia.ndim == 2 else np.diag(inertia)
+        if not np.allclose(matrix, matrix.T, rtol=1e-6):
+            return f"its matrix of inertia {matrix.tolist()} is not symmetric"
+        if not self.is_central:
+            matrix = matrix - _of_point_mass(mass, point / mass)
+        low, middle, high = np.linalg.eigvalsh((matrix + matrix.T) / 2)
+        if not low + middle - high > _FLAT * np.finfo(start.dtype).eps * high:
+            return (
+                f"its principal moments about the centre violate C < A + B: {high:.6g} is not "
+                f"below {low:.6g} + {middle:.6g}"
+            )
+        return ""
+
+    def value(self, z: Array, start: Array) -> Array:
+        """The numbers for z, in the order of `entries`, of the shape of the start."""
+        mass0, point0, inertia0 = self._split(start)
+        scale, t, v = jnp.exp(2 * z[0]), z[1 : 1 + self.points], z[1 + self.points :]
+        mass = mass0 * scale
+        center0 = point0 if self.is_central else point0 / mass0
+        if self.dimension == 2:
+            central0 = inertia0 if self.is_central else inertia0 - mass0 * (center0 @ center0)
+            radius = jnp.sqrt(central0 / mass0)
+            inertia = central0 * scale * jnp.exp(2 * v[0])
+        else:
+            V = _upper(self._second_moments(mass0, center0, inertia0))
+            radius = jnp.sqrt((V * V).sum() / mass0)
+            changed = V @ _triangle_of(v)
+            S = scale * (changed @ changed.T)
+            inertia = jnp.trace(S) * jnp.eye(3, dtype=S.dtype) - S
+        center = center0 + radius * t
+        point = center
+        if not self.is_central:
+            point = mass * center
+            inertia = inertia + _of_point_mass(mass, center)
+        if len(self.moments) == 1:
+            inertia = jnp.diagonal(inertia)
+        return jnp.concatenate([mass[None], point, inertia.reshape(-1)])
+
+    def _second_moments(self, mass: Array, center: Array, inertia: Array) -> Array:
+        """S_C of a body in space, (3, 3)."""
+        matrix = inertia if inertia.ndim == 2 else jnp.diag(inertia)
+        if not self.is_central:
+            matrix = matrix - _of_point_mass(mass, center)
+        return jnp.trace(matrix) / 2 * jnp.eye(3, dtype=matrix.dtype) - matrix
+
+    def _split(self, numbers: Any) -> tuple[Any, Any, Any]:
+        """The mass (), the centre or static moment, and the inertia."""
+        first = 1 + self.points
+        return numbers[0], numbers[1:first], numbers[first:].reshape(self.moments)
+
+
+def _of_point_mass(mass: Any, at: Any) -> Any:
+    """The inertia about the origin of a point mass: (3, 3), in the plane ()."""
+    if len(at) == 2:
+        return mass * (at @ at)
+    return mass * ((at @ at) * np.eye(3, dtype=at.dtype) - at[:, None] * at[None, :])
+
+
+def _triangle_of(v: Array) -> Array:
+    """The upper triangle with exp(d1, d2, d3) on its diagonal, and s12, s13, s23 if there are."""
+    diagonal = jnp.diag(jnp.exp(v[:3]))
+    if len(v) == 3:
+        return diagonal
+    return diagonal.at[np.triu_indices(3, 1)].set(v[3:])
+
+
+def _upper(S: Array) -> Array:
+    """The upper triangle V with S = V V^T, entry by entry: LAPACK would leave the lanes."""
+    f = jnp.sqrt(S[2, 2])
+    c, e = S[0, 2] / f, S[1, 2] / f
+    d = jnp.sqrt(S[1, 1] - e * e)
+    b = (S[0, 1] - c * e) / d
+    a = jnp.sqrt(S[0, 0] - b * b - c * c)
+    zero = jnp.zeros_like(a)
+    return jnp.stack([jnp.stack([a, b, c]), jnp.stack([zero, d, e]), jnp.stack([zero, zero, f])])
+
+
+@dataclass(frozen=True)
+class BodyNames:
+    """The names of the parameters that are the mass properties of a body.
+
+    Attributes:
+        body: name of the body.
+        dimension: 2 in the plane, 3 in space.
+        mass: of the mass; None if it is no parameter.
+        points: of the centre of mass or the static moment, of the whole array or of its entries.
+        inertia: of the inertia; None if it is no parameter.
+        is_central: whether the inertia is about the centre of mass.
+        others: the arguments that are no parameters, but would have to be.
+    """
+
+    body: str
+    dimension: int
+    mass: str | None
+    points: tuple[str, ...]
+    inertia: str | None
+    is_central: bool
+    others: tuple[str, ...]
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of those that are parameters, in the order of `BodyInertia`."""
+        return tuple(name for name in (self.mass, *self.points, self.inertia) if name is not None)
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all of them.
+
+        Raises:
+            ValueError: one of the numbers that belong together is no parameter.
+        """
+        if self.others:
+            verb = "is no parameter" if len(self.others) == 1 else "are no parameters"
+            raise ValueError(
+                f"Argument `free` names the body {self.body!r}, whose {', '.join(self.others)} "
+                f'{verb} by name; give names, such as mass="m", in the body or by '
+                '`from_mjcf(..., params=("mass", "center", "inertia"))`, or name single '
+                "parameters in `free`."
+            )
+        return self.parameters
+
+    def transform(self, starts: Sequence[np.ndarray]) -> BodyInertia:
+        """The transform for the starts of all of them."""
+        points, moments = sum(x.size for x in starts[1:-1]), starts[-1].shape
+        if not self.is_central and moments == (3,):
+            raise ValueError(
+                f"Argument `free` names the body {self.body!r}, whose principal moments are about "
+                "its reference point, where its axes cannot stay principal; give its inertia as a "
+                "matrix, or about the centre of mass."
+            )
+        return BodyInertia(self.dimension, points, moments, self.is_central)
+
+
+def bodies_of(system: System) -> dict[str, BodyNames]:
+    """The rigid bodies of a mechanism by name; none of another system."""
+    energy = system.plain.lagrangian
+    if not isinstance(energy, EnergyDifference):
+        return {}
+    bodies = [one for one in energy.kinematics.bodies if isinstance(one, AbstractRigidBody)]
+    return {body.name: _names_of(body) for body in bodies}
+
+
+def _names_of(body: AbstractRigidBody) -> BodyNames:
+    own = body.properties
+    values = {"mass": own.mass, "inertia": own.inertia}
+    named = {key: value for key, value in values.items() if isinstance(value, str)}
+    others = [key for key in values if key not in named]
+    key = "center" if own.static_moment is None else "static_moment"
+    point = own.center if own.static_moment is None else own.static_moment
+    entries = (point,) if isinstance(point, str) else point if isinstance(point, tuple) else ()
+    points = tuple(entry for entry in entries if isinstance(entry, str))
+    # about the reference point all numbers depend on each other, about the centre they do not
+    able = str if own.static_moment is not None else str | float
+    if point is not None and not (entries and all(isinstance(x, able) for x in entries)):
+        others.append(key)
+    return BodyNames(
+        body.name, body.dimension, named.get("mass"), points, named.get("inertia"),
+        own.static_moment is None, tuple(others),
+    )  # fmt: skip

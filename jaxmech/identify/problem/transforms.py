@@ -1,0 +1,213 @@
+"""Smooth transforms from free numbers to parameters within their bounds.
+
+A free number z becomes a parameter x within its bounds:
+
+    no bounds           x = x0 + s z                        any number
+    low                 x = low + (x0 - low) exp(z)         masses, inertias, friction
+    high                x = high - (high - x0) exp(-z)
+    low and high        x = low + (high - low) / (1 + exp(-y)),  y = y0 + z
+    PhysicalInertia()   J = tr(S) 1 - S,  S = L L^T         the inertia of some body, 3 x 3
+
+All begin at z = 0. A body has the matrix of inertia J if and only if S = tr(J)/2 1 - J, its second
+moments of mass, is positive definite (Wensing, Kim and Slotine 2018); L is lower triangular with
+the exponentials of free numbers on its diagonal. All numbers of a body together are in
+`body_inertia`.
+
+The trust region moves the parameters themselves, in units of their start and up to their bounds:
+these are the `straight` numbers.
+"""
+
+import abc
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf, isinf
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+Entry = tuple[int, ...]
+_NEAREST = 1e-100  # smallest distance from a bound, in units of the start
+
+
+@dataclass(frozen=True)
+class AbstractTransform(abc.ABC):
+    """A map from z, zero at the start of the fit, to a leaf of the parameters."""
+
+    def entries(self, shape: tuple[int, ...]) -> tuple[Entry, ...]:
+        """The fitted entries of the leaf, one for each number z."""
+        return tuple(np.ndindex(*shape))
+
+    @abc.abstractmethod
+    def excludes(self, start: np.ndarray) -> str:
+        """The reason why a fit cannot start here, or an empty text."""
+
+    @abc.abstractmethod
+    def value(self, z: Array, start: Array) -> Array:
+        """The leaf for z, of the shape of its start."""
+
+    def known(self, z: np.ndarray, start: Array) -> Array:
+        """The same for known numbers."""
+        return self.value(jnp.asarray(z), start)
+
+    def limits(self, start: np.ndarray) -> np.ndarray:
+        """The bounds of the `straight` numbers, shape (2, size of z); infinite if there is none."""
+        count = len(self.entries(start.shape))
+        return np.array([-inf, inf])[:, None] * np.ones(count)
+
+    def units(self, start: np.ndarray) -> np.ndarray:
+        """The change of the parameters for a change of their `straight` numbers by one."""
+        return np.ones(len(self.entries(start.shape)))
+
+    def straight(self, z: np.ndarray, start: np.ndarray) -> np.ndarray:
+        """Numbers for z with bounds of their own, of size 1 at the start of the fit."""
+        return 1.0 + z
+
+    def bent(self, x: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers z for `straight` ones, and their derivatives by these."""
+        return x - 1.0, np.ones(x.shape)
+
+
+@dataclass(frozen=True)
+class Interval(AbstractTransform):
+    """A transform to an interval, possibly infinite; without bounds, a scaling by the start."""
+
+    low: float = -inf
+    high: float = inf
+
+    def excludes(self, start: np.ndarray) -> str:
+        """Report a start at or outside a bound."""
+        if np.all((self.low < start) & (start < self.high)):
+            return ""
+        if isinf(self.high):
+            return f"must be more than {self.low:g}"
+        if isinf(self.low):
+            return f"must be less than {self.high:g}"
+        return f"must lie between {self.low:g} and {self.high:g}"
+
+    def value(self, z: Array, start: Array) -> Array:
+        """A straight line, the distance from the only bound as an exponential, or logistic."""
+        low, high, z = self.low, self.high, z.reshape(start.shape)
+        if isinf(low) and isinf(high):
+            return start + jnp.where(start == 0, 1.0, jnp.abs(start)) * z
+        if isinf(high):
+            return low + (start - low) * jnp.exp(z)
+        if isinf(low):
+            return high - (high - start) * jnp.exp(-z)
+        y = jnp.log((start - low) / (high - start)) + z
+        return low + (high - low) / (1 + jnp.exp(-y))
+
+    def limits(self, start: np.ndarray) -> np.ndarray:
+        """Bounds of the parameters in units of their start."""
+        return np.array([self.low, self.high])[:, None] / _size(start).ravel()
+
+    def known(self, z: np.ndarray, start: Array) -> Array:
+        """The same in NumPy, which compiles nothing."""
+        x0 = np.asarray(start, float)
+        values = self.units(x0) * self.straight(z, x0)
+        return jnp.asarray(values.reshape(x0.shape).astype(start.dtype))
+
+    def units(self, start: np.ndarray) -> np.ndarray:
+        """The sizes of the parameters at the start of the fit."""
+        return _size(start).ravel()
+
+    def straight(self, z: np.ndarray, start: np.ndarray) -> np.ndarray:
+        """The parameters in units of their start; `value` in NumPy."""
+        low, high, x0 = self.low, self.high, start.ravel()
+        if isinf(low) and isinf(high):
+            x = x0 + _size(x0) * z
+        elif isinf(high):
+            x = low + (x0 - low) * np.exp(z)
+        elif isinf(low):
+            x = high - (high - x0) * np.exp(-z)
+        else:
+            x = low + (high - low) / (1 + (high - x0) / (x0 - low) * np.exp(-z))
+        return np.asarray(x / _size(x0))
+
+    def bent(self, x: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The inverse of `straight`."""
+        low, high, x0 = self.low, self.high, start.ravel()
+        size = _size(x0)
+        if isinf(low) and isinf(high):
+            return x - x0 / size, np.ones(x.shape)
+        # a distance of zero from a bound has no logarithm
+        above, below = (np.maximum(d, _NEAREST * size) for d in (size * x - low, high - size * x))
+        if isinf(high):
+            return np.log(above / (x0 - low)), size / above
+        if isinf(low):
+            return -np.log(below / (high - x0)), size / below
+        z = np.log(above / below) - np.log((x0 - low) / (high - x0))
+        return z, size / above + size / below
+
+
+def _size(start: np.ndarray) -> np.ndarray:
+    return np.where(start == 0, 1.0, np.abs(start))
+
+
+@dataclass(frozen=True)
+class PhysicalInertia(AbstractTransform):
+    """A matrix of inertia (3, 3) that some body has: definite, with the triangle inequalities.
+
+    Example:
+        >>> PhysicalInertia().excludes(np.diag([1.0, 1.0, 3.0]))
+        'must be the inertia of a body: symmetric, no principal moment above the sum of the others'
+    """
+
+    def entries(self, shape: tuple[int, ...]) -> tuple[Entry, ...]:
+        """The entries of the lower triangle."""
+        return tuple((int(i), int(j)) for i, j in zip(*np.tril_indices(3), strict=True))
+
+    def excludes(self, start: np.ndarray) -> str:
+        """A start that is not the inertia of any body."""
+        if start.shape == (3, 3) and np.allclose(start, start.T):
+            moments = np.trace(start) / 2 * np.eye(3) - start
+            if np.linalg.eigvalsh(moments).min() > 0:
+                return ""
+        law = "symmetric, no principal moment above the sum of the others"
+        return f"must be the inertia of a body: {law}"
+
+    def value(self, z: Array, start: Array) -> Array:
+        """The inertia from the second moments of mass, S = L L^T."""
+        # z changes the Cholesky factor of the second moments of mass relative to its start
+        first = _triangle(jnp.trace(start) / 2 * jnp.eye(3, dtype=start.dtype) - start)
+        change = jnp.zeros_like(start).at[np.tril_indices(3, -1)].set(z[3:])
+        L = first @ (change + jnp.diag(jnp.exp(z[:3])))
+        S = L @ L.T
+        return jnp.trace(S) * jnp.eye(3, dtype=start.dtype) - S
+
+
+def _triangle(S: Array) -> Array:
+    """The Cholesky factor of a 3 x 3 matrix, entry by entry: LAPACK would leave the lanes."""
+    a = jnp.sqrt(S[0, 0])
+    b, c = S[1, 0] / a, S[2, 0] / a
+    d = jnp.sqrt(S[1, 1] - b * b)
+    e = (S[2, 1] - b * c) / d
+    f = jnp.sqrt(S[2, 2] - c * c - e * e)
+    zero = jnp.zeros_like(a)
+    return jnp.stack([jnp.stack([a, zero, zero]), jnp.stack([b, d, zero]), jnp.stack([c, e, f])])
+
+
+def transform(name: str, bounds: Mapping[str, Any]) -> AbstractTransform:
+    """The transform for the bounds of a parameter.
+
+    Example:
+        >>> transform("m", {"m": (0, None)})
+        Interval(low=0.0, high=inf)
+    """
+    bound = bounds.get(name, Interval())
+    if isinstance(bound, AbstractTransform):
+        return bound
+    try:
+        low, high = bound
+        interval = Interval(
+            -inf if low is None else float(low), inf if high is None else float(high)
+        )
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"Argument `bounds` must hold (low, high) for {name!r}, None for no bound, or "
+            f"PhysicalInertia(); but holds {bound!r}."
+        ) from error
+    if not interval.low < interval.high:  # also for NaN
+        raise ValueError(f"Argument `bounds` must have low < high for {name!r}: {bound!r}.")
+    return interval
