@@ -54,6 +54,24 @@ def soft(recording: Recording) -> Fit:
     return shot(recording, Shooting(LENGTH, continuity=1e-3))
 
 
+def test_one_poor_start_is_enough_where_coordinates_are_measured() -> None:
+    """The nodes begin at the samples: of an angle that turns over, recorded modulo a turn."""
+    ts, turn, rng = np.arange(201) / 50, 2 * np.pi, np.random.default_rng(0)
+    sol = jm.simulate(MODEL.system, [1.5, 3.0], [2.0, 5.0], ts, MODEL.params, steps=FixedSteps(8))
+    angles = np.asarray(sol.q) + rng.normal(0.0, NOISE, sol.q.shape)
+    assert (np.ptp(angles, axis=0) > 4).all()
+    observed = (angles + np.pi) % turn - np.pi
+    observed[60, 1] = np.nan
+    start = [1.2 - turn, 3.4], [0.0, 0.0]
+    one = Recording(ts, observed, *start, 1 / NOISE, wraps={0: turn, 1: turn})
+    begin = {**BEGIN, "l1": 0.8}
+    found = fit(MODEL.system, one, begin, free=FREE, horizon=Shooting(0.4), steps=FixedSteps(4))
+    assert found.converged
+    assert np.all(np.abs(found.values - 1.0) < 4 * found.uncertainty.standard_errors)
+    assert found.noise == pytest.approx(1.0, abs=0.1)
+    np.testing.assert_allclose(found.initial_states[0][0], [1.5 - turn, 3.0], atol=0.01)
+
+
 @pytest.mark.slow
 def test_soft_continuity(soft: Fit) -> None:
     assert soft.converged

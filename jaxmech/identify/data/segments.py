@@ -25,7 +25,8 @@ class Shooting:
 
     After some seconds the state of a chaotic motion depends on the parameters too strongly to be
     followed numerically; over short segments it does not. That a segment begins where the one
-    before it ends is a further condition of the fit.
+    before it ends is a further condition of the fit. Where the sensors are the coordinates, the
+    segments begin at the samples, otherwise on a simulation or at the guesses of a `Recording`.
 
     Args:
         length: length of a segment [s]; about the time in which a deviation grows tenfold.

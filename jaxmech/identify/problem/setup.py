@@ -17,6 +17,7 @@ from jaxmech.identify.data.inputs import (
     without_inputs,
 )
 from jaxmech.identify.data.recording import Recording, named, require_same_sensors
+from jaxmech.identify.data.sampled_states import states_of_samples
 from jaxmech.identify.data.segments import SegmentOrigin, Segments, Shooting, segments
 from jaxmech.identify.identifiable import Identifiable, Settings
 from jaxmech.identify.problem.body_inertia import bodies_of
@@ -187,7 +188,7 @@ def _require_no_prior(
 def _with_guesses(
     problem: FitProblem, params: Params, one: Recording, state: InitialState
 ) -> Recording:
-    """Complete a recording with start variables at every sample, from a simulation."""
+    """Complete a recording with start variables at every sample: the samples, or a simulation."""
     if one.q0.ndim == 2:
         return one
     if problem.start is not None:
@@ -195,6 +196,11 @@ def _with_guesses(
             f"Argument `q0` of {one.name} must have shape (T, {one.q0.size}), and `v0` too: "
             "multiple shooting with `start` needs a guess of both at every sample."
         )
+    plain = not problem.system.velocities and not problem.system.states
+    if isinstance(problem.observe, DefaultSensors) and plain:
+        sampled = states_of_samples(one)
+        if sampled is not None:
+            return replace(one, q0=sampled[0], v0=sampled[1])
     params = with_inputs(params, one.inputs)
     sol = simulate(problem.system, state.q, state.v, one.ts, params, **problem.scheme.policies)
     return replace(one, q0=np.asarray(sol.q), v0=np.asarray(sol.v))
