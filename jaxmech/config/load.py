@@ -14,9 +14,9 @@ from types import ModuleType
 from typing import Any
 
 from jaxmech.config.errors import not_one_of, refuse, refuse_all, unknown
+from jaxmech.config.inputs import SubjectInputs
 from jaxmech.interop.mujoco import KINDS, from_mjcf
 from jaxmech.models import CATALOGUE, Model
-from jaxmech.signal import Signal
 from jaxmech.system import System
 
 ROBOTS = (".mjcf", ".urdf", ".xml")  # endings of MJCF and URDF files
@@ -33,7 +33,8 @@ class Subject:
     source: Path | None = None  # the file of the user, None for a model of the catalogue
     sha256: str | None = None  # digest of that file
     beside: Mapping[str, Any] = field(default_factory=dict)  # other objects of the file, by name
-    inputs: Mapping[str, Signal] = field(default_factory=dict)  # in the places of parameters
+    # recorded ones, in the places of parameters
+    inputs: SubjectInputs = field(default_factory=SubjectInputs)
 
 
 COPIES = ("model.py", *(f"model{ending}" for ending in ROBOTS))  # of a model in a run folder

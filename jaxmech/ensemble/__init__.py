@@ -34,7 +34,7 @@ from jaxmech.ensemble.finished.replay import replay as replay
 from jaxmech.ensemble.members.observed import Observed as Observed
 from jaxmech.ensemble.members.observed import StudyEvent as StudyEvent
 from jaxmech.ensemble.modes_study import ModesStudy as ModesStudy
-from jaxmech.ensemble.recorded import RecordedInput as RecordedInput
+from jaxmech.ensemble.recorded.settings import RecordedInput as RecordedInput
 from jaxmech.ensemble.results import Results as Results
 from jaxmech.ensemble.results import open_results as open_results
 from jaxmech.ensemble.results import verify as verify

@@ -63,7 +63,8 @@ class Sampler:
         column_names = {
             key: rule.column for key, (rule, _) in rules.items() if isinstance(rule, FromTable)
         }
-        self._columns, self._weights = _from_table(column_names, sampling, study.size, folder)
+        # the columns of a table, by full name
+        self.table_columns, self._weights = _from_table(column_names, sampling, study.size, folder)
         self._drawn: dict[str, tuple[Spread, float]] = {
             key: (rule, default)
             for key, (rule, default) in rules.items()
@@ -74,7 +75,7 @@ class Sampler:
         # the factor of the correlation matrix of all drawn variables, if any are correlated
         self._factor = np.linalg.cholesky(sampling.matrix(names)) if sampling.correlation else None
         self.points = Points(sampling.design, study.seed, study.size, names)
-        _require_groups(sampling, self.points, study.size, self._columns)
+        _require_groups(sampling, self.points, study.size, self.table_columns)
 
     @property
     def weighted(self) -> bool:
@@ -100,7 +101,7 @@ class Sampler:
             key: self._proposal.get(key, rule).quantile(unit[key], default)
             for key, (rule, default) in self._drawn.items()
         }
-        return drawn | {key: values[first:last] for key, values in self._columns.items()}
+        return drawn | {key: values[first:last] for key, values in self.table_columns.items()}
 
     def weights(self, first: int, last: int) -> np.ndarray:
         """The weights of some trajectories, with the mean or the expectation one."""

@@ -51,7 +51,9 @@ class Layout:
             name = stored_name(variable)
             extra = variable.values.ndim - variable.varies
             dims = tuple(f"{name}_{k}" for k in range(extra))
-            title = {"long_name": f"{_TITLES[variable.section]} {variable.name}"}
+            title: dict[str, Any] = {"long_name": f"{_TITLES[variable.section]} {variable.name}"}
+            if variable.section == "parameters":
+                title |= member.subject.inputs.flags(variable.name)
             if not variable.varies:
                 self._whole(group, name, variable.values, dims, title)
             elif self.shapes:  # else no arrays of single trajectories are stored

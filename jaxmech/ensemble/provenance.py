@@ -28,8 +28,7 @@ def origin(kernel: BlockProgram) -> dict[str, Any]:
     # draws of a large study would take longer than its first block.
     pairs = zip(block, last, strict=True)
     draws = {stored_name(v): arrays_digest(v.values, end.values) for v, end in pairs}
-    for name, signal in subject.inputs.items():
-        draws[f"input {name}"] = arrays_digest(signal.ts, signal.values, signal.delay)
+    draws |= subject.inputs.digests
     if sampler.weighted:
         draws["weights"] = arrays_digest(inputs.weight, sampler.weights(size - 1, size))
     return {**environment(subject), "functions": functions, "draws": draws}

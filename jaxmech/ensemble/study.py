@@ -13,7 +13,7 @@ from jaxmech.config.errors import Problem, not_one_of, out_of_range, refuse, ref
 from jaxmech.config.schema import unnamed_policies
 from jaxmech.ensemble.distributions import Distribution, Fixed, FromTable, Spread
 from jaxmech.ensemble.members.observed import Observed, Series, StudyEvent
-from jaxmech.ensemble.recorded import RecordedInput
+from jaxmech.ensemble.recorded.settings import RecordedInput, input_problems
 from jaxmech.ensemble.sampling import Sampling
 from jaxmech.ensemble.sampling.plans import Drawn
 from jaxmech.ensemble.statistics import (
@@ -139,6 +139,9 @@ class AbstractStudy(Drawn):
     velocities: Mapping[str, Distribution] = setting(
         {}, "initial velocities, in place of the model's"
     )
+    inputs: Mapping[str, RecordedInput] = setting(
+        {}, "recorded inputs, by the name of the parameter whose place they take"
+    )
     parameters: Mapping[str, Distribution] = setting(
         {}, "parameters; `m` draws all entries of an array, `m[3]` a single one"
     )
@@ -169,6 +172,7 @@ class AbstractStudy(Drawn):
                 if not isinstance(rule, Fixed | FromTable | Spread):
                     message = f"must be a distribution such as Fixed(1.0), but is {rule!r}"
                     yield Problem((section, name), message)
+        yield from input_problems(self.inputs, self.parameters)
         if not 0 <= self.failed_allowed <= 1:
             message = f"must be a fraction from 0 to 1, but is {self.failed_allowed}"
             yield Problem(("failed_allowed",), message)
@@ -242,9 +246,6 @@ class Study(AbstractStudy):
     formulation: UdwadiaKalaba = setting(UdwadiaKalaba(), "law of motion")
     observe: Mapping[str, Observed] = setting({}, "quantities of your own, by name")
     events: Mapping[str, StudyEvent] = setting({}, "events to locate along the motion, by name")
-    inputs: Mapping[str, RecordedInput] = setting(
-        {}, "recorded inputs, by the name of the parameter whose place they take"
-    )
     inactive: tuple[str, ...] = setting(
         (), "constraints that are inactive until an event activates them"
     )
@@ -266,8 +267,6 @@ class Study(AbstractStudy):
         if self.store == "statistics" and not self.statistics:
             message = 'must not be "statistics" where the table `statistics` names none'
             yield Problem(("store",), message)
-        for name in {*self.inputs} & {key.partition("[")[0] for key in self.parameters}:
-            yield Problem(("inputs", name), "must have another name: `parameters` gives it, too")
         if AUDIT in self.statistics:
             message = "must have another name: this one is of the outcomes of all trajectories"
             yield Problem(("statistics", AUDIT), message)

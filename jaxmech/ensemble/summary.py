@@ -38,7 +38,13 @@ def summarize(
         for name, values in statistics.items()
         if name not in (AUDIT, INSTABILITY)
     }
+    inputs = {name: _files(table) for name, table in results.config.get("inputs", {}).items()}
+    summary |= {"inputs": inputs} if inputs else {}
     return summary | ({"statistics": reductions} if reductions else {})
+
+
+def _files(table: Mapping[str, Any]) -> list[str]:
+    return [table["file"]] if isinstance(table["file"], str) else table["file"]
 
 
 def _of_motions(results: Results, statistics: Mapping[str, StatisticResult]) -> dict[str, Any]:
@@ -90,9 +96,10 @@ def as_json(summary: dict[str, Any]) -> str:
 def as_table(summary: dict[str, Any]) -> str:
     """The text of `summary.txt`, as it is printed."""
     if "judged" in summary:
-        parts = [*modes_parts(summary), _statistics(summary)]
+        parts = [*modes_parts(summary)]
     else:
-        parts = [_counts(summary), _audit(summary), _bands(summary), _statistics(summary)]
+        parts = [_counts(summary), _audit(summary), _bands(summary)]
+    parts += [_inputs(summary), _statistics(summary)]
     return "\n\n".join(filter(None, map("\n".join, parts))) + "\n"
 
 
@@ -116,6 +123,13 @@ def _audit(summary: dict[str, Any]) -> Iterator[str]:
     if coarse := summary["too_coarse"]:
         remedy = "leave out `steps.per_save`, or increase it"
         yield f"  above {TOO_COARSE:g} for {coarse:,} trajectories: {remedy}"
+
+
+def _inputs(summary: dict[str, Any]) -> Iterator[str]:
+    for name, files in summary.get("inputs", {}).items():
+        numbered = [f"{number} {file}" for number, file in enumerate(files)]
+        names = numbered if len(files) <= _SHOWN else [numbered[0], "...", numbered[-1]]
+        yield f"input {name} from {', '.join(names) if len(files) > 1 else files[0]}"
 
 
 def _bands(summary: dict[str, Any]) -> Iterator[str]:

@@ -103,7 +103,8 @@ def first_of(varying: Tree, shared: Tree) -> Tree:
 def params_of(subject: Subject, inputs: Tree) -> dict[str, Any]:
     """The parameters of one member, with the defaults of the model."""
     defaults = subject.model.params if subject.model else {}
-    return {**defaults, **inputs["parameters"], **subject.inputs}
+    params = {**defaults, **inputs["parameters"]}
+    return params | subject.inputs.of(params)
 
 
 def guess(subject: Subject, inputs: Tree, dtype: Any) -> tuple[Array, Array]:

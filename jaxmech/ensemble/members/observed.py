@@ -263,11 +263,10 @@ def stored_study(study: Any, copies: Mapping[Path, str], folder: Path) -> Any:
         return f"{copies[(folder / file).resolve()]}:{name}"
 
     sections = _with_functions(study, renamed)
-    if inputs := getattr(study, "inputs", None):
-        sections["inputs"] = {
-            name: replace(item, file=copies[(folder / item.file).resolve()])
-            for name, item in inputs.items()
-        }
+    sections["inputs"] = {
+        name: item.renamed(lambda file: copies[(folder / file).resolve()])
+        for name, item in study.inputs.items()
+    }
     return replace(study, **sections)
 
 

@@ -73,12 +73,13 @@ def known_names(subject: Subject) -> list[tuple[str, Mapping[str, Any] | None, s
     model = subject.model
     system = subject.system
     free = dict.fromkeys(system.coordinates)  # names without a default value
+    numbers = dict.fromkeys(subject.inputs.numbers.values())  # of files
     of_rates = "a velocity" if system.velocities else "a coordinate"
     sections: list[tuple[str, Mapping[str, Any] | None, str]] = [
         ("start", model.start if model else {}, "a start variable"),
         ("coordinates", free, "a coordinate"),
         ("velocities", dict.fromkeys(system.velocity_names), of_rates),
-        ("parameters", model.params if model else None, "a parameter"),
+        ("parameters", {**model.params, **numbers} if model else None, "a parameter"),
     ]
     return [(section, names, f"{kind} of {subject.name}") for section, names, kind in sections]
 
@@ -98,11 +99,13 @@ def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Proble
     except StudyError as error:
         return list(error.problems)
     tables = {section: table for section, table in data.items() if isinstance(table, dict)}
+    inputs = tables.get("inputs", {})
+    numbers = {*inputs, *(x.get("number") for x in inputs.values() if isinstance(x, dict))}
     return [
         Problem((section, key), not_one_of(key.partition("[")[0], names, kind))
         for section, names, kind in known_names(subject)
         for key in tables.get(section, ())
-        if names is not None and key.partition("[")[0] not in names
+        if names is not None and key.partition("[")[0] not in {*names, *numbers}
     ]
 
 

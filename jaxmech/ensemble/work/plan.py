@@ -1,7 +1,7 @@
 """A study after all checks that need no tracing: its sizes, system, draws and functions."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ from jaxmech.ensemble.members.base import VELOCITY, Tree, first_of, params_of, q
 from jaxmech.ensemble.members.observed import Observed, loaded, name_problems_of
 from jaxmech.ensemble.members.passages import passage_problems, study_watch
 from jaxmech.ensemble.modes_study import ModesStudy
-from jaxmech.ensemble.recorded import signals
+from jaxmech.ensemble.recorded.numbers import require_numbers
+from jaxmech.ensemble.recorded.settings import TimeRange
 from jaxmech.ensemble.study import AbstractStudy, Study
 from jaxmech.formulations import observed_at
 from jaxmech.velocities.quasi import IN_RATES
@@ -52,11 +53,14 @@ def planned(study: AbstractStudy, out: Path, folder: Path = Path()) -> Planned:
     elif isinstance(study, Study):
         refuse_all([*name_problems_of(study, coordinates), *passage_problems(study, coordinates)])
     functions, files = loaded(study, folder)
-    if isinstance(study, Study) and study.inputs:
-        read = signals(study.inputs, folder, study.times.start, study.times.end)
-        subject = replace(subject, inputs=read)
-        files += [(folder / item.file).resolve() for item in study.inputs.values()]
+    if study.inputs:
+        from jaxmech.ensemble.recorded.reading import with_inputs  # imports fits
+
+        study, subject = with_inputs(study, subject, folder, _times_of_inputs(study))
+        named = subject.inputs.files.values()
+        files += list(dict.fromkeys((folder / file).resolve() for x in named for file in x))
     sampler = Sampler(study, subject, folder)
+    require_numbers(sampler.table_columns, subject.inputs)
     if isinstance(study, Study):
         refuse_all(_taken_names(study, sampler, bool(subject.system.velocities)))
     elif not any(variable.varies for variable in sampler.rows(0, 1)):
@@ -67,6 +71,13 @@ def planned(study: AbstractStudy, out: Path, folder: Path = Path()) -> Planned:
     study = sized(study, subject.system.n, sampler.points.group)
     forecast = require_possible(study, subject.system.n, out)
     return Planned(study, subject, sampler, forecast, functions, files)
+
+
+def _times_of_inputs(study: AbstractStudy) -> TimeRange:
+    if isinstance(study, ModesStudy):
+        return TimeRange(study.time, study.time, "the time of the equilibria")
+    assert isinstance(study, Study)
+    return TimeRange(study.times.start, study.times.end, "the times of the study")
 
 
 def _named_rates(study: ModesStudy, subject: Subject) -> Iterator[Problem]:
@@ -90,7 +101,7 @@ def _taken_names(study: Study, sampler: Sampler, has_velocities: bool) -> Iterat
 
 def require_used(subject: Subject, varying: Tree, shared: Tree, study: AbstractStudy) -> None:
     """Raise a StudyError for inputs, and parameters of a bare `System`, that nothing uses."""
-    if subject.model and not subject.inputs:
+    if subject.model and not subject.inputs.signals:
         return
     drawn, system = first_of(varying, shared), subject.system
     q, v = jnp.zeros(system.n), jnp.zeros(system.n_velocities)
@@ -102,13 +113,15 @@ def require_used(subject: Subject, varying: Tree, shared: Tree, study: AbstractS
         return start, reads(q, v, t, params) if reads else ()
 
     unused = set(unused_parameters(system, state, energy=True, also=also))
-    idle = [name for name in subject.inputs if f"{name}.values" in unused]
+    numbers = {*subject.inputs.numbers.values()}
+    idle = [name for name in subject.inputs.signals if f"{name}.values" in unused]
     message = "is not read by the system; call it in one of its functions, as `params[name](t)`"
     refuse_all(Problem(("inputs", name), message) for name in idle)
     params = {} if subject.model else drawn["parameters"]
     used_names = ", ".join(sorted(params.keys() - unused)) or "none"
     message = f"is not used by the system; it uses {used_names}"
-    refuse_all(Problem(("parameters", name), message) for name in params if name in unused)
+    idle = [name for name in params if name in unused - numbers]
+    refuse_all(Problem(("parameters", name), message) for name in idle)
 
 
 def _state_reads(study: AbstractStudy, subject: Subject) -> Callable[..., Any] | None:

@@ -123,8 +123,18 @@ def _stacked(signals: Sequence[Signal], ends: Sequence[tuple[float, float]]) -> 
     cut = [_cut(signal, *pair) for signal, pair in zip(signals, ends, strict=True)]
     most = max(len(signal.values) for signal in cut)
     # A power of two, so that signals of other lengths share what was compiled.
-    size = 1 << (most - 1).bit_length()
-    padded = [_padded(signal, size) for signal in cut]
+    return signal_rows(cut, 1 << (most - 1).bit_length())
+
+
+def signal_rows(signals: Sequence[Signal], size: int | None = None) -> Signal:
+    """Signals of one interpolation as the rows of a batch, padded to so many samples.
+
+    Evenly spaced ones keep the bits of their values, unless others are not evenly spaced.
+    """
+    if any(signal.times is not None for signal in signals):
+        signals = [_with_times(signal) for signal in signals]
+    most = max(len(signal.values) for signal in signals)
+    padded = [_padded(signal, size or most) for signal in signals]
     # By numpy, which compiles no program for each number of segments.
     stack: Signal = jax.tree.map(lambda *rows: jnp.asarray(np.stack(rows)), *padded)
     return stack
@@ -168,15 +178,21 @@ def _sliced(signal: Signal, low: int, high: int) -> Signal:
 
 
 def _padded(signal: Signal, size: int) -> Signal:
-    """A signal with more samples, beyond the last one."""
+    """A signal with more samples, beyond the last one, whose value it keeps."""
     values = np.asarray(signal.values)
-    more = np.arange(1, size - len(values) + 1, dtype=values.dtype)
-    # A cubic goes on as a line, so that its last slope stays the same.
-    slope = (values[-1] - values[-2]) * (signal.interpolation == "cubic")
-    rest = values[-1] + more.reshape(-1, *[1] * (values.ndim - 1)) * slope
-    values = np.concatenate([values, rest])
-    if signal.times is None:
-        return eqx.tree_at(lambda s: s.values, signal, values)
-    times = np.asarray(signal.times)
-    times = np.concatenate([times, times[-1] + more * (times[-1] - times[-2])])
-    return eqx.tree_at(lambda s: (s.times, s.values), signal, (times, values))
+    count = len(values)
+    values = np.concatenate([values, np.repeat(values[-1:], size - count, axis=0)])
+    times = signal.times
+    if times is not None:
+        times = np.asarray(times)
+        more = np.arange(1, size - count + 1, dtype=times.dtype)
+        times = np.concatenate([times, times[-1] + more * (times[-1] - times[-2])])
+    # The slope of a cubic at its last sample depends on how many there are.
+    is_cubic = signal.interpolation == "cubic"
+    changed: Signal = eqx.tree_at(
+        lambda s: (s.times, s.values, s.count),
+        signal,
+        (times, values, np.asarray(count, values.dtype) if is_cubic else None),
+        is_leaf=lambda x: x is None,
+    )
+    return changed

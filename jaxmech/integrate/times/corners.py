@@ -327,9 +327,13 @@ def _knots(name: str, constants: list[Any]) -> Any:
     """The knots of a table with these constants; None if it is smooth."""
     if name == "smooth_signal":
         return None
-    if name == "jumping_signal" and len(constants) == 3:
-        start, spacing, values = constants
-        return start + spacing * jnp.arange(len(values), dtype=spacing.dtype)
+    if name == "jumping_signal" and len(constants) in (3, 5):  # evenly spaced samples
+        start, spacing, samples = constants[:3]
+        count = len(constants[3] if len(constants) == 5 else samples)
+        return start + spacing * jnp.arange(count, dtype=spacing.dtype)
+    if name == "jumping_signal" and len(constants) == 4:  # others in a row of several
+        times, _, numbers, first = constants
+        return jax.lax.dynamic_slice_in_dim(times, first, len(numbers))
     return jnp.asarray(constants[0])
 
 

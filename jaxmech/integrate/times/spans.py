@@ -93,7 +93,10 @@ def span_at(
     positions, end = sign * instants[..., None], sign * last
     if times.size > _COMPARED:
         ends = jnp.pad(jnp.sort(sign * times), 1, constant_values=(-jnp.inf, jnp.inf))
-        before = jnp.searchsorted(ends, positions[..., 0], side="right")
+        # A batch with a recorded input for each trajectory searches in times of its own, for which
+        # native code has no loop.
+        method = "sort" if instants.ndim else "scan"
+        before = jnp.searchsorted(ends, positions[..., 0], side="right", method=method)
         before = jnp.minimum(before, jnp.searchsorted(ends, end, side="left"))
         begin, finish = ends[before - 1], ends[before]
     else:

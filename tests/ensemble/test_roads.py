@@ -1,0 +1,258 @@
+"""Studies over several recorded inputs: each trajectory has the file of its number."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech.cli.main import main
+from jaxmech.config.errors import StoppedError, StudyError
+from jaxmech.ensemble import (
+    Discrete,
+    Fixed,
+    FromTable,
+    RecordedInput,
+    Sampling,
+    Study,
+    Times,
+    Uniform,
+    open_results,
+    replay,
+    run_study,
+)
+
+CAR = """
+import jaxmech as jm
+
+
+def lagrangian(q, v, t, p):
+    return 0.5 * p["m"] * v @ v
+
+
+def force(q, v, t, p):
+    return -p["k"] * (q - p["road"](t)) - p["c"] * v
+
+
+car = jm.System(lagrangian, force=force, coordinates=("height",))
+"""
+NAMES = ("a", "b", "c")
+
+
+def of(file: str | tuple[str, ...], interpolation: Any = "linear") -> RecordedInput:
+    return RecordedInput(file=file, column="height", interpolation=interpolation)
+
+
+ROAD = of("road_*.csv")
+SETTINGS: dict[str, Any] = {
+    "model": "car.py:car",
+    "size": 12,
+    "block": 4,
+    "times": Times(end=1.9, saves=5),
+    "steps": jm.FixedSteps(8),
+    "coordinates": {"height": Fixed(0.0)},
+}
+PARAMETERS = {"m": Fixed(1.0), "c": Fixed(0.0), "k": Uniform(30.0, 50.0)}
+
+
+def write(path: Path, times: np.ndarray, heights: np.ndarray, title: str = "height") -> None:
+    rows = np.stack([times, heights], axis=1)
+    np.savetxt(path, rows, delimiter=",", header=f"t,{title}", comments="")
+
+
+def rough(folder: Path) -> None:
+    """Roads of other lengths and rates."""
+    rng = np.random.default_rng(0)
+    for name, count, spacing in zip(NAMES, (41, 101, 30), (0.05, 0.02, 0.1), strict=True):
+        heights = 0.02 * rng.normal(size=count)
+        write(folder / f"road_{name}.csv", spacing * np.arange(count), heights)
+
+
+def computed(folder: Path, out: str, road: RecordedInput = ROAD, **changed: Any) -> Path:
+    parameters = {**PARAMETERS, **changed.pop("parameters", {})}
+    study = Study(**{**SETTINGS, **changed}, parameters=parameters, inputs={"road": road})
+    run_study(study, folder / out, folder=folder)
+    return folder / out
+
+
+def array(run: Path, name: str) -> np.ndarray:
+    return np.asarray(open_results(run).group[name][...])  # type: ignore[index]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "car.py").write_text(CAR)
+    rough(tmp_path)
+    return tmp_path
+
+
+def test_a_spring_ends_where_the_height_of_its_road_takes_it(folder: Path) -> None:
+    """From rest at 0 over a step of height h: q(t) = h (1 - cos(t sqrt(k / m)))."""
+    heights = np.array([0.1, -0.2, 0.3])
+    for name, height in zip(NAMES, heights, strict=True):
+        write(folder / f"road_{name}.csv", np.array([0.0, 2.0]), np.full(2, height))
+    run = computed(
+        folder, "run", steps=jm.FixedSteps(64), parameters={"road": Discrete((2.0, 0.0))}
+    )
+    numbers, k = array(run, "parameter_road").astype(int), array(run, "parameter_k")
+    assert {*numbers.tolist()} == {0, 2}
+    expected = heights[numbers] * (1 - np.cos(1.9 * np.sqrt(k)))
+    np.testing.assert_allclose(array(run, "q")[:, -1, 0], expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("interpolation", ["linear", "cubic"])
+def test_the_roads_of_one_study_are_those_of_three(folder: Path, interpolation: Any) -> None:
+    several = of("road_*.csv", interpolation)
+    run = computed(folder, "run", several)
+    numbers = array(run, "parameter_road")
+    assert {*numbers.tolist()} == {0.0, 1.0, 2.0}  # drawn without being asked for
+    for number, name in enumerate(NAMES):
+        alone = computed(folder, f"run_{name}", of(f"road_{name}.csv", interpolation))
+        rows = numbers == number
+        assert array(run, "q")[rows].tobytes() == array(alone, "q")[rows].tobytes()
+    assert np.abs(np.diff(array(run, "q")[:, -1, 0])).min() > 0
+
+
+def test_samples_at_uneven_times_are_those_of_another_study(folder: Path) -> None:
+    write(folder / "road_b.csv", 2.0 * np.linspace(0, 1, 60) ** 2, np.arange(60) / 1000)
+    run, alone = computed(folder, "run"), computed(folder, "alone", of("road_b.csv"))
+    rows = array(run, "parameter_road") == 1
+    np.testing.assert_allclose(array(run, "q")[rows], array(alone, "q")[rows], atol=1e-14)
+
+
+def test_chunks_and_interruptions_do_not_change_the_results(folder: Path) -> None:
+    whole = computed(folder, "whole")
+    with pytest.raises(StoppedError):
+        stopped_after_a_block(folder)
+    again = computed(folder, "part", chunk=8)  # continued
+    assert array(whole, "q").tobytes() == array(again, "q").tobytes()
+    assert all(replay(whole, 7).compared.values())
+
+
+def stopped_after_a_block(folder: Path) -> None:
+    asked = iter([False, True, True, True])
+    study = Study(**SETTINGS, parameters=PARAMETERS, inputs={"road": ROAD}, chunk=8)
+    run_study(study, folder / "part", folder=folder, stop=lambda: next(asked))
+
+
+def test_a_run_keeps_its_files_and_notices_a_changed_one(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = computed(folder, "run")
+    assert open_results(run).config["inputs"]["road"]["file"] == [f"road_{x}.csv" for x in NAMES]
+    attributes = open_results(run).group["parameter_road"].attrs
+    assert attributes["flag_meanings"] == "road_a.csv road_b.csv road_c.csv"
+    assert "0 road_a.csv, 1 road_b.csv, 2 road_c.csv" in (run / "summary.txt").read_text()
+    write(folder / "road_b.csv", np.array([0.0, 2.0]), np.zeros(2))
+    with pytest.raises(Exception, match=r"drawn for input road from road_b.csv"):
+        computed(folder, "run")
+    assert all(replay(run, 3).compared.values())  # from its copies
+    rough(folder)
+    write(folder / "road_d.csv", np.array([0.0, 2.0]), np.zeros(2))
+    with pytest.raises(Exception, match=r"inputs.road.file"):
+        computed(folder, "run")
+
+
+def test_files_of_one_name_in_several_folders(folder: Path) -> None:
+    for name in NAMES:
+        (folder / name).mkdir()
+        shutil.move(folder / f"road_{name}.csv", folder / name / "road.csv")
+    run = computed(folder, "run", of("*/road.csv"))
+    assert all(replay(run, 7).compared.values())
+
+
+def test_two_inputs_share_the_number_of_their_file(folder: Path) -> None:
+    car = CAR.replace('p["road"](t)', '(p["road"](t) + p["left"](t)) / 2')
+    (folder / "car.py").write_text(car)
+    shared = {"road": ROAD, "left": RecordedInput(file=ROAD.file, column="height", number="road")}
+    study = Study(**SETTINGS, parameters=PARAMETERS, inputs=shared)
+    run_study(study, folder / "run", folder=folder)
+    (folder / "car.py").write_text(CAR)
+    np.testing.assert_allclose(array(folder / "run", "q"), array(computed(folder, "one"), "q"))
+    (folder / "car.py").write_text(car)
+    independent = {"road": ROAD, "left": ROAD}
+    with pytest.raises(StudyError, match=r"inputs.left.number` must be given, since road is from"):
+        run_study(replace(study, inputs=independent), folder / "other", folder=folder)
+
+
+def test_numbers_from_a_table_in_a_file_of_a_study(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savetxt(folder / "draws.csv", [2, 0, 1, 1], header="road", comments="")
+    (folder / "study.toml").write_text(TABLE)
+    command = ["ensemble", str(folder / "study.toml"), "--out", str(folder / "run")]
+    assert main(command) == 0
+    assert array(folder / "run", "parameter_road").tolist() == [2, 0, 1, 1]
+    np.savetxt(folder / "draws.csv", [2, 0, 3, 1], header="road", comments="")
+    assert main([*command[:-1], str(folder / "other")]) == 2
+    assert "parameters.road must be the number of a file, from 0 to 2, but is 3" in (
+        capsys.readouterr().err
+    )
+
+
+TABLE = """
+model = "car.py:car"
+size = 4
+steps = { per_save = 8 }
+times = { end = 1.9, saves = 5 }
+coordinates = { height = 0.0 }
+parameters = { m = 1.0, c = 1.0, k = 40.0, road = { distribution = "table" } }
+sampling = { table = "draws.csv" }
+
+[inputs.road]
+file = ["road_a.csv", "road_b.csv", "road_c.csv"]
+column = "height"
+"""
+
+
+def short(folder: Path) -> None:
+    write(folder / "road_b.csv", np.array([0.0, 1.0]), np.zeros(2))
+
+
+def unlike(folder: Path) -> None:
+    write(folder / "road_c.csv", np.array([0.0, 2.0]), np.zeros(2), "depth")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "road", "parameters", "message"),
+    [
+        (None, of("rod_*.csv"), {}, "inputs.road.file` must match a file"),
+        (None, of(("road_a.csv", "rod.csv")), {}, "none at .*rod.csv"),
+        (short, ROAD, {}, "but those of road_b.csv are known from 0 s to 1 s"),
+        (unlike, ROAD, {}, "not a column of .*road_c.csv"),
+        (None, ROAD, {"road": Fixed(3.0)}, "parameters.road` must be .* 0 to 2, but is 3"),
+        (None, ROAD, {"road": Discrete((0.0, 0.5))}, "but is 0.5"),
+        (None, ROAD, {"road": Uniform(0.0, 2.0)}, "discrete or from a table, but is Uniform"),
+        (None, of("road_a.csv"), {"road": Fixed(0.0)},
+         "inputs.road` must have another name"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_before_any_work(
+    folder: Path, spoil: Callable[[Path], None] | None, road: RecordedInput,
+    parameters: dict[str, Any], message: str,
+) -> None:  # fmt: skip
+    if spoil is not None:
+        spoil(folder)
+    with pytest.raises(StudyError, match=message):
+        computed(folder, "run", road, parameters=parameters)
+    assert not (folder / "run").exists()
+
+
+def test_a_proposal_draws_files_that_exist(folder: Path) -> None:
+    sampling = Sampling(proposal={"road": Discrete((0.0, 3.0))})
+    with pytest.raises(StudyError, match=r"sampling.proposal.road` must be the number of a file"):
+        computed(folder, "run", sampling=sampling)
+
+
+def test_an_input_from_one_file_has_no_number() -> None:
+    with pytest.raises(StudyError, match=r"number` must be left out: road.csv is a single file"):
+        RecordedInput(file="road.csv", column="height", number="road")
+
+
+def test_a_table_has_a_column_of_numbers(folder: Path) -> None:
+    with pytest.raises(StudyError, match=r"parameters.road"):
+        computed(folder, "run", parameters={"road": FromTable()})
