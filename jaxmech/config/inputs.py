@@ -17,6 +17,8 @@ class SubjectInputs:
     numbers: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by input
     digests: Mapping[str, str] = field(default_factory=dict)  # of samples, by input and file
+    # what was converted to SI units, by input
+    notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def flags(self, parameter: str) -> dict[str, Any]:
         """What the values of a number mean (CF conventions, section 3.5); else nothing."""

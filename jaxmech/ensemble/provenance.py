@@ -31,7 +31,9 @@ def origin(kernel: BlockProgram) -> dict[str, Any]:
     draws |= subject.inputs.digests
     if sampler.weighted:
         draws["weights"] = arrays_digest(inputs.weight, sampler.weights(size - 1, size))
-    return {**environment(subject), "functions": functions, "draws": draws}
+    notes = {name: list(words) for name, words in subject.inputs.notes.items() if words}
+    facts = {**environment(subject), "functions": functions, "draws": draws}
+    return facts | ({"inputs": notes} if notes else {})
 
 
 def function_digests(

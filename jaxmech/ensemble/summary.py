@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxmech.config.run_folder import stored_environment
 from jaxmech.ensemble.accumulate import finite
 from jaxmech.ensemble.checksums import STATISTICS
 from jaxmech.ensemble.modes_study import INSTABILITY
@@ -38,13 +39,17 @@ def summarize(
         for name, values in statistics.items()
         if name not in (AUDIT, INSTABILITY)
     }
-    inputs = {name: _files(table) for name, table in results.config.get("inputs", {}).items()}
+    inputs = dict(_of_inputs(results))
     summary |= {"inputs": inputs} if inputs else {}
     return summary | ({"statistics": reductions} if reductions else {})
 
 
-def _files(table: Mapping[str, Any]) -> list[str]:
-    return [table["file"]] if isinstance(table["file"], str) else table["file"]
+def _of_inputs(results: Results) -> Iterator[tuple[str, dict[str, Any]]]:
+    inputs = results.config.get("inputs", {})
+    notes = stored_environment(results.path).get("inputs", {}) if inputs else {}
+    for name, table in inputs.items():
+        files = [table["file"]] if isinstance(table["file"], str) else table["file"]
+        yield name, {"files": files, "notes": notes.get(name, [])}
 
 
 def _of_motions(results: Results, statistics: Mapping[str, StatisticResult]) -> dict[str, Any]:
@@ -126,10 +131,12 @@ def _audit(summary: dict[str, Any]) -> Iterator[str]:
 
 
 def _inputs(summary: dict[str, Any]) -> Iterator[str]:
-    for name, files in summary.get("inputs", {}).items():
+    for name, entry in summary.get("inputs", {}).items():
+        files = entry["files"]
         numbered = [f"{number} {file}" for number, file in enumerate(files)]
         names = numbered if len(files) <= _SHOWN else [numbered[0], "...", numbered[-1]]
-        yield f"input {name} from {', '.join(names) if len(files) > 1 else files[0]}"
+        text = ", ".join(names) if len(files) > 1 else files[0]
+        yield "; ".join([f"input {name} from {text}", *entry["notes"]])
 
 
 def _bands(summary: dict[str, Any]) -> Iterator[str]:

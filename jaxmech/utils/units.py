@@ -100,6 +100,18 @@ def si_unit(unit: str) -> tuple[float, str] | None:
     return size, (over.strip() or "1" * bool(under)) + under
 
 
+def unit_problem(unit: Any) -> str:
+    """What is wrong with the unit of a column, if anything; "" leaves numbers as they are.
+
+    Example:
+        >>> unit_problem("mm"), unit_problem("furlong")
+        ('', "must be a unit such as deg, ms, mm or N m, but is 'furlong'")
+    """
+    if not unit or (isinstance(unit, str) and si_unit(unit)):
+        return ""
+    return f"must be a unit such as deg, ms, mm or N m, but is {unit!r}"
+
+
 def _power(match: re.Match[str]) -> str:
     return "^" + match[0].translate(_SUPERSCRIPTS)
 

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse, refuse_all
+from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
 from jaxmech.config.inputs import SubjectInputs
 from jaxmech.config.load import Subject
 from jaxmech.ensemble.recorded.numbers import number_rules, proposal_problems
 from jaxmech.ensemble.recorded.settings import Inputs, RecordedInput, TimeRange, numbers_of
-from jaxmech.ensemble.sampling.table import read_table
 from jaxmech.ensemble.study import AbstractStudy
+from jaxmech.identify.data.files import csv_sheets, parquet_sheets, required_title
 from jaxmech.identify.data.inputs import signal_rows
+from jaxmech.identify.data.sheet import Sheet, TableError
 from jaxmech.signal import Signal
 from jaxmech.utils.digests import arrays_digest
 
@@ -51,42 +52,63 @@ def _with_files(inputs: Inputs, folder: Path) -> dict[str, RecordedInput]:
 
 def read_inputs(inputs: Inputs, folder: Path, times: TimeRange) -> SubjectInputs:
     """The samples of inputs, whose files are seen from a folder and must cover the times."""
-    signals, digests, problems = {}, {}, []
+    signals, digests, files, notes, problems = {}, {}, {}, {}, []
     for name, item in inputs.items():
-        rows = {file: _signal(name, item, folder / file) for file in item.files(folder)}
-        for file, signal in rows.items():
+        files[name] = item.files(folder)
+        sheets = [_sheet(name, item, folder / file) for file in files[name]]
+        rows = [_signal(name, item, sheet) for sheet in sheets]
+        for file, signal in zip(files[name], rows, strict=True):
             key = f"input {name} from {file}" if item.is_numbered else f"input {name}"
             digests[key] = arrays_digest(signal.ts, signal.values, signal.delay)
-        problems += _uncovered(name, rows, times)
-        first = next(iter(rows.values()))
-        signals[name] = signal_rows([*rows.values()]) if item.is_numbered else first
+            problems += _uncovered(name, file, signal, times)
+        signals[name] = signal_rows(rows) if item.is_numbered else rows[0]
+        words = (note for sheet in sheets for note in sheet.notes((item.column,)))
+        notes[name] = tuple(dict.fromkeys(words))
     refuse_all(problems)
-    files = {name: item.files(folder) for name, item in inputs.items()}
-    return SubjectInputs(signals, numbers_of(inputs), files, digests)
+    return SubjectInputs(signals, numbers_of(inputs), files, digests, notes)
 
 
-def _signal(name: str, item: RecordedInput, path: Path) -> Signal:
-    key = ("inputs", name)
-    columns = read_table(path, (*key, "file"))
-    for part in ("column", "time"):
-        if (column := getattr(item, part)) not in columns:
-            message = not_one_of(column, columns, f"a column of {path}")
-            raise refuse((*key, part), f"names {column!r}, which {message}")
+def _sheet(name: str, item: RecordedInput, path: Path) -> Sheet:
+    key = ("inputs", name, "file")
+    if not path.is_file():
+        raise refuse(key, f"must name a file, but there is none at {path}")
+    read = parquet_sheets if path.suffix.lower() == ".parquet" else csv_sheets
     try:
-        return Signal(columns[item.time], columns[item.column], item.interpolation, item.delay)
-    except ValueError as error:
-        raise refuse((*key, "file"), f"must hold a signal: {path}: {error}") from error
+        sheets = read(path, None, item.time, None)
+        if not sheets:
+            raise refuse("file", f"must hold a signal: {path} holds no samples")
+        sheet = sheets[0]._replace(units=item.units)
+        required_title("column", item.column, [*sheet.columns], path)
+        sheet.require_units_of_columns()
+    except StudyError as error:
+        raise error.within("inputs", name) from None
+    except TableError as error:
+        raise refuse(key, f"must hold a signal: {error}") from error
+    return sheet
 
 
-def _uncovered(name: str, rows: dict[str, Signal], covered: TimeRange) -> Iterator[Problem]:
-    for file, signal in rows.items():
-        times = np.asarray(signal.ts) + float(signal.delay)
-        spacing = float(np.diff(times).max())
-        end = times[-1] + spacing * (signal.interpolation == "hold")
-        lacking = _BEYOND * spacing
-        if times[0] > covered.first + lacking or end < covered.last - lacking:
-            yield Problem(
-                ("inputs", name, "file"),
-                f"must hold samples {covered}, but those of {file} are known from {times[0]:g} s "
-                f"to {end:g} s",
-            )
+def _signal(name: str, item: RecordedInput, sheet: Sheet) -> Signal:
+    """The samples of a sheet, in SI units."""
+    key = ("inputs", name, "file")
+    try:
+        values = sheet.numbers((item.column,))[:, 0]
+        if missing := np.flatnonzero(np.isnan(values)).tolist():
+            place = sheet.place(missing[0])
+            message = f"`{item.column}` is missing; it must be known at every sample"
+            raise TableError(f"{place}: {message}, interpolate it, or leave the row out")
+        return Signal(sheet.times(), values, item.interpolation, item.delay)
+    except TableError as error:
+        raise refuse(key, f"must hold a signal: {error}") from error
+
+
+def _uncovered(name: str, file: str, signal: Signal, covered: TimeRange) -> Iterator[Problem]:
+    times = np.asarray(signal.ts) + float(signal.delay)
+    spacing = float(np.diff(times).max())
+    end = times[-1] + spacing * (signal.interpolation == "hold")
+    lacking = _BEYOND * spacing
+    if times[0] > covered.first + lacking or end < covered.last - lacking:
+        yield Problem(
+            ("inputs", name, "file"),
+            f"must hold samples {covered}, but those of {file} are known from {times[0]:g} s to "
+            f"{end:g} s",
+        )

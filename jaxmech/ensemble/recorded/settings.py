@@ -7,9 +7,10 @@ from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxmech.config.errors import Problem, refuse
+from jaxmech.config.errors import Problem, refuse, refuse_all
 from jaxmech.signal import Interpolation
 from jaxmech.utils.field_docs import doc, setting
+from jaxmech.utils.units import unit_problem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,9 +18,12 @@ class RecordedInput:
     r"""A recorded input of a study: a column of a file, or of several, in place of a parameter.
 
     The functions of the system call it, `params["road"](t)`. It is a `Signal` that must cover the
-    times of the study. A single file drives all trajectories. Of several ones, which may differ in
-    length and sampling, each trajectory has one, whose number from 0 is a parameter of the study
-    and drawn like others; by default each file is equally likely.
+    times of the study. Numbers of columns with a unit, such as `height [mm]` or `t (ms)`, are
+    converted to SI units, which the summary says; a column may be named without its unit.
+
+    A single file drives all trajectories. Of several ones, which may differ in length and sampling,
+    each trajectory has one, whose number from 0 is a parameter of the study and drawn like others;
+    by default each file is equally likely.
 
     Example:
         >>> import tempfile
@@ -36,8 +40,13 @@ class RecordedInput:
             "pattern such as roads/*.csv, in the order of their names"
         )
     )
-    column: str = field(metadata=doc("column of the values"))
-    time: str = setting("t", "column of the times [s]")
+    column: str = field(metadata=doc("column of the values, with or without the unit in its name"))
+    time: str = setting("t", "column of the times")
+    units: Mapping[str, str] = setting(
+        {},
+        'units of columns whose names do not end in one, such as { height = "mm", t = "ms" }; '
+        'numbers are converted to SI units, with "" they stay as they are',
+    )
     interpolation: Interpolation = setting(
         "linear", 'between two samples: "hold" (the first of them), "linear" or "cubic"'
     )
@@ -55,6 +64,11 @@ class RecordedInput:
             raise refuse("file", "must name a file, but names none")
         if not isfinite(self.delay):
             raise refuse("delay", f"must be a finite number, but is {self.delay}")
+        refuse_all(
+            Problem(("units", name), message)
+            for name, unit in self.units.items()
+            if (message := unit_problem(unit))
+        )
         if self.number is not None and not self.is_numbered:
             raise refuse("number", f"must be left out: {self.file} is a single file for all")
 

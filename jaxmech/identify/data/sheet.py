@@ -1,6 +1,7 @@
 """The rows of one recording in a file: the numbers in its cells, in SI units, and their places."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -115,6 +116,10 @@ class Sheet(NamedTuple):
             dated = np.asarray(cells)
             since = dated[0] if kind == "M" else np.timedelta64(0, "s")
             return np.asarray((dated - since) / np.timedelta64(1, "ns") / 1e9)
+        if not isinstance(cells, np.ndarray):
+            with suppress(ValueError):  # most columns hold numbers alone
+                if np.isfinite(values := np.array([float(cell) for cell in cells])).all():
+                    return values
         return np.array([self._number(str(cell), row, name) for row, cell in enumerate(cells)])
 
     def _number(self, cell: str, row: int, name: str) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 from jaxmech.config.errors import Problem, out_of_range, refuse_all
 from jaxmech.signal import Interpolation
 from jaxmech.utils.field_docs import doc, setting
-from jaxmech.utils.units import si_unit
+from jaxmech.utils.units import unit_problem
 
 Column = str | int
 
@@ -99,8 +99,7 @@ def _problems(table: Table) -> Iterator[Problem]:
     if table.time is not None and table.dt is not None:
         yield Problem(("dt",), "must be left out where `time` is given")
     for name, unit in table.units.items():
-        if unit and not (isinstance(unit, str) and si_unit(unit)):
-            message = f"must be a unit such as deg, ms, mm or N m, but is {unit!r}"
+        if message := unit_problem(unit):
             yield Problem(("units", name), message)
     yield from out_of_range(table)
 

@@ -1,0 +1,94 @@
+"""Units of recorded inputs of studies: converted, said, and refused where they are none."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech.config.errors import StudyError
+from jaxmech.ensemble import Fixed, RecordedInput, Study, Times, Uniform, open_results, run_study
+
+PUSHED = """
+import jaxmech as jm
+
+cart = jm.System(
+    lambda q, v, t, p: 0.5 * p["m"] * v @ v,
+    force=lambda q, v, t, p: p["push"](t)[None],
+    coordinates=("x",),
+)
+"""
+MASS = 4.0
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "cart.py").write_text(PUSHED)
+    return tmp_path
+
+
+def pushed(folder: Path, push: RecordedInput, out: str = "run") -> np.ndarray:
+    """The places after 2 s from rest."""
+    study = Study(
+        model="cart.py:cart", size=4, block=4, times=Times(end=2.0, saves=2),
+        steps=jm.FixedSteps(4), coordinates={"x": Uniform(0.0, 1e-9)},
+        parameters={"m": Fixed(MASS)}, inputs={"push": push},
+    )  # fmt: skip
+    run_study(study, folder / out, folder=folder)
+    return np.asarray(open_results(folder / out).group["q"][:, -1, 0])  # type: ignore[index]
+
+
+def of(column: str = "force", **settings: object) -> RecordedInput:
+    return RecordedInput(file="push.csv", column=column, **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("column", ["force", "force [kN]"])
+def test_a_force_in_kilonewton_over_milliseconds(folder: Path, column: str) -> None:
+    """A constant force F moves a mass by F t**2 / (2 m)."""
+    (folder / "push.csv").write_text("t [ms],force [kN]\n0,0.003\n2000,0.003\n")
+    expected = 3.0 * 2.0**2 / (2 * MASS)
+    np.testing.assert_allclose(pushed(folder, of(column)), expected, rtol=1e-8)
+    summary = (folder / "run" / "summary.txt").read_text()
+    assert "input push from push.csv; t [ms] was converted to s; force [kN] was" in summary
+
+
+def test_units_that_are_not_in_the_file_and_those_that_are_kept(folder: Path) -> None:
+    (folder / "push.csv").write_text("t,force,torque [mN m]\n0,0.003,5\n2000,0.003,5\n")
+    stated = of(units={"force": "kN", "t": "ms"})
+    np.testing.assert_allclose(pushed(folder, stated), 3.0 * 4 / (2 * MASS), rtol=1e-8)
+    kept = of("torque", units={"torque": "", "t": "ms"})
+    np.testing.assert_allclose(pushed(folder, kept, "kept"), 5 * 4 / (2 * MASS), rtol=1e-8)
+
+
+def test_each_of_several_files_has_units_of_its_own(folder: Path) -> None:
+    (folder / "push_1.csv").write_text("t,force [N]\n0,2\n2,2\n")
+    (folder / "push_2.csv").write_text("t;force [mN]\n0;2000\n1.0;2000\n2;2000\n")
+    several = RecordedInput(file="push_*.csv", column="force")
+    np.testing.assert_allclose(pushed(folder, several), 2 * 4 / (2 * MASS), rtol=1e-8)
+    assert "1 push_2.csv; force [mN] was converted to N" in (folder / "run/summary.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "push", "message"),
+    [
+        ("t,force [kN]\n0,1\n2,1\n", of("forse"), r"inputs.push.column` names 'forse', .*force"),
+        ("t,force [kN],force [N]\n0,1,1\n2,1,1\n", of(), "may be force .kN. or force .N."),
+        ("t,force [kN]\n0,1\n2,\n", of(), r"push.csv:3: `force` is missing"),
+        ("t,force [kN]\n0,1\n2,x\n", of(), r"push.csv:3: column `force .kN.` must hold numbers"),
+        ("t,force [kN]\n0,1\n0,1\n", of(), r"push.csv:3: the time `t` must increase"),
+        ("t,force [kN]\n0,1\n2,1\n", of(units={"force": "N"}), r"push.units.force` must agree"),
+        ("t,force\n0,1\n2,1\n", of(units={"forse": "N"}), r"units.forse` must belong to a column"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_names_file_line_and_column(
+    folder: Path, text: str, push: RecordedInput, message: str
+) -> None:
+    (folder / "push.csv").write_text(text)
+    with pytest.raises(StudyError, match=message):
+        pushed(folder, push)
+    assert not (folder / "run").exists()
+
+
+def test_an_unknown_unit_is_refused() -> None:
+    with pytest.raises(StudyError, match=r"units.force` must be a unit such as deg"):
+        of(units={"force": "furlong"})
