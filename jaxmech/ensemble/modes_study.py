@@ -21,7 +21,8 @@ class ModesStudy(AbstractStudy):
     """The probability that an equilibrium or a steady motion is unstable, for random parameters.
 
     Statistics may be of `growth` [1/s], `frequencies` [Hz], `unstable` (0 or 1), q, v, and of a
-    coordinate at the equilibrium. Members without a verdict are in none of them.
+    coordinate at the equilibrium. Members without a verdict are in none of them. Recorded inputs
+    keep their values at `time`, which is all that they need to cover.
 
     Example:
         >>> from jaxmech.ensemble import Uniform

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
@@ -51,7 +52,10 @@ def _with_files(inputs: Inputs, folder: Path) -> dict[str, RecordedInput]:
 
 
 def read_inputs(inputs: Inputs, folder: Path, times: TimeRange) -> SubjectInputs:
-    """The samples of inputs, whose files are seen from a folder and must cover the times."""
+    """The samples of inputs, whose files are seen from a folder and must cover the times.
+
+    Those of an instant keep their values there: a spectrum is that of constant inputs.
+    """
     signals, digests, files, notes, problems = {}, {}, {}, {}, []
     for name, item in inputs.items():
         files[name] = item.files(folder)
@@ -61,6 +65,8 @@ def read_inputs(inputs: Inputs, folder: Path, times: TimeRange) -> SubjectInputs
             key = f"input {name} from {file}" if item.is_numbered else f"input {name}"
             digests[key] = arrays_digest(signal.ts, signal.values, signal.delay)
             problems += _uncovered(name, file, signal, times)
+        if times.is_instant:
+            rows = [_constant(signal, times.first) for signal in rows]
         signals[name] = signal_rows(rows) if item.is_numbered else rows[0]
         words = (note for sheet in sheets for note in sheet.notes((item.column,)))
         notes[name] = tuple(dict.fromkeys(words))
@@ -99,6 +105,12 @@ def _signal(name: str, item: RecordedInput, sheet: Sheet) -> Signal:
         return Signal(sheet.times(), values, item.interpolation, item.delay)
     except TableError as error:
         raise refuse(key, f"must hold a signal: {error}") from error
+
+
+def _constant(signal: Signal, t: float) -> Signal:
+    """A signal that keeps its value at a time."""
+    value = signal(t)
+    return Signal([t - 1.0, t + 1.0], jnp.stack([value, value]), "hold")
 
 
 def _uncovered(name: str, file: str, signal: Signal, covered: TimeRange) -> Iterator[Problem]:
