@@ -41,6 +41,8 @@ from jaxmech.identify.noise.outliers import Outliers as Outliers
 from jaxmech.identify.optimize.gradient_descent import Descent as Descent
 from jaxmech.identify.optimize.loop import MultiStart as MultiStart
 from jaxmech.identify.optimize.trust_region import TrustRegion as TrustRegion
+from jaxmech.identify.planning.budget import Energy as Energy
+from jaxmech.identify.planning.budget import Peak as Peak
 from jaxmech.identify.planning.choice import MeasurementChoice as MeasurementChoice
 from jaxmech.identify.planning.choice import choose_measurements as choose_measurements
 from jaxmech.identify.planning.criterion import AOptimal as AOptimal

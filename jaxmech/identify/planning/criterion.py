@@ -8,7 +8,10 @@ from abc import abstractmethod
 from dataclasses import dataclass
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
+
+from jaxmech.identify.result import Fit
 
 
 class AbstractCriterion:
@@ -53,25 +56,62 @@ class AOptimal(AbstractCriterion):
 class COptimal(AbstractCriterion):
     """The variance of one combination of the numbers: c C c, with its derivatives c by them.
 
-    For what a fit leaves undetermined, or for a quantity that follows from the parameters. In
-    `design` the numbers are relative to their values: c is for a change of each by 100 %.
+    For what a fit leaves undetermined (`COptimal.undetermined`), or for a quantity that follows
+    from the parameters. In `design` the numbers are relative to their values: c is for a change of
+    each by 100 %.
 
     Attributes:
-        direction: c, p numbers.
+        direction: c, p numbers; or several such, of which the variances are added.
 
     Example:
         >>> print(COptimal((0.0, 1.0)).loss(jnp.diag(jnp.array([1.0, 4.0]))).round(4))
         -0.6931
     """
 
-    direction: tuple[float, ...]
+    direction: tuple[float, ...] | tuple[tuple[float, ...], ...]
+
+    @classmethod
+    def undetermined(cls, fit: Fit, *, relative: bool = True) -> "COptimal":
+        """The directions in which the numbers of a fit are open: what to measure next.
+
+        They are the null space of its information, and the directions that `identifiability` calls
+        weak, orthogonal and of unit length in relative changes. An experiment under this criterion
+        and the recordings of the fit together determine all numbers, if any experiment can.
+
+        Args:
+            fit: the fit; give it as `known` too.
+            relative: as the numbers of `design` are; False for `choose_measurements` with
+                derivatives by the numbers themselves.
+
+        Raises:
+            ValueError: the fit determines all its numbers.
+
+        Example:
+            >>> from jaxmech.identify.storage import made_up
+            >>> COptimal.undetermined(made_up())
+            Traceback (most recent call last):
+            ValueError: Argument `fit` must leave a number open, but all are determined; take
+            `AOptimal()` or `DOptimal()` to know them better.
+        """
+        report = fit.identifiability
+        scales = report.directions.scales
+        null = report.directions.null_space / scales[:, None]
+        changes = np.hstack([null, *(weak.changes[:, None] for weak in report.weak)])
+        if not changes.shape[1]:
+            raise ValueError(
+                "Argument `fit` must leave a number open, but all are determined; take "
+                "`AOptimal()` or `DOptimal()` to know them better."
+            )
+        directions = np.linalg.qr(changes)[0] / (1.0 if relative else scales[:, None])
+        return cls(tuple(tuple(c) for c in directions.T.tolist()))
 
     def loss(self, H: Float[Array, "p p"]) -> Float[Array, ""]:
         """Half the logarithm of the variance."""
         c = jnp.asarray(self.direction, H.dtype)
-        if c.shape != H.shape[:1]:
+        if c.ndim not in (1, 2) or c.shape[-1] != len(H):
             raise ValueError(
                 f"Argument `direction` must hold {len(H)} numbers, one for each that is to be "
                 f"known, but has shape {c.shape}."
             )
-        return 0.5 * jnp.log(c @ jnp.linalg.solve(H, c))
+        c = jnp.atleast_2d(c)
+        return 0.5 * jnp.log(jnp.sum(c.T * jnp.linalg.solve(H, c.T)))

@@ -1,38 +1,40 @@
 """`design`: the experiment from which a fit would learn most.
 
-Of an experiment x the recording would have the information
-
-    H(x) = J_p^T J_p - J_p^T J_s (J_s^T J_s)^-1 J_s^T J_p
-
-about the parameters p, with the derivatives J of the sensors in units of their noise by p and by
-the initial state s, which is fitted too. It is added to what is known, and a criterion of the sum
-is minimized within bounds, with exact derivatives by x.
+The `information` of its recording is added to what is known, and a criterion of the sum is
+minimized within bounds and budgets, with exact derivatives by the experiment.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
-from jaxmech.assemble import begin
+from jaxmech.formulations import UdwadiaKalaba
+from jaxmech.identify.data.inputs import numbers_besides_signals
 from jaxmech.identify.inference.information import Numbers, percent
+from jaxmech.identify.planning.budget import AbstractBudget, budgets
 from jaxmech.identify.planning.criterion import AbstractCriterion, DOptimal
+from jaxmech.identify.planning.information import (
+    UNKNOWN,
+    Experiment,
+    PlannedRecording,
+    known_before,
+)
+from jaxmech.identify.planning.search import Room, minimum
 from jaxmech.identify.problem.body_inertia import bodies_of
-from jaxmech.identify.problem.parameters import ParameterLayout, parameters
+from jaxmech.identify.problem.parameters import parameters
+from jaxmech.identify.problem.setup import DefaultSensors
 from jaxmech.identify.result import Fit
-from jaxmech.integrate import AbstractMethod, AbstractSteps, ForwardMode
-from jaxmech.simulate import simulate
+from jaxmech.integrate import AbstractMethod, AbstractSteps, Scheme
+from jaxmech.stabilization import Projection
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive_integer, require_seed
 
-Experiment = Callable[[Array, Params], tuple[Array, Array, Params]]
-_RIDGE = 1e-12  # of initial states that nothing determines, relative to their own information
-_REFINED = 3  # random experiments from which the criterion is minimized, besides x0
-_UNKNOWN = 1e-8  # information about a relative change that counts as none: an error of 10^4
+_DETERMINED = 0.05  # of the error of a number without information, which several may share
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -48,6 +50,8 @@ class Design:
         errors: standard errors that a fit would have, with what was known before, shape (p,).
         before: those of the experiment `x0` in its place, shape (p,).
         information: the information of the recording alone about the numbers, shape (p, p).
+        budget: what its input may spend.
+        spent: what it spends of each, shape (b,).
     """
 
     x: Numbers
@@ -56,6 +60,8 @@ class Design:
     errors: Numbers
     before: Numbers
     information: Numbers
+    budget: tuple[AbstractBudget, ...] = ()
+    spent: Numbers = field(default_factory=lambda: np.zeros(0))
 
     def __repr__(self) -> str:
         width = max(14, *(len(name) + 2 for name in self.names))
@@ -66,6 +72,8 @@ class Design:
             errors = self.before[k], self.errors[k]
             cells = "".join(f"{_error(error, self.values[k]):>18}" for error in errors)
             lines.append(f"  {name:<{width}}{self.values[k]:>12.6g}{cells}")
+        for budget, spent in zip(self.budget, self.spent, strict=True):
+            lines.append(f"  {budget.title}: {spent:.4g} of {budget.limit:.4g}")
         return "\n".join(lines)
 
 
@@ -82,6 +90,7 @@ def design(
     observe: Any = None,
     known: Fit | None = None,
     criterion: AbstractCriterion = DOptimal(),
+    budget: AbstractBudget | Sequence[AbstractBudget] | None = None,
     points: int = 64,
     seed: int = 0,
     method: AbstractMethod | None = None,
@@ -103,15 +112,20 @@ def design(
         observe: observe(q, v, t, params) returns the sensor values, (d,), as for `fit`.
         known: a fit of the same numbers, whose recordings count too. What they leave undetermined,
             the next experiment is made for.
-        criterion: `DOptimal()`, `AOptimal()`, or `COptimal(direction)` for one combination.
-        points: random experiments that are compared first, as one batch.
+        criterion: `DOptimal()`, `AOptimal()`, or `COptimal(direction)` for one combination;
+            `COptimal.undetermined(fit)` for what a fit leaves open.
+        budget: what an input may spend, one or several: `Energy("torque", 4.0)` for the integral of
+            its square, `Peak("torque", 2.0)` for its largest value. `x0` must be within it.
+        points: random experiments that are compared first, as one batch, with `x0` and the ends of
+            the bounds.
         seed: seed of these.
         method: how a step is made, as for `simulate`.
-        steps: how long the steps are.
+        steps: how long the steps are; by default fixed ones, short enough for a few random
+            experiments.
 
     Raises:
-        ValueError: a shape or a bound is wrong, `known` has other numbers, or no experiment can be
-            simulated.
+        ValueError: a shape or a bound is wrong, `x0` spends more than the budget, `known` has other
+            numbers, or no experiment can be simulated.
 
     Example:
         >>> import jaxmech as jm
@@ -128,123 +142,57 @@ def design(
     """
     require_positive_integer("points", points, "give the number of random experiments")
     require_seed(seed)
-    x0, low, high = _checked(x0, bounds)
+    free = numbers_besides_signals(params) if free is None else free
     chosen = parameters(params, free=free, bodies=bodies_of(system))
     layout, leaves = chosen.layout, chosen.leaves
-    ts, sizes = jnp.asarray(ts, float), jnp.asarray(noise, float)
-    sensors = observe or (lambda q, v, t, params: q)
-
-    def observed(unknowns: Array, x: Array) -> Array:
-        z, change = unknowns[: layout.size], unknowns[layout.size :]
-        q, v, p = experiment(x, layout.params(z, leaves))
-        dq, dv = jnp.split(change, [system.n])
-        q, v = begin(system, None, q + dq, v + dv, ts[0], p)
-        sol = simulate(
-            system, q, v, ts, p, method=method, steps=steps, derivative=ForwardMode(), throw=False
-        )
-        values = jax.vmap(lambda q, v, t: sensors(q, v, t, p))(sol.q, sol.v, ts)
-        return (values / jnp.broadcast_to(sizes, values.shape)).ravel()
-
-    def information(x: Array) -> Float[Array, "p p"]:
-        J = jax.jacfwd(observed)(jnp.zeros(layout.size + system.n + system.n_velocities), x)
-        return _without_starts(J, layout.size)
-
-    before = jnp.asarray(_before(known, layout, leaves))
+    planned = PlannedRecording(
+        scheme=Scheme.of(system, method, steps, Projection(), UdwadiaKalaba()),
+        experiment=experiment,
+        observe=observe or DefaultSensors(len(system.states)),
+        ts=jnp.asarray(ts, float),
+        noise=jnp.asarray(noise, float),
+        layout=layout,
+        leaves=leaves,
+    )
+    limits = budgets(budget)
+    room = Room.of(x0, bounds, lambda x: planned.shares(limits, x))
+    xs = room.drawn(points, seed)
+    planned = planned.with_steps(xs)
+    before = jnp.asarray(known_before(known, layout, leaves))
 
     def loss(x: Array) -> Array:
-        value = criterion.loss(information(x) + before)
+        value = criterion.loss(planned.information(x) + before)
         return jnp.where(jnp.isfinite(value), value, jnp.inf)
 
-    x = _minimized(loss, x0, low, high, points, seed)
-    both = np.asarray(jax.jit(jax.vmap(information))(jnp.stack([jnp.asarray(x0), jnp.asarray(x)])))
-    numbers = np.asarray(layout.numbers(jnp.zeros(layout.size), leaves))
+    return _described(planned, room.x0, minimum(loss, room, xs), before, limits)
+
+
+def _described(
+    planned: PlannedRecording,
+    x0: Numbers,
+    x: Numbers,
+    before: Array,
+    limits: tuple[AbstractBudget, ...],
+) -> Design:
+    """The design x beside the experiment x0."""
+    layout, leaves = planned.layout, planned.leaves
+    both = np.asarray(jax.jit(jax.vmap(planned.information))(jnp.stack([x0, x])))
     units = np.asarray(layout.units(leaves))
     errors = [units * np.sqrt(np.diag(np.linalg.inv(H + before))) for H in both]
     return Design(
         x=x,
         names=layout.names,
-        values=numbers,
+        values=np.asarray(layout.numbers(jnp.zeros(layout.size), leaves)),
         errors=np.asarray(errors[1]),
         before=np.asarray(errors[0]),
         information=both[1] / units / units[:, None],
+        budget=limits,
+        spent=planned.spent(limits, jnp.asarray(x)),
     )
 
 
-def _checked(x0: Any, bounds: Any) -> tuple[Numbers, Numbers, Numbers]:
-    x0 = np.asarray(x0, float)
-    if x0.ndim != 1:
-        raise ValueError(f"Argument `x0` must have shape (k,), but has shape {x0.shape}.")
-    try:
-        low, high = (np.broadcast_to(np.asarray(end, float), x0.shape) for end in bounds)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"Argument `bounds` must hold (low, high), numbers or arrays of shape {x0.shape}."
-        ) from error
-    if not ((low < high).all() and np.isfinite(high - low).all()):
-        raise ValueError("Argument `bounds` must hold finite ends with low < high.")
-    if not ((low <= x0) & (x0 <= high)).all():
-        raise ValueError("Argument `x0` must lie within the bounds.")
-    return x0, low, high
-
-
-def _without_starts(J: Float[Array, "m pi"], p: int) -> Float[Array, "p p"]:
-    """The information about the first p unknowns, the others eliminated."""
-    H = J.T @ J
-    sizes = jnp.sqrt(jnp.where(jnp.diag(H) > 0, jnp.diag(H), 1.0))
-    H = H / jnp.outer(sizes, sizes)
-    starts = H[p:, p:] + _RIDGE * jnp.eye(len(H) - p)
-    reduced = H[:p, :p] - H[:p, p:] @ jnp.linalg.solve(starts, H[p:, :p])
-    return reduced * jnp.outer(sizes[:p], sizes[:p])
-
-
-def _before(known: Fit | None, layout: ParameterLayout, leaves: Sequence[Array]) -> Numbers:
-    """What is known before about relative changes of the numbers, (p, p)."""
-    units = np.asarray(layout.units(leaves))
-    little = _UNKNOWN * np.eye(layout.size)
-    if known is None:
-        return little
-    if known.names != layout.names:
-        raise ValueError(
-            f"Argument `known` must be a fit of {', '.join(layout.names)}, but is one of "
-            f"{', '.join(known.names)}; say by `free` what is to be known."
-        )
-    return known.information / known.residual_unit**2 * units * units[:, None] + little
-
-
-def _minimized(
-    loss: Callable[[Array], Array], x0: Numbers, low: Numbers, high: Numbers, points: int, seed: int
-) -> Numbers:
-    """The best x (k,) within the bounds, from the best of random points and from x0."""
-    from scipy.optimize import minimize  # slow to import, and seldom needed
-
-    span = high - low
-    xs = np.random.default_rng(seed).uniform(low, high, (points, x0.size))
-    xs[0] = x0
-    values = np.asarray(jax.jit(jax.vmap(loss))(jnp.asarray(xs)))
-    if not np.isfinite(values).any():
-        raise ValueError(
-            "Argument `experiment` must give motions that can be simulated, but none of "
-            f"{points} within the bounds can; narrow the bounds or take shorter steps (`steps`)."
-        )
-    slope = jax.jit(lambda x: (loss(x), jax.jacfwd(loss)(x)))
-
-    def scaled(u: Numbers) -> tuple[float, Numbers]:
-        value, by_x = slope(jnp.asarray(low + span * u))
-        good = np.isfinite(value) & np.isfinite(by_x).all()
-        return (float(value), np.asarray(by_x) * span) if good else (1e6, np.zeros(u.size))
-
-    unit = [(0.0, 1.0)] * x0.size
-    ends = [
-        minimize(scaled, (xs[k] - low) / span, jac=True, method="L-BFGS-B", bounds=unit)
-        for k in dict.fromkeys((*np.argsort(values)[:_REFINED].tolist(), 0))
-        if np.isfinite(values[k])
-    ]
-    best = min(ends, key=lambda end: end.fun)
-    return np.clip(low + span * best.x, low, high)
-
-
 def _error(error: float, value: float) -> str:
-    if error >= abs(value) / np.sqrt(_UNKNOWN) / 2:
+    if error >= _DETERMINED * abs(value) / np.sqrt(UNKNOWN):
         return "not determined"
     share = f" ({percent(error / abs(value))})" if value else ""
     return f"{error:.2g}{share}"
