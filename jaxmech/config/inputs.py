@@ -28,6 +28,15 @@ class SubjectInputs:
         values = list(map(float, range(len(names))))
         return {"flag_values": values, "flag_meanings": meanings} if names else {}
 
+    @property
+    def ends(self) -> int:
+        """The number of samples at which a step ends, of all inputs of a trajectory."""
+        return sum(
+            signal.values.shape[name in self.numbers]
+            for name, signal in self.signals.items()
+            if signal.interpolation != "cubic"
+        )
+
     def of(self, parameters: Mapping[str, Any]) -> dict[str, Signal]:
         """The inputs of one trajectory with these parameters."""
         return {name: self._row(name, parameters) for name in self.signals}

@@ -100,15 +100,16 @@ def _largest(study: AbstractStudy, coordinates: int) -> int:
     return block
 
 
-def slice_of(study: AbstractStudy, coordinates: int, group: int = 1) -> int:
+def slice_of(study: AbstractStudy, coordinates: int, group: int = 1, ends: int = 0) -> int:
     """Trajectories that are computed at a time: a part of a block, of whole groups.
 
-    The series of as many fit into a cache or so; a device other than a CPU takes the whole block.
+    The series of as many fit into a cache or so, at the saved times and at those between them at
+    which a step `ends`; a device other than a CPU takes the whole block.
     """
     block = study.block_size
     if jax.devices()[0].platform != "cpu":
         return block
-    largest = max(_SLICE // _computed_bytes(study, coordinates), LANES)
+    largest = max(_SLICE // _computed_bytes(study, coordinates, ends), LANES)
     small = [part for part in range(1, min(isqrt(block), _MOST_PARTS) + 1) if block % part == 0]
     sizes = {size for part in small for size in (part, block // part) if size % group == 0}
     good = [size for size in sizes if LANES // 2 <= size <= largest]
@@ -131,11 +132,11 @@ def _slice_bytes(study: AbstractStudy, coordinates: int) -> int:
     return 2 * slice_of(study, coordinates) * member_bytes
 
 
-def _computed_bytes(study: AbstractStudy, coordinates: int) -> int:
+def _computed_bytes(study: AbstractStudy, coordinates: int, ends: int = 0) -> int:
     width = np.dtype(study.precision).itemsize
     if not isinstance(study, Study):
         return width * _MATRICES * (2 * coordinates) ** 2
-    series = study.times.saves * (2 * coordinates + 3 + len(study.observe))
+    series = (study.times.saves + ends) * (2 * coordinates + 3 + len(study.observe))
     return width * (series + sum(_event_numbers(study, coordinates).values()))
 
 

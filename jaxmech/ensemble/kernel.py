@@ -138,7 +138,8 @@ class BlockProgram:
             return jax.eval_shape(self.run, self.inputs(0))
 
     def _computed(self, inputs: Inputs, assembled: bool) -> Block:
-        size = slice_of(self.member.study, self.member.system.n, self.sampler.points.group)
+        study, ends = self.member.study, self.member.subject.inputs.ends
+        size = slice_of(study, self.member.system.n, self.sampler.points.group, ends)
         count = self.block // size
         index = inputs.first + jnp.arange(self.block, dtype=inputs.first.dtype)
         real = jnp.arange(self.block) < inputs.count

@@ -25,6 +25,9 @@ from jaxmech.ensemble import (
     replay,
     run_study,
 )
+from jaxmech.ensemble.estimate import slice_of
+from jaxmech.ensemble.sampling.plans import name_problems
+from jaxmech.ensemble.work.plan import planned
 
 CAR = """
 import jaxmech as jm
@@ -246,6 +249,36 @@ def test_a_proposal_draws_files_that_exist(folder: Path) -> None:
     sampling = Sampling(proposal={"road": Discrete((0.0, 3.0))})
     with pytest.raises(StudyError, match=r"sampling.proposal.road` must be the number of a file"):
         computed(folder, "run", sampling=sampling)
+
+
+MODEL = """
+import jax.numpy as jnp
+
+params = {"m": 1.0, "c": 1.0, "k": 40.0}
+model = jm.models.Model("car", "a car", car, params, {}, lambda s, p: (jnp.zeros(1), jnp.zeros(1)))
+"""
+
+
+def test_a_model_has_the_number_of_a_file_among_its_parameters(folder: Path) -> None:
+    (folder / "car.py").write_text(CAR + MODEL)
+    names = {"model": "car.py:model", "parameters": {"road": 1.0, "left": 1.0, "wind": 1.0}}
+    inputs = {"road": {"file": "*.csv"}, "side": {"number": "left"}}
+    unknown = name_problems({**names, "inputs": inputs}, folder)
+    assert [problem.key for problem in unknown] == [("parameters", "wind")]
+    settings = {"model": "car.py:model", "coordinates": {}}
+    run = computed(folder, "run", **settings, parameters={"road": Fixed(1.0)})
+    assert array(run, "parameter_road") == 1.0
+    assert np.abs(array(run, "q")).max() > 1e-3
+    with pytest.raises(StudyError, match=r"number` must have another name: k is a parameter"):
+        computed(folder, "other", replace(ROAD, number="k"), **settings)
+
+
+def test_slices_of_a_block_are_smaller_with_many_samples(folder: Path) -> None:
+    study = Study(**{**SETTINGS, "block": 1024}, parameters=PARAMETERS, inputs={"road": ROAD})
+    inputs = planned(study, folder / "run", folder).subject.inputs
+    assert inputs.ends == 101  # of the longest road
+    assert slice_of(study, 1, ends=inputs.ends) == 1024
+    assert slice_of(study, 1, ends=5000) == 64
 
 
 def test_an_input_from_one_file_has_no_number() -> None:

@@ -56,7 +56,8 @@ def read_inputs(inputs: Inputs, folder: Path, times: TimeRange) -> SubjectInputs
 
     Those of an instant keep their values there: a spectrum is that of constant inputs.
     """
-    signals, digests, files, notes, problems = {}, {}, {}, {}, []
+    signals, digests, files, notes = {}, {}, {}, {}
+    problems: list[Problem] = []
     for name, item in inputs.items():
         files[name] = item.files(folder)
         sheets = [_sheet(name, item, folder / file) for file in files[name]]

@@ -182,7 +182,7 @@ def _padded(signal: Signal, size: int) -> Signal:
     values = np.asarray(signal.values)
     count = len(values)
     values = np.concatenate([values, np.repeat(values[-1:], size - count, axis=0)])
-    times = signal.times
+    times: Any = signal.times
     if times is not None:
         times = np.asarray(times)
         more = np.arange(1, size - count + 1, dtype=times.dtype)
