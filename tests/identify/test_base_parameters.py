@@ -23,11 +23,10 @@ from jaxmech.parts import (
 )
 
 # Of each joint, about z of its body: angle between the axes, distances along x and along z, after
-# the convention of Craig. Armstrong, Khatib and Burdick (1986), and Franka's documentation.
-PUMA_560 = (
-    (0, 0, 0), (-90, 0, 0.2435), (0, 0.4318, -0.0934), (90, -0.0203, 0.4331), (-90, 0, 0),
-    (90, 0, 0),
-)  # fmt: skip
+# the convention of Craig, which is that of Khalil too. The RX-90 is that of SYMORO, the Panda that
+# of Franka's documentation.
+D3, R4 = 0.45, 0.55
+RX_90 = ((0, 0, 0), (90, 0, 0), (0, D3, 0), (-90, 0, R4), (90, 0, 0), (-90, 0, 0))
 PANDA = (
     (0, 0, 0.333), (-90, 0, 0), (90, 0, 0.316), (90, 0.0825, 0), (-90, -0.0825, 0.384),
     (90, 0, 0), (90, 0.088, 0),
@@ -58,19 +57,60 @@ def chain(rows: Any) -> Mechanism:
         pytest.param(PENDULUM, 3, id="pendulum"),
         pytest.param(PLANAR, 6, id="two hinges in a plane"),
         pytest.param(FURUTA, 8, id="Furuta pendulum"),
-        pytest.param(PUMA_560, 36, id="PUMA 560"),
+        pytest.param(RX_90, 36, id="RX-90"),
         pytest.param(PANDA, 43, id="Panda"),
     ],
 )
 def test_arms_have_the_published_number(rows: Any, count: int) -> None:
-    """7 N - 4 B, less 2 if the first axis is vertical, with B parallel axes before others.
+    """Each hinge in a plane has an inertia and a static moment of two components.
 
-    Mayeda, Yoshida and Osuka, "Base parameters of manipulator dynamic models", IEEE Transactions on
-    Robotics and Automation 6 (1990), for arms whose axes are parallel or perpendicular.
+    The Furuta pendulum has the axes of the example of SymPyBotics (github.com/cdsousa/SymPyBotics,
+    README), with one number of the first body and seven of the second. RX-90:
+    github.com/symoro/symoro, Robots/RX90/RX90_regp.txt. Panda: Gaz et al., "Dynamic identification
+    of the Franka Emika Panda robot with retrieval of feasible parameters", IEEE Robotics and
+    Automation Letters 4 (2019), the coefficients without friction in
+    github.com/marcocognetti/FrankaEmikaPandaDynModel.
     """
     base = base_parameters(chain(rows))
     assert base.rank == len(base.formulas) == count
     assert base.matrix.shape == (count, 10 * len(rows))
+
+
+def _by_symoro(names: tuple[str, ...]) -> np.ndarray:
+    """The regrouped parameters of the RX-90 without rotors, in the words of RX90_regp.txt."""
+    unit = dict(zip(names, np.eye(len(names)), strict=True))
+
+    def of(name: str) -> dict[int, np.ndarray]:
+        return {k: unit[f"link{k - 1}.{name}"] for k in range(1, 7)}
+
+    XX, YY, ZZ, XY, XZ, YZ = map(of, ("Ixx", "Iyy", "Izz", "Ixy", "Ixz", "Iyz"))
+    MX, MY, MZ, M = map(of, ("mx", "my", "mz", "m"))
+    XX[6] = XX[6] - YY[6]
+    M[5] = M[5] + M[6]
+    XX[5] = XX[5] - YY[5] + YY[6]
+    ZZ[5], MY[5] = YY[6] + ZZ[5], MY[5] + MZ[6]
+    M[4] = M[4] + M[5]
+    XX[4] = XX[4] - YY[4] + YY[5]
+    ZZ[4], MY[4] = YY[5] + ZZ[4], MY[4] - MZ[5]
+    M[3] = M[3] + M[4]
+    behind = R4**2 * M[4] + 2 * R4 * MZ[4] + YY[4]
+    XX[3] = behind + XX[3] - YY[3]
+    ZZ[3], MY[3] = behind + ZZ[3], M[4] * R4 + MY[3] + MZ[4]
+    YY[2] = D3**2 * M[3] + YY[2] + YY[3]
+    XX[2] = XX[2] + YY[3] - YY[2]
+    XZ[2], ZZ[2] = XZ[2] - D3 * MZ[3], D3**2 * M[3] + ZZ[2]
+    MX[2] = D3 * M[3] + MX[2]
+    ZZ[1] = YY[2] + ZZ[1]
+    groups = (XX, XY, XZ, YZ, ZZ, MX, MY)
+    return np.stack([ZZ[1], *(group[k] for k in range(2, 7) for group in groups)])
+
+
+def test_the_combinations_of_an_industrial_robot() -> None:
+    """Those of the closed form of Gautier and Khalil (1990), as SYMORO prints them."""
+    base = base_parameters(chain(RX_90))
+    rows, expected = base.matrix, _by_symoro(base.names)
+    in_order = [matrix[np.lexsort(np.round(matrix, 9).T)] for matrix in (rows, expected)]
+    np.testing.assert_allclose(*in_order, atol=1e-9)
 
 
 def arm(*forces: Any, center: tuple[float, float] = (0.15, 0.0)) -> Mechanism:
@@ -93,6 +133,15 @@ def test_the_combinations_of_two_links() -> None:
     np.testing.assert_allclose(base.values(), at_1_kg, rtol=1e-14)
     slope = jax.jacobian(lambda m: base.values({"m": m}))(1.0)
     np.testing.assert_allclose(slope, [0.25, 0.5, 0.15**2, 0.15], rtol=1e-14)
+
+
+def test_a_mechanism_is_compiled_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Not again for the same mechanism made anew, whatever the numbers of its parameters."""
+    first = base_parameters(arm())
+    with jax.log_compiles(), caplog.at_level("WARNING"):
+        again = base_parameters(arm(), params={"m": 2.0}, seed=1)
+    assert "Compiling" not in caplog.text
+    assert again.formulas == first.formulas
 
 
 def test_the_pivot_of_a_pendulum_is_a_reference() -> None:

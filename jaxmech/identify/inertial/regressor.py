@@ -28,6 +28,7 @@ from jaxmech.parts.dynamics.space import in_space
 from jaxmech.parts.forces.elements import Gravity
 from jaxmech.parts.values import Reader
 from jaxmech.system import Params
+from jaxmech.utils.jit_cache import jit_of
 
 # The matrices of inertia with one of the six entries, (6, 3, 3).
 _ENTRIES = np.array([
@@ -41,15 +42,8 @@ def regressor(
 ) -> tuple[Numbers, Numbers]:
     """The rows of all motions, (r, s), in units of the sizes (s,) that the columns may have."""
     time = jnp.asarray(t, float)
-    weight = _acceleration_of_weights(standard, time, params)
-
-    @jax.jit
-    @jax.vmap
-    def evaluate(q: Array, v: Array, a: Array) -> tuple[Array, Array]:
-        return _forces(standard, weight, (q, v, a, time), params)
-
-    states = (jnp.stack([jnp.asarray(m[k]) for m in motions]) for k in range(3))
-    forces, lengths = map(np.asarray, evaluate(*states))
+    states = [jnp.stack([jnp.asarray(m[k]) for m in motions]) for k in range(3)]
+    forces, lengths, weight = map(np.asarray, _forces_of_all(standard, *states, time, params))
     pairs = zip(motions, forces, strict=True)
     rows = np.concatenate([motion.directions.T @ force for motion, force in pairs])
     # what a unit of each may contribute in rotations of about 1 rad/s, and by weights
@@ -57,6 +51,19 @@ def regressor(
     around = length + float(np.linalg.norm(weight))
     sizes = np.array([length * around, around, 1.0])[standard.powers]
     return rows / sizes, sizes
+
+
+@jit_of("standard")
+def _forces_of_all(
+    standard: StandardParameters, q: Array, v: Array, a: Array, t: Array, params: Params
+) -> tuple[Array, Array, Array]:
+    """The forces of all motions, the extents of the pivots, and the acceleration of weights."""
+    weight = _acceleration_of_weights(standard, t, params)
+
+    def evaluate(q: Array, v: Array, a: Array) -> tuple[Array, Array]:
+        return _forces(standard, weight, (q, v, a, t), params)
+
+    return *jax.vmap(evaluate)(q, v, a), weight
 
 
 def _forces(
@@ -80,7 +87,7 @@ def _forces(
         loads = _loads(*(x @ axes for x in (acceleration, spin, angular)))
         powers = jnp.einsum("ksi,sjn,ji->nk", loads, partial_velocities[k], axes)
         columns.append(powers[:, heavy.columns])
-        extents.append(jnp.linalg.norm(moving.frame.point(heavy.pivot)))
+        extents.append(jnp.linalg.norm(moving.frame.point(np.array(heavy.pivot))))
     for one in standard.rotors:
         names = standard.kinematics.coordinates
         turning = np.array([[name == x for x in one.coordinates] for name in names])

@@ -30,7 +30,6 @@ from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
 from jaxmech.parts.mechanism import Mechanism
 from jaxmech.parts.values import Reader
-from jaxmech.parts.vectors import Numbers
 from jaxmech.system import Params, System
 
 # The entries of a matrix of inertia in the order of the names.
@@ -44,10 +43,10 @@ _LETTERS = {
 
 
 class Heavy(NamedTuple):
-    """A body, and its pivot along its axes, (d,)."""
+    """A body, and its pivot along its axes, d numbers; hashable."""
 
     body: AbstractBody
-    pivot: Numbers
+    pivot: tuple[float, ...]
 
     @property
     def letters(self) -> tuple[str, ...]:
@@ -62,7 +61,9 @@ class Heavy(NamedTuple):
         flat = self.body.dimension == 2
         whole = jnp.zeros((3, 3)).at[2, 2].set(moments) if flat else moments
         unturned = Turn(np.eye(3), np.eye(3))
-        about = Inertia(mass, in_space(static), whole).moved(unturned, -in_space(self.pivot))
+        about = Inertia(mass, in_space(static), whole).moved(
+            unturned, -in_space(np.array(self.pivot))
+        )
         inertia = about.moments[2:, 2] if flat else about.moments[_ROWS, _COLUMNS]
         static = about.static[: self.body.dimension]
         return jnp.concatenate([inertia, static, jnp.reshape(mass, (1,))])
@@ -75,13 +76,13 @@ class Heavy(NamedTuple):
 
     def twist(self, moving: Moving) -> Array:
         """The velocity of the pivot and the spin, along the axes of the ground, (2, 3)."""
-        v = moving.velocity_at(moving.frame.point(self.pivot))
+        v = moving.velocity_at(moving.frame.point(np.array(self.pivot)))
         return jnp.stack([jnp.asarray(in_space(x)) for x in (v, moving.spin)])
 
 
 @dataclass(frozen=True)
 class StandardParameters:
-    """The s inertial parameters of a mechanism, those of bodies near the ground first."""
+    """The s inertial parameters of a mechanism, those of bodies near the ground first; hashable."""
 
     kinematics: AbstractKinematics
     bodies: tuple[Heavy, ...]
@@ -131,11 +132,11 @@ def standard_parameters(subject: Mechanism | System, params: Params) -> Standard
 def _pivoted(kinematics: AbstractKinematics, params: Params) -> list[Heavy]:
     """The bodies with their pivots, those before others first."""
     if not isinstance(kinematics, JointCoordinates):
-        return [Heavy(body, np.zeros(body.dimension)) for body in kinematics.bodies]
+        return [Heavy(body, (0.0,) * body.dimension) for body in kinematics.bodies]
     heavy = []
     for link in kinematics.links:
         point = connection_of(link, Reader(link.part, jnp.zeros(()), params), False).seat().point
-        heavy.append(Heavy(link.body, point[: link.body.dimension]))
+        heavy.append(Heavy(link.body, tuple(np.asarray(point).tolist()[: link.body.dimension])))
     return heavy
 
 
