@@ -107,7 +107,7 @@ def test_a_delay_of_what_is_held_is_not_determined() -> None:
 
 
 def test_far_from_a_segment_an_input_is_not_known() -> None:
-    signal, ts = jm.Signal(np.arange(101) / 10, np.arange(101.0)), np.linspace(0.0, 10.0, 201)
+    signal, ts = jm.Signal(np.arange(1001) / 100, np.arange(1001) / 10), np.linspace(0.0, 10.0, 201)
     recording = jm.Recording(ts, np.zeros(201), [0.0], [0.0], inputs={"push": signal})
     cut, _ = segments([recording], horizon=jm.identify.Shooting(1.0))
     part = cut.inputs_of(4)["push"]  # from 4 s to 5 s

@@ -15,6 +15,7 @@ from jaxmech.utils.trees import leaf_names
 Inputs = Mapping[str, Signal]
 
 _ROUND_OFF = 6.0  # distance of times that count as equal, in units of round-off
+_FEWEST = 256  # samples of an input in a segment, where there are as many
 _BEYOND = 1e-6  # share of the distance of samples that may lack at the ends
 
 
@@ -153,11 +154,14 @@ def _grid(signal: Signal) -> Any:
 def _cut(signal: Signal, first: float, last: float) -> Signal:
     """The samples that the values between two times depend on, with a delay up to the distance.
 
-    Further off the values are NaN instead of those of the ends.
+    For short segments they are more, so that a delay may be longer. Further off the values are NaN
+    instead of those of the ends.
     """
     times = np.asarray(signal.ts) + float(signal.delay)
     duration = last - first
     low, high = np.searchsorted(times, (first - duration, last + duration))
+    lacking = max(_FEWEST - int(high - low), 0)
+    low, high = low - lacking // 2, high + lacking // 2
     # One more than needed on both sides for round-off, one for the slopes of a cubic, and one NaN.
     low, high = max(int(low) - 4, 0), min(int(high) + 4, len(times))
     values = np.array(signal.values)

@@ -198,6 +198,20 @@ def test_the_grid_of_saves_and_times() -> None:
     np.testing.assert_array_equal(begin, [-np.inf, 1.0, 2.0])
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_spans_of_many_times_are_searched(sign: float) -> None:
+    """More of them than are compared one by one, and some twice."""
+    rng = np.random.default_rng(0)
+    times = rng.permutation(np.concatenate([rng.uniform(0.0, 3.0, 298), [1.0, 1.0]]))
+    instants = np.concatenate([rng.uniform(0.0, 3.0, 50), [1.0, 3.0], times[:5]])
+    span, begin = span_at(*(jnp.asarray(sign * x) for x in (times, instants, 0.0, 3.0)))
+    before = [max([-np.inf, *times[times <= min(x, 3.0)]]) for x in instants]
+    after = [min([np.inf, *times[times > x]]) for x in instants]
+    np.testing.assert_array_equal(begin, sign * np.array(before))
+    ends = (span.low, span.high) if sign > 0 else (-span.high, -span.low)
+    np.testing.assert_allclose(ends, [before, after], atol=1e-13)
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [
