@@ -13,6 +13,7 @@ import jaxmech as jm
 from jaxmech.cli.main import main
 from jaxmech.config.errors import StoppedError, StudyError
 from jaxmech.ensemble import (
+    Cluster,
     Discrete,
     Fixed,
     FromTable,
@@ -158,6 +159,13 @@ def test_a_run_keeps_its_files_and_notices_a_changed_one(
     write(folder / "road_d.csv", np.array([0.0, 2.0]), np.zeros(2))
     with pytest.raises(Exception, match=r"inputs.road.file"):
         computed(folder, "run")
+
+
+@pytest.mark.slow
+def test_workers_of_a_cluster_read_the_same_roads(folder: Path) -> None:
+    here = computed(folder, "here")
+    away = computed(folder, "away", cluster=Cluster(scheduler="local", workers=1))
+    assert array(here, "q").tobytes() == array(away, "q").tobytes()
 
 
 def test_files_of_one_name_in_several_folders(folder: Path) -> None:
