@@ -9,6 +9,7 @@ import numpy as np
 from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.segments import Segments
 from jaxmech.identify.data.wraps import jumps
+from jaxmech.identify.inertial.possible import impossible
 from jaxmech.identify.inference.independence import Autocorrelation, correlation
 from jaxmech.identify.inference.information import Numbers, percent
 from jaxmech.identify.inference.normal_equations import basis
@@ -63,6 +64,10 @@ def remarks(
     yield from jumps(task.origin.recordings)
     found = _held_starts(task, solved, made), _misfit(task, solved.y, made, residuals, unknowns)
     yield from filter(None, found)
+    z = solved.y[: task.problem.layout.size]
+    params = task.problem.layout.known(z, task.data.leaves)
+    inputs = task.origin.recordings[0].inputs
+    yield from filter(None, [impossible(task.problem.system, with_inputs(params, inputs))])
     if task.loss is None and correlated(task, made, residuals) is None:
         yield from _outliers(task, made, residuals)
     names = task.problem.layout.names

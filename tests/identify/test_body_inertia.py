@@ -9,6 +9,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech.identify import Fit, Recording, fit
+from jaxmech.identify.inertial.possible import impossible
 from jaxmech.identify.problem.body_inertia import BodyInertia, bodies_of
 from jaxmech.identify.problem.parameters import parameters
 from jaxmech.interop.mujoco import from_mjcf
@@ -18,6 +19,7 @@ from jaxmech.parts import (
     ground,
     planar_body,
     revolute,
+    rolling_disk,
     slender_rod,
     spatial_body,
 )
@@ -254,6 +256,9 @@ def test_a_fit_leaves_the_possible_bodies_unless_they_are_named() -> None:
     assert joint.converged
     assert np.linalg.eigvalsh(of_forearm(single.params)).min() < -1e-3
     assert np.linalg.eigvalsh(of_forearm(joint.params)).min() > 0
+    said = "Nothing has the fitted parameters: body 'fore' must have an `inertia`"
+    assert [one.startswith(said) for one in single.notes] == [True]
+    assert joint.notes == ()
     # both are as good, and the same combinations follow
     np.testing.assert_allclose(joint.history[-1], single.history[-1], rtol=1e-4)
     assert len(joint.names) == 10
@@ -292,6 +297,19 @@ def test_errors_of_the_numbers_follow_from_those_of_any_others() -> None:
     np.testing.assert_allclose(
         joint.uncertainty.standard_errors[order], single.uncertainty.standard_errors, rtol=1e-3
     )
+
+
+def test_a_radius_below_zero_is_told() -> None:
+    disc = planar_body("disc", mass=1.0, inertia=lambda t, p: 0.5 * p["R"] ** 2)
+    line = {"normal": (0, 1), "radius": "R"}
+    rolls = rolling_disk("rolls", ground, (0, 0), disc, (0, 0), **line)
+    system = Mechanism([disc], [rolls], params={"R": 0.3}).system
+    assert impossible(system, {"R": 0.3}) == ""
+    said = impossible(system, {"R": -0.3})
+    assert (
+        "disk 'rolls' must have a positive number as `radius`, but has -0.3. Give `bounds`" in said
+    )
+    assert "(0, None)" in said
 
 
 def test_a_slender_rod_is_flat() -> None:

@@ -240,7 +240,7 @@ def _priors(
         np.stack(_prior(names[k], prior.get(names[k]), starts[k].shape, way)) for k in leaf.places
     ]
     if single:
-        return [tables[0][:, *entry] for entry in leaf.entries]
+        return [np.array([table[entry] for table in tables[0]]) for entry in leaf.entries]
     flat = np.concatenate([table.reshape(2, -1) for table in tables], axis=1)
     return [flat[:, k] for (k,) in leaf.entries]
 
