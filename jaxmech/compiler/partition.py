@@ -69,7 +69,7 @@ class _Partition:
         self.values.update(zip(self.jaxpr.invars, zip(args, flags, strict=True), strict=True))
         self.batched = {atom for atom, (_, has) in self.values.items() if has}
         self.waiting: list[JaxprEqn] = []  # equations that are not computed yet, in order
-        self.known: set[Any] = set()  # results of those that depend on no argument
+        self.known = set(self.constants)  # with the results of equations that need nothing else
         self.done: set[int] = set()  # places of equations that were compiled with an earlier loop
 
     def add(self, place: int, eqn: JaxprEqn) -> None:

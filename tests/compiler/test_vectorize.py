@@ -516,6 +516,21 @@ def test_zeros_are_folded_and_equal_nodes_shared() -> None:
     assert shared.operations == 3 * N
 
 
+def test_indices_that_are_constants_are_known_before_a_loop() -> None:
+    """Otherwise they choose among all rows, by selects, and the zeros of these are not folded."""
+    rows = np.array([0, 2])
+
+    def fn(x: Any, A: Any) -> Any:
+        return loop(jnp.tanh, 40)(A[rows].sum(0) + x)
+
+    (part,), (known,) = (
+        explain(f, *batch(0, 5)).parts
+        for f in (fn, lambda x, A: loop(jnp.tanh, 40)(A[0] + A[2] + x))
+    )
+    assert part.operations == known.operations
+    assert_agrees(fn)
+
+
 def test_nodes_of_a_rare_case_are_computed_in_its_branch() -> None:
     def fn(x: Any, A: Any) -> Any:
         needed, common = A @ x, A @ A[0]

@@ -30,6 +30,7 @@ from pathlib import Path
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, run_study
 from jaxmech.ensemble.kernel import BlockProgram
+from jaxmech.utils.jax_internals import Tracer
 
 computed, plain = [], BlockProgram.run
 
@@ -39,7 +40,6 @@ def noted(self, inputs):
         computed.append((int(inputs.first), *(device.id for device in begun.met.devices())))
     return begun
 
-import jax
 BlockProgram.run = noted
 for config in map(Path, sys.argv[1:]):
     run_study(read(config, Study), config.parent / "several", folder=config.parent)

@@ -144,8 +144,17 @@ class Graph:
         inputs = sorted(self.fingerprints[i] for i in node.inputs) or [self.depth]
         fingerprint = hash((node.op, node.op != "branch" and node.params, *inputs))
         self.fingerprints.append(fingerprint)
-        is_unsafe = fingerprint in self.unsafe_origins or any(self.unsafe[i] for i in node.inputs)
+        is_unsafe = fingerprint in self.unsafe_origins or any(
+            self.unsafe[i] for i in node.inputs if not self._is_finite_where_used(i, node)
+        )
         self.unsafe.append(node.dtype.kind == "f" and is_unsafe)
+
+    def _is_finite_where_used(self, number: int, node: Node) -> bool:
+        """Whether a node is a select that takes a number only where that is finite."""
+        if node.op != "select_n" or number != node.inputs[-1]:
+            return False
+        selector = self.nodes[node.inputs[0]]
+        return selector.op == "is_finite" and selector.inputs == (number,)
 
     def _is_invariant(self, inputs: tuple[int, ...]) -> bool:
         # Operations on constants alone have been folded, so one input is a capture.

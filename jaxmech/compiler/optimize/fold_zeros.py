@@ -26,6 +26,7 @@ from jaxmech.compiler.optimize.path_conditions import (
     Condition,
     alternatives,
     conjunction,
+    is_finite,
     is_positive,
 )
 
@@ -104,7 +105,7 @@ class _OriginSearch:
         node, value = g.nodes[number], g.values[number]
         if node.dtype.kind != "f" or (value is not None and np.isfinite(value)):
             return
-        if self._reaches_result(g, number, condition):
+        if is_finite(g, number, condition) or self._reaches_result(g, number, condition):
             return
         if node.op == "capture":
             assert g.outer is not None

@@ -68,6 +68,18 @@ def is_positive(
     return _Signs().sign(g, number, condition, _DEEPEST) >= (1 if or_zero else 2)
 
 
+def is_finite(g: Graph, number: int, condition: Condition) -> bool:
+    """Whether a condition implies that a number is neither NaN nor infinite."""
+    return any(_implies_finite(g, number, *literal) for literal in condition)
+
+
+def _implies_finite(g: Graph, number: int, boolean: int, holds: bool) -> bool:
+    node = g.nodes[boolean]
+    if node.op == ("and" if holds else "or"):
+        return any(_implies_finite(g, number, *_without_not(g, i, holds)) for i in node.inputs)
+    return holds and node.op == "is_finite" and node.inputs[0] == number
+
+
 class _Signs:
     """Signs of numbers: 2 if positive or NaN, 1 if not negative or NaN, 0 if nothing is known."""
 

@@ -1,5 +1,7 @@
 """One attempted step of an embedded pair: its end on the constraints, and its error."""
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.first_order import largest
 from jaxmech.formulations import Partition
-from jaxmech.integrate.checks import first_that_holds
+from jaxmech.integrate.checks import finite_states, first_that_holds
 from jaxmech.integrate.methods.explicit_pair import PairWeights, pair_stages
 from jaxmech.integrate.methods.implicit import AbstractImplicit, StepData, rounding
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKuttaPair
@@ -122,10 +124,13 @@ def attempt(
         chart = scheme.formulation.chart(scheme.system, start.q, start.v, t, params, extents)
         moved = _explicit(scheme, method, chart, start, t, h, params)
     end_t = t + h
+    (q, v), is_finite = finite_states((moved.q, moved.v), (start.q, start.v))
+    moved = replace(moved, q=q, v=v)
     norm = ErrorNorm.of(scheme, tolerance, (start.q, start.v), (moved.q, moved.v), end_t, params)
     with jax.named_scope("projection"):
         rows = RowsBefore(~moved.independent, start.rank, extents)
         new_q, new_v, reached = scheme.after_step(chart, moved.q, moved.v, end_t, params, rows)
+    (new_q, new_v), is_projected = finite_states((new_q, new_v), (start.q, start.v))
     # The accelerations at the projected end serve the error, the next step and the interpolation.
     end = evaluated_state(scheme, new_q, new_v, end_t, params)
     at_end = jnp.asarray(moved.error_at_end, new_q.dtype)[:, None]
@@ -139,10 +144,10 @@ def attempt(
     if correction is not None:
         errors = errors.at[0].add(jnp.abs(correction).sum(0))
         correction = norm.of_correction(correction)
-    finite = jnp.isfinite(new_q.sum() + new_v.sum() + end.qdd.sum())
+    is_finite &= is_projected & jnp.isfinite(end.qdd.sum())
     status = first_that_holds(
         (moved.status == Status.SINGULAR_MASS, Status.SINGULAR_MASS),
-        (~finite, Status.NONFINITE),
+        (~is_finite, Status.NONFINITE),
         (moved.status != Status.OK, moved.status),
         (~reached, Status.PROJECTION_FAILED),
         (end.status != Status.OK, end.status),

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.integrate.adaptive.attempt import ErrorNorm
+from jaxmech.integrate.checks import finite_states
 from jaxmech.integrate.methods.runge_kutta import AbstractPair
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step_state import EvaluatedState
@@ -74,9 +75,8 @@ def first_step(
     # The change of the accelerations along a step of Euler's method stands for the second
     # derivative.
     h = jnp.sign(span) * guess
-    _, law = scheme.law(
-        start.q + h * speeds, start.v + h * start.qdd, t + h, params, start.independent_rows
-    )
+    moved, _ = finite_states((start.q + h * speeds, start.v + h * start.qdd), state)
+    _, law = scheme.law(*moved, t + h, params, start.independent_rows)
     change_of_speeds = h * system.speeds(start.q, start.qdd, t, params)
     change = jnp.sqrt(norm.measure(change_of_speeds, law.qdd - start.qdd)) / guess
     largest = jnp.maximum(speed, jnp.where(jnp.isfinite(change), change, jnp.inf))

@@ -13,6 +13,7 @@ from jaxmech.compiler import with_row
 from jaxmech.integrate.adaptive.attempt import attempt
 from jaxmech.integrate.adaptive.run import RunRows, RunSetting, RunState, StepSpan
 from jaxmech.integrate.begin import residuals
+from jaxmech.integrate.checks import finite_states
 from jaxmech.integrate.step_state import EvaluatedState
 from jaxmech.stabilization import Projection
 from jaxmech.status import Status
@@ -113,7 +114,11 @@ def _within(
 ) -> tuple[Array, Array, Array]:
     if run.scheme.pair.interpolates:
         q, speeds = interpolated(_places(run), states, run.sign * step.size, fraction)
-        return _projected(run, q, run.scheme.system.from_speeds(q, speeds, t, run.params), t)
+        v = run.scheme.system.from_speeds(q, speeds, t, run.params)
+        start = previous.start
+        (q, v), is_finite = finite_states((q, v), (start.q, start.v))
+        q, v, reached = _projected(run, q, v, t)
+        return q, v, reached & is_finite
     # Accelerations of stiff systems are too sensitive to interpolate with: a shorter step is made.
     h = run.sign * fraction * step.size
     shorter = attempt(

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.formulations import Partition
-from jaxmech.integrate.checks import first_that_holds
+from jaxmech.integrate.checks import finite_states, first_that_holds
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKuttaPair
 from jaxmech.integrate.methods.stage import evaluate_stage
 from jaxmech.integrate.scheme import Scheme
@@ -71,17 +71,22 @@ def pair_stages(
 ) -> StageRates:  # fmt: skip
     """Evaluate the stages after the first, which is known, of a step of size h at time t."""
     system = scheme.system
+    is_small = start.q.size + start.independent_rows.size <= _SMALL
 
     def add_stage(so_far: StageRates, stage: Any) -> tuple[StageRates, None]:
         node, weights, is_last = stage
         q = start.q + h * (weights @ so_far.speeds)
         v = start.v + h * (weights @ so_far.accelerations)
         stage_t = t + node * h
+        is_finite = jnp.asarray(True)
+        if not is_small:  # where it pays
+            (q, v), is_finite = finite_states((q, v), (start.q, start.v))
         q, v, law, failures = evaluate_stage(
             scheme, chart, q, v, stage_t, params, start.independent_rows,
             is_start=jnp.asarray(False), is_end=is_last,
         )  # fmt: skip
-        status = first_that_holds((so_far.status != Status.OK, so_far.status), *failures)
+        before = so_far.status != Status.OK, so_far.status
+        status = first_that_holds(before, (~is_finite, Status.NONFINITE), *failures)
         speeds = system.speeds(q, v, stage_t, params)
         return StageRates(
             jnp.concatenate([so_far.speeds[1:], speeds[None]]),
@@ -103,7 +108,6 @@ def pair_stages(
     )  # fmt: skip
     # Native code unrolls short loops, and then knows the zeros among the weights. That halves the
     # time of a step of a small system; a large one would take too long to compile.
-    is_small = start.q.size + start.independent_rows.size <= _SMALL
     for k in range(1, count, _TOGETHER if is_small else count):
         part = slice(k, min(k + _TOGETHER, count) if is_small else count)
         first, _ = jax.lax.scan(
