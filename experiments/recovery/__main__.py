@@ -12,10 +12,12 @@ correlated in time and stated to be. The script exits with 1 unless
 """
 
 import json
+import re
 import sys
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
+from textwrap import fill
 
 import jax
 import matplotlib.pyplot as plt
@@ -28,6 +30,8 @@ from experiments.recovery.study import Recovery, Result, run
 from jaxmech.config.environment import environment
 from jaxmech.config.toml import ConfigError, read
 from jaxmech.ensemble import cluster_tasks
+
+_WIDE = 42  # letters in a line of a title
 
 
 def table(results: list[Result]) -> str:
@@ -91,7 +95,8 @@ def _draw(ax: Axes, result: Result) -> None:
         count = len(row.scores)
         ax.plot(norm.ppf((np.arange(count) + 0.5) / count), np.sort(row.scores), ".", ms=3,
                 label=row.name)  # fmt: skip
-    ax.set_title(result.title, fontsize="small")
+    title = re.sub(r"(?<!,) ", "\xa0", result.title)  # lines end at commas
+    ax.set_title(fill(title, _WIDE), fontsize="small")
     ax.set_xlabel("normal quantile")
     ax.grid(alpha=0.3)
     ax.legend(fontsize="small", markerscale=2)

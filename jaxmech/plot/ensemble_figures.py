@@ -56,7 +56,7 @@ def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
         figure, panels = grid(len(names))
         for k, ax in enumerate(panels):
             quantile_bands(ts, q[..., k], name=results.labels[k], ax=ax)
-        legend_below(figure, panels[0], columns=3)
+        legend_below(figure, panels[:1], columns=3)
         yield "quantile_bands", figure
     if q is not None and v is not None and not results.velocities:  # but rates of q
         figure, panels = grid(len(names))

@@ -8,10 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from jaxmech.identify.data.recording import Recording
-from jaxmech.identify.result import Fit
+from jaxmech.identify.result import Fit, Predicted
 from jaxmech.plot import panels
-from jaxmech.plot.panels import BLUE, COLORS, GREY, MOST_PANELS, axes_or_new, heat_map, labelled
+from jaxmech.plot.panels import BLUE, GREY, MOST_PANELS, axes_or_new, heat_map, labelled
+from jaxmech.plot.stacked import SensorAxes, root_mean_squares
+
+Drawing = Callable[[Fit, int, bool, Sequence[str], Axes], list[Axes]]
 
 _CELL = 0.45  # inches per parameter in the picture of correlations
 MOST_MARKS = 200  # measurements drawn of one recording; more would merge into a line
@@ -27,13 +29,16 @@ def fit_over_data(
 ) -> Axes:
     """Draw the measurements of a recording as dots and the fitted motion as lines.
 
+    Sensors of other units, by names such as "angle [rad]", or else of another size have axes of
+    their own below, where the axes are part of a grid.
+
     Args:
         fit: the fit.
         recording: index of the recording.
         validation: whether `recording` is the index of a validation recording, simulated from its
             recorded initial state; the others are simulated from their fitted ones.
         sensors: names for the legend.
-        ax: axes to draw into.
+        ax: axes to draw into; the topmost of several is returned.
 
     Raises:
         ValueError: the recording does not exist.
@@ -43,17 +48,7 @@ def fit_over_data(
         >>> fit_over_data(made_up()).get_title()
         'swing: RMS 0.00408'
     """
-    ax = axes_or_new(ax)
-    chosen, values = _chosen(fit, recording, validation=validation, ax=ax)
-    stride = -(-len(chosen.ts) // MOST_MARKS)
-    # A sensor that wraps is drawn where the prediction is.
-    near = np.where(chosen.periods > 0, values - chosen.residuals(values), chosen.observed)
-    for k, name, color in _sensors(chosen, sensors):
-        measured, ts = near[::stride, k], chosen.ts[::stride]
-        label = f"{name} measured" if name else "measured"
-        ax.plot(ts, measured, ".", color=color, markersize=3, alpha=0.45, label=label)
-        ax.plot(chosen.ts, values[:, k], color=color, linewidth=1.2, label=f"{name} fit".strip())
-    return labelled(ax, "t [s]", "measured and fitted")
+    return _motion(fit, recording, validation, sensors, axes_or_new(ax))[0]
 
 
 def residuals(
@@ -66,12 +61,14 @@ def residuals(
 ) -> Axes:
     """Draw the residuals of a recording over time, predicted - measured: noise, if the model fits.
 
+    Sensors of unlike units or sizes have axes of their own, as for `fit_over_data`.
+
     Args:
         fit: the fit.
         recording: index of the recording.
         validation: as for `fit_over_data`.
         sensors: names for the legend.
-        ax: axes to draw into.
+        ax: axes to draw into; the topmost of several is returned.
 
     Raises:
         ValueError: the recording does not exist.
@@ -81,13 +78,7 @@ def residuals(
         >>> residuals(made_up()).get_ylabel()
         'predicted - measured'
     """
-    ax = axes_or_new(ax)
-    chosen, values = _chosen(fit, recording, validation=validation, ax=ax)
-    ax.axhline(0, color=GREY, linewidth=0.6)
-    for k, name, color in _sensors(chosen, sensors):
-        residual = chosen.residuals(values)[:, k]
-        ax.plot(chosen.ts, residual, color=color, linewidth=0.9, label=name or None)
-    return labelled(ax, "t [s]", "predicted - measured")
+    return _misfit(fit, recording, validation, sensors, axes_or_new(ax))[0]
 
 
 def loss(fit: Fit, *, ax: Axes | None = None) -> Axes:
@@ -157,7 +148,7 @@ def _figures(fit: Fit, sensors: Sequence[str]) -> Iterator[tuple[str, str, Figur
     for validation in (False, True):
         count = len((fit.validation if validation else fit.train).recordings)
         note = f"the first {MOST_PANELS} of {count} recordings" if count > MOST_PANELS else ""
-        for name, draw in (("fit_over_data", fit_over_data), ("residuals", residuals)):
+        for name, draw in (("fit_over_data", _motion), ("residuals", _misfit)):
             if count:
                 figure = _by_recording(fit, draw, min(count, MOST_PANELS), validation, sensors)
                 yield f"{name}_validation" if validation else name, note, figure
@@ -173,21 +164,54 @@ def _figures(fit: Fit, sensors: Sequence[str]) -> Iterator[tuple[str, str, Figur
 
 
 def _by_recording(
-    fit: Fit, draw: Callable[..., Axes], count: int, validation: bool, sensors: Sequence[str]
+    fit: Fit, draw: Drawing, count: int, validation: bool, sensors: Sequence[str]
 ) -> Figure:
-    figure, axes = panels.grid(count)
+    figure, places = panels.grid(count)
     columns = panels.columns_of(count)
-    for k, ax in enumerate(axes):  # each recording has its own scales, so ticks stay
-        draw(fit, k, validation=validation, sensors=sensors, ax=ax)
-        ax.set_xlabel("t [s]" if k + columns >= count else "")
-        ax.set_ylabel("" if k % columns else ax.get_ylabel())
-    panels.legend_below(figure, axes[0], columns=4)
+    stacks = [draw(fit, k, validation, sensors, ax) for k, ax in enumerate(places)]
+    for k, parts in enumerate(stacks):  # each recording has its own scales, so ticks stay
+        parts[-1].set_xlabel("t [s]" if k + columns >= count else "")
+        for part in parts:
+            part.set_ylabel("" if k % columns else part.get_ylabel())
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height * (1 + len(stacks[0])) / 2)
+    panels.legend_below(figure, stacks[0], columns=4)
     return figure
 
 
-def _chosen(
-    fit: Fit, recording: int, *, validation: bool, ax: Axes
-) -> tuple[Recording, np.ndarray]:
+def _motion(
+    fit: Fit, recording: int, validation: bool, sensors: Sequence[str], ax: Axes
+) -> list[Axes]:
+    part = _part(fit, recording, validation)
+    sizes = root_mean_squares([one.observed - _middle(one.observed) for one in part.recordings])
+    chosen, values = part.recordings[recording], part.values[recording]
+    stride = -(-len(chosen.ts) // MOST_MARKS)
+    # A sensor that wraps is drawn where the prediction is.
+    near = np.where(chosen.periods > 0, values - chosen.residuals(values), chosen.observed)
+    stacked = SensorAxes.of(part, recording, sensors, sizes, ax)
+    for k, name, color, ax in stacked.curves():
+        measured, ts = near[::stride, k], chosen.ts[::stride]
+        label = f"{name} measured" if name else "measured"
+        ax.plot(ts, measured, ".", color=color, markersize=3, alpha=0.45, label=label)
+        ax.plot(chosen.ts, values[:, k], color=color, linewidth=1.2, label=f"{name} fit".strip())
+    return stacked.labelled("measured and fitted", "")
+
+
+def _misfit(
+    fit: Fit, recording: int, validation: bool, sensors: Sequence[str], ax: Axes
+) -> list[Axes]:
+    part = _part(fit, recording, validation)
+    chosen, values = part.recordings[recording], part.values[recording]
+    stacked = SensorAxes.of(part, recording, sensors, root_mean_squares(part.residuals), ax)
+    for ax in stacked.axes:
+        ax.axhline(0, color=GREY, linewidth=0.6)
+    for k, name, color, ax in stacked.curves():
+        residual = chosen.residuals(values)[:, k]
+        ax.plot(chosen.ts, residual, color=color, linewidth=0.9, label=name or None)
+    return stacked.labelled("predicted - measured", "residual of\n")
+
+
+def _part(fit: Fit, recording: int, validation: bool) -> Predicted:
     part = fit.validation if validation else fit.train
     count = len(part.recordings)
     if not 0 <= recording < count:
@@ -196,13 +220,10 @@ def _chosen(
             if count
             else "Argument `validation` must be False: the fit has no validation recordings."
         )
-    series = part.recordings[recording]
-    ax.set_title(f"{series.name}: RMS {float(part.errors[recording]):.3g}", fontsize="small")
-    return series, part.values[recording]
+    return part
 
 
-def _sensors(recording: Recording, names: Sequence[str]) -> Iterator[tuple[int, str, str]]:
-    count = recording.observed.shape[1]
-    titles = names or ([""] if count == 1 else [f"sensor {k}" for k in range(count)])
-    for k in range(count):
-        yield k, titles[k], COLORS[k % len(COLORS)]
+def _middle(observed: np.ndarray) -> np.ndarray:
+    known = np.isfinite(observed)
+    middle: np.ndarray = np.where(known, observed, 0.0).sum(0) / np.maximum(known.sum(0), 1)
+    return middle

@@ -38,7 +38,7 @@ def modes_figures(results: Results) -> Iterator[tuple[str, Figure]]:
     figure, axes = panels.grid(len(columns))
     for (name, values), ax in zip(columns, axes, strict=True):
         _verdicts(results.all_of("stability"), name, values, ax)
-    panels.legend_below(figure, axes[0], columns=3)
+    panels.legend_below(figure, axes[:1], columns=3)
     yield "verdicts", figure
 
 

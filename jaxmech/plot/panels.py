@@ -81,9 +81,11 @@ def grid(count: int) -> tuple[Figure, list[Axes]]:
     return figure, panels[:count]
 
 
-def legend_below(figure: Figure, ax: Axes, columns: int) -> None:
-    """Add the legend of one panel below all of them."""
-    handles, labels = ax.get_legend_handles_labels()
+def legend_below(figure: Figure, axes: Iterable[Axes], columns: int) -> None:
+    """Add the legend of some panels below all of them."""
+    pairs = [ax.get_legend_handles_labels() for ax in axes]
+    handles = [handle for some, _ in pairs for handle in some]
+    labels = [label for _, some in pairs for label in some]
     if handles:
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
 

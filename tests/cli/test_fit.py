@@ -23,8 +23,9 @@ from jaxmech.config.load import load
 from jaxmech.config.toml import key_descriptions, key_lines, read
 from jaxmech.config.validate import structure
 from jaxmech.ensemble import plain
-from jaxmech.identify import Descent, MultiStart, Shooting, cross_validation
+from jaxmech.identify import Descent, Fit, MultiStart, Recording, Shooting, cross_validation
 from jaxmech.identify.optimize import checkpoint
+from jaxmech.identify.result import Predicted
 from jaxmech.identify.storage import load_fit, made_up, save_fit
 from jaxmech.integrate import Midpoint
 from jaxmech.plot.fit import correlation, fit_over_data, loss, residuals
@@ -446,6 +447,42 @@ def test_pictures_show_what_they_should() -> None:
     ax = Figure().subplots()
     loss(fit, ax=ax)
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), fit.history)
+
+
+def _fit_of_unlike_sensors() -> Fit:
+    """A fit with residuals of 0.5 mm and 60 mrad."""
+    ts, sizes = np.arange(50) / 10, np.array([5e-4, 6e-2, 5e-4])
+    motion = np.stack([np.sin(ts), 9 * ts, np.cos(ts)], axis=1)
+    noise = sizes * np.random.default_rng(0).normal(size=motion.shape)
+    part = Predicted((Recording(ts, motion + noise, [0.0], [0.0], name="disc"),), (motion,))
+    return replace(made_up(), train=part, train_from_start=part)
+
+
+@pytest.mark.parametrize("sensors", [(), ("x [m]", "turn [rad]", "y [m]")])
+def test_sensors_of_unlike_units_have_their_own_axes(sensors: tuple[str, ...]) -> None:
+    fit = _fit_of_unlike_sensors()
+    names = sensors or ("sensor 0", "sensor 1", "sensor 2")
+    for draw in (residuals, fit_over_data):
+        first = draw(fit, sensors=sensors, ax=Figure().subplots())
+        top, below = first.figure.axes
+        assert first is top
+        assert below.get_shared_x_axes().joined(top, below)
+        assert (top.get_xlabel(), below.get_xlabel()) == ("", "t [s]")
+        labels = [ax.get_ylabel().splitlines()[-1] for ax in (top, below)]
+        assert labels == [f"{names[0]}, {names[2]}", names[1]]
+    top, below = residuals(fit, ax=Figure().subplots()).figure.axes
+    shown = [line.get_ydata() for line in (*top.lines[1:], *below.lines[1:])]
+    np.testing.assert_array_equal(shown, fit.residuals[0].T[[0, 2, 1]])
+    assert np.ptp(top.get_ylim()) < 0.1 * np.ptp(below.get_ylim())
+    mm, rad = map(float, top.get_title().removeprefix("disc: RMS ").split(", "))
+    np.testing.assert_allclose([mm, rad], [5e-4, 6e-2], rtol=0.2)
+
+
+def test_axes_that_are_no_part_of_a_grid_hold_all_sensors() -> None:
+    ax = Figure().add_axes((0.1, 0.1, 0.8, 0.8))
+    residuals(_fit_of_unlike_sensors(), ax=ax)
+    assert len(ax.figure.axes) == 1
+    assert len(ax.lines) == 3 + 2
 
 
 def test_correlations_as_numbers_and_what_is_not_determined() -> None:

@@ -18,6 +18,7 @@ from jaxmech.config.run_folder import write_whole
 from jaxmech.identify.result import Fit
 from jaxmech.plot.fit import fit_over_data, loss, residuals
 from jaxmech.plot.noise import autocorrelation, normal_quantiles, over_input
+from jaxmech.plot.panels import legend_below
 
 _RECORDINGS = 3  # of which the motion and the residuals are drawn
 _SENSORS = 4
@@ -135,6 +136,10 @@ def _pictures(fit: Fit, sensors: Sequence[str]) -> Iterator[Picture]:
 def _picture(draw: Callable[..., Axes], caption: str) -> Picture:
     figure = Figure(figsize=(6.4, 3.6), layout="constrained")
     draw(ax=figure.add_subplot())
+    if len(figure.axes) > 1:  # of sensors of unlike units
+        figure.set_size_inches(6.4, 2.0 + 1.6 * len(figure.axes))
+    if sum(len(ax.get_legend_handles_labels()[0]) for ax in figure.axes) > 1:
+        legend_below(figure, figure.axes, columns=4)
     data = io.BytesIO()
     figure.savefig(data, format="png", dpi=110)
     return Picture(f"data:image/png;base64,{base64.b64encode(data.getvalue()).decode()}", caption)
