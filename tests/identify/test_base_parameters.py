@@ -108,9 +108,12 @@ def _by_symoro(names: tuple[str, ...]) -> np.ndarray:
 def test_the_combinations_of_an_industrial_robot() -> None:
     """Those of the closed form of Gautier and Khalil (1990), as SYMORO prints them."""
     base = base_parameters(chain(RX_90))
-    rows, expected = base.matrix, _by_symoro(base.names)
-    in_order = [matrix[np.lexsort(np.round(matrix, 9).T)] for matrix in (rows, expected)]
-    np.testing.assert_allclose(*in_order, atol=1e-9)
+    ordered, expected = map(_in_order, (base.matrix, _by_symoro(base.names)))
+    np.testing.assert_allclose(ordered, expected, atol=1e-9)
+
+
+def _in_order(matrix: np.ndarray) -> np.ndarray:
+    return np.asarray(matrix[np.lexsort(np.round(matrix, 9).T)])
 
 
 def arm(*forces: Any, center: tuple[float, float] = (0.15, 0.0)) -> Mechanism:

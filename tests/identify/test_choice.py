@@ -1,11 +1,14 @@
 """Choices of measurements, by optimal designs of textbooks."""
 
+from dataclasses import replace
 from itertools import combinations
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxmech.identify import AOptimal, COptimal, DOptimal, choose_measurements
+from jaxmech.identify.storage import made_up
 
 LINE = np.linspace(-1.0, 1.0, 21)
 OF_LINE = np.stack([np.ones(21), LINE], axis=1)
@@ -41,6 +44,26 @@ def test_one_combination_is_measured_where_elfving_says() -> None:
     np.testing.assert_allclose(np.exp(2 * found.loss), 3.0**2 / 6, rtol=1e-6)
     inside = choose_measurements(OF_LINE, 3, repeats=True, criterion=COptimal((1.0, 0.5)))
     np.testing.assert_allclose(np.exp(2 * inside.loss), 1 / 3, rtol=1e-6)
+
+
+def test_what_a_fit_leaves_open_is_chosen() -> None:
+    """A fit knows a / b only: a second measurement of it is worth nothing, one of b alone all."""
+    ratio, alone, weak = [1.0, -0.1], [0.0, 0.05], [0.02, 0.0]
+    H = np.outer(ratio, ratio)
+    fit = replace(
+        made_up(), names=("a", "b"), values=np.array([1.0, 10.0]), information=H,
+        informations=H[None], prior=np.zeros((2, 2)), scores=np.zeros((1, 2)), trusted=True,
+        point=None,
+    )  # fmt: skip
+    np.testing.assert_allclose(np.abs(COptimal.undetermined(fit).direction), [[0.5**0.5] * 2])
+    criterion = COptimal.undetermined(fit, relative=False)
+    J = [[10.0 * x for x in ratio], alone, weak]
+    found = choose_measurements(J, 1, known=H, criterion=criterion)
+    assert found.chosen == (1,)
+    # relative changes: b by 1 / 0.5, a less b by 1, so half their sum squared is (4 x 4 + 1) / 2
+    np.testing.assert_allclose(np.exp(2 * found.loss), 8.5, rtol=1e-3)
+    with pytest.raises(ValueError, match=r"`direction` must hold 1 numbers, .* but has shape"):
+        criterion.loss(jnp.eye(1))
 
 
 def information(J: np.ndarray, chosen: list[int]) -> float:
