@@ -123,24 +123,24 @@ def budgets(argument: Any) -> tuple[AbstractBudget, ...]:
     if argument is None:
         return ()
     several = tuple(argument) if isinstance(argument, Sequence) else (argument,)
-    for one in several:
-        require_kind("budget", one, AbstractBudget, 'Energy("torque", 4.0)')
+    for budget in several:
+        require_kind("budget", budget, AbstractBudget, 'Energy("torque", 4.0)')
     return several
 
 
-def _sampled(given: Input, ts: Array, params: Params) -> tuple[Array, Array]:
+def _sampled(source: Input, ts: Array, params: Params) -> tuple[Array, Array]:
     """The input at the nodes of all intervals, (4 m, k), and their widths (m,)."""
     knots = ts
-    signal = _signal(given, params) if isinstance(given, str) else None
+    signal = _signal(source, params) if isinstance(source, str) else None
     if signal is not None:
-        own = jnp.clip(signal.ts + signal.delay, ts[0], ts[-1])
-        knots = jnp.sort(jnp.concatenate([ts, own]))
+        samples = jnp.clip(signal.ts + signal.delay, ts[0], ts[-1])
+        knots = jnp.sort(jnp.concatenate([ts, samples]))
     widths = jnp.diff(knots)
     shares = jnp.asarray(1 + _NODES[None], ts.dtype) / 2
     nodes = (knots[:-1, None] + widths[:, None] * shares).ravel()
 
     def at(t: Array) -> Array:
-        value = signal(t) if signal is not None else given(t, params)  # type: ignore[operator]
+        value = signal(t) if signal is not None else source(t, params)  # type: ignore[operator]
         return jnp.ravel(jnp.asarray(value))
 
     return jax.vmap(at)(nodes), widths
