@@ -75,8 +75,8 @@ def first_step(
     # The change of the accelerations along a step of Euler's method stands for the second
     # derivative.
     h = jnp.sign(span) * guess
-    moved, _ = finite_states((start.q + h * speeds, start.v + h * start.qdd), state)
-    _, law = scheme.law(*moved, t + h, params, start.independent_rows)
+    (q, v), _ = finite_states((start.q + h * speeds, start.v + h * start.qdd), state)
+    _, law = scheme.law(q, v, t + h, params, start.independent_rows)
     change_of_speeds = h * system.speeds(start.q, start.qdd, t, params)
     change = jnp.sqrt(norm.measure(change_of_speeds, law.qdd - start.qdd)) / guess
     largest = jnp.maximum(speed, jnp.where(jnp.isfinite(change), change, jnp.inf))
