@@ -27,7 +27,7 @@ from jaxmech.compiler.frontend.jaxprs import (
 from jaxmech.compiler.ir.loops import LARGEST_SPLIT, NATIVE, UnsupportedError, dtype_of, shape_of
 from jaxmech.utils.jax_internals import ClosedJaxpr, JaxprEqn, Literal, Tracer
 
-LARGEST_IN_PROLOGUE = 16_384  # size of an array
+LARGEST_IN_PROLOGUE = 65_536  # size of an array
 MOST_PASSED = 1024  # numbers into or out of a prologue; XLA is faster with sequences
 LARGEST_KNOWN = 256  # size of an array that native code may contain as a constant
 
@@ -151,23 +151,22 @@ class _Partition:
         first = fixed + carries
         self.compute(eqn.invars[first:])
         prologue = self._prologue(eqn.invars[:first])
-        prologue = prologue if all(map(_is_small, prologue)) else []
+        written = [equation for equation in prologue if _is_empty_rows(equation)]
+        prologue = prologue if all(map(_is_small, prologue)) else written
         epilogue = self._epilogue(place, eqn.outvars[:carries], prologue)
         # Rows that a loop has written cannot be read by its code.
-        empty = _variables(
-            x for equation in prologue for x in equation.outvars if _is_empty_rows(equation)
-        )
+        empty = _variables(x for equation in written for x in equation.outvars)
         pairs = zip(eqn.invars[fixed:first], eqn.outvars[:carries], strict=True)
         rows = {var for atom, var in pairs if not isinstance(atom, Literal) and atom in empty}
         if any(not rows.isdisjoint(_variables(equation.invars)) for equation in epilogue.values()):
             epilogue = {}
-        attempts: list[tuple[list[JaxprEqn], dict[int, JaxprEqn]]] = [([], {})]
-        attempts += [(prologue, {})] if prologue else []
+        attempts: list[tuple[list[JaxprEqn], dict[int, JaxprEqn]]] = [(written, {})]
+        attempts += [(prologue, {})] if len(prologue) > len(written) else []
         attempts += [(prologue, epilogue)] if epilogue else []
         reason, fault = "", ""
         for start, end in reversed(attempts):
-            if not start:
-                self.compute(eqn.invars)
+            if start is written:
+                self.compute(_variables(eqn.invars) - empty)
             try:
                 outs = self._compiled(eqn, description, start, end)
             except Exception as error:  # noqa: BLE001 any error of the compiler
@@ -178,6 +177,7 @@ class _Partition:
                 self.found.add_plain("loop's beginning or end", fault)
             return outs
         self.found.add_plain(description, reason)
+        self.compute(eqn.invars)
         return self._outs(eqn)
 
     def _epilogue(
@@ -228,8 +228,9 @@ class _Partition:
         kernel = kernel.with_results([*is_used, *[True] * len(extra)])
         # Large arguments count only if they are split: rows of the others are read where they are.
         split = [var for var in args if _size(var) <= LARGEST_SPLIT]
-        passed = [var for var in (*split, *extra) if around and self._has_axis(var)]
-        if sum(_size(var) for var in passed) > MOST_PASSED or (around and kernel.splits_large):
+        passed = [var for var in (*split, *extra) if self._has_axis(var)]
+        is_alone = all(map(_is_empty_rows, around))
+        if not is_alone and (sum(map(_size, passed)) > MOST_PASSED or kernel.splits_large):
             raise UnsupportedError("sequences")
         sequences = eqn.invars[len(eqn.invars) - len(kernel.sequences) :]
         values, flags = zip(*(self.value(atom) for atom in (*args, *sequences)), strict=True)

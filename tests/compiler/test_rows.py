@@ -58,6 +58,17 @@ def test_rows_are_those_of_plain_loops(shared: bool) -> None:
     assert (np.asarray(found[2])[:, 2] == -1).all()
 
 
+def test_rows_are_written_where_the_equations_before_the_loop_have_no_native_code() -> None:
+    def sorted_before(x: Any, marks: Any) -> Any:
+        return crossings(x, jnp.sort(marks))
+
+    marks = np.linspace(0.5, 1.0, 37)[:, None] * MARKS[::-1]
+    assert "plain vmap" not in repr(explain(sorted_before, X, marks))
+    found = jax.jit(vectorize(sorted_before))(X, marks)
+    for a, b in zip(found, jax.jit(jax.vmap(sorted_before))(X, marks), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
 def test_places_outside_are_dropped() -> None:
     def fn(first: Any) -> Any:
         rows = jax.lax.while_loop(

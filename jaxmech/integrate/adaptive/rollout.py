@@ -52,7 +52,20 @@ def adaptive_rollout(
     elapsed = jax.lax.stop_gradient(sign * (ts - ts[0]))
     if times is not None:
         times = jax.lax.stop_gradient(sign * (times - ts[0]))
-    run = RunSetting(scheme, tolerance, ts[0], sign, elapsed, params, segment, watch, times)
+    at_start = (elapsed <= 0).sum().astype(jnp.int32)
+    run = RunSetting(
+        scheme,
+        tolerance,
+        ts[0],
+        sign,
+        elapsed,
+        elapsed[-1],
+        at_start,
+        params,
+        segment,
+        watch,
+        times,
+    )
     initial, extents = _start(run, q0, v0)
     run = replace(run, extents=extents)
     state, rows = jax.lax.while_loop(

@@ -78,28 +78,27 @@ class StepSpan(eqx.Module):
 
 @dataclass(frozen=True, eq=False)
 class RunSetting:
-    """The inputs that stay fixed during a run; `elapsed` are the save times from the start."""
+    """The inputs that stay fixed during a run.
+
+    Attributes:
+        elapsed: the save times from the start.
+        span: the time from the start to the end, not negative.
+        at_start: the number of save times at the start: one, or more if it is repeated.
+    """
 
     scheme: Scheme
     tolerance: Tolerance
     t0: Array
     sign: Array
     elapsed: Array
+    # Computed before the loop, which only reads single rows of the save times: they stay in memory.
+    span: Array
+    at_start: Array
     params: Params
     segment: int
     watch: EventSet | None = None
     times: Array | None = None  # at which a step ends (K,), from the start
     extents: Float[Array, " n"] | None = None  # of the coordinates, once the run has begun
-
-    @property
-    def at_start(self) -> Array:
-        """The number of save times at the start: one, or more if it is repeated."""
-        return (self.elapsed <= 0).sum().astype(jnp.int32)
-
-    @property
-    def span(self) -> Array:
-        """The time from the start to the end, not negative."""
-        return self.elapsed[-1]
 
     @property
     def shortest(self) -> Array:

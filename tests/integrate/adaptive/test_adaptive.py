@@ -70,6 +70,16 @@ def test_saved_times_do_not_change_the_steps(pair: AbstractPair) -> None:
     np.testing.assert_allclose(few.q[-1], many.q[-1], rtol=1e-14)
 
 
+def test_thousands_of_saves_are_made_by_native_code() -> None:
+    """Without it a `NativeCodeWarning` is an error here."""
+    ts, v = np.linspace(0.0, 1.0, 3001), jnp.outer(jnp.array([1.0, 1.1]), DOUBLE.v)
+    single = run(DormandPrince8(), Adaptive(), DOUBLE, ts)
+    batch = jax.vmap(lambda v: run(DormandPrince8(), Adaptive(), DOUBLE._replace(v=v), ts))(v)
+    few = run(DormandPrince8(), Adaptive(), DOUBLE, ts[::1500])
+    np.testing.assert_allclose(single.q[::1500], few.q, rtol=1e-12)
+    np.testing.assert_allclose(batch.q[0], single.q, rtol=1e-12)
+
+
 def test_saves_within_a_step_are_on_the_constraints_and_as_accurate(exact: Solution) -> None:
     ts = np.linspace(0.0, 1.0, 61)
     reference = run(DormandPrince8(), FixedSteps(per_save=4), DOUBLE, ts)
