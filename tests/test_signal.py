@@ -134,6 +134,23 @@ def test_single_precision() -> None:
     np.testing.assert_allclose(sol.q[:, 0], exact(signal, np.asarray(ts)), atol=2e-5)
 
 
+@pytest.mark.parametrize("interpolation", ["linear", "hold"])
+def test_adaptive_steps_end_at_many_samples_in_native_code(interpolation: Any) -> None:
+    """Without it a `NativeCodeWarning` is an error here."""
+    tu, ts = np.linspace(0.0, 2.0, 401), np.linspace(0.0, 2.0, 33)
+    values = np.random.default_rng(0).normal(size=tu.size)
+    signal = jm.Signal(tu, values, interpolation)
+
+    def motion(scale: Any) -> Any:
+        params = {"u": jm.Signal(tu, scale * values, interpolation)}
+        return jm.simulate(OSCILLATOR, [0.0], [0.0], ts, params, steps=jm.Adaptive(rtol=1e-9)).q
+
+    expected = exact(signal, ts)
+    np.testing.assert_allclose(motion(1.0)[:, 0], expected, atol=1e-8)
+    batch = jax.vmap(motion)(jnp.array([1.0, 2.0]))
+    np.testing.assert_allclose(batch[..., 0], np.outer([1.0, 2.0], expected), atol=1e-8)
+
+
 def test_thinned() -> None:
     signal = jm.Signal(np.arange(10.0), np.arange(10.0), "hold")
     few = thinned({"u": signal, "m": 1.0}, 4)["u"]

@@ -29,6 +29,7 @@ from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step_state import EvaluatedState, evaluated_state
 from jaxmech.integrate.steps import Tolerance
+from jaxmech.integrate.times.spans import COMPARED, sorted_ends
 from jaxmech.status import Status, succeeded
 from jaxmech.system import Params
 
@@ -52,6 +53,8 @@ def adaptive_rollout(
     elapsed = jax.lax.stop_gradient(sign * (ts - ts[0]))
     if times is not None:
         times = jax.lax.stop_gradient(sign * (times - ts[0]))
+        if times.size > COMPARED:
+            times = jnp.sort(times)
     at_start = (elapsed <= 0).sum().astype(jnp.int32)
     run = RunSetting(
         scheme,
@@ -66,6 +69,8 @@ def adaptive_rollout(
         watch,
         times,
     )
+    if times is not None and times.size > COMPARED:
+        run = replace(run, ends=sorted_ends(run.time(times), run.t0, ts[-1]))
     initial, extents = _start(run, q0, v0)
     run = replace(run, extents=extents)
     state, rows = jax.lax.while_loop(

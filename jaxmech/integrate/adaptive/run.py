@@ -98,6 +98,7 @@ class RunSetting:
     segment: int
     watch: EventSet | None = None
     times: Array | None = None  # at which a step ends (K,), from the start
+    ends: Array | None = None  # of spans, if there are many times, which are in order then
     extents: Float[Array, " n"] | None = None  # of the coordinates, once the run has begun
 
     @property
@@ -129,14 +130,19 @@ class RunSetting:
         """The next time at which a step ends."""
         if self.times is None:
             return self.span
-        return jnp.min(jnp.where(self.times > elapsed, self.times, self.span))
+        if self.ends is None:
+            return jnp.min(jnp.where(self.times > elapsed, self.times, self.span))
+        following = jnp.searchsorted(self.times, elapsed, side="right")
+        last = self.times.size - 1
+        stop = self.times[jnp.minimum(following, last)]
+        return jnp.where(following > last, self.span, jnp.minimum(stop, self.span))
 
     def at(self, elapsed: Array) -> tuple["RunSetting", Array | None]:
         """The same run with the parameters of its span, and whether a step had to end here."""
         if self.times is None:
             return self, None
         span_inputs = self.time(self.times), self.time(elapsed), self.t0, self.time(self.span)
-        span, begin = span_at(*span_inputs)
+        span, begin = span_at(*span_inputs, self.ends)
         return replace(self, params=within(span, self.params)), begin == span_inputs[1]
 
     def move(self, size: Array, save: Array, event: StepEvents | None = None) -> tuple[Array, ...]:

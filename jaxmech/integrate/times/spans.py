@@ -20,7 +20,7 @@ from jaxmech.system import Params, System
 from jaxmech.utils.checks import naming_missing
 
 KEPT = 32  # systems
-_COMPARED = 256  # times that are compared one by one; more are searched
+COMPARED = 256  # times that are compared one by one; more are searched
 _APART = 8.0  # distance from the ends of a span, in units of round-off of the largest time
 
 
@@ -80,19 +80,21 @@ def _inside(t: Array, span: Span) -> Array:
 
 
 def span_at(
-    times: Float[Array, " K"], instants: Float[Array, " *S"], first: Array, last: Array
-) -> tuple[Span, Float[Array, " *S"]]:
+    times: Float[Array, " K"], instants: Float[Array, " *S"], first: Array, last: Array,
+    ends: Float[Array, " E"] | None = None,
+) -> tuple[Span, Float[Array, " *S"]]:  # fmt: skip
     """The spans around some times of a run from `first` to `last`, and where each of them begins.
 
     A time at an end of a span belongs to the one that follows in the run; the run ends before the
     last time. Where a span begins is minus infinity, in the direction of the run, if no step ends
-    there.
+    there. `ends` are those of `sorted_ends`, for calls in a loop.
     """
     times, instants, first, last = jax.lax.stop_gradient((times, instants, first, last))
     sign = jnp.sign(last - first)
     positions, end = sign * instants[..., None], sign * last
-    if times.size > _COMPARED:
-        ends = jnp.pad(jnp.sort(sign * times), 1, constant_values=(-jnp.inf, jnp.inf))
+    if times.size > COMPARED:
+        if ends is None:
+            ends = sorted_ends(times, first, last)
         # A batch with a recorded input for each trajectory searches in times of its own, for which
         # native code has no loop.
         method = "sort" if instants.ndim else "scan"
@@ -107,6 +109,12 @@ def span_at(
     apart = _APART * jnp.finfo(times.dtype).eps * jnp.maximum(jnp.abs(first), jnp.abs(last))
     start, stop = sign * (begin + apart), sign * (finish - apart)
     return Span(jnp.minimum(start, stop), jnp.maximum(start, stop)), sign * begin
+
+
+def sorted_ends(times: Float[Array, " K"], first: Array, last: Array) -> Float[Array, " E"]:
+    """The times in the order of a run, between minus and plus infinity."""
+    ordered = jnp.sort(jnp.sign(last - first) * jax.lax.stop_gradient(times))
+    return jnp.pad(ordered, 1, constant_values=(-jnp.inf, jnp.inf))
 
 
 class StepGrid(eqx.Module):
