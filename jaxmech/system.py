@@ -231,7 +231,7 @@ class System:
 
     @property
     def n_velocities(self) -> int:
-        """The number of velocities, states included: n, unless there are quasi-velocities."""
+        """The number of velocities, states included; it is n unless there are quasi-velocities."""
         return len(self.velocity_names)
 
     @cached_property
