@@ -60,6 +60,20 @@ kick = { distribution = "uniform", low = 0.0, high = 1.0 }
 limit = 2.0
 """
 
+CAR = """
+import jaxmech as jm
+
+
+def lagrangian(q, v, t, p):
+    return 0.5 * p["m"] * v @ v
+
+
+def force(q, v, t, p):
+    return -p["k"] * (q - p["road"](t)) - p["c"] * v
+
+
+car = jm.System(lagrangian, force=force, coordinates=("height",))
+"""
 PENDULUM = """
 model = "pendulum"
 size = 10

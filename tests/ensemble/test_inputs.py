@@ -9,21 +9,8 @@ import jaxmech as jm
 from jaxmech.cli.main import main
 from jaxmech.config.load import load
 from jaxmech.ensemble import replay
+from tests.ensemble.studies import CAR
 
-CAR = """
-import jaxmech as jm
-
-
-def lagrangian(q, v, t, p):
-    return 0.5 * p["m"] * v @ v
-
-
-def force(q, v, t, p):
-    return -p["k"] * (q - p["road"](t)) - p["c"] * v
-
-
-car = jm.System(lagrangian, force=force, coordinates=("height",))
-"""
 STUDY = """
 model = "car.py:car"
 size = 6

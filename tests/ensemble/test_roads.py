@@ -29,21 +29,8 @@ from jaxmech.ensemble import (
 from jaxmech.ensemble.estimate import slice_of
 from jaxmech.ensemble.sampling.plans import name_problems
 from jaxmech.ensemble.work.plan import planned
+from tests.ensemble.studies import CAR
 
-CAR = """
-import jaxmech as jm
-
-
-def lagrangian(q, v, t, p):
-    return 0.5 * p["m"] * v @ v
-
-
-def force(q, v, t, p):
-    return -p["k"] * (q - p["road"](t)) - p["c"] * v
-
-
-car = jm.System(lagrangian, force=force, coordinates=("height",))
-"""
 NAMES = ("a", "b", "c")
 
 

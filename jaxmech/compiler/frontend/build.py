@@ -31,7 +31,7 @@ from jaxmech.compiler.platforms import checks_zeros, has_finite_arguments, optim
 from jaxmech.utils.digests import equations_digest, jaxpr_digest
 from jaxmech.utils.jax_internals import ClosedJaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 
-MOST_READINGS = 8
+MOST_READINGS = 8  # of one program; adaptive steps with dependent constraints need five
 
 
 class Reading:
