@@ -21,7 +21,8 @@ from jaxmech.interop.mujoco import from_mjcf
 
 jax.config.update("jax_enable_x64", True)
 
-robot = from_mjcf(Path("arm.urdf"), params=("mass",))
+folder = Path() if Path("arm.urdf").is_file() else Path("examples")  # or in the root of a clone
+robot = from_mjcf(folder / "arm.urdf", params=("mass",))
 arm, nominal = robot.mechanism.system, robot.mechanism.params
 print(robot.mechanism)
 

@@ -126,5 +126,5 @@ left.legend()
 for rate, lean in zip(chosen, sols["lean"], strict=True):
     right.semilogy(ts, jnp.abs(lean) + 1e-9, label=f"{rate:.0f} rad/s")
 right.set(xlabel="time [s]", ylabel="lean [rad]", ylim=(1e-7, 10))
-right.legend()
+right.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()

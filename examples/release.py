@@ -65,7 +65,7 @@ print(f"optimum: {best.x.round(6)} rad, {np.sqrt(best.fun):.1e} m off, {best.nfe
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 filled = left.contourf(grid, grid, distance.reshape(64, 64), levels=20)
 fig.colorbar(filled, ax=left, label="distance from the target [m]")
-left.plot(*best.x, "w*", markersize=12, label="optimum")
+left.plot(*best.x, "*", color="white", markeredgecolor="black", markersize=14, label="optimum")
 left.set(xlabel="theta1 [rad]", ylabel="theta2 [rad]")
 left.legend()
 

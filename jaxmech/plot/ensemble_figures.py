@@ -67,6 +67,8 @@ def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
     if "position_residual" in stored:
         figure, ax = single()
         drift(ts, stored["position_residual"], stored.get("velocity_residual"), ax=ax)
+        ax.legend().remove()  # six lines would cover the bands
+        legend_below(figure, [ax], columns=2)
         yield "drift", figure
     if energy is not None:
         figure, ax = single()

@@ -37,7 +37,7 @@ def labelled(ax: Axes, x: str, y: str, *, legend: bool = False) -> Axes:
     ax.margins(x=0)
     ax.spines[["top", "right"]].set_visible(False)
     if legend:
-        ax.legend(frameon=False, fontsize="small")
+        ax.legend(fontsize="small", framealpha=0.8, edgecolor="none")  # above what it covers
     return ax
 
 

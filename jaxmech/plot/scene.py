@@ -27,6 +27,7 @@ from jaxmech.plot.paths import (
 DARK = "#333333"  # dots
 _WIDTH = 5.2  # inches
 _ROOM = 0.06  # margin around moving shapes, relative to their size
+_MOST_TICKS = 7  # over the width of the picture
 _FLAT = 0.25  # smallest side of the picture relative to the largest
 
 
@@ -75,6 +76,8 @@ class Scene:
             self.ax.set(**{f"{letter}lim": ends, f"{letter}label": f"{letter} [m]"})
         if self._d == 2:
             self.ax.set_aspect("equal")
+            most = max(3, round(_MOST_TICKS * half[0] / half.max()))  # labels must not touch
+            self.ax.xaxis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
             self.ax.spines[["top", "right"]].set_visible(False)
         else:
             space: Any = self.ax

@@ -120,7 +120,9 @@ def energy_drift(ts: ArrayLike, energy: ArrayLike, *, ax: Axes | None = None) ->
     E = np.asarray(energy)
     _magnitude(ax, np.asarray(ts)[1:], np.abs(E - E[:, :1])[:, 1:], GREEN, "")
     ax.set_yscale("log")
-    return labelled(ax, "t [s]", "|E - E(start)| [J]", legend=True)
+    labelled(ax, "t [s]", "|E - E(start)| [J]", legend=True)
+    ax.set_xlim(np.min(ts), np.max(ts))  # the change at the first time, zero, is not drawn
+    return ax
 
 
 def _magnitude(ax: Axes, ts: ArrayLike, values: ArrayLike, color: str, name: str) -> None:

@@ -241,3 +241,20 @@ def test_the_last_dot_that_moves_leaves_the_trail() -> None:
     assert max(shown(motion, "None"), key=len)[-1] == pytest.approx([2.0, 2.0])
     assert len(shown(jm.animate(dots, (TS, TS[:, None]), trails=["a", "b"]), "None")) == 2
     assert not shown(jm.animate(dots, (TS, TS[:, None]), trails=()), "None")
+
+
+@pytest.mark.parametrize("length", [1.0, 30.0, 0.3])
+def test_labels_of_the_horizontal_axis_do_not_touch(length: float) -> None:
+    q = np.pi / 2 * np.sin(4 * TS)[:, None]
+    animation = jm.animate(rod, (TS, q), {"l": length})
+    animation.figure.dpi = 55
+    animation.figure.draw_without_rendering()
+    low, high = animation.ax.get_xlim()
+    axis = animation.ax.xaxis
+    boxes = [
+        label.get_window_extent()
+        for place, label in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)
+        if low <= place <= high
+    ]
+    assert len(boxes) >= 3
+    assert all(a.x1 + 4 < b.x0 for a, b in zip(boxes, boxes[1:], strict=False))
