@@ -1,6 +1,7 @@
 """Animations: the frames at a time, their rate, and the written files."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -257,4 +258,4 @@ def test_labels_of_the_horizontal_axis_do_not_touch(length: float) -> None:
         if low <= place <= high
     ]
     assert len(boxes) >= 3
-    assert all(a.x1 + 4 < b.x0 for a, b in zip(boxes, boxes[1:], strict=False))
+    assert all(a.x1 + 4 < b.x0 for a, b in pairwise(boxes))
