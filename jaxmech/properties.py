@@ -25,6 +25,7 @@ from jaxmech.utils.probing import (
     outside_traces,
     wide,
 )
+from jaxmech.utils.shapes import require_in_range
 
 SAMPLES = 16  # number of states at which sets of rows are compared
 
@@ -47,6 +48,7 @@ def singular_mass(system: System, q: Array, v: Array, t: Array, params: Params) 
         >>> singular_mass(free, jnp.zeros(2), jnp.zeros(2), jnp.zeros(()), None)
         True
     """
+    require_entries(system, q, v, t, params)
     states = _generic_states(q, v, t, params)
     if system.quasi is not None:
         _require_full_rank(system, states)
@@ -130,6 +132,24 @@ def _depends_on_last(system: System, index: int, *state: Any) -> bool:
 
     slopes_at_states = concrete_at(slopes, _generic_states(*state))
     return any(x is None or bool(np.any(x != 0)) for x in slopes_at_states)
+
+
+def require_entries(system: System, q: Array, v: Array, t: Array, params: Params) -> None:
+    """Raise an IndexError if a function of the user reads an entry of an array that has none there.
+
+    JAX would read the nearest entry instead: q[2] of two coordinates would be q[1].
+    """
+    functions: dict[str, Callable[..., Any]] = {}
+    if system.mass_and_force is None and system.quasi_mass_and_force is None:
+        functions["`lagrangian`"] = system.lagrangian
+    if system.force is not None:
+        functions["`force`"] = system.force
+    if system.rates is not None:
+        functions["`rates`"] = system.rates
+    for source, fn in functions.items():
+        require_in_range(source, fn, q, system.speeds(q, v, t, params), t, params)
+    for c in system.constraints:
+        require_in_range(f"Constraint {c.name!r}", c.residual, q, v, v, t, params)
 
 
 class Drive(Enum):

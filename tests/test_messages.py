@@ -65,7 +65,25 @@ MISUSE = {
         "TypeError: Argument `fn` must be a function of (q, t, params), but takes (q); it is "
         "called with all of these, whether it uses them or not."
     ),
+    # indices that JAX would move to the nearest valid one
+    "simulate(system=made(lambda q, v, t, p: v @ v - q[2]))": (
+        "IndexError: `lagrangian` must read entries that exist, but reads index 2 of an axis of 2; "
+        "correct the index, for which JAX would silently read the nearest entry."
+    ),
+    "assemble(system=made(constraints=[jm.Holonomic(lambda q, t, p: q[-3], 'wall')]))": (
+        "IndexError: Constraint 'wall' must read entries that exist, but reads index -3 of an axis "
+        "of 2; correct the index, for which JAX would silently read the nearest entry."
+    ),
+    # mechanisms
+    "jm.parts.Mechanism(jm.parts.point_mass('ball', mass=1.0))": (
+        "TypeError: Argument `bodies` must be a sequence, but is PointMass(name='ball', mass=1.0, "
+        "dimension=2); put it into a list."
+    ),
     # events
+    "jm.Event(lambda q: q[0])": (
+        "ValueError: Argument `fn` must be a function of q, v, t and params, or of these and "
+        "reactions, but takes 1 argument."
+    ),
     "simulate(events=[3])": (
         "TypeError: Argument `events` must hold Event objects, but holds 3; wrap the "
         "function, for example Event(fn, name=...)."

@@ -6,6 +6,7 @@ Each command imports what it needs, so that `--help` does not wait for all of it
 import gc
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -91,7 +92,8 @@ def _new(arguments: Namespace) -> int:
 
     for file in write_study(arguments.folder):
         print(file)
-    print(f"Next: cd {arguments.folder} && jaxmech ensemble study.toml --out runs/first")
+    place = shlex.quote(str(arguments.folder))
+    print(f"Next: cd {place} && jaxmech ensemble study.toml --out runs/first")
     return DONE
 
 

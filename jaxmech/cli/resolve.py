@@ -16,7 +16,9 @@ from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.load import Subject, load
 from jaxmech.constraints import Acceleration
 from jaxmech.models import Model
+from jaxmech.properties import require_entries
 from jaxmech.system import System
+from jaxmech.utils.checks import require_finite
 
 SIZES = (1.0, 0.3, 3.0, 0.1, 10.0)  # of the guesses from which a state is assembled
 
@@ -59,8 +61,8 @@ def load_state(
         >>> print(found.q.round(3))
         [ 0.959 -1.755]
     """
-    start_values, changed = _values(start), _values(params)
-    numbers = {key: _as_integer(x) for key, x in _values(options).items()}
+    start_values, changed = _values("--start", start), _values("--param", params)
+    numbers = {key: _as_integer(x) for key, x in _values("--option", options).items()}
     try:
         subject = load(name, numbers, folder, changed)
     except StudyError as error:
@@ -185,9 +187,12 @@ def _known(option: str, values: Mapping[str, Any], valid: Mapping[str, Any]) -> 
 
 
 def _require_evaluated(loaded: SystemInState) -> None:
-    """Trace the system once, so that a missing parameter is reported as such."""
+    """Trace the system once, so that what is wrong with a function or the state is said so."""
     try:
-        jax.eval_shape(loaded.system.equations, loaded.q, loaded.v, loaded.t, loaded.params)
+        state = loaded.system.arguments(loaded.q, loaded.v, loaded.t, loaded.params)
+        require_finite(q0=state[0], v0=state[1], t0=state[2], params=state[3])
+        jax.eval_shape(loaded.system.equations, *state)
+        require_entries(loaded.system, *state)
     except Exception as error:
         raise _cannot_be_evaluated(loaded.name, error) from error
 
@@ -199,11 +204,11 @@ def _cannot_be_evaluated(name: str, error: Exception) -> StateError:
     )
 
 
-def _values(pairs: Sequence[str]) -> dict[str, Any]:
-    return dict(_value(pair) for pair in pairs)
+def _values(option: str, pairs: Sequence[str]) -> dict[str, Any]:
+    return dict(_value(option, pair) for pair in pairs)
 
 
-def _value(pair: str) -> tuple[str, Any]:
+def _value(option: str, pair: str) -> tuple[str, Any]:
     """The key and value of a pair such as l=2.0 or J=1.0,2.0,3.0."""
     key, equals, numeral = pair.partition("=")
     try:
@@ -211,9 +216,11 @@ def _value(pair: str) -> tuple[str, Any]:
     except ValueError:
         numbers = []
     if not equals or not key or not numbers:
-        raise StateError(f"{pair!r} must be of the form key=number, or key=number,number,...")
+        raise StateError(
+            f"{option} {pair!r} must be of the form key=number, or key=number,number,..."
+        )
     if not all(map(isfinite, numbers)):
-        raise StateError(f"{pair!r} must hold finite numbers")
+        raise StateError(f"{option} {pair!r} must hold finite numbers")
     return key, numbers[0] if len(numbers) == 1 else jnp.asarray(numbers)
 
 

@@ -38,7 +38,11 @@ def write_whole(file: Path, content: str | bytes) -> None:
     """Write a file so that it exists completely or not at all."""
     # A unique name: two processes may write the same file with the same content.
     draft = file.with_name(f".{file.name}.{os.getpid()}-{uuid4().hex[:8]}.draft")
-    draft.write_bytes(content.encode() if isinstance(content, str) else content)
+    try:
+        draft.write_bytes(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        error.filename = str(file)  # the name that the user knows
+        raise
     flush(draft)
     draft.replace(file)
     flush(file.parent)
@@ -112,7 +116,10 @@ def opened(path: Path, *, shared: bool = False) -> Iterator[None]:
         with locked(path, shared=shared):
             yield
     except OSError as error:
-        raise FolderError(f"{path} cannot be used: {error.strerror or error}") from error
+        reason = error.strerror or error
+        raise FolderError(
+            f"{path} cannot be used: {reason}; choose a folder that can be written, with --out"
+        ) from error
 
 
 @contextmanager

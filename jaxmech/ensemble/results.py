@@ -264,7 +264,10 @@ def verify(path: Path) -> tuple[Damage, ...]:
 
 def _seal(path: Path) -> dict[str, str]:
     if not any((path / name).exists() for name in ("config.toml", SEAL, BLOCKS)):
-        raise FolderError(f"{path} holds no run; name a folder that `jaxmech ensemble` has written")
+        problem = "holds no run" if path.is_dir() else "does not exist, so it holds no run"
+        raise FolderError(
+            f"{path} {problem}; name the folder of a run of `jaxmech ensemble` or `jaxmech fit`"
+        )
     return checksums.read_seal(path)
 
 

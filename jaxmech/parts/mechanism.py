@@ -1,6 +1,6 @@
 """`Mechanism`: parts assembled into a `System`, and the functions of that system."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -109,7 +109,11 @@ class Mechanism:
 
     def __post_init__(self) -> None:
         for name in ("bodies", "joints", "forces"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+            if not isinstance(parts := getattr(self, name), Iterable):
+                raise TypeError(
+                    f"Argument `{name}` must be a sequence, but is {parts!r}; put it into a list."
+                )
+            object.__setattr__(self, name, tuple(parts))
         require_kind("params", self.params, Mapping, '{"m": 1.0}')
         require_consistent(self.bodies, self.joints, self.forces)
         kinematics, tree = kinematics_of(self.bodies, self.joints, self.coordinates, self.cut)

@@ -1,10 +1,24 @@
-"""Arrays of the shapes that arguments and the values of functions must have."""
+"""Arrays of the shapes that arguments and the values of functions must have, and their indices."""
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
+
+from jaxmech.utils.jax_internals import ClosedJaxpr, Jaxpr, Literal
+
+# The operations between a constant index and the slice that it makes.
+_FOLDED: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "lt": np.less,
+    "select_n": lambda which, *cases: cases[int(which)],
+    "convert_element_type": np.asarray,
+}
 
 
 def stacked(values: list[Array], dtype: Any) -> Array:
@@ -34,3 +48,51 @@ def with_shape(
             f"{if_larger if np.ndim(value) > len(shape) else ''}."
         )
     return jnp.asarray(value)
+
+
+def require_in_range(source: str, fn: Callable[..., Any], *args: Any) -> None:
+    """Raise an IndexError if a function takes an entry that an array does not have.
+
+    Only indices that are constants are known, and lists of indices are not examined. What the
+    function itself raises is left to its next call.
+
+    Example:
+        >>> require_in_range("The height", lambda q: q[2], np.zeros(2))
+        Traceback (most recent call last):
+        IndexError: The height must read entries that exist, but reads index 2 of an axis of 2; ...
+    """
+    outside: list[tuple[int, int]] = []
+    with suppress(Exception):
+        closed = jax.make_jaxpr(fn)(*args)
+        outside += _reads(closed.jaxpr, closed.consts, ())
+    if outside:
+        start, size = outside[0]
+        entry = start if start >= 0 else start - size
+        raise IndexError(
+            f"{source} must read entries that exist, but reads index {entry} of an axis of {size}; "
+            "correct the index, for which JAX would silently read the nearest entry."
+        )
+
+
+def _reads(jaxpr: Jaxpr, consts: Sequence[Any], known: Sequence[Any]) -> Iterator[tuple[int, int]]:
+    """The first entry and the size of the axis of each slice that is out of range."""
+    values = dict(zip(jaxpr.constvars, consts, strict=True))
+    values |= {v: x for v, x in zip(jaxpr.invars, known, strict=False) if x is not None}
+    for eqn in jaxpr.eqns:
+        inputs = [x.val if isinstance(x, Literal) else values.get(x) for x in eqn.invars]
+        name = eqn.primitive.name
+        if name == "dynamic_slice":
+            yield from _outside(eqn.invars[0].aval.shape, eqn.params["slice_sizes"], inputs[1:])
+        elif name in _FOLDED and all(x is not None and np.ndim(x) == 0 for x in inputs):
+            values[eqn.outvars[0]] = _FOLDED[name](*inputs)
+        elif isinstance(inner := eqn.params.get("jaxpr"), ClosedJaxpr):
+            same = len(inner.jaxpr.invars) == len(inputs) and name == "jit"
+            yield from _reads(inner.jaxpr, inner.consts, inputs if same else ())
+
+
+def _outside(
+    shape: Sequence[int], sizes: Sequence[int], starts: Sequence[Any]
+) -> Iterator[tuple[int, int]]:
+    for axis, size, start in zip(shape, sizes, starts, strict=True):
+        if start is not None and not 0 <= int(start) <= axis - size:
+            yield int(start), axis

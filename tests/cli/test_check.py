@@ -122,7 +122,7 @@ def test_the_state_of_a_model() -> None:
         ("pendulm", {}, "is not a model of the catalogue; did you mean `pendulum`"),
         ("spring.py:sistem", {}, "is not an attribute in .*; did you mean `system`"),
         ("pendulum", {"start": ["angle=1"]}, "pendulum: Argument `start` must name only theta"),
-        ("pendulum", {"start": ["theta"]}, "'theta' must be of the form key=number"),
+        ("pendulum", {"start": ["theta"]}, "--start 'theta' must be of the form key=number"),
         ("pendulum", {"params": ["l=long"]}, "'l=long' must be of the form key=number"),
         ("spring.py:system", {"params": ["c=1"]}, "--param c is not one of m, k"),
         ("spring.py:system", {"start": ["z=1"]}, "--start z is not one of x, y"),
@@ -137,12 +137,14 @@ def test_the_state_of_a_model() -> None:
             {},
             "state: ValueError: Argument `params` must hold .* is None; check q0, v0 and",
         ),
+        ("lost.py:system", {}, r"Argument `q0\[0\]` must be finite, but is nan; check q0, v0 and"),
         ("poor.py:system", {"params": ["m=1"]}, "--param needs a dictionary `params` beside"),
     ],
 )
 def test_bad_systems_and_states_are_refused(spring, name, more, message) -> None:
     (spring.parent / "bare.py").write_text(SPRING.replace("q0 =", "start =") + NEVER)
     (spring.parent / "poor.py").write_text(SPRING.replace("params =", "values ="))
+    (spring.parent / "lost.py").write_text(f"{SPRING}\nq0 = [float('nan'), 0.0]\n")
     with pytest.raises(StateError, match=message):
         load_state(name, folder=spring.parent, **more)
 
@@ -166,7 +168,7 @@ def test_help_has_examples_and_exit_codes(capsys, command) -> None:
 def test_values_that_are_not_numbers_are_refused(capsys, pair) -> None:
     for option in ("--param", "--start"):
         assert main(["check", "pendulum", option, pair]) == 2
-        assert capsys.readouterr().err == f"jaxmech: {pair!r} must hold finite numbers\n"
+        assert capsys.readouterr().err == f"jaxmech: {option} {pair!r} must hold finite numbers\n"
 
 
 def test_parameters_of_all_functions_are_guessed(tmp_path) -> None:

@@ -177,7 +177,10 @@ def test_bad_input_is_refused_before_any_work(tmp_path, capsys, old, new, messag
     ("arguments", "message"),
     [
         (["ensemble", "no/such.toml"], "no/such.toml: cannot be read: No such file"),
-        (["plot", "no/such/run"], "no/such/run holds no run; name a folder that"),
+        (
+            ["plot", "no/such/run"],
+            "no/such/run does not exist, so it holds no run; name",
+        ),
         (["models", "pendulm"], "pendulm is not a model; did you mean `pendulum`?"),
     ],
 )

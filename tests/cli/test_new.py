@@ -10,10 +10,11 @@ from jaxmech.cli.main import BAD_INPUT, DONE, main
 def test_a_new_study_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "swing"
+    folder = tmp_path / "a swing"
     assert main(["new", str(folder)]) == DONE
     assert {file.name for file in folder.iterdir()} == {"README.md", "model.py", "study.toml"}
-    assert (folder / "README.md").read_text(encoding="utf-8").startswith("# swing\n")
+    assert (folder / "README.md").read_text(encoding="utf-8").startswith("# a swing\n")
+    assert f"cd '{folder}' &&" in capsys.readouterr().out
     monkeypatch.chdir(folder)
     config = Path("study.toml")
     text = config.read_text(encoding="utf-8").replace("size = 1000 ", "size = 16 ")

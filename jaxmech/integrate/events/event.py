@@ -213,5 +213,5 @@ def _require_signature(fn: Callable[..., Any]) -> None:
     if count not in (4, 5):
         raise ValueError(
             "Argument `fn` must be a function of q, v, t and params, or of these and reactions, "
-            f"but takes {count} arguments."
+            f"but takes {count} argument{'s' * (count != 1)}."
         )

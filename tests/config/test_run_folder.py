@@ -1,0 +1,21 @@
+"""Files of run folders: what a failure to write one says."""
+
+from pathlib import Path
+
+import pytest
+
+from jaxmech.config.run_folder import FolderError, opened, write_whole
+
+
+def test_a_file_that_cannot_be_written_is_named_not_its_draft(tmp_path: Path) -> None:
+    file = tmp_path / "no folder" / "report.html"
+    with pytest.raises(FileNotFoundError) as caught:
+        write_whole(file, "text")
+    assert caught.value.filename == str(file)
+
+
+def test_a_folder_that_is_a_file_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("mine", encoding="utf-8")
+    refused = pytest.raises(FolderError, match=r"File exists; choose a folder .* with --out")
+    with refused, opened(tmp_path / "run"):
+        pass
