@@ -11,6 +11,8 @@ import pytest
 import jaxmech as jm
 from jaxmech.identify.data.inputs import ends_of_steps, merged
 from jaxmech.identify.data.segments import segments
+from jaxmech.identify.identifiable import Identifiable, Settings
+from jaxmech.identify.problem.setup import prepare
 from jaxmech.utils.checks import MissingParameterError
 
 TRUTH = {"m": 1.3, "k": 30.0, "c": 0.4}
@@ -45,6 +47,18 @@ def test_two_recordings_with_inputs_of_their_own(interpolation: Any) -> None:
     assert set(fit.params) == {"m", "k", "c"}
     for name, value in TRUTH.items():
         np.testing.assert_allclose(fit.params[name], value, rtol=1e-3)
+
+
+@pytest.mark.parametrize("horizon", [None, jm.identify.Shooting(0.5)])
+def test_a_jump_at_the_end_asks_for_no_shorter_steps(horizon: Any) -> None:
+    ts, values = np.linspace(0.0, 1.0, 21), [1.0, -1.0, 3.0, 4.0]
+    counts = []
+    for shift in (0.0, 0.1):  # jumps at the ends of segments, and within
+        signal = jm.Signal(np.arange(4) / 2 - shift, values, "hold")
+        recording = jm.Recording(ts, motion(signal, ts), [0.1], [0.0], inputs={"push": signal})
+        task = prepare(Identifiable(SLIDER, GUESS), recording, Settings(horizon=horizon))
+        counts.append(task.problem.scheme.steps.per_save)
+    assert max(counts) <= 8
 
 
 @pytest.fixture(scope="module")

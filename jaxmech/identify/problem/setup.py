@@ -42,6 +42,7 @@ from jaxmech.utils.parameters import unread
 from jaxmech.utils.text import capital
 from jaxmech.utils.tracers import evenly_spaced
 
+_ROUND_OFF = 8.0  # distance of corners from the ends of a segment, in units of round-off
 _LONGER = 1.5  # an interval longer than the usual one by this factor is divided
 
 
@@ -254,9 +255,12 @@ def _largest_step(
 
 
 def _corners(s: Segments, k: Any) -> np.ndarray | None:
-    """The corners and jumps of the inputs in a segment, with the axis of members, (1, K)."""
+    """The corners and jumps of the inputs in a segment and at its ends, of one member, (1, K)."""
     ts = np.asarray(s.ts)[k]
-    times = ends_of_steps(s.inputs_of(k), ts[0], ts[int(s.last[k])])
+    first, last = ts[0], ts[int(s.last[k])]
+    # Those at the ends count, since the last step is on the side before a jump there.
+    near = _ROUND_OFF * np.finfo(ts.dtype).eps * np.abs(ts).max()
+    times = ends_of_steps(s.inputs_of(k), first - near, last + near)
     return times[None].astype(ts.dtype) if times.size else None
 
 
