@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxmech import FixedSteps
-from jaxmech.identify import Fit, Recording, fit
+from jaxmech.identify import Fit, Recording, TrustRegion, fit
 from tests.identify.swings import BEGIN, FREE, SWING, TRUTH, swings
 
 SIZES = np.array([5e-4, 6e-2])  # 0.5 mm and 60 mrad
@@ -76,6 +76,15 @@ def test_without_noise_no_sensor_outweighs_the_others() -> None:
     found = sensor_fit(clean)
     assert found.converged
     np.testing.assert_allclose(found.values, WANTED, rtol=1e-8)
+
+
+def test_the_budget_is_that_of_all_rounds() -> None:
+    """A fit that ends before its first minimum estimates no noise to begin again with."""
+    given = sensed(swings((0.8,)), np.random.default_rng(2))
+    found = sensor_fit(given, optimizer=TrustRegion(evaluations=3))
+    assert found.evaluations == 3
+    assert found.reason == "the 3 evaluations are used up"
+    assert not found.converged
 
 
 @pytest.mark.slow

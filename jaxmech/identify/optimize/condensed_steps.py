@@ -66,14 +66,17 @@ class _Region(NamedTuple):
 
 def minimize_continuous(
     policy: TrustRegion, task: Task, y: Any, conditions: Conditions,
-    record: Callable[[Progress], None],
+    record: Callable[[Progress], None], used: int = 0,
 ) -> End:  # fmt: skip
-    """Minimize from y, such that no jump is left, with `record` called at each accepted point."""
+    """Minimize from y, such that no jump is left, with `record` called at each accepted point.
+
+    Of the evaluations that the policy allows so many are `used` already.
+    """
     unknowns = Unknowns(task, conditions)
     here = _place(unknowns, unknowns.straight(np.asarray(y, float)))
     first, region = here.rows.loss, _Region(_first_radius(unknowns, here), 0.0)
     most = policy.evaluations or PER_UNKNOWN * here.rows.jacobian.shape[1]
-    count, phases, reason = 1, 0, ""
+    count, phases, reason = used + 1, 0, ""
     while not reason:
         step = _step(unknowns, here, region.radius)
         joined = here.largest <= _continuous(task)
@@ -99,7 +102,7 @@ def minimize_continuous(
     settled = gain <= enough or here.rows.loss <= ROUND_OFF * first
     converged = settled and here.largest <= _continuous(task)
     y = unknowns.unknowns(here.x)
-    return End(y, bool(converged), reason, count >= most, count, at_bound)
+    return End(y, bool(converged), reason, count >= most, count - used, at_bound)
 
 
 def _continuous(task: Task) -> float:

@@ -67,7 +67,7 @@ def solve(
                 end = descend(policy, validation, task, y, conditions, record, state)
             else:
                 minimizer = minimize_continuous if task.hard else minimize
-                end = minimizer(policy, task, y, conditions, record)
+                end = minimizer(policy, task, y, conditions, record, evaluations)
             y, state, settled = end.y, None, True
             evaluations += end.evaluations
             stuck = not end.converged and not end.spent
@@ -78,6 +78,8 @@ def solve(
             if settled:
                 break
             end = end._replace(converged=False)  # until nothing changes any more
+            if end.spent:
+                break
     return Solved(y, conditions, tuple(history), end, evaluations, stuck, noise)
 
 

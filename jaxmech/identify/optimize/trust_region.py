@@ -29,7 +29,7 @@ class TrustRegion:
     """The trust region of `scipy.optimize.least_squares` with exact Jacobians, the default.
 
     Args:
-        evaluations: maximum number of evaluations; 100 for each unknown by default.
+        evaluations: maximum number of evaluations in all; 100 for each unknown by default.
         tolerance: relative change of the unknowns, or of the loss, at which it ends.
 
     Raises:
@@ -41,7 +41,7 @@ class TrustRegion:
     """
 
     evaluations: int | None = setting(
-        None, "maximum number of evaluations; 100 for each unknown by default"
+        None, "maximum number of evaluations in all; 100 for each unknown by default"
     )
     tolerance: float = setting(
         1e-8, "relative change of the parameters, or of the loss, at which it stops", positive=True
@@ -74,13 +74,17 @@ class End(NamedTuple):
 
 def minimize(
     policy: TrustRegion, task: Task, y: Any, conditions: Conditions,
-    record: Callable[[Progress], None],
+    record: Callable[[Progress], None], used: int = 0,
 ) -> End:  # fmt: skip
-    """Minimize from y, with `record` called at each accepted point."""
+    """Minimize from y, with `record` called at each accepted point.
+
+    Of the evaluations that the policy allows so many are `used` already.
+    """
     from scipy.optimize import least_squares  # slow to import, and seldom needed
 
     points = _Points(task, conditions, record)
-    most = budget = policy.evaluations or PER_UNKNOWN * y.size
+    most = policy.evaluations or PER_UNKNOWN * y.size
+    left = budget = max(most - used, 1)
     x, first = points.straight(np.asarray(y, float)), None
     for _ in range(_TIMES):
         result = least_squares(
@@ -102,7 +106,7 @@ def minimize(
         3: f"the unknowns changed by less than {policy.tolerance:g} of themselves",
     }
     reasons[4] = reasons[2]
-    return End(y, converged, reasons[result.status], result.status == 0, most - budget, at_bound)
+    return End(y, converged, reasons[result.status], result.status == 0, left - budget, at_bound)
 
 
 class _Points(Unknowns):
