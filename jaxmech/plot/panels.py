@@ -45,8 +45,10 @@ def heat_map(
     ax: Axes, values: np.ndarray, texts: Sequence[Sequence[str]], names: Sequence[str],
     columns: Sequence[str], *, aspect: Any = "equal", **ticks: Any,
 ) -> Axes:  # fmt: skip
-    """Draw numbers from -1 to 1 as coloured cells, with their texts unless there are too many."""
-    ax.imshow(values, vmin=-1, vmax=1, cmap="RdBu_r", aspect=aspect)
+    """Draw numbers from -1 to 1 as coloured cells, with their texts, or a scale if there are many."""
+    cells = ax.imshow(values, vmin=-1, vmax=1, cmap="RdBu_r", aspect=aspect)
+    if max(values.shape) > _MOST_WRITTEN:
+        ax.figure.colorbar(cells, ax=ax, shrink=0.8)
     rows = np.argwhere(np.isfinite(values)) if max(values.shape) <= _MOST_WRITTEN else ()
     for i, j in rows:
         color = "white" if abs(values[i, j]) > _DARK else "black"
