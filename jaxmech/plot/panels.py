@@ -45,7 +45,7 @@ def heat_map(
     ax: Axes, values: np.ndarray, texts: Sequence[Sequence[str]], names: Sequence[str],
     columns: Sequence[str], *, aspect: Any = "equal", **ticks: Any,
 ) -> Axes:  # fmt: skip
-    """Draw numbers from -1 to 1 as coloured cells, with their texts, or a scale if there are many."""
+    """Draw numbers from -1 to 1 as coloured cells, with their texts or, if many, with a scale."""
     cells = ax.imshow(values, vmin=-1, vmax=1, cmap="RdBu_r", aspect=aspect)
     if max(values.shape) > _MOST_WRITTEN:
         ax.figure.colorbar(cells, ax=ax, shrink=0.8)

@@ -198,10 +198,13 @@ def _card(trajectory: ReplayedTrajectory) -> Iterator[str]:
         ("energy drift", "energy_drift"),
         ("integration error", "integration_error"),
     ):
-        yield f"  {title:<19}{float(values[name]):.3g}"
+        number = float(values[name])
+        is_open = name == "energy_drift" and succeeded(status) and np.isnan(number)
+        yield f"  {title:<19}{'not conserved' if is_open else f'{number:.3g}'}"
     yield f"  {'smallest rank':<19}{int(values['rank'])}"
+    width = max([19, *(len(name) + 1 for name in trajectory.drawn)])
     for name, value in trajectory.drawn.items():
-        yield f"  {name:<19}{_vector(np.atleast_1d(value))}"
+        yield f"  {name:<{width}}{_vector(np.atleast_1d(value))}"
     yield f"  {_comparison(trajectory)}"
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -131,3 +132,12 @@ def test_it_is_drawn_and_animated(tmp_path, capsys) -> None:
     }  # fmt: skip
     assert (out / "motion.gif").read_bytes().startswith(b"GIF89a")
     assert str(out / "motion.gif") in capsys.readouterr().out
+
+
+def test_long_names_and_an_energy_that_is_not_conserved_are_readable(bad) -> None:
+    index = int(np.flatnonzero(arrays(bad)["status"] == 0)[0])
+    found = replay(bad, index)
+    values = {**found.values, "energy_drift": np.array(np.nan)}
+    card = str(replace(found, values=values, drawn={"parameter_stiffness": np.array(2.5)}))
+    assert "  energy drift       not conserved\n" in card
+    assert "  parameter_stiffness 2.5\n" in card
