@@ -22,6 +22,7 @@ from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import (
     coordinate_indices,
     is_known,
+    naming_missing,
     require_finite,
     require_kind,
     with_standard_promotion,
@@ -267,7 +268,8 @@ def begin(
 ) -> tuple[Array, Array]:
     """The initial state for recorded variables, by the function `start` or by projection."""
     if start is not None:
-        q, v = start(q0, v0, params)
+        with naming_missing("`start`", params):
+            q, v = start(q0, v0, params)
         return jnp.asarray(q), jnp.asarray(v)
     return onto(system, q0, v0, t, params)
 

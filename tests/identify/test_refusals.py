@@ -43,6 +43,14 @@ def undefined(q: Any, v: Any, t: Any, p: Any) -> Any:
     return jnp.log(-1 - q**2)
 
 
+def scaled(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return p["gain"] * q
+
+
+def turned(q0: Any, v0: Any, p: Any) -> Any:
+    return q0 + p["zero"], v0
+
+
 def slack(q0: Any, v0: Any, p: Any) -> Any:
     """A state that violates the length of the rod."""
     return 1.1 * p["l"] * jnp.stack([jnp.sin(q0[0]), -jnp.cos(q0[0])]), jnp.zeros(2)
@@ -81,6 +89,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "observe of two": ({"observe": two}, r"`observe` must return shape \(1,\).* returns \(2,\)"),
     "observe a number": ({"observe": number}, r"`observe` must return shape \(1,\)"),
     "observe NaN": ({"observe": undefined}, "`observe` gives NaN along recording 1"),
+    "missing in observe": ({"observe": scaled}, "must hold 'gain', which `observe` reads"),
+    "missing in start": ({"start": turned}, "must hold 'zero', which `start` reads"),
+    "text": ({"params0": {**BEGIN, "l": "0.4"}}, r"\['l'\]` must hold real numbers, but is '0.4'"),
     "wrong name": ({"free": ["L"]}, "`free` must name parameters that are fitted, but names 'L'"),
     "outside": ({"bounds": {"l": (0, 0.3)}}, "inside the bounds, but l = 0.4 must lie between"),
     "prior of what": (
@@ -109,10 +120,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_invalid_arguments(case: str) -> None:
     given, message = REFUSED[case]
-    options = {"system": SWING, "recordings": GOOD, "free": FREE} | given
-    system, recordings = options.pop("system"), options.pop("recordings")
+    options = {"system": SWING, "recordings": GOOD, "params0": BEGIN, "free": FREE} | given
     with pytest.raises((TypeError, ValueError), match=message):
-        fit(system, recordings, BEGIN, **options)
+        fit(**options)
 
 
 def off_the_rod(theta: float, length: float, **fields: Any) -> Recording:

@@ -19,6 +19,7 @@ from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import Segments
 from jaxmech.identify.problem.least_squares import FitProblem
 from jaxmech.system import Params
+from jaxmech.utils.checks import naming_missing
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.text import capital
 
@@ -78,7 +79,8 @@ def consistent_start(
     state = initial_state(problem, jnp.asarray(q0), jnp.asarray(v0), t, params)
     q, v = state.q, state.v
     sensors = recording.observed.shape[1]
-    predicted = jax.eval_shape(problem.observe, q, v, t, params)
+    with naming_missing("`observe`", params):
+        predicted = jax.eval_shape(problem.observe, q, v, t, params)
     if getattr(predicted, "shape", None) != (sensors,):
         raise ValueError(
             f"Argument `observe` must return shape ({sensors},), one number for each sensor of "

@@ -128,10 +128,10 @@ def parameters(
         >>> parameters({"m": 1.0, "arm": {"l": 2.0}}, free=["arm"]).layout.names
         ('arm.l',)
     """
-    require_finite(params0=params0)
     bounds, prior = bounds or {}, prior or {}
     names = leaf_names(params0)
     leaves, structure = jax.tree.flatten(as_dtype(params0, float))
+    require_finite(params0=params0)
     numeric = [k for k, x in enumerate(leaves) if x.dtype != bool]
     able = [names[k] for k in numeric]
     branches = {name[:k] for name in able for k, letter in enumerate(name) if letter in ".["}
