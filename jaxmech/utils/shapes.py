@@ -82,7 +82,8 @@ def _reads(jaxpr: Jaxpr, consts: Sequence[Any], known: Sequence[Any]) -> Iterato
         inputs = [x.val if isinstance(x, Literal) else values.get(x) for x in eqn.invars]
         name = eqn.primitive.name
         if name == "dynamic_slice":
-            yield from _outside(eqn.invars[0].aval.shape, eqn.params["slice_sizes"], inputs[1:])
+            operand: Any = eqn.invars[0]
+            yield from _outside(operand.aval.shape, eqn.params["slice_sizes"], inputs[1:])
         elif name in _FOLDED and all(x is not None and np.ndim(x) == 0 for x in inputs):
             values[eqn.outvars[0]] = _FOLDED[name](*inputs)
         elif isinstance(inner := eqn.params.get("jaxpr"), ClosedJaxpr):
