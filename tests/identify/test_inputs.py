@@ -57,7 +57,9 @@ def test_a_jump_at_the_end_asks_for_no_shorter_steps(horizon: Any) -> None:
         signal = jm.Signal(np.arange(4) / 2 - shift, values, "hold")
         recording = jm.Recording(ts, motion(signal, ts), [0.1], [0.0], inputs={"push": signal})
         task = prepare(Identifiable(SLIDER, GUESS), recording, Settings(horizon=horizon))
-        counts.append(task.problem.scheme.steps.per_save)
+        steps = task.problem.scheme.steps
+        assert isinstance(steps, jm.FixedSteps)
+        counts.append(steps.per_save or 1)
     assert max(counts) <= 8
 
 

@@ -120,7 +120,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_invalid_arguments(case: str) -> None:
     given, message = REFUSED[case]
-    options = {"system": SWING, "recordings": GOOD, "params0": BEGIN, "free": FREE} | given
+    options: dict[str, Any] = {"system": SWING, "recordings": GOOD, "params0": BEGIN, "free": FREE}
+    options |= given
     with pytest.raises((TypeError, ValueError), match=message):
         fit(**options)
 
