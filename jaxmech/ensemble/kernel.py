@@ -214,6 +214,8 @@ def errors_as_problems() -> Iterator[None]:
         raise
     except MissingParameterError as error:
         message = f"must give the parameter {error.name!r}, which {error.read_by} reads"
+        if error.similar:
+            message += f"; correct the name {error.similar!r} if it is meant"
         raise refuse("parameters", message) from error
     except KeyError as error:
         message = f"must give the parameter {error}, which the model reads"

@@ -176,6 +176,7 @@ class MissingParameterError(ValueError):
     Attributes:
         name: name of the parameter.
         read_by: the function of the system that reads it.
+        similar: a parameter that is probably this one, misspelt; None if there is none.
     """
 
     def __init__(self, name: Any, read_by: str, params: Iterable[Any]) -> None:
@@ -185,7 +186,7 @@ class MissingParameterError(ValueError):
         super().__init__(
             f"Argument `params` must hold {name!r}, which {read_by} reads, but holds {holds}.{hint}"
         )
-        self.name, self.read_by = name, read_by
+        self.name, self.read_by, self.similar = name, read_by, similar
 
 
 @contextmanager

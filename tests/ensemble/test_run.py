@@ -341,6 +341,10 @@ def test_two_processes_do_not_share_a_folder(begun) -> None:
     ("text", "message"),
     [
         (STUDY.replace("m = 1.0", ""), "`parameters` must give the parameter 'm'"),
+        (
+            STUDY.replace("limit = ", "limti = "),
+            "'limit', which .* reads; correct the name 'limti' if it is meant",
+        ),
         (STUDY.replace("m = 1.0", "m = [1.0, 2.0]"), "`model` cannot be computed: "),
         (STUDY.replace("m = 1.0", "m = 1.0\nmm = 1.0"), "`parameters.mm` is not used"),
     ],
