@@ -2,8 +2,8 @@
 
 Read upward: `data/` holds the recordings, `problem/` makes residuals of them, with the `noise/`
 they may have, `optimize/` minimizes these, `inference/` assesses the `result` (`fit_views`), and
-`fit` puts all of it together: the `outcome` with `fit_warnings`; `sampling/` and `planning/` go on.
-`inertial/` groups the masses and inertias of a mechanism.
+`fit` puts all of it together: the `outcome` with its `diagnosis/`. `sampling/` and `planning/` go
+on from there; `inertial/` groups the masses and inertias of a mechanism.
 `identifiable` holds its arguments, `storage` its files, `comparison` puts fits side by side, and
 `cross_validation` builds on it, also with candidates that are `friction_laws`.
 """

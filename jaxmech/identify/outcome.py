@@ -12,7 +12,9 @@ import numpy as np
 from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import SegmentOrigin, segments
-from jaxmech.identify.fit_warnings import correlated, horizon_of, may_grow, remarks
+from jaxmech.identify.diagnosis.horizon import horizon_of, may_grow
+from jaxmech.identify.diagnosis.misfit import correlated
+from jaxmech.identify.diagnosis.remarks import remarks
 from jaxmech.identify.inertial.base_parameters import BaseParameters, base_of
 from jaxmech.identify.inference.blocks import blocks
 from jaxmech.identify.inference.normal_equations import normal
