@@ -37,7 +37,7 @@ class QRRowSpace(AbstractRowSpace):
 
         def forward(z: Array, row: tuple[Array, Array, Array]) -> tuple[Array, None]:
             j, R, inverse = row
-            return _set_at(z, j, (z[j] - (R * z).sum()) * inverse), None
+            return z.at[j].set((z[j] - (R * z).sum()) * inverse), None
 
         def backward(remaining: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
             j, R, inverse = row
@@ -89,7 +89,9 @@ def _orthogonalized(C: Array, thresholds: Array) -> QRRowSpace:
         squared = (residual * residual).sum()
         keep = squared > threshold**2
         inverse = jnp.where(keep, 1 / jnp.sqrt(jnp.where(keep, squared, 1.0)), 0.0)
-        return _set_at(U, j, residual * inverse), (along + again, inverse)
+        # By `jnp.where` XLA would compute the row twice, with unlike round-off, and rows that are
+        # nearly dependent would lose their orthogonality.
+        return U.at[j].set(residual * inverse), (along + again, inverse)
 
     if C.shape[0] == 0:
         return QRRowSpace(C, C @ C.T, scale, scale, jnp.zeros((), jnp.int32), scale > 0)
@@ -97,9 +99,3 @@ def _orthogonalized(C: Array, thresholds: Array) -> QRRowSpace:
     U, (R, inverse_lengths) = jax.lax.scan(orthogonalize, jnp.zeros_like(C), rows)
     independent = inverse_lengths > 0
     return QRRowSpace(U, R, inverse_lengths, scale, independent.sum(dtype=jnp.int32), independent)
-
-
-def _set_at(x: Array, j: Array, value: Array) -> Array:
-    """`x.at[j].set(value)`; native code has computed indices into small arrays only."""
-    places = jnp.arange(len(x)).reshape(-1, *[1] * (x.ndim - 1))
-    return jnp.where(places == j, value, x)

@@ -55,7 +55,7 @@ def test_many_rows_are_native_code() -> None:
     def solved(C: Array, r: Array) -> tuple[Array, ...]:
         return *QR().factor(C).min_norm_solve(r), column_space_projector(C)
 
-    assert "plain vmap" not in repr(explain(solved, jnp.ones((1, 64, 72)), jnp.ones((1, 64))))
+    assert "plain vmap" not in repr(explain(solved, jnp.ones((1, 48, 56)), jnp.ones((1, 48))))
 
 
 def test_no_rows() -> None:
