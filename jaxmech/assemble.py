@@ -70,8 +70,8 @@ def assemble(
         Consistent q (n,), and v in the shape of its guess.
 
     Raises:
-        TypeError: `system` is not a `System`, or names are not in a sequence.
-        ValueError: a name is unknown, a shape is wrong, a guess is not finite, a constraint
+        TypeError: if `system` is not a `System`, or the names are not a sequence.
+        ValueError: if a name is unknown, a shape is wrong, a guess is not finite, a constraint
             cannot be met, or no nearest state was found. Under `jit` and `vmap`, a state that
             violates the constraints is returned, which `simulate` reports as `INCONSISTENT`; where
             no nearest one was found q or v is NaN, which it reports as `NONFINITE`.

@@ -111,7 +111,7 @@ class Holonomic(AbstractConstraint):
         name: name in messages, reactions and reports; by default that of `fn`.
 
     Raises:
-        TypeError: `fn` is not a function or `name` not a string.
+        TypeError: if `fn` is not a function or `name` not a string.
 
     Example:
         >>> Holonomic(lambda q, t, p: q @ q - p["l"] ** 2, name="rod")
@@ -153,7 +153,7 @@ class Nonholonomic(AbstractConstraint):
         name: name in messages, reactions and reports; by default that of `fn`.
 
     Raises:
-        TypeError: `fn` is not a function or `name` not a string.
+        TypeError: if `fn` is not a function or `name` not a string.
 
     Example:
         >>> import jax.numpy as jnp
@@ -192,7 +192,7 @@ class Acceleration(AbstractConstraint):
         name: name in messages, reactions and reports; by default that of `fn`.
 
     Raises:
-        TypeError: `fn` is not a function or `name` not a string.
+        TypeError: if `fn` is not a function or `name` not a string.
 
     Example:
         >>> Acceleration(lambda q, v, a, t, p: a[0] - p["lift"], name="lift")

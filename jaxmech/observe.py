@@ -52,8 +52,8 @@ def observe(
         An `Observation`; NaN where the solution is NaN.
 
     Raises:
-        TypeError: `system` is not a `System`, or `solution` is not a `Solution`.
-        ValueError: `solution` is a batch, or has other coordinates than the system.
+        TypeError: if `system` is not a `System`, or `solution` is not a `Solution`.
+        ValueError: if `solution` is a batch, or its coordinates are not those of the system.
 
     Example:
         >>> import jax.numpy as jnp

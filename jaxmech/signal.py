@@ -37,8 +37,8 @@ class Signal(eqx.Module):
         delay: time by which the input is late [s]: at time t it has the value at t - delay.
 
     Raises:
-        ValueError: a shape or the interpolation is wrong, the times do not increase, or a number is
-            not finite.
+        ValueError: if a shape or the interpolation is wrong, the times do not increase, or a number
+            is not finite.
 
     Example:
         >>> import jax.numpy as jnp

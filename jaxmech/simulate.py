@@ -105,8 +105,9 @@ def simulate(
 ) -> Solution:
     """Simulate the motion of a constrained system from a consistent state.
 
-    Pure and single-trajectory: `jax.vmap` runs a batch, each trajectory with a status of its own,
-    and derivatives in both modes, of any order, propagate to `q0`, `v0`, `ts` and `params`.
+    A pure function of a single trajectory: `jax.vmap` runs a batch, in which each trajectory has
+    its own status, and derivatives of any order, in both modes, can be taken with respect to `q0`,
+    `v0`, `ts` and `params`.
 
     Args:
         system: the system, with n coordinates.
@@ -115,31 +116,33 @@ def simulate(
             order last.
         ts: save times [s], shape (T,), strictly increasing or decreasing.
         params: the parameters that the functions of the system expect.
-        method: how a step is made; by default `RK4()`, or `DormandPrince8()` with `Adaptive` steps.
-        steps: how long the steps are. By default all save intervals have the same number of them,
-            chosen from the motion (`choose_steps`). Under `jit`, where the motion is unknown, the
-            default is one step, with a `StepWarning`; `FixedSteps(per_save=...)` gives the number.
-            `Adaptive(rtol=...)` selects steps by a tolerance, for each trajectory independently,
-            also under `jit`. Steps end at corners and jumps of the functions in time, as far as
-            their operations show them, and at the `times` of the policy.
+        method: the integration method; by default `RK4()`, or `DormandPrince8()` with `Adaptive`
+            steps.
+        steps: the step size policy. By default all save intervals have the same number of steps,
+            which is chosen from the motion (`choose_steps`). Under `jit`, where the motion is
+            unknown, the default is one step, with a `StepWarning`; `FixedSteps(per_save=...)` sets
+            the number. `Adaptive(rtol=...)` chooses steps by a tolerance, independently for each
+            trajectory, also under `jit`. Steps end at corners and jumps of the functions in time,
+            as far as their operations show them, and at the `times` of the policy.
         projection: stabilization against drift: `Projection()`, `Baumgarte(...)` or None.
         formulation: law of motion.
         derivative: `ReverseMode()`, or `ForwardMode()` if only `jax.jvp` is needed.
         events: each `Event` to locate along the motion; times and states are in
             `Solution.events`. After a terminal event the trajectory stands still: all later saves
             hold the state at the event, and the status is `STOPPED`.
-        inactive: names of constraints that do not hold until a `Transition` switches them on.
-        throw: whether a failure raises; under `jit` and `vmap` it is only recorded in `status`.
+        inactive: names of constraints that are off until a `Transition` switches them on.
+        throw: whether a failure raises a `SimulationError`; under `jit` and `vmap` it is only
+            recorded in `status`.
 
     Returns:
-        A `Solution` with q (T, n), v like v0 at all times, status and audit, all in the precision
-        of q0 and v0.
+        A `Solution` with q (T, n) and v, with a row like v0 for each time, in the precision of q0
+        and v0, and with status and audit.
 
     Raises:
-        ValueError: a shape is wrong, a value is not finite, or the times are not monotonic.
-        TypeError: `system` is not a `System`, a policy is of the wrong kind, or an argument is not
-            real.
-        SimulationError: the trajectory failed and `throw` is set; it holds the solution.
+        ValueError: if a shape is wrong, a value is not finite, or the times are not monotonic.
+        TypeError: if `system` is not a `System`, a policy is of the wrong kind, or an argument is
+            not real.
+        SimulationError: if the trajectory failed and `throw` is set; it holds the solution.
 
     Example:
         >>> import jax.numpy as jnp

@@ -36,38 +36,38 @@ class Solution(eqx.Module):
     Attributes:
         ts: save times [s], shape (T,).
         q: coordinates, shape (T, n); NaN after a failure.
-        v: velocities, shape (T, n), with the states of first order last; NaN after a failure. With
-            k quasi-velocities (T, k), in the order of `System.velocity_names`.
+        v: velocities, shape (T, n), with the states of first order last, or (T, k) with k
+            quasi-velocities, in the order of `System.velocity_names`; NaN after a failure.
         status: the outcome, a `Status` as int32.
-        t_failed: time [s] of the last good state before a failure, NaN without one.
+        t_failed: time [s] of the last good state before a failure; NaN without a failure.
         energy: v . dL/dv - L at the save times [J], shape (T,).
-        energy_drift: largest |energy - energy[0]| [J] where the system conserves it, else NaN.
-        position_residual: largest |phi| at the save times, shape (T,). Between them the projection
-            converges in every step, or ends the run; without a projection, and with events, it is
-            the largest over all steps since the previous save.
-        velocity_residual: largest |dphi/dt| and |psi| likewise, shape (T,).
+        energy_drift: largest |energy - energy[0]| [J] if the system conserves energy, else NaN.
+        position_residual: largest |phi| at the save times, shape (T,). Between save times the
+            projection either converges in every step or ends the run; without a projection, and
+            with events, the residual is the largest over all steps since the previous save.
+        velocity_residual: largest |dphi/dt| or |psi|, likewise, shape (T,).
         rank: smallest number of independent constraint equations during the motion.
         step: longest step of the integration [s].
-        integration_error: estimate of the integration error at the end relative to the motion: the
+        integration_error: estimate of the integration error at the end, relative to the motion: the
             largest over coordinates and velocities, each relative to its range and to its largest
             speed (at least 1 % of the widest range and of the highest speed). It is the sum of the
             errors of the steps, estimated from differences of the states, without rounding errors
             and without the growth of errors in chaotic motion. NaN if there were fewer than three
-            steps before the end or a failure. With `Adaptive` the errors of the steps are those
-            that control the step size, of the less accurate method of the pair: mostly too large.
-            Where constraints contain the time, it includes what the projection adds to the motion.
+            steps before the end or a failure. With `Adaptive` it adds up the errors that control
+            the step size, those of the less accurate method of the pair, and is mostly too large.
+            If constraints contain the time, it includes the corrections by the projection.
         accepted: number of steps before the end or a failure.
         rejected: number of attempted steps that were repeated with a smaller size.
         evaluations: number of evaluations of the law of motion in all attempts.
-        t_stiff: time [s] from which stability seemed to limit the steps of `Adaptive` instead of
-            the tolerance; NaN if it never did.
+        t_stiff: time [s] from which stability, instead of the tolerance, seemed to limit the steps
+            of `Adaptive`; NaN if it never did.
         coordinates: names of the coordinates.
-        velocities: names of the entries of v: those of the coordinates whose rates they are, or of
-            the quasi-velocities, then of the states of first order.
-        units: the units that the `System` states, as pairs of a name and a unit.
+        velocities: names of the entries of v: the names of the coordinates whose rates they are, or
+            of the quasi-velocities, and then of the states of first order.
+        units: the units given to the `System`, as pairs of a name and a unit.
         events: recorded events, by name; None without events.
-        digests: a number for the value of each parameter, by name, from which `observe` and
-            `animate` see whether they are given the parameters of the simulation.
+        digests: a digest of the value of each parameter, by name, with which `observe` and
+            `animate` check that they are given the parameters of the simulation.
 
     Example:
         >>> import jax.numpy as jnp
@@ -121,8 +121,8 @@ class Solution(eqx.Module):
             name: one of `names`, such as `"crank"` for a coordinate, `"crank.rate"` for its rate.
 
         Raises:
-            KeyError: there is no such name.
-            TypeError: it is no name, such as the number of a trajectory.
+            KeyError: if there is no such name.
+            TypeError: if `name` is not a string, such as the index of a trajectory.
         """
         if not isinstance(name, str):
             raise TypeError(
@@ -142,27 +142,28 @@ class Solution(eqx.Module):
         return unit_of(self.units, name)
 
     def to_xarray(self) -> Any:
-        """An `xarray.Dataset` with a variable for each of `names` and for the audit.
+        """Convert to an `xarray.Dataset` with a variable for each of `names` and for the audit.
 
-        A variable whose unit the `System` states has it as the attribute `units`.
+        The attribute `units` of a variable is the unit that was given to the `System`.
 
-        The dimensions are `time`, and before it `trajectory`, or `batch_0`, `batch_1` and so on for
-        a nested batch.
+        The last dimension is `time`; batches have the dimension `trajectory` before it, or
+        `batch_0`, `batch_1` and so on if they are nested.
 
         Raises:
-            ImportError: xarray is not installed.
+            ImportError: if xarray is not installed.
         """
         return dataset(self)
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame` with a column for each of `names`, and the times as index.
+        """Convert to a `pandas.DataFrame` with a column for each of `names`, and the times as
+        index.
 
-        Its `attrs["units"]` holds the units that the `System` states, by column.
+        Its `attrs["units"]` holds the units that were given to the `System`, by column.
 
-        In a batch the index has the number of the trajectory before the time.
+        For a batch, the index has the number of the trajectory before the time.
 
         Raises:
-            ImportError: pandas is not installed.
+            ImportError: if pandas is not installed.
         """
         return frame(self)
 

@@ -153,8 +153,8 @@ class Projection(AbstractStabilization):
         solver: the solver, which also handles dependent rows.
 
     Raises:
-        ValueError: `iterations` is not a positive integer.
-        TypeError: `solver` is not a solver.
+        ValueError: if `iterations` is not a positive integer.
+        TypeError: if `solver` is not a solver.
 
     Example:
         >>> Projection(iterations=3)
@@ -234,7 +234,7 @@ class Baumgarte(AbstractStabilization):
         beta: stiffness rate [1/s]; alpha = beta is critical damping.
 
     Raises:
-        ValueError: a rate is negative.
+        ValueError: if a rate is negative.
 
     Example:
         >>> Baumgarte(alpha=20.0, beta=20.0)

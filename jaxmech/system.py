@@ -55,51 +55,51 @@ Params = Any  # any pytree of arrays and numbers
 class System:
     """A mechanical system: Lagrangian, constraints, forces, and the names of its coordinates.
 
-    Parameters are always an argument of the functions, never closed over, so that they can be
-    swept and differentiated.
+    Parameters are always passed as an argument of the functions, never closed over, so that they
+    can be swept and differentiated.
 
     Args:
         lagrangian: `lagrangian(q, v, t, params)`, a scalar [J]: kinetic minus potential energy.
         constraints: `Holonomic`, `Nonholonomic` and `Acceleration` objects, in any order.
         force: `force(q, v, t, params)`, shape (n,): the non-conservative generalized force.
-        coordinates: the names of the n coordinates, or a mapping of them to their units, such as
+        coordinates: the names of the n coordinates, or a mapping from names to units, such as
             `{"x": "m", "theta": "rad"}`, which tables, axes and files then show.
         nonideal: `nonideal(q, v, multipliers, t, params)`, shape (n,): C in M qdd = Q + A^T lambda
             + C, the part of the constraint force that does work, such as friction. The multipliers
-            (m,) are in the order of the rows of A, and of minimum norm under redundancy; for
-            friction C = -mu |lambda| times the direction of sliding. At rest that direction is
-            undefined: with a smooth `jnp.tanh(v / eps)` in place of the sign, a sticking body
-            creeps at a fraction of eps, which the step has to resolve.
-        loads: `loads(q, v, qdd, multipliers, t, params)`, forces and torques by the names of
-            joints for `observe`, from the accelerations qdd (n,) and the multipliers by the names
-            of constraints. A `Mechanism` has them.
+            (m,) are in the order of the rows of A, and have minimum norm if constraints are
+            redundant; for friction, C is -mu |lambda| times the direction of sliding. At rest that
+            direction is undefined: with a smooth `jnp.tanh(v / eps)` in place of the sign, a
+            sticking body creeps at a fraction of eps, which the step has to resolve.
+        loads: `loads(q, v, qdd, multipliers, t, params)`, a dictionary of forces and torques by the
+            names of joints, for `observe`, from the accelerations qdd (n,) and a dictionary of
+            multipliers by the names of constraints. A `Mechanism` sets it.
         mass_and_force: `mass_and_force(q, v, t, params)`, M (n, n) and Q (n,) of the Lagrangian,
-            without `force`, in place of its derivatives, such as a recursion of fewer operations.
-            They must agree with the Lagrangian, which still gives the energy; `structure` compares.
-        quasi_mass_and_force: the same in quasi-velocities, `quasi_mass_and_force(q, u, t, params)`:
-            M (k, k) and Q (k,), in place of projections of M and Q.
-        states: names of states of first order: a current, a bristle, a temperature (or a mapping
-            of them to their units). They are the
-            last entries of v; the same entries of q are their integrals over time, and
-            `coordinates` has them as "integral of ...". No force or constraint changes states.
+            without `force`, to be used instead of its derivatives, such as a recursion with fewer
+            operations. They must agree with the Lagrangian, from which the energy is still
+            computed; `structure` compares them.
+        quasi_mass_and_force: the same for quasi-velocities, `quasi_mass_and_force(q, u, t,
+            params)`: M (k, k) and Q (k,), to be used instead of projections of M and Q.
+        states: names of states of first order, such as a current, a bristle deflection or a
+            temperature, or a mapping from names to units. They are the last entries of v; the same
+            entries of q are their integrals over time, which `coordinates` lists as "integral of
+            ...". Forces and constraints do not change states.
         rates: `rates(q, v, t, params)`, shape (s,): the time derivatives of the s states. `force`,
-            `nonideal`, M and Q then have n - s rows; the Lagrangian takes states as given functions
-            of time.
-        velocities: names of k quasi-velocities u, k <= n, such as the spins of a body (or a mapping
-            of them to their units). They are
-            the v of `simulate` and its `Solution`, of events and of `equations`. The functions
-            above still take the rates of the coordinates.
+            `nonideal`, M and Q then have n - s rows; the Lagrangian treats states as given
+            functions of time.
+        velocities: names of k quasi-velocities u, k <= n, such as the spins of a body, or a mapping
+            from names to units. They take the place of v in `simulate`, its `Solution`, events and
+            `equations`. The functions above still take the rates of the coordinates.
         kinematics: `kinematics(q, t, params)`, shape (n, k): T in dq/dt = T u, of full column rank.
         invariants: `Holonomic` equations that the motion satisfies by its kinematics, whatever the
             accelerations, such as the unit length of a quaternion. A `Projection` keeps them
             satisfied to round-off, but the law of motion does not contain them.
-        units: the stated units as pairs of a name and a unit; filled in from the mappings above.
+        units: the units as pairs of a name and a unit; filled in from the mappings above.
 
     Raises:
-        TypeError: a function is not callable, a constraint is not of one of the three kinds, or a
-            unit is not a string.
-        ValueError: there are no coordinates, a name is empty or used twice, there are states
-            without rates, or velocities without kinematics.
+        TypeError: if a function is not callable, a constraint is not of one of the three kinds, or
+            a unit is not a string.
+        ValueError: if there are no coordinates, a name is empty or used twice, states have no
+            rates, or velocities no kinematics.
 
     Example:
         >>> import jax.numpy as jnp
@@ -289,7 +289,7 @@ class System:
             (k, k), Q (k,), A (m, k).
 
         Raises:
-            ValueError: an argument or the value of a function has the wrong shape, or an
+            ValueError: if an argument or the value of a function has the wrong shape, or an
                 `Acceleration` constraint is not affine in the acceleration.
         """
         q, v, t, params = self.arguments(q, v, t, params)
@@ -340,7 +340,7 @@ class System:
         return rates.astype(q.dtype)
 
     def with_singular_mass(self, singular_mass: SingularMass) -> "System":
-        """Copy the system, with the given statement whether its mass matrix lacks full rank."""
+        """A copy of the system that states whether its mass matrix lacks full rank."""
         if singular_mass == self.singular_mass:
             return self
         copy = replace(self)
@@ -348,7 +348,7 @@ class System:
         return copy
 
     def with_declared(self, names: Iterable[str]) -> "System":
-        """Copy the system, with the names of all parameters that it may be given."""
+        """A copy of the system with the names of all parameters that it may be given."""
         copy = replace(self)
         object.__setattr__(copy, "declared", tuple(names))
         return copy

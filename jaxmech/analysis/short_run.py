@@ -33,7 +33,7 @@ class ShortRun:
             change no coordinate by more than about a millionth of 1 + |q| in one step.
 
     Raises:
-        ValueError: `steps` is not a positive integer.
+        ValueError: if `steps` is not a positive integer.
 
     Example:
         >>> ShortRun(steps=4)

@@ -54,8 +54,8 @@ def structure(
             differences, reports whether batches run as lanes, and compiles a gradient.
 
     Raises:
-        TypeError: `system` is not a `System`.
-        ValueError: a shape is wrong, or a value is not finite.
+        TypeError: if `system` is not a `System`.
+        ValueError: if a shape is wrong, or a value is not finite.
 
     Example:
         >>> from jaxmech import Holonomic, models

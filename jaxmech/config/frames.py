@@ -26,9 +26,9 @@ def parquet_columns(path: Path) -> dict[str, np.ndarray]:
     """The columns of a Parquet file.
 
     Raises:
-        ImportError: neither pyarrow nor polars is installed.
-        OSError: the file cannot be read.
-        ValueError: it is no Parquet file.
+        ImportError: if neither pyarrow nor polars is installed.
+        OSError: if the file cannot be read.
+        ValueError: if it is not a Parquet file.
     """
     try:
         table = import_module("pyarrow.parquet").read_table(path)  # not a dependency

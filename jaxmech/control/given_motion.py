@@ -50,7 +50,7 @@ def given_motion(
         The constraint. Equal arguments result in equal constraints.
 
     Raises:
-        TypeError: `fn` or `target` is not a function, or `approach` not a `Baumgarte`.
+        TypeError: if `fn` or `target` is not a function, or `approach` not a `Baumgarte`.
 
     Example:
         >>> def first(q, p):

@@ -102,9 +102,9 @@ def inverse_dynamics(
         throw: whether to raise for a path that cannot be followed; never under `jit` or `vmap`.
 
     Raises:
-        TypeError: `system` is not a `System` or `path` not a function.
-        ValueError: a shape is wrong; the path violates a constraint or cannot be followed, and
-            `throw` is set.
+        TypeError: if `system` is not a `System` or `path` not a function.
+        ValueError: if a shape is wrong, or if the path violates a constraint or cannot be followed
+            and `throw` is set.
 
     Example:
         >>> from jaxmech import models

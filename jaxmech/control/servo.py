@@ -46,9 +46,9 @@ class Servo:
             `B(q, t, params)`: the directions of the forces as columns, shape (n, k).
 
     Raises:
-        TypeError: `plant` is not a `System`, `constraint` not a constraint, or `actuators` not a
+        TypeError: if `plant` is not a `System`, `constraint` not a constraint, or `actuators` not a
             sequence.
-        ValueError: a name is not a coordinate, or the plant has a `nonideal` force.
+        ValueError: if a name is not a coordinate, or the plant has a `nonideal` force.
 
     Example:
         >>> from jaxmech.constraints import Acceleration
@@ -96,7 +96,7 @@ class Servo:
             u, shape (k,).
 
         Raises:
-            ValueError: the actuators cannot enforce the constraint there. Under `jit` nothing is
+            ValueError: if the actuators cannot enforce the constraint there. Under `jit` nothing is
                 raised, and u is the least-squares solution.
         """
         u, missed, target = _inputs(self, *self.plant.arguments(q, v, t, params))

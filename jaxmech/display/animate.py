@@ -66,8 +66,8 @@ def animate(
         video; `draw(t)` draws one moment; a notebook shows it as a player.
 
     Raises:
-        TypeError: `subject` or `motion` has another type.
-        ValueError: the subject has no geometry, shapes or names do not fit, or no trajectory has
+        TypeError: if `subject` or `motion` has the wrong type.
+        ValueError: if the subject has no geometry, shapes or names do not fit, or no trajectory has
             two states to display.
 
     Example:

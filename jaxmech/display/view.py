@@ -73,9 +73,9 @@ def view(
         A `View`: `save("arm.html")` writes the page, `open()` opens it.
 
     Raises:
-        ImportError: viser is not installed.
-        TypeError, ValueError: as for `animate`; or `file` does not end in .html.
-        FileNotFoundError: the folder of `file` does not exist.
+        ImportError: if viser is not installed.
+        TypeError, ValueError: as for `animate`, or if `file` does not end in .html.
+        FileNotFoundError: if the folder of `file` does not exist.
 
     Example:
         >>> import jax.numpy as jnp

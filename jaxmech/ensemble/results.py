@@ -193,7 +193,7 @@ def open_results(path: Path) -> Results:
     """Open a run folder for reading; blocks are checked for damage when they are read.
 
     Raises:
-        FolderError: the folder holds no run, or a damaged one.
+        FolderError: if the folder does not contain a run, or the run is damaged.
 
     Example:
         >>> import tempfile
@@ -227,7 +227,7 @@ def verify(path: Path) -> tuple[Damage, ...]:
     """Compare every file of a run folder with its digest and return the damage; change nothing.
 
     Raises:
-        FolderError: the folder holds no run, or cannot be read.
+        FolderError: if the folder does not contain a run, or cannot be read.
 
     Example:
         >>> import tempfile

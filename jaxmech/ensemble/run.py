@@ -101,9 +101,9 @@ def run_study(
         "done" of them, and "part", the first and last block.
 
     Raises:
-        StudyError: the study is impossible, naming the keys.
-        FolderError: the run folder cannot be used.
-        StoppedError: `stop` returned true; finished results are kept.
+        StudyError: if the study is impossible; the message names the keys.
+        FolderError: if the run folder cannot be used.
+        StoppedError: if `stop` returned true; finished results are kept.
 
     Example:
         >>> import tempfile

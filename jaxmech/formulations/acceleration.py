@@ -73,8 +73,8 @@ def acceleration(
         equation (17).
 
     Raises:
-        ValueError: an argument or the result of a function of the system has the wrong shape.
-        TypeError: `system` is not a `System`, or `formulation` is not a law of motion.
+        ValueError: if an argument or the result of a function of the system has the wrong shape.
+        TypeError: if `system` is not a `System`, or `formulation` is not a law of motion.
 
     Example:
         >>> from jaxmech import models

@@ -58,8 +58,8 @@ def metric_tensor(
         params: the parameters that the functions of the system expect.
 
     Raises:
-        ValueError: the Lagrangian is not quadratic in the velocities, or a shape is wrong.
-        TypeError: `system` is not a `System`.
+        ValueError: if the Lagrangian is not quadratic in the velocities, or a shape is wrong.
+        TypeError: if `system` is not a `System`.
 
     Example:
         >>> polar = System(
@@ -85,8 +85,8 @@ def christoffel_symbols(system: System, q: Any, t: Any = 0.0, params: Params = N
         params: the parameters that the functions of the system expect.
 
     Raises:
-        ValueError: the Lagrangian is not quadratic in the velocities, or a shape is wrong.
-        TypeError: `system` is not a `System`.
+        ValueError: if the Lagrangian is not quadratic in the velocities, or a shape is wrong.
+        TypeError: if `system` is not a `System`.
 
     Example:
         >>> polar = System(

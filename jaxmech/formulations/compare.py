@@ -111,9 +111,9 @@ def compare_formulations(
         formulations: the laws to compare; by default all laws of the package.
 
     Raises:
-        ValueError: an argument or the result of a function of the system has the wrong shape, or
+        ValueError: if an argument or the result of a function of the system has the wrong shape, or
             is not finite.
-        TypeError: `system` is not a `System`, or a formulation is not a law of motion.
+        TypeError: if `system` is not a `System`, or a formulation is not a law of motion.
 
     Example:
         >>> from jaxmech import models

@@ -57,7 +57,7 @@ class CoordinatePartition(AbstractFormulation):
         tolerance: a pivot below this fraction of its row counts as zero; by default eps^(1/3).
 
     Raises:
-        ValueError: `iterations` is not a positive integer, or `tolerance` is not in [0, 1).
+        ValueError: if `iterations` is not a positive integer, or `tolerance` is not in [0, 1).
 
     Example:
         >>> import jax.numpy as jnp

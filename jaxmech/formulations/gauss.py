@@ -79,7 +79,7 @@ def gauss_function(
             differences between accelerations that satisfy the constraints.
 
     Raises:
-        ValueError: M is not positive definite. Under `jit` the value is NaN instead.
+        ValueError: if M is not positive definite. Under `jit` the value is NaN instead.
 
     Example:
         >>> import jax.numpy as jnp

@@ -68,8 +68,8 @@ def multiplier_family(
         formulation: the law of motion that determines the minimum-norm multipliers.
 
     Raises:
-        ValueError: an argument or the result of a function of the system has the wrong shape.
-        TypeError: `system` is not a `System`.
+        ValueError: if an argument or the result of a function of the system has the wrong shape.
+        TypeError: if `system` is not a `System`.
 
     Example:
         >>> import jax.numpy as jnp

@@ -35,7 +35,7 @@ class UdwadiaKalaba(AbstractFormulation):
             with the constraints, which does not change the motion if [M; A] has full column rank.
 
     Raises:
-        TypeError: `solver` is not a solver.
+        TypeError: if `solver` is not a solver.
 
     Example:
         >>> import jax.numpy as jnp

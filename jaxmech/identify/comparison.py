@@ -66,7 +66,7 @@ def compare(fits: Mapping[str, Fit]) -> FitComparison:
         fits: the fits by the names of their models.
 
     Raises:
-        ValueError: there is no fit, a fit has no likelihood, or the recordings are not the same.
+        ValueError: if there is no fit, a fit has no likelihood, or the recordings are not the same.
 
     Example:
         >>> import jax.numpy as jnp

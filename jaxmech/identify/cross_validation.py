@@ -175,7 +175,7 @@ def cross_validate(
             `jaxmech.ensemble.cluster_tasks`; by default one after the other in this process.
 
     Raises:
-        ValueError: an argument is invalid, or no candidate can be fitted.
+        ValueError: if an argument is invalid, or no candidate can be fitted.
 
     Example:
         >>> import jaxmech as jm

@@ -62,59 +62,62 @@ def fit(
     progress: bool = False,
     workers: MapLike = map,
 ) -> Fit:
-    """Fit parameters so that the simulated motion is as near as possible to the recorded one.
+    """Fit parameters so that the simulated motion matches the recorded one as closely as possible.
 
     Minimizes the sum of squares of weight * (predicted - observed) over all measurements, with
     derivatives through the whole simulation, constraints and projection included.
 
     Args:
         system: the system, with n coordinates.
-        recordings: a `Recording`, or several of any lengths with the same sensors.
+        recordings: a `Recording`, or a sequence of recordings of any lengths with the same sensors.
         params0: initial values of the parameters, a pytree of numbers such as a dictionary.
-        observe: observe(q, v, t, params) returns the sensor values, shape (d,); the coordinates
-            by default. Offsets, scales and delays of sensors are parameters like others.
-        start: start(q0, v0, params) gives the consistent state q (n,), v (n,) for recorded start
-            variables, such as measured angles. By default these are coordinates and velocities,
-            and are projected onto the constraints.
+        observe: observe(q, v, t, params) returns the sensor values, shape (d,); the coordinates by
+            default. Offsets, scales and delays of sensors are parameters like any others.
+        start: start(q0, v0, params) returns the consistent state q (n,), v (n,) for recorded start
+            variables, such as measured angles. By default the start variables are the coordinates
+            and velocities, which are projected onto the constraints.
         optimizer: `TrustRegion()`, `Descent(...)`, or an optax transformation.
-        free: names of the parameters to fit, or of branches of them; by default all numbers. What
-            is not fitted keeps its type. A nested one is called "arm.length". The name of a body of
-            a mechanism stands for its mass, its centre and its inertia, which then stay those of a
-            body that can exist.
-        bounds: bounds by name, (low, high), None for an open side, or `PhysicalInertia()`.
+        free: names of the parameters to fit, or of branches of the tree of parameters; by default
+            all numbers. Parameters that are not fitted keep their types. A nested parameter is
+            called "arm.length". The name of a body of a mechanism stands for its mass, its centre
+            and its inertia, which are then kept physically consistent.
+        bounds: bounds by name: (low, high), with None for no bound on that side, or
+            `PhysicalInertia()`.
         prior: priors by name, (mean, standard deviation); needs recordings with weights.
-        initial_states: "free" to be fitted along with the parameters, on the constraints, with
-            `Recording.start_sd` as their prior where that is known; or "fixed" at what was
-            recorded, if that is exact. A first sample is a measurement with noise like any other:
-            taken as exact it gives intervals that miss the truth. A fit with fixed initial states
-            tests whether the recordings agree, and warns.
-        horizon: `Shooting(...)` cuts the recordings into segments; for chaotic motion.
-        validation: recordings that are not fitted, to judge the result. They decide nothing, except
-            with the `patience` of `Descent`.
+        initial_states: "free" fits them along with the parameters, on the constraints, with
+            `Recording.start_sd` as their prior where it is known; "fixed" keeps the recorded
+            values, which must then be exact. A first sample is a measurement with noise like any
+            other: if it is treated as exact, the intervals miss the true values. A fit with fixed
+            initial states tests whether the recordings agree with them, and warns if not.
+        horizon: `Shooting(...)` to cut the recordings into segments, for chaotic motion.
+        validation: recordings that are not fitted, for judging the result. They do not influence
+            the fit, except with the `patience` of `Descent`.
         multistart: random starting points, of which the best are fitted.
         loss: a robust loss, `Huber()`, `Cauchy()` or `StudentT()`, for recordings with outliers; by
             default squares.
         noise: `AR1()` for noise that is correlated in time; by default it is independent.
-        method: how a step is made, as for `simulate`.
-        steps: how long the steps are. `FixedSteps` has its number per interval between samples, by
-            default chosen from the motion; intervals in which a step would be longer than
-            `max_step` are divided. The `max_steps` of `Adaptive` are for one recording, or one
-            segment of a `horizon`.
-        projection: against drift, as for `simulate`.
+        method: the integration method, as for `simulate`.
+        steps: the step size policy. `per_save` of `FixedSteps` is the number of steps per interval
+            between samples, by default chosen from the motion; intervals in which a step would be
+            longer than `max_step` are divided. `max_steps` of `Adaptive` applies to each recording,
+            or to each segment with a `horizon`.
+        projection: stabilization against drift, as for `simulate`.
         formulation: law of motion.
-        folder: the state of the fit is kept here after each step, where the same call resumes it.
+        folder: a folder in which the state of the fit is saved after each step, so that the same
+            call resumes it.
         progress: whether to show the loss.
-        workers: a function like `map` that fits from the points of `multistart`, such as the `map`
-            of `jaxmech.ensemble.cluster_tasks`; by default one after the other in this process.
+        workers: a function like `map` with which the fits from the points of `multistart` are
+            computed, such as the `map` of `jaxmech.ensemble.cluster_tasks`; by default they run one
+            after the other in this process.
 
     Returns:
         A `Fit`.
 
     Raises:
-        TypeError: an argument is of the wrong kind.
-        ValueError: a name, a shape, a bound, a recording or an initial state is invalid, or nothing
-            that was observed depends on a parameter.
-        FloatingPointError: the steps of a descent are too long.
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if a name, a shape, a bound, a recording or an initial state is invalid, or
+            nothing that was observed depends on a parameter.
+        FloatingPointError: if the steps of a descent are too long.
 
     Example:
         >>> import jax.numpy as jnp

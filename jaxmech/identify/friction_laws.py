@@ -34,22 +34,23 @@ def friction_laws(
 ) -> dict[str, Identifiable]:
     """Laws of friction in joints of a mechanism, as candidates for `cross_validate`.
 
-    They are "viscous", "coulomb", "coulomb + viscous" and "stribeck", which has both of them and a
-    larger friction at rest, by `parts.friction`, with parameters such as `elbow.viscous`, which are
-    fitted and not negative.
+    The candidates are "viscous", "coulomb", "coulomb + viscous" and "stribeck", which has both of
+    these and a larger friction at rest. They use `parts.friction`, with parameters such as
+    `elbow.viscous`, which are fitted with a lower bound of zero.
 
     Args:
         mechanism: the mechanism without this friction.
         joints: names of the joints.
-        torque: about how large the friction is [N m or N], to begin with.
-        speed: speed of usual motion [rad/s or m/s]; dry friction is smoothed below 2 % of it.
+        torque: initial guess of the friction [N m or N].
+        speed: typical speed of the motion [rad/s or m/s]; dry friction is smoothed below 2 % of it.
         free: names of further parameters to be fitted.
-        bounds: bounds of these, as for `fit`.
+        bounds: bounds of these parameters, as for `fit`.
         observe: the sensors, as for `fit`.
         start: the initial state, as for `fit`.
 
     Raises:
-        ValueError: the mechanism has no joint of a name, or a number is not positive.
+        ValueError: if the mechanism has no joint with one of the names, or a number is not
+            positive.
 
     Example:
         >>> from jaxmech.parts import gravity, ground, planar_body, revolute

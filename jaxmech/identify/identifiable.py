@@ -34,11 +34,11 @@ MapLike = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # resu
 class Identifiable:
     """A system, its unknown parameters, and its sensors: the subject of `jaxmech fit`.
 
-    Its arguments are those of `fit` of the same names; `params` are the initial values of the
-    parameters, the `params0` there.
+    Its arguments are the arguments of `fit` with the same names; `params` are the initial values of
+    the parameters, which `fit` calls `params0`.
 
     Raises:
-        TypeError: an argument is of the wrong kind.
+        TypeError: if an argument is of the wrong kind.
 
     Example:
         >>> import jaxmech as jm
@@ -81,7 +81,7 @@ def subject_digests(subject: Identifiable, recording: Recording) -> dict[str, st
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """The policies of `fit` in one object: its arguments of the same names, and keys of its files.
+    """The policies of `fit` in one object: arguments of `fit`, and keys of its configuration files.
 
     Example:
         >>> Settings(initial_states="fixed").steps

@@ -242,7 +242,7 @@ class Fit:
         """The logarithm of the posterior density, but for a constant: that of `density`.
 
         Raises:
-            ValueError: the fit was loaded from a file.
+            ValueError: if the fit was loaded from a file.
         """
         if self.density is None:
             raise ValueError(

@@ -43,7 +43,7 @@ def save_fit(fit: Fit, path: Path | str) -> Path:
         path: the file, ending in `.npz`, which is returned.
 
     Raises:
-        ValueError: the parameters hold something else, or the file cannot be written.
+        ValueError: if the parameters contain anything else, or the file cannot be written.
 
     Example:
         >>> import tempfile
@@ -83,7 +83,7 @@ def load_fit(path: Path | str) -> Fit:
     the functions of the system.
 
     Raises:
-        ValueError: the file cannot be read, or holds something else.
+        ValueError: if the file cannot be read, or contains something else.
 
     Example:
         >>> load_fit("no_such_fit.npz")

@@ -44,9 +44,9 @@ def from_lagrange(method: Any) -> System:
         method: the `LagrangesMethod`.
 
     Raises:
-        ImportError: sympy is not installed.
-        TypeError: the argument is not a `LagrangesMethod`.
-        ValueError: an expression contains a derivative other than the first of a coordinate.
+        ImportError: if sympy is not installed.
+        TypeError: if the argument is not a `LagrangesMethod`.
+        ValueError: if an expression contains a derivative other than the first of a coordinate.
 
     Example:
         >>> import sympy as sp
@@ -95,10 +95,10 @@ def from_kane(method: Any) -> System:
         method: the `KanesMethod`, after `kanes_equations`.
 
     Raises:
-        ImportError: sympy is not installed.
-        TypeError: the argument is not a `KanesMethod`.
-        ValueError: there are no equations yet, the speeds are not as many as the coordinates, there
-            are auxiliary speeds, or an expression contains a derivative that is not known.
+        ImportError: if sympy is not installed.
+        TypeError: if the argument is not a `KanesMethod`.
+        ValueError: if the equations have not been formed yet, the numbers of speeds and coordinates
+            differ, there are auxiliary speeds, or an expression contains an unknown derivative.
 
     Example:
         >>> import sympy as sp

@@ -47,7 +47,7 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Model:
         options: arguments of the model's function by name, such as {"links": 5} for the chain.
 
     Raises:
-        ValueError: the model is unknown, or it has no such option.
+        ValueError: if the model is unknown, or it has no such option.
 
     Example:
         >>> make("chain", {"links": 2}).summary

@@ -52,7 +52,7 @@ def chain(links: int = 10) -> Model:
         links: number of rods and of masses, at least 1.
 
     Raises:
-        ValueError: `links` is not a positive integer.
+        ValueError: if `links` is not a positive integer.
 
     Example:
         >>> model = chain(links=3)

@@ -54,7 +54,7 @@ def four_bars(bars: int = 2) -> Model:
         bars: number N of four-bars, at least 1.
 
     Raises:
-        ValueError: `bars` is not a positive integer.
+        ValueError: if `bars` is not a positive integer.
 
     Example:
         >>> [joint.name for joint in four_bars(bars=1).system.constraints]

@@ -61,7 +61,7 @@ class Model:
             q and v, shapes (n,).
 
         Raises:
-            ValueError: the model has no variable or parameter of a given name.
+            ValueError: if the model has no variable or parameter of a given name.
         """
         return self.state(
             _merged("start", self.start, start or {}), _merged("params", self.params, params or {})

@@ -332,7 +332,7 @@ def point_mass(name: str, *, mass: Value, dimension: int = 2) -> PointMass:
         dimension: 2 in the plane, 3 in space.
 
     Raises:
-        ValueError: the dimension is neither 2 nor 3, or the mass is negative.
+        ValueError: if the dimension is neither 2 nor 3, or the mass is negative.
 
     Example:
         >>> point_mass("bob", mass="m", dimension=3).letters

@@ -70,9 +70,9 @@ class Mechanism:
         kinematics: the positions and velocities of bodies as functions of the coordinates.
 
     Raises:
-        ValueError: a name is missing, unknown or used twice, a joint has a body that is not among
-            `bodies`, or `params` lacks a parameter.
-        TypeError: an entry is not a body, joint or force.
+        ValueError: if a name is missing, unknown or used twice, a joint has a body that is not
+            among `bodies`, or `params` lacks a parameter.
+        TypeError: if an entry is not a body, joint or force.
 
     Example:
         >>> from jaxmech.parts import gravity, ground, planar_body, revolute
@@ -143,8 +143,9 @@ class Mechanism:
             the starts are; states are zero.
 
         Raises:
-            ValueError: a body has no start, a start belongs to no body, or does not fit its body.
-            TypeError: an entry is not a `Start`.
+            ValueError: if a body has no start, a start belongs to no body, or does not fit its
+                body.
+            TypeError: if an entry is not a `Start`.
 
         Example:
             >>> from jaxmech.parts import point_mass
@@ -170,7 +171,7 @@ class Mechanism:
             params: parameters; by default those of the mechanism.
 
         Raises:
-            ValueError: no body has this name, or `q` has another shape.
+            ValueError: if no body has this name, or `q` has the wrong shape.
 
         Example:
             >>> from jaxmech.parts import point_mass
@@ -193,7 +194,7 @@ class Mechanism:
             params: parameters; by default those of the mechanism.
 
         Raises:
-            ValueError: no body has this name, or an argument has another shape.
+            ValueError: if no body has this name, or an argument has the wrong shape.
 
         Example:
             >>> from jaxmech.parts import ground, planar_body, revolute
@@ -218,7 +219,7 @@ class Mechanism:
             params: parameters; by default those of the mechanism.
 
         Raises:
-            ValueError: no body has this name, or an argument has another shape.
+            ValueError: if no body has this name, or an argument has the wrong shape.
 
         Example:
             >>> from jaxmech.parts import ground, planar_body, revolute
@@ -245,7 +246,7 @@ class Mechanism:
             params: parameters; by default those of the mechanism.
 
         Raises:
-            ValueError: no body has this name, or an argument has another shape.
+            ValueError: if no body has this name, or an argument has the wrong shape.
 
         Example:
             >>> from jaxmech.parts import ground, planar_body, revolute
@@ -310,8 +311,9 @@ class Mechanism:
             The force (d,), and the torque about the reference point, along the axes of the ground.
 
         Raises:
-            ValueError: no body has this name, an argument has another shape, or the coordinates are
-                those of joints, where a generalized force does not tell the loads on single bodies.
+            ValueError: if no body has this name, an argument has another shape, or the coordinates
+                are those of joints, where a generalized force does not tell the loads on single
+                bodies.
 
         Example:
             >>> from jaxmech.parts import planar_body

@@ -298,8 +298,8 @@ def planar_body(
         static_moment: mass times centre of mass [kg m], two values.
 
     Raises:
-        ValueError: a shape or sign is wrong, or both `center` and `static_moment` are given.
-        TypeError: an argument is not a value.
+        ValueError: if a shape or sign is wrong, or both `center` and `static_moment` are given.
+        TypeError: if an argument is not a value.
 
     Example:
         >>> rod = planar_body("rod", mass="m", inertia=lambda t, p: p["m"] * p["l"] ** 2 / 12)
@@ -328,9 +328,9 @@ def spatial_body(
         static_moment: mass times centre of mass [kg m], three values.
 
     Raises:
-        ValueError: a shape or sign is wrong, a principal moment about the centre of mass exceeds
+        ValueError: if a shape or sign is wrong, a principal moment about the centre of mass exceeds
             the sum of the other two, or both `center` and `static_moment` are given.
-        TypeError: an argument is not a value.
+        TypeError: if an argument is not a value.
 
     Example:
         >>> spatial_body("top", mass=2.0, inertia=(0.1, 0.1, 0.15), center=(0, 0, "l")).dimension

@@ -30,7 +30,7 @@ def solid_box(mass: Value, sizes: Sequence[Value]) -> dict[str, Any]:
         sizes: its lengths along x, y and z [m]; two of them for a plate in the plane.
 
     Raises:
-        ValueError: there are not two or three sizes.
+        ValueError: if there are not two or three sizes.
 
     Example:
         >>> from jaxmech.parts import spatial_body
@@ -121,8 +121,8 @@ def solid_mesh(mass: float, file: str | Path, *, scale: float = 1.0) -> dict[str
         Mass, inertia matrix about the centre of mass, and `center`, for `spatial_body`.
 
     Raises:
-        ImportError: `trimesh` is not installed.
-        ValueError: the mesh is not closed.
+        ImportError: if `trimesh` is not installed.
+        ValueError: if the mesh is not closed.
 
     Example:
         A cube with edges of 2 m, drawn in millimetres:

@@ -70,9 +70,9 @@ class Animation:
             progress: whether to show a progress bar, in a terminal.
 
         Raises:
-            ValueError: the suffix is unknown, ffmpeg is needed and not installed, or a GIF cannot
-                have this frame rate.
-            FileNotFoundError: the folder does not exist.
+            ValueError: if the suffix is unknown, ffmpeg is needed and not installed, or a GIF
+                cannot have this frame rate.
+            FileNotFoundError: if the folder does not exist.
         """
         path = Path(path)
         writer = self._writer(path.suffix.lower())

@@ -25,7 +25,7 @@ def bifurcation(
         The axes, with special points as marks.
 
     Raises:
-        ValueError: the coordinate does not exist.
+        ValueError: if the coordinate does not exist.
 
     Example:
         >>> import jax.numpy as jnp

@@ -58,7 +58,7 @@ def modes(spectrum: Modes, *, ax: Axes | None = None) -> Axes:
         ax: axes to draw into.
 
     Raises:
-        ValueError: the modes are a batch.
+        ValueError: if the modes are a batch.
 
     Example:
         >>> import jaxmech as jm

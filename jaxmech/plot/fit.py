@@ -41,7 +41,7 @@ def fit_over_data(
         ax: axes to draw into; the topmost of several is returned.
 
     Raises:
-        ValueError: the recording does not exist.
+        ValueError: if the recording does not exist.
 
     Example:
         >>> from jaxmech.identify.storage import made_up
@@ -71,7 +71,7 @@ def residuals(
         ax: axes to draw into; the topmost of several is returned.
 
     Raises:
-        ValueError: the recording does not exist.
+        ValueError: if the recording does not exist.
 
     Example:
         >>> from jaxmech.identify.storage import made_up
@@ -115,7 +115,7 @@ def correlation(fit: Fit, *, by_recording: bool = False, ax: Axes | None = None)
         ax: axes to draw into.
 
     Raises:
-        ValueError: the recordings are too few for `by_recording`.
+        ValueError: if the recordings are too few for `by_recording`.
 
     Example:
         >>> from jaxmech.identify.storage import made_up

@@ -89,7 +89,7 @@ def over_input(fit: Fit, name: str, sensor: int = 0, *, ax: Axes | None = None) 
         ax: axes to draw into.
 
     Raises:
-        ValueError: the recordings have no such input.
+        ValueError: if the recordings have no such input.
 
     Example:
         >>> from jaxmech.identify.storage import made_up

@@ -120,10 +120,10 @@ def check_gradients(
         function, the argument and the time where it starts.
 
     Raises:
-        ValueError: `sizes`, `loss` or an argument of `simulate` is invalid, or there is nothing to
-            differentiate by.
-        TypeError: `loss` or `start` is not a function.
-        SimulationError: the motion failed.
+        ValueError: if `sizes`, `loss` or an argument of `simulate` is invalid, or there is nothing
+            to differentiate by.
+        TypeError: if `loss` or `start` is not a function.
+        SimulationError: if the motion failed.
 
     Example:
         >>> oscillator = System(

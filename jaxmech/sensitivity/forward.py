@@ -70,8 +70,8 @@ def sensitivities(
         The `Sensitivities`; a failed trajectory has its status in the solution.
 
     Raises:
-        ValueError: theta holds no number, or an argument of `simulate` is invalid.
-        TypeError: theta holds something other than floating-point numbers.
+        ValueError: if theta contains no numbers, or an argument of `simulate` is invalid.
+        TypeError: if theta holds something other than floating-point numbers.
 
     Example:
         >>> import jax.numpy as jnp

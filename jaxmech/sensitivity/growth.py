@@ -83,7 +83,7 @@ class Growth:
             tolerance: the uncertainty allowed later, in the same unit.
 
         Raises:
-            ValueError: one of them is not positive.
+            ValueError: if one of them is not positive.
 
         Example:
             >>> ts = np.linspace(0.0, 4.0, 5)
@@ -149,9 +149,9 @@ def sensitivity_growth(
         formulation: as for `simulate`.
 
     Raises:
-        ValueError: `scale` is not positive, the system has no freedom left, a function has no
+        ValueError: if `scale` is not positive, the system has no freedom left, a function has no
             derivative along the motion, or an argument of `simulate` is invalid.
-        SimulationError: the motion failed.
+        SimulationError: if the motion failed.
 
     Example:
         >>> upright = System(  # grows by exp(3 t)

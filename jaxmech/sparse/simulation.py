@@ -40,7 +40,7 @@ def sparse_trajectory(
     """The trajectory, the energy at its saves, and whether the system conserves it.
 
     Raises:
-        ValueError: the system or a policy is not supported.
+        ValueError: if the system or a policy is not supported.
     """
     system, method, steps = scheme.system, scheme.method, scheme.steps
     stabilization = scheme.stabilization

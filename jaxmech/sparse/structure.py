@@ -103,7 +103,7 @@ def structure_of(system: System) -> BodyGraph:
     """The structure of the system of a mechanism, made once for each system.
 
     Raises:
-        ValueError: the system has no such structure.
+        ValueError: if the system has no such structure.
     """
     structure = system.__dict__.get("_structure")
     if structure is None:

@@ -36,7 +36,7 @@ def stated_units(units: Any, *named: Any) -> Units:
     """The units of those arguments that are mappings of names to units, after those stated before.
 
     Raises:
-        TypeError: a unit is not a string.
+        TypeError: if a unit is not a string.
     """
     pairs = dict(units)
     for names in named:

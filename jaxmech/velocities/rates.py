@@ -15,7 +15,7 @@ def in_rates(system: System, params: Params, subject: str = "Argument `system`")
     velocities than coordinates.
 
     Raises:
-        ValueError: quasi-velocities exclude motions that no invariant excludes.
+        ValueError: if quasi-velocities exclude motions that no invariant excludes.
     """
     if system.quasi is None:
         return system

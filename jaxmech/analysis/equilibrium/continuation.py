@@ -71,8 +71,8 @@ def continuation(
         switch: whether to follow branches that cross the first one.
 
     Raises:
-        TypeError: `system` is not a `System`.
-        ValueError: an argument is invalid, or there is no equilibrium at the first value.
+        TypeError: if `system` is not a `System`.
+        ValueError: if an argument is invalid, or there is no equilibrium at the first value.
 
     Example:
         >>> import jax.numpy as jnp

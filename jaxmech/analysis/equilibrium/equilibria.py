@@ -89,8 +89,8 @@ def equilibria(
         seed: seed of the random starts.
 
     Raises:
-        TypeError: `system` is not a `System`.
-        ValueError: an argument is invalid, or no start led to an equilibrium.
+        TypeError: if `system` is not a `System`.
+        ValueError: if an argument is invalid, or no start led to an equilibrium.
 
     Example:
         >>> import jaxmech as jm

@@ -88,10 +88,10 @@ def equilibrium(
         freedom: as for `linearize`.
 
     Raises:
-        TypeError: `system` is not a `System`, or names are not in a sequence.
-        ValueError: a name is unknown, a shape is wrong, a value not finite, no equilibrium is found
-            (not under `jit` or `vmap`), it is a singular pose, or no symmetries are given where
-            they are needed.
+        TypeError: if `system` is not a `System`, or the names are not a sequence.
+        ValueError: if a name is unknown, a shape is wrong, a value not finite, no equilibrium is
+            found (not under `jit` or `vmap`), it is a singular pose, or no symmetries are given
+            where they are needed.
 
     Example:
         >>> import jax.numpy as jnp

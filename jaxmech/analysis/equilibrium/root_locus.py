@@ -91,8 +91,8 @@ def root_locus(linearization_of: Of, values: Any, *, name: str = "parameter") ->
         name: name of the parameter, for prints and pictures.
 
     Raises:
-        TypeError: `linearization_of` is not a function, or returns something else.
-        ValueError: the values do not increase, or for one of them the state is not steady or its
+        TypeError: if `linearization_of` is not a function, or returns something else.
+        ValueError: if the values do not increase, or for one of them the state is not steady or its
             matrices are not finite.
 
     Example:

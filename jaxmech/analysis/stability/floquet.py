@@ -108,9 +108,9 @@ def floquet(
         method: how a step is made.
 
     Raises:
-        TypeError: `system` is not a `System`.
-        ValueError: an argument is invalid, the start is not on the constraints or a singular pose,
-            the simulation fails, or the motion or the equations are not periodic.
+        TypeError: if `system` is not a `System`.
+        ValueError: if an argument is invalid, the start is not on the constraints or a singular
+            pose, the simulation fails, or the motion or the equations are not periodic.
 
     Example:
         >>> import jax.numpy as jnp

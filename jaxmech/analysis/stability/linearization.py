@@ -116,7 +116,7 @@ class Linearization(eqx.Module):
         """The symmetric part of the reduced K, shape (k, k); needs as many positions as velocities.
 
         Raises:
-            ValueError: a nonholonomic constraint makes K rectangular.
+            ValueError: if a nonholonomic constraint makes K rectangular.
         """
         K = self._square()
         return (K + _transposed(K)) / 2

@@ -91,8 +91,9 @@ def linearize(
             free; the last is less than the second with `Acceleration` constraints alone.
 
     Raises:
-        TypeError: `system` is not a `System`, or an input or output is neither name nor function.
-        ValueError: a shape is wrong, a value not finite, a name unknown, the state violates a
+        TypeError: if `system` is not a `System`, or an input or output is neither name nor
+            function.
+        ValueError: if a shape is wrong, a value not finite, a name unknown, the state violates a
             constraint, is singular or is not steady, or an input moves a constraint.
 
     Example:

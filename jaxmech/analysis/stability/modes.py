@@ -86,7 +86,7 @@ def modes(linearization: Linearization) -> Modes:
         The `Modes`; NaN where the linearization is.
 
     Raises:
-        TypeError: the argument is not a `Linearization`.
+        TypeError: if the argument is not a `Linearization`.
 
     Example:
         >>> from jaxmech import models

@@ -126,8 +126,8 @@ def conserved(
         fields: symmetries to try, by name, each xi(q, t, params) of shape (n,).
 
     Raises:
-        TypeError: `system` is not a `System`, or a field is not a function.
-        ValueError: a shape is wrong, a value is not finite, or no states on the constraints are
+        TypeError: if `system` is not a `System`, or a field is not a function.
+        ValueError: if a shape is wrong, a value is not finite, or no states on the constraints are
             found near `q` and `v`.
 
     Example:

@@ -122,8 +122,8 @@ def symmetries(
         `Symmetries`: first those without a linear part, each in as few coordinates as possible.
 
     Raises:
-        TypeError: `system` is not a `System`.
-        ValueError: a shape is wrong, a value is not finite, or no states on the constraints are
+        TypeError: if `system` is not a `System`.
+        ValueError: if a shape is wrong, a value is not finite, or no states on the constraints are
             found near `q` and `v`.
 
     Example:

@@ -107,8 +107,8 @@ def audit(file: str | Path, seconds: float = 1.0) -> FileAudit:
     """Examine an MJCF or URDF file.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not a model.
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is not a model.
     """
     spec, category = spec_of(file)
     faults = flaws(spec)

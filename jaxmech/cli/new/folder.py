@@ -12,8 +12,8 @@ def write_study(folder: Path) -> list[Path]:
     """Write the files of a study into a new folder and return them.
 
     Raises:
-        InputError: the folder exists and is not empty.
-        OSError: the folder cannot be written.
+        InputError: if the folder exists and is not empty.
+        OSError: if the folder cannot be written.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} exists already; give the name of a new folder.")

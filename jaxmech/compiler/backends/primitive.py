@@ -44,7 +44,7 @@ def over_batch(
         args: the arguments.
 
     Raises:
-        UnsupportedError: an operation or a type for which there is no instruction.
+        UnsupportedError: for an operation or a type without an instruction.
     """
     axes = tuple((0,) if has else () for has in batched)
     return _over_axes(*map(jnp.asarray, args), kernel=kernel, axes=axes, sizes=(size,))

@@ -61,7 +61,7 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
     """Compare two runs of a study, or of two studies that have statistics of the same name.
 
     Raises:
-        FolderError: one cannot be read, or is damaged.
+        FolderError: if one cannot be read, or is damaged.
 
     Example:
         >>> import tempfile

@@ -60,9 +60,9 @@ def run(
         gives the summary.
 
     Raises:
-        InputError: xarray is not installed.
-        StudyError: the study is impossible, naming the keys.
-        FolderError: the run folder cannot be used.
+        InputError: if xarray is not installed.
+        StudyError: if the study is impossible; the message names the keys.
+        FolderError: if the run folder cannot be used.
 
     Example:
         >>> import tempfile
@@ -96,9 +96,9 @@ def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
         run: the run folder.
 
     Raises:
-        InputError: xarray is not installed.
-        FolderError: the folder holds no run, or a damaged one; of a damaged chunk only when it is
-            read.
+        InputError: if xarray is not installed.
+        FolderError: if the folder does not contain a run, or the run is damaged; for a damaged
+            chunk only when it is read.
 
     Example:
         >>> import tempfile

@@ -70,9 +70,9 @@ def replay(
             another user, or were not written there by this one.
 
     Raises:
-        InputError: there is no such trajectory.
-        FolderError: the run folder cannot be read, is damaged, or is not to be trusted.
-        StudyError: a file that the configuration names is missing.
+        InputError: if there is no such trajectory.
+        FolderError: if the run folder cannot be read, is damaged, or is not to be trusted.
+        StudyError: if a file that the configuration names is missing.
 
     Example:
         >>> import tempfile

@@ -22,7 +22,8 @@ def number_rules(
         taken: names of parameters of the model, which are no numbers of files.
 
     Raises:
-        StudyError: a number has values that are not those of files, or inputs do not agree.
+        StudyError: if the values of a number differ from those of the files, or inputs do not
+            agree.
     """
     counts = _counts(inputs, {*taken} - {*inputs})
     rules = {name: parameters.get(name, _uniform(count)) for name, count in counts.items()}

@@ -47,8 +47,8 @@ def cluster_tasks(cluster: Cluster, tell: Callable[[str], None] | None = None) -
         tell: function called with messages; by default a `RunWarning`.
 
     Raises:
-        InputError: the extra `cluster` is not installed.
-        ClusterError: the cluster cannot be reached, or has no workers that can compute.
+        InputError: if the extra `cluster` is not installed.
+        ClusterError: if the cluster cannot be reached, or has no workers that can compute.
 
     Example:
         A function of many items, in two processes of this machine:

@@ -23,7 +23,7 @@ def checked_inputs(inputs: Any, ts: np.ndarray, origin: float) -> dict[str, Sign
     """The inputs as signals, with an `origin` subtracted from their times; they must cover the ts.
 
     Raises:
-        ValueError: an input is no signal, or ends too early; the text says what is wrong.
+        ValueError: if an input is not a signal, or ends too early; the message says which.
     """
     if not isinstance(inputs, Mapping):
         raise ValueError(f"signals by name, such as {{'torque': (tu, u)}}, but is {inputs!r}")
@@ -66,7 +66,7 @@ def without_inputs(params: Params, names: Sequence[str]) -> Params:
     """The parameters that are the same for all recordings.
 
     Raises:
-        TypeError: they are no dictionary, in which inputs could have a name.
+        TypeError: if they are not a dictionary, in which inputs could have names.
     """
     if not names:
         return params

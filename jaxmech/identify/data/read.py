@@ -50,8 +50,8 @@ def read_table(table: Table, folder: Path = Path()) -> Recordings:
         The recordings to fit and those to look at afterwards, all with names.
 
     Raises:
-        StudyError: a key of the table does not match the content of the file.
-        TableError: the file cannot be read, or its content is invalid.
+        StudyError: if a key of the table does not match the content of the file.
+        TableError: if the file cannot be read, or its content is invalid.
 
     Example:
         >>> import tempfile
@@ -85,9 +85,9 @@ def read_frame(frame: Any, **columns: Any) -> tuple[Recording, ...]:
             `q0`, `v0`, `inputs`, `recording`, `units`, `noise_sd`, and so on.
 
     Raises:
-        TypeError: there is no such field, or `frame` has no columns.
-        StudyError: a field does not match the columns.
-        TableError: a column holds no numbers, or the times do not increase.
+        TypeError: if there is no such field, or `frame` has no columns.
+        StudyError: if a field does not match the columns.
+        TableError: if a column holds no numbers, or the times do not increase.
 
     Example:
         >>> swings = {"run": [1, 1, 2, 2], "t [ms]": [0, 100, 0, 50], "x": [0.1, 0.2, 0.1, 0.3]}

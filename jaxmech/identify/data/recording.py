@@ -46,8 +46,9 @@ class Recording:
             residual is less whole periods, nearest to the one before, the first nearest to zero.
 
     Raises:
-        ValueError: a shape is wrong, the times do not increase, q0, v0 or a weight is not finite,
-            nothing was measured, an input does not cover the times, or a period is not positive.
+        ValueError: if a shape is wrong, the times do not increase, q0, v0 or a weight is not
+            finite, nothing was measured, an input does not cover the times, or a period is not
+            positive.
 
     Example:
         >>> swing = Recording([0.0, 0.1, 0.2], [[0.3], [float("nan")], [0.1]], [0.3], [0.0])
@@ -102,7 +103,7 @@ class Recording:
         """Every `stride`-th sample, beginning with the first.
 
         Raises:
-            ValueError: `stride` is not a positive integer.
+            ValueError: if `stride` is not a positive integer.
 
         Example:
             >>> Recording([0.0, 0.1, 0.2], [1.0, 2.0, 3.0], [1.0], [0.0]).every(2)

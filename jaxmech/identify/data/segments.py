@@ -35,7 +35,7 @@ class Shooting:
             (Gauss-Newton steps with the states between segments eliminated, Bock 1987).
 
     Raises:
-        ValueError: a number is not positive.
+        ValueError: if a number is not positive.
 
     Example:
         >>> Shooting(0.5)

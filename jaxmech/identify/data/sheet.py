@@ -142,7 +142,7 @@ def title_of(name: str, titles: Iterable[str], path: Path) -> str | None:
     """The title of a column with a name, such as `theta [deg]` of `theta`; None without any.
 
     Raises:
-        TableError: there are several.
+        TableError: if there are several.
     """
     titles = list(dict.fromkeys(titles))
     if name in titles:

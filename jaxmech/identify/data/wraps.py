@@ -53,7 +53,7 @@ def periods_of(wraps: Mapping[int, float], sensors: int) -> np.ndarray:
     """The period of each sensor, 0 without one, (d,).
 
     Raises:
-        ValueError: there is no such sensor, or a period is not positive.
+        ValueError: if there is no such sensor, or a period is not positive.
     """
     if not isinstance(wraps, Mapping) or not all(
         type(k) is int and 0 <= k < sensors for k in wraps

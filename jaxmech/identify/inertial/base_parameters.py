@@ -142,9 +142,9 @@ def base_parameters(
         seed: seed of the random motions.
 
     Raises:
-        TypeError: `mechanism` is not a `Mechanism`.
-        ValueError: a loop has no pose, a name is unknown, the mechanism has no degree of freedom,
-            or single precision is in use.
+        TypeError: if `mechanism` is not a `Mechanism`.
+        ValueError: if a loop has no pose, a name is unknown, the mechanism has no degree of
+            freedom, or single precision is in use.
 
     Example:
         >>> from jaxmech.parts import gravity, ground, planar_body, revolute

@@ -51,7 +51,7 @@ class Huber(AbstractLoss):
             interval is 2.6 % longer than by least squares if the noise is normal.
 
     Raises:
-        ValueError: the scale is not positive.
+        ValueError: if the scale is not positive.
 
     Example:
         >>> print(Huber(2.0).value(np.array([1.0, 4.0])))
@@ -130,7 +130,7 @@ class Cauchy(AbstractTail):
             interval is 2.6 % longer than by least squares if the noise is normal.
 
     Raises:
-        ValueError: the scale is not above 1.
+        ValueError: if the scale is not above 1.
 
     Example:
         >>> print(Cauchy(2.0).weight(np.array([0.0, 2.0])))
@@ -159,7 +159,7 @@ class StudentT(AbstractTail):
         degrees: degrees of freedom; the fewer, the more and the larger the outliers.
 
     Raises:
-        ValueError: the degrees are not positive.
+        ValueError: if the degrees are not positive.
 
     Example:
         >>> print(StudentT(3.0).weight(np.array([0.0, 2.0])))

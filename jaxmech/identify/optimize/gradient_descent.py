@@ -45,8 +45,8 @@ class Descent:
         seed: seed of the draws.
 
     Raises:
-        ValueError: a number is not positive.
-        TypeError: `optimizer` is not an optax transformation.
+        ValueError: if a number is not positive.
+        TypeError: if `optimizer` is not an optax transformation.
 
     Example:
         >>> import optax

@@ -97,7 +97,7 @@ class MultiStart:
         seed: seed of the random numbers.
 
     Raises:
-        ValueError: a number is not positive, or `refine` exceeds `count`.
+        ValueError: if a number is not positive, or `refine` exceeds `count`.
 
     Example:
         >>> MultiStart(count=64, refine=3)

@@ -33,7 +33,7 @@ class TrustRegion:
         tolerance: relative change of the unknowns, or of the loss, at which it ends.
 
     Raises:
-        ValueError: a number is not positive.
+        ValueError: if a number is not positive.
 
     Example:
         >>> TrustRegion(evaluations=20)

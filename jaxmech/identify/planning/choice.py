@@ -64,7 +64,7 @@ def choose_measurements(
         repeats: whether a measurement may be made more than once.
 
     Raises:
-        ValueError: a shape is wrong, a cost is not positive, or no measurement is within the
+        ValueError: if a shape is wrong, a cost is not positive, or no measurement is within the
             budget.
 
     Example:

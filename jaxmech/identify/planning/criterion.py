@@ -84,7 +84,7 @@ class COptimal(AbstractCriterion):
                 derivatives by the numbers themselves.
 
         Raises:
-            ValueError: the fit determines all its numbers.
+            ValueError: if the fit determines all its numbers.
 
         Example:
             >>> from jaxmech.identify.storage import made_up

@@ -124,8 +124,8 @@ def design(
             experiments.
 
     Raises:
-        ValueError: a shape or a bound is wrong, `x0` spends more than the budget, `known` has other
-            numbers, or no experiment can be simulated.
+        ValueError: if a shape or a bound is wrong, `x0` spends more than the budget, `known` has
+            other numbers, or no experiment can be simulated.
 
     Example:
         >>> import jaxmech as jm

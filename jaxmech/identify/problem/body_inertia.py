@@ -186,7 +186,7 @@ class BodyNames:
         """The names of all of them.
 
         Raises:
-            ValueError: one of the numbers that belong together is no parameter.
+            ValueError: if one of the numbers that belong together is not a parameter.
         """
         if self.others:
             verb = "is no parameter" if len(self.others) == 1 else "are no parameters"

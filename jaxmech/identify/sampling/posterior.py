@@ -68,7 +68,7 @@ class Posterior:
         """Intervals with a probability, with equal tails, shape (p, 2).
 
         Raises:
-            ValueError: the level does not lie between 0 and 1.
+            ValueError: if the level does not lie between 0 and 1.
         """
         if not 0 < level < 1:
             raise ValueError(f"Argument `level` must lie between 0 and 1, but is {level:g}.")
@@ -79,7 +79,7 @@ class Posterior:
         """The samples by name, with the dimensions chain and draw, as ArviZ takes them.
 
         Raises:
-            ImportError: xarray is not installed.
+            ImportError: if xarray is not installed.
         """
         try:
             import xarray
@@ -136,9 +136,9 @@ def posterior(
         seed: seed of the random numbers.
 
     Raises:
-        ImportError: blackjax is not installed.
-        ValueError: a number is not positive, the fit was loaded from a file, or has hard continuity
-            conditions, or the motion fails around it.
+        ImportError: if blackjax is not installed.
+        ValueError: if a number is not positive, the fit was loaded from a file, or has hard
+            continuity conditions, or the motion fails around it.
 
     Example:
         >>> from jaxmech.identify.storage import made_up

@@ -38,7 +38,7 @@ class ReverseMode(AbstractDerivative):
             and in batches more time too: computing a step again is faster than loading it.
 
     Raises:
-        ValueError: `segment` is not a positive integer.
+        ValueError: if `segment` is not a positive integer.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -42,8 +42,8 @@ class Transition:
     An event whose transition would not switch any constraint does not occur.
 
     Raises:
-        TypeError: `fn` is not a function, or a name is not a string.
-        ValueError: no change is specified, a number e is negative or not finite, or a constraint
+        TypeError: if `fn` is not a function, or a name is not a string.
+        ValueError: if no change is specified, a number e is negative or not finite, or a constraint
             is switched both on and off.
 
     Example:
@@ -112,10 +112,10 @@ class Event:
         keep: the number of occurrences whose times and states are stored; all are counted.
 
     Raises:
-        TypeError: `fn` is not a function or `name` not a string, or another argument is of the
+        TypeError: if `fn` is not a function or `name` not a string, or another argument is of the
             wrong kind.
-        ValueError: `fn` does not have four or five arguments, `direction` is not -1, 0 or 1, `keep`
-            is not a positive integer, or a terminal event has a transition.
+        ValueError: if `fn` does not have four or five arguments, `direction` is not -1, 0 or 1,
+            `keep` is not a positive integer, or a terminal event has a transition.
 
     Example:
         >>> Event(lambda q, v, t, p: q[1], direction=-1, terminal=True, name="lands")

@@ -61,7 +61,7 @@ class Adaptive(AbstractSteps):
             that are visible in the functions are found by themselves.
 
     Raises:
-        ValueError: a tolerance or `max_step` is not positive, `max_steps` is not a positive
+        ValueError: if a tolerance or `max_step` is not positive, `max_steps` is not a positive
             integer, or `times` are not finite.
 
     Example:

@@ -54,8 +54,8 @@ def choose_steps(
     20,000 steps, each repeated as two half steps.
 
     Raises:
-        ValueError: the values of the arguments are not known, or not suitable as in `simulate`.
-        TypeError: a policy is of the wrong kind; `Adaptive` has no number of steps.
+        ValueError: if the values of the arguments are not known, or not suitable as in `simulate`.
+        TypeError: if a policy is of the wrong kind; `Adaptive` has no number of steps.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -17,8 +17,8 @@ def method_and_steps(
     `Adaptive`.
 
     Raises:
-        TypeError: an argument is of another kind.
-        ValueError: adaptive steps, and a method without an error estimate.
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if steps are adaptive and the method has no error estimate.
     """
     _require_place("method", method, AbstractSteps, "steps")
     _require_place("steps", steps, AbstractMethod, "method")

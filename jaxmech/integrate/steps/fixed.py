@@ -18,8 +18,8 @@ class FixedSteps(AbstractSteps):
         max_step, times: as for `Adaptive`.
 
     Raises:
-        ValueError: `per_save` is not a positive integer, `max_step` is not positive, or `times` are
-            not finite.
+        ValueError: if `per_save` is not a positive integer, `max_step` is not positive, or `times`
+            are not finite.
 
     Example:
         >>> FixedSteps(per_save=10)

@@ -126,7 +126,7 @@ def corners_of(
     """The corners of all functions of a system, for arguments of these shapes.
 
     Raises:
-        ClosesOverTracersError: a function closes over values that are being traced, unless it may.
+        ClosesOverTracersError: if a function closes over traced values and is not allowed to.
     """
     candidates = (
         _corners(role, fn, state, t, params, may_close_over)

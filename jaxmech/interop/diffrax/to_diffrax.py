@@ -53,8 +53,9 @@ def to_diffrax(
         The term and the solver.
 
     Raises:
-        ImportError: diffrax is not installed.
-        TypeError: `solver` is not a Runge-Kutta solver of diffrax, or a policy has the wrong kind.
+        ImportError: if diffrax is not installed.
+        TypeError: if `solver` is not a Runge-Kutta solver of diffrax, or a policy has the wrong
+            kind.
         ValueError: by `diffeqsolve`, if y is not (q, v); if the initial state violates the
             constraints, a RuntimeError of equinox.
 

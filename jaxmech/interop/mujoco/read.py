@@ -68,9 +68,10 @@ def from_mjcf(
         coordinates.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ImportError: MuJoCo is not installed, or too old for a URDF file.
-        ValueError: the file is not a model, or has elements that cannot come along and `strict`.
+        FileNotFoundError: if there is no such file.
+        ImportError: if MuJoCo is not installed, or too old for a URDF file.
+        ValueError: if the file is not a model, or has elements that cannot be converted and
+            `strict` is set.
 
     Example:
         >>> robot = from_mjcf('''<mujoco><worldbody><body name="arm">

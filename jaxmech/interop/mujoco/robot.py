@@ -126,7 +126,7 @@ class Robot:
             params: parameters, by default those of the mechanism.
 
         Raises:
-            ValueError: neither a site nor a body has this name.
+            ValueError: if neither a site nor a body has this name.
         """
         place = {**self.bodies, **self.sites}.get(name)
         if place is None:

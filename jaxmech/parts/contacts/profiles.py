@@ -88,7 +88,7 @@ def spline_profile(points: Any) -> Profile:
             parameter with them.
 
     Raises:
-        ValueError: the points have another shape, or are not finite.
+        ValueError: if the points have the wrong shape, or are not finite.
 
     Example:
         >>> angle = np.linspace(0, 2 * np.pi, 16, endpoint=False)

@@ -158,8 +158,8 @@ def tabulated(x: Sequence[float], force: Sequence[float], *, of: str = "position
         A function `law(x, rate, t, params)`.
 
     Raises:
-        ValueError: the table is not one of two or more rows of finite numbers in increasing order,
-            or `of` is another word.
+        ValueError: if the table is not one of two or more rows of finite numbers in increasing
+            order, or `of` is another word.
 
     Example:
         >>> law = tabulated([0.0, 1.0, 2.0], [0.0, -3.0, -9.0])

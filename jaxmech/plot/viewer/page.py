@@ -62,8 +62,8 @@ class View:
             path: the file, whose suffix must be .html.
 
         Raises:
-            ValueError: the suffix is another one.
-            FileNotFoundError: the folder does not exist.
+            ValueError: if the suffix is a different one.
+            FileNotFoundError: if the folder does not exist.
         """
         target = page_path("path", path)
         target.write_text(self.html(), encoding="utf-8")

@@ -13,7 +13,7 @@ def cpu_call(*args: Array, kernel: Kernel, batched: frozenset[int], size: int) -
     """Call native code from a program that is being lowered; a batch fills at least one block.
 
     Raises:
-        UnsupportedError: an operation or a type for which there is no instruction.
+        UnsupportedError: for an operation or a type without an instruction.
     """
     code = program(kernel, batched, size)
     indices = code.facts.results

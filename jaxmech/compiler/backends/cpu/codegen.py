@@ -74,7 +74,7 @@ class Source:
         The name depends on how it is compiled. Long code is not optimized.
 
         Raises:
-            UnsupportedError: an operation or a type for which there is no instruction.
+            UnsupportedError: for an operation or a type without an instruction.
         """
         builder = self._code()
         length = len(builder.lines)

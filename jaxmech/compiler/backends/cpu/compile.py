@@ -47,7 +47,7 @@ def compile_module(module: str, is_optimized: bool) -> bytes:
     """The object code of a module, for this processor.
 
     Raises:
-        RuntimeError: LLVM refuses the module, or fails.
+        RuntimeError: if LLVM refuses the module, or fails.
     """
     level = OPTIMIZED if is_optimized else 0
     if sys.executable and module.count("\n") > LONGEST_INSIDE:

@@ -53,7 +53,7 @@ class Program:
         """The name, lanes and results of the code.
 
         Raises:
-            UnsupportedError: an operation or a type for which there is no instruction.
+            UnsupportedError: for an operation or a type without an instruction.
         """
         if self._stored is None:
             try:

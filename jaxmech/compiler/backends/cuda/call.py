@@ -14,9 +14,9 @@ def cuda_call(*args: Array, kernel: Kernel, batched: frozenset[int], size: int) 
     """Call a kernel from a program that is being lowered.
 
     Raises:
-        UnsupportedError: an operation or a type for which there is no instruction.
-        ValueError: too many trajectories.
-        CudaError: the driver is too old, or refuses the kernel.
+        UnsupportedError: for an operation or a type without an instruction.
+        ValueError: if too many trajectories.
+        CudaError: if the driver is too old, or refuses the kernel.
     """
     if size > LARGEST:
         raise ValueError(

@@ -54,9 +54,9 @@ def cuda_program(
         registers: limit on the registers of a thread; by default as many as it needs, up to 255.
 
     Raises:
-        UnsupportedError: an operation or a type for which there is no instruction, or more memory
-            than a thread can have.
-        LibdeviceError: a function such as `exp` is needed, and libdevice is not installed.
+        UnsupportedError: for an operation or a type without an instruction, or if a thread cannot
+            have as much memory.
+        LibdeviceError: if a function such as `exp` is needed, and libdevice is not installed.
     """
     name, builder = module(kernel, batched, registers)
     facts = Facts(name, 1, tuple(computed_results(kernel)))

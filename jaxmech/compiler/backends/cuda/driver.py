@@ -59,7 +59,7 @@ class Driver:
         version: the CUDA release that the driver supports.
 
     Raises:
-        CudaError: the driver is too old.
+        CudaError: if the driver is too old.
     """
 
     def __init__(self, library: Any) -> None:
@@ -100,7 +100,7 @@ class Driver:
         """The handle of a kernel, compiled for the devices that are in use.
 
         Raises:
-            CudaError: the driver refuses it.
+            CudaError: if the driver refuses it.
         """
         log = ctypes.create_string_buffer(_LOG_BYTES)
         options = (c_int * 2)(_LOG_BUFFER, _LOG_SIZE)
@@ -167,7 +167,7 @@ def driver() -> Driver | None:
     """The driver of this machine; None where there is none, or no device.
 
     Raises:
-        CudaError: it cannot be used.
+        CudaError: if it cannot be used.
     """
     try:
         library = ctypes.CDLL(_LIBRARY)

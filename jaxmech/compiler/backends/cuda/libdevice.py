@@ -20,7 +20,7 @@ def bitcode() -> bytes:
     """Return the content of the file.
 
     Raises:
-        LibdeviceError: it is not found; the message says how to install it.
+        LibdeviceError: if it is not found; the message says how to install it.
     """
     places = folders()
     for folder in places:

@@ -43,7 +43,7 @@ class GpuKernel:
         """The generated kernel.
 
         Raises:
-            UnsupportedError: an operation or a type for which there is no instruction.
+            UnsupportedError: for an operation or a type without an instruction.
         """
         if (stored := self._stored) is None:
             return self._generated()
@@ -58,8 +58,8 @@ class GpuKernel:
         """The name under which the kernel is registered with XLA.
 
         Raises:
-            UnsupportedError: an operation or a type for which there is no instruction.
-            CudaError: the driver is too old, or refuses the kernel.
+            UnsupportedError: for an operation or a type without an instruction.
+            CudaError: if the driver is too old, or refuses the kernel.
         """
         generated = self.generated
         arguments, results = len(self.kernel.avals), len(generated.facts.results)

@@ -12,7 +12,7 @@ def ptx(module: str, target: str) -> str:
     """Translate a module to PTX.
 
     Raises:
-        LibdeviceError: the module needs libdevice, which is not installed.
+        LibdeviceError: if the module needs libdevice, which is not installed.
     """
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()

@@ -53,7 +53,7 @@ def load(name: str, ptx: str, entry: str, block: int, arguments: int, results: i
         results: number of output arrays, at least one.
 
     Raises:
-        CudaError: the driver is too old, or refuses the kernel.
+        CudaError: if the driver is too old, or refuses the kernel.
     """
     cuda = driver()
     if cuda is None:

@@ -55,7 +55,7 @@ class Body:
         """Write the lines.
 
         Raises:
-            UnsupportedError: an operation or a type for which there is no instruction.
+            UnsupportedError: for an operation or a type without an instruction.
         """
         kernel, builder = self.kernel, self.builder
         graph, loops = kernel.reader.graph, kernel.reader.loops

@@ -137,8 +137,8 @@ class RadauIIA5(AbstractImplicit):
             repeated with a smaller size, and the status of a fixed one is `NOT_CONVERGED`.
 
     Raises:
-        ValueError: `iterations` is not a positive integer; by `simulate`, if the law
-            of motion is not `UdwadiaKalaba`, or its solver is `SVD`.
+        ValueError: if `iterations` is not a positive integer; by `simulate`, if the law of motion
+            is not `UdwadiaKalaba`, or its solver is `SVD`.
 
     Example:
         >>> import jax.numpy as jnp

@@ -158,8 +158,8 @@ class RATTLE(AbstractVariational):
             status is `NOT_CONVERGED`.
 
     Raises:
-        ValueError: `iterations` is not a positive integer; by `simulate`, if the
-            system is not as described.
+        ValueError: if `iterations` is not a positive integer; by `simulate`, if the system is not
+            as described.
 
     Example:
         >>> import jax.numpy as jnp
@@ -210,8 +210,8 @@ class Variational(AbstractVariational):
             status is `NOT_CONVERGED`.
 
     Raises:
-        ValueError: `iterations` is not a positive integer; by `simulate`, if a
-            constraint is not holonomic.
+        ValueError: if `iterations` is not a positive integer; by `simulate`, if a constraint is not
+            holonomic.
 
     Example:
         >>> import jax.numpy as jnp
