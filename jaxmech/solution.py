@@ -155,8 +155,7 @@ class Solution(eqx.Module):
         return dataset(self)
 
     def to_pandas(self) -> Any:
-        """Convert to a `pandas.DataFrame` with a column for each of `names`, and the times as
-        index.
+        """Convert to a `pandas.DataFrame` with columns `names` and the times as index.
 
         Its `attrs["units"]` holds the units that were given to the `System`, by column.
 

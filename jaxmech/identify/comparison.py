@@ -11,7 +11,7 @@ from jaxmech.identify.result import Fit
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FitComparison:
-    """Fits by their names; prints itself as a table, the smallest AIC first.
+    """Fits by name; prints itself as a table, with the smallest AIC first.
 
     The result of `compare`.
 
@@ -59,8 +59,8 @@ class FitComparison:
 def compare(fits: Mapping[str, Fit]) -> FitComparison:
     """Compare fits of several models, or of several kinds of noise, to the same recordings.
 
-    By the criteria of Akaike and of Schwarz, under the noise that each fit assumed: for residuals
-    that are noise, and large numbers of them. `cross_validate` assumes less.
+    Uses the criteria of Akaike and of Schwarz, under the noise that each fit assumed. They require
+    that residuals are noise, and that there are many of them; `cross_validate` assumes less.
 
     Args:
         fits: the fits by the names of their models.

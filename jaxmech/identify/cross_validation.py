@@ -1,11 +1,11 @@
-"""`cross_validate`: choose among models by recordings that they were not fitted to.
+"""`cross_validate`: choose among models by recordings to which they were not fitted.
 
 The recordings are split into k sequences of neighbours, the folds. Each model is fitted k times, to
 all folds but one, and tested on the one that was left out (Stone 1974). The error of a model is the
 mean over the folds. Errors are compared fold by fold, because a fold that is hard for one model is
-hard for all. The rule of one standard error takes the model with the fewest numbers that is not
+hard for all. The rule of one standard error takes the model with the fewest parameters that is not
 worse than the best by more than the standard error of their difference (Breiman, Friedman, Olshen
-and Stone 1984, section 3.4.3, there with the standard error of the best by itself).
+and Stone 1984, section 3.4.3, who use the standard error of the best model alone).
 """
 
 import json
@@ -40,7 +40,7 @@ _REFIT = TrustRegion(tolerance=1e-10)  # of initial states alone
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CrossValidation:
-    """The errors of candidates on recordings that they were not fitted to; prints itself.
+    """The errors of candidates on recordings to which they were not fitted; prints itself.
 
     The result of `cross_validate`.
     """
@@ -158,21 +158,24 @@ def cross_validate(
     progress: bool = False,
     workers: MapLike = map,
 ) -> CrossValidation:
-    """Judge candidates by recordings that they were not fitted to.
+    """Judge candidates by recordings to which they were not fitted.
 
     Args:
         candidates: models by name; they may differ in system, parameters, sensors or bounds.
-        recordings: the recordings for the choice, in order: neighbours are left out together.
-        folds: k, from 2 up to the number of recordings.
-        rule: "one-standard-error" selects the one with the fewest parameters that is not worse than
-            the best by more than the standard error of the difference; "minimum" the best.
-        score: "recorded" simulates held-out recordings from their recorded initial state, "fitted"
-            fits the initial state of each, with the parameters held.
-        settings: settings of each fit; an optimizer with `patience` would use the held-out data.
-        folder: folder for finished fits, where the same call resumes.
+        recordings: the recordings, in order; neighbouring ones are left out together.
+        folds: number of folds k, from 2 up to the number of recordings.
+        rule: "one-standard-error" chooses the candidate with the fewest parameters that is not
+            worse than the best by more than the standard error of the difference; "minimum" chooses
+            the best.
+        score: "recorded" simulates held-out recordings from their recorded initial states, "fitted"
+            fits the initial state of each, with fixed parameters.
+        settings: settings of each fit. Avoid an optimizer with `patience`, which would use the
+            held-out data.
+        folder: folder in which finished fits are saved, so that the same call resumes.
         progress: whether to show the number of finished fits.
-        workers: a function like `map` that computes the fits, such as the `map` of
-            `jaxmech.ensemble.cluster_tasks`; by default one after the other in this process.
+        workers: a function like `map` with which the fits are computed, such as the `map` of
+            `jaxmech.ensemble.cluster_tasks`; by default they run one after the other in this
+            process.
 
     Raises:
         ValueError: if an argument is invalid, or no candidate can be fitted.

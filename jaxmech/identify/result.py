@@ -58,7 +58,7 @@ class Point(NamedTuple):
         return np.asarray(values), np.linalg.solve(T.T, np.asarray(by_z).T).T
 
     def groups(self) -> list[Combination]:
-        """The base parameters of a mechanism; none of another system."""
+        """The base parameters of a mechanism; empty for other systems."""
         base = self.base()
         if base is None:
             return []
@@ -77,7 +77,7 @@ class Predicted:
     def residuals(self) -> tuple[Numbers, ...]:
         """Predicted minus observed values, (T, d) for each; NaN where nothing was measured.
 
-        Less whole periods of a sensor that wraps.
+        Whole periods of a sensor that wraps are subtracted.
         """
         pairs = zip(self.values, self.recordings, strict=True)
         return tuple(recording.residuals(values) for values, recording in pairs)
@@ -99,42 +99,44 @@ class Fit:
         params0: the initial values of the parameters.
         names: names of the fitted numbers, p in all.
         values: values of these numbers, shape (p,).
-        train: the fitted recordings, simulated from their fitted initial states.
-        train_from_start: the fitted recordings, simulated from their recorded initial states.
-        validation: other recordings, simulated from their recorded initial states.
+        train: the fitted recordings, simulated from the fitted initial states.
+        train_from_start: the fitted recordings, simulated from the recorded initial states.
+        validation: the validation recordings, simulated from the recorded initial states.
         initial_states: fitted start variables and rates (k,), (k,) of each recording.
         history: half the sum of squared residuals after each step.
-        evaluations: number of evaluations, those of rejected steps included.
-        converged: whether the optimizer stopped for lack of a possible gain.
+        evaluations: number of evaluations, including those of rejected steps.
+        converged: whether the optimizer stopped because it could not improve the fit any further.
         reason: why it stopped.
-        at_bound: the numbers that a bound holds, with their multipliers: the change of half the
+        at_bound: the numbers that are at a bound, with their multipliers: the change of half the
             sum of squared residuals for a change of the bound by one.
         information: Gauss-Newton matrix of the numbers, initial states eliminated, shape (p, p).
-        informations: that of each recording, shape (R, p, p).
+        informations: the information of each recording, shape (R, p, p).
         prior: the part of the information that comes from the prior, shape (p, p).
-        scores: gradient of half the squares of each recording, shape (R, p).
+        scores: gradient of half the sum of squares of each recording, shape (R, p).
         noise: standard deviation of the weighted residuals; near 1 if the weights are right.
         sensor_noise: estimated noise of each sensor in its unit, (d,); None with stated weights.
-        trusted: whether the weights were given as 1 / standard deviation.
+        trusted: whether weights, 1 / standard deviation, were given.
         count: number of measurements.
         unknowns: number of unknowns, free initial states included.
-        correlated: whether the residuals depend on their neighbours in time; intervals by recording
-            or by block then come first.
+        correlated: whether residuals are correlated with their neighbours in time; intervals by
+            recording or by block are then shown first.
         block_covariance: covariance of the numbers from blocks of the recordings, shape (p, p);
             None if the residuals are independent, or too few.
         blocks: number of these blocks.
-        standard_residuals: residuals in units of the noise, whitened if it is `AR1()`, (T, d) of
+        standard_residuals: residuals in units of the noise, whitened if it is `AR1()`, (T, d) for
             each recording; NaN where nothing was measured.
-        correlation_times: of the noise of each sensor [s], (d,), with `AR1()`; otherwise None.
+        correlation_times: correlation time of the noise of each sensor [s], (d,), with `AR1()`;
+            otherwise None.
         noise_law: the noise that was assumed, in words.
-        noise_parameters: number of its parameters that were estimated.
-        log_likelihood: logarithm of the likelihood of the measurements, under this noise.
-        notes: the warnings, without that about the horizon.
-        horizon: computes the growth of changes along the longest segment, and a warning.
-        density: its residuals and posterior density as functions of its unknowns; None for a fit
-            that was loaded from a file.
-        may_grow: whether they grow so much that there may be a warning.
-        point: the point where it ended; None for a fit that was loaded from a file.
+        noise_parameters: number of estimated parameters of the noise.
+        log_likelihood: logarithm of the likelihood of the measurements under this noise.
+        notes: the warnings, except the one about the horizon.
+        horizon: function that computes the growth of changes along the longest segment, and a
+            warning.
+        density: residuals and posterior density as functions of the unknowns; None for a fit that
+            was loaded from a file.
+        may_grow: whether changes grow so much that `horizon` may return a warning.
+        point: the point where the fit ended; None for a fit that was loaded from a file.
     """
 
     params: Params
@@ -175,22 +177,22 @@ class Fit:
 
     @property
     def errors(self) -> Numbers:
-        """RMS error of each fitted recording from its fitted initial state, (R,)."""
+        """RMS error of each fitted recording, simulated from its fitted initial state, (R,)."""
         return self.train.errors
 
     @property
     def predicted_errors(self) -> Numbers:
-        """RMS error of each fitted recording from its recorded initial state, (R,)."""
+        """RMS error of each fitted recording, simulated from its recorded initial state, (R,)."""
         return self.train_from_start.errors
 
     @property
     def validation_errors(self) -> Numbers:
-        """RMS error of each validation recording from its recorded initial state, (V,)."""
+        """RMS error of each validation recording, from its recorded initial state, (V,)."""
         return self.validation.errors
 
     @property
     def residuals(self) -> tuple[Numbers, ...]:
-        """Predicted less observed of the fitted recordings, (T, d) for each."""
+        """Predicted minus observed values of the fitted recordings, (T, d) for each."""
         return self.train.residuals
 
     @cached_property

@@ -79,8 +79,8 @@ def save_fit(fit: Fit, path: Path | str) -> Path:
 def load_fit(path: Path | str) -> Fit:
     """Load a fit that was saved by `save_fit`.
 
-    It has NumPy arrays in its parameters and prints the same, but has no `function`, which needs
-    the functions of the system.
+    Its parameters are NumPy arrays. It prints the same, but `function` cannot be used, since it
+    needs the functions of the system.
 
     Raises:
         ValueError: if the file cannot be read, or contains something else.

@@ -28,7 +28,7 @@ _LISTS = ("observed", "q0", "v0", "wraps", "train", "validation", "columns", "st
 
 
 class Recordings(NamedTuple):
-    """The recordings of a table: those to fit, and those to look at afterwards."""
+    """The recordings of a table: those to fit, and those for validation."""
 
     train: tuple[Recording, ...]
     validation: tuple[Recording, ...]
@@ -37,17 +37,17 @@ class Recordings(NamedTuple):
 def read_table(table: Table, folder: Path = Path()) -> Recordings:
     r"""Read the recordings of a table.
 
-    Rows at the end of a segment of an .npz that are all NaN are padding and are left out; NaN and
-    empty cells elsewhere are missing measurements. Numbers of columns with a unit, such as
-    `theta [deg]` or `t (ms)`, are converted to SI units, which the fit says when it is printed; a
-    column may be named without its unit. `noise_sd` and `start_sd` are in SI units.
+    Rows at the end of a segment of an .npz file that are all NaN are padding, and are left out; NaN
+    and empty cells elsewhere are missing measurements. Columns with a unit, such as `theta [deg]`
+    or `t (ms)`, are converted to SI units, as a fit says when it is printed; a column may be named
+    without its unit. `noise_sd` and `start_sd` are in SI units.
 
     Args:
         table: the file and its columns.
         folder: the folder to which a relative path refers.
 
     Returns:
-        The recordings to fit and those to look at afterwards, all with names.
+        The recordings to fit and those for validation, all with names.
 
     Raises:
         StudyError: if a key of the table does not match the content of the file.
@@ -76,12 +76,12 @@ def read_table(table: Table, folder: Path = Path()) -> Recordings:
 
 
 def read_frame(frame: Any, **columns: Any) -> tuple[Recording, ...]:
-    """The recordings of a data frame, one, or one for each value of the column `recording`.
+    """The recordings of a data frame: one, or one for each value of the column `recording`.
 
     Args:
-        frame: a frame of pandas or polars, or a mapping of names to arrays. An index of pandas that
-            has a name is a column, too; dates count in seconds from the first one.
-        **columns: the meaning of its columns, the fields of a `Table`: `observed`, `time` or `dt`,
+        frame: a data frame of pandas or polars, or a mapping from names to arrays. A pandas index
+            with a name counts as a column, too; dates become seconds from the first one.
+        **columns: the meaning of its columns, as fields of a `Table`: `observed`, `time` or `dt`,
             `q0`, `v0`, `inputs`, `recording`, `units`, `noise_sd`, and so on.
 
     Raises:

@@ -20,30 +20,31 @@ class Recording:
     """Samples of one motion, at any times, with gaps if need be.
 
     Args:
-        ts: sample times [s], shape (T,), strictly increasing; they need not be evenly spaced. Of
-            times so large that their round-off would be a part of the steps, such as seconds since
+        ts: sample times [s], shape (T,), strictly increasing; they need not be evenly spaced. If
+            times are so large that their round-off would affect the steps, such as seconds since
             1970, the first one is subtracted, and kept as `origin`.
-        observed: measurements, shape (T, d), or (T,) for a single sensor; NaN is missing.
-        q0: initial state at ts[0], shape (k,): the coordinates of the system, or
-            whatever the `start` of `fit` makes a state of. Shape (T, k) gives a guess at every
-            sample, for the initial states of multiple shooting.
-        v0: the rates that belong to it, of the same shape; fewer for quasi-velocities u.
+        observed: measurements, shape (T, d), or (T,) for a single sensor; NaN marks missing ones.
+        q0: initial state at ts[0], shape (k,): the coordinates of the system, or the variables from
+            which the `start` of `fit` computes a state. Shape (T, k) gives a guess at every sample,
+            for the initial states of multiple shooting.
+        v0: the rates of q0, of the same shape; for quasi-velocities u there may be fewer.
         weights: 1 / (standard deviation of the noise): a number, (d,) or (T, d). Without weights
-            all sensors count alike, and their noise is estimated from the residuals of the fit.
-        start_sd: standard deviations of q0 and v0, two numbers or arrays (k,), inf for a guess: how
-            well they were measured independently of `observed`. A prior for free initial states.
-            Without it q0 and v0 are only a first guess.
+            the noise of each sensor is estimated from the residuals of the fit.
+        start_sd: standard deviations of q0 and v0, two numbers or arrays (k,), with inf for a
+            guess, if they were measured independently of `observed`. They define a prior for free
+            initial states. Without them q0 and v0 are only a first guess.
         name: name for tables and pictures.
-        inputs: what drove the motion, by name: a `Signal`, or (times, values), between which it is
-            linear. Any rates, the same names in all recordings of a fit. A signal takes the place
-            of the parameter of that name: the functions call `params["torque"](t)`. It must cover
-            the ts, in the same clock.
-        origin: what has been subtracted from the times [s].
-        notes: what was done to the samples before, in words, such as a conversion of units; a fit
-            prints it.
+        inputs: the inputs that drove the motion, by name: a `Signal`, or (times, values), which are
+            interpolated linearly. They may have any sampling rates; all recordings of a fit need
+            the same names. A signal replaces the parameter of that name: the functions call
+            `params["torque"](t)`. It must cover the ts, and use the same clock.
+        origin: the time that has been subtracted from the times [s].
+        notes: text that describes how the samples were processed, such as a conversion of units; a
+            fit prints it.
         wraps: periods of sensors that jump back after a turn, by index: `{0: 2 * np.pi}` for an
-            angle from -pi to pi, 360 in degrees. Neither samples nor start need to be unwrapped: a
-            residual is less whole periods, nearest to the one before, the first nearest to zero.
+            angle from -pi to pi, or 360 in degrees. Neither samples nor start need to be unwrapped:
+            whole periods are subtracted from each residual so that it is nearest to the previous
+            one, and the first nearest to zero.
 
     Raises:
         ValueError: if a shape is wrong, the times do not increase, q0, v0 or a weight is not

@@ -21,18 +21,19 @@ _PADDING = 1e-9  # spacing of the times that pad a segment, relative to its dura
 
 @dataclass(frozen=True)
 class Shooting:
-    """Multiple shooting (Bock 1983): each recording in segments with initial states of their own.
+    """Multiple shooting (Bock 1983): cuts each recording into segments with free initial states.
 
-    After some seconds the state of a chaotic motion depends on the parameters too strongly to be
-    followed numerically; over short segments it does not. That a segment begins where the one
-    before it ends is a further condition of the fit. Where the sensors are the coordinates, the
-    segments begin at the samples, otherwise on a simulation or at the guesses of a `Recording`.
+    After some seconds the state of a chaotic motion depends too strongly on the parameters to be
+    followed numerically; over short segments it does not. A further condition of the fit is that
+    each segment begins where the previous one ends. The first guesses of the initial states are the
+    samples if the sensors are the coordinates, and otherwise a simulation or the guesses of a
+    `Recording`.
 
     Args:
-        length: length of a segment [s]; about the time in which a deviation grows tenfold.
+        length: length of a segment [s], about the time in which a deviation grows tenfold.
         continuity: standard deviation of the jump in every coordinate and velocity from one segment
-            to the next, a soft condition. With None, the default, the jumps vanish in the solution
-            (Gauss-Newton steps with the states between segments eliminated, Bock 1987).
+            to the next, as a soft condition. With None, the default, there are no jumps in the
+            solution (Gauss-Newton steps with the states between segments eliminated, Bock 1987).
 
     Raises:
         ValueError: if a number is not positive.

@@ -55,8 +55,8 @@ class BaseParameters:
             static moments in kg m and inertias in kg m^2.
         leading: index of the parameter that comes first in each combination, with the coefficient
             1, shape (b,).
-        params: the parameters of the mechanism for which they hold.
-        known: the inertial parameters that were taken as known, in no combination.
+        params: the parameters of the mechanism for which the combinations hold.
+        known: the inertial parameters that were treated as known, which are in no combination.
         standard: the inertial parameters as functions of those of the mechanism.
     """
 
@@ -126,25 +126,25 @@ def base_parameters(
 ) -> BaseParameters:
     """Find the combinations of masses, static moments and inertias on which a motion depends.
 
-    A fit can determine these at most, from forces in the joints or from motions under known forces.
-    Of a body in space they may contain Ixx, Iyy, Izz, Ixy, Ixz, Iyz, the entries of its matrix of
-    inertia, mx, my, mz, mass times centre of mass, and m; of one in the plane I, mx, my and m.
-    They are along the axes of the body, and about the point of the joint by which it hangs on the
-    body before. Rotors of joints are among them.
+    A fit can determine no more than these, from forces in the joints or from motions under known
+    forces. For a body in space they may contain Ixx, Iyy, Izz, Ixy, Ixz, Iyz, the entries of its
+    inertia matrix, mx, my, mz, mass times centre of mass, and m; for a body in the plane I, mx, my
+    and m. They refer to the axes of the body, and to the point of the joint that connects it to the
+    previous body. Rotors of joints are included.
 
     Args:
         mechanism: the mechanism.
-        q: a pose, shape (n,), from which loops are moved; it says in which of their forms they are.
-            Trees need none.
+        q: a pose, shape (n,), which determines in which of its possible forms each loop is.
+            Mechanisms without loops need none.
         t: time [s].
-        params: lengths and gravity; by default those of the mechanism.
+        params: parameters such as lengths and gravity; by default those of the mechanism.
         known: inertial parameters that are known, by name; "zeros" for all that are zero.
         seed: seed of the random motions.
 
     Raises:
         TypeError: if `mechanism` is not a `Mechanism`.
-        ValueError: if a loop has no pose, a name is unknown, the mechanism has no degree of
-            freedom, or single precision is in use.
+        ValueError: if there is a loop and no pose, a name is unknown, the mechanism has no degree
+            of freedom, or single precision is in use.
 
     Example:
         >>> from jaxmech.parts import gravity, ground, planar_body, revolute

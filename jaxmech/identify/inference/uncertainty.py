@@ -2,7 +2,7 @@
 
 The residuals of a motion that is sampled a thousand times a second are correlated over many
 samples. The usual covariance, which assumes that all residuals are independent, is then far too
-small; the other one assumes this of whole recordings only.
+small; the other one assumes only that whole recordings are independent of each other.
 
 At the end of a fit, with H = J^T J and, of each of R recordings, the information H_s and the
 gradient g_s of half the squared residuals, the covariance of the parameters is
@@ -13,11 +13,11 @@ gradient g_s of half the squared residuals, the covariance of the parameters is
 
 The second is the sandwich of Liang and Zeger (1986, Biometrika 73), with the factor and the t
 distribution with R - 1 degrees of freedom of Cameron and Miller (2015, J. Human Resources 50,
-sections II.C and VI). The third is the jackknife (CV3 in MacKinnon, Nielsen and Webb 2023,
-J. Econometrics 232): d_s is how far the fit moves without a recording. It remains valid with few
-and unequal recordings, where the second is too small.
+sections II.C and VI). The third is the jackknife (CV3 in MacKinnon, Nielsen and Webb 2023, J.
+Econometrics 232): d_s is how far the fit moves without a recording. It remains valid for few or
+unequal recordings, for which the second is too small.
 
-A prior is one more independent measurement, with the standard deviation that it states.
+A prior counts as one more independent measurement, with its standard deviation.
 """
 
 from collections.abc import Sequence
@@ -99,16 +99,16 @@ class Uncertainty:
         return None if covariance is None else self._correlation(covariance)
 
     def interval(self, level: float | int = 0.95) -> Numbers:
-        """Confidence intervals of a level, as if all residuals were independent, shape (p, 2)."""
+        """Confidence intervals at a level, as if all residuals were independent, shape (p, 2)."""
         return self._interval(self.standard_errors, self.degrees, level)
 
     def interval_by_recording(self, level: float | int = 0.95) -> Numbers | None:
-        """The same as if only the recordings were independent; None with too few of them."""
+        """Intervals as if only the recordings were independent; None with too few of them."""
         errors = self.standard_errors_by_recording
         return None if errors is None else self._interval(errors, self.recordings - 1, level)
 
     def interval_by_block(self, level: float | int = 0.95) -> Numbers | None:
-        """The same as if only blocks of the recordings were independent, shape (p, 2).
+        """Intervals as if only blocks of the recordings were independent, shape (p, 2).
 
         None where the residuals look independent, or where there are too few of them.
         """

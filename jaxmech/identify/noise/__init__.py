@@ -1,5 +1,6 @@
-"""What the noise of recordings may be, besides independent and normal.
+"""Noise of recordings that is not independent or not normal.
 
 `losses` are for outliers, `autocorrelation` for noise that is correlated in time; `likelihood` is
-the probability of the residuals under all of it, and `outliers` are samples that do not fit in.
+the probability of the residuals under such noise, and `outliers` finds samples that do not agree
+with it.
 """

@@ -1,4 +1,4 @@
-"""`AR1`: noise that forgets itself exponentially in time.
+"""`AR1`: noise whose correlation decays exponentially in time.
 
 The noise of a sensor, in units of its standard deviation, is a stationary process with the
 correlation a = exp(-dt / tau) between samples that are dt apart: autoregressive of first order
@@ -6,9 +6,9 @@ where samples are evenly spaced. Then
 
     (e_k - a e_(k-1)) / sqrt(1 - a^2)
 
-are independent, of unit size (Prais and Winsten 1954), and a fit minimizes their squares. The time
-tau is that of the greatest likelihood of what the fitted numbers leave of the residuals, in turns
-with the fit (REML; Patterson and Thompson 1971, Biometrika 58).
+are independent with unit variance (Prais and Winsten 1954), and a fit minimizes their squares. The
+time tau maximizes the restricted likelihood of the residuals (REML; Patterson and Thompson 1971,
+Biometrika 58), and is estimated in turns with the fit.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ _LONGEST = 10.0  # the same in durations: a longer one cannot be told from a dri
 class AR1:
     """Correlated noise, whose correlation is estimated for each sensor.
 
-    For the `noise` of `fit`, where the model is right and the residuals are correlated all the
-    same, by a filter for example. It does not mend a model that lacks something.
+    For the `noise` of `fit`, if the residuals are correlated although the model is right, for
+    example because of a filter. It is no remedy for an incomplete model.
 
     Example:
         >>> AR1()

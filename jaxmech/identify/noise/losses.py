@@ -1,9 +1,9 @@
 """Robust losses, for recordings with outliers.
 
-In place of r^2 / 2 of a residual r, in units of the noise, a fit minimizes rho(r), which grows more
-slowly, so that a sample far off hardly counts. This is a sequence of weighted least-squares fits
-with the weights w(r) = rho'(r) / r (Huber and Ronchetti, "Robust Statistics", 2009, chapter 7). The
-unit is the median of |r|, which outliers hardly change, divided by that of a normal distribution.
+Instead of r^2 / 2 of a residual r, in units of the noise, a fit minimizes rho(r), which grows more
+slowly, so that an outlier has little effect. This is a sequence of weighted least-squares fits with
+the weights w(r) = rho'(r) / r (Huber and Ronchetti, "Robust Statistics", 2009, chapter 7). The unit
+is the median of |r|, which outliers hardly change, divided by that of a normal distribution.
 """
 
 from abc import abstractmethod
@@ -42,13 +42,13 @@ class AbstractLoss:
 
 @dataclass(frozen=True)
 class Huber(AbstractLoss):
-    """The loss of Huber: r^2 / 2 up to `scale`, and from there a straight line.
+    """The Huber loss: r^2 / 2 up to `scale`, and a straight line beyond.
 
-    A first choice: convex, so that it adds no minimum of its own.
+    A good first choice: it is convex, so it does not add local minima.
 
     Args:
-        scale: residual, in units of the noise, from which the loss is straight. With the default an
-            interval is 2.6 % longer than by least squares if the noise is normal.
+        scale: residual, in units of the noise, from which the loss is linear. With the default and
+            normal noise, an interval is 2.6 % longer than with least squares.
 
     Raises:
         ValueError: if the scale is not positive.
@@ -122,12 +122,12 @@ class AbstractTail(AbstractLoss):
 class Cauchy(AbstractTail):
     """The loss of a Cauchy distribution, scale^2 / 2 log(1 + (r / scale)^2).
 
-    Samples far off count less and less, unlike those of `Huber`; from a poor start a fit may end in
-    another minimum.
+    Unlike with `Huber`, the effect of an outlier decreases with its distance; from a poor initial
+    guess a fit may end in another minimum.
 
     Args:
-        scale: residual, in units of the noise, of which the square counts half. With the default an
-            interval is 2.6 % longer than by least squares if the noise is normal.
+        scale: residual, in units of the noise, whose square has half of its weight. With the
+            default and normal noise, an interval is 2.6 % longer than with least squares.
 
     Raises:
         ValueError: if the scale is not above 1.
@@ -153,10 +153,10 @@ class Cauchy(AbstractTail):
 
 @dataclass(frozen=True)
 class StudentT(AbstractTail):
-    """The loss of Student's t distribution with some degrees of freedom.
+    """The loss of Student's t distribution.
 
     Args:
-        degrees: degrees of freedom; the fewer, the more and the larger the outliers.
+        degrees: degrees of freedom; with fewer of them, more and larger outliers are expected.
 
     Raises:
         ValueError: if the degrees are not positive.

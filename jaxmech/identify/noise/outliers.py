@@ -21,7 +21,7 @@ _SHOWN = 10  # rows of a print
 
 
 class Outlier(NamedTuple):
-    """A sample that the noise does not explain, a part of `Outliers` in the result of `fit`."""
+    """A sample that the noise does not explain; part of `Outliers` in the result of `fit`."""
 
     recording: str  # its name
     time: float  # [s]

@@ -29,19 +29,19 @@ _GAINED = 0.99  # the validation loss must fall to this share of the first one
 class Descent:
     """Steps of an optax optimizer along the gradient of the mean squared residual.
 
-    It ends when its steps are used up, and has converged if the parameters are then within a tenth
-    of their standard errors of the minimum. For what the trust region cannot do: thousands of
-    parameters, more recordings than can be evaluated in every step, or early stopping.
+    It ends after the maximum number of steps, and has converged if the parameters are then within a
+    tenth of their standard errors of the minimum. Use it where the trust region cannot be used: for
+    thousands of parameters, more recordings than can be evaluated in every step, or early stopping.
 
     Args:
-        optimizer: an optax transformation, such as optax.adam(1e-2); the parameters move on a
-            scale on which 1 is a change by a factor of e, or by their own size.
+        optimizer: an optax transformation, such as optax.adam(1e-2). Parameters are scaled so that
+            1 is a change by a factor of e, or by their own size.
         iterations: maximum number of steps.
         batch: number of recordings drawn for each step; all of them by default.
-        patience: steps without a better loss on the validation recordings after which it stops, for
-            early stopping; the best parameters are the result, and have converged if the validation
-            loss fell. Their intervals are those of a minimum all the same. With None the validation
-            recordings play no part.
+        patience: for early stopping, the number of steps without a better loss on the validation
+            recordings after which it stops. The result is the best parameters, and has converged if
+            the validation loss decreased; its intervals are computed as if it were a minimum. With
+            None the validation recordings are not used.
         seed: seed of the draws.
 
     Raises:

@@ -91,9 +91,10 @@ class MultiStart:
 
     Args:
         count: number of starting points.
-        spread: standard deviation of the free numbers: 0.5 scatters a positive parameter over a
-            factor of about 3 up and down, an unbounded one by half its size.
-        refine: number of the best ones that are fitted; the best fit is the result.
+        spread: standard deviation of the free numbers: with 0.5, a positive parameter varies by a
+            factor of about 3 in both directions, an unbounded one by half its size.
+        refine: number of the best starting points from which fits are made; the best fit is the
+            result.
         seed: seed of the random numbers.
 
     Raises:

@@ -29,8 +29,8 @@ class TrustRegion:
     """The trust region of `scipy.optimize.least_squares` with exact Jacobians, the default.
 
     Args:
-        evaluations: maximum number of evaluations in all; 100 for each unknown by default.
-        tolerance: relative change of the unknowns, or of the loss, at which it ends.
+        evaluations: maximum total number of evaluations; by default 100 for each unknown.
+        tolerance: relative change of the unknowns, or of the loss, below which it ends.
 
     Raises:
         ValueError: if a number is not positive.

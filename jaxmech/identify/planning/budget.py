@@ -1,4 +1,4 @@
-"""What an input may spend: its energy, and its largest value.
+"""Limits of an input: its energy, and its largest value.
 
 Integrals of an input u are sums over the intervals between the samples of the recording and those
 of the `Signal`, by the rule of Gauss with four nodes: exact for a signal, which is a polynomial of
@@ -25,12 +25,12 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 
 @dataclass(frozen=True)
 class AbstractBudget:
-    """Base of what limits the input of a `design`.
+    """Base of the limits of an input of a `design`.
 
     Attributes:
         input: the name of a `Signal` among the parameters of the experiment, or input(t, params)
             for any other form, a number or shape (k,).
-        limit: what it may spend at most.
+        limit: largest value of what it spends.
     """
 
     input: Input
@@ -56,9 +56,9 @@ class AbstractBudget:
 
 @dataclass(frozen=True)
 class Energy(AbstractBudget):
-    """The integral of the squared input over the recording: what a motor or a shaker may spend.
+    """The integral of the squared input over the recording, such as the energy of a motor.
 
-    Of several inputs in one signal the squares are added.
+    If a signal has several components, their squares are added.
 
     Attributes:
         input: the name of a `Signal` among the parameters of the experiment, or input(t, params)
@@ -85,10 +85,10 @@ class Energy(AbstractBudget):
 
 @dataclass(frozen=True)
 class Peak(AbstractBudget):
-    """The largest absolute value of the input: what saturates.
+    """The largest absolute value of the input, such as the torque at which a motor saturates.
 
-    It is taken at the samples of a `Signal`, and at four times between two samples of the signal
-    and of the recording.
+    It is evaluated at the samples of a `Signal`, and at four times between each two samples of the
+    signal and of the recording.
 
     Attributes:
         input: the name of a `Signal` among the parameters of the experiment, or input(t, params)

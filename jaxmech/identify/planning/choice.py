@@ -1,10 +1,10 @@
-"""`choose_measurements`: which sensors or samples are worth their cost.
+"""`choose_measurements`: choose the sensors or samples that are worth their cost.
 
-The information of independent measurements adds up, H = sum of w_i H_i with w_i = 1 for those that
-are made. Greedy: one measurement after the other is added, the one that improves the criterion most
-for its cost among those that the budget allows; then single exchanges are tried until none is
-better (Fedorov, "Theory of optimal experiments", 1972), and what they leave of the budget is spent.
-That is no global optimum in general.
+The information of independent measurements adds up, H = sum of w_i H_i, with w_i = 1 for those that
+are made. The algorithm is greedy: it repeatedly adds the measurement that improves the criterion
+most for its cost, among those that the budget allows; then it tries single exchanges until none is
+better (Fedorov, "Theory of optimal experiments", 1972), and spends what they leave of the budget.
+In general the result is not a global optimum.
 """
 
 from collections.abc import Sequence
@@ -30,10 +30,10 @@ class MeasurementChoice:
     The result of `choose_measurements`.
 
     Attributes:
-        chosen: their indices, in increasing order; one that is made twice stands there twice.
+        chosen: their indices, in increasing order; a measurement that is made twice occurs twice.
         cost: the sum of their costs.
-        information: the sum of their information, and of what was known, shape (p, p).
-        loss: the criterion of it.
+        information: the sum of their information and of what was known, shape (p, p).
+        loss: the criterion of this information.
     """
 
     chosen: tuple[int, ...]
@@ -51,16 +51,16 @@ def choose_measurements(
     known: Any = None,
     repeats: bool = False,
 ) -> MeasurementChoice:
-    """Choose sensors or samples by what they tell about p numbers, within a budget.
+    """Choose sensors or samples by their information about p numbers, within a budget.
 
     Args:
-        sensitivities: derivatives by the numbers of what each measurement gives, in units of its
+        sensitivities: derivatives of each measurement with respect to the numbers, in units of its
             noise, shape (K, p), or (K, m, p) for measurements of m values, such as a sensor with
             all its samples.
-        budget: largest sum of the costs: with the default costs, how many are made.
+        budget: largest sum of the costs; with the default costs, the number of measurements.
         costs: cost of each measurement, a number or shape (K,).
         criterion: `DOptimal()`, `AOptimal()`, or `COptimal(direction)` for a single combination.
-        known: information that is there already, such as that of a fit, shape (p, p).
+        known: information that is already available, such as that of a fit, shape (p, p).
         repeats: whether a measurement may be made more than once.
 
     Raises:

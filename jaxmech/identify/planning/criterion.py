@@ -1,4 +1,4 @@
-"""What a designed experiment should make small.
+"""Criteria that a designed experiment minimizes.
 
 C is the covariance of the fitted numbers, each relative to its value (Pukelsheim, "Optimal design
 of experiments", 2006, chapter 6).
@@ -19,12 +19,12 @@ class AbstractCriterion:
 
     @abstractmethod
     def loss(self, H: Float[Array, "p p"]) -> Float[Array, ""]:
-        """What is minimized, for the information H, the inverse of C."""
+        """The loss to minimize, for the information H, the inverse of C."""
 
 
 @dataclass(frozen=True)
 class DOptimal(AbstractCriterion):
-    """The volume of the region of confidence: the determinant of C.
+    """The volume of the confidence region: the determinant of C.
 
     The choice does not depend on the units of the parameters.
 
@@ -40,7 +40,7 @@ class DOptimal(AbstractCriterion):
 
 @dataclass(frozen=True)
 class AOptimal(AbstractCriterion):
-    """The mean square of the relative errors: the trace of C, which the largest of them dominates.
+    """The mean square of the relative errors: the trace of C, dominated by the largest error.
 
     Example:
         >>> print(AOptimal().loss(jnp.diag(jnp.array([1.0, 4.0]))).round(4))
@@ -54,14 +54,14 @@ class AOptimal(AbstractCriterion):
 
 @dataclass(frozen=True)
 class COptimal(AbstractCriterion):
-    """The variance of one combination of the numbers: c C c, with its derivatives c by them.
+    """The variance of a combination of the numbers: c C c, with its gradient c.
 
-    For what a fit leaves undetermined (`COptimal.undetermined`), or for a quantity that follows
-    from the parameters. In `design` the numbers are relative to their values: c is for a change of
-    each by 100 %.
+    Use it for combinations that a fit leaves undetermined (`COptimal.undetermined`), or for a
+    quantity that depends on the parameters. In `design` the numbers are relative to their values: c
+    is for a change of each by 100 %.
 
     Attributes:
-        direction: c, p numbers; or several such, of which the variances are added.
+        direction: c, p numbers, or several such rows, whose variances are added.
 
     Example:
         >>> print(COptimal((0.0, 1.0)).loss(jnp.diag(jnp.array([1.0, 4.0]))).round(4))
@@ -72,16 +72,16 @@ class COptimal(AbstractCriterion):
 
     @classmethod
     def undetermined(cls, fit: Fit, *, relative: bool = True) -> "COptimal":
-        """The directions in which the numbers of a fit are open: what to measure next.
+        """The directions that a fit leaves undetermined, as the criterion of the next experiment.
 
-        They are the null space of its information, and the directions that `identifiability` calls
-        weak, orthogonal and of unit length in relative changes. An experiment under this criterion
-        and the recordings of the fit together determine all numbers, if any experiment can.
+        They are the null space of its information and the directions that `identifiability` calls
+        weak, orthogonal and of unit length in relative changes. Together with the recordings of the
+        fit, an experiment under this criterion determines all numbers, if any experiment can.
 
         Args:
-            fit: the fit; give it as `known` too.
-            relative: as the numbers of `design` are; False for `choose_measurements` with
-                derivatives by the numbers themselves.
+            fit: the fit; pass it as `known`, too.
+            relative: whether numbers are relative to their values, as in `design`; False for
+                `choose_measurements` with derivatives with respect to the numbers themselves.
 
         Raises:
             ValueError: if the fit determines all its numbers.

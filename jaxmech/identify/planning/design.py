@@ -47,11 +47,11 @@ class Design:
         x: the experiment, shape (k,).
         names: names of the fitted numbers, p in all.
         values: their assumed values, shape (p,).
-        errors: standard errors that a fit would have, with what was known before, shape (p,).
-        before: those of the experiment `x0` in its place, shape (p,).
+        errors: standard errors that a fit would have, including what was known before, shape (p,).
+        before: standard errors with the experiment `x0` instead, shape (p,).
         information: the information of the recording alone about the numbers, shape (p, p).
-        budget: what its input may spend.
-        spent: what it spends of each, shape (b,).
+        budget: the limits of its input.
+        spent: how much of each limit it uses, in its unit, shape (b,).
     """
 
     x: Numbers
@@ -96,31 +96,31 @@ def design(
     method: AbstractMethod | None = None,
     steps: AbstractSteps | None = None,
 ) -> Design:
-    """Choose the experiment from which a fit would learn most: what to measure next.
+    """Choose the experiment from which a fit would learn most.
 
     Args:
         system: the system, with n coordinates.
         experiment: experiment(x, params) returns the initial state q0 (n,), v0 (n,), and the
-            parameters, with those of the inputs set by x; plain `jnp`. The state is projected onto
-            the constraints.
-        x0: an experiment to begin and to compare with, shape (k,).
+            parameters, in which x has set those of the inputs. It must be traceable by JAX. The
+            state is projected onto the constraints.
+        x0: the experiment to start from and to compare with, shape (k,).
         ts: sample times [s], shape (T,).
         params: assumed values of the parameters: those of a fit, or a guess.
         bounds: (low, high) of x, numbers or arrays (k,).
         noise: standard deviations of the sensors, a number or shape (d,).
         free: names of the parameters to be known, as for `fit`; by default all numbers.
         observe: observe(q, v, t, params) returns the sensor values, (d,), as for `fit`.
-        known: a fit of the same numbers, whose recordings count too. What they leave undetermined,
-            the next experiment is made for.
+        known: a fit of the same numbers, whose recordings count too, so that the experiment is
+            designed for what they leave undetermined.
         criterion: `DOptimal()`, `AOptimal()`, or `COptimal(direction)` for one combination;
-            `COptimal.undetermined(fit)` for what a fit leaves open.
-        budget: what an input may spend, one or several: `Energy("torque", 4.0)` for the integral of
-            its square, `Peak("torque", 2.0)` for its largest value. `x0` must be within it.
-        points: random experiments that are compared first, as one batch, with `x0` and the ends of
-            the bounds.
-        seed: seed of these.
-        method: how a step is made, as for `simulate`.
-        steps: how long the steps are; by default fixed ones, short enough for a few random
+            `COptimal.undetermined(fit)` for the directions that a fit leaves undetermined.
+        budget: limits of an input, one or several: `Energy("torque", 4.0)` for the integral of its
+            square, `Peak("torque", 2.0)` for its largest value. `x0` must satisfy them.
+        points: number of random experiments that are compared first, as one batch, with `x0` and
+            the ends of the bounds.
+        seed: seed of the random experiments.
+        method: the integration method, as for `simulate`.
+        steps: the step size policy; by default fixed steps that are short enough for a few random
             experiments.
 
     Raises:

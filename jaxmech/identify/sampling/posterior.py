@@ -1,9 +1,10 @@
 """`posterior`: samples of the posterior distribution of a fit, by Hamiltonian Monte Carlo.
 
 The chains are NUTS of blackjax (Hoffman and Gelman 2014, JMLR 15), all of them one batch of native
-code. They sample coordinates in which the fit has unit covariance, begin scattered by more than its
-errors, and adapt their steps by themselves, so that they can be compared with each other: R-hat
-(Gelman and Rubin 1992, Statistical Science 7) is near 1 when all have reached one distribution.
+code. They sample coordinates in which the fit has unit covariance, start from points that are
+scattered by more than its errors, and adapt their steps independently, so that they can be compared
+with each other: R-hat (Gelman and Rubin 1992, Statistical Science 7) is near 1 when all have
+reached the same distribution.
 """
 
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ class Posterior:
     Attributes:
         names: names of the fitted numbers, p in all.
         samples: their values, shape (C, N, p) for C chains of N draws.
-        unknowns: the unknowns of `Fit.density` behind them, shape (C, N, Y).
+        unknowns: the corresponding unknowns of `Fit.density`, shape (C, N, Y).
         fitted: values of the numbers in the fit, shape (p,).
         intervals: 95 % intervals of the fit, shape (p, 2).
         divergences: number of draws whose trajectory diverged.
@@ -65,7 +66,7 @@ class Posterior:
         return self.samples.std((0, 1))
 
     def interval(self, level: float | int = 0.95) -> Numbers:
-        """Intervals with a probability, with equal tails, shape (p, 2).
+        """Credible intervals with equal tails, shape (p, 2).
 
         Raises:
             ValueError: if the level does not lie between 0 and 1.
@@ -120,16 +121,17 @@ class Posterior:
 def posterior(
     fit: Fit, *, chains: int = 64, draws: int = 250, warmup: int = 200, seed: int = 0
 ) -> Posterior:
-    """Sample the posterior distribution of a fit, where its intervals may not be enough.
+    """Sample the posterior distribution of a fit, if its intervals may not be accurate enough.
 
-    The intervals of a fit take the model for linear within its errors, and end at no bound.
-    Samples do not; they agree with the intervals where these are right. What the recordings do not
-    determine needs bounds on both sides, or a prior. Needs `pip install 'jaxmech[posterior]'`.
+    The intervals of a fit assume that the model is linear within its errors, and ignore bounds.
+    Samples do neither, and agree with the intervals where these are right. Parameters that the
+    recordings do not determine need bounds on both sides, or a prior. Needs `pip install
+    'jaxmech[posterior]'`.
 
     Args:
-        fit: a fit of this process, with the weights, priors, bounds and noise of its arguments.
-            Numbers without a prior have a flat one within their bounds; a noise that is not stated
-            is integrated out.
+        fit: a fit that was computed in this process, whose weights, priors, bounds and noise are
+            used. Numbers without a prior have a flat one within their bounds; noise that is not
+            stated is integrated out.
         chains: number of chains, which run as one batch.
         draws: draws of each chain, after the warm-up.
         warmup: draws during which a chain adapts its steps.
@@ -137,7 +139,7 @@ def posterior(
 
     Raises:
         ImportError: if blackjax is not installed.
-        ValueError: if a number is not positive, the fit was loaded from a file, or has hard
+        ValueError: if a number is not positive, the fit was loaded from a file or has hard
             continuity conditions, or the motion fails around it.
 
     Example:
