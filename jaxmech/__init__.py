@@ -1,10 +1,10 @@
 """jaxmech: constrained mechanics in batches, from plain JAX functions.
 
-Systems, simulation and fits are here; the rest is in namespaces: `models` and `parts` build
-systems, `analysis` examines them, `laws` has the laws of motion, `control` prescribed motions,
-`identify` all of a fit, `ensemble` Monte Carlo studies, `plot` pictures, `integrate` the base of
-methods, `compiler` native code, and `errors` what is raised. `jaxmech.interop` reads the files of
-other programs.
+Systems, simulation and fits are in this namespace; everything else is in further ones: `models` and
+`parts` build systems, `analysis` examines them, `laws` contains the laws of motion, `control`
+prescribed motions, `identify` everything for fits, `ensemble` Monte Carlo studies, `plot` pictures,
+`integrate` the base classes of methods, `compiler` native code, and `errors` the exceptions and
+warnings. `jaxmech.interop` reads the files of other programs.
 """
 
 from importlib import import_module

@@ -47,14 +47,15 @@ def assemble(
 ) -> tuple[Array, Array]:
     """The state on the constraints that is nearest to a guess in the mass metric.
 
-    Minimizes (q - q_guess)^T M (q - q_guess) subject to the position constraints, then the same
-    for v and the velocity constraints, with M at the guess. Pure: works under `jit` and `vmap`,
-    and its derivatives are those of the minimizer (implicit function theorem). There it is compiled
-    as one program; a `compiler.NativeCodeWarning` tells where that takes more than about a minute.
+    Minimizes (q - q_guess)^T M (q - q_guess) subject to the position constraints, and then the same
+    for v subject to the velocity constraints, with M at the guess. A pure function: it works under
+    `jit` and `vmap`, and its derivatives are those of the minimizer (implicit function theorem).
+    There it is compiled as one program; a `compiler.NativeCodeWarning` is issued if that takes more
+    than about a minute.
 
     The result is a local minimum, verified by first and second derivatives. A loop that closes in
     several ways may have a nearer one (`docs/limits.md`). At a degenerate minimum, such as for a
-    guess in a center of curvature, derivatives are NaN.
+    guess at a center of curvature, derivatives are NaN.
 
     Args:
         system: the system, with n coordinates.
@@ -64,10 +65,10 @@ def assemble(
         params: parameters.
         fixed: names of coordinates that keep their guess.
         fixed_velocities: names of coordinates whose velocity keeps its guess; by default `fixed`.
-            With quasi-velocities their own names, by default none.
+            With quasi-velocities, names of quasi-velocities; by default none.
 
     Returns:
-        Consistent q (n,), and v in the shape of its guess.
+        Consistent q, shape (n,), and v, in the shape of its guess.
 
     Raises:
         TypeError: if `system` is not a `System`, or the names are not a sequence.

@@ -36,17 +36,18 @@ def observe(
 ) -> Observation:
     """Accelerations, multipliers and reactions by constraint name along a trajectory.
 
-    Constraints have no reactions at times at which events have switched them off.
+    While a constraint is switched off by an event, it has no reaction.
 
-    Pure and single-trajectory: for a batch, apply `jax.vmap` over solutions and parameters.
+    A pure function of a single trajectory: for a batch, apply `jax.vmap` over solutions and
+    parameters.
 
     Args:
         system: the simulated system.
         solution: the result of `simulate`.
-        params: the parameters of the simulation; other ones, and a motion that violates the
-            constraints, raise a `ParameterWarning` where all values are known.
+        params: the parameters of the simulation. If all values are known, different parameters, or
+            a motion that violates the constraints, cause a `ParameterWarning`.
         formulation: the law of motion.
-        other_params: whether the parameters are meant to differ, without a warning.
+        other_params: whether the parameters are meant to differ, so that there is no warning.
 
     Returns:
         An `Observation`; NaN where the solution is NaN.

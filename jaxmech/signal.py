@@ -18,23 +18,25 @@ _ROUND_OFF = 4.0  # largest deviation of evenly spaced times, in units of round-
 
 
 class Signal(eqx.Module):
-    """Samples of an input as a function of time, to be an entry of the parameters.
+    """Samples of an input as a function of time, for use as an entry of the parameters.
 
-    The functions of a system call it: `params["torque"](t)`. Before the first sample and after the
-    last one it has the value there. It is a pytree, so it may be batched, and its `values` and its
-    `delay` may be differentiated and fitted; its times are data. Where it jumps or has a corner,
-    a step ends, so that the motion is as accurate as that of a smooth function.
+    The functions of a system call it: `params["torque"](t)`. Before the first sample it has the
+    value of the first one, and after the last sample that of the last one. It is a pytree, so it
+    may be batched, and its `values` and its `delay` may be differentiated and fitted; its times are
+    data. Steps end where it jumps or has a corner, so that the motion is as accurate as with a
+    smooth function.
 
     Args:
-        ts: times of the samples [s], shape (N,) with N >= 2, strictly increasing. Where they are
-            evenly spaced a value takes the same few operations for any N; else the neighbours are
-            searched.
+        ts: times of the samples [s], shape (N,) with N >= 2, strictly increasing. If they are
+            evenly spaced, a value takes the same few operations for any N; otherwise the neighbours
+            are searched.
         values: the samples, shape (N,), or (N, k) for k numbers.
-        interpolation: "hold" keeps a sample until the next one (zero-order hold), as the output
-            of a controller; "linear"; or "cubic", through the samples with the slopes of the
-            parabola through each and its neighbours (at the ends of the line to the neighbour), of
-            third order and with a continuous rate.
-        delay: time by which the input is late [s]: at time t it has the value at t - delay.
+        interpolation: "hold" keeps a sample until the next one (zero-order hold), like the output
+            of a controller; "linear"; or "cubic", whose slope at each sample is that of the
+            parabola through it and its neighbours (at the ends, that of the line to the neighbour),
+            of third order and with a continuous rate.
+        delay: time by which the input is delayed [s]: its value at time t is the sampled one at t -
+            delay.
 
     Raises:
         ValueError: if a shape or the interpolation is wrong, the times do not increase, or a number

@@ -86,19 +86,21 @@ def run_study(
         study: the study.
         out: the run folder; it is created, or continued if it holds this study.
         folder: the folder to which relative paths of the study refer.
-        progress: progress report on the standard error: a bar, if that is a terminal ("bar" or
-            True), lines of JSON ("json"), or nothing.
-        tell: called with messages, such as damage that is repaired, the disk and memory of a large
-            study, and the time that a long one will take; by default a `RunWarning`.
-        part: compute these blocks alone, beside other processes that compute other parts in the
-            same folder; a run without a part then concludes it.
-        stop: function called before each block; if true, the run ends with `StoppedError`.
-        trust: whether to execute the Python files of the study also where they, or a run folder to
-            be continued, belong to another user.
+        progress: progress report on standard error: a bar if it is a terminal ("bar" or True),
+            lines of JSON ("json"), or nothing.
+        tell: function called with messages, such as damage that is repaired, the disk and memory
+            that a large study needs, and the time that a long one will take; by default it issues a
+            `RunWarning`.
+        part: compute only these blocks, while other processes may compute other parts in the same
+            folder; a run without a part then completes the study.
+        stop: function called before each block; if it returns true, the run ends with
+            `StoppedError`.
+        trust: whether to execute the Python files of the study even if they, or a run folder to be
+            continued, belong to another user.
 
     Returns:
-        The summary, as it is stored in `summary.json`; of a part the counts "blocks" of the study,
-        "done" of them, and "part", the first and last block.
+        The summary, as it is stored in `summary.json`; for a part, the number of "blocks" of the
+        study, the number "done", and "part", the first and last block.
 
     Raises:
         StudyError: if the study is impossible; the message names the keys.

@@ -65,9 +65,9 @@ def revolute(
         at_b: the point on b [m].
         axis: direction of the axis on a; in space only.
         axis_b: direction of the axis on b, by default the same components as `axis`.
-        turn: in space, the attitude of b relative to a where the angle of the joint is zero, a
-            quaternion that turns `axis_b` into `axis`; by default the first normals of the axes
-            coincide there. It matters for the coordinate of the joint only.
+        turn: in space, the attitude of b relative to a at the joint angle zero, a quaternion that
+            turns `axis_b` into `axis`; by default the first normals of the axes coincide there. It
+            only affects the coordinate of the joint.
 
     Example:
         >>> from jaxmech.parts import ground, planar_body
@@ -100,8 +100,9 @@ def prismatic(
 ) -> Joint:
     """A slider: a point of b stays on a line of a, and b does not turn relative to a.
 
-    Its multipliers are the force [N] across the line, one in the plane, two in space, followed by
-    the torque [N m], one or three, in space along the axes of b.
+    Its multipliers are the components of the force [N] across the line, one in the plane and two in
+    space, followed by those of the torque [N m], one in the plane and three in space, along the
+    axes of b.
 
     Args:
         name: name of the joint.
@@ -129,8 +130,8 @@ def weld(
 ) -> Joint:
     """A rigid connection of two bodies.
 
-    Its multipliers are the force [N] on b along the axes of the ground and the torque [N m], in
-    space three along the axes of b.
+    Its multipliers are the force [N] on b along the axes of the ground, and the torque [N m], in
+    space with three components along the axes of b.
 
     Args:
         name: name of the joint.

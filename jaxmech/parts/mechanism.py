@@ -35,34 +35,34 @@ from jaxmech.utils.parameters import warn_of_slips
 class Mechanism:
     """Bodies, joints and forces as one mechanical system.
 
-    The coordinates are those of joints along a tree from the ground, `elbow.angle` and so on, and
-    the joints that close loops are constraints under their names. Of the joints, `revolute` has an
-    `angle`, `prismatic` a `position`, `cylindrical` both, `universal` an `angle_a` and an
-    `angle_b`, `planar` an `x`, a `y` and an `angle`, `screw` an `angle`, `spherical` a quaternion
-    `e0`, `e1`, `e2`, `e3` with the constraint `name.unit`, and `weld` none. A body that no such
-    joint connects to the ground has its own coordinates, and a joint without a name is a
-    constraint.
+    By default the coordinates are those of joints along a tree from the ground, `elbow.angle` and
+    so on, and the joints that close loops are constraints with the names of the joints. A
+    `revolute` joint has the coordinate `angle`, `prismatic` a `position`, `cylindrical` both,
+    `universal` has `angle_a` and `angle_b`, `planar` has `x`, `y` and `angle`, `screw` an `angle`,
+    `spherical` a quaternion `e0`, `e1`, `e2`, `e3` with the constraint `name.unit`, and `weld`
+    none. A body that no such joint connects to the ground has its own coordinates, and a joint
+    without a name is a constraint.
 
-    With `coordinates="bodies"` they are those of the bodies in order, `crank.x` and so on; the
-    constraints are the unit quaternions, `crank.unit`, then all joints. There are more coordinates,
-    and programs are longer.
+    With `coordinates="bodies"` the coordinates are those of the bodies in order, `crank.x` and so
+    on; the constraints are the unit quaternions, `crank.unit`, and then all joints. There are more
+    coordinates, and programs are longer.
 
     Args:
         bodies: bodies and point masses, all planar or all spatial; the ground is included.
         joints: joints, and `Holonomic`, `Nonholonomic` or `Acceleration` constraints on all
             coordinates.
         forces: forces, and functions `force(q, v, t, params)` of shape (n,).
-        params: default parameters, with all names that parts use.
+        params: default parameters, with all names that the parts use.
         coordinates: "joints" or "bodies".
-        velocities: "rates" of the coordinates, or "spins": for each quaternion three velocities
-            `name.spin_x`, `name.spin_y`, `name.spin_z`, the angular velocity [rad/s] of a free body
-            along its axes, or that of b relative to a in a ball along the axes of b. The others are
-            rates, such as `elbow.angle.rate`. No constraint keeps the length of a quaternion then,
-            and the mass matrix is regular.
+        velocities: "rates" of the coordinates, or "spins": three velocities `name.spin_x`,
+            `name.spin_y`, `name.spin_z` for each quaternion, the angular velocity [rad/s] of a free
+            body along its axes, or for a spherical joint that of b relative to a along the axes of
+            b. The others are rates, such as `elbow.angle.rate`. Then there are no constraints for
+            the lengths of quaternions, and the mass matrix is regular.
         states: names of states of first order, as for `System`; the functions among `forces` find
             them at the end of v, and return one number for each coordinate.
         rates: `rates(q, v, t, params)`, the time derivatives of the states.
-        cut: names of joints that are constraints also where their coordinates could be used.
+        cut: names of joints that become constraints even if their coordinates could be used.
 
     Attributes:
         system: the `System`.
@@ -133,14 +133,14 @@ class Mechanism:
         """Coordinates and velocities from the initial states of all bodies, for `assemble`.
 
         Args:
-            starts: a `Start` by name for each joint of the `tree` or for the body that hangs on it,
-                or none for a joint whose coordinates are zero. The start of a joint has its
-                coordinates as `position`, and their rates as `velocity`. With the coordinates of
-                bodies, one for each body.
+            starts: a `Start` for each joint of the `tree`, by its name or by that of the body that
+                it moves; without one, the coordinates of the joint are zero. The start of a joint
+                has the coordinates as `position`, and their rates as `velocity`. With the
+                coordinates of bodies, a `Start` for each body.
 
         Returns:
-            q and v, shapes (n,) and (n,) or (k,), consistent with the constraints only as far as
-            the starts are; states are zero.
+            q and v, with shapes (n,) and (n,) or (k,). They satisfy the constraints only if the
+            starts do; states are zero.
 
         Raises:
             ValueError: if a body has no start, a start belongs to no body, or does not fit its
@@ -311,9 +311,9 @@ class Mechanism:
             The force (d,), and the torque about the reference point, along the axes of the ground.
 
         Raises:
-            ValueError: if no body has this name, an argument has another shape, or the coordinates
-                are those of joints, where a generalized force does not tell the loads on single
-                bodies.
+            ValueError: if no body has this name, an argument has the wrong shape, or the
+                coordinates are those of joints, for which a generalized force does not determine
+                the loads on single bodies.
 
         Example:
             >>> from jaxmech.parts import planar_body
@@ -364,7 +364,7 @@ class Mechanism:
     def energies(
         self, q: Any, v: Any, t: Any = 0.0, params: Any = None
     ) -> dict[str, Float[Array, ""]]:
-        """The kinetic energy of each body, the weight of all, and the potential of each force [J].
+        """The kinetic energies of the bodies, and the potential energies of all forces [J].
 
         Args:
             q: all coordinates, shape (n,).

@@ -124,8 +124,9 @@ def point_on_surface(
     Args:
         name: name of the tie.
         a: the body with the surface, or `ground`.
-        surface: `surface(x, t, params)`, a scalar that is zero on the surface, of the position x
-            (d,) from the reference point of a along its axes. Its gradient must not vanish there.
+        surface: `surface(x, t, params)`, a scalar that is zero on the surface, for the position x
+            (d,) relative to the reference point of a, along its axes. Its gradient must not vanish
+            on the surface.
         b: the body with the point.
         at_b: the point on b [m].
 

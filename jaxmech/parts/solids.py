@@ -4,11 +4,9 @@ Each function returns the mass and the moments of inertia about the centre of ma
 symmetry, as keyword arguments. All dimensions are values: numbers, names of parameters, or
 functions of (t, params).
 
-    solid_box       m (y^2 + z^2) / 12, and so on
-    solid_cylinder  m (3 r^2 + h^2) / 12 across, m r^2 / 2 about its axis z
-    solid_sphere    2 m r^2 / 5
-    slender_rod     m l^2 / 12 across, 0 about its axis x
-    solid_mesh      of the volume within a triangle mesh, by `trimesh`
+    solid_box       m (y^2 + z^2) / 12, and so on solid_cylinder  m (3 r^2 + h^2) / 12 across, m r^2
+    / 2 about its axis z solid_sphere    2 m r^2 / 5 slender_rod     m l^2 / 12 across, 0 about its
+    axis x solid_mesh the volume within a triangle mesh, by `trimesh`
 """
 
 from collections.abc import Callable, Sequence
@@ -115,7 +113,7 @@ def solid_mesh(mass: float, file: str | Path, *, scale: float = 1.0) -> dict[str
     Args:
         mass: mass [kg].
         file: a file that `trimesh` reads, such as STL or OBJ; its origin is the reference point.
-        scale: metres for a unit of the file.
+        scale: length of a unit of the file [m].
 
     Returns:
         Mass, inertia matrix about the centre of mass, and `center`, for `spatial_body`.

@@ -1,4 +1,4 @@
-"""Gears, belts, racks and screws: joints that tie turns to turns or to ways.
+"""Gears, belts, racks and screws: joints that couple rotations, or a rotation and a translation.
 
     joint   equation in the plane                  in space, on velocities
     gear    ra angle_a + rb angle_b = phase        ra spin_a + rb spin_b = 0
@@ -6,8 +6,8 @@
     rack    r angle_a - x_b = phase                r spin_a - speed_b = 0
     screw                                          2 pi speed - lead spin = 0
 
-Those in space have no phase. Each has one equation; a screw has those of a sleeve too, and is left
-with one freedom. The multipliers are the force of a tooth, of the belt, or along the screw [N].
+In space there is no phase. Each joint has one equation; a screw also has those of a sleeve, which
+leaves one freedom. The multipliers are the force of a tooth, of the belt, or along the screw [N].
 
 Each function raises a TypeError for an argument that is not a body or not a value, and a ValueError
 for bodies, points or directions that do not fit; the message names the joint.
@@ -35,8 +35,8 @@ def gear(
 ) -> Joint:
     """Two gear wheels on a carrier: ra angle_a + rb angle_b = phase, relative to the carrier.
 
-    The bearings are joints of their own. A negative radius means an internal gear. In space the
-    equation is one on velocities, without a phase.
+    The bearings are separate joints. A negative radius means an internal gear. In space the
+    equation is on velocities, without a phase.
 
     Args:
         name: name of the joint.
@@ -114,7 +114,7 @@ def rack(
     """A rack that a pinion moves along an axis of their carrier.
 
     A turn by a positive angle moves the rack along `axis`. The bearing of the pinion and the guide
-    of the rack are joints of their own.
+    of the rack are separate joints.
 
     Args:
         name: name of the joint.
@@ -161,8 +161,8 @@ def screw(
 ) -> Joint:
     """A nut or spindle: b turns about an axis of a and moves along it by its lead; in space.
 
-    In the coordinates of joints it has an `angle`, and the points coincide where that is zero; as a
-    constraint it keeps the way from where it is.
+    In the coordinates of joints it has an `angle`, at whose zero the points coincide; as a
+    constraint it keeps the initial offset.
 
     Args:
         name: name of the joint.
@@ -171,7 +171,7 @@ def screw(
         b: second body.
         at_b: a point of the axis on b [m].
         axis: direction of the axis on a.
-        lead: way along the axis for a full turn [m], positive for a right-handed screw.
+        lead: displacement along the axis per full turn [m], positive for a right-handed screw.
         axis_b: direction of the axis on b, by default the same components as `axis`.
 
     Example:

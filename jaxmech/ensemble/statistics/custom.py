@@ -1,4 +1,4 @@
-"""`Custom`: a statistic of the user's own, from a Python file or as an object."""
+"""`Custom`: a statistic defined by the user, in a Python file or as an object."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,7 +18,8 @@ class Reduction(NamedTuple):
         init: the state of no trajectory, from a `Sample`, of which only the shapes count.
         update: the state with the trajectories of a `Sample` added.
         merge: function of two states that returns the state of all their trajectories.
-        result: function that makes a dictionary of the final state; by default the state.
+        result: function that returns a dictionary of results from the final state; by default the
+            state.
 
     Example:
         The largest absolute value of the trajectories that did not fail:
@@ -47,9 +48,10 @@ class Reduction(NamedTuple):
 
 @dataclass(frozen=True)
 class Custom(AbstractStatistic):
-    """A statistic of your own, by the functions of a `Reduction`.
+    """A statistic defined by the functions of a `Reduction`.
 
-    In a file they are named "path/file.py:name", seen from its folder.
+    In a configuration file it is named as "path/file.py:name", relative to the folder of the
+    configuration.
 
     Example:
         The sum of squares of a quantity:

@@ -67,9 +67,10 @@ class _Threshold(AbstractStatistic):
 class Probability(_Threshold):
     """The probability that a quantity is above, or below, a threshold at any saved time.
 
-    With `between_saves` it is that of any time: an event finds the passages between saved times.
-    Trajectories that failed, or whose quantity is NaN at some time, are left out and counted. With
-    importance weights the interval is the normal one, of the mean of weights times hits.
+    With `between_saves` it is the probability at any time: an event finds the passages between
+    saved times. Trajectories that failed, or whose quantity is NaN at some time, are left out and
+    counted. With importance weights the interval is the normal one, for the mean of weights times
+    hits.
 
     Example:
         >>> x = jnp.array([1.0, 2.0, 6.0])
@@ -126,13 +127,13 @@ class Probability(_Threshold):
 
 @dataclass(frozen=True)
 class FirstPassage(_Threshold):
-    """When a quantity is first beyond a threshold, or an event first occurs, and how often never.
+    """The time at which a quantity first passes a threshold, or an event first occurs.
 
-    Without a threshold, `of` names an event of the study, and passages are exact; with one, they
-    are those of saved times, or with `between_saves` exact too. The probabilities to have passed by
-    each saved time have intervals of Clopper and Pearson. Of an event there are also the mean time,
-    its standard deviation, and the earliest and latest time, all of the trajectories in which it
-    occurs.
+    Without a threshold, `of` names an event of the study, and passages are exact; with a threshold,
+    only saved times are considered, unless `between_saves` makes passages exact, too. The
+    probabilities of a passage before each saved time have Clopper-Pearson intervals. For an event
+    there are also the mean time, its standard deviation, and the earliest and latest time, over the
+    trajectories in which it occurs.
 
     Example:
         Three trajectories at three saved times, of which one never exceeds 2:

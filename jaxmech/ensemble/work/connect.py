@@ -44,7 +44,7 @@ def cluster_tasks(cluster: Cluster, tell: Callable[[str], None] | None = None) -
 
     Args:
         cluster: settings of the workers.
-        tell: function called with messages; by default a `RunWarning`.
+        tell: function called with messages; by default it issues a `RunWarning`.
 
     Raises:
         InputError: if the extra `cluster` is not installed.

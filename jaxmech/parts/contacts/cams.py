@@ -1,11 +1,12 @@
 """Cams: a closed curve of a body that lifts a roller, a point or a flat face of another.
 
 Each has one equation, a gap that stays closed, whose multiplier is the force [N] of a on b along
-the normal, positive where it pushes. A follower that would lift off is held: the multiplier is then
-negative. A joint of its own guides the follower, and another the cam.
+the normal, positive where it pushes. A follower that would lift off is held, with a negative
+multiplier. The follower and the cam need their own joints to guide them.
 
 Each function raises a TypeError for an argument that is not a body, a function or a value, and a
-ValueError for what does not fit. Curves and sizes are checked with the parameters of the mechanism.
+ValueError for bodies, points or directions that do not fit. Curves and sizes are checked with the
+parameters of the mechanism.
 """
 
 from jaxmech.parts.body import AbstractBody
@@ -32,7 +33,7 @@ def cam(
         at_b: the centre of the roller, or the point, on b [m].
         profile: closed curve `profile(s, t, params)` (2,) [m] along the axes of a, for s from 0 to
             2 pi, such as those of `polar_profile` and `spline_profile`. The follower is to its
-            right: outside if it is counter-clockwise, inside if clockwise.
+            right: outside if the curve is counter-clockwise, inside if it is clockwise.
         radius: radius of the roller [m], by default 0, a point.
 
     Example:

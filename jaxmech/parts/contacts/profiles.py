@@ -1,7 +1,7 @@
 """Closed curves in the plane: `curve(s, t, params)`, a point (2,) [m] for s from 0 to 2 pi.
 
-The point is along the axes of a body. Any such function is a profile. Those of this file are the
-ones that people have: a radius over the angle, or a table of points.
+The point is along the axes of a body. Any such function is a profile. This file makes profiles from
+the usual data: a radius as a function of the angle, or a table of points.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Profile = Callable[[Any, Any, Any], Any]
 
 @dataclass(frozen=True)
 class PolarProfile:
-    """A curve by its distance from the origin over the angle."""
+    """A curve given by its distance from the origin as a function of the angle."""
 
     radius: Callable[[Any, Any, Any], Any]
 
@@ -63,12 +63,12 @@ def slopes_of_spline(k: int) -> np.ndarray:
 
 
 def polar_profile(radius: Callable[[Any, Any, Any], Any]) -> Profile:
-    """The profile of a cam by its radius over the angle.
+    """The profile of a cam, given by its radius as a function of the angle.
 
     Args:
         radius: `radius(angle, t, params)` [m], with a period of 2 pi and two continuous
-            derivatives. With the lift of a roller, the radius is that of the path of its centre,
-            base circle and roller included; the follower is then a point.
+            derivatives. If the lift of a roller is known, use the radius of the path of its centre,
+            including base circle and roller; the follower is then a point.
 
     Example:
         >>> nose = polar_profile(lambda angle, t, p: 0.03 + p["lift"] * jnp.sin(angle / 2) ** 4)
@@ -83,9 +83,9 @@ def spline_profile(points: Any) -> Profile:
     """A smooth closed curve through points: a cubic spline with two continuous derivatives.
 
     Args:
-        points: at least four points [m], shape (k, 2), about equally far apart, without the first
-            once more at the end; counter-clockwise where a follower is outside. Or the name of a
-            parameter with them.
+        points: at least four points [m], shape (k, 2), about equally far apart, without repeating
+            the first one at the end; counter-clockwise if the follower is outside. Or the name of a
+            parameter that holds such points.
 
     Raises:
         ValueError: if the points have the wrong shape, or are not finite.

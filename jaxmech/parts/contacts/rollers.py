@@ -6,8 +6,8 @@
     rolling_profiles    1 (plane)          1                   normal force, friction [N]
     rolling_ellipsoid   1 (space)          2                   normal force, friction [N]
 
-As other rolling contacts, they have two constraints, `name.contact` and `name.slip`, and forces are
-those of a on b at the contact. Errors are those of `cams`.
+Like other rolling contacts, they have two constraints, `name.contact` and `name.slip`, and forces
+are those of a on b at the contact. They raise the same errors as `cams`.
 """
 
 from jaxmech.parts.body import AbstractBody
@@ -65,8 +65,9 @@ def rolling_profiles(
         b: the body with the convex curve.
         at_b: origin of its profile on b [m].
         profile_a: closed curve `profile_a(s, t, params)` (2,) [m] along the axes of a, for s from 0
-            to 2 pi. The curve of b is to its right: outside if it is counter-clockwise, inside if
-            clockwise. Its hollows are less curved than any place of `profile_b`.
+            to 2 pi. The curve of b is to its right: outside if the first curve is
+            counter-clockwise, inside if it is clockwise. Its hollows must be less curved than any
+            point of `profile_b`.
         profile_b: the same along the axes of b, everywhere convex, in either sense.
 
     Example:

@@ -71,7 +71,7 @@ def spring(
         b: second body.
         at_b: the point on b [m].
         stiffness: spring constant [N/m].
-        length: natural length [m]. The points must never meet, unless it is the number 0.
+        length: natural length [m]. Unless it is the number 0, the points must never meet.
 
     Example:
         >>> from jaxmech.parts import point_mass
@@ -124,7 +124,7 @@ def torsion_spring(
         a: first body, or `ground`.
         b: second body.
         stiffness: torsional stiffness [N m/rad].
-        rest: angle of b relative to a without torque [rad].
+        rest: angle of b relative to a at which there is no torque [rad].
         axis: in space, the shared axis on a; the angle is as in `given_angle`, between -pi and pi.
         axis_b: the axis on b, by default the same components as `axis`.
 
@@ -227,13 +227,13 @@ def rotor(name: str, coordinate: str, inertia: Value) -> Rotors:
 def joint_spring(
     name: str, coordinate: str, *, stiffness: Value, rest: Value = 0.0
 ) -> CoordinateSprings:
-    """A spring on a coordinate: the potential k (q - rest)^2 / 2, without a limit to the angle.
+    """A spring on a coordinate: the potential k (q - rest)^2 / 2, for angles of any size.
 
     Args:
         name: name of the spring.
         coordinate: name of the coordinate, such as "elbow.angle".
         stiffness: stiffness k [N m/rad], for a coordinate in metres [N/m].
-        rest: the coordinate without a force [rad] or [m].
+        rest: the coordinate at which there is no force [rad] or [m].
 
     Example:
         >>> joint_spring("closer", "door.angle", stiffness=2.0).part

@@ -121,7 +121,7 @@ def force_law(
 ) -> ForceLaw:
     """A force between two points by any law, such as a nonlinear or tabulated spring.
 
-    It is no potential, so that the energy of the mechanism is not audited.
+    It has no potential, so the energy of the mechanism is not audited.
 
     Args:
         name: name of the force.
@@ -145,9 +145,9 @@ def force_law(
 
 
 def tabulated(x: Sequence[float], force: Sequence[float], *, of: str = "position") -> Any:
-    """A law of force by a table, linear between its rows, for `force_law` and `joint_force`.
+    """A law of force from a table, linear between its rows, for `force_law` and `joint_force`.
 
-    Beyond the table the slope of its last rows goes on.
+    Outside the table it is extrapolated linearly.
 
     Args:
         x: positions [m or rad], or rates, in increasing order, shape (k,).
@@ -158,8 +158,8 @@ def tabulated(x: Sequence[float], force: Sequence[float], *, of: str = "position
         A function `law(x, rate, t, params)`.
 
     Raises:
-        ValueError: if the table is not one of two or more rows of finite numbers in increasing
-            order, or `of` is another word.
+        ValueError: if the table does not have two or more rows of finite numbers in increasing
+            order, or `of` is a different word.
 
     Example:
         >>> law = tabulated([0.0, 1.0, 2.0], [0.0, -3.0, -9.0])
@@ -201,7 +201,7 @@ def bushing(
     *,
     stiffness: Vector,
 ) -> Bushing:
-    """An elastic joint: a spring along each axis of a, and about each.
+    """An elastic joint: a spring along and a spring about each axis of a.
 
     It is at rest where the points coincide and b has the attitude of a. In space a turn counts as
     2 sin(angle / 2) times its axis.
@@ -235,7 +235,7 @@ def bushing_damper(
     *,
     damping: Vector,
 ) -> BushingDamper:
-    """The damper of a bushing: one along each axis of a, and about each.
+    """The damper of a bushing: one along and one about each axis of a.
 
     Args:
         name: name of the damper.

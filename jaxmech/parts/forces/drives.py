@@ -6,8 +6,9 @@
     servo         a spring and a damper towards a target, limited
     friction      Coulomb, viscous and Stribeck friction
 
-A `revolute` joint is turned, a `prismatic` one pushed; of a `cylindrical` one, `coordinate` says
-which. They act in either coordinates of the mechanism. Angles in space are between -pi and pi.
+They turn a `revolute` joint and push a `prismatic` one; for a `cylindrical` joint, `coordinate`
+chooses between both. They work with both kinds of coordinates of a mechanism. Angles in space are
+between -pi and pi.
 
 Each function raises a TypeError for an argument that is not a joint or not a value, and a
 ValueError for a joint without such a freedom; the message names the force.
@@ -37,7 +38,7 @@ from jaxmech.utils.text import capital
 def joint_force(
     name: str, joint: Joint, law: Callable[..., Any], *, coordinate: str | None = None
 ) -> JointLaw:
-    """A force or torque in a joint by any law, such as a spring with a gap.
+    """A force or torque in a joint with any law, such as a spring with a gap.
 
     Args:
         name: name of the force.
@@ -68,7 +69,7 @@ def motor(
     ratio: Value = 1.0,
     coordinate: str | None = None,
 ) -> Motor:
-    """A motor whose torque falls with its speed along a straight line, as that of a DC motor.
+    """A motor whose torque decreases linearly with its speed, like a DC motor.
 
     The torque of a on b is g stall (command - g rate / no_load). For a torque that does not depend
     on the speed, use `torque` or `joint_force`.
@@ -78,9 +79,9 @@ def motor(
         joint: the joint that it drives.
         stall: torque at rest under full command [N m], or force [N].
         no_load: speed without torque under full command [rad/s or m/s].
-        command: the part of the full voltage, between -1 and 1; a function of (t, params) for a
-            controller without memory.
-        ratio: ratio g of the gear, turns of the motor for one of the joint.
+        command: the fraction of the full voltage, between -1 and 1; a function of (t, params) for
+            an open-loop controller.
+        ratio: gear ratio g, turns of the motor per turn of the joint.
         coordinate: "angle" or "position" of a joint that has both.
 
     Example:
@@ -117,10 +118,10 @@ def servo(
     Args:
         name: name of the servo.
         joint: the joint that it drives.
-        target: the wanted coordinate [rad or m].
+        target: the desired coordinate [rad or m].
         stiffness: proportional gain [N m/rad or N/m].
         damping: derivative gain [N m s/rad or N s/m].
-        target_rate: the wanted rate [rad/s or m/s].
+        target_rate: the desired rate [rad/s or m/s].
         limit: largest torque [N m] or force [N], by default none.
         coordinate: "angle" or "position" of a joint that has both.
 
@@ -152,16 +153,17 @@ def friction(
 ) -> JointFriction:
     """Dry and viscous friction in a joint, with a smooth step at rest.
 
-    A body that sticks creeps at a part of `smooth`, which the steps have to resolve.
+    A body that sticks creeps at a fraction of `smooth`, which the steps have to resolve.
 
     Args:
         name: name of the friction.
         joint: the joint in which it acts.
-        coulomb: torque of sliding [N m], or force [N].
+        coulomb: sliding friction, a torque [N m] or force [N].
         viscous: viscous coefficient [N m s/rad or N s/m].
-        static: torque at the beginning of sliding [N m], or force [N]; by default `coulomb`.
-        stribeck: rate at which the static torque has fallen to sliding [rad/s or m/s].
-        smooth: rate at which 76 % of the friction are reached [rad/s or m/s].
+        static: friction at the beginning of sliding, a torque [N m] or force [N]; by default
+            `coulomb`.
+        stribeck: rate of the transition from static to sliding friction [rad/s or m/s].
+        smooth: rate at which 76 % of the friction is reached [rad/s or m/s].
         coordinate: "angle" or "position" of a joint that has both.
 
     Example:
