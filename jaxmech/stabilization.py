@@ -47,7 +47,7 @@ class RowsBefore(NamedTuple):
 
 @dataclass(frozen=True)
 class AbstractStabilization:
-    """A policy against drift, in the accelerations and after each step; by default none."""
+    """A policy against drift, in the accelerations and after each step; does nothing by default."""
 
     def feedback(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The term added to b, shape (m,) or a scalar zero."""
@@ -146,10 +146,10 @@ class Projection(AbstractStabilization):
     factorization (Gauss-Newton). The correction is part of the step and is differentiated with it.
 
     Args:
-        iterations: most corrections per step; each reduces the error by a factor of the size of the
-            first correction, so that two reach round-off unless the step is too coarse. With
-            fixed steps and no events, `simulate` makes those after the first only where the first
-            is above the square root of round-off.
+        iterations: maximum number of corrections per step; each reduces the error by a factor of
+            the size of the first correction, so that two reach round-off unless the step is too
+            coarse. With fixed steps and no events, `simulate` makes further corrections only if the
+            first one is above the square root of round-off.
         solver: the solver, which also handles dependent rows.
 
     Raises:

@@ -31,7 +31,7 @@ class Scheme:
 
     Attributes:
         system: the system; after `at`, with its `singular_mass` set.
-        method: how a step is made.
+        method: the integration method.
         steps: how long it is.
         formulation: the law of motion.
         stabilization: the policy against drift.

@@ -105,11 +105,11 @@ def floquet(
         advance: increments of named coordinates over one period, such as 2 pi for an angle that
             makes a turn.
         steps: number of equal steps in one period; the result is that of twice as many.
-        method: how a step is made.
+        method: the integration method.
 
     Raises:
         TypeError: if `system` is not a `System`.
-        ValueError: if an argument is invalid, the start is not on the constraints or a singular
+        ValueError: if an argument is invalid, the start is not on the constraints or is a singular
             pose, the simulation fails, or the motion or the equations are not periodic.
 
     Example:

@@ -1,8 +1,9 @@
-"""How long the steps of a run are: a policy beside the method, which says how a step is made.
+"""The step size policies of a run; the method, which computes a step, is independent of them.
 
-`policy` has what all policies share, `fixed` a number of steps per save interval, and `adaptive` a
-tolerance. `defaults` fills in what a caller leaves out, and refuses what does not go together.
-`step_size` finds the number of steps that a motion needs, and `default_steps` applies it.
+`policy` contains the common base, `fixed` the policy with a number of steps per save interval, and
+`adaptive` the one with a tolerance. `defaults` fills in missing arguments, and checks that method
+and steps go together. `step_size` finds the number of steps that a motion needs, and
+`default_steps` applies it.
 """
 
 from jaxmech.integrate.steps.adaptive import Adaptive as Adaptive

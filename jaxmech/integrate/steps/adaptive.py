@@ -32,9 +32,9 @@ class Tolerance(eqx.Module):
 class Adaptive(AbstractSteps):
     """Adaptive step sizes, chosen by an error estimate for each trajectory independently.
 
-    The method must have an estimate of its error: `DormandPrince8()`, the default here, which needs
-    the fewest evaluations at tolerances below about 1e-6, `DormandPrince5()` or `Tsitouras5()`; for
-    stiff systems `Rodas5P()` or `RadauIIA5()`.
+    The method must have an error estimate: `DormandPrince8()`, the default with `Adaptive`, which
+    needs the fewest evaluations at tolerances below about 1e-6, `DormandPrince5()` or
+    `Tsitouras5()`; for stiff systems `Rodas5P()` or `RadauIIA5()`.
 
     The error of a step is the difference of the two methods of the pair, in the metric of the mass
     matrix at its end:
@@ -52,13 +52,13 @@ class Adaptive(AbstractSteps):
         rtol: tolerance for the error of a step, relative to the state; in float32 at least 1e-6,
             with a `PrecisionWarning`.
         atol: absolute tolerance, in the units of the coordinates and velocities.
-        max_steps: maximal number of attempted steps, rejected ones included. A trajectory that
+        max_steps: maximum number of attempted steps, including rejected ones. A trajectory that
             needs more ends with the status `MAX_STEPS` or `STIFF`. Derivatives need memory in
             proportion to it.
-        max_step: longest step [s]; by default any.
+        max_step: longest step [s]; by default there is no limit.
         times: times [s] at which a step ends, shape (K,), such as those of kinks, jumps and pulses
-            of a force; the functions of the system are evaluated on the side of each step. Kinks
-            that are visible in the functions are found by themselves.
+            of a force; there the functions of the system are evaluated on the side on which each
+            step lies. Kinks that are visible in the functions are found automatically.
 
     Raises:
         ValueError: if a tolerance or `max_step` is not positive, `max_steps` is not a positive

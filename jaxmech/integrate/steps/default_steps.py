@@ -45,16 +45,16 @@ def choose_steps(
 ) -> FixedSteps:
     """The fixed steps that `simulate` would choose from the motion, for its argument `steps`.
 
-    It is meant for functions under `jax.jit`, where a step size cannot be chosen for lack of
-    values. The arguments are those of `simulate` for one trajectory; for several that share a step
-    size, take the result with the largest `per_save`.
+    Use it for functions under `jax.jit`, where a step size cannot be chosen because values are
+    unknown. The arguments are those of `simulate` for one trajectory; for several trajectories that
+    share a step size, take the result with the largest `per_save`.
 
-    The step size aims at a relative error over the run of 1e-6 (1e-4 for methods below order 4, and
-    at least 1000 eps), as in `Solution.integration_error`. It is found by a trial of up to
+    The target is a relative error over the run of 1e-6 (1e-4 for methods below order 4, and at
+    least 1000 eps), as in `Solution.integration_error`. The step size is found by a trial of up to
     20,000 steps, each repeated as two half steps.
 
     Raises:
-        ValueError: if the values of the arguments are not known, or not suitable as in `simulate`.
+        ValueError: if the values of the arguments are not known, or are invalid as in `simulate`.
         TypeError: if a policy is of the wrong kind; `Adaptive` has no number of steps.
 
     Example:

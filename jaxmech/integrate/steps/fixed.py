@@ -10,7 +10,7 @@ from jaxmech.utils.field_docs import setting
 
 @dataclass(frozen=True, repr=False)
 class FixedSteps(AbstractSteps):
-    """Equal steps from one save time to the next; the default, with a number from the motion.
+    """Equal steps between save times; by default their number is chosen from the motion.
 
     Args:
         per_save: steps per save interval; the step is (ts[k + 1] - ts[k]) / per_save. By default

@@ -1,4 +1,4 @@
-"""`AbstractSteps`: what all policies of the length of steps share."""
+"""`AbstractSteps`: the base of all step size policies."""
 
 import abc
 from dataclasses import dataclass, fields, replace
@@ -18,14 +18,14 @@ from jaxmech.utils.jax_internals import Tracer
 
 @dataclass(frozen=True, repr=False)
 class AbstractSteps(abc.ABC):
-    """The length of the steps of a run.
+    """The step size policy of a run.
 
     Args:
-        max_step: longest step [s]; by default any.
+        max_step: longest step [s]; by default there is no limit.
         times: times [s] at which a step ends, shape (K,), such as those of kinks, jumps and pulses
-            of a force; the functions of the system are evaluated on the side of each step. May
-            depend on traced parameters, and is differentiated. "saves" for all save times, if they
-            hold the samples of all inputs.
+            of a force; there the functions of the system are evaluated on the side on which each
+            step lies. They may depend on traced parameters, and are differentiated. "saves" means
+            all save times, if these include the samples of all inputs.
     """
 
     max_step: float | Any = setting(None, "longest step [s]", kw_only=True)
