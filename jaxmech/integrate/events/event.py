@@ -1,4 +1,4 @@
-"""`Event`, a zero crossing of a function of the motion, and `Transition`, what changes there."""
+"""`Event`, a zero crossing of a function of the motion, and `Transition`, a change of the state."""
 
 import inspect
 import math
@@ -104,8 +104,8 @@ class Event:
             For example, `reactions.multipliers["hoop"][0]` changes sign where a bead leaves its
             hoop.
         direction: 1 for crossings from negative to positive, -1 for crossings from positive to
-            negative, 0 for both. In a run backwards in time, the sign at the later time is the one
-            before the crossing.
+            negative, 0 for both. In a run backwards in time, the crossing is from the sign at the
+            later time to that at the earlier one.
         terminal: whether the trajectory ends there, with the status `STOPPED`.
         transition: a change of the state at the event, such as an impact; None for no change.
         name: name in `Solution.events`; by default that of `fn`.
