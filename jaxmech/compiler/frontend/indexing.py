@@ -194,9 +194,8 @@ def _picked(g: Graph, number: int, low: int, dtype: Any, columns: Ids) -> Ids:
     """Select from each row of nodes, in which the first belongs to the value `low` of an index."""
     # Equal neighbours need no select: an update at one place leaves most of an array as it is.
     changes = (columns[:, 1:] != columns[:, :-1]).sum(axis=1)
-    differ = changes > 0
     constant = [all(g.values[i] is not None for i in column) for column in columns.tolist()]
-    looked_up = differ & constant & (columns.shape[1] > LONGEST_CHAIN)
+    looked_up = (changes > 0) & constant & (columns.shape[1] > LONGEST_CHAIN)
     if changes[~looked_up].sum() > MOST_SELECTS:
         raise UnsupportedError("a computed index into a large array")
     picked = columns[:, 0].copy()
