@@ -53,6 +53,7 @@ from jaxmech.velocities.quasi import IN_RATES, require_plain_velocities
 from jaxmech.velocities.rates import in_rates
 
 EASY = 1e3  # ratio of the scale of multipliers to that of coordinates
+ATTEMPTS = 3  # searches, of which each measures forces by those where the last one has ended
 
 
 @with_standard_promotion
@@ -82,7 +83,8 @@ def equilibrium(
             `fixed` and the name.
         v: for a steady motion the rates of named coordinates, which are kept, or a guess of all
             velocities, shape (n,), which is moved to the nearest steady motion; by default at rest.
-            States of first order, the last entries, are found also at rest, from this guess.
+            States of first order, the last entries or by name, are found also at rest, from the
+            guess given here.
         symmetries: a result of `jm.analysis.symmetries`, which a steady motion may follow. By
             default it is computed at the guess; under `jit` and `vmap` a steady motion needs it.
         freedom: as for `linearize`.
@@ -170,9 +172,9 @@ def prepared(
     seeks_motion = v is not None
     if system.states:
         mechanical = system.n - len(system.states)
-        seeks_motion = seeks_motion and not (
-            is_known(guess) and not np.any(np.asarray(guess)[:mechanical])
-        )
+        is_at_rest = is_known(guess) and not np.any(np.asarray(guess)[:mechanical])
+        is_of_states = isinstance(v, Mapping) and not velocities
+        seeks_motion = seeks_motion and not (is_at_rest or is_of_states)
         remedy = "give `v` for the states alone, zero for the others"
         require_no_states(system.states if seeks_motion else (), "A steady motion", remedy)
     if not seeks_motion:
@@ -199,8 +201,10 @@ def _rates(system: System, v: Any) -> tuple[dict[str, Any], Any]:
     if not isinstance(v, Mapping):
         return {}, v
     require_plain_velocities(system.velocities, "Argument `v`, rates by name,", IN_RATES)
-    coordinate_indices("v", v, system.coordinates)
-    return dict(v), jnp.stack([1.0 * jnp.asarray(v.get(name, 0.0)) for name in system.coordinates])
+    names = system.velocity_names
+    coordinate_indices("v", v, names)
+    rates = {name: rate for name, rate in v.items() if name not in system.states}
+    return rates, jnp.stack([1.0 * jnp.asarray(v.get(name, 0.0)) for name in names])
 
 
 class Balanced(NamedTuple):
@@ -222,11 +226,23 @@ class ScaledProblem:
     setup: Setup
     scales: tuple[Array, Array, Array]  # of forces, of the rows on velocities and on positions
 
+    def scaled(self, x: Array) -> Array:
+        """The scaled unknowns."""
+        return x / self._factors(x)
+
+    def unknowns(self, z: Array) -> Array:
+        """The unknowns in their own units: q, the multipliers, the rates of the symmetries."""
+        return z * self._factors(z)
+
+    def _factors(self, z: Array) -> Array:
+        (size, row, _), ones = self.scales, jnp.ones_like(z)
+        n = self.setup.system.n
+        return jnp.concatenate([ones[:n], EASY * size * row, ones[n + row.size :]])
+
     def state(self, z: Array, symmetries: Symmetries) -> tuple[Array, ...]:
         """Unpack the scaled unknowns: q, v, W, the multipliers, the rates of the symmetries."""
-        size, row, _ = self.scales
-        system = self.setup.system
-        q, scaled, alpha = jnp.split(z, np.cumsum([system.n, row.size]))
+        system, count = self.setup.system, self.scales[1].size
+        q, multipliers, alpha = jnp.split(self.unknowns(z), np.cumsum([system.n, count]))
         states = None
         if self.setup.seeks_states:
             mechanical = system.n - len(system.states)
@@ -237,8 +253,7 @@ class ScaledProblem:
             )
         W = jnp.tensordot(alpha, symmetries.W, 1)
         v = jnp.tensordot(alpha, symmetries.c, 1) + W @ q
-        v = v if states is None else v + states
-        return q, v, W, scaled * EASY * size * row, alpha
+        return q, v if states is None else v + states, W, multipliers, alpha
 
     def equations(self, z: Array, theta: Any) -> Array:
         """The residuals of the equations, the balance of forces first."""
@@ -288,13 +303,23 @@ class ScaledProblem:
 
 def problem(setup: Setup, q: Array, guess: Array, theta: Any) -> tuple[ScaledProblem, Array]:
     """The equations and the vector of unknowns at a guess of q and v."""
-    params, _, t, symmetries = theta
-    system, at_rest = setup.system, jnp.zeros_like(q)
-    A = acceleration_rows(system, q, guess, t, params)
+    symmetries = theta[-1]
+    scaled = scaled_at(setup, q, guess, theta)
+    no_multipliers = jnp.zeros(scaled.scales[1].size, q.dtype)
+    if setup.seeks_states:
+        mechanical = setup.system.n - len(setup.system.states)
+        q = jnp.concatenate([q[:mechanical], guess[mechanical:]])
+    return scaled, jnp.concatenate([q, no_multipliers, symmetries.along(q, guess)])
+
+
+def scaled_at(setup: Setup, q: Array, v: Array, theta: Any, otherwise: Any = 1.0) -> ScaledProblem:
+    """The equations, measured by the forces at a state, or `otherwise` if there are none."""
+    (params, _, t, _), system, at_rest = theta, setup.system, jnp.zeros_like(q)
+    A = acceleration_rows(system, q, v, t, params)
     no_multipliers = jnp.zeros(len(A), q.dtype)
 
     def force(q: Array, params: Params) -> Array:
-        return balance(system, q, guess, t, params, at_rest, no_multipliers).force
+        return balance(system, q, v, t, params, at_rest, no_multipliers).force
 
     # Effects of relative changes of q and the parameters on forces, which themselves vanish at an
     # equilibrium.
@@ -302,30 +327,46 @@ def problem(setup: Setup, q: Array, guess: Array, theta: Any) -> tuple[ScaledPro
     largest = jnp.max(jnp.abs(force(q, params)) + effects)
     A_p = system.position_jacobian(q, t, params)
     row, row_p = (jnp.where(x > 0, x, 1.0) for x in (unit_rows(A)[1], unit_rows(A_p)[1]))
-    scales = jax.lax.stop_gradient((jnp.where(largest > 0, largest, 1.0), row, row_p))
-    if setup.seeks_states:
-        mechanical = system.n - len(system.states)
-        q = jnp.concatenate([q[:mechanical], guess[mechanical:]])
-    start = jnp.concatenate([q, no_multipliers, symmetries.along(q, guess)])
-    return ScaledProblem(setup, scales), start
+    size = jnp.where((largest > 0) & jnp.isfinite(largest), largest, otherwise)
+    return ScaledProblem(setup, jax.lax.stop_gradient((size, row, row_p)))
 
 
 @jit_of("setup")
 def solve(setup: Setup, q: Array, guess: Array, theta: Any) -> Balanced:
     """An equilibrium near a guess of q and v; theta holds params, rates, t and symmetries."""
     scaled, start = problem(setup, q, guess, theta)
-    return scaled.solved(root(scaled.equations, start, theta), theta)
+
+    # Forces at the guess may be so large that all others count as zero.
+    def search(carry: tuple[Any, Array], _: None) -> tuple[tuple[Any, Array], None]:
+        scaled = ScaledProblem(setup, carry[0])
+        z = root(scaled.equations, carry[1], theta)
+        return _rescaled(scaled, z, theta), None
+
+    (scales, z), _ = jax.lax.scan(search, (scaled.scales, start), length=ATTEMPTS)
+    return ScaledProblem(setup, scales).solved(z, theta)
+
+
+def _rescaled(scaled: ScaledProblem, z: Array, theta: Any) -> tuple[Any, Array]:
+    """The scales where a search has ended, and the unknowns in them."""
+    q, v, *_ = scaled.state(z, theta[-1])
+    rescaled = scaled_at(scaled.setup, q, v, theta, scaled.scales[0])
+    return rescaled.scales, rescaled.scaled(scaled.unknowns(z))
 
 
 def _solve_known(setup: Setup, q: Array, guess: Array, theta: Any) -> Balanced:
     """`solve` for numbers that are known, on the host."""
-    scales, start = _problem_at(setup, q, guess, theta)
-    z = root_known(
-        lambda z: np.asarray(_values(setup, scales, z, theta)),
-        lambda z: jax.tree.map(np.asarray, _linear(setup, scales, z, theta)),
-        np.asarray(start),
-    )
-    arguments = setup, scales, jnp.asarray(z), theta
+    scales, z = _problem_at(setup, q, guess, theta)
+    for _ in range(ATTEMPTS):
+        z = root_known(
+            lambda z, scales=scales: np.asarray(_values(setup, scales, z, theta)),
+            lambda z, scales=scales: jax.tree.map(np.asarray, _linear(setup, scales, z, theta)),
+            np.asarray(z),
+        )
+        last = scales
+        scales, z = _rescaled_at(setup, scales, jnp.asarray(z), theta)
+        if 0.1 < scales[0] / last[0] < 10.0:
+            break
+    arguments = setup, scales, z, theta
     return _balanced(*arguments, _rows(*arguments), _values(*arguments))
 
 
@@ -336,6 +377,14 @@ def _problem_at(setup: Setup, q: Array, guess: Array, theta: Any) -> tuple[Any, 
         return scaled.scales, start
 
     return native_call(scales_and_start, q, guess, theta)
+
+
+@jit_of("setup", is_frame=True, is_finite=True)
+def _rescaled_at(setup: Setup, scales: Any, z: Array, theta: Any) -> tuple[Any, Array]:
+    def rescaled(scales: Any, z: Array, theta: Any) -> tuple[Any, Array]:
+        return _rescaled(ScaledProblem(setup, scales), z, theta)
+
+    return native_call(rescaled, scales, z, theta)
 
 
 @jit_of("setup", is_frame=True, is_finite=True)

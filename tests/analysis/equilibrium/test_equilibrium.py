@@ -233,3 +233,34 @@ def test_the_code_of_an_arm_at_rest_is_that_of_its_weights() -> None:
     }
     kernels[True].reading.is_finite = True
     assert 5 * kernels[True].operations < kernels[False].operations
+
+
+def _stiffening(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return -jnp.sinh(1e3 * (q - p)) - 0.1 * v
+
+
+def test_forces_are_measured_where_they_balance() -> None:
+    """At the guess the force is 1e43; relative to that, the force at x = p + 0.26 mm is nothing."""
+    bead = jm.System(lambda q, v, t, p: v @ v / 2, force=_stiffening, coordinates=("x",))
+    assert abs(float(equilibrium(bead, [0.1], 0.0).q[0])) < 1e-12
+    found, slope = jax.jit(jax.value_and_grad(lambda p: equilibrium(bead, [0.1], p).q[0]))(1e-3)
+    np.testing.assert_allclose((found, slope), (1e-3, 1.0), rtol=1e-9)
+    falling = jm.System(lambda q, v, t, p: v @ v / 2 + jnp.exp(-q[0]), coordinates=("x",))
+    with pytest.raises(ValueError, match="not in balance"):  # though the force becomes 1e-40
+        equilibrium(falling, [0.0])
+
+
+def _tendon(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return jnp.sinh(jnp.exp(200 * (q[0] - v[1])) - 1)  # overflows at most states
+
+
+def test_a_state_whose_rate_overflows_elsewhere_is_found_from_a_guess_by_name() -> None:
+    muscle = jm.System(
+        lambda q, v, t, p: v[0] ** 2 / 2 - (q[0] - 1) ** 2 / 2,
+        force=lambda q, v, t, p: jnp.stack([-0.1 * v[0]]),
+        coordinates=("x",), states=("fibre",), rates=_tendon,
+    )  # fmt: skip
+    found = equilibrium(muscle, [0.99, 0.0], v={"fibre": 0.99})
+    np.testing.assert_allclose((found.q[0], found.v[1]), 1.0, atol=1e-12)
+    with pytest.raises(ValueError, match="holds 'tendon'; the coordinates are x, fibre"):
+        equilibrium(muscle, [1.0, 0.0], v={"tendon": 1.0})
