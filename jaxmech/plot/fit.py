@@ -185,14 +185,22 @@ def _motion(
     part = _part(fit, recording, validation)
     sizes = root_mean_squares([one.observed - _middle(one.observed) for one in part.recordings])
     chosen, values = part.recordings[recording], part.values[recording]
-    stride = -(-len(chosen.ts) // MOST_MARKS)
     # A sensor that wraps is drawn where the prediction is.
     near = np.where(chosen.periods > 0, values - chosen.residuals(values), chosen.observed)
     stacked = SensorAxes.of(part, recording, sensors, sizes, ax)
     for k, name, color, ax in stacked.curves():
-        measured, ts = near[::stride, k], chosen.ts[::stride]
+        seen = np.flatnonzero(np.isfinite(near[:, k]))
+        shown = seen[:: -(-seen.size // MOST_MARKS) or 1]
         label = f"{name} measured" if name else "measured"
-        ax.plot(ts, measured, ".", color=color, markersize=3, alpha=0.45, label=label)
+        ax.plot(
+            chosen.ts[shown],
+            near[shown, k],
+            ".",
+            color=color,
+            markersize=3,
+            alpha=0.45,
+            label=label,
+        )
         ax.plot(chosen.ts, values[:, k], color=color, linewidth=1.2, label=f"{name} fit".strip())
     return stacked.labelled("measured and fitted", "")
 
@@ -207,7 +215,8 @@ def _misfit(
         ax.axhline(0, color=GREY, linewidth=0.6)
     for k, name, color, ax in stacked.curves():
         residual = chosen.residuals(values)[:, k]
-        ax.plot(chosen.ts, residual, color=color, linewidth=0.9, label=name or None)
+        seen = np.isfinite(residual)
+        ax.plot(chosen.ts[seen], residual[seen], color=color, linewidth=0.9, label=name or None)
     return stacked.labelled("predicted - measured", "residual of\n")
 
 

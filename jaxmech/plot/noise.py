@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from matplotlib.axes import Axes
 
+from jaxmech.identify.inference.independence import samples_of_sensors
 from jaxmech.identify.noise.losses import NORMAL
 from jaxmech.identify.result import Fit
 from jaxmech.plot.panels import BLUE, COLORS, GREY, axes_or_new, labelled
@@ -33,12 +34,12 @@ def autocorrelation(fit: Fit, sensor: int = 0, *, ax: Axes | None = None) -> Axe
     """
     ax = axes_or_new(ax)
     columns = _columns(fit, sensor)
-    values = _measured(columns)
+    values = np.concatenate(columns)
     longest = max((len(x) for x in columns), default=0)
     lags = np.arange(1, min(_LAGS, longest // 3) + 1)
     squares = float((values**2).sum())
     if lags.size and squares > 0:
-        sums = [np.nansum([np.nansum(x[k:] * x[:-k]) for x in columns if len(x) > k]) for k in lags]
+        sums = [sum(float(x[k:] @ x[:-k]) for x in columns) for k in lags]
         ax.vlines(lags, 0, np.array(sums) / squares, color=BLUE, linewidth=1.5)
         band = _BAND / np.sqrt(values.size)
         ax.axhspan(-band, band, color=GREY, alpha=0.25, linewidth=0)
@@ -64,7 +65,7 @@ def normal_quantiles(fit: Fit, sensor: int = 0, *, ax: Axes | None = None) -> Ax
     from scipy.special import ndtri  # slow to import, and seldom needed
 
     ax = axes_or_new(ax)
-    values = np.sort(_measured(_columns(fit, sensor)))
+    values = np.sort(np.concatenate(_columns(fit, sensor)))
     if values.size:
         expected = ndtri((np.arange(values.size) + 0.5) / values.size)
         size = NORMAL * float(np.median(np.abs(values)))
@@ -115,14 +116,12 @@ def _with_inputs(fit: Fit, name: str, sensor: int) -> Iterator[tuple[np.ndarray,
     for recording, r in zip(fit.train.recordings, fit.standard_residuals, strict=True):
         signal = recording.inputs[name]
         values = np.array([np.ravel(signal(t))[0] for t in recording.ts])
-        yield values, np.asarray(r[:, sensor])
+        seen = np.isfinite(r[:, sensor])
+        yield values[seen], np.asarray(r[seen, sensor])
 
 
 def _columns(fit: Fit, sensor: int) -> list[np.ndarray]:
-    """The residuals of a sensor in each recording, NaN without a sample."""
-    return [np.asarray(r[:, sensor]) for r in fit.standard_residuals]
-
-
-def _measured(columns: list[np.ndarray]) -> np.ndarray:
-    """Those of all samples, one after the other."""
-    return np.concatenate([x[np.isfinite(x)] for x in columns] or [np.zeros(0)])
+    """The residuals of a sensor at its samples, of each recording."""
+    if not fit.standard_residuals:  # of a fit that an earlier version saved
+        return [np.zeros(0)]
+    return samples_of_sensors(fit.standard_residuals, fit.train.recordings)[sensor]

@@ -595,6 +595,27 @@ def test_the_pictures_of_noise() -> None:
     np.testing.assert_allclose(points.get_ydata(), noise[:, 0])
 
 
+def test_the_pictures_of_a_slow_sensor() -> None:
+    """Whose samples lie apart in the table of a fast one."""
+    made, count, every = made_up(), 12000, 7
+    noise = np.full((count, 1), np.nan)
+    noise[::every, 0] = np.cumsum(np.random.default_rng(0).normal(size=-(-count // every)))
+    ts = np.arange(float(count))
+    drive = Signal(ts, ts)
+    one = replace(made.train.recordings[0], ts=ts, observed=0 * noise, inputs={"drive": drive})
+    train = replace(made.train, recordings=(one,), values=(np.nan_to_num(noise),))
+    fit = replace(made, train=train, standard_residuals=(noise,))
+    (lines,) = [x for x in autocorrelation(fit).collections if hasattr(x, "get_segments")]
+    assert lines.get_segments()[0][1][1] > 0.9
+    points = over_input(fit, "drive").lines[0]
+    np.testing.assert_allclose(points.get_xdata(), ts[::every])
+    np.testing.assert_allclose(points.get_ydata(), noise[::every, 0])
+    curve = residuals(fit).lines[-1]
+    np.testing.assert_allclose(curve.get_xdata(), ts[::every])
+    marks, _ = fit_over_data(fit).lines
+    assert marks.get_xdata().size > 150
+
+
 def test_a_fit_in_a_notebook() -> None:
     shown = made_up()._repr_html_()
     assert "<td>k</td><td>9</td>" in shown

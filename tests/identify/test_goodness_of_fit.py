@@ -163,6 +163,21 @@ def test_sensors_are_compared_with_themselves() -> None:
     assert correlation([both], [one]) is not None
 
 
+def test_samples_of_a_slow_sensor_are_compared_with_each_other() -> None:
+    """In a table of a fast one, in which they are 20 times apart."""
+    rng, samples = np.random.default_rng(3), np.full((2000, 2), np.nan)
+    samples[:, 0] = rng.normal(size=2000)
+    samples[::20, 1] = rng.normal(size=100)
+    one = Recording(np.arange(2000.0), np.zeros((2000, 2)), [0.0], [0.0])
+    assert correlation([samples], [one]) is None
+    samples[::20, 1] = slow = _autoregressive(rng, 0.8, 100)
+    beside = correlation([samples], [one])
+    alone = correlation([slow[:, None]], [replace(one.every(20), observed=np.zeros((100, 1)))])
+    assert beside is not None
+    assert alone is not None
+    np.testing.assert_allclose(beside.neighbours, alone.neighbours)
+
+
 def test_dry_friction_in_40_samples() -> None:
     """A viscous model is refuted by a short recording, too."""
     dry = System(

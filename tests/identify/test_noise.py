@@ -24,7 +24,7 @@ from jaxmech.identify import (
     load_fit,
     save_fit,
 )
-from jaxmech.identify.inference.blocks import correlation_length
+from jaxmech.identify.inference.blocks import block_times, correlation_length
 from jaxmech.identify.noise.autocorrelation import Neighbours, correlation_time
 from tests.identify.swings import BEGIN, FREE, NOISE, SWING, TRUTH, swings
 
@@ -114,7 +114,7 @@ def test_the_likelihood_of_correlated_noise() -> None:
     np.testing.assert_allclose(found.log_likelihood, expected, rtol=1e-9)
     np.testing.assert_allclose(found.aic, 2 * (4 + 1 - expected))
     np.testing.assert_allclose(found.bic, np.log(239) * (4 + 1) - 2 * expected)
-    assert correlation_length(np.nan_to_num(found.standard_residuals[0].T), seen[None]) < 2
+    assert correlation_length([found.standard_residuals[0][seen, 0]]) < 2
 
 
 def test_whitening_inverts_the_covariance() -> None:
@@ -202,6 +202,30 @@ def test_wrong_losses_are_refused() -> None:
         fitted(one, loss=Huber(), optimizer=optax.adam(1e-2))
     with pytest.raises(ValueError, match="`scale` must be above 1"):
         Cauchy(1.0)
+
+
+def test_blocks_are_those_of_the_samples() -> None:
+    """Between which a faster sensor, or an input, may have times of its own."""
+    one = with_noise(autoregressive(np.random.default_rng(7), 0.8))
+    plain = fitted(one)
+    assert 6 <= plain.blocks < 20
+    sparse = np.full((4 * 240 + 1, 1), np.nan)
+    sparse[::4] = one.observed
+    among_others = fitted(replace(one, ts=np.arange(len(sparse)) / 200, observed=sparse))
+    assert among_others.blocks == plain.blocks
+    errors = [x.uncertainty.standard_errors_by_block for x in (plain, among_others)]
+    np.testing.assert_allclose(*errors, rtol=1e-3)
+
+
+def test_a_slow_sensor_has_longer_blocks_than_the_fast_one_beside_it() -> None:
+    rng = np.random.default_rng(8)
+    slow = autoregressive(rng, 0.8)[:, None]
+    values, seen = rng.normal(size=(1, 2400, 2)), np.full((1, 2400, 2), True)
+    seen[0, :, 1] = np.arange(2400) % 10 == 0
+    values[0, ::10, 1] = slow[:240, 0]
+    alone = len(list(block_times(slow[None], np.full((1, 241, 1), True))))
+    assert 6 <= alone < 20
+    assert len(list(block_times(values, seen))) == alone
 
 
 def _coverage(

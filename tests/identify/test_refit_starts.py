@@ -160,6 +160,17 @@ def test_outliers_are_moved_and_nothing_else() -> None:
     assert not without_outliers(samples[:5], ts[:5])[1].any()
 
 
+def test_samples_of_a_slow_sensor_are_the_neighbours_of_each_other() -> None:
+    ts = np.linspace(0.0, 2.0, 401)
+    seen = np.arange(401) % 20 == 0
+    samples = np.where(seen, 1 + 4 * ts**2, np.nan)[:, None]
+    np.testing.assert_allclose(rates(samples, ts)[:, 0], 8 * ts, atol=1e-8)
+    samples[200] += 9.0
+    cleaned, moved = without_outliers(samples, ts)
+    assert np.flatnonzero(moved).tolist() == [200]
+    np.testing.assert_allclose(cleaned[200], 1 + 4 * ts[200] ** 2)
+
+
 def test_a_fit_does_not_begin_at_an_outlier(tmp_path: Any) -> None:
     ts = np.arange(101) / 50
     angle = 0.8 * np.cos(3 * ts) + 1e-3 * np.random.default_rng(2).normal(size=101)

@@ -2,7 +2,8 @@
 
 Differences of neighbouring samples amplify their noise by one over the time between them. A
 parabola over more samples is less noisy, until it no longer follows the motion; the width is chosen
-by leave-one-out cross-validation (Fan and Gijbels 1996, section 4.10). A fit that begins at an
+by leave-one-out cross-validation (Fan and Gijbels 1996, section 4.10). It is a number of samples,
+which may have any number of times without one between them. A fit that begins at an
 outlier may end anywhere, or nowhere: samples that their neighbours contradict do not count.
 """
 
@@ -45,19 +46,18 @@ def without_outliers(values: Numbers, ts: Numbers) -> tuple[Numbers, NDArray[np.
     """
     moved = np.zeros(values.shape, bool)
     clean = values.copy()
-    if len(ts) < _NEAR:
-        return clean, moved
     for k in range(values.shape[1]):
-        column = values[:, k].copy()
-        for _ in range(_ROUNDS):
-            outliers = _outliers(column, ts)
+        seen = np.flatnonzero(np.isfinite(values[:, k]))
+        column, times = values[seen, k], ts[seen]
+        for _ in range(_ROUNDS if len(seen) >= _NEAR else 0):
+            outliers = _outliers(column, times)
             if not outliers.any():
                 break
             column[outliers] = np.nan
-            moved[outliers, k] = True
-        places = np.flatnonzero(moved[:, k])
+            moved[seen[outliers], k] = True
+        places = np.flatnonzero(np.isnan(column))
         if places.size:
-            clean[places, k] = _parabolas(column, ts, _NEAR, places)[0]
+            clean[seen[places], k] = _parabolas(column, times, _NEAR, times[places])[0]
     return clean, moved
 
 
@@ -66,7 +66,7 @@ def _outliers(values: Numbers, ts: Numbers) -> NDArray[np.bool_]:
     parts = np.array_split(np.arange(len(ts)), -(-len(ts) // _AT_ONCE))
     value, leverage = (
         np.concatenate(columns)
-        for columns in zip(*(_parabolas(values, ts, _NEAR, x)[::2] for x in parts), strict=True)
+        for columns in zip(*(_parabolas(values, ts, _NEAR, ts[x])[::2] for x in parts), strict=True)
     )
     with np.errstate(invalid="ignore", divide="ignore"):
         away = np.abs(values - value) / np.sqrt(1 - leverage)  # all of one variance
@@ -84,21 +84,26 @@ def _outliers(values: Numbers, ts: Numbers) -> NDArray[np.bool_]:
 
 
 def _rates(values: Numbers, ts: Numbers) -> Numbers:
-    compared = np.unique(np.linspace(0, len(ts) - 1, min(len(ts), _JUDGED)).astype(int))
-    widths = [width for width in _WIDTHS if width <= len(ts)] or [len(ts)]
+    seen = np.isfinite(values)
+    if not seen.any():
+        return np.full(len(ts), np.nan)
+    samples, times = values[seen], ts[seen]
+    compared = np.unique(np.linspace(0, len(times) - 1, min(len(times), _JUDGED)).astype(int))
+    widths = [width for width in _WIDTHS if width <= len(times)] or [len(times)]
     # Without noise all may fit to round-off, which must not choose: then the widest is taken.
-    finite = np.abs(values[np.isfinite(values)])
-    rounding = (64 * np.finfo(float).eps * finite.max(initial=0.0)) ** 2
-    width = min(widths[::-1], key=lambda width: max(_error(values, ts, width, compared), rounding))
-    parts = np.array_split(np.arange(len(ts)), -(-len(ts) // _AT_ONCE))
-    return np.concatenate([_parabolas(values, ts, width, part)[1] for part in parts])
+    rounding = (64 * np.finfo(float).eps * np.abs(samples).max()) ** 2
+    width = min(
+        widths[::-1], key=lambda width: max(_error(samples, times, width, compared), rounding)
+    )
+    parts = np.array_split(ts, -(-len(ts) // _AT_ONCE))
+    return np.concatenate([_parabolas(samples, times, width, part)[1] for part in parts])
 
 
 def _error(values: Numbers, ts: Numbers, width: int, places: NDArray[np.int_]) -> float:
     """Mean squared error of the parabolas at samples that they were not fitted to."""
     if width < _WIDTHS[0]:
         return 0.0
-    value, _, leverage = _parabolas(values, ts, width, places)
+    value, _, leverage = _parabolas(values, ts, width, ts[places])
     with np.errstate(invalid="ignore", divide="ignore"):
         # the error without the sample, from the fit with it: no second fit is needed
         missed = (values[places] - value) / (1 - leverage)
@@ -107,13 +112,15 @@ def _error(values: Numbers, ts: Numbers, width: int, places: NDArray[np.int_]) -
 
 
 def _parabolas(
-    values: Numbers, ts: Numbers, width: int, places: NDArray[np.int_]
+    values: Numbers, ts: Numbers, width: int, at: Numbers
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Value and slope of the parabola at each place, and the leverage of the sample there."""
-    first = np.clip(places - width // 2, 0, len(ts) - width)
+    """Value and slope at some times of the parabola around each, and the leverage of a sample."""
+    nearest = np.minimum(np.searchsorted(ts, at), len(ts) - 1)
+    first = np.clip(nearest - width // 2, 0, len(ts) - width)
     near = first[:, None] + np.arange(width)
-    away = ts[near] - ts[places][:, None]
+    away = ts[near] - at[:, None]
     scale = np.abs(away).max(axis=1)
+    scale = np.where(scale > 0, scale, 1.0)
     is_finite = np.isfinite(values[near])
     enough = is_finite.sum(axis=1)[:, None] > np.arange(3)  # two samples make a line
     powers = (away / scale[:, None])[..., None] ** np.arange(3)
@@ -121,4 +128,4 @@ def _parabolas(
     inverse = np.linalg.pinv(X.swapaxes(1, 2) @ X, rcond=1e-10, hermitian=True)
     coefficients = inverse @ (X.swapaxes(1, 2) @ np.where(is_finite, values[near], 0.0)[..., None])
     slope = np.where(enough[:, 1], coefficients[:, 1, 0] / scale, np.nan)
-    return coefficients[:, 0, 0], slope, inverse[:, 0, 0] * np.isfinite(values[places])
+    return coefficients[:, 0, 0], slope, inverse[:, 0, 0] * np.isfinite(values[nearest])

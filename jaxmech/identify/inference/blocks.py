@@ -10,7 +10,7 @@ over B blocks gives the covariance (B - 1) / B sum_b d_b d_b^T with B - 1 degree
 (Carlstein 1986, Annals of Statistics 14; Kuensch 1989, Annals of Statistics 17).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -48,8 +48,7 @@ def blocks(task: Task, y: np.ndarray, conditions: Conditions, factor: float) -> 
     H = J.T @ J
     sizes = np.sqrt(np.where(np.diag(H) > 0, np.diag(H), 1.0))
     H = H / sizes / sizes[:, None]
-    sensors = zip(np.moveaxis(values, 2, 0), np.moveaxis(seen, 2, 0), strict=True)
-    cuts = list(_cuts(seen, _LENGTH * max(correlation_length(*sensor) for sensor in sensors)))
+    cuts = list(block_times(values, seen))
     if len(cuts) < FEWEST or len(cuts) <= np.linalg.matrix_rank(H, tol=1e-10, hermitian=True):
         return None
     moves = []
@@ -67,36 +66,42 @@ def blocks(task: Task, y: np.ndarray, conditions: Conditions, factor: float) -> 
     return Blocks(np.where(np.isnan(covariance), np.inf, covariance), count)
 
 
-def correlation_length(values: np.ndarray, seen: np.ndarray) -> float:
-    """The integrated correlation time of residuals (S, T), in samples: 1 if they are independent.
+def correlation_length(parts: Sequence[np.ndarray]) -> float:
+    """The integrated correlation time of the residuals of a sensor, in samples of that sensor.
 
-    Twice the sum of correlations up to the first that is not positive, less one (Geyer 1992,
-    Statistical Science 7).
+    It is 1 if they are independent: twice the sum of correlations up to the first that is not
+    positive, less one (Geyer 1992, Statistical Science 7).
+
+    Args:
+        parts: those of each segment.
 
     Example:
-        >>> noise = np.random.default_rng(0).normal(size=(1, 4000))
-        >>> correlation_length(noise, np.full((1, 4000), True)) < 1.5
+        >>> noise = np.random.default_rng(0).normal(size=4000)
+        >>> correlation_length([noise]) < 1.5
         True
     """
-    x = np.where(seen, values, 0.0)
-    squares = float((x**2).sum())
+    squares = sum(float(x @ x) for x in parts)
     if not squares > 0:
         return 1.0
     total = 1.0
-    for lag in range(1, x.shape[1]):
-        r = float((x[:, lag:] * x[:, :-lag]).sum()) / squares
+    for lag in range(1, max(map(len, parts))):
+        r = sum(float(x[lag:] @ x[:-lag]) for x in parts) / squares
         if r <= 0:
             break
         total += 2 * r
     return total
 
 
-def _cuts(seen: np.ndarray, length: float) -> Iterator[tuple[int, np.ndarray]]:
-    """Segments and indices of times of blocks with `length` samples at least."""
-    rows = [np.flatnonzero(segment.any(1)) for segment in seen]
-    total = sum(map(len, rows))
-    shortest = max(length, total / MOST)
-    for k, times in enumerate(rows):
+def block_times(values: np.ndarray, seen: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Segments and indices of times of blocks of the residuals (S, T, d) that count."""
+    times_seen = [np.flatnonzero(segment.any(1)) for segment in seen]
+    total = sum(map(len, times_seen))
+    shortest = total / MOST
+    for x, mask in zip(np.moveaxis(values, 2, 0), np.moveaxis(seen, 2, 0), strict=True):
+        length = correlation_length([a[b] for a, b in zip(x, mask, strict=True)])
+        # A slow sensor has samples at a few of the times only.
+        shortest = max(shortest, _LENGTH * length * total / max(int(mask.sum()), 1))
+    for k, times in enumerate(times_seen):
         count = int(len(times) / shortest)
         if count:
             yield from ((k, part) for part in np.array_split(times, count))

@@ -1,6 +1,6 @@
 """Whether the residuals of a fit are independent of one another: the test of Ljung and Box (1978).
 
-With the correlations r_k of residuals k samples apart, n residuals and n_k pairs,
+With the correlations r_k of residuals k samples of their sensor apart, n residuals and n_k pairs,
 
     Q = sum_k n^2 / n_k r_k^2
 
@@ -20,7 +20,7 @@ from jaxmech.identify.inference.information import Numbers
 CHANCE = 1e-3  # probability with which independent residuals are called correlated
 LEAST = 0.1  # correlation, over all lags, that makes a difference to the intervals
 _LAGS = 10
-_PER_LAG = 5  # samples of the longest recording for each lag
+_PER_LAG = 5  # samples of a sensor, in the longest recording, for each lag
 
 
 class Autocorrelation(NamedTuple):
@@ -43,21 +43,16 @@ def correlation(
     """
     from scipy.special import chdtrc  # slow to import, and seldom needed
 
-    pairs = zip(residuals, recordings, strict=True)
-    samples = [np.where(recording.measured, r, np.nan) for r, recording in pairs]
-    longest = max(len(x) for x in samples)
-    lags = range(1, 1 + max(1, min(_LAGS, longest // _PER_LAG)))
     totals, degrees, strongest, neighbours = np.zeros(2), np.zeros(2), 0.0, 0.0
-    for sensor in range(samples[0].shape[1]):
-        columns = [x[:, sensor] for x in samples]
-        values = np.concatenate([x[np.isfinite(x)] for x in columns])
+    for columns in samples_of_sensors(residuals, recordings):
+        values = np.concatenate(columns)
         size = np.abs(values).max(initial=0.0)
         if not (size > 0 and np.isfinite(size)):
             continue
         squares, terms = ((values / size) ** 2).sum(), []
-        for lag in lags:
+        longest = max(len(x) for x in columns)
+        for lag in range(1, 1 + max(1, min(_LAGS, longest // _PER_LAG))):
             products = np.concatenate([x[lag:] / size * (x[:-lag] / size) for x in columns])
-            products = products[np.isfinite(products)]
             terms.append((float(products.sum() / squares), products.size))
         r = np.array([r for r, count in terms if count])
         counts = np.array([count for _, count in terms if count])
@@ -70,3 +65,15 @@ def correlation(
             strongest, neighbours = total, float(r[0])
     chance = min(1.0, 2 * float(chdtrc(degrees, totals).min())) if degrees.any() else 1.0
     return Autocorrelation(neighbours, chance) if chance < CHANCE and strongest > LEAST**2 else None
+
+
+def samples_of_sensors(
+    residuals: Sequence[Numbers], recordings: Sequence[Recording]
+) -> list[list[Numbers]]:
+    """Of each sensor its residuals in each recording, without the times at which it has no sample.
+
+    A sensor may be slower than others, and than the times of a recording.
+    """
+    pairs = zip(residuals, recordings, strict=True)
+    samples = [np.where(recording.measured, r, np.nan).T for r, recording in pairs]
+    return [[x[np.isfinite(x)] for x in columns] for columns in zip(*samples, strict=True)]
