@@ -24,7 +24,7 @@ class Problem:
     message: str  # predicate of the key, such as "must be a number, but is true"
 
     def __str__(self) -> str:
-        return f"{'.'.join(self.key)} {self.message}".strip()
+        return f"{_dotted(self.key)} {self.message}".strip()
 
 
 class StudyError(ValueError):
@@ -101,4 +101,8 @@ def not_one_of(name: str, valid: Iterable[str], category: str) -> str:
 
 
 def _sentence(problem: Problem) -> str:
-    return f"Argument `{'.'.join(problem.key)}` {problem.message}" if problem.key else str(problem)
+    return f"Argument `{_dotted(problem.key)}` {problem.message}" if problem.key else str(problem)
+
+
+def _dotted(key: Key) -> str:
+    return ".".join(part or '""' for part in key)

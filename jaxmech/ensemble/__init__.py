@@ -1,7 +1,7 @@
 """Monte Carlo studies: read `study`, `draws`, `members/`, `kernel`, `run`, in this order.
 
 `study` is the configuration of motions, `modes_study` that of eigenvalues. `draws` makes initial
-states and parameters from `distributions`, with the designs of `sampling/`; `recorded` reads
+states and parameters from `distributions` (and `truncated_normal`), with the designs of `sampling/`; `recorded` reads
 inputs. `members/` holds one motion or spectrum as a function of its draws, `kernel` computes a
 block of them, with their `statistics/`. `run` computes all blocks, distributed by `work/`;
 `estimate` chooses the size of a block and predicts memory and disk, and `progress` reports the

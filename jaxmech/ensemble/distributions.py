@@ -7,13 +7,14 @@ A value is the quantile of a number between 0 and 1: any way to spread those ser
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import exp, inf, isfinite, log
+from math import inf, isfinite, log
 from typing import Annotated, Any
 
 import numpy as np
 
 from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all, unknown
 from jaxmech.config.schema import OneOf
+from jaxmech.ensemble import truncated_normal
 from jaxmech.utils.field_docs import doc, setting
 
 
@@ -108,12 +109,14 @@ class Normal:
         """Values at probabilities, around `mean`, or the default where no mean is given."""
         mean, sd = self._shape(default)
         low, high = self._limits(mean, sd)
-        return mean + sd * _normal_quantile(unit, low, high)
+        values = mean + sd * truncated_normal.quantile(unit, low, high)
+        return _within(values, self.low, self.high)
 
     def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
         """The logarithm of the density."""
         mean, sd = self._shape(default)
-        return _normal_log_density((x - mean) / sd, *self._limits(mean, sd)) - log(sd)
+        z = (x - mean) / sd
+        return truncated_normal.log_density(z, *self._limits(mean, sd)) - log(sd)
 
     def _shape(self, default: float | None) -> tuple[float, float]:
         mean = _or_default(self.mean, default)
@@ -155,14 +158,16 @@ class LogNormal:
         """Values at probabilities, around `median`, or the default where no median is given."""
         median = _or_default(self.median, default)
         low, high = self._limits(median)
-        return median * np.exp(self.sigma * _normal_quantile(unit, low, high))
+        values = median * np.exp(self.sigma * truncated_normal.quantile(unit, low, high))
+        return _within(values, self.low, self.high)
 
     def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
         """The logarithm of the density."""
         median = _or_default(self.median, default)
         with np.errstate(divide="ignore", invalid="ignore"):
             z = np.where(x > 0, np.log(x / median) / self.sigma, inf)
-            density = _normal_log_density(z, *self._limits(median)) - np.log(self.sigma * x)
+            density = truncated_normal.log_density(z, *self._limits(median))
+            density -= np.log(self.sigma * x)
         return np.where(x > 0, density, -inf)
 
     def _limits(self, median: float) -> tuple[float, float]:
@@ -284,7 +289,7 @@ class Scipy:
     `high` truncate it.
 
     Example:
-        >>> Scipy("gamma", {"a": 1.0, "scale": 2.0}).quantile(np.array([1 - exp(-1.0)]), None)
+        >>> Scipy("gamma", {"a": 1.0, "scale": 2.0}).quantile(np.array([1 - np.exp(-1.0)]), None)
         array([2.])
     """
 
@@ -316,21 +321,20 @@ class Scipy:
         if not np.isfinite(self._scipy().ppf(0.5)):
             parameters = ", ".join(f"{key} = {value}" for key, value in self.parameters.items())
             raise refuse("distribution", f"must have valid parameters, but has {parameters}")
-        low, high = self._limits()
-        if not low < high:
+        _, start, end = self._tail()
+        if start == end:
             raise refuse("low", "must be below `high`, with some probability between them")
 
     def quantile(self, unit: np.ndarray, default: float | None) -> np.ndarray:
         """Values at probabilities; the default is not used."""
-        low, high = self._limits()
-        return np.asarray(self._scipy().ppf(low + (high - low) * unit))
+        inverse, start, end = self._tail()
+        return _within(inverse(start + (end - start) * unit), *self._limits)
 
     def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
         """The logarithm of the density."""
-        low, high = self._limits()
-        frozen = self._scipy()
-        inside = (frozen.cdf(x) >= low) & (frozen.cdf(x) <= high)
-        return np.where(inside, frozen.logpdf(x) - log(high - low), -inf)
+        _, start, end = self._tail()
+        inside = _within(x, *self._limits) == x
+        return np.where(inside, self._scipy().logpdf(x) - log(abs(end - start)), -inf)
 
     def _scipy(self) -> Any:
         from scipy import stats
@@ -338,10 +342,16 @@ class Scipy:
         parameters = {key: x for key, x in self.parameters.items() if key not in ("low", "high")}
         return getattr(stats, self.name)(**parameters)
 
+    @property
     def _limits(self) -> tuple[float, float]:
-        frozen, ends = self._scipy(), self.parameters
-        low = float(frozen.cdf(ends["low"])) if "low" in ends else 0.0
-        return low, float(frozen.cdf(ends["high"])) if "high" in ends else 1.0
+        return self.parameters.get("low", -inf), self.parameters.get("high", inf)
+
+    def _tail(self) -> tuple[Any, float, float]:
+        """The inverse of a probability, and its values at the limits, which keep their digits."""
+        frozen, (low, high) = self._scipy(), self._limits
+        if frozen.cdf(low) > 0.5:  # in the upper tail
+            return frozen.isf, float(frozen.sf(low)), float(frozen.sf(high))
+        return frozen.ppf, float(frozen.cdf(low)), float(frozen.cdf(high))
 
 
 DISTRIBUTIONS: dict[str, type] = {
@@ -369,22 +379,9 @@ def needs_default(rule: Distribution) -> str | None:
     return None
 
 
-def _normal_quantile(unit: np.ndarray, low: float, high: float) -> np.ndarray:
-    # From the nearer tail, where `ndtri` keeps its digits.
-    from scipy.special import ndtr, ndtri  # slow to import
-
-    if low > 0:
-        return -_normal_quantile(1 - unit, -high, -low)
-    start, end = ndtr(low), ndtr(high)
-    return np.asarray(ndtri(start + (end - start) * unit))
-
-
-def _normal_log_density(z: np.ndarray, low: float, high: float) -> np.ndarray:
-    from scipy.special import log_ndtr, ndtr  # slow to import
-
-    mass = ndtr(high) - ndtr(low) if low < 0 else exp(log_ndtr(-low)) - exp(log_ndtr(-high))
-    density = -(np.asarray(z) ** 2) / 2 - log(np.sqrt(2 * np.pi) * mass)
-    return np.where((low <= z) & (z <= high), density, -inf)
+def _within(x: np.ndarray, low: float | None, high: float | None) -> np.ndarray:
+    """Values without the round-off by which they exceed their limits."""
+    return np.clip(x, -inf if low is None else low, inf if high is None else high)
 
 
 def _or_default(setting: float | None, default: float | None) -> float:

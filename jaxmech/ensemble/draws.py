@@ -16,6 +16,7 @@ import numpy as np
 from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all
 from jaxmech.config.load import Subject
 from jaxmech.ensemble.distributions import Fixed, FromTable, Spread, needs_default
+from jaxmech.ensemble.members.array_names import array_name
 from jaxmech.ensemble.sampling.designs import Points, inside
 from jaxmech.ensemble.sampling.plans import Drawn, DrawPlan, plans_of
 from jaxmech.ensemble.sampling.settings import Sampling, named
@@ -198,4 +199,4 @@ def _require_groups(
 def stored_name(variable: Variable) -> str:
     """The name of a variable's array in a run folder, such as `parameter_m1`."""
     singular = {"coordinates": "coordinate", "velocities": "velocity", "parameters": "parameter"}
-    return f"{singular.get(variable.section, variable.section)}_{variable.name}"
+    return array_name(f"{singular.get(variable.section, variable.section)}_{variable.name}")

@@ -243,7 +243,7 @@ def with_steps(study: AbstractStudy, subject: Subject, sampler: Sampler) -> Abst
         system, _ = program.switched(None)
         scheme = Scheme.of(system, study.method, steps, study.projection, study.formulation)
         q, v, params = program.states(varying, shared, len(rows))
-        params = jax.vmap(lambda p: program.switched(p)[1])(params)
+        params = jax.vmap(lambda p: program.switched(p)[1], axis_size=len(rows))(params)
         ts = np.tile(program.ts, (len(rows), 1))
         needed_steps = members_need(scheme, q, v, ts, as_dtype(params, program.dtype))
     per_save = rounded_up((needed_steps or 1) / (study.times.saves - 1))

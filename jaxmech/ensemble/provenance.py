@@ -9,12 +9,14 @@ import numpy as np
 from jaxmech.config.digest import digest, system_digests
 from jaxmech.config.environment import environment
 from jaxmech.config.load import Subject
-from jaxmech.ensemble.draws import stored_name
+from jaxmech.ensemble.draws import Sampler, stored_name
 from jaxmech.ensemble.kernel import BlockProgram
 from jaxmech.ensemble.members.base import Tree, first_of, params_of
 from jaxmech.ensemble.statistics.custom import Custom, Reduction
 from jaxmech.ensemble.study import AbstractStudy, Study
 from jaxmech.utils.digests import arrays_digest, sha256
+
+_FIRST = 1024  # members whose draws are digested, whatever the size of a block
 
 
 def origin(kernel: BlockProgram) -> dict[str, Any]:
@@ -22,18 +24,30 @@ def origin(kernel: BlockProgram) -> dict[str, Any]:
     inputs, sampler, subject = kernel.inputs(0), kernel.sampler, kernel.member.subject
     functions, params = function_digests(subject, inputs.varying, inputs.shared, kernel.dtype)
     functions |= _observed(kernel.member.study, subject, params, kernel.dtype)
-    size = sampler.size
-    block, last = sampler.rows(0, min(kernel.block, size)), sampler.rows(size - 1, size)
-    # The first block and the last member: another seed, size or rule changes one of them, and all
-    # draws of a large study would take longer than its first block.
-    pairs = zip(block, last, strict=True)
-    draws = {stored_name(v): arrays_digest(v.values, end.values) for v, end in pairs}
-    draws |= subject.inputs.digests
-    if sampler.weighted:
-        draws["weights"] = arrays_digest(inputs.weight, sampler.weights(size - 1, size))
+    # Some at the beginning and the last member: another seed, size or rule changes one of them, and
+    # all draws of a large study would take long.
+    last = sampler.size - 1
+    draws = draw_digests(sampler, (0, min(_FIRST, sampler.size)), (last, sampler.size))
     notes = {name: list(words) for name, words in subject.inputs.notes.items() if words}
-    facts = {**environment(subject), "functions": functions, "draws": draws}
+    facts = {
+        **environment(subject),
+        "functions": functions,
+        "draws": {**draws, **subject.inputs.digests},
+        "first_draws": draw_digests(sampler, (0, 1)),  # studies of other sizes may share them
+    }
     return facts | ({"inputs": notes} if notes else {})
+
+
+def draw_digests(sampler: Sampler, *ranges: tuple[int, int]) -> dict[str, str]:
+    """The digest of each variable in some ranges of members, and of their weights."""
+    parts = [sampler.rows(*part) for part in ranges]
+    draws = {
+        stored_name(same[0]): arrays_digest(*(variable.values for variable in same))
+        for same in zip(*parts, strict=True)
+    }
+    if sampler.weighted:
+        draws["weights"] = arrays_digest(*(sampler.weights(*part) for part in ranges))
+    return draws
 
 
 def function_digests(

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from jaxmech.config.errors import Problem, not_one_of, out_of_range, refuse, refuse_all
 from jaxmech.config.schema import unnamed_policies
 from jaxmech.ensemble.distributions import Distribution, Fixed, FromTable, Spread
+from jaxmech.ensemble.members.array_names import name_problem
 from jaxmech.ensemble.members.observed import Observed, Series, StudyEvent
 from jaxmech.ensemble.recorded.settings import RecordedInput, input_problems
 from jaxmech.ensemble.sampling import Sampling
@@ -172,6 +173,7 @@ class AbstractStudy(Drawn):
                 if not isinstance(rule, Fixed | FromTable | Spread):
                     message = f"must be a distribution such as Fixed(1.0), but is {rule!r}"
                     yield Problem((section, name), message)
+        yield from _of_names(self)
         yield from input_problems(self.inputs, self.parameters)
         if not 0 <= self.failed_allowed <= 1:
             message = f"must be a fraction from 0 to 1, but is {self.failed_allowed}"
@@ -275,6 +277,14 @@ class Study(AbstractStudy):
 def steps_per_save(study: Study) -> int | None:
     """Steps per save interval, or None if they are not known."""
     return study.steps.per_save if isinstance(study.steps, FixedSteps) else None
+
+
+def _of_names(study: AbstractStudy) -> Iterator[Problem]:
+    """The quantities, events and statistics that no array can be named by."""
+    for section in ("observe", "events", "statistics"):
+        for name in getattr(study, section, ()):
+            if message := name_problem(name):
+                yield Problem((section, name), message)
 
 
 def _round_up(number: int, unit: int) -> int:

@@ -25,7 +25,7 @@ from jaxmech.utils.units import with_unit
 
 _SHOWN = 5  # number of times at which quantiles are given
 _MOST = 64  # numbers of an array that a summary holds
-_WIDTH = 80  # characters of an array that its table shows
+_LONGEST_ROW = 8  # numbers of an array that its table shows
 
 
 def summarize(
@@ -162,10 +162,17 @@ def _statistics(summary: dict[str, Any]) -> Iterator[str]:
     for name, values in summary.get("statistics", {}).items():
         yield name
         for key, value in values.items():
-            line = value if isinstance(value, str) else _shown(value)
-            if len(line) > _WIDTH:
-                line = f"array of shape {np.shape(value)}, in {STATISTICS}"
-            yield f"  {key:<18}{line}"
+            for row, line in enumerate(_lines(value)):
+                yield f"  {'' if row else key:<18}{line}"
+
+
+def _lines(value: Any) -> list[str]:
+    """A number or an array in lines, by its shape alone, so that results alike are shown alike."""
+    if isinstance(value, str) or not np.ndim(value):
+        return [value if isinstance(value, str) else _shown(value)]
+    if np.ndim(value) > 2 or max(np.shape(value)) > _LONGEST_ROW:
+        return [f"array of shape {np.shape(value)}, in {STATISTICS}"]
+    return [_shown(row) for row in (value if np.ndim(value) == 2 else [value])]
 
 
 def _plain(value: Any) -> Any:

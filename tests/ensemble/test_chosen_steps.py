@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxmech.config.toml import read
-from jaxmech.ensemble import RunWarning, Study, run_study
+from jaxmech.ensemble import Fixed, RunWarning, Study, Times, Uniform, run_study
 from jaxmech.ensemble.store import with_stored_sizes
 from tests.ensemble.studies import arrays, same_bits, write_study
 
@@ -76,3 +76,19 @@ def test_a_step_that_is_too_coarse_is_reported(tmp_path) -> None:
     text = (computed(tmp_path, text) / "summary.txt").read_text()
     assert "above 0.001" in text
     assert "`steps.per_save`" in text
+
+
+def test_a_system_needs_no_parameter(tmp_path: Path) -> None:
+    (tmp_path / "free.py").write_text(
+        "import jaxmech as jm\nfree = jm.System(lambda q, v, t, p: v @ v / 2, coordinates=('x',))"
+    )
+    study = Study(
+        model="free.py:free",
+        size=3,
+        times=Times(end=1.0, saves=2),
+        coordinates={"x": Uniform(0.0, 1.0)},
+        velocities={"x": Fixed(1.0)},
+    )
+    run_study(study, tmp_path / "run", folder=tmp_path)
+    found = arrays(tmp_path / "run")
+    assert found["q"][:, 1] == pytest.approx(found["q"][:, 0] + 1.0)

@@ -14,7 +14,9 @@ from jaxmech.ensemble import (
     StudyEvent,
     Times,
     Uniform,
+    load,
 )
+from jaxmech.ensemble.members.passages import study_watch
 from jaxmech.ensemble.run import run_study
 from tests.ensemble.studies import arrays, killed, same_bits
 
@@ -121,6 +123,22 @@ def test_a_run_that_was_killed_ends_with_the_same_bits(folder: Path, done: objec
 
 
 @pytest.mark.slow
+def test_statistics_of_one_threshold_share_its_event() -> None:
+    threshold = {"of": "x1", "above": 0.5, "between_saves": True}
+    study = Study(
+        model="pendulum",
+        size=4,
+        times=Times(end=1.0),
+        statistics={
+            "share": Probability(**threshold),
+            "when": FirstPassage(**threshold),
+            "other": Probability(of="x1", below=0.5, between_saves=True),
+        },
+    )
+    watch = study_watch(study, load("pendulum", {}).system)
+    assert [event.name for event in watch.events] == ["x1 above 0.5", "x1 below 0.5"]
+
+
 def test_ten_thousand_first_passages(tmp_path: Path) -> None:
     """A pendulum of 1 m falls through its lowest point once, at a quarter of its period."""
     study = Study(

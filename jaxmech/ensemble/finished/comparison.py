@@ -23,7 +23,7 @@ Limits = tuple[float, float, float]  # a value, and the limits of its interval
 _LEFT = ("chunk", "cluster")  # keys that change no result
 _FACTS = (
     "jaxmech", "jaxmech_sha256", "jax", "jaxlib", "numpy", "scipy", "zarr", "python", "platform",
-    "device", "devices", "processor", "xla_flags", "x64", "functions", "draws",
+    "device", "devices", "processor", "xla_flags", "x64", "functions",
 )  # fmt: skip
 INTERVALS = (("mean", "mean_low", "mean_high"), ("probability", "low", "high"),
              ("quantiles", "low", "high"))  # fmt: skip
@@ -84,16 +84,18 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
     """
     results, reference = open_results(first), open_results(second)
     facts = stored_environment(first), stored_environment(second)
+    # A longer study begins with the members of a shorter one, unless its design depends on sizes.
+    draws = "draws" if results.size == reference.size else "first_draws"
     estimates = dict(_estimates(results)), dict(_estimates(reference))
     names = {**estimates[0], **estimates[1]}
     return RunComparison(
         paths=(first, second),
         configuration=tuple(differences(results.config, reference.config, _LEFT)),
-        environment=tuple(changes(*facts, _FACTS)),
+        environment=tuple(changes(*facts, (*_FACTS, draws))),
         statistics=tuple(_differences(*estimates)),
         only=tuple(name for name in names if not all(name in estimated for estimated in estimates)),
         arrays=dict(_arrays(results, reference)),
-        same_draws=facts[0].get("draws") == facts[1].get("draws"),
+        same_draws=bool(facts[0].get(draws)) and facts[0].get(draws) == facts[1].get(draws),
     )
 
 

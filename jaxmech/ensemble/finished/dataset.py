@@ -88,7 +88,8 @@ def run(
 def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
     """The results of a run folder, finished or not, as a dataset that reads them when needed.
 
-    Beside the stored arrays, it has the results of the statistics, as `<statistic>_<key>`. The
+    Beside the stored arrays, it has the results of the statistics, as `<statistic>_<key>`, or as
+    `statistic_<statistic>_<key>` where there is an array of that name. The
     dimension `trajectory` ends where an adaptive study has stopped; trajectories of blocks that are
     not yet computed have the status -1. With dask installed, arrays are divided as they are stored.
 
@@ -130,7 +131,10 @@ def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
     for name, values in results.statistics.items():
         kind = results.config.get("statistics", {}).get(name, {}).get("statistic")
         saves = len(results.ts) if kind in _OVER_TIME else -1
-        dataset = dataset.assign(_variables(name, values, saves))
+        variables = _variables(name, values, saves).items()
+        dataset = dataset.assign(
+            {f"statistic_{key}" if key in dataset else key: x for key, x in variables}
+        )
     summary = results.path / "summary.json"
     content = summary.read_text(encoding="utf-8") if summary.is_file() else ""
     return dataset.assign_attrs(run=str(results.path), summary=content)

@@ -28,8 +28,10 @@ from jaxmech.config.errors import (
     refuse_all,
 )
 from jaxmech.config.load import LoadedObject, Subject, copy_of, find
+from jaxmech.ensemble.members.array_names import array_name
 from jaxmech.ensemble.statistics.custom import Reduction
 from jaxmech.integrate import Event, Events, Transition
+from jaxmech.system import System
 from jaxmech.utils.field_docs import doc, setting
 
 Keep = Literal["all", "final", "max", "min", "mean", "largest"]
@@ -304,17 +306,28 @@ def event_dimensions(events: Iterable[str], velocity: str) -> dict[str, tuple[st
     return dims
 
 
-def name_problems_of(study: Any, coordinates: Iterable[str]) -> Iterator[Problem]:
+def multipliers_name(constraint: str) -> str:
+    """The name of the multipliers of a constraint."""
+    return array_name(f"multipliers_{constraint}")
+
+
+def multipliers_names(system: System) -> tuple[str, ...]:
+    """The names of the multipliers of all constraints."""
+    return tuple(multipliers_name(constraint.name) for constraint in system.constraints)
+
+
+def name_problems_of(study: Any, system: System, coordinates: Iterable[str]) -> Iterator[Problem]:
     """Quantities and events that are named twice, or not at all."""
     coordinates, observe, store = tuple(coordinates), study.observe, study.store
-    series, of_events = (*SERIES, *AUDIT), event_names(study.events)
+    series = (*SERIES, *AUDIT, *multipliers_names(system))
+    of_events = event_names(study.events)
     for name in observe:
         if name in series or name in coordinates:
             message = "must have another name: there is a quantity of that name"
             yield Problem(("observe", name), message)
     yield from _of_events(study.events, {*series, *coordinates, *observe}, (*coordinates, *observe))
     yield from _of_statistics(study, (*series, *coordinates, *observe, *of_events))
-    stored = (*SERIES, *observe, *of_events)
+    stored = (*SERIES, *multipliers_names(system), *observe, *of_events)
     for place, name in enumerate(() if isinstance(store, str) else store):
         if name not in stored:
             yield Problem((f"store[{place}]",), not_one_of(name, stored, "a quantity to store"))
@@ -341,7 +354,7 @@ def _of_statistics(study: Any, quantities: tuple[str, ...]) -> Iterator[Problem]
                 yield Problem(("statistics", name, "of"), message)
             continue
         for quantity in statistic.quantities:
-            if quantity not in quantities and not quantity.startswith("multipliers_"):
+            if quantity not in quantities:
                 yield Problem(
                     ("statistics", name, "of"), not_one_of(quantity, quantities, "a quantity")
                 )

@@ -28,7 +28,8 @@ def study_watch(study: Any, system: System) -> EventSet | None:
     sought = [item for item in study.statistics.values() if item.passage is not None]
     try:
         events = [item.event(name, coordinates, observe) for name, item in study.events.items()]
-        events += [_passage(item, coordinates, observe) for item in sought]
+        # Statistics of the same threshold share an event.
+        events += {item.passage: _passage(item, coordinates, observe) for item in sought}.values()
         return event_set_of(system, events, study.inactive)
     except (TypeError, ValueError) as error:
         raise refuse("events", f"cannot be used: {error}") from error

@@ -33,6 +33,8 @@ from jaxmech.ensemble.members.observed import (
     event_dimensions,
     event_names,
     event_quantities,
+    multipliers_name,
+    multipliers_names,
 )
 from jaxmech.ensemble.members.passages import study_watch
 from jaxmech.ensemble.study import Study
@@ -169,7 +171,8 @@ class StudyTrajectory(AbstractMember):
         if self._needs_reactions:
             reactions = observe(self.system, sol, params, formulation=self.study.formulation)
             values |= {"qdd": reactions.qdd, "constraint_force": reactions.constraint_force}
-            values |= {f"multipliers_{name}": x for name, x in reactions.multipliers.items()}
+            multipliers = reactions.multipliers.items()
+            values |= {multipliers_name(name): x for name, x in multipliers}
         for name, quantity in self.study.observe.items():
             values[name] = quantity.along(sol.q, sol.v, sol.ts, params, reactions)
         return values
@@ -177,7 +180,7 @@ class StudyTrajectory(AbstractMember):
     @cached_property
     def _needs_reactions(self) -> bool:
         names = {*self._series, *self.wanted}
-        is_stored = any(n in _OBSERVED or n.startswith("multipliers_") for n in names)
+        is_stored = not names.isdisjoint({*_OBSERVED, *multipliers_names(self.system)})
         return is_stored or any(
             quantity.needs_reactions for quantity in self.study.observe.values()
         )
@@ -194,8 +197,7 @@ class StudyTrajectory(AbstractMember):
             return []
         stored = [*AUDIT, *event_names(self.study.events, stored=True)]
         for name in self._series:
-            multipliers = [key for key in values if key.startswith("multipliers_")]
-            stored += multipliers if name == "multipliers" else [name]
+            stored += multipliers_names(self.system) if name == "multipliers" else [name]
         return list(dict.fromkeys(stored))
 
     def _stored(self, name: str, value: Array) -> Array:

@@ -51,7 +51,8 @@ def planned(study: AbstractStudy, out: Path, folder: Path = Path()) -> Planned:
         refuse_all(study.unknown_quantities(tuple(subject.system.coordinates)))
         refuse_all(_named_rates(study, subject))
     elif isinstance(study, Study):
-        refuse_all([*name_problems_of(study, coordinates), *passage_problems(study, coordinates)])
+        names = name_problems_of(study, subject.system, coordinates)
+        refuse_all([*names, *passage_problems(study, coordinates)])
     functions, files = loaded(study, folder)
     if study.inputs:
         from jaxmech.ensemble.recorded.reading import with_inputs  # imports fits

@@ -235,6 +235,15 @@ def test_any_distribution_of_scipy_is_stored_as_it_was_given() -> None:
             },
             "must be consistent",
         ),
+        (
+            {"correlation": (Correlation(("m1", "m2"), 0.5), Correlation(("m2", "m1"), -0.5))},
+            r"correlation\[1\].of` must name another pair: correlation\[0\] is already that of",
+        ),
+        (
+            {"correlation": (Correlation(("m1", "m2"), 0.5),) * 2},
+            "must name another pair",
+        ),
+        ({"correlation": (Correlation(("m1", "parameters.m1"), 0.5),)}, "two different variables"),
         ({"proposal": {"m9": Normal(mean=1.0, sd=1.0)}}, "m9 is not a variable"),
         ({"proposal": {"m1": Normal(sd=1.0)}}, "must have a `mean`"),
         ({"design": "saltelli"}, "`size` must be a multiple of 7.*such as 3997"),

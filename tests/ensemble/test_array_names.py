@@ -1,0 +1,98 @@
+"""Names of arrays: what a study may not name them, and what becomes of the names of a model."""
+
+from pathlib import Path
+
+import pytest
+
+import jaxmech.ensemble as je
+from jaxmech.config.toml import ConfigError, read
+from tests.ensemble.studies import write_study
+
+ROBOT = """
+import jaxmech as jm
+
+robot = jm.System(
+    lambda q, v, t, p: 0.5 * p["mass.left/arm"] * v @ v,
+    constraints=[jm.Holonomic(lambda q, t, p: q[:1] - q[1:], name="left/tie")],
+    coordinates=("left/x", "right/x"),
+)
+"""
+STUDY = """
+model = "spring.py:robot"
+size = 3
+save = ["q", "multipliers"]
+
+[times]
+end = 1.0
+saves = 2
+
+[steps]
+per_save = 1
+
+[coordinates]
+"left/x" = { distribution = "uniform", low = 0.0, high = 1.0 }
+"right/x" = 0.5
+
+[parameters]
+"mass.left/arm" = 2.0
+
+[statistics]
+pull = { statistic = "moments", of = "multipliers_left.tie" }
+"""
+NAMES = ["a/b", "../x", "", ".", "..", "a\\b", "zarr.json", "__x", "line\nbreak", "x" * 201]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("section", ["observe", "events", "statistics"])
+def test_a_name_that_is_no_file_is_refused(section: str, name: str) -> None:
+    entry = {
+        "observe": je.Observed(lambda q, v, t, p: q[0]),
+        "events": je.StudyEvent(of="x1"),
+        "statistics": je.Moments(of="q"),
+    }[section]
+    with pytest.raises(je.StudyError, match="name") as caught:
+        je.Study(model="pendulum", size=4, times=je.Times(end=1.0), **{section: {name: entry}})
+    assert caught.value.problems[0].key == (section, name)
+
+
+def test_the_line_of_the_name_is_told(tmp_path: Path) -> None:
+    config = write_study(tmp_path, STUDY + '\n[observe]\n"a/b" = "spring.py:place"\n')
+    line = config.read_text().splitlines().index('"a/b" = "spring.py:place"') + 1
+    with pytest.raises(ConfigError, match=f"{config.name}:{line}: observe.a/b must be a name"):
+        read(config, je.Study)
+
+
+def test_slashes_of_a_model_are_points_in_its_arrays(tmp_path: Path) -> None:
+    config = write_study(tmp_path, STUDY)
+    (tmp_path / "spring.py").write_text(ROBOT)
+    found = je.run(read(config, je.Study), tmp_path / "run", folder=tmp_path)
+    assert found["coordinate_left.x"].long_name == "initial coordinate left/x"
+    assert float(found["parameter_mass.left.arm"]) == 2.0
+    assert found["multipliers_left.tie"].shape == (3, 2, 1)
+    assert found.coordinate.values.tolist() == ["left/x", "right/x"]
+    assert "pull_mean" in found
+
+
+def test_an_unknown_constraint_is_named(tmp_path: Path) -> None:
+    study = je.Study(
+        model="pendulum",
+        size=4,
+        times=je.Times(end=1.0),
+        statistics={"pull": je.Moments(of="multipliers_rods")},
+    )
+    with pytest.raises(je.StudyError, match="did you mean `multipliers_rod`"):
+        je.run(study, tmp_path / "run")
+
+
+def test_a_statistic_does_not_hide_an_array(tmp_path: Path) -> None:
+    study = je.Study(
+        model="pendulum",
+        size=4,
+        times=je.Times(end=1.0, saves=3),
+        events={"lowest": je.StudyEvent(of="x1")},
+        statistics={"lowest": je.FirstPassage(of="lowest")},
+    )
+    found = je.run(study, tmp_path / "run")
+    assert found.lowest_count.dims == ("trajectory",)
+    assert int(found.statistic_lowest_count) == 4
+    assert int(found.lowest_never) == 4 - int((found.lowest_count > 0).sum())
