@@ -119,11 +119,12 @@ def simulate(
         method: the integration method; by default `RK4()`, or `DormandPrince8()` with `Adaptive`
             steps.
         steps: the step size policy. By default all save intervals have the same number of steps,
-            which is chosen from the motion (`choose_steps`). Under `jit`, where the motion is
-            unknown, the default is one step, with a `StepWarning`; `FixedSteps(per_save=...)` sets
-            the number. `Adaptive(rtol=...)` chooses steps by a tolerance, independently for each
-            trajectory, also under `jit`. Steps end at corners and jumps of the functions in time,
-            as far as their operations show them, and at the `times` of the policy.
+            which is chosen from the motion (`jaxmech.analysis.choose_steps`). Under `jit`, where
+            the motion is unknown, the default is one step, with a `StepWarning`;
+            `FixedSteps(per_save=...)` sets the number. `Adaptive(rtol=...)` chooses steps by a
+            tolerance, independently for each trajectory, also under `jit`. Steps end at
+            corners and jumps of the functions in time, as far as their operations show them, and at
+            the `times` of the policy.
         projection: stabilization against drift: `Projection()`, `Baumgarte(...)` or None.
         formulation: law of motion.
         derivative: `ReverseMode()`, or `ForwardMode()` if only `jax.jvp` is needed.

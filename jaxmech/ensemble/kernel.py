@@ -27,8 +27,8 @@ from jaxmech.ensemble.modes_study import ModesStudy
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample
 from jaxmech.ensemble.study import AbstractStudy, Study
 from jaxmech.integrate import FixedSteps, Scheme
-from jaxmech.integrate.steps.default_steps import members_need
-from jaxmech.integrate.steps.step_size import MEMBERS, rounded_up
+from jaxmech.integrate.steps.default_steps import members_per_save
+from jaxmech.integrate.steps.step_size import MEMBERS
 from jaxmech.system import as_dtype
 from jaxmech.utils.checks import MissingParameterError
 from jaxmech.utils.tracers import evenly_spaced
@@ -244,10 +244,11 @@ def with_steps(study: AbstractStudy, subject: Subject, sampler: Sampler) -> Abst
         scheme = Scheme.of(system, study.method, steps, study.projection, study.formulation)
         q, v, params = program.states(varying, shared, len(rows))
         params = jax.vmap(lambda p: program.switched(p)[1], axis_size=len(rows))(params)
-        ts = np.tile(program.ts, (len(rows), 1))
-        needed_steps = members_need(scheme, q, v, ts, as_dtype(params, program.dtype))
-    per_save = rounded_up((needed_steps or 1) / (study.times.saves - 1))
-    return replace(study, steps=replace(steps, per_save=per_save))
+        times = steps.step_times(program.dtype)
+        ts, times = (None if x is None else np.tile(x, (len(rows), 1)) for x in (program.ts, times))
+        params = as_dtype(params, program.dtype)
+        per_save = members_per_save(scheme, program.watch, q, v, ts, params, times)
+    return replace(study, steps=replace(steps, per_save=per_save or 1))
 
 
 def compile_kernel(study: AbstractStudy, subject: Subject, sampler: Sampler) -> BlockProgram:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxmech.config.toml import read
-from jaxmech.ensemble import Fixed, RunWarning, Study, Times, Uniform, run_study
+from jaxmech.ensemble import Fixed, RunWarning, Study, Times, Uniform, open_results, run_study
 from jaxmech.ensemble.store import with_stored_sizes
 from tests.ensemble.studies import arrays, same_bits, write_study
 
@@ -92,3 +92,49 @@ def test_a_system_needs_no_parameter(tmp_path: Path) -> None:
     run_study(study, tmp_path / "run", folder=tmp_path)
     found = arrays(tmp_path / "run")
     assert found["q"][:, 1] == pytest.approx(found["q"][:, 0] + 1.0)
+
+
+WAVES = """
+model = "waves.py:free"
+size = 4
+
+[times]
+end = 1.0
+saves = 2
+
+[parameters]
+m = 1.0
+
+[coordinates]
+x = 0.11
+
+[velocities]
+x = { distribution = "uniform", low = 0.9, high = 1.1 }
+
+[observe]
+height = "waves.py:height"
+
+[statistics]
+passes = { statistic = "probability", of = "height", above = 0.5, between_saves = true }
+"""
+FREE = """
+import jax.numpy as jnp, jaxmech as jm
+free = jm.System(lambda q, v, t, p: 0.5 * p['m'] * v @ v, coordinates=("x",))
+def height(q, v, t, p):
+    return jnp.sin(20 * jnp.pi * q[0])
+"""
+NODES = '[events]\nnode = { of = "height", level = 0.0 }\n'
+
+
+@pytest.mark.parametrize("events", ["", NODES], ids=["passages", "events"])
+def test_steps_are_short_enough_for_events_that_the_motion_does_not_show(
+    tmp_path: Path, events: str
+) -> None:
+    """A body that moves uniformly needs no short steps, but a wave on its path does."""
+    (tmp_path / "waves.py").write_text(FREE)
+    run = computed(tmp_path, WAVES + events)
+    assert open_results(run).statistics["passes"]["hits"] == 4
+    if events:
+        found = arrays(run)
+        exact = np.floor(20 * (0.11 + found["velocity_x"])) - 2
+        np.testing.assert_array_equal(found["node_count"], exact)

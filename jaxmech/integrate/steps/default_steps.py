@@ -1,6 +1,7 @@
 """The default number of steps between two saves."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate.events import EventSet
+from jaxmech.integrate.events import Event, EventSet, event_set_of
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import FixedSteps
@@ -42,6 +43,8 @@ def choose_steps(
     steps: FixedSteps | None = None,
     projection: AbstractStabilization | None = Projection(),
     formulation: AbstractFormulation = UdwadiaKalaba(),
+    events: Event | Sequence[Event] = (),
+    inactive: str | Sequence[str] = (),
 ) -> FixedSteps:
     """The fixed steps that `simulate` would choose from the motion, for its argument `steps`.
 
@@ -80,11 +83,15 @@ def choose_steps(
     ts = as_times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
     times = step_times(system, policy.step_times(q0.dtype), q0, v0, ts, params, policy.max_step)
-    per_save = _per_save(scheme, None, (q0, v0, ts, params, times))
+    watch = event_set_of(system, events, inactive)
+    if watch is not None:
+        scheme = replace(scheme, system=watch.system(system))
+        params = watch.params(params, watch.active())
+    per_save = _per_save(scheme, watch, (q0, v0, ts, params, times))
     if per_save is None:
         raise ValueError(
             "Argument `q0` and the others must have known values, but under `jax.jit` they have "
-            "none; call `choose_steps` outside of it."
+            "none; call `analysis.choose_steps` outside of it."
         )
     least = 1 if policy.max_step is None else _least(policy.max_step, ts, times)
     return replace(policy, per_save=max(per_save, least), max_step=None)
@@ -156,11 +163,19 @@ def as_times(ts: Any, dtype: Any) -> Array:
 
 
 def _per_save(scheme: Scheme, watch: EventSet | None, run: Any) -> int | None:
-    """Steps per save interval for the most demanding member; None if values are unknown."""
+    """Steps per save interval for a run or a batch; None if values are unknown."""
     values = actual(run, MEMBERS)
-    if values is None:
-        return None
-    q, v, ts, params, times = values
+    return None if values is None else members_per_save(scheme, watch, *values)
+
+
+def members_per_save(
+    scheme: Scheme, watch: EventSet | None, q: Any, v: Any, ts: np.ndarray, params: Params,
+    times: np.ndarray | None,
+) -> int | None:  # fmt: skip
+    """Steps per save interval for the most demanding of up to `MEMBERS` members.
+
+    All arguments have a leading axis of members. None if the system closes over tracers.
+    """
     if not len(ts):  # an empty batch
         return 1
     step_count = members_need(scheme, q, v, ts, params, times, watch)
@@ -198,7 +213,8 @@ def _filled(rows: Any) -> Any:
 UNKNOWN_STEPS = (
     "no step size could be chosen, because under `jax.jit` the values of the initial state and the "
     "parameters are not known; one step per save interval is made. Give "
-    "`steps=FixedSteps(per_save=...)`; `choose_steps` finds the number outside of `jax.jit`."
+    "`steps=FixedSteps(per_save=...)`; `jaxmech.analysis.choose_steps` finds the number outside of "
+    "`jax.jit`."
 )
 _TOO_MANY = (
     "a relative error of 1e-6 would need {:,} steps, more than the limit of 1,000,000 on the "

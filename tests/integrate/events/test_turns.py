@@ -9,6 +9,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech import Adaptive, Event, simulate
+from jaxmech.analysis import choose_steps
 
 
 def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
@@ -69,3 +70,12 @@ def test_a_function_of_round_off_does_not_shorten_steps() -> None:
     sol = simulate(system, q, v, np.array([0.0, 100.0]), steps=Adaptive(), events=still)
     plain = simulate(system, q, v, np.array([0.0, 100.0]), steps=Adaptive())
     assert sol.accepted + sol.rejected <= plain.accepted + plain.rejected + 5
+
+
+def test_chosen_steps_are_those_of_the_run_with_its_events() -> None:
+    times, start = np.array([0.0, 10.0]), (np.zeros(1), np.full(1, 2 * np.pi))
+    fine = choose_steps(FREE, *start, times, events=PASSES)
+    coarse = choose_steps(FREE, *start, times)
+    sol = simulate(FREE, *start, times, events=PASSES)
+    assert coarse.per_save < 20 < fine.per_save == sol.accepted
+    assert sol.events["level"].count == 10
