@@ -7,8 +7,8 @@ from jaxmech.config.run_folder import FolderError as FolderError
 from jaxmech.config.run_folder import RunWarning as RunWarning
 from jaxmech.config.toml import ConfigError as ConfigError
 from jaxmech.identify.data.sheet import TableError as TableError
+from jaxmech.integrate.steps.abrupt_changes import TimesWarning as TimesWarning
 from jaxmech.integrate.steps.default_steps import StepWarning as StepWarning
-from jaxmech.integrate.times.run_times import TimesWarning as TimesWarning
 from jaxmech.simulate import SimulationError as SimulationError
 from jaxmech.utils.parameters import ParameterWarning as ParameterWarning
 from jaxmech.utils.precision import PrecisionWarning as PrecisionWarning

@@ -172,8 +172,6 @@ def has_signals(params: Any) -> bool:
     return any(map(is_signal, jax.tree.leaves(params, is_leaf=is_signal)))
 
 
-# Compiled functions of their own: by the names of their calls `integrate/times/corners.py` knows
-# that their corners in time are the samples, or that they have none.
 @partial(jax.jit, static_argnames=("interpolation",))
 def jumping_signal(
     t: Array,

@@ -31,11 +31,11 @@ from jaxmech.integrate import (
     events_of,
 )
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs
+from jaxmech.integrate.steps.abrupt_changes import constraints_move, ending_at_jumps
 from jaxmech.integrate.steps.default_steps import as_times, with_number
 from jaxmech.integrate.times import (
     Span,
     StepGrid,
-    constraints_have_corners,
     span_at,
     step_times,
     within,
@@ -122,9 +122,9 @@ def simulate(
             which is chosen from the motion (`jaxmech.analysis.choose_steps`). Under `jit`, where
             the motion is unknown, the default is one step, with a `StepWarning`;
             `FixedSteps(per_save=...)` sets the number. `Adaptive(rtol=...)` chooses steps by a
-            tolerance, independently for each trajectory, also under `jit`. Steps end at
-            corners and jumps of the functions in time, as far as their operations show them, and at
-            the `times` of the policy.
+            tolerance, independently for each trajectory, also under `jit`. Steps end at the samples
+            of a `Signal`, at the `times` of the policy and, where the values are known, at save
+            times at which a function jumps; a `TimesWarning` names abrupt changes elsewhere.
         projection: stabilization against drift: `Projection()`, `Baumgarte(...)` or None.
         formulation: law of motion.
         derivative: `ReverseMode()`, or `ForwardMode()` if only `jax.jvp` is needed.
@@ -164,7 +164,7 @@ def simulate(
         _require_no_events(events, inactive)
         solution = _with_blocks(scheme, q0, v0, ts, params)
         return _checked(system, solution, throw, params, is_sparse=True)
-    steps = scheme.steps
+    steps = ending_at_jumps(system, scheme.steps, q0, v0, ts, params)
     times, inserted = _step_times(system, steps, q0, v0, ts, params)
     steps = steps.without_times()
     switched, switched_params = _with_switches(system, watch, params)
@@ -187,16 +187,14 @@ def _step_times(
     system: System, steps: AbstractSteps, q0: Array, v0: Array, ts: Array, params: Params
 ) -> tuple[Array | None, int]:
     """The times at which a step ends, and how many of them, at their end, are no save times."""
-    inputs = system, steps.step_times(q0.dtype), q0, v0, ts, params, steps.max_step
     if steps.end_at_saves:
-        times = step_times(*inputs, with_knots=False)
-        return (ts, 0) if times is None else (jnp.concatenate([ts, times]), times.size)
-    times = step_times(*inputs)
+        return ts, 0
+    times = step_times(steps.step_times(q0.dtype), ts, params)
     if times is None:
         return None, 0
     # A corner of a constraint moves velocities, for which a save is repeated from its other side.
     are_saves = is_known((times, ts)) and np.isin(np.asarray(times), np.asarray(ts)).all()
-    if are_saves and not constraints_have_corners(system, q0, v0, ts, params):
+    if are_saves and not constraints_move(system, q0, v0, ts, params):
         return times, 0
     return times, times.size
 

@@ -272,7 +272,7 @@ def test_steps_end_where_a_rate_jumps() -> None:
     )
     p = {"J": 1.0, "off": 0.123}
     ts = np.array([0.0, 0.2, 0.3])
-    sol = jm.simulate(system, ZERO, ZERO, ts, p, steps=jm.FixedSteps(8))
+    sol = jm.simulate(system, ZERO, ZERO, ts, p, steps=jm.FixedSteps(8, times=(0.123,)))
     heat = 1 - np.exp(-0.123)
     expected = heat * np.exp(-(np.array([0.2, 0.3]) - 0.123))
     np.testing.assert_allclose(sol.v[1:, 1], expected, rtol=1e-7)

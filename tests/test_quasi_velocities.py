@@ -466,7 +466,13 @@ def pushed(q: Any, v: Any, t: Any, p: Any) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("steps", [jm.FixedSteps(16), jm.Adaptive(rtol=1e-10, atol=1e-12)])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        jm.FixedSteps(16, times=(0.33, 0.61)),
+        jm.Adaptive(rtol=1e-10, atol=1e-12, times=(0.33, 0.61)),
+    ],
+)
 def test_drives_and_corners_are_those_of_rates(steps: Any) -> None:
     plain = jm.System(
         lambda q, v, t, p: v @ v / 2 - q[1] ** 2,

@@ -17,6 +17,7 @@ from tests.small import PENDULUM
 NEVER = 1e9
 TS = np.linspace(0.0, 1.0, 11)
 Q0, V0 = np.array([0.6, -0.8, 0.0]), np.array([0.8, 0.6, 0.1])
+STEPS = FixedSteps(5, times=(0.43,))
 OFF = Q0 + np.array([0.01, 0, 0])
 
 
@@ -46,7 +47,7 @@ DEATHS = {
 
 
 def hazards(q: Any, v: Any, p: Any) -> Any:
-    return simulate(HAZARDS, q, v, TS, p, steps=FixedSteps(5))
+    return simulate(HAZARDS, q, v, TS, p, steps=STEPS)
 
 
 many_hazards = jax.jit(jax.vmap(hazards))
@@ -133,18 +134,26 @@ def test_a_failure_raises_with_the_solution() -> None:
     assert sol.status == Status.CONTRADICTORY
     assert np.isfinite(sol.q[:5]).all()
     assert np.isnan(sol.q[5:]).all()
-    quiet = simulate(HAZARDS, Q0, V0, TS, {**SAFE, "clash": 0.43}, steps=FixedSteps(5), throw=False)
+    quiet = simulate(
+        HAZARDS,
+        Q0,
+        V0,
+        TS,
+        {**SAFE, "clash": 0.43},
+        steps=STEPS,
+        throw=False,
+    )
     np.testing.assert_array_equal(quiet.q, sol.q)
 
 
 def test_an_inconsistent_start_names_the_constraint() -> None:
     with pytest.raises(SimulationError, match="pass it through `assemble` first") as error:
-        simulate(HAZARDS, OFF, V0, TS, SAFE, steps=FixedSteps(5))
+        simulate(HAZARDS, OFF, V0, TS, SAFE, steps=STEPS)
     message = str(error.value)
     assert message.startswith("INCONSISTENT at t = 0 s: the initial state violates")
     assert "Constraint 'rod' has a position residual of 0.0121." in message
     with pytest.raises(SimulationError, match=r"'rod' has a velocity residual of 0\.12\.$"):
-        simulate(HAZARDS, Q0, V0 + np.array([0.1, 0, 0]), TS, SAFE, steps=FixedSteps(5))
+        simulate(HAZARDS, Q0, V0 + np.array([0.1, 0, 0]), TS, SAFE, steps=STEPS)
     np.testing.assert_array_equal(error.value.solution.q[0], OFF)
     assert np.isnan(error.value.solution.q[1:]).all()
 
@@ -156,7 +165,7 @@ def test_a_vanishing_mass() -> None:
     def run(formulation: UdwadiaKalaba) -> Any:
         return simulate(
             system, Q0, V0, TS, {**SAFE, "massless": 0.43},
-            steps=FixedSteps(5), formulation=formulation, throw=False,
+            steps=STEPS, formulation=formulation, throw=False,
         )  # fmt: skip
 
     sol = run(UdwadiaKalaba())
@@ -199,7 +208,7 @@ def test_nan_parameters_in_a_batch_are_not_reported_as_inconsistent() -> None:
 
 
 def test_under_jit_nothing_is_raised() -> None:
-    run = jax.jit(lambda q: simulate(HAZARDS, q, V0, TS, SAFE, steps=FixedSteps(5)))
+    run = jax.jit(lambda q: simulate(HAZARDS, q, V0, TS, SAFE, steps=STEPS))
     assert run(OFF).status == Status.INCONSISTENT
 
 

@@ -261,8 +261,7 @@ def _timed(
     run: _Motion, q: Array, v: Array, ts: Array, params: Params
 ) -> tuple[Scheme, Array | None]:
     steps = run.scheme.steps
-    grid, longest = steps.step_times(q.dtype), steps.max_step
-    times = step_times(run.system, grid, q, v, ts, params, longest)
+    times = step_times(steps.step_times(q.dtype), ts, params)
     if times is None:
         return run.scheme.at(q, v, ts[0], params), None
     timed = replace(run.scheme, system=within_spans(run.system), steps=steps.without_times())

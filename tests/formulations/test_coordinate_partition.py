@@ -284,7 +284,7 @@ def test_coordinates_that_cannot_be_found_end_in_a_status() -> None:
         params = {**PENDULUM.params, "gone": gone}
         return simulate(
             GONE, PENDULUM.q, PENDULUM.v, TS, params,
-            steps=FixedSteps(5), projection=None, formulation=LAW,
+            steps=FixedSteps(5, times=(0.43,)), projection=None, formulation=LAW,
         )  # fmt: skip
 
     mixed, alone = run(np.array([9.0, 0.43, 9.0])), run(np.full(3, 9.0))
@@ -305,7 +305,7 @@ def test_redundant_rows_that_disagree_end_in_a_status() -> None:
     )
     sol = simulate(
         system, PENDULUM.q, PENDULUM.v, TS, PENDULUM.params,
-        steps=FixedSteps(5), projection=None, formulation=LAW, throw=False,
+        steps=FixedSteps(5, times=(0.43,)), projection=None, formulation=LAW, throw=False,
     )  # fmt: skip
     assert sol.status == Status.PROJECTION_FAILED
     assert sol.rank == 1
@@ -334,7 +334,7 @@ def test_disagreement_is_relative_to_the_mechanism(dtype: Any) -> None:
         q = jnp.stack([x + 0.6 * size, -0.8 * size])
         return simulate(
             system, q, jnp.zeros_like(q), TS.astype(dtype), params,
-            steps=FixedSteps(5), projection=None, formulation=LAW, throw=False,
+            steps=FixedSteps(5, times=(0.43,)), projection=None, formulation=LAW, throw=False,
         ).status  # fmt: skip
 
     far, off = (1e6, 1e-4) if dtype == np.float64 else (1e2, 1e-2)

@@ -12,6 +12,9 @@ from jaxmech import Adaptive, FixedSteps, simulate
 from jaxmech.analysis import choose_steps
 from jaxmech.properties import Drive, drive_of
 
+# Where no times are named, the drives start within steps on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::jaxmech.errors.TimesWarning")
+
 
 def shaft_drive(q: Any, t: Any, p: Any) -> Any:
     return q[0] - p["speed"] * jnp.maximum(0.0, t - p["start"])
@@ -87,7 +90,7 @@ def test_a_drive_that_starts_with_the_default_step() -> None:
 @pytest.mark.slow
 def test_derivatives_by_speed_and_start_of_a_drive() -> None:
     def end(x: Any) -> Any:
-        method, steps = jm.DormandPrince5(), Adaptive()
+        method, steps = jm.DormandPrince5(), Adaptive(times=x[1:])
         return run(SHAFT, x[1], x[0], TS[[0, -1]], method=method, steps=steps).q[-1, 1]
 
     x, s = jnp.array([2.0, 1.0]), 2.0
@@ -138,7 +141,7 @@ def test_a_rope_that_is_reeled_in_while_nothing_else_moves() -> None:
         lambda q, v, t, p: 0.5 * v @ v - 9.81 * q[1], constraints=[rope], coordinates=("x", "y")
     )
     start, p = (np.array([0.0, -1.0]), np.zeros(2)), {"speed": 0.3, "start": 1.05}
-    for steps in (FixedSteps(), Adaptive()):
+    for steps in (FixedSteps(times=(1.05,)), Adaptive(times=(1.05,))):
         sol = simulate(system, *start, TS, p, steps=steps)
         assert abs(sol.q[:, 1] + 1.0 - 0.3 * np.maximum(0.0, TS - 1.05)).max() < 1e-9
         assert 0 < sol.integration_error < 1e-3

@@ -3,7 +3,7 @@
 `policy` contains the common base, `fixed` the policy with a number of steps per save interval, and
 `adaptive` the one with a tolerance. `defaults` fills in missing arguments, and checks that method
 and steps go together. `step_size` finds the number of steps that a motion needs, and
-`default_steps` applies it.
+`default_steps` applies it. `abrupt_changes` finds jumps of the functions in time.
 """
 
 from jaxmech.integrate.steps.adaptive import Adaptive as Adaptive

@@ -14,6 +14,7 @@ from jaxmech.integrate.events import Event, EventSet, event_set_of
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import FixedSteps
+from jaxmech.integrate.steps.abrupt_changes import ending_at_jumps
 from jaxmech.integrate.steps.step_size import MEMBERS, MOST_STEPS, rounded_up, steps_needed
 from jaxmech.integrate.times import step_times
 from jaxmech.signal import has_signals, thinned
@@ -82,7 +83,8 @@ def choose_steps(
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = as_times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
-    times = step_times(system, policy.step_times(q0.dtype), q0, v0, ts, params, policy.max_step)
+    policy = ending_at_jumps(system, policy, q0, v0, ts, params)
+    times = step_times(policy.step_times(q0.dtype), ts, params)
     watch = event_set_of(system, events, inactive)
     if watch is not None:
         scheme = replace(scheme, system=watch.system(system))
@@ -140,8 +142,9 @@ def resolved(scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params) -> Schem
     if not isinstance(steps, FixedSteps):
         return scheme
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
-    times, ts = steps.step_times(q0.dtype), as_times(ts, q0.dtype)
-    times = step_times(system, times, q0, v0, ts, params, steps.max_step)
+    ts = as_times(ts, q0.dtype)
+    steps = ending_at_jumps(system, steps, q0, v0, ts, params)
+    times, scheme = step_times(steps.step_times(q0.dtype), ts, params), replace(scheme, steps=steps)
     return replace(scheme, steps=with_number(scheme, q0, v0, ts, params, times))
 
 

@@ -1,0 +1,143 @@
+"""Abrupt changes of the functions of a system in time, found by samples.
+
+The functions are evaluated at one state, for one member of a batch, where the values are known. A
+jump at a save time becomes a time at which a step ends; of jumps and short pulses elsewhere a
+`TimesWarning` says that steps may go over them.
+"""
+
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmech.integrate.steps.policy import AbstractSteps
+from jaxmech.integrate.times.run_times import step_times
+from jaxmech.system import Params, System
+from jaxmech.utils.caller import warn_caller
+from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.probing import cached_by_shapes, depends_on, outside_traces
+from jaxmech.utils.tracers import actual
+
+_SAMPLES = 512  # intervals of a run
+_APART = 8.0  # distance from a save time, in units of round-off of the largest time
+_ABRUPT = 0.2  # second difference, relative to the range
+_RARE = 0.05  # largest part of the run in which changes are abrupt
+_ROUNDING = 1e3  # range of numbers that vary, in units of round-off of their size
+_JUMP = 32.0  # at a save time, relative to the range, in units of the root of round-off
+_NAMED = 3  # times in a message
+
+Steps = TypeVar("Steps", bound=AbstractSteps)
+
+
+class TimesWarning(UserWarning):
+    """The functions of a system change abruptly at a time at which no step ends."""
+
+
+def ending_at_jumps(
+    system: System, steps: Steps, q: Array, v: Array, ts: Array, params: Params
+) -> Steps:
+    """The policy with steps that end at the save times at which a function jumps.
+
+    Warns of abrupt changes elsewhere. A policy with `times` or `max_step` is returned as it is.
+    """
+    is_set = steps.max_step is not None or steps.end_at_saves or np.size(steps.times)
+    if is_set or not _depends_on_time(system, q, v, ts, params):
+        return steps
+    values = actual((q, v, ts, params), 1)
+    if values is None or not len(values[2]):
+        return steps
+    run = jax.tree.map(lambda rows: rows[0], values)
+    samples = outside_traces(_sampled, system, *run)
+    if samples is None:
+        return steps
+    sides, places, numbers = (np.asarray(x, float) for x in samples)
+    saves, eps = run[2], float(np.finfo(ts.dtype).eps)
+    low, high = (x.min(0) for x in (sides, numbers)), (x.max(0) for x in (sides, numbers))
+    low, high = np.minimum(*low), np.maximum(*high)
+    width, size = high - low, np.maximum(np.abs(low), np.abs(high))
+    varies = width > _ROUNDING * eps * size  # neither constant nor NaN
+    sides, numbers = (x[:, varies] / width[varies] for x in (sides, numbers))
+    jumps = (np.abs(np.diff(sides.reshape(2, len(saves), -1), axis=0)[0]) > _JUMP * eps**0.5).any(1)
+    times = saves[jumps].astype(float)
+    knots = step_times(None, saves, run[3])
+    ends = times if knots is None else np.concatenate([times, np.asarray(knots, float)])
+    abrupt = _abrupt(places, numbers, ends)
+    if abrupt.size:
+        named = ", ".join(f"{t:.4g}" for t in abrupt[:_NAMED])
+        more = ", ..." if abrupt.size > _NAMED else ""
+        warn_caller(_BETWEEN.format(named + more), TimesWarning)
+    return replace(steps, times=tuple(times.tolist())) if times.size else steps
+
+
+def constraints_move(system: System, q: Any, v: Any, ts: Any, params: Params) -> bool:
+    """Whether a constraint depends on time."""
+    return bool(system.constraints) and _constraints_move(system, q, v, ts[0], params)
+
+
+@cached_by_shapes
+def _constraints_move(system: System, q: Any, v: Any, t: Any, params: Params) -> bool:
+    return depends_on(lambda t: _residuals(system, q, v, t, params), (t,))
+
+
+def _depends_on_time(system: System, q: Any, v: Any, ts: Any, params: Params) -> bool:
+    return _numbers_depend_on_time(system, q, v, ts[0], params)
+
+
+@cached_by_shapes
+def _numbers_depend_on_time(system: System, q: Any, v: Any, t: Any, params: Params) -> bool:
+    return depends_on(lambda t: system.everything(q, v, t, params), (t,))
+
+
+@jit_of("system")
+def _sampled(
+    system: System, q: Array, v: Array, ts: Float[Array, " T"], params: Params
+) -> tuple[Float[Array, "2T N"], Float[Array, " S"], Float[Array, "S N"]]:
+    """The numbers before and after each save time, and at evenly spaced times of the run."""
+    # Beside the start, where a stiffness exerts a force.
+    q, v = (x + jnp.linspace(0.31, 0.57, x.size, dtype=x.dtype) for x in (q, v))
+    first, last = ts[0], ts[-1]
+    apart = _APART * jnp.finfo(ts.dtype).eps * jnp.maximum(jnp.abs(first), jnp.abs(last))
+    places = first + (last - first) * jnp.linspace(0.0, 1.0, _SAMPLES + 1, dtype=ts.dtype)
+
+    def numbers(t: Array) -> Array:
+        def levels(t: Array) -> Array:
+            return _residuals(system, q, v, t, params)
+
+        speeds = _rate(levels)
+        parts = [*system.everything(q, v, t, params), levels(t), speeds(t), _rate(speeds)(t)]
+        return jnp.concatenate([jnp.ravel(x).astype(ts.dtype) for x in parts])
+
+    sides = jnp.concatenate([ts - apart, ts + apart])
+    return jax.vmap(numbers)(sides), places, jax.vmap(numbers)(places)
+
+
+def _residuals(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
+    rows = [c.residual(q, v, v, t, params) for c in system.constraints]
+    return jnp.concatenate([jnp.zeros(0, q.dtype), *rows])
+
+
+def _rate(fn: Any) -> Any:
+    return lambda t: jax.jvp(fn, (t,), (jnp.ones_like(t),))[1]
+
+
+def _abrupt(places: np.ndarray, numbers: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """The times of abrupt changes, except those near a time at which a step ends."""
+    change = np.abs(numbers[2:] - 2 * numbers[1:-1] + numbers[:-2])
+    is_abrupt = (change > _ABRUPT).any(1)
+    if is_abrupt.mean() > _RARE:
+        return np.zeros(0)
+    times, spacing = places[1:-1][is_abrupt], abs(places[1] - places[0])
+    far = (np.abs(times[:, None] - ends) > 2 * spacing).all(1)
+    times = times[far]
+    return times[np.abs(np.diff(times, prepend=np.inf)) > 2 * spacing]
+
+
+_BETWEEN = (
+    "the functions of the system change abruptly with time near t = {} s, between two save times, "
+    "and a step may go over that. Give the times of jumps, and the start and the end of pulses, as "
+    "times at which a step ends, such as `FixedSteps(times=(1.0, 2.0))` or `Adaptive(times=...)`, "
+    "or a longest step `max_step`."
+)
