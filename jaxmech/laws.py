@@ -20,4 +20,3 @@ from jaxmech.formulations import null_projector as null_projector
 from jaxmech.linalg import LDL as LDL
 from jaxmech.linalg import QR as QR
 from jaxmech.linalg import SVD as SVD
-from jaxmech.sparse import SparseElimination as SparseElimination

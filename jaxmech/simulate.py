@@ -43,7 +43,6 @@ from jaxmech.integrate.times import (
 )
 from jaxmech.properties import conserves_energy
 from jaxmech.solution import Solution, energy_drift, warn_of_coarse_steps
-from jaxmech.sparse import SparseElimination, sparse_trajectory, sparse_violations
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.status import Status, succeeded
 from jaxmech.system import Params, System
@@ -160,10 +159,6 @@ def simulate(
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = as_times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
-    if isinstance(formulation, SparseElimination):
-        _require_no_events(events, inactive)
-        solution = _with_blocks(scheme, q0, v0, ts, params)
-        return _checked(system, solution, throw, params, is_sparse=True)
     steps = ending_at_jumps(system, scheme.steps, q0, v0, ts, params)
     times, inserted = _step_times(system, steps, q0, v0, ts, params)
     steps = steps.without_times()
@@ -199,30 +194,12 @@ def _step_times(
     return times, times.size
 
 
-def _checked(
-    system: System, solution: Solution, throw: bool, params: Params, is_sparse: bool = False
-) -> Solution:
+def _checked(system: System, solution: Solution, throw: bool, params: Params) -> Solution:
     """The solution, or an error or a warning if it is not good."""
     if throw and is_known(solution) and not succeeded(int(solution.status)):
-        raise SimulationError(_explanation(system, solution, params, is_sparse), solution)
+        raise SimulationError(_explanation(system, solution, params), solution)
     warn_of_coarse_steps(solution)
     return solution
-
-
-def _require_no_events(events: Event | Sequence[Event], inactive: str | Sequence[str]) -> None:
-    for name, value in (("events", events), ("inactive", inactive)):
-        if isinstance(value, Event) or len(value):
-            raise ValueError(
-                f"Argument `{name}` must be left out with SparseElimination(); use the default "
-                "formulation."
-            )
-
-
-def _with_blocks(scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params) -> Solution:
-    """The solution by block elimination."""
-    trajectory, energy, is_conserved = sparse_trajectory(scheme, q0, v0, ts, params)
-    solution = _solution(scheme.system, trajectory, ts, energy, is_conserved)
-    return replace(solution, digests=digests_of(params))
 
 
 def _with_switches(
@@ -327,17 +304,17 @@ def _energy(system: System, q: Array, v: Array, t: Array, params: Params) -> Arr
     return system.energy(q, v, t, params)
 
 
-def _explanation(system: System, solution: Solution, params: Params, is_sparse: bool) -> str:
+def _explanation(system: System, solution: Solution, params: Params) -> str:
     status = Status(int(solution.status))
     message = f"{status.name} at t = {float(solution.t_failed):g} s: {status.message}."
     if status == Status.INCONSISTENT:
         q, v, t, params = system.arguments(solution.q[0], solution.v[0], solution.ts[0], params)
-        for violation in (sparse_violations if is_sparse else violations)(system, q, v, t, params):
+        for violation in violations(system, q, v, t, params):
             message += (
                 f" Constraint {violation.name!r} has a {violation.level} residual of "
                 f"{violation.size:.3g}."
             )
-    if status == Status.SINGULAR_MASS and not is_sparse:
+    if status == Status.SINGULAR_MASS:
         last = int(np.flatnonzero(np.isfinite(np.asarray(solution.q)).all(axis=1)).max(initial=0))
         state = solution.q[last], solution.v[last], solution.ts[last]
         if names := without_mass(system, *system.arguments(*state, params)):

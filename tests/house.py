@@ -35,7 +35,6 @@ LAYERS = (
         "integrate",
         "interop",
         "nearest",
-        "sparse",
         "stabilization",
     },
     {"control", "observe", "sensitivity", "simulate", "solution", "solution_views"},
