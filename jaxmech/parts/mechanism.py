@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from jaxmech.parts.body import AbstractBody, Frame, Load, Start
 from jaxmech.parts.equations import energies_of, system_of
-from jaxmech.parts.forces.elements import AbstractForce
+from jaxmech.parts.forces.elements import AbstractForce, point_with_velocity
 from jaxmech.parts.geometry import shapes
 from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.joint_loads import total_momentum
@@ -26,6 +26,7 @@ from jaxmech.parts.validation import (
     require_consistent,
     require_possible,
 )
+from jaxmech.parts.values import Reader, vector
 from jaxmech.system import System
 from jaxmech.utils.checks import require_kind
 from jaxmech.utils.parameters import warn_of_slips
@@ -188,7 +189,7 @@ class Mechanism:
 
         Args:
             body: name of the body.
-            at: the point along the axes of the body [m], shape (d,).
+            at: the point along the axes of the body [m], d values as in joints, or an array (d,).
             q: all coordinates, shape (n,).
             t: time [s].
             params: parameters; by default those of the mechanism.
@@ -203,7 +204,10 @@ class Mechanism:
             >>> print(arm.point("bar", (2, 0), [jnp.pi / 2]).round(3))
             [0. 2.]
         """
-        return self.frame(body, q, t, params).point(self._local(at))
+        q, t, params = self._pose(q, t, params)
+        local = self._local(at)
+        frame = self.kinematics.frames([self._body(body)], q, t, params)[0]
+        return frame.point(Reader("the point", t, params).vector(local, self._size))
 
     def velocity(
         self, body: str, at: Any, q: Any, v: Any, t: Any = 0.0, params: Any = None
@@ -212,7 +216,7 @@ class Mechanism:
 
         Args:
             body: name of the body.
-            at: the point along the axes of the body [m], shape (d,).
+            at: the point along the axes of the body [m], d values as in joints, or an array (d,).
             q: all coordinates, shape (n,).
             v: all velocities, shape (n,) or (k,).
             t: time [s].
@@ -238,7 +242,7 @@ class Mechanism:
 
         Args:
             body: name of the body.
-            at: the point along the axes of the body [m], shape (d,).
+            at: the point along the axes of the body [m], d values as in joints, or an array (d,).
             q: all coordinates, shape (n,).
             v: all velocities, shape (n,) or (k,).
             qdd: all accelerations, shape (n,) or (k,), such as those of `observe`.
@@ -268,7 +272,8 @@ class Mechanism:
 
         def velocity(q: Array, v: Array, t: Array) -> Array:
             motion_at_t = self.kinematics.moving([carrier], q, v, t, params)[0]
-            return jnp.asarray(motion_at_t.velocity_at(motion_at_t.frame.point(local)))
+            read = Reader("the point", t, params)
+            return jnp.asarray(point_with_velocity(motion_at_t, local, read)[1])
 
         return jax.jvp(velocity, (q, v, t), (v, qdd, jnp.ones_like(t)))
 
@@ -289,13 +294,19 @@ class Mechanism:
         params = dict(self.params) if params is None else params
         return self.system.arguments(q, v, t, params, names)
 
-    def _local(self, place: Any) -> Array:
-        size = self.bodies[0].dimension
+    @property
+    def _size(self) -> int:
+        return self.bodies[0].dimension
+
+    def _local(self, place: Any) -> Any:
+        """The checked point: an array, which may be traced, or values that a `Reader` reads."""
+        if _has_names(place):
+            return vector("the point", "at", place, self._size)
         local = jnp.asarray(place) * 1.0
-        if local.shape != (size,):
+        if local.shape != (self._size,):
             raise ValueError(
-                f"Argument `at` must be a point on the body, of shape ({size},), but has shape "
-                f"{local.shape}; for many points use `jax.vmap`."
+                f"Argument `at` must be a point on the body, of shape ({self._size},), but has "
+                f"shape {local.shape}; for many points use `jax.vmap`."
             )
         return local
 
@@ -408,6 +419,11 @@ class Mechanism:
             f"Argument `body` must be one of {', '.join(b.name for b in self.bodies)}, "
             f"but is {name!r}."
         )
+
+
+def _has_names(place: Any) -> bool:
+    values = place if isinstance(place, Sequence) and not isinstance(place, str) else (place,)
+    return any(isinstance(value, str) or callable(value) for value in values)
 
 
 def _require_readable(mechanism: Mechanism) -> None:

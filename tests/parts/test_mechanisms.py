@@ -11,6 +11,7 @@ from scipy.integrate import solve_ivp
 
 import jaxmech as jm
 from experiments.bicycle import whipple_bicycle
+from jaxmech import parts as jp
 from jaxmech.compiler import explain
 from jaxmech.parts.vectors import rotation, spin_in_space
 from tests.parts.mechanisms import (
@@ -233,3 +234,29 @@ def test_slider_crank_in_space_keeps_its_loop_and_its_energy() -> None:
     angle = 2 * np.arctan2(sol.q[:, 4], sol.q[:, 3])
     y, z = 0.1 - 0.08 * np.sin(angle), 0.12 + 0.08 * np.cos(angle)
     np.testing.assert_allclose(sol.q[:, 14], np.sqrt(0.3**2 - y**2 - z**2), atol=1e-13)
+
+
+def test_points_on_bodies_are_given_by_names_and_functions() -> None:
+    rod = jp.planar_body("rod", mass=1.0, inertia=0.1, center=("l", 0))
+    hinge = jp.revolute("hinge", jp.ground, (0, 0), rod, (0, 0))
+    pendulum = jp.Mechanism([rod], [hinge], params={"l": 0.5})
+    q, v = pendulum.guess({"hinge": jp.Start(0.3, velocity=2.0)})
+    along, across = np.array([np.cos(0.3), np.sin(0.3)]), np.array([-np.sin(0.3), np.cos(0.3)])
+    np.testing.assert_allclose(pendulum.point("rod", ("l", 0), q), 0.5 * along)
+    np.testing.assert_allclose(pendulum.velocity("rod", ("l", 0), q, v), 1.0 * across)
+    slope = jax.grad(lambda length: pendulum.point("rod", ("l", 0), q, 0.0, {"l": length})[0])(0.7)
+    np.testing.assert_allclose(slope, np.cos(0.3))
+
+    def sliding(t: Any, p: Any) -> Any:  # a point that moves along the rod
+        return p["l"] + 0.4 * t**2
+
+    state = q, v, jnp.zeros(1), 1.0
+    np.testing.assert_allclose(
+        pendulum.velocity("rod", (sliding, 0), q, v, 1.0), 0.8 * along + 1.8 * across
+    )
+    np.testing.assert_allclose(
+        pendulum.acceleration("rod", (sliding, 0), *state),
+        (0.8 - 0.9 * 2.0**2) * along + 2 * 0.8 * 2.0 * across,
+    )
+    with pytest.raises(ValueError, match="must hold 'k', which the point reads"):
+        pendulum.point("rod", ("k", 0), q)

@@ -48,7 +48,7 @@ class Outliers:
 
     def __repr__(self) -> str:
         share = 100 * len(self) / max(self.count, 1)
-        far = f"more than {self.limit:.1f} standard deviations off"
+        far = f"more than {self.limit:.2g} standard deviations off"
         lines = [f"Outliers: {len(self)} of {self.count:,} samples ({share:.2g} %), {far}"]
         if self.samples:
             width = max(9, *(len(sample.recording) for sample in self.samples))

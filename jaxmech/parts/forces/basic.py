@@ -35,11 +35,11 @@ from jaxmech.parts.values import Value, Vector, direction, non_negative, number,
 
 
 def gravity(acceleration: Value = 9.81, *, down: Vector | None = None) -> Gravity:
-    """The weight of all bodies of a mechanism.
+    """The weight of all bodies of a mechanism, along -y in the plane and -z in space.
 
     Args:
         acceleration: acceleration of gravity [m/s^2].
-        down: the direction of gravity, of any length; by default -y in the plane, -z in space.
+        down: another direction of gravity, of any length.
 
     Example:
         >>> gravity("g")
