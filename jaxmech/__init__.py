@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from jaxmech.display.animate import animate as animate
     from jaxmech.display.view import view as view
     from jaxmech.identify import Recording as Recording
-    from jaxmech.identify import fit as fit
+    from jaxmech.identify.fit import fit as fit
 
 __version__ = "0.2.0"
 

@@ -17,14 +17,13 @@ from jaxmech.nearest.known import Surface, nearest_known
 from jaxmech.nearest.point import Level, nearest, nearest_affine
 from jaxmech.properties import mass_and_rows, singular_mass, with_mass_rank
 from jaxmech.stabilization import Projection, coordinate_metric, metric_mass
-from jaxmech.system import Params, System
+from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import (
     coordinate_indices,
     is_known,
     naming_missing,
     require_finite,
-    require_kind,
     with_standard_promotion,
 )
 from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
@@ -36,7 +35,7 @@ CORRECTIONS = 6  # Newton steps onto the constraints: from an error of 20 %, fiv
 
 @with_standard_promotion
 def assemble(
-    system: System,
+    system: Subject,
     q_guess: Any,
     v_guess: Any,
     t: Any = 0.0,
@@ -84,7 +83,7 @@ def assemble(
         >>> print(q, v)
         [ 0.6 -0.8] [1.   0.75]
     """
-    require_kind("system", system, System, "System(...)")
+    system, params = with_params(system, params)
     q, v, t, params = system.arguments(q_guess, v_guess, t, params, ("q_guess", "v_guess"))
     velocity_names = fixed if fixed_velocities is None and not system.velocities else ()
     velocity_names = velocity_names if fixed_velocities is None else fixed_velocities

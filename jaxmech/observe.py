@@ -15,7 +15,7 @@ from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.formulations.observation import Observation, observed_at
 from jaxmech.integrate.events.switches import Switched, with_switches
 from jaxmech.solution import Solution
-from jaxmech.system import Params, System
+from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known, require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
@@ -27,7 +27,7 @@ _BRIEF = 100_000  # times at which optimizing the code takes longer than it save
 
 @with_standard_promotion
 def observe(
-    system: System,
+    system: Subject,
     solution: Solution,
     params: Params = None,
     *,
@@ -66,7 +66,7 @@ def observe(
         >>> observation.multipliers["rod"].shape, observation.reactions["rod"].shape
         ((11, 1), (11, 2))
     """
-    require_kind("system", system, System, "System(...)")
+    system, params = with_params(system, params)
     require_kind("solution", solution, Solution, "the result of `simulate`")
     if solution.q.ndim != 2:
         raise ValueError(

@@ -45,7 +45,7 @@ from jaxmech.properties import conserves_energy
 from jaxmech.solution import Solution, energy_drift, warn_of_coarse_steps
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.status import Status, succeeded
-from jaxmech.system import Params, System
+from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.parameters import digests_of, warn_of_slips
@@ -87,7 +87,7 @@ class SimulationError(RuntimeError):
 
 @with_standard_promotion
 def simulate(
-    system: System,
+    system: Subject,
     q0: Any,
     v0: Any,
     ts: Any,
@@ -153,6 +153,7 @@ def simulate(
         >>> print(sol.position_residual.max() < 1e-14, sol.rank)
         True 1
     """
+    system, params = with_params(system, params)
     scheme = Scheme.of(system, method, steps, projection, formulation)
     require_kind("derivative", derivative, AbstractDerivative, "ReverseMode()")
     watch = event_set_of(system, events, inactive)

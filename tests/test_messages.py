@@ -295,10 +295,6 @@ MISUSE = {
         "not; sort it and drop repeated times."
     ),
     # objects
-    "simulate(system=jm.parts.Mechanism([jm.parts.point_mass('bob', mass=1.0)]))": (
-        "TypeError: Argument `system` must be an object such as System(...), but is a Mechanism; "
-        "pass its `system`."
-    ),
     "simulate()[3]": (
         "TypeError: `sol[name]` takes the name of a column, but 3 is none; one trajectory of a "
         "batch is `jax.tree.map(lambda x: x[3], sol)`."

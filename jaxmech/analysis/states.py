@@ -18,7 +18,7 @@ from jaxmech.compiler import native_call
 from jaxmech.consistency import constraint_jacobians
 from jaxmech.linalg import row_weights, unit, weighted_gram
 from jaxmech.properties import mass_scale
-from jaxmech.system import Params, System
+from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.checks import require_finite, require_kind
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.velocities.quasi import IN_RATES, require_plain_velocities
@@ -37,9 +37,11 @@ class State(NamedTuple):
     params: Params
 
 
-def checked_in_rates(system: Any, q: Any, v: Any, t: Any, params: Params) -> tuple[System, State]:
+def checked_in_rates(
+    system: Subject, q: Any, v: Any, t: Any, params: Params
+) -> tuple[System, State]:
     """The system and a state of it in the rates of the coordinates, checked as `checked_state`."""
-    require_kind("system", system, System, "System(...)")
+    system, params = with_params(system, params)
     q, v, t, params = system.arguments(q, v, t, params)
     plain = in_rates(system, params)
     return plain, checked_state(plain, q, system.speeds(q, v, t, params), t, params)

@@ -21,13 +21,13 @@ from jaxmech.analysis.unused import idle_coordinates, idle_findings, unused_para
 from jaxmech.compiler import why_not
 from jaxmech.consistency import violations
 from jaxmech.formulations import acceleration
-from jaxmech.system import Params, System
+from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.checks import require_kind, with_standard_promotion
 
 
 @with_standard_promotion
 def structure(
-    system: System,
+    system: Subject,
     q: Any,
     v: Any,
     t: Any = 0.0,
@@ -71,6 +71,7 @@ def structure(
         >>> found.ranks.position_freedom, found.serious
         (1, False)
     """
+    system, params = with_params(system, params)
     simulated, (system, state) = system, checked_in_rates(system, q, v, t, params)
     begin = state._replace(v=simulated.from_speeds(*state))
     if run is not None:

@@ -91,10 +91,11 @@ functions or derivatives that are non-finite, coordinates that nothing acts on, 
 gradients against finite differences, and whether batches are compiled to native code. Every finding
 comes with a remedy.
 
-SYSTEM is a ready model, or path/file.py:attribute, where the attribute is a Model, a System, or a
-function that returns one. A Model has a state; for a System, the file may define `q0`, `v0` (at
-rest), `t0` (0) and `params` (None). Without `q0`, a state is found by `assemble` and printed;
-missing parameters are then set to numbers around 1.
+SYSTEM is a ready model, an MJCF or URDF file, or path/file.py:attribute, where the attribute is a
+System, a Model, a Mechanism, a Robot, or a function that returns one. A Model has a state, and the
+coordinates of a Mechanism are zero unless its file has `q0` and `v0`; for a System, the file may
+define `q0`, `v0` (at rest), `t0` (0) and `params` (None). Without `q0`, a state is found by
+`assemble` and printed; missing parameters are then set to numbers around 1.
 
 exit code: 0 nothing serious; 1 something makes results wrong; 2 bad input
 """

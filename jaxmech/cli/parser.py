@@ -206,7 +206,7 @@ def _add_out(command: argparse.ArgumentParser) -> None:
 
 
 def _add_system(command: argparse.ArgumentParser, name: str = "SYSTEM", besides: str = "") -> None:
-    description = f"model, or path/file.py:attribute{besides}"
+    description = f"model, MJCF or URDF file, or path/file.py:attribute{besides}"
     command.add_argument("system", metavar=name, help=description)
     for option, description in (
         ("start", "a start variable of a model or a coordinate of a system"),

@@ -15,11 +15,15 @@ from typing import Any
 
 from jaxmech.config.errors import not_one_of, refuse, refuse_all, unknown
 from jaxmech.config.inputs import SubjectInputs
-from jaxmech.interop.mujoco import KINDS, from_mjcf
+from jaxmech.config.plain import python_name
+from jaxmech.interop.as_model import as_model
+from jaxmech.interop.mujoco import KINDS, Robot, from_mjcf
 from jaxmech.models import CATALOGUE, Model
+from jaxmech.parts.mechanism import Mechanism
 from jaxmech.system import System
 
 ROBOTS = (".mjcf", ".urdf", ".xml")  # endings of MJCF and URDF files
+SUBJECTS = (System, Model, Mechanism, Robot)
 ENDED = "it ends the process, by sys.exit() or exit(); remove that call"
 
 
@@ -51,15 +55,17 @@ def copy_of(name: str, source: Path | None) -> tuple[str, str]:
 
 
 def load(
-    name: str, options: Mapping[str, Any], folder: Path = Path(), parameters: Iterable[str] = ()
-) -> Subject:
-    """Load the system of a catalogue name, or of a file relative to a folder.
+    name: str | Any, options: Mapping[str, Any], folder: Path = Path(),
+    parameters: Iterable[str] = (),
+) -> Subject:  # fmt: skip
+    """Load the system of a catalogue name, or of a file relative to a folder, or of an object.
 
-    That is "path/file.py:attribute", where the attribute is a `System`, a `Model`, or a function of
-    the options that returns one; or an MJCF or URDF file, whose options are those of `from_mjcf`.
+    That is "path/file.py:attribute", where the attribute is a `System`, a `Model`, a `Mechanism`, a
+    `Robot`, or a function of the options that returns one; or an MJCF or URDF file, whose options
+    are those of `from_mjcf`. The start of a mechanism is `q0` and `v0` of its file, if it has them.
 
     Args:
-        name: the name.
+        name: the name, or the object itself.
         options: options of the model.
         folder: to which paths are relative.
         parameters: names of parameters that are to be set. Of a robot's numbers, those of the
@@ -69,6 +75,13 @@ def load(
         >>> load("chain", {"links": 3}).system.n
         6
     """
+    if not isinstance(name, str):
+        if options:
+            raise refuse("model_options", "must be left out where `model` is an object")
+        return _subject(python_name(name), name)
+    if name.startswith("python:"):
+        message = "it was passed as an object; put it into a file, and name it by that"
+        raise refuse("model", f"must be a name, but of {name} nothing else is known: {message}")
     if is_robot(name):
         return _robot(name, options, folder, parameters)
     if ":" not in name and not name.endswith(".py"):
@@ -77,9 +90,7 @@ def load(
             files = '"path/file.py:attribute", or the path of an MJCF or URDF file'
             raise refuse("model", f"{advice}; or write {files}")
         return _subject(name, _call(CATALOGUE[name], options))
-    file = find(name, options, folder, (System, Model))
-    sha = file.sha256
-    return replace(_subject(name, file.value), source=file.path, sha256=sha, beside=file.beside)
+    return subject_of(name, find(name, options, folder, SUBJECTS))
 
 
 def is_robot(name: str) -> bool:
@@ -144,13 +155,24 @@ def find(
     return LoadedObject(value, path.resolve(), hashlib.sha256(code).hexdigest(), vars(module))
 
 
-def _subject(name: str, value: object) -> Subject:
-    if isinstance(value, Model):
-        return Subject(name, value.system, value)
-    if isinstance(value, System):
-        return Subject(name, value, None)
-    kind = type(value).__name__
-    raise refuse("model", f"must name a System or a Model, but {name} is of type {kind}")
+def subject_of(name: str, file: LoadedObject) -> Subject:
+    """The system of an object in a Python file, or a StudyError if it has none."""
+    subject = _subject(name, file.value, file.beside)
+    return replace(subject, source=file.path, sha256=file.sha256, beside=file.beside)
+
+
+def _subject(name: str, value: object, beside: Mapping[str, Any] = {}) -> Subject:
+    match value:
+        case System():
+            return Subject(name, value, None)
+        case Mechanism():
+            value = as_model(value, beside.get("q0"), beside.get("v0"))
+        case Robot():
+            value = value.model
+    if not isinstance(value, Model):
+        kinds = "a System, a Model, a Mechanism or a Robot"
+        raise refuse("model", f"must name {kinds}, but {name} is of type {type(value).__name__}")
+    return Subject(name, value.system, value)
 
 
 def _attribute(module: ModuleType, attribute: str, path: Path, kinds: tuple[type, ...]) -> object:

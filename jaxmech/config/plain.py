@@ -19,6 +19,8 @@ def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
     kind = schema.required(type(value) if kind is None else kind)
     if (choice := schema.choice_of(kind)) and value is not None:
         return _plain_choice(choice, value, key)
+    if kind is str and not isinstance(value, str | None):  # an object in place of its name
+        return python_name(value)
     if is_dataclass(value):
         table: dict[str, Any] = {}
         for name, hint in schema.hints_of(type(value)).items():
@@ -26,8 +28,9 @@ def plain(value: Any, kind: Any = None, key: Key = ()) -> Any:
             if entry is not None:  # TOML has no null
                 table[name] = entry
         return table
-    if name := _python_name(value):
-        return name
+    function = value[0] if isinstance(value, tuple) and value else value
+    if callable(function) and not isinstance(function, type):
+        return python_name(function)
     if isinstance(value, Mapping):
         item = get_args(kind)[1] if get_origin(kind) is Mapping else Any
         item = None if item is Any else item
@@ -46,9 +49,7 @@ def _plain_choice(choice: schema.OneOf, value: Any, key: Key) -> Any:
     return name if choice.tag is None else {choice.tag: name} | plain(value, None, key)
 
 
-def _python_name(value: Any) -> str:
-    """The name of a function, or of a tuple of functions, in place of that of its file."""
-    function = value[0] if isinstance(value, tuple) and value else value
-    if not callable(function) or isinstance(function, type):
-        return ""
-    return f"python:{getattr(function, '__qualname__', type(function).__name__)}"
+def python_name(value: Any) -> str:
+    """The name of a function or another object that is given in place of that of its file."""
+    own = getattr(value, "__qualname__", getattr(value, "name", None))
+    return f"python:{own if isinstance(own, str) else type(value).__name__}"

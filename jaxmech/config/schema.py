@@ -143,5 +143,5 @@ def unnamed_policies(settings: Any) -> Iterator[Problem]:
         policy, choice = getattr(settings, name), POLICIES.get(required(hint))
         if choice and policy is not None and choice.name_of(policy) is None:
             yield Problem((name,), choice.refusal_of(policy))
-        elif is_dataclass(policy):
+        elif is_dataclass(required(hint)) and policy is not None:
             yield from (replace(p, key=(name, *p.key)) for p in unnamed_policies(policy))

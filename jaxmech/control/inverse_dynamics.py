@@ -25,13 +25,12 @@ from jaxmech.control.servo import Actuators, checked_actuators, directions, requ
 from jaxmech.linalg import QR, cholesky, matvec, min_norm_solve
 from jaxmech.properties import with_mass_rank
 from jaxmech.stabilization import metric_mass
-from jaxmech.system import Params, System
+from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.checks import (
     is_known,
     naming_missing,
     require_finite,
     require_function,
-    require_kind,
 )
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.velocities.rates import in_rates
@@ -75,7 +74,7 @@ class InverseDynamics(eqx.Module):
 
 
 def inverse_dynamics(
-    system: System,
+    system: Subject,
     path: Callable[..., Any],
     ts: Any,
     params: Params = None,
@@ -119,7 +118,7 @@ def inverse_dynamics(
         >>> print((held.u / 9.81).round(6)[0])  # both rods level: torques m g (1 + 2) l and m g l
         [3. 1.]
     """
-    require_kind("system", system, System, "System(...)")
+    system, params = with_params(system, params)
     system = in_rates(system, params)
     require_ideal("system", system)
     require_function("path", path)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmech.analysis.equilibrium import Equilibrium
 from jaxmech.display.motions import display_of
 from jaxmech.geometry import Geometry
+from jaxmech.interop.mujoco import Robot
 from jaxmech.models.model import Model
 from jaxmech.parts.mechanism import Mechanism
 from jaxmech.solution import Solution
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def animate(
-    subject: Model | Mechanism | Geometry,
+    subject: Model | Mechanism | Robot | Geometry,
     motion: Solution | Equilibrium | tuple[Any, Any],
     params: Any = None,
     *,
@@ -41,8 +42,8 @@ def animate(
     failed disappears at that moment.
 
     Args:
-        subject: a model, a mechanism, or a function `geometry(q, t, params)` that returns points
-            [m] by name, shape (d,) for a dot and (k, d) for a line (`jaxmech.geometry`).
+        subject: a model, a mechanism, a robot, or a function `geometry(q, t, params)` that returns
+            points [m] by name, shape (d,) for a dot and (k, d) for a line (`jaxmech.geometry`).
         motion: a `Solution`, or times (T,) and coordinates (T, n); with a leading batch axis for
             several trajectories in one picture. Or an `Equilibrium`, one mode of which is shown.
         params: parameters; by default those of the model or mechanism.
@@ -83,6 +84,7 @@ def animate(
     """
     from jaxmech.plot.animation import animation
 
+    subject = getattr(subject, "mechanism", subject)  # of a robot
     display = display_of(
         subject, motion, params, mode=mode, amplitude=amplitude, speed=speed, fps=fps,
         members=members, params_axes=params_axes, other_params=other_params,

@@ -77,7 +77,7 @@ def display_of(
 ) -> Display:
     """Check the arguments of `animate` or `view`, which explains them."""
     geometry, system = _geometry(subject)
-    if params is None and isinstance(subject, Model | Mechanism):
+    if params is None and system is not None:
         params = dict(subject.params)
     for name, value in (("speed", speed), ("fps", fps)):
         if value is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmech.analysis.equilibrium import Equilibrium
 from jaxmech.display.motions import clock, display_of
 from jaxmech.geometry import Geometry
+from jaxmech.interop.mujoco import Robot
 from jaxmech.models.model import Model
 from jaxmech.parts.mechanism import Mechanism
 from jaxmech.solution import Solution
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def view(
-    subject: Model | Mechanism | Geometry,
+    subject: Model | Mechanism | Robot | Geometry,
     motion: Solution | Equilibrium | tuple[Any, Any],
     params: Any = None,
     *,
@@ -50,7 +51,7 @@ def view(
     needs neither a server nor the network.
 
     Args:
-        subject: as for `animate`. Only a `Mechanism` has forces.
+        subject: as for `animate`. Only a mechanism or a robot has forces.
         motion: as for `animate`.
         params: parameters; by default those of the model or mechanism.
         file: an .html file to write.
@@ -96,6 +97,7 @@ def view(
         page_path("file", file)
     if force_scale is not None:
         require_positive("force_scale", force_scale)
+    subject = getattr(subject, "mechanism", subject)  # of a robot
     display = display_of(
         subject, motion, params, mode=mode, amplitude=amplitude, speed=speed, fps=fps,
         members=members, params_axes=params_axes, other_params=other_params,

@@ -41,7 +41,7 @@ class Layout:
         study, block = self.study, self.kernel.block
         member = self.kernel.member
         shared = list(member.shared_arrays())
-        attributes: dict[str, Any] = {"model": study.model}
+        attributes: dict[str, Any] = {"model": member.subject.name}
         if any(array.name == "t" for array in shared):
             attributes["coordinates"] = "t"  # which xarray takes as one (CF conventions, section 5)
         group = zarr.open_group(path, mode="w", zarr_format=3, attributes=attributes)

@@ -107,7 +107,7 @@ class AbstractStudy(Drawn):
 
     members: ClassVar[str] = "members"  # the word for them in messages
 
-    model: str = field(
+    model: str | Any = field(
         metadata=doc(
             'a name of `jaxmech models`, or next to this file "path/file.py:attribute" or the path '
             "of an MJCF or URDF file"

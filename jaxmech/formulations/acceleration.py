@@ -14,7 +14,7 @@ from jaxmech.formulations.nonideal import solve_law
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
 from jaxmech.linalg import column_space_projector, matvec, max_abs
 from jaxmech.properties import with_mass_rank
-from jaxmech.system import Params, System
+from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.checks import require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
 
@@ -50,7 +50,7 @@ class Motion(eqx.Module):
 
 @with_standard_promotion
 def acceleration(
-    system: System,
+    system: Subject,
     q: Any,
     v: Any,
     t: Any = 0.0,
@@ -83,7 +83,7 @@ def acceleration(
         >>> print(motion.qdd.round(4), motion.rank)
         [-5.3088 -2.7316] 1
     """
-    require_kind("system", system, System, "System(...)")
+    system, params = with_params(system, params)
     q, v, t, params = system.arguments(q, v, t, params)
     return _acceleration(system, formulation, q, v, t, params)
 

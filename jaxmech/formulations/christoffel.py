@@ -28,8 +28,7 @@ from jaxtyping import Array, Float
 
 from jaxmech.first_order import require_no_states
 from jaxmech.linalg import cholesky
-from jaxmech.system import Params, System
-from jaxmech.utils.checks import require_kind
+from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.probing import concrete, generic
 from jaxmech.velocities.quasi import IN_RATES, require_plain_velocities
 
@@ -47,7 +46,7 @@ class Christoffel(eqx.Module):
 
 
 def metric_tensor(
-    system: System, q: Any, t: Any = 0.0, params: Params = None
+    system: Subject, q: Any, t: Any = 0.0, params: Params = None
 ) -> Float[Array, " k k"]:
     """g_ab (n + 1, n + 1) of the kinetic energy, time first; its block [1:, 1:] is M.
 
@@ -71,11 +70,13 @@ def metric_tensor(
          [0. 1. 0.]
          [2. 0. 4.]]
     """
-    q, t, params = _arguments(system, q, t, params)
+    system, q, t, params = _arguments(system, q, t, params)
     return _metric(system, jnp.concatenate([t[None], q]), params)
 
 
-def christoffel_symbols(system: System, q: Any, t: Any = 0.0, params: Params = None) -> Christoffel:
+def christoffel_symbols(
+    system: Subject, q: Any, t: Any = 0.0, params: Params = None
+) -> Christoffel:
     """The Christoffel symbols of the kinetic energy at a state, of the first and second kind.
 
     Args:
@@ -97,7 +98,7 @@ def christoffel_symbols(system: System, q: Any, t: Any = 0.0, params: Params = N
         >>> print(symbols.second[0, 2, 2], symbols.second[1, 1, 2])  # -r and 1 / r
         -2.0 0.5
     """
-    q, t, params = _arguments(system, q, t, params)
+    system, q, t, params = _arguments(system, q, t, params)
     first = first_kind(system, q, t, params)
     mass = cholesky(_metric(system, jnp.concatenate([t[None], q]), params)[1:, 1:])
     root = mass.lower(jnp.eye(q.size, dtype=q.dtype))
@@ -156,10 +157,12 @@ def _metric(system: System, extended: Array, params: Params) -> Array:
     return jnp.block([[corner, border[None]], [border[:, None], jax.jacfwd(momentum)(zeros)]])
 
 
-def _arguments(system: System, q: Any, t: Any, params: Params) -> tuple[Array, Array, Params]:
-    require_kind("system", system, System, "System(...)")
+def _arguments(
+    system: Subject, q: Any, t: Any, params: Params
+) -> tuple[System, Array, Array, Params]:
+    system, params = with_params(system, params)
     require_no_states(system.states, "Argument `system`", "take the system without them")
     require_plain_velocities(system.velocities, "Argument `system`", IN_RATES)
     q, _, t, params = system.arguments(q, q, t, params)
     require_quadratic(system, q, t, params)
-    return q, t, params
+    return system, q, t, params

@@ -22,7 +22,7 @@ from jaxmech.formulations.regular import without_units_of
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
 from jaxmech.linalg import LDL, QR, SVD
 from jaxmech.properties import with_mass_rank
-from jaxmech.system import Params, System
+from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.checks import require_finite, require_kind
 from jaxmech.utils.jit_cache import UNOPTIMIZED
 
@@ -88,7 +88,7 @@ class Comparison:
 
 
 def compare_formulations(
-    system: System,
+    system: Subject,
     q: Any,
     v: Any,
     t: Any = 0.0,
@@ -124,7 +124,7 @@ def compare_formulations(
         >>> [row.rank for row in table.rows], max(row.qdd for row in table.rows) < 1e-14
         ([1, 1], True)
     """
-    require_kind("system", system, System, "System(...)")
+    system, params = with_params(system, params)
     for law in formulations:
         require_kind("formulations", law, AbstractFormulation, "Maggi()")
     state = system.arguments(q, v, t, params)

@@ -20,7 +20,7 @@ from jaxmech.formulations.acceleration import acceleration, null_projector
 from jaxmech.formulations.base import AbstractFormulation
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
 from jaxmech.linalg import matvec
-from jaxmech.system import System
+from jaxmech.system import Subject, with_params
 
 
 class MultiplierFamily(eqx.Module):
@@ -49,7 +49,7 @@ class MultiplierFamily(eqx.Module):
 
 
 def multiplier_family(
-    system: System,
+    system: Subject,
     q: Any,
     v: Any,
     t: Any = 0.0,
@@ -80,6 +80,7 @@ def multiplier_family(
         >>> print(family.smallest.round(6), family.member([1.0, -1.0]).round(6))
         [-4.9 -4.9] [-3.9 -5.9]
     """
+    system, params = with_params(system, params)
     motion = acceleration(system, q, v, t, params, formulation=formulation)
     projector = null_projector(system.equations(q, v, t, params))
     return MultiplierFamily(

@@ -34,13 +34,13 @@ from jaxmech.identify.problem.setup import prepare
 from jaxmech.identify.result import Fit
 from jaxmech.integrate import AbstractMethod, AbstractSteps
 from jaxmech.stabilization import AbstractStabilization, Projection
-from jaxmech.system import Params, System
+from jaxmech.system import Params, Subject
 
 
 def fit(
-    system: System,
+    system: Subject,
     recordings: Any,
-    params0: Params,
+    params0: Params = None,
     *,
     observe: Observe | None = None,
     start: Start | None = None,
@@ -68,9 +68,10 @@ def fit(
     derivatives through the whole simulation, constraints and projection included.
 
     Args:
-        system: the system, with n coordinates.
+        system: the system, with n coordinates; or a model, a mechanism or a robot.
         recordings: a `Recording`, or a sequence of recordings of any lengths with the same sensors.
-        params0: initial values of the parameters, a pytree of numbers such as a dictionary.
+        params0: initial values of the parameters, a pytree of numbers such as a dictionary; by
+            default those of the model, mechanism or robot.
         observe: observe(q, v, t, params) returns the sensor values, shape (d,); the coordinates by
             default. Offsets, scales and delays of sensors are parameters like any others.
         start: start(q0, v0, params) returns the consistent state q (n,), v (n,) for recorded start

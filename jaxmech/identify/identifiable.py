@@ -21,7 +21,7 @@ from jaxmech.identify.optimize.trust_region import TrustRegion
 from jaxmech.identify.problem.least_squares import Observe
 from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, method_and_steps
 from jaxmech.stabilization import AbstractStabilization, Projection
-from jaxmech.system import Params, System
+from jaxmech.system import Params, Subject, with_params
 from jaxmech.utils.checks import require_function, require_kind
 from jaxmech.utils.field_docs import setting
 
@@ -48,8 +48,8 @@ class Identifiable:
         ('g',)
     """
 
-    system: System
-    params: Params
+    system: Subject
+    params: Params = None
     observe: Observe | None = None
     start: Start | None = None
     free: Sequence[str] | None = None
@@ -57,7 +57,9 @@ class Identifiable:
     prior: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        require_kind("system", self.system, System, "System(...)")
+        system, params = with_params(self.system, self.params)
+        object.__setattr__(self, "system", system)
+        object.__setattr__(self, "params", params)
         for name in ("observe", "start"):
             if getattr(self, name) is not None:
                 require_function(name, getattr(self, name))

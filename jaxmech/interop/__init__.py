@@ -3,4 +3,5 @@
 `mujoco/` reads MJCF and URDF files, `sympy` the models of `sympy.physics.mechanics`, and `diffrax/`
 makes terms and solvers for diffrax. Each needs an extra, and is imported by its name:
 `from jaxmech.interop.mujoco import from_mjcf`.
+`as_model` makes the `Model` of a mechanism.
 """

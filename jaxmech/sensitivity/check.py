@@ -33,7 +33,7 @@ from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.status import Status
-from jaxmech.system import Params, System, as_dtype
+from jaxmech.system import Params, Subject, System, as_dtype, with_params
 from jaxmech.utils.checks import require_function
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.trees import number_names, numbers_of
@@ -69,7 +69,7 @@ class _Base(NamedTuple):
 
 
 def check_gradients(
-    system: System,
+    system: Subject,
     q0: Any,
     v0: Any,
     ts: Any,
@@ -140,6 +140,7 @@ def check_gradients(
     """
     for name, function in (("loss", loss or _end), ("start", start or _end)):
         require_function(name, function)
+    system, params = with_params(system, params)
     scheme = Scheme.of(system, method, steps, projection, formulation)
     run = _Motion(scheme, loss or _end, start)
     run, base, solution = _prepared(run, q0, v0, ts, params)

@@ -16,7 +16,7 @@ from jaxmech.integrate.steps.default_steps import resolved
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.stabilization import AbstractStabilization, Projection
-from jaxmech.system import Params, System
+from jaxmech.system import Params, Subject, system_of
 from jaxmech.utils.checks import with_standard_promotion
 
 TOGETHER = 5  # largest number of derivatives per trajectory; more of them compile slowly
@@ -40,7 +40,7 @@ class Sensitivities(NamedTuple):
 
 @with_standard_promotion
 def sensitivities(
-    system: System,
+    system: Subject,
     start: Callable[[Any], tuple[Any, Any, Params]],
     theta: Any,
     ts: Any,
@@ -89,6 +89,7 @@ def sensitivities(
         [0.9553365  0.29552021]
     """
     flat, unravel = _flattened(theta)
+    system = system_of(system)
     q0, v0, params = start(theta)
     scheme = Scheme.of(system, method, steps, projection, formulation)
     ways = resolved(scheme, q0, v0, ts, params).policies

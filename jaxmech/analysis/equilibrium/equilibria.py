@@ -12,7 +12,7 @@ from jaxmech.analysis.equilibrium.assessment import Stability
 from jaxmech.analysis.equilibrium.equilibrium import equilibrium, prepared, solve
 from jaxmech.analysis.equilibrium.result import Equilibrium, EquilibriumStatus
 from jaxmech.analysis.symmetry.symmetries import Symmetries
-from jaxmech.system import Params, System
+from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.checks import (
     require_finite,
     require_positive_integer,
@@ -57,7 +57,7 @@ class Equilibria:
 
 @with_standard_promotion
 def equilibria(
-    system: System,
+    system: Subject,
     q: Any,
     params: Params = None,
     *,
@@ -103,6 +103,7 @@ def equilibria(
     require_positive_integer("starts", starts, "such as 100")
     require_seed(seed)
     require_finite(spread=spread)
+    system, params = with_params(system, params)
     cycles = _periods(system, periods or {})
     case = prepared(system, q, params, t, fixed, v, symmetries)
     middle, is_fixed = np.asarray(case.q), np.isin(system.coordinates, fixed)

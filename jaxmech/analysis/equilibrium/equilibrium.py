@@ -40,7 +40,7 @@ from jaxmech.consistency import reach, violations
 from jaxmech.first_order import padded, require_no_states
 from jaxmech.linalg import column_space_projector, matvec, unit_rows
 from jaxmech.properties import reads_integrals
-from jaxmech.system import Params, System
+from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.checks import (
     coordinate_indices,
     is_known,
@@ -58,7 +58,7 @@ ATTEMPTS = 3  # searches, of which each measures forces by those where the last 
 
 @with_standard_promotion
 def equilibrium(
-    system: System,
+    system: Subject,
     q: Any,
     params: Params = None,
     *,
@@ -104,6 +104,7 @@ def equilibrium(
         >>> print(found.q.round(6), jnp.cos(found.q[0]) * 5.0**2)
         [1.167557 0.      ] 9.81
     """
+    system, params = with_params(system, params)
     case = prepared(system, q, params, t, fixed, v, symmetries)
     is_concrete, full_system = is_known(case[1:]), case.setup.system
     balanced = _solve_known(*case) if is_concrete and not is_inside_a_program() else solve(*case)

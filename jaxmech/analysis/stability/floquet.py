@@ -18,7 +18,7 @@ from jaxmech.properties import reads_integrals
 from jaxmech.sensitivity.forward import Sensitivities, sensitivities
 from jaxmech.solution import Solution
 from jaxmech.status import Status
-from jaxmech.system import Params, System
+from jaxmech.system import Params, Subject, System
 from jaxmech.utils.checks import (
     coordinate_indices,
     require_positive,
@@ -76,7 +76,7 @@ class Floquet(eqx.Module):
 
 @with_standard_promotion
 def floquet(
-    system: System,
+    system: Subject,
     q: Any,
     v: Any,
     period: Any,

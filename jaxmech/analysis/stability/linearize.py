@@ -32,7 +32,7 @@ from jaxmech.analysis.states import State, checked_in_rates
 from jaxmech.analysis.symmetry.symmetries import Symmetries
 from jaxmech.analysis.symmetry.symmetries import symmetries as find
 from jaxmech.compiler import native_call
-from jaxmech.system import Params, System
+from jaxmech.system import Params, Subject, System
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
 
@@ -40,7 +40,7 @@ NOTHING: tuple[Named, Named] = ((), ())  # neither inputs nor outputs
 
 
 def linearize(
-    system: System,
+    system: Subject,
     q: Any,
     v: Any,
     params: Params = None,

@@ -31,7 +31,7 @@ from jaxmech.first_order import require_no_states
 from jaxmech.formulations import acceleration
 from jaxmech.properties import with_mass_rank
 from jaxmech.solution import Solution
-from jaxmech.system import Params, System
+from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.checks import require_function, with_standard_promotion
 
 Field = Callable[[Array, Array, Any], Array]
@@ -104,7 +104,7 @@ class Conserved:
 
 @with_standard_promotion
 def conserved(
-    system: System,
+    system: Subject,
     q: Any,
     v: Any,
     params: Params = None,
@@ -142,6 +142,7 @@ def conserved(
         >>> print(found.values([1.0, 0.0], [0.0, 1.1])["momentum of x: y, y: -x"])
         -1.1
     """
+    system, params = with_params(system, params)
     q, v, t, params = checked_state(system, q, v, t, params)
     require_no_states(system.states, "Argument `system`", "look at the system without them")
     for name, field in (fields or {}).items():

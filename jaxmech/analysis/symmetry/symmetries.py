@@ -26,7 +26,7 @@ from jaxmech.consistency import constraint_jacobians, reach
 from jaxmech.constraints import Acceleration
 from jaxmech.first_order import require_no_states
 from jaxmech.linalg import min_norm_solve, unit
-from jaxmech.system import Params, System
+from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.jit_cache import jit_of
 
@@ -100,7 +100,7 @@ class Symmetries(eqx.Module):
 
 
 def symmetries(
-    system: System, q: Any, v: Any, t: Any = 0.0, params: Params = None, *, linear: bool = True
+    system: Subject, q: Any, v: Any, t: Any = 0.0, params: Params = None, *, linear: bool = True
 ) -> Symmetries:
     """The affine fields along which the functions of a system are invariant.
 
@@ -138,6 +138,7 @@ def symmetries(
           time: 1
           x: y, y: -x
     """
+    system, params = with_params(system, params)
     q, v, t, params = checked_state(system, q, v, t, params)
     require_no_states(system.states, "Argument `system`", "look at the system without them")
     n = system.n

@@ -10,12 +10,10 @@ import numpy as np
 
 from jaxmech.cli.fit.study import INERTIA, Adam, Candidate, FitStudy
 from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse, refuse_all, unknown
-from jaxmech.config.load import find, is_robot, load
+from jaxmech.config.load import SUBJECTS, find, is_robot, load, subject_of
 from jaxmech.identify import PhysicalInertia
 from jaxmech.identify.identifiable import Identifiable, Settings
 from jaxmech.identify.problem.body_inertia import bodies_of
-from jaxmech.models import Model
-from jaxmech.system import System
 from jaxmech.utils.trees import is_within, leaf_names
 
 _NAMED = ("start", "bounds", "prior")  # sections of `parameters` whose keys are parameters
@@ -119,19 +117,18 @@ def _loaded(
         assert subject.model is not None
         identifiable = Identifiable(subject.system, subject.model.params)
         return identifiable, subject.source, subject.sha256
-    file = find(name, options, folder, (Identifiable, Model))
-    match file.value:
-        case Identifiable():
-            return file.value, file.path, file.sha256
-        case Model(system=system, params=params):
-            return Identifiable(system, params), file.path, file.sha256
-        case System():
-            hint = ": write Identifiable(system, params) to say what its parameters are"
-        case _:
-            hint = ""
-    kind = type(file.value).__name__
-    text = f"must name an Identifiable or a Model, but {name} is of type {kind}{hint}"
-    raise refuse("model", text)
+    file = find(name, options, folder, (Identifiable, *SUBJECTS))
+    if isinstance(file.value, Identifiable):
+        return file.value, file.path, file.sha256
+    if not isinstance(file.value, SUBJECTS):
+        kind = type(file.value).__name__
+        kinds = "an Identifiable, a Model, a Mechanism or a Robot"
+        raise refuse("model", f"must name {kinds}, but {name} is of type {kind}")
+    subject = subject_of(name, file)
+    if subject.model is None:
+        message = f"must have parameters, but {name} is a bare System: write Identifiable(system, "
+        raise refuse("model", f"{message}params) to say what they are")
+    return Identifiable(subject.system, subject.model.params), file.path, file.sha256
 
 
 def settings(study: FitStudy) -> Settings:

@@ -150,8 +150,8 @@ class FitStudy(Settings):
 
     model: str = field(
         metadata=doc(
-            'next to this file "path/file.py:attribute", an Identifiable or a Model, or the path '
-            "of an MJCF or URDF file"
+            'next to this file "path/file.py:attribute", an Identifiable, Model or Mechanism, or '
+            "the path of an MJCF or URDF file"
         )
     )
     data: Table = field(metadata=doc("file and columns of the recordings"))

@@ -162,4 +162,4 @@ def folder_of(study: Study) -> Path:
     """
     settings = {k: x for k, x in plain(study).items() if k not in ("chunk", "cluster")}
     code = hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode()).hexdigest()
-    return Path("runs") / f"{study.model.rpartition(':')[2]}-{code[:8]}"
+    return Path("runs") / f"{settings['model'].rpartition(':')[2]}-{code[:8]}"

@@ -31,7 +31,7 @@ from jaxmech.identify.problem.setup import DefaultSensors
 from jaxmech.identify.result import Fit
 from jaxmech.integrate import AbstractMethod, AbstractSteps, Scheme
 from jaxmech.stabilization import Projection
-from jaxmech.system import Params, System
+from jaxmech.system import Params, Subject, with_params
 from jaxmech.utils.checks import require_positive_integer, require_seed
 
 _DETERMINED = 0.05  # of the error of a number without information, which several may share
@@ -78,7 +78,7 @@ class Design:
 
 
 def design(
-    system: System,
+    system: Subject,
     experiment: Experiment,
     x0: Any,
     ts: Any,
@@ -142,6 +142,7 @@ def design(
     """
     require_positive_integer("points", points, "give the number of random experiments")
     require_seed(seed)
+    system, params = with_params(system, params)
     free = numbers_besides_signals(params) if free is None else free
     chosen = parameters(params, free=free, bodies=bodies_of(system))
     layout, leaves = chosen.layout, chosen.leaves

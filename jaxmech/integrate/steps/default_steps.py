@@ -19,7 +19,7 @@ from jaxmech.integrate.steps.step_size import MEMBERS, MOST_STEPS, rounded_up, s
 from jaxmech.integrate.times import step_times
 from jaxmech.signal import has_signals, thinned
 from jaxmech.stabilization import AbstractStabilization, Projection
-from jaxmech.system import Params, System
+from jaxmech.system import Params, Subject, with_params
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import as_numbers, is_known, require_finite, require_kind
 from jaxmech.utils.jax_internals import Tracer
@@ -34,7 +34,7 @@ class StepWarning(UserWarning):
 
 
 def choose_steps(
-    system: System,
+    system: Subject,
     q0: Any,
     v0: Any,
     ts: Any,
@@ -76,6 +76,7 @@ def choose_steps(
         >>> end(model.params).shape
         (2,)
     """
+    system, params = with_params(system, params)
     scheme = Scheme.of(system, method, steps, projection, formulation)
     policy = scheme.steps
     require_kind("steps", policy, FixedSteps, "FixedSteps()")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.stabilization import Projection
-from jaxmech.system import System
+from jaxmech.system import Subject, system_of
 from jaxmech.utils.checks import require_kind
 from jaxmech.velocities.quasi import require_plain_velocities
 
@@ -26,7 +26,7 @@ class Diffrax(NamedTuple):
 
 
 def to_diffrax(
-    system: System,
+    system: Subject,
     solver: Any = None,
     *,
     projection: Projection | None = Projection(),
@@ -81,7 +81,7 @@ def to_diffrax(
 
     from jaxmech.interop.diffrax.solver import ProjectedSolver, Rate
 
-    require_kind("system", system, System, "System(...)")
+    system = system_of(system)
     remedy = "use `jm.simulate` with `jm.Adaptive()` steps"
     require_plain_velocities(system.velocities, "Argument `system`", remedy)
     require_kind("formulation", formulation, AbstractFormulation, "UdwadiaKalaba()")

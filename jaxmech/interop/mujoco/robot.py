@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.assemble import assemble
+from jaxmech.interop.as_model import as_model
 from jaxmech.interop.mujoco.coordinates import Conversion
-from jaxmech.models.model import Model, vector
+from jaxmech.models.model import Model
 from jaxmech.parts.body import Frame
 from jaxmech.parts.mechanism import Mechanism
 from jaxmech.parts.vectors import matmul, product, rotation
+from jaxmech.system import System
 
 
 class Place(NamedTuple):
@@ -79,17 +80,18 @@ class Robot:
         Its start variables are the coordinates, and the velocities under names such as
         `elbow.angle.rate` and `ball.spin_x`; the state is the nearest one on the constraints.
         """
-        system = self.mechanism.system
-        q, v = self.start
-        rates = system.velocities or [f"{name}.rate" for name in system.coordinates]
-        start = dict(zip([*system.coordinates, *rates], [*q.tolist(), *v.tolist()], strict=True))
+        summary = "a mechanism from an MJCF or URDF file"
+        return as_model(self.mechanism, *self.start, name="robot", summary=summary)
 
-        def state(start: Mapping[str, Any], params: Mapping[str, Any]) -> tuple[Array, Array]:
-            q, v = (vector(*(start[x] for x in names)) for names in (system.coordinates, rates))
-            return assemble(system, q, v, 0.0, params) if system.constraints else (q, v)
+    @property
+    def system(self) -> System:
+        """The system of the mechanism."""
+        return self.mechanism.system
 
-        summary, params = "a mechanism from an MJCF or URDF file", self.mechanism.params
-        return Model("robot", summary, system, params, start, state, self.mechanism.geometry)
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The default parameters of the mechanism."""
+        return self.mechanism.params
 
     @property
     def start(self) -> tuple[Array, Array]:

@@ -1,0 +1,58 @@
+"""`as_model`: the `Model` of a mechanism, for what needs a state and default parameters."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.assemble import assemble
+from jaxmech.models.model import Model, Values, vector
+from jaxmech.parts.body import Start
+from jaxmech.parts.mechanism import Mechanism
+
+
+def as_model(
+    mechanism: Mechanism,
+    q: Any = None,
+    v: Any = None,
+    *,
+    name: str = "mechanism",
+    summary: str = "a mechanism of parts",
+) -> Model:
+    """The model of a mechanism, whose start variables are its coordinates and velocities.
+
+    The velocities have names such as `elbow.angle.rate` or `ball.spin_x`. The state is the nearest
+    one on the constraints. By default all coordinates are zero, free bodies lie at the origin, and
+    everything is at rest.
+
+    Args:
+        mechanism: the mechanism, whose parameters are those of the model.
+        q: default coordinates, shape (n,).
+        v: default velocities, shape (n,) or (k,).
+        name: name of the model.
+        summary: a description in one line.
+
+    Example:
+        >>> from jaxmech.parts import gravity, ground, planar_body, revolute
+        >>> bar = planar_body("bar", mass="m", inertia=1.0)
+        >>> hinge = revolute("hinge", ground, (0, 0), bar, (-1, 0))
+        >>> model = as_model(Mechanism([bar], [hinge], [gravity(9.81)], {"m": 1.0}))
+        >>> print(*model.initial({"hinge.angle": 0.3}))
+        [0.3] [0.]
+    """
+    system = mechanism.system
+    q = jnp.asarray(_at_zero(mechanism) if q is None else q, float)
+    v = jnp.zeros(system.n_velocities, q.dtype) if v is None else jnp.asarray(v, q.dtype)
+    rates = system.velocities or [f"{name}.rate" for name in system.coordinates]
+    start = dict(zip([*system.coordinates, *rates], [*q.tolist(), *v.tolist()], strict=True))
+
+    def state(start: Values, params: Values) -> tuple[Array, Array]:
+        q, v = (vector(*(start[x] for x in names)) for names in (system.coordinates, rates))
+        return assemble(system, q, v, 0.0, params) if system.constraints else (q, v)
+
+    return Model(name, summary, system, mechanism.params, start, state, mechanism.geometry)
+
+
+def _at_zero(mechanism: Mechanism) -> Array:
+    free = [x for x in mechanism.bodies if f"{x.name}.x" in mechanism.system.coordinates]
+    return mechanism.guess({body.name: Start((0.0,) * body.dimension) for body in free})[0]

@@ -1,0 +1,147 @@
+"""A mechanism or a model in the place of its system: in Python, studies, fits and commands."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+import jaxmech.ensemble as je
+from jaxmech import parts as jp
+from jaxmech.cli.fit.build import subjects
+from jaxmech.cli.fit.study import FitStudy
+from jaxmech.cli.main import main
+from jaxmech.cli.resolve import load_state
+from jaxmech.config.toml import read
+from jaxmech.identify.data.table import Table
+from jaxmech.interop.as_model import as_model
+from tests.ensemble.studies import arrays
+
+ROD = jp.planar_body("rod", mass="m", inertia=0.1)
+HINGE = jp.revolute("hinge", jp.ground, (0, 0), ROD, (-0.5, 0))
+SWING = jp.Mechanism([ROD], [HINGE], [jp.gravity()], {"m": 1.0})
+TS = jnp.linspace(0.0, 0.5, 6)
+FILE = """
+import jaxmech.parts as jp
+
+rod = jp.planar_body("rod", mass="m", inertia=0.1)
+mech = jp.Mechanism(
+    [rod], [jp.revolute("hinge", jp.ground, (0, 0), rod, (-0.5, 0))], [jp.gravity()], {"m": 1.0}
+)
+"""
+STUDY = """
+model = "m.py:mech"
+size = 4
+
+[times]
+end = 0.5
+saves = 3
+
+[steps]
+per_save = 8
+
+[coordinates]
+"hinge.angle" = 0.3
+
+[parameters]
+m = { distribution = "normal", sd = 0.1, relative = true }
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "m.py").write_text(FILE)
+    (tmp_path / "s.toml").write_text(STUDY)
+    return tmp_path
+
+
+def test_functions_take_mechanisms_and_models_with_their_parameters() -> None:
+    system, params, model = SWING.system, SWING.params, jm.models.pendulum()
+    state, steps = ([0.3], [0.0]), jm.FixedSteps(8)
+    whole = jm.simulate(system, *state, TS, params, steps=steps)
+    short = jm.simulate(SWING, *state, TS, steps=steps)
+    assert np.array_equal(whole.q, short.q)
+    heavy = jm.simulate(SWING, *state, TS, {"m": 2.0}, steps=steps)
+    assert not np.array_equal(heavy.q, short.q)
+    assert jm.observe(SWING, short).loads.keys() == {"hinge"}
+    assert jm.acceleration(SWING, *state).qdd == pytest.approx(
+        jm.acceleration(system, *state, 0.0, params).qdd
+    )
+    hanging = jm.analysis.equilibrium(SWING, [-1.5])
+    assert hanging.q == pytest.approx([-np.pi / 2])
+    assert jm.analysis.linearize(SWING, hanging.q, [0.0]).positions == 1
+    found = jm.analysis.structure(model, *model.initial(), run=None)
+    assert found.ranks.position_freedom == 1
+    q, _ = jm.assemble(model, [0.6, -0.9], [0.0, 0.0])
+    assert float(jnp.linalg.norm(q)) == pytest.approx(1.0)
+
+
+def test_a_fit_begins_with_the_parameters_of_a_mechanism() -> None:
+    sol = jm.simulate(SWING, [0.3], [0.0], TS, {"m": 2.0}, steps=jm.FixedSteps(8))
+    recording = jm.Recording(TS, sol.q, [0.3], [0.0])
+    found = jm.fit(SWING, recording, initial_states="fixed", steps=jm.FixedSteps(8))
+    assert float(found.params["m"]) == pytest.approx(2.0, rel=1e-6)
+
+
+def test_what_has_no_system_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"such as System\(\.\.\.\), but is 'arm'"):
+        jm.simulate("arm", [0.0], [0.0], TS)
+
+
+def test_a_mechanism_is_the_model_of_a_study(folder: Path) -> None:
+    from_file = je.run_study(read(folder / "s.toml", je.Study), folder / "file", folder=folder)
+    assert from_file["status"]["OK"]["count"] == 4
+    found = arrays(folder / "file")
+    assert (found["q"][:, 0, 0] == 0.3).all()
+    object_study = je.Study(
+        model=SWING,
+        size=4,
+        times=je.Times(end=0.5, saves=3),
+        steps=jm.FixedSteps(8),
+        start={"hinge.angle": je.Fixed(0.3)},
+        parameters={"m": je.Normal(sd=0.1, relative=True)},
+    )
+    assert je.run_study(object_study, folder / "object")["model"] == "Mechanism"
+    assert np.array_equal(arrays(folder / "object")["q"], found["q"])
+    with pytest.raises(je.StudyError, match="it was passed as an object; put it into a file"):
+        je.replay(folder / "object", 0)
+
+
+def test_a_mechanism_starts_from_the_state_beside_it(folder: Path) -> None:
+    assert load_state(f"{folder}/m.py:mech").q == pytest.approx([0.0])
+    assert load_state(f"{folder}/m.py:mech", start=["hinge.angle=0.2"]).q == pytest.approx([0.2])
+    (folder / "m.py").write_text(FILE + "q0 = [0.7]\nv0 = [0.1]\n")
+    beside = load_state(f"{folder}/m.py:mech", params=["m=3.0"])
+    assert (beside.q, beside.v) == (pytest.approx([0.7]), pytest.approx([0.1]))
+    assert beside.params == {"m": 3.0}
+
+
+@pytest.mark.parametrize("coordinates", ["joints", "bodies"])
+def test_free_bodies_begin_at_the_origin(coordinates: Any) -> None:
+    ball = jp.spatial_body("ball", mass=1.0, inertia=(1.0, 2.0, 3.0))
+    model = as_model(jp.Mechanism([ball], coordinates=coordinates))
+    q, v = model.initial()
+    assert q == pytest.approx([0, 0, 0, 1, 0, 0, 0])
+    assert not v.any()
+
+
+def test_commands_take_a_mechanism(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = f"{folder}/m.py:mech"
+    assert main(["check", name, "--fast"]) == 0
+    assert "1 of position" in capsys.readouterr().out
+    assert main(["modes", name, "--start", "hinge.angle=-1.5", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["q"]["hinge.angle"] == pytest.approx(-np.pi / 2)
+    frequency = np.sqrt(9.81 * 0.5 / (0.1 + 0.25)) / (2 * np.pi)
+    assert max(mode["frequency"] for mode in found["modes"]) == pytest.approx(frequency)
+
+
+def test_a_mechanism_is_the_model_of_a_fit(folder: Path) -> None:
+    table = Table(file="x.csv", observed=("hinge.angle",), dt=0.1)
+    study = FitStudy(model="m.py:mech", data=table)
+    (subject,) = subjects(study, folder).by_name.values()
+    assert subject.params == {"m": 1.0}
+    assert subject.system.coordinates == ("hinge.angle",)
