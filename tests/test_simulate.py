@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import FixedSteps, Holonomic, Projection, System, simulate
+from jaxmech import Event, FixedSteps, Holonomic, Projection, System, assemble, simulate
 from jaxmech.laws import LDL, QR, SVD, UdwadiaKalaba
 from tests.small import MASSLESS, MIXED, OSCILLATOR, PENDULUM, QUATERNION, REDUNDANT, SKATE
 
@@ -132,6 +133,61 @@ def test_the_same_system_is_compiled_once() -> None:
     assert run(jnp.asarray(-PENDULUM.q), np.float32(1.6)) == first
     assert run([1.2, -1.6], 0.0, projection=Projection()) == first
     assert run(PENDULUM.q, 9.81, steps=FixedSteps(2)) > first
+
+
+class Spring:
+    """A spring of mass one, whose stiffness can change."""
+
+    def __init__(self, k: float) -> None:
+        self.k = k
+
+    def force(self, q: Any, v: Any, t: Any, p: Any) -> Any:
+        return -self.k * q
+
+
+def test_a_changed_attribute_is_compiled_again() -> None:
+    """For a new and for the same system: alone, as a batch, under `jit` and in a derivative."""
+    spring, ts = Spring(1.0), np.linspace(0.0, 1.0, 3)
+
+    def oscillator() -> System:
+        return System(free, force=spring.force, coordinates=("x",))
+
+    same = oscillator()
+
+    def end(system: System, q: Any) -> Any:
+        return simulate(system, q, jnp.zeros(1), ts, steps=FixedSteps(8)).q[-1, 0]
+
+    q = jnp.ones(1)
+    for k in (1.0, 4.0, 1.0):
+        spring.k = k
+        for system in (same, oscillator()):
+            ends = [
+                end(system, q),
+                jax.jit(partial(end, system))(q),
+                *jax.vmap(partial(end, system))(jnp.stack([q, q])),
+                jax.grad(partial(end, system))(q)[0],
+            ]
+            np.testing.assert_allclose(ends, np.cos(k**0.5), atol=1e-5)
+            np.testing.assert_allclose(system.equations(q, q).Q, -k)
+
+
+def free(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return v @ v / 2
+
+
+def test_changed_arrays_of_a_constraint_and_an_event_are_compiled_again() -> None:
+    """The constraint carries the body at a speed; the event ends the motion where it has gone."""
+    speed, place = np.ones(1), np.ones(1)
+    system = System(
+        free,
+        [Holonomic(lambda q, t, p: q - speed * t, "driven")],
+        coordinates=("x",),
+    )
+    gone = Event(lambda q, v, t, p: q[0] - place[0], name="gone", terminal=True)
+    for speed[0], place[0] in ((2.0, 1.0), (4.0, 1.0), (4.0, 3.0)):
+        q, v = assemble(system, [0.1], [0.1])
+        sol = simulate(system, q, v, np.linspace(0.0, 1.0, 3), steps=FixedSteps(1), events=gone)
+        np.testing.assert_allclose(sol.events["gone"].t[0], place[0] / speed[0], rtol=1e-9)
 
 
 WITHOUT_DOUBLE = """

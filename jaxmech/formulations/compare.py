@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import equinox as eqx
-import jax
 import numpy as np
 from jaxtyping import Array
 
@@ -24,7 +23,7 @@ from jaxmech.linalg import LDL, QR, SVD
 from jaxmech.properties import with_mass_rank
 from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.checks import require_finite, require_kind
-from jaxmech.utils.jit_cache import UNOPTIMIZED
+from jaxmech.utils.jit_cache import jit_of
 
 REFERENCE = UdwadiaKalaba(SVD())
 FORMULATIONS: tuple[AbstractFormulation, ...] = (
@@ -165,9 +164,11 @@ def _row(law: AbstractFormulation, reference: _LawSolution, system: System, stat
     )
 
 
-# It runs only a few times, so compile time matters more than run time.
-@partial(jax.jit, static_argnames=("law", "system"), compiler_options=UNOPTIMIZED)
-def _law_solution(law: AbstractFormulation, system: System, *state: Any) -> _LawSolution:
+@jit_of("law", "system", is_frame=True, is_brief=True)
+def _law_solution(
+    law: AbstractFormulation, system: System, q: Array, v: Array, t: Array, params: Params
+) -> _LawSolution:
+    state = q, v, t, params
     eom = law.equations(system, *state)
     return _LawSolution(eom, law.solve(eom), law.matrix(without_units_of(eom)[0]))
 

@@ -2,12 +2,15 @@
 
 `jax.jit` keeps the programs of every static argument. Here these are systems, so a process that
 creates one system after another would keep the programs of all of them. `jit_of` keeps those of the
-systems used last; `traced_once` keeps those of a method with its object.
+systems used last; `traced_once` keeps those of a method with its object. `kept_by` keeps results.
+
+A program belongs to an object and to what its functions read besides their arguments
+(`jaxmech.utils.captures`). So it is not used for an object whose attributes have changed.
 """
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextvars import ContextVar
 from functools import cache, lru_cache, partial, wraps
 from typing import Any
@@ -17,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmech.utils.captures import UNCHANGING, captures_of
 from jaxmech.utils.checks import has_finite_numbers, is_known
 from jaxmech.utils.collection import uncollected
 from jaxmech.utils.jax_internals import HAS_OLDER_EMITTERS, Tracer, eval_context
@@ -57,29 +61,83 @@ def jit_of(
     def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(fn)
 
-        @lru_cache(maxsize=KEPT)
-        def program(values: tuple[Any, ...]) -> Callable[..., Any]:
+        def program(*values: Any) -> Callable[..., Any]:
             # JAX drops the programs of a function together with the function.
             specialized = partial(fn, **dict(zip(static, values, strict=True)))
             return _Frame(specialized, is_finite, is_brief) if is_frame else jax.jit(specialized)
+
+        programs = _Kept(program, KEPT)
 
         @wraps(fn)
         @uncollected
         def run(*args: Any, **kwargs: Any) -> Any:
             arguments = signature.bind(*args, **kwargs).arguments
             values = tuple(arguments.pop(name) for name in static)
-            return program(values)(**arguments)
+            return programs.use(values, lambda program: program(**arguments))
 
         return run
 
     return decorate
 
 
+def kept_by(size: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Keep the last results of a function, by its arguments and by what functions in them read.
+
+    Example:
+        >>> @kept_by(size=32)
+        ... def value_at_one(fn):
+        ...     return fn(1.0)
+        >>> spring = {"stiffness": 1.0}
+        >>> force = lambda x: -spring["stiffness"] * x
+        >>> before, spring["stiffness"] = value_at_one(force), 4.0
+        >>> print(before, value_at_one(force))
+        -1.0 -4.0
+    """
+
+    def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
+        results = _Kept(fn, size)
+
+        @wraps(fn)
+        def run(*args: Any) -> Any:
+            return results.use(args, lambda result: result)
+
+        return run
+
+    return decorate
+
+
+class _Kept:
+    """The results of a function for the arguments used last."""
+
+    def __init__(self, fn: Callable[..., Any], size: int) -> None:
+        self.fn = fn
+        self.place = lru_cache(maxsize=size)(self._place)
+
+    @staticmethod
+    def _place(args: tuple[Any, ...], read: Hashable) -> list[Any]:
+        return []
+
+    def use(self, args: tuple[Any, ...], use: Callable[[Any], Any]) -> Any:
+        """Apply a function to the result for some arguments."""
+        captures = captures_of(args)
+        before = captures.key()
+        place = self.place(args, before)
+        with UNCHANGING:
+            if not place:
+                place.append(self.fn(*args))
+            used = use(place[0])
+        # What changed meanwhile is written by the functions themselves, such as a count of calls.
+        if (after := captures.key()) != before:
+            self.place(args, after)[:] = place
+        return used
+
+
 def traced_once(method: Callable[..., Any]) -> Callable[..., Any]:
     """Trace a method once for all its uses and their derivatives, by `jax.jit` of it.
 
-    The object must not change. Its jaxpr appears as a call, so that a program that uses the method
-    many times is traced, differentiated and batched in a fraction of the time.
+    Its jaxpr appears as a call, so that a program that uses the method many times is traced,
+    differentiated and batched in a fraction of the time. The object must not change, but what its
+    functions read may.
 
     Example:
         >>> import jax.numpy as jnp
@@ -97,10 +155,14 @@ def traced_once(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def run(self: Any, *args: Any) -> Any:
-        program = self.__dict__.get(name)
-        if program is None:
-            program = self.__dict__[name] = jax.jit(partial(method, self))
-        return program(*args)
+        read, program = self.__dict__.get(name, (None, None))
+        captures = captures_of(self)
+        if program is None or read != captures.key():
+            program = jax.jit(partial(method, self))
+        with UNCHANGING:
+            value = program(*args)
+        self.__dict__[name] = captures.key(), program
+        return value
 
     return run
 

@@ -6,7 +6,7 @@ under `jit` and `vmap`, where no values are known.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache, wraps
+from functools import wraps
 from typing import Any
 
 import jax
@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.utils.jax_internals import Tracer, eval_context, used_arguments
-from jaxmech.utils.jit_cache import UNOPTIMIZED
+from jaxmech.utils.jit_cache import UNOPTIMIZED, kept_by
 from jaxmech.utils.keys import bits_of, is_key
 
 KEPT = 64  # cached answers of each query
@@ -24,7 +24,7 @@ KEPT = 64  # cached answers of each query
 def cached_by_shapes(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Cache fn(system, *state), which may depend on shapes, types and integers only."""
 
-    @lru_cache(maxsize=KEPT)
+    @kept_by(KEPT)
     def answer(system: Any, structure: Any, kinds: tuple[Any, ...]) -> Any:
         with eval_context():
             leaves = [_example(*kind) for kind in kinds]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +20,7 @@ from jaxmech.identify.problem.least_squares import (
 )
 from jaxmech.identify.problem.rows import Task
 from jaxmech.utils.checks import require_kind, require_positive_integer, require_seed
+from jaxmech.utils.jit_cache import kept_by
 
 _GAINED = 0.99  # the validation loss must fall to this share of the first one
 
@@ -129,7 +129,7 @@ def _drawn(policy: Descent, segments: int, count: int) -> Array:
     return jnp.asarray(np.sort(draw.choice(segments, size, replace=False)))
 
 
-@lru_cache(maxsize=32)
+@kept_by(32)
 def _program(problem: FitProblem, optimizer: optax.GradientTransformation) -> Any:
     def loss(y: Array, data: Data, conditions: Conditions, chosen: Array) -> Array:
         """Half the mean square of the measurements in the chosen segments."""

@@ -5,7 +5,6 @@ An inactive constraint is zero. So are its rows of A and b; every solver drops a
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import equinox as eqx
@@ -15,6 +14,7 @@ from jaxtyping import Array, Bool
 from jaxmech.constraints import AbstractConstraint
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import naming_missing
+from jaxmech.utils.jit_cache import kept_by
 
 KEPT = 32  # systems
 
@@ -26,7 +26,7 @@ class Switched(eqx.Module):
     active: Bool[Array, " C"]  # whether each constraint with a switch is on
 
 
-@lru_cache(maxsize=KEPT)
+@kept_by(KEPT)
 def with_switches(system: System, names: tuple[str, ...]) -> System:
     """The system with a switch for each of the named constraints, and `Switched` parameters."""
 

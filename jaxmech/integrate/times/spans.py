@@ -7,7 +7,6 @@ time at an end of the span is moved inside, by a few units of round-off.
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import equinox as eqx
@@ -18,6 +17,7 @@ from jaxtyping import Array, Float, Int
 from jaxmech.constraints import AbstractConstraint
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import naming_missing
+from jaxmech.utils.jit_cache import kept_by
 
 KEPT = 32  # systems
 COMPARED = 256  # times that are compared one by one; more are searched
@@ -43,7 +43,7 @@ def within(span: Span | None, params: Params) -> Params:
     return params if span is None else Timed(params, span)
 
 
-@lru_cache(maxsize=KEPT)
+@kept_by(KEPT)
 def within_spans(system: System) -> System:
     """The system with `Timed` parameters."""
 

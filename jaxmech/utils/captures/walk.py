@@ -1,0 +1,257 @@
+"""`Walk`: a walk through all that functions can reach, to the places that can change.
+
+It follows the variables that a function names, and in an object the attributes that this function
+or another one within reach names.
+"""
+
+import dis
+import hashlib
+import marshal
+import operator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import is_dataclass
+from functools import cached_property, partial
+from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmech.utils.captures.libraries import is_in_library, is_library, is_of_library
+from jaxmech.utils.jax_internals import Tracer
+from jaxmech.utils.keys import is_key
+
+ATOMS: tuple[type, ...] = (bool, bytes, complex, float, int, str, type(None))
+STORED = "_captures"  # the attribute of an object in which its captures are stored
+_WRAPPED = "__wrapped__"  # the function in that of `jax.jit` or `lru_cache`
+_LARGEST = 4096  # numbers of an array on a device that are part of a key; else its identity is
+_LONGEST = 4096  # bytes of an array that are part of a key; else their digest is
+_ABSENT = object()
+# A function that uses one of these names may read every attribute of an object.
+_OPEN = {"__dict__", "attrgetter", "copy", "deepcopy", "eval", "exec", "getattr", "tree"}
+_OPEN |= {"tree_flatten", "tree_leaves", "tree_map", "vars"}
+
+_TEXTS = {"__repr__", "__str__", "__format__"}
+
+Read = Callable[[], tuple[Any, ...]]
+
+
+def whole_walk(root: Any) -> "Walk":
+    """The walk that follows all names which the functions on its way use."""
+    names: set[str] = set()
+    while True:
+        walk = Walk(root, names)
+        if walk.names == names:
+            return walk
+        names = walk.names
+
+
+class Walk:
+    """The places that functions read, and a key of their contents.
+
+    Attributes:
+        names: those of variables and attributes that the functions use.
+        key: the contents; None if no place can change.
+    """
+
+    key: Hashable
+
+    def __init__(self, root: Any, followed: set[str]) -> None:
+        self.followed, self.names = followed, set(followed)
+        self._places: list[tuple[Read, tuple[Any, ...]]] = []
+        self._arrays: list[tuple[np.ndarray, bytes]] = []
+        parts: list[Hashable] = []
+        numbers: dict[int, int] = {}
+        kept: list[Any] = []  # so that no other object gets the same id
+        stack = [root]
+        while stack:
+            value = stack.pop()
+            if type(value) in ATOMS:
+                parts.append(marshal.dumps(value, 2))  # differs for 1, 1.0 and True, 0.0 and -0.0
+            elif id(value) in numbers:
+                parts.append(numbers[id(value)])
+            else:
+                numbers[id(value)] = len(numbers)
+                kept.append(value)
+                label, inner = self._content(value)
+                parts.append((label, len(inner)))
+                stack.extend(reversed(inner))
+        self.key = _Key(tuple(parts)) if self._places or self._arrays else None
+
+    def is_outdated(self) -> bool:
+        """Whether a place has another content than at the time of the walk."""
+        for read, old in self._places:
+            new = read()
+            if len(new) != len(old) or not all(map(operator.is_, new, old)):
+                return True
+        return any(_bytes(array) != old for array, old in self._arrays)
+
+    def _content(self, x: Any) -> tuple[Any, list[Any]]:
+        """What is part of the key, and the values to go on with."""
+        for kinds, parts in _FIXED_PARTS:
+            if isinstance(x, kinds):
+                return type(x), list(parts(x))
+        for kinds, items in _ITEMS:
+            if isinstance(x, kinds):
+                return type(x), self._read(partial(items, x))
+        match x:
+            case FunctionType():
+                return _Same(x), self._variables(x)
+            case np.ndarray() | np.generic() | jax.Array():
+                return self._array(x), []
+            case ModuleType():
+                return _Same(x), [] if is_library(x.__name__) else self._entries(vars(x))
+            case type():
+                return _Same(x), [y for kind in x.__mro__ for y in self._of_class(kind)]
+        return self._object(x)
+
+    def _variables(self, fn: FunctionType) -> list[Any]:
+        """The defaults of a function, and the variables and globals that it names."""
+        values, cells = [fn.__defaults__, fn.__kwdefaults__], fn.__closure__ or ()
+        if is_in_library(fn.__code__.co_filename):
+            return values + [x for cell in cells for x in _cell(cell)]
+        names = set(_names(fn.__code__))
+        self.names |= names
+        values += [x for cell in cells for x in self._read(partial(_cell, cell))]
+        return values + self._at(fn.__globals__, (n for n in fn.__globals__ if n in names))
+
+    def _object(self, x: Any) -> tuple[Any, list[Any]]:
+        kind = type(x)
+        if is_dataclass(kind) and is_of_library(kind):
+            return kind, list(field_values(x))
+        if is_of_library(kind) and kind is not SimpleNamespace:
+            return _Same(x), [inner] if (inner := getattr(x, _WRAPPED, None)) else []
+        values = self._read(partial(_slots, x)) if _slots(x) else []
+        if (attributes := getattr(x, "__dict__", None)) is not None:
+            # The functions of a base class in a library read attributes of their own.
+            is_open = is_dataclass(kind) or any(map(is_of_library, kind.__mro__[1:-1]))
+            values += self._entries(attributes, attributes if is_open else ())
+            # An attribute of the class may get a value of its own in the object.
+            inherited = (n for n in self.followed if n not in attributes and hasattr(kind, n))
+            values += self._at(attributes, sorted(inherited))
+        return kind, [kind, *values]
+
+    def _of_class(self, kind: type) -> list[Any]:
+        if is_of_library(kind):
+            return []
+        special = [
+            n for n, x in vars(kind).items() if n[:2] == "__" and isinstance(x, FunctionType)
+        ]
+        return self._entries(vars(kind), special)
+
+    def _entries(self, mapping: Mapping[str, Any], more: Iterable[str] = ()) -> list[Any]:
+        """The values of a namespace under the names that functions use, and under more names."""
+        is_open, more = not _OPEN.isdisjoint(self.followed), set(more)
+        return self._at(mapping, (n for n in mapping if is_open or n in self.followed or n in more))
+
+    def _at(self, mapping: Mapping[str, Any], names: Iterable[str]) -> list[Any]:
+        chosen = [n for n in names if n != STORED and not _is_constant(mapping.get(n))]
+        return self._read(partial(_values, mapping, chosen)) if chosen else []
+
+    def _read(self, read: Read) -> list[Any]:
+        content = read()
+        self._places.append((read, content))
+        return list(content)
+
+    def _array(self, x: Any) -> Hashable:
+        if isinstance(x, jax.Array):
+            if isinstance(x, Tracer) or is_key(x) or x.size > _LARGEST or x.is_deleted():
+                return _Same(x)
+            return type(x), str(x.dtype), x.shape, np.asarray(x).tobytes()
+        content = _bytes(x)
+        if isinstance(x, np.ndarray) and x.flags.writeable:
+            self._arrays.append((x, content))
+        return type(x), x.dtype.str, x.shape, content
+
+
+def _items(x: dict[Any, Any]) -> tuple[Any, ...]:
+    return (*x.keys(), *x.values())
+
+
+def _sorted(x: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(sorted(x, key=repr))
+
+
+_FIXED_PARTS: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
+    (MethodType, lambda x: (x.__func__, x.__self__)),
+    (partial, lambda x: (x.func, x.args, x.keywords)),
+    (tuple, iter),
+    (staticmethod | classmethod, lambda x: (x.__func__,)),
+    (property, lambda x: (x.fget,)),
+    (cached_property, lambda x: (x.func,)),
+)
+_ITEMS: tuple[tuple[Any, Callable[[Any], tuple[Any, ...]]], ...] = (
+    (list, tuple),
+    (dict, _items),
+    (set | frozenset, _sorted),
+)
+
+
+class _Key:
+    """The contents of all places, which are hashed once."""
+
+    __slots__ = ("hash", "parts")
+
+    def __init__(self, parts: tuple[Hashable, ...]) -> None:
+        self.parts, self.hash = parts, hash(parts)
+
+    def __hash__(self) -> int:
+        return self.hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, _Key) and self.parts == other.parts)
+
+
+class _Same:
+    """An object that equals only itself."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+
+def field_values(x: Any) -> tuple[Any, ...]:
+    """The values of the fields of a dataclass."""
+    return tuple([getattr(x, name, None) for name in type(x).__dataclass_fields__])
+
+
+def _bytes(x: Any) -> bytes:
+    content: bytes = x.tobytes()
+    return content if len(content) < _LONGEST else hashlib.sha256(content).digest()
+
+
+def _values(mapping: Mapping[str, Any], names: list[str]) -> tuple[Any, ...]:
+    return tuple([mapping.get(name, _ABSENT) for name in names])
+
+
+def _cell(cell: Any) -> tuple[Any, ...]:
+    try:
+        return (cell.cell_contents,)
+    except ValueError:  # it is empty
+        return ()
+
+
+def _slots(x: Any) -> tuple[Any, ...]:
+    kinds = (vars(kind).get("__slots__", ()) for kind in type(x).__mro__)
+    names = (name for slots in kinds for name in ((slots,) if isinstance(slots, str) else slots))
+    return tuple(getattr(x, name, _ABSENT) for name in names if not name.startswith("__"))
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """The names of globals and attributes that a function and the functions within it read."""
+    reads = (step for step in dis.get_instructions(code) if step.opcode in dis.hasname)
+    yield from (step.argval for step in reads if not step.opname.startswith(("STORE", "DELETE")))
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _is_constant(value: Any) -> bool:
+    return isinstance(value, ModuleType) and is_library(value.__name__)
