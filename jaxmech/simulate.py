@@ -42,7 +42,7 @@ from jaxmech.integrate.times import (
     within_spans,
 )
 from jaxmech.properties import conserves_energy
-from jaxmech.solution import Solution, energy_drift, warn_of_coarse_steps
+from jaxmech.solution import Solution, energy_drift, warn_of_coarse_steps, warn_of_missed_events
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.status import Status, succeeded
 from jaxmech.system import Params, Subject, System, with_params
@@ -200,6 +200,7 @@ def _checked(system: System, solution: Solution, throw: bool, params: Params) ->
     if throw and is_known(solution) and not succeeded(int(solution.status)):
         raise SimulationError(_explanation(system, solution, params), solution)
     warn_of_coarse_steps(solution)
+    warn_of_missed_events(solution)
     return solution
 
 

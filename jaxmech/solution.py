@@ -30,6 +30,12 @@ _REMEDY = (
 )
 
 
+_MISSED = (
+    "event {!r} was missed {}{}: its function crosses zero within steps that are too long for it. "
+    "Give a larger `FixedSteps(per_save=...)`, a shorter `max_step`, or the `times` of a pulse."
+)
+
+
 class Solution(eqx.Module):
     """The result of `simulate`. Under `jax.vmap` every array gets a leading batch axis.
 
@@ -221,14 +227,13 @@ def _event_lines(sol: Solution) -> Iterator[str]:
 def _hints(sol: Solution) -> Iterator[str]:
     errors = np.atleast_1d(np.asarray(sol.integration_error))
     if (errors > TOO_COARSE).any():
-        yield f"  the step is too coarse{_share_of_coarse(errors)}: {_REMEDY}"
+        yield f"  the step is too coarse{_share(errors > TOO_COARSE)}: {_REMEDY}"
     elif np.isnan(errors[succeeded(np.atleast_1d(np.asarray(sol.status)))]).any():
         yield "  too few steps to estimate the error: give a larger `FixedSteps(per_save=...)`"
 
 
-def _share_of_coarse(errors: np.ndarray) -> str:
-    coarse = int(np.sum(errors > TOO_COARSE))
-    return f" for {coarse} of {errors.size} trajectories" if errors.size > 1 else ""
+def _share(concerned: np.ndarray) -> str:
+    return f" for {concerned.sum()} of {concerned.size} trajectories" if concerned.size > 1 else ""
 
 
 def warn_of_coarse_steps(sol: Solution) -> None:
@@ -239,11 +244,24 @@ def warn_of_coarse_steps(sol: Solution) -> None:
     largest = np.max(errors, initial=0.0, where=errors > TOO_COARSE)
     message = (
         f"the integration error is about {largest:.0e} of the motion, so the step is too coarse"
-        f"{_share_of_coarse(errors)}; {_REMEDY}"
+        f"{_share(errors > TOO_COARSE)}; {_REMEDY}"
     )
     if sol.q.dtype == np.float32:
         message += f", or {USE_FLOAT64}"
     warn_caller(f"{message}.", StepWarning)
+
+
+def warn_of_missed_events(sol: Solution) -> None:
+    """Warn of events that a denser look shows in steps that are too long; unknown under `jit`."""
+    if sol.events is None:
+        return
+    missed = actual([sol.events[name].missed for name in sol.events], sys.maxsize)
+    if missed is None:
+        return
+    for name, counts in zip(sol.events, missed, strict=True):
+        if total := int(counts.sum()):
+            times = "once" if total == 1 else f"{total:,} times"
+            warn_caller(_MISSED.format(name, times, _share(counts > 0)), StepWarning)
 
 
 def _statuses(sol: Solution, status: np.ndarray) -> str:

@@ -65,6 +65,7 @@ def _of_motions(results: Results, statistics: Mapping[str, StatisticResult]) -> 
         "worst": audit["worst"],
         "smallest_rank": audit["smallest_rank"],
         "too_coarse": audit["too_coarse"],
+        "with_missed_events": audit["with_missed_events"],
         "quantiles": _quantiles(results) if results.has("q") else None,
         "blocks": len(results.blocks),
     }
@@ -73,11 +74,13 @@ def _of_motions(results: Results, statistics: Mapping[str, StatisticResult]) -> 
 def _audit_of_arrays(results: Results) -> StatisticResult:
     status, ranks = results.status, results.good("rank")
     values = {key: results.good(name) for key, name in WORST.items()}
+    missed = results.good("missed_events") if results.has("missed_events") else np.zeros(0)
     return {
         "count": {s.name: int(np.sum(status == s)) for s in Status},
         "worst": {key: _largest(x) for key, x in values.items()},
         "smallest_rank": int(ranks.min()) if len(ranks) else None,
         "too_coarse": int(np.sum(values["integration_error"] > TOO_COARSE)),
+        "with_missed_events": int(np.sum(missed > 0)),
     }
 
 
@@ -128,6 +131,9 @@ def _audit(summary: dict[str, Any]) -> Iterator[str]:
     if coarse := summary["too_coarse"]:
         remedy = "leave out `steps.per_save`, or increase it"
         yield f"  above {TOO_COARSE:g} for {coarse:,} trajectories: {remedy}"
+    if missing := summary.get("with_missed_events"):
+        remedy = "leave out `steps.per_save`, increase it, or set `steps.max_step`"
+        yield f"  events missed in too long steps in {missing:,} trajectories: {remedy}"
 
 
 def _inputs(summary: dict[str, Any]) -> Iterator[str]:

@@ -24,6 +24,7 @@ from jaxmech.integrate.error_estimate import (
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.step_events import with_events
+from jaxmech.integrate.events.turns import Looks
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
@@ -123,7 +124,10 @@ def rollout(
     first_params = within(jax.tree.map(lambda x: x[0], all_segments.span), params)
     estimates = _Estimates.of(scheme.method, per_save * (len(ts) - 1), steps, q0.dtype)
     start, extents = _start(scheme, watch, q0, v0, ts, first_params, estimates.same_steps)
-    loop = _SegmentLoop(scheme, watch, estimates, steps, params, extents)
+    looks = None
+    if watch is not None:
+        looks = Looks.of(watch, per_save * (len(ts) - 1), q0, v0, ts[0], first_params)
+    loop = _SegmentLoop(scheme, watch, estimates, steps, params, extents, looks)
     speeds = _speeds(scheme, watch, start, ts[0], first_params)
     errors = ErrorAccumulator.none(q0, speeds, len(scheme.system.states))
     log = None if watch is None else watch.log(q0, v0)
@@ -217,6 +221,7 @@ class _SegmentLoop:
     steps: int  # of a segment
     params: Params
     extents: Float[Array, " n"]
+    looks: Looks | None  # at the functions of events
 
     def scan_segment(
         self, carry: tuple[_RolloutState, ErrorAccumulator, _Log], x: tuple[StepSegments, Array]
@@ -254,8 +259,9 @@ class _SegmentLoop:
             # the bit.
             t = segment.t + (segment.done + k) * segment.h
             moved, log = _advance(
-                self.scheme, self.watch, state, log, t, segment.h, params, k, self.extents
-            )
+                self.scheme, self.watch, state, log, t, segment.h, params, k, self.extents,
+                self.looks,
+            )  # fmt: skip
             speeds = partial(_speeds, self.scheme, self.watch, state, t, params)
             recent = self.estimates.recent(state, speeds, segment.h, steps_left - k)
             return replace(moved, recent=recent), log
@@ -405,7 +411,7 @@ def _start(
 
 def _advance(
     scheme: Scheme, watch: EventSet | None, state: _RolloutState, log: _Log, t: Array, h: Array,
-    params: Params, place: Array, extents: Float[Array, " n"],
+    params: Params, place: Array, extents: Float[Array, " n"], looks: Looks | None,
 ) -> tuple[_RolloutState, _Log]:  # fmt: skip
     """The next state, or the same one forever after a failure, and the log of events.
 
@@ -423,10 +429,11 @@ def _advance(
         mechanical = speeds[: speeds.size - len(scheme.system.states)]
         corrections = corrections.after(info.correction, mechanical, h)
     info = replace(info, correction=None)
-    if watch is not None and events is not None and log is not None:
+    if watch is not None and events is not None and log is not None and looks is not None:
         (end, info, events), log = with_events(
-            scheme, watch, start, (end, info), running, events, log, h, params, place, extents
-        )
+            scheme, watch, start, (end, info), running, events, log, h, params, place, extents,
+            looks,
+        )  # fmt: skip
         active_params, is_over = watch.params(params, events.active), events.stopped_by >= 0
     moved = replace(
         state,

@@ -134,7 +134,19 @@ def test_steps_are_short_enough_for_events_that_the_motion_does_not_show(
     (tmp_path / "waves.py").write_text(FREE)
     run = computed(tmp_path, WAVES + events)
     assert open_results(run).statistics["passes"]["hits"] == 4
+    assert open_results(run).summary["with_missed_events"] == 0
     if events:
         found = arrays(run)
         exact = np.floor(20 * (0.11 + found["velocity_x"])) - 2
         np.testing.assert_array_equal(found["node_count"], exact)
+
+
+def test_events_that_given_steps_miss_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "waves.py").write_text(FREE)
+    for store in ("all", "statistics"):
+        text = f'store = "{store}"\n{WAVES}{NODES}[steps]\nper_save = 4\n'
+        run_study(read(write_study(tmp_path, text), Study), tmp_path / store, folder=tmp_path)
+        assert open_results(tmp_path / store).summary["with_missed_events"] == 4
+        text = (tmp_path / store / "summary.txt").read_text()
+        assert "events missed in too long steps in 4 trajectories" in text
+    assert (arrays(tmp_path / "all")["missed_events"] > 10).all()

@@ -128,6 +128,8 @@ def _of_motions(summary: dict[str, Any]) -> list[PageTable]:
     worst.append(("smallest rank", summary["smallest_rank"]))
     if summary["too_coarse"]:
         worst.append(("trajectories with too large a step", summary["too_coarse"]))
+    if summary.get("with_missed_events"):
+        worst.append(("trajectories with missed events", summary["with_missed_events"]))
     tables = [
         PageTable(("status", "count", "meaning"), ends, "How trajectories ended"),
         PageTable(("", "largest"), worst, "The worst of the successful trajectories"),

@@ -44,7 +44,7 @@ AUDIT = (
     "status", "t_failed", "rank", "energy_drift", "integration_error", "worst_position_residual",
     "worst_velocity_residual",
 )  # fmt: skip
-OF_ALL = ("stopped_by", "t_end")  # quantities of a study with events
+OF_ALL = ("stopped_by", "t_end", "missed_events")  # quantities of a study with events
 _OF_EACH = ("count", "time", "times", "q", "v", "passed")
 _STORED = ("count", "times", "q", "v")
 _FUNCTION: Any = Callable
@@ -274,7 +274,8 @@ def stored_study(study: Any, copies: Mapping[Path, str], folder: Path) -> Any:
 
 def event_quantities(events: Events, ts: Array) -> dict[str, Array]:
     """The quantities derived from the events of one trajectory, by name."""
-    values = {"stopped_by": events.stopped_by, "t_end": events.t_end}
+    missed = sum((events[name].missed for name in events), jnp.zeros_like(events.stopped_by))
+    values = {"stopped_by": events.stopped_by, "t_end": events.t_end, "missed_events": missed}
     for name in events:
         record = events[name]
         values |= {

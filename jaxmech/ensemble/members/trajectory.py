@@ -59,6 +59,7 @@ _LONG_NAMES = {
     "worst_velocity_residual": ("largest |dphi/dt| and |psi| of all saves", None),
     "energy_drift": ("largest |E - E(start)|, NaN where E is not conserved", "J"),
     "integration_error": ("estimated error of the integration relative to the motion", None),
+    "missed_events": ("occurrences of events in too long steps, not located", None),
     "rank": ("smallest number of independent constraint equations", None),
     "status": ("how the trajectory ended; -1 is not yet computed", None),
     "t_failed": ("time of the failure, NaN where there was none", "s"),
@@ -158,6 +159,7 @@ class StudyTrajectory(AbstractMember):
             "rank": sol.rank,
             "energy_drift": sol.energy_drift,
             "integration_error": sol.integration_error,
+            "missed_events": jnp.zeros_like(sol.status),
             "worst_position_residual": jnp.nanmax(sol.position_residual),
             "worst_velocity_residual": jnp.nanmax(sol.velocity_residual),
         }

@@ -32,7 +32,7 @@ class Audit(AbstractStatistic):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the values in the audit of `simulate`."""
-        return ("status", "rank", *WORST.values())
+        return ("status", "rank", "missed_events", *WORST.values())
 
     def of_sample(self, sample: Sample) -> State:
         """The counts of a sample, and the worst values."""
@@ -52,6 +52,7 @@ class Audit(AbstractStatistic):
         return {
             "count": counts.sum(1).astype(numbers.dtype),
             "coarse": coarse.sum().astype(numbers.dtype),
+            "missing": (good & (values["missed_events"] > 0)).sum().astype(numbers.dtype),
             "rank": jnp.where(good, values["rank"], 2**31 - 1).min().astype(jnp.int32),
             "failed": numbers,
             **worst,
@@ -64,6 +65,7 @@ class Audit(AbstractStatistic):
         return {
             "count": first["count"] + second["count"],
             "coarse": first["coarse"] + second["coarse"],
+            "missing": first["missing"] + second["missing"],
             "rank": jnp.minimum(first["rank"], second["rank"]),
             "failed": first_failed,
             **{name: jnp.maximum(first[name], second[name]) for name in WORST.values()},
@@ -79,6 +81,7 @@ class Audit(AbstractStatistic):
         return {
             "count": {s.name: int(n) for s, n in zip(Status, x["count"], strict=True)},
             "too_coarse": int(x["coarse"]),
+            "with_missed_events": int(x["missing"]),
             "smallest_rank": int(x["rank"]) if good else None,
             "failed": x["failed"][x["failed"] >= 0].tolist(),
             "worst": worst,

@@ -24,7 +24,7 @@ from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.derivatives.record import MoveRows, StepRecord
 from jaxmech.integrate.error_estimate import relative, resolution
 from jaxmech.integrate.events.event_set import EventSet
-from jaxmech.integrate.events.turns import most_turns
+from jaxmech.integrate.events.turns import step_turns
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step_state import EvaluatedState, evaluated_state
@@ -187,12 +187,16 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     h = run.sign * size
     tried = _attempted(run, begin, t, size)
     accepted = (tried.status == Status.OK) & (tried.error <= 1.0)
-    turns = jnp.zeros((), jnp.int32)
+    turns, hidden = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
     if run.watch is not None:
-        ends = [(x.q, x.v) for x in (begin, tried.end)]
-        turns = most_turns(run.watch, run.scheme.system, ends[0], ends[1], t, h, run.params)
+        start, end = ((x.q, x.v) for x in (begin, tried.end))
+        share = size / run.span
+        of_each, hidden = step_turns(
+            run.watch, run.scheme.system, start, end, t, h, run.params, share
+        )
+        turns, hidden = of_each.max(), jnp.where(of_each < 2, 0, hidden)
         # Not below the step with which the number of steps would suffice for the run.
-        accepted &= (turns < 2) | (size < run.span / run.scheme.adaptive.max_steps)
+        accepted &= (turns < 2) | (share < 1 / run.scheme.adaptive.max_steps)
     # Set, not added: the run ends at the last save time to the bit.
     elapsed = jnp.where(is_last, stop, state.elapsed + size)
     proposed, event, cut, is_due = size, None, jnp.asarray(False), None
@@ -203,6 +207,9 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
             *how, begin, state.events, tried, t, h, run.params, accepted, rows.log
         )
         rows = replace(rows, log=log)
+        missed = jnp.maximum(hidden - (event.events.counts - state.events.counts), 0)
+        missed = state.events.missed + jnp.where(accepted & ~event.cut, missed, 0)
+        event = replace(event, events=replace(event.events, missed=missed))
         cut, tried = event.cut, replace(tried, end=event.end)
         # A step of no length up to an event at its start, whatever the attempt has led to.
         is_due = state.events.due

@@ -183,6 +183,7 @@ class EventSet:
             signs=self.continued_signs(zeros, values, active),
             values=values,
             counts=zeros,
+            missed=zeros,
             latest=jnp.full_like(values, -jnp.inf),
             active=active,
             stopped_by=zero - 1,

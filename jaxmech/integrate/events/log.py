@@ -83,6 +83,7 @@ class EventState(eqx.Module):
     signs: Int[Array, " E"]  # of the functions, 0 where unknown
     values: Float[Array, " E"]  # of the functions
     counts: Int[Array, " E"]  # of occurrences
+    missed: Int[Array, " E"]  # occurrences that samples show in steps and that were not found
     latest: Float[Array, " E"]  # time of the last occurrence [s]
     active: Bool[Array, " C"]  # constraints with a switch that are on
     stopped_by: Int[Array, ""]  # index of the terminal event that occurred, else -1

@@ -17,6 +17,8 @@ class EventRecord(eqx.Module):
 
     Attributes:
         count: number of occurrences, also beyond K.
+        missed: number of occurrences that were not located: in steps that are too long for the
+            function, samples between the ends of the step show that it crosses zero.
         t: times [s], shape (K,).
         q: coordinates, shape (K, n).
         v: velocities, before a transition, shape (K, n).
@@ -39,6 +41,7 @@ class EventRecord(eqx.Module):
     """
 
     count: Int[Array, " *B"]
+    missed: Int[Array, " *B"]
     t: Float[Array, " *B K"]
     q: Float[Array, " *B K n"]
     v: Float[Array, " *B K k"]
@@ -110,6 +113,7 @@ def events_of(
         has_transition = event.transition is not None
         records[event.name] = EventRecord(
             count=state.counts[k],
+            missed=state.missed[k],
             t=occurrences.t[event_rows],
             q=occurrences.q[event_rows],
             v=occurrences.v[event_rows],

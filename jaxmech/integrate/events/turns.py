@@ -1,71 +1,191 @@
-"""Steps in which the function of an event turns more than once, so that events may hide in them.
+"""Events that may hide within a step, because neither its ends nor their rates show them.
 
 In a mechanism that constraints move, and in one that turns uniformly, a step may have no error and
-be of any length. Between its ends the motion is that of a cubic; there the rates of the functions
-are sampled at places without regularity, so that no oscillation can look slow at all of them.
+be of any length, while the function of an event oscillates or has a short pulse. Between the ends
+of a step the motion is that of a cubic; there the functions are sampled at places without
+regularity, so that no oscillation can look slow at all of them, and at least `SAMPLES` of them in a
+run, however long its steps are.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.consistency import reach
 from jaxmech.integrate.events.event_set import EventSet
+from jaxmech.integrate.events.extremum_search import ExtremumSearch
+from jaxmech.integrate.events.log import EventState
 from jaxmech.system import Params, System
 
-_PLACES = (0.0, 0.083, 0.211, 0.372, 0.457, 0.619, 0.738, 0.917, 1.0)  # in a step from 0 to 1
+SAMPLES = 256  # of the functions of events in a run, at least: shorter pulses may be missed
+_PLACES = (0.083, 0.211, 0.372, 0.457, 0.619, 0.738, 0.917)  # in every step, between its ends
+_IRREGULAR = 0.7  # of the mean distance of two samples, within which each of them lies
+_GOLDEN = 0.6180339887498949
+_DEPTH = 1e-3  # relative to the ends of a step: smaller values may be errors of the cubic
 
 State = tuple[Array, Array]  # q and v
+_Values = Callable[[Array], Float[Array, " E"]]  # at a place in a step from 0 to 1
 
 
-def most_turns(
-    watch: EventSet, system: System, start: State, end: State, t: Array, h: Array, params: Params
-) -> Int[Array, ""]:
-    """How often the rate of a function changes its sign in a step, at most.
+class Passes(NamedTuple):
+    """The signs of the functions after some samples, and how often they crossed zero before."""
 
-    Functions of reactions do not count.
+    signs: Int[Array, " E"]
+    crossings: Int[Array, " E"]
+    events: Int[Array, " E"]  # the crossings in the direction of the event
+
+    def after(self, watch: EventSet, values: Float[Array, " E"], depth: Array) -> "Passes":
+        """Those after one more sample; smaller values than `depth` do not count."""
+        directions = jnp.asarray([event.direction for event in watch.events], jnp.int32)
+        new = jnp.where(jnp.abs(values) > depth, jnp.sign(values), 0).astype(jnp.int32)
+        crosses = self.signs * new < 0
+        occurs = crosses & ((directions == 0) | (directions == new))
+        signs = jnp.where(new == 0, self.signs, new)
+        return Passes(signs, self.crossings + crosses, self.events + occurs)
+
+
+class Looks(NamedTuple):
+    """How the functions are sampled in the fixed steps of a run."""
+
+    samples: int  # in a step between its ends
+    least: Float[Array, " E"]  # values of the functions that count
+
+    @staticmethod
+    def of(
+        watch: EventSet, steps: int, q: Array, v: Array, t: Array, params: Params
+    ) -> "Looks":  # fmt: skip
+        """Those of a run with so many steps that starts at a state."""
+        samples = max(1, -(-SAMPLES // max(steps, 1)) - 1)
+        return Looks(samples, least_values(watch, q, v, t, watch.plain(params)))
+
+
+def step_turns(
+    watch: EventSet, system: System, start: State, end: State, t: Array, h: Array, params: Params,
+    share: Array, has_rates: Array | None = None,
+) -> tuple[Int[Array, " E"], Int[Array, " E"]]:  # fmt: skip
+    """How often each function turns in a step, and how often it has an event, by samples.
+
+    A function that crosses zero and comes back counts as turning twice, unless its rates at the
+    ends of the step lead the search for an extremum to it; this search `has_rates` of all functions
+    or of some. `share` is the length of the step as a fraction of the run. Functions of reactions
+    do not count.
     """
+    values = _between_ends(watch, system, start, end, t, h, params)
+    unit, is_sampled = jnp.ones_like(t), _is_sampled(watch)
+    least = least_values(watch, *end, t + h, watch.plain(params))
+
+    def value_and_rate(u: Array) -> tuple[Array, Array]:
+        return jax.jvp(values, (u,), (unit,))
+
+    def turned(slopes: Array, rate: Array) -> tuple[Array, Array]:
+        new = jnp.where(jnp.abs(rate) > least, jnp.sign(rate), 0).astype(jnp.int32)
+        return jnp.where(new == 0, slopes, new), slopes * new < 0
+
+    first, last = value_and_rate(0 * unit), value_and_rate(unit)
+    depth = _depth(least, first[0], last[0])
+    none = jnp.zeros(len(watch.events), jnp.int32)
+
+    def look(so_far: Any, u: Array) -> Any:
+        slopes, turns, passes = so_far
+        value, rate = value_and_rate(u)
+        slopes, turns_here = turned(slopes, rate)
+        return (slopes, turns + turns_here, passes.after(watch, value, depth)), None
+
+    begun = turned(none, first[1])[0], none, Passes(none, none, none)
+    begun = (*begun[:2], begun[2].after(watch, first[0], depth))
+    (slopes, turns, passes), _ = jax.lax.scan(look, begun, jnp.asarray(_PLACES, t.dtype))
+    turns += turned(slopes, last[1])[1]
+    # In a long step the values at more places.
+    count = jnp.ceil(SAMPLES * share).astype(jnp.int32) - len(_PLACES)
+    denser = _sampled(watch, values, begun[2], depth, jnp.maximum(count, 0))
+    passes, denser = (x.after(watch, last[0], depth) for x in (passes, denser))
+    # The search for an extremum, from the rates at the ends.
+    signs = jnp.sign(first[0]).astype(jnp.int32)
+    dips = ExtremumSearch.of(signs, is_sampled, first, last).pending
+    if has_rates is not None:
+        dips &= has_rates
+    is_hidden = (jnp.maximum(passes.crossings, denser.crossings) >= 2) & ~dips
+    turns = jnp.where(is_hidden, jnp.maximum(turns, 2), turns)
+    events = jnp.maximum(passes.events, denser.events)
+    return jnp.where(is_sampled, turns, 0), jnp.where(is_sampled, events, 0)
+
+
+def sampled_events(
+    watch: EventSet, system: System, start: State, end: State, t: Array, h: Array, params: Params,
+    first: EventState, last: EventState, looks: Looks,
+) -> Int[Array, " E"]:  # fmt: skip
+    """How often each function has an event in a step, from one state of the events to another."""
+    values = _between_ends(watch, system, start, end, t, h, params)
+    depth = _depth(looks.least, first.values, last.values)
+    zeros = jnp.zeros_like(first.signs)
+    passes = _sampled(watch, values, Passes(first.signs, zeros, zeros), depth, looks.samples)
+    events = passes.after(watch, last.values, 0 * depth).events
+    return jnp.where(_is_sampled(watch), events, 0)
+
+
+def _sampled(
+    watch: EventSet, values: _Values, passes: Passes, depth: Array, count: int | Array
+) -> Passes:
+    """The passes through zero at so many places between the ends of a step."""
+    dtype = depth.dtype
+
+    def look(k: Array, passes: Passes) -> Passes:
+        x = k.astype(dtype)
+        place = (x + 1 + _IRREGULAR * ((_GOLDEN * x) % 1.0 - 0.5)) / (count + 1)
+        return passes.after(watch, values(place), depth)
+
+    looked: Passes = jax.lax.fori_loop(0, count, look, passes)
+    return looked
+
+
+def _depth(least: Array, first: Array, last: Array) -> Array:
+    """The values that count in a step between two."""
+    return jnp.maximum(least, _DEPTH * jnp.maximum(jnp.abs(first), jnp.abs(last)))
+
+
+def _is_sampled(watch: EventSet) -> Bool[Array, " E"]:
+    return watch.flags([not event.needs_reactions for event in watch.events])
+
+
+def _between_ends(
+    watch: EventSet, system: System, start: State, end: State, t: Array, h: Array, params: Params
+) -> _Values:
+    """The functions along a step, by a cubic; those of reactions are zero."""
     start, end, t, h, params = jax.lax.stop_gradient((start, end, t, h, params))
-    plain_params = watch.plain(params)
+    plain = watch.plain(params)
     first, last = (
         (q, system.speeds(q, v, time, params)) for (q, v), time in ((start, t), (end, t + h))
     )
 
-    def motion(u: Array) -> State:
+    def values(u: Array) -> Float[Array, " E"]:
+        time = t + u * h
         q, speeds = _between(first, last, h, u)
-        return q, system.from_speeds(q, speeds, t + u * h, params)
+        v = system.from_speeds(q, speeds, time, params)
+        return _plain_values(watch, q, v, time, plain)
 
-    counts = [
-        _turns(event, motion, end, t, h, plain_params)
-        for event in watch.events
-        if not event.needs_reactions
-    ]
-    return jnp.stack([jnp.zeros((), jnp.int32), *counts]).max()
+    return values
 
 
-def _turns(
-    event: Any, motion: Callable[[Array], State], end: State, t: Array, h: Array, params: Params
-) -> Array:
-    in_q, in_v = jax.jacfwd(lambda q, v: event.value(q, v, t + h, params)[None], (0, 1))(*end)
-    # Slower changes may be errors of the motion.
+def _plain_values(
+    watch: EventSet, q: Array, v: Array, t: Array, params: Params
+) -> Float[Array, " E"]:
+    zero = jnp.zeros_like(t)
+    return jnp.stack(
+        [zero if event.needs_reactions else event.value(q, v, t, params) for event in watch.events]
+    )
+
+
+def least_values(
+    watch: EventSet, q: Array, v: Array, t: Array, params: Params
+) -> Float[Array, " E"]:
+    """The values and rates below which those of the functions may be errors of the motion."""
+    q, v, t, params = jax.lax.stop_gradient((q, v, t, params))
+    in_q, in_v = jax.jacfwd(lambda q, v: _plain_values(watch, q, v, t, params), (0, 1))(q, v)
     share = float(jnp.finfo(t.dtype).eps) ** 0.375
-    least = share * (reach(in_q, end[0]) + reach(in_v, end[1]))[0]
-
-    def value(u: Array) -> Array:
-        return event.value(*motion(u), t + u * h, params)
-
-    def look(so_far: tuple[Array, Array], u: Array) -> tuple[tuple[Array, Array], None]:
-        sign, turns = so_far
-        rate = jax.jvp(value, (u,), (jnp.ones_like(u),))[1]
-        new = jnp.where(jnp.abs(rate) > least, jnp.sign(rate), 0.0).astype(jnp.int32)
-        return (jnp.where(new == 0, sign, new), turns + (sign * new < 0)), None
-
-    zero = jnp.zeros((), jnp.int32)
-    (_, turns), _ = jax.lax.scan(look, (zero, zero), jnp.asarray(_PLACES, t.dtype))
-    return turns
+    return share * (reach(in_q, q) + reach(in_v, v))
 
 
 def _between(start: State, end: State, h: Array, u: Array) -> State:

@@ -20,7 +20,7 @@ from jaxmech.compiler import batched_closure, unchecked, unoptimized, why_not
 from jaxmech.first_order import largest, spread
 from jaxmech.integrate.error_estimate import relative, resolution
 from jaxmech.integrate.events.event_set import EventSet
-from jaxmech.integrate.events.turns import most_turns
+from jaxmech.integrate.events.turns import step_turns
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
 from jaxmech.integrate.step_state import StepState
@@ -201,7 +201,10 @@ def _trial(
         q: Array, v: Array, ts: Array, params: Any, times: Array | None, tried: Array
     ) -> _Found:
         zero, grid = jnp.zeros_like(q), EvenSteps.of(ts, times, steps)
-        states = len(scheme.system.states)
+        states, has_rates = len(scheme.system.states), None
+        if watch is not None:  # fixed steps know no accelerations at their ends
+            positions = watch.of_positions(q, v, ts[0], watch.plain(params))
+            has_rates = watch.flags(positions)
 
         def step_once(k: Array, carry: Any) -> Any:
             q, v, errors, (low, high, fastest, rounding), turns_seen, made_steps, _ = carry
@@ -212,8 +215,10 @@ def _trial(
             new_q, new_v, step_errors, went_well = _doubled(scheme, q, v, t, h, span_params)
             if watch is not None:
                 ends = (q, v), (new_q, new_v)
-                step_turns = most_turns(watch, scheme.system, *ends, t, h, span_params)
-                turns_seen = jnp.maximum(turns_seen, step_turns)
+                turns_of_each, _ = step_turns(
+                    watch, scheme.system, *ends, t, h, span_params, h / (ts[1] - ts[0]), has_rates
+                )
+                turns_seen = jnp.maximum(turns_seen, turns_of_each.max())
             hidden = rounding + _rounding(new_q, states)[0]
             bounds = jnp.minimum(low, new_q), jnp.maximum(high, new_q)
             speeds = scheme.system.speeds(new_q, new_v, t + h, span_params)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech import Adaptive, Event, simulate
+from jaxmech import Adaptive, Event, FixedSteps, simulate
 from jaxmech.analysis import choose_steps
+from jaxmech.errors import StepWarning
 
 
 def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
@@ -79,3 +80,43 @@ def test_chosen_steps_are_those_of_the_run_with_its_events() -> None:
     sol = simulate(FREE, *start, times, events=PASSES)
     assert coarse.per_save < 20 < fine.per_save == sol.accepted
     assert sol.events["level"].count == 10
+
+
+def pulse(x: Any, p: Any) -> Any:
+    return jnp.exp(-(((x - p["at"]) / 0.004) ** 2)) - 0.5
+
+
+PULSES = [
+    Event(lambda q, v, t, p: pulse(t, p), name="in_time"),
+    Event(lambda q, v, t, p: pulse(q[0], p), direction=1, name="in_place"),
+]
+SHORT = {"at": 0.737}
+
+
+def pulsed(steps: Any, p: Any = SHORT) -> jm.Solution:
+    return simulate(FREE, [0.0], [1.0], [0.0, 1.0], p, steps=steps, events=PULSES)
+
+
+@pytest.mark.parametrize("steps", [None, Adaptive()], ids=repr)
+def test_steps_become_short_enough_for_a_pulse(steps: Any) -> None:
+    sol = pulsed(steps)
+    assert [int(sol.events[name].count) for name in sol.events] == [2, 1]
+    assert [int(sol.events[name].missed) for name in sol.events] == [0, 0]
+    half = 0.004 * np.sqrt(np.log(2.0))
+    np.testing.assert_allclose(sol.events["in_time"].t[:2], [0.737 - half, 0.737 + half])
+    assert sol.accepted < 100
+
+
+def test_given_steps_that_are_too_long_are_reported_with_the_event() -> None:
+    steps = FixedSteps(5)
+    with pytest.warns(StepWarning) as record:
+        sol = pulsed(steps)
+    assert "event 'in_time' was missed 2 times: its" in str(record[0].message)
+    assert "event 'in_place' was missed once: its" in str(record[1].message)
+    assert [int(sol.events[name].count) for name in sol.events] == [0, 0]
+    places = jnp.array([0.737, 5.0])
+    with pytest.warns(StepWarning) as record:
+        jax.vmap(lambda at: pulsed(steps, {"at": at}))(places)
+    assert "missed 2 times for 1 of 2 trajectories" in str(record[0].message)
+    jitted = jax.jit(lambda at: pulsed(steps, {"at": at}).events["in_time"].missed)
+    assert [int(jitted(at)) for at in places] == [2, 0]
