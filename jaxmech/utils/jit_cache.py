@@ -119,17 +119,11 @@ class _Kept:
 
     def use(self, args: tuple[Any, ...], use: Callable[[Any], Any]) -> Any:
         """Apply a function to the result for some arguments."""
-        captures = captures_of(args)
-        before = captures.key()
-        place = self.place(args, before)
         with UNCHANGING:
+            place = self.place(args, captures_of(args).key())
             if not place:
                 place.append(self.fn(*args))
-            used = use(place[0])
-        # What changed meanwhile is written by the functions themselves, such as a count of calls.
-        if (after := captures.key()) != before:
-            self.place(args, after)[:] = place
-        return used
+            return use(place[0])
 
 
 def traced_once(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -155,14 +149,13 @@ def traced_once(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def run(self: Any, *args: Any) -> Any:
-        read, program = self.__dict__.get(name, (None, None))
-        captures = captures_of(self)
-        if program is None or read != captures.key():
-            program = jax.jit(partial(method, self))
         with UNCHANGING:
-            value = program(*args)
-        self.__dict__[name] = captures.key(), program
-        return value
+            key = captures_of(self).key()
+            kept_key, program = self.__dict__.get(name, (None, None))
+            if program is None or key != kept_key:
+                program = jax.jit(partial(method, self))
+                self.__dict__[name] = key, program
+            return program(*args)
 
     return run
 

@@ -11,9 +11,15 @@ from jaxmech.utils.captures.walk import ATOMS, STORED, field_values, whole_walk
 
 
 class _Unchanging(threading.local):
-    """A context in which what functions read does not change, other than by themselves."""
+    """A context in which what functions read does not change, other than by themselves.
 
-    depth, call = 0, 0  # how many contexts are within each other, and a number of the outermost
+    What they write, such as a count of their calls, is no input: keys are the same after it.
+    """
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.call = 0  # a number of the outermost context
+        self.compared: list[_Source] = []  # in this call
 
     def __enter__(self) -> None:
         if not self.depth:
@@ -22,6 +28,10 @@ class _Unchanging(threading.local):
 
     def __exit__(self, *_: object) -> None:
         self.depth -= 1
+        if not self.depth:
+            for source in self.compared:
+                source.take_as_written()
+            self.compared = []
 
 
 _CALLS = count(1)
@@ -97,7 +107,25 @@ class _Source:
     def key(self) -> Hashable:
         """Of the contents now, or when a call began that is not over."""
         if not UNCHANGING.depth or self.call != UNCHANGING.call:
-            self.call = UNCHANGING.call
-            if self.walk.is_outdated():
-                self.walk = whole_walk(self.root)
-        return self.walk.key
+            self._compare()
+            if UNCHANGING.depth:
+                self.call = UNCHANGING.call
+                UNCHANGING.compared.append(self)
+        return _WRITTEN.get(self.walk.key, self.walk.key)
+
+    def take_as_written(self) -> None:
+        """Give what has changed since the last comparison the key of before."""
+        before = self.walk.key
+        self._compare()
+        if self.walk.key != before:
+            _WRITTEN[self.walk.key] = _WRITTEN.get(before, before)
+            if len(_WRITTEN) > _MOST_WRITTEN:
+                del _WRITTEN[next(iter(_WRITTEN))]
+
+    def _compare(self) -> None:
+        if self.walk.is_outdated():
+            self.walk = whole_walk(self.root)
+
+
+_WRITTEN: dict[Hashable, Hashable] = {}  # keys of contents before functions changed them
+_MOST_WRITTEN = 256

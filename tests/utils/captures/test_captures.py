@@ -222,18 +222,27 @@ def test_an_object_within_itself() -> None:
     assert captures_of(force).key() != before
 
 
-def test_within_a_call_contents_are_compared_once() -> None:
-    count = Record(0)
+@dataclass(frozen=True)
+class System:
+    fn: Fn
 
-    @dataclass(frozen=True)
-    class Counted:
-        fn: Fn
 
-    counted = Counted(lambda x: count.k * x)
+def test_what_functions_write_is_no_input() -> None:
+    """A count of calls; a change from outside counts."""
+    calls = Record(0)
+    counted = System(lambda x: calls.k * x)
     with UNCHANGING:
-        before, count.k = captures_of(counted).key(), 1
+        before = captures_of(counted).key()
+        calls.k = 1
         assert captures_of(counted).key() == before
-    assert captures_of(counted).key() != before
+    for _ in range(2):
+        with UNCHANGING:
+            assert captures_of(counted).key() == before
+            calls.k += 1
+    same = System(counted.fn)
+    assert captures_of(same).key() == captures_of(counted).key() == before
+    calls.k = 10
+    assert captures_of(same).key() == captures_of(counted).key() != before
 
 
 def test_an_object_is_pickled_without_its_captures() -> None:
