@@ -8,13 +8,17 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.interop.mujoco.bodies import Floats
+from jaxmech.interop.mujoco.compensation import Compensation
 from jaxmech.interop.mujoco.coordinates import Conversion
+from jaxmech.interop.mujoco.flags import is_on
 from jaxmech.interop.mujoco.left_out import LeftOut
+from jaxmech.interop.mujoco.schema import fields_of
 from jaxmech.interop.mujoco.source import is_any, mujoco
 from jaxmech.parts.values import Reader
 
+Range = tuple[float, float]
 _FREE = (-np.inf, np.inf)
-_MORE = ("actuator_armature", "actuator_damping", "actuator_dampingpoly", "actuator_delay")
+_OFF = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -26,8 +30,7 @@ class Actuator:
 
     Attributes:
         name: name of the actuator; its input is `params["ctrl.name"]`.
-        joint: index of the joint.
-        index: index of the coordinate.
+        index: index of the coordinate of the joint.
         gear: ratio of the actuator and its joint.
         gain: the coefficients of 1, way and speed.
         bias: the coefficients of 1, way and speed.
@@ -36,13 +39,12 @@ class Actuator:
     """
 
     name: str
-    joint: int
     index: int
     gear: float
     gain: tuple[float, ...]
     bias: tuple[float, ...]
-    ctrl_range: tuple[float, float] = _FREE
-    force_range: tuple[float, float] = _FREE
+    ctrl_range: Range = _FREE
+    force_range: Range = _FREE
 
     def force(self, q: Array, v: Array, ctrl: Any) -> Array:
         """The force along the coordinate of the joint."""
@@ -56,64 +58,96 @@ class Actuator:
 class Actuators:
     """The generalized force (n,) of all actuators.
 
-    `limits` are those of the total force on some joints, by their indices.
+    Attributes:
+        actuators: the actuators.
+        limits: those of the total force on some coordinates, by their indices.
+        compensation: the forces that carry weights, as part of the energy of the mechanism.
+        compensated: indices of coordinates on which it counts as a force of actuators.
     """
 
     actuators: tuple[Actuator, ...]
-    limits: tuple[tuple[int, tuple[float, float]], ...]
+    limits: tuple[tuple[int, Range], ...]
+    compensation: Compensation
+    compensated: tuple[int, ...] = ()
 
     def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
-        """The generalized force (n,)."""
-        q, v = jnp.asarray(q), jnp.asarray(v)
-        read = Reader("the actuators", jnp.asarray(t), params)
+        """The generalized force (n,), without the compensation itself."""
+        q, v, t = jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)
+        read = Reader("the actuators", t, params)
         totals: dict[int, Array] = {}
-        positions = {}
         for a in self.actuators:
-            ctrl = read.number(f"ctrl.{a.name}")
-            totals[a.joint] = totals.get(a.joint, 0.0) + a.force(q, v, ctrl)
-            positions[a.index] = a.joint
+            force = a.force(q, v, read.number(f"ctrl.{a.name}"))
+            totals[a.index] = totals.get(a.index, 0.0) + force
         limits = dict(self.limits)
-        forces = {j: _within(force, limits.get(j, _FREE)) for j, force in totals.items()}
+        if self.compensated:
+            carried = self.compensation(q, t, params)
+        for k in self.compensated:
+            total = totals.get(k, 0.0) + carried[k]
+            totals[k] = _within(total, limits.pop(k, _FREE)) - carried[k]
+        forces = {k: _within(force, limits.get(k, _FREE)) for k, force in totals.items()}
         zero = jnp.zeros((), q.dtype)
-        return jnp.stack(
-            [forces[positions[k]] if k in positions else zero for k in range(q.shape[0])]
-        )
+        return jnp.stack([forces.get(k, zero) for k in range(q.shape[0])])
 
 
-def _within(x: Array, limits: tuple[float, float]) -> Array:
+def _within(x: Array, limits: Range) -> Array:
     return x if limits == _FREE else jnp.clip(x, *limits)
 
 
 def actuators(
-    model: Any, names: tuple[str, ...], conversion: Conversion, left_out: LeftOut
+    model: Any,
+    names: tuple[str, ...],
+    conversion: Conversion,
+    compensation: Compensation,
+    left_out: LeftOut,
 ) -> list[Actuators]:
-    """The actuators of a model, and a list of those that have no counterpart."""
-    bits = mujoco().mjtDisableBit
-    if int(model.opt.disableflags) & int(bits.mjDSBL_ACTUATION):
-        return []
-    is_clamped = not int(model.opt.disableflags) & int(bits.mjDSBL_CLAMPCTRL)
+    """The actuators of a model; those that have no counterpart are listed."""
+    acts = is_on("actuation", model)
     index = {s.dof: conversion.names.index(s.coordinate) for s in conversion.scalars}
     driving = []
-    for k, name in enumerate(names):
+    for k, name in enumerate(names if acts else ()):
+        if _is_disabled(model, k):
+            continue
         joint = _joint(model, k)
         if joint is None:
             left_out.add("actuator", name)
-            continue
-        clamp, limit = is_clamped and model.actuator_ctrllimited[k], model.actuator_forcelimited[k]
-        actuator = Actuator(
-            name,
-            joint,
-            index[int(model.jnt_dofadr[joint])],
-            float(model.actuator_gear[k, 0]),
-            _gain(model.actuator_gainprm[k], 3 if model.actuator_gaintype[k] else 1),
-            _gain(model.actuator_biasprm[k], 3 if model.actuator_biastype[k] else 0),
-            _pair(model.actuator_ctrlrange[k]) if clamp else _FREE,
-            _pair(model.actuator_forcerange[k]) if limit else _FREE,
-        )
-        driving.append(actuator)
-    limited = [j for j in range(model.njnt) if model.jnt_actfrclimited[j]]
-    limits = tuple((j, _pair(model.jnt_actfrcrange[j])) for j in limited)
-    return [Actuators(tuple(driving), limits)] if driving else []
+        else:
+            driving.append(_actuator(model, k, name, index[int(model.jnt_dofadr[joint])]))
+    limits = {
+        index[int(model.jnt_dofadr[j])]: _pair(model.jnt_actfrcrange[j])
+        for j in range(model.njnt)
+        if model.jnt_actfrclimited[j] and _is_scalar(model, j)
+    }
+    compensated: list[int] = []
+    if compensation.supports:
+        for j in np.flatnonzero(model.jnt_actgravcomp):
+            places = conversion.entries(np.flatnonzero(model.dof_jntid == j))
+            if not acts or not names:  # without actuators nothing carries these weights in MuJoCo
+                limits |= dict.fromkeys(places, _OFF)
+            compensated += [k for k in places if k in limits]
+    if not driving and not compensated:
+        return []
+    pairs = tuple(limits.items())
+    return [Actuators(tuple(driving), pairs, compensation, tuple(compensated))]
+
+
+def _is_disabled(model: Any, k: int) -> bool:
+    """Whether an actuator is in a group that the model switches off."""
+    group = int(model.actuator_group[k])
+    return 0 <= group < 31 and bool(int(model.opt.disableactuator) >> group & 1)
+
+
+def _actuator(model: Any, k: int, name: str, index: int) -> Actuator:
+    """The actuator with an index in the model, on a coordinate."""
+    clamp = is_on("clampctrl", model) and model.actuator_ctrllimited[k]
+    return Actuator(
+        name,
+        index,
+        float(model.actuator_gear[k, 0]),
+        _gain(model.actuator_gainprm[k], 3 if model.actuator_gaintype[k] else 1),
+        _gain(model.actuator_biasprm[k], 3 if model.actuator_biastype[k] else 0),
+        _pair(model.actuator_ctrlrange[k]) if clamp else _FREE,
+        _pair(model.actuator_forcerange[k]) if model.actuator_forcelimited[k] else _FREE,
+    )
 
 
 def _joint(model: Any, k: int) -> int | None:
@@ -125,10 +159,16 @@ def _joint(model: Any, k: int) -> int | None:
         and is_any(model.actuator_gaintype[k], p.mjtGain.mjGAIN_FIXED, p.mjtGain.mjGAIN_AFFINE)
         and is_any(model.actuator_biastype[k], p.mjtBias.mjBIAS_NONE, p.mjtBias.mjBIAS_AFFINE)
         and is_any(model.actuator_trntype[k], p.mjtTrn.mjTRN_JOINT, p.mjtTrn.mjTRN_JOINTINPARENT)
-        and is_any(model.jnt_type[joint], p.mjtJoint.mjJNT_HINGE, p.mjtJoint.mjJNT_SLIDE)
-        and not any(_is_set(model, field, k) for field in _MORE)
+        and _is_scalar(model, joint)
+        and int(model.actuator_plugin[k]) < 0
+        and not any(_is_set(model, field, k) for field in fields_of("actuator"))
     )
     return joint if is_plain else None
+
+
+def _is_scalar(model: Any, joint: int) -> bool:
+    kinds = mujoco().mjtJoint
+    return is_any(model.jnt_type[joint], kinds.mjJNT_HINGE, kinds.mjJNT_SLIDE)
 
 
 def _is_set(model: Any, field: str, k: int) -> bool:
@@ -141,5 +181,5 @@ def _gain(parameters: Floats, count: int) -> tuple[float, ...]:
     return tuple(float(x) if k < count else 0.0 for k, x in enumerate(parameters[:3]))
 
 
-def _pair(limits: Floats) -> tuple[float, float]:
+def _pair(limits: Floats) -> Range:
     return float(limits[0]), float(limits[1])

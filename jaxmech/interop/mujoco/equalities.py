@@ -10,6 +10,7 @@ from jaxtyping import Array
 from jaxmech.constraints import Holonomic
 from jaxmech.interop.mujoco.bodies import Offset, Placed, carrier, tidy
 from jaxmech.interop.mujoco.coordinates import Conversion
+from jaxmech.interop.mujoco.flags import is_on
 from jaxmech.interop.mujoco.left_out import LeftOut
 from jaxmech.interop.mujoco.source import is_any, mujoco
 from jaxmech.parts import spherical, weld
@@ -91,7 +92,7 @@ def couplings(model: Any, names: tuple[str, ...], conversion: Conversion) -> lis
     """The equalities between the coordinates of joints."""
     constraints = []
     index = {s.qpos: conversion.names.index(s.coordinate) for s in conversion.scalars}
-    for k in range(model.neq):
+    for k in range(model.neq if is_on("equality", model) else 0):
         is_coupling = is_any(model.eq_type[k], mujoco().mjtEq.mjEQ_JOINT)
         if not is_coupling or not model.eq_active0[k]:
             continue
@@ -115,7 +116,7 @@ def _active(model: Any, names: tuple[str, ...], left_out: LeftOut) -> list[int]:
     kinds = mujoco().mjtEq
     kinds_read = (kinds.mjEQ_CONNECT, kinds.mjEQ_WELD, kinds.mjEQ_JOINT)
     active = []
-    for k in range(model.neq):
+    for k in range(model.neq if is_on("equality", model) else 0):
         if not model.eq_active0[k]:
             left_out.add("equality that is switched off", names[k])
         elif not is_any(model.eq_type[k], *kinds_read):

@@ -7,20 +7,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.interop.mujoco.bodies import Floats, Placed, Values, carrier, tidy
+from jaxmech.interop.mujoco.bodies import Floats, Values, tidy
 from jaxmech.interop.mujoco.coordinates import Conversion
+from jaxmech.interop.mujoco.flags import is_on
 from jaxmech.interop.mujoco.source import is_any, mujoco
 from jaxmech.parts import gravity
-from jaxmech.parts.body import AbstractBody, Frame
 from jaxmech.parts.forces.elements import (
-    AbstractPotential,
     AbstractTerm,
     Coordinates,
     CoordinateSprings,
     Gravity,
     Rotors,
 )
-from jaxmech.parts.values import Reader, Value, Vector
+from jaxmech.parts.values import Reader, Value
 from jaxmech.parts.vectors import spin_in_body
 
 
@@ -36,22 +35,10 @@ class SpinningRotors(AbstractTerm):
         return 0.5 * read.number(self.inertia) * (spin @ spin)
 
 
-@dataclass(frozen=True)
-class Weightless(AbstractPotential):
-    """The potential of a force that carries a part of the weight of a body."""
-
-    point: Vector  # the centre of mass on the body
-    force: Vector  # mass times acceleration of gravity times the part that is carried
-
-    def energy(self, frames: tuple[Frame, ...], read: Reader) -> Array:
-        """The potential, which is zero at the origin of the ground."""
-        return read.vector(self.force, 3) @ frames[0].point(read.vector(self.point, 3))
-
-
 def terms(model: Any, joints: tuple[str, ...], conversion: Conversion, values: Values) -> list[Any]:
     """The energies of rotors (armature) and springs."""
     energies: list[Any] = []
-    spring = _is_on("spring", model)
+    spring = is_on("spring", model)
     scalars = {s.dof: s for s in conversion.scalars}
     turning, sprung = [], []
     for j, name in enumerate(joints):
@@ -93,24 +80,11 @@ def _of_quaternion(
     return [*terms, SpinningRotors(f"rotors of {name!r}", letters, value)]
 
 
-def weights(
-    model: Any, places: list[Placed], bodies: dict[int, AbstractBody], names: tuple[str, ...]
-) -> list[Gravity | Weightless]:
-    """Gravity, and the forces that carry a part of it."""
+def weights(model: Any) -> list[Gravity]:
+    """Gravity, if there is any."""
     g = np.asarray(model.opt.gravity)
     size = float(np.linalg.norm(g))
-    if not size or not _is_on("gravity", model):
-        return []
-    forces: list[Gravity | Weightless] = [gravity(size, down=tuple(tidy(g)))]
-    for k, place in enumerate(places):
-        factor = float(model.body_gravcomp[k])
-        if factor and place.index:
-            center = place.pose.then(place.pose._replace(position=model.body_ipos[k])).position
-            force = factor * float(model.body_mass[k]) * g
-            part = f"support of {names[k]!r}"
-            body = carrier(places, bodies, k)
-            forces.append(Weightless(part, (body,), tuple(tidy(center)), tuple(tidy(force))))
-    return forces
+    return [gravity(size, down=tuple(tidy(g)))] if size and is_on("gravity", model) else []
 
 
 @dataclass(frozen=True)
@@ -161,14 +135,6 @@ def _each(
     numbers: Floats, kind: str, flag: str, model: Any, joints: tuple[str, ...], values: Values
 ) -> tuple[Value, ...]:
     """A number for each joint: that of its first entry in qvel, or a parameter."""
-    is_on = _is_on(flag, model)
-    of_joints = [float(numbers[dof]) if is_on else 0.0 for dof in model.jnt_dofadr]
+    acts = is_on(flag, model)
+    of_joints = [float(numbers[dof]) if acts else 0.0 for dof in model.jnt_dofadr]
     return tuple(values.value(kind, name, x) for name, x in zip(joints, of_joints, strict=True))
-
-
-def _is_on(flag: str, model: Any) -> bool:
-    """Whether the model does not disable something; springs and dampers once were one flag."""
-    bits = mujoco().mjtDisableBit
-    passive = getattr(bits, "mjDSBL_PASSIVE", 0)
-    bit = getattr(bits, f"mjDSBL_{flag.upper()}", passive)
-    return not int(model.opt.disableflags) & int(bit)

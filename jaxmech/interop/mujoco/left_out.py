@@ -4,18 +4,21 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.interop.mujoco.names import names_of
+from jaxmech.interop.mujoco.flags import is_on
+from jaxmech.interop.mujoco.names import inputs_of, names_of
+from jaxmech.interop.mujoco.schema import KINDS, fields_of
 from jaxmech.interop.mujoco.source import is_any, mujoco
 
 
 class LeftOut:
-    """Names of what is left out, by kind."""
+    """Names of what is left out, by kind, in the words of the table in `schema`."""
 
     def __init__(self) -> None:
         self.kinds: dict[str, list[str]] = {}
 
     def add(self, kind: str, name: str) -> None:
-        """Add the name of something."""
+        """Add the name of something; KeyError for a kind that the table does not have."""
+        fields_of(kind)
         names = self.kinds.setdefault(kind, [])
         if name not in names:
             names.append(name)
@@ -27,44 +30,48 @@ class LeftOut:
 
 def add_model(left_out: LeftOut, model: Any, spec: Any, bodies: Any, joints: Any) -> None:
     """List contacts, limits, tendons and the like of a model with names of bodies and joints."""
-    _contacts(left_out, spec, bodies)
-    for j, name in enumerate(joints):
-        _of_joint(left_out, model, j, name)
+    if is_on("contact", model):
+        _add_contacts(left_out, spec, bodies)
+    of_dofs = [joints[j] for j in model.dof_jntid]
+    names = {"jnt": joints, "dof": of_dofs, "actuator": [*inputs_of(model)]}
+    for kind, fields in KINDS.items():
+        if kind == "joint limit" and not is_on("limit", model):
+            continue
+        for field in fields:
+            for name in _names(model, field, names):
+                left_out.add(kind, name)
+    _add_springs(left_out, model, joints)
     for k, name in enumerate(bodies):
         if model.body_mocapid[k] >= 0:
             left_out.add("mocap", name)
-    for kind in ("tendon", "flex", "plugin"):
-        for name in names_of(model, kind, getattr(model, f"n{kind}")):
-            left_out.add(kind, name)
-    for name in ("density", "viscosity"):
-        if getattr(model.opt, name):
-            left_out.add("fluid", name)
+    sleeping = getattr(mujoco().mjtEnableBit, "mjENBL_SLEEP", 0)
+    if int(model.opt.enableflags) & int(sleeping):
+        left_out.add("sleep", "flag")
 
 
-def _of_joint(left_out: LeftOut, model: Any, j: int, name: str) -> None:
+def _names(model: Any, field: str, names: dict[str, Any]) -> list[str]:
+    """The names of everything for which a field, which not every version has, is not zero."""
+    if field.startswith("opt."):
+        option = field.removeprefix("opt.")
+        return [option] if getattr(model.opt, option) else []
+    if field.startswith("n"):  # a number of things
+        kind = field.removeprefix("n")
+        return [*names_of(model, kind, getattr(model, field, 0))]
+    values = getattr(model, field, np.zeros(0))
+    return [names[field.partition("_")[0]][k] for k, value in enumerate(values) if np.any(value)]
+
+
+def _add_springs(left_out: LeftOut, model: Any, joints: Any) -> None:
+    """List springs of balls and free joints."""
     kinds = mujoco().mjtJoint
-    turns = is_any(model.jnt_type[j], kinds.mjJNT_BALL, kinds.mjJNT_FREE)
-    if model.jnt_limited[j]:
-        left_out.add("joint limit", name)
-    if turns and np.any(model.jnt_stiffness[j]):
-        left_out.add("spring of a ball or free joint", name)
-    nonlinear = (
-        ("nonlinear spring", "jnt_stiffnesspoly", j),
-        ("nonlinear damping", "dof_dampingpoly", int(model.jnt_dofadr[j])),
-        ("plastic spring", "jnt_springyield", j),
-    )
-    for kind, field, k in nonlinear:
-        if _any(model, field, k):
-            left_out.add(kind, name)
+    for j, name in enumerate(joints if is_on("spring", model) else ()):
+        is_turning = is_any(model.jnt_type[j], kinds.mjJNT_BALL, kinds.mjJNT_FREE)
+        if is_turning and np.any(model.jnt_stiffness[j]):
+            left_out.add("spring of a ball or free joint", name)
 
 
-def _any(model: Any, field: str, k: int) -> bool:
-    """Whether a field, which not every version of MuJoCo has, is set."""
-    return bool(np.any(getattr(model, field, np.zeros((k + 1, 1)))[k]))
-
-
-def _contacts(left_out: LeftOut, spec: Any, names: Any) -> None:
-    """The bodies whose geoms may touch others, if there are at least two of them."""
+def _add_contacts(left_out: LeftOut, spec: Any, names: Any) -> None:
+    """List the bodies whose geoms may touch others, if there are at least two of them."""
     touching = [
         name
         for name, body in zip(names, spec.bodies, strict=True)

@@ -28,6 +28,14 @@ def names_of(model: Any, kind: str, count: int, taken: Sequence[str] = ()) -> tu
     return tuple(names)
 
 
+def inputs_of(model: Any) -> dict[str, int]:
+    """The names of all actuators, each with the index of its first input in MuJoCo's ctrl."""
+    # Since MuJoCo 4 an actuator may have several inputs.
+    addresses = getattr(model, "actuator_ctrladr", range(model.nu))
+    names = names_of(model, "actuator", len(addresses))
+    return dict(zip(names, map(int, addresses), strict=True))
+
+
 def _new(name: str, reserved: set[str | None]) -> str:
     while name in reserved:
         name += "_"

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
+from packaging.version import Version
 
 from jaxmech.interop.mujoco.actuators import actuators
 from jaxmech.interop.mujoco.bodies import (
@@ -14,13 +15,15 @@ from jaxmech.interop.mujoco.bodies import (
     placed_bodies,
     tidy,
 )
+from jaxmech.interop.mujoco.compensation import Compensation, supports
 from jaxmech.interop.mujoco.coordinates import Conversion, Quaternion, Scalar
 from jaxmech.interop.mujoco.equalities import couplings, loops
 from jaxmech.interop.mujoco.forces import resistance, terms, weights
 from jaxmech.interop.mujoco.joints import Tree
 from jaxmech.interop.mujoco.left_out import LeftOut, add_model
-from jaxmech.interop.mujoco.names import names_of
+from jaxmech.interop.mujoco.names import inputs_of, names_of
 from jaxmech.interop.mujoco.robot import Keyframe, Place, Robot
+from jaxmech.interop.mujoco.schema import NEWEST, unknown_attributes
 from jaxmech.interop.mujoco.source import compiled, is_any, mujoco, spec_of, text_of
 from jaxmech.interop.mujoco.urdf import unknown_elements
 from jaxmech.parts.body import AbstractBody
@@ -91,6 +94,9 @@ def from_mjcf(
     assembly = _Assembly(model, spec, Values(tuple(params)), friction_speed, velocities)
     for element in unknown_elements(text_of(source)):
         assembly.left_out.add("unknown element", element)
+    if Version(mujoco().__version__) > Version(NEWEST):
+        for attribute in unknown_attributes(spec.to_xml()):
+            assembly.left_out.add("unknown attribute", attribute)
     robot = assembly.robot()
     if robot.ignored:
         summary = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in robot.ignored.items())
@@ -142,16 +148,20 @@ class _Assembly:
             tree.add(model, k, self.places)
         closing = loops(model, self.equalities, self.places, self.moving, self.left_out)
         cut = tuple(joint.name for joint in closing)
-        order = spanning_tree(tree.bodies, [*tree.joints, *closing], cut)[0].coordinates
+        kinematics = spanning_tree(tree.bodies, [*tree.joints, *closing], cut)[0]
+        order = kinematics.coordinates
         conversion = Conversion(
             order,
             tuple(e for e in tree.entries if isinstance(e, Scalar)),
             tuple(e for e in tree.entries if isinstance(e, Quaternion)),
         )
-        inputs = names_of(model, "actuator", model.nu)
-        driving = actuators(model, inputs, conversion, self.left_out)
+        inputs = inputs_of(model)
+        carrying = supports(model, self.places, self.moving, names)
+        compensation = Compensation(kinematics, carrying)
+        driving = actuators(model, tuple(inputs), conversion, compensation, self.left_out)
         forces = [
-            *weights(model, self.places, self.moving, names),
+            *weights(model),
+            *carrying,
             *terms(model, self.joints, conversion, self.values),
             *resistance(model, self.joints, conversion, self.values, self.friction_speed),
             *driving,
@@ -206,14 +216,14 @@ class _Assembly:
         return by_joint
 
     def _keyframes(
-        self, conversion: Conversion, mechanism: Mechanism, inputs: tuple[str, ...]
+        self, conversion: Conversion, mechanism: Mechanism, inputs: dict[str, int]
     ) -> dict[str, Keyframe]:
         model, keyframes, params = self.model, {}, mechanism.params
         for k, name in enumerate(names_of(model, "key", model.nkey)):
             q = conversion.q(model.key_qpos[k])
             rates = conversion.v(q, model.key_qvel[k])
             v = mechanism.system.from_speeds(q, rates, jnp.zeros(()), params)
-            pairs = zip(inputs, model.key_ctrl[k], strict=True)
-            ctrl = {f"ctrl.{x}": float(value) for x, value in pairs if f"ctrl.{x}" in params}
+            values = {f"ctrl.{x}": float(model.key_ctrl[k, place]) for x, place in inputs.items()}
+            ctrl = {x: value for x, value in values.items() if x in params}
             keyframes[name] = Keyframe(q, v, ctrl)
         return keyframes

@@ -1,0 +1,260 @@
+"""What becomes of each element and attribute of MJCF, in one table.
+
+An attribute is taken over (USED), does nothing to a rigid motion without contacts (INERT, such as
+those of pictures, sensors, solvers and softness), or belongs to a kind of things that are left out,
+such as "joint limit".
+`KINDS` says by which fields of a compiled model those kinds are seen; of the others, without
+fields, the readers add the names. A test compares the table with the schema of the installed
+MuJoCo, and `unknown_attributes` finds what newer versions have in addition.
+"""
+
+from collections.abc import Iterator
+from xml.etree import ElementTree as ET
+
+USED, INERT = "used", "inert"
+NEWEST = "4.0"  # the newest MuJoCo whose schema the table has
+
+KINDS: dict[str, tuple[str, ...]] = {  # the fields that are not zero where something is left out
+    "actuator": (
+        "actuator_armature",
+        "actuator_damping",
+        "actuator_dampingpoly",
+        "actuator_delay",
+    ),
+    "contact": (),
+    "distance equality": (),
+    "equality that is switched off": (),
+    "equality within one body": (),
+    "flex equality": (),
+    "flexstrain equality": (),
+    "flexvert equality": (),
+    "flex": ("nflex",),
+    "fluid": ("opt.density", "opt.viscosity"),
+    "joint limit": ("jnt_limited",),
+    "mocap": (),
+    "nonlinear damping": ("dof_dampingpoly",),
+    "nonlinear spring": ("jnt_stiffnesspoly",),
+    "plastic spring": ("jnt_springyield",),
+    "plugin": ("nplugin",),
+    "sleep": (),
+    "spring of a ball or free joint": (),
+    "tendon equality": (),
+    "tendon": ("ntendon",),
+    "unknown attribute": (),
+    "unknown element": (),
+}
+
+_POSE = "axisangle euler pos quat xyaxes zaxis"
+_ACTUATORS = (
+    "adhesion cylinder damper dcmotor general intvelocity motor muscle orientation pid plugin "
+    "position velocity"
+)
+ROWS: dict[str, dict[str, str]] = {
+    # parent/elements: what becomes of them, with attributes
+    "mujoco": {INERT: "model"},
+    "mujoco/compiler": {
+        USED: "alignfree angle autolimits balanceinertia boundinertia boundmass coordinate "
+        "eulerseq fitaabb fusestatic inertiafromgeom inertiagrouprange settotalmass "
+        "assetdir meshdir strippath conflict",
+        INERT: "discardvisual passthrough savecanonical savecompiled saveinertial texturedir "
+        "usethread",
+    },
+    "compiler/lengthrange": {
+        "actuator": "accel interval inttotal maxforce mode timeconst timestep tolrange useexisting "
+        "uselimit",
+    },
+    "mujoco/option": {
+        USED: "actuatorgroupdisable gravity",
+        INERT: "ccd_iterations ccd_tolerance cone impratio integrator iterations jacobian "
+        "ls_iterations ls_tolerance magnetic noslip_iterations noslip_tolerance o_friction "
+        "o_margin o_solimp o_solref sdf_initpoints sdf_iterations sleep_tolerance solver timestep "
+        "tolerance apirate",
+        "fluid": "density viscosity wind",
+    },
+    "option/flag": {
+        USED: "actuation clampctrl constraint contact damper equality frictionloss gravity limit "
+        "passive spring",
+        INERT: "autoreset diagexact energy eulerdamp filterparent fwdinv invdiscrete ipc island "
+        "midphase multiccd nativeccd override refsafe sensor speculative warmstart",
+        "sleep": "sleep",
+    },
+    "mujoco/size": {INERT: "*"},
+    "mujoco/statistic": {INERT: "*"},
+    "mujoco/visual": {INERT: "*"},
+    "mujoco/sensor": {INERT: "*"},
+    "mujoco/custom": {INERT: "*"},
+    "mujoco/include": {USED: "file"},
+    "mujoco/default": {USED: "class"},
+    "mujoco/extension": {},
+    "extension/plugin": {"plugin": "*"},
+    "mujoco/asset": {},
+    "asset/mesh": {
+        USED: "builtin class content_type face file inertia name params refpos refquat scale "
+        "vertex",
+        INERT: "material maxhullvert normal smoothnormal texcoord",
+    },
+    "mesh/plugin": {"plugin": "*"},
+    "asset/hfield": {INERT: "*"},
+    "asset/material skin texture": {INERT: "*"},
+    "asset/model": {USED: "content_type file name"},
+    "mujoco/worldbody": {},
+    "body/body": {
+        USED: f"{_POSE} childclass fuse gravcomp name simple",
+        INERT: "user",
+        "mocap": "mocap",
+        "sleep": "sleep",
+    },
+    "body/inertial": {USED: f"{_POSE} diaginertia fullinertia mass"},
+    "body/joint": {
+        USED: "actuatorfrclimited actuatorfrcrange actuatorgravcomp armature axis class damping "
+        "frictionloss name pos ref springdamper springref stiffness type",
+        INERT: "group solimpfriction solreffriction user",
+        "joint limit": "limited margin range solimplimit solreflimit",
+        "nonlinear damping": "damping",
+        "nonlinear spring": "stiffness",
+        "plastic spring": "springyield",
+        "spring of a ball or free joint": "stiffness",
+    },
+    "body/freejoint": {USED: "align name", INERT: "group"},
+    "body/geom": {
+        USED: f"{_POSE} class density fitscale fromto group hfield mass mesh name shellinertia "
+        "size type",
+        INERT: "castshadow material rgba user",
+        "contact": "adhesion conaffinity condim contype friction gap margin priority solimp solmix "
+        "solref surfacevel",
+        "fluid": "fluidcoef fluidshape",
+    },
+    "geom/plugin": {"plugin": "*"},
+    "body/attach": {USED: "body frame model prefix"},
+    "body/frame": {USED: f"{_POSE} childclass name"},
+    "body/replicate": {USED: "count euler offset sep"},
+    "body/composite": {USED: "*"},
+    "body/site": {
+        USED: f"{_POSE} class fromto name",
+        INERT: "group material mesh rgba size type user",
+    },
+    "body/camera light": {INERT: "*"},
+    "body/plugin": {"plugin": "*"},
+    "body/flexcomp": {"flex": "*"},
+    "mujoco/deformable": {},
+    "deformable/flex": {"flex": "*"},
+    "deformable/skin": {INERT: "*"},
+    "mujoco/contact": {},
+    "contact/pair": {
+        "contact": "adhesion class condim friction gap geom1 geom2 margin name solimp solref "
+        "solreffriction",
+    },
+    "contact/exclude": {"contact": "body1 body2 name"},
+    "mujoco/tendon": {},
+    "tendon/fixed spatial": {"tendon": "*"},
+    "mujoco/equality": {},
+    "equality/connect joint weld": {
+        USED: "active anchor body1 body2 class joint1 joint2 name polycoef relpose site1 site2",
+        INERT: "solimp solref torquescale",
+        "equality that is switched off": "active",
+        "equality within one body": "body1 body2",
+    },
+    "equality/distance": {"distance equality": "*"},
+    "equality/flex": {"flex equality": "*"},
+    "equality/flexstrain": {"flexstrain equality": "*"},
+    "equality/flexvert": {"flexvert equality": "*"},
+    "equality/tendon": {"tendon equality": "*"},
+    "mujoco/actuator": {},
+    f"actuator/{_ACTUATORS}": {
+        USED: "biasprm biastype class ctrllimited ctrlrange dampratio forcelimited forcerange "
+        "gainprm gaintype gear group inheritrange joint jointinparent kp kv name",
+        INERT: "interp lengthrange user",
+        "actuator": "actdim actearly actlimited actrange area armature bias biastype body cogging "
+        "controller cranklength cranksite damping delay diameter dynprm dyntype ffrange force "
+        "fpmax fvmax gain gaintype imax inductance input instance ki lmax lmin lugre motorconst "
+        "nominal nsample plugin posrange range refsite resistance saturation scale site slewmax "
+        "slidersite tausmooth tendon thermal timeconst velrange vmax",
+    },
+    "plugin/config": {"plugin": "*"},
+    "mujoco/keyframe": {},
+    "keyframe/key": {USED: "ctrl name qpos qvel", INERT: "act mpos mquat plastic time"},
+}
+_DEFAULTS = {  # of the elements below <default>
+    **dict.fromkeys(("camera", "geom", "joint", "light", "site"), "body"),
+    **dict.fromkeys(("material", "mesh", "texture"), "asset"),
+    **dict.fromkeys(_ACTUATORS.split(), "actuator"),
+    "default": "mujoco",
+    "equality": "equality",
+    "pair": "contact",
+    "tendon": "tendon",
+}
+
+
+def _table() -> dict[str, dict[str, set[str]]]:
+    """The verdicts on each attribute of each element, by "parent/element" and attribute."""
+    table: dict[str, dict[str, set[str]]] = {}
+    for row, verdicts in ROWS.items():
+        parent, _, elements = row.rpartition("/")
+        for element in elements.split():
+            attributes: dict[str, set[str]] = table.setdefault(f"{parent}/{element}", {})
+            for verdict, names in verdicts.items():
+                for name in names.split():
+                    attributes.setdefault(name, set()).add(verdict)
+    table["equality/equality"] = table["equality/connect"]
+    table["tendon/tendon"] = table["tendon/fixed"]
+    return table
+
+
+TABLE = _table()
+
+
+def verdicts(path: tuple[str, ...], attribute: str = "") -> frozenset[str]:
+    """What becomes of an attribute, or of an element; empty if the table does not have it.
+
+    Args:
+        path: the elements from the root, such as ("mujoco", "worldbody", "body", "joint").
+        attribute: name of the attribute.
+
+    Example:
+        >>> sorted(verdicts(("mujoco", "worldbody", "body", "joint"), "stiffness"))[:2]
+        ['nonlinear spring', 'spring of a ball or free joint']
+    """
+    attributes: dict[str, set[str]] = {}
+    for size in range(1, len(path) + 1):  # from the root: "*" is for all that is inside
+        key = _key(path[:size])
+        if key not in TABLE:
+            return frozenset()
+        attributes = TABLE[key]
+        if "*" in attributes:
+            return frozenset(attributes["*"])
+    return frozenset(attributes.get(attribute, ()) if attribute else {USED})
+
+
+def _key(path: tuple[str, ...]) -> str:
+    """The row of an element; those inside of bodies, and those of defaults, have one row each."""
+    parent, element = ("", *path)[-2:]
+    if parent in ("worldbody", "frame", "replicate"):
+        parent = "body"
+    if parent == "default":
+        parent = _DEFAULTS.get(element, parent)
+    return f"{parent}/{element}"
+
+
+def fields_of(kind: str) -> tuple[str, ...]:
+    """The fields of a compiled model by which a kind is seen; KeyError for another kind."""
+    return KINDS[kind]
+
+
+def unknown_attributes(xml: str) -> tuple[str, ...]:
+    """The attributes in the text of an MJCF file that the table does not have, each once.
+
+    Example:
+        >>> unknown_attributes('<mujoco><worldbody><body hue="1" name="a"/></worldbody></mujoco>')
+        ('body hue',)
+    """
+    root = ET.fromstring(xml)
+    return tuple(dict.fromkeys(_unknown(root, (root.tag,))))
+
+
+def _unknown(element: ET.Element, path: tuple[str, ...]) -> Iterator[str]:
+    if not verdicts(path):
+        yield element.tag
+        return
+    yield from (f"{element.tag} {name}" for name in element.attrib if not verdicts(path, name))
+    for inner in element:
+        yield from _unknown(inner, (*path, inner.tag))

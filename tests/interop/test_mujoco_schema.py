@@ -1,0 +1,322 @@
+"""Every element and attribute of MJCF is taken over, without effect, or listed as ignored."""
+
+import functools
+import re
+import warnings
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from packaging.version import Version
+
+import jaxmech as jm
+from jaxmech.interop.mujoco import IgnoredElementsWarning, from_mjcf
+from jaxmech.interop.mujoco.schema import INERT, NEWEST, ROWS, TABLE, USED, verdicts
+
+mujoco = pytest.importorskip("mujoco", reason="MuJoCo is not installed: jaxmech[mujoco]")
+
+OLD = {"option apirate", "flag passive"}  # of earlier versions
+MACROS = ("include", "worldbody", "frame", "replicate", "composite", "distance", "flexvert")
+
+BASE = """
+<mujoco><compiler/>
+  <option gravity="1 2 -9"><flag contact="disable"/></option>
+  <worldbody>
+    <body name="b" pos="0.1 0 0.2">
+      <joint name="a" axis="0 1 0" pos="0.02 0.01 0.03" stiffness="3" damping="0.2" springref="20"/>
+      <geom name="g" type="box" size="0.1 0.2 0.3"/>
+      <body name="c" pos="0.3 0 0" gravcomp="0.4">
+        <joint name="s" type="slide" axis="1 2 0" stiffness="4" damping="0.3"/>
+        <inertial pos="0.05 -0.02 0.03" mass="1.3"
+                  fullinertia="0.03 0.04 0.05 0.004 -0.003 0.002"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator>
+    <general name="m" joint="a" gainprm="2 0.1 0.2" gaintype="affine" biastype="affine"
+             biasprm="0.3 -1 -0.1" gear="1.5"/>
+    <motor name="n" joint="s"/>
+  </actuator>
+</mujoco>"""
+FLAGS = (
+    "actuation autoreset clampctrl constraint damper equality eulerdamp filterparent frictionloss "
+    "gravity island limit midphase multiccd nativeccd refsafe sensor spring warmstart"
+)
+ENABLED = "diagexact energy fwdinv invdiscrete override sleep speculative"
+VALUES: dict[str, dict[str, str]] = {
+    # Values of attributes; a value may set further ones, as in "true limited=false"
+    "compiler": {
+        "alignfree": "true", "angle": "radian", "autolimits": "false", "balanceinertia": "true",
+        "boundinertia": "5", "boundmass": "50", "eulerseq": "zyx", "fusestatic": "true",
+        "inertiafromgeom": "true", "discardvisual": "true",
+    },
+    "option": {
+        "actuatorgroupdisable": "0", "cone": "elliptic", "density": "1000", "gravity": "3 1 2",
+        "impratio": "3", "integrator": "implicit", "iterations": "3", "jacobian": "dense",
+        "magnetic": "1 2 3", "o_friction": "3 3 3 3 3", "o_margin": "1", "solver": "CG",
+        "timestep": "0.01", "tolerance": "1e-3", "viscosity": "10", "wind": "3 2 1",
+    },
+    "flag": dict.fromkeys(FLAGS.split(), "disable") | dict.fromkeys(ENABLED.split(), "enable"),
+    "body": {
+        "axisangle": "0 0 1 40", "euler": "10 20 30", "fuse": "false", "gravcomp": "0.7",
+        "pos": "0.5 0.4 0.3", "quat": "1 0.2 0.3 0.4", "simple": "false", "sleep": "never",
+        "xyaxes": "1 1 0 0 1 1", "zaxis": "1 2 3",
+    },
+    "joint": {
+        "actuatorfrclimited": "true actuatorfrcrange=-0.1,0.1", "actuatorfrcrange": "-0.1 0.1",
+        "actuatorgravcomp": "true", "armature": "0.3", "axis": "1 2 3", "damping": "0.5 0.4 0.3",
+        "frictionloss": "0.5", "group": "2", "limited": "true range=-9,9", "margin": "0.1",
+        "pos": "0.3 0.2 0.1", "range": "-9 9", "ref": "30", "solimpfriction": "0.5 0.6 0.01",
+        "solimplimit": "0.5 0.6 0.01", "solreffriction": "0.05 1", "solreflimit": "0.05 1",
+        "springdamper": "1 0.5", "springref": "50", "springyield": "0.5", "stiffness": "7 3 2",
+        "type": "slide", "user": "3",
+    },
+    "geom": {
+        "adhesion": "3", "axisangle": "0 0 1 40", "castshadow": "false", "conaffinity": "3",
+        "condim": "6", "contype": "3", "density": "300", "euler": "10 20 30",
+        "fitscale": "2", "fluidcoef": "1 1 1 1 1", "fluidshape": "ellipsoid", "friction": "2 1 1",
+        "fromto": "0 0 0 1 1 1 type=capsule", "gap": "0.1", "group": "4", "margin": "0.1",
+        "mass": "7", "pos": "0.1 0.2 0.3", "priority": "3", "quat": "1 0.2 0.3 0.4",
+        "rgba": "1 0 0 1", "shellinertia": "true", "size": "0.3 0.2 0.1",
+        "solimp": "0.5 0.6 0.01", "solmix": "3", "solref": "0.1 1", "surfacevel": "1 1 1 0 0 0",
+        "type": "ellipsoid", "user": "3", "xyaxes": "1 1 0 0 1 1", "zaxis": "1 2 3",
+    },
+    "general": {
+        "actdim": "1 dyntype=filter", "actearly": "true",
+        "actlimited": "true actrange=-1,1 dyntype=integrator", "actrange": "-1 1 dyntype=filter",
+        "armature": "0.2", "biasprm": "1 2 3", "biastype": "none",
+        "ctrllimited": "true ctrlrange=-0.5,0.5", "ctrlrange": "-0.5 0.5", "damping": "0.3",
+        "delay": "0.1 nsample=3", "dynprm": "3", "dyntype": "filter", "ffrange": "-0.1 0.1",
+        "forcelimited": "true forcerange=-0.2,0.2", "forcerange": "-0.2 0.2",
+        "gainprm": "4 3 2", "gaintype": "fixed", "gear": "2.5", "group": "3",
+        "input": "vel", "interp": "linear", "lengthrange": "-1 1", "nsample": "3", "user": "1",
+        "velrange": "-0.1 0.1",
+    },
+}  # fmt: skip
+PATHS = {
+    "compiler": "compiler", "option": "option", "flag": "option/flag", "body": "worldbody/body",
+    "joint": "worldbody/body/joint", "geom": "worldbody/body/geom", "general": "actuator/general",
+}  # fmt: skip
+# Names, references to other elements, and what this model has no use for.
+NOT_TRIED = (
+    "name class childclass mesh hfield material body joint jointinparent site refsite tendon "
+    "cranklength cranksite slidersite inheritrange mocap contact user ipc settotalmass "
+    "coordinate fitaabb inertiagrouprange assetdir meshdir strippath conflict"
+)
+
+
+@functools.cache
+def schema() -> dict[tuple[str, ...], tuple[str, ...]]:
+    """The attributes of each element of MuJoCo's schema, by the path of the element."""
+    elements: dict[tuple[str, ...], list[str]] = {}
+    path: tuple[str, ...] = ()
+    for line in mujoco.mj_printSchema(False, False).splitlines():
+        if start := re.match(r"( *)(\S+) \(.\) *(.*)", line):
+            depth, name = len(start[1]) // 3, start[2]
+            path = (*path[:depth], name)
+            elements[path] = start[3].split()
+        else:
+            elements[path] += line.split()
+    full = {}
+    for path, names in elements.items():
+        if path[1:2] == ("(world)body",):
+            path = ("mujoco", "worldbody", "body", *path[2:])
+        full[path] = tuple(names)
+    return full
+
+
+def test_the_table_has_every_element_and_attribute_of_the_schema() -> None:
+    assert len(schema()) > 100
+    missing = ["/".join(path) for path in schema() if not verdicts(path)]
+    missing += [
+        f"{'/'.join(path)} {name}"
+        for path, names in schema().items()
+        for name in names
+        if not verdicts(path, name)
+    ]
+    assert missing == []
+
+
+@pytest.mark.skipif(Version(mujoco.__version__) < Version(NEWEST), reason="an older schema")
+def test_the_table_has_nothing_else() -> None:
+    known = {f"{path[-1]} {name}" for path, names in schema().items() for name in names} | OLD
+    elements = {path[-1] for path in schema()}
+    for row, verdicts_of_row in ROWS.items():
+        names = {*row.rpartition("/")[2].split()} - {*MACROS}
+        assert names <= elements
+        attributes = {name for text in verdicts_of_row.values() for name in text.split()} - {"*"}
+        unknown = [x for x in attributes if not any(f"{name} {x}" in known for name in names)]
+        assert not names or unknown == []
+
+
+def test_every_attribute_is_tried() -> None:
+    for element, values in VALUES.items():
+        path = ("mujoco", *PATHS[element].split("/"))
+        names = {name for name in schema()[path] if verdicts(path, name) != {INERT}}
+        assert names - {*values, *NOT_TRIED.split()} == set(), element
+
+
+def changed(element: str, name: str) -> str:
+    """The model with another value of an attribute."""
+    root = ET.fromstring(BASE)
+    target = root.find(PATHS[element])
+    assert target is not None
+    value, *others = re.split(r" (?=\w+=)", VALUES[element][name])
+    target.set(name, value)
+    for other in others:
+        key, _, further = other.partition("=")
+        target.set(key, further.replace(",", " "))
+    return ET.tostring(root, encoding="unicode")
+
+
+def mujoco_state(xml: str) -> Any:
+    """A random state of a model with its accelerations, and inputs of 1.3."""
+    spec = mujoco.MjSpec.from_string(xml)
+    spec.compiler.fusestatic = False
+    model = spec.compile()
+    data, rng = mujoco.MjData(model), np.random.default_rng(1)
+    data.qpos[:] = model.qpos0 + 0.4 * rng.normal(size=model.nq)
+    mujoco.mj_normalizeQuat(model, data.qpos)
+    data.qvel[:] = rng.normal(size=model.nv)
+    data.ctrl[:] = 1.3
+    mujoco.mj_forward(model, data)
+    return data
+
+
+def accelerations(xml: str, data: Any, **options: Any) -> tuple[np.ndarray, Any]:
+    """The accelerations of the mechanism in the terms of qvel, and what is ignored."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IgnoredElementsWarning)
+        robot = from_mjcf(xml, **options)
+    system, params = robot.mechanism.system, dict(robot.mechanism.params)
+    params |= {name: 1.3 for name in params if name.startswith("ctrl.")}
+    q = robot.q(data.qpos)
+    v = robot.v(q, data.qvel)
+    qdd = jm.acceleration(system, q, v, 0.0, params).qdd
+    rates = system.speeds(q, v, jnp.zeros(()), params)
+    return np.asarray(jax.jvp(robot.qvel, (q, v), (rates, qdd))[1]), robot.ignored
+
+
+def cases(is_used: bool) -> list[tuple[str, str]]:
+    """The attributes that are taken over, at least some of their values, or the others."""
+    return [
+        (element, name)
+        for element, values in VALUES.items()
+        for name in values
+        if (USED in verdicts(("mujoco", *PATHS[element].split("/")), name)) == is_used
+    ]
+
+
+@pytest.mark.parametrize(("element", "name"), cases(is_used=False))
+def test_what_changes_the_motion_is_listed(element: str, name: str) -> None:
+    if name not in schema()["mujoco", *PATHS[element].split("/")]:
+        pytest.skip(f"the installed MuJoCo has no {element} {name}")
+    xml = changed(element, name)
+    data, base = mujoco_state(xml), mujoco_state(BASE)
+    if np.allclose(data.qacc, base.qacc, rtol=0, atol=1e-9):
+        return
+    with pytest.warns(IgnoredElementsWarning):
+        from_mjcf(xml)
+    with pytest.raises(ValueError, match="cannot come along"):
+        from_mjcf(xml, strict=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("element", "name"), cases(is_used=True))
+def test_what_is_taken_over_gives_the_accelerations_of_mujoco(element: str, name: str) -> None:
+    if name not in schema()["mujoco", *PATHS[element].split("/")]:
+        pytest.skip(f"the installed MuJoCo has no {element} {name}")
+    xml = changed(element, name)
+    data = mujoco_state(xml)
+    qacc, ignored = accelerations(xml, data)
+    if ignored:  # such as a polynomial, of which only the first coefficient is taken over
+        assert {*ignored} <= verdicts(("mujoco", *PATHS[element].split("/")), name)
+        return
+    np.testing.assert_allclose(qacc, data.qacc, rtol=0, atol=1e-9 * np.abs(data.qacc).max())
+
+
+INERTIA = """<inertial pos="0.05 -0.02 0.03" mass="1.3"
+fullinertia="0.03 0.04 0.05 0.004 -0.003 0.002"/>"""
+PAIR = f"""<mujoco>%s<worldbody><body name="b" gravcomp="1">
+<joint name="a" axis="0 1 0" %s/>{INERTIA}
+<body pos="0.3 0 0" gravcomp="0.5"><joint name="c" axis="1 2 0"/>{INERTIA}</body></body></worldbody>
+%s</mujoco>"""
+COUPLED = '<equality><joint joint1="a" joint2="c" polycoef="0 0.5"/></equality>'
+BY_ACTUATORS = 'actuatorgravcomp="true"'
+CLAMPED = f'{BY_ACTUATORS} actuatorfrcrange="-0.05 0.05"'
+MOTOR = '<actuator><motor name="m" joint="{}" group="1"/></actuator>'
+IN_SPACE = f"""<mujoco><worldbody><body name="b" gravcomp="1">
+<joint name="a" type="{{}}" {BY_ACTUATORS}/>{INERTIA}</body></worldbody></mujoco>"""
+NO_ACTUATION = '<option><flag actuation="disable"/></option>'
+NO_EQUALITY = '<option><flag equality="disable"/></option>'
+NO_CONSTRAINT = '<option><flag constraint="disable"/></option>'
+NO_GROUP = '<option actuatorgroupdisable="1"/>'
+NOTHING_PASSIVE = '<option><flag spring="disable" damper="disable"/></option>'
+
+
+@pytest.mark.parametrize(
+    "xml",
+    [
+        pytest.param(xml, marks=[] if name in ("flag", "group", "clamped") else pytest.mark.slow)
+        for name, xml in {
+            "flag": PAIR % (NO_EQUALITY, "", COUPLED),
+            "all constraints": PAIR % (NO_CONSTRAINT, 'range="50 60" frictionloss="1"', COUPLED),
+            "group": PAIR % (NO_GROUP, "", MOTOR.format("a")),
+            "clamped": PAIR % ("", CLAMPED, MOTOR.format("a")),
+            "clamped alone": PAIR % ("", CLAMPED, MOTOR.format("c")),
+            "clamped, group": PAIR % (NO_GROUP, CLAMPED, MOTOR.format("a")),
+            "not clamped": PAIR % ("", BY_ACTUATORS, MOTOR.format("a")),
+            "no actuators": PAIR % ("", BY_ACTUATORS, ""),
+            "no actuation": PAIR % (NO_ACTUATION, CLAMPED, MOTOR.format("a")),
+            "nothing passive": PAIR % (NOTHING_PASSIVE, "", ""),
+            "ball": IN_SPACE.format("ball"),
+            "free": IN_SPACE.format("free"),
+        }.items()
+    ],
+)
+def test_flags_groups_and_compensation_are_those_of_mujoco(xml: str) -> None:
+    data = mujoco_state(xml)
+    qacc, _ = accelerations(xml, data, strict=True)
+    np.testing.assert_allclose(qacc, data.qacc, rtol=0, atol=1e-8)
+
+
+def test_a_parameter_carries_its_own_weight() -> None:
+    xml = PAIR % ("", "", "")
+    robot = from_mjcf(xml, params=("mass", "center"))
+    system, params = robot.mechanism.system, robot.mechanism.params
+    changed = {**params, "mass.b": 2.6, "center.b": (0.3, 0.2, 0.1)}
+    q, rest, t = jnp.array([0.4, -0.3]), jnp.zeros(2), jnp.zeros(())
+
+    def weight(params: Any) -> Any:
+        return system.conservative_force(q, rest, t, params)
+
+    np.testing.assert_allclose(weight(changed), weight(params), atol=1e-12)
+    uneven = xml.replace('<joint name="c" axis="1 2 0"/>', "")
+    with pytest.raises(ValueError, match=r"'b'.*different `gravcomp`.*leave \"mass\" and"):
+        from_mjcf(uneven, params=("mass",))
+    assert from_mjcf(uneven, strict=True).ignored == {}
+
+
+def test_actuators_may_have_several_inputs() -> None:
+    several = '<actuator><pid name="p" joint="a" kp="2"/><motor name="m" joint="c"/></actuator>'
+    xml = PAIR % ("", "", f'{several}<keyframe><key ctrl="1 2 3"/></keyframe>')
+    try:
+        places = mujoco.MjModel.from_xml_string(xml).actuator_ctrladr
+    except ValueError:
+        pytest.skip("the installed MuJoCo has no such actuators")
+    with pytest.warns(IgnoredElementsWarning, match="actuator: p"):
+        robot = from_mjcf(xml)
+    assert places[1] == 2
+    assert robot.keyframes["key0"].ctrl == {"ctrl.m": 3.0}
+
+
+def test_attributes_of_newer_versions_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mujoco, "__version__", "99.0")
+    xml = PAIR % ("", "", MOTOR.format("a"))
+    assert from_mjcf(xml, strict=True).ignored == {}
+    monkeypatch.delitem(TABLE["body/body"], "gravcomp")
+    with pytest.warns(IgnoredElementsWarning, match="unknown attribute: body gravcomp"):
+        from_mjcf(xml)
