@@ -7,16 +7,17 @@ slip, a rear frame with a rigid rider, a front frame with fork and handlebar.
 """
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
+from scipy.optimize import brentq
 
 import jaxmech as jm
 from jaxmech import parts as jp
-from jaxmech import plot
 
 REAR, FRONT = 0.3, 0.35  # radii of the wheels [m]
 
@@ -68,29 +69,50 @@ def rolling(speed: Any) -> tuple[Any, Any]:
     return mechanism.guess(starts)
 
 
-def eigenvalues(speeds: Any) -> jm.analysis.RootLocus:
+def modes_at() -> Callable[[Any], jm.analysis.Modes]:
+    """The modes of riding straight ahead, as a function of the speed [m/s]."""
     mechanism, _ = whipple_bicycle()
     system, params = mechanism.system, mechanism.params
     # quaternions of turning wheels are not cyclic coordinates, but their rotation is a symmetry
     symmetries = jm.analysis.symmetries(system, *rolling(4.0), 0.0, params)
 
-    def linear(speed: Any) -> jm.analysis.Linearization:
-        return jm.analysis.linearize(system, *rolling(speed), params, symmetries=symmetries)
+    def modes(speed: Any) -> jm.analysis.Modes:
+        linear = jm.analysis.linearize(system, *rolling(speed), params, symmetries=symmetries)
+        return jm.analysis.modes(linear)
 
-    return jm.analysis.root_locus(linear, speeds, name="speed [m/s]")
+    return modes
+
+
+def stability_limits() -> tuple[float, float]:
+    """The speeds at which weave ends and capsize begins [m/s]."""
+    modes = modes_at()
+    growth = jax.jit(lambda speed: modes(speed).growth)
+    weave, capsize = (brentq(growth, *ends, xtol=1e-12) for ends in ((4.0, 5.0), (5.5, 6.5)))
+    return weave, capsize
 
 
 def main(path: str) -> None:
     jax.config.update("jax_enable_x64", True)
-    found = eigenvalues(jnp.linspace(0.0, 10.0, 81))
-    print(found)
+    speeds = jnp.linspace(0.0, 10.0, 161)
+    found = jax.vmap(modes_at())(speeds)
+    limits = stability_limits()
     figure, ax = plt.subplots(figsize=(6.0, 3.8), layout="constrained")
-    plot.root_locus(found, over_parameter=True, ax=ax)
-    ax.set_ylim(-10, 12)  # without most of the castering branch
-    for x in found.crossings:
-        name = "weave" if x.frequency else "capsize"
-        ax.axvline(x.value, color="grey", linewidth=0.8, linestyle=":")
-        ax.text(x.value + 0.1, 11.5, f"{name}\n{x.value:.4f} m/s", va="top", fontsize="small")
+    x = np.repeat(np.asarray(speeds)[:, None], found.eigenvalues.shape[1], axis=1)
+    is_mode = ~np.asarray(found.zero)
+    values = np.asarray(found.eigenvalues)[is_mode]
+    ax.plot(x[is_mode], values.real, ".", markersize=3, label="real part")
+    waves = values.imag > 0
+    ax.plot(x[is_mode][waves], values.imag[waves], ".", markersize=2, label="imaginary part")
+    ax.axhline(0, color="grey", linewidth=0.8)
+    ax.axvspan(*limits, color="grey", alpha=0.12, linewidth=0)
+    ax.set_ylim(-10, 12)  # without most of the castering mode
+    ax.set_xlabel("speed [m/s]")
+    ax.set_ylabel("eigenvalue [1/s]")
+    ax.legend(loc="lower left", frameon=False)
+    for name, limit in zip(("weave", "capsize"), limits, strict=True):
+        print(f"{name}: {limit:.8f} m/s")
+        ax.axvline(limit, color="grey", linewidth=0.8, linestyle=":")
+        ax.text(limit + 0.1, 11.5, f"{name}\n{limit:.4f} m/s", va="top", fontsize="small")
     figure.savefig(path, dpi=100)
 
 

@@ -383,9 +383,6 @@ MISUSE = {
     "jm.observe(system, simulate(), p, formulation=None)": (
         "TypeError: Argument `formulation` must be an object such as UdwadiaKalaba(), but is None."
     ),
-    "jm.analysis.sensitivity_growth(3, q, v, ts, p)": (
-        "TypeError: Argument `system` must be an object such as System(...), but is 3."
-    ),
     "jm.analysis.sensitivities(system, lambda m: (q, v, p), 1.0, ts, formulation=3)": (
         "TypeError: Argument `formulation` must be an object such as UdwadiaKalaba(), but is 3."
     ),

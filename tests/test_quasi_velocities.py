@@ -382,7 +382,6 @@ REFUSED = {
     "structure": lambda: jm.analysis.structure(DISC_BY_SPINS, DISC, np.ones(3), 0.0, DISC_VALUES),
     "equilibrium": lambda: jm.analysis.equilibrium(DISC_BY_SPINS, DISC, DISC_VALUES),
     "linearize": lambda: jm.analysis.linearize(DISC_BY_SPINS, DISC, np.ones(3), DISC_VALUES),
-    "growth": lambda: jm.analysis.sensitivity_growth(TOP, E, np.ones(3), TS, FREE),
 }
 
 

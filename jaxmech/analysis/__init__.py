@@ -10,18 +10,12 @@ into `findings`, which `report` prints. In folders of their own: `equilibrium/`,
 motion, from `sensitivity/`, belong to this namespace too.
 """
 
-from jaxmech.analysis.equilibrium import Bifurcation as Bifurcation
-from jaxmech.analysis.equilibrium import Branch as Branch
 from jaxmech.analysis.equilibrium import Equilibria as Equilibria
 from jaxmech.analysis.equilibrium import Equilibrium as Equilibrium
 from jaxmech.analysis.equilibrium import EquilibriumStatus as EquilibriumStatus
-from jaxmech.analysis.equilibrium import RootLocus as RootLocus
-from jaxmech.analysis.equilibrium import SpecialPoint as SpecialPoint
 from jaxmech.analysis.equilibrium import Stability as Stability
-from jaxmech.analysis.equilibrium import continuation as continuation
 from jaxmech.analysis.equilibrium import equilibria as equilibria
 from jaxmech.analysis.equilibrium import equilibrium as equilibrium
-from jaxmech.analysis.equilibrium import root_locus as root_locus
 from jaxmech.analysis.findings import Finding as Finding
 from jaxmech.analysis.findings import Severity as Severity
 from jaxmech.analysis.report import Structure as Structure
@@ -41,8 +35,6 @@ from jaxmech.analysis.symmetry import conserved as conserved
 from jaxmech.analysis.symmetry import symmetries as symmetries
 from jaxmech.integrate.steps.default_steps import choose_steps as choose_steps
 from jaxmech.sensitivity import GradientCheck as GradientCheck
-from jaxmech.sensitivity import Growth as Growth
 from jaxmech.sensitivity import Sensitivities as Sensitivities
 from jaxmech.sensitivity import check_gradients as check_gradients
 from jaxmech.sensitivity import sensitivities as sensitivities
-from jaxmech.sensitivity import sensitivity_growth as sensitivity_growth

@@ -12,7 +12,7 @@ import numpy as np
 from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.segments import SegmentOrigin, segments
-from jaxmech.identify.diagnosis.horizon import horizon_of, may_grow
+from jaxmech.identify.diagnosis.horizon import horizon_warning, may_grow
 from jaxmech.identify.diagnosis.misfit import correlated
 from jaxmech.identify.diagnosis.remarks import remarks
 from jaxmech.identify.inertial.base_parameters import BaseParameters, base_of
@@ -75,7 +75,7 @@ def result_of(task: Task, solved: Solved, others: Sequence[Recording], params0: 
         noise_parameters=noise_parameters(task),
         log_likelihood=log_likelihood(task, solved.y, solved.conditions),
         notes=tuple(remarks(task, solved, made, standard, unknowns)),
-        horizon=partial(horizon_of, task, made, params),
+        horizon=partial(horizon_warning, task, made, params),
         may_grow=may_grow(task, task.evaluator.at(solved.y)),
         point=Point(
             problem.layout,

@@ -22,7 +22,6 @@ from jaxmech.identify.inference.uncertainty import Uncertainty, counted, uncerta
 from jaxmech.identify.noise.outliers import Outliers, outliers
 from jaxmech.identify.problem.parameters import ParameterLayout
 from jaxmech.identify.sampling.density import Density
-from jaxmech.sensitivity.growth import Growth
 from jaxmech.system import Params
 
 
@@ -131,11 +130,10 @@ class Fit:
         noise_parameters: number of estimated parameters of the noise.
         log_likelihood: logarithm of the likelihood of the measurements under this noise.
         notes: the warnings, except the one about the horizon.
-        horizon: function that computes the growth of changes along the longest segment, and a
-            warning.
+        horizon: function that returns a warning if the longest segment is too long for gradients.
         density: residuals and posterior density as functions of the unknowns; None for a fit that
             was loaded from a file.
-        may_grow: whether changes grow so much that `horizon` may return a warning.
+        may_grow: whether changes grow so much that `horizon` may warn.
         point: the point where the fit ended; None for a fit that was loaded from a file.
     """
 
@@ -170,7 +168,7 @@ class Fit:
     noise_parameters: int = 0
     log_likelihood: float = float("nan")
     notes: tuple[str, ...] = ()
-    horizon: Callable[[], tuple[Growth, str] | None] | None = None
+    horizon: Callable[[], str] | None = None
     point: Point | None = None
     density: Density | None = None
     may_grow: bool = True
@@ -254,21 +252,15 @@ class Fit:
         return self.density.log_density(jnp.asarray(unknowns))
 
     @cached_property
-    def _beyond(self) -> tuple[Growth, str] | None:
-        return self.horizon() if self.horizon else None
-
-    @property
-    def growth(self) -> Growth | None:
-        """Growth of small changes of the initial state along the longest fitted segment."""
-        return self._beyond[0] if self._beyond else None
+    def _beyond(self) -> str:
+        return self.horizon() if self.horizon and self.may_grow else ""
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Reasons to distrust the fit, each with a remedy."""
         open_ = ", ".join(compress(self.names, ~self.uncertainty.determined))
         message = f"The recordings do not determine {open_}: `identifiability` says what they do."
-        far = self._beyond[1] if self.may_grow and self._beyond else ""
-        return (*self.notes, *filter(None, (open_ and message, far)))
+        return (*self.notes, *filter(None, (open_ and message, self._beyond)))
 
     @property
     def data_notes(self) -> tuple[str, ...]:

@@ -20,7 +20,6 @@ import numpy as np
 from jaxmech.config.run_folder import npz, write_whole
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.result import Fit, Predicted
-from jaxmech.sensitivity.growth import Growth
 from jaxmech.signal import Signal
 
 _KIND = "jaxmech fit"
@@ -31,7 +30,7 @@ _NOT_READ = (  # errors of numpy and zipfile for files that are damaged or of an
     MemoryError, SyntaxError, tokenize.TokenError, struct.error, zlib.error, zipfile.BadZipFile,
 )  # fmt: skip
 _PLAIN = (bool, int, float, str, type(None))
-_CLASSES: dict[str, Any] = {kind.__name__: kind for kind in (Fit, Growth, Predicted, Recording)}
+_CLASSES: dict[str, Any] = {kind.__name__: kind for kind in (Fit, Predicted, Recording)}
 _NOT_SAVED = {"density", "horizon", "point"}  # functions
 
 
@@ -58,12 +57,11 @@ def save_fit(fit: Fit, path: Path | str) -> Path:
         raise ValueError(f"Argument `path` must end in .npz, but is {path}.")
     arrays: dict[str, np.ndarray] = {}
     count = len(fit.notes) + (not fit.uncertainty.determined.all())  # other warnings
-    horizon = [fit.growth, "".join(fit.warnings[count:])]
     facts = {
         "kind": _KIND,
-        "version": 2,
+        "version": 3,
         "fit": _packed(fit, arrays, "fit"),
-        "horizon": [_packed(part, arrays, "growth") for part in horizon],
+        "horizon": "".join(fit.warnings[count:]),
     }
     encoded = json.dumps(facts)
     everything: dict[str, Any] = {_TEXT: encoded, _CODE: _digest(encoded, arrays), **arrays}
@@ -108,9 +106,8 @@ def load_fit(path: Path | str) -> Fit:
             f"Argument `path` {path} must be a file that save_fit of this version has "
             "written, but is damaged or another file; fit again."
         ) from error
-    growth, far = (_unpacked(tree, arrays) for tree in facts["horizon"])
     fit: Fit = _unpacked(facts["fit"], arrays)
-    return fit if growth is None else replace(fit, horizon=lambda: (growth, far))
+    return replace(fit, horizon=lambda: facts["horizon"])
 
 
 def _digest(encoded: str, arrays: Mapping[str, np.ndarray]) -> str:

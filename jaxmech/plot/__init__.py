@@ -1,16 +1,14 @@
 """Plots, which accept data and `ax=None`, return the Axes, and never show a window.
 
 `panels` is shared by all, `stacked` by those of sensors; `trajectories`, `fit`, `noise`,
-`derivatives`, `eigenvalues` and `bifurcation` draw into axes; `ensemble_figures`, `modes_figures`,
+`derivatives` and `eigenvalues` draw into axes; `ensemble_figures`, `modes_figures`,
 `replayed` and `fit` draw the pictures of a run folder.
 `animation` implements `jm.animate`: `paths` are the shapes over time, `scene` draws a moment of
 them, and `mode_track` makes a motion of a mode. `viewer` implements `jm.view`.
 """
 
-from jaxmech.plot.bifurcation import bifurcation as bifurcation
 from jaxmech.plot.eigenvalues import modes as modes
 from jaxmech.plot.eigenvalues import poles as poles
-from jaxmech.plot.eigenvalues import root_locus as root_locus
 from jaxmech.plot.trajectories import drift as drift
 from jaxmech.plot.trajectories import energy_drift as energy_drift
 from jaxmech.plot.trajectories import phase_portrait as phase_portrait

@@ -1,11 +1,10 @@
-"""Plots of derivatives: differences over their step sizes, and the growth of small changes."""
+"""Plots of derivatives: differences over their step sizes."""
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from jaxmech.plot.panels import BLUE, COLORS, GREY, ORANGE, axes_or_new, labelled
+from jaxmech.plot.panels import COLORS, GREY, axes_or_new, labelled
 from jaxmech.sensitivity.check_report import GradientCheck
-from jaxmech.sensitivity.growth import Growth
 
 STYLES = ("-", "--", ":")
 _SMALLEST = 1e-16  # stands in for an exact zero on a logarithmic axis
@@ -48,30 +47,3 @@ def gradient_sweep(check: GradientCheck, *, ax: Axes | None = None) -> Axes:
     ax.set_xscale("log")
     ax.set_yscale("log")
     return labelled(ax, "relative step size", "|difference - gradient|, relative", legend=True)
-
-
-def growth(change: Growth, *, ax: Axes | None = None) -> Axes:
-    """Draw the growth of small changes of the initial state over time, logarithmic.
-
-    Args:
-        change: a result of `sensitivity_growth`.
-        ax: axes to draw into.
-
-    Returns:
-        The axes, with the decimal logarithm of the growth, and a line where round-off has grown to
-            the size of the motion.
-
-    Example:
-        >>> ts = np.linspace(0.0, 4.0, 5)
-        >>> growth(Growth(ts, 2 * ts, rate=1.0, eps=2.2e-16)).get_ylabel()
-        'log10 of the growth'
-    """
-    ax = axes_or_new(ax)
-    decades = change.logarithm / np.log(10)
-    ax.plot(change.ts, decades, color=BLUE, linewidth=1.2, label="largest growth")
-    trend = change.exponent / np.log(10) * np.abs(change.ts - change.ts[0])
-    ax.plot(change.ts, trend, color=GREY, linewidth=0.8, linestyle="--", label="average")
-    limit = -np.log10(change.eps)
-    if decades.max() > 0.5 * limit:
-        ax.axhline(limit, color=ORANGE, linewidth=0.8, label="round-off grown to size one")
-    return labelled(ax, "t [s]", "log10 of the growth", legend=True)

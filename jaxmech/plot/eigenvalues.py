@@ -1,13 +1,12 @@
-"""Plots of modes: eigenvalues in the complex plane and over a parameter, shapes."""
+"""Plots of modes: eigenvalues in the complex plane, and shapes."""
 
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from jaxmech.analysis.equilibrium import RootLocus
 from jaxmech.analysis.stability import Modes
-from jaxmech.plot.panels import BLUE, COLORS, GREY, ORANGE, axes_or_new, heat_map, labelled
+from jaxmech.plot.panels import BLUE, GREY, ORANGE, axes_or_new, heat_map, labelled
 
 _AXIS = 1e-9  # relative to the largest eigenvalue: real parts that count as positive
 
@@ -77,60 +76,6 @@ def modes(spectrum: Modes, *, ax: Axes | None = None) -> Axes:
     columns = [_column(complex(x)) for x in values]
     names = spectrum.coordinates
     return heat_map(ax, shapes.real, texts, names, columns, aspect="auto", rotation=45, ha="right")
-
-
-def root_locus(locus: RootLocus, *, over_parameter: bool = False, ax: Axes | None = None) -> Axes:
-    """Draw the eigenvalues of a family of motions, in the complex plane or over the parameter.
-
-    Args:
-        locus: a result of `root_locus`.
-        over_parameter: whether to draw real parts (solid) and imaginary parts (dashed) over the
-            parameter, with stable intervals shaded. By default branches are drawn in the complex
-            plane, from a circle at the first value to a cross at the last.
-        ax: axes to draw into.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> def swing(q, v, t, p):
-        ...     return v @ v / 2 - p["k"] * q @ q / 2
-        >>> spring = jm.System(swing, force=lambda q, v, t, p: -v, coordinates=("x",))
-        >>> at = lambda k: jm.analysis.linearize(spring, jnp.zeros(1), jnp.zeros(1), {"k": k})
-        >>> locus = jm.analysis.root_locus(at, jnp.linspace(0.1, 1.0, 10), name="k")
-        >>> root_locus(locus, over_parameter=True).get_xlabel()
-        'k'
-    """
-    ax = axes_or_new(ax)
-    x, values = np.asarray(locus.values), np.asarray(locus.eigenvalues)
-    for j in range(values.shape[1]):
-        branch, color = values[:, j], COLORS[j % len(COLORS)]
-        if over_parameter:
-            ax.plot(x, branch.real, color=color, linewidth=1.4)
-            if branch.imag.max() > 0:
-                ax.plot(x, np.abs(branch.imag), color=color, linewidth=1.0, linestyle="--")
-        else:
-            ax.plot(branch.real, branch.imag, color=color, linewidth=1.4)
-            ax.plot(
-                branch.real[0], branch.imag[0], "o", color=color, markersize=4, fillstyle="none"
-            )
-            ax.plot(branch.real[-1], branch.imag[-1], "x", color=color, markersize=5)
-    for crossing in locus.crossings:
-        height = 2 * np.pi * crossing.frequency
-        for sign in (1, -1) if height and not over_parameter else (1,):
-            point = (crossing.value, 0.0) if over_parameter else (0.0, sign * height)
-            ax.plot(*point, "D", color=GREY, markersize=4)
-    if not over_parameter:
-        _imaginary_axis(ax)
-        labelled(ax, "real part [1/s]", "imaginary part [1/s]")
-        return _with_room(ax)
-    ax.axhline(0, color=GREY, linewidth=0.8)
-    growing = values.real.max(axis=1) > _AXIS * np.abs(values).max()
-    low, high = ax.get_ylim()
-    ax.fill_between(x, low, high, where=~growing, color=GREY, alpha=0.12, linewidth=0)
-    ax.set_ylim(low, high)
-    ax.plot([], [], color=GREY, label="real part")
-    ax.plot([], [], color=GREY, linestyle="--", label="imaginary part")
-    return labelled(ax, locus.name, "eigenvalue [1/s]", legend=True)
 
 
 def _imaginary_axis(ax: Axes) -> None:

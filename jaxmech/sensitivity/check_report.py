@@ -109,7 +109,7 @@ class GradientCheck:
         if verdict == "no plateau":
             return (
                 "the finite differences do not converge. The loss is not smooth there, or the "
-                "motion is chaotic over this time: see `sensitivity_growth`"
+                "motion is chaotic over this time: use a shorter one"
             )
         if verdict == "differs":
             return self._suspect(k)

@@ -1,7 +1,6 @@
 """Pictures of modes, and modes as motions."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from jaxmech.plot import modes, poles, root_locus
+from jaxmech.plot import modes, poles
 
 MODEL = jm.models.double_pendulum()
 FAST, SLOW = (np.sqrt(9.81 * (2 + s * np.sqrt(2))) for s in (1, -1))  # of equal links [1/s]
@@ -58,41 +57,6 @@ def test_shapes_are_drawn_once_for_each_pair(hanging: jm.analysis.Equilibrium) -
     np.testing.assert_allclose(drawn[::2], [[small, 1], [1, -small]], atol=1e-9)
     assert [t.get_text() for t in ax.get_yticklabels()] == ["x1", "y1", "x2", "y2"]
     assert [t.get_text() for t in ax.get_xticklabels()] == ["0.382 Hz", "0.921 Hz"]
-
-
-@pytest.fixture(scope="module")
-def damped() -> jm.analysis.RootLocus:
-    """x'' + x' + k x = 0: real eigenvalues up to k = 1/4, and stable for positive k."""
-
-    def energy(q: Any, v: Any, t: Any, p: Any) -> Any:
-        return v @ v / 2 - p["k"] * q @ q / 2
-
-    spring = jm.System(energy, force=lambda q, v, t, p: -v, coordinates=("x",))
-
-    def at(k: Any) -> jm.analysis.Linearization:
-        return jm.analysis.linearize(spring, jnp.zeros(1), jnp.zeros(1), {"k": k})
-
-    return jm.analysis.root_locus(at, jnp.array([-0.5, -0.1, 0.1, 0.2, 0.5, 1.0]), name="k")
-
-
-def test_a_locus_over_its_parameter_shades_where_it_is_stable(
-    damped: jm.analysis.RootLocus,
-) -> None:
-    ax = root_locus(damped, over_parameter=True)
-    real = [line for line in ax.lines if line.get_linestyle() == "-" and len(line.get_xdata()) == 6]
-    ends = sorted(float(np.asarray(line.get_ydata())[-1]) for line in real)
-    assert ends == pytest.approx([-0.5, -0.5])
-    (shaded,) = ax.collections
-    assert shaded.get_paths()[0].vertices[:, 0].min() == pytest.approx(0.1)
-    (crossing,) = (line for line in ax.lines if line.get_marker() == "D")
-    assert float(crossing.get_xdata()[0]) == pytest.approx(0.0, abs=1e-9)
-
-
-def test_a_locus_in_the_plane_ends_where_it_ends(damped: jm.analysis.RootLocus) -> None:
-    ax = root_locus(damped)
-    ends = [line for line in ax.lines if line.get_marker() == "x"]
-    found = sorted(float(line.get_ydata()[0]) for line in ends)
-    assert found == pytest.approx([-np.sqrt(0.75), np.sqrt(0.75)])
 
 
 def test_a_mode_keeps_the_rods_and_swings_as_far_as_asked(hanging: jm.analysis.Equilibrium) -> None:

@@ -75,19 +75,6 @@ def test_multipliers_over_a_period_are_exponentials() -> None:
     )
 
 
-def test_growth_counts_the_state_and_not_its_integral() -> None:
-    # A state that grows by exp(3 t), beside a mass at rest.
-    grows = jm.System(
-        lambda q, v, t, p: v[0] ** 2 / 2 - q[0] ** 2 / 2,
-        coordinates=("x",), states=("z",), rates=lambda q, v, t, p: 3.0 * v[1],
-    )  # fmt: skip
-    ts = np.linspace(0.0, 1.0, 21)
-    found = jm.analysis.sensitivity_growth(
-        grows, [0.0, 0.0], [0.0, 1e-3], ts, steps=jm.FixedSteps(8)
-    )
-    np.testing.assert_allclose(found.factor[-1], np.exp(3.0), rtol=1e-5)
-
-
 def test_the_structure_has_no_freedom_of_states() -> None:
     found = jm.analysis.structure(MOTOR, *REST, 0.0, P)
     assert found.ranks is not None
