@@ -86,7 +86,12 @@ def modes_at() -> Callable[[Any], jm.analysis.Modes]:
 def stability_limits() -> tuple[float, float]:
     """The speeds at which weave ends and capsize begins [m/s]."""
     modes = modes_at()
-    growth = jax.jit(lambda speed: modes(speed).growth)
+
+    @jax.jit
+    def growth(speed: Any) -> Any:
+        found = modes(speed)
+        return jnp.where(found.zero, -jnp.inf, found.eigenvalues.real).max()
+
     weave, capsize = (brentq(growth, *ends, xtol=1e-12) for ends in ((4.0, 5.0), (5.5, 6.5)))
     return weave, capsize
 

@@ -118,9 +118,6 @@ none, the one of lowest energy found from random starts. Print its reactions and
 eigenvalues, frequencies [Hz] and damping ratios of small deviations from it. --out draws the
 eigenvalues and the shapes of the modes, and animates the modes of a model with a geometry. SYSTEM
 is as for `check`.
-
-A path that ends in .toml is a study of the probability of instability, with scattered parameters.
-It is computed and stored as the studies of `ensemble`, in blocks and with `statistics`.
 """
 EQUILIBRIA = """\
 Find the equilibria of a system from random starts around its state, and print where they are,
@@ -171,24 +168,4 @@ exit code
   cannot be read or written; 130 interrupted
 
 keys of a configuration
-"""
-MODES_EXAMPLE = """\
-example of a study
-  model = "hoop_stability.py:bead"           # a System in a file next to this one
-  size = 10_000
-  [coordinates]                              # the guess, from which the equilibrium is found
-  angle = 0.0
-  turn = 0.0
-  [velocities]                               # a steady motion with this rate; without: at rest
-  turn = { distribution = "log-normal", median = 3.0, sigma = 0.1 }
-  [parameters]
-  m = 0.1                                    # a plain number is a fixed value
-  J = 0.01
-  R = { distribution = "log-normal", median = 1.0, sigma = 0.3 }
-
-exit code of a study
-  0 done; 1 more members without a verdict than `failed_allowed`; 2 bad input, or a file or output
-  that cannot be read or written; 130 interrupted
-
-keys of a study
 """

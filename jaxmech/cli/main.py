@@ -287,30 +287,8 @@ def _compare(arguments: Namespace) -> int:
 def _modes(arguments: Namespace) -> int:
     from jaxmech.cli.stability import show_modes
 
-    if arguments.system.endswith(".toml"):
-        return _modes_study(arguments)
-    for option in ("blocks", "chunk", "cluster"):
-        if getattr(arguments, option):
-            raise InputError(f"--{option} is for a study, a TOML file; leave it out")
     print(show_modes(_loaded_state(arguments), arguments))
     return DONE
-
-
-def _modes_study(arguments: Namespace) -> int:
-    from jaxmech.cli.studies import compute, study_of
-    from jaxmech.ensemble.modes_study import ModesStudy
-
-    for option in ("start", "param", "option", "steady"):
-        if getattr(arguments, option):
-            raise InputError(f"--{option} is for a SYSTEM; change {arguments.system} instead")
-    _use_good_jax()
-    config, out = _paths(arguments)
-    _require_trusted(arguments, config, out)
-    study = study_of(arguments, config, ModesStudy)
-    with _located(config):
-        summary, good = compute(arguments, study, config, out)
-    print(summary)
-    return DONE if good else UNSATISFACTORY
 
 
 def _equilibria(arguments: Namespace) -> int:

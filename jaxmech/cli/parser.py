@@ -14,7 +14,6 @@ from jaxmech.cli import help as texts
 FILES = {  # the class that describes a kind of configuration: its module and name
     "study": ("jaxmech.ensemble", "Study"),
     "fit": ("jaxmech.cli.fit.study", "FitStudy"),
-    "modes": ("jaxmech.ensemble.modes_study", "ModesStudy"),
 }
 
 
@@ -151,9 +150,6 @@ def _add_questions(add: _Add) -> None:
     audit.add_argument("--out", metavar="DIR", help="folder for the picture [none]")
     compare = add("compare", "compare the laws of motion at a state", texts.COMPARE)
     modes = add("modes", "frequencies, damping and stability of an equilibrium", texts.MODES)
-    modes.closing = _keys(texts.MODES_EXAMPLE, "modes")
-    _add_trust(modes)
-    _add_blocks(modes)
     modes.add_argument(
         "--steady", action="store_true", help="the steady motion nearest to the state, not rest"
     )
@@ -166,15 +162,11 @@ def _add_questions(add: _Add) -> None:
         help="by how much coordinates differ from the state at most [%(default)s]",
     )  # fmt: skip
     equilibria.add_argument("--seed", metavar="N", type=int, default=0, help="of the starts [0]")
-    for command, folder in (
-        (modes, "folder for pictures [none], of a study for all results [runs/<name of CONFIG>]"),
-        (equilibria, "folder for pictures [none]"),
-    ):
+    for command in (modes, equilibria):
         command.add_argument("--json", action="store_true", help="print JSON")
-        command.add_argument("--out", metavar="DIR", help=folder)
-    for command in (check, compare, equilibria):
+        command.add_argument("--out", metavar="DIR", help="folder for pictures [none]")
+    for command in (check, compare, modes, equilibria):
         _add_system(command)
-    _add_system(modes, "SYSTEM|CONFIG.toml", "; or a study, a TOML file (below)")
 
 
 def _add_bench(add: _Add) -> None:

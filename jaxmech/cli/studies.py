@@ -11,13 +11,13 @@ from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.toml import read
 from jaxmech.ensemble import open_results, run_study
 from jaxmech.ensemble.sampling.plans import name_problems
-from jaxmech.ensemble.study import AbstractStudy, AnyStudy
+from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.summary import as_json, as_table, failed
 from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.plot.ensemble_figures import draw_pictures
 
 
-def study_of(arguments: Namespace, config: Path, kind: type[AnyStudy]) -> AnyStudy:
+def study_of(arguments: Namespace, config: Path, kind: type[Study]) -> Study:
     """Read the study of a configuration file, with the keys replaced by options."""
     study = read(config, kind, lambda data: name_problems(data, config.parent))
     if arguments.chunk is not None:
@@ -39,9 +39,7 @@ def cluster_of(table: Cluster | None, scheduler: str | None) -> Cluster | None:
         raise InputError("; ".join(problems)) from error
 
 
-def compute(
-    arguments: Namespace, study: AbstractStudy, config: Path, out: Path
-) -> tuple[str, bool]:
+def compute(arguments: Namespace, study: Study, config: Path, out: Path) -> tuple[str, bool]:
     """Run a study or a part of it; return its output, and whether few members failed."""
     start = time.perf_counter()
     with graceful() as stop, resumable(arguments, "out", "blocks", "cluster"):
@@ -67,7 +65,7 @@ def compute(
     return "\n".join(lines), _is_good(study, summary)
 
 
-def _is_good(study: AbstractStudy, summary: dict[str, Any]) -> bool:
+def _is_good(study: Study, summary: dict[str, Any]) -> bool:
     return failed(summary) <= study.failed_allowed * study.size
 
 

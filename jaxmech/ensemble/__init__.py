@@ -1,14 +1,13 @@
 """Monte Carlo studies: read `study`, `draws`, `members/`, `kernel`, `run`, in this order.
 
-`study` is the configuration of motions, `modes_study` that of eigenvalues. `draws` makes initial
-states and parameters from `distributions` (and `truncated_normal`), with the designs of
-`sampling/`; `recorded` reads inputs. `members/` holds one motion or spectrum as a function of its
-draws, `kernel` computes a block of them, with their `statistics/`. `run` computes all blocks,
-distributed by `work/`; `estimate` chooses the size of a block and predicts memory and disk, and
-`progress` reports the progress. `store`, `layout` and `checksums` write the run folder,
-`provenance` records the origin of the results, and `accumulate` merges the statistics. `results`
-opens a run, whose arrays `sealed_store` compares with their digests, `summary` and `modes_summary`
-describe it, and `finished/` analyses it further.
+`study` is the configuration. `draws` makes initial states and parameters from `distributions` (and
+`truncated_normal`), with the designs of `sampling/`; `recorded` reads inputs. `members/` holds one
+motion as a function of its draws, `kernel` computes a block of them, with their `statistics/`.
+`run` computes all blocks, distributed by `work/`; `estimate` chooses the size of a block and
+predicts memory and disk, and `progress` reports the progress. `store`, `layout` and `checksums`
+write the run folder, `provenance` records the origin of the results, and `accumulate` merges the
+statistics. `results` opens a run, whose arrays `sealed_store` compares with their digests,
+`summary` describes it, and `finished/` analyses it further.
 """
 
 from jaxmech.config.errors import StudyError as StudyError
@@ -33,7 +32,6 @@ from jaxmech.ensemble.finished.dataset import run as run
 from jaxmech.ensemble.finished.replay import replay as replay
 from jaxmech.ensemble.members.observed import Observed as Observed
 from jaxmech.ensemble.members.observed import StudyEvent as StudyEvent
-from jaxmech.ensemble.modes_study import ModesStudy as ModesStudy
 from jaxmech.ensemble.recorded.settings import RecordedInput as RecordedInput
 from jaxmech.ensemble.results import Results as Results
 from jaxmech.ensemble.results import open_results as open_results

@@ -15,7 +15,7 @@ from jaxmech.ensemble.members.passages import counted_times
 from jaxmech.ensemble.statistics import Covariance, SobolIndices
 from jaxmech.ensemble.statistics.audit import AUDIT
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, StatisticResult
-from jaxmech.ensemble.study import Study, Until
+from jaxmech.ensemble.study import Until
 
 Estimate = tuple[float, float, float]
 
@@ -92,8 +92,6 @@ class Accumulator:
 
     def _times_of(self, statistic: AbstractStatistic) -> StatisticResult:
         study = self._program.member.study
-        if not isinstance(study, Study):
-            return {}
         times = counted_times(statistic, study, quantity_names(self._program.member.system))
         return {} if times is None else {"times": times}
 

@@ -15,13 +15,11 @@ from jaxmech.ensemble.members.observed import AUDIT, OF_ALL
 from jaxmech.ensemble.study import (
     LANES,
     LARGEST_DEFAULT_BLOCK,
-    AbstractStudy,
     Study,
     steps_per_save,
 )
 
 _BY_COORDINATE = {"q", "v", "qdd", "multipliers", "constraint_force"}
-_MATRICES = 20  # of the first-order equations, in the computation of a spectrum
 _ONCE = 7  # numbers of the audit, beside the series
 _SLICE = 2**24  # bytes of the series of a slice of a block
 _COPIES = 3  # of a block in memory: computed, in transfer, being stored
@@ -54,7 +52,7 @@ class StudyEstimate:
         return f"up to {in_bytes(self.disk)} of disk and {in_bytes(self.memory)} of memory"
 
 
-def estimate(study: AbstractStudy, coordinates: int) -> StudyEstimate:
+def estimate(study: Study, coordinates: int) -> StudyEstimate:
     """Estimate the needs of a study, assuming as many multipliers as coordinates.
 
     Example:
@@ -74,7 +72,7 @@ def estimate(study: AbstractStudy, coordinates: int) -> StudyEstimate:
     return StudyEstimate(disk, blocks_in_memory * block + at_a_time * of_device, trajectory, block)
 
 
-def sized(study: AbstractStudy, coordinates: int, group: int = 1) -> AbstractStudy:
+def sized(study: Study, coordinates: int, group: int = 1) -> Study:
     """The study with its block and chunk filled in, as large as is good for the first device."""
     if study.block is not None:
         if study.block % group:
@@ -85,10 +83,8 @@ def sized(study: AbstractStudy, coordinates: int, group: int = 1) -> AbstractStu
     return replace(study, block=-(-min(block, study.size) // unit) * unit).resolved()
 
 
-def _largest(study: AbstractStudy, coordinates: int) -> int:
+def _largest(study: Study, coordinates: int) -> int:
     member_bytes = max(estimate(study, coordinates).trajectory, 1)
-    if not isinstance(study, Study):
-        return LARGEST_DEFAULT_BLOCK
     if jax.devices()[0].platform == "cpu":
         steps = (study.times.saves - 1) * (steps_per_save(study) or UNKNOWN_STEPS)
         trajectories = min(LARGEST_ON_A_CPU // member_bytes, LONGEST_BLOCK // steps)
@@ -100,7 +96,7 @@ def _largest(study: AbstractStudy, coordinates: int) -> int:
     return block
 
 
-def slice_of(study: AbstractStudy, coordinates: int, group: int = 1, ends: int = 0) -> int:
+def slice_of(study: Study, coordinates: int, group: int = 1, ends: int = 0) -> int:
     """Trajectories that are computed at a time: a part of a block, of whole groups.
 
     The series of as many fit into a cache or so, at the saved times and at those between them at
@@ -117,25 +113,23 @@ def slice_of(study: AbstractStudy, coordinates: int, group: int = 1, ends: int =
     return max(good) if good else min((size for size in sizes if size > largest), default=block)
 
 
-def _stores_members(study: AbstractStudy) -> bool:
-    return not isinstance(study, Study) or study.store != "statistics"
+def _stores_members(study: Study) -> bool:
+    return study.store != "statistics"
 
 
-def _count_of_rules(study: AbstractStudy) -> int:
+def _count_of_rules(study: Study) -> int:
     return sum(map(len, (study.start, study.coordinates, study.velocities, study.parameters)))
 
 
-def _slice_bytes(study: AbstractStudy, coordinates: int) -> int:
+def _slice_bytes(study: Study, coordinates: int) -> int:
     member_bytes = _computed_bytes(study, coordinates)
     if jax.devices()[0].platform != "cpu":
         return 2 * min(_SLICE, study.block_size * member_bytes)
     return 2 * slice_of(study, coordinates) * member_bytes
 
 
-def _computed_bytes(study: AbstractStudy, coordinates: int, ends: int = 0) -> int:
+def _computed_bytes(study: Study, coordinates: int, ends: int = 0) -> int:
     width = np.dtype(study.precision).itemsize
-    if not isinstance(study, Study):
-        return width * _MATRICES * (2 * coordinates) ** 2
     series = (study.times.saves + ends) * (2 * coordinates + 3 + len(study.observe))
     return width * (series + sum(_event_numbers(study, coordinates).values()))
 
@@ -147,13 +141,11 @@ def _event_numbers(study: Study, coordinates: int) -> dict[str, int]:
     return {name: count * (1 + 2 * coordinates) for name, count in occurrences.items()}
 
 
-def _state_bytes(study: AbstractStudy, coordinates: int) -> dict[str, int]:
+def _state_bytes(study: Study, coordinates: int) -> dict[str, int]:
     # An observed quantity counts as one number: its shape is not known before it is traced.
     width = np.dtype(study.precision).itemsize
 
     def numbers(name: str) -> int:
-        if not isinstance(study, Study):
-            return {"q": coordinates, "v": coordinates, "frequencies": 2 * coordinates}.get(name, 1)
         if (quantity := study.observe.get(name)) is not None:
             return 1 if quantity.keep != "all" else -(-study.times.saves // quantity.every)
         if name in (*AUDIT, *OF_ALL):
@@ -166,11 +158,8 @@ def _state_bytes(study: AbstractStudy, coordinates: int) -> dict[str, int]:
     }
 
 
-def _stored_bytes(study: AbstractStudy, coordinates: int) -> int:
+def _stored_bytes(study: Study, coordinates: int) -> int:
     # An observed quantity counts as one number: its shape is not known before it is traced.
-    if not isinstance(study, Study):
-        eigenvalues = 2 * coordinates
-        return np.dtype(study.precision).itemsize * (4 + 2 * coordinates + 3 * eigenvalues)
     if study.store == "statistics":
         return 0
     width = np.dtype(study.precision).itemsize
@@ -182,7 +171,7 @@ def _stored_bytes(study: AbstractStudy, coordinates: int) -> int:
     return stored_width * saves * numbers + width * (_ONCE + events)
 
 
-def require_possible(study: AbstractStudy, coordinates: int, out: Path) -> StudyEstimate:
+def require_possible(study: Study, coordinates: int, out: Path) -> StudyEstimate:
     """Estimate the requirements of a study; a StudyError names the key that makes it too large."""
     forecast, memory, free = estimate(study, coordinates), _available_memory(), _free_disk(out)
     for key, message, required in _needs(study, coordinates, forecast):
@@ -211,22 +200,19 @@ def require_possible(study: AbstractStudy, coordinates: int, out: Path) -> Study
     return forecast
 
 
-def _steps_of(study: AbstractStudy) -> int:
-    if not isinstance(study, Study):
-        return 1
+def _steps_of(study: Study) -> int:
     return (study.times.saves - 1) * (steps_per_save(study) or 1)
 
 
 def _needs(
-    study: AbstractStudy, coordinates: int, forecast: StudyEstimate
+    study: Study, coordinates: int, forecast: StudyEstimate
 ) -> Iterator[tuple[Key, str, int]]:
     """The bytes of memory of each part of a study, by the key that makes it smaller."""
-    if isinstance(study, Study):
-        yield from _needs_of_motions(study, coordinates, forecast)
+    yield from _needs_of_motions(study, coordinates, forecast)
     for name, count in _state_bytes(study, coordinates).items():
         key = ("statistics", name, study.statistics[name].size_key)
         yield key, "must be smaller: the state of this statistic takes", count * _OF_STATES
-    message = f"must be smaller: a block of {study.block_size} {study.members} takes"
+    message = f"must be smaller: a block of {study.block_size} trajectories takes"
     drawn = 16 * study.block_size * _count_of_rules(study)
     block_bytes = forecast.block * _COPIES + drawn + _slice_bytes(study, coordinates)
     yield ("block",), message, block_bytes

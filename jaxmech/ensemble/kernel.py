@@ -20,12 +20,10 @@ from jaxmech.config.errors import StudyError, refuse
 from jaxmech.config.load import ENDED, Subject
 from jaxmech.ensemble.draws import Sampler
 from jaxmech.ensemble.estimate import slice_of, study_devices
-from jaxmech.ensemble.members.base import AbstractMember, Tree, first_of, inputs_of, merged
-from jaxmech.ensemble.members.spectrum import spectrum_of
+from jaxmech.ensemble.members.base import AbstractMember, Tree, inputs_of, merged
 from jaxmech.ensemble.members.trajectory import StudyTrajectory
-from jaxmech.ensemble.modes_study import ModesStudy
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample
-from jaxmech.ensemble.study import AbstractStudy, Study
+from jaxmech.ensemble.study import Study
 from jaxmech.integrate import FixedSteps, Scheme
 from jaxmech.integrate.steps.default_steps import members_per_save
 from jaxmech.integrate.steps.step_size import MEMBERS
@@ -227,10 +225,8 @@ def errors_as_problems() -> Iterator[None]:
         raise refuse("model", f"cannot be computed: {description}") from error
 
 
-def with_steps(study: AbstractStudy, subject: Subject, sampler: Sampler) -> AbstractStudy:
+def with_steps(study: Study, subject: Subject, sampler: Sampler) -> Study:
     """The study with its number of steps, chosen from some of its trajectories if not set."""
-    if not isinstance(study, Study):
-        return study
     steps = study.steps
     if not isinstance(steps, FixedSteps) or steps.per_save is not None:
         return study
@@ -251,18 +247,9 @@ def with_steps(study: AbstractStudy, subject: Subject, sampler: Sampler) -> Abst
     return replace(study, steps=replace(steps, per_save=per_save or 1))
 
 
-def compile_kernel(study: AbstractStudy, subject: Subject, sampler: Sampler) -> BlockProgram:
+def compile_kernel(study: Study, subject: Subject, sampler: Sampler) -> BlockProgram:
     """The kernel of a study, which is compiled at its first call."""
     statistics = dict(study.all_statistics)
-    member: AbstractMember
-    if isinstance(study, ModesStudy):
-        first = first_of(*inputs_of(sampler.rows(0, 1), np.dtype(study.precision)))
-        with errors_as_problems():
-            member = spectrum_of(study, subject, first)
-    else:
-        assert isinstance(study, Study)
-        quantities = frozenset(
-            name for statistic in statistics.values() for name in statistic.names
-        )
-        member = StudyTrajectory(study, subject, quantities)
+    quantities = frozenset(name for statistic in statistics.values() for name in statistic.names)
+    member = StudyTrajectory(study, subject, quantities)
     return BlockProgram(member, sampler, study.block_size, statistics)

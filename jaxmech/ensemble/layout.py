@@ -12,7 +12,7 @@ from zarr.codecs import BloscCodec, ZstdCodec
 from jaxmech.ensemble.draws import stored_name
 from jaxmech.ensemble.kernel import BlockProgram
 from jaxmech.ensemble.members.base import Dims
-from jaxmech.ensemble.study import AbstractStudy
+from jaxmech.ensemble.study import Study
 
 _TITLES = {
     "start": "start variable",
@@ -32,7 +32,7 @@ class Layout:
     state_bytes: int  # bytes of the states of all statistics of one block
 
     @property
-    def study(self) -> AbstractStudy:
+    def study(self) -> Study:
         """The study that is stored."""
         return self.kernel.member.study
 

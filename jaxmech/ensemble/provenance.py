@@ -13,7 +13,7 @@ from jaxmech.ensemble.draws import Sampler, stored_name
 from jaxmech.ensemble.kernel import BlockProgram
 from jaxmech.ensemble.members.base import Tree, first_of, params_of
 from jaxmech.ensemble.statistics.custom import Custom, Reduction
-from jaxmech.ensemble.study import AbstractStudy, Study
+from jaxmech.ensemble.study import Study
 from jaxmech.utils.digests import arrays_digest, sha256
 
 _FIRST = 1024  # members whose draws are digested, whatever the size of a block
@@ -62,12 +62,11 @@ def function_digests(
     return digests, params
 
 
-def _observed(study: AbstractStudy, subject: Subject, params: Any, dtype: Any) -> dict[str, str]:
+def _observed(study: Study, subject: Subject, params: Any, dtype: Any) -> dict[str, str]:
     q, t = np.zeros((2, subject.system.n), dtype), np.zeros(2, dtype)
     v = np.zeros((2, subject.system.n_velocities), dtype)
     digests = {}
-    motions = study if isinstance(study, Study) else None
-    for name, quantity in (motions.observe if motions else {}).items():
+    for name, quantity in study.observe.items():
         if quantity.needs_reactions:
             digests[f"observe {name}"] = _of_file(quantity.function)
         else:
@@ -78,7 +77,7 @@ def _observed(study: AbstractStudy, subject: Subject, params: Any, dtype: Any) -
                 t,
                 params,
             )
-    for name, event in (motions.events if motions else {}).items():
+    for name, event in study.events.items():
         for suffix, fn in (("", event.function), (" jump", event.jump)):
             if callable(fn):
                 digests[f"event {name}{suffix}"] = _of_file(fn)

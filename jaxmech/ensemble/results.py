@@ -82,24 +82,12 @@ class Results:
 
     @cached_property
     def ts(self) -> np.ndarray:
-        """The saved times [s], shape (time,); of spectra none."""
-        return np.zeros(0) if self.is_of_spectra else self._whole("t")
-
-    @property
-    def is_of_spectra(self) -> bool:
-        """Whether the members are spectra of equilibria, and not motions."""
-        return "times" not in self.config
-
-    @property
-    def members(self) -> str:
-        """The word for the members of the study."""
-        return "members" if self.is_of_spectra else "trajectories"
+        """The saved times [s], shape (time,)."""
+        return self._whole("t")
 
     @cached_property
     def is_good(self) -> np.ndarray:
         """Whether finished members count in statistics, shape (done,)."""
-        if self.is_of_spectra:
-            return self.all_of("stability") >= 0
         return np.asarray(succeeded(self.status))
 
     @cached_property
@@ -133,11 +121,11 @@ class Results:
         if file.is_file():
             return f"{head}\n\n{file.read_text(encoding='utf-8')}".rstrip()
         done = f"{len(self.blocks)} of {self.count} blocks"
-        return f"{head}: {self.name}, {self.size:,} {self.members}, {done} computed"
+        return f"{head}: {self.name}, {self.size:,} trajectories, {done} computed"
 
     def _repr_html_(self) -> str:
         card = f"<pre>{escape(repr(self))}</pre>"
-        if self.is_of_spectra or not self.has("q"):
+        if not self.has("q"):
             return card
         q = self.good("q", limit=_DRAWN)
         if q.ndim != 3 or not len(q):

@@ -21,7 +21,7 @@ from jaxmech.ensemble.provenance import origin
 from jaxmech.ensemble.results import open_results
 from jaxmech.ensemble.statistics.audit import AUDIT
 from jaxmech.ensemble.store import RunContent, RunFolder, open_run, with_stored_sizes
-from jaxmech.ensemble.study import AbstractStudy, Study
+from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.summary import as_json, as_table, summarize
 from jaxmech.ensemble.work.away import AwayWork
 from jaxmech.ensemble.work.connect import checked_tasks
@@ -65,7 +65,7 @@ class BlockRange:
 
 
 def run_study(
-    study: AbstractStudy,
+    study: Study,
     out: Path,
     *,
     folder: Path = Path(),
@@ -131,8 +131,7 @@ def run_study(
     study, subject, sampler = planned_.study, planned_.subject, planned_.sampler
     study = with_steps(replace(study, **planned_.functions), subject, sampler)
     named_study = planned_.study
-    if isinstance(study, Study) and isinstance(named_study, Study):
-        named_study = replace(named_study, steps=study.steps)
+    named_study = replace(named_study, steps=study.steps)
     kernel = compile_kernel(study, subject, sampler)
     shapes = kernel.shapes()
     first = kernel.inputs(0)
@@ -153,11 +152,11 @@ def run_study(
         blocks = selection or range(target.count)
         missing = target.missing(blocks)
         if missing and max(planned_.forecast.disk, planned_.forecast.memory) > LARGE:
-            tell(f"{study.size:,} {study.members} take {planned_.forecast}")
+            tell(f"{study.size:,} trajectories take {planned_.forecast}")
         display: Shown = "bar" if progress is True else progress or "none"
         size = target.trajectories(blocks)
         with RunProgress(
-            size, size - target.trajectories(missing), display, study.members
+            size, size - target.trajectories(missing), display, "trajectories"
         ) as report:
             if tasks:
                 away = AwayWork(tasks, accumulator, target, report, named_study, folder, stop)

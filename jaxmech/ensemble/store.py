@@ -36,7 +36,7 @@ from jaxmech.config.trust import mark_written_here
 from jaxmech.ensemble import checksums
 from jaxmech.ensemble.checksums import BLOCKS, RESULTS, SEAL, SUMMARY, Damage
 from jaxmech.ensemble.layout import STATES, Layout, array_of
-from jaxmech.ensemble.study import AbstractStudy, Study
+from jaxmech.ensemble.study import Study
 from jaxmech.integrate import FixedSteps
 
 _CREATED = ("config.toml", "environment.json", *COPIES, RESULTS, BLOCKS)
@@ -112,7 +112,7 @@ class RunFolder:
 class RunContent:
     """The content of a run folder before any block is computed."""
 
-    study: AbstractStudy  # its configuration, with functions named by the copies of their files
+    study: Study  # its configuration, with functions named by the copies of their files
     subject: Subject  # its system
     layout: Layout  # its arrays
     facts: Mapping[str, Any]  # its environment
@@ -170,7 +170,7 @@ def open_run(
         yield folder
 
 
-def with_stored_sizes(study: AbstractStudy, path: Path) -> AbstractStudy:
+def with_stored_sizes(study: Study, path: Path) -> Study:
     """The study with the block and steps of an existing run folder, where it names none."""
     try:
         stored: Any = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
@@ -178,10 +178,9 @@ def with_stored_sizes(study: AbstractStudy, path: Path) -> AbstractStudy:
     except (OSError, ValueError, AttributeError):  # `open_run` reports it
         return study
     block, per_save = (x if isinstance(x, int) and x >= 1 else None for x in sizes)
-    if isinstance(study, Study):
-        steps = study.steps
-        if isinstance(steps, FixedSteps) and steps.per_save is None and per_save:
-            study = replace(study, steps=replace(steps, per_save=per_save))
+    steps = study.steps
+    if isinstance(steps, FixedSteps) and steps.per_save is None and per_save:
+        study = replace(study, steps=replace(steps, per_save=per_save))
     return replace(study, block=block) if study.block is None and block else study
 
 

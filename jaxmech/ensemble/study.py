@@ -7,7 +7,7 @@ configuration in a run folder all come from this tree.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, Literal
 
 from jaxmech.config.errors import Problem, not_one_of, out_of_range, refuse, refuse_all
 from jaxmech.config.schema import unnamed_policies
@@ -35,7 +35,6 @@ Store = Literal["all", "final", "statistics"] | tuple[str, ...]
 SECTIONS = ("start", "coordinates", "velocities", "parameters")
 LANES = 64  # a block is a whole number of these by default
 LARGEST_DEFAULT_BLOCK = 1024
-AnyStudy = TypeVar("AnyStudy", bound="AbstractStudy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,10 +101,16 @@ class Times:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AbstractStudy(Drawn):
-    """The settings of every Monte Carlo study: a system, its draws, and how the work is divided."""
+class Study(Drawn):
+    """A Monte Carlo study of motions: a model, its random inputs, and the settings of the runs.
 
-    members: ClassVar[str] = "members"  # the word for them in messages
+    Example:
+        >>> from jaxmech.ensemble import Normal, Study, Times
+        >>> masses = {"m": Normal(sd=0.02, relative=True)}
+        >>> study = Study(model="pendulum", size=100, times=Times(end=1.0), parameters=masses)
+        >>> study.block_size, study.chunk_size
+        (128, 128)
+    """
 
     model: str | Any = field(
         metadata=doc(
@@ -153,77 +158,6 @@ class AbstractStudy(Drawn):
         None, "workers that compute the blocks; does not change results"
     )
 
-    def __post_init__(self) -> None:
-        refuse_all([*out_of_range(self), *unnamed_policies(self), *self.problems()])
-
-    @property
-    def precision(self) -> str:
-        """Floating-point type of the computation."""
-        return "float64"
-
-    @property
-    def all_statistics(self) -> Mapping[str, AbstractStatistic]:
-        """The statistics of the study, with those that every study of its kind has."""
-        return self.statistics
-
-    def problems(self) -> Iterator[Problem]:
-        """The settings that contradict each other, but for those of wrong ranges."""
-        for section in SECTIONS:
-            for name, rule in getattr(self, section).items():
-                if not isinstance(rule, Fixed | FromTable | Spread):
-                    message = f"must be a distribution such as Fixed(1.0), but is {rule!r}"
-                    yield Problem((section, name), message)
-        yield from _of_names(self)
-        yield from input_problems(self.inputs, self.parameters)
-        if not 0 <= self.failed_allowed <= 1:
-            message = f"must be a fraction from 0 to 1, but is {self.failed_allowed}"
-            yield Problem(("failed_allowed",), message)
-        if self.until and self.until.quantity not in self.all_statistics:
-            reason = not_one_of(
-                self.until.quantity, self.all_statistics, "a statistic of this study"
-            )
-            yield Problem(("until", "quantity"), reason)
-        elif self.until:
-            statistic = self.all_statistics[self.until.quantity]
-            if not isinstance(statistic, Probability | Moments):
-                message = (
-                    f"must name moments or a probability, but {self.until.quantity} is neither"
-                )
-                yield Problem(("until", "quantity"), message)
-        for name, statistic in self.statistics.items():
-            if isinstance(statistic, SobolIndices) and self.sampling.design != "saltelli":
-                message = 'must be "saltelli" for the sobol-indices'
-                yield Problem(("sampling", "design"), f"{message} `{name}`")
-
-    @property
-    def block_size(self) -> int:
-        """The number of members of one block."""
-        return self.block or min(LARGEST_DEFAULT_BLOCK, _round_up(self.size, LANES))
-
-    @property
-    def chunk_size(self) -> int:
-        """Members computed before they are stored, a whole number of blocks."""
-        return _round_up(self.chunk or 1, self.block_size)
-
-    def resolved(self: AnyStudy) -> AnyStudy:
-        """Fill in the block and chunk sizes."""
-        return replace(self, block=self.block_size, chunk=self.chunk_size)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Study(AbstractStudy):
-    """A Monte Carlo study of motions: a model, its random inputs, and the settings of the runs.
-
-    Example:
-        >>> from jaxmech.ensemble import Normal, Study, Times
-        >>> masses = {"m": Normal(sd=0.02, relative=True)}
-        >>> study = Study(model="pendulum", size=100, times=Times(end=1.0), parameters=masses)
-        >>> study.block_size, study.chunk_size
-        (128, 128)
-    """
-
-    members: ClassVar[str] = "trajectories"
-
     times: Times = field(metadata=doc("times at which the motion is saved"))
     precision: Literal["float64", "float32"] = setting(
         "float64", "floating-point type of the whole computation"
@@ -255,7 +189,7 @@ class Study(AbstractStudy):
     def __post_init__(self) -> None:
         method, _ = method_and_steps(self.method, self.steps)
         object.__setattr__(self, "method", method)
-        super().__post_init__()
+        refuse_all([*out_of_range(self), *unnamed_policies(self), *self.problems()])
 
     @property
     def all_statistics(self) -> Mapping[str, AbstractStatistic]:
@@ -264,14 +198,44 @@ class Study(AbstractStudy):
         return {**self.statistics, **audit}
 
     def problems(self) -> Iterator[Problem]:
-        """Those of every study, and of what is stored."""
-        yield from super().problems()
-        if self.store == "statistics" and not self.statistics:
-            message = 'must not be "statistics" where the table `statistics` names none'
-            yield Problem(("store",), message)
-        if AUDIT in self.statistics:
-            message = "must have another name: this one is of the outcomes of all trajectories"
-            yield Problem(("statistics", AUDIT), message)
+        """The settings that contradict each other, but for those of wrong ranges."""
+        for section in SECTIONS:
+            for name, rule in getattr(self, section).items():
+                if not isinstance(rule, Fixed | FromTable | Spread):
+                    message = f"must be a distribution such as Fixed(1.0), but is {rule!r}"
+                    yield Problem((section, name), message)
+        yield from _of_names(self)
+        yield from input_problems(self.inputs, self.parameters)
+        if not 0 <= self.failed_allowed <= 1:
+            message = f"must be a fraction from 0 to 1, but is {self.failed_allowed}"
+            yield Problem(("failed_allowed",), message)
+        if self.until and self.until.quantity not in self.all_statistics:
+            reason = not_one_of(
+                self.until.quantity, self.all_statistics, "a statistic of this study"
+            )
+            yield Problem(("until", "quantity"), reason)
+        elif self.until:
+            statistic = self.all_statistics[self.until.quantity]
+            if not isinstance(statistic, Probability | Moments):
+                message = (
+                    f"must name moments or a probability, but {self.until.quantity} is neither"
+                )
+                yield Problem(("until", "quantity"), message)
+        yield from _of_statistics(self)
+
+    @property
+    def block_size(self) -> int:
+        """The number of members of one block."""
+        return self.block or min(LARGEST_DEFAULT_BLOCK, _round_up(self.size, LANES))
+
+    @property
+    def chunk_size(self) -> int:
+        """Members computed before they are stored, a whole number of blocks."""
+        return _round_up(self.chunk or 1, self.block_size)
+
+    def resolved(self) -> "Study":
+        """Fill in the block and chunk sizes."""
+        return replace(self, block=self.block_size, chunk=self.chunk_size)
 
 
 def steps_per_save(study: Study) -> int | None:
@@ -279,12 +243,25 @@ def steps_per_save(study: Study) -> int | None:
     return study.steps.per_save if isinstance(study.steps, FixedSteps) else None
 
 
-def _of_names(study: AbstractStudy) -> Iterator[Problem]:
+def _of_names(study: Study) -> Iterator[Problem]:
     """The quantities, events and statistics that no array can be named by."""
     for section in ("observe", "events", "statistics"):
         for name in getattr(study, section, ()):
             if message := name_problem(name):
                 yield Problem((section, name), message)
+
+
+def _of_statistics(study: Study) -> Iterator[Problem]:
+    for name, statistic in study.statistics.items():
+        if isinstance(statistic, SobolIndices) and study.sampling.design != "saltelli":
+            message = 'must be "saltelli" for the sobol-indices'
+            yield Problem(("sampling", "design"), f"{message} `{name}`")
+    if study.store == "statistics" and not study.statistics:
+        message = 'must not be "statistics" where the table `statistics` names none'
+        yield Problem(("store",), message)
+    if AUDIT in study.statistics:
+        message = "must have another name: this one is of the outcomes of all trajectories"
+        yield Problem(("statistics", AUDIT), message)
 
 
 def _round_up(number: int, unit: int) -> int:

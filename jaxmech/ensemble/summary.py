@@ -12,8 +12,6 @@ import numpy as np
 from jaxmech.config.run_folder import stored_environment
 from jaxmech.ensemble.accumulate import finite
 from jaxmech.ensemble.checksums import STATISTICS
-from jaxmech.ensemble.modes_study import INSTABILITY
-from jaxmech.ensemble.modes_summary import modes_parts, summarize_modes
 from jaxmech.ensemble.results import Results
 from jaxmech.ensemble.statistics.audit import AUDIT, WORST
 from jaxmech.ensemble.statistics.protocol import StatisticResult
@@ -33,11 +31,11 @@ def summarize(
 ) -> dict[str, Any]:
     """The content of `summary.json`."""
     statistics = results.statistics if statistics is None else statistics
-    summary = (summarize_modes if results.is_of_spectra else _of_motions)(results, statistics)
+    summary = _of_motions(results, statistics)
     reductions = {
         name: {key: _plain(value) for key, value in values.items()}
         for name, values in statistics.items()
-        if name not in (AUDIT, INSTABILITY)
+        if name != AUDIT
     }
     inputs = dict(_of_inputs(results))
     summary |= {"inputs": inputs} if inputs else {}
@@ -86,8 +84,6 @@ def _audit_of_arrays(results: Results) -> StatisticResult:
 
 def failed(summary: dict[str, Any]) -> int:
     """The number of finished members that failed."""
-    if "judged" in summary:
-        return int(summary["done"]) - int(summary["judged"])
     return int(summary["done"]) - _good(summary)
 
 
@@ -103,10 +99,7 @@ def as_json(summary: dict[str, Any]) -> str:
 
 def as_table(summary: dict[str, Any]) -> str:
     """The text of `summary.txt`, as it is printed."""
-    if "judged" in summary:
-        parts = [*modes_parts(summary)]
-    else:
-        parts = [_counts(summary), _audit(summary), _bands(summary)]
+    parts = [_counts(summary), _audit(summary), _bands(summary)]
     parts += [_inputs(summary), _statistics(summary)]
     return "\n\n".join(filter(None, map("\n".join, parts))) + "\n"
 

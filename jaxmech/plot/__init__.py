@@ -1,7 +1,7 @@
 """Plots, which accept data and `ax=None`, return the Axes, and never show a window.
 
 `panels` is shared by all, `stacked` by those of sensors; `trajectories`, `fit`, `noise`,
-`derivatives` and `eigenvalues` draw into axes; `ensemble_figures`, `modes_figures`,
+`derivatives` and `eigenvalues` draw into axes; `ensemble_figures`,
 `replayed` and `fit` draw the pictures of a run folder.
 `animation` implements `jm.animate`: `paths` are the shapes over time, `scene` draws a moment of
 them, and `mode_track` makes a motion of a mode. `viewer` implements `jm.view`.

@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 
 from jaxmech.config.run_folder import FolderError
 from jaxmech.ensemble import Results
-from jaxmech.plot.modes_figures import modes_figures, modes_title
 from jaxmech.plot.panels import MOST_PANELS, grid, labelled, legend_below, save, single
 from jaxmech.plot.trajectories import drift, energy_drift, phase_portrait, quantile_bands
 from jaxmech.status import succeeded
@@ -26,10 +25,7 @@ MOST_NUMBERS = 2**22  # numbers of one array held in memory for drawing
 def draw_pictures(results: Results) -> list[Path]:
     """Draw all pictures of the stored arrays into `pictures/`, unless no trajectory is good."""
     folder, figures = results.path / "pictures", list[tuple[str, str, Figure]]()
-    if results.is_of_spectra:
-        title = modes_title(results)
-        figures = [(name, title, figure) for name, figure in modes_figures(results)]
-    elif results.has_trajectories and np.any(succeeded(results.status)):
+    if results.has_trajectories and np.any(succeeded(results.status)):
         title = _title(results)
         figures = [(name, title, figure) for name, figure in _figures(results)]
     figures += [(f"statistic_{k}", title, figure) for k, title, figure in _of_statistics(results)]
@@ -112,8 +108,6 @@ def _of_statistics(results: Results) -> Iterator[tuple[str, str, Figure]]:
 
 
 def _saves(results: Results, settings: dict[str, Any]) -> np.ndarray:
-    if results.is_of_spectra:
-        return results.ts
     observed = results.config.get("observe", {}).get(str(settings.get("of")), {})
     times = results.config["times"]
     ts = np.linspace(times["start"], times["end"], times["saves"])

@@ -18,7 +18,6 @@ from jaxmech.cli.main import main
 from jaxmech.cli.parser import FILES, described_by
 from jaxmech.config.validate import json_schema
 from jaxmech.ensemble import DISTRIBUTIONS, Study
-from jaxmech.ensemble.modes_study import ModesStudy
 
 CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.toml"))
 EXPERIMENTS: dict[str, type] = {
@@ -35,7 +34,7 @@ def kind_of(path: Path, data: dict[str, Any]) -> type:
         return EXPERIMENTS[path.stem]
     if "data" in data:
         return FitStudy
-    return Study if "times" in data else ModesStudy
+    return Study
 
 
 def mistakes(data: Any, kind: type) -> list[str]:

@@ -24,7 +24,6 @@ from jaxmech.ensemble import (
     draw,
     plain,
 )
-from jaxmech.ensemble.modes_study import ModesStudy
 from jaxmech.integrate import RK4, AbstractSteps, Midpoint
 from jaxmech.linalg import LDL, AbstractSolver
 from jaxmech.stabilization import AbstractStabilization, Baumgarte, Free, Projection
@@ -251,8 +250,7 @@ def test_the_help_names_every_key_and_every_choice() -> None:
 
 FILES = sorted((ROOT / "configs").glob("*.toml"))
 FITS = [path for path in FILES if "\n[data]" in path.read_text()]
-MODES = [path for path in FILES if "jaxmech modes" in path.read_text()]
-STUDIES = [path for path in FILES if "\nmodel = " in path.read_text() and path not in FITS + MODES]
+STUDIES = [path for path in FILES if "\nmodel = " in path.read_text() and path not in FITS]
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
@@ -260,11 +258,6 @@ def test_the_studies_of_the_project_are_valid(path: Path) -> None:
     study = read(path, Study)
     subject = load(study.model, study.model_options, path.parent)
     assert any(variable.varies for variable in draw(study, subject))
-
-
-@pytest.mark.parametrize("path", MODES, ids=lambda path: path.stem)
-def test_the_modes_studies_of_the_project_are_valid(path: Path) -> None:
-    assert read(path, ModesStudy).size > 0
 
 
 @pytest.mark.parametrize("path", FITS, ids=lambda path: path.stem)

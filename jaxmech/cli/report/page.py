@@ -61,12 +61,11 @@ def write_report(
     summary = results.summary or summarize(results)
     page = template("report.html").render(
         name=results.name,
-        members=results.members,
         done=summary["done"],
         lead=tables.lead(results, summary),
         answers=answers(results),
         confidence=confidences(results),
-        audit=tables.audit_tables(results, summary),
+        audit=tables.audit_tables(summary),
         pictures=_pictures(results),
         animations=_animations(results, animated, folder, tell, trust),
         failures=tables.failure_table(results, summary),
@@ -108,8 +107,6 @@ def _animations(
     trust: bool,
 ) -> list[Picture]:
     """Some trajectories in motion: the chosen ones, or the worst, a failed one and the first."""
-    if results.is_of_spectra:
-        return []
     numbers = _animated_by_default(results) if chosen is None else list(chosen)
     if not numbers:
         return []

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmech.analysis.equilibrium import Stability
 from jaxmech.config.run_folder import stored_environment
 from jaxmech.ensemble import Results
 from jaxmech.ensemble.checksums import BlockMark, read_mark
@@ -89,40 +88,16 @@ def number_text(value: object) -> str:
 
 def lead(results: Results, summary: dict[str, Any]) -> str:
     """The sentence about the run below its name."""
-    sentence = f"{summary['done']:,} of {summary['size']:,} {results.members}, "
+    sentence = f"{summary['done']:,} of {summary['size']:,} trajectories, "
     failures = failed(summary)
-    outcome = "without a verdict" if results.is_of_spectra else "failed"
-    sentence += f"{failures:,} {outcome}" if failures else f"none {outcome}"
+    sentence += f"{failures:,} failed" if failures else "none failed"
     if len(results.blocks) < results.count and not results.summary:
         sentence += "; the run is not finished"
     return sentence + "."
 
 
-def audit_tables(results: Results, summary: dict[str, Any]) -> list[PageTable]:
+def audit_tables(summary: dict[str, Any]) -> list[PageTable]:
     """How members ended, the worst values of the good ones, and quantiles."""
-    return _of_spectra(summary) if results.is_of_spectra else _of_motions(summary)
-
-
-def _of_spectra(summary: dict[str, Any]) -> list[PageTable]:
-    verdicts = [
-        (name, count, Stability[name].meaning)
-        for name, count in summary["stability"].items()
-        if count
-    ]
-    verdicts += [(name, x["count"], x["message"]) for name, x in summary["no_verdict"].items()]
-    head = ("", *(f"{100 * p:g} %" for p in summary["probabilities"]), "members")
-    rows = [
-        (name, *row["values"], row["count"])
-        for name, row in summary["quantiles"].items()
-        if row["values"]
-    ]
-    return [
-        PageTable(("verdict", "count", "meaning"), verdicts, "Stability"),
-        PageTable(head, rows, "Quantiles"),
-    ]
-
-
-def _of_motions(summary: dict[str, Any]) -> list[PageTable]:
     ends = [(name, x["count"], x["message"]) for name, x in summary["status"].items()]
     worst = [(name.replace("_", " "), value) for name, value in summary["worst"].items()]
     worst.append(("smallest rank", summary["smallest_rank"]))
@@ -145,7 +120,7 @@ def _of_motions(summary: dict[str, Any]) -> list[PageTable]:
 def failure_table(results: Results, summary: dict[str, Any]) -> Failures | None:
     """Each failed trajectory, with what was drawn for it and the command that replays it."""
     count = failed(summary)
-    if not count or results.is_of_spectra:
+    if not count:
         return None
     rows: list[tuple[Any, ...]]
     if results.has_trajectories:

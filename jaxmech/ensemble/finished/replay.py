@@ -101,9 +101,6 @@ def replays(
 
     results = open_results(path)
     require_trusted([path], python_files(results.config, path), trust)
-    if results.is_of_spectra:
-        message = "only motions are replayed"
-        raise InputError(f"{path} holds equilibria and their eigenvalues; {message}")
     study = structure(results.config, Study)
     for index in indices:
         if not 0 <= index < study.size:

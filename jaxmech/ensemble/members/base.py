@@ -1,4 +1,4 @@
-"""`AbstractMember`: one member of a study, a motion or a spectrum, as a function of its draws."""
+"""`AbstractMember`: one member of a study as a function of its draws."""
 
 import abc
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from jaxmech.config.load import Subject
 from jaxmech.ensemble.draws import Variable
-from jaxmech.ensemble.study import SECTIONS, AbstractStudy
+from jaxmech.ensemble.study import SECTIONS, Study
 from jaxmech.system import System
 from jaxmech.utils.units import units_of
 
@@ -45,7 +45,7 @@ class AbstractMember(abc.ABC):
     this.
     """
 
-    study: AbstractStudy
+    study: Study
     subject: Subject
 
     @property

@@ -206,8 +206,6 @@ def _with_functions(study: Any, get: Callable[[Any, Key], Any]) -> dict[str, Any
     """Replace the names of functions in quantities, statistics and events by `get`."""
     sections: dict[str, Any] = {}
     for section, fields in _NAMES_OF_FUNCTIONS.items():
-        if not hasattr(study, section):  # a study of spectra observes nothing
-            continue
         sections[section] = dict(getattr(study, section))
         for name, table in sections[section].items():
             names = {f: getattr(table, f) for f in fields if hasattr(table, f)}

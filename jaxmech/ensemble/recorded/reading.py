@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
@@ -15,7 +14,7 @@ from jaxmech.config.inputs import SubjectInputs
 from jaxmech.config.load import Subject
 from jaxmech.ensemble.recorded.numbers import number_rules, proposal_problems
 from jaxmech.ensemble.recorded.settings import Inputs, RecordedInput, TimeRange, numbers_of
-from jaxmech.ensemble.study import AbstractStudy
+from jaxmech.ensemble.study import Study
 from jaxmech.identify.data.files import csv_sheets, parquet_sheets, required_title
 from jaxmech.identify.data.inputs import signal_rows
 from jaxmech.identify.data.sheet import Sheet, TableError
@@ -26,8 +25,8 @@ _BEYOND = 1e-6  # share of the distance of samples that may lack at the ends
 
 
 def with_inputs(
-    study: AbstractStudy, subject: Subject, folder: Path, times: TimeRange
-) -> tuple[AbstractStudy, Subject]:
+    study: Study, subject: Subject, folder: Path, times: TimeRange
+) -> tuple[Study, Subject]:
     """The study with all files and numbers of its inputs, and its system with their samples."""
     inputs = _with_files(study.inputs, folder)
     taken = subject.model.params if subject.model else ()
@@ -52,10 +51,7 @@ def _with_files(inputs: Inputs, folder: Path) -> dict[str, RecordedInput]:
 
 
 def read_inputs(inputs: Inputs, folder: Path, times: TimeRange) -> SubjectInputs:
-    """The samples of inputs, whose files are seen from a folder and must cover the times.
-
-    Those of an instant keep their values there: a spectrum is that of constant inputs.
-    """
+    """The samples of inputs, whose files are seen from a folder and must cover the times."""
     signals, digests, files, notes = {}, {}, {}, {}
     problems: list[Problem] = []
     for name, item in inputs.items():
@@ -66,8 +62,6 @@ def read_inputs(inputs: Inputs, folder: Path, times: TimeRange) -> SubjectInputs
             key = f"input {name} from {file}" if item.is_numbered else f"input {name}"
             digests[key] = arrays_digest(signal.ts, signal.values, signal.delay)
             problems += _uncovered(name, file, signal, times)
-        if times.is_instant:
-            rows = [_constant(signal, times.first) for signal in rows]
         signals[name] = signal_rows(rows) if item.is_numbered else rows[0]
         words = (note for sheet in sheets for note in sheet.notes((item.column,)))
         notes[name] = tuple(dict.fromkeys(words))
@@ -106,12 +100,6 @@ def _signal(name: str, item: RecordedInput, sheet: Sheet) -> Signal:
         return Signal(sheet.times(), values, item.interpolation, item.delay)
     except TableError as error:
         raise refuse(key, f"must hold a signal: {error}") from error
-
-
-def _constant(signal: Signal, t: float) -> Signal:
-    """A signal that keeps its value at a time."""
-    value = signal(t)
-    return Signal([t - 1.0, t + 1.0], jnp.stack([value, value]), "hold")
 
 
 def _uncovered(name: str, file: str, signal: Signal, covered: TimeRange) -> Iterator[Problem]:

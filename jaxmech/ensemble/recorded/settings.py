@@ -103,14 +103,8 @@ class TimeRange(NamedTuple):
     last: float
     name: str
 
-    @property
-    def is_instant(self) -> bool:
-        """Whether it is a single time."""
-        return self.first == self.last
-
     def __str__(self) -> str:
-        first, last = f"{self.first:g} s", f"{self.last:g} s"
-        return f"{f'at {first}' if self.is_instant else f'from {first} to {last}'}, {self.name}"
+        return f"from {self.first:g} s to {self.last:g} s, {self.name}"
 
 
 Inputs = Mapping[str, RecordedInput]

@@ -19,7 +19,7 @@ from jaxmech.ensemble.checksums import block_damage, damage_text
 from jaxmech.ensemble.layout import STATES
 from jaxmech.ensemble.progress import RunProgress
 from jaxmech.ensemble.store import RunFolder
-from jaxmech.ensemble.study import AbstractStudy
+from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.work.tasks import Tasks, pickled
 from jaxmech.ensemble.work.worker import Computed, Order, compute_blocks, lease_of
 
@@ -73,7 +73,7 @@ class AwayWork:
     accumulator: Accumulator  # accumulator of the statistics
     target: RunFolder  # the run folder
     progress: RunProgress  # receives finished blocks
-    study: AbstractStudy  # with its sizes and steps, as loaded by workers
+    study: Study  # with its sizes and steps, as loaded by workers
     folder: Path  # to which its paths refer
     stop: Callable[[], bool] = lambda: False  # called repeatedly: whether to stop
     _waiting: set[int] = field(default_factory=set, init=False)

@@ -19,19 +19,17 @@ from jaxmech.ensemble.layout import STATES
 from jaxmech.ensemble.members.base import VELOCITY, Tree, first_of, params_of, quantity_names
 from jaxmech.ensemble.members.observed import Observed, loaded, name_problems_of
 from jaxmech.ensemble.members.passages import passage_problems, study_watch
-from jaxmech.ensemble.modes_study import ModesStudy
 from jaxmech.ensemble.recorded.numbers import require_numbers
 from jaxmech.ensemble.recorded.settings import TimeRange
-from jaxmech.ensemble.study import AbstractStudy, Study
+from jaxmech.ensemble.study import Study
 from jaxmech.formulations import observed_at
-from jaxmech.velocities.quasi import IN_RATES
 
 
 @dataclass(frozen=True, eq=False)
 class Planned:
     """A study that can be computed."""
 
-    study: AbstractStudy  # with its sizes
+    study: Study  # with its sizes
     subject: Subject  # its system
     sampler: Sampler  # its draws
     forecast: StudyEstimate  # estimated requirements
@@ -40,52 +38,29 @@ class Planned:
     files: list[Path]  # Python files that hold those functions, and those of inputs
 
 
-def planned(study: AbstractStudy, out: Path, folder: Path = Path()) -> Planned:
+def planned(study: Study, out: Path, folder: Path = Path()) -> Planned:
     """The study with its sizes, its system, draws and estimate: all checks without tracing."""
     if study.precision == "float64" and not jax.config.read("jax_enable_x64"):
         advice = 'call jax.config.update("jax_enable_x64", True) first, or set it to float32'
         raise refuse("precision", f"must be float32, the precision of this process; {advice}")
     subject = load(study.model, study.model_options, folder, study.parameters)
     coordinates = quantity_names(subject.system)
-    if isinstance(study, ModesStudy):
-        refuse_all(study.unknown_quantities(tuple(subject.system.coordinates)))
-        refuse_all(_named_rates(study, subject))
-    elif isinstance(study, Study):
-        names = name_problems_of(study, subject.system, coordinates)
-        refuse_all([*names, *passage_problems(study, coordinates)])
+    names = name_problems_of(study, subject.system, coordinates)
+    refuse_all([*names, *passage_problems(study, coordinates)])
     functions, files = loaded(study, folder)
     if study.inputs:
         from jaxmech.ensemble.recorded.reading import with_inputs  # imports fits
 
-        study, subject = with_inputs(study, subject, folder, _times_of_inputs(study))
+        times = TimeRange(study.times.start, study.times.end, "the times of the study")
+        study, subject = with_inputs(study, subject, folder, times)
         named = subject.inputs.files.values()
         files += list(dict.fromkeys((folder / file).resolve() for x in named for file in x))
     sampler = Sampler(study, subject, folder)
     require_numbers(sampler.table_columns, subject.inputs)
-    if isinstance(study, Study):
-        refuse_all(_taken_names(study, sampler, bool(subject.system.velocities)))
-    elif not any(variable.varies for variable in sampler.rows(0, 1)):
-        message = (
-            "must hold a distribution, here or in another table: all members would be the same"
-        )
-        raise refuse("parameters", message)
+    refuse_all(_taken_names(study, sampler, bool(subject.system.velocities)))
     study = sized(study, subject.system.n, sampler.points.group)
     forecast = require_possible(study, subject.system.n, out)
     return Planned(study, subject, sampler, forecast, functions, files)
-
-
-def _times_of_inputs(study: AbstractStudy) -> TimeRange:
-    if isinstance(study, ModesStudy):
-        return TimeRange(study.time, study.time, "the time of the equilibria")
-    assert isinstance(study, Study)
-    return TimeRange(study.times.start, study.times.end, "the times of the study")
-
-
-def _named_rates(study: ModesStudy, subject: Subject) -> Iterator[Problem]:
-    for name in study.velocities if subject.system.velocities else ():
-        message = "must be left out: steady motions are given by rates, and this system has"
-        names = ", ".join(subject.system.velocities)
-        yield Problem(("velocities", name), f"{message} the velocities {names}; {IN_RATES}")
 
 
 def _taken_names(study: Study, sampler: Sampler, has_velocities: bool) -> Iterator[Problem]:
@@ -100,7 +75,7 @@ def _taken_names(study: Study, sampler: Sampler, has_velocities: bool) -> Iterat
             yield Problem(("observe", name), message)
 
 
-def require_used(subject: Subject, varying: Tree, shared: Tree, study: AbstractStudy) -> None:
+def require_used(subject: Subject, varying: Tree, shared: Tree, study: Study) -> None:
     """Raise a StudyError for inputs, and parameters of a bare `System`, that nothing uses."""
     if subject.model and not subject.inputs.signals:
         return
@@ -125,8 +100,8 @@ def require_used(subject: Subject, varying: Tree, shared: Tree, study: AbstractS
     refuse_all(Problem(("parameters", name), message) for name in idle)
 
 
-def _state_reads(study: AbstractStudy, subject: Subject) -> Callable[..., Any] | None:
-    if not isinstance(study, Study) or not (study.events or study.observe or study.statistics):
+def _state_reads(study: Study, subject: Subject) -> Callable[..., Any] | None:
+    if not (study.events or study.observe or study.statistics):
         return None
     system = subject.system
     watch = study_watch(study, system)

@@ -21,7 +21,7 @@ from jaxmech.ensemble.checksums import mark_of
 from jaxmech.ensemble.kernel import BlockProgram, compile_kernel
 from jaxmech.ensemble.provenance import origin
 from jaxmech.ensemble.store import RunFolder
-from jaxmech.ensemble.study import AbstractStudy
+from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.work.here import arrays_of, computed_blocks
 from jaxmech.ensemble.work.plan import planned
 from jaxmech.ensemble.work.tasks import ClusterError, use_x64
@@ -35,7 +35,7 @@ _COMPUTING = Lock()  # a worker with several threads computes one task at a time
 class Order:
     """The instructions by which a worker computes blocks of a run."""
 
-    study: AbstractStudy  # with its sizes and steps
+    study: Study  # with its sizes and steps
     folder: Path  # to which its paths refer
     path: Path  # the run folder
     lease: str  # content of the lease file there; the work ends when it changes
