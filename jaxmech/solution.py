@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from difflib import get_close_matches
 from typing import Any
 
 import equinox as eqx
@@ -20,6 +19,7 @@ from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.parameters import Digests
 from jaxmech.utils.precision import USE_FLOAT64
+from jaxmech.utils.text import close_name, not_one_of
 from jaxmech.utils.tracers import actual
 from jaxmech.utils.units import Units, unit_of
 
@@ -34,6 +34,8 @@ _MISSED = (
     "event {!r} was missed {}{}: its function crosses zero within steps that are too long for it. "
     "Give a larger `FixedSteps(per_save=...)`, a shorter `max_step`, or the `times` of a pulse."
 )
+# attributes of solutions in scipy and diffrax
+_ELSEWHERE = {"t": "ts", "time": "ts", "times": "ts", "y": "q", "ys": "q", "x": "q"}
 
 
 class Solution(eqx.Module):
@@ -110,6 +112,17 @@ class Solution(eqx.Module):
     events: Events | None = None
     digests: Digests | None = None
 
+    def __getattr__(self, name: str) -> Any:
+        """Raise an AttributeError that suggests a name; for names that do not exist."""
+        known = {f.name for f in fields(self)}
+        if name in known or name.startswith("_"):  # of an object that is being made, or a protocol
+            raise AttributeError(name)
+        known |= {x for x in dir(type(self)) if x[0] != "_"}
+        near = _ELSEWHERE.get(name) or close_name(name, [*known, *self.names])
+        shown = f"sol[{near!r}]" if near in self.names else f"sol.{near}"
+        hint = f"; did you mean `{shown}`?" if near else f"; columns are {', '.join(self.names)}"
+        raise AttributeError(f"a Solution has no attribute `{name}`{hint}")
+
     @property
     def ok(self) -> Array:
         """Whether the trajectory was computed to its end, or to a terminal event."""
@@ -137,9 +150,7 @@ class Solution(eqx.Module):
             )
         known = columns(self)
         if name not in known:
-            near = get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f" did you mean `{near[0]}`?" if near else ""
-            raise KeyError(f"`{name}` is not in the solution;{hint} Known: {', '.join(known)}")
+            raise KeyError(f"`{name}` {not_one_of(name, known, 'in the solution')}")
         array, index = known[name]
         return getattr(self, array)[..., index]
 

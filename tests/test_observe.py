@@ -45,6 +45,8 @@ def test_names_shapes_and_residuals() -> None:
         sorted(obs.multipliers) == sorted(obs.reactions) == sorted(obs.residuals) == sorted(names)
     )
     assert [obs.multipliers[name].shape for name in names] == [(4, 1), (4, 1), (4, 2)]
+    with pytest.raises(KeyError, match="`rod` is not among the names; did you mean `road`"):
+        obs.multipliers["rod"]
     assert [obs.residuals[name].shape for name in names] == [(4, 1), (4, 1), (4, 2)]
     assert all(reaction.shape == (4, 5) for reaction in obs.reactions.values())
     assert all(np.abs(residual).max() < 1e-12 for residual in obs.residuals.values())

@@ -1,5 +1,8 @@
 """A `Solution` by name, as a dataset, as a table, and as HTML."""
 
+import pickle
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,6 +36,25 @@ def test_columns_by_name(batch: jm.Solution) -> None:
         np.testing.assert_array_equal(batch[f"{name}.rate"], batch.v[..., k])
     with pytest.raises(KeyError, match="`x3` is not in the solution; did you mean `x"):
         batch["x3"]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("t", "sol.ts"),  # as in scipy
+        ("y", "sol.q"),
+        ("statu", "sol.status"),
+        ("x2", "sol['x2']"),
+        ("y1_rate", "sol['y1.rate']"),
+    ],
+)
+def test_wrong_attributes_are_answered_with_right_ones(batch, name: str, hint: str) -> None:
+    with pytest.raises(
+        AttributeError, match=re.escape(f"no attribute `{name}`; did you mean `{hint}`")
+    ):
+        getattr(batch, name)
+    assert not hasattr(batch, "_no_such_name")
+    assert pickle.loads(pickle.dumps(jax.device_get(batch))).names == batch.names
 
 
 def test_names_with_states_of_first_order() -> None:

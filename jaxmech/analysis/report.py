@@ -38,7 +38,7 @@ class Structure:
         unused: parameters that do not affect the motion.
         idle: coordinates on which nothing acts.
         slopes: the gradient check, if a `run` was requested and possible.
-        lanes: the compilation of a batch of steps, if a `run` was requested.
+        lanes: the compilation of a batch of steps, if a `run` was requested; prints its details.
         findings: problems and facts with remedies, the serious ones first.
         states: names of the states of first order, which are no degrees of freedom.
     """
@@ -105,7 +105,8 @@ def _facts(structure: Structure) -> list[tuple[str, str]]:
         good = [slope.name for slope in structure.slopes if slope.agrees]
         lines.append(("gradients", f"agree with differences: {', '.join(good) or 'none'}"))
     if structure.lanes is not None:
-        lines += [("batches", part) for part in repr(structure.lanes).splitlines()]
+        is_native = not any(part.reason for part in structure.lanes.parts)
+        lines.append(("batches", "native code" if is_native else "partly not native code"))
     serious = sum(finding.severity == Severity.SERIOUS for finding in structure.findings)
     lines.append(("findings", f"{len(structure.findings)}, of which {serious} serious"))
     return lines

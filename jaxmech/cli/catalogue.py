@@ -7,8 +7,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmech.config.errors import InputError, not_one_of
+from jaxmech.config.errors import InputError
 from jaxmech.models import CATALOGUE, Model
+from jaxmech.utils.text import not_one_of
 
 
 def table() -> str:

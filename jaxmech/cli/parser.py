@@ -2,14 +2,18 @@
 
 import argparse
 import math
-from collections.abc import Callable
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import shtab
 
 from jaxmech.cli import help as texts
+from jaxmech.utils.text import close_name, not_one_of
 
 FILES = {  # the class that describes a kind of configuration: its module and name
     "study": ("jaxmech.ensemble", "Study"),
@@ -27,15 +31,43 @@ class _LazyParser(argparse.ArgumentParser):
         return f"{page}\n{self.closing()}\n" if self.closing else page
 
 
+class _Commands(argparse.ArgumentParser):
+    """The parser of all commands, which suggests names for misspelt commands and options."""
+
+    of_commands: Mapping[str, argparse.ArgumentParser] = {}
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse arguments, or end the process with a message."""
+        args = sys.argv[1:] if args is None else [*args]
+        if args and args[0][:1] != "-" and args[0] not in self.of_commands:
+            self.error(f"{args[0]} {not_one_of(args[0], self.of_commands, 'a command')}")
+        arguments, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            command = self.of_commands.get(arguments.command, self)
+            command.error(_unknown(unknown, command))
+        return arguments
+
+
+def _unknown(arguments: Sequence[str], command: argparse.ArgumentParser) -> str:
+    wrong = next((argument for argument in arguments if argument.startswith("-")), None)
+    if wrong is None:
+        return f"unrecognized arguments: {' '.join(arguments)}"
+    name = wrong.partition("=")[0].lstrip("-")
+    near = close_name(name, set(re.findall(r"--([a-z][a-z-]*)", command.format_usage())))
+    hint = f"; did you mean --{near}?" if near else ""
+    return f"{wrong} is not an option{hint}"
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of `jaxmech`, which stores the name of a command in `command`."""
     shape = argparse.RawDescriptionHelpFormatter
-    root = argparse.ArgumentParser("jaxmech", description=texts.ABOUT, formatter_class=shape)
+    root = _Commands("jaxmech", description=texts.ABOUT, formatter_class=shape)
     root.add_argument("--version", action="version", version=f"jaxmech {version('jaxmech')}")
     shtab.add_argument_to(root, "--print-completion", help="print the completion of a shell")
     commands = root.add_subparsers(
         dest="command", metavar="COMMAND", title="commands", parser_class=_LazyParser
     )
+    root.of_commands = commands.choices
 
     def add(name: str, summary: str, description: str = "") -> _LazyParser:
         return commands.add_parser(

@@ -1,6 +1,6 @@
 """Find the system and state that the argument of `check`, `modes` and other commands names."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -12,13 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.assemble import assemble
-from jaxmech.config.errors import InputError, StudyError
+from jaxmech.config.errors import InputError, Problem, StudyError
 from jaxmech.config.load import Subject, load
 from jaxmech.constraints import Acceleration
 from jaxmech.models import Model
 from jaxmech.properties import require_entries
 from jaxmech.system import System
 from jaxmech.utils.checks import require_finite
+from jaxmech.utils.text import not_one_of
 
 SIZES = (1.0, 0.3, 3.0, 0.1, 10.0)  # of the guesses from which a state is assembled
 
@@ -66,7 +67,7 @@ def load_state(
     try:
         subject = load(name, numbers, folder, changed)
     except StudyError as error:
-        raise StateError(str(error)) from error
+        raise StateError("; ".join(_named(name, problem) for problem in error.problems)) from error
     if subject.model is not None:
         loaded = _of_model(name, subject.model, start_values, changed)
     else:
@@ -78,6 +79,8 @@ def load_state(
 def _of_model(
     name: str, model: Model, start: Mapping[str, Any], params: Mapping[str, Any]
 ) -> SystemInState:
+    start = _known("--start", start, model.start, f"a start variable of {name}")
+    params = _known("--param", params, model.params, f"a parameter of {name}")
     try:
         q, v = model.initial(start, params)
     except ValueError as error:
@@ -95,9 +98,12 @@ def _of_file(
         params = _guessed_parameters(system, changed)
     elif changed:
         if not isinstance(params, Mapping):
-            raise StateError(f"--param needs a dictionary `params` beside {name}")
-        params = {**params, **_known("--param", changed, params)}
-    start = _known("--start", start, dict.fromkeys(system.coordinates))
+            raise StateError(
+                f"--param must be left out: {name} has no parameters by name; write them into the "
+                'file, as params = {"m": 1.0}'
+            )
+        params = {**params, **_known("--param", changed, params, f"a parameter of {name}")}
+    start = _known("--start", start, system.coordinates, f"a coordinate of {name}")
     t0 = beside.get("t0", 0.0)
     if "q0" not in beside:
         return _looked_for(SystemInState(name, system, None, beside.get("v0"), t0, params), start)
@@ -130,7 +136,7 @@ def _looked_for(loaded: SystemInState, start: Mapping[str, Any]) -> SystemInStat
             f"{loaded.name} is a System without a state; `assemble` found "
             f"{_listed(system.coordinates, q)}, "
             + (f"moving with {_listed(system.coordinates, v)}" if v.any() else "at rest")
-            + f" (parameters: {params}); write q0, v0, t0 and params beside it for another state"
+            + f"{_with_parameters(params)}; write q0, v0, t0 and params beside it for another state"
         )
         return replace(loaded, q=q, v=v, remark=remark)
     raise StateError(
@@ -175,15 +181,33 @@ def _guessed_parameters(system: System, params: Mapping[str, Any]) -> dict[str, 
     return dict(guesses) or None
 
 
+def _with_parameters(params: Any) -> str:
+    if not isinstance(params, Mapping):
+        return ""
+    return f", with {', '.join(f'{name} = {value}' for name, value in params.items())}"
+
+
 def _listed(names: Sequence[str], values: Any) -> str:
     return ", ".join(f"{c} = {x:.4g}" for c, x in zip(names, values.tolist(), strict=True))
 
 
-def _known(option: str, values: Mapping[str, Any], valid: Mapping[str, Any]) -> Mapping[str, Any]:
+def _known(
+    option: str, values: Mapping[str, Any], valid: Collection[str], category: str
+) -> Mapping[str, Any]:
     for key in values:
         if key not in valid:
-            raise StateError(f"{option} {key} is not one of {', '.join(valid)}")
+            raise StateError(f"{option} {key} {not_one_of(key, valid, category)}")
     return values
+
+
+def _named(name: str, problem: Problem) -> str:
+    """A problem of loading in the words of the command line."""
+    match problem.key:
+        case ("model",):
+            return f"{name} {problem.message}"
+        case ("model_options", option):
+            return f"--option {option} {problem.message}"
+    return str(problem)
 
 
 def _require_evaluated(loaded: SystemInState) -> None:

@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from typing import Any
+
+from jaxmech.utils.text import not_one_of
 
 Key = tuple[str, ...]
 
@@ -85,19 +86,6 @@ def limit_problem(limits: Mapping[str, Any], value: Any) -> str:
     if interval and not interval[0] < value < interval[1]:
         return f"must be between {interval[0]} and {interval[1]}, but is {value}"
     return ""
-
-
-def not_one_of(name: str, valid: Iterable[str], category: str) -> str:
-    """Report that a name is unknown, suggest the nearest known one, and list them all.
-
-    Example:
-        >>> print(not_one_of("m9", ["m1", "l1"], "a parameter of the pendulum"))
-        is not a parameter of the pendulum; did you mean `m1`? Known: l1, m1
-    """
-    names = sorted(valid)
-    near = get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f" did you mean `{near[0]}`?" if near else ""
-    return f"is not {category};{hint} Known: {', '.join(names) or 'none'}"
 
 
 def _sentence(problem: Problem) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from jaxmech.config.errors import not_one_of, refuse, refuse_all, unknown
+from jaxmech.config.errors import refuse, refuse_all, unknown
 from jaxmech.config.inputs import SubjectInputs
 from jaxmech.config.plain import python_name
 from jaxmech.interop.as_model import as_model
@@ -21,6 +21,7 @@ from jaxmech.interop.mujoco import KINDS, Robot, from_mjcf
 from jaxmech.models import CATALOGUE, Model
 from jaxmech.parts.mechanism import Mechanism
 from jaxmech.system import System
+from jaxmech.utils.text import not_one_of
 
 ROBOTS = (".mjcf", ".urdf", ".xml")  # endings of MJCF and URDF files
 SUBJECTS = (System, Model, Mechanism, Robot)

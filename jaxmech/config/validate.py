@@ -19,8 +19,9 @@ from pydantic.json_schema import GenerateJsonSchema
 from typing_extensions import TypedDict
 
 from jaxmech.config import schema
-from jaxmech.config.errors import Key, Problem, StudyError, limit_problem, not_one_of, refuse
+from jaxmech.config.errors import Key, Problem, StudyError, limit_problem, refuse
 from jaxmech.config.plain import plain
+from jaxmech.utils.text import not_one_of
 
 Config = TypeVar("Config")
 # Types that are made at run time, which mypy cannot follow.

@@ -12,10 +12,11 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all, unknown
+from jaxmech.config.errors import Problem, refuse, refuse_all, unknown
 from jaxmech.config.schema import OneOf
 from jaxmech.ensemble import truncated_normal
 from jaxmech.utils.field_docs import doc, setting
+from jaxmech.utils.text import not_one_of
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all
+from jaxmech.config.errors import Problem, refuse, refuse_all
 from jaxmech.config.load import Subject
 from jaxmech.ensemble.distributions import Fixed, FromTable, Spread, needs_default
 from jaxmech.ensemble.members.array_names import array_name
@@ -21,6 +21,7 @@ from jaxmech.ensemble.sampling.designs import Points, inside
 from jaxmech.ensemble.sampling.plans import Drawn, DrawPlan, plans_of
 from jaxmech.ensemble.sampling.settings import Sampling, named
 from jaxmech.ensemble.sampling.table import read_table
+from jaxmech.utils.text import not_one_of
 
 
 @dataclass(frozen=True, eq=False)

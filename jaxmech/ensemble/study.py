@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any, Literal
 
-from jaxmech.config.errors import Problem, not_one_of, out_of_range, refuse, refuse_all
+from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
 from jaxmech.config.schema import unnamed_policies
 from jaxmech.ensemble.distributions import Distribution, Fixed, FromTable, Spread
 from jaxmech.ensemble.members.array_names import name_problem
@@ -30,6 +30,7 @@ from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, method_and_steps
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.utils.field_docs import doc, setting
+from jaxmech.utils.text import not_one_of
 
 Store = Literal["all", "final", "statistics"] | tuple[str, ...]
 SECTIONS = ("start", "coordinates", "velocities", "parameters")

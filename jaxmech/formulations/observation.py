@@ -8,6 +8,7 @@ from jaxtyping import Array, Float, Int
 from jaxmech.formulations.acceleration import motion_at
 from jaxmech.formulations.base import AbstractFormulation
 from jaxmech.system import Params, System
+from jaxmech.utils.trees import ByName
 
 
 class Observation(eqx.Module):
@@ -52,7 +53,9 @@ def observed_at(
     names = [constraint.name for constraint in system.constraints]
     ends = list(accumulate(system.sizes(q, v, t, params)))
     rows = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
-    multipliers = {name: motion.multipliers[k] for name, k in zip(names, rows, strict=True)}
+    multipliers = ByName({
+        name: motion.multipliers[k] for name, k in zip(names, rows, strict=True)
+    })  # fmt: skip
     loads = {}
     if system.loads is not None:
         speeds = system.speeds(q, v, t, params)
@@ -61,11 +64,15 @@ def observed_at(
     return Observation(
         qdd=motion.qdd,
         multipliers=multipliers,
-        reactions={name: A[k].T @ multipliers[name] for name, k in zip(names, rows, strict=True)},
+        reactions=ByName(
+            {name: A[k].T @ multipliers[name] for name, k in zip(names, rows, strict=True)}
+        ),
         constraint_force=motion.constraint_force,
         nonideal_force=motion.nonideal_force,
         energy=system.energy(q, v, t, params),
-        residuals={c.name: c.residual(q, v, motion.qdd, t, params) for c in system.constraints},
+        residuals=ByName(
+            {c.name: c.residual(q, v, motion.qdd, t, params) for c in system.constraints}
+        ),
         rank=motion.rank,
-        loads=loads,
+        loads=ByName(loads),
     )

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from html import escape
 from typing import Any
 
@@ -65,6 +66,25 @@ def sparkline(values: np.ndarray) -> Markup:
     points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x[finite], y[finite], strict=True))
     line = f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1"/>'
     return Markup(f'<svg width="{WIDTH}" height="{HEIGHT}">{line}</svg>')
+
+
+def close_name(name: str, names: Iterable[str]) -> str | None:
+    """The name that is most like a wrong one, if any is."""
+    near = get_close_matches(name, list(names), n=1, cutoff=0.5)
+    return near[0] if near else None
+
+
+def not_one_of(name: str, valid: Iterable[str], category: str) -> str:
+    """Report that a name is unknown, suggest the nearest known one, and list them all.
+
+    Example:
+        >>> print(not_one_of("m9", ["m1", "l1"], "a parameter of the pendulum"))
+        is not a parameter of the pendulum; did you mean `m1`? Known: l1, m1
+    """
+    names = sorted(valid)
+    near = close_name(name, names)
+    hint = f" did you mean `{near}`?" if near else ""
+    return f"is not {category};{hint} Known: {', '.join(names) or 'none'}"
 
 
 def nearest_name(name: Any, names: Iterable[Any]) -> str | None:

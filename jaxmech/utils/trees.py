@@ -1,13 +1,17 @@
-"""Names and numbers of the leaves of a pytree of parameters."""
+"""Names and numbers of the leaves of a pytree of parameters, and results by name."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
+
+from jaxmech.utils.text import not_one_of
+
+Value = TypeVar("Value")
 
 
 def named_leaves(tree: Any) -> list[tuple[str, Any]]:
@@ -84,3 +88,32 @@ def numbers_of(tree: Any) -> tuple[Array, Callable[[Array], Any]]:
 
 def _is_floating(leaf: Array) -> bool:
     return jnp.issubdtype(leaf.dtype, jnp.floating)
+
+
+class ByName(dict[str, Value]):
+    """A dictionary of results, a pytree like any other, whose KeyError suggests a name.
+
+    Example:
+        >>> loads = ByName({"hinge": 1.0})
+        >>> loads["hinge"]
+        1.0
+        >>> loads["hige"]
+        Traceback (most recent call last):
+        KeyError: '`hige` is not among the names; did you mean `hinge`? Known: hinge'
+    """
+
+    def __missing__(self, name: object) -> Value:
+        raise KeyError(f"`{name}` {not_one_of(str(name), self, 'among the names')}")
+
+
+def _flat(results: ByName[Any]) -> tuple[list[tuple[Any, Any]], tuple[str, ...]]:
+    names = tuple(sorted(results))
+    return [(jax.tree_util.DictKey(name), results[name]) for name in names], names
+
+
+def _built(names: Hashable, values: Iterable[Any]) -> ByName[Any]:
+    assert isinstance(names, tuple)
+    return ByName(zip(names, values, strict=True))
+
+
+jax.tree_util.register_pytree_with_keys(ByName, _flat, _built)

@@ -316,7 +316,7 @@ def test_a_short_run_checks_gradients_and_lanes() -> None:
     assert [part.reason for part in found.lanes.parts] == [""]
     assert not found.serious
     assert "  gradients     agree with differences: start, g, l, m" in repr(found)
-    assert "  batches       function: " in repr(found)
+    assert "  batches       native code" in repr(found)
 
 
 @pytest.mark.slow

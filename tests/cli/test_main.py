@@ -387,3 +387,23 @@ assert jm.fit is jm.identify.fit and jm.analysis.structure and callable(jm.view)
 assert {"jaxmech.analysis", "jaxmech.identify", "optax"} <= sys.modules.keys()
 """
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ensembel", "x.toml"], "ensembel is not a command; did you mean `ensemble`?"),
+        (
+            ["ensemble", "x.toml", "--ot", "y"],
+            "--ot is not an option; did you mean --out?",
+        ),
+        (["modes", "pendulum", "--parm=l=2"], "--parm=l=2 is not an option; did you mean --param?"),
+        (["plot", "run", "more"], "plot: error: unrecognized arguments: more"),
+        (["--foo"], "jaxmech: error: --foo is not an option"),
+    ],
+)
+def test_commands_and_options_are_suggested(capsys, arguments, message) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err

@@ -92,7 +92,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "missing in observe": ({"observe": scaled}, "must hold 'gain', which `observe` reads"),
     "missing in start": ({"start": turned}, "must hold 'zero', which `start` reads"),
     "text": ({"params0": {**BEGIN, "l": "0.4"}}, r"\['l'\]` must hold real numbers, but is '0.4'"),
-    "wrong name": ({"free": ["L"]}, "`free` must name parameters that are fitted, but names 'L'"),
+    "wrong name": ({"free": ["L"]}, "`free` must name parameters, but 'L' is not a parameter"),
     "outside": ({"bounds": {"l": (0, 0.3)}}, "inside the bounds, but l = 0.4 must lie between"),
     "prior of what": (
         {"recordings": [replace(one, weights=None) for one in GOOD], "prior": {"l": (0.5, 0.1)}},

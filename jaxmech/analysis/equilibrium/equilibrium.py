@@ -49,6 +49,7 @@ from jaxmech.utils.checks import (
     with_standard_promotion,
 )
 from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
+from jaxmech.utils.trees import ByName
 from jaxmech.velocities.quasi import IN_RATES, require_plain_velocities
 from jaxmech.velocities.rates import in_rates
 
@@ -295,7 +296,7 @@ class ScaledProblem:
             q=q,
             v=v,
             multipliers={name: multipliers[k] for name, k in rows.items()},
-            reactions={name: A[k].T @ multipliers[k] for name, k in rows.items()},
+            reactions=ByName({name: A[k].T @ multipliers[k] for name, k in rows.items()}),
             residual=jnp.max(jnp.abs(missed)),
             W=W,
             status=_status(missed, system.n),

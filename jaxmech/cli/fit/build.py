@@ -9,11 +9,12 @@ import jax
 import numpy as np
 
 from jaxmech.cli.fit.study import INERTIA, Adam, Candidate, FitStudy
-from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse, refuse_all, unknown
+from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all, unknown
 from jaxmech.config.load import SUBJECTS, find, is_robot, load, subject_of
 from jaxmech.identify import PhysicalInertia
 from jaxmech.identify.identifiable import Identifiable, Settings
 from jaxmech.identify.problem.body_inertia import bodies_of
+from jaxmech.utils.text import not_one_of
 from jaxmech.utils.trees import is_within, leaf_names
 
 _NAMED = ("start", "bounds", "prior")  # sections of `parameters` whose keys are parameters

@@ -18,21 +18,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.config.errors import (
-    Key,
-    Problem,
-    StudyError,
-    not_one_of,
-    out_of_range,
-    refuse,
-    refuse_all,
-)
+from jaxmech.config.errors import Key, Problem, StudyError, out_of_range, refuse, refuse_all
 from jaxmech.config.load import LoadedObject, Subject, copy_of, find
 from jaxmech.ensemble.members.array_names import array_name
 from jaxmech.ensemble.statistics.custom import Reduction
 from jaxmech.integrate import Event, Events, Transition
 from jaxmech.system import System
 from jaxmech.utils.field_docs import doc, setting
+from jaxmech.utils.text import not_one_of
 
 Keep = Literal["all", "final", "max", "min", "mean", "largest"]
 Series = Literal[

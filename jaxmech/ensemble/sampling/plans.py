@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.config.errors import Problem, StudyError, not_one_of, refuse, refuse_all
+from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
 from jaxmech.config.load import Subject, load
 from jaxmech.ensemble.distributions import (
     Distribution,
@@ -19,6 +19,7 @@ from jaxmech.ensemble.distributions import (
     needs_default,
 )
 from jaxmech.ensemble.sampling.settings import Sampling
+from jaxmech.utils.text import not_one_of
 from jaxmech.utils.trees import entry_names
 
 Index = tuple[int, ...]

@@ -10,9 +10,10 @@ from typing import Literal
 
 import numpy as np
 
-from jaxmech.config.errors import not_one_of, refuse
+from jaxmech.config.errors import refuse
 from jaxmech.ensemble.distributions import Distribution
 from jaxmech.utils.field_docs import doc, setting
+from jaxmech.utils.text import not_one_of
 
 Design = Literal["random", "latin-hypercube", "sobol", "saltelli"]
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from jaxmech.config.errors import Problem, not_one_of, out_of_range, refuse_all
+from jaxmech.config.errors import Problem, out_of_range, refuse_all
 from jaxmech.utils.field_docs import doc, setting
+from jaxmech.utils.text import not_one_of
 
 _WORDS = ("local", "slurm")
 _MOST_WORKERS = {"local": 1024, "slurm": 100_000}

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmech.config.errors import not_one_of, refuse
+from jaxmech.config.errors import refuse
 from jaxmech.config.frames import parquet_columns
 from jaxmech.identify.data.sheet import Cells, Sheet, TableError, as_float, title_of
+from jaxmech.utils.text import not_one_of
 
 _SEPARATORS = ",;\t"
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmech.config.errors import Problem, not_one_of, refuse, refuse_all
+from jaxmech.config.errors import Problem, refuse, refuse_all
 from jaxmech.config.frames import frame_columns
 from jaxmech.identify.data.files import column_sheets, csv_sheets, npz_sheets, parquet_sheets
 from jaxmech.identify.data.recording import Recording
@@ -19,6 +19,7 @@ from jaxmech.identify.data.table import Table
 from jaxmech.identify.data.velocity_estimates import rates, without_outliers
 from jaxmech.identify.data.wraps import unwrapped
 from jaxmech.signal import Signal
+from jaxmech.utils.text import not_one_of
 from jaxmech.utils.units import si_unit
 
 Reader = Callable[[Path, str | None, str | None, float | None], list[Sheet]]

@@ -12,11 +12,12 @@ with the eigenvalue zero is a change of the parameters that leaves the residuals
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import compress
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from jaxmech.utils.text import not_one_of
 
 Numbers = NDArray[np.floating]
 
@@ -177,12 +178,8 @@ def require_noise(noise: float | int) -> None:
 def place(name: str, names: Sequence[str]) -> int:
     """The index of a parameter, or an error that suggests the nearest name."""
     if name not in names:
-        near = get_close_matches(name, names, n=1, cutoff=0.5)
-        hint = f" did you mean {near[0]!r}?" if near else ""
-        raise ValueError(
-            f"Argument `name` must be a parameter that was fitted, but is {name!r};{hint} "
-            f"Known: {', '.join(names) or 'none'}."
-        )
+        message = not_one_of(name, names, "a parameter that was fitted")
+        raise ValueError(f"Argument `name` must name a parameter, but {name!r} {message}.")
     return list(names).index(name)
 
 

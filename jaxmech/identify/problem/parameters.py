@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +13,7 @@ from jaxmech.identify.problem.body_inertia import BodyNames
 from jaxmech.identify.problem.transforms import AbstractTransform, Entry, Interval, transform
 from jaxmech.system import Params, as_dtype
 from jaxmech.utils.checks import require_finite
+from jaxmech.utils.text import not_one_of
 from jaxmech.utils.trees import entry_names, is_within, leaf_names
 
 
@@ -250,12 +250,8 @@ def _require_known(argument: str, names: Any, known: Sequence[str]) -> None:
         raise TypeError(f"Argument `{argument}` must be a sequence of names: write ({names!r},).")
     for name in names:
         if name not in known:
-            near = get_close_matches(str(name), known, 1)
-            meant = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}."
-            raise ValueError(
-                f"Argument `{argument}` must name parameters that are fitted, but names {name!r}"
-                f"{meant}"
-            )
+            message = not_one_of(str(name), known, "a parameter that is fitted")
+            raise ValueError(f"Argument `{argument}` must name parameters, but {name!r} {message}.")
 
 
 def _prior(

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import EventState, Occurrences
 from jaxmech.system import System
+from jaxmech.utils.text import not_one_of
 
 
 class EventRecord(eqx.Module):
@@ -81,7 +82,7 @@ class Events(eqx.Module):
 
     def __getitem__(self, name: str) -> EventRecord:
         if name not in self.records:
-            raise KeyError(f"no event is named {name!r}; there are {', '.join(self.names)}")
+            raise KeyError(f"`{name}` {not_one_of(name, self.names, 'an event')}")
         return self.records[name]
 
     def __iter__(self) -> Iterator[str]:
