@@ -1,10 +1,15 @@
 """Prescribed motions, and the inputs of actuators that produce them.
 
 `given_motion` is a constraint that prescribes a motion, `servo` enforces a constraint by actuators
-during a simulation, and `inverse_dynamics` computes their inputs along a given path.
+during a simulation, and `inverse_dynamics` computes their inputs along a given path. `kinematics`
+is the motion along the range of a driver, a `kinematics_result`, whose poses `branch` follows;
+`unreached` says where it cannot go on.
 """
 
 from jaxmech.control.given_motion import given_motion as given_motion
 from jaxmech.control.inverse_dynamics import InverseDynamics as InverseDynamics
 from jaxmech.control.inverse_dynamics import inverse_dynamics as inverse_dynamics
+from jaxmech.control.kinematics import kinematics as kinematics
+from jaxmech.control.kinematics_result import Kinematics as Kinematics
+from jaxmech.control.kinematics_result import KinematicStatus as KinematicStatus
 from jaxmech.control.servo import Servo as Servo

@@ -357,13 +357,16 @@ def _rescaled(scaled: ScaledProblem, z: Array, theta: Any) -> tuple[Any, Array]:
 
 def _solve_known(setup: Setup, q: Array, guess: Array, theta: Any) -> Balanced:
     """`solve` for numbers that are known, on the host."""
+
+    def values(scales: Any, z: Any) -> Any:
+        return np.asarray(_values(setup, scales, z, theta))
+
+    def linear(scales: Any, z: Any) -> Any:
+        return jax.tree.map(np.asarray, _linear(setup, scales, z, theta))
+
     scales, z = _problem_at(setup, q, guess, theta)
     for _ in range(ATTEMPTS):
-        z = root_known(
-            lambda z, scales=scales: np.asarray(_values(setup, scales, z, theta)),
-            lambda z, scales=scales: jax.tree.map(np.asarray, _linear(setup, scales, z, theta)),
-            np.asarray(z),
-        )
+        z = root_known(partial(values, scales), partial(linear, scales), np.asarray(z))
         last = scales
         scales, z = _rescaled_at(setup, scales, jnp.asarray(z), theta)
         if 0.1 < scales[0] / last[0] < 10.0:

@@ -1,0 +1,268 @@
+"""`kinematics`: the motion of a mechanism along the range of a driver, on one branch of its poses.
+
+With as many drivers as degrees of freedom the constraints alone determine the motion: the pose by
+`branch`, its velocity and acceleration by linear equations, and then the forces, of which those of
+the drivers are what a motor has to supply,
+
+    M qdd - Q = A^T lambda + D^T mu,    D = d(driven quantities)/dq.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.compiler import native_call
+from jaxmech.consistency import extents_at
+from jaxmech.constraints import Holonomic
+from jaxmech.control.branch import (
+    DrivenLevel,
+    DrivenPose,
+    follow,
+    forces,
+    is_singular,
+    on_level,
+    rates,
+    settled,
+)
+from jaxmech.control.kinematics_result import Kinematics, KinematicStatus
+from jaxmech.control.servo import require_ideal
+from jaxmech.control.unreached import require_reached
+from jaxmech.system import Params, Subject, System, with_params
+from jaxmech.utils.checks import (
+    coordinate_indices,
+    is_known,
+    naming_missing,
+    require_finite,
+    require_function,
+    with_standard_promotion,
+)
+from jaxmech.utils.jit_cache import jit_of
+from jaxmech.velocities.rates import in_rates
+
+Driver = str | Sequence[str] | Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Driven:
+    """The driven quantities (k,): coordinates by their places, or a function."""
+
+    source: Any  # places of coordinates, or a function (q, params)
+
+    def __call__(self, q: Array, params: Params) -> Array:
+        """The driven quantities at a pose."""
+        if not callable(self.source):
+            return jnp.stack([q[place] for place in self.source])
+        with naming_missing("`driver`", params):
+            value = jnp.asarray(self.source(q, params), q.dtype)
+        if value.ndim > 1:
+            raise ValueError(
+                "The value of `driver` must be a number or have shape (k,), but has shape "
+                f"{value.shape}."
+            )
+        return jnp.atleast_1d(value)
+
+
+@with_standard_promotion
+def kinematics(
+    system: Subject,
+    driver: Driver,
+    values: Any,
+    start: Any,
+    params: Params = None,
+    *,
+    t: Any = 0.0,
+    rate: Any = 1.0,
+    acceleration: Any = 0.0,
+    throw: bool = True,
+) -> Kinematics:
+    """Follow a mechanism along the range of a driver: positions, velocities, accelerations, forces.
+
+    The mechanism moves from the start to each value in turn, in steps so short that it cannot
+    change to another branch of its poses. Where it comes to a dead point, the poses of this value
+    and of all after it are NaN: beyond lies no pose, or more than one. Pure under `jit` and `vmap`;
+    derivatives of any order, such as those with respect to lengths in `params`, are those of the
+    poses (implicit function theorem).
+
+    Args:
+        system: the system, with ideal constraints on positions alone.
+        driver: the name of a coordinate, a sequence of names, or a function `driver(q, params)` of
+            the driven quantities, () or (k,), such as the lengths of legs. As many are needed as
+            there are degrees of freedom.
+        values: values of the driver in the order of the motion, shape (K,), or (K, k) for k
+            drivers; or a function `values(t, params)`, twice differentiable, with the times `t`.
+        start: a pose near the branch, shape (n,), anywhere in the range of the driver. It is moved
+            onto the constraints, if possible with its value of the driver.
+        params: the parameters that the functions of the system expect.
+        t: times [s], () or (K,), at which constraints and forces are evaluated.
+        rate: rate of the driver, for which `v` and the forces are computed, broadcast to the
+            shape of `values`. With the default v is the derivative with respect to the driver.
+        acceleration: acceleration of the driver, likewise. With a function of time, `rate` and
+            `acceleration` are its derivatives.
+        throw: whether to raise if a value was not reached; never under `jit` and `vmap`, where
+            `status` tells.
+
+    Raises:
+        TypeError: if `system` is not a `System`, or `driver` neither names nor a function.
+        ValueError: if a name is unknown, a shape is wrong, or the constraints are not on positions
+            alone; and if `throw` is set, if the driver does not determine the motion, the start is
+            not near a pose, or a dead point lies before a value.
+
+    Example:
+        >>> from jaxmech import models
+        >>> model = models.double_pendulum_angles()
+        >>> held = kinematics(
+        ...     model.system, ["theta1", "theta2"], [[np.pi / 2, 0.0]], [0.0, 0.0], model.params,
+        ...     rate=0.0,
+        ... )
+        >>> print((held.drive / 9.81).round(6))  # torques m g (1 + 2) l and m g l
+        [[3. 1.]]
+    """
+    system, params = with_params(system, params)
+    system = in_rates(system, params)
+    require_ideal("system", system)
+    _require_positions(system)
+    driven = _driven(system, driver)
+    at_rest = jnp.zeros_like(jnp.asarray(start))
+    q, _, _, params = system.arguments(start, at_rest, 0.0, params, ("start", "start"))
+    s, ds, dds, ts = _motion(values, rate, acceleration, t, params, q.dtype)
+    count = jax.eval_shape(driven, q, params).size
+    _require_shape(s.shape, count)
+    require_finite(values=(s, ds, dds), start=q, t=ts, params=params)
+    columns = [x.reshape(-1, count) for x in (s, ds, dds)]
+    found = _kinematics(system, driven, _names(driver, count), q, *columns, ts, params)
+    found = eqx.tree_at(
+        lambda x: (x.values, x.drive, x.end), found,
+        (s, found.drive.reshape(s.shape), found.end.reshape(s.shape[1:])),
+    )  # fmt: skip
+    if throw and is_known(found):
+        require_reached(DrivenLevel(system, driven), found, params)
+    return found
+
+
+@jit_of("system", "driven", "names", is_frame=True)
+def _kinematics(
+    system: System, driven: Driven, names: tuple[str, ...], start: Array, s: Array, ds: Array,
+    dds: Array, t: Array, params: Params,
+) -> Kinematics:  # fmt: skip
+    inputs = start, s, ds, dds, t, params
+    return native_call(partial(_along, system, driven, names), *inputs)
+
+
+def _along(
+    system: System, driven: Driven, names: tuple[str, ...], start: Array, s: Array, ds: Array,
+    dds: Array, t: Array, params: Params,
+) -> Kinematics:  # fmt: skip
+    level = DrivenLevel(system, driven)
+    fixed = jax.lax.stop_gradient((start, s, t, params))
+    poses, status, end, extents = _poses(level, *fixed)
+    sizes = system.sizes(start, start, t[0], params)
+
+    def at_value(q: Array, s: Array, ds: Array, dds: Array, t: Array) -> tuple[Any, ...]:
+        q = on_level(level, q, (s, t, params), extents)
+        place = DrivenPose(q, s, t)
+        v, qdd, rows = rates(level, place, ds, dds, params, extents)
+        multipliers = forces(system, place, v, qdd, params, rows, extents)
+        parts = jnp.split(multipliers, np.cumsum(sizes))
+        pulls = [r.T @ x for r, x in zip(jnp.split(rows.A, np.cumsum(sizes)), parts, strict=True)]
+        return q, v, qdd, parts[-1], parts[:-1], pulls[:-1]
+
+    moves = jax.vmap(at_value)(poses, s, ds, dds, t)
+    good = status == KinematicStatus.REACHED
+
+    def known(x: Array) -> Array:
+        return jnp.where(good.reshape(-1, *[1] * (x.ndim - 1)), x, jnp.nan)
+
+    q, v, qdd, drive, multipliers, pulls = jax.tree.map(known, moves)
+    labels = [c.name for c in system.constraints]
+    return Kinematics(
+        values=s, t=t, q=q, v=v, qdd=qdd, drive=drive,
+        multipliers=dict(zip(labels, multipliers, strict=True)),
+        reactions=dict(zip(labels, pulls, strict=True)),
+        status=status, end=end, end_pose=poses[-1],
+        coordinates=tuple(system.coordinates), drivers=names,
+    )  # fmt: skip
+
+
+def _poses(
+    level: DrivenLevel, start: Array, s: Array, t: Array, params: Params
+) -> tuple[Array, Array, Array, Array]:
+    """The poses, their statuses, the last value that was reached, and the extents."""
+    extents = extents_at(level.system, start, jnp.zeros_like(start), t[0], params)
+    q, is_consistent = settled(level, start, t[0], params, extents)
+    begin = DrivenPose(q, level.driver(q, params), t[0])
+    undetermined = is_singular(level, begin, params, extents)
+    branch = follow(level, begin, s, t, params, extents)
+    failure = jnp.where(branch.singular, KinematicStatus.DEAD_POINT, KinematicStatus.NO_POSE)
+    failure = jnp.where(undetermined, KinematicStatus.UNDETERMINED, failure)
+    status = jnp.where(branch.reached, KinematicStatus.REACHED, failure)
+    status = jnp.where(is_consistent, status, KinematicStatus.INCONSISTENT)
+    return branch.q, status.astype(jnp.int32), branch.s[-1], extents
+
+
+def _driven(system: System, driver: Driver) -> Driven:
+    if callable(driver):
+        require_function("driver", driver, "q, params")
+        return Driven(driver)
+    names = (driver,) if isinstance(driver, str) else driver
+    return Driven(tuple(coordinate_indices("driver", names, system.coordinates)))
+
+
+def _names(driver: Driver, count: int) -> tuple[str, ...]:
+    """The names of what is driven: coordinates, or the entries of what a function returns."""
+    if not callable(driver):
+        return (driver,) if isinstance(driver, str) else tuple(driver)
+    name = getattr(driver, "__name__", "driver").replace("<lambda>", "driver")
+    return (name,) if count == 1 else tuple(f"{name}[{k}]" for k in range(count))
+
+
+def _require_shape(shape: tuple[int, ...], count: int) -> None:
+    if shape[1:] != (count,) and (shape[1:] or count != 1):
+        needed = "(K,)" if count == 1 else f"(K, {count})"
+        raise ValueError(
+            f"Argument `values` must have shape {needed}, a row for each of K values of "
+            f"{'the driver' if count == 1 else f'{count} drivers'}, but has shape {shape}."
+        )
+
+
+def _require_positions(system: System) -> None:
+    for c in system.constraints:
+        if not isinstance(c, Holonomic):
+            raise ValueError(
+                f"Argument `system` must have constraints on positions alone, but {c.name!r} is a "
+                f"{type(c).__name__}: the pose depends on the way there; use `simulate`."
+            )
+
+
+def _motion(
+    values: Any, rate: Any, acceleration: Any, t: Any, params: Params, dtype: Any
+) -> tuple[Array, Array, Array, Array]:
+    """Values, rates and accelerations of the driver in one shape, and times (K,)."""
+    if callable(values):
+        ts = jnp.asarray(t, dtype)
+        if ts.ndim != 1:
+            raise ValueError(
+                f"Argument `t` must have shape (K,) where `values` is a function of time, but has "
+                f"shape {ts.shape}."
+            )
+
+        def value(t: Array) -> Array:
+            return jnp.asarray(values(t, params), dtype)
+
+        def slope(fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
+            return lambda t: jax.jvp(fn, (t,), (jnp.ones_like(t),))[1]
+
+        functions = value, slope(value), slope(slope(value))
+        s, ds, dds = (jax.vmap(fn)(ts) for fn in functions)
+    else:
+        s = jnp.asarray(values, dtype)
+        ds, dds = (jnp.broadcast_to(jnp.asarray(x, dtype), s.shape) for x in (rate, acceleration))
+    if s.ndim not in (1, 2) or not s.shape[0]:
+        raise ValueError(f"Argument `values` must have shape (K,) or (K, k), but has {s.shape}.")
+    return s, ds, dds, jnp.broadcast_to(jnp.asarray(t, dtype), s.shape[:1])
