@@ -31,6 +31,7 @@ from jaxmech.identify.problem.least_squares import (
 )
 from jaxmech.identify.problem.rows import Task
 from jaxmech.identify.problem.setup import prepare
+from jaxmech.identify.problem.steps import with_steps
 from jaxmech.identify.result import Fit
 from jaxmech.integrate import AbstractMethod, AbstractSteps
 from jaxmech.stabilization import AbstractStabilization, Projection
@@ -99,9 +100,9 @@ def fit(
         noise: `AR1()` for noise that is correlated in time; by default it is independent.
         method: the integration method, as for `simulate`.
         steps: the step size policy. `per_save` of `FixedSteps` is the number of steps per interval
-            between samples, by default chosen from the motion; intervals in which a step would be
-            longer than `max_step` are divided. `max_steps` of `Adaptive` applies to each recording,
-            or to each segment with a `horizon`.
+            between samples, by default chosen from the motion at the start, and again at the end if
+            that needs more; intervals in which a step would be longer than `max_step` are divided.
+            `max_steps` of `Adaptive` applies to each recording, or segment with a `horizon`.
         projection: stabilization against drift, as for `simulate`.
         formulation: law of motion.
         folder: a folder in which the state of the fit is saved after each step, so that the same
@@ -117,7 +118,7 @@ def fit(
     Raises:
         TypeError: if an argument is of the wrong kind.
         ValueError: if a name, a shape, a bound, a recording or an initial state is invalid, or
-            nothing that was observed depends on a parameter.
+            nothing that was observed depends on a parameter at the start.
         FloatingPointError: if the steps of a descent are too long.
 
     Example:
@@ -186,7 +187,9 @@ def fit_identifiable(
     several = folder is not None and len(tasks) > 1
     places = [Path(folder) / f"start-{k}" if several else folder for k in range(len(tasks))]
     one = partial(solve, policy=policy, validation=watched, progress=progress)
-    ends = [*zip(tasks, workers(one, list(zip(tasks, places, strict=True))), strict=True)]
+    solutions = workers(one, list(zip(tasks, places, strict=True)))
+    pairs = zip(tasks, solutions, strict=True)
+    ends = [(with_steps(task, solved.per_save), solved) for task, solved in pairs]
     losses = [_final_loss(*end, policy, watched) for end in ends] if len(ends) > 1 else [0.0]
     task, solved = ends[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))]
     return result_of(task, solved, others, subject.params)

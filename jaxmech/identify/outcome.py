@@ -38,8 +38,7 @@ def result_of(task: Task, solved: Solved, others: Sequence[Recording], params0: 
     made = task.evaluator.at(solved.y).run
     train = Predicted(origin.recordings, origin.gathered(made.predicted))
     count = sum(one.count for one in origin.recordings)
-    # the initial states of later segments are tied to the segments before
-    unknowns = problem.layout.size + int(np.any(np.asarray(data.along), axis=1)[origin.first].sum())
+    unknowns = data.unknowns(problem.layout.size, origin.first)
     noise, standard = _standard(task, solved, count - unknowns)
     related = correlated(task, made, standard)
     conditions, factor = normal_conditions(task, solved.y, solved.conditions, unknowns)
@@ -74,6 +73,7 @@ def result_of(task: Task, solved: Solved, others: Sequence[Recording], params0: 
         noise_law=description(task),
         noise_parameters=noise_parameters(task),
         log_likelihood=log_likelihood(task, solved.y, solved.conditions),
+        integration_error=solved.integration_error,
         notes=tuple(remarks(task, solved, made, standard, unknowns)),
         horizon=partial(horizon_warning, task, made, params),
         may_grow=may_grow(task, task.evaluator.at(solved.y)),

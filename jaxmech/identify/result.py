@@ -129,6 +129,8 @@ class Fit:
         noise_law: the noise that was assumed, in words.
         noise_parameters: number of estimated parameters of the noise.
         log_likelihood: logarithm of the likelihood of the measurements under this noise.
+        integration_error: estimated integration error of the fitted motions, the largest relative
+            to their range, as in `Solution`; of up to 16 segments with fixed steps.
         notes: the warnings, except the one about the horizon.
         horizon: function that returns a warning if the longest segment is too long for gradients.
         density: residuals and posterior density as functions of the unknowns; None for a fit that
@@ -167,6 +169,7 @@ class Fit:
     noise_law: str = "normal, independent"
     noise_parameters: int = 0
     log_likelihood: float = float("nan")
+    integration_error: float = float("nan")
     notes: tuple[str, ...] = ()
     horizon: Callable[[], str] | None = None
     point: Point | None = None

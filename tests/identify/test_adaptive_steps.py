@@ -48,6 +48,7 @@ def assert_same(found: Fit, fixed: Fit) -> None:
     np.testing.assert_allclose((found.values - fixed.values) / errors, 0.0, atol=AMONG)
     np.testing.assert_allclose(found.uncertainty.standard_errors, errors, rtol=AMONG)
     assert not found.warnings
+    assert 0 < found.integration_error < 1e-3
 
 
 @pytest.mark.slow

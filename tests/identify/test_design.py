@@ -88,6 +88,22 @@ def test_the_release_of_a_spring() -> None:
     np.testing.assert_allclose(best.information, 1 / best.errors[None] ** 2, rtol=1e-5)
 
 
+def test_a_start_that_is_known() -> None:
+    """Its information is not shared with the spring, and another release may be best."""
+    spring = System(lambda q, v, t, p: 0.5 * (v @ v - p["k"] * q @ q), coordinates=("x",))
+    ts = np.linspace(0.0, 3.0, 31)
+
+    def known(**options: Any) -> Design:
+        return design(
+            spring, lambda x, p: (x, jnp.zeros(1), p), [0.3], ts, {"k": 4.0}, bounds=(0.1, 2.0),
+            noise=0.01, steps=FixedSteps(10), points=4, **options,
+        )  # fmt: skip
+
+    by_k = -2.0 * ts * np.sin(2.0 * ts) / 4.0
+    best = known(initial_states="fixed")
+    np.testing.assert_allclose(best.errors, 0.01 / np.linalg.norm(by_k), rtol=1e-5)
+
+
 OSCILLATOR, SHAKER = 3.0, np.arange(13) / 6
 SHAKEN = System(
     lambda q, v, t, p: 0.5 * (v @ v - OSCILLATOR**2 * q @ q),

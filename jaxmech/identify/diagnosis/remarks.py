@@ -7,7 +7,9 @@ import numpy as np
 
 from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.wraps import jumps
+from jaxmech.identify.diagnosis.coarse_steps import coarse_steps
 from jaxmech.identify.diagnosis.exact_starts import inexact_starts
+from jaxmech.identify.diagnosis.lost_in_noise import lost_in_noise
 from jaxmech.identify.diagnosis.misfit import EXACT, correlated, misfit, share
 from jaxmech.identify.inertial.possible import impossible
 from jaxmech.identify.inference.information import Numbers
@@ -46,6 +48,8 @@ def remarks(
             "intervals are not valid yet."
         )
     yield from jumps(task.origin.recordings)
+    yield from coarse_steps(task, solved)
+    yield from lost_in_noise(task, solved, made, unknowns)
     found = inexact_starts(task, solved, made), misfit(task, solved.y, made, residuals, unknowns)
     yield from filter(None, found)
     z = solved.y[: task.problem.layout.size]

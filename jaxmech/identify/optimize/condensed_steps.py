@@ -39,6 +39,7 @@ _ACCEPTED = 1e-3  # share of a promise that an accepted step keeps
 _JUMPS = 0.3  # share of the fall of the penalty that a step must promise
 _RISE = 0.1  # share of the loss by which closing the jumps may raise it
 _SOFT, _HARDER, _PHASES = 1e-2, 10.0, 5  # tolerance of soft phases, growth of weights, their number
+_REACH = 10.0  # of a step in a parameter, relative to it or to its start
 _LEAST = 1e-12  # radius, relative to the step, at which it ends
 _DEPENDENT = 1e-10  # singular value, relative to the largest, that counts as zero
 _EXACT = 1e-2  # share of the tolerance of the loss, which is judged before the step
@@ -49,6 +50,11 @@ class _Iterate(NamedTuple):
     rows: ResidualRows
     jump: float  # size of the weighted jumps
     largest: float  # largest jump, relative to the size of the states
+
+    @property
+    def misfit(self) -> float:
+        """Half the sum of squares of the residuals and of the weighted jumps."""
+        return self.rows.loss + 0.5 * self.jump**2
 
 
 class _TrialStep(NamedTuple):
@@ -76,7 +82,7 @@ def minimize_continuous(
     here = _place(unknowns, unknowns.straight(np.asarray(y, float)))
     first, region = here.rows.loss, _Region(_first_radius(unknowns, here), 0.0)
     most = policy.evaluations or PER_UNKNOWN * here.rows.jacobian.shape[1]
-    count, phases, reason = used + 1, 0, ""
+    count, phases, reason, best = used + 1, 0, "", here
     while not reason:
         step = _step(unknowns, here, region.radius)
         joined = here.largest <= _continuous(task)
@@ -97,6 +103,9 @@ def minimize_continuous(
                 record(Progress(unknowns.unknowns(here.x), here.rows.loss))
             elif region.radius < _LEAST * np.linalg.norm(here.rows.values):
                 reason = "no step lowers the loss" if joined else _apart(here)
+        best = min(best, here, key=lambda one: one.misfit)
+    if here.largest > _continuous(task):  # closing the jumps may have led anywhere
+        here = best
     gain, at_bound = promise(unknowns, here.rows, here.x)
     enough = negligible(task, here.rows.loss, here.rows.jacobian.shape[1])
     settled = gain <= enough or here.rows.loss <= ROUND_OFF * first
@@ -181,7 +190,8 @@ def _step(unknowns: Unknowns, here: _Iterate, radius: float) -> _TrialStep:
     sizes = np.linalg.norm(rows.jacobian, axis=0)
     sizes = np.where(sizes > 0, sizes, 1.0)
     low, high = np.full((2, sizes.size), [[-np.inf], [np.inf]])
-    low[:p], high[:p] = unknowns.limits[:, :p] - x[:p]
+    reach = _REACH * np.maximum(np.abs(x[:p]), 1.0)
+    low[:p], high[:p] = np.clip(unknowns.limits[:, :p] - x[:p], -reach, reach)
     rest = np.inf if np.isinf(radius) else np.sqrt(radius**2 - (share * closing) ** 2)
     w = _within(rows.jacobian / sizes, left, rest, low * sizes, high * sizes) / sizes
     after = left + rows.jacobian @ w

@@ -90,7 +90,7 @@ def descend(
     """Descend from y, or from an earlier `state`, with `record` called after each step."""
     problem, data = task.problem, task.data
     step = _program(problem, policy.optimizer)
-    y = best = jnp.asarray(y)
+    y = jnp.asarray(y)
     state = first_state(policy, y) if state is None else state
     ended, score = False, jnp.inf
     for count in range(int(state.step), policy.iterations):
@@ -103,7 +103,7 @@ def descend(
             )
         score = loss if validation is None else mean_square(problem, y, validation)
         better = score < state.best_loss
-        best = new if validation is None else jnp.where(better, y, state.best)
+        best = jnp.where(better, y, state.best)
         since = jnp.where(better, 0, state.since + 1)
         least = jnp.minimum(score, state.best_loss)
         first = jnp.where(count == 0, score, state.first_loss)
@@ -111,15 +111,27 @@ def descend(
         y = new
         ended = policy.patience is not None and int(since) >= policy.patience
         is_last = ended or count + 1 >= policy.iterations
-        record(Progress(np.asarray(best if is_last else y), float(loss), state))
+        record(Progress(np.asarray(y), float(loss), state))
         if is_last:
             break
+    best = state.best
+    if validation is None:
+        best = _better(policy, task, conditions, best, y)
     settled = at_rest(task, np.asarray(best), conditions)
     settled |= ended and float(state.best_loss) < _GAINED * float(state.first_loss)
     reason = f"the {policy.iterations} steps are used up"
     if ended:
         reason = f"{policy.patience} steps without a better validation loss"
     return End(np.asarray(best), bool(settled), reason, not ended, int(state.step))
+
+
+def _better(policy: Descent, task: Task, conditions: Conditions, best: Array, last: Array) -> Array:
+    """The best of all points, but the last one where the losses were those of batches."""
+    losses = [
+        np.inf if policy.batch else task.evaluator.rows(np.asarray(y), conditions).loss
+        for y in (best, last)
+    ]
+    return best if losses[0] < losses[1] else last
 
 
 def _drawn(policy: Descent, segments: int, count: int) -> Array:

@@ -13,10 +13,18 @@ from jaxmech.identify.optimize.trust_region import End, Progress, TrustRegion, m
 from jaxmech.identify.problem.least_squares import Conditions, Data, half_squares
 from jaxmech.identify.problem.rows import Task
 from jaxmech.identify.problem.sensor_noise import SensorNoise, estimated, reweighted
+from jaxmech.identify.problem.steps import (
+    integration_error,
+    is_too_coarse,
+    needed_steps,
+    with_steps,
+)
+from jaxmech.integrate import FixedSteps
 from jaxmech.utils.checks import require_positive, require_positive_integer, require_seed
 from jaxmech.utils.field_docs import setting
 
 ROUNDS = 30  # of fits and estimates of the noise
+_FINER = 3  # times that a fit goes on with more steps
 _MOST_ROWS = 2_000_000  # of the segments of a batch of starting points, to bound the memory
 
 
@@ -30,6 +38,8 @@ class Solved(NamedTuple):
     evaluations: int  # of the residuals and their derivatives
     stuck: bool  # whether it ended although there was a gain
     noise: SensorNoise | None  # where it is estimated for each sensor
+    per_save: int | None  # steps between samples with which it ended; None if they are adaptive
+    integration_error: float  # there, relative to the motion
 
 
 def solve(
@@ -38,18 +48,43 @@ def solve(
 ) -> Solved:  # fmt: skip
     """Solve a task, with its state kept in a folder unless that is None.
 
-    In rounds until the noise of the sensors remains the same; in one where it is stated.
+    Where the steps were chosen, and are too coarse for the motion at its end, it goes on with more.
     """
     task, folder = task_and_folder
+    solved = _solved(policy, task, folder, validation, progress)
+    for _ in range(_FINER):
+        y, end = solved.y, solved.end
+        if (
+            end.spent
+            or not task.chooses_steps
+            or not is_too_coarse(task, y, solved.integration_error, converged=end.converged)
+        ):
+            break
+        per_save = needed_steps(task, y)
+        if solved.per_save is None or per_save <= solved.per_save:
+            break
+        task = replace(with_steps(task, per_save), y=y)
+        solved = _solved(policy, task, None, validation, progress, solved)
+    return solved
+
+
+def _solved(
+    policy: TrustRegion | Descent, task: Task, folder: Any, validation: Data | None,
+    progress: bool, before: Solved | None = None,
+) -> Solved:  # fmt: skip
+    """Solve a task with its steps, after what was solved `before`.
+
+    In rounds until the noise of the sensors remains the same; in one where it is stated.
+    """
     descends = isinstance(policy, Descent)
     conditions, y, state, first_round = task.conditions, task.y, None, 0
-    history: list[float] = []
+    history = [] if before is None else list(before.history)
     stored = checkpoint(folder, task, policy, validation)
     if stored and stored.file.is_file():
         template = y, conditions, first_state(policy, y) if isinstance(policy, Descent) else None
         first_round, history, (y, conditions, state) = stored.load(template)
     weighs = task.estimates_noise and not descends
-    noise, evaluations = None, 0
+    noise, evaluations = None, 0 if before is None else before.evaluations
     with tqdm(disable=not progress, unit=" steps", initial=len(history)) as bar:
         for stage in range(first_round, ROUNDS if weighs else 1):
 
@@ -80,7 +115,9 @@ def solve(
             end = end._replace(converged=False)  # until nothing changes any more
             if end.spent:
                 break
-    return Solved(y, conditions, tuple(history), end, evaluations, stuck, noise)
+    steps, error = task.problem.scheme.steps, integration_error(task, y)
+    per_save = steps.count if isinstance(steps, FixedSteps) else None
+    return Solved(y, conditions, tuple(history), end, evaluations, stuck, noise, per_save, error)
 
 
 @dataclass(frozen=True)

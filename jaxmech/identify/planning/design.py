@@ -6,7 +6,7 @@ minimized within bounds and budgets, with exact derivatives by the experiment.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from jaxtyping import Array
 
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.identify.data.inputs import numbers_besides_signals
+from jaxmech.identify.identifiable import InitialStates
 from jaxmech.identify.inference.information import Numbers, percent
 from jaxmech.identify.planning.budget import AbstractBudget, budgets
 from jaxmech.identify.planning.criterion import AbstractCriterion, DOptimal
@@ -47,7 +48,8 @@ class Design:
         x: the experiment, shape (k,).
         names: names of the fitted numbers, p in all.
         values: their assumed values, shape (p,).
-        errors: standard errors that a fit would have, including what was known before, shape (p,).
+        errors: standard errors that a fit with these `initial_states` would have, including what
+            was known before, shape (p,).
         before: standard errors with the experiment `x0` instead, shape (p,).
         information: the information of the recording alone about the numbers, shape (p, p).
         budget: the limits of its input.
@@ -87,6 +89,7 @@ def design(
     bounds: Any,
     noise: Any,
     free: Sequence[str] | None = None,
+    initial_states: InitialStates = "free",
     observe: Any = None,
     known: Fit | None = None,
     criterion: AbstractCriterion = DOptimal(),
@@ -109,6 +112,9 @@ def design(
         bounds: (low, high) of x, numbers or arrays (k,).
         noise: standard deviations of the sensors, a number or shape (d,).
         free: names of the parameters to be known, as for `fit`; by default all numbers.
+        initial_states: whether the initial state that the experiment aims at will be fitted along
+            with the numbers, "free", or is exact, "fixed", as for `fit`. It decides how much a
+            recording tells, and often which experiment is best.
         observe: observe(q, v, t, params) returns the sensor values, (d,), as for `fit`.
         known: a fit of the same numbers, whose recordings count too, so that the experiment is
             designed for what they leave undetermined.
@@ -142,6 +148,10 @@ def design(
     """
     require_positive_integer("points", points, "give the number of random experiments")
     require_seed(seed)
+    if initial_states not in get_args(InitialStates):
+        raise ValueError(
+            f'Argument `initial_states` must be "free" or "fixed", but is {initial_states!r}.'
+        )
     system, params = with_params(system, params)
     free = numbers_besides_signals(params) if free is None else free
     chosen = parameters(params, free=free, bodies=bodies_of(system))
@@ -154,6 +164,7 @@ def design(
         noise=jnp.asarray(noise, float),
         layout=layout,
         leaves=leaves,
+        free_starts=initial_states == "free",
     )
     limits = budgets(budget)
     room = Room.of(x0, bounds, lambda x: planned.shares(limits, x))

@@ -5,7 +5,7 @@ Of an experiment x it is
     H(x) = J_p^T J_p - J_p^T J_s (J_s^T J_s)^-1 J_s^T J_p
 
 about the parameters p, with the derivatives J of the sensors in units of their noise by p and by
-the initial state s, which is fitted too.
+the initial state s where that is fitted too, and J_p^T J_p where it is known.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,6 +46,7 @@ class PlannedRecording:
         noise: standard deviations of the sensors, () or (d,).
         layout: the numbers that are to be known, p in all.
         leaves: the assumed parameters.
+        free_starts: whether the initial state is fitted too.
     """
 
     scheme: Scheme
@@ -55,13 +56,14 @@ class PlannedRecording:
     noise: Array
     layout: ParameterLayout
     leaves: tuple[Array, ...]
+    free_starts: bool = True
 
     def start(self, x: Array, unknowns: Array | None = None) -> tuple[Array, Array, Params]:
         """The initial state and the parameters, for changes of the numbers and of the state."""
         p, n = self.layout.size, self.scheme.system.n
         z = jnp.zeros(p) if unknowns is None else unknowns[:p]
         q, v, params = self.experiment(x, self.layout.params(z, self.leaves))
-        if unknowns is not None:
+        if unknowns is not None and self.free_starts:
             q, v = q + unknowns[p : p + n], v + unknowns[p + n :]
         q, v = jnp.asarray(q, float), jnp.asarray(v, float)
         q, v = begin(self.scheme.system, None, q, v, self.ts[0], params)
@@ -93,8 +95,9 @@ class PlannedRecording:
     def information(self, x: Array) -> Float[Array, "p p"]:
         """H(x) about relative changes of the numbers."""
         system, p = self.scheme.system, self.layout.size
-        J = jax.jacfwd(self.sensors)(jnp.zeros(p + system.n + system.n_velocities), x)
-        return _without_starts(J, p)
+        starts = system.n + system.n_velocities if self.free_starts else 0
+        J = jax.jacfwd(self.sensors)(jnp.zeros(p + starts), x)
+        return _without_starts(J, p) if starts else J.T @ J
 
     def shares(self, budgets: Sequence[AbstractBudget], x: Array) -> Array:
         """What the experiment spends of each budget, in units of it, (m,)."""

@@ -4,5 +4,6 @@
 `initial_states` maps them to initial states;
 `least_squares` compares motions with recordings, `condensing` eliminates states between segments,
 `rows` reduces residuals and derivatives,
-`sensor_noise` weighs the sensors, and `setup` builds the problem from the arguments of `fit`.
+`sensor_noise` weighs the sensors, `steps` chooses the fixed steps and judges them, and
+`setup` builds the problem from the arguments of `fit`.
 """

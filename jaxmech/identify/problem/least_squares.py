@@ -21,7 +21,7 @@ from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.segments import Segments
 from jaxmech.identify.data.wraps import followed
 from jaxmech.identify.problem.parameters import ParameterLayout
-from jaxmech.integrate import AbstractDerivative, ForwardMode, ReverseMode, Scheme
+from jaxmech.integrate import AbstractDerivative, FixedSteps, ForwardMode, ReverseMode, Scheme
 from jaxmech.sensitivity.forward import slopes_by_groups
 from jaxmech.simulate import simulate
 from jaxmech.system import Params, System
@@ -60,6 +60,13 @@ class Data(eqx.Module):
         """The number i of free numbers of each initial state."""
         return self.along.shape[2]
 
+    def unknowns(self, size: int, first: np.ndarray) -> int:
+        """The number of unknowns with `size` parameters and the segments that begin recordings.
+
+        The initial states of later segments are tied to the segments before.
+        """
+        return size + int(np.any(np.asarray(self.along), axis=1)[first].sum())
+
     def parts(self, y: Any, size: int) -> tuple[Any, Any]:
         """z (p,) and u (S, i) of the unknowns."""
         return y[:size], y[size:].reshape(len(self.along), self.free_starts)
@@ -89,6 +96,7 @@ class SegmentRun(eqx.Module):
     begin: Float[Array, "*S nm"]  # initial state
     end: Float[Array, "*S nm"]  # final state
     status: Any
+    error: Float[Array, "*S"] | None  # of the integration, relative; None with fixed steps
 
 
 class Slopes(NamedTuple):
@@ -115,7 +123,9 @@ def run_segment(
         difference = followed(difference, s.weights, s.periods)
     residual = jnp.where(s.weights > 0, s.weights * difference, 0.0)
     state = jnp.concatenate([sol.q, sol.v], axis=1)
-    return SegmentRun(predicted, residual, state[0], state[s.last], sol.status)
+    # An estimate for fixed steps would cost a tenth of the run, and is known at the end of a fit.
+    error = None if isinstance(problem.scheme.steps, FixedSteps) else sol.integration_error
+    return SegmentRun(predicted, residual, state[0], state[s.last], sol.status, error)
 
 
 def _over_segments(fn: Callable[[Array, Data], Any], data: Data, u: Array) -> Any:

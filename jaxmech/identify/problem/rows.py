@@ -207,6 +207,7 @@ class Task:
     hard: bool  # whether jumps between segments must vanish
     weighted: bool  # whether residuals are in units of the stated standard deviation
     evaluator: Evaluator
+    chooses_steps: bool = False  # whether their number follows from the motion
     loss: AbstractLoss | None = None  # in place of the squares
     noise: AR1 | None = None  # None if it is white
 

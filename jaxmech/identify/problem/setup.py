@@ -11,7 +11,6 @@ from jaxtyping import Array
 
 from jaxmech.first_order import named_values
 from jaxmech.identify.data.inputs import (
-    ends_of_steps,
     numbers_besides_signals,
     with_inputs,
     without_inputs,
@@ -32,18 +31,13 @@ from jaxmech.identify.problem.least_squares import Conditions, Data, FitProblem
 from jaxmech.identify.problem.parameters import Parameters, parameters
 from jaxmech.identify.problem.rows import Evaluator, Task
 from jaxmech.identify.problem.sensor_noise import first_weights
+from jaxmech.identify.problem.steps import with_chosen_steps
 from jaxmech.integrate import FixedSteps, Scheme
-from jaxmech.integrate.steps.default_steps import members_need
-from jaxmech.integrate.steps.step_size import MEMBERS, rounded_up
 from jaxmech.simulate import simulate
 from jaxmech.status import Status
-from jaxmech.system import Params, as_dtype
+from jaxmech.system import Params
 from jaxmech.utils.parameters import unread
 from jaxmech.utils.text import capital
-from jaxmech.utils.tracers import evenly_spaced
-
-_ROUND_OFF = 8.0  # distance of corners from the ends of a segment, in units of round-off
-_LONGER = 1.5  # an interval longer than the usual one by this factor is divided
 
 
 @dataclass(frozen=True)
@@ -82,7 +76,7 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
         given = tuple(_with_guesses(problem, params, *pair) for pair in pairs)
     cut, origin = segments(given, horizon=horizon)
     states = initial_states(problem, cut, params)
-    problem, longest = _with_chosen_steps(problem, params, given, cut, states)
+    problem, longest = with_chosen_steps(problem, params, given, cut, states)
     if longest is not None:
         cut, origin = segments(given, horizon=horizon, step=longest)
     weighted = all(one.weights is not None for one in given)
@@ -99,20 +93,40 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
         sensor_weight = first_weights(np.asarray(cut.weights), np.asarray(cut.observed))
     conditions = _conditions(found, data, origin, states, settings, sensor_weight)
     y = np.zeros(found.layout.size + len(origin.recording) * data.free_starts)
-    count = sum(one.count for one in given)
-    if count < y.size:
-        raise ValueError(
-            f"Argument `recordings` must hold at least as many measurements as there are unknowns, "
-            f"but there are {count} for {y.size}; fix parameters by `free`, or exact starts by "
-            '`initial_states="fixed"`.'
-        )
+    _require_enough(given, data, origin, found.layout.size, weighted=weighted)
     hard = horizon is not None and horizon.continuity is None
     evaluator = Evaluator(problem, data, origin.recording, hard=hard)
     _require_runs(evaluator, y, origin)
+    chooses = isinstance(scheme.steps, FixedSteps) and scheme.steps.per_save is None
     return Task(
-        problem, data, conditions, origin, y, longest, hard, weighted, evaluator, settings.loss,
-        settings.noise,
+        problem, data, conditions, origin, y, longest, hard, weighted, evaluator, chooses,
+        settings.loss, settings.noise,
     )  # fmt: skip
+
+
+def _require_enough(
+    given: Sequence[Recording],
+    data: Data,
+    origin: SegmentOrigin,
+    parameters: int,
+    *,
+    weighted: bool,
+) -> None:
+    """Raise if there are too few measurements for the unknowns, and for their noise."""
+    count = sum(one.count for one in given)
+    size = parameters + len(origin.recording) * data.free_starts
+    remedy = 'fix parameters by `free`, or exact starts by `initial_states="fixed"`.'
+    if count < size:
+        raise ValueError(
+            f"Argument `recordings` must hold at least as many measurements as there are unknowns, "
+            f"but there are {count} for {size}; {remedy}"
+        )
+    if not weighted and count <= (unknowns := data.unknowns(parameters, origin.first)):
+        raise ValueError(
+            "Argument `recordings` must hold more measurements than there are unknowns, since "
+            "their noise is estimated by what the fit leaves of them, but there are "
+            f"{count} for {unknowns}; state the noise by `weights`, {remedy}"
+        )
 
 
 def _require_inputs_are_read(
@@ -159,12 +173,19 @@ def _require_runs(evaluator: Evaluator, y: np.ndarray, origin: SegmentOrigin) ->
             f"{capital(name)} cannot be simulated with the parameters at the start of the fit: "
             f"{what.name}, {what.message}; begin nearer, take {steps}shorter segments (`horizon`)."
         )
-    lost = ~np.isfinite(np.asarray(made.slopes.residual)).all(axis=(1, 2, 3))
+    slopes = np.asarray(made.slopes.residual)
+    lost = ~np.isfinite(slopes).all(axis=(1, 2, 3))
     for k in np.flatnonzero(lost):
         raise ValueError(
             f"{capital(origin.recordings[origin.recording[k]].name)} has no derivative by the "
             "unknowns at the start of the fit; `check_gradients` finds the function of the system "
             "that causes it."
+        )
+    if not slopes.any():
+        raise ValueError(
+            "Argument `free` must name parameters that the sensors depend on, but at the start of "
+            f"the fit no sensor depends on {', '.join(problem.layout.names)}: the system may be "
+            "at rest, or an input zero. Record a motion, or begin with other parameters."
         )
 
 
@@ -205,63 +226,6 @@ def _with_guesses(
     params = with_inputs(params, one.inputs)
     sol = simulate(problem.system, state.q, state.v, one.ts, params, **problem.scheme.policies)
     return replace(one, q0=np.asarray(sol.q), v0=np.asarray(sol.v))
-
-
-def _with_chosen_steps(
-    problem: FitProblem, params: Params, given: Sequence[Recording], s: Segments,
-    states: Sequence[InitialState],
-) -> tuple[FitProblem, float | None]:  # fmt: skip
-    """The problem with the number of its steps, and the longest time for them [s], if any.
-
-    Times between samples that are longer are divided.
-    """
-    policy = problem.scheme.steps
-    jumps = any(signal.interpolation != "cubic" for signal in given[0].inputs.values())
-    if jumps and not np.size(policy.times):
-        # The times of a segment have the samples of its inputs among them.
-        policy = replace(policy, times="saves")
-        problem = replace(problem, scheme=replace(problem.scheme, steps=policy))
-    if not isinstance(policy, FixedSteps):
-        return problem, None
-    per_save, longest = policy.per_save, np.inf
-    if per_save is None:
-        # Steps are for nine of ten intervals between samples; the longer ones are divided instead.
-        rows = zip(np.asarray(s.ts), np.asarray(s.last), strict=True)
-        intervals = np.concatenate([np.diff(ts[: last + 1]) for ts, last in rows])
-        usual = float(np.quantile(intervals, 0.9))
-        per_save = rounded_up(usual / _largest_step(problem, params, s, states))
-        longest = _LONGER * usual
-    if policy.max_step is not None:
-        longest = min(longest, float(policy.max_step) * per_save)
-    policy = replace(policy, per_save=per_save, max_step=None)
-    problem = replace(problem, scheme=replace(problem.scheme, steps=policy))
-    return problem, longest if np.isfinite(longest) else None
-
-
-def _largest_step(
-    problem: FitProblem, params: Params, s: Segments,
-    states: Sequence[InitialState],
-) -> float:  # fmt: skip
-    """The largest step that is accurate enough for a few of the segments [s]."""
-    largest = np.inf
-    for k in evenly_spaced(len(states), MEMBERS):
-        ts = np.asarray(s.ts)[k, [0, int(s.last[k])]]
-        q, v = np.asarray(states[k].q), np.asarray(states[k].v)
-        segment_params = as_dtype(with_inputs(params, s.inputs_of(k)), q.dtype)
-        own = jax.tree.map(lambda x: np.asarray(x)[None], segment_params)
-        needed = members_need(problem.scheme, q[None], v[None], ts[None], own, _corners(s, k))
-        largest = min(largest, float(ts[1] - ts[0]) / (needed or 1))
-    return largest
-
-
-def _corners(s: Segments, k: Any) -> np.ndarray | None:
-    """The corners and jumps of the inputs in a segment and at its ends, of one member, (1, K)."""
-    ts = np.asarray(s.ts)[k]
-    first, last = ts[0], ts[int(s.last[k])]
-    # Those at the ends count, since the last step is on the side before a jump there.
-    near = _ROUND_OFF * np.finfo(ts.dtype).eps * np.abs(ts).max()
-    times = ends_of_steps(s.inputs_of(k), first - near, last + near)
-    return times[None].astype(ts.dtype) if times.size else None
 
 
 def _conditions(

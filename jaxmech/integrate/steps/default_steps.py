@@ -15,7 +15,13 @@ from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import FixedSteps
 from jaxmech.integrate.steps.abrupt_changes import ending_at_jumps
-from jaxmech.integrate.steps.step_size import MEMBERS, MOST_STEPS, rounded_up, steps_needed
+from jaxmech.integrate.steps.step_size import (
+    MEMBERS,
+    MOST_STEPS,
+    rounded_up,
+    steps_needed,
+    trial_errors,
+)
 from jaxmech.integrate.times import step_times
 from jaxmech.signal import has_signals, thinned
 from jaxmech.stabilization import AbstractStabilization, Projection
@@ -197,16 +203,34 @@ def members_need(
 
     All arguments have a leading axis of members. None if the system closes over tracers.
     """
+    step_count = steps_needed(scheme, *_of_trials(q, v, ts, params, times), watch)
+    if step_count is not None and step_count > MOST_STEPS:
+        warn_caller(_TOO_MANY.format(step_count), StepWarning)
+    return step_count and min(step_count, MOST_STEPS)
+
+
+def members_error(
+    scheme: Scheme, q: Any, v: Any, ts: Any, params: Any, times: Any, steps: int
+) -> float | None:  # fmt: skip
+    """The largest relative error of the members in so many equal steps, by a trial of them.
+
+    The arguments are those of `members_need`. None if the system closes over tracers.
+    """
+    errors = trial_errors(scheme, *_of_trials(q, v, ts, params, times), steps)
+    return None if errors is None else float(errors.max())
+
+
+def _of_trials(
+    q: Any, v: Any, ts: Any, params: Any, times: Any
+) -> tuple[Any, Any, np.ndarray, Any, Any]:
+    """The starts, first and last times, parameters and times of corners that trials have."""
     if times is not None and times.shape[1] > _MOST_ENDS and has_signals(params):
         # Between its samples an input is a line, which asks for no shorter steps: its size is what
         # counts, and native code of so many ends would take long to compile.
         params, times = thinned(params, _MOST_SAMPLES, axis=1), None
     q, v, ts, params, times = jax.tree.map(_filled, (q, v, ts, params, times))
     ends = np.stack([ts[:, 0], ts[:, -1]], axis=1)
-    step_count = steps_needed(scheme, q, v, ends, params, times, watch)
-    if step_count is not None and step_count > MOST_STEPS:
-        warn_caller(_TOO_MANY.format(step_count), StepWarning)
-    return step_count and min(step_count, MOST_STEPS)
+    return q, v, ends, params, times
 
 
 def _filled(rows: Any) -> Any:

@@ -21,6 +21,7 @@ from jaxmech.first_order import largest, spread
 from jaxmech.integrate.error_estimate import relative, resolution
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.turns import step_turns
+from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import step
 from jaxmech.integrate.step_state import StepState
@@ -55,9 +56,7 @@ def steps_needed(
     """
     # A trial is the same for all policies of the length of steps, and compiled once for them.
     scheme = scheme.with_one_step()
-    order = scheme.method.order
-    eps = float(jnp.finfo(q.dtype).eps)
-    target = max(TARGET if order >= 4 else _ROUGH, 1000 * eps)
+    order, target = scheme.method.order, target_error(scheme.method, q.dtype)
     steps, previous, result, is_settled = _FIRST, None, np.zeros(len(q)), np.zeros(len(q), bool)
     foreseen = np.full(len(q), float(_FIRST))  # the steps needed according to the trial before
     for _ in range(_TRIALS):
@@ -85,6 +84,24 @@ def steps_needed(
         growth = np.clip(growth, 2.0, 8.0)[~is_settled].max()
         steps, previous, foreseen = int(np.ceil(steps * growth)), trial, step_counts
     return int(np.ceil(min(result.max(), 1e15)))
+
+
+def target_error(method: AbstractMethod, dtype: Any) -> float:
+    """The relative error of a whole run that chosen steps aim at."""
+    target = TARGET if method.order >= 4 else _ROUGH
+    return max(target, 1000 * float(jnp.finfo(dtype).eps))
+
+
+def trial_errors(
+    scheme: Scheme, q: Any, v: Any, ts: np.ndarray, params: Any, times: np.ndarray | None,
+    steps: int,
+) -> np.ndarray | None:  # fmt: skip
+    """The relative errors (M,) of whole runs in so many equal steps, infinite where unknown.
+
+    The other arguments, and None, are as in `steps_needed`.
+    """
+    trial = _tried(scheme.with_one_step(), None, q, v, ts, params, times, steps)
+    return None if trial is None else trial.error
 
 
 @dataclass(frozen=True)

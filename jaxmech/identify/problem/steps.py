@@ -1,0 +1,164 @@
+"""The fixed steps of a fit: their number, which is chosen from the motion, and whether it will do.
+
+The number is chosen where the fit begins. Where it ends the motion may need more steps, as it may
+with a number that was given: the error of a trial with step doubling tells. An error d of the
+predicted samples moves the estimates by (J^T J)^-1 J^T d, in units of the noise, that is by |d|
+standard errors at most, and by as much where d lies in the span of J, as an error of a period does.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmech.identify.data.inputs import ends_of_steps, with_inputs
+from jaxmech.identify.data.recording import Recording
+from jaxmech.identify.data.segments import Segments
+from jaxmech.identify.problem.initial_states import InitialState
+from jaxmech.identify.problem.least_squares import FitProblem
+from jaxmech.identify.problem.rows import Evaluator, Task
+from jaxmech.identify.problem.sensor_noise import motion
+from jaxmech.integrate import FixedSteps
+from jaxmech.integrate.steps.default_steps import members_error, members_need
+from jaxmech.integrate.steps.step_size import MEMBERS, target_error
+from jaxmech.system import Params, as_dtype
+from jaxmech.utils.tracers import evenly_spaced
+
+_ROUND_OFF = 8.0  # distance of corners from the ends of a segment, in units of round-off
+_LONGER = 1.5  # an interval longer than the usual one by this factor is divided
+_SLACK = 1.25  # factor by which fewer steps may be made than the target needs
+_COARSE = 16.0  # targets from which on an error may call for more steps
+_SHIFT = 1.0  # standard errors by which an integration error may move the estimates
+_EXACT = 1e-6  # share of the motion below which residuals are numerical errors
+
+
+def with_chosen_steps(
+    problem: FitProblem, params: Params, given: Sequence[Recording], s: Segments,
+    states: Sequence[InitialState],
+) -> tuple[FitProblem, float | None]:  # fmt: skip
+    """The problem with the number of its steps, and the longest time for them [s], if any.
+
+    Times between samples that are longer are divided.
+    """
+    policy = problem.scheme.steps
+    jumps = any(signal.interpolation != "cubic" for signal in given[0].inputs.values())
+    if jumps and not np.size(policy.times):
+        # The times of a segment have the samples of its inputs among them.
+        policy = replace(policy, times="saves")
+        problem = replace(problem, scheme=replace(problem.scheme, steps=policy))
+    if not isinstance(policy, FixedSteps):
+        return problem, None
+    per_save, longest = policy.per_save, np.inf
+    if per_save is None:
+        starts = np.stack([np.concatenate([one.q, one.v]) for one in states])
+        per_save = _needed(problem, params, s, starts)
+        longest = _LONGER * _usual(s)
+    if policy.max_step is not None:
+        longest = min(longest, float(policy.max_step) * per_save)
+    policy = replace(policy, per_save=per_save, max_step=None)
+    problem = replace(problem, scheme=replace(problem.scheme, steps=policy))
+    return problem, longest if np.isfinite(longest) else None
+
+
+def with_steps(task: Task, per_save: int | None) -> Task:
+    """The same fit with another number of steps, if there is one."""
+    policy = task.problem.scheme.steps
+    if not isinstance(policy, FixedSteps) or policy.per_save == per_save:
+        return task
+    scheme = replace(task.problem.scheme, steps=replace(policy, per_save=per_save))
+    problem = replace(task.problem, scheme=scheme)
+    evaluator = Evaluator(problem, task.data, task.origin.recording, hard=task.hard)
+    return replace(task, problem=problem, evaluator=evaluator)
+
+
+def needed_steps(task: Task, y: np.ndarray) -> int:
+    """The number of steps that the motion at y needs."""
+    return _needed(task.problem, _params(task, y), task.data.segments, _starts(task, y))
+
+
+def integration_error(task: Task, y: np.ndarray) -> float:
+    """The largest integration error at y, of a few segments with fixed steps, by their motion."""
+    scheme, s = task.problem.scheme, task.data.segments
+    made = task.evaluator.at(y).run
+    if not isinstance(scheme.steps, FixedSteps):
+        return float(np.max(np.asarray(made.error)))
+    largest, params, starts = 0.0, _params(task, y), _starts(task, y)
+    for k in evenly_spaced(len(starts), MEMBERS):
+        member = _member(task.problem, params, s, starts, k)
+        error = members_error(scheme, *member, int(s.last[k]) * scheme.steps.count)
+        largest = max(largest, np.inf if error is None else error)
+    return largest
+
+
+def is_too_coarse(task: Task, y: np.ndarray, error: float, *, converged: bool) -> bool:
+    """Whether an integration error at y may move the estimates, or has stopped the fit."""
+    dtype = task.data.segments.ts.dtype
+    if not error > _COARSE * target_error(task.problem.scheme.method, dtype):
+        return False
+    return not converged or largest_shift(task, y, error) > _SHIFT
+
+
+def largest_shift(task: Task, y: np.ndarray, error: float) -> float:
+    """The standard errors by which an integration error may move the estimates, at most."""
+    s = task.data.segments
+    weights, residual = np.asarray(s.weights, float), task.evaluator.at(y).run.residual
+    seen = weights > 0
+    count = seen.sum((0, 1))
+    unweighted = np.where(seen, residual, 0.0) / np.where(seen, weights, 1.0)
+    noise = np.sqrt((unweighted**2).sum((0, 1)) / np.maximum(count, 1))
+    share = noise / motion(weights, np.asarray(s.observed, float))
+    # the steps that made the recordings, if they are a simulation, fit to round-off
+    inexact = share > _EXACT
+    return float(error * np.sqrt((count[inexact] / share[inexact] ** 2).sum()))
+
+
+def _params(task: Task, y: np.ndarray) -> Params:
+    return task.problem.layout.known(y[: task.problem.layout.size], task.data.leaves)
+
+
+def _starts(task: Task, y: np.ndarray) -> np.ndarray:
+    return np.asarray(task.evaluator.at(y).run.begin)
+
+
+def _needed(problem: FitProblem, params: Params, s: Segments, starts: np.ndarray) -> int:
+    """The steps between samples that are accurate enough for a few segments from starts (S, nm).
+
+    A power of two, so that fits to other recordings seldom compile other programs.
+    """
+    smallest = np.inf
+    for k in evenly_spaced(len(starts), MEMBERS):
+        q, v, ts, *others = _member(problem, params, s, starts, k)
+        count = members_need(problem.scheme, q, v, ts, *others)
+        smallest = min(smallest, float(ts[0, 1] - ts[0, 0]) / (count or 1))
+    return 1 << max(0, math.ceil(math.log2(_usual(s) / smallest / _SLACK)))
+
+
+def _usual(s: Segments) -> float:
+    """The longest of nine in ten intervals between samples [s]; longer ones are divided instead."""
+    rows = zip(np.asarray(s.ts), np.asarray(s.last), strict=True)
+    intervals = np.concatenate([np.diff(ts[: last + 1]) for ts, last in rows])
+    return float(np.quantile(intervals, 0.9))
+
+
+def _member(
+    problem: FitProblem, params: Params, s: Segments, starts: np.ndarray, k: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, Params, np.ndarray | None]:
+    """A segment as a batch of one: its start, its ends, its parameters and its corners."""
+    ts = np.asarray(s.ts)[k, [0, int(s.last[k])]]
+    q, v = np.split(starts[k].astype(ts.dtype), [problem.system.n])
+    segment_params = as_dtype(with_inputs(params, s.inputs_of(k)), q.dtype)
+    own = jax.tree.map(lambda x: np.asarray(x)[None], segment_params)
+    return q[None], v[None], ts[None], own, _corners(s, k)
+
+
+def _corners(s: Segments, k: Any) -> np.ndarray | None:
+    """The corners and jumps of the inputs in a segment and at its ends, of one member, (1, K)."""
+    ts = np.asarray(s.ts)[k]
+    first, last = ts[0], ts[int(s.last[k])]
+    # Those at the ends count, since the last step is on the side before a jump there.
+    near = _ROUND_OFF * np.finfo(ts.dtype).eps * np.abs(ts).max()
+    times = ends_of_steps(s.inputs_of(k), first - near, last + near)
+    return times[None].astype(ts.dtype) if times.size else None

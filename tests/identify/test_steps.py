@@ -1,0 +1,88 @@
+"""The steps of a fit: their number, their error beside the noise, and whether they follow it."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from jaxmech import FixedSteps, System, simulate
+from jaxmech.identify import Fit, Identifiable, Recording, Settings, fit
+from jaxmech.identify.problem import steps as steps_of_fits
+from jaxmech.identify.problem.setup import prepare
+from tests.identify.swings import BEGIN, FREE, SWING, swings
+
+TRUTH = {"w2": 20.0, "c": 0.1}
+SLOW = System(
+    lambda q, v, t, p: 0.5 * v @ v + p["w2"] * jnp.cos(q[0]),
+    force=lambda q, v, t, p: -p["c"] * v,
+    coordinates=("angle",),
+)
+
+
+def _fitted(noise: float, per_save: int | None) -> Fit:
+    ts = np.arange(31) / 5
+    clean = simulate(SLOW, [0.5], [0.0], ts, TRUTH, steps=FixedSteps(64)).q
+    observed = clean + noise * np.random.default_rng(0).normal(size=clean.shape)
+    one = Recording(ts, observed, [0.5], [0.0])
+    steps = None if per_save is None else FixedSteps(per_save)
+    return fit(SLOW, one, {"w2": 18.0, "c": 0.2}, steps=steps)
+
+
+def _off(found: Fit) -> float:
+    """The largest distance from the truth, in standard errors."""
+    truth = np.array([TRUTH[name] for name in found.names])
+    return float(np.abs((found.values - truth) / found.uncertainty.standard_errors).max())
+
+
+def test_steps_are_judged_by_the_noise() -> None:
+    coarse = _fitted(1e-3, 1)
+    assert _off(coarse) > 30
+    (note,) = [text for text in coarse.notes if "Steps too coarse" in text]
+    assert 0.01 < coarse.integration_error < 0.5
+    number = int(note.partition("FixedSteps(per_save=")[2].partition(")")[0])
+    enough = _fitted(1e-3, number)
+    assert enough.notes == ()
+    assert _off(enough) < 4
+    assert enough.integration_error < 1e-5
+    assert _fitted(1e-3, None).integration_error == enough.integration_error
+    loud = _fitted(0.05, 2)
+    assert loud.integration_error > 1e-3
+    assert not any("Steps too coarse" in text for text in loud.notes)
+
+
+def test_a_fit_that_leaves_its_start_makes_more_steps() -> None:
+    """Without friction the motion is smooth, with it a step must resolve each turn."""
+    ts = np.linspace(0.0, 2.0, 101)
+
+    def slope(t: float, y: np.ndarray) -> list[float]:
+        return [y[1], (-np.sin(y[0]) - 0.05 * y[1] - 0.05 * np.tanh(y[1] / 0.01)) / 0.05]
+
+    exact = solve_ivp(slope, (0, 2), [2.0, 0.0], "DOP853", ts, rtol=1e-12, atol=1e-13).y[0]
+    dry = System(
+        lambda q, v, t, p: 0.025 * v @ v + jnp.cos(q[0]),
+        force=lambda q, v, t, p: -p["d"] * v - p["f"] * jnp.tanh(v / 0.01),
+        coordinates=("angle",),
+    )
+    one = Recording(ts, exact, [2.0], [0.0])
+    positive = {"d": (0, None), "f": (0, None)}
+    found = fit(dry, one, {"d": 1e-8, "f": 1e-8}, bounds=positive, initial_states="fixed")
+    assert found.converged
+    np.testing.assert_allclose(found.values, 0.05, atol=1e-5)
+    assert not any("Steps too coarse" in text for text in found.notes)
+
+
+@pytest.mark.parametrize(("needed", "made"), [(0.3, 1), (1.2, 1), (7.9, 8), (8.1, 8), (11.0, 16)])
+def test_numbers_of_steps_are_few(
+    needed: float, made: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a start that is a little different does not compile another program."""
+    (one,) = swings((0.8,))
+
+    def members_need(*_: Any) -> int:
+        return round(needed * (len(one.ts) - 1))
+
+    monkeypatch.setattr(steps_of_fits, "members_need", members_need)
+    task = prepare(Identifiable(SWING, BEGIN, free=FREE), one, Settings())
+    assert task.problem.scheme.steps.count == made
