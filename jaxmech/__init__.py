@@ -33,7 +33,6 @@ from jaxmech.integrate import RadauIIA5 as RadauIIA5
 from jaxmech.integrate import Rodas5P as Rodas5P
 from jaxmech.integrate import Transition as Transition
 from jaxmech.integrate import Tsitouras5 as Tsitouras5
-from jaxmech.integrate import Variational as Variational
 from jaxmech.observe import observe as observe
 from jaxmech.signal import Signal as Signal
 from jaxmech.simulate import simulate as simulate
@@ -79,7 +78,6 @@ __all__ = [
     "System",
     "Transition",
     "Tsitouras5",
-    "Variational",
     "acceleration",
     "analysis",
     "animate",

@@ -370,9 +370,6 @@ def test_starts_without_the_state_are_refused() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: jm.simulate(
-            MOTOR, ZERO, ZERO, TS, P, method=jm.Variational(), steps=jm.FixedSteps(1)
-        ),
         lambda: jm.simulate(MOTOR, ZERO, ZERO, TS, P, method=jm.RATTLE(), steps=jm.FixedSteps(1)),
         lambda: jm.acceleration(MOTOR, ZERO, ZERO, 0.0, P, formulation=jm.laws.Contravariant()),
         lambda: jm.laws.christoffel_symbols(MOTOR, ZERO, 0.0, P),

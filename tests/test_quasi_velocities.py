@@ -367,7 +367,7 @@ def test_single_precision_and_default_steps() -> None:
     np.testing.assert_allclose(sol.v, spins(w0, FREE["J"], TS), atol=1e-4)
 
 
-METHODS = [jm.Rodas5P(), jm.RadauIIA5(), jm.RATTLE(), jm.Variational()]
+METHODS = [jm.Rodas5P(), jm.RadauIIA5(), jm.RATTLE()]
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: type(m).__name__)

@@ -57,7 +57,6 @@ _METHODS = (
     integrate.Rodas5P,
     integrate.RadauIIA5,
     integrate.RATTLE,
-    integrate.Variational,
 )
 POLICIES: Mapping[Any, OneOf] = {
     AbstractSolver: OneOf({"ldl": LDL, "qr": QR, "svd": SVD}, tag=None),

@@ -2,10 +2,9 @@
 
 Read `base`, the interface, then `udwadia_kalaba`, the default, with `regular` for a singular M. The
 others are `lagrange_first_kind`, `gauss`, `maggi`, `coordinate_partition`, whose steps have a
-`partition`, and `contravariant`, which uses `christoffel`. `nonideal` adds friction to any of them,
-by `piecewise_affine`. `acceleration` evaluates a law at a state and `observation` along a run,
-`multiplier_family` computes all multipliers, and `compare` compares the laws and their
-`operation_count`.
+`partition`, and `contravariant`, which uses `christoffel`. `nonideal` adds friction to any of them.
+`acceleration` evaluates a law at a state and `observation` along a run, `multiplier_family`
+computes all multipliers, and `compare` compares the laws and their `operation_count`.
 """
 
 from jaxmech.formulations.acceleration import Motion as Motion

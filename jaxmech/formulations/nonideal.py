@@ -14,28 +14,23 @@ With K = d lambda / dQ of the law and its ideal multipliers lambda0,
 
     lambda = lambda0 + K C(lambda)
 
-is a fixed-point equation in the multipliers. Coulomb friction is affine in them except for the
-corners of |lambda|: each combination of signs gives one linear system, whose solution is valid if
-it has these signs. There may be none, where friction is strong enough to jam, or several (Painleve
-1895). All combinations are tried, so existence and uniqueness are decided. For other forces, or
-more than `CORNERS` corners, solutions are found by Newton's method from lambda0 and from -lambda0.
-For one multiplier and a force that grows with its size this decides existence and uniqueness too;
-in general it may miss further solutions, or fail where there is one.
+is a fixed-point equation in the multipliers. There may be none, where friction is strong enough to
+jam, or several (Painleve 1895). Solutions are found by Newton's method from lambda0 and from
+-lambda0, and count as unique where both agree. For one multiplier and a force that grows with its
+size this decides existence and uniqueness; in general it may miss further solutions, or fail where
+there is one.
 """
 
-import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool
 
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law
-from jaxmech.formulations.piecewise_affine import Pieces, pieces
 from jaxmech.linalg import QR, column_space_projector, matvec
 from jaxmech.system import System
 from jaxmech.utils.probing import depends_on
@@ -43,8 +38,7 @@ from jaxmech.utils.probing import depends_on
 State = tuple[Array, Array, Array, Any]  # q, v, t, params
 Force = Callable[[Array, State], Array]  # C as a function of the multipliers and the state
 
-CORNERS = 6  # up to which all combinations of sides are tried: 64 linear systems
-SEARCHES = 8  # Newton steps towards the multipliers beyond that number
+SEARCHES = 8  # Newton steps towards the multipliers
 REFINEMENTS = 2  # differentiated Newton steps: exact up to third derivatives
 
 
@@ -103,17 +97,10 @@ def _fixed_point(
 
     # The search is not differentiated; the derivative is that of the refinements after it.
     frozen = jax.lax.stop_gradient((start, K, state))
-    affine = pieces(force, start, state)
-    if affine is not None and affine.count <= CORNERS:
-        solution, count = _on_every_side(affine, *frozen)
-    else:
-        solution = jax.vmap(
-            lambda x: jax.lax.fori_loop(0, SEARCHES, lambda _, x: newton(x, *frozen), x)
-        )(jnp.stack([frozen[0], -frozen[0]]))
-        count = jnp.ones(2, int)
-    solution, count = jax.lax.stop_gradient((solution, count))
-    best = jnp.arange(count.size)[:, None] == jnp.argmax(count)  # no index that is computed
-    multipliers = jnp.where(best, solution, 0.0).sum(0)
+    solutions = jax.vmap(
+        lambda x: jax.lax.fori_loop(0, SEARCHES, lambda _, x: newton(x, *frozen), x)
+    )(jnp.stack([frozen[0], -frozen[0]]))
+    multipliers, other = jax.lax.stop_gradient((solutions[0], solutions[1]))
     for _ in range(REFINEMENTS):
         multipliers = newton(multipliers, start, K, state)
     # Terms of K C may cancel, so zero is relative to their sizes and not to their sum.
@@ -121,40 +108,7 @@ def _fixed_point(
     size = _largest(multipliers) + _largest(start) + _largest(at_play)
     tolerance = float(jnp.finfo(start.dtype).eps) ** 0.5 * size
     solved = _largest(miss(multipliers, start, K, state)) <= tolerance
-    distances = jnp.max(jnp.abs(solution - multipliers[None]), axis=1, initial=0.0)
-    is_ambiguous = (count > 1) | ((count > 0) & (distances > tolerance))
-    return multipliers, solved & (count > 0).any() & ~is_ambiguous.any()
-
-
-def _on_every_side(
-    affine: Pieces, start: Array, K: Array, state: State
-) -> tuple[Array, Int[Array, " s"]]:
-    """The solution for each combination of sides (s, m), and the number of solutions, up to 2."""
-    signs = np.array([*itertools.product((1.0, -1.0), repeat=affine.count)], start.dtype)
-    identity = jnp.eye(start.size, dtype=start.dtype)
-    loose = float(jnp.finfo(start.dtype).eps) ** (2 / 3)
-
-    def solution(sides: Array) -> tuple[Array, Array]:
-        def force(multipliers: Array) -> tuple[Array, Array]:
-            return affine.fn(sides, multipliers, state)
-
-        zero = jnp.zeros_like(start)
-        slope, corner_slope = jax.jacfwd(force)(zero)
-        at_zero, corner = force(zero)
-        matrix, right_side = identity - K @ slope, start + matvec(K, at_zero)
-        rows = QR().factor(matrix)
-        multipliers = rows.min_norm_solve(right_side)[0]
-        parts = corner_slope * multipliers[None]
-        # A solution on a corner belongs to both of its sides; round-off must not exclude it from
-        # both.
-        size = jnp.abs(parts).sum(1) + jnp.abs(corner)
-        is_on_side = jnp.all(sides * (parts.sum(1) + corner) >= -loose * size)
-        residual = right_side - matvec(matrix, multipliers)
-        is_singular = rows.rank < start.size
-        is_unsolvable = is_singular & (_largest(residual) > loose * _largest(right_side))
-        return multipliers, jnp.where(is_on_side & ~is_unsolvable, jnp.where(is_singular, 2, 1), 0)
-
-    return jax.vmap(solution)(jnp.asarray(signs))
+    return multipliers, solved & (_largest(other - multipliers) <= tolerance)
 
 
 def _largest(x: Array) -> Array:

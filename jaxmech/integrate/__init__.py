@@ -33,8 +33,6 @@ from jaxmech.integrate.methods.runge_kutta import Tsitouras5 as Tsitouras5
 from jaxmech.integrate.methods.tableaus import StepControl as StepControl
 from jaxmech.integrate.methods.tableaus import Tableau as Tableau
 from jaxmech.integrate.methods.variational import RATTLE as RATTLE
-from jaxmech.integrate.methods.variational import AbstractVariational as AbstractVariational
-from jaxmech.integrate.methods.variational import Variational as Variational
 from jaxmech.integrate.rollout import Trajectory as Trajectory
 from jaxmech.integrate.rollout import rollout as rollout
 from jaxmech.integrate.scheme import Scheme as Scheme

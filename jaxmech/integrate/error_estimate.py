@@ -267,8 +267,8 @@ def _derivatives(recent: Recent, q: Array, v: Array, h: Array, level: int) -> tu
 
     single = list(range(STATES))
     if level < STATES:
-        # A method of order two may tie q to v, as `Variational` does by the trapezoidal rule; then
-        # a difference of states taken twice is zero.
+        # A method of order two may tie q to v by the trapezoidal rule; then a difference of states
+        # taken twice is zero.
         of_q, of_v = (_IN_ORDER_2 * differences(x, single)[0] for x in (values, slopes))
         return of_q, of_v
     row = differences(values, sorted(single * 2))

@@ -12,7 +12,7 @@ from jaxmech.integrate.checks import first_that_holds
 from jaxmech.integrate.methods.explicit_step import StageSums, SumWeights, sum_stages
 from jaxmech.integrate.methods.implicit import AbstractImplicit, ImplicitStep, StepData, rounding
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKutta
-from jaxmech.integrate.methods.variational import AbstractVariational, Advance
+from jaxmech.integrate.methods.variational import RATTLE, Advance
 from jaxmech.integrate.methods.variational.step_equations import StepStart
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step_state import StepState
@@ -60,7 +60,7 @@ def _step(
     scheme: Scheme, state: StepState, h: Array, params: Params, extents: Float[Array, " n"]
 ) -> tuple[StepState, StepInfo]:
     method = scheme.method
-    if isinstance(method, AbstractVariational):
+    if isinstance(method, RATTLE):
         return _variational_step(scheme, method, state, h, params, extents)
     if isinstance(method, AbstractImplicit):
         return _implicit_step(scheme, method, state, h, params, extents)
@@ -88,7 +88,7 @@ def _explicit_step(
 
 
 def _variational_step(
-    scheme: Scheme, method: AbstractVariational, state: StepState, h: Array, params: Params,
+    scheme: Scheme, method: RATTLE, state: StepState, h: Array, params: Params,
     extents: Float[Array, " n"],
 ) -> tuple[StepState, StepInfo]:  # fmt: skip
     start = StepStart(state.q, state.v, state.t, h, params)

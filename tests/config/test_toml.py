@@ -161,7 +161,7 @@ def test_keys_that_a_policy_leaves_out_have_defaults() -> None:
             '"euler"',
             (
                 "FILE:14: method.name is not a known name; Known: DormandPrince5, DormandPrince8, "
-                "Midpoint, RATTLE, RK4, RadauIIA5, Rodas5P, Tsitouras5, Variational"
+                "Midpoint, RATTLE, RK4, RadauIIA5, Rodas5P, Tsitouras5"
             ),
         ),
         (

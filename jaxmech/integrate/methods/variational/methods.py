@@ -1,6 +1,5 @@
-"""`RATTLE` and `Variational`: symplectic methods with a fixed step, for long times."""
+"""`RATTLE`: a symplectic method with a fixed step, for long times."""
 
-import abc
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,21 +19,14 @@ from jaxmech.integrate.methods.variational.newton import (
     newton,
 )
 from jaxmech.integrate.methods.variational.requirements import (
-    is_quadratic,
     require_holonomic,
     require_policies,
     require_separable,
 )
-from jaxmech.integrate.methods.variational.step_equations import (
-    Momenta,
-    StepStart,
-    midpoint,
-    momentum,
-    trapezoidal,
-)
+from jaxmech.integrate.methods.variational.step_equations import StepStart, momenta
 from jaxmech.linalg import matvec, metric
 from jaxmech.stabilization import metric_mass
-from jaxmech.system import Params, System
+from jaxmech.system import System
 from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.field_docs import setting
 
@@ -51,101 +43,7 @@ class Advance(eqx.Module):
 
 
 @dataclass(frozen=True)
-class AbstractVariational(AbstractMethod):
-    """A symplectic method whose steps end on the constraints, without projection."""
-
-    order = 2
-    iterations: int = setting(
-        10, "maximum number of Newton iterations in a step", most=100, kw_only=True
-    )
-
-    def __post_init__(self) -> None:
-        remedy = "leave it out for 10; three or four are usually enough"
-        require_positive_integer("iterations", self.iterations, remedy)
-
-    @abc.abstractmethod
-    def momenta(self, system: System, start: StepStart, u: Array) -> Momenta:
-        """Momenta of a step with mean velocity u (n,)."""
-
-    @abc.abstractmethod
-    def momentum(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """p of a state (n,), in the terms of `momenta`."""
-
-    @abc.abstractmethod
-    def is_linear(self, system: System, *state: Any) -> bool:
-        """Whether the momentum is linear in v."""
-
-    def advance(
-        self, system: System, formulation: AbstractFormulation, start: StepStart,
-        extents: Float[Array, " n"] | None,
-    ) -> Advance:  # fmt: skip
-        """Compute the state after one step."""
-        assert isinstance(formulation, UdwadiaKalaba)
-        has_length = start.h != 0  # repeated save times have not
-        start = eqx.tree_at(lambda s: s.h, start, jnp.where(has_length, start.h, 1.0))
-        q, v, t, h, params = start.q, start.v, start.t, start.h, start.params
-        A, _ = constraint_jacobians(system, q, v, t, params)
-        rows = metric(metric_mass(system, q, v, t, params), A, formulation.solver)
-        # Which rows count is decided at the start, for both ends of the step; the choice has no
-        # derivative.
-        independent = jax.lax.stop_gradient(rows.independent)
-        settings = NewtonSettings(self.iterations, system.singular_mass)
-        position = partial(_position_equations, self, system)
-        middle = newton(position, settings, v, start, independent, _rounding(q) / jnp.abs(h))
-        u = middle.x
-        end = StepStart(q + h * u, u, t + h, h, params)
-        velocity = partial(_velocity_equations, self, system)
-        pushed = end, self.momenta(system, start, u).end
-        if self.is_linear(system, q, v, t, params):
-            last = linear_step(velocity, settings, u, pushed, independent)
-        else:
-            last = newton(velocity, settings, u, pushed, independent, _rounding(v))
-        # Dependent rows are left out; if the constraints are consistent they hold nevertheless.
-        reached = jax.lax.cond(
-            rows.rank < len(A),
-            lambda: on_constraints(
-                system, end.q, last.x, end.t, params, extents, motion_share(q.dtype)
-            ),
-            lambda: jnp.asarray(True),
-        )
-        return Advance(
-            jnp.where(has_length, end.q, q),
-            jnp.where(has_length, last.x, v),
-            rows.rank,
-            rows.definite,
-            ~has_length | (middle.converged & last.converged),
-            ~has_length | reached,
-        )
-
-
-def _position_equations(
-    method: AbstractVariational, system: System, u: Array, start: StepStart
-) -> Residual:
-    q, v, t, h, params = start.q, start.v, start.t, start.h, start.params
-    return Residual(
-        balance=method.momenta(system, start, u).start,
-        rows=constraint_jacobians(system, q, v, t, params)[0],
-        # Divided by h, a correction is of the size of a velocity, as the balance of momenta is.
-        level=system.position_level(q + h * u, t + h, params) / h,
-    )
-
-
-def _velocity_equations(
-    method: AbstractVariational, system: System, v: Array, data: tuple[StepStart, Array]
-) -> Residual:
-    (end, pushed), params = data, data[0].params
-    return Residual(
-        balance=method.momentum(system, end.q, v, end.t, params) - pushed,
-        rows=constraint_jacobians(system, end.q, end.v, end.t, params)[0],
-        level=system.velocity_level(end.q, v, end.t, params),
-    )
-
-
-def _rounding(x: Array) -> Array:
-    return 64 * jnp.finfo(x.dtype).eps * (1 + jnp.max(jnp.abs(jax.lax.stop_gradient(x))))
-
-
-class RATTLE(AbstractVariational):
+class RATTLE(AbstractMethod):
     """The Störmer-Verlet method with constraints (Andersen 1983), for separable Lagrangians.
 
     For a constant mass matrix and forces that depend on positions and time alone, with holonomic
@@ -174,7 +72,15 @@ class RATTLE(AbstractVariational):
         True True
     """
 
+    order = 2
     error_constant = 1.0  # of q
+    iterations: int = setting(
+        10, "maximum number of Newton iterations in a step", most=100, kw_only=True
+    )
+
+    def __post_init__(self) -> None:
+        remedy = "leave it out for 10; three or four are usually enough"
+        require_positive_integer("iterations", self.iterations, remedy)
 
     def require(self, system: System, policies: Policies, *state: Any) -> None:
         """Raise a ValueError unless the system is separable and its constraints holonomic."""
@@ -182,65 +88,65 @@ class RATTLE(AbstractVariational):
         require_holonomic("jm.RATTLE", system)
         require_separable("jm.RATTLE", system, *state)
 
-    def momenta(self, system: System, start: StepStart, u: Array) -> Momenta:
-        """The momenta by the trapezoidal rule."""
-        return trapezoidal(system, start, u)
+    def advance(
+        self, system: System, formulation: AbstractFormulation, start: StepStart,
+        extents: Float[Array, " n"] | None,
+    ) -> Advance:  # fmt: skip
+        """Compute the state after one step."""
+        assert isinstance(formulation, UdwadiaKalaba)
+        has_length = start.h != 0  # repeated save times have not
+        start = eqx.tree_at(lambda s: s.h, start, jnp.where(has_length, start.h, 1.0))
+        q, v, t, h, params = start.q, start.v, start.t, start.h, start.params
+        A, _ = constraint_jacobians(system, q, v, t, params)
+        rows = metric(metric_mass(system, q, v, t, params), A, formulation.solver)
+        # Which rows count is decided at the start, for both ends of the step; the choice has no
+        # derivative.
+        independent = jax.lax.stop_gradient(rows.independent)
+        settings = NewtonSettings(self.iterations, system.singular_mass)
+        position = partial(_position_equations, system)
+        middle = newton(position, settings, v, start, independent, _rounding(q) / jnp.abs(h))
+        u = middle.x
+        end = StepStart(q + h * u, u, t + h, h, params)
+        velocity = partial(_velocity_equations, system)
+        # Linear, since M is constant.
+        pushed = end, momenta(system, start, u).end
+        last = linear_step(velocity, settings, u, pushed, independent)
+        # Dependent rows are left out; if the constraints are consistent they hold nevertheless.
+        reached = jax.lax.cond(
+            rows.rank < len(A),
+            lambda: on_constraints(
+                system, end.q, last.x, end.t, params, extents, motion_share(q.dtype)
+            ),
+            lambda: jnp.asarray(True),
+        )
+        return Advance(
+            jnp.where(has_length, end.q, q),
+            jnp.where(has_length, last.x, v),
+            rows.rank,
+            rows.definite,
+            ~has_length | (middle.converged & last.converged),
+            ~has_length | reached,
+        )
 
-    def momentum(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The momentum M v."""
-        return matvec(system.mass(q, v, t, params), v)
 
-    def is_linear(self, system: System, *state: Any) -> bool:
-        """True, since M is constant."""
-        return True
+def _position_equations(system: System, u: Array, start: StepStart) -> Residual:
+    q, v, t, h, params = start.q, start.v, start.t, start.h, start.params
+    return Residual(
+        balance=momenta(system, start, u).start,
+        rows=constraint_jacobians(system, q, v, t, params)[0],
+        # Divided by h, a correction is of the size of a velocity, as the balance of momenta is.
+        level=system.position_level(q + h * u, t + h, params) / h,
+    )
 
 
-class Variational(AbstractVariational):
-    """The variational midpoint rule, for any Lagrangian with holonomic constraints.
+def _velocity_equations(system: System, v: Array, data: tuple[StepStart, Array]) -> Residual:
+    (end, pushed), params = data, data[0].params
+    return Residual(
+        balance=matvec(system.mass(end.q, v, end.t, params), v) - pushed,
+        rows=constraint_jacobians(system, end.q, end.v, end.t, params)[0],
+        level=system.velocity_level(end.q, v, end.t, params),
+    )
 
-    The action of each step is that of its midpoint, h L((q0 + q1) / 2, (q1 - q0) / h, t + h / 2),
-    and the steps make it stationary under the constraints (Marsden and West 2001). Of second
-    order, symplectic and reversible in time: the energy error stays bounded over very long times,
-    and momenta of symmetries are kept to round-off. Constraints may be redundant, and M singular
-    where [M; A] has full column rank. A `force` acts by the discrete Lagrange-d'Alembert
-    principle. Each step is implicit, and solved by Newton's method with exact Jacobians.
 
-    Args:
-        iterations: maximum number of Newton iterations in a step; if these are not enough, the
-            status is `NOT_CONVERGED`.
-
-    Raises:
-        ValueError: if `iterations` is not a positive integer; by `simulate`, if a constraint is not
-            holonomic.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> model = jm.models.pendulum()
-        >>> ts = jnp.linspace(0.0, 10.0, 101)
-        >>> sol = jm.simulate(
-        ...     model.system, *model.initial(), ts, model.params,
-        ...     method=jm.Variational(), steps=jm.FixedSteps(per_save=10),
-        ... )
-        >>> print(sol.position_residual.max() < 1e-14, sol.velocity_residual.max() < 1e-14)
-        True True
-    """
-
-    error_constant = 0.5  # for q' = z q
-
-    def require(self, system: System, policies: Policies, *state: Any) -> None:
-        """Raise a ValueError unless all constraints are holonomic."""
-        require_policies("jm.Variational", *policies)
-        require_holonomic("jm.Variational", system)
-
-    def momenta(self, system: System, start: StepStart, u: Array) -> Momenta:
-        """The momenta by the midpoint rule."""
-        return midpoint(system, start, u)
-
-    def momentum(self, system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The momentum dL/dv."""
-        return momentum(system, q, v, t, params)
-
-    def is_linear(self, system: System, *state: Any) -> bool:
-        """Whether the Lagrangian is quadratic in v."""
-        return is_quadratic(system, *state)
+def _rounding(x: Array) -> Array:
+    return 64 * jnp.finfo(x.dtype).eps * (1 + jnp.max(jnp.abs(jax.lax.stop_gradient(x))))

@@ -1,4 +1,4 @@
-"""The requirements of RATTLE and Variational, and the messages where they are violated."""
+"""The requirements of RATTLE, and the messages where they are violated."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -45,18 +45,16 @@ def require_separable(
     name: str, system: System, q: Array, v: Array, t: Array, params: Params
 ) -> None:
     """Raise a ValueError unless M is constant and regular, and no force depends on velocities."""
-    remedy = "`jm.Variational()`, which takes any Lagrangian with holonomic constraints"
     if system.singular_mass:
-        raise _refusal(name, "a regular mass matrix", "that of the system is singular", remedy)
+        raise _refusal(name, "a regular mass matrix", "that of the system is singular")
     for need, violation in _obstacles(system, q, v, t, params):
-        raise _refusal(name, need, violation, remedy)
+        raise _refusal(name, need, violation)
 
 
-def _refusal(name: str, need: str, violation: str, remedy: str = "") -> ValueError:
-    first = f"{remedy}, or " if remedy else ""
+def _refusal(name: str, need: str, violation: str) -> ValueError:
     return ValueError(
         f"Argument `method` must suit the system: `{name}` needs {need}, but {violation}; "
-        f"use {first}`jm.RK4()`, which takes all systems."
+        f"use `jm.RK4()`, which takes all systems."
     )
 
 
@@ -76,12 +74,6 @@ def _obstacles(
             (of_positions, "the Lagrangian has gyroscopic terms, a force that depends on v")
         )
     return tuple(violations)
-
-
-@cached_by_shapes
-def is_quadratic(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
-    """Whether the Lagrangian is quadratic in v, so that momenta are linear in v."""
-    return not _depends(system.mass, (q, v, t, params), 1)
 
 
 def _depends(fn: Callable[..., Array], state: tuple[Any, ...], k: int) -> bool:

@@ -1,4 +1,4 @@
-"""The equations of one step of a variational integrator.
+"""The equations of one step of RATTLE.
 
 A discrete Lagrangian Ld(q0, q1) is a quadrature of the Lagrangian over a step. With momenta
 p = dL/dv, the mean velocity u of the step and A = dphi/dq, its stationary action gives
@@ -8,8 +8,7 @@ p = dL/dv, the mean velocity u of the step and A = dphi/dq, its stationary actio
 
 (Marsden and West 2001, Discrete mechanics and variational integrators, 1.5 and 3.5; Leyendecker,
 Marsden and Ortiz 2008). The map from (q0, v0) to (q1, v1) is symplectic, symmetric and of second
-order, and keeps the momentum of every symmetry of Ld and phi. Forces that are not in the Lagrangian
-act by half their impulse at either end (discrete Lagrange-d'Alembert principle, 3.2 there).
+order, and keeps the momentum of every symmetry of Ld and phi.
 
 With the trapezoidal rule and a separable Lagrangian this is RATTLE (Andersen 1983; Hairer, Lubich
 and Wanner, Geometric Numerical Integration, VII.1.4), in which only the multipliers are implicit.
@@ -18,7 +17,6 @@ and Wanner, Geometric Numerical Integration, VII.1.4), in which only the multipl
 from typing import NamedTuple
 
 import equinox as eqx
-import jax
 from jaxtyping import Array, Float
 
 from jaxmech.linalg import matvec
@@ -42,18 +40,7 @@ class Momenta(NamedTuple):
     end: Array  # at its end, except for the part of p(q1, v1) without v1, (n,)
 
 
-def midpoint(system: System, start: StepStart, u: Array) -> Momenta:
-    """The momenta for Ld = h L((q0 + q1) / 2, u, t + h / 2), for any Lagrangian."""
-    params, half = start.params, start.h / 2
-    q, t = start.q + half * u, start.t + half
-    p = momentum(system, q, u, t, params)
-    # Half of the impulse of the step at either end.
-    impulse = half * force(system, q, u, t, params)
-    start_momentum = momentum(system, start.q, start.v, start.t, params)
-    return Momenta(p - impulse - start_momentum, p + impulse)
-
-
-def trapezoidal(system: System, start: StepStart, u: Array) -> Momenta:
+def momenta(system: System, start: StepStart, u: Array) -> Momenta:
     """The momenta for Ld = h (L(q0, u, t) + L(q1, u, t + h)) / 2, for separable Lagrangians."""
     params, half = start.params, start.h / 2
     first = system.equations(start.q, start.v, start.t, params)
@@ -61,16 +48,3 @@ def trapezoidal(system: System, start: StepStart, u: Array) -> Momenta:
     # M is constant, so p(q0, v0) is M v0 and the sum needs no momentum of its own.
     balance = matvec(first.M, u - start.v) - half * first.Q
     return Momenta(balance, matvec(first.M, u) + half * last.Q)
-
-
-def momentum(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-    """The momentum p = dL/dv, (n,)."""
-    return jax.grad(system.lagrangian, argnums=1)(q, v, t, params).astype(q.dtype)
-
-
-def force(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-    """dL/dq and the force that is not in the Lagrangian, (n,)."""
-    conservative = jax.grad(system.lagrangian)(q, v, t, params).astype(q.dtype)
-    if system.force is None:
-        return conservative
-    return conservative + system.force(q, v, t, params).astype(q.dtype)

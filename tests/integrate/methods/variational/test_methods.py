@@ -1,4 +1,4 @@
-"""RATTLE and the variational midpoint rule: order, symmetry, momenta and energy."""
+"""RATTLE: order, symmetry, momenta and energy."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import RATTLE, FixedSteps, Holonomic, Status, System, Variational, simulate
+from jaxmech import RATTLE, FixedSteps, Holonomic, Status, System, simulate
 from tests.small import DOUBLE, Case, from_angles, solved
 
 STEPS = 160
@@ -30,7 +30,7 @@ def times_of(steps: int, span: float = 0.4) -> np.ndarray:
     return np.minimum(np.arange(STEPS + 1) * (span / steps), span)
 
 
-@pytest.fixture(scope="module", params=[RATTLE, Variational], ids=lambda kind: kind.__name__)
+@pytest.fixture(scope="module", params=[RATTLE], ids=lambda kind: kind.__name__)
 def kind(request: pytest.FixtureRequest) -> Any:
     return request.param
 

@@ -1,4 +1,4 @@
-"""What RATTLE and Variational need of a system and of the other policies, in one message each."""
+"""What RATTLE needs of a system and of the other policies, in one message each."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def refused(method: Any, system: jm.System, message: str, **policies: Any) -> No
         )
 
 
-REMEDY = r"use `jm.Variational\(\)`, .* or `jm.RK4\(\)`"
+REMEDY = r"use `jm.RK4\(\)`"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_rattle_needs_forces_without_velocities() -> None:
     refused(jm.RATTLE(), QUATERNION.system, f"regular mass matrix.*{REMEDY}")
 
 
-@pytest.mark.parametrize("method", [jm.RATTLE(), jm.Variational()], ids=["rattle", "midpoint"])
+@pytest.mark.parametrize("method", [jm.RATTLE()], ids=["rattle"])
 def test_both_need_ideal_holonomic_constraints(method: Any) -> None:
     refused(method, SKATE.system, "'edge' is Nonholonomic; use `jm.RK4")
     servo = jm.Acceleration(lambda q, v, a, t, p: a[0], "servo")
@@ -60,7 +60,7 @@ def test_both_need_ideal_holonomic_constraints(method: Any) -> None:
     refused(method, friction, "ideal constraints, but the system has a force `nonideal`")
 
 
-@pytest.mark.parametrize("method", [jm.RATTLE(), jm.Variational()], ids=["rattle", "midpoint"])
+@pytest.mark.parametrize("method", [jm.RATTLE()], ids=["rattle"])
 def test_both_solve_for_the_constraint_forces_themselves(method: Any) -> None:
     system = PENDULUM.system
     refused(method, system, "`projection` must be left out", projection=jm.Baumgarte(1.0, 1.0))
@@ -95,7 +95,7 @@ def test_a_closed_over_traced_value_is_accepted() -> None:
 
 def test_iterations_are_a_positive_integer() -> None:
     with pytest.raises(ValueError, match="`iterations` must be a positive integer"):
-        jm.Variational(iterations=0)
+        jm.RATTLE(iterations=0)
 
 
 @pytest.mark.slow
@@ -105,5 +105,4 @@ def test_a_force_of_time_and_position_and_a_moving_constraint_are_accepted() -> 
         pushed, [1.0, 0.0], [0.0, 1.0], [0.0, 0.1], method=jm.RATTLE(), steps=jm.FixedSteps(2)
     )
     assert sol.ok
-    # The friction of the bead depends on its speed, which Variational takes.
     refused(jm.RATTLE(), WIRE.system, "`force` depends on v")

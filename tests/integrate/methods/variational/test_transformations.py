@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import RATTLE, FixedSteps, Variational, simulate
+from jaxmech import RATTLE, FixedSteps, simulate
 from jaxmech.compiler import explain
 from tests.small import DOUBLE
 
 TS = np.linspace(0.0, 0.2, 5)
 START = np.array([0.9, 0.4, 9.81])
-KINDS = [RATTLE, Variational]
+KINDS = [RATTLE]
 
 
 def swing(method: Any, per_save: int) -> Any:
@@ -43,7 +43,7 @@ def test_a_batch_is_native_code_with_the_bits_of_single_runs(kind: Any) -> None:
     assert [part.reason for part in explain(run, starts).parts] == [""]
 
 
-@pytest.mark.parametrize("kind", [pytest.param(RATTLE, marks=pytest.mark.slow), Variational])
+@pytest.mark.parametrize("kind", KINDS)
 def test_gradients_in_both_modes(kind: Any) -> None:
     """Against central differences, with respect to the initial state and a parameter."""
 
