@@ -1,8 +1,4 @@
-"""The layout of the package, read from its sources: layers, names, sizes of folders.
-
-    python -m tests.house
-
-prints figures of the sources by room (`tests/house_figures.py`).
+"""The layout of the package, read from its sources: layers and names.
 
 The layers (`LAYERS`) are those of docs/design.md. A tree of sources is a dictionary, path in the
 package to text, so that the checker can be tested on wrong layouts too.
@@ -52,7 +48,6 @@ ONLY = {  # folders that may import less than their layer allows
 MAY_SET = {"jaxmech.cli.main", "jaxmech.ensemble.work.tasks"}
 JAX_INTERNALS = f"{PACKAGE}.utils.jax_internals"  # the only file that may use them
 UNDOCUMENTED = ("jax.core", "jax.extend", "jax.interpreters", "jax._src", "jaxlib")
-MOST_FILES = 19  # in one folder
 OF_ONE_KIND = ("models", "ensemble/statistics")  # folders whose files need not be named one by one
 ENVIRON_WRITES = {"clear", "pop", "popitem", "setdefault", "update"}
 
@@ -219,16 +214,6 @@ def shared_class_names(files: list[File]) -> Iterator[str]:
             yield f"{' and '.join(paths)}: each has a class {name}"
 
 
-def full_folders(files: list[File]) -> Iterator[str]:
-    folders: dict[str, int] = {}
-    for file in files:
-        folder = str(Path(file.path).parent)
-        folders[folder] = folders.get(folder, 0) + 1
-    for folder, count in folders.items():
-        if count > MOST_FILES:
-            yield f"{folder}: holds {count} files, more than {MOST_FILES}; split it by subject"
-
-
 def faults(sources: dict[str, str]) -> list[str]:
     """Everything that is wrong with a tree of sources."""
     files = [File(path, ast.parse(text)) for path, text in sources.items()]
@@ -236,7 +221,6 @@ def faults(sources: dict[str, str]) -> list[str]:
     return [
         *circles(files, modules),
         *shared_class_names(files),
-        *full_folders(files),
         *(fault for file in files for fault in wrong_layers(file, modules)),
         *(
             fault
@@ -273,14 +257,3 @@ def layers_of(design: str) -> dict[str, int]:
     rows = re.findall(r"^\| (\d) \| (.*?) \|", design, re.MULTILINE)
     names = ((int(layer), name) for layer, cell in rows for name in re.findall(r"`(.*?)`", cell))
     return {name.removesuffix("/").removesuffix(".py"): layer for layer, name in names}
-
-
-def main() -> None:
-    from tests.house_figures import table
-
-    top = Path(__file__).resolve().parents[1] / PACKAGE
-    print(table({p.relative_to(top).as_posix(): p.read_text("utf-8") for p in top.rglob("*.py")}))
-
-
-if __name__ == "__main__":
-    main()

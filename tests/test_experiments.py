@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from experiments import fit_evaluation, slider_crank
-from jaxmech.config.toml import ConfigError
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -38,13 +37,6 @@ def test_the_recordings_of_the_tutorial_are_those_of_their_script(tmp_path: Path
         np.testing.assert_allclose(tables[0][name], tables[1][name], atol=2e-5)
 
 
-def test_closed_form_of_the_four_bars(singular_pose: ModuleType, reference: object) -> None:
-    for bars, samples in reference("iftomm_A02_fourbar")["exact"].items():
-        ts = np.array([float(t) for t in samples])
-        heads = singular_pose.exact_head(ts, int(bars), {"l": 1.0, "g": 9.81})
-        np.testing.assert_allclose(heads, np.array(list(samples.values()))[:, :2], atol=1e-9)
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::jaxmech.compiler.NativeCodeWarning")
 def test_singular_pose_on_a_short_configuration(
@@ -58,14 +50,6 @@ def test_singular_pose_on_a_short_configuration(
     assert max(p["error"] for p in results["passages"]) < 1e-6
     assert (tmp_path / "run" / "errors.png").stat().st_size > 10_000
     assert capsys.readouterr().out.count("\n|") == len(results["passages"]) + 1
-
-
-def test_unknown_keys_are_refused(singular_pose: ModuleType, tmp_path: Path) -> None:
-    config = tmp_path / "wrong.toml"
-    config.write_text("bras = 2\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"wrong.toml:1: bras .*did you mean `bars`"):
-        singular_pose.main(config, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow
@@ -85,15 +69,3 @@ def test_the_speed_of_a_fit_is_that_of_derivatives_that_agree(
         "rows of the trust region",
     ]
     assert "10 parameters, 60 steps" in capsys.readouterr().out
-
-
-def test_disagreeing_derivatives_are_not_timed() -> None:
-    class Made:
-        y = np.ones(1)
-
-    wrong = {
-        "reverse gradient": lambda y: np.array([1.0]),
-        "rows of the trust region": lambda y: (np.array([1.0]), np.array([[1.1]])),
-    }
-    with pytest.raises(RuntimeError, match="gradient and Jacobian differ"):
-        fit_evaluation.require_agreement(Made(), wrong)

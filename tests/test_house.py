@@ -10,7 +10,6 @@ from packaging.requirements import Requirement
 
 import jaxmech
 from tests.house import LAYERS, PACKAGE, faults, foreign_packages, layers_of, unnamed
-from tests.house_figures import rooms
 
 EXTRAS = ("cluster", "diffrax", "mesh", "mujoco", "posterior", "sympy", "view", "xarray")
 ROOT = Path(__file__).resolve().parents[1]
@@ -98,27 +97,6 @@ def test_a_folder_that_does_not_name_its_files_is_reported() -> None:
         "linalg/__init__.py does not name qr",
         "linalg/fast/__init__.py does not name lu",
     ]
-
-
-def test_a_full_folder_is_reported() -> None:
-    full = {f"models/model{k}.py": "" for k in range(18)}
-    assert faults(SMALL_PACKAGE | full) == [
-        "models: holds 20 files, more than 19; split it by subject"
-    ]
-
-
-def test_figures_of_a_source() -> None:
-    text = (
-        "def _pair(found, mass):  # a comment\n"
-        "    one, rate = found, mass\n"
-        "    for _ in rate:\n"
-        "        own = one\n"
-        "    return own\n"
-    )
-    whole = rooms({"models/a.py": text, "b.py": "class B:\n    pass\n"})["all"]
-    assert (whole.files, whole.lines, whole.classes, whole.functions) == (2, 7, 1, 1)
-    assert (whole.names, whole.empty_names) == (7, 3)  # _pair, mass, rate, B; found, one, own
-    assert (whole.private_functions, whole.private_docstrings, whole.comments) == (1, 0, 1)
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,15 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from experiments.measured_pendulum import convergence, double, single, triple
+from experiments.measured_pendulum import double, single, triple
 from experiments.measured_pendulum.__main__ import main
 from experiments.measured_pendulum.convergence import ends
-from experiments.measured_pendulum.friction import TERMS, Law
 from experiments.measured_pendulum.rig import Rig
 from experiments.measured_pendulum.study import PENDULUMS, of_authors
 from jaxmech.cli.fit.build import subjects
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.config.toml import read
-from jaxmech.identify import Settings, TrustRegion
+from jaxmech.identify import Settings
 from jaxmech.identify.data.read import read_table
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
@@ -31,7 +30,6 @@ PUBLISHED = {
     "double": (9.7, [4.36, 4.04, 3.43, 12.77]),
     "triple": (3.94, [3.46, 2.63, 1.92, 2.92]),  # of mean 2.73
 }
-EVERYTHING = "stribeck+viscous+air+drag"
 
 
 def values(rig: Rig, seed: int = 0) -> dict[str, float]:
@@ -42,106 +40,6 @@ def values(rig: Rig, seed: int = 0) -> dict[str, float]:
         **near,
         **{name: 1e-3 * (1 + k) for k, name in enumerate(rig.subject.params) if "zero" in name},
     }
-
-
-def states(rig: Rig, count: int) -> tuple[np.ndarray, np.ndarray]:
-    draw = np.random.default_rng(1)
-    size = (count, len(rig.arms))
-    return draw.uniform(0.0, 6.0, size), draw.normal(0.0, 6.0, size)
-
-
-@pytest.mark.slow
-@ALL
-def test_both_coordinates_accelerate_as_written_out(pendulum: ModuleType) -> None:
-    angles, bodies = (pendulum.rig(EVERYTHING, kind) for kind in ("angles", "bodies"))
-    p = values(angles)
-
-    @jax.jit
-    def accelerations(q0: jax.Array, v0: jax.Array) -> list[jax.Array]:
-        found = []
-        for rig in (angles, bodies):
-            q, v = rig.subject.start(q0, v0, p)
-            eom = rig.subject.system.equations(q, v, 0.0, p)
-            a = jm.laws.UdwadiaKalaba().solve(eom).qdd
-            found.append(a if rig is angles else a[2::3])
-        q, w = angles.subject.start(q0, v0, p)
-        return [angles.acceleration(q, w, p), *found]
-
-    exact, *others = jax.vmap(accelerations)(*map(jnp.asarray, states(angles, 50)))
-    for other in others:
-        scale = 1 + jnp.abs(exact).max(axis=1, keepdims=True)
-        assert jnp.max(jnp.abs(other - exact) / scale) < 1e-12
-
-
-@pytest.mark.slow
-@ALL
-def test_both_coordinates_show_the_encoders_the_same(pendulum: ModuleType) -> None:
-    ts = jnp.linspace(0.0, 0.5, 26)
-    shown = []
-    for kind in ("angles", "bodies"):
-        rig = pendulum.rig(EVERYTHING, kind)
-        p = values(rig)
-        size = len(rig.arms)
-        q, v = rig.subject.start(
-            jnp.full(size, 1.0), jnp.full(size, 9.0), p
-        )  # turns over, without a jump
-        sol = jm.simulate(rig.subject.system, q, v, ts, p, steps=jm.FixedSteps(per_save=20))
-        shown.append(
-            jax.vmap(lambda q, v, t, r=rig, p=p: r.subject.observe(q, v, t, p))(sol.q, sol.v, ts)
-        )
-    np.testing.assert_allclose(shown[1], shown[0], rtol=0, atol=1e-9)
-    np.testing.assert_allclose(shown[0][0], np.full(size, 1.0), atol=1e-12)
-    assert np.abs(shown[0]).max() > 2.0
-
-
-@pytest.mark.parametrize("term", TERMS)
-def test_friction_only_takes_energy(term: str) -> None:
-    arms = ("1", "2")
-    law = Law(term)
-    draw = np.random.default_rng(2)
-    for _ in range(20):
-        p = {name: value * draw.uniform(0.1, 1.9) for name, value in law.start(arms).items()}
-        w1, w2 = jnp.asarray(draw.normal(0.0, [[5.0], [5.0]], (2, 100)))
-        lost = law.hinge(w1, p, "1") * w1 + law.hinge(w1 - w2, p, "2") * (w1 - w2)
-        lost += law.air(w1, p, "1") * w1 + law.air(w2, p, "2") * w2
-        assert jnp.all(lost > 0)
-    still = jnp.zeros(())
-    assert law.hinge(still, p, "2") == law.air(still, p, "2") == 0
-    slope = jax.grad(lambda w: law.hinge(w, p, "2") + law.air(w, p, "2"))
-    assert slope(still) >= 0
-
-
-def test_stribeck_friction_falls_to_its_part() -> None:
-    p = {"c": 2.0, "r": 0.25, "ws": 3.0}
-    torque = Law("stribeck").hinge(jnp.array([-20.0, 0.5, 3.0, 20.0]), p, "")
-    middle = 2 * (0.25 + 0.75 * np.exp(-1))
-    slow = 2 * (0.25 + 0.75 * np.exp(-1 / 36)) * np.tanh(5.0)
-    np.testing.assert_allclose(torque, [-0.5, slow, middle, 0.5], rtol=1e-12)
-
-
-def test_a_law_of_unknown_terms_is_refused() -> None:
-    with pytest.raises(ValueError, match="but has 'dahl'"):
-        Law("coulomb+dahl")
-
-
-def test_the_parameters_of_a_law_have_the_numbers_of_their_arms() -> None:
-    assert list(Law("coulomb+air").start(("1", "2"))) == ["c1", "c2", "b2"]
-    assert list(Law("coulomb+air").start(("",))) == ["c"]
-
-
-@pytest.mark.slow
-@ALL
-def test_the_start_takes_zero_and_lag_of_the_encoders_into_account(pendulum: ModuleType) -> None:
-    rig = pendulum.rig("coulomb+drag", "angles")
-    p = {**values(rig), "lag": 1e-3}
-    size = len(rig.arms)
-    early, w = jnp.full(size, 2.0), jnp.full(size, 5.0)
-    ts = jnp.array([0.0, p["lag"]])
-    sol = jm.simulate(rig.subject.system, early, w, ts, p, steps=jm.FixedSteps(per_save=4))
-    shown = rig.subject.observe(sol.q[1], sol.v[1], ts[1], p)
-    q, v = rig.subject.start(shown, w, p)  # the angle of now with the rate of 1 ms ago
-    np.testing.assert_allclose(q, sol.q[1], atol=1e-14)
-    assert jnp.abs(v - sol.v[1]).max() < 1e-2 * jnp.abs(w - sol.v[1]).max()
 
 
 SHORT = """
@@ -219,22 +117,6 @@ def test_the_study_finds_the_law_and_compares_both_coordinates(
     assert {"laws.png", "errors.png", "angles", "bodies"} <= {
         file.name for file in (tmp_path / "run").iterdir()
     }
-
-
-@pytest.mark.slow
-def test_every_law_of_the_study_converges(
-    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert convergence.main(config) == 0
-    rows = capsys.readouterr().out.splitlines()[2:]
-    assert [row.split(" | ")[:3] for row in rows] == [
-        ["| viscous", "fixed", "4"], ["| viscous", "free", "12"],
-        ["| coulomb+drag", "fixed", "5"], ["| coulomb+drag", "free", "13"],
-    ]  # fmt: skip
-    early = replace(read(config, FitStudy), optimizer=TrustRegion(evaluations=2))
-    monkeypatch.setattr(convergence, "read", lambda *_: early)
-    assert convergence.main(config) == 1
-    assert " | NO: " in capsys.readouterr().out
 
 
 @pytest.mark.slow

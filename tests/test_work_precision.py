@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from experiments.work_precision.__main__ import diagram, main, measure, write_report
+from experiments.work_precision.__main__ import diagram, measure, write_report
 from experiments.work_precision.cases import Case, cases
 from experiments.work_precision.contenders import adaptive
-from experiments.work_precision.report import slope, tables, time_at
+from experiments.work_precision.report import slope
 
 NAMES = "Adaptive, Tsitouras 5", "RK4, fixed step", "scipy DOP853"
 
@@ -67,31 +67,6 @@ def rows(*numbers: tuple[float, float | None, float]) -> dict[str, Any]:
         "trajectories": 2,
         "rows": [dict(zip(names, row, strict=True)) for row in numbers],
     }
-
-
-def test_times_and_slopes() -> None:
-    found = rows((1e-4, None, 1.0), (1e-5, 1e-4, 2.0), (1e-6, 1e-6, 8.0), (1e-7, 1e-8, 9.0))
-    assert time_at(found, 1e-5) == pytest.approx(2.0)  # halfway in the logarithms, two trajectories
-    assert time_at(found, 1e-3) == pytest.approx(1.0)
-    assert time_at(found, 1e-9) is None
-    assert slope(found) is None  # three errors are too few
-    assert slope(rows(*((x, 3 * x**1.1, 1.0) for x in 10.0 ** -np.arange(4, 11)))) == (
-        pytest.approx(1.1)
-    )
-
-
-def test_rows_that_failed_have_no_time() -> None:
-    failed = {"size": 2, "rules": {"longest": 5.0}}
-    failed["single"] = {"scipy Radau": rows((1e-4, None, 1.0))}
-    assert "| scipy Radau | – | – | – | – | – |  |  |  |" in tables({"andrews": failed})
-
-
-@pytest.mark.slow
-def test_unknown_cases_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--out", str(tmp_path / "new"), "--case", "andrew"])
-    assert "invalid choice: 'andrew'" in capsys.readouterr().err
-    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.slow

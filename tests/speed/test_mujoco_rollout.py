@@ -1,7 +1,6 @@
 """The route over MuJoCo reaches the states of `simulate`, as nearly as its method allows."""
 
 import dataclasses
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,8 +10,8 @@ import pytest
 
 import jaxmech as jm
 from experiments.speed import mujoco_rollout as route
-from experiments.speed.cases import Case, make, states
-from experiments.speed.routes import States, Unavailable
+from experiments.speed.cases import Case, make
+from experiments.speed.routes import States
 
 END, STEPS = 0.1, 25
 STARTS: Mapping[str, Mapping[str, Any]] = {  # two each, far from rest
@@ -82,40 +81,3 @@ def test_mujoco_reaches_the_states_of_simulate(name: str, tolerance: float, orde
     )
     assert max(coarse) < tolerance
     np.testing.assert_allclose(np.log2(np.divide(coarse, fine)), order, atol=0.2)
-
-
-@pytest.mark.parametrize("name", STARTS)
-def test_velocities_are_the_rates_of_the_coordinates(name: str) -> None:
-    case, q0, v0 = varied(name, STEPS)
-    mechanism = route._mechanism(case)
-    angles, rates = mechanism.to_joints(q0, v0)
-    np.testing.assert_allclose(mechanism.from_joints(angles, rates), (q0, v0), atol=1e-14)
-    angles, rates = angles + 0.3, rates + 0.5  # a soft loop is never quite closed
-    ahead, behind = (mechanism.from_joints(angles + h * rates, rates)[0] for h in (1e-5, -1e-5))
-    v = mechanism.from_joints(angles, rates)[1]
-    np.testing.assert_allclose((ahead - behind) / 2e-5, v, rtol=0, atol=1e-8)
-
-
-@pytest.mark.usefixtures("_mujoco")
-def test_a_run_can_be_cut_and_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = rollout("four_bar", 11)
-    monkeypatch.setattr(route, "BUFFER_BYTES", 4 * 2 * 7 * 8)  # 4 steps of 2 states of 7 numbers
-    prepared = route.mujoco_rollout(*varied("four_bar", 11))
-    for _ in range(2):
-        np.testing.assert_array_equal(prepared.run(), whole)
-
-
-@pytest.mark.usefixtures("_mujoco")
-@pytest.mark.parametrize(
-    ("name", "reason"), [("rolling_wheel", "nonholonomic"), ("andrews", "its spring and loops")]
-)
-def test_unsupported_systems_are_unavailable(name: str, reason: str) -> None:
-    case = make(name, batch=1, steps=1, step_size=1e-4)
-    with pytest.raises(Unavailable, match=reason):
-        route.mujoco_rollout(case, *states(case))
-
-
-def test_without_mujoco_it_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mujoco", None)
-    with pytest.raises(Unavailable, match=r"pip install 'jaxmech\[bench\]'"):
-        route.mujoco_rollout(*varied("double_pendulum", 1))
