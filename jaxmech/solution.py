@@ -13,15 +13,15 @@ from jaxtyping import Array, Float, Int
 
 from jaxmech.integrate import Events
 from jaxmech.integrate.steps.default_steps import StepWarning
-from jaxmech.solution_views import card_as_html, columns, dataset, frame
+from jaxmech.solution_views import card_as_html, dataset, frame
 from jaxmech.status import Status, succeeded
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.parameters import Digests
 from jaxmech.utils.precision import USE_FLOAT64
-from jaxmech.utils.text import close_name, not_one_of
+from jaxmech.utils.text import close_name
 from jaxmech.utils.tracers import actual
-from jaxmech.utils.units import Units, unit_of
+from jaxmech.utils.units import Named, Units, columns, unit_of
 
 MOST_NAMES = 8  # that a printed solution lists
 TOO_COARSE = 1e-3  # integration error above which a step is reported as too coarse
@@ -131,7 +131,7 @@ class Solution(eqx.Module):
     @property
     def names(self) -> tuple[str, ...]:
         """The names that `sol[name]` knows: coordinates, their rates, states of first order."""
-        return tuple(columns(self))
+        return tuple(columns(self.coordinates, self.velocities))
 
     def __getitem__(self, name: str) -> Array:
         """A column of q or v by its name, shape (T,).
@@ -148,11 +148,8 @@ class Solution(eqx.Module):
                 f"`sol[name]` takes the name of a column, but {name!r} is none; one trajectory of "
                 f"a batch is `jax.tree.map(lambda x: x[{name!r}], sol)`."
             )
-        known = columns(self)
-        if name not in known:
-            raise KeyError(f"`{name}` {not_one_of(name, known, 'in the solution')}")
-        array, index = known[name]
-        return getattr(self, array)[..., index]
+        places = columns(self.coordinates, self.velocities)
+        return Named(places, {"q": self.q, "v": self.v}, "the solution")[name]
 
     def unit(self, name: str) -> str:
         """The unit of a column, such as `"rad/s"`; empty if the `System` states none."""

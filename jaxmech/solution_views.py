@@ -9,24 +9,11 @@ import numpy as np
 
 from jaxmech.status import Status
 from jaxmech.utils.text import html_table, sparkline
-from jaxmech.utils.units import RATE, units_of, with_unit
+from jaxmech.utils.units import units_of, with_unit
 
-INTEGRALS = "integral of "  # coordinates that belong to states of first order
 AUDIT = ("energy", "position_residual", "velocity_residual")  # at every save time
 OUTCOME = ("status", "t_failed", "energy_drift", "rank", "integration_error")
 MOST_LINES = 12  # sparklines of a card
-
-
-def columns(sol: Any) -> dict[str, tuple[str, int]]:
-    """The name of each column, with its array and its index there."""
-    known = {
-        name: ("q", k) for k, name in enumerate(sol.coordinates) if not name.startswith(INTEGRALS)
-    }
-    rates = {
-        f"{name}{RATE}" if name in known else name: ("v", k)
-        for k, name in enumerate(sol.velocities)
-    }
-    return known | rates
 
 
 def dataset(sol: Any) -> Any:
@@ -91,7 +78,7 @@ def card_as_html(sol: Any, card: str) -> str:
 
 
 def _rows(sol: Any) -> Iterator[tuple[str, str, str]]:
-    shown = [name for name, (array, _) in columns(sol).items() if array == "q"][:MOST_LINES]
+    shown = [name for name in sol.names if name in sol.coordinates][:MOST_LINES]
     for name in shown:
         values = np.asarray(sol[name])
         values = values.reshape(-1, values.shape[-1])[0]

@@ -40,8 +40,10 @@ from jaxmech.utils.pickling import is_called_from, require_importable
 from jaxmech.utils.shapes import VMAP, stacked, with_shape
 from jaxmech.utils.text import html_table
 from jaxmech.utils.units import (
+    Named,
     Names,
     Units,
+    columns,
     require_names_of_units,
     stated_units,
     unit_of,
@@ -274,6 +276,41 @@ class System:
             (('x', 'turn'), 'm', 'rad/s')
         """
         return unit_of(self.units, name)
+
+    def named(self, q: Any, v: Any = None) -> Named:
+        """The coordinates, rates, velocities and states by the names that `Solution` has.
+
+        For functions of `(q, v, t, params)`, such as those of events and `observe`: an entry of q
+        or v is read by its name instead of its index.
+
+        Args:
+            q: coordinates, shape (..., n).
+            v: velocities, shape (..., n) or (..., k); without them only coordinates are read.
+
+        Returns:
+            A mapping from names, such as "crank.angle" and "crank.angle.rate", to entries (...).
+
+        Raises:
+            KeyError: if a name that is read does not exist.
+            ValueError: if q or v has another size.
+
+        Example:
+            >>> swing = System(lambda q, v, t, p: v @ v, coordinates=("crank", "rocker"))
+            >>> x = swing.named([0.1, 0.2], [3.0, 4.0])
+            >>> print(x["rocker"], x["crank.rate"])
+            0.2 3.0
+        """
+        sizes = {"q": self.n, "v": self.n_velocities}
+        arrays = {name: jnp.asarray(x) for name, x in {"q": q, "v": v}.items() if x is not None}
+        for name, x in arrays.items():
+            if x.shape[-1:] != (sizes[name],):
+                raise ValueError(
+                    f"Argument `{name}` must have shape (..., {sizes[name]}), but has shape "
+                    f"{x.shape}."
+                )
+        places = columns(self.coordinates, self.velocity_names)
+        known = {name: place for name, place in places.items() if place[0] in arrays}
+        return Named(known, arrays)
 
     @with_standard_promotion
     def equations(self, q: Any, v: Any, t: Any = 0.0, params: Params = None) -> EquationsOfMotion:

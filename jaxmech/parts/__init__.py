@@ -23,6 +23,7 @@ from jaxmech.parts.contacts import spline_profile as spline_profile
 from jaxmech.parts.forces import applied_force as applied_force
 from jaxmech.parts.forces import bushing as bushing
 from jaxmech.parts.forces import bushing_damper as bushing_damper
+from jaxmech.parts.forces import coordinate_force as coordinate_force
 from jaxmech.parts.forces import damper as damper
 from jaxmech.parts.forces import force_law as force_law
 from jaxmech.parts.forces import friction as friction

@@ -1,6 +1,6 @@
 """The system of a mechanism: its Lagrangian, its forces, its constraints and unit quaternions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from jaxtyping import Array
 from jaxmech.constraints import AbstractConstraint, Holonomic
 from jaxmech.parts.body import Load, sum_of_loads
 from jaxmech.parts.dynamics import MassAndForce
+from jaxmech.parts.forces.coordinate_force import CoordinateForce
 from jaxmech.parts.forces.elements import (
     AbstractForce,
     AbstractLoad,
@@ -140,7 +141,12 @@ def system_of(
     loads = tuple(f for f in forces if isinstance(f, AbstractLoad))
     terms = tuple(f for f in forces if isinstance(f, AbstractTerm))
     part_classes = AbstractForce | AbstractTerm | Gravity
-    force_functions = tuple(f for f in forces if not isinstance(f, part_classes))
+    state_names = tuple(states) if isinstance(states, Iterable) else ()  # checked by `System`
+    force_functions = tuple(
+        f.on(kinematics.coordinates, state_names) if isinstance(f, CoordinateForce) else f
+        for f in forces
+        if not isinstance(f, part_classes)
+    )
     elements = Elements(kinematics, potentials, terms)
     extra_terms = elements if potentials or terms else None
     recursions = None

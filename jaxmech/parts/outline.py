@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from jaxmech.constraints import AbstractConstraint
 from jaxmech.parts.body import AbstractBody
+from jaxmech.parts.forces.coordinate_force import CoordinateForce
 from jaxmech.parts.forces.elements import AbstractTerm, Gravity
 from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.kinematics.base import AbstractKinematics
@@ -77,6 +78,8 @@ def _called(part: Any) -> str:
     """The name of a joint or force, and of the bodies that it connects."""
     if isinstance(part, Gravity):
         return "gravity"
+    if isinstance(part, CoordinateForce):
+        return part.part
     if isinstance(part, AbstractTerm):
         return f"{part.part}: {', '.join(part.coordinates)}"
     if not hasattr(part, "bodies"):

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from jaxmech.constraints import AbstractConstraint
 from jaxmech.parts.body import AbstractBody, Ground
+from jaxmech.parts.forces.coordinate_force import CoordinateForce
 from jaxmech.parts.forces.elements import AbstractForce, AbstractTerm, Gravity
 from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.position_equations import AbstractPosition
@@ -17,7 +18,7 @@ from jaxmech.parts.velocity_equations import AbstractVelocity
 from jaxmech.utils.text import capital
 
 AnyJoint = Joint | AbstractConstraint
-AnyForce = AbstractForce | AbstractTerm | Gravity | Callable[..., Any]
+AnyForce = AbstractForce | AbstractTerm | CoordinateForce | Gravity | Callable[..., Any]
 
 
 def require_consistent(
@@ -28,7 +29,9 @@ def require_consistent(
     _require_distinct("bodies", (body.name for body in bodies))
     _require_distinct("joints", (joint.name for joint in joints))
     force_names = (
-        force.part for force in forces if isinstance(force, AbstractForce | AbstractTerm)
+        force.part
+        for force in forces
+        if isinstance(force, AbstractForce | AbstractTerm | CoordinateForce)
     )
     _require_distinct("forces", force_names)
     _require_one_dimension(bodies, [f for f in forces if isinstance(f, Gravity)])
@@ -63,7 +66,7 @@ def _require_kinds(bodies: Sequence[Any], joints: Sequence[Any], forces: Sequenc
         (
             "forces",
             forces,
-            AbstractForce | AbstractTerm | Gravity | Callable,
+            AbstractForce | AbstractTerm | CoordinateForce | Gravity | Callable,
             "gravity(...) or a function",
         ),
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxmech.utils.jax_internals import Tracer
 from jaxmech.utils.text import capital, nearest_name
-from jaxmech.utils.units import Names
+from jaxmech.utils.units import Names, UnknownNameError
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 _MOST_SHOWN = 300  # characters of a value in a message
@@ -200,6 +200,8 @@ def naming_missing(reader: str, params: Any) -> Iterator[None]:
             f"needs the value of an array ({type(error).__name__}). Write `jnp.sin` instead of "
             "`np.sin` or `math.sin`, and `jnp.where` instead of `if`; the line is above."
         ) from error
+    except UnknownNameError:
+        raise
     except KeyError as error:
         name = error.args[0] if error.args else None
         if not isinstance(params, Mapping) or name in params:

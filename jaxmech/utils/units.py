@@ -1,15 +1,24 @@
-"""Units of coordinates, states and velocities, by their names, and their sizes in SI units."""
+"""Names of coordinates, rates, states and velocities, and their units.
+
+Entries of q and v are read by name with `Named`; units have their sizes in SI units.
+"""
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from jaxtyping import Array
+
+from jaxmech.utils.text import not_one_of
 
 Units = tuple[tuple[str, str], ...]  # pairs of a name and its unit
 # Names in order, or a mapping of them to their units. `Any` stands for the mapping: what is stored
 # is always a sequence, which can be indexed.
 Names = Sequence[str] | Any
 RATE = ".rate"  # ends the name of the rate of a coordinate
+INTEGRALS = "integral of "  # begins the name of a coordinate that belongs to a state
 
 _PREFIXES = {
     "n": 1e-9, "u": 1e-6, "\u00b5": 1e-6, "\u03bc": 1e-6, "m": 1e-3, "c": 1e-2, "d": 1e-1, "k": 1e3,
@@ -148,3 +157,49 @@ def unit_in_name(title: str) -> tuple[str, str | None]:
     if match and (match[2] is not None or si_unit(match[3])):
         return match[1].strip(), (match[2] if match[2] is not None else match[3]).strip()
     return title.strip(), None
+
+
+class UnknownNameError(KeyError):
+    """A coordinate, rate or state is read that does not exist."""
+
+
+def columns(coordinates: Sequence[str], velocities: Sequence[str]) -> dict[str, tuple[str, int]]:
+    """The name of each column, with its array and its index there.
+
+    Example:
+        >>> columns(("angle", "integral of current"), ("angle", "current"))
+        {'angle': ('q', 0), 'angle.rate': ('v', 0), 'current': ('v', 1)}
+    """
+    known = {name: ("q", k) for k, name in enumerate(coordinates) if not name.startswith(INTEGRALS)}
+    rates = {
+        f"{name}{RATE}" if name in known else name: ("v", k) for k, name in enumerate(velocities)
+    }
+    return known | rates
+
+
+@dataclass(frozen=True)
+class Named(Mapping[str, Array]):
+    """The columns of q and v by name; an array is sliced when its name is read.
+
+    Attributes:
+        places: the array and the index of each name.
+        arrays: q and v, shapes (..., n) and (..., k).
+        source: words for the state in messages.
+    """
+
+    places: Mapping[str, tuple[str, int]]
+    arrays: Mapping[str, Any]
+    source: str = "the state"
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self.places:
+            wrong = not_one_of(str(name), self.places, f"in {self.source}")
+            raise UnknownNameError(f"`{name}` {wrong}")
+        array, index = self.places[name]
+        return self.arrays[array][..., index]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)

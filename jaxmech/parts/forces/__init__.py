@@ -2,7 +2,7 @@
 
 `basic` has gravity, springs, dampers, torques and applied forces, made of `elements`. `drives` are
 motors, servos and friction in joints, made of `joint_elements`; `between` has laws of force between
-two bodies, bushings and wrenches.
+two bodies, bushings and wrenches, and `coordinate_force` laws of all coordinates by name.
 """
 
 from jaxmech.parts.forces.basic import applied_force as applied_force
@@ -19,6 +19,7 @@ from jaxmech.parts.forces.between import bushing_damper as bushing_damper
 from jaxmech.parts.forces.between import force_law as force_law
 from jaxmech.parts.forces.between import tabulated as tabulated
 from jaxmech.parts.forces.between import wrench as wrench
+from jaxmech.parts.forces.coordinate_force import coordinate_force as coordinate_force
 from jaxmech.parts.forces.drives import friction as friction
 from jaxmech.parts.forces.drives import joint_force as joint_force
 from jaxmech.parts.forces.drives import motor as motor
