@@ -18,8 +18,10 @@ from jaxmech.ensemble import checksums
 from jaxmech.ensemble.accumulate import from_file
 from jaxmech.ensemble.checksums import BLOCKS, RESULTS, SEAL, STATISTICS, SUMMARY, Damage
 from jaxmech.ensemble.layout import array_of
-from jaxmech.ensemble.members.base import COORDINATE_UNITS, VELOCITY
+from jaxmech.ensemble.members.base import COORDINATE_UNITS, VELOCITY, VELOCITY_UNITS
+from jaxmech.ensemble.members.observed import quantity_unit
 from jaxmech.ensemble.sealed_store import SealedStore
+from jaxmech.ensemble.statistics import FirstPassage, catalogue
 from jaxmech.status import succeeded
 from jaxmech.utils.text import html_table, sparkline
 from jaxmech.utils.units import with_unit
@@ -69,11 +71,27 @@ class Results:
 
     @cached_property
     def units(self) -> dict[str, str]:
-        """The units of the coordinates that have one, by name."""
-        units = array_of(self.group, "coordinate").attrs.get(COORDINATE_UNITS)
-        return (
-            {name: str(unit) for name, unit in units.items()} if isinstance(units, Mapping) else {}
-        )
+        """The units of the coordinates and quasi-velocities that have one, by name."""
+        tables = [array_of(self.group, "coordinate").attrs.get(COORDINATE_UNITS)]
+        if self.velocities:
+            tables.append(array_of(self.group, VELOCITY).attrs.get(VELOCITY_UNITS))
+        known = [table for table in tables if isinstance(table, Mapping)]
+        return {name: str(unit) for table in known for name, unit in table.items()}
+
+    def unit_of(self, quantity: str) -> str:
+        """The unit of a quantity, empty if none is known."""
+        observed = self.config.get("observe", {}).items()
+        units = {name: table.get("unit", "") for name, table in observed}
+        return quantity_unit(quantity, units, self.config.get("events", {}), self.units)
+
+    def statistic_units(self, name: str) -> dict[str, str]:
+        """The units of the results of a statistic that have one, by their names."""
+        settings = self.config.get("statistics", {}).get(name, {})
+        kind, of = catalogue.STATISTICS.get(settings.get("statistic")), settings.get("of")
+        if kind is None or not isinstance(of, str):
+            return {}
+        unit = "s" if kind is FirstPassage else self.unit_of(of)  # of the times of passages
+        return dict.fromkeys(kind.in_unit, unit) if unit else {}
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -39,7 +39,12 @@ def summarize(
     }
     inputs = dict(_of_inputs(results))
     summary |= {"inputs": inputs} if inputs else {}
-    return summary | ({"statistics": reductions} if reductions else {})
+    units = dict[str, dict[str, str]]()
+    for name, values in reductions.items():
+        table = results.statistic_units(name)
+        units |= {name: shown} if (shown := {k: x for k, x in table.items() if k in values}) else {}
+    summary |= {"statistics": reductions} if reductions else {}
+    return summary | ({"statistic_units": units} if units else {})
 
 
 def _of_inputs(results: Results) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -159,10 +164,12 @@ def rows_of_coordinates(quantiles: dict[str, Any]) -> list[tuple[str, list[float
 
 def _statistics(summary: dict[str, Any]) -> Iterator[str]:
     for name, values in summary.get("statistics", {}).items():
+        units = summary.get("statistic_units", {}).get(name, {})
         yield name
         for key, value in values.items():
             for row, line in enumerate(_lines(value)):
-                yield f"  {'' if row else key:<18}{line}"
+                label = "" if row else with_unit(key, units.get(key, ""))
+                yield f"  {label:<18}{line}"
 
 
 def _lines(value: Any) -> list[str]:

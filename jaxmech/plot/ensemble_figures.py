@@ -14,6 +14,7 @@ from jaxmech.plot.panels import MOST_PANELS, grid, labelled, legend_below, save,
 from jaxmech.plot.trajectories import drift, energy_drift, phase_portrait, quantile_bands
 from jaxmech.status import succeeded
 from jaxmech.utils.tracers import evenly_spaced
+from jaxmech.utils.units import with_unit
 
 Found = dict[str, np.ndarray]
 MOST_TRAJECTORIES = 16_384  # suffices for all plotted quantiles
@@ -103,7 +104,8 @@ def _of_statistics(results: Results) -> Iterator[tuple[str, str, Figure]]:
         if draw is None:
             continue
         figure, ax = single()
-        if draw(ax, values, settings[name], times) is not None:
+        label = with_unit(str(of := settings[name]["of"]), results.unit_of(str(of)))
+        if draw(ax, values, settings[name] | {"label": label}, times) is not None:
             yield name, f"{results.name}: {name}", figure
 
 
@@ -121,7 +123,7 @@ def _quantiles(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray
     for k, p in enumerate(values["at"]):
         ax.plot(ts, bands[:, k], label=f"{100 * p:g} %")
         ax.fill_between(ts, values["low"][:, k], values["high"][:, k], alpha=0.2, linewidth=0)
-    return labelled(ax, "t [s]", f"quantiles of {settings['of']}", legend=True)
+    return labelled(ax, "t [s]", f"quantiles of {settings['label']}", legend=True)
 
 
 def _moments(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes | None:
@@ -131,7 +133,7 @@ def _moments(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) 
     ax.fill_between(ts, values["min"], values["max"], alpha=0.15, linewidth=0, label="range")
     ax.fill_between(ts, mean - sd, mean + sd, alpha=0.3, linewidth=0, label="mean ± sd")
     ax.plot(ts, mean, label="mean")
-    return labelled(ax, "t [s]", settings["of"], legend=True)
+    return labelled(ax, "t [s]", settings["label"], legend=True)
 
 
 def _histogram(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes | None:
@@ -140,7 +142,7 @@ def _histogram(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray
         return None
     total = counts.sum() + values["below"] + values["above"]
     ax.stairs(counts / np.diff(edges) / max(float(total), 1.0), edges, fill=True, alpha=0.6)
-    return labelled(ax, settings["of"], "probability density")
+    return labelled(ax, settings["label"], "probability density")
 
 
 def _first_passage(

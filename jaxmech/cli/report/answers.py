@@ -1,7 +1,8 @@
 """The answers of a study: a table, or more, for each of its statistics."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from jaxmech.cli.report.tables import EstimateCell, PageTable
 from jaxmech.ensemble import Results
 from jaxmech.ensemble.finished.comparison import INTERVALS
+from jaxmech.utils.units import with_unit
 
 _LIMITS = {value: (low, high) for value, low, high in INTERVALS} | {
     name: (f"{name}_low", f"{name}_high") for name in ("correlation", "first_order", "total")
@@ -71,10 +73,11 @@ def _answer(
     if arrays.get("times", np.zeros(())).dtype.kind == "U":
         description += f"; times: {arrays['times']}"
     labels = _labels(results, quantity, values)
+    titles = partial(_title, results.statistic_units(name))
     tables = [
-        *_table_of_numbers(arrays),
-        *_tables_of_vectors(arrays, labels),
-        *_tables_of_matrices(arrays, labels),
+        *_table_of_numbers(arrays, titles),
+        *_tables_of_vectors(arrays, labels, titles),
+        *_tables_of_matrices(arrays, labels, titles),
     ]
     return Answer(name, description, tables)
 
@@ -123,18 +126,20 @@ def _cells(arrays: Mapping[str, np.ndarray], key: str) -> np.ndarray:
     return cells
 
 
-def _title(key: str) -> str:
-    return key.replace("_", " ")
+def _title(units: Mapping[str, str], key: str) -> str:
+    return with_unit(key.replace("_", " "), units.get(key, ""))
 
 
-def _table_of_numbers(arrays: Mapping[str, np.ndarray]) -> Iterator[PageTable]:
-    rows = [(_title(key), _cells(arrays, key)[()]) for key, _ in _listed(arrays, 0)]
+def _table_of_numbers(
+    arrays: Mapping[str, np.ndarray], title: Callable[[str], str]
+) -> Iterator[PageTable]:
+    rows = [(title(key), _cells(arrays, key)[()]) for key, _ in _listed(arrays, 0)]
     if rows:
         yield PageTable((), rows)
 
 
 def _tables_of_vectors(
-    arrays: Mapping[str, np.ndarray], labels: Sequence[Sequence[str]]
+    arrays: Mapping[str, np.ndarray], labels: Sequence[Sequence[str]], title: Callable[[str], str]
 ) -> Iterator[PageTable]:
     keys_of: dict[int, list[str]] = {}
     for key, array in _listed(arrays, 1):
@@ -144,11 +149,11 @@ def _tables_of_vectors(
             names = _labels_of(count, labels)
             columns = [_cells(arrays, key) for key in keys]
             rows = [(name, *cells) for name, *cells in zip(names, *columns, strict=True)]
-            yield PageTable(("", *map(_title, keys)), rows)
+            yield PageTable(("", *map(title, keys)), rows)
 
 
 def _tables_of_matrices(
-    arrays: Mapping[str, np.ndarray], labels: Sequence[Sequence[str]]
+    arrays: Mapping[str, np.ndarray], labels: Sequence[Sequence[str]], title: Callable[[str], str]
 ) -> Iterator[PageTable]:
     for key, array in _listed(arrays, 2):
         if max(array.shape) <= _MOST_COLUMNS and array.size:
@@ -156,4 +161,4 @@ def _tables_of_matrices(
             if len(labels) > 1:  # of components and of probabilities
                 titles = _labels_of(array.shape[1], labels[1:])
             rows = [(name, *cells) for name, cells in zip(names, _cells(arrays, key), strict=True)]
-            yield PageTable(("", *titles), rows, caption=_title(key))
+            yield PageTable(("", *titles), rows, caption=title(key))

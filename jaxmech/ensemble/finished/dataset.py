@@ -131,7 +131,7 @@ def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
     for name, values in results.statistics.items():
         kind = results.config.get("statistics", {}).get(name, {}).get("statistic")
         saves = len(results.ts) if kind in _OVER_TIME else -1
-        variables = _variables(name, values, saves).items()
+        variables = _variables(name, values, saves, results.statistic_units(name)).items()
         dataset = dataset.assign(
             {f"statistic_{key}" if key in dataset else key: x for key, x in variables}
         )
@@ -140,14 +140,17 @@ def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
     return dataset.assign_attrs(run=str(results.path), summary=content)
 
 
-def _variables(name: str, results: Mapping[str, np.ndarray], saves: int) -> dict[str, Any]:
+def _variables(
+    name: str, results: Mapping[str, np.ndarray], saves: int, units: Mapping[str, str]
+) -> dict[str, Any]:
     variables = {}
     for key, value in results.items():
         array = np.asarray(value)
         dims = [f"{name}_{key}_{axis}" for axis in range(array.ndim)]
         if array.shape[:1] == (saves,) and key != "at":
             dims[0] = "time"
-        variables[f"{name}_{key}"] = (tuple(dims), array)
+        attributes = {"units": units[key]} if key in units else {}
+        variables[f"{name}_{key}"] = (tuple(dims), array, attributes)
     return variables
 
 

@@ -1,7 +1,7 @@
 """Observations of a trajectory: the series of `simulate`, quantities of the user's own, events.
 
 [observe]
-height = "pendulum.py:height"                                  # at every saved time
+height = { function = "pendulum.py:height", unit = "m" }       # at every saved time
 peak = { function = "pendulum.py:height", keep = "max" }       # one number per trajectory
 [events]
 lands = { function = "ball.py:height", direction = -1, terminal = true }
@@ -74,6 +74,7 @@ class Observed:
     )
     keep: Keep = setting("all", "saved times, or one value of them")
     every: int = setting(1, "keep every so many saved times", least=1)
+    unit: str | None = setting(None, "unit of its values, such as m/s, which results show")
 
     def __post_init__(self) -> None:
         refuse_all(out_of_range(self))
@@ -296,6 +297,23 @@ def event_dimensions(events: Iterable[str], velocity: str) -> dict[str, tuple[st
         dims |= {f"{name}_times": (occurrence,), f"{name}_q": (occurrence, "coordinate")}
         dims |= {f"{name}_v": (occurrence, velocity), f"{name}_passed": ("time",)}
     return dims
+
+
+def quantity_unit(
+    name: str, observed: Mapping[str, str], events: Iterable[str], units: Mapping[str, str]
+) -> str:
+    """The unit of a quantity; empty if it has none, or none is known.
+
+    Args:
+        name: of the quantity.
+        observed: the units of observed quantities.
+        events: the names of the events.
+        units: the units of the coordinates and velocities.
+    """
+    times = {f"{event}_{suffix}" for event in events for suffix in ("time", "times")}
+    known = dict.fromkeys(("t_failed", "t_end", *times), "s")
+    known |= dict.fromkeys(("energy", "energy_drift"), "J")
+    return {**known, **units, **observed}.get(name, "")
 
 
 def multipliers_name(constraint: str) -> str:

@@ -35,6 +35,7 @@ from jaxmech.ensemble.members.observed import (
     event_quantities,
     multipliers_name,
     multipliers_names,
+    quantity_unit,
 )
 from jaxmech.ensemble.members.passages import study_watch
 from jaxmech.ensemble.study import Study
@@ -45,24 +46,25 @@ from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.status import Status, succeeded
 from jaxmech.system import System
+from jaxmech.utils.units import units_of
 
 _BY_VELOCITY = {"v", "qdd", "constraint_force"}
 _LONG_NAMES = {
-    "q": ("generalized coordinates", None),
-    "v": ("generalized velocities", None),
-    "qdd": ("generalized accelerations", None),
-    "constraint_force": ("generalized force of the constraints on the system, A^T lambda", None),
-    "energy": ("energy v . dL/dv - L", "J"),
-    "position_residual": ("largest |phi|, of all steps where they are not projected", None),
-    "velocity_residual": ("largest |dphi/dt| and |psi| likewise", None),
-    "worst_position_residual": ("largest |phi| of all saves", None),
-    "worst_velocity_residual": ("largest |dphi/dt| and |psi| of all saves", None),
-    "energy_drift": ("largest |E - E(start)|, NaN where E is not conserved", "J"),
-    "integration_error": ("estimated error of the integration relative to the motion", None),
-    "missed_events": ("occurrences of events in too long steps, not located", None),
-    "rank": ("smallest number of independent constraint equations", None),
-    "status": ("how the trajectory ended; -1 is not yet computed", None),
-    "t_failed": ("time of the failure, NaN where there was none", "s"),
+    "q": "generalized coordinates",
+    "v": "generalized velocities",
+    "qdd": "generalized accelerations",
+    "constraint_force": "generalized force of the constraints on the system, A^T lambda",
+    "energy": "energy v . dL/dv - L",
+    "position_residual": "largest |phi|, of all steps where they are not projected",
+    "velocity_residual": "largest |dphi/dt| and |psi| likewise",
+    "worst_position_residual": "largest |phi| of all saves",
+    "worst_velocity_residual": "largest |dphi/dt| and |psi| of all saves",
+    "energy_drift": "largest |E - E(start)|, NaN where E is not conserved",
+    "integration_error": "estimated error of the integration relative to the motion",
+    "missed_events": "occurrences of events in too long steps, not located",
+    "rank": "smallest number of independent constraint equations",
+    "status": "how the trajectory ended; -1 is not yet computed",
+    "t_failed": "time of the failure, NaN where there was none",
 }
 _OBSERVED = {"qdd", "multipliers", "constraint_force"}
 _ROUND_OFF = 64  # units of round-off within which a state is on its constraints
@@ -243,8 +245,11 @@ class StudyTrajectory(AbstractMember):
 
     def attributes(self, name: str) -> dict[str, Any]:
         """Long name and units, and the meaning of a status (CF conventions, section 3.5)."""
-        long_name, units = _LONG_NAMES.get(name, (name, None))
-        attributes = plain_attributes(long_name, units)
+        study, system = self.study, self.system
+        observed = {key: quantity.unit or "" for key, quantity in study.observe.items()}
+        units = units_of(system.units, quantity_names(system))
+        unit = quantity_unit(name, observed, study.events, units)
+        attributes = plain_attributes(_LONG_NAMES.get(name, name), unit)
         if name == "status":
             attributes["flag_values"] = [int(status) for status in Status]
             attributes["flag_meanings"] = " ".join(status.name for status in Status)

@@ -152,6 +152,8 @@ class FirstPassage(_Threshold):
         )
     )
 
+    in_unit = ("mean", "sd", "earliest", "latest")
+
     @property
     def of_event(self) -> str | None:
         """The event, if there is no threshold."""

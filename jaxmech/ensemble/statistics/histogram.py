@@ -41,6 +41,7 @@ class Histogram(AbstractStatistic):
     bins: int = setting(100, "number of bins", least=1, most=100_000)
 
     size_key = "bins"
+    in_unit = ("edges",)
 
     def __post_init__(self) -> None:
         if not self.low < self.high:

@@ -37,6 +37,8 @@ class Moments(AbstractStatistic):
     of: str = field(metadata=doc("name of the quantity"))
     confidence: float = setting(0.95, "confidence of the interval of the mean", between=(0, 1))
 
+    in_unit = ("mean", "mean_low", "mean_high", "sd", "min", "max")
+
     def of_sample(self, sample: Sample) -> State:
         """Count, extremes and centred moments of the values that are finite."""
         value, w = sample.weighted(self.of)

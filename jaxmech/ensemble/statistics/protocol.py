@@ -13,7 +13,7 @@ that a result has the same bits however the work was divided.
 
 import abc
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, ClassVar, NamedTuple, get_type_hints
 
 import jax
 import jax.numpy as jnp
@@ -76,6 +76,7 @@ class AbstractStatistic(abc.ABC):
     of: str | tuple[str, ...]
     scalars_only = False  # whether a quantity must be one number per trajectory
     size_key = "of"  # the key that a state is made smaller by
+    in_unit: ClassVar[tuple[str, ...]] = ()  # results that have the unit of the quantity
 
     def __post_init__(self) -> None:
         kind, of = get_type_hints(type(self))["of"], getattr(self, "of", ())

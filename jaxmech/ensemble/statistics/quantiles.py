@@ -51,6 +51,7 @@ class Quantiles(AbstractStatistic):
     confidence: float = setting(0.95, "confidence of each interval", between=(0, 1))
 
     size_key = "bins"
+    in_unit = ("quantiles", "low", "high", "error")
 
     def __post_init__(self) -> None:
         if not self.at or not all(0 <= p <= 1 for p in self.at):

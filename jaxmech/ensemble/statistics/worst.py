@@ -42,6 +42,7 @@ class Worst(AbstractStatistic):
     smallest: bool = setting(False, "keep those with the smallest value")
 
     size_key = "keep"
+    in_unit = ("value",)
 
     @property
     def names(self) -> tuple[str, ...]:

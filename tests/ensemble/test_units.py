@@ -1,0 +1,85 @@
+"""Units of observed quantities, coordinates and events in the results of a study."""
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+import xarray
+
+import jaxmech.ensemble as je
+from jaxmech.cli.report.answers import answers
+from jaxmech.config.toml import read
+from jaxmech.plot import ensemble_figures
+from tests.ensemble.studies import write_study
+
+STUDY = """
+model = "pendulum"
+size = 8
+
+[times]
+end = 0.5
+saves = 3
+
+[steps]
+per_save = 5
+
+[start]
+theta = { distribution = "uniform", low = -1.0, high = 1.0 }
+
+[observe]
+height = { function = "spring.py:place", keep = "max", unit = "cm" }
+bare = "spring.py:place"
+
+[events]
+lowest = { of = "x1" }
+
+[statistics]
+mean = { statistic = "moments", of = "height" }
+bands = { statistic = "quantiles", of = "x1" }
+bins = { statistic = "histogram", of = "height", low = -1.0, high = 1.0, bins = 4 }
+none = { statistic = "moments", of = "bare" }
+often = { statistic = "probability", of = "height", above = 0.5 }
+when = { statistic = "first-passage", of = "lowest" }
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("units")
+    config = write_study(folder, STUDY)
+    je.run_study(read(config, je.Study), folder / "run", folder=folder)
+    return folder / "run"
+
+
+def test_arrays_have_units(run: Path) -> None:
+    found: xarray.Dataset = je.open(run)
+    units = {str(name): array.attrs.get("units") for name, array in found.variables.items()}
+    assert (units["height"], units["bare"]) == ("cm", None)
+    assert (units["mean_mean"], units["mean_max"], units["mean_count"]) == ("cm", "cm", None)
+    assert (units["bands_quantiles"], units["bands_at"]) == ("m", None)  # that of the coordinate
+    assert (units["bins_edges"], units["bins_counts"]) == ("cm", None)
+    assert (units["none_mean"], units["often_probability"]) == (None, None)
+    assert (units["lowest_times"], units["t_end"], units["when_mean"]) == ("s", "s", "s")
+
+
+def test_the_summary_shows_them(run: Path) -> None:
+    summary = (run / "summary.txt").read_text()
+    shown = summary[summary.index("\nmean\n") :].splitlines()
+    assert any(line.startswith("  mean_low [cm]     ") for line in shown)
+    assert any(line.startswith("  quantiles [m]     ") for line in shown)
+    assert any(line.startswith("  earliest [s]      ") for line in shown)
+    assert any(line.startswith("  probability       ") for line in shown)
+
+
+def test_axes_and_tables_have_them(run: Path) -> None:
+    results = je.open_results(run)
+    labels = {
+        name: [figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()]
+        for name, _, figure in ensemble_figures._of_statistics(results)
+    }
+    plt.close("all")
+    assert labels["bands"] == ["t [s]", "quantiles of x1 [m]"]
+    assert labels["bins"][0] == "height [cm]"
+    (mean,) = (answer for answer in answers(results) if answer.name == "mean")
+    titles = [str(row[0]) for row in mean.tables[0].rows]
+    assert {"mean [cm]", "sd [cm]", "count"} <= {*titles}
