@@ -26,16 +26,16 @@ exit code: 0 undamaged, finished or not; 1 damaged; 2 no run folder, or one with
 REPLAY = """\
 Recompute one trajectory of a study alone, from the seed and its number. Print its status, when and
 where it failed, the values drawn for it, and whether it is bit-identical to the stored one. --out
-draws it, and animates it if the model has a geometry. This executes the Python files in the run
-folder, which are printed. If they may come from somebody else, it needs --trust.
+draws it, and animates it if the model has a geometry. The Python files in the run folder are not
+executed: if the model is a file, name the configuration of the run, --config CONFIG.
 
 exit code: 0 as stored, or not stored; 1 different from what is stored; 2 bad input
 """
 REPORT = """\
 Write one self-contained page about a study or a fit: numbers with their intervals, tables, pictures
 and configuration; of a study also animated trajectories, and failures, each with the command that
-replays it. Python files in the run folder are executed only with --trust; without, a model that is
-not of the catalogue is not animated.
+replays it. The Python files in the run folder are not executed: a model in a file is animated only
+with --config CONFIG.
 """
 COMPARE_RUNS = """\
 List the differences between two studies: keys of the configuration, versions and devices, every

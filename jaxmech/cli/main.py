@@ -26,6 +26,7 @@ from jaxmech.utils import announce
 
 if TYPE_CHECKING:
     from jaxmech.cli.resolve import SystemInState
+    from jaxmech.ensemble import Study
 
 DONE, BAD_INPUT, INTERRUPTED = 0, 2, 130
 UNSATISFACTORY = 1  # too many failures, not converged, damaged, or serious findings
@@ -103,7 +104,7 @@ def _ensemble(arguments: Namespace) -> int:
 
     _require_good_jax()
     config, out = _paths(arguments)
-    _require_trusted(arguments, config, out)
+    _require_no_run_code(config)
     study = study_of(arguments, config, Study)
     if study.precision == "float64":
         _use_float64()
@@ -135,7 +136,7 @@ def _fit(arguments: Namespace) -> int:
 
     _use_good_jax()
     config, out = _paths(arguments)
-    _require_trusted(arguments, config, out)
+    _require_no_run_code(config)
     study = read(config, FitStudy, lambda data: name_problems(data, config.parent))
     if arguments.data:
         data = replace(study.data, file=str(Path(arguments.data).resolve()))
@@ -152,16 +153,12 @@ def _fit(arguments: Namespace) -> int:
     return DONE if outcome.succeeded else UNSATISFACTORY
 
 
-def _require_trusted(arguments: Namespace, config: Path, out: Path) -> None:
-    """Say which files a command executes to continue a run, if they may be executed."""
+def _require_no_run_code(config: Path) -> None:
+    """Refuse a configuration that names Python files in a run folder, before any is imported."""
+    from jaxmech.config.code_files import require_no_run_code
     from jaxmech.config.toml import named_files
-    from jaxmech.config.trust import is_run, require_trusted
 
-    runs = [run for run in dict.fromkeys((out, config.parent)) if is_run(run)]
-    files = named_files(config) if runs else []
-    require_trusted(runs, files, arguments.trust)
-    if files:
-        tell(f"executing {', '.join(map(str, files))}")
+    require_no_run_code(named_files(config), config.parent)
 
 
 def _paths(arguments: Namespace) -> tuple[Path, Path]:
@@ -183,16 +180,11 @@ def _plot(arguments: Namespace) -> int:
 
 
 def _replay(arguments: Namespace) -> int:
-    from jaxmech.config.trust import python_files, require_trusted
-    from jaxmech.ensemble import open_results, replay
+    from jaxmech.ensemble import replay
 
     _use_good_jax()
-    path, trust = Path(arguments.run), arguments.trust
-    files = python_files(open_results(path).config, path)
-    require_trusted([path], files, trust)
-    if files:
-        tell(f"executing {', '.join(map(str, files))}")
-    trajectory = replay(path, arguments.index, arguments.folder, trust=trust)
+    study, folder = _named_study(arguments.config)
+    trajectory = replay(Path(arguments.run), arguments.index, study, folder)
     print(trajectory)
     if arguments.out:
         from jaxmech.plot.replayed import draw_replay
@@ -200,6 +192,18 @@ def _replay(arguments: Namespace) -> int:
         for picture in draw_replay(trajectory, arguments.out):
             print(picture)
     return DONE if all(trajectory.compared.values()) else UNSATISFACTORY
+
+
+def _named_study(config: Path | None) -> "tuple[Study | None, Path]":
+    """The study of a configuration that an option names, and its folder."""
+    from jaxmech.config.toml import read
+    from jaxmech.ensemble import Study
+    from jaxmech.ensemble.sampling.plans import name_problems
+
+    if config is None:
+        return None, Path()
+    _require_no_run_code(config)
+    return read(config, Study, lambda data: name_problems(data, config.parent)), config.parent
 
 
 def _report(arguments: Namespace) -> int:
@@ -212,8 +216,8 @@ def _report(arguments: Namespace) -> int:
         fit, sensors, title = stored(run)
         print(write_fit_report(fit, arguments.out or run / "report.html", title, sensors))
         return DONE
-    path, out, folder = Path(arguments.run), arguments.out, arguments.folder
-    print(write_report(path, out, arguments.animate, folder, tell, trust=arguments.trust))
+    study, folder = _named_study(arguments.config)
+    print(write_report(run, arguments.out, arguments.animate, study, folder, tell))
     return DONE
 
 

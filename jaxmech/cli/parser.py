@@ -100,7 +100,6 @@ def _add_studies(add: _Add) -> None:
         command.add_argument("config", metavar="CONFIG", help="configuration, a TOML file (below)")
         _add_out(command)
     _add_cluster(fit)
-    _add_trust(ensemble, fit)
     _add_blocks(ensemble)
     fit.add_argument("--data", metavar="FILE", help="in place of the `data.file` of CONFIG")
 
@@ -128,14 +127,6 @@ def _add_blocks(command: _LazyParser) -> None:
     )  # fmt: skip
 
 
-def _add_trust(*commands: _LazyParser) -> None:
-    for command in commands:
-        command.add_argument(
-            "--trust", action="store_true",
-            help="execute Python files of a run also if they may come from somebody else",
-        )  # fmt: skip
-
-
 def _add_finished_runs(add: _Add) -> None:
     """Add the commands that read a run folder."""
     plot = add("plot", "draw the pictures of a run folder again")
@@ -145,12 +136,11 @@ def _add_finished_runs(add: _Add) -> None:
     for command in (replay, report):
         command.add_argument("run", metavar="RUN", help="run folder of `ensemble`")
         command.add_argument(
-            "--folder",
-            metavar="DIR",
+            "--config",
+            metavar="CONFIG",
             type=Path,
-            help="where a table of draws is; a run has no copy of it",
+            help="the configuration of the run, where it names Python files or a table of draws",
         )
-    _add_trust(replay, report)
     replay.add_argument("index", metavar="INDEX", type=_index, help="its number, from 0")
     replay.add_argument("--out", metavar="DIR", type=Path, help="folder for pictures [none]")
     report.add_argument("--out", metavar="FILE", type=Path, help="the page [RUN/report.html]")

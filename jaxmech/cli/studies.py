@@ -51,7 +51,6 @@ def compute(arguments: Namespace, study: Study, config: Path, out: Path) -> tupl
             tell=tell,
             part=arguments.blocks,
             stop=stop,
-            trust=arguments.trust,
         )
     if arguments.blocks:
         return _part_message(summary, time.perf_counter() - start), True

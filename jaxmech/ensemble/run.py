@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from jaxmech.config.code_files import python_files, require_no_run_code
 from jaxmech.config.errors import InputError
 from jaxmech.config.plain import plain
 from jaxmech.config.run_folder import warn
-from jaxmech.config.trust import is_run, python_files, require_trusted
 from jaxmech.ensemble.accumulate import Accumulator, as_file
 from jaxmech.ensemble.checksums import SUMMARY
 from jaxmech.ensemble.estimate import LARGE
@@ -73,7 +73,6 @@ def run_study(
     tell: Callable[[str], None] | None = None,
     part: BlockRange | None = None,
     stop: Callable[[], bool] = lambda: False,
-    trust: bool = False,
 ) -> dict[str, Any]:
     """Run a study, or continue it where it was interrupted.
 
@@ -95,8 +94,6 @@ def run_study(
             folder; a run without a part then completes the study.
         stop: function called before each block; if it returns true, the run ends with
             `StoppedError`.
-        trust: whether to execute the Python files of the study even if they, or a run folder to be
-            continued, belong to another user.
 
     Returns:
         The summary, as it is stored in `summary.json`; for a part, the number of "blocks" of the
@@ -125,8 +122,7 @@ def run_study(
         True
     """
     tell = tell or warn
-    if runs := [run for run in (out, folder) if is_run(run)]:
-        require_trusted(runs, python_files(plain(study), folder), trust)
+    require_no_run_code(python_files(plain(study), folder), folder)
     planned_ = planned(with_stored_sizes(study, out), out, folder)
     study, subject, sampler = planned_.study, planned_.subject, planned_.sampler
     study = with_steps(replace(study, **planned_.functions), subject, sampler)

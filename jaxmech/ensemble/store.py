@@ -32,7 +32,6 @@ from jaxmech.config.environment import DECISIVE, INPUT, VERSIONS, changes, envir
 from jaxmech.config.load import COPIES, Subject, copy_of
 from jaxmech.config.plain import plain
 from jaxmech.config.run_folder import FolderError, opened, write_whole
-from jaxmech.config.trust import mark_written_here
 from jaxmech.ensemble import checksums
 from jaxmech.ensemble.checksums import BLOCKS, RESULTS, SEAL, SUMMARY, Damage
 from jaxmech.ensemble.layout import STATES, Layout, array_of
@@ -122,8 +121,7 @@ class RunContent:
     @property
     def config(self) -> dict[str, Any]:
         """The stored configuration, which names the copy of the model file."""
-        _, name = copy_of(self.subject.name, self.subject.source)
-        return plain(replace(self.study, model=name) if self.subject.source else self.study)
+        return _stored_config(self.study, self.subject)
 
     def create(self, path: Path) -> None:
         """Write all of it into a folder."""
@@ -146,6 +144,16 @@ class RunContent:
             run_folder.flush(file)
 
 
+def _stored_config(study: Study, subject: Subject) -> dict[str, Any]:
+    _, name = copy_of(subject.name, subject.source)
+    return plain(replace(study, model=name) if subject.source else study)
+
+
+def require_of_run(path: Path, study: Study, subject: Subject) -> None:
+    """Raise a FolderError unless a run is of a study, whose files are named by their copies."""
+    run_folder.require_same_config(path, _stored_config(study, subject), _MAY_CHANGE)
+
+
 @contextmanager
 def open_run(
     path: Path, content: RunContent, tell: Callable[[str], None], selection: range | None = None
@@ -160,7 +168,6 @@ def open_run(
             is_begun = (path / SEAL).is_file() or bool(checksums.marked_blocks(path))
             if not is_begun:
                 content.create(path)
-                mark_written_here(path)
                 created = (path / name for name in (*_CREATED, *content.copies))
                 # The seal is the last file: without it, whatever is here is created again.
                 files = [file for root in created for file in (root, *root.rglob("*"))]

@@ -6,8 +6,9 @@ import numpy as np
 import zarr
 
 from jaxmech.config.toml import read
-from jaxmech.ensemble import Study, run_study
+from jaxmech.ensemble import Study, replay, run_study
 from jaxmech.ensemble.checksums import SUMMARY, digests, mark_of, read_seal, write_seal
+from jaxmech.ensemble.finished.replay import ReplayedTrajectory
 
 SPRING = '''
 import jax.numpy as jnp
@@ -122,6 +123,12 @@ def computed(folder: Path, text: str = STUDY, out: str = "run") -> Path:
     config = write_study(folder, text)
     run_study(read(config, Study), folder / out, folder=folder)
     return folder / out
+
+
+def replayed(run: Path, index: int, folder: Path | None = None) -> ReplayedTrajectory:
+    """One trajectory of a run of `computed`, with the configuration beside its folder."""
+    folder = folder or run.parent
+    return replay(run, index, read(folder / "study.toml", Study), folder)
 
 
 def arrays(run: Path) -> dict[str, np.ndarray]:

@@ -8,8 +8,7 @@ import pytest
 import jaxmech as jm
 from jaxmech.cli.main import main
 from jaxmech.config.load import load
-from jaxmech.ensemble import replay
-from tests.ensemble.studies import CAR
+from tests.ensemble.studies import CAR, replayed
 
 STUDY = """
 model = "car.py:car"
@@ -52,7 +51,7 @@ def write_road(folder: Path, heights: np.ndarray) -> None:
 
 
 def test_a_trajectory_is_that_of_simulate(folder: Path) -> None:
-    trajectory = replay(folder / "run", 5)
+    trajectory = replayed(folder / "run", 5)
     assert all(trajectory.compared.values())
     system, road = load("car.py:car", {}, folder).system, jm.Signal(TIMES, ROAD)
     params = {"m": 1.0, "c": 1.0, "k": float(trajectory.params["k"]), "road": road}
@@ -63,8 +62,8 @@ def test_a_trajectory_is_that_of_simulate(folder: Path) -> None:
 
 
 def test_a_run_has_a_copy_of_its_input(folder: Path) -> None:
-    write_road(folder, 0 * ROAD)  # of another file nothing is read
-    assert replay(folder / "run", 5).compared["q"]
+    write_road(folder, 0 * ROAD)  # a replay reads what the configuration names
+    assert not replayed(folder / "run", 5).compared["q"]
     assert (folder / "run" / "road.csv").is_file()
     # but a run is not continued with it
     assert main(["ensemble", str(folder / "study.toml"), "--out", str(folder / "run")]) == 2

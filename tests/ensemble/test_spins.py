@@ -121,7 +121,7 @@ def test_resumed_and_replayed_to_the_same_bits(tmp_path: Path) -> None:
     computed(tmp_path, out="parts", part=BlockRange(1, 2))
     computed(tmp_path, out="parts")
     assert same_bits(run, parts)
-    again = replay(run, 3)
+    again = replay(run, 3, read(tmp_path / "study.toml", Study), tmp_path)
     assert all(again.compared.values())
     assert {"q", "v"} <= again.compared.keys()
     assert main(["report", str(run)]) == 0

@@ -24,12 +24,11 @@ from jaxmech.ensemble import (
     Times,
     Uniform,
     open_results,
-    replay,
     run_study,
     verify,
 )
 from jaxmech.ensemble.checksums import marked_blocks
-from tests.ensemble.studies import STUDY, arrays, killed, same_bits, write_study
+from tests.ensemble.studies import STUDY, arrays, killed, replayed, same_bits, write_study
 
 HERE = import_module("jaxmech.ensemble.work.here")
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -409,7 +408,7 @@ def test_passages_between_saved_times(tmp_path: Path) -> None:
     assert "saved ones only; between_saves = true" in str(found["last"]["times"])
     told = (tmp_path / "run" / "summary.txt").read_text()
     assert "times             saved ones only; between_saves = true finds passages" in told
-    assert all(replay(tmp_path / "run", 3, tmp_path).compared.values())
+    assert all(replayed(tmp_path / "run", 3).compared.values())
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,6 @@ from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.load import COPIES, copy_of
 from jaxmech.config.plain import plain
 from jaxmech.config.run_folder import FolderError, opened, warn, write_whole
-from jaxmech.config.trust import mark_written_here
 from jaxmech.ensemble import checksums
 from jaxmech.ensemble.checksums import SEAL
 from jaxmech.ensemble.work.connect import cluster_tasks
@@ -177,7 +176,6 @@ def _begin(
         shutil.copyfile(candidates.source, out / copy_of(study.model, candidates.source)[0])
     write_whole(out / "environment.json", environment_json(facts))
     write_whole(out / "config.toml", tomli_w.dumps(plain(study)))
-    mark_written_here(out)
     written = [out / name for name in _BEGUN if (out / name).is_file()]
     checksums.write_seal(out, checksums.digests(out, written))
 

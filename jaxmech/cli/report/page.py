@@ -18,10 +18,10 @@ from jaxmech.cli.report import tables
 from jaxmech.cli.report.answers import answers, confidences
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.run_folder import FolderError, write_whole
-from jaxmech.config.trust import python_files
 from jaxmech.display.animate import animate
 from jaxmech.ensemble import Results, open_results
 from jaxmech.ensemble.finished.replay import ReplayedTrajectory, replays
+from jaxmech.ensemble.study import Study
 from jaxmech.ensemble.summary import summarize
 from jaxmech.plot.ensemble_figures import draw_pictures
 from jaxmech.status import succeeded
@@ -43,14 +43,14 @@ def write_report(
     path: Path,
     out: Path | None = None,
     animated: Sequence[int] | None = None,
-    folder: Path | None = None,
+    study: Study | None = None,
+    folder: Path = Path(),
     tell: Callable[[str], None] = lambda message: None,
-    *,
-    trust: bool = False,
 ) -> Path:
     """Write the page about a run, finished or not, by default into its folder.
 
-    Python files of the run are executed, to animate trajectories, only with `trust`.
+    Trajectories are animated where they can be replayed: if the configuration names Python files,
+    with the `study` of the run, whose paths refer to `folder`.
     """
     results = open_results(path)
     if not results.blocks:
@@ -67,7 +67,7 @@ def write_report(
         confidence=confidences(results),
         audit=tables.audit_tables(summary),
         pictures=_pictures(results),
-        animations=_animations(results, animated, folder, tell, trust),
+        animations=_animations(results, animated, study, folder, tell),
         failures=tables.failure_table(results, summary),
         configuration=(results.path / "config.toml").read_text(encoding="utf-8"),
         environment=tables.environment_table(results),
@@ -102,24 +102,16 @@ def _pictures(results: Results) -> list[Picture]:
 def _animations(
     results: Results,
     chosen: Sequence[int] | None,
-    folder: Path | None,
+    study: Study | None,
+    folder: Path,
     tell: Callable[[str], None],
-    trust: bool,
 ) -> list[Picture]:
     """Some trajectories in motion: the chosen ones, or the worst, a failed one and the first."""
     numbers = _animated_by_default(results) if chosen is None else list(chosen)
     if not numbers:
         return []
-    if (files := python_files(results.config, results.path)) and not trust:
-        message = f"animations execute {', '.join(map(str, files))}; --trust allows it"
-        if chosen is not None:
-            raise InputError(message)
-        tell(f"the page has no animation: {message}")
-        return []
-    if files:
-        tell(f"executing {', '.join(map(str, files))}")
     try:
-        trajectories = replays(results.path, numbers, folder, trust=trust)
+        trajectories = replays(results.path, numbers, study, folder)
     except (InputError, StudyError) as error:
         if chosen is not None:
             raise

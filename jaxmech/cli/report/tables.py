@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxmech.config.code_files import python_files
 from jaxmech.config.run_folder import stored_environment
 from jaxmech.ensemble import Results
 from jaxmech.ensemble.checksums import BlockMark, read_mark
@@ -128,7 +129,11 @@ def failure_table(results: Results, summary: dict[str, Any]) -> Failures | None:
     else:
         rows, names = [(int(index), "", "") for index in summary["failed"]], []
     run = quote(str(results.path))
-    lines = [(str(row[0]), *row[1:], CommandCell(f"jaxmech replay {run} {row[0]}")) for row in rows]
+    config = " --config CONFIG" if python_files(results.config, results.path) else ""
+    lines = [
+        (str(row[0]), *row[1:], CommandCell(f"jaxmech replay {run} {row[0]}{config}"))
+        for row in rows
+    ]
     head = ("trajectory", "status", "t [s]", *names, "to see it alone")
     return Failures(count, PageTable(head, lines))
 

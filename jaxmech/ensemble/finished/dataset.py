@@ -41,7 +41,6 @@ def run(
     folder: Path | str = Path(),
     progress: bool = False,
     tell: Callable[[str], None] | None = None,
-    trust: bool = False,
 ) -> "xarray.Dataset":
     """Compute a study, or its missing part, and open its results.
 
@@ -52,8 +51,6 @@ def run(
         folder: to which relative paths of the study refer.
         progress: whether to show a progress bar, in a terminal.
         tell: function called with messages; by default a `RunWarning`.
-        trust: whether to execute the Python files of the study also where they, or a run folder to
-            be continued, belong to another user.
 
     Returns:
         The dataset that `open` gives. `jaxmech.ensemble.run_study` is the same without xarray, and
@@ -81,7 +78,7 @@ def run(
     """
     require_xarray()
     path = folder_of(study) if out is None else Path(out)
-    run_study(study, path, folder=Path(folder), progress=progress, tell=tell, trust=trust)
+    run_study(study, path, folder=Path(folder), progress=progress, tell=tell)
     return open(path)
 
 

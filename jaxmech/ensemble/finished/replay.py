@@ -8,18 +8,20 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxmech.config.code_files import python_files, require_no_run_code
 from jaxmech.config.environment import changes, environment
 from jaxmech.config.errors import InputError
 from jaxmech.config.load import Subject
+from jaxmech.config.plain import plain
 from jaxmech.config.run_folder import stored_environment
-from jaxmech.config.trust import python_files, require_trusted
 from jaxmech.ensemble.draws import stored_name
 from jaxmech.ensemble.kernel import BlockProgram
 from jaxmech.ensemble.layout import array_of
 from jaxmech.ensemble.members.base import first_of
-from jaxmech.ensemble.members.observed import Series
+from jaxmech.ensemble.members.observed import Series, copies_of, stored_study
 from jaxmech.ensemble.members.trajectory import StudyTrajectory, save_times
 from jaxmech.ensemble.results import Results, open_results
+from jaxmech.ensemble.store import require_of_run, with_stored_sizes
 from jaxmech.ensemble.study import LANES, Study
 from jaxmech.ensemble.work.plan import planned
 from jaxmech.status import Status, succeeded
@@ -58,20 +60,23 @@ class ReplayedTrajectory:
 
 
 def replay(
-    path: Path, index: int, folder: Path | None = None, *, trust: bool = False
+    path: Path, index: int, study: Study | None = None, folder: Path = Path()
 ) -> ReplayedTrajectory:
-    """Compute one trajectory of a run again, alone, with the Python files of the run folder.
+    """Compute one trajectory of a run again, alone.
+
+    The Python files in the run folder are not executed. If its configuration names some, or a table
+    of draws, pass the study from which the run was made.
 
     Args:
         path: the run folder, of a finished run or not.
         index: the number of the trajectory, from 0.
-        folder: to which the path of a table of draws refers, of which the run has no copy.
-        trust: whether to execute the Python files also where they or the run folder belong to
-            another user, or were not written there by this one.
+        study: the study of the run; by default the stored one, for a model of the catalogue or an
+            MJCF or URDF file.
+        folder: the folder to which relative paths of `study` refer.
 
     Raises:
-        InputError: if there is no such trajectory.
-        FolderError: if the run folder cannot be read, is damaged, or is not to be trusted.
+        InputError: if there is no such trajectory, or the run needs its `study`.
+        FolderError: if the run folder cannot be read, is damaged, or is of another study.
         StudyError: if a file that the configuration names is missing.
 
     Example:
@@ -90,18 +95,18 @@ def replay(
         >>> trajectory.status.name, trajectory.values["q"].shape, trajectory.compared["q"]
         ('OK', (11, 2), True)
     """
-    return replays(path, [index], folder, trust=trust)[0]
+    return replays(path, [index], study, folder)[0]
 
 
 def replays(
-    path: Path, indices: Sequence[int], folder: Path | None = None, *, trust: bool = False
+    path: Path, indices: Sequence[int], study: Study | None = None, folder: Path = Path()
 ) -> list[ReplayedTrajectory]:
     """Compute some trajectories of a run again, one after the other, as `replay` does."""
-    from jaxmech.config.validate import structure  # imports pydantic
-
     results = open_results(path)
-    require_trusted([path], python_files(results.config, path), trust)
-    study = structure(results.config, Study)
+    if study is None:
+        study, folder = _stored(results), path
+    else:
+        study = _of_the_run(study, path, folder)
     for index in indices:
         if not 0 <= index < study.size:
             range_text = f"the trajectories 0 to {study.size - 1}"
@@ -119,16 +124,36 @@ def replays(
         study, observe=observe, statistics=sought, until=None, cluster=None, chunk=None,
         store="all", save=SERIES, stored_precision=None,
     )  # fmt: skip
-    if folder is not None and study.sampling.table is not None:
-        table = str((folder / study.sampling.table).resolve())
-        alone = replace(alone, sampling=replace(study.sampling, table=table))
-    plan = planned(alone, path, path)
+    plan = planned(alone, path, folder)
     group = plan.sampler.points.group
     block = -(-LANES // group) * group  # a small one, of whole groups of the design
     trajectory = StudyTrajectory(replace(alone, block=block, **plan.functions), plan.subject)
     program = BlockProgram(trajectory, plan.sampler, block, {})
     differing = tuple(changes(stored_environment(path), environment(), _ENVIRONMENT))
     return [_replayed(results, study, program, index, differing) for index in indices]
+
+
+def _stored(results: Results) -> Study:
+    """The study of a run whose configuration names no Python files."""
+    from jaxmech.config.validate import structure  # imports pydantic
+
+    if files := python_files(results.config, results.path):
+        names = ", ".join(file.name for file in files)
+        raise InputError(
+            f"the configuration of {results.path} names {names}, whose copies in the run folder "
+            "are not executed; name the configuration from which the run was made, by --config "
+            "(`study` and `folder` in Python)"
+        )
+    return structure(results.config, Study)
+
+
+def _of_the_run(study: Study, path: Path, folder: Path) -> Study:
+    """A study with the sizes of a run, which must be of it."""
+    require_no_run_code(python_files(plain(study), folder), folder)
+    whole = planned(with_stored_sizes(study, path), path, folder)
+    copies = copies_of(whole.files, whole.subject)
+    require_of_run(path, stored_study(whole.study, copies, folder), whole.subject)
+    return whole.study
 
 
 def _replayed(

@@ -103,7 +103,8 @@ def test_every_failure_has_its_command(bad, page) -> None:
     failed = np.flatnonzero(arrays(bad)["status"])
     commands = page.texts["code"]
     assert len(commands) == len(failed) > 0
-    assert [int(text.split()[-1]) for text in commands] == failed.tolist()
+    assert [int(shlex.split(text)[3]) for text in commands] == failed.tolist()
+    assert commands[0].endswith(" --config CONFIG")
     assert shlex.split(commands[0])[:3] == ["jaxmech", "replay", str(bad)]
 
 
@@ -158,7 +159,10 @@ def test_trajectories_move(tmp_path, capsys) -> None:
 
 
 def test_a_motion_without_a_geometry_is_refused_if_asked_for(bad, capsys) -> None:
-    assert main(["report", str(bad), "--animate", "3", "--trust"]) == 2
+    assert (
+        main(["report", str(bad), "--animate", "3", "--config", str(bad.parent / "study.toml")])
+        == 2
+    )
     assert "spring has no geometry" in capsys.readouterr().err
 
 

@@ -1,7 +1,6 @@
 """Run folders from somebody else: reading them executes and unpickles nothing."""
 
 import json
-import os
 import pickle
 import shutil
 import tomllib
@@ -13,8 +12,8 @@ import tomli_w
 
 from jaxmech.cli.main import main
 from jaxmech.cli.report.page import write_report
+from jaxmech.config.errors import InputError
 from jaxmech.config.run_folder import FolderError
-from jaxmech.config.trust import WRITTEN_HERE
 from jaxmech.ensemble import replay
 from jaxmech.ensemble.finished.dataset import open as open_dataset
 from tests.cli.report.test_page import Page
@@ -62,50 +61,30 @@ def test_reading_executes_nothing(strange: Path, own: Path, tmp_path: Path, caps
     assert open_dataset(strange).sizes["trajectory"] == 20
     assert not (tmp_path / "executed").exists()
     said = capsys.readouterr().err
-    assert "the page has no animation: animations execute" in said
-    assert "model.py; --trust allows it" in said
+    assert "the page has no animation: the configuration of" in said
+    assert "names model.py, whose copies" in said
     assert main(["report", str(strange), "--animate", "1"]) == 2
     assert not (tmp_path / "executed").exists()
 
 
-@pytest.mark.slow
-def test_replaying_says_what_it_executes_and_wants_trust(strange, own, tmp_path, capsys) -> None:
+def test_replaying_executes_the_files_of_the_named_configuration(strange, own, tmp_path) -> None:
+    config = own.parent / "study.toml"
     assert main(["replay", str(strange), "1"]) == 2
-    error = capsys.readouterr().err
-    assert f"this would execute {strange / 'model.py'}" in error
-    assert "were not written there by you" in error
-    with pytest.raises(FolderError, match="trust=True"):
+    assert main(["replay", str(strange), "1", "--config", str(strange / "config.toml")]) == 2
+    with pytest.raises(InputError, match=r"names model\.py"):
         replay(strange, 1)
+    assert main(["replay", str(strange), "1", "--config", str(config)]) == 0
     assert not (tmp_path / "executed").exists()
-    assert main(["replay", str(strange), "1", "--trust"]) == 0
-    assert f"executing {strange / 'model.py'}" in capsys.readouterr().err
-    assert (tmp_path / "executed").exists()
-    assert main(["replay", str(own), "1"]) == 0  # written here
-    assert f"executing {own / 'model.py'}" in capsys.readouterr().err
 
 
-def test_continuing_with_its_own_configuration_wants_trust(strange, tmp_path, capsys) -> None:
+def test_a_configuration_in_a_run_folder_executes_nothing(strange, tmp_path, capsys) -> None:
     killed(strange, 1)
     command = ["ensemble", str(strange / "config.toml"), "--out", str(strange)]
     for out in (strange, tmp_path / "elsewhere"):
         command[-1] = str(out)
         assert main(command) == 2
-        assert f"this would execute {strange / 'model.py'}" in capsys.readouterr().err
+        assert "whose Python files are copies and are not executed" in capsys.readouterr().err
     assert not (tmp_path / "executed").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root gives away")
-def test_continuing_a_folder_of_another_user_wants_trust(own, tmp_path, capsys) -> None:
-    shutil.copytree(own.parent, tmp_path / "mine")
-    run, config = tmp_path / "mine" / "run", tmp_path / "mine" / "study.toml"
-    killed(run, 1)
-    os.chown(run, 65534, 65534)
-    command = ["ensemble", str(config), "--out", str(run), "--progress", "none"]
-    assert main(command) == 2
-    assert f"but {run} belongs to another user" in capsys.readouterr().err
-    assert main([*command, "--trust"]) == 0
-    assert f"executing {tmp_path / 'mine' / 'spring.py'}" in capsys.readouterr().err
 
 
 def test_stored_objects_are_not_unpickled(strange: Path, own: Path, tmp_path: Path, capsys) -> None:
@@ -155,10 +134,3 @@ def test_every_name_is_escaped(strange: Path) -> None:
     assert "script" not in page.texts
     assert page.wrong == []
     assert page.loaded == []
-
-
-def test_a_run_that_was_never_marked_is_not_this_users(own: Path, tmp_path: Path) -> None:
-    shutil.copytree(own, tmp_path / "run")
-    (tmp_path / "run" / WRITTEN_HERE).unlink()
-    with pytest.raises(FolderError, match="not written there by you"):
-        replay(tmp_path / "run", 0)

@@ -9,12 +9,19 @@ import numpy as np
 import pytest
 
 from jaxmech.cli.main import main
-from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.toml import read
-from jaxmech.ensemble import Study, replay, run_study
+from jaxmech.ensemble import Study, run_study
 from jaxmech.ensemble.finished.replay import SERIES
 from jaxmech.status import Status
-from tests.ensemble.studies import PENDULUM, STUDY, arrays, computed, resealed, write_study
+from tests.ensemble.studies import (
+    PENDULUM,
+    STUDY,
+    arrays,
+    computed,
+    replayed,
+    resealed,
+    write_study,
+)
 
 BAD = STUDY.replace("limit = 2.0", "limit = 0.7")
 WORST = """
@@ -25,11 +32,8 @@ worst = { statistic = "worst", of = "integration_error", keep = 3 }
 
 @pytest.fixture(scope="module")
 def bad(tmp_path_factory) -> Path:
-    """A run in which some trajectories fail, without the file of its model."""
-    folder = tmp_path_factory.mktemp("bad")
-    out = computed(folder, BAD)
-    (folder / "spring.py").unlink()
-    return out
+    """A run in which some trajectories fail."""
+    return computed(tmp_path_factory.mktemp("bad"), BAD)
 
 
 @pytest.mark.slow
@@ -37,7 +41,7 @@ def bad(tmp_path_factory) -> Path:
 def test_it_has_the_bits_of_the_study(bad, good) -> None:
     stored = arrays(bad)
     index = int(np.flatnonzero((stored["status"] == 0) == good)[2])
-    found = replay(bad, index)
+    found = replayed(bad, index)
     assert set(SERIES) < set(found.compared)
     assert all(found.compared.values())
     for name in ("q", "v", "energy"):
@@ -52,7 +56,7 @@ def test_it_has_the_bits_of_the_study(bad, good) -> None:
 def test_the_place_of_a_failure_is_reported(bad) -> None:
     stored = arrays(bad)
     index = int(np.flatnonzero(stored["status"])[0])
-    found = replay(bad, index)
+    found = replayed(bad, index)
     last = found.last_good
     assert np.isfinite(stored["q"][index, : last + 1]).all()
     assert np.isnan(stored["q"][index, last + 1]).all()
@@ -62,22 +66,33 @@ def test_the_place_of_a_failure_is_reported(bad) -> None:
 
 @pytest.mark.slow
 def test_differing_bits_are_reported(bad, tmp_path, capsys) -> None:
-    out = tmp_path / "run"
+    out, config = tmp_path / "run", tmp_path / "study.toml"
     shutil.copytree(bad, out)
-    config = (out / "config.toml").read_text()
-    (out / "config.toml").write_text(config.replace("mean = 10.0", "mean = 11.0"))
+    write_study(tmp_path, BAD.replace("mean = 10.0", "mean = 11.0"))
+    stored = (out / "config.toml").read_text()
+    (out / "config.toml").write_text(stored.replace("mean = 10.0", "mean = 11.0"))
     resealed(out)
     good = int(np.flatnonzero(arrays(out)["status"] == 0)[0])
-    assert main(["replay", str(out), str(good)]) == 2  # its configuration is not as written here
-    assert main(["replay", str(out), str(good), "--trust"]) == 1
+    command = ["replay", str(out), str(good), "--config", str(config)]
+    assert main(command) == 1
     shown = capsys.readouterr().out
     assert "differs from what is stored: " in shown
     assert "q" in shown.rpartition("stored: ")[2].split(", ")
     environment = json.loads((out / "environment.json").read_text())
     (out / "environment.json").write_text(json.dumps({**environment, "jax": "0.1"}))
     resealed(out)
-    assert main(["replay", str(out), str(good), "--trust"]) == 1
+    assert main(command) == 1
     assert 'differs from what is stored, since jax is "0.1" there' in capsys.readouterr().out
+
+
+def test_the_configuration_that_is_named_must_be_that_of_the_run(bad, tmp_path, capsys) -> None:
+    assert main(["replay", str(bad), "3"]) == 2
+    assert "names model.py, whose copies in the run folder are not" in capsys.readouterr().err
+    other = write_study(tmp_path, BAD.replace("seed = 3", "seed = 4"))
+    assert main(["replay", str(bad), "3", "--config", str(other)]) == 2
+    assert "`seed` is 3 there and 4 here" in capsys.readouterr().err
+    assert main(["replay", str(bad), "3", "--config", str(bad / "config.toml")]) == 2
+    assert "whose Python files are copies and are not executed" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -87,7 +102,7 @@ def test_worst_trajectories_of_statistics_alone_are_compared(tmp_path) -> None:
     with np.load(out / "statistics.npz") as found:
         index = int(found["worst/index"][1])
         q = found["worst/q"][1]
-    again = replay(out, index)
+    again = replayed(out, index)
     assert again.compared == {"q of worst": True}
     assert again.values["q"].tobytes() == q.tobytes()
     assert "bit-identical to what is stored: q of worst" in str(again)
@@ -95,27 +110,25 @@ def test_worst_trajectories_of_statistics_alone_are_compared(tmp_path) -> None:
 
 def test_final_states_and_single_precision_are_compared(tmp_path) -> None:
     text = STUDY.replace("block = 4", 'block = 4\nstore = "final"\nstored_precision = "float32"')
-    found = replay(computed(tmp_path, text), 7)
+    found = replayed(computed(tmp_path, text), 7)
     assert found.compared["q"]
     assert all(found.compared.values())
     assert found.values["q"].shape == (5, 1)
     assert found.values["q"].dtype == np.float64
 
 
-def test_a_missing_table_of_draws_is_reported(tmp_path) -> None:
+def test_a_table_of_draws_is_that_of_the_configuration(tmp_path) -> None:
     (tmp_path / "draws.csv").write_text("x\n" + "\n".join(f"{k / 20}" for k in range(20)))
     text = STUDY.replace('{ distribution = "uniform", low = -1.0, high = 1.0 }', "@", 1)
     text = text.replace("@", '{ distribution = "table" }')
     out = computed(tmp_path, text + '\n[sampling]\ntable = "draws.csv"\n')
-    with pytest.raises((StudyError, InputError), match=r"draws\.csv"):
-        replay(out, 3)
-    found = replay(out, 3, tmp_path)
+    found = replayed(out, 3)
     assert found.drawn["coordinate_x"] == pytest.approx(0.15)
     assert all(found.compared.values())
 
 
 def test_wrong_numbers_are_refused(bad, capsys) -> None:
-    assert main(["replay", str(bad), "20"]) == 2
+    assert main(["replay", str(bad), "20", "--config", str(bad.parent / "study.toml")]) == 2
     assert "has the trajectories 0 to 19, but 20 is not one" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["replay", str(bad), "-1"])
@@ -136,7 +149,7 @@ def test_it_is_drawn_and_animated(tmp_path, capsys) -> None:
 
 def test_long_names_and_an_energy_that_is_not_conserved_are_readable(bad) -> None:
     index = int(np.flatnonzero(arrays(bad)["status"] == 0)[0])
-    found = replay(bad, index)
+    found = replayed(bad, index)
     values = {**found.values, "energy_drift": np.array(np.nan)}
     card = str(replace(found, values=values, drawn={"parameter_stiffness": np.array(2.5)}))
     assert "  energy drift       not conserved\n" in card
