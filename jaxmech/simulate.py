@@ -30,6 +30,7 @@ from jaxmech.integrate import (
     event_set_of,
     events_of,
 )
+from jaxmech.integrate.dense_output import Run
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs
 from jaxmech.integrate.steps.abrupt_changes import constraints_move, ending_at_jumps
 from jaxmech.integrate.steps.default_steps import as_times, with_number
@@ -175,7 +176,9 @@ def simulate(
         steps = with_number(run, q0, v0, ts, switched_params, times, watch)
     scheme = replace(scheme, steps=steps)
     solution = _simulate(scheme, derivative, watch, inserted, q0, v0, ts, params, tolerance, times)
-    solution = replace(solution, digests=digests_of(params))
+    source = Run(params, tolerance, times, scheme, derivative, watch, inserted)
+    is_kept = source.is_small or is_known((q0, v0, ts, params))
+    solution = replace(solution, digests=digests_of(params), run=source if is_kept else None)
     return _checked(switched, solution, throw, switched_params)
 
 

@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmech.integrate import Events
+from jaxmech.integrate.dense_output import MOST_NUMBERS, Run, states_at
 from jaxmech.integrate.steps.default_steps import StepWarning
-from jaxmech.solution_views import card_as_html, dataset, frame
+from jaxmech.solution_views import States, card_as_html, dataset, frame
 from jaxmech.status import Status, succeeded
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known
@@ -36,6 +37,9 @@ _MISSED = (
 )
 # attributes of solutions in scipy and diffrax
 _ELSEWHERE = {"t": "ts", "time": "ts", "times": "ts", "y": "q", "ys": "q", "x": "q"}
+
+
+_NUMBERS = 16  # fields of a solution that are arrays
 
 
 class Solution(eqx.Module):
@@ -76,6 +80,7 @@ class Solution(eqx.Module):
         events: recorded events, by name; None without events.
         digests: a digest of the value of each parameter, by name, with which `observe` and
             `animate` check that they are given the parameters of the simulation.
+        run: what the motion was computed from, for `at`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -111,6 +116,7 @@ class Solution(eqx.Module):
     units: Units = eqx.field(static=True, default=())
     events: Events | None = None
     digests: Digests | None = None
+    run: Run | None = None
 
     def __getattr__(self, name: str) -> Any:
         """Raise an AttributeError that suggests a name; for names that do not exist."""
@@ -143,13 +149,54 @@ class Solution(eqx.Module):
             KeyError: if there is no such name.
             TypeError: if `name` is not a string, such as the index of a trajectory.
         """
-        if not isinstance(name, str):
-            raise TypeError(
-                f"`sol[name]` takes the name of a column, but {name!r} is none; one trajectory of "
-                f"a batch is `jax.tree.map(lambda x: x[{name!r}], sol)`."
-            )
         places = columns(self.coordinates, self.velocities)
         return Named(places, {"q": self.q, "v": self.v}, "the solution")[name]
+
+    def at(self, t: Any) -> States:
+        """The states at any times of the run: dense output.
+
+        From the last save before a time, the motion is computed again up to that time, with the
+        method, the steps and the projection of the run. So a state is on the constraints, and as
+        accurate as the saves, however far apart they are. It can be differentiated with respect to
+        everything, and a batch gives a batch of states.
+
+        Transitions before a time are taken from `events`, as far as these keep them; at the time
+        of a transition, the state is the one before it. After a terminal event the state stays as
+        it is. After a failure it is NaN.
+
+        Args:
+            t: times [s], a number or an array of any shape, the same for all of a batch. With
+                respect to a time equal to the first one, the derivative is zero.
+
+        Returns:
+            The `States`, of which `states["crank"]` is a column in the shape of t.
+
+        Raises:
+            ValueError: if a time lies outside the run, or after more transitions than the events
+                keep (NaN where the values are not known, as under `jit`); or if the parameters are
+                too many to be kept in a batch.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> import jaxmech as jm
+            >>> model = jm.models.pendulum()
+            >>> sol = jm.simulate(model.system, *model.initial(), jnp.array([0, 2]), model.params)
+            >>> state = sol.at(0.6)
+            >>> print(state["x2"].round(4), abs(state.q @ state.q - 1) < 1e-14)
+            -0.9994 True
+        """
+        if self.run is None:
+            raise ValueError(
+                "Argument `t` must go with kept parameters, but in a batch parameters of more than "
+                f"{MOST_NUMBERS:,} numbers are not kept; save the times with `ts`, or simulate one "
+                "trajectory alone."
+            )
+        saves = self.ts, self.q, self.v
+        at = states_at
+        for _ in range(self.status.ndim):
+            at = jax.vmap(at, (0, 0, 0, 0, None))
+        states = at(self.run, saves, self.t_failed, self.events, t)
+        return States(*states, self.coordinates, self.velocities, self.units)
 
     def unit(self, name: str) -> str:
         """The unit of a column, such as `"rad/s"`; empty if the `System` states none."""
@@ -184,7 +231,7 @@ class Solution(eqx.Module):
         return card_as_html(self, repr(self)) if self._is_concrete() else f"<pre>{self!r}</pre>"
 
     def _is_concrete(self) -> bool:
-        leaves = [getattr(self, field.name) for field in fields(self)[:-5]]
+        leaves = [getattr(self, field.name) for field in fields(self)[:_NUMBERS]]
         arrays = (jax.Array, np.ndarray, np.generic)
         concrete = is_known(leaves) and all(isinstance(leaf, arrays) for leaf in leaves)
         return concrete and bool(np.size(self.status))

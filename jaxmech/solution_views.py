@@ -1,19 +1,64 @@
-"""Views of a `Solution`: columns by name, datasets of xarray, tables of pandas, HTML."""
+"""Views of a `Solution`: columns by name, states at some times, datasets and tables, HTML."""
 
 from collections.abc import Iterator
 from html import escape
 from importlib import import_module
 from typing import Any
 
+import equinox as eqx
 import numpy as np
+from jaxtyping import Array, Float
 
 from jaxmech.status import Status
 from jaxmech.utils.text import html_table, sparkline
-from jaxmech.utils.units import units_of, with_unit
+from jaxmech.utils.units import Named, Units, columns, unit_of, units_of, with_unit
 
 AUDIT = ("energy", "position_residual", "velocity_residual")  # at every save time
 OUTCOME = ("status", "t_failed", "energy_drift", "rank", "integration_error")
 MOST_LINES = 12  # sparklines of a card
+
+
+class States(eqx.Module):
+    """The states of a motion at some times; batches have leading axes.
+
+    Attributes:
+        t: the times [s], of any shape.
+        q: coordinates, with a last axis n.
+        v: velocities, with a last axis like that of the v of the `Solution`.
+        coordinates: names of the coordinates.
+        velocities: names of the entries of v.
+        units: the units given to the `System`, as pairs of a name and a unit.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> model = jm.models.pendulum()
+        >>> sol = jm.simulate(model.system, *model.initial(), jnp.linspace(0, 1, 3), model.params)
+        >>> states = sol.at(jnp.array([0.1, 0.7]))
+        >>> print(states["x2"].round(3), states.q.shape)
+        [-0.049 -0.892] (2, 2)
+    """
+
+    t: Float[Array, " *T"]
+    q: Float[Array, " *T n"]
+    v: Float[Array, " *T k"]
+    coordinates: tuple[str, ...] = eqx.field(static=True)
+    velocities: tuple[str, ...] = eqx.field(static=True)
+    units: Units = eqx.field(static=True, default=())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that `states[name]` knows, as those of a `Solution`."""
+        return tuple(columns(self.coordinates, self.velocities))
+
+    def __getitem__(self, name: str) -> Array:
+        """A column of q or v by its name, in the shape of the times."""
+        places = columns(self.coordinates, self.velocities)
+        return Named(places, {"q": self.q, "v": self.v}, "the states")[name]
+
+    def unit(self, name: str) -> str:
+        """The unit of a column, such as `"rad/s"`; empty if the `System` states none."""
+        return unit_of(self.units, name)
 
 
 def dataset(sol: Any) -> Any:

@@ -1,0 +1,206 @@
+"""Dense output: the states of a simulated motion at any time between its first and its last one.
+
+From the last known state before a time, which is a save or the state after a transition, the motion
+is computed again, up to that time, by the method, the steps and the projection of the run. So a
+state is on the constraints, and as accurate as the states at the save times.
+"""
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from jaxmech.integrate.derivatives.policy import AbstractDerivative
+from jaxmech.integrate.derivatives.run_rule import RolloutInputs
+from jaxmech.integrate.events import Events, EventSet
+from jaxmech.integrate.rollout import Trajectory
+from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.steps import FixedSteps, Tolerance
+from jaxmech.integrate.times import StepGrid, span_at, within, within_spans
+from jaxmech.system import Params
+from jaxmech.utils.checks import as_numbers
+from jaxmech.utils.jit_cache import jit_of
+from jaxmech.utils.tracers import actual
+
+MOST_NUMBERS = 1000  # of parameters that a solution keeps where `vmap` copies them
+
+
+class Run(eqx.Module):
+    """What the motion of a solution was computed from, besides its states.
+
+    Attributes:
+        params: the parameters.
+        tolerance: the tolerances of adaptive steps.
+        times: the times at which a step ends, shape (K,).
+        scheme: the system and the policies, with their number of steps.
+        derivative: the modes of differentiation.
+        watch: the events.
+        inserted: how many of the times, at their end, are no save times.
+    """
+
+    params: Params
+    tolerance: Tolerance | None
+    times: Float[Array, " K"] | None
+    scheme: Scheme = eqx.field(static=True)
+    derivative: AbstractDerivative = eqx.field(static=True)
+    watch: EventSet | None = eqx.field(static=True)
+    inserted: int = eqx.field(static=True)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a batch can have a copy for each trajectory."""
+        return sum(map(np.size, jax.tree.leaves((self.params, self.times)))) <= MOST_NUMBERS
+
+
+class _Knots(eqx.Module):
+    """States from which the motion is computed again: those after transitions, and the saves."""
+
+    elapsed: Float[Array, " N"]  # times from the start, in the direction of the run
+    q: Float[Array, " N n"]
+    v: Float[Array, " N k"]
+    active: Bool[Array, " N C"]  # constraints with a switch that are on
+
+
+def states_at(
+    run: Run, saves: tuple[Array, Array, Array], t_failed: Array, events: Events | None, t: Any
+) -> tuple[Array, Array, Array]:
+    """Times t, and q and v there, of one trajectory with these saves: times, q and v.
+
+    Where values are known, other times are errors; elsewhere the states are NaN.
+    """
+    ts, q, v = saves
+    t = jnp.asarray(as_numbers("t", t, half=True)).astype(ts.dtype)
+    _require_within(ts, t)
+    new_q, new_v, is_lost = _states(
+        run.scheme, run.derivative, run.watch, run.inserted, ts, q, v, t_failed, events,
+        run.params, run.tolerance, run.times, t.ravel(),
+    )  # fmt: skip
+    known = actual((is_lost, t.ravel()), sys.maxsize)
+    if known is not None and known[0].any():
+        raise ValueError(
+            f"Argument `t` must not be later than the last transition that is kept, but t = "
+            f"{known[1][known[0]][0]:g} s is; give the events of the run a larger `keep`."
+        )
+    shape = t.shape
+    return t, new_q.reshape(*shape, q.shape[-1]), new_v.reshape(*shape, v.shape[-1])
+
+
+def _require_within(ts: Array, t: Array) -> None:
+    known = actual((ts, t.ravel()), sys.maxsize)
+    if known is None:
+        return
+    low, high = known[0].min(1, keepdims=True), known[0].max(1, keepdims=True)
+    is_outside = ~((low <= known[1]) & (known[1] <= high))
+    if is_outside.any():
+        member, number = np.argwhere(is_outside)[0]
+        low, high, outside = low[member, 0], high[member, 0], known[1][member, number]
+        raise ValueError(
+            f"Argument `t` must lie in the run, from {low:g} s to {high:g} s, but {outside:g} s "
+            "does not; simulate up to that time."
+        )
+
+
+@jit_of("scheme", "derivative", "watch", "inserted", is_frame=True)
+def _states(
+    scheme: Scheme, derivative: AbstractDerivative, watch: EventSet | None, inserted: int,
+    ts: Array, q: Array, v: Array, t_failed: Array, events: Events | None, params: Params,
+    tolerance: Tolerance | None, times: Array | None, t: Array,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """q and v at times t (K,), and whether transitions before them are not known."""
+    sign, first = jax.lax.stop_gradient(jnp.sign(ts[-1] - ts[0])), ts[0]
+    knots = _knots(watch, events, ts, q, v, sign)
+    known_until = jnp.full_like(first, jnp.inf)
+    last = sign * (ts[-1] - first)
+    if events is not None and watch is not None:
+        last = sign * (events.t_end - first)
+        known_until = _known_until(watch, events, first, sign)
+
+    def state_at(t: Array) -> tuple[Array, Array, Array]:
+        # After a terminal event the state stays as it is.
+        elapsed = jnp.minimum(sign * (t - first), last)
+        before = jnp.where(knots.elapsed < elapsed, knots.elapsed, -jnp.inf)
+        knot = jax.tree.map(lambda x: x[jnp.argmax(before)], knots)
+        is_start = elapsed <= 0
+        begin = jnp.where(is_start, jnp.zeros_like(first), knot.elapsed)
+        to = jnp.where(is_start, sign * (ts[1] - first), elapsed)
+        span = first + sign * jnp.stack([begin, to])
+        knot = jax.tree.map(lambda x, y: jnp.where(is_start, y, x), knot, start)
+        moved = _moved(scheme, derivative, watch, inserted, knot, span, params, tolerance, times)
+        is_lost = elapsed > known_until
+        failed = (sign * (t - t_failed) > 0) | is_lost | ~(sign * (t - first) >= 0)
+        failed |= sign * (ts[-1] - t) < 0
+        ends = jnp.where(is_start, knot.q, moved.q[-1]), jnp.where(is_start, knot.v, moved.v[-1])
+        return *(jnp.where(failed, jnp.nan, x) for x in ends), is_lost
+
+    start = jax.tree.map(lambda x: x[len(knots.elapsed) - len(ts)], knots)
+    return jax.vmap(state_at)(t)
+
+
+def _moved(
+    scheme: Scheme, derivative: AbstractDerivative, watch: EventSet | None, inserted: int,
+    knot: _Knots, ts: Array, params: Params, tolerance: Tolerance | None, times: Array | None,
+) -> Trajectory:  # fmt: skip
+    """The motion from a knot over a part of a run in which no event changes it."""
+    q, v = knot.q, knot.v
+    if watch is not None:
+        scheme = replace(scheme, system=watch.system(scheme.system))
+        params = watch.params(params, knot.active)
+    first_params = params
+    if times is not None:
+        scheme = replace(scheme, system=within_spans(scheme.system))
+        first_params = within(span_at(times, ts[0], ts[0], ts[-1])[0], params)
+    scheme = scheme.at(q, v, ts[0], first_params)
+    inputs = RolloutInputs(q, v, ts, params, tolerance, times)
+    if times is not None and isinstance(scheme.steps, FixedSteps):
+        inputs = replace(inputs, times=jax.lax.stop_gradient(times))
+        if inserted:
+            inputs = replace(inputs, ts=StepGrid.of(ts, times[times.size - inserted :]).ts)
+    return derivative.trajectory(scheme, inputs)
+
+
+def _knots(
+    watch: EventSet | None, events: Events | None, ts: Array, q: Array, v: Array, sign: Array
+) -> _Knots:
+    active = jnp.zeros((len(ts), 0), bool)
+    if events is not None and events.active:
+        active = jnp.stack(list(events.active.values()), axis=-1)
+    saves = _Knots(sign * (ts - ts[0]), q, v, active)
+    if watch is None or events is None or not watch.has_transitions:
+        return saves
+    after = _after_transitions(watch, events, ts[0], sign)
+    return jax.tree.map(lambda x, y: jnp.concatenate([x, y]), after, saves)
+
+
+def _after_transitions(watch: EventSet, events: Events, first: Array, sign: Array) -> _Knots:
+    """The states after the transitions that are kept, in their order; the rest at infinity."""
+    records = [(k, events[e.name]) for k, e in enumerate(watch.events) if e.transition is not None]
+    rows = [(record.t, record.q_after, record.v_after) for _, record in records]
+    t, q, v = (jnp.concatenate(column) for column in zip(*rows, strict=True))
+    index = np.concatenate([np.full(record.t.shape, k) for k, record in records])
+    elapsed = jnp.where(jnp.isnan(t), jnp.inf, sign * (t - first))
+    order = jnp.argsort(elapsed, stable=True)
+
+    def switched(active: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
+        number, time = row
+        active = jnp.where(jnp.isfinite(time), watch.switched(number, active), active)
+        return active, active
+
+    ordered = jnp.asarray(index)[order], elapsed[order]
+    _, active = jax.lax.scan(switched, watch.active(), ordered)
+    return _Knots(ordered[1], q[order], v[order], active)
+
+
+def _known_until(watch: EventSet, events: Events, first: Array, sign: Array) -> Array:
+    """The time from the start up to which all transitions are kept."""
+    known = [jnp.full_like(first, jnp.inf)]
+    for event in watch.events:
+        if event.transition is not None:
+            record = events[event.name]
+            last = sign * (record.t[-1] - first)
+            known.append(jnp.where(record.count > len(record.t), last, jnp.inf))
+    return jax.lax.stop_gradient(jnp.stack(known).min())
