@@ -40,6 +40,8 @@ def joint_force(
 ) -> JointLaw:
     """A force or torque in a joint with any law, such as a spring with a gap.
 
+    A law that depends on other coordinates too is a `coordinate_force`.
+
     Args:
         name: name of the force.
         joint: the joint in which it acts.
