@@ -43,7 +43,7 @@ BASE = """
 </mujoco>"""
 FLAGS = (
     "actuation autoreset clampctrl constraint damper equality eulerdamp filterparent frictionloss "
-    "gravity island limit midphase multiccd nativeccd refsafe sensor spring warmstart"
+    "gravity island limit midphase multiccd nativeccd passive refsafe sensor spring warmstart"
 )
 ENABLED = "diagexact energy fwdinv invdiscrete override sleep speculative"
 VALUES: dict[str, dict[str, str]] = {
@@ -278,6 +278,8 @@ NOTHING_PASSIVE = '<option><flag spring="disable" damper="disable"/></option>'
     ],
 )
 def test_flags_groups_and_compensation_are_those_of_mujoco(xml: str) -> None:
+    if NOTHING_PASSIVE in xml and "spring" not in schema()["mujoco", "option", "flag"]:
+        pytest.skip("the installed MuJoCo has no such flags")
     data = mujoco_state(xml)
     qacc, _ = accelerations(xml, data, strict=True)
     np.testing.assert_allclose(qacc, data.qacc, rtol=0, atol=1e-8)
