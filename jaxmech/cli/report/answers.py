@@ -20,7 +20,6 @@ _OVER_TIME = {"moments", "quantiles", "first-passage"}  # statistics that may be
 _OF_VELOCITIES = {"v", "qdd", "constraint_force"}
 _MOST_ROWS = 24  # of a table
 _MOST_COLUMNS = 12  # of a matrix
-_WIDE = 4  # columns from which a table takes the whole width
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Answer:
     @property
     def is_wide(self) -> bool:
         """Whether its tables take the whole width of the page."""
-        return any(len(table.head) > _WIDE for table in self.tables)
+        return any(table.is_wide for table in self.tables)
 
 
 def answers(results: Results) -> list[Answer]:

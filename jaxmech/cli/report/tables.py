@@ -18,6 +18,10 @@ from jaxmech.ensemble.summary import failed, rows_of_coordinates
 from jaxmech.status import Status, succeeded
 
 MOST_FAILURES = 100
+_WIDE = 38  # characters from which a table takes the whole width, that of a card
+_GAP = 2  # characters between columns
+_WORD = 14  # characters from which a word may be broken
+_SMALL = 0.85  # size of the letters of an interval
 _MOST_DECIMALS = 6  # smaller numbers have an exponent
 
 
@@ -59,6 +63,26 @@ class PageTable:
     rows: Sequence[Sequence[object]]
     title: str = ""  # of the section that holds it
     caption: str = ""
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether its columns need the whole width of the page."""
+        head = self.head or [""] * max(map(len, self.rows), default=0)
+        columns = zip(head, *self.rows, strict=True)
+        return sum(_GAP + max(map(_width, column)) for column in columns) > _WIDE
+
+
+def _width(cell: object) -> int:
+    """The least width of a cell in characters: those of a number, or the longest word of a text."""
+    match cell:
+        case EstimateCell():
+            value, low, high = cell.texts
+            return max(len(value), round(_SMALL * len(f"{low} to {high}")))
+        case CommandCell():
+            return _GAP  # it is broken anywhere
+        case str():
+            return min(max(map(len, cell.split()), default=0), _WORD)
+    return len(number_text(cell))
 
 
 @dataclass(frozen=True)

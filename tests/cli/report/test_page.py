@@ -14,7 +14,7 @@ from PIL import Image
 
 from jaxmech.cli.main import main
 from jaxmech.cli.report.page import write_report
-from jaxmech.cli.report.tables import EstimateCell
+from jaxmech.cli.report.tables import EstimateCell, PageTable
 from jaxmech.config.run_folder import FolderError
 from tests.ensemble.studies import PENDULUM, STUDY, arrays, computed, killed
 
@@ -134,6 +134,15 @@ def test_components_and_correlations_have_their_names(bad, page) -> None:
     rows = [place for place, cell in enumerate(cells) if cell == "integration_error"]
     assert float(cells[rows[-1] + 1 + k]) == pytest.approx(correlation[0, k], abs=0.05)
     assert float(cells[cells.index("x") + 3]) == pytest.approx(mean, abs=0.05 * (high - low))
+
+
+def test_tables_of_many_numbers_take_the_whole_width(bad, page) -> None:
+    text = (bad / "report.html").read_text("utf-8")
+    wide = re.findall(r'<(?:section|article) class="wide">\s*<h[23]>([^<]*)<', text)
+    # The moments of each component, a matrix of four names, and five quantiles.
+    assert wide == ["motion", "pairs", "Quantiles at t = 1 s"]
+    assert not PageTable(("status", "count", "meaning"), [("OK", 3, "a long text " * 9)]).is_wide
+    assert PageTable((), [("a", *(1.23456e-12,) * 3)]).is_wide
 
 
 def test_configuration_and_environment_are_in_it(bad, page) -> None:
