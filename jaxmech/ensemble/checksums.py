@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from jaxmech.config.environment import processor
-from jaxmech.config.run_folder import FolderError, write_whole
+from jaxmech.config.run_folder import CREATION, FolderError, locked, write_whole
 
 FORMAT = 2  # of run folders; format 1 had no digests
 SEAL = "seal.json"
 STATISTICS = "statistics.npz"
 SUMMARY = ("summary.json", "summary.txt", STATISTICS)
-RESULTS, BLOCKS = "results.zarr", "blocks"
+RESULTS, BLOCKS, PICTURES = "results.zarr", "blocks", "pictures"
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)  # damaged JSON
 _SHOWN = 4  # damaged files that a message names
 
@@ -54,8 +54,11 @@ def write_seal(path: Path, files: Mapping[str, str]) -> None:
     write_whole(path / SEAL, json.dumps({"format": FORMAT, "files": files}, indent=2) + "\n")
 
 
-def read_seal(path: Path) -> dict[str, str]:
-    """The digests in `seal.json`, or a FolderError if there are none of this format."""
+def read_seal(path: Path, *, pictures: bool = False) -> dict[str, str]:
+    """The digests in `seal.json`, or a FolderError if there are none of this format.
+
+    Those of pictures, which can be drawn again from undamaged results, only if asked for.
+    """
     again = "recompute it in another folder, or remove this one"
     if not (path / SEAL).is_file():
         raise FolderError(
@@ -70,14 +73,17 @@ def read_seal(path: Path) -> dict[str, str]:
     if version != FORMAT:
         message = f"has format {version}, but this jaxmech reads format {FORMAT}"
         raise FolderError(f"{path} {message}; {again}")
-    return files
+    return {name: x for name, x in files.items() if pictures or not name.startswith(PICTURES)}
 
 
 def add_to_seal(path: Path, files: Iterable[Path]) -> None:
     """Add the digests of finished files to `seal.json`, or replace them."""
-    seal, added = read_seal(path), digests(path, files)
-    if not added.items() <= seal.items():
-        write_seal(path, {**seal, **added})
+    if not (added := digests(path, files)):
+        return
+    with locked(path, CREATION, wait=True):  # pictures may be drawn while a run ends
+        seal = read_seal(path, pictures=True)
+        if not added.items() <= seal.items():
+            write_seal(path, {**seal, **added})
 
 
 def damaged(root: Path, files: Mapping[str, str], block: int | None = None) -> Iterator[Damage]:

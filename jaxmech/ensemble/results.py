@@ -255,7 +255,7 @@ def verify(path: Path) -> tuple[Damage, ...]:
     """
     seal = _seal(path)
     try:
-        damages = [*checksums.damaged(path, seal)]
+        damages = [*checksums.damaged(path, checksums.read_seal(path, pictures=True))]
         if f"{RESULTS}/zarr.json" not in seal:  # the run is a fit
             return tuple(damages)
         if not any(damage.file == "config.toml" for damage in damages):

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from jaxmech.config.run_folder import FolderError
 from jaxmech.ensemble import Results
+from jaxmech.ensemble.checksums import add_to_seal
 from jaxmech.plot.panels import MOST_PANELS, grid, labelled, legend_below, save, single
 from jaxmech.plot.trajectories import drift, energy_drift, phase_portrait, quantile_bands
 from jaxmech.status import succeeded
@@ -31,12 +32,14 @@ def draw_pictures(results: Results) -> list[Path]:
         figures = [(name, title, figure) for name, figure in _figures(results)]
     figures += [(f"statistic_{k}", title, figure) for k, title, figure in _of_statistics(results)]
     try:
-        return save(figures, folder) if figures else []
+        files = save(figures, folder) if figures else []
+        add_to_seal(results.path, files)
     except OSError as error:
         raise FolderError(
             f"pictures cannot be written to {folder}: {error.strerror or error}; the results are "
             "complete, and `jaxmech plot` draws them later"
         ) from error
+    return files
 
 
 def _figures(results: Results) -> Iterator[tuple[str, Figure]]:

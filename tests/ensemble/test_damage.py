@@ -257,6 +257,17 @@ def test_verify_names_everything_and_changes_nothing(copy, capsys) -> None:
     assert "holds no run" in capsys.readouterr().err
 
 
+def test_damaged_pictures_are_named_and_drawn_again(copy, capsys) -> None:
+    assert main(["plot", str(copy)]) == 0
+    picture = next((copy / "pictures").iterdir())
+    picture.write_bytes(picture.read_bytes()[:-9])
+    capsys.readouterr()
+    assert main(["verify", str(copy)]) == 1
+    assert capsys.readouterr().out == f"pictures/{picture.name} was changed\n"
+    assert main(["plot", str(copy)]) == 0  # from undamaged results
+    assert main(["verify", str(copy)]) == 0
+
+
 def test_damage_is_reported_on_the_command_line(whole, copy, capsys) -> None:
     config = str(whole.parent / "study.toml")
     flipped(chunk("q"))(copy)

@@ -85,6 +85,7 @@ def run_fit(
         outcome = Outcome(title, fit, comparison, tuple(map(str, study.data.observed)))
         write_whole(out / "report.txt", as_text(outcome))
         pictures = draw_fit(fit, out / "pictures", sensors=outcome.sensors, title=title)
+        checksums.add_to_seal(out, pictures)
         write_whole(out / "report.md", as_markdown(outcome, pictures))
     return outcome
 
@@ -93,10 +94,12 @@ def redraw(out: Path) -> list[Path]:
     """Draw the pictures of a run folder again, from the stored fit."""
     fit, sensors, title = stored(out)
     try:
-        return draw_fit(fit, out / "pictures", sensors=sensors, title=title)
+        pictures = draw_fit(fit, out / "pictures", sensors=sensors, title=title)
+        checksums.add_to_seal(out, pictures)
     except OSError as error:
         place = out / "pictures"
         raise FolderError(f"{place} cannot be written: {error.strerror or error}") from error
+    return pictures
 
 
 def stored(out: Path) -> tuple[Fit, tuple[str, ...], str]:
