@@ -99,6 +99,8 @@ class Walk:
                 return _Same(x), self._variables(x)
             case np.ndarray() | np.generic() | jax.Array():
                 return self._array(x), []
+            case jax.tree_util.PyTreeDef():  # one for each `jax.tree.flatten`, equal by its content
+                return x, []
             case ModuleType():
                 return _Same(x), [] if is_library(x.__name__) else self._entries(vars(x))
             case type():

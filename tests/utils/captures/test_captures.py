@@ -250,3 +250,17 @@ def test_an_object_is_pickled_without_its_captures() -> None:
     captures_of(record).key()
     copy = pickle.loads(pickle.dumps(record))
     assert captures_of(copy).key() == captures_of(record).key()
+
+
+def test_the_structure_of_a_tree_is_what_it_contains() -> None:
+    """A fit has one for its parameters, and a second fit another, equal one."""
+    spring = {"stiffness": 2.0}
+
+    def force(structure: Any, x: float) -> float:
+        return -spring["stiffness"] * x
+
+    first, again, other = (
+        captures_of(partial(force, jax.tree.structure({name: 0.0}))).key() for name in "mmc"
+    )
+    assert first == again
+    assert first != other
