@@ -23,6 +23,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmech.first_order import largest, spread
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
+from jaxmech.system import System
 
 STATES = 4  # states in a divided difference
 _HIGHEST = 5  # order of a method whose error they can estimate
@@ -33,6 +34,7 @@ _JUMP = 1e-3  # of velocities, relative to the speed: the projection does more a
 _IN_RATES = 10  # errors of accelerations, that do not know a change of v, found likewise
 _EVEN = 0.1  # least ratio of the times between the states of a difference
 _ROUNDING = 16.0  # rounding error of a difference, in eps |q|
+_AT_REST = 1e3  # units of round-off of the extents: what moves less, on constraints, is at rest
 _RESOLVED = 1e-4  # round-off in the sum of all errors, relative to |q|, for which states are apart
 
 
@@ -123,15 +125,16 @@ class ErrorAccumulator(eqx.Module):
     fastest: Float[Array, " n"]  # largest |v|
     rounding: Float[Array, ""]  # sum of the errors of a coordinate that would go unnoticed
     seen: Array  # number of estimates so far
+    rest: Float[Array, ""]  # motion of a mechanism that is at rest, by `rest_motion`
     states: int = eqx.field(static=True)  # of first order, the last entries
 
     @staticmethod
-    def none(q: Array, v: Array, states: int = 0) -> "ErrorAccumulator":
+    def none(q: Array, v: Array, rest: Array, states: int = 0) -> "ErrorAccumulator":
         """Initialize before the first step."""
-        q, v = jax.lax.stop_gradient((q, v))
+        q, v, rest = jax.lax.stop_gradient((q, v, rest))
         zero = jnp.zeros_like(q)
         zero_count = jnp.zeros((), jnp.int32)
-        return ErrorAccumulator(zero, zero, q, q, jnp.abs(v), zero.sum(), zero_count, states)
+        return ErrorAccumulator(zero, zero, q, q, jnp.abs(v), zero.sum(), zero_count, rest, states)
 
     def after(
         self, recent: Recent, q: Array, v: Array, h: Array, method: AbstractMethod, steps: float,
@@ -151,6 +154,7 @@ class ErrorAccumulator(eqx.Module):
             jnp.maximum(self.fastest, jnp.abs(v)),
             self.rounding + steps * unnoticed,
             self.seen + 1,
+            self.rest,
             self.states,
         )
 
@@ -159,8 +163,17 @@ class ErrorAccumulator(eqx.Module):
         return jnp.where(
             self.seen > 0,
             jnp.maximum(
-                relative(self.q, self.v, self.low, self.high, self.fastest, duration, self.states),
-                resolution(self.rounding, self.low, self.high, self.states),
+                relative(
+                    self.q,
+                    self.v,
+                    self.low,
+                    self.high,
+                    self.fastest,
+                    duration,
+                    self.rest,
+                    self.states,
+                ),
+                resolution(self.rounding, self.low, self.high, self.rest, self.states),
             ),
             jnp.nan,
         )
@@ -185,24 +198,38 @@ class ErrorAccumulator(eqx.Module):
         return (in_q if keeps_q else part * in_q) + part * in_v / _IN_RATES
 
 
-def resolution(rounding: Array, low: Array, high: Array, states: int = 0) -> Float[Array, ""]:
+def rest_motion(system: System, extents: Float[Array, " n"]) -> Float[Array, ""]:
+    """The motion below which a mechanism is at rest: what its constraints leave is round-off."""
+    least = _AT_REST * jnp.finfo(extents.dtype).eps * extents.max()
+    return least if system.constraints else jnp.zeros_like(least)
+
+
+def resolution(
+    rounding: Array, low: Array, high: Array, rest: Array, states: int = 0
+) -> Float[Array, ""]:
     """Rounding errors of coordinates relative to the widest motion; 0 for one within round-off."""
     low, high = low[: low.size - states], high[: high.size - states]
     width, largest_value = (high - low).max(), jnp.maximum(jnp.abs(low), jnp.abs(high)).max()
-    moves = width > jnp.sqrt(jnp.finfo(low.dtype).eps) * largest_value
+    moves = width > jnp.maximum(jnp.sqrt(jnp.finfo(low.dtype).eps) * largest_value, rest)
     return jnp.where(moves, rounding / jnp.where(moves, width, 1.0), 0.0)
 
 
 def relative(
-    q: Array, v: Array, low: Array, high: Array, fastest: Array, duration: Array, states: int = 0
-) -> Float[Array, ""]:
+    q: Array, v: Array, low: Array, high: Array, fastest: Array, duration: Array, rest: Array,
+    states: int = 0,
+) -> Float[Array, ""]:  # fmt: skip
     """The largest error in q and v (n,), relative to the range and the speed of each coordinate.
 
     That of a state of first order is relative to its largest value; its integral does not count.
+    Nor does the error of a mechanism that is at rest, which is its whole motion.
     """
     mechanical = slice(q.size - states)
     width, speed = _sizes(low[mechanical], high[mechanical], fastest[mechanical], duration)
-    shares = [_share(q[mechanical], width), _share(v[mechanical], speed)]
+    farthest = jnp.maximum((high - low)[mechanical], fastest[mechanical] * jnp.abs(duration)).max()
+    moves = farthest > rest
+    shares = [
+        jnp.where(moves, _share(x[mechanical], size), 0.0) for x, size in ((q, width), (v, speed))
+    ]
     if states:
         shares.append(_share(v[-states:], fastest[-states:]))
     return jnp.max(jnp.concatenate(shares))

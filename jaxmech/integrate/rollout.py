@@ -19,6 +19,7 @@ from jaxmech.integrate.error_estimate import (
     Corrections,
     ErrorAccumulator,
     Recent,
+    rest_motion,
     steps_apart,
 )
 from jaxmech.integrate.events.event_set import EventSet
@@ -129,7 +130,9 @@ def rollout(
         looks = Looks.of(watch, per_save * (len(ts) - 1), q0, v0, ts[0], first_params)
     loop = _SegmentLoop(scheme, watch, estimates, steps, params, extents, looks)
     speeds = _speeds(scheme, watch, start, ts[0], first_params)
-    errors = ErrorAccumulator.none(q0, speeds, len(scheme.system.states))
+    errors = ErrorAccumulator.none(
+        q0, speeds, rest_motion(scheme.system, extents), len(scheme.system.states)
+    )
     log = None if watch is None else watch.log(q0, v0)
     (end, errors, log), (saved, ends) = jax.lax.scan(
         loop.scan_segment, (start, errors, log), (all_segments, estimates.steps_left)

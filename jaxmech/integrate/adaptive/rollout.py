@@ -22,7 +22,7 @@ from jaxmech.integrate.adaptive.step_events import StepEvents, events_in_step
 from jaxmech.integrate.begin import begin_run, residuals
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.derivatives.record import MoveRows, StepRecord
-from jaxmech.integrate.error_estimate import relative, resolution
+from jaxmech.integrate.error_estimate import relative, resolution, rest_motion
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.turns import step_turns
 from jaxmech.integrate.rollout import Trajectory
@@ -132,12 +132,13 @@ def _saved(
 def _integration_error(run: RunSetting, state: RunState) -> Float[Array, ""]:
     audit, accepted = state.audit, state.counts.accepted
     in_q, in_v = audit.errors
-    states = len(run.scheme.system.states)
+    assert run.extents is not None
+    states, rest = len(run.scheme.system.states), rest_motion(run.scheme.system, run.extents)
     farthest = jnp.abs(audit.high[: audit.high.size - states]).max()
     rounding = jnp.finfo(audit.high.dtype).eps * farthest * accepted
     error = jnp.maximum(
-        relative(in_q, in_v, audit.low, audit.high, audit.fastest, state.elapsed, states),
-        resolution(rounding, audit.low, audit.high, states),
+        relative(in_q, in_v, audit.low, audit.high, audit.fastest, state.elapsed, rest, states),
+        resolution(rounding, audit.low, audit.high, rest, states),
     )
     return jnp.where(accepted > 0, error, jnp.nan)
 

@@ -17,8 +17,9 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure, unchecked, unoptimized, why_not
+from jaxmech.consistency import extents_at
 from jaxmech.first_order import largest, spread
-from jaxmech.integrate.error_estimate import relative, resolution
+from jaxmech.integrate.error_estimate import relative, resolution, rest_motion
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.turns import step_turns
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
@@ -262,8 +263,10 @@ def _trial(
         )
         low, high, fastest, rounding = sizes
         duration = (ts[1] - ts[0]) * made_steps / steps
-        error = relative(errors[0], errors[1], low, high, fastest, duration, states)
-        return error, resolution(rounding, low, high, states), made_steps, good, turns_seen
+        extents = extents_at(scheme.system, q, v, ts[0], within(span, params))
+        rest = rest_motion(scheme.system, extents)
+        error = relative(errors[0], errors[1], low, high, fastest, duration, rest, states)
+        return error, resolution(rounding, low, high, rest, states), made_steps, good, turns_seen
 
     members = q, v, ts, params, times
     alone = batched_closure(try_member, *jax.tree.map(lambda x: x[0], members), tried)

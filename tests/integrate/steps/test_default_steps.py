@@ -152,3 +152,23 @@ def test_a_force_with_jumps_does_not_take_forever() -> None:
     )
     steps = choose_steps(dry, [1.0], [0.0], [0.0, 1.0])
     assert 10 < steps.per_save < 100_000
+
+
+@pytest.mark.parametrize("steps", [None, jm.Adaptive()], ids=repr)
+def test_a_mechanism_at_rest_has_no_error(steps: Any) -> None:
+    """An inverted pendulum whose mass is at the origin, where all motion is round-off."""
+    up = np.array([np.sin(0.7), np.cos(0.7)])
+    inverted = jm.System(
+        lambda q, v, t, p: 0.5 * v @ v - p["g"] * up @ q,
+        [jm.Holonomic(lambda q, t, p: ((q + up) @ (q + up) - 1) / 2)],
+        coordinates=("x", "y"),
+    )
+    ts = np.linspace(0.0, 0.5, 6)
+    still, moved = (
+        simulate(inverted, np.zeros(2), v * up[::-1] * [1, -1], ts, P, steps=steps)
+        for v in (0.0, 1e-6)
+    )
+    assert 0 < abs(still.q).max() < 1e-14
+    assert still.integration_error == 0
+    assert still.accepted <= 64
+    assert 0 < moved.integration_error < 1e-4
