@@ -4,17 +4,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.parts.body import AbstractBody, Frame, Ground, Moving
+from jaxmech.parts.implied import terms_of, without_implied
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.position_equations import AbstractPosition
 from jaxmech.parts.values import Reader, Vector, are_numbers, direction, vector
 from jaxmech.parts.vectors import Numbers, rotation
 from jaxmech.parts.velocity_equations import AbstractVelocity
+from jaxmech.utils.probing import cached_by_shapes
 from jaxmech.utils.text import capital
 
 
@@ -78,6 +81,13 @@ class JointPositions:
     def __call__(self, q: Any, t: Any, params: Any) -> Array:
         """The residuals of the equations on positions, (k,)."""
         q, t = jnp.asarray(q), jnp.asarray(t)
+        values = self.level(q, t, params)
+        if not self.kinematics.has_tree:
+            return values
+        return without_implied(values, q, _implied_positions(self, q, t, params))
+
+    def level(self, q: Array, t: Array, params: Any) -> Array:
+        """The residuals as they are, also those of equations that the tree implies."""
         frames = self.kinematics.frames(self.joint.bodies, q, t, params)
         return self.joint.position_level(frames, Reader(self.joint.part, t, params))
 
@@ -92,8 +102,34 @@ class JointVelocities:
     def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
         """The residuals of the equations on velocities, (k,)."""
         q, v, t = jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)
+        values = self.level(q, v, t, params)
+        if not self.kinematics.has_tree:
+            return values
+        return without_implied(values, v, _implied_velocities(self, q, v, t, params))
+
+    def level(self, q: Array, v: Array, t: Array, params: Any) -> Array:
+        """The residuals as they are, also those of equations that the tree implies."""
         motions = self.kinematics.moving(self.joint.bodies, q, v, t, params)
         return self.joint.velocity_level(motions, Reader(self.joint.part, t, params))
+
+
+@cached_by_shapes
+def _implied_positions(fn: JointPositions, q: Array, *context: Any) -> list[float | None]:
+    def equations(q: Array, *context: Any) -> Array:
+        return fn.level(fn.kinematics.with_units(q), *context)
+
+    return terms_of(equations, (q,), context)
+
+
+@cached_by_shapes
+def _implied_velocities(
+    fn: JointVelocities, q: Array, v: Array, *context: Any
+) -> list[float | None]:
+    def equations(v: Array, q: Array, *context: Any) -> Array:
+        pair = jax.jvp(fn.kinematics.with_units, (q,), (v,))
+        return fn.level(*pair, *context)
+
+    return terms_of(equations, (v, q), context)
 
 
 def pinned(

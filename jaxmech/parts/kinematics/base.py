@@ -3,8 +3,9 @@
 import abc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, Start
@@ -34,6 +35,8 @@ class AbstractKinematics(abc.ABC):
 
     bodies: tuple[AbstractBody, ...]
 
+    has_tree: ClassVar[bool] = False  # whether joints move bodies along a tree
+
     @property
     @abc.abstractmethod
     def coordinates(self) -> tuple[str, ...]:
@@ -43,6 +46,15 @@ class AbstractKinematics(abc.ABC):
     @abc.abstractmethod
     def norms(self) -> tuple[Norm, ...]:
         """The quaternions among the coordinates."""
+
+    def with_units(self, q: Array) -> Array:
+        """The coordinates with quaternions of unit length."""
+        parts, last = [], 0
+        for norm in self.norms:
+            e = q[norm.first : norm.first + 4]
+            parts += [q[last : norm.first], e / jnp.sqrt(e @ e)]
+            last = norm.first + 4
+        return jnp.concatenate([*parts, q[last:]])
 
     @abc.abstractmethod
     def frames(self, bodies: Bodies, q: Array, t: Array, params: Any) -> tuple[Frame, ...]:

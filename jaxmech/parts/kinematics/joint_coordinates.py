@@ -124,6 +124,8 @@ class JointCoordinates(AbstractKinematics):
 
     links: tuple[Link, ...] = ()
 
+    has_tree = True
+
     @property
     def coordinates(self) -> tuple[str, ...]:
         """Names such as `elbow.angle`."""
@@ -173,21 +175,12 @@ class JointCoordinates(AbstractKinematics):
         force of the constraint on it is zero.
         """
         if self.norms:
-            q, v = jax.jvp(self._with_units, (q,), (v,))
+            q, v = jax.jvp(self.with_units, (q,), (v,))
         places = self.located(self.bodies, q, v, t, params)
         for body in self.bodies:
             place, read = places[body.name], Reader(f"body {body.name!r}", t, params)
             kinetic = body.kinetic_in_body(place.velocity, place.spin, read)
             yield Inertial(body, kinetic, place.frame)
-
-    def _with_units(self, q: Array) -> Array:
-        """The coordinates with quaternions of unit length."""
-        parts, last = [], 0
-        for norm in self.norms:
-            e = q[norm.first : norm.first + 4]
-            parts += [q[last : norm.first], e / jnp.sqrt(e @ e)]
-            last = norm.first + 4
-        return jnp.concatenate([*parts, q[last:]])
 
     def generalized(
         self, loads: Mapping[str, Load], q: Array, v: Array, t: Array, params: Any
