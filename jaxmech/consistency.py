@@ -108,49 +108,76 @@ def on_constraints(
     if extents is None:
         extents = extents_at(system, q, v, t, params)
     levels = levels_of(system, q, v, t, params)
-    speeds = system.speeds(q, v, t, params)
-    positions = near(levels.position, levels.A_position, q, extents, share)
-    return positions & near_rates(levels.velocity, levels.A_velocity, speeds, q, extents, share)
+    return levels_are_met(system, levels, (q, v, t, params), extents, share)
+
+
+def levels_are_met(
+    system: System, levels: Levels, state: tuple[Array, Array, Array, Params],
+    extents: Float[Array, " n"], share: float = SHARE,
+) -> Bool[Array, ""]:  # fmt: skip
+    """Whether the constraints at a state are satisfied."""
+    q, speeds = state[0], system.speeds(*state)
+    of_positions, of_velocities = sizes_of_levels(system.plain, q, speeds, *state[2:])
+    is_met = near(levels.position, levels.A_position, q, extents, share, of_positions)
+    return is_met & near_rates(
+        levels.velocity, levels.A_velocity, speeds, q, extents, share, of_velocities
+    )
 
 
 def near(
     level: Float[Numbers, " k"], A: Float[Numbers, " k n"], q: Float[Numbers, " n"],
-    extents: Float[Numbers, " n"], share: float = SHARE, xp: Any = jnp,
+    extents: Float[Numbers, " n"], share: float = SHARE, sizes: Sequence[int] = (), xp: Any = jnp,
 ) -> Any:  # fmt: skip
     """Whether q satisfies level(q) = 0 with the Jacobian A, to a share of the extents.
 
-    `xp` is `numpy` for numbers on the host.
+    Args:
+        level: residuals.
+        A: their Jacobian.
+        q: coordinates.
+        extents: extents of the coordinates.
+        share: the share of its extent by which each coordinate may be off.
+        sizes: the number of equations of each constraint; by default all are one constraint.
+        xp: `numpy` for numbers on the host.
     """
-    allowed = allowed_changes(q, extents, share, xp)
-    return xp.all(xp.abs(level) <= (xp.abs(A) * allowed[None]).sum(1))
-
-
-def allowed_changes(
-    q: Float[Numbers, " n"], extents: Float[Numbers, " n"], share: float, xp: Any = jnp
-) -> Any:
-    """How far each coordinate may be off, (n,): a share of its extent, and rounding."""
-    return share * extents + _rounding(q) * (xp.abs(q) + extents)
+    rounding = _rounding(q) * (xp.abs(q) + extents)
+    return _is_within(level, A, share * extents, rounding, sizes, xp)
 
 
 def near_rates(
     level: Float[Numbers, " k"], A: Float[Numbers, " k n"], rate: Float[Numbers, " n"],
-    q: Float[Numbers, " n"], extents: Float[Numbers, " n"], share: float = SHARE, xp: Any = jnp,
+    q: Float[Numbers, " n"], extents: Float[Numbers, " n"], share: float = SHARE,
+    sizes: Sequence[int] = (), xp: Any = jnp,
 ) -> Any:  # fmt: skip
     """Whether velocities or accelerations satisfy a level with the Jacobian A."""
-    allowed = allowed_rates(rate, q, extents, share, xp)
-    return xp.all(xp.abs(level) <= (xp.abs(A) * allowed[None]).sum(1))
-
-
-def allowed_rates(
-    rate: Float[Numbers, " n"], q: Float[Numbers, " n"], extents: Float[Numbers, " n"],
-    share: float, xp: Any = jnp,
-) -> Any:  # fmt: skip
-    """How far each velocity or acceleration may be off, (n,)."""
     # Of the rates themselves, and of the extents per second, since all rates may be zero.
     allowed = share * (extents + xp.abs(rate))
     # Rounding of q turns the rows of A, so that all rates have an effect on each row.
     fastest = xp.max(xp.abs(rate) / extents, initial=0.0)
-    return allowed + _rounding(q) * (xp.abs(q) + extents) * (1 + fastest)
+    rounding = _rounding(q) * (xp.abs(q) + extents) * (1 + fastest)
+    return _is_within(level, A, allowed, rounding, sizes, xp)
+
+
+def _is_within(
+    level: Numbers, A: Numbers, allowed: Numbers, rounding: Numbers, sizes: Sequence[int], xp: Any
+) -> Any:
+    size = xp.abs(A)
+    # A row that is zero in a pose, since it depends on others of its constraint, is computed from
+    # terms as large as theirs.
+    blocks = xp.split(size, np.cumsum(sizes)[:-1]) if sizes else [size]
+    terms = [xp.broadcast_to(block.max(0, initial=0.0), block.shape) for block in blocks]
+    limit = (size * allowed[None]).sum(1) + (xp.concatenate(terms) * rounding[None]).sum(1)
+    return xp.all(xp.abs(level) <= limit)
+
+
+def sizes_of_levels(
+    system: System, q: Array, v: Array, t: Array, params: Params
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The number of equations of each constraint on the positions, and on the velocities."""
+    pairs = list(zip(system.constraints, system.sizes(q, v, t, params), strict=True))
+    return (
+        tuple(size for c, size in pairs if isinstance(c, Holonomic)),
+        tuple(size for c, size in pairs if isinstance(c, Holonomic | Nonholonomic)),
+    )
 
 
 def _rounding(q: Numbers) -> float:
@@ -230,6 +257,7 @@ def _extents(
     shape = 2, 2, q.size
     pairs = draw.uniform(0.5, 1.5, shape) * draw.choice([-1.0, 1.0], shape)
     bends = jax.vmap(bend)(jnp.asarray(pairs, q.dtype))
+    rounding = _rounding(q) * jnp.max((1 + jnp.abs(q)) / units)
     first, radii, touched = 0, [], []
     for A in rows:
         own_bends, first = bends[:, first : first + len(A)], first + len(A)
@@ -237,6 +265,9 @@ def _extents(
         bent = (own_bends * own_bends).sum() / 2
         wide = ((A * (1 + jnp.abs(q))[None]) ** 2).sum()
         is_straight = ~(size * size <= _STRAIGHT**2 * bent * wide) | (bent <= 0)
+        # Where A itself is round-off, as in a pose far from an inactive constraint, the radius is
+        # that of rounding.
+        is_straight |= size <= bent * rounding**2
         safe = jnp.where(is_straight, 1.0, bent)
         radii.append(jnp.where(is_straight, 0.0, jnp.sqrt(size / safe)))
         touched.append((A != 0).any(0))

@@ -22,6 +22,7 @@ from jaxmech.consistency import (
     near,
     near_rates,
     on_constraints,
+    sizes_of_levels,
 )
 from jaxmech.constraints import Acceleration, Holonomic
 from jaxmech.formulations.regular import regular
@@ -124,10 +125,11 @@ class _ConstraintMetrics(eqx.Module):
         extents = None if rows_before is None else rows_before.extents
         size = extents_at(system, q, v, t, params) if extents is None else extents
         if system.quasi is None:
+            of_positions, of_velocities = sizes_of_levels(system, q, v, t, params)
             level = system.position_level(q, t, params)
-            met = near(level, self.positions.A, q, size, share)
+            met = near(level, self.positions.A, q, size, share, of_positions)
             level = system.velocity_level(q, v, t, params)
-            met &= near_rates(level, self.velocities.A, v, q, size, share)
+            met &= near_rates(level, self.velocities.A, v, q, size, share, of_velocities)
         else:
             met = on_constraints(system, q, v, t, params, size, share)
         if rows_before is None:

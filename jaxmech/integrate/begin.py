@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from jaxmech.consistency import finite_extents, levels_of, near, near_rates
+from jaxmech.consistency import finite_extents, levels_are_met, levels_of
 from jaxmech.integrate.events.contacts import touching_at_start
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import EventState
@@ -44,9 +44,7 @@ def _start_status(
     extents: Float[Array, " n"],
 ) -> Int[Array, ""]:  # fmt: skip
     levels = levels_of(scheme.system, q, v, t, params)
-    v = scheme.system.speeds(q, v, t, params)
-    consistent = near(levels.position, levels.A_position, q, extents)
-    consistent &= near_rates(levels.velocity, levels.A_velocity, v, q, extents)
+    consistent = levels_are_met(scheme.system, levels, (q, v, t, params), extents)
     # An infinite Jacobian would make `near` true, since every level is below infinity.
     slopes = jnp.stack([jnp.abs(A).sum() for A in (levels.A_position, levels.A_velocity)])
     is_finite &= jnp.isfinite(

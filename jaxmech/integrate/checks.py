@@ -11,18 +11,18 @@ from jaxmech.status import Status
 
 
 def check_dependent_rows(
-    eom: EquationsOfMotion, law: Law, independent: Array, is_start: Array, is_end: Array
+    eom: EquationsOfMotion, law: Law, v: Array, independent: Array, is_start: Array, is_end: Array
 ) -> tuple[Array, Array]:
     """Whether the rows taken as dependent make the accelerations wrong, and the status for that.
 
     The check applies only to such rows, at the first and the last stage of a step.
     """
-    eom, law = jax.lax.stop_gradient((eom, law))
+    eom, law, v = jax.lax.stop_gradient((eom, law, v))
     no = jnp.asarray(False)
 
     def check() -> tuple[Array, Array]:
         lost = jax.lax.cond(is_start, lambda: _lost_rank(eom.A, law.rank), lambda: no)
-        return lost | _contradicts(eom, law, independent), lost
+        return lost | _contradicts(eom, law, v, independent), lost
 
     are_dependent = law.rank < eom.b.size
     failed, lost = jax.lax.cond(is_end & are_dependent, check, lambda: (no, no))
@@ -38,11 +38,13 @@ def _lost_rank(A: Array, rank: Array) -> Bool[Array, ""]:
     return LDL(tolerance=squared).factor(A).rank > rank
 
 
-def _contradicts(eom: EquationsOfMotion, law: Law, independent: Array) -> Bool[Array, ""]:
+def _contradicts(eom: EquationsOfMotion, law: Law, v: Array, independent: Array) -> Bool[Array, ""]:
     # Whether A qdd misses b by more than eps^(1/4) of the accelerations involved.
     tolerance = float(jnp.finfo(eom.b.dtype).eps) ** 0.25
     miss = jnp.abs(matvec(eom.A, law.qdd) - eom.b)
     size = jnp.max(jnp.abs(law.qdd)) + jnp.max(jnp.abs(law.free))
+    # In a steady motion all accelerations are zero, and b is the round-off of squared velocities.
+    size = size + 16 * tolerance**3 * jnp.max(v * v)
     too_much = tolerance * (jnp.abs(eom.A).sum(1) * size + jnp.abs(eom.b))
     # Independent rows cannot contradict each other. The last stage lies only near the constraints,
     # so it counts only if it has more dependent rows than the first.

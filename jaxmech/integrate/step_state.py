@@ -42,7 +42,7 @@ def evaluated_state(scheme: Scheme, q: Array, v: Array, t: Array, params: Params
     status = first_that_holds(
         (~law.definite, Status.SINGULAR_MASS),
         *unless(law.converged, Status.NONIDEAL_FAILED),
-        check_dependent_rows(eom, law, all_rows, yes, yes),
+        check_dependent_rows(eom, law, v, all_rows, yes, yes),
     )
     return EvaluatedState(
         q, v, law.qdd, all_rows if law.independent is None else law.independent, law.rank, status

@@ -11,12 +11,12 @@ from jaxtyping import Array
 
 from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.parts.body import AbstractBody, Frame, Ground, Moving
-from jaxmech.parts.implied import terms_of, without_implied
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.position_equations import AbstractPosition
 from jaxmech.parts.values import Reader, Vector, are_numbers, direction, vector
 from jaxmech.parts.vectors import Numbers, rotation
 from jaxmech.parts.velocity_equations import AbstractVelocity
+from jaxmech.properties import terms_of, without_implied
 from jaxmech.utils.probing import cached_by_shapes
 from jaxmech.utils.text import capital
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import empty_rows
-from jaxmech.consistency import constraint_jacobians, motion_share, near
+from jaxmech.consistency import constraint_jacobians, motion_share, near, sizes_of_levels
 from jaxmech.constraints import rate
 from jaxmech.formulations import observed_at
 from jaxmech.integrate.events.event import Event, names_of
@@ -260,7 +260,8 @@ class EventSet:
         met = jnp.asarray(True)
         if extents is not None:
             level, share = system.position_level(q, t, new), motion_share(q.dtype)
-            met = near(level, A_position, q, extents, share)
+            sizes = sizes_of_levels(system, q, v, t, new)[0]
+            met = near(level, A_position, q, extents, share, sizes)
         if len(A_velocity):
             mass = metric(metric_mass(system, q, v, t, new), A_velocity, LDL())
             for _ in range(_ITERATIONS):

@@ -28,6 +28,6 @@ def evaluate_stage(
         (~law.definite, Status.SINGULAR_MASS),
         *unless(law.converged, Status.NONIDEAL_FAILED),
         *unless(complete, Status.PROJECTION_FAILED),
-        check_dependent_rows(eom, law, independent_rows, is_start, is_end),
+        check_dependent_rows(eom, law, v, independent_rows, is_start, is_end),
     ]
     return q, v, law, failures

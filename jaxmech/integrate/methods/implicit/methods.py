@@ -61,7 +61,7 @@ class AbstractImplicit(AbstractPair):
         status = first_that_holds(
             (~law.definite, Status.SINGULAR_MASS),
             *unless(law.converged, Status.NONIDEAL_FAILED),
-            check_dependent_rows(eom, law, all_rows, yes, yes),
+            check_dependent_rows(eom, law, v, all_rows, yes, yes),
             (~converged, Status.NOT_CONVERGED),
         )
         independent = law.rank == jnp.asarray(all_rows.size, law.rank.dtype)

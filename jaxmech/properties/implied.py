@@ -91,7 +91,9 @@ def without_implied(values: Array, x: Array, terms: Sequence[float | None]) -> A
         # Not zero if the loop cannot be closed, which the residual then tells.
         return jnp.where(jnp.abs(value) <= share * size * reach, 0.0, value)
 
-    return jnp.stack([
-        value if size is None else constant(jax.lax.stop_gradient(value), size)
-        for value, size in zip(values, terms, strict=True)
-    ])
+    return jnp.stack(
+        [
+            value if size is None else constant(jax.lax.stop_gradient(value), size)
+            for value, size in zip(values, terms, strict=True)
+        ]
+    )
