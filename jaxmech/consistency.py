@@ -30,6 +30,7 @@ _ROUNDING = 4.0  # units of round-off in each coordinate and in each term of a c
 _ANY = 1e12  # extent of a state of first order, which no constraint holds
 _ANY_MASS = 100.0  # units of round-off of the largest mass up to which there is none
 _SHARED = 0.3  # part that a coordinate takes in a motion without mass
+_AWAY = 0.02  # relative to 1 + |q|, off the constraints
 _STRAIGHT = 10.0  # ratio of radius of curvature to coordinates beyond which a surface is a plane
 
 
@@ -73,6 +74,28 @@ def without_mass(system: System, q: Array, v: Array, t: Array, params: Params) -
         for name, row in zip(system.velocity_names, free, strict=True)
         if row.max(initial=0.0) > _SHARED
     )
+
+
+def independent_equations(
+    system: System, q: Array, v: Array, t: Array, params: Params
+) -> tuple[int, int]:
+    """The number of independent constraint equations at a known state, and a little away from it.
+
+    Example:
+        >>> from jaxmech import Holonomic
+        >>> rods = Holonomic(lambda q, t, p: (q[0] - jnp.array([-1.0, 1.0])) ** 2 + q[1] ** 2 - 1.0)
+        >>> toggle = System(lambda q, v, t, p: v @ v, [rods], coordinates=("x", "y"))
+        >>> independent_equations(toggle, jnp.zeros(2), jnp.zeros(2), jnp.zeros(()), None)
+        (1, 2)
+    """
+    draw, x = np.random.default_rng(7), np.asarray(q)
+    away = x + _AWAY * (1 + np.abs(x)) * draw.uniform(-1, 1, x.shape)
+    ranks = []
+    for place in (x, away.astype(x.dtype)):
+        A = np.asarray(levels_at_known(system, place, v, t, params).A_velocity)
+        rows = A / np.linalg.norm(A, axis=1, keepdims=True).clip(np.finfo(float).tiny)
+        ranks.append(int(np.linalg.matrix_rank(rows, tol=float(jnp.finfo(q.dtype).eps) ** 0.375)))
+    return ranks[0], ranks[1]
 
 
 def constraint_jacobians(

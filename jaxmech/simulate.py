@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure
-from jaxmech.consistency import violations, without_mass
+from jaxmech.consistency import independent_equations, violations, without_mass
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import (
     AbstractDerivative,
@@ -319,14 +319,21 @@ def _explanation(system: System, solution: Solution, params: Params) -> str:
                 f" Constraint {violation.name!r} has a {violation.level} residual of "
                 f"{violation.size:.3g}."
             )
-    if status == Status.SINGULAR_MASS:
-        last = int(np.flatnonzero(np.isfinite(np.asarray(solution.q)).all(axis=1)).max(initial=0))
-        state = solution.q[last], solution.v[last], solution.ts[last]
-        if names := without_mass(system, *system.arguments(*state, params)):
+    last = int(np.flatnonzero(np.isfinite(np.asarray(solution.q)).all(axis=1)).max(initial=0))
+    state = system.arguments(solution.q[last], solution.v[last], solution.ts[last], params)
+    if status == Status.PROJECTION_FAILED:
+        here, elsewhere = independent_equations(system, *state)
+        if here < elsewhere:
             message += (
-                f" No mass or inertia, or a negative one, moves with {', '.join(names)}: give a "
-                "body there a positive one."
+                f" At t = {float(state[2]):g} s only {here} of {elsewhere} constraint equations "
+                "are independent, perhaps in a singular pose: `jm.analysis.structure` tells, and "
+                "whether the mechanism can move there."
             )
+    if status == Status.SINGULAR_MASS and (names := without_mass(system, *state)):
+        message += (
+            f" No mass or inertia, or a negative one, moves with {', '.join(names)}: give a body "
+            "there a positive one."
+        )
     if status in _OF_PRECISION and solution.q.dtype == np.float32:
         message += f" The run is in float32, whose round-off can be the cause; {USE_FLOAT64}."
     return message

@@ -12,6 +12,7 @@ from jaxmech.properties import mass_scale
 from jaxmech.system import System
 
 NEARBY = 6  # number of states around a state
+FAR = 0.3  # largest distance of one of them, relative to 1 + |q|
 
 
 class _Slice(NamedTuple):
@@ -82,7 +83,13 @@ def nearby(system: System, state: State, tolerance: float) -> list[Pose]:
             _transverse_plane(x.A_velocity, np.asarray(state.v), np.asarray(away.v)),
         )
         poses.append(nearest_consistent(system, away, tolerance, slices))
-    return [pose for pose, reached in poses if reached]
+    return [other for other, reached in poses if reached and _is_near(other.state, state)]
+
+
+def _is_near(state: State, middle: State) -> bool:
+    """Whether a state is near another one, and not one of a different shape of the mechanism."""
+    q, center = np.asarray(state.q), np.asarray(middle.q)
+    return bool(np.all(np.abs(q - center) <= FAR * (1 + np.abs(center))))
 
 
 def _transverse_plane(A: Numbers, x: Numbers, away: Numbers) -> _Slice | None:

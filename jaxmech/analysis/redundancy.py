@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from jaxmech.analysis.findings import Finding, listed, note, serious, warning
 from jaxmech.analysis.row_dependence import Dependence, dependences, independence, owners, removable
+from jaxmech.analysis.second_order import SecondOrder, second_order
 from jaxmech.analysis.states import Numbers, Pose
 from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.system import System
@@ -22,7 +23,8 @@ class Ranks:
 
     Attributes:
         here: number of independent equations at the state.
-        nearby: number at states nearby on the constraints; more than `here` in a singular pose.
+        nearby: number at states nearby on the constraints; more than `here` in a singular pose. In
+            one that is rigid, which has none, the number that is not free to second order.
         anywhere: number at states nearby off the constraints; more than `nearby` if a redundancy
             depends on the values of the parameters.
         position_freedom: number of coordinates that the holonomic constraints leave free nearby.
@@ -35,6 +37,8 @@ class Ranks:
         removable: constraints any single one of which may be left out.
         condition: condition number of A M^-1 A^T with rows scaled, over the independent ones.
         nearly_singular: whether accelerations lose too many digits.
+        rigid: coordinates that have a velocity at the state, but no motion.
+        is_decided: whether it is known that the other velocities belong to motions.
     """
 
     here: int
@@ -50,6 +54,8 @@ class Ranks:
     removable: tuple[str, ...]
     condition: float
     nearly_singular: bool
+    rigid: tuple[str, ...] = ()
+    is_decided: bool = True
 
 
 def ranks(
@@ -70,6 +76,11 @@ def ranks(
         independences[best],
         independence(generic_poses[0].rows, tolerance),
     )
+    bent = SecondOrder()
+    if at_state.rank < free.rank:
+        bent = second_order(system, pose, generic_poses, tolerance)
+    if bent.blocked:  # what is redundant shows off the constraints alone
+        best, on_constraints = 0, free
     present, always, anywhere = (
         dependences(x, names, sizes) for x in (at_state, on_constraints, free)
     )
@@ -80,10 +91,10 @@ def ranks(
     condition = _condition(rows[0], at_state.rank)
     return Ranks(
         here=at_state.rank,
-        nearby=on_constraints.rank,
+        nearby=at_state.rank + bent.blocked if bent.blocked else on_constraints.rank,
         anywhere=free.rank,
-        position_freedom=position_freedom,
-        velocity_freedom=velocity_freedom,
+        position_freedom=position_freedom - bent.blocked,
+        velocity_freedom=velocity_freedom - bent.blocked,
         redundant=redundant,
         only_here=tuple(d for d in present if d not in always)
         if at_state.rank < on_constraints.rank
@@ -95,6 +106,8 @@ def ranks(
         condition=condition,
         # From the second bound on, LDL is about to drop a row: its pivots are squared lengths.
         nearly_singular=condition > min(NEAR_SINGULAR**-2, tolerance ** (-4 / 3) / 4),
+        rigid=bent.moving,
+        is_decided=bent.is_decided or len(around) > 0,
     )
 
 
@@ -161,7 +174,18 @@ def rank_findings(counts: Ranks, contradictory: Collection[str]) -> list[Finding
         problem = f"an equation of constraint {name!r} does not depend on the coordinates"
         remedy = "remove it, or check the coordinates it should depend on"
         findings.append(warning(problem, remedy))
-    if counts.here < counts.nearby:
+    if counts.rigid:
+        problem = (
+            f"singular pose, rigid to second order: {listed(counts.rigid)} can have a velocity "
+            f"here, but no motion. {counts.here} equations are independent, {counts.nearby} are "
+            f"needed to hold the pose. Only here {'; '.join(map(clause_of, counts.only_here))}"
+        )
+        remedy = (
+            "change a length or a place of a joint; here the constraints hold the pose to the "
+            "square root of round-off only, and their forces are not determined"
+        )
+        findings.append(serious(problem, remedy))
+    elif counts.here < counts.nearby:
         problem = (
             f"singular pose: {counts.here} independent equations here, {counts.nearby} nearby. "
             f"Only here {'; '.join(map(clause_of, counts.only_here))}. The constraints admit more "
@@ -181,6 +205,12 @@ def rank_findings(counts: Ranks, contradictory: Collection[str]) -> list[Finding
             "twice as many digits; a constraint that nearly repeats others is better left out"
         )
         findings.append(warning(problem, remedy))
+    if not counts.is_decided:
+        problem = (
+            "singular pose: the constraints allow velocities here, but no other pose was found "
+            "nearby, so that they may be rigid"
+        )
+        findings.append(warning(problem, "examine a pose a little farther along the motion"))
     if counts.velocity_freedom == 0:
         problem = "no degree of freedom is left: the constraints alone determine the motion"
         findings.append(note(problem, "leave a constraint out if it should move"))

@@ -93,7 +93,11 @@ def _facts(structure: Structure) -> list[tuple[str, str]]:
         rank_phrase = "lacks full" if m.undetermined else "has full"
         lines += [
             ("freedom", f"{r.position_freedom} of position, {r.velocity_freedom} of velocity"),
-            ("independent", f"{r.here} of {rows} equations here, {r.nearby} nearby"),
+            (
+                "independent",
+                f"{r.here} of {rows} equations here, {r.nearby} "
+                + ("to second order" if r.rigid else "nearby"),
+            ),
             ("condition", f"M {m.condition:.2g}, A M^-1 A^T {r.condition:.2g}, both scaled"),
             (
                 "mass",

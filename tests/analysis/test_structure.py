@@ -7,9 +7,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import Acceleration, Holonomic, Nonholonomic, System, models
+import jaxmech.parts as jp
+from jaxmech import (
+    Acceleration,
+    FixedSteps,
+    Holonomic,
+    Nonholonomic,
+    System,
+    assemble,
+    models,
+    simulate,
+)
 from jaxmech.analysis import Dependence, Severity, ShortRun, Structure, structure
 from jaxmech.compiler import explain, off
+from jaxmech.simulate import SimulationError
 from tests.small import PENDULUM, QUATERNION, REDUNDANT, rod
 
 REST = np.zeros(2)
@@ -95,6 +106,73 @@ def test_a_singular_pose_is_found_from_nearby_states(angle: float, here: int) ->
     assert found.serious == singular
     expected = "singular pose: 4 independent equations here, 5 nearby. Only here equation 1 of"
     assert (expected in texts(found)) == singular
+
+
+def _toggle(q: Any, t: Any, p: Any) -> Any:
+    """Two rods of 1 m in one line, from (-1, 0) and (1, 0) to a point."""
+    return jnp.stack([(q[0] + 1) ** 2, (q[0] - 1) ** 2]) / 2 + q[1] ** 2 / 2 - 0.5
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_straight_toggle_is_rigid_to_second_order(dtype: Any) -> None:
+    """Its velocity along y lengthens both rods to second order."""
+    here = np.zeros(2, dtype)
+    system = particle(Holonomic(_toggle, "rods"))
+    found = structure(system, here, here)
+    assert found.ranks is not None
+    assert (found.ranks.here, found.ranks.nearby, found.ranks.position_freedom) == (1, 2, 0)
+    assert found.redundant == ()
+    assert "singular pose" in texts(found)
+    assert "'y' can have a velocity here, but no motion" in texts(found)
+    assert "1 of 2 equations here, 2 to second order" in repr(found)
+
+
+def test_a_run_that_ends_in_a_singular_pose_says_so() -> None:
+    system = particle(Holonomic(_toggle, "rods"))
+    with pytest.raises(SimulationError, match="only 1 of 2 constraint equations are independent"):
+        simulate(system, REST, REST, np.linspace(0, 1, 3), steps=FixedSteps(10))
+
+
+def test_a_toggle_on_a_free_base_keeps_the_freedoms_of_its_base() -> None:
+    """Three points in one line, held by rods of 1, 1 and 2 m, move in the plane as one body."""
+
+    def rods(q: Any, t: Any, p: Any) -> Any:
+        a, b, c = q[:2], q[2:4], q[4:]
+        pairs = ((a, b, 1.0), (b, c, 1.0), (a, c, 2.0))
+        return jnp.stack([((x - y) @ (x - y) - d**2) / 2 for x, y, d in pairs])
+
+    names = ("xa", "ya", "xb", "yb", "xc", "yc")
+    system = System(point, [Holonomic(rods, "rods")], coordinates=names)
+    pose = np.array([0.0, 0.0, 0.6, 0.8, 1.2, 1.6])
+    found = structure(system, pose, np.zeros(6))
+    assert found.ranks is not None
+    assert (found.ranks.here, found.ranks.nearby, found.ranks.position_freedom) == (2, 3, 3)
+    assert "rigid to second order" in texts(found)
+
+
+@pytest.mark.slow
+def test_an_overconstrained_loop_is_not_rigid() -> None:
+    """Out of its plane its constraints depend on each other, and do not bend along its motion."""
+    crank, coupler, rocker = (
+        jp.spatial_body(name, mass=1.0, inertia=(0.1, 0.2, 0.25)) for name in ("a", "b", "c")
+    )
+    four_bar = jp.Mechanism(
+        [crank, coupler, rocker],
+        [
+            jp.revolute("O", jp.ground, (0, 0, 0), crank, (0, 0, 0), axis=(0, 0, 1)),
+            jp.revolute("A", crank, (0.35, 0, 0), coupler, (0, 0, 0), axis=(0, 0, 1)),
+            jp.revolute("B", coupler, (1.2, 0, 0), rocker, (0.9, 0, 0), axis=(0, 0, 1)),
+            jp.revolute("C", jp.ground, (1.05, 0, 0), rocker, (0, 0, 0), axis=(0, 0, 1)),
+        ],
+        coordinates="bodies",
+    )
+    turned = jp.Start((1.05, 0, 0), jp.quaternion((0, 0, 1), 1.6))
+    starts = {"a": jp.Start((0, 0, 0)), "b": jp.Start((0.35, 0, 0)), "c": turned}
+    guess = four_bar.guess(starts)
+    found = structure(four_bar, *assemble(four_bar, *guess))
+    assert found.ranks is not None
+    assert (found.ranks.here, found.ranks.anywhere, found.ranks.rigid) == (20, 21, ())
+    assert found.ranks.position_freedom == 1
 
 
 def test_nearly_singular() -> None:
