@@ -1,22 +1,12 @@
-"""`Quantiles`: bands of a quantity, from counts in bins whose width is a power of two.
-
-The bins of width 2^e begin at whole multiples of it, so that two neighbors of an even and an odd
-number are one bin of width 2^(e+1), and histograms of any widths merge without loss. The exponent
-is the least one for which all values lie in the bins that there are: it depends only on the
-smallest and the largest value, so that no result depends on the order in which blocks are merged.
-"""
+"""`Quantiles`: bands of a quantity, from counts in bins that widen with its values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from jaxmech.config.errors import refuse
-from jaxmech.ensemble.statistics.centred import exponent_of, scaled
-from jaxmech.ensemble.statistics.histogram import counted
+from jaxmech.ensemble.statistics.bins import Bins
 from jaxmech.ensemble.statistics.protocol import (
     AbstractStatistic,
     Sample,
@@ -37,6 +27,7 @@ class Quantiles(AbstractStatistic):
     extreme value widens all bins; `error` in the results tells their width.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> x = jnp.linspace(0.0, 1.0, 1001)
         >>> sample = Sample({"x": x}, jnp.ones(1001), jnp.full(1001, True), jnp.arange(1001))
         >>> quartiles = Quantiles(of="x", at=(0.25, 0.5, 0.75))
@@ -62,81 +53,26 @@ class Quantiles(AbstractStatistic):
         """A count for each bin."""
         return (self.bins + 3) * numbers(self.of)
 
+    @property
+    def _bins(self) -> Bins:
+        return Bins(self.of, self.bins)
+
     def init(self, sample: Sample) -> State:
         """Initialize without values."""
-        value = sample.floats(self.of)
-        zero = jnp.zeros(value.shape[1:], value.dtype)
-        return {
-            "weights": jnp.zeros((*zero.shape, self.bins), value.dtype),
-            "squares": zero,
-            "min": zero + jnp.inf,
-            "max": zero - jnp.inf,
-        }
+        return self._bins.init(sample)
 
     def update(self, state: State, sample: Sample) -> State:
         """Widen the bins as far as necessary, and count."""
-        value, w = sample.weighted(self.of)
-        low = jnp.minimum(state["min"], jnp.where(w > 0, value, jnp.inf).min(0))
-        high = jnp.maximum(state["max"], jnp.where(w > 0, value, -jnp.inf).max(0))
-        e, first = self._bins(low, high)
-        # By powers of two only, which is exact: the bin of a value does not depend on how the work
-        # is divided.
-        place = jnp.floor(scaled(value, -e)) - first
-        place = jnp.where(w > 0, place, 0).astype(jnp.int32)
-        weights = self._widened(state, low, high)
-        return {
-            "weights": counted(weights, place, w),
-            "squares": state["squares"] + (w**2).sum(0),
-            "min": low,
-            "max": high,
-        }
+        return self._bins.update(state, sample)
 
     def merge(self, first: State, second: State) -> State:
         """Sums of the counts in common bins."""
-        low = jnp.minimum(first["min"], second["min"])
-        high = jnp.maximum(first["max"], second["max"])
-        counts = self._widened(first, low, high) + self._widened(second, low, high)
-        squares = first["squares"] + second["squares"]
-        return {"weights": counts, "squares": squares, "min": low, "max": high}
-
-    def _bins(self, low: Array, high: Array) -> tuple[Array, Array]:
-        """The exponent of the width of the bins, and the number of the first one."""
-        low, high = (jnp.where(low <= high, x, 0.0) for x in (low, high))
-        largest = jnp.maximum(jnp.abs(low), jnp.abs(high))
-        # In units near the largest one: the range itself might overflow, or be too small.
-        size = jnp.where(largest > 0, exponent_of(largest), 0)
-        unit = jnp.where(largest > 0, scaled(largest, -size), 1.0)
-        width = (scaled(high, -size) - scaled(low, -size)) / (self.bins - 2)
-        # Bins narrower than the spacing of the numbers would have edges that cannot be told apart.
-        # Two bins are spare, because neither end of the range need be at the edge of a bin.
-        _, e = jnp.frexp(jnp.maximum(width, jnp.finfo(low.dtype).eps * 4 * unit))  # in [w, 2 w)
-        return e + size, jnp.floor(scaled(low, -(e + size)))
-
-    def _widened(self, state: State, low: Array, high: Array) -> Array:
-        e, first = self._bins(state["min"], state["max"])
-        wide, start = self._bins(low, high)
-        is_same = (e == wide) & (first == start)
-
-        def moved(weights: Array) -> Array:
-            numbers = first[..., None] + jnp.arange(self.bins)
-            place = jnp.floor(jnp.ldexp(numbers, (e - wide)[..., None])) - start[..., None]
-            inside = (place >= 0) & (place < self.bins) & (weights > 0)
-            place = jnp.where(inside, place, 0).astype(jnp.int32)
-            bins_first = jnp.moveaxis(place, -1, 0), jnp.moveaxis(weights, -1, 0)
-            return counted(jnp.zeros_like(weights), *bins_first)
-
-        # Once a few values have been seen the bins stay, and moving all counts would cost as much
-        # again.
-        weights: Array = jax.lax.cond(is_same.all(), lambda w: w, moved, state["weights"])
-        return weights
+        return self._bins.merge(first, second)
 
     def result(self, state: State) -> StatisticResult:
         """Quantiles (..., probabilities) with intervals, and the width of the bins."""
         x = host(state)
-        e, first = (
-            np.asarray(part) for part in self._bins(jnp.asarray(x["min"]), jnp.asarray(x["max"]))
-        )
-        width = np.ldexp(1.0, e)
+        first, width = self._bins.on_host(x)
         total = x["weights"].sum(-1)
         with np.errstate(divide="ignore", invalid="ignore"):
             effective = np.where(total > 0, total**2 / x["squares"], 0.0)

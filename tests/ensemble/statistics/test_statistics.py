@@ -115,6 +115,24 @@ def test_histogram_counts_as_numpy_does(ends) -> None:
     assert (found["below"], found["above"]) == ((SCALAR < -1).sum(), (SCALAR > 2).sum())
 
 
+def test_a_histogram_without_limits_holds_all_values() -> None:
+    whole, parts = (
+        result(Histogram(of="x", bins=32), sample({"x": SCALAR}), *ends) for ends in ((), (3, 7))
+    )
+    assert whole["counts"].sum() == len(SCALAR)
+    assert whole["below"] == whole["above"] == 0
+    edges = whole["edges"]
+    assert 8 <= len(whole["counts"]) == len(edges) - 1 <= 32
+    assert np.log2(np.diff(edges)) == pytest.approx(np.log2(edges[1] - edges[0]), abs=1e-9)
+    assert edges[0] <= SCALAR.min() < edges[1]
+    assert np.array_equal(whole["counts"], np.histogram(SCALAR, bins=edges)[0])
+    assert np.array_equal(whole["counts"], parts["counts"])  # however they are divided
+    assert np.array_equal(edges, parts["edges"])
+    each = result(Histogram(of="x", bins=16), sample({"x": np.stack([SCALAR, 9 * SCALAR], 1)}))
+    assert (each["counts"].shape, each["edges"].shape) == ((2, 16), (2, 17))
+    assert (each["counts"].sum(1) == len(SCALAR)).all()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("values", [SCALAR, X, 1e-7 * SCALAR, np.zeros(50), SCALAR + 1e12])
 def test_quantiles_are_within_their_error(values) -> None:
@@ -218,6 +236,8 @@ def test_weights_of_zero_count_in_a_probability() -> None:
         (lambda: Probability(of="x", above=1.0, below=0.0), "both are"),
         (lambda: Probability(of="x", above=1.0, confidence=95.0), "`confidence` must be between"),
         (lambda: Histogram(of="x", low=1.0, high=1.0), "`low` must be below `high`"),
+        (lambda: Histogram(of="x", low=1.0), "`high` must be given where the other limit is"),
+        (lambda: Histogram(of="x", bins=3), "`bins` must be at least 4 without limits"),
         (lambda: Quantiles(of="x", at=(5.0,)), "`at` must hold probabilities"),
         (lambda: Worst(of="x", keep=0), "`keep` must be at least 1"),
         (lambda: SobolIndices(of="x", resamples=1), "`resamples` must be at least 20"),
