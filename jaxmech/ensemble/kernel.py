@@ -20,7 +20,7 @@ from jaxmech.config.errors import StudyError, refuse
 from jaxmech.config.load import ENDED, Subject
 from jaxmech.ensemble.draws import Sampler
 from jaxmech.ensemble.estimate import slice_of, study_devices
-from jaxmech.ensemble.members.base import AbstractMember, Tree, inputs_of, merged
+from jaxmech.ensemble.members.base import Tree, inputs_of, merged
 from jaxmech.ensemble.members.trajectory import StudyTrajectory
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample
 from jaxmech.ensemble.study import Study
@@ -62,7 +62,7 @@ class Inputs:
 class BlockProgram:
     """The compiled computation of one block of a study."""
 
-    member: AbstractMember  # one member
+    member: StudyTrajectory  # one trajectory
     sampler: Sampler  # the draws
     block: int  # trajectories of one call
     statistics: Mapping[str, AbstractStatistic]  # those that are updated, by name

@@ -3,7 +3,6 @@
     config.toml        the resolved configuration
     environment.json   versions, device, digests of functions and draws, time
     model.py           copy of the user's model file, if there is one (model.xml, model.urdf)
-    .written-here      the code by which its writer knows that file again
     results.zarr/      the arrays, one file per array and block
     blocks/            a mark for each finished block, with the digests of its files
     seal.json          the digests of all other files

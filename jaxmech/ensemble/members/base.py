@@ -1,7 +1,6 @@
-"""`AbstractMember`: one member of a study as a function of its draws."""
+"""What a member of a study is made of: its draws, guess and parameters, and shared arrays."""
 
-import abc
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +10,7 @@ from jaxtyping import Array
 
 from jaxmech.config.load import Subject
 from jaxmech.ensemble.draws import Variable
-from jaxmech.ensemble.study import SECTIONS, Study
+from jaxmech.ensemble.study import SECTIONS
 from jaxmech.system import System
 from jaxmech.utils.units import units_of
 
@@ -36,58 +35,6 @@ class StoredArray(NamedTuple):
     values: np.ndarray
     dims: Dims
     attributes: dict[str, Any]
-
-
-class AbstractMember(abc.ABC):
-    """One member of a study as a function of its draws.
-
-    A kernel computes blocks of them; store, statistics and workers know no more of a member than
-    this.
-    """
-
-    study: Study
-    subject: Subject
-
-    @property
-    def system(self) -> System:
-        """The mechanical system."""
-        return self.subject.system
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Floating-point type of the computation."""
-        return np.dtype(self.study.precision)
-
-    @property
-    def may_skip_assembly(self) -> bool:
-        """Whether members need not be assembled, unless `computed` says that one was not met."""
-        return False
-
-    @abc.abstractmethod
-    def computed(
-        self, inputs: Tree, assembled: bool
-    ) -> tuple[dict[str, Array], dict[str, Array], Array]:
-        """The stored arrays, all quantities by name, and whether the start was met."""
-
-    @abc.abstractmethod
-    def is_good(self, values: Mapping[str, Array]) -> Array:
-        """Whether members count in statistics, from their quantities."""
-
-    @abc.abstractmethod
-    def shared_arrays(self) -> Iterable[StoredArray]:
-        """The arrays of a run folder that are the same for all members."""
-
-    @abc.abstractmethod
-    def dimensions(self, name: str, count: int) -> Dims:
-        """The names of so many dimensions of a stored array, but for the members."""
-
-    @abc.abstractmethod
-    def attributes(self, name: str) -> dict[str, Any]:
-        """The attributes of a stored array."""
-
-    def params(self, inputs: Tree) -> dict[str, Any]:
-        """The parameters, with the defaults of the model."""
-        return params_of(self.subject, inputs)
 
 
 def merged(shared: Tree, varying: Tree) -> Tree:

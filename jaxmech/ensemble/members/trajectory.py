@@ -15,13 +15,13 @@ from jaxmech.compiler import native_call
 from jaxmech.config.load import Subject
 from jaxmech.consistency import extents_at, levels_of
 from jaxmech.ensemble.members.base import (
-    AbstractMember,
     Dims,
     StoredArray,
     Tree,
     guess,
     merged,
     name_arrays,
+    params_of,
     plain_attributes,
     quantity_names,
     velocity_dimension,
@@ -76,13 +76,30 @@ def save_times(study: Study) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class StudyTrajectory(AbstractMember):
-    """One trajectory of a study as a function of its draws."""
+class StudyTrajectory:
+    """One trajectory of a study as a function of its draws.
+
+    A kernel computes blocks of them; store, statistics and workers know no more of a trajectory.
+    """
 
     study: Study  # with functions in place of their names
     subject: Subject  # its system
     # names of the quantities that statistics are computed from
     wanted: frozenset[str] = frozenset()
+
+    @property
+    def system(self) -> System:
+        """The mechanical system."""
+        return self.subject.system
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Floating-point type of the computation."""
+        return np.dtype(self.study.precision)
+
+    def params(self, inputs: Tree) -> dict[str, Any]:
+        """The parameters, with the defaults of the model."""
+        return params_of(self.subject, inputs)
 
     @property
     def ts(self) -> np.ndarray:
