@@ -32,8 +32,10 @@ from jaxmech.integrate import (
 )
 from jaxmech.integrate.dense_output import Run
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs
+from jaxmech.integrate.events.crossing import ROUNDINGS
 from jaxmech.integrate.steps.abrupt_changes import constraints_move, ending_at_jumps
 from jaxmech.integrate.steps.default_steps import as_times, with_number
+from jaxmech.integrate.steps.step_size import MEMBERS, TARGET
 from jaxmech.integrate.times import (
     Span,
     StepGrid,
@@ -47,10 +49,12 @@ from jaxmech.solution import Solution, energy_drift, warn_of_coarse_steps, warn_
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.status import Status, succeeded
 from jaxmech.system import Params, Subject, System, with_params
+from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.parameters import digests_of, warn_of_slips
-from jaxmech.utils.precision import USE_FLOAT64
+from jaxmech.utils.precision import USE_FLOAT64, PrecisionWarning
+from jaxmech.utils.tracers import actual
 
 # failures that round-off can cause
 _OF_PRECISION = (
@@ -161,6 +165,8 @@ def simulate(
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = as_times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
+    if watch is not None:
+        _warn_of_rounded_times(ts)
     steps = ending_at_jumps(system, scheme.steps, q0, v0, ts, params)
     times, inserted = _step_times(system, steps, q0, v0, ts, params)
     steps = steps.without_times()
@@ -196,6 +202,24 @@ def _step_times(
     if are_saves and not constraints_move(system, q0, v0, ts, params):
         return times, 0
     return times, times.size
+
+
+def _warn_of_rounded_times(ts: Array) -> None:
+    """Warn if times so far from zero are rounded that events cannot be located in the motion."""
+    values = actual(ts, MEMBERS)
+    if values is None or not values.size:
+        return
+    largest = np.abs(values).max(1)
+    rounding, duration = ROUNDINGS * np.finfo(ts.dtype).eps * largest, np.ptp(values, axis=1)
+    coarse = rounding > max(TARGET, 1000 * np.finfo(ts.dtype).eps) * duration
+    coarse &= duration > 0
+    if coarse.any():
+        warn_caller(
+            f"times near {largest[coarse].max():g} s are rounded in {ts.dtype}, so events are "
+            f"located to {rounding[coarse].max():.1g} s only, and their states likewise; subtract "
+            f"the first time from all times, or {USE_FLOAT64}.",
+            PrecisionWarning,
+        )
 
 
 def _checked(system: System, solution: Solution, throw: bool, params: Params) -> Solution:

@@ -31,6 +31,7 @@ from jaxmech.system import Params
 MOST = 8  # events in a step that change the motion; each of the others occurs once between them
 AT_ONCE = 1000  # events that change the motion and follow from one of them at the same time
 ACCURACY = 2e-14  # [s], of the time of an event; not below 1e-9 of the step or rounding errors
+ROUNDINGS = 4.0  # units of round-off of the time, to which an event is located
 _APART = 4.0  # accuracies of the time between two occurrences of the same event
 _AS_FAST = 0.999  # relative rate of functions that close equally fast
 _SETTLING = 0.01  # fraction of a step after which an unknown sign is known
@@ -228,7 +229,7 @@ def _where(
 def _accuracy(t: Array, h: Array) -> Array:
     eps = float(jnp.finfo(t.dtype).eps)
     # Times closer than this are the same number.
-    rounding = 4 * eps * jnp.maximum(jnp.abs(t), jnp.abs(t + h))
+    rounding = ROUNDINGS * eps * jnp.maximum(jnp.abs(t), jnp.abs(t + h))
     accuracy = jnp.minimum(ACCURACY, 1e-9 * jnp.abs(h))
     return jnp.maximum(jnp.maximum(accuracy, rounding), 4 * eps * jnp.abs(h))
 
