@@ -20,7 +20,7 @@ from jaxtyping import Array
 
 from jaxmech.compiler.backends.batch_primitive import Content, batch_primitive, mapped
 from jaxmech.compiler.backends.partitioning import Axes, unsharded
-from jaxmech.compiler.platforms import NATIVE, is_on, lowered_for
+from jaxmech.compiler.platforms import NATIVE, finite_arguments, is_on, lowered_for
 from jaxmech.compiler.vectorize import run_alone, run_jaxpr
 from jaxmech.utils.announce import announced
 from jaxmech.utils.jax_internals import (
@@ -46,10 +46,13 @@ class AbstractRule(abc.ABC):
     Attributes:
         residuals: indices of the results that the derivatives need besides the arguments.
         smooth: indices of the differentiable results; the derivative of the others is zero.
+        takes_finite: whether the derivatives take their arguments for finite numbers, because they
+            are NaN anyway where the function has reported that its results are not.
     """
 
     residuals: tuple[int, ...]
     smooth: tuple[int, ...]
+    takes_finite = False
 
     @abc.abstractmethod
     def jvp(self, args: Arrays, residuals: Arrays, nonzero: Flags, tangents: Arrays) -> list[Array]:
@@ -116,12 +119,14 @@ class Operation:
         linear: number of its last arguments in which it is linear.
         adjoint: maps flags of the results that have a cotangent to the transposed operation, which
             maps the other arguments and these cotangents to cotangents of the linear arguments.
+        takes_finite: whether it is a derivative that takes its arguments for finite numbers.
     """
 
     call: ClosedJaxpr
     rule: AbstractRule
     linear: int = 0
     adjoint: Callable[[Flags], "Operation"] | None = None
+    takes_finite: bool = False
 
     def jvp(self, nonzero: Flags, results: Flags) -> "Operation":
         """The operation from tangents of the nonzero arguments to those of the flagged results."""
@@ -138,7 +143,7 @@ class Operation:
         is_smooth = type(self.rule).smooth_jvp is AbstractRule.smooth_jvp
         return _linear(
             push, avals, sum(nonzero), lambda ct: self.vjp(nonzero, _expand(results, ct)),
-            None if is_smooth else smooth,
+            self._takes_finite, None if is_smooth else smooth,
         )  # fmt: skip
 
     def vjp(self, linear: Flags, nonzero: Flags) -> "Operation":
@@ -151,7 +156,15 @@ class Operation:
 
         smooth = [self.call.out_avals[k] for k in self.rule.smooth]
         avals = [*self._known_avals(), *_select(nonzero, smooth)]
-        return _linear(pull, avals, sum(nonzero), lambda ct: self.jvp(_expand(linear, ct), nonzero))
+        return _linear(
+            pull, avals, sum(nonzero), lambda ct: self.jvp(_expand(linear, ct), nonzero),
+            self._takes_finite,
+        )  # fmt: skip
+
+    @property
+    def _takes_finite(self) -> bool:
+        """Whether its derivatives do."""
+        return self.takes_finite or self.rule.takes_finite
 
     def _known_avals(self) -> list[Any]:
         return [*self.call.in_avals, *(self.call.out_avals[k] for k in self.rule.residuals)]
@@ -165,12 +178,13 @@ class Operation:
 
 def _linear(
     fn: Callable[..., list[Array]], avals: Sequence[Any], count: int,
-    adjoint: Callable[[Flags], Operation], smooth: Callable[..., list[Array]] | None = None,
+    adjoint: Callable[[Flags], Operation], takes_finite: bool,
+    smooth: Callable[..., list[Array]] | None = None,
 ) -> Operation:  # fmt: skip
     """An operation whose derivatives are those of the smooth function, if there is one."""
     call, _ = traced(fn, avals)
     rule = PlainRule(call, None if smooth is None else partial(_program_of, smooth, avals))
-    return Operation(call, rule, count, adjoint)
+    return Operation(call, rule, count, adjoint, takes_finite)
 
 
 def _program_of(fn: Callable[..., list[Array]], avals: Sequence[Any]) -> ClosedJaxpr:
@@ -263,7 +277,7 @@ def _lower(ctx: LoweringRuleContext, *args: Any, platform: str | None = None, **
     plain = [ShapedArray(x.shape, x.dtype) for x in avals]
     native = platform in NATIVE
     lower = lower_fun(partial(_evaluated, native=native), multiple_results=True)
-    with lowered_for(platform), announced():
+    with lowered_for(platform), announced(), finite_arguments(params["op"].takes_finite):
         return lower(ctx.replace(avals_in=plain), *args, **params)
 
 

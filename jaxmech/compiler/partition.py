@@ -23,8 +23,10 @@ from jaxmech.compiler.frontend.jaxprs import (
     evaluated,
     loop_content,
     stays_loop,
+    takes_finite,
 )
 from jaxmech.compiler.ir.loops import LARGEST_SPLIT, NATIVE, UnsupportedError, dtype_of, shape_of
+from jaxmech.compiler.platforms import finite_arguments
 from jaxmech.utils.jax_internals import ClosedJaxpr, JaxprEqn, Literal, Tracer
 
 LARGEST_IN_PROLOGUE = 65_536  # size of an array
@@ -132,7 +134,8 @@ class _Partition:
             return [(x, False) for x in evaluated(eqn, *values)]
         if content is not None:
             constants = [self._constant(atom) for atom in eqn.invars]
-            return run_partitioned(content, values, flags, self.size, self.found, constants)
+            with finite_arguments(takes_finite(eqn)):
+                return run_partitioned(content, values, flags, self.size, self.found, constants)
         axes = [0 if has else None for has in flags]
         outs = jax.vmap(lambda *xs: evaluated(eqn, *xs), axes, axis_size=self.size)(*values)
         return [(x, True) for x in outs]

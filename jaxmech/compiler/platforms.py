@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import jax
 
+from jaxmech.compiler.ir.graph import Origins
 from jaxmech.utils.jit_cache import FINITE_ARGUMENTS, forget_frames
 
 T = TypeVar("T")
@@ -86,14 +87,16 @@ def unchecked() -> AbstractContextManager[None]:
     return _setting(_CHECKS_ZEROS, False)
 
 
-def checks_zeros() -> bool:
-    """Whether a program lowered here must not hide a NaN by folding a product with zero."""
-    return _CHECKS_ZEROS.get()
+def finite_arguments(are_finite: bool) -> AbstractContextManager[None]:
+    """Take the arguments of programs lowered within this context for finite numbers."""
+    return _setting(FINITE_ARGUMENTS, are_finite or FINITE_ARGUMENTS.get())
 
 
-def has_finite_arguments() -> bool:
-    """Whether the arguments of a program lowered here are known to be finite."""
-    return FINITE_ARGUMENTS.get()
+def origins_of_nan() -> Origins:
+    """What a program lowered here must not hide by folding a product with zero."""
+    if not _CHECKS_ZEROS.get():
+        return Origins.NOWHERE
+    return Origins.OPERATIONS if FINITE_ARGUMENTS.get() else Origins.ANYWHERE
 
 
 def why_not(platform: str | None = None) -> str | None:

@@ -1,5 +1,7 @@
 """Checks of the law of motion in a step, and the corresponding status."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
@@ -64,6 +66,27 @@ def finite_states(
     numbers = zip(flags, states, otherwise, strict=True)
     finite = tuple(jnp.where(flag, x, y) for flag, x, y in numbers)
     return finite, jnp.concatenate(flags).all()
+
+
+@jax.custom_jvp
+def checked_states(q: Array, v: Array, is_over: Array) -> tuple[Array, Array]:
+    """The states if they are finite or the run is over, otherwise NaN, as are their derivatives.
+
+    So a derivative shows what is not finite in a step that is made again, and native code need not
+    compute products with zero for this purpose.
+    """
+    is_good = _is_good(q, v, is_over)
+    return jnp.where(is_good, q, jnp.nan), jnp.where(is_good, v, jnp.nan)
+
+
+@checked_states.defjvp
+def _(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> Any:
+    unit = jnp.where(_is_good(*primals), 1.0, jnp.nan).astype(primals[0].dtype)
+    return checked_states(*primals), (tangents[0] * unit, tangents[1] * unit)
+
+
+def _is_good(q: Array, v: Array, is_over: Array) -> Array:
+    return jnp.concatenate([jnp.isfinite(q), jnp.isfinite(v)]).all() | is_over
 
 
 def unless(good: Array | None, status: Status) -> list[tuple[Array, Status]]:

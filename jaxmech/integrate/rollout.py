@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.consistency import extents_at
 from jaxmech.integrate.begin import begin_run, residuals
+from jaxmech.integrate.checks import checked_states
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.error_estimate import (
     STATES,
@@ -383,7 +384,8 @@ def bare_segment(
         # Half a step is beyond round-off of t, and dividing by h serves runs backwards in time too.
         failed = (t_failed - t) / segment.h < 0.5  # false for NaN
         end, _ = step(scheme, StepState(*state, t), segment.h, params, extents)
-        return jnp.where(failed, state[0], end.q), jnp.where(failed, state[1], end.v)
+        moved = checked_states(end.q, end.v, failed)
+        return jnp.where(failed, state[0], moved[0]), jnp.where(failed, state[1], moved[1])
 
     if steps == 1:
         return one_step((q, v), jnp.zeros((), segment.done.dtype))

@@ -12,6 +12,7 @@ from jax import lax
 
 import jaxmech as jm
 from jaxmech import Status
+from jaxmech import parts as jp
 from jaxmech.compiler import batched_closure, explain, unchecked, vectorize
 from jaxmech.compiler.frontend import from_jaxpr
 from jaxmech.compiler.frontend.build import function_kernel
@@ -347,12 +348,51 @@ def test_a_mask_in_a_constraint() -> None:
     assert_one_as_in_a_batch(system, jnp.array([0.5, 0.6]), k, [Status.OK, Status.NONFINITE])
 
 
-def test_a_gradient_with_a_masked_root() -> None:
-    """The derivative of the root is infinite where it is zero, and zero times that is NaN."""
-    system = falling(lambda q, v, t, p: NEVER * jnp.sqrt(p["k"]))
+@pytest.mark.parametrize("name", ["masked root", "masked corner"])
+def test_a_gradient_with_an_infinite_slope(name: str) -> None:
+    """Where the derivative of the root or of arccos is infinite, zero times that is NaN."""
+    functions = {"masked root": jnp.sqrt, "masked corner": lambda k: jnp.arccos(1.0 - k)}
+    system = falling(lambda q, v, t, p: NEVER * functions[name](p["k"]))
     slope = jax.grad(lambda k: end(system, jnp.asarray(0.6), k)[2][-1, 0])
     k = jnp.array([0.0, 1.0])
     np.testing.assert_array_equal(np.isfinite(jax.jit(jax.vmap(slope))(k)), [False, True])
+
+
+@pytest.mark.parametrize("steps", [jm.FixedSteps(5), jm.Adaptive()], ids=["fixed", "adaptive"])
+def test_derivatives_cost_a_few_motions(steps: Any) -> None:
+    """The state of an arm is finite where its motion is, so products with zero are folded.
+
+    Where they were not, a tangent took 36 and a gradient 46 times the operations of a fixed step:
+    nothing shows a NaN of the angle about the vertical axis, on which no weight depends.
+    """
+    upper, fore = (
+        jp.spatial_body(name, mass="m", inertia=(0.02, 0.02, 0.003), center=(0, 0, 0.2))
+        for name in ("upper", "fore")
+    )
+    base = jp.revolute("base", jp.ground, (0, 0, 0), upper, (0, 0, 0), axis=(0, 0, 1))
+    elbow = jp.revolute("elbow", upper, (0, 0, 0.4), fore, (0, 0, 0), axis=(0, 1, 0))
+    arm = jp.Mechanism([upper, fore], [base, elbow], [jp.gravity(9.81)], params={"m": 1.5})
+    q, v = arm.guess({"base": jp.Start(0.3, velocity=0.5), "elbow": jp.Start(0.4, velocity=0.5)})
+    ts = jnp.linspace(0.0, 0.1, 11)
+
+    def tip(m: Any) -> Any:
+        return jm.simulate(arm.system, q, v, ts, {"m": m}, steps=steps).q[-1].sum()
+
+    def operations(fn: Any) -> int:
+        return explain(fn, jnp.array([1.0, 2.0])).parts[-1].operations
+
+    motion = operations(tip)
+    assert operations(lambda m: jax.jvp(tip, (m,), (jnp.ones_like(m),))[1]) <= 3 * motion
+    assert operations(jax.grad(tip)) <= 5 * motion
+
+
+def test_a_motion_that_ends_has_a_nan_derivative() -> None:
+    """The second ball falls below zero, where its force has no value."""
+    system = falling(lambda q, v, t, p: p["k"] * jnp.sqrt(q[0]) * jnp.array([1.0, 0.0]))
+    slope = jax.grad(lambda k: end(system, jnp.asarray(0.6), k)[2][-1, 0])
+    np.testing.assert_array_equal(
+        np.isfinite(jax.vmap(slope)(jnp.array([30.0, 1.0]))), [True, False]
+    )
 
 
 def test_unchecked_programs_may_hide_a_nan() -> None:

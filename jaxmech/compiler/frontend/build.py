@@ -13,7 +13,7 @@ from jaxtyping import Array
 from jaxmech.compiler.frontend.from_jaxpr import JaxprReader
 from jaxmech.compiler.frontend.jaxprs import equations_as_fun, loop_content
 from jaxmech.compiler.frontend.primitives import constant
-from jaxmech.compiler.ir.graph import Graph, Node
+from jaxmech.compiler.ir.graph import Graph, Node, Origins
 from jaxmech.compiler.ir.liveness import Live, live_nodes, most_carried, operations
 from jaxmech.compiler.ir.loops import (
     LARGEST_SPLIT,
@@ -27,7 +27,7 @@ from jaxmech.compiler.ir.loops import (
     split,
 )
 from jaxmech.compiler.optimize.fold_zeros import unsafe_origins
-from jaxmech.compiler.platforms import checks_zeros, has_finite_arguments, optimizes
+from jaxmech.compiler.platforms import optimizes, origins_of_nan
 from jaxmech.utils.digests import equations_digest, jaxpr_digest
 from jaxmech.utils.jax_internals import ClosedJaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 
@@ -45,8 +45,7 @@ class Reading:
         plain: the function itself, on arrays.
 
     Attributes:
-        checks_zeros: whether a folded zero must not hide a NaN.
-        is_finite: whether its arguments are known to be finite.
+        origins: what a folded zero must not hide.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class Reading:
     ) -> None:
         self.in_avals, self.out_avals, self.plain = in_avals, out_avals, plain
         self._digest, self._read = digest, read
-        self.checks_zeros, self.is_finite = checks_zeros(), has_finite_arguments()
+        self.origins = origins_of_nan()
 
     @cached_property
     def digest(self) -> str:
@@ -69,17 +68,16 @@ class Reading:
     @cached_property
     def safe(self) -> tuple[JaxprReader, list[Value]]:
         """The graph and the results, read again until no folded zero hides a non-finite number."""
-        unsafe = frozenset[int]()
+        unsafe = dict[int, Origins]()
         for _ in range(MOST_READINGS):
-            reader = JaxprReader(Graph(unsafe_origins=unsafe))
+            reader = JaxprReader(Graph(None, self.origins, unsafe))
             outs = self._read(reader)
-            if not self.checks_zeros:
-                return reader, outs
             live = _live(reader, outs)
-            origins = unsafe_origins(reader.graph, reader.loops, live, outs, self.is_finite)
+            origins = unsafe_origins(reader.graph, reader.loops, live, outs)
             if not origins:
                 return reader, outs
-            unsafe |= origins
+            for fingerprint, kinds in origins.items():
+                unsafe[fingerprint] = kinds | unsafe.get(fingerprint, Origins.NOWHERE)
         raise UnsupportedError("a product with zero that may be NaN")
 
 
@@ -145,10 +143,9 @@ class Kernel:
         return _live(self.reader, self.outs)
 
     @cached_property
-    def unsafe_origins(self) -> set[int]:
+    def unsafe_origins(self) -> dict[int, Origins]:
         """Fingerprints of the nodes whose NaN a folded zero would hide."""
-        is_finite = self.reading.is_finite
-        return unsafe_origins(self.reader.graph, self.reader.loops, self.live, self.outs, is_finite)
+        return unsafe_origins(self.reader.graph, self.reader.loops, self.live, self.outs)
 
     @cached_property
     def operations(self) -> int:

@@ -21,10 +21,11 @@ from jaxmech.compiler.frontend.jaxprs import (
     loop_content,
     require_native,
     size_of,
+    takes_finite,
 )
 from jaxmech.compiler.frontend.primitives import PRIMITIVES, constant
 from jaxmech.compiler.frontend.scalar_function import function_of
-from jaxmech.compiler.ir.graph import BRANCH_NUMBERS, Graph
+from jaxmech.compiler.ir.graph import BRANCH_NUMBERS, Graph, Origins
 from jaxmech.compiler.ir.loops import (
     LARGEST_ARRAY,
     ArgumentRows,
@@ -137,7 +138,9 @@ class JaxprReader:
         if name in self.structured:
             return self.structured[name](eqn, values)
         if (content := call_content(eqn)) is not None:
-            return self.inlined(content, values)
+            origins = Origins.OPERATIONS if takes_finite(eqn) else Origins.ANYWHERE
+            with self.graph.hiding(origins):
+                return self.inlined(content, values)
         if name in _IDENTITIES:
             return values
         if name == "cond":

@@ -54,6 +54,11 @@ def call_content(eqn: JaxprEqn) -> ClosedJaxpr | None:
     return as_closed(eqn.params[_CALLS[name]])
 
 
+def takes_finite(eqn: JaxprEqn) -> bool:
+    """Whether an equation calls a derivative that takes its arguments for finite numbers."""
+    return eqn.primitive.name == "batched" and eqn.params["op"].takes_finite
+
+
 def evaluated(eqn: JaxprEqn, *values: Array) -> list[Array]:
     """Evaluate an equation; a call is inlined."""
     if (content := call_content(eqn)) is not None:

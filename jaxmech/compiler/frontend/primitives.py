@@ -73,12 +73,11 @@ def _with_zeros(g: Graph, op: str, *arrays: Any) -> Ids:
         is_folded = x_is_zero ^ y_is_zero
         # Products of other constants are left to `fold`, and those with a zero that may hide a NaN.
         numbers = np.unique(operand[is_folded]).tolist()
-        numbers = [i for i in numbers if g.values[i] is None and not g.unsafe[i]]
+        numbers = [i for i in numbers if g.values[i] is None and not g.is_exposed(i)]
         is_folded &= np.isin(operand, numbers)
         if numbers:
             out[is_folded] = g.const(0, g.nodes[numbers[0]].dtype)
-            if g.nodes[numbers[0]].dtype.kind == "f":
-                g.zeros.update(dict.fromkeys(("mul", i) for i in numbers))
+            g.add_zeros(("mul", i) for i in numbers)
         is_folded |= both_zero
     g.requested += int(is_folded.sum())
     remaining = ~is_folded

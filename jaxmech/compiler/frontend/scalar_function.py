@@ -26,7 +26,7 @@ class FunctionGraph(Graph):
 
     def _annotate(self, node: Node) -> None:
         self.fingerprints.append(0)
-        self.unsafe.append(False)
+        self.unsafe.append(0)
 
 
 class ScalarFunction:
@@ -76,10 +76,11 @@ class ScalarFunction:
         g.requested = requested
         zeros = [(op, numbers[operand]) for op, operand in self._zeros]
         # A constant may be NaN or infinite, and 0 / 0 is NaN.
-        if any(g.unsafe[operand] or g.values[operand] is not None for _, operand in zeros):
+        is_exposed = (g.is_exposed(i) or g.values[i] is not None for _, i in zeros)
+        if g.origins and any(is_exposed):
             return None
         g.requested += self._requested
-        g.zeros.update(dict.fromkeys(zeros))
+        g.add_zeros(zeros)
         added = np.array(numbers, np.int64)
         return [np.asarray(added[out]) for out in self._outs]
 

@@ -12,8 +12,11 @@ usual value and the rare value; branches of the same `cond` share a number. Node
 values depend on are skipped unless the condition holds in some lane.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import IntFlag
 from itertools import count
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +24,14 @@ import numpy as np
 INVARIANT = {"capture", "const"}  # kinds of leaves that are the same in all iterations
 # Unique over all graphs, because a branch can be hoisted from a loop into the graph around it.
 BRANCH_NUMBERS = count()
+
+
+class Origins(IntFlag):
+    """Where a NaN or an infinity may come from that a folded zero must not hide."""
+
+    NOWHERE = 0  # it may hide any
+    OPERATIONS = 1  # all arguments are finite
+    ANYWHERE = 2
 
 
 class Node(NamedTuple):
@@ -41,9 +52,12 @@ class Graph:
         outer: the graph around the loop whose body this is.
         requested: number of operations before folding and sharing.
         fingerprints: a hash of each node that does not change when the same program is read again.
-        unsafe_origins: fingerprints of nodes whose NaN a folded zero would hide (`fold_zeros`).
-        unsafe: whether a node is one of those, or depends on one.
-        zeros: folded products and quotients of zero, as the operation and the other operand.
+        unsafe_origins: fingerprints of nodes whose NaN a folded zero would hide (`fold_zeros`), of
+            either kind.
+        unsafe: the kinds of those that a node is, or depends on.
+        origins: what a folded zero must not hide in the part that is being read.
+        zeros: folded products and quotients of zero, as the operation and the other operand, with
+            what they must not hide.
         folded: memo from requested operations to the resulting nodes.
         zero_constants: the constants that are zero, of all types and signs.
         arrays: memo of arrays of constants, by their bytes, type and shape.
@@ -51,18 +65,20 @@ class Graph:
     """
 
     def __init__(
-        self, outer: "Graph | None" = None, unsafe_origins: frozenset[int] = frozenset()
-    ) -> None:
+        self, outer: "Graph | None" = None, origins: Origins = Origins.ANYWHERE,
+        unsafe_origins: Mapping[int, Origins] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         self.nodes: list[Node] = []
         self.values: list[Any] = []
         self.outer = outer
         self.requested = 0
         self.fingerprints: list[int] = []
-        self.unsafe_origins: frozenset[int] = (
+        self.unsafe_origins: Mapping[int, Origins] = (
             unsafe_origins if outer is None else outer.unsafe_origins
         )
-        self.unsafe: list[bool] = []
-        self.zeros: dict[tuple[str, int], None] = {}
+        self.unsafe: list[int] = []
+        self.origins: Origins = origins if outer is None else outer.origins
+        self.zeros: dict[tuple[str, int], Origins] = {}
         self.folded: dict[tuple[str, tuple[int, ...], Any], int] = {}
         self.arrays: dict[tuple[bytes, np.dtype, tuple[int, ...]], np.ndarray] = {}
         self.depth: int = 0 if outer is None else outer.depth + 1
@@ -111,6 +127,28 @@ class Graph:
             return self.const(self.outer.values[number], self.outer.nodes[number].dtype)
         return self.add("capture", (), number, self.outer.nodes[number].dtype)
 
+    @contextmanager
+    def hiding(self, origins: Origins) -> Iterator[None]:
+        """Read a function in which a folded zero must not hide what comes from these origins."""
+        if origins >= self.origins:
+            yield
+            return
+        # What is folded here may not be folded elsewhere.
+        around, self.folded, self.origins = (self.folded, self.origins), {}, origins
+        yield
+        self.folded, self.origins = around
+
+    def add_zeros(self, zeros: Iterable[tuple[str, int]]) -> None:
+        """Note folded products and quotients of zero, for the search of what they may hide."""
+        if self.origins:
+            for zero in zeros:
+                if self.nodes[zero[1]].dtype.kind == "f":
+                    self.zeros[zero] = max(self.origins, self.zeros.get(zero, Origins.NOWHERE))
+
+    def is_exposed(self, number: int) -> bool:
+        """Whether a product of a node with zero must be computed."""
+        return bool(self.unsafe[number] & self.origins)
+
     def mark(self) -> list[tuple[int, ...]]:
         """The sizes of this graph and of those around it, to which `drop_since` returns."""
         around = [] if self.outer is None else self.outer.mark()
@@ -144,10 +182,11 @@ class Graph:
         inputs = sorted(self.fingerprints[i] for i in node.inputs) or [self.depth]
         fingerprint = hash((node.op, node.op != "branch" and node.params, *inputs))
         self.fingerprints.append(fingerprint)
-        is_unsafe = fingerprint in self.unsafe_origins or any(
-            self.unsafe[i] for i in node.inputs if not self._is_finite_where_used(i, node)
-        )
-        self.unsafe.append(node.dtype.kind == "f" and is_unsafe)
+        unsafe = int(self.unsafe_origins.get(fingerprint, 0))
+        for i in node.inputs:
+            if self.unsafe[i] and not self._is_finite_where_used(i, node):
+                unsafe |= self.unsafe[i]
+        self.unsafe.append(unsafe if node.dtype.kind == "f" else 0)
 
     def _is_finite_where_used(self, number: int, node: Node) -> bool:
         """Whether a node is a select that takes a number only where that is finite."""

@@ -51,6 +51,10 @@ class Live:
     branches: dict[int, set[int]] = field(default_factory=dict)
     loops: dict[int, LiveLoop] = field(default_factory=dict)
 
+    def holds(self, number: int) -> bool:
+        """Whether a node is live."""
+        return number in self.nodes or any(number in nodes for nodes in self.branches.values())
+
 
 def live_nodes(
     graph: Graph, loops: list[Loop], nodes: Iterable[int], stacked: Iterable[Stacked],

@@ -96,7 +96,7 @@ def _mul(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
     for a, b in ((x, y), (y, x)):
         factor = g.values[a]
         if factor is not None:
-            if factor == 0 and not g.unsafe[b]:
+            if factor == 0 and not g.is_exposed(b):
                 return _zero(g, "mul", b)
             if factor == 1:
                 return b
@@ -112,8 +112,7 @@ def _mul(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
 def _zero(g: Graph, op: str, operand: int) -> int:
     """Fold a product with zero or a quotient of zero; `fold_zeros` reviews it."""
     dtype = g.nodes[operand].dtype
-    if dtype.kind == "f":
-        g.zeros[op, operand] = None
+    g.add_zeros([(op, operand)])
     return g.const(0, dtype)
 
 
@@ -162,7 +161,7 @@ def _div(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
         return x
     if not floating:  # none of what follows holds for zero divisors or for unsigned numbers
         return g.add("div", (x, y), (), dtype)
-    if _is(g, x, 0) and not g.unsafe[y]:
+    if _is(g, x, 0) and not g.is_exposed(y):
         return _zero(g, "div", y)
     if g.nodes[x].op == "neg":
         return _neg(g, "neg", (_div(g, "div", (g.nodes[x].inputs[0], y), ()),), ())

@@ -91,7 +91,7 @@ class Propagation:
         for number in reversed(range(len(g.nodes))):
             while waiting and loops[waiting[-1]].place > number:
                 k = waiting.pop()
-                self._enter(g, k, loops[k], live.loops[k])
+                self._enter(g, k, loops[k], live)
             node = g.nodes[number]
             if number in tested:
                 tested.update(i for i in node.inputs if g.nodes[i].dtype.kind != "f")
@@ -121,6 +121,7 @@ class Propagation:
         if node.op in SELECTS:
             for condition in list(reached):
                 self._mark_values(g, number, condition)
+            self._test(g, node)
         elif ALWAYS in reached:  # by far the most
             conditions.update(dict.fromkeys(self._passed(g, node), _ONLY_ALWAYS))
         else:
@@ -155,6 +156,12 @@ class Propagation:
             elif branch_condition is not None:
                 self._mark(g, i, condition | branch_condition)
 
+    def _test(self, g: Graph, node: Node) -> None:
+        """Note a condition that makes a number NaN, which a result then depends on."""
+        selector, *values = node.inputs
+        if any(g.values[i] is not None and not np.isfinite(g.values[i]) for i in values):
+            self._tested[g].add(selector)
+
     def _passed(self, g: Graph, node: Node) -> list[int]:
         """The inputs whose NaN or infinity an operation other than a select passes on."""
         if node.op == "div":
@@ -163,9 +170,9 @@ class Propagation:
             inputs = node.inputs if node.op in self._keep else ()
         return [i for i in inputs if g.nodes[i].dtype.kind == "f"]
 
-    def _enter(self, g: Graph, number: int, loop: Loop, part: LiveLoop) -> None:
+    def _enter(self, g: Graph, number: int, loop: Loop, live: Live) -> None:
         """Sweep the body of a loop, and mark the nodes around it that its leaves represent."""
-        places, saved = self._read_after(g, number)
+        part, (places, saved) = live.loops[number], self._read_after(g, number)
         if loop.length == 0:
             for k, i in places.items():
                 for condition in list(self._conditions[g].get(i, ())):
@@ -180,7 +187,10 @@ class Propagation:
         if loop.length is None:  # no result shows its number of iterations
             integers.remove(loop.carry[0])
         # The greatest fixed point: assume that all carries propagate, and drop those that do not.
-        propagating = {k for k in part.carry if k in places and self.reaches_result(g, places[k])}
+        # What the last iteration carries on does not matter where it is not read.
+        read = set(part.carry).intersection(places)
+        read = {k for k in read if live.holds(places[k])}
+        propagating = {k for k in part.carry if k not in read or self.reaches_result(g, places[k])}
         previous: set[int] | None = None
         while propagating != previous:
             previous = propagating

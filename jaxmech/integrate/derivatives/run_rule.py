@@ -82,6 +82,8 @@ class AbstractRun(abc.ABC):
 class RunRule(AbstractRule):
     """The rule of a run, whose inputs have this structure; `outs` are the shapes of its results."""
 
+    takes_finite = True
+
     def __init__(self, program: Any, structure: Any, outs: Any) -> None:
         trajectory, residuals = jax.tree.unflatten(outs, range(outs.num_leaves))
         smooth = SmoothResults(trajectory.q, trajectory.v, trajectory.occurrences, residuals.smooth)

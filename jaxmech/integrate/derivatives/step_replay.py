@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.adaptive.rollout import adaptive_rollout
+from jaxmech.integrate.checks import checked_states
 from jaxmech.integrate.derivatives.event_pieces import (
     EventPiece,
     Kind,
@@ -110,7 +111,8 @@ def repeat_step(
     """The state after a recorded step that is made again, and the checks of the step."""
     start, active_params = piece.start(by_pair, watch, state, params)
     end, info = step(by_pair, start, h, active_params)
-    return PieceState(end.q, end.v, state.offset if piece.late is None else piece.late), info
+    q, v = checked_states(end.q, end.v, jnp.asarray(False))
+    return PieceState(q, v, state.offset if piece.late is None else piece.late), info
 
 
 def _plain(

@@ -106,7 +106,7 @@ class Program:
     def _key(self) -> str:
         kernel = self.kernel
         kind = sorted(self.batched), self.kind.name, kernel.results, kernel.sequences
-        how = kernel.is_optimized, kernel.reading.checks_zeros, kernel.reading.is_finite
+        how = kernel.is_optimized, kernel.reading.origins.name
         return sha256(kernel.reading.digest, repr((kind, how)), _environment())
 
     @cached_property

@@ -87,7 +87,8 @@ class GpuKernel:
     @cached_property
     def _key(self) -> str:
         kind = sorted(self.batched), self.kernel.results, self.kernel.sequences, _target()
-        return sha256("cuda", self.kernel.reading.digest, repr(kind), _environment())
+        how = self.kernel.reading.origins.name
+        return sha256("cuda", self.kernel.reading.digest, repr((kind, how)), _environment())
 
     @cached_property
     def _stored(self) -> bytes | None:
