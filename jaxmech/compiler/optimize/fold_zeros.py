@@ -68,7 +68,7 @@ def unsafe_origins(
 
 
 @dataclass(frozen=True, eq=False)
-class _Scope:
+class _SearchedGraph:
     """A graph, its loops, and the loop whose body it is."""
 
     graph: Graph
@@ -84,7 +84,7 @@ class _OriginSearch:
     """
 
     def __init__(
-        self, scopes: list[_Scope], infinite: Propagation, nan: Propagation, kind: Origins
+        self, scopes: list[_SearchedGraph], infinite: Propagation, nan: Propagation, kind: Origins
     ) -> None:
         self.found = set[int]()
         self.infinite, self.nan, self.kind = infinite, nan, kind
@@ -242,9 +242,11 @@ def _quotients(g: Graph) -> dict[int, list[int]]:
     return quotients
 
 
-def _scopes(graph: Graph, loops: list[Loop], live: Live, loop: Loop | None = None) -> list[_Scope]:
+def _scopes(
+    graph: Graph, loops: list[Loop], live: Live, loop: Loop | None = None
+) -> list[_SearchedGraph]:
     """A graph and those of its live loops."""
-    scopes = [_Scope(graph, loops, loop)]
+    scopes = [_SearchedGraph(graph, loops, loop)]
     for k, part in live.loops.items():
         assert part.body is not None
         scopes += _scopes(loops[k].body, loops[k].inner, part.body, loops[k])

@@ -324,19 +324,27 @@ class _Pull:
             def pulled() -> Any:
                 return self._along(move, state, active, shared, carry)
 
-            return jax.lax.cond(move.is_made, pulled, lambda: carry), None
+            return jax.lax.cond(self._matters(move), pulled, lambda: carry), None
 
         first = *self.moves.start(segment.starts), segment.begins
         _, states = jax.lax.scan(forward, first, numbers)
         result, _ = jax.lax.scan(backward, cotangents, (numbers, states), reverse=True)
         return result
 
+    def _matters(self, move: Move) -> Array:
+        """Whether a result depends on a move: a save is a step of its own, often without a use."""
+        is_side_branch = (move.save > 0) & (move.which < 0)
+        return move.is_made & ~(is_side_branch & (self._wrt_save(move) == 0).all())
+
+    def _wrt_save(self, move: Move) -> Array:
+        return jax.lax.dynamic_index_in_dim(self.saves, move.save, keepdims=False)
+
     def _along(
         self, move: Move, state: PieceState, active: Array | None, shared: Any, cotangents: Any
     ) -> Any:
         (wrt_state, *wrt), is_save, n = cotangents, move.save > 0, state.q.size
         goes_on = self.moves.goes_on(move)
-        row = jax.lax.dynamic_index_in_dim(self.saves, move.save, keepdims=False)
+        row = self._wrt_save(move)
         delay = jax.tree.map(jnp.zeros_like, state.offset)
         at_save = PieceState(row[:n], row[n:], delay)
         wrt_new = jax.tree.map(
