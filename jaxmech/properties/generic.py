@@ -196,15 +196,20 @@ def _needed_rows(system: System, q: Array, v: Array, t: Array, params: Params) -
 
     With N the null space of M and rows of unit length, the singular values of A N measure how well
     A complements M. Rows are dropped, the densest first, as long as the smallest singular value
-    stays above half of that of all rows, or of one, at every sampled state.
+    stays above half of that of all rows, or of one, at every sampled state. Rows that vanish where
+    the truth values among the parameters are false belong to constraints that can be switched off:
+    all rows are needed if M is not definite without them.
     """
     sampled = []
     for seed in range(SAMPLES):
-        state = *wide((q, v, t), seed), generic(params, seed)
-        matrices = outside_traces(mass_and_rows, system, *state)
+        state, values = wide((q, v, t), seed), generic(params, seed)
+        matrices = outside_traces(mass_and_rows, system, *state, values)
         if matrices is None or not all(np.isfinite(x).all() for x in matrices):
             return True
         M, A = (np.asarray(x, float) for x in matrices)
+        if any(jnp.result_type(x) == jnp.bool_ for x in jax.tree.leaves(values)):
+            _, A_off = outside_traces(mass_and_rows, system, *state, _all_false(values))
+            A = np.where((np.asarray(A_off) != 0).any(1, keepdims=True), A, 0.0)
         scale = mass_scale(M)
         M, A = M / np.outer(scale, scale), A / scale
         lengths = np.linalg.norm(A, axis=1, keepdims=True)
@@ -220,6 +225,13 @@ def _needed_rows(system: System, q: Array, v: Array, t: Array, params: Params) -
         if all(_least(x[remaining]) >= e for x, e in zip(carried, enough, strict=True)):
             rows = remaining
     return tuple(rows) if min(enough) > 0 else True
+
+
+def _all_false(params: Params) -> Params:
+    def leaf(x: Any) -> Any:
+        return np.zeros(np.shape(x), bool) if jnp.result_type(x) == jnp.bool_ else x
+
+    return jax.tree.map(leaf, params)
 
 
 @jit_of("system", is_frame=True, is_finite=True)

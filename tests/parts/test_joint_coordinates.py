@@ -312,3 +312,27 @@ def test_rotors_and_springs_act_on_coordinates() -> None:
         jp.Mechanism([rod], [pin], [jp.rotor("drive", "knee.angle", 1.0)], params)
     with pytest.raises(ValueError, match="distinct names, but \"rotor 'drive'\" is given twice"):
         jp.Mechanism([rod], [pin], [forces[0], forces[0]], params, coordinates="joints")
+
+
+def test_the_start_of_a_ball_is_normalized() -> None:
+    """The rate turns the body as it would turn the quaternion of any length."""
+    body = jp.spatial_body("body", mass=1.0, inertia=(0.1, 0.2, 0.3))
+    ball = jp.Mechanism([body], [jp.spherical("ball", jp.ground, (0, 0, 0), body, (0, 0, 0.3))])
+    e, rate = np.array([1.0, 0.2, 0.1, 0.3]), np.array([0.5, 0.3, -0.2, 0.1])
+    q, v = ball.guess({"ball": jp.Start(e, velocity=rate)})
+    np.testing.assert_allclose(q, e / np.linalg.norm(e), rtol=1e-15)
+    np.testing.assert_allclose(q @ v, 0.0, atol=1e-15)
+    np.testing.assert_allclose(v, (rate - q * (q @ rate)) / np.linalg.norm(e), atol=1e-15)
+    with pytest.raises(ValueError, match="joint 'ball' must have a quaternion other than zero"):
+        ball.guess({"ball": jp.Start(np.zeros(4))})
+
+
+def test_a_mechanism_that_is_welded_to_the_ground() -> None:
+    """Without coordinates there is no system; in those of bodies the weld carries the weight."""
+    body = jp.planar_body("body", mass=2.0, inertia=0.1)
+    parts = [body], [jp.weld("wall", jp.ground, (0, 0), body, (-0.5, 0))], [jp.gravity(10.0)]
+    with pytest.raises(ValueError, match=r'welds all bodies to the ground.*coordinates="bodies"'):
+        jp.Mechanism(*parts)
+    held = jp.Mechanism(*parts, coordinates="bodies")
+    q, v = held.guess({"body": jp.Start((0.5, 0.0))})
+    np.testing.assert_allclose(acceleration(held.system, q, v).multipliers, [0, 20, 10], atol=1e-12)

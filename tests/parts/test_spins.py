@@ -291,3 +291,16 @@ def test_events_and_derivatives_are_those_in_rates() -> None:
     for rates, spins in zip(*values, strict=True):
         np.testing.assert_allclose(spins, rates, rtol=0, atol=1e-8)
     np.testing.assert_allclose(values[1][3], values[1][4], atol=1e-9)
+
+
+@pytest.mark.parametrize("velocities", ["rates", "spins"])
+@pytest.mark.parametrize("steps", [None, jm.FixedSteps(20), jm.Adaptive(rtol=1e-8)])
+def test_a_force_that_jumps_at_a_save_time(velocities: Any, steps: Any) -> None:
+    """With 1 N on 1 kg for half a second, x(1) = 1/8 + 1/4."""
+    body = jp.spatial_body("body", mass=1.0, inertia=(1.0, 2.0, 3.0))
+    force = (lambda t, p: jnp.where(t < 0.5, 1.0, 0.0), 0, 0)
+    push = jp.applied_force("push", body, (0, 0, 0), force)
+    mechanism = jp.Mechanism([body], [], [push], velocities=velocities)
+    q, v = mechanism.guess({"body": jp.Start((0, 0, 0))})
+    sol = jm.simulate(mechanism.system, q, v, jnp.array([0.0, 0.5, 1.0]), steps=steps)
+    np.testing.assert_allclose(sol.q[-1, 0], 0.375, atol=1e-9)

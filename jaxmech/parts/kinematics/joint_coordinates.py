@@ -18,6 +18,7 @@ from jaxmech.parts.kinematics.motions import AbstractMotion
 from jaxmech.parts.kinematics.relations import Located, relation_between
 from jaxmech.parts.values import Reader, vector_with_rate
 from jaxmech.parts.vectors import apply, spin_in_body
+from jaxmech.utils.checks import is_known
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,17 @@ class Link:
                     f"({', '.join(self.letters)}), but it has {x.shape}."
                 )
             arrays.append(x)
-        return arrays[0], arrays[1]
+        q, v = arrays
+        if not self.motion.has_norm:
+            return q, v
+        if is_known(q) and not q.any():
+            raise ValueError(
+                f"The start of joint {self.joint!r} must have a quaternion other than zero as "
+                "`position`; without rotation it is (1, 0, 0, 0)."
+            )
+        pair = (x.astype(jnp.result_type(q, v)) for x in (q, v))
+        unit, rate = jax.jvp(lambda e: e / jnp.sqrt(e @ e), *((x,) for x in pair))
+        return unit, rate
 
     def nearest(self, parent: Located, goal: Located, t: Array, params: Any) -> tuple[Array, Array]:
         """The coordinates and rates of the joint that bring the body nearest to a goal."""

@@ -53,6 +53,12 @@ def kinematics_of(
                 f"Argument `cut` must hold names of joints ({', '.join(known)}), but has {name!r}."
             )
     tree, names = spanning_tree(bodies, joints, cut)
+    if bodies and not tree.coordinates:
+        raise ValueError(
+            "Argument `joints` must leave some freedom to a body, but welds all bodies to the "
+            'ground, so that no coordinates are left; with coordinates="bodies" welds are '
+            "constraints and have reactions."
+        )
     return (tree, names) if names else (BodyCoordinates(tuple(bodies)), ())
 
 

@@ -194,3 +194,65 @@ def test_a_wheel_slips_where_friction_would_exceed_its_limit() -> None:
     np.testing.assert_allclose(sol.v[-1, 2], at.v[0, 2], atol=1e-13)  # nothing turns it any more
     fall = G / rate * (np.cos(rate * at.t[0]) - np.cos(1.5 * rate))
     np.testing.assert_allclose(sol.v[-1, 0], at.v[0, 0] + fall, atol=1e-7)
+
+
+@pytest.mark.parametrize("start", [-np.pi, -np.pi + 0.01])
+def test_a_constraint_without_a_gradient_where_it_is_inactive(start: float) -> None:
+    """A Geneva drive whose crank points away from the wheel: the slot has no gradient there."""
+    r = 0.1
+
+    def pin(angle: Array) -> Array:  # from the center of the wheel
+        return r * jnp.stack([jnp.cos(angle) - np.sqrt(2), jnp.sin(angle)])
+
+    def slot(q: Array, t: Any, p: Any) -> Array:  # in axes of the wheel, by 45 degrees off the slot
+        (x, y), c, s = pin(q[0]), jnp.cos(q[1]), jnp.sin(q[1])
+        return ((c * x + s * y) ** 2 - (c * y - s * x) ** 2) / (2 * r)
+
+    def lagrangian(q: Array, v: Array, t: Any, p: Any) -> Array:
+        return 0.005 * v[0] ** 2 + 0.01 * v[1] ** 2
+
+    system = jm.System(lagrangian, [jm.Holonomic(slot)], coordinates=("crank", "wheel"))
+    enters = jm.Event(
+        lambda q, v, t, p: pin(q[0]) @ pin(q[0]) - r * r,
+        direction=-1, transition=jm.Transition(on="slot"), name="enters",
+    )  # fmt: skip
+    ts, speed = jnp.linspace(0.0, 1.0, 6), 3.0
+    sol = jm.simulate(
+        system, [start, 0.0], [speed, 0.0], ts, events=enters, inactive="slot",
+        steps=jm.Adaptive(rtol=1e-10),
+    )  # fmt: skip
+    at = (-np.pi / 4 - start) / speed
+    np.testing.assert_allclose(sol.events["enters"].t[0], at, rtol=1e-9)
+    # The pin has the direction of the slot, whose angle is 3 pi / 4 where it enters.
+    x, y = pin(sol.q[-1, 0])
+    np.testing.assert_allclose(sol.q[-1, 1], np.arctan2(-y, -x) - np.pi / 4, atol=1e-8)
+    energy = 0.005 * sol.v[:, 0] ** 2 + 0.01 * sol.v[:, 1] ** 2
+    np.testing.assert_allclose(energy, 0.005 * speed**2, rtol=1e-7)
+
+
+def test_a_coordinate_without_mass_that_one_of_two_constraints_holds() -> None:
+    """A mass on a cord that unwinds from a post: the point of contact has no mass, and is freed."""
+
+    def cord(q: Array, t: Any, p: Any) -> Array:  # post of radius 1, contact at the angle u
+        c, s = jnp.cos(q[2]), jnp.sin(q[2])
+        return q[:2] - jnp.stack([c + q[2] * s, s - q[2] * c])
+
+    system = jm.System(
+        lambda q, v, t, p: v[:2] @ v[:2] / 2,
+        [jm.Holonomic(cord), jm.Nonholonomic(lambda q, v, t, p: v[2], "hold")],
+        coordinates=("x", "y", "u"),
+    )
+    release = jm.Event(
+        lambda q, v, t, p: q[2] - 2.0, transition=jm.Transition(off="cord", on="hold")
+    )
+    c, s = np.cos(1.0), np.sin(1.0)
+    sol = jm.simulate(
+        system, [c + s, s - c, 1.0], [c, s, 1.0], jnp.array([0.0, 0.5, 2.0]),
+        events=release, inactive="hold", steps=jm.Adaptive(rtol=1e-10),
+    )  # fmt: skip
+    np.testing.assert_allclose(jnp.hypot(*sol.v[:, :2].T), 1.0, rtol=1e-8)
+    # u u' = 1 along the cord: u^2 = 1 + 2 t until 1.5 s, then the mass flies on straight ahead.
+    np.testing.assert_allclose(sol.q[:, 2], [1.0, np.sqrt(2.0), 2.0], rtol=1e-8)
+    tip = np.array([np.cos(2.0) + 2 * np.sin(2.0), np.sin(2.0) - 2 * np.cos(2.0)])
+    along = 0.5 * np.array([np.cos(2.0), np.sin(2.0)])
+    np.testing.assert_allclose(sol.q[-1, :2], tip + along, atol=1e-8)
