@@ -94,11 +94,17 @@ class Kinematics(eqx.Module):
         (place,) = coordinate_indices("name", (coordinate,), self.coordinates)
         return (self.q if name == coordinate else self.v)[..., place]
 
+    @property
+    def subject(self) -> str:
+        """What is driven, in words."""
+        names = self.drivers if len(self.drivers) < 4 else (*self.drivers[:1], self.drivers[-1])
+        return (" to " if len(self.drivers) > 3 else " and ").join(names)
+
     def __repr__(self) -> str:
         if not is_known(self.q) or not isinstance(self.q, jax.Array | np.ndarray):
             return f"Kinematics(coordinates={self.coordinates}, without values)"
         good = np.asarray(self.status) == KinematicStatus.REACHED
-        title = f"{good.sum()} of {good.size} values of {' and '.join(self.drivers)} reached"
+        title = f"{good.sum()} of {good.size} values of {self.subject} reached"
         width = max(map(len, self.coordinates))
         lines = [f"Kinematics: {title}"]
         for name, x in zip(self.coordinates, np.moveaxis(np.asarray(self.q), -1, 0), strict=True):

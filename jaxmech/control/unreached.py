@@ -21,7 +21,7 @@ def require_reached(level: DrivenLevel, found: Kinematics, params: Params) -> No
         return
     k, status = int(failed[0]), KinematicStatus(int(found.status[failed[0]]))
     values, end = np.asarray(found.values[k]), np.asarray(found.end)
-    names = " and ".join(found.drivers)
+    names = found.subject
     if status is KinematicStatus.INCONSISTENT:
         raise ValueError(
             "Argument `start` must be near a pose that satisfies the constraints, but is not; give "
@@ -50,7 +50,7 @@ def _undetermined(level: DrivenLevel, found: Kinematics, params: Params) -> str:
     J = _unit_rows_at(level, found, params)
     count = found.drive[0].size
     freedom = level.system.n - int(np.linalg.matrix_rank(J[: len(J) - count], tol=SINGULAR))
-    names = " and ".join(found.drivers)
+    names = found.subject
     if count < freedom:
         return (
             f"Argument `driver` must determine the pose, but the mechanism has {freedom} degrees "

@@ -39,8 +39,8 @@ def test_a_slider_crank_has_the_motion_and_the_torque_of_the_closed_form() -> No
     angles, w, dw = np.linspace(0.3, 6.9, 7), 5.0, -2.0
     start = [0.2, 1.0]
     found = kinematics(SLIDER_CRANK, "crank", angles, start, SLIDER, rate=w, acceleration=dw)
-    first = jax.vmap(jax.grad(stroke), (0, None))(angles, SLIDER)
-    second = jax.vmap(jax.grad(jax.grad(stroke)), (0, None))(angles, SLIDER)
+    first = jax.jit(jax.vmap(jax.grad(stroke), (0, None)))(angles, SLIDER)
+    second = jax.jit(jax.vmap(jax.grad(jax.grad(stroke)), (0, None)))(angles, SLIDER)
     qdd = second * w**2 + first * dw
     np.testing.assert_allclose(found["slider"], stroke(angles, SLIDER), rtol=1e-13)
     np.testing.assert_allclose(found["slider.rate"], first * w, atol=1e-12)
@@ -108,12 +108,12 @@ def test_a_four_bar_and_its_dead_point() -> None:
         FOUR_BAR, "crank", angles, START + 0.01, LENGTHS, rate=1.3, acceleration=0.4, throw=False
     )
     np.testing.assert_array_equal(motion.status, [0] * 4 + [KinematicStatus.DEAD_POINT] * 2)
-    expected = jax.vmap(angles_of, (0, None))(angles[:4], LENGTHS)
+    expected = jax.jit(jax.vmap(angles_of, (0, None)))(angles[:4], LENGTHS)
     np.testing.assert_allclose(motion.q[:4], expected, atol=1e-12)
     np.testing.assert_allclose(motion.end, DEAD, atol=1e-7)
     assert np.isnan(motion.q[4:]).all()
     assert np.isnan(motion.drive[4:]).all()
-    torques = jax.vmap(torque_of, (0, None, None, None))(angles[:4], 1.3, 0.4, LENGTHS)
+    torques = jax.jit(jax.vmap(torque_of, (0, None, None, None)))(angles[:4], 1.3, 0.4, LENGTHS)
     np.testing.assert_allclose(motion.drive[:4], torques, rtol=1e-9)
     with pytest.raises(
         ValueError, match=r"values\[4\] = 2.5 .* at crank = 2.1294 coupler and rock"
