@@ -25,6 +25,7 @@ from jaxmech.ensemble.members.trajectory import StudyTrajectory
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample
 from jaxmech.ensemble.study import Study
 from jaxmech.integrate import FixedSteps, Scheme
+from jaxmech.integrate.steps.abrupt_changes import ending_at_jumps
 from jaxmech.integrate.steps.default_steps import members_per_save
 from jaxmech.integrate.steps.step_size import MEMBERS
 from jaxmech.system import as_dtype
@@ -237,8 +238,11 @@ def with_steps(study: Study, subject: Subject, sampler: Sampler) -> Study:
     shared = parts[0][1]
     with errors_as_problems():
         system, _ = program.switched(None)
-        scheme = Scheme.of(system, study.method, steps, study.projection, study.formulation)
         q, v, params = program.states(varying, shared, len(rows))
+        first_params = as_dtype(jax.tree.map(lambda x: x[0], params), program.dtype)
+        saves = jnp.asarray(program.ts)
+        steps = ending_at_jumps(program.system, steps, q[0], v[0], saves, first_params)
+        scheme = Scheme.of(system, study.method, steps, study.projection, study.formulation)
         params = jax.vmap(lambda p: program.switched(p)[1], axis_size=len(rows))(params)
         ts, ends = np.tile(program.ts, (len(rows), 1)), steps.step_times(program.dtype)
         times = None if ends is None else np.tile(ends, (len(rows), 1))

@@ -180,13 +180,15 @@ def with_stored_sizes(study: Study, path: Path) -> Study:
     """The study with the block and steps of an existing run folder, where it names none."""
     try:
         stored: Any = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
-        sizes = stored.get("block"), stored.get("steps", {}).get("per_save")
+        chosen = stored.get("steps", {})
+        sizes, times = (stored.get("block"), chosen.get("per_save")), chosen.get("times", ())
     except (OSError, ValueError, AttributeError):  # `open_run` reports it
         return study
     block, per_save = (x if isinstance(x, int) and x >= 1 else None for x in sizes)
     steps = study.steps
     if isinstance(steps, FixedSteps) and steps.per_save is None and per_save:
-        study = replace(study, steps=replace(steps, per_save=per_save))
+        steps = replace(steps, per_save=per_save, times=steps.times or times)
+        study = replace(study, steps=steps)
     return replace(study, block=block) if study.block is None and block else study
 
 

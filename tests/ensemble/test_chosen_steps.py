@@ -78,6 +78,33 @@ def test_a_step_that_is_too_coarse_is_reported(tmp_path) -> None:
     assert "`steps.per_save`" in text
 
 
+PUSHED = """
+import jax.numpy as jnp, jaxmech as jm
+
+def push(q, v, t, p):
+    return jnp.where(t < 0.5, 1.0, 0.0)[None]
+
+system = jm.System(lambda q, v, t, p: p["m"] * v @ v / 2, force=push, coordinates=("x",))
+"""
+PUSHES = """
+model = "pushed.py:system"
+size = 4
+times = { end = 1.0, saves = 3 }
+parameters.m = { distribution = "uniform", low = 1.0, high = 2.0 }
+coordinates.x = 0.0
+velocities.x = 0.0
+"""
+
+
+def test_steps_end_where_a_force_jumps_at_a_saved_time(tmp_path: Path) -> None:
+    (tmp_path / "pushed.py").write_text(PUSHED)
+    run = computed(tmp_path, PUSHES)
+    found = arrays(run)
+    np.testing.assert_allclose(found["q"][:, -1, 0], 0.375 / found["parameter_m"], rtol=1e-12)
+    assert tomllib.loads((run / "config.toml").read_text())["steps"]["times"] == [0.5]
+    assert computed(tmp_path, PUSHES) == run  # with the stored steps
+
+
 def test_a_system_needs_no_parameter(tmp_path: Path) -> None:
     (tmp_path / "free.py").write_text(
         "import jaxmech as jm\nfree = jm.System(lambda q, v, t, p: v @ v / 2, coordinates=('x',))"
