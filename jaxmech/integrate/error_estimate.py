@@ -127,14 +127,19 @@ class ErrorAccumulator(eqx.Module):
     seen: Array  # number of estimates so far
     rest: Float[Array, ""]  # motion of a mechanism that is at rest, by `rest_motion`
     states: int = eqx.field(static=True)  # of first order, the last entries
+    coupled: bool = eqx.field(static=True)  # by constraints, whose projection shares round-off
 
     @staticmethod
-    def none(q: Array, v: Array, rest: Array, states: int = 0) -> "ErrorAccumulator":
+    def none(
+        q: Array, v: Array, rest: Array, states: int = 0, coupled: bool = True
+    ) -> "ErrorAccumulator":
         """Initialize before the first step."""
         q, v, rest = jax.lax.stop_gradient((q, v, rest))
         zero = jnp.zeros_like(q)
         zero_count = jnp.zeros((), jnp.int32)
-        return ErrorAccumulator(zero, zero, q, q, jnp.abs(v), zero.sum(), zero_count, rest, states)
+        return ErrorAccumulator(
+            zero, zero, q, q, jnp.abs(v), zero.sum(), zero_count, rest, states, coupled
+        )
 
     def after(
         self, recent: Recent, q: Array, v: Array, h: Array, method: AbstractMethod, steps: float,
@@ -145,7 +150,9 @@ class ErrorAccumulator(eqx.Module):
         The recent states are `apart` steps from each other.
         """
         q, v, h = jax.lax.stop_gradient((q, v, h))
-        in_q, in_v, unnoticed = _step_errors(recent, q, v, h, method, apart, self.states)
+        in_q, in_v, unnoticed = _step_errors(
+            recent, q, v, h, method, apart, self.states, self.coupled
+        )
         return ErrorAccumulator(
             self.q + steps * in_q,
             self.v + steps * in_v,
@@ -156,6 +163,7 @@ class ErrorAccumulator(eqx.Module):
             self.seen + 1,
             self.rest,
             self.states,
+            self.coupled,
         )
 
     def relative(self, duration: Array) -> Float[Array, ""]:
@@ -251,8 +259,9 @@ def _share(error: Array, size: Array) -> Array:
 
 
 def _step_errors(
-    recent: Recent, q: Array, v: Array, h: Array, method: AbstractMethod, apart: int, states: int
-) -> tuple[Array, Array, Array]:
+    recent: Recent, q: Array, v: Array, h: Array, method: AbstractMethod, apart: int,
+    states: int, coupled: bool,
+) -> tuple[Array, Array, Array]:  # fmt: skip
     """The errors of one step in q and in v (n,), and the largest one in q that goes unnoticed."""
     order, span = _order(method), apart * h
     # With every state taken twice, divided differences have odd orders: p + 1, which is wanted, for
@@ -267,9 +276,12 @@ def _step_errors(
     size = method.error_constant
     rounding = _ROUNDING * jnp.finfo(q.dtype).eps * largest(q, states)
     in_q, in_v = size * of_q, (size / _IN_V) * of_v
-    smallest = rounding / jnp.abs(span)
-    in_q = jnp.where(in_q > spread(rounding, q.size), in_q, 0.0)
-    in_v = jnp.where(in_v > spread(smallest, q.size), in_v, 0.0)
+    # Without a projection a small fast motion is not hidden by the round-off of a large slow one.
+    size_of_each = jnp.maximum(jnp.abs(recent.q).max(0), jnp.abs(q))
+    eps = float(jnp.finfo(q.dtype).eps)
+    least = spread(rounding, q.size) if coupled else _ROUNDING * eps * size_of_each
+    in_q = jnp.where(in_q > least, in_q, 0.0)
+    in_v = jnp.where(in_v > least / jnp.abs(span), in_v, 0.0)
     to_step = float(apart) ** -(order + 1)  # from the error of a step as long as the span
     return to_step * in_q, to_step * in_v, to_step * rounding[0]
 

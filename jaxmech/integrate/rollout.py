@@ -132,8 +132,9 @@ def rollout(
     loop = _SegmentLoop(scheme, watch, estimates, steps, params, extents, looks)
     speeds = _speeds(scheme, watch, start, ts[0], first_params)
     errors = ErrorAccumulator.none(
-        q0, speeds, rest_motion(scheme.system, extents), len(scheme.system.states)
-    )
+        q0, speeds, rest_motion(scheme.system, extents), len(scheme.system.states),
+        bool(scheme.system.constraints),
+    )  # fmt: skip
     log = None if watch is None else watch.log(q0, v0)
     (end, errors, log), (saved, ends) = jax.lax.scan(
         loop.scan_segment, (start, errors, log), (all_segments, estimates.steps_left)

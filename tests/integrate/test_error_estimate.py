@@ -94,3 +94,15 @@ def test_it_has_the_precision_of_the_motion(saves: int) -> None:
     assert sol.integration_error.dtype == np.float32
     assert float(sol.integration_error) < 1e-3
     assert double.integration_error.dtype == np.float64
+
+
+def test_a_small_fast_motion_is_not_hidden_by_a_large_slow_one() -> None:
+    system = System(
+        lambda q, v, t, p: 0.5 * (v @ v - q[0] ** 2 - p["k"] * q[1] ** 2), coordinates=("a", "b")
+    )
+    w, ts = 97.3, np.linspace(0.0, 2 * np.pi, 3)
+    sol = simulate(system, [1.0, 1e-6], [0.0, 0.0], ts, {"k": w**2}, steps=FixedSteps(6400))
+    speed = -1e-6 * w * np.sin(w * ts)
+    # Relative to 1 % of the highest speed, as the estimate.
+    error = abs(np.asarray(sol.v[:, 1]) - speed).max() / 0.01
+    assert error / 3 < sol.integration_error < 3 * error
