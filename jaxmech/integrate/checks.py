@@ -45,9 +45,11 @@ def _contradicts(eom: EquationsOfMotion, law: Law, v: Array, independent: Array)
     tolerance = float(jnp.finfo(eom.b.dtype).eps) ** 0.25
     miss = jnp.abs(matvec(eom.A, law.qdd) - eom.b)
     size = jnp.max(jnp.abs(law.qdd)) + jnp.max(jnp.abs(law.free))
-    # In a steady motion all accelerations are zero, and b is the round-off of squared velocities.
-    size = size + 16 * tolerance**3 * jnp.max(v * v)
-    too_much = tolerance * (jnp.abs(eom.A).sum(1) * size + jnp.abs(eom.b))
+    rows = jnp.abs(eom.A).sum(1)
+    # The terms of b are squared velocities times entries of A, of which other rows of a joint may
+    # have larger ones: in a steady motion, or for a row of zeros, b is their round-off.
+    rounding = 16 * float(jnp.finfo(eom.b.dtype).eps) * jnp.max(rows) * (size + jnp.max(v * v))
+    too_much = tolerance * (rows * size + jnp.abs(eom.b)) + rounding
     # Independent rows cannot contradict each other. The last stage lies only near the constraints,
     # so it counts only if it has more dependent rows than the first.
     return (miss > too_much).any() & (law.rank < independent.sum())
