@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.compiler.backends.batch_primitive import Content, batch_primitive, mapped
-from jaxmech.compiler.backends.partitioning import Axes, unsharded
+from jaxmech.compiler.backends.partitioning import Axes
 from jaxmech.compiler.platforms import NATIVE, finite_arguments, is_on, lowered_for
 from jaxmech.compiler.vectorize import run_alone, run_jaxpr
 from jaxmech.utils.announce import announced
@@ -32,6 +32,7 @@ from jaxmech.utils.jax_internals import (
     jaxpr_as_fun,
     lower_fun,
     lowered,
+    unsharded,
     varying_axes,
     without_unused,
 )
@@ -120,10 +121,14 @@ class Operation:
         adjoint: maps flags of the results that have a cotangent to the transposed operation, which
             maps the other arguments and these cotangents to cotangents of the linear arguments.
         takes_finite: whether it is a derivative that takes its arguments for finite numbers.
+        inputs: number of its first arguments that are those of the differentiated function; the
+            others are results of it, tangents and cotangents. All of them in reverse mode over
+            another derivative, which takes minutes to compile as native code.
     """
 
     call: ClosedJaxpr
     rule: AbstractRule
+    inputs: int
     linear: int = 0
     adjoint: Callable[[Flags], "Operation"] | None = None
     takes_finite: bool = False
@@ -142,8 +147,9 @@ class Operation:
         avals = [*self._known_avals(), *_select(nonzero, self.call.in_avals)]
         is_smooth = type(self.rule).smooth_jvp is AbstractRule.smooth_jvp
         return _linear(
-            push, avals, sum(nonzero), lambda ct: self.vjp(nonzero, _expand(results, ct)),
-            self._takes_finite, None if is_smooth else smooth,
+            push, avals, self.inputs, sum(nonzero),
+            lambda ct: self.vjp(nonzero, _expand(results, ct)), self._takes_finite,
+            None if is_smooth else smooth,
         )  # fmt: skip
 
     def vjp(self, linear: Flags, nonzero: Flags) -> "Operation":
@@ -157,8 +163,8 @@ class Operation:
         smooth = [self.call.out_avals[k] for k in self.rule.smooth]
         avals = [*self._known_avals(), *_select(nonzero, smooth)]
         return _linear(
-            pull, avals, sum(nonzero), lambda ct: self.jvp(_expand(linear, ct), nonzero),
-            self._takes_finite,
+            pull, avals, len(avals) if self.linear else self.inputs, sum(nonzero),
+            lambda ct: self.jvp(_expand(linear, ct), nonzero), self._takes_finite,
         )  # fmt: skip
 
     @property
@@ -177,14 +183,14 @@ class Operation:
 
 
 def _linear(
-    fn: Callable[..., list[Array]], avals: Sequence[Any], count: int,
+    fn: Callable[..., list[Array]], avals: Sequence[Any], inputs: int, count: int,
     adjoint: Callable[[Flags], Operation], takes_finite: bool,
     smooth: Callable[..., list[Array]] | None = None,
 ) -> Operation:  # fmt: skip
     """An operation whose derivatives are those of the smooth function, if there is one."""
     call, _ = traced(fn, avals)
     rule = PlainRule(call, None if smooth is None else partial(_program_of, smooth, avals))
-    return Operation(call, rule, count, adjoint, takes_finite)
+    return Operation(call, rule, inputs, count, adjoint, takes_finite)
 
 
 def _program_of(fn: Callable[..., list[Array]], avals: Sequence[Any]) -> ClosedJaxpr:
@@ -202,7 +208,7 @@ def operation_of(
         rule: maps the tree structure of the results to the derivatives; by default those of JAX.
     """
     call, outs = traced(fn, args)
-    return Operation(call, PlainRule(call) if rule is None else rule(outs)), outs
+    return Operation(call, PlainRule(call) if rule is None else rule(outs), len(args)), outs
 
 
 def traced(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[ClosedJaxpr, Any]:
@@ -257,7 +263,7 @@ def _evaluated(
     """Compute the results while a program is lowered; `native` says whether its platform can."""
     if not sizes:
         alone = args and native and is_on()
-        return run_alone(call, args) if alone else list(jaxpr_as_fun(call)(*args))
+        return run_alone(call, args, op.inputs) if alone else list(jaxpr_as_fun(call)(*args))
     if not (native and as_lanes):
         return mapped(jaxpr_as_fun(call), axes, sizes)(*args)
     *outer, innermost = sizes

@@ -175,6 +175,15 @@ def varying_axes(x: Array) -> frozenset[str]:
     return aval.mat.varying if hasattr(aval, "mat") else aval.vma  # `mat` from jax 0.12 on
 
 
+def unsharded(x: Array) -> Array:
+    """Undo the cuts of x along explicit axes of a mesh."""
+    sharding = jax.typeof(x).sharding
+    if all(cut is None for cut in sharding.spec):
+        return x
+    whole = jax.sharding.PartitionSpec(*[None] * x.ndim)
+    return jax.sharding.reshard(x, sharding.update(spec=whole))
+
+
 def program_devices(ctx: LoweringRuleContext) -> tuple[Any, ...]:
     """The devices that a program is lowered for; none where XLA does not partition it."""
     context: Any = ctx.module_context

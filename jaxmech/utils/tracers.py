@@ -8,7 +8,7 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 
 from jaxmech.utils.checks import is_known
-from jaxmech.utils.jax_internals import Tracer
+from jaxmech.utils.jax_internals import Tracer, unsharded
 from jaxmech.utils.keys import is_key
 
 
@@ -58,7 +58,7 @@ def _actual(leaves: list[Any], limit: int) -> list[Any] | None:
 
         def rows(leaf: Any, is_batched: bool) -> Any:
             shape = len(places), *leaf.shape
-            picked = leaf[places] if is_batched else jnp.broadcast_to(leaf, shape)
+            picked = unsharded(leaf)[places] if is_batched else jnp.broadcast_to(leaf, shape)
             return picked.reshape(len(places) * picked.shape[1], *picked.shape[2:])
 
         pairs = zip(leaves, in_batched, strict=True)

@@ -39,6 +39,8 @@ CASES: dict[str, Callable[[Any, Any], Any]] = {
     "set twice": lambda x, k: x.at[jnp.stack([k, 1]), 0].set(jnp.stack([x[0, 0], x[1, 1]])),
     "add twice": lambda x, k: x.at[jnp.stack([k, 1]), 0].add(jnp.stack([x[0, 0], x[1, 1]])),
     "set at fixed places": lambda x, k: x.at[np.array([1, 1, 9])].set(x[:3] + k),
+    "add at fixed places": lambda x, k: x.at[np.array([1, 1, 9])].add(x[:3] * k),
+    "add within fixed bounds": lambda x, k: x.at[[4, 9], [2, 2]].add(x[0, :2] * k, mode="clip"),
     "out of fixed bounds": lambda x, k: x.at[np.array([1, 9])].get(mode="fill") + k,
     "table": lambda x, k: jnp.interp(x[0, 0], np.linspace(-1.0, 1.0, 12), TABLE),
     "table of rows": lambda x, k: jnp.asarray(X[:, 0])[k],

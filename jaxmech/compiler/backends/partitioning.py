@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 from jax.experimental.custom_partitioning import ArrayMapping, SdyShardingRule, custom_partitioning
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -157,14 +156,6 @@ def mesh_axes(starts: np.ndarray, factors: tuple[int, ...]) -> tuple[int, ...] |
     if (weights @ digits != starts).any() or (weights[order] * sizes != len(starts)).any():
         return None
     return tuple(order)
-
-
-def unsharded(x: Array) -> Array:
-    """Undo the cuts of x along explicit axes of a mesh."""
-    sharding = jax.typeof(x).sharding
-    if all(cut is None for cut in sharding.spec):
-        return x
-    return jax.sharding.reshard(x, sharding.update(spec=PartitionSpec(*[None] * x.ndim)))
 
 
 def resharded(

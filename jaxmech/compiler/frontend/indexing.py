@@ -136,6 +136,10 @@ def scatter(add: bool) -> Callable[..., Iterable[Ids]]:
             updates.shape, int
         )
 
+        if (fixed := _constants(g, places)) is not None:
+            yield at_known_places(g, x, fixed.astype(wide), updates, numbers, eqn.params["mode"])
+            return
+
         def landed(update: np.ndarray, place: np.ndarray) -> jax.Array:
             index, zeros = jnp.broadcast_to(place, places.shape), jnp.zeros(x.shape, np.float32)
             return jax.lax.scatter_add(zeros, index, update, numbers, mode=eqn.params["mode"])
@@ -157,7 +161,33 @@ def scatter(add: bool) -> Callable[..., Iterable[Ids]]:
             out = _chosen(g, vectors[vector_of_update.flat[k]], spans, dtype, updated, out.size)
         yield out.reshape(x.shape)
 
+    def at_known_places(
+        g: Graph, x: Ids, places: np.ndarray, updates: Ids, numbers: Any, mode: Any
+    ) -> Ids:
+        out = x.ravel().copy()
+        targets = _targets(x.shape, places, updates.shape, numbers, mode)
+        for target, number in zip(targets.ravel(), updates.ravel().tolist(), strict=True):
+            if target >= 0:
+                out[target] = folded(g, "add", int(out[target]), number) if add else number
+        return out.reshape(x.shape)
+
     return scattered
+
+
+def _targets(
+    shape: tuple[int, ...], places: np.ndarray, updates: tuple[int, ...], numbers: Any, mode: Any
+) -> np.ndarray:
+    """The place in the flat array where each update of a scatter lands; -1 if it is dropped."""
+
+    def scattered(update: jax.Array) -> jax.Array:
+        zeros = jnp.zeros(shape, np.float32)
+        return jax.lax.scatter_add(zeros, places, update, numbers, mode=mode)
+
+    # The transpose gives each update the number of its place, which is exact.
+    numbered = np.arange(1.0, math.prod(shape) + 1, dtype=np.float32).reshape(shape)
+    with jax.ensure_compile_time_eval():
+        (targets,) = jax.vjp(scattered, jnp.zeros(updates, np.float32))[1](jnp.asarray(numbered))
+        return np.asarray(targets).astype(np.int64) - 1
 
 
 def _chosen(
