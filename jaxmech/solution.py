@@ -149,6 +149,11 @@ class Solution(eqx.Module):
             KeyError: if there is no such name.
             TypeError: if `name` is not a string, such as the index of a trajectory.
         """
+        if not isinstance(name, str):
+            raise TypeError(
+                f"`sol[name]` takes the name of a column, but {name!r} is none; one trajectory of "
+                f"a batch is `jax.tree.map(lambda x: x[{name}], sol)`."
+            )
         places = columns(self.coordinates, self.velocities)
         return Named(places, {"q": self.q, "v": self.v}, "the solution")[name]
 

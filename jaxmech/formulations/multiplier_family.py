@@ -73,6 +73,7 @@ def multiplier_family(
 
     Example:
         >>> import jax.numpy as jnp
+        >>> from jaxmech import System
         >>> from jaxmech.constraints import Holonomic
         >>> rope = Holonomic(lambda q, t, p: jnp.stack([q[0] - 1, q[0] - 1]), "two ropes")
         >>> hanging = System(lambda q, v, t, p: v @ v / 2 + 9.8 * q[0], [rope], coordinates=("x",))

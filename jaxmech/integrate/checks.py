@@ -48,7 +48,8 @@ def _contradicts(eom: EquationsOfMotion, law: Law, v: Array, independent: Array)
     rows = jnp.abs(eom.A).sum(1)
     # The terms of b are squared velocities times entries of A, of which other rows of a joint may
     # have larger ones: in a steady motion, or for a row of zeros, b is their round-off.
-    rounding = 16 * float(jnp.finfo(eom.b.dtype).eps) * jnp.max(rows) * (size + jnp.max(v * v))
+    largest = jnp.max(rows, initial=0.0) * (size + jnp.max(v * v))
+    rounding = 16 * float(jnp.finfo(eom.b.dtype).eps) * largest
     too_much = tolerance * (rows * size + jnp.abs(eom.b)) + rounding
     # Independent rows cannot contradict each other. The last stage lies only near the constraints,
     # so it counts only if it has more dependent rows than the first.

@@ -74,7 +74,7 @@ def ending_at_jumps(
 
 def constraints_move(system: System, q: Any, v: Any, ts: Any, params: Params) -> bool:
     """Whether a constraint depends on time."""
-    return bool(system.constraints) and _constraints_move(system, q, v, ts[0], params)
+    return bool(system.constraints) and _constraints_move(system, q, v, _time(ts), params)
 
 
 @cached_by_shapes
@@ -82,8 +82,13 @@ def _constraints_move(system: System, q: Any, v: Any, t: Any, params: Params) ->
     return depends_on(lambda t: _residuals(system, q, v, t, params), (t,))
 
 
+def _time(ts: Any) -> Any:
+    # Of the type of the times: XLA would compile a program to take one of them.
+    return np.zeros((), jnp.result_type(ts))
+
+
 def _depends_on_time(system: System, q: Any, v: Any, ts: Any, params: Params) -> bool:
-    return _numbers_depend_on_time(system, q, v, ts[0], params)
+    return _numbers_depend_on_time(system, q, v, _time(ts), params)
 
 
 @cached_by_shapes
