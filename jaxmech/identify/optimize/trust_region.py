@@ -22,6 +22,7 @@ PER_UNKNOWN = 100  # evaluations, by default, as in scipy's `least_squares`
 _TIMES = 5  # the trust region begins anew, at most, if it ends away from the minimum
 _AT_BOUND = 1e-4  # distance from a bound, relative to the first one, at which it may be active
 _RANK = 1e-8  # share of each column, that keeps the rank of the Jacobian full
+_NONE = 1e-100  # size of the effect of an unknown that counts as none: steps by it would overflow
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class _Points(Unknowns):
             self.losses.append(rows.loss)
             self.record(Progress(self.unknowns(x), rows.loss))
         sizes = np.linalg.norm(rows.jacobian, axis=0)
-        return np.concatenate([rows.jacobian, np.diag(_RANK * np.where(sizes > 0, sizes, 1.0))])
+        return np.concatenate([rows.jacobian, np.diag(_RANK * np.where(sizes > _NONE, sizes, 1.0))])
 
     def at_rest(self, x: np.ndarray, first: float) -> tuple[bool, tuple[tuple[int, float], ...]]:
         """Whether the linear model promises no gain, and the bounds that hold the minimum off."""
