@@ -149,6 +149,8 @@ def test_adaptive_steps_end_at_many_samples_in_native_code(interpolation: Any) -
     np.testing.assert_allclose(motion(1.0)[:, 0], expected, atol=1e-8)
     batch = jax.vmap(motion)(jnp.array([1.0, 2.0]))
     np.testing.assert_allclose(batch[..., 0], np.outer([1.0, 2.0], expected), atol=1e-8)
+    slopes = jax.vmap(jax.grad(lambda scale: motion(scale)[-1, 0]))(jnp.array([1.0, 2.0]))
+    np.testing.assert_allclose(slopes, expected[-1], atol=1e-8)
 
 
 def test_thinned() -> None:

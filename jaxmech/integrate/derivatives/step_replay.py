@@ -29,7 +29,7 @@ from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepInfo, step
-from jaxmech.integrate.times.spans import Span, span_at, within
+from jaxmech.integrate.times.spans import COMPARED, Span, sorted_ends, span_at, within
 from jaxmech.system import Params
 
 Given = tuple[Any, Any]  # first time, and times at which a step ends; None if not differentiated
@@ -144,6 +144,7 @@ class StepReplay:
     held: Array | None  # the same in the run that was recorded
     none: Array | None  # the row of no event; None without events
     n: int  # number of coordinates
+    sorted: Array | None  # the times that were held, as `sorted_ends`, if there are many
 
     @staticmethod
     def of(program: MoveProgram, x: RolloutInputs) -> "StepReplay":
@@ -151,7 +152,8 @@ class StepReplay:
         watch = program.watch
         empty_row = None if watch is None else jnp.zeros(watch.width(x.q0, x.v0), x.q0.dtype)
         held = jax.lax.stop_gradient(x.times)
-        return StepReplay(program, x.ts, x.times, held, empty_row, x.q0.size)
+        many = _sorted_if_many(x.ts, held)
+        return StepReplay(program, x.ts, x.times, held, empty_row, x.q0.size, many)
 
     def start(self, row: Array) -> tuple[PieceState, Array | None]:
         """A state and its switches, from those before a segment as they are recorded."""
@@ -181,7 +183,7 @@ class StepReplay:
         if times is not None and self.held is not None:
             begin_t = self.ts[0] + sign * move.begin
             ends = self.ts[0] + sign * self._fixed()
-            span, begin = span_at(ends, begin_t, self.ts[0], self.ts[-1])
+            span, begin = span_at(ends, begin_t, self.ts[0], self.ts[-1], self.sorted)
             is_end, is_time = self._ends(move)
             # Zero, but its derivative is that of the time at which the step ends.
             moved = (times - t0) - jax.lax.stop_gradient(self.held - self.ts[0])
@@ -282,14 +284,22 @@ class StepReplay:
         return jnp.abs(self.ts[1] - self.ts[0])
 
 
+def _sorted_if_many(ts: Array, times: Array | None) -> Array | None:
+    # Native code cannot sort, so this is done before the loops.
+    if times is None or times.size <= COMPARED:
+        return None
+    # Rounded as the beginnings of moves are.
+    return sorted_ends(ts[0] + (jax.lax.stop_gradient(times) - ts[0]), ts[0], ts[-1])
+
+
 def recorded_moves(
     scheme: Scheme, ts: Array, times: Array | None, recorded_times: Array | None
 ) -> tuple[StepReplay, Scheme]:
     """The moves of a run without events, and the scheme of one of their steps."""
     by_pair = scheme.with_one_step()
     program = MoveProgram(partial(_plain, by_pair, None))
-    n = scheme.system.n
-    return StepReplay(program, ts=ts, times=times, held=recorded_times, none=None, n=n), by_pair
+    n, many = scheme.system.n, _sorted_if_many(ts, recorded_times)
+    return StepReplay(program, ts, times, recorded_times, None, n, many), by_pair
 
 
 def rates_at_saves(program: MoveProgram, x: RolloutInputs, residuals: KeptRun) -> Array:
