@@ -93,8 +93,8 @@ class Link:
                 f"The start of joint {self.joint!r} must have a quaternion other than zero as "
                 "`position`; without rotation it is (1, 0, 0, 0)."
             )
-        pair = (x.astype(jnp.result_type(q, v)) for x in (q, v))
-        unit, rate = jax.jvp(lambda e: e / jnp.sqrt(e @ e), *((x,) for x in pair))
+        dtype = jnp.result_type(q, v)
+        unit, rate = jax.jvp(lambda e: e / jnp.sqrt(e @ e), (q.astype(dtype),), (v.astype(dtype),))
         return unit, rate
 
     def nearest(self, parent: Located, goal: Located, t: Array, params: Any) -> tuple[Array, Array]:
