@@ -84,7 +84,8 @@ def checked_states(q: Array, v: Array, is_over: Array) -> tuple[Array, Array]:
 
 @checked_states.defjvp
 def _(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> Any:
-    unit = jnp.where(_is_good(*primals), 1.0, jnp.nan).astype(primals[0].dtype)
+    dtype = primals[0].dtype
+    unit = jnp.where(_is_good(*primals), jnp.ones((), dtype), jnp.asarray(jnp.nan, dtype))
     return checked_states(*primals), (tangents[0] * unit, tangents[1] * unit)
 
 

@@ -62,6 +62,7 @@ class Propagation:
         self._conditions: dict[Graph, dict[int, set[Condition]]] = {}
         self._tested: dict[Graph, set[int]] = {}
         self._stacked: dict[tuple[Graph, int, int], set[int]] = {}
+        self._propagating: dict[Graph, set[int]] = {}
         self._after: dict[Graph, Any] = {}
         self._in_comparisons: dict[Graph, set[int]] = {}
         ends = list[int]()
@@ -191,6 +192,8 @@ class Propagation:
         read = set(part.carry).intersection(places)
         read = {k for k in read if live.holds(places[k])}
         propagating = {k for k in part.carry if k not in read or self.reaches_result(g, places[k])}
+        # Those that did not when the loop around this one was swept before do not now.
+        propagating &= self._propagating.get(body, propagating)
         previous: set[int] | None = None
         while propagating != previous:
             previous = propagating
@@ -200,6 +203,7 @@ class Propagation:
             propagating = {
                 k for k in propagating if self.reaches_result(body, leaves.get(("carry", k), -1))
             }
+        self._propagating[body] = propagating
         for i, node in enumerate(body.nodes):
             if not node.inputs and i in self._tested[body]:
                 self._tested[g].update(self._sources(g, loop, node.op, node.params))

@@ -99,7 +99,7 @@ def _numbers_depend_on_time(system: System, q: Any, v: Any, t: Any, params: Para
 @jit_of("system")
 def _sampled(
     system: System, q: Array, v: Array, ts: Float[Array, " T"], params: Params
-) -> tuple[Float[Array, "2T N"], Float[Array, " S"], Float[Array, "S N"]]:
+) -> tuple[Float[Array, "B N"], Float[Array, " S"], Float[Array, "S N"]]:
     """The numbers before and after each save time, and at evenly spaced times of the run."""
     # Beside the start, where a stiffness exerts a force.
     q, v = (x + jnp.linspace(0.31, 0.57, x.size, dtype=x.dtype) for x in (q, v))
