@@ -62,7 +62,7 @@ def ending_at_jumps(
     sides, numbers = (x[:, varies] / width[varies] for x in (sides, numbers))
     jumps = (np.abs(np.diff(sides.reshape(2, len(saves), -1), axis=0)[0]) > _JUMP * eps**0.5).any(1)
     times = saves[jumps].astype(float)
-    knots = step_times(None, saves, run[3])
+    knots = step_times(None, jnp.asarray(saves), run[3])
     ends = times if knots is None else np.concatenate([times, np.asarray(knots, float)])
     abrupt = _abrupt(places, numbers, ends)
     if abrupt.size:
