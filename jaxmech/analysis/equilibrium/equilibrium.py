@@ -338,13 +338,15 @@ def solve(setup: Setup, q: Array, guess: Array, theta: Any) -> Balanced:
     """An equilibrium near a guess of q and v; theta holds params, rates, t and symmetries."""
     scaled, start = problem(setup, q, guess, theta)
 
-    # Forces at the guess may be so large that all others count as zero.
-    def search(carry: tuple[Any, Array], _: None) -> tuple[tuple[Any, Array], None]:
+    def search(carry: tuple[Any, Array], theta: Any) -> tuple[Any, Array]:
         scaled = ScaledProblem(setup, carry[0])
-        z = root(scaled.equations, carry[1], theta)
-        return _rescaled(scaled, z, theta), None
+        return _rescaled(scaled, root(scaled.equations, carry[1], theta), theta)
 
-    (scales, z), _ = jax.lax.scan(search, (scaled.scales, start), length=ATTEMPTS)
+    # Forces at the guess may be so large that all others count as zero. Only the last search is
+    # differentiated: the others are its guess.
+    fixed, first = jax.lax.stop_gradient((theta, (scaled.scales, start)))
+    first, _ = jax.lax.scan(lambda x, _: (search(x, fixed), None), first, length=ATTEMPTS - 1)
+    scales, z = search(first, theta)
     return ScaledProblem(setup, scales).solved(z, theta)
 
 
