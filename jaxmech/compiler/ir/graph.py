@@ -135,8 +135,10 @@ class Graph:
             return
         # What is folded here may not be folded elsewhere.
         around, self.folded, self.origins = (self.folded, self.origins), {}, origins
-        yield
-        self.folded, self.origins = around
+        try:
+            yield
+        finally:  # an attempt to read a loop may fail, and another form of it is read
+            self.folded, self.origins = around
 
     def add_zeros(self, zeros: Iterable[tuple[str, int]]) -> None:
         """Note folded products and quotients of zero, for the search of what they may hide."""
