@@ -3,10 +3,10 @@
 from jaxmech.compiler.explain import NativeCodeWarning as NativeCodeWarning
 from jaxmech.config.errors import InputError as InputError
 from jaxmech.config.errors import StudyError as StudyError
+from jaxmech.config.frames import TableError as TableError
 from jaxmech.config.run_folder import FolderError as FolderError
 from jaxmech.config.run_folder import RunWarning as RunWarning
 from jaxmech.config.toml import ConfigError as ConfigError
-from jaxmech.identify.data.sheet import TableError as TableError
 from jaxmech.integrate.steps.abrupt_changes import TimesWarning as TimesWarning
 from jaxmech.integrate.steps.default_steps import StepWarning as StepWarning
 from jaxmech.simulate import SimulationError as SimulationError

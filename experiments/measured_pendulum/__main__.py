@@ -14,9 +14,9 @@ from experiments.measured_pendulum.study import Comparison, run, table
 from jaxmech.cli.fit.report import as_text
 from jaxmech.cli.fit.run import FitError
 from jaxmech.config.errors import StudyError
+from jaxmech.config.frames import TableError
 from jaxmech.config.run_folder import FolderError
 from jaxmech.config.toml import ConfigError, located
-from jaxmech.identify.data.sheet import TableError
 
 
 def main(config: Path, out: Path | None = None) -> None:

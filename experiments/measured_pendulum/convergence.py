@@ -14,9 +14,9 @@ import jax
 
 from experiments.measured_pendulum.study import MRAD, PENDULUMS
 from jaxmech.cli.fit.study import FitStudy
+from jaxmech.config.frames import TableError
 from jaxmech.config.toml import ConfigError, read
 from jaxmech.identify import Fit, Identifiable, Recording, Settings, read_table
-from jaxmech.identify.data.sheet import TableError
 from jaxmech.identify.fit import fit_identifiable
 from jaxmech.identify.identifiable import InitialStates
 

@@ -8,6 +8,7 @@ on from there; `inertial/` groups the masses and inertias of a mechanism.
 `cross_validation` builds on it, also with candidates that are `friction_laws`.
 """
 
+from jaxmech.config.frames import TableError as TableError
 from jaxmech.identify.comparison import FitComparison as FitComparison
 from jaxmech.identify.comparison import compare as compare
 from jaxmech.identify.cross_validation import CrossValidation as CrossValidation
@@ -16,7 +17,6 @@ from jaxmech.identify.data.read import read_frame as read_frame
 from jaxmech.identify.data.read import read_table as read_table
 from jaxmech.identify.data.recording import Recording as Recording
 from jaxmech.identify.data.segments import Shooting as Shooting
-from jaxmech.identify.data.sheet import TableError as TableError
 from jaxmech.identify.data.table import Table as Table
 from jaxmech.identify.fit import fit as fit
 from jaxmech.identify.friction_laws import friction_laws as friction_laws

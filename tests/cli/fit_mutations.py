@@ -18,9 +18,9 @@ import tomli_w
 from jaxmech.cli.fit.build import settings, subjects
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.config.errors import StudyError
+from jaxmech.config.frames import TableError
 from jaxmech.config.toml import ConfigError, read
 from jaxmech.identify.data.read import read_table
-from jaxmech.identify.data.sheet import TableError
 from jaxmech.identify.problem.parameters import parameters
 
 MODEL = """

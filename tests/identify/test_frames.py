@@ -1,9 +1,9 @@
 """Recordings from data frames and Parquet files."""
 
-from importlib import import_module
-from pathlib import Path
+import re
 
 import numpy as np
+import polars as pl
 import pytest
 
 from jaxmech.config.errors import StudyError
@@ -22,7 +22,8 @@ MEANING = {"observed": "theta", "time": "t", "inputs": {"torque": "u"}, "recordi
 def frame(request):
     if request.param == "dict":
         return COLUMNS
-    return pytest.importorskip(request.param).DataFrame(COLUMNS)
+    frames = pl if request.param == "polars" else pytest.importorskip("pandas")
+    return frames.DataFrame(COLUMNS)
 
 
 def test_a_frame_is_as_many_recordings_as_a_column_has_values(frame) -> None:
@@ -68,45 +69,48 @@ def test_what_is_wrong_in_a_frame(frame) -> None:
         read_frame(frame, observed=["u"])
 
 
-@pytest.fixture
-def parquet(tmp_path) -> Path:
-    pyarrow, module = (pytest.importorskip(x) for x in ("pyarrow", "pyarrow.parquet"))
-    module.write_table(pyarrow.table(COLUMNS), tmp_path / "swings.parquet")
-    return tmp_path
-
-
-@pytest.mark.parametrize("absent", ["", "pyarrow.parquet"])
-def test_a_parquet_file_by_either_package(parquet, monkeypatch, absent) -> None:
-    if absent:
-        pytest.importorskip("polars")
-        without(monkeypatch, absent)
+def test_a_parquet_file(tmp_path) -> None:
+    pl.DataFrame(COLUMNS).write_parquet(tmp_path / "swings.parquet")
     table = Table(file="swings.parquet", **(MEANING | {"observed": ("theta",)}), validation=("b",))
-    (a,), (b,) = read_table(table, parquet)
+    (a,), (b,) = read_table(table, tmp_path)
     np.testing.assert_allclose(a.observed[:, 0], [np.pi / 2, np.nan, 0])
     np.testing.assert_allclose(b.ts, [0.05, 0.1])
 
 
-def without(monkeypatch, *names: str) -> None:
-    """Let packages be absent."""
-
-    def absent(name: str):
-        if name in names:
-            raise ImportError(name)
-        return import_module(name)
-
-    monkeypatch.setattr("jaxmech.config.frames.import_module", absent)
-
-
-def test_a_parquet_file_that_cannot_be_read(tmp_path, monkeypatch) -> None:
+def test_a_parquet_file_that_cannot_be_read(tmp_path) -> None:
     table = Table(file="swings.parquet", observed=("theta",), dt=0.1)
     (tmp_path / "swings.parquet").write_text("t,theta")
-    with monkeypatch.context() as patch:
-        without(patch, "pyarrow.parquet", "polars")
-        with pytest.raises(TableError, match=r"needs pyarrow or polars: pip install pyarrow"):
-            read_table(table, tmp_path)
-    pytest.importorskip("pyarrow")
     with pytest.raises(TableError, match=r"swings\.parquet: cannot be read"):
         read_table(table, tmp_path)
     (tmp_path / "swings.parquet").unlink()
-    with pytest.raises(TableError, match=r"swings\.parquet: cannot be read: "):
+    with pytest.raises(TableError, match=r"swings\.parquet: cannot be read: No such file"):
         read_table(table, tmp_path)
+
+
+def test_dates_that_are_no_times() -> None:
+    dates = np.array(["2024-05-01", "2024-05-02", "2024-05-04"], "datetime64[ns]")
+    frame = {"day": dates, "x": [1.0, 2.0, 3.0]}
+    (one,) = read_frame(frame, observed=["x"], time="day", v0=["x"])
+    np.testing.assert_allclose(one.ts, [0, 86400, 3 * 86400])
+    with pytest.raises(TableError, match="sample 0: column `day` must hold numbers, but holds '20"):
+        read_frame(frame, observed=["day"], dt=0.1)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ('"a";1', ""),
+        ('"a;b";1', ""),
+        ('a";1', ":3: has a quotation mark without its partner"),
+        ('a;b;"1"', ":3: has 3 cells, but there are 2 columns"),
+    ],
+)
+def test_quotation_marks_in_a_csv(tmp_path, row: str, message: str) -> None:
+    (tmp_path / "d.csv").write_text(f"run;x\na;0\n{row}\nb;2\nb;3\n", encoding="utf-8")
+    table = Table(file="d.csv", observed=("x",), v0=("x",), dt=0.1)
+    if message:
+        with pytest.raises(TableError, match=re.escape(f"d.csv{message}")):
+            read_table(table, tmp_path)
+    else:
+        (one,), _ = read_table(table, tmp_path)
+        np.testing.assert_array_equal(one.observed[:, 0], [0, 1, 2, 3])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from jaxmech.config.errors import StudyError
+from jaxmech.config.frames import TableError
 from jaxmech.identify.data.read import read_table
-from jaxmech.identify.data.sheet import TableError
 from jaxmech.identify.data.table import Table
 from jaxmech.utils.units import si_unit
 

@@ -10,14 +10,15 @@ from pathlib import Path
 import numpy as np
 
 from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
+from jaxmech.config.frames import TableError, read_rows
 from jaxmech.config.inputs import SubjectInputs
 from jaxmech.config.load import Subject
 from jaxmech.ensemble.recorded.numbers import number_rules, proposal_problems
 from jaxmech.ensemble.recorded.settings import Inputs, RecordedInput, TimeRange, numbers_of
 from jaxmech.ensemble.study import Study
-from jaxmech.identify.data.files import csv_sheets, parquet_sheets, required_title
+from jaxmech.identify.data.files import column_sheets, required_title
 from jaxmech.identify.data.inputs import signal_rows
-from jaxmech.identify.data.sheet import Sheet, TableError
+from jaxmech.identify.data.sheet import Sheet
 from jaxmech.signal import Signal
 from jaxmech.utils.digests import arrays_digest
 
@@ -73,13 +74,12 @@ def _sheet(name: str, item: RecordedInput, path: Path) -> Sheet:
     key = ("inputs", name, "file")
     if not path.is_file():
         raise refuse(key, f"must name a file, but there is none at {path}")
-    read = parquet_sheets if path.suffix.lower() == ".parquet" else csv_sheets
     try:
-        sheets = read(path, None, item.time, None)
+        sheets = column_sheets(path, read_rows(path), None, item.time, None)
         if not sheets:
             raise refuse("file", f"must hold a signal: {path} holds no samples")
         sheet = sheets[0]._replace(units=item.units)
-        required_title("column", item.column, [*sheet.columns], path)
+        required_title("column", item.column, sheet.columns, path)
         sheet.require_units_of_columns()
     except StudyError as error:
         raise error.within("inputs", name) from None

@@ -1,6 +1,5 @@
 """The recordings in the files of a table, in named columns, or in arrays of an .npz file."""
 
-import csv
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,65 +7,39 @@ from pathlib import Path
 import numpy as np
 
 from jaxmech.config.errors import refuse
-from jaxmech.config.frames import parquet_columns
-from jaxmech.identify.data.sheet import Cells, Sheet, TableError, as_float, title_of
+from jaxmech.config.frames import TableError, TableRows
+from jaxmech.identify.data.sheet import Sheet, title_of
 from jaxmech.utils.text import not_one_of
-
-_SEPARATORS = ",;\t"
-
-
-def csv_sheets(
-    path: Path, recording: str | None, time: str | None, dt: float | None
-) -> list[Sheet]:
-    """The recordings of a CSV file: a single one, or separated by the column `recording`."""
-    names, rows, lines = _rows(path)
-    columns = {name: [row[j] for row in rows] for j, name in enumerate(names)}
-    return column_sheets(path, columns, recording, time, dt, lines)
-
-
-def parquet_sheets(
-    path: Path, recording: str | None, time: str | None, dt: float | None
-) -> list[Sheet]:
-    """The recordings of a Parquet file, in the same way."""
-    try:
-        columns = parquet_columns(path)
-    except OSError as error:
-        raise TableError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ImportError, ValueError) as error:
-        raise TableError(f"{path}: cannot be read: {error}") from error
-    return column_sheets(path, columns, recording, time, dt)
 
 
 def column_sheets(
-    path: Path, columns: Mapping[str, Cells], recording: str | None, time: str | None,
-    dt: float | None, lines: Sequence[int] = (),
-) -> list[Sheet]:  # fmt: skip
-    """The recordings in columns, with the lines in a file of the titles and of all rows."""
-    names = list(columns)
+    path: Path, rows: TableRows, recording: str | None, time: str | None, dt: float | None
+) -> list[Sheet]:
+    """The recordings in rows: a single one, or one for each value of the column `recording`."""
+    import polars as pl  # imports slowly
+
+    names, place = rows.frame.columns, f"{path}:{rows.lines[0]}" if rows.lines else path
     time, recording = (
         name and required_title(key, name, names, path)
         for key, name in (("time", time), ("recording", recording))
     )
     if time is None and dt is None:
         raise TableError(
-            f"{path}{f':{lines[0]}' if lines else ''}: when were the samples taken? Name the "
-            f"column by `time`, or the time between them by `dt`. Columns: {', '.join(names)}"
+            f"{place}: when were the samples taken? Name the column by `time`, or the time "
+            f"between them by `dt`. Columns: {', '.join(names)}"
         )
-    groups: dict[str, list[int]] = {}
-    for k in range(len(columns[names[0]]) if names else 0):
-        name = path.stem if recording is None else str(columns[recording][k])
-        groups.setdefault(name, []).append(k)
+    group = pl.lit(path.stem) if recording is None else pl.col(recording)
+    name, row = "recording of jaxmech", "row of jaxmech"  # not those of other columns
+    frame = rows.frame.with_columns(
+        group.cast(pl.String).str.strip_chars().fill_null("").alias(name)
+    )
     sheets = []
-    for name, rows in groups.items():
-        chosen = {title: _chosen(cells, rows) for title, cells in columns.items()}
-        ts = (dt or 0.0) * np.arange(len(rows)) if time is None else chosen[time]
-        places = [lines[k + 1] for k in rows] if lines else None
-        sheets.append(Sheet(path, name, chosen, time or "dt", ts, places))
+    for part in frame.with_row_index(row).partition_by(name, maintain_order=True):
+        chosen = part.drop(name, row)
+        ts = pl.Series("dt", (dt or 0.0) * np.arange(len(part))) if time is None else part[time]
+        lines = [rows.lines[1 + k] for k in part[row]] if rows.lines else None
+        sheets.append(Sheet(path, part[name][0], chosen, ts, lines))
     return sheets
-
-
-def _chosen(cells: Cells, rows: list[int]) -> Cells:
-    return cells[rows] if isinstance(cells, np.ndarray) else [cells[k] for k in rows]
 
 
 def required_title(key: str, name: str, titles: Sequence[str], path: Path) -> str:
@@ -76,48 +49,6 @@ def required_title(key: str, name: str, titles: Sequence[str], path: Path) -> st
             key, f"names {name!r}, which {not_one_of(name, titles, f'a column of {path}')}"
         )
     return title
-
-
-def _rows(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
-    """The names of the columns, the rows, and the line numbers of the names and all rows."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise TableError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:  # not UTF-8, or not a file name
-        raise TableError(f"{path}: cannot be read: it is not a text file") from error
-    numbered = [
-        (number, line)
-        for number, line in enumerate(text.splitlines(), start=1)
-        if line.strip() and not line.lstrip().startswith("#")
-    ]
-    if len(numbered) < 2:
-        raise TableError(f"{path}: must hold a line with the names of the columns, and samples")
-    lines = [number for number, _ in numbered]
-    separator = max(_SEPARATORS, key=numbered[0][1].count)
-    names, *rows = [_cells(path, number, line, separator) for number, line in numbered]
-    if any(as_float(name) is not None for name in names):
-        raise TableError(f"{path}:{lines[0]}: must name the columns, but holds numbers")
-    for name in names:
-        if not name or names.count(name) > 1:
-            text = f"column {name!r} appears twice" if name else "a column has no name"
-            raise TableError(f"{path}:{lines[0]}: {text}")
-    for number, row in zip(lines[1:], rows, strict=True):
-        if len(row) != len(names):
-            text = f"has {len(row)} cells, but there are {len(names)} columns"
-            raise TableError(f"{path}:{number}: {text}: {', '.join(names)}")
-    return names, rows, lines
-
-
-def _cells(path: Path, number: int, line: str, separator: str) -> list[str]:
-    if '"' not in line:  # so are most lines, and this is the fastest way
-        return [cell.strip() for cell in line.split(separator)]
-    try:
-        # line by line, so that an open quotation mark does not swallow the rest of the file
-        (row,) = csv.reader([line], delimiter=separator)
-    except csv.Error as error:
-        raise TableError(f"{path}:{number}: cannot be read: {error}") from error
-    return [cell.strip() for cell in row]
 
 
 def npz_sheets(
@@ -153,8 +84,10 @@ def _segments(
     path: Path, name: str, arrays: Mapping[str, np.ndarray], columns: Sequence[str],
     clock: str, ts: np.ndarray | None, dt: float,
 ) -> list[Sheet]:  # fmt: skip
+    import polars as pl  # imports slowly
+
     values = arrays[name]
-    if not np.issubdtype(values.dtype, np.number) or values.ndim not in (2, 3):
+    if values.dtype.kind not in "iuf" or values.ndim not in (2, 3):
         raise TableError(
             f"{path}: the array {name!r} must hold numbers of shape (segments, samples, columns) "
             f"or (samples, columns), but has {values.dtype} of shape {values.shape}"
@@ -176,9 +109,9 @@ def _segments(
         count = 1 + max(np.flatnonzero(~np.isnan(rows).all(axis=1)), default=-1)
         if not count:
             raise TableError(f"{path}: segment {number} of the array {name!r} is NaN throughout")
-        cells = {column: rows[:count, k] for k, column in enumerate(names)}
+        cells = {column: rows[:count, k].astype(float) for k, column in enumerate(names)}
         sample_times = dt * np.arange(values.shape[1]) if ts is None else ts
-        times = np.broadcast_to(sample_times, values.shape[:2])[number, :count]
+        times = np.broadcast_to(sample_times, values.shape[:2])[number, :count].astype(float)
         title = f"{name} {number}" if len(values) > 1 else name
-        sheets.append(Sheet(path, title, cells, clock, times, None))
+        sheets.append(Sheet(path, title, pl.DataFrame(cells), pl.Series(clock, times)))
     return sheets

@@ -4,17 +4,17 @@ A mistake in the table, such as a column that the file does not have, is a `Stud
 key; a mistake in the file is a `TableError` with file, line and column.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxmech.config.errors import Problem, refuse, refuse_all
-from jaxmech.config.frames import frame_columns
-from jaxmech.identify.data.files import column_sheets, csv_sheets, npz_sheets, parquet_sheets
+from jaxmech.config.frames import TableError, TableRows, frame_of, read_rows
+from jaxmech.identify.data.files import column_sheets, npz_sheets
 from jaxmech.identify.data.recording import Recording
-from jaxmech.identify.data.sheet import Sheet, TableError
+from jaxmech.identify.data.sheet import Sheet
 from jaxmech.identify.data.table import Table
 from jaxmech.identify.data.velocity_estimates import rates, without_outliers
 from jaxmech.identify.data.wraps import unwrapped
@@ -22,9 +22,6 @@ from jaxmech.signal import Signal
 from jaxmech.utils.text import not_one_of
 from jaxmech.utils.units import si_unit
 
-Reader = Callable[[Path, str | None, str | None, float | None], list[Sheet]]
-
-_READERS: Mapping[str, Reader] = {".csv": csv_sheets, ".parquet": parquet_sheets}
 _LISTS = ("observed", "q0", "v0", "wraps", "train", "validation", "columns", "start_sd")
 
 
@@ -67,12 +64,12 @@ def read_table(table: Table, folder: Path = Path()) -> Recordings:
     """
     path = folder / table.file
     kind = Path(table.file).suffix.lower()
-    if kind != ".npz" and kind not in _READERS:
+    if kind not in (".npz", ".csv", ".parquet"):
         raise refuse("file", f"must be an .npz, .csv or .parquet file, but is {table.file}")
     key = "recording" if kind == ".npz" else "columns"
     if getattr(table, key):
         raise refuse(key, f"must be left out: a {kind} file has none")
-    parts = _npz(table, path) if kind == ".npz" else _files(table, path, _READERS[kind])
+    parts = _npz(table, path) if kind == ".npz" else _files(table, path)
     return Recordings(*_recordings(table, parts))
 
 
@@ -104,13 +101,13 @@ def read_frame(frame: Any, **columns: Any) -> tuple[Recording, ...]:
     if table.columns:
         raise refuse("columns", "must be left out: a frame has names for its columns")
     try:
-        cells = frame_columns(frame)
+        rows = TableRows(frame_of(frame))
     except (TypeError, IndexError, KeyError) as error:
         raise TypeError(
             f"Argument `frame` must have named columns, as a frame of pandas or polars, but is of "
             f"type {type(frame).__name__}."
         ) from error
-    sheets = column_sheets(Path("frame"), cells, table.recording, table.time, table.dt)
+    sheets = column_sheets(Path("frame"), rows, table.recording, table.time, table.dt)
     parts = _parts(table, {sheet.name: sheet for sheet in sheets})
     return sum(_recordings(table, parts), ())
 
@@ -132,14 +129,14 @@ def _npz(table: Table, path: Path) -> list[list[Sheet]]:
     return [[s for name in names for s in sheets[name]] for names in (train, validation)]
 
 
-def _files(table: Table, path: Path, reader: Reader) -> list[list[Sheet]]:
+def _files(table: Table, path: Path) -> list[list[Sheet]]:
     is_pattern = any(letter in path.name for letter in "*?[")
     files = sorted(path.parent.glob(path.name)) if is_pattern else [path]
     if not files:
         raise TableError(f"{path}: there is no such file")
     sheets: dict[str, Sheet] = {}
     for file in files:
-        for sheet in reader(file, table.recording, table.time, table.dt):
+        for sheet in column_sheets(file, read_rows(file), table.recording, table.time, table.dt):
             if (first := sheets.setdefault(sheet.name, sheet)) is not sheet:
                 message = (
                     f"{sheet.name!r} is in {first.path} too; give every recording its own name"

@@ -1,22 +1,17 @@
 """The rows of one recording in a file: the numbers in its cells, in SI units, and their places."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from jaxmech.config.errors import InputError, refuse
+from jaxmech.config.errors import refuse
+from jaxmech.config.frames import TableError, numbers, seconds
 from jaxmech.utils.units import si_unit, unit_in_name
 
-_MISSING = {"", "nan", "nat", "na", "<na>", "n/a", "null", "none", "-"}
-
-Cells = Sequence[str] | np.ndarray
-
-
-class TableError(InputError):
-    """An unusable file of measurements; the text names the file, the line, and the problem."""
+if TYPE_CHECKING:
+    from polars import DataFrame, Series
 
 
 class Sheet(NamedTuple):
@@ -24,11 +19,20 @@ class Sheet(NamedTuple):
 
     path: Path
     name: str
-    columns: Mapping[str, Cells]
-    clock: str  # name of the times, for messages
-    ts: Cells
-    lines: Sequence[int] | None  # line of each row in the file; None where a file has no lines
+    frame: "DataFrame"
+    ts: "Series"  # the times, under their name in messages
+    lines: Sequence[int] | None = None  # line of each row; None where a file has no lines
     units: Mapping[str, str] = {}  # stated in addition to those in the names of the columns
+
+    @property
+    def columns(self) -> list[str]:
+        """The titles of the columns."""
+        return self.frame.columns
+
+    @property
+    def clock(self) -> str:
+        """The name of the times."""
+        return self.ts.name
 
     def place(self, row: int) -> str:
         """The place of a row in the file, for messages."""
@@ -38,16 +42,15 @@ class Sheet(NamedTuple):
 
     def column(self, column: str | int) -> str | None:
         """The title of a column given by title, name or index, or None if it does not exist."""
-        titles = list(self.columns)
-        if isinstance(column, int) and 0 <= column < len(titles):
-            return titles[column]
-        return title_of(str(column), titles, self.path)
+        if isinstance(column, int) and 0 <= column < len(self.columns):
+            return self.columns[column]
+        return title_of(str(column), self.columns, self.path)
 
     def notes(self, columns: Sequence[str | int]) -> list[str]:
         """What the units of existing columns and of the times mean for their numbers, in words."""
         titles = dict.fromkeys([self.clock, *filter(None, map(self.column, columns))])
         notes = [note for _, note in map(self._conversion, titles) if note]
-        if isinstance(self.ts, np.ndarray) and self.ts.dtype.kind == "M":
+        if self.ts.dtype.is_temporal():
             notes.insert(0, f"{self.clock} was converted to s since the first sample")
         return notes
 
@@ -68,7 +71,7 @@ class Sheet(NamedTuple):
         return np.stack([self._in_si(name) for name in names], axis=1)
 
     def _in_si(self, title: str) -> np.ndarray:
-        return self._numbers(self.columns[title], title) * self._conversion(title)[0]
+        return numbers(self.frame[title], self.place) * self._conversion(title)[0]
 
     def unit(self, title: str) -> str | None:
         """The unit of a column: as stated, or in its title."""
@@ -94,11 +97,11 @@ class Sheet(NamedTuple):
 
     def times(self) -> np.ndarray:
         """The sample times, which must increase."""
-        count = len(next(iter(self.columns.values())))
+        count = len(self.frame)
         if count < 2:
             place = self.place(0) if count else str(self.path)
             raise TableError(f"{place}: {self.name} has {count} samples, but needs at least two")
-        ts = self._numbers(self.ts, self.clock)
+        ts = seconds(self.ts) if self.ts.dtype.is_temporal() else numbers(self.ts, self.place)
         for row in np.flatnonzero(~np.isfinite(ts)).tolist():
             raise TableError(f"{self.place(row)}: the time `{self.clock}` is missing")
         for row in np.flatnonzero(np.diff(ts) <= 0).tolist():
@@ -107,35 +110,6 @@ class Sheet(NamedTuple):
                 f" follows {ts[row]:g}"
             )
         return ts * self._conversion(self.clock)[0]
-
-    def _numbers(self, cells: Cells, name: str) -> np.ndarray:
-        kind = cells.dtype.kind if isinstance(cells, np.ndarray) else "U"
-        if kind in "biuf":
-            return np.asarray(cells, float)
-        if kind in "mM" and cells is self.ts:
-            dated = np.asarray(cells)
-            since = dated[0] if kind == "M" else np.timedelta64(0, "s")
-            return np.asarray((dated - since) / np.timedelta64(1, "ns") / 1e9)
-        if not isinstance(cells, np.ndarray):
-            with suppress(ValueError):  # most columns hold numbers alone
-                if np.isfinite(values := np.array([float(cell) for cell in cells])).all():
-                    return values
-        return np.array([self._number(str(cell), row, name) for row, cell in enumerate(cells)])
-
-    def _number(self, cell: str, row: int, name: str) -> float:
-        if cell.strip().lower() in _MISSING:
-            return np.nan
-        value = as_float(cell)
-        if value is None:
-            hint = "; write a decimal point, not a comma" if "," in cell else ""
-            message = f"column `{name}` must hold numbers, but holds {cell.strip()!r}{hint}"
-            raise TableError(f"{self.place(row)}: {message}")
-        if np.isinf(value):
-            message = (
-                f"column `{name}` is infinite; leave the cell empty where nothing was measured"
-            )
-            raise TableError(f"{self.place(row)}: {message}")
-        return value
 
 
 def title_of(name: str, titles: Iterable[str], path: Path) -> str | None:
@@ -151,11 +125,3 @@ def title_of(name: str, titles: Iterable[str], path: Path) -> str | None:
     if len(same) > 1:
         raise TableError(f"{path}: {name!r} may be {' or '.join(same)}; write one of them in full")
     return same[0] if same else None
-
-
-def as_float(cell: str) -> float | None:
-    """The number in a cell, or None."""
-    try:
-        return float(cell)
-    except ValueError:
-        return None

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy import stats
 
@@ -157,10 +158,8 @@ def test_draws_come_from_a_table(tmp_path) -> None:
 
 
 def test_draws_come_from_a_parquet_file(tmp_path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
     columns = {"m1": [1.0, 2.0, 3.0], "mass": [4, 5, 6]}
-    parquet.write_table(pyarrow.table(columns), tmp_path / "draws.parquet")
+    pl.DataFrame(columns).write_parquet(tmp_path / "draws.parquet")
     rules = {"m1": FromTable(), "m2": FromTable("mass")}
     drawn = sampler(3, rules=rules, folder=tmp_path, table="draws.parquet")
     found = drawn.columns(0, 3)
@@ -175,9 +174,15 @@ def test_draws_come_from_a_parquet_file(tmp_path) -> None:
     [
         ("m2\n1\n2\n", 2, None, "parameters.m1", "is not a column of it; did you mean `m2`"),
         ("m1\n1\n", 2, None, "size", "must be at most 1, the number of rows of draws.csv"),
-        ("m1\n1\nx\n", 2, None, "sampling.table", "must hold numbers below its first line"),
-        ("m1\n1\nnan\n", 2, None, "sampling.table", "m1 is not in row 1"),
-        ("m1,m1\n1,2\n", 1, None, "sampling.table", "different names"),
+        (
+            "m1\n1\nx\n",
+            2,
+            None,
+            "sampling.table",
+            "csv:3: column `m1` must hold numbers",
+        ),
+        ("m1\n1\nnan\n", 2, None, "sampling.table", "draws.csv:3: column `m1` has no number"),
+        ("m1,m1\n1,2\n", 1, None, "sampling.table", "draws.csv:1: column 'm1' appears twice"),
         ("m1,w\n1,-1\n", 1, "w", "sampling.weight", "at least 0 and not all 0"),
         ("m1,w\n1,1\n", 1, "ww", "sampling.weight", "did you mean `w`"),
     ],
