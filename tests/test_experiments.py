@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from experiments import fit_evaluation, slider_crank
+from experiments import derivative_peers, fit_evaluation, slider_crank
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -69,3 +69,16 @@ def test_the_speed_of_a_fit_is_that_of_derivatives_that_agree(
         "rows of the trust region",
     ]
     assert "10 parameters, 60 steps" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_derivatives_of_an_arm_agree_with_those_of_mujoco(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(derivative_peers, "BATCH", 8)
+    rows = derivative_peers.arm_rows()
+    assert [row["route"] for row in rows] == [
+        "jaxmech",
+        "MuJoCo, differences",
+        "MuJoCo, matrices",
+    ]
+    assert rows[1]["difference"] < 1e-4
+    assert rows[2]["difference"] < 0.05  # Euler steps
