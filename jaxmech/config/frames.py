@@ -132,9 +132,9 @@ def _csv(path: Path, text: str) -> TableRows:
     names = _titles(f"{path}:{lines[0]}", rows[0], separator)
     for number, row in numbered:
         # polars fills short rows, and reads a quotation that is open on in the next line
-        outside = row.split('"')[::2]
-        count = 1 + sum(part.count(separator) for part in outside)
-        if row.count('"') % 2:
+        outside = row if '"' not in row else "".join(row.split('"')[::2])
+        count = 1 + outside.count(separator)
+        if outside is not row and row.count('"') % 2:
             raise TableError(f"{path}:{number}: has a quotation mark without its partner")
         if count != len(names):
             message = f"has {count} cells, but there are {len(names)} columns"

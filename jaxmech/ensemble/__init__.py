@@ -6,7 +6,7 @@ motion as a function of its draws, `kernel` computes a block of them, with their
 `run` computes all blocks, distributed by `work/`; `estimate` chooses the size of a block and
 predicts memory and disk, and `progress` reports the progress. `store`, `layout` and `checksums`
 write the run folder, `provenance` records the origin of the results, and `accumulate` merges the
-statistics. `results` opens a run, whose arrays `sealed_store` compares with their digests,
+statistics. `results` opens a run, whose chunks it compares with their digests,
 `summary` describes it, and `finished/` analyses it further.
 """
 

@@ -1,8 +1,9 @@
 """Digests of the files of a run folder, by which damage is detected.
 
-`seal.json` holds the SHA-256 digests of the files that are written when a run begins and when it
-ends; the mark of a block, in `blocks/`, holds those of its chunks. A `SealedStore` compares them
-whenever an array is read, and `verify` all of them at once.
+`seal.json` lists the files that are written when a run begins and when it ends, with their SHA-256
+digests; the mark of a block, in `blocks/`, lists its chunks in the same way. `Results` compares a
+chunk before it is read, and `verify` all files at once. Chunks have a checksum of their own, too,
+for other programs, which shows neither a missing chunk nor one in the place of another.
 """
 
 import hashlib
@@ -145,18 +146,6 @@ def read_mark(path: Path, block: int) -> BlockMark | Damage:
     return BlockMark(arrays, files, processor)
 
 
-def block_of(key: str) -> int | None:
-    """The block of a chunk in `results.zarr`, if it is one of an array of blocks.
-
-    Example:
-        >>> block_of("q/c/12/0/0"), block_of("q/zarr.json")
-        (12, None)
-    """
-    _, chunk, place = key.partition("/c/")
-    first = place.partition("/")[0]
-    return int(first) if chunk and first.isdigit() else None
-
-
 def marked_blocks(path: Path) -> list[int]:
     """The numbers of the blocks that have a mark."""
     return sorted(int(f.name) for f in (path / BLOCKS).glob("[0-9]*") if f.name.isdigit())
@@ -206,6 +195,17 @@ def missing_marks(path: Path, seal: Mapping[str, str], count: int) -> Iterator[D
             count = min(count, int(summary["blocks"]))
         for block in sorted(set(range(count)).difference(marked_blocks(path))):
             yield Damage(f"{BLOCKS}/{mark_of(path, block).name}", "is missing", block)
+
+
+def missing_chunks(path: Path, blocks: Iterable[int]) -> Iterator[Damage]:
+    """The chunks of marked blocks that do not exist, and damaged marks."""
+    for block in blocks:
+        mark = read_mark(path, block)
+        if isinstance(mark, Damage):
+            yield mark
+        else:
+            lost = (name for name in mark.files if not (path / name).is_file())
+            yield from (Damage(name, "is missing", block) for name in lost)
 
 
 def _sha256(file: Path) -> str:

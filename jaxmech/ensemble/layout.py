@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import zarr
-from zarr.codecs import BloscCodec, ZstdCodec
+from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 
 from jaxmech.ensemble.draws import stored_name
 from jaxmech.ensemble.kernel import BlockProgram
@@ -74,14 +74,14 @@ class Layout:
 
     @property
     def codecs(self) -> list[Any]:
-        """The compression of the chunks; a `SealedStore` compares their digests."""
+        """The compression of the chunks, and their checksum, which every reader compares."""
         match self.study.compression:
             case "zstd":
-                return [ZstdCodec(level=1)]
+                return [ZstdCodec(level=1), Crc32cCodec()]
             case "blosc":
-                return [BloscCodec(cname="zstd", shuffle="shuffle")]
+                return [BloscCodec(cname="zstd", shuffle="shuffle"), Crc32cCodec()]
             case "none":
-                return []
+                return [Crc32cCodec()]
 
     def _whole(
         self,

@@ -20,7 +20,6 @@ from jaxmech.ensemble.checksums import BLOCKS, RESULTS, SEAL, STATISTICS, SUMMAR
 from jaxmech.ensemble.layout import array_of
 from jaxmech.ensemble.members.base import COORDINATE_UNITS, VELOCITY, VELOCITY_UNITS
 from jaxmech.ensemble.members.observed import quantity_unit
-from jaxmech.ensemble.sealed_store import SealedStore
 from jaxmech.ensemble.statistics import FirstPassage, catalogue
 from jaxmech.status import succeeded
 from jaxmech.utils.text import html_table, sparkline
@@ -170,9 +169,16 @@ class Results:
 
     def pieces(self, name: str) -> Iterator[np.ndarray]:
         """The finished blocks of an array in order; a damaged one raises a FolderError."""
-        array, step = array_of(self.group, name), int(self.config["block"])
+        step = int(self.config["block"])
         for block in self.blocks:
-            yield np.asarray(array[block * step : (block + 1) * step])
+            yield self.rows(name, slice(block * step, (block + 1) * step))
+
+    def rows(self, name: str, rows: int | slice) -> np.ndarray:
+        """Some rows of an array, all in one finished block; a damaged one raises a FolderError."""
+        first = rows.start if isinstance(rows, slice) else rows
+        block = first // int(self.config["block"])
+        require_sound(self.path, checksums.block_damage(self.path, block, name))
+        return np.asarray(array_of(self.group, name)[rows])
 
     def good(self, name: str, times: Any = slice(None), limit: int | None = None) -> np.ndarray:
         """An array of the trajectories that did not fail, shape (good, ...).
@@ -218,14 +224,13 @@ def open_results(path: Path) -> Results:
         8 ('x1', 'x2') (8, 11, 2)
     """
     seal = _seal(path)
-    _require_sound(path, checksums.damaged(path, seal))
+    require_sound(path, checksums.damaged(path, seal))
     try:
         config = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
-        store = SealedStore(path / RESULTS)
-        group = zarr.open_group(store, mode="r", zarr_format=3, use_consolidated=False)
+        group = zarr.open_group(path / RESULTS, mode="r", zarr_format=3, use_consolidated=False)
     except (OSError, ValueError) as error:
         raise FolderError(f"{path} cannot be read: {error}") from error
-    _require_sound(path, checksums.missing_marks(path, seal, _count(config)))
+    require_sound(path, checksums.missing_marks(path, seal, _count(config)))
     return Results(path, group, config, tuple(checksums.marked_blocks(path)))
 
 
@@ -281,7 +286,8 @@ def _count(config: Mapping[str, Any]) -> int:
     return -(-int(config["size"]) // int(config["block"]))
 
 
-def _require_sound(path: Path, damage: Iterable[Damage]) -> None:
+def require_sound(path: Path, damage: Iterable[Damage]) -> None:
+    """Raise a FolderError if a run has damage."""
     damages = list(damage)
     if damages:
         raise checksums.damaged_run(path, damages)

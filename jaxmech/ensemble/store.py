@@ -68,7 +68,9 @@ class RunFolder:
         """Store one block as whole files, which two processes may write at once; then mark it."""
         first = block * self.block
         last = min(first + self.block, self.size)
-        for name, values in arrays.items():
+        # The status last: a trajectory whose status is known is there as a whole, even before the
+        # block is marked.
+        for name, values in sorted(arrays.items(), key=lambda entry: entry[0] == "status"):
             rows = slice(block, block + 1) if name == STATES else slice(first, last)
             self._array(name)[rows] = np.asarray(values)[: rows.stop - rows.start]
         # The data must be on the disk before the mark: a crash may reorder unflushed writes, and a

@@ -19,6 +19,7 @@ from jaxmech.ensemble import RunWarning, Study, open_results, run_study
 from jaxmech.ensemble.checksums import marked_blocks as finished_blocks
 from jaxmech.ensemble.draws import Sampler
 from jaxmech.ensemble.kernel import compile_kernel
+from jaxmech.ensemble.store import RunFolder
 from jaxmech.status import Status
 from tests.ensemble.studies import PENDULUM, STUDY, arrays, killed, resealed, same_bits, write_study
 
@@ -369,3 +370,17 @@ def test_an_unfinished_run_can_be_read(begun, whole) -> None:
 def test_a_folder_without_a_run_cannot_be_read(tmp_path) -> None:
     with pytest.raises(FolderError, match="holds no run"):
         open_results(tmp_path)
+
+
+def test_the_status_of_a_block_is_written_last(monkeypatch, tmp_path) -> None:
+    written: list[str] = []
+
+    def array(self: RunFolder, name: str) -> np.ndarray:
+        written.append(name)
+        return np.zeros(4)
+
+    monkeypatch.setattr(RunFolder, "_array", array)
+    (tmp_path / "results.zarr").mkdir()
+    values = np.ones(4)
+    RunFolder(tmp_path, 4, 4).write(0, {"status": values, "q": values, "t_failed": values})
+    assert written == ["q", "t_failed", "status"]

@@ -181,7 +181,7 @@ def _stored_failures(results: Results) -> tuple[list[tuple[Any, ...]], list[str]
 
 
 def _entry(results: Results, name: str, index: int) -> float:
-    return float(np.asarray(array_of(results.group, name)[index]))
+    return float(results.rows(name, index))
 
 
 def environment_table(results: Results) -> PageTable:

@@ -10,11 +10,10 @@ import numpy as np
 
 from jaxmech.config.errors import InputError
 from jaxmech.config.plain import plain
-from jaxmech.ensemble.checksums import RESULTS
+from jaxmech.ensemble.checksums import RESULTS, missing_chunks
 from jaxmech.ensemble.layout import STATES
-from jaxmech.ensemble.results import open_results
+from jaxmech.ensemble.results import open_results, require_sound
 from jaxmech.ensemble.run import run_study
-from jaxmech.ensemble.sealed_store import SealedStore
 from jaxmech.ensemble.study import Study
 
 if TYPE_CHECKING:
@@ -95,8 +94,9 @@ def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
 
     Raises:
         InputError: if xarray is not installed.
-        FolderError: if the folder does not contain a run, or the run is damaged; for a damaged
-            chunk only when it is read.
+        FolderError: if the folder does not contain a run, or a file is missing or was changed,
+            other than a chunk of a block. Reading such a chunk raises a ValueError of Zarr, by its
+            checksum; `jaxmech verify` names the file.
 
     Example:
         >>> import tempfile
@@ -119,8 +119,10 @@ def open(run: Path | str) -> "xarray.Dataset":  # noqa: A001
     import xarray
 
     results = open_results(Path(run))
+    # What is missing would be read as fill values.
+    require_sound(results.path, missing_chunks(results.path, results.blocks))
     dataset: xarray.Dataset = xarray.open_zarr(
-        SealedStore(results.path / RESULTS), consolidated=False, zarr_format=3
+        results.path / RESULTS, consolidated=False, zarr_format=3
     )
     dataset = dataset.drop_vars(STATES, errors="ignore")
     if "trajectory" in dataset.sizes:

@@ -16,7 +16,6 @@ from jaxmech.config.plain import plain
 from jaxmech.config.run_folder import stored_environment
 from jaxmech.ensemble.draws import stored_name
 from jaxmech.ensemble.kernel import BlockProgram
-from jaxmech.ensemble.layout import array_of
 from jaxmech.ensemble.members.base import first_of
 from jaxmech.ensemble.members.observed import Series, copies_of, stored_study
 from jaxmech.ensemble.members.trajectory import StudyTrajectory, save_times
@@ -183,7 +182,7 @@ def _compared(
     if index // int(results.config["block"]) in results.blocks and results.has_trajectories:
         for name, value in values.items():
             if results.has(name):
-                stored = np.asarray(array_of(results.group, name)[index])
+                stored = results.rows(name, index)
                 yield name, _as_stored(name, value, study).tobytes() == stored.tobytes()
     for name, result in results.statistics.items():
         numbers = result.get("index")

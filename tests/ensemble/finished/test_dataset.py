@@ -1,6 +1,7 @@
 """Studies from Python: datasets that are read lazily."""
 
 import builtins
+import shutil
 import sys
 from pathlib import Path
 
@@ -75,8 +76,6 @@ def test_the_same_study_is_computed_once(tmp_path, monkeypatch) -> None:
 
 
 def test_an_unfinished_run_is_opened(found, tmp_path) -> None:
-    import shutil
-
     out = tmp_path / "run"
     shutil.copytree(found.attrs["run"], out)
     killed(out, 1)
@@ -84,6 +83,23 @@ def test_an_unfinished_run_is_opened(found, tmp_path) -> None:
         shutil.rmtree(array / "c" / "1", ignore_errors=True)
     status = je.open(out).status.values
     assert status.tolist()[4:8] == [-1] * 4 or np.array_equal(status, arrays(out)["status"])
+
+
+@pytest.mark.parametrize("kind", ["missing", "damaged"])
+def test_a_chunk_is_not_read_as_numbers_that_were_not_computed(found, tmp_path, kind) -> None:
+    shutil.copytree(found.attrs["run"], tmp_path / "run")
+    chunk = tmp_path / "run/results.zarr/q/c/1/0/0"
+    if kind == "missing":
+        chunk.unlink()
+        with pytest.raises(FolderError, match=r"is damaged: results.zarr/q/c/1/0/0 is missing"):
+            je.open(tmp_path / "run")
+        return
+    data = chunk.read_bytes()
+    chunk.write_bytes(data[:20] + bytes([data[20] ^ 1]) + data[21:])
+    dataset = je.open(tmp_path / "run")
+    assert np.isfinite(dataset.q[:4].values).all()
+    with pytest.raises(ValueError, match="checksum"):
+        dataset.q.values  # noqa: B018
 
 
 def test_a_study_that_stopped_early_ends_there(tmp_path) -> None:
