@@ -53,6 +53,19 @@ from jaxmech.velocities.quasi import QuasiVelocities, checked_velocities
 
 Params = Any  # any pytree of arrays and numbers
 
+_STATE = "q, v, t, params"
+# The functions of a system beside those of its constraints, and their arguments.
+_ARGUMENTS = {
+    "lagrangian": _STATE,
+    "force": _STATE,
+    "nonideal": "q, v, multipliers, t, params",
+    "loads": "q, v, qdd, multipliers, t, params",
+    "rates": _STATE,
+    "mass_and_force": _STATE,
+    "quasi_mass_and_force": "q, u, t, params",
+    "kinematics": "q, t, params",
+}
+
 
 @dataclass(frozen=True, repr=False)
 class System:
@@ -154,14 +167,9 @@ class System:
     declared: tuple[str, ...] = field(default=(), init=False, compare=False)
 
     def __post_init__(self) -> None:
-        require_function("lagrangian", self.lagrangian, "q, v, t, params")
-        state = "q, v, t, params"
-        optional = {"force": state, "mass_and_force": state, "rates": state}
-        optional |= {"nonideal": "q, v, multipliers, t, params"}
-        optional |= {"loads": "q, v, qdd, multipliers, t, params"}
-        optional |= {"kinematics": "q, t, params", "quasi_mass_and_force": "q, u, t, params"}
-        for name, arguments in optional.items():
-            if (fn := getattr(self, name)) is not None:
+        for name, arguments in _ARGUMENTS.items():
+            fn = getattr(self, name)
+            if fn is not None or name == "lagrangian":
                 require_function(name, fn, arguments)
         units = stated_units(self.units, self.coordinates, self.states, self.velocities)
         names, states = checked_states(coordinate_names(self.coordinates), self.states, self.rates)
@@ -212,9 +220,7 @@ class System:
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle the functions, which must be importable unless cloudpickle does the pickling."""
         if not is_called_from("cloudpickle"):
-            names = ["lagrangian", "force", "nonideal", "loads", "rates", "mass_and_force"]
-            names += ["kinematics", "quasi_mass_and_force"]
-            functions: list[tuple[str, Any]] = [(name, getattr(self, name)) for name in names]
+            functions: list[tuple[str, Any]] = [(name, getattr(self, name)) for name in _ARGUMENTS]
             constraints = [*self.constraints, *self.invariants]
             functions += [(f"constraint {c.name!r}", c) for c in constraints]
             for name, part in functions:
@@ -255,6 +261,20 @@ class System:
             self, constraints=constraints, velocities=(), kinematics=None, invariants=(),
             quasi_mass_and_force=None, units=units,
         )  # fmt: skip
+
+    def with_functions(self, wrap: Callable[[Callable[..., Any], str], Any]) -> "System":
+        """The system whose functions, those of constraints too, are `wrap(fn, role)`."""
+
+        def constrained(constraint: AbstractConstraint) -> AbstractConstraint:
+            return replace(constraint, fn=wrap(constraint.fn, f"constraint {constraint.name!r}"))
+
+        functions = {name: getattr(self, name) for name in _ARGUMENTS}
+        changes: dict[str, Any] = {
+            name: wrap(fn, f"`{name}`") for name, fn in functions.items() if fn is not None
+        }
+        changes["constraints"] = tuple(map(constrained, self.constraints))
+        changes["invariants"] = tuple(map(constrained, self.invariants))
+        return replace(self, **changes)
 
     @property
     def value_names(self) -> tuple[str, ...]:

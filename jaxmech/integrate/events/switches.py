@@ -30,40 +30,26 @@ class Switched(eqx.Module):
 def with_switches(system: System, names: tuple[str, ...]) -> System:
     """The system with a switch for each of the named constraints, and `Switched` parameters."""
 
-    def plain(fn: Callable[..., Any] | None, role: str) -> Any:
-        def call(*args: Any) -> Any:
-            assert fn is not None
+    def plain(fn: Callable[..., Any], role: str) -> Callable[..., Any]:
+        def value(*args: Any) -> Any:
             params = args[-1].params
             with naming_missing(role, params):
                 return fn(*args[:-1], params)
 
-        return None if fn is None else call
+        return value
 
     def switched(constraint: AbstractConstraint) -> AbstractConstraint:
-        fn, name = constraint.fn, constraint.name
+        if constraint.name not in names:
+            return constraint
 
         def value(*args: Any) -> Any:
-            with naming_missing(f"constraint {name!r}", args[-1].params):
-                residual = fn(*args[:-1], args[-1].params)
-            if name not in names:
-                return residual
-            active = args[-1].active[names.index(name)]
+            residual = jnp.asarray(constraint.fn(*args))
+            active = args[-1].active[names.index(constraint.name)]
             # The value itself is zero, so that its derivatives, the rows of A and b, are zero with
             # it.
-            return jnp.where(active, jnp.asarray(residual), jnp.zeros_like(residual))
+            return jnp.where(active, residual, jnp.zeros_like(residual))
 
         return replace(constraint, fn=value)
 
-    return replace(
-        system,
-        lagrangian=plain(system.lagrangian, "`lagrangian`"),
-        force=plain(system.force, "`force`"),
-        nonideal=plain(system.nonideal, "`nonideal`"),
-        loads=plain(system.loads, "`loads`"),
-        rates=plain(system.rates, "`rates`"),
-        mass_and_force=plain(system.mass_and_force, "`mass_and_force`"),
-        quasi_mass_and_force=plain(system.quasi_mass_and_force, "`quasi_mass_and_force`"),
-        kinematics=plain(system.kinematics, "`kinematics`"),
-        constraints=tuple(map(switched, system.constraints)),
-        invariants=tuple(map(switched, system.invariants)),
-    )
+    system = system.with_functions(plain)
+    return replace(system, constraints=tuple(map(switched, system.constraints)))

@@ -6,7 +6,6 @@ time at an end of the span is moved inside, by a few units of round-off.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -14,7 +13,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from jaxmech.constraints import AbstractConstraint
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import naming_missing
 from jaxmech.utils.jit_cache import kept_by
@@ -47,31 +45,15 @@ def within(span: Span | None, params: Params) -> Params:
 def within_spans(system: System) -> System:
     """The system with `Timed` parameters."""
 
-    def inside(fn: Callable[..., Any] | None, role: str) -> Any:
+    def inside(fn: Callable[..., Any], role: str) -> Callable[..., Any]:
         def value(*args: Any) -> Any:
-            assert fn is not None
             *state, t, timed = args
             with naming_missing(role, timed.params):
                 return fn(*state, _inside(t, timed.span), timed.params)
 
-        return None if fn is None else value
+        return value
 
-    def constrained(constraint: AbstractConstraint) -> AbstractConstraint:
-        return replace(constraint, fn=inside(constraint.fn, f"constraint {constraint.name!r}"))
-
-    return replace(
-        system,
-        lagrangian=inside(system.lagrangian, "`lagrangian`"),
-        force=inside(system.force, "`force`"),
-        nonideal=inside(system.nonideal, "`nonideal`"),
-        loads=inside(system.loads, "`loads`"),
-        rates=inside(system.rates, "`rates`"),
-        mass_and_force=inside(system.mass_and_force, "`mass_and_force`"),
-        quasi_mass_and_force=inside(system.quasi_mass_and_force, "`quasi_mass_and_force`"),
-        kinematics=inside(system.kinematics, "`kinematics`"),
-        constraints=tuple(map(constrained, system.constraints)),
-        invariants=tuple(map(constrained, system.invariants)),
-    )
+    return system.with_functions(inside)
 
 
 def _inside(t: Array, span: Span) -> Array:
