@@ -3,16 +3,14 @@
 import base64
 import io
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from jaxmech.cli.report.page import Picture, template
+from jaxmech.cli.report.page import PagePart, Picture, page
 from jaxmech.cli.report.tables import EstimateCell, PageTable
 from jaxmech.config.run_folder import write_whole
 from jaxmech.identify.result import Fit
@@ -36,25 +34,20 @@ def write_fit_report(fit: Fit, out: Path, name: str = "Fit", sensors: Sequence[s
     """
     count = len(fit.train.recordings)
     state = "Converged" if fit.converged else "Not converged"
-    page = template("fit.html").render(
-        name=name,
-        lead=(
-            f"{len(fit.names)} parameters from {fit.count:,} measurements in {count} "
-            f"recording{'s' * (count != 1)}. {state} after {fit.evaluations} evaluations: "
-            f"{fit.reason}."
-        ),
-        warnings=fit.warnings,
-        parameters=_parameters(fit),
-        facts=_facts(fit),
-        recordings=_recordings(fit),
-        outliers=_outliers(fit, sensors),
-        pictures=list(_pictures(fit, sensors)),
-        identifiability=repr(fit.identifiability),
-        printed=repr(fit),
-        time=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        version=version("jaxmech"),
+    lead = (
+        f"{len(fit.names)} parameters from {fit.count:,} measurements in {count} "
+        f"recording{'s' * (count != 1)}. {state} after {fit.evaluations} evaluations: "
+        f"{fit.reason}."
     )
-    write_whole(out, page)
+    intervals = "Intervals of 95 % are below their values; the first column is the one to rely on."
+    parts = [
+        PagePart("Parameters", tables=[_parameters(fit)], note=intervals),
+        PagePart(tables=[_facts(fit), _recordings(fit), _outliers(fit, sensors)]),
+        PagePart("Pictures", pictures=list(_pictures(fit, sensors))),
+        PagePart("What the recordings determine", text=repr(fit.identifiability), is_closed=True),
+        PagePart("The fit as it prints itself", text=repr(fit), is_closed=True),
+    ]
+    write_whole(out, page(name, lead, parts, title=name, warnings=fit.warnings))
     return out
 
 
@@ -91,7 +84,7 @@ def _facts(fit: Fit) -> PageTable:
         times = ", ".join(f"{time:.3g} s" for time in fit.correlation_times)
         rows.append(("correlation time", times))
     rows += [(f"{name} at its bound", f"multiplier {x:.3g}") for name, x in fit.at_bound.items()]
-    return PageTable((), rows)
+    return PageTable((), rows, "Noise")
 
 
 def _recordings(fit: Fit) -> PageTable:
@@ -103,7 +96,7 @@ def _recordings(fit: Fit) -> PageTable:
         (f"{one.name}, validation", one.count, None, float(error))
         for one, error in zip(fit.validation.recordings, fit.validation_errors, strict=True)
     ]
-    return PageTable(("", "samples", "RMS", "from recorded start"), rows)
+    return PageTable(("", "samples", "RMS", "from recorded start"), rows, "Recordings")
 
 
 def _outliers(fit: Fit, sensors: Sequence[str]) -> PageTable:
@@ -116,7 +109,7 @@ def _outliers(fit: Fit, sensors: Sequence[str]) -> PageTable:
     ]  # fmt: skip
     head = repr(fit.outliers).splitlines()[0].removeprefix("Outliers: ")
     titles = ("recording", "time [s]", "sensor", "sigmas") if rows else ()
-    return PageTable(titles, rows, caption=head)
+    return PageTable(titles, rows, "Outliers", caption=head)
 
 
 def _pictures(fit: Fit, sensors: Sequence[str]) -> Iterator[Picture]:

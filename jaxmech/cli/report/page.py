@@ -6,16 +6,18 @@ Pictures and animations are inside the page as data.
 import base64
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from jaxmech.cli.report import tables
-from jaxmech.cli.report.answers import answers, confidences
+from jaxmech.cli.report.answers import Answer, answers, confidences
+from jaxmech.cli.report.tables import PageTable
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.run_folder import FolderError, write_whole
 from jaxmech.display.animate import animate
@@ -39,6 +41,19 @@ class Picture:
     caption: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class PagePart:
+    """A part of the page; without a title its tables, which have titles, are beside each other."""
+
+    title: str = field(default="", kw_only=False)
+    cards: Sequence[Answer] = ()
+    text: str = ""
+    tables: Sequence[PageTable] = ()
+    pictures: Sequence[Picture] = ()
+    note: str = ""
+    is_closed: bool = False  # to be opened by the reader
+
+
 def write_report(
     path: Path,
     out: Path | None = None,
@@ -59,30 +74,19 @@ def write_report(
         message = "finish it with `jaxmech ensemble`: it stores statistics only"
         raise FolderError(f"{path} is not finished, and there is nothing to report; {message}")
     summary = results.summary or summarize(results)
-    page = template("report.html").render(
-        name=results.name,
-        done=summary["done"],
-        lead=tables.lead(results, summary),
-        answers=answers(results),
-        confidence=confidences(results),
-        audit=tables.audit_tables(summary),
-        pictures=_pictures(results),
-        animations=_animations(results, animated, study, folder, tell),
-        failures=tables.failure_table(results, summary),
-        configuration=(results.path / "config.toml").read_text(encoding="utf-8"),
-        environment=tables.environment_table(results),
-        processors=tables.processor_table(results),
-        path=path,
-        time=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        version=version("jaxmech"),
-    )
     out = path / "report.html" if out is None else out
-    write_whole(out, page)
+    parts = _parts(results, summary, _animations(results, animated, study, folder, tell))
+    title = f"{results.name}: {tables.number_text(summary['done'])} trajectories"
+    lead = tables.lead(results, summary)
+    write_whole(out, page(results.name, lead, list(parts), title=title, source=str(path)))
     return out
 
 
-def template(name: str) -> Template:
-    """A template of the folder, with what all of them need."""
+def page(
+    name: str, lead: str, parts: Sequence[PagePart], *, title: str, source: str = "",
+    warnings: Sequence[str] = (),
+) -> str:  # fmt: skip
+    """The text of a page, with a sentence below its name."""
     environment = Environment(
         loader=PackageLoader("jaxmech.cli.report"),
         autoescape=True,
@@ -91,7 +95,42 @@ def template(name: str) -> Template:
         lstrip_blocks=True,
     )
     environment.filters["number"] = tables.number_text
-    return environment.get_template(name)
+    return environment.get_template("page.html").render(
+        name=name,
+        lead=lead,
+        parts=parts,
+        title=title,
+        source=source,
+        warnings=warnings,
+        time=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        version=version("jaxmech"),
+    )
+
+
+def _parts(
+    results: Results, summary: dict[str, Any], animations: Sequence[Picture]
+) -> Iterator[PagePart]:
+    if cards := answers(results):
+        note = f"Intervals of {confidences(results)} are below their values; arrays in full are in"
+        yield PagePart("Answers", cards=cards, note=f"{note} statistics.npz.")
+    yield PagePart(tables=tables.audit_tables(summary))
+    for title, pictures in (("Pictures", _pictures(results)), ("In motion", animations)):
+        if pictures:
+            yield PagePart(title, pictures=pictures)
+    if failures := tables.failure_table(results, summary):
+        count = len(failures.table.rows)
+        listed = f"{count:,} of {failures.count:,} are listed." if failures.count > count else ""
+        yield PagePart("Failures", tables=[failures.table], note=listed)
+    configuration = (results.path / "config.toml").read_text(encoding="utf-8")
+    yield PagePart("Configuration", text=configuration, is_closed=True)
+    environment = [tables.environment_table(results)]
+    several = ""
+    if processors := tables.processor_table(results):
+        environment.append(processors)
+        several = (
+            "Several kinds of processors computed this run; the last bits of results may differ."
+        )
+    yield PagePart("Environment", tables=environment, note=several, is_closed=True)
 
 
 def _pictures(results: Results) -> list[Picture]:
