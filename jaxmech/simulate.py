@@ -54,7 +54,7 @@ from jaxmech.utils.checks import is_known, require_finite, require_kind, with_st
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.parameters import digests_of, warn_of_slips
 from jaxmech.utils.precision import USE_FLOAT64, PrecisionWarning
-from jaxmech.utils.tracers import actual
+from jaxmech.utils.tracers import actual, require_known_mesh
 
 # failures that round-off can cause
 _OF_PRECISION = (
@@ -164,6 +164,7 @@ def simulate(
     watch = event_set_of(system, events, inactive)
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = as_times(ts, q0.dtype)
+    require_known_mesh((q0, v0, ts, params))
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
     if watch is not None:
         _warn_of_rounded_times(ts)

@@ -34,6 +34,7 @@ from jaxmech.utils.jax_internals import (
     lowered,
     unsharded,
     varying_axes,
+    without_mesh,
     without_unused,
 )
 
@@ -215,7 +216,7 @@ def traced(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[ClosedJaxpr, An
     """A function as a jaxpr without unused operations, and the tree structure of its results."""
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in args]
     # Independent of the settings of JAX: loops are not unrolled, and derivatives may mix types.
-    with jax.disable_jit(False), jax.numpy_dtype_promotion("standard"):
+    with jax.disable_jit(False), jax.numpy_dtype_promotion("standard"), without_mesh():
         call, outs = jax.make_jaxpr(fn, return_shape=True)(*shapes)
     # XLA cannot eliminate what is unused, because it cannot see into native code.
     return without_unused(lowered(call)), jax.tree.structure(outs)
@@ -283,7 +284,8 @@ def _lower(ctx: LoweringRuleContext, *args: Any, platform: str | None = None, **
     plain = [ShapedArray(x.shape, x.dtype) for x in avals]
     native = platform in NATIVE
     lower = lower_fun(partial(_evaluated, native=native), multiple_results=True)
-    with lowered_for(platform), announced(), finite_arguments(params["op"].takes_finite):
+    finite = finite_arguments(params["op"].takes_finite)
+    with lowered_for(platform), announced(), finite, without_mesh():
         return lower(ctx.replace(avals_in=plain), *args, **params)
 
 

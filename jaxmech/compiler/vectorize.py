@@ -14,7 +14,7 @@ from jaxmech.compiler.frontend.jaxprs import is_one_kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.compiler.partition import run_partitioned
 from jaxmech.compiler.platforms import is_on, why_not
-from jaxmech.utils.jax_internals import ClosedJaxpr, without_unused
+from jaxmech.utils.jax_internals import ClosedJaxpr, without_mesh, without_unused
 
 
 def vectorize(fn: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
@@ -77,9 +77,10 @@ def run_batched(
         jax.ShapeDtypeStruct(x.shape[1:] if is_batched else x.shape, x.dtype)
         for x, is_batched in zip(leaves, flags, strict=True)
     ]
-    closed, shape = jax.make_jaxpr(
-        lambda *leaves: fn(*jax.tree.unflatten(structure, leaves)), return_shape=True
-    )(*first)
+    with without_mesh():
+        closed, shape = jax.make_jaxpr(
+            lambda *leaves: fn(*jax.tree.unflatten(structure, leaves)), return_shape=True
+        )(*first)
     outs = run_jaxpr(without_unused(closed), flags, leaves, explanation)
     return jax.tree.unflatten(jax.tree.structure(shape), outs)
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.compiler.operation import bind, operation_of
-from jaxmech.utils.jax_internals import Tracer
+from jaxmech.utils.jax_internals import Tracer, without_mesh
 
 
 def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -80,7 +80,8 @@ def hoisted(fn: Callable[..., Any], *inputs: Any) -> tuple[Callable[..., Any], l
     The inputs are arguments of the shapes and types in question.
     """
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)), inputs)
-    closure = eqx.filter_closure_convert(fn, *shapes)
+    with without_mesh():
+        closure = eqx.filter_closure_convert(fn, *shapes)
     leaves, structure = jax.tree.flatten(closure)
     places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tracer)]
 

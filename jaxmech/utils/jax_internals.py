@@ -18,6 +18,7 @@ What each name is for:
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -46,6 +47,8 @@ __all__ = [
     "as_closed",
     "composite_content",
     "eval_context",
+    "has_reverse_derivative",
+    "is_outside_its_mesh",
     "is_undefined_primal",
     "jaxpr_as_fun",
     "lower_fun",
@@ -56,6 +59,7 @@ __all__ = [
     "used_arguments",
     "varying_axes",
     "with_devices",
+    "without_mesh",
     "without_unused",
 ]
 
@@ -182,6 +186,27 @@ def unsharded(x: Array) -> Array:
         return x
     whole = jax.sharding.PartitionSpec(*[None] * x.ndim)
     return jax.sharding.reshard(x, sharding.update(spec=whole))
+
+
+def has_reverse_derivative(x: Any) -> bool:
+    """Whether a value is differentiated by `jax.grad` or `jax.vjp`, within `jax.vmap` or around."""
+    while isinstance(x, Tracer):
+        if getattr(x._trace, "is_vjp", False):  # noqa: SLF001 nothing public tells
+            return True
+        x = getattr(x, "val", getattr(x, "primal", None))
+    return False
+
+
+def is_outside_its_mesh(x: Any) -> bool:
+    """Whether a value lies on explicit axes of several devices that `jax.set_mesh` has not set."""
+    mesh = jax.typeof(x).sharding.mesh
+    is_explicit = jax.sharding.AxisType.Explicit in mesh.axis_types and mesh.size > 1
+    return is_explicit and jax.sharding.get_abstract_mesh().empty
+
+
+def without_mesh() -> AbstractContextManager[None]:
+    """A context in which programs are traced for one device, whatever `jax.set_mesh` says."""
+    return jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), ()))
 
 
 def program_devices(ctx: LoweringRuleContext) -> tuple[Any, ...]:

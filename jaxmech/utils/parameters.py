@@ -59,7 +59,7 @@ def _digest(x: Any) -> Any:
         if has_value:
             words = np.where(x == 0, x.dtype.type(0), x).reshape(-1).view(np.uint32)
         else:  # zeros alike, whatever their sign
-            words = jnp.where(x == 0, jnp.zeros_like(x), x)
+            words = jnp.where(x == 0, 0.0, x)
             words = jax.lax.bitcast_convert_type(words, jnp.uint32).reshape(-1)
     else:
         words = x.astype(np.uint32).reshape(-1)

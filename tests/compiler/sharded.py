@@ -2,7 +2,8 @@
 
     JAX_NUM_CPU_DEVICES=4 JAX_ENABLE_X64=1 python -m tests.compiler.sharded Auto batch simulate
 
-The arguments are the type of the axes of the mesh, and cases. For each it prints as JSON how large
+The arguments are the type of the axes of the mesh, "without jit" if `jax.set_mesh` is to be used in
+place of `jit`, and cases. For each it prints as JSON how large
 the batch of each native call is on one device, what the devices exchange, how far the numbers are
 from those of a single device, and how the first result is divided.
 """
@@ -88,6 +89,10 @@ def swing(speeds: Any, length: Any, derivative: Any = None) -> Any:
     return trajectories(speeds, length, derivative)[0].sum()
 
 
+def tangent(fn: Callable[..., Any], *args: Any) -> Any:
+    return jax.jvp(fn, args, args)
+
+
 def slopes(speeds: Any, length: Any) -> Any:
     def start(theta: Any) -> Any:
         return (
@@ -168,6 +173,7 @@ def cases() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
             jax.grad(partial(swing, derivative=ForwardMode()), 1),
             (starts, length),
         ),
+        "simulate, tangent": (partial(tangent, swing), (starts, length)),
         "simulate, each": (each(jax.grad(lambda s, n: swing(s[None], n))), (starts, length)),
         "simulate, Hessian": (jax.hessian(swing, 1), (starts, length)),
         "sensitivities": (slopes, (starts, length)),
@@ -190,6 +196,26 @@ def found(fn: Callable[..., Any], args: tuple[Any, ...]) -> dict[str, Any]:
     }
 
 
+def found_without_jit(fn: Callable[..., Any], args: tuple[Any, ...]) -> dict[str, Any]:
+    """The error of the result under `jax.set_mesh`, and what is said without it."""
+    with jax.set_mesh(mesh(4)):
+        result = fn(*args)
+    plain = fn(*map(np.asarray, args))
+    pairs = list(zip(jax.tree.leaves(result), jax.tree.leaves(plain), strict=True))
+    message = ""
+    try:
+        fn(*args)
+    except ValueError as error:
+        message = str(error)
+    return {
+        "error": max(float(abs(np.asarray(a) - np.asarray(b)).max()) for a, b in pairs),
+        "divided": str(pairs[0][0].sharding.spec),
+        "message": message,
+    }
+
+
 if __name__ == "__main__":
     every = cases()
-    print(json.dumps({name: found(*every[name]) for name in sys.argv[2:]}))
+    look = found_without_jit if sys.argv[2] == "without jit" else found
+    names = [name for name in sys.argv[2:] if name != "without jit"]
+    print(json.dumps({name: look(*every[name]) for name in names}))

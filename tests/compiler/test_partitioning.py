@@ -61,10 +61,10 @@ SLOW: dict[str, Expected] = {
 }
 
 
-def divided(kind: str, expected: dict[str, Expected]) -> None:
-    """Run the cases in a process with four devices."""
+def on_four_devices(*arguments: str) -> dict[str, Any]:
+    """What `sharded` finds, in a process with four devices in which warnings are errors."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.compiler.sharded", kind, *expected],
+        [sys.executable, "-W", "error", "-m", "tests.compiler.sharded", *arguments],
         env={**os.environ, "JAX_NUM_CPU_DEVICES": "4", "JAX_ENABLE_X64": "1"},
         capture_output=True,
         text=True,
@@ -73,6 +73,11 @@ def divided(kind: str, expected: dict[str, Expected]) -> None:
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def divided(kind: str, expected: dict[str, Expected]) -> None:
+    found = on_four_devices(kind, *expected)
     for name, (sizes, exchanged, placed) in expected.items():
         case = found[name]
         assert (case["sizes"], case["exchanged"]) == (sizes, exchanged), name
@@ -92,6 +97,18 @@ def test_with_axes_that_the_types_divide() -> None:
 @pytest.mark.slow
 def test_derivatives_of_trajectories() -> None:
     divided("Auto", SLOW)
+
+
+def test_derivatives_without_jit_need_a_mesh_that_is_set() -> None:
+    """`jax.grad` of anything else fails then too, but after all of its work."""
+    runs = ["simulate", "simulate, tangent"]
+    gradients = ["simulate, gradient", "simulate, each"]
+    found = on_four_devices("Explicit", "without jit", *runs, *gradients)
+    for name, case in found.items():
+        assert case["error"] <= 1e-12, name
+        assert ("with jax.set_mesh(mesh):" in case["message"]) == (name in gradients), name
+        assert case["message"] == "" or name in gradients
+    assert found["simulate, each"]["divided"] == "P('x',)"
 
 
 def test_every_order_of_prime_factors() -> None:
