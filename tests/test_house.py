@@ -11,7 +11,17 @@ from packaging.requirements import Requirement
 import jaxmech
 from tests.house import LAYERS, PACKAGE, faults, foreign_packages, layers_of, unnamed
 
-EXTRAS = ("cluster", "diffrax", "mesh", "mujoco", "posterior", "sympy", "view", "xarray")
+EXTRAS = (
+    "cluster",
+    "diffrax",
+    "mesh",
+    "mujoco",
+    "posterior",
+    "reliability",
+    "sympy",
+    "view",
+    "xarray",
+)
 ROOT = Path(__file__).resolve().parents[1]
 
 

@@ -2,7 +2,6 @@
 
 `resolve` finds the system that a command names, `catalogue` lists the models, `doctor` examines the
 installation, `jax_versions` rejects releases of jax that are known to be wrong, and `interrupt`
-handles signals. `studies` is the command `ensemble`; `stability` are `modes`
-and `equilibria`; `fit/`, `report/`, `audit/` and `new/` have folders of
-their own.
+handles signals. `studies` is the command `ensemble`, and `failure` that of its name; `stability`
+are `modes` and `equilibria`; `fit/`, `report/`, `audit/` and `new/` have folders of their own.
 """

@@ -4,6 +4,7 @@ ABOUT = """\
 Constrained mechanics in batches: Monte Carlo studies and fits from a configuration file.
 
   jaxmech ensemble configs/double_pendulum.toml    run a study, or continue an interrupted run
+  jaxmech failure study.toml                       the probability of a rare failure
   jaxmech fit configs/fit_pendulum.toml            fit parameters to recordings, with a report
   jaxmech check my_robot.py:arm                    check a system before trusting it
   jaxmech COMMAND --help                           what a command does, with all keys of its files
@@ -16,6 +17,19 @@ xarray.open_zarr), `config.toml`, `environment.json`, `summary.json`, `summary.t
 --blocks 0:100 computes a part of a study. Other processes may compute other parts in the same
 folder, as in a job array; the command without --blocks then completes the study. With --cluster,
 the workers of a Dask cluster compute it. SIGTERM stops after the current block.
+"""
+FAILURE = """\
+Compute the probability that a motion fails, as the table [failure] of a study says, from thousands
+of trajectories where crude Monte Carlo would need billions, or continue where it was interrupted.
+The keys of the table are listed by `jaxmech ensemble --help`. The run folder, by default
+runs/<name of CONFIG>_failure, holds `failure.txt`, `failure.json`, `design_points.npz` with the
+most probable failures, `calls/` with every batch, and `pictures/`.
+
+  [failure]
+  of = "swing"             # an observed quantity, a coordinate, or an event
+  above = 0.52
+
+exit code: 0 done; 1 with warnings; 2 bad input
 """
 VERIFY = """\
 Compare every file of a run folder with its stored digest, and list damaged files without changing

@@ -1,4 +1,4 @@
-"""The command line: `jaxmech ensemble`, `fit`, `plot`, `models`, `check`, `compare` and the rest.
+"""The command line: `jaxmech ensemble`, `failure`, `fit`, `plot`, `models`, `check` and the rest.
 
 Each command imports what it needs, so that `--help` does not wait for all of it.
 """
@@ -124,6 +124,24 @@ def _located(config: Path) -> Iterator[None]:
         yield
     except StudyError as error:
         raise located(error, config) from error
+
+
+def _failure(arguments: Namespace) -> int:
+    from jaxmech.cli.failure import compute
+    from jaxmech.config.toml import read
+    from jaxmech.ensemble import Study
+    from jaxmech.ensemble.sampling.plans import name_problems
+
+    _require_good_jax()
+    config = Path(arguments.config)
+    _require_no_run_code(config)
+    study = read(config, Study, lambda data: name_problems(data, config.parent))
+    if study.precision == "float64":
+        _use_float64()
+    with _located(config):
+        output, good = compute(arguments, study, config)
+    print(output)
+    return DONE if good else UNSATISFACTORY
 
 
 def _fit(arguments: Namespace) -> int:
@@ -393,6 +411,7 @@ def _require_good_jax() -> None:
 _COMMANDS = {
     "new": _new,
     "ensemble": _ensemble,
+    "failure": _failure,
     "fit": _fit,
     "plot": _plot,
     "replay": _replay,

@@ -91,12 +91,14 @@ _Add = Callable[..., _LazyParser]  # adds a command by its name, a line, and a t
 
 
 def _add_studies(add: _Add) -> None:
-    """`ensemble` and `fit`, which make run folders."""
+    """`ensemble`, `failure` and `fit`, which make run folders."""
     ensemble = add("ensemble", "run or continue a Monte Carlo study", texts.ENSEMBLE)
     ensemble.closing = _keys(texts.EXAMPLE, "study")
+    failure = add("failure", "the probability of a failure, down to 1e-9", texts.FAILURE)
+    failure.add_argument("--json", action="store_true", help="print JSON")
     fit = add("fit", "fit parameters to recordings", texts.FIT)
     fit.closing = _keys(texts.FIT_EXAMPLE, "fit")
-    for command in (ensemble, fit):
+    for command in (ensemble, failure, fit):
         command.add_argument("config", metavar="CONFIG", help="configuration, a TOML file (below)")
         _add_out(command)
     _add_cluster(fit)

@@ -7,7 +7,8 @@ motion as a function of its draws, `kernel` computes a block of them, with their
 predicts memory and disk, and `progress` reports the progress. `store`, `layout` and `checksums`
 write the run folder, `provenance` records the origin of the results, and `accumulate` merges the
 statistics. `results` opens a run, whose chunks it compares with their digests,
-`summary` describes it, and `finished/` analyses it further.
+`summary` describes it, and `finished/` analyses it further. `failure/` computes probabilities too
+small for all of this.
 """
 
 from jaxmech.config.errors import StudyError as StudyError
@@ -26,6 +27,12 @@ from jaxmech.ensemble.distributions import Scipy as Scipy
 from jaxmech.ensemble.distributions import Triangular as Triangular
 from jaxmech.ensemble.distributions import Uniform as Uniform
 from jaxmech.ensemble.draws import draw as draw
+from jaxmech.ensemble.failure.estimates import FailureEstimate as FailureEstimate
+from jaxmech.ensemble.failure.probability import failure_probability as failure_probability
+from jaxmech.ensemble.failure.result import DesignPoint as DesignPoint
+from jaxmech.ensemble.failure.result import FailureProbability as FailureProbability
+from jaxmech.ensemble.failure.sensitivities import Sensitivity as Sensitivity
+from jaxmech.ensemble.failure.settings import Failure as Failure
 from jaxmech.ensemble.finished.comparison import compare_runs as compare_runs
 from jaxmech.ensemble.finished.dataset import open as open  # noqa: A004
 from jaxmech.ensemble.finished.dataset import run as run

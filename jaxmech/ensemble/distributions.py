@@ -331,6 +331,12 @@ class Scipy:
         inverse, start, end = self._tail()
         return _within(inverse(start + (end - start) * unit), *self._limits)
 
+    def upper_quantile(self, unit: np.ndarray) -> np.ndarray:
+        """Values that are exceeded with these probabilities, with the digits of small ones."""
+        frozen, (low, high) = self._scipy(), self._limits
+        start, end = frozen.sf(high), frozen.sf(low)
+        return _within(frozen.isf(start + (end - start) * unit), low, high)
+
     def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
         """The logarithm of the density."""
         _, start, end = self._tail()

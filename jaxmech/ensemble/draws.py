@@ -18,7 +18,7 @@ from jaxmech.config.load import Subject
 from jaxmech.ensemble.distributions import Fixed, FromTable, Spread, needs_default
 from jaxmech.ensemble.members.array_names import array_name
 from jaxmech.ensemble.sampling.designs import Points, inside
-from jaxmech.ensemble.sampling.plans import Drawn, DrawPlan, plans_of
+from jaxmech.ensemble.sampling.plans import Drawn, DrawPlan, Index, plans_of
 from jaxmech.ensemble.sampling.settings import Sampling, named
 from jaxmech.ensemble.sampling.table import read_table
 from jaxmech.utils.text import not_one_of
@@ -67,15 +67,16 @@ class Sampler:
         }
         # the columns of a table, by full name
         self.table_columns, self._weights = _from_table(column_names, sampling, study.size, folder)
-        self._drawn: dict[str, tuple[Spread, float]] = {
+        # the distributions of the others, by full name
+        self.drawn: dict[str, tuple[Spread, float]] = {
             key: (rule, default)
             for key, (rule, default) in rules.items()
             if not isinstance(rule, FromTable)
         }
-        names = [*self._drawn]
+        names = [*self.drawn]
         self._proposal = _proposal(sampling, names)
         # the factor of the correlation matrix of all drawn variables, if any are correlated
-        self._factor = np.linalg.cholesky(sampling.matrix(names)) if sampling.correlation else None
+        self.factor = np.linalg.cholesky(sampling.matrix(names)) if sampling.correlation else None
         self.points = Points(sampling.design, study.seed, study.size, names)
         _require_groups(sampling, self.points, study.size, self.table_columns)
 
@@ -86,22 +87,34 @@ class Sampler:
 
     def rows(self, first: int, last: int) -> tuple[Variable, ...]:
         """Every variable for trajectories `first` to `last`."""
-        columns = self.columns(first, last)
-        return tuple(self._variable(plan, columns, last - first) for plan in self._plans)
+        return self.variables(self.columns(first, last), last - first)
+
+    def variables(self, columns: Mapping[str, np.ndarray], rows: int) -> tuple[Variable, ...]:
+        """Every variable of as many trajectories, from the numbers that vary, by full name."""
+        return tuple(self._variable(plan, columns, rows) for plan in self._plans)
+
+    @property
+    def entries(self) -> dict[str, tuple[str, str, Index]]:
+        """The section, variable and index of each number that varies, by full name."""
+        return {
+            plan.key(index): (plan.section, plan.name, index)
+            for plan in self._plans
+            for index in plan.rules
+        }
 
     def columns(self, first: int, last: int) -> dict[str, np.ndarray]:
         """The numbers that vary, by full name, for some trajectories."""
         # A value is the quantile of a number between 0 and 1, so that correlations, designs and
         # proposals need to know nothing of distributions.
         unit = {key: inside(x) for key, x in self.points.rows(first, last).items()}
-        if self._factor is not None:
+        if self.factor is not None:
             from scipy.special import ndtr, ndtri  # slow to import, and seldom needed
 
-            normal = np.stack([ndtri(unit[key]) for key in self._drawn], axis=1) @ self._factor.T
-            unit |= {key: inside(x) for key, x in zip(self._drawn, ndtr(normal).T, strict=True)}
+            normal = np.stack([ndtri(unit[key]) for key in self.drawn], axis=1) @ self.factor.T
+            unit |= {key: inside(x) for key, x in zip(self.drawn, ndtr(normal).T, strict=True)}
         drawn = {
             key: self._proposal.get(key, rule).quantile(unit[key], default)
-            for key, (rule, default) in self._drawn.items()
+            for key, (rule, default) in self.drawn.items()
         }
         return drawn | {key: values[first:last] for key, values in self.table_columns.items()}
 
@@ -113,7 +126,7 @@ class Sampler:
         if self._proposal:
             columns, total = self.columns(first, last), np.zeros(last - first)
             for key, rule in self._proposal.items():
-                target, default = self._drawn[key]
+                target, default = self.drawn[key]
                 total += target.log_density(columns[key], default)
                 total -= rule.log_density(columns[key], default)
             weights = weights * np.exp(total)

@@ -38,7 +38,7 @@ from jaxmech.ensemble.study import Study
 from jaxmech.integrate import FixedSteps
 
 _CREATED = ("config.toml", "environment.json", *COPIES, RESULTS, BLOCKS)
-_MAY_CHANGE = {"chunk", "cluster"}  # of the keys of a study
+_MAY_CHANGE = {"chunk", "cluster", "failure"}  # of the keys of a study
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
 from jaxmech.config.schema import unnamed_policies
 from jaxmech.ensemble.distributions import Distribution, Fixed, FromTable, Spread
+from jaxmech.ensemble.failure.settings import Failure
 from jaxmech.ensemble.members.array_names import name_problem
 from jaxmech.ensemble.members.observed import Observed, Series, StudyEvent
 from jaxmech.ensemble.recorded.settings import RecordedInput, input_problems
@@ -157,6 +158,9 @@ class Study(Drawn):
     until: Until | None = setting(None, "stop before `size`, when a statistic is known well enough")
     cluster: Cluster | None = setting(
         None, "workers that compute the blocks; does not change results"
+    )
+    failure: Failure | None = setting(
+        None, "what counts as failure, for `jaxmech failure`; `jaxmech ensemble` ignores it"
     )
 
     times: Times = field(metadata=doc("times at which the motion is saved"))

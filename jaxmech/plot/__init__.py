@@ -2,7 +2,7 @@
 
 `panels` is shared by all, `stacked` by those of sensors; `trajectories`, `fit`, `noise`,
 `derivatives` and `eigenvalues` draw into axes; `ensemble_figures`,
-`replayed` and `fit` draw the pictures of a run folder.
+`failure_figures`, `replayed` and `fit` draw the pictures of a run folder.
 `animation` implements `jm.animate`: `paths` are the shapes over time, `scene` draws a moment of
 them, and `mode_track` makes a motion of a mode. `viewer` implements `jm.view`.
 """

@@ -1,0 +1,10 @@
+"""Probabilities of failure, down to 1e-9: read `settings`, `probability`, `margin` in this order.
+
+`settings` is the table of a configuration. `probability` computes a result, which `result` holds
+and `folder` stores. `margin` is the margin of one motion as a function of its draws, `limit_state`
+that of many points of standard normal space, which `standard_space` maps to the draws.
+`design_points` searches for the most probable failures; `openturns_event` hands a limit state to
+the algorithms of OpenTURNS. The methods are in `sampling` and `subset`, with their `estimates`;
+`sensitivities` are those of log p to the distributions. Only the table `failure` of a study and
+the command know of this folder.
+"""

@@ -1,0 +1,181 @@
+"""`LimitState`: the margins of motions, and their gradients, at points of standard normal space.
+
+All calls have one of two shapes, a block of margins or a few lanes of margins with gradients, so
+that two programs are compiled. With a journal each result is stored before it is used. A later
+process that begins again with the same settings asks the same questions in the same order, and
+reads the answers from there up to the point where the earlier one was killed.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmech.config.errors import StoppedError
+from jaxmech.config.run_folder import npz, write_whole
+from jaxmech.ensemble.draws import Sampler
+from jaxmech.ensemble.failure.margin import Margin
+from jaxmech.ensemble.failure.standard_space import StandardSpace
+from jaxmech.ensemble.kernel import errors_as_problems
+from jaxmech.ensemble.members.base import inputs_of, merged
+
+GRADIENT_LANES = 16  # margins with gradients in one call
+
+
+class ExhaustedError(Exception):
+    """As many trajectories are computed as are allowed."""
+
+
+@dataclass(eq=False)
+class LimitState:
+    """The margin as a function of points u, shape (N, n); it counts its trajectories."""
+
+    margin: Margin
+    sampler: Sampler
+    space: StandardSpace
+    most: int  # trajectories that may be computed
+    journal: Path | None = None  # folder of the results
+    stop: Callable[[], bool] = lambda: False  # whether to end before the next call
+    report: Callable[[int], None] = lambda count: None  # told how many trajectories are done
+    trajectories: int = 0  # including those with gradients
+    gradients: int = 0
+    lost: int = 0  # trajectories that could not be computed to their end
+    _calls: int = field(default=0, init=False)
+
+    @property
+    def size(self) -> int:
+        """The number of variables."""
+        return self.space.size
+
+    @property
+    def left(self) -> int:
+        """How many more trajectories may be computed."""
+        return self.most - self.trajectories
+
+    def values(self, u: np.ndarray) -> np.ndarray:
+        """The margins of some points, shape (N,)."""
+        block = self.margin.study.block_size
+        parts = [self._call(u[k : k + block], block, False) for k in range(0, len(u), block)]
+        return np.concatenate([part["margin"] for part in parts])
+
+    def with_gradients(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The margins of some points and their gradients, shapes (N,) and (N, n)."""
+        lanes = GRADIENT_LANES
+        parts = [self._call(u[k : k + lanes], lanes, True) for k in range(0, len(u), lanes)]
+        margins = np.concatenate([part["margin"] for part in parts])
+        return margins, np.concatenate([part["gradient"] for part in parts])
+
+    def motion(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        """The initial state and parameters of the motion of a point, shape (n,)."""
+        variables = self.sampler.variables(self.space.columns(u[None]), 1)
+        varying, shared = inputs_of(variables, self.margin.member.dtype)
+        states = self.margin.member.states(varying, shared, 1)
+        q, v, params = jax.tree.map(lambda x: np.asarray(x)[0], states)
+        return q, v, params
+
+    def _call(self, u: np.ndarray, lanes: int, with_gradient: bool) -> dict[str, np.ndarray]:
+        if self.left < len(u):
+            raise ExhaustedError
+        result = self._stored(u, with_gradient)
+        if result is None:
+            if self.stop():
+                raise StoppedError
+            result = self._computed(u, lanes, with_gradient)
+            self._store(u, with_gradient, result)
+        self._calls += 1
+        self.trajectories += len(u)
+        self.gradients += len(u) * with_gradient
+        self.lost += int(result["lost"].sum())
+        self.report(self.trajectories)
+        return result
+
+    def _computed(self, u: np.ndarray, lanes: int, with_gradient: bool) -> dict[str, np.ndarray]:
+        member = self.margin.member
+        variables = self.sampler.variables(self.space.columns(u), len(u))
+        varying, shared = inputs_of(variables, member.dtype, lanes - len(u))
+        program = self._derivatives if with_gradient else self._margins
+        with errors_as_problems():
+            found = program(varying, shared, not member.may_skip_assembly)
+            if member.may_skip_assembly and not bool(found["met"].all()):
+                found = program(varying, shared, True)
+        found = jax.tree.map(lambda x: np.asarray(x)[: len(u)], found)
+        result = {"margin": found["margin"].astype(float), "lost": found["lost"]}
+        if with_gradient:
+            tree, entries = found["gradient"], self.sampler.entries
+            by_column = np.stack(
+                [_entry(tree, *entries[name]) for name in self.space.names], axis=1
+            ).astype(float)
+            by_column[found["lost"]] = 0.0
+            result["gradient"] = self.space.gradient(u, by_column)
+        return result
+
+    @cached_property
+    def _margins(self) -> Any:
+        def compute(varying: Any, shared: Any, assembled: bool) -> Any:
+            def one(draws: Any) -> Any:
+                margin, (lost, met) = self.margin.of(merged(shared, draws), assembled)
+                return {"margin": margin, "lost": lost, "met": met}
+
+            return jax.vmap(one)(varying)
+
+        return jax.jit(compute, static_argnums=2)
+
+    @cached_property
+    def _derivatives(self) -> Any:
+        def compute(varying: Any, shared: Any, assembled: bool) -> Any:
+            def one(draws: Any) -> Any:
+                def margin_of(draws: Any) -> Any:
+                    return self.margin.of(merged(shared, draws), assembled)
+
+                (margin, (lost, met)), gradient = jax.value_and_grad(margin_of, has_aux=True)(draws)
+                return {"margin": margin, "lost": lost, "met": met, "gradient": gradient}
+
+            return jax.vmap(one)(varying)
+
+        return jax.jit(compute, static_argnums=2)
+
+    @property
+    def _file(self) -> Path | None:
+        return None if self.journal is None else self.journal / f"{self._calls:06d}.npz"
+
+    def _stored(self, u: np.ndarray, with_gradient: bool) -> dict[str, np.ndarray] | None:
+        """The stored result of this call; None if it is not known, or damaged."""
+        if self._file is None or not self._file.is_file():
+            return None
+        try:
+            with np.load(self._file) as stored:
+                result = dict(stored)
+        except (OSError, ValueError, EOFError):
+            return None
+        key, digest = result.pop("key", None), result.pop("digest", None)
+        is_same = np.array_equal(key, _key(u, with_gradient)) and np.array_equal(
+            digest, _digest(result)
+        )
+        return result if is_same else None
+
+    def _store(self, u: np.ndarray, with_gradient: bool, result: dict[str, np.ndarray]) -> None:
+        if self._file is not None:
+            checks = {"key": _key(u, with_gradient), "digest": _digest(result)}
+            write_whole(self._file, npz({**result, **checks}))
+
+
+def _entry(tree: Any, section: str, name: str, index: tuple[int, ...]) -> np.ndarray:
+    values: np.ndarray = tree[section][name][(slice(None), *index)]
+    return values
+
+
+def _key(u: np.ndarray, with_gradient: bool) -> np.ndarray:
+    """What a call is identified by."""
+    text = f"{u.shape} {with_gradient}".encode() + np.ascontiguousarray(u).tobytes()
+    return np.frombuffer(hashlib.sha256(text).digest(), np.uint8)
+
+
+def _digest(result: dict[str, np.ndarray]) -> np.ndarray:
+    """The digest of a result, by which damage is noticed."""
+    parts = b"".join(name.encode() + result[name].tobytes() for name in sorted(result))
+    return np.frombuffer(hashlib.sha256(parts).digest(), np.uint8)

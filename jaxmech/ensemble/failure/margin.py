@@ -1,0 +1,178 @@
+"""The margin of a motion against failure, as a JAX function of its draws.
+
+A margin is positive in a safe motion and at most 0 in a failure. The extreme value of a quantity is
+that of the dense output at the peak of the parabola through the largest value at a step and its two
+neighbours. Its derivative is the one at a fixed time, since the time of an extreme value does not
+matter to first order.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.config.errors import refuse
+from jaxmech.config.load import Subject
+from jaxmech.ensemble.failure.settings import Failure
+from jaxmech.ensemble.members.base import Tree, quantity_names
+from jaxmech.ensemble.members.observed import Observed, StudyEvent
+from jaxmech.ensemble.members.trajectory import StudyTrajectory
+from jaxmech.ensemble.study import Study, Times
+from jaxmech.formulations import observed_at
+from jaxmech.integrate import FixedSteps
+from jaxmech.simulate import simulate
+from jaxmech.solution import Solution
+from jaxmech.utils.text import not_one_of
+
+_LONG = 1e6  # margin of a motion without a single value, in units of the threshold
+
+
+@dataclass(frozen=True, eq=False)
+class Margin:
+    """The margin of one trajectory of a study, whose steps are chosen."""
+
+    study: Study  # with functions in place of their names
+    subject: Subject  # its system
+    failure: Failure
+
+    @cached_property
+    def member(self) -> StudyTrajectory:
+        """The trajectory, saved at every step, without the event that is the failure."""
+        study, steps = self.study, self.study.steps
+        if isinstance(steps, FixedSteps) and self.failure.when == "ever":
+            assert steps.per_save is not None
+            saves = (study.times.saves - 1) * steps.per_save + 1
+            times = Times(start=study.times.start, end=study.times.end, saves=saves)
+            study = replace(study, times=times, steps=replace(steps, per_save=1))
+        events = {name: x for name, x in study.events.items() if name != self.failure.of}
+        study = replace(study, events=events, statistics={}, until=None, store="all", failure=None)
+        return StudyTrajectory(study, self.subject)
+
+    def of(self, inputs: Tree, assembled: bool) -> tuple[Array, tuple[Array, Array]]:
+        """The margin, whether the trajectory has failed numerically, and its start was met."""
+        member, study = self.member, self.member.study
+        q, v, met = member.start(inputs, assembled)
+        params = member.params(inputs)
+        sol = simulate(
+            member.system, q, v, member.ts, params,
+            method=study.method, steps=study.steps, projection=study.projection,
+            formulation=study.formulation,
+            events=member.watch.events if member.watch else (), inactive=study.inactive,
+        )  # fmt: skip
+        margin = self._along(sol, params)
+        is_lost = ~member.is_good({"status": sol.status})
+        forced = -1.0 if self.failure.unfinished == "failure" else 1.0
+        # A trajectory that has failed before it is lost is a failure by any rule.
+        margin = jnp.where(is_lost & ~(margin <= 0), forced * self.scale, margin)
+        return margin, (is_lost, met)
+
+    @property
+    def scale(self) -> float:
+        """A margin that is far from 0."""
+        return _LONG * max(abs(self.failure.threshold or 0.0), 1.0)
+
+    def _along(self, sol: Solution, params: Any) -> Array:
+        excess = self._excess
+
+        def at(q: Array, v: Array, t: Array) -> Array:
+            return excess(q, v, t, params)
+
+        if self.failure.when == "end":
+            return -at(sol.q[-1], sol.v[-1], sol.ts[-1])
+        values = jax.vmap(at)(sol.q, sol.v, sol.ts)
+        if self.event is not None and self.event.direction == 0:
+            start = jnp.where(values[0] > 0, -1.0, 1.0)
+            values = start * values
+            at = _times(at, start)
+        values = jnp.where(jnp.isfinite(values), values, -jnp.inf)
+        if sol.run is None:  # the parameters are too many to be kept for dense output
+            return -values.max()
+        peak = sol.at(jax.lax.stop_gradient(_peak(sol.ts, values)))
+        between = at(peak.q, peak.v, peak.t)
+        largest = values.max()
+        return -jnp.where(between > largest, between, largest)
+
+    @cached_property
+    def event(self) -> StudyEvent | None:
+        """The event that is the failure, if it is one."""
+        return self.study.events.get(self.failure.of)
+
+    @cached_property
+    def _excess(self) -> Callable[..., Array]:
+        """The quantity by how much it is beyond the threshold, as a function of a state."""
+        study, failure, system = self.study, self.failure, self.subject.system
+        names = quantity_names(system)
+        event, sign = self.event, -float(failure.margin_sign)
+        if event is not None:
+            fn = event.event(failure.of, names, study.observe).fn
+            sign, level = float(event.direction or 1), 0.0
+        else:
+            assert failure.threshold is not None
+            fn, level = _quantity(failure, names, study), failure.threshold
+        quantity = Observed(fn)
+
+        def excess(q: Array, v: Array, t: Array, params: Any) -> Array:
+            reactions = None
+            if quantity.needs_reactions:
+                reactions = observed_at(system, study.formulation, q, v, t, params)
+            return jnp.max(sign * (quantity.at(q, v, t, params, reactions) - level))
+
+        return excess
+
+
+def require_quantity(failure: Failure, study: Study, subject: Subject) -> None:
+    """Raise a StudyError unless the failure is one of this study."""
+    names = quantity_names(subject.system)
+    if failure.of not in (*names, *study.observe, *study.events):
+        known = (*names, *study.observe, *study.events)
+        kind = "a coordinate, a velocity, an observed quantity or an event"
+        raise refuse(("failure", "of"), not_one_of(failure.of, known, kind))
+    if failure.of in study.events:
+        if failure.threshold is not None:
+            key = "above" if failure.below is None else "below"
+            raise refuse(("failure", key), "must be left out for an event, which has a `level`")
+        if failure.when == "end":
+            raise refuse(("failure", "when"), 'must be "ever" for an event')
+        return
+    if failure.threshold is None:
+        raise refuse(("failure", "above"), f"or `below` must be given for {failure.of}")
+    quantity = study.observe.get(failure.of)
+    if quantity is not None and quantity.keep == "mean":
+        message = f"must not be a mean over time, but {failure.of} has keep = 'mean'"
+        raise refuse(("failure", "of"), message)
+
+
+def _quantity(failure: Failure, names: tuple[str, ...], study: Study) -> Callable[..., Array]:
+    if failure.of in names:
+        return StudyEvent(of=failure.of).event(failure.of, names, {}).fn
+    quantity = study.observe[failure.of]
+    fn = quantity.function
+    assert callable(fn)
+    if quantity.keep != "largest":
+        return fn
+    if quantity.needs_reactions:
+        return lambda q, v, t, p, reactions: jnp.abs(fn(q, v, t, p, reactions))
+    return lambda q, v, t, p: jnp.abs(fn(q, v, t, p))
+
+
+def _times(at: Callable[..., Array], sign: Array) -> Callable[..., Array]:
+    return lambda q, v, t: sign * at(q, v, t)
+
+
+def _peak(ts: Array, values: Array) -> Array:
+    """The time of the peak of the parabola through the largest value and its neighbours."""
+    k = jnp.argmax(values)
+    first = jnp.clip(k - 1, 0, max(len(ts) - 3, 0))
+    if len(ts) < 3:
+        return ts[k]
+    t0, t1, t2 = (ts[first + i] for i in range(3))
+    f0, f1, f2 = (values[first + i] for i in range(3))
+    rise, fall = (f1 - f0) / (t1 - t0), (f2 - f1) / (t2 - t1)
+    bend = (fall - rise) / (t2 - t0)
+    middle = (t0 + t1) / 2 - rise / (2 * jnp.where(bend < 0, bend, -1.0))
+    inside = (bend < 0) & (t0 < middle) & (middle < t2)
+    return jnp.where(inside, middle, ts[k])

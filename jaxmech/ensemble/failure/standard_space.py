@@ -1,0 +1,167 @@
+"""The drawn variables of a study as functions of independent standard normal ones.
+
+A variable is x = F⁻¹(Φ(z)), where z = L u is normal with the correlations of the study (its
+Gaussian copula) and u is independent: as in `draws`, but with all digits in the upper tail, where
+Φ(z) rounds to one, and with derivatives.
+"""
+
+from dataclasses import dataclass
+from math import log, pi
+from typing import Any
+
+import numpy as np
+
+from jaxmech.config.errors import Problem, refuse_all
+from jaxmech.ensemble.distributions import (
+    Discrete,
+    LogNormal,
+    Normal,
+    Scipy,
+    Spread,
+    Triangular,
+    Uniform,
+)
+from jaxmech.ensemble.draws import Sampler
+
+_LOG_ROOT = log(2 * pi) / 2
+_FARTHEST = 37.0  # deviations beyond which probabilities vanish
+
+
+@dataclass(frozen=True, eq=False)
+class StandardSpace:
+    """The map from points u of standard normal space, shape (N, n), to drawn variables."""
+
+    rules: dict[str, tuple[Spread, float]]  # distributions and default values, by full name
+    factor: np.ndarray | None  # L, of the correlation matrix, if any are correlated
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The full names of the variables, such as "parameters.m[3]"."""
+        return tuple(self.rules)
+
+    @property
+    def size(self) -> int:
+        """The number of variables."""
+        return len(self.rules)
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The variables with a few values only, of which nothing is a smooth function."""
+        return tuple(key for key, (rule, _) in self.rules.items() if isinstance(rule, Discrete))
+
+    def correlated(self, u: np.ndarray) -> np.ndarray:
+        """The points z, whose entries have the correlations of the study."""
+        return u if self.factor is None else u @ self.factor.T
+
+    def columns(self, u: np.ndarray) -> dict[str, np.ndarray]:
+        """The variables by full name, shape (N,) each."""
+        z = self.correlated(u)
+        return {
+            key: normal_quantile(rule, z[:, k], default)
+            for k, (key, (rule, default)) in enumerate(self.rules.items())
+        }
+
+    def gradient(self, u: np.ndarray, by_column: np.ndarray) -> np.ndarray:
+        """Derivatives with respect to u, from those with respect to the variables, (N, n)."""
+        z = self.correlated(u)
+        slopes = [
+            slope(rule, z[:, k], default) for k, (rule, default) in enumerate(self.rules.values())
+        ]
+        by_z = by_column * np.stack(slopes, axis=1)
+        return by_z if self.factor is None else by_z @ self.factor
+
+
+def standard_space(sampler: Sampler) -> StandardSpace:
+    """The space of the draws of a study, or a StudyError if they have no distribution."""
+    message = "must have a distribution of its own, but its values are those of a table"
+    refuse_all(Problem(tuple(key.split(".", 1)), message) for key in sampler.table_columns)
+    if sampler.weighted:
+        message = "must be left out: the probability of a failure has its own importance weights"
+        refuse_all([Problem(("sampling", "proposal"), message)])
+    if not sampler.drawn:
+        message = "must draw a variable: without one, a failure is certain or impossible"
+        refuse_all([Problem(("parameters",), message)])
+    return StandardSpace(sampler.drawn, sampler.factor)
+
+
+def normal_quantile(rule: Spread, z: np.ndarray, default: float) -> np.ndarray:
+    """Values of a distribution at quantiles of the standard normal one.
+
+    Example:
+        >>> print(normal_quantile(Uniform(0.0, 1.0), np.array([0.0, 9.0]), 0.0))
+        [0.5 1. ]
+    """
+    from scipy.special import ndtr
+
+    z = np.clip(z, -_FARTHEST, _FARTHEST)
+    if isinstance(rule, Normal) and _is_whole(rule):
+        mean = default if rule.mean is None else rule.mean
+        return mean + _deviation(rule, mean) * z
+    if isinstance(rule, LogNormal) and _is_whole(rule):
+        return np.asarray(
+            (default if rule.median is None else rule.median) * np.exp(rule.sigma * z)
+        )
+    if isinstance(rule, Discrete):
+        return rule.quantile(ndtr(z), default)
+    # The upper half is the lower half of the reflected distribution, where the digits are.
+    lower = rule.quantile(ndtr(-np.abs(z)), default)
+    return np.where(z > 0, _upper_quantile(rule, ndtr(-np.abs(z)), default), lower)
+
+
+def _upper_quantile(rule: Spread, unit: np.ndarray, default: float) -> np.ndarray:
+    """Values that are exceeded with a probability."""
+    match rule:
+        case Uniform(low, high):
+            return high - (high - low) * unit
+        case Normal():
+            mean = default if rule.mean is None else rule.mean
+            reflected = Normal(
+                sd=_deviation(rule, mean), mean=-mean,
+                low=_negative(rule.high), high=_negative(rule.low),
+            )  # fmt: skip
+            return -reflected.quantile(unit, None)
+        case LogNormal():
+            median = default if rule.median is None else rule.median
+            inverse = LogNormal(rule.sigma, 1 / median, _inverse(rule.high), _inverse(rule.low))
+            return 1 / inverse.quantile(unit, None)
+        case Triangular(low, high, mode):
+            return -Triangular(-high, -low, -mode).quantile(unit, None)
+        case Scipy():
+            return rule.upper_quantile(unit)
+    return rule.quantile(1 - unit, default)
+
+
+def _is_whole(rule: Normal | LogNormal) -> bool:
+    return rule.low is None and rule.high is None
+
+
+def _deviation(rule: Normal, mean: float) -> float:
+    return rule.sd * abs(mean) if rule.relative else rule.sd
+
+
+def _negative(limit: float | None) -> float | None:
+    return None if limit is None else -limit
+
+
+def _inverse(limit: float | None) -> float | None:
+    return 1 / limit if limit else None
+
+
+def slope(rule: Spread, z: np.ndarray, default: float) -> np.ndarray:
+    """Derivatives of the quantiles with respect to z: φ(z) / f(x), zero for discrete values."""
+    if isinstance(rule, Discrete):
+        return np.zeros_like(z)
+    z = np.clip(z, -_FARTHEST, _FARTHEST)
+    x = normal_quantile(rule, z, default)
+    if isinstance(rule, Normal) and _is_whole(rule):
+        return np.full_like(z, _deviation(rule, default if rule.mean is None else rule.mean))
+    if isinstance(rule, LogNormal) and _is_whole(rule):
+        return rule.sigma * x
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = np.exp(-(z**2) / 2 - _LOG_ROOT - rule.log_density(x, default))
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+def log_density(z: np.ndarray) -> Any:
+    """The logarithm of the standard normal density of points, shape (N,)."""
+    return -(z**2).sum(1) / 2 - z.shape[1] * _LOG_ROOT

@@ -1,0 +1,93 @@
+"""An oscillator under a pulse, whose probabilities of failure are known by quadrature."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech.config.errors import StoppedError
+from jaxmech.ensemble import failure_probability, load
+from tests.ensemble.failure.problems import LOADS, pulse_study
+
+pytest.importorskip("openturns")
+RARE = 1.51444067446e-8
+# Derivatives of log p, from differences of the quadrature of the closed form.
+SENSITIVITIES = {
+    ("parameters.F1", "mean"): 37.1125,
+    ("parameters.F1", "sd"): 99.0931,
+    ("parameters.r", "mean"): -78.2831,
+    ("parameters.r", "sd"): 300.179,
+    ("parameters.t1", "sd"): 31.9160,
+    ("parameters.m", "mean"): -9.96291,
+}
+
+
+@pytest.mark.parametrize(("mean", "sd"), [(1.0, 0.2), (0.6, 0.1)])
+def test_the_probability_is_that_by_quadrature(mean: float, sd: float, tmp_path: Path) -> None:
+    exact = LOADS[mean, sd]
+    study = pulse_study(tmp_path, mean, sd)
+    result = failure_probability(study, folder=tmp_path)
+    assert result.interval[0] < exact < result.interval[1]
+    assert result.coefficient_of_variation <= 0.05
+    assert not result.doubts
+
+
+def test_a_probability_of_1e_8_takes_few_trajectories(tmp_path: Path) -> None:
+    study = pulse_study(tmp_path)
+    result = failure_probability(study, folder=tmp_path)
+    by_method = {x.method: x.probability for x in result.estimates}
+    assert result.method == "importance"
+    assert result.interval[0] < RARE < result.interval[1]
+    assert result.trajectories <= 20_000
+    assert by_method["sorm"] == pytest.approx(RARE, rel=2e-3)
+    assert by_method["form"] == pytest.approx(1.562e-8, rel=2e-3)
+    point = result.design_points[0]
+    assert sum(point.importance.values()) == pytest.approx(1.0)
+    assert max(point.importance, key=lambda name: point.importance[name]) == "parameters.r"
+    # The motion of the design point just fails.
+    subject = load(study.model, {}, tmp_path)
+    unload = jm.Event(
+        lambda q, v, t, p: t - p["t1"],
+        direction=1,
+        transition=jm.Transition(lambda q, v, t, p: (q, v.at[1].set(0.0))),
+    )
+    ts = jnp.linspace(0.0, 6.0, 601)
+    sol = jm.simulate(subject.system, point.q, point.v, ts, point.params, events=(unload,))
+    assert float(jnp.abs(sol["x"]).max()) == pytest.approx(
+        3 * point.variables["parameters.r"], 1e-3
+    )
+
+
+def test_sensitivities_are_differences_of_log_p(tmp_path: Path) -> None:
+    study = pulse_study(tmp_path)
+    result = failure_probability(
+        study, failure=replace(study.failure, method="importance"), folder=tmp_path
+    )
+    by_name = {(x.variable, x.parameter): x for x in result.sensitivities}
+    for name, expected in SENSITIVITIES.items():
+        x = by_name[name]
+        assert abs(x.derivative - expected) < 4 * x.standard_deviation
+
+
+def test_a_killed_run_continues_with_the_same_bits(tmp_path: Path) -> None:
+    study = pulse_study(tmp_path)
+    study = replace(study, failure=replace(study.failure, method="importance"))
+    whole = failure_probability(study, tmp_path / "whole", folder=tmp_path)
+    calls = iter(range(5))
+    with pytest.raises(StoppedError):
+        failure_probability(
+            study, tmp_path / "killed", folder=tmp_path, stop=lambda: next(calls, None) is None
+        )
+    assert len([*(tmp_path / "killed" / "calls").glob("*.npz")]) == 5
+    (tmp_path / "killed" / "calls" / "000003.npz").write_bytes(b"damaged")
+    again = failure_probability(
+        study, tmp_path / "killed", folder=tmp_path, tell=lambda message: None
+    )
+    assert again.probability == whole.probability
+    files = [tmp_path / name / "failure.json" for name in ("whole", "killed")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    with np.load(tmp_path / "whole" / "design_points.npz") as first:
+        assert first["q_0"].shape == (2,)
