@@ -25,6 +25,7 @@ if quick and jaxlib.__version__.startswith("0.9."):
 # Operations are lowered without the stack that traced them: a twentieth of the time.
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 
+import hypothesis
 import jax
 from jaxtyping import install_import_hook
 
@@ -52,6 +53,9 @@ os.environ.setdefault("JAXMECH_KERNEL_CACHE", str(ROOT / ".pytest_cache" / "kern
 os.environ.setdefault("XDG_STATE_HOME", str(ROOT / ".pytest_cache" / "state"))
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+# The same examples in each run, whatever their time, and nothing kept.
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("repeatable")
 
 
 def pytest_report_header() -> str:

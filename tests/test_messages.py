@@ -90,7 +90,7 @@ MISUSE = {
     ("MissingParameterError", "hold 'e', which the transition of event"): [
         (
             "`params`",
-            "simulate(events=jm.Event(gap, transition=jm.Transition(restitution=lambda p: p['e'])))",
+            "simulate(events=jm.Event(gap, transition=jm.Transition(None, lambda p: p['e'])))",
         )
     ],
     ("ValueError", "Its constraints: rod"): [

@@ -2,18 +2,16 @@
 
 Each changed input must either be accepted, or be refused with a message that names the key, or the
 file and its line. A traceback counts as a failure.
-
-    python -m tests.cli.fit_mutations 300 [seed]      try so many of each and tell what went wrong
 """
 
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import tomli_w
+from hypothesis import strategies as st
 
 from jaxmech.cli.fit.build import settings, subjects
 from jaxmech.cli.fit.study import FitStudy
@@ -23,6 +21,7 @@ from jaxmech.config.toml import ConfigError, read
 from jaxmech.identify.data.read import read_table
 from jaxmech.identify.problem.parameters import parameters
 
+Keys = tuple[str | int, ...]
 MODEL = """
 import jax.numpy as jnp
 import jaxmech as jm
@@ -146,31 +145,48 @@ class Case(NamedTuple):
     value: Any
 
 
-def configurations(count: int, seed: int) -> Iterator[Case]:
-    """Configurations with one key set to something else, left out, or misspelt."""
-    draw = np.random.default_rng(seed)
-    for _ in range(count):
-        config = _copied((PLAIN, ADAM, CHOSEN)[draw.integers(3)])
-        inner, key, path = _drawn(config, draw)
-        value = VALUES[draw.integers(len(VALUES))]
-        inner[key] = value
-        yield Case(written(config), SWINGS.encode(), path, value)
+def _paths(table: Any, path: Keys = ()) -> Iterator[Keys]:
+    """The keys of a configuration, and those of its inner tables."""
+    for key, value in table.items() if isinstance(table, dict) else enumerate(table):
+        yield (*path, key)
+        if isinstance(value, dict) or key == "candidates":
+            yield from _paths(value, (*path, key))
 
 
-def tables(count: int, seed: int) -> Iterator[Case]:
-    """CSV files with some bytes changed, left out, put in or doubled."""
-    draw = np.random.default_rng(seed)
-    pieces = (b'"', b",", b";", b"\t", b"\n", b"\r", b"\0", b"nan", b"inf", b"1e999", b"-", b"#",
-              b"\xff", b"\xc2\x85", b"\x0c", b'","', b"1,5", b"theta", b" ", b"0x1F", b"1_0",
-              b"9" * 400, b"\xef\xbb\xbf", b'"\n')  # fmt: skip
-    for _ in range(count):
-        text = bytearray(SWINGS.encode())
-        for _ in range(draw.integers(1, 4)):
-            place, length = int(draw.integers(len(text))), int(draw.integers(0, 12))
-            text[place : place + length * int(draw.integers(2))] = pieces[
-                draw.integers(len(pieces))
-            ]
-        yield Case(written(PLAIN), bytes(text), "", bytes(text[:20]))
+def _changed(config: dict[str, Any], path: Keys, value: Any) -> Case:
+    config = deepcopy(config)
+    inner: Any = config
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    name = ".".join(key for key in path if isinstance(key, str))
+    return Case(written(config), SWINGS.encode(), name, value)
+
+
+KEYS = [
+    (config, path)
+    for config in (PLAIN, ADAM, CHOSEN)
+    for path in _paths(config)
+    if isinstance(path[-1], str)
+]
+CONFIGURATIONS = st.builds(
+    lambda key, value: _changed(*key, value), st.sampled_from(KEYS), st.sampled_from(VALUES)
+)
+PIECES = (b'"', b",", b";", b"\t", b"\n", b"\r", b"\0", b"nan", b"inf", b"1e999", b"-", b"#",
+          b"\xff", b"\xc2\x85", b"\x0c", b'","', b"1,5", b"theta", b" ", b"0x1F", b"1_0",
+          b"9" * 400, b"\xef\xbb\xbf", b'"\n')  # fmt: skip
+EDITS = st.tuples(
+    st.integers(0, len(SWINGS) - 1), st.integers(0, 12), st.sampled_from(PIECES) | st.binary()
+)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Case:
+    """CSV files in which up to three pieces are replaced or put in."""
+    text = bytearray(SWINGS.encode())
+    for place, length, piece in draw(st.lists(EDITS, min_size=1, max_size=3)):
+        text[place : place + length] = piece
+    return Case(written(PLAIN), bytes(text), "", bytes(text[:20]))
 
 
 def verdict(case: Case, folder: Path) -> str:
@@ -225,47 +241,3 @@ def written(config: Any) -> str:
     for mark, depth in DEPTHS.items():
         text = text.replace(f'"{mark}"', "[" * depth + "]" * depth)
     return text
-
-
-def _copied(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return {key: _copied(value) for key, value in tree.items()}
-    return [_copied(value) for value in tree] if isinstance(tree, list) else tree
-
-
-def _drawn(config: Any, draw: np.random.Generator) -> tuple[Any, Any, str]:
-    """A table, one of its keys, and the way there."""
-    path: list[str] = []
-    inner = config
-    while True:
-        key = sorted(inner)[draw.integers(len(inner))]
-        path.append(key)
-        value = inner[key]
-        if isinstance(value, list) and value and isinstance(value[0], dict):
-            place = int(draw.integers(len(value)))
-            path[-1] = f"{key}[{place}]"
-            inner = value[place]
-        elif isinstance(value, dict) and draw.random() < 0.9:
-            inner = value
-        else:
-            return inner, key, ".".join(path)
-
-
-def main(count: int, seed: int) -> int:
-    """Try a number of both and print the faults."""
-    wrong = 0
-    with tempfile.TemporaryDirectory() as place:
-        for kind, cases in (
-            ("configurations", configurations(count, seed)), ("tables", tables(count, seed)),
-        ):  # fmt: skip
-            said = [(case, verdict(case, Path(place))) for case in cases]
-            bad = [(case, text) for case, text in said if text]
-            wrong += len(bad)
-            for case, text in bad:
-                sys.stdout.write(f"{case.changed} = {case.value!r:.60}: {text:.300}\n")
-            sys.stdout.write(f"{kind}: {count} tried, {count - len(bad)} right, {len(bad)} wrong\n")
-    return int(wrong > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main(*map(int, [*sys.argv[1:], *("300", "0")[len(sys.argv) - 1 :]])))

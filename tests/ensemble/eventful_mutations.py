@@ -4,11 +4,12 @@ As in `mutations`: what each key may be is decided here, from what the documenta
 """
 
 import math
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from tests.ensemble.mutations import BASE, ODD, Key, Mutation, between, changed, is_int, is_number
+from hypothesis import strategies as st
+
+from tests.ensemble.mutations import BASE, ODD, Key, between, is_int, is_number, mutation
 
 EVENTFUL: dict[str, Any] = {
     **BASE,
@@ -96,9 +97,7 @@ GOOD: dict[Key, Callable[[Any], bool]] = {
 }  # fmt: skip
 
 
-def eventful_mutations(count: int, seed: int) -> Iterator[Mutation]:
-    """A number of random mutations, the same for the same seed."""
-    draw = random.Random(seed)
-    for _ in range(count):
-        key, value = draw.choice(list(GOOD)), draw.choice(MORE_ODD)
-        yield Mutation(changed(key, value, EVENTFUL), key, value, GOOD[key](value))
+EVENTFUL_MUTATIONS = st.builds(
+    mutation, st.sampled_from(list(GOOD)), st.sampled_from(MORE_ODD), st.just(GOOD),
+    st.just(EVENTFUL),
+)  # fmt: skip

@@ -5,9 +5,10 @@ from what the documentation says of the key, not by the code under test.
 """
 
 import math
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from hypothesis import strategies as st
 
 Key = tuple[str, ...]
 
@@ -148,16 +149,25 @@ class Mutation(NamedTuple):
     good: bool
 
 
-def mutations(count: int, seed: int) -> Iterator[Mutation]:
-    """A number of random mutations, the same for the same seed."""
-    draw = random.Random(seed)
-    made = 0
-    while made < count:
-        key, value = draw.choice(list(GOOD)), draw.choice(ODD)
-        if is_number(value) and (key, value) in BORDER:
-            continue  # depends on the machine
-        made += 1
-        yield Mutation(changed(key, value), key, value, GOOD[key](value) and mean_given(key, value))
+def mutation(
+    key: Key,
+    value: Any,
+    good: dict[Key, Callable[[Any], bool]] = GOOD,
+    base: dict[str, Any] = BASE,
+) -> Mutation:
+    """The configuration with one key set, and whether it is good."""
+    return Mutation(
+        changed(key, value, base), key, value, good[key](value) and mean_given(key, value)
+    )
+
+
+def depends_on_the_machine(case: Mutation) -> bool:
+    return is_number(case.value) and (case.key, case.value) in BORDER
+
+
+MUTATIONS = st.builds(mutation, st.sampled_from(list(GOOD)), st.sampled_from(ODD)).filter(
+    lambda case: not depends_on_the_machine(case)
+)
 
 
 def mean_given(key: Key, value: Any) -> bool:

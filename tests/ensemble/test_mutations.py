@@ -1,13 +1,18 @@
 """Mutated study configurations: valid ones are planned as written, others name their key."""
 
+import contextlib
+import io
 import math
 import re
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tomli_w
+from hypothesis import assume, given, reject, settings
 
 from jaxmech.cli.main import main
 from jaxmech.config.errors import Problem, StudyError
@@ -19,9 +24,10 @@ from jaxmech.ensemble.draws import Variable
 from jaxmech.ensemble.members.trajectory import save_times
 from jaxmech.ensemble.sampling.plans import name_problems
 from jaxmech.ensemble.work.plan import planned
-from tests.ensemble.eventful_mutations import EVENTFUL, eventful_mutations
-from tests.ensemble.mutations import BASE, Mutation, changed, mutations
+from tests.ensemble.eventful_mutations import EVENTFUL, EVENTFUL_MUTATIONS
+from tests.ensemble.mutations import BASE, MUTATIONS, Mutation, changed
 
+HERE = Path(tempfile.gettempdir())  # nothing is written there
 SECTIONS = ("start", "velocities", "parameters")
 
 
@@ -83,44 +89,30 @@ def as_said(rule: Any, variable: Variable, size: int) -> bool:
             return bool(np.all(values > 0))
 
 
-def judged(count: int, seed: int, out: Any) -> tuple[int, list[str]]:
-    """The number of mutations that are valid studies, and the faults found."""
-    good, wrong = 0, []
-    for case in mutations(count, seed):
-        good += case.good
-        try:
-            text = verdict(case, out)
-        except Exception as error:  # noqa: BLE001
-            text = f"raises {type(error).__name__}: {error}"
-        if text:
-            wrong.append(f"{'.'.join(case.key)} = {str(case.value)[:60]}: {text[:200]}")
-    return good, wrong
+@settings(max_examples=150)
+@given(MUTATIONS)
+def test_mutated_configurations(case: Mutation) -> None:
+    assert verdict(case, HERE) == ""
 
 
-def test_mutated_configurations(tmp_path) -> None:
-    good, wrong = judged(150, 1, tmp_path)
-    assert wrong == []
-    assert 20 < good < 100
+@pytest.mark.slow
+@settings(max_examples=1000)
+@given(MUTATIONS)
+def test_many_mutated_configurations(case: Mutation) -> None:
+    assert verdict(case, HERE) == ""
 
 
-def judged_eventful(count: int, seed: int, out: Any) -> tuple[int, list[str]]:
-    """As `judged`, for a study with events, statistics, adaptive steps and a cluster."""
-    good, wrong = 0, []
-    for case in eventful_mutations(count, seed):
-        good += case.good
-        text = "" if case.good else "accepted"
-        try:
-            study = planned(structure(case.data, Study), out).study
-            if case.good and at(plain(study), case.key) != at(case.data, case.key):
-                text = f"is {at(plain(study), case.key)}"
-        except StudyError as error:
-            right = any(names(problem, case.key) for problem in error.problems)
-            text = "" if right and not case.good else f"refused: {error}"
-        except Exception as error:  # noqa: BLE001
-            text = f"raises {type(error).__name__}: {error}"
-        if text:
-            wrong.append(f"{'.'.join(case.key)} = {str(case.value)[:60]}: {text[:200]}")
-    return good, wrong
+def eventful_verdict(case: Mutation) -> str:
+    """As `verdict`, for a study with events, statistics, adaptive steps and a cluster."""
+    try:
+        study = planned(structure(case.data, Study), HERE).study
+    except StudyError as error:
+        right = any(names(problem, case.key) for problem in error.problems)
+        return "" if right and not case.good else f"refused: {error}"
+    if not case.good:
+        return "accepted"
+    found = at(plain(study), case.key)
+    return "" if found == at(case.data, case.key) else f"is {found}"
 
 
 def at(data: Any, key: tuple[str, ...]) -> Any:
@@ -131,41 +123,30 @@ def at(data: Any, key: tuple[str, ...]) -> Any:
 
 
 @pytest.mark.slow
-def test_mutated_events_statistics_and_clusters(tmp_path) -> None:
-    good, wrong = judged_eventful(400, 1, tmp_path)
-    assert wrong == []
-    assert 20 < good < 200
+@settings(max_examples=2000)
+@given(EVENTFUL_MUTATIONS)
+def test_mutated_events_statistics_and_clusters(case: Mutation) -> None:
+    assert eventful_verdict(case) == ""
 
 
 @pytest.mark.slow
-def test_many_mutated_events_statistics_and_clusters(tmp_path) -> None:
-    assert judged_eventful(4000, 0, tmp_path)[1] == []
-
-
-@pytest.mark.slow
-def test_commands_for_mutated_studies_end_in_time_without_a_traceback(tmp_path, capsys) -> None:
-    for number, case in enumerate(eventful_mutations(80, 2)):
-        if case.key[-1] == "restitution":
-            continue  # it may name a parameter, which is looked up when the event is computed
-        data = dict(case.data)
-        if case.key[0] != "cluster":
-            data.pop("cluster")
-        config = tmp_path / f"{number}.toml"
-        try:
-            config.write_text(tomli_w.dumps(data))
-        except (ValueError, TypeError):
-            continue  # not a value of TOML
-        begun = time.process_time()
-        code = main(["ensemble", str(config), "--out", str(tmp_path / f"{number}")])
-        error = capsys.readouterr().err
-        assert code in ((0, 1) if case.good and "cluster" not in data else (2,)), (case, error)
-        assert "Traceback" not in error
-        assert time.process_time() - begun < 60
-
-
-@pytest.mark.slow
-def test_many_mutated_configurations(tmp_path) -> None:
-    assert judged(1000, 0, tmp_path)[1] == []
+@settings(max_examples=80)
+@given(EVENTFUL_MUTATIONS)
+def test_commands_for_mutated_studies_end_in_time_without_a_traceback(case: Mutation) -> None:
+    assume(case.key[-1] != "restitution")  # may name a parameter, looked up in the event
+    data = {key: x for key, x in case.data.items() if key != "cluster" or case.key[0] == key}
+    try:
+        text = tomli_w.dumps(data)
+    except (ValueError, TypeError):
+        reject()  # not a value of TOML
+    begun, shown = time.process_time(), io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(shown):
+        config = Path(folder) / "study.toml"
+        config.write_text(text)
+        code = main(["ensemble", str(config), "--out", f"{folder}/run"])
+    assert code in ((0, 1) if case.good and "cluster" not in data else (2,)), shown.getvalue()
+    assert "Traceback" not in shown.getvalue()
+    assert time.process_time() - begun < 60
 
 
 @pytest.mark.parametrize(

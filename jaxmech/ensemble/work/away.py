@@ -86,8 +86,6 @@ class AwayWork:
         path, lease = self.target.path.resolve(), uuid4().hex
         x64 = bool(jax.config.read("jax_enable_x64"))
         order = pickled(Order(self.study, self.folder.resolve(), path, lease, x64))
-        # A second worker begins at the end, so that the two meet in the middle.
-        self.tasks.again = lambda part: part[::-1]
         # a chunk of one block is the default of a study
         fixed = self.study.chunk_size // self.study.block_size
         sizes, ended = Sizes(fixed if fixed > 1 else None), False
@@ -123,7 +121,7 @@ class AwayWork:
             yield tuple(part)
 
     def _note(self, part: Blocks, computed: Computed) -> None:
-        finished = (set(part) & self._waiting) - set(computed.left)
+        finished = set(part) - set(computed.left)
         self._waiting -= finished
         failed = sum(computed.failed.get(block, 0) for block in finished)
         self.progress.add(self.target.trajectories(finished), failed, self.accumulator.estimates)

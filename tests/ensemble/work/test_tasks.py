@@ -1,6 +1,6 @@
 """The map over workers: lost workers, slow workers, and a lost scheduler."""
 
-import time
+from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from types import SimpleNamespace
 
@@ -25,7 +25,7 @@ def test_results_come_in_the_order_of_the_items() -> None:
 def test_items_are_taken_when_they_are_needed() -> None:
     taken = list[int]()
 
-    def items():
+    def items() -> Iterator[int]:
         for k in range(100):
             taken.append(k)
             yield k
@@ -66,19 +66,6 @@ def test_a_lost_scheduler_is_reported() -> None:
 def test_errors_of_a_task_are_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         list(Tasks(Crew()).as_done(lambda x: 1 // x, [1, 0]))
-
-
-def test_an_idle_worker_repeats_a_slow_item(monkeypatch) -> None:
-    monkeypatch.setattr(module, "_LEAST", 0.1)
-    monkeypatch.setattr(module, "_LOOK", 0.02)
-    crew = Crew(2, seconds=lambda item, again: 60.0 if item == (7, 8) else 0.01)
-    tasks = Tasks(crew, again=lambda item: item[::-1])
-    begun = time.monotonic()
-    found = dict(tasks.as_done(sum, [(1, 2), (3, 4), (7, 8)]))
-    assert time.monotonic() - begun < 10
-    assert found == {(1, 2): 3, (3, 4): 7, (7, 8): 15}
-    assert crew.given[-1] == (8, 7)
-    assert len(crew.given) == 4
 
 
 def test_after_a_stop_running_items_are_awaited() -> None:
