@@ -19,6 +19,7 @@ from jaxmech.utils.jax_internals import (
     lower_fun,
     program_devices,
     with_devices,
+    without_mesh,
 )
 
 Axes = tuple[tuple[int, ...], ...]  # for each argument, the axes of a batch that it has
@@ -84,7 +85,12 @@ def _partition(
         [sharding(batch_axes) for _ in results],
         tuple(sharding(array_axes) for array_axes in axes),
     )
-    return mesh, partial(fn, local), *shardings
+
+    def part(*args: Array) -> list[Array]:
+        with without_mesh():  # XLA asks for the part within `jax.set_mesh` of the user
+            return fn(local, *args)
+
+    return mesh, part, *shardings
 
 
 def _starts(array: Any, count: int) -> np.ndarray:
