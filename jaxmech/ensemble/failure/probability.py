@@ -16,10 +16,12 @@ from jaxmech.ensemble.failure.folder import opened_journal
 from jaxmech.ensemble.failure.limit_state import ExhaustedError, LimitState
 from jaxmech.ensemble.failure.margin import Margin, require_quantity
 from jaxmech.ensemble.failure.openturns_event import openturns
+from jaxmech.ensemble.failure.rays import directional_sampling, line_sampling
 from jaxmech.ensemble.failure.result import DesignPoint, FailureProbability
 from jaxmech.ensemble.failure.sampling import approximations, importance, monte_carlo
 from jaxmech.ensemble.failure.sensitivities import sensitivities
-from jaxmech.ensemble.failure.settings import Failure
+from jaxmech.ensemble.failure.settings import NEEDS_OPENTURNS, Failure
+from jaxmech.ensemble.failure.shape import heavy_tail, remarks
 from jaxmech.ensemble.failure.standard_space import standard_space
 from jaxmech.ensemble.failure.subset import PILOT, levels_of, subset_simulation
 from jaxmech.ensemble.kernel import with_steps
@@ -28,6 +30,7 @@ from jaxmech.ensemble.work.plan import planned
 
 _OFTEN = 0.05  # probability from which on crude Monte Carlo is as quick as anything
 _DEVIATIONS = 4.0  # within which a pilot, whose own standard deviation is too small, agrees
+_MOST_CURVED = 60  # variables up to which curvatures are computed without being asked for
 _NEGLIGIBLE = 6.0  # by how much a reliability index may be larger for its point to be shown
 
 
@@ -92,7 +95,7 @@ def failure_probability(
     failure = failure or study.failure
     if failure is None:
         raise refuse("failure", "must say what counts as failure, but is missing")
-    if failure.method not in ("subset", "monte-carlo", "directional"):
+    if failure.method in NEEDS_OPENTURNS:
         openturns()
     study = replace(study, failure=failure)
     limit = _limit_state(study, out, folder)
@@ -143,10 +146,14 @@ class _Work:
                 f"the coefficient of variation is {reached:.2g}, not {precision:g}: `most` = "
                 f"{self.failure.most:,} trajectories are too few"
             )
+        if doubt := heavy_tail(estimate):
+            self.doubts.append(doubt)
+        features = remarks(self.limit, estimate, self.points)
         return FailureProbability(
             estimate, self.failure.confidence, self.limit.trajectories, self.limit.gradients,
             self.limit.lost, tuple(self._design_points()),
-            sensitivities(self.limit.space, estimate), tuple(self.estimates), tuple(self.doubts),
+            sensitivities(self.limit.space, estimate), tuple(self.estimates),
+            tuple(features), tuple(self.doubts),
         )  # fmt: skip
 
     def _auto(self) -> FailureEstimate:
@@ -157,7 +164,8 @@ class _Work:
         self.points = search(self.limit, self.seed)
         around = None
         if len(self.points.points):
-            self._approximate()
+            if self.limit.size <= _MOST_CURVED:
+                self._approximate()
             around = self._importance()
             if around.agrees(pilot, _DEVIATIONS):
                 return around
@@ -198,6 +206,14 @@ class _Work:
     def _importance(self) -> FailureEstimate:
         precision = self.failure.coefficient_of_variation
         return importance(self.limit, self._searched(), precision, self.seed)
+
+    def _line(self) -> FailureEstimate:
+        precision = self.failure.coefficient_of_variation
+        return line_sampling(self.limit, self._searched(), precision, self.seed)
+
+    def _directional(self) -> FailureEstimate:
+        precision = self.failure.coefficient_of_variation
+        return directional_sampling(self.limit, precision, self.seed)
 
     def _subset(self) -> FailureEstimate:
         failure = self.failure

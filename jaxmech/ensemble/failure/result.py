@@ -50,6 +50,8 @@ class FailureProbability:
         design_points: the design points, the most probable one first.
         sensitivities: derivatives of log p with respect to parameters of distributions.
         estimates: all estimates, also those of other methods for comparison.
+        remarks: what the limit state looks like, in words: flat, discontinuous, several regions of
+            failures; empty if it is smooth with a single one.
         doubts: what speaks against the result, in words; empty if nothing does.
     """
 
@@ -61,6 +63,7 @@ class FailureProbability:
     design_points: tuple[DesignPoint, ...]
     sensitivities: tuple[Sensitivity, ...]
     estimates: tuple[FailureEstimate, ...]
+    remarks: tuple[str, ...]
     doubts: tuple[str, ...]
 
     @property
@@ -112,6 +115,7 @@ class FailureProbability:
                 }
                 for x in self.estimates
             ],
+            "remarks": list(self.remarks),
             "doubts": list(self.doubts),
         }
 
@@ -123,6 +127,8 @@ def _card(result: FailureProbability) -> Iterator[str]:
     yield f"probability of failure {result.probability:.4g}{interval} ({result.method})"
     for doubt in result.doubts:
         yield f"  WARNING: {doubt}"
+    for remark in result.remarks:
+        yield f"  {remark}"
     if isfinite(result.coefficient_of_variation):
         yield f"  coefficient of variation   {100 * result.coefficient_of_variation:.1f} %"
     lost = f", {result.lost:,} of them not computed to their end" if result.lost else ""

@@ -10,7 +10,7 @@ from jaxmech.utils.field_docs import doc, setting
 Method = Literal[
     "auto", "form", "sorm", "importance", "directional", "line", "subset", "monte-carlo"
 ]
-SAMPLING = ("importance", "directional", "line", "subset", "monte-carlo")
+NEEDS_OPENTURNS = ("auto", "form", "sorm", "importance")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,15 +34,15 @@ class _Chains:
     scale: float  # of the proposals, in standard deviations of the seeds; adapts
 
     def advanced(
-        self, limit: LimitState, threshold: float, axes: tuple[np.ndarray, np.ndarray],
+        self, limit: LimitState, threshold: float, axes: tuple[np.ndarray | None, np.ndarray],
         rng: np.random.Generator, step: int,
     ) -> float:  # fmt: skip
         """Move every chain by one proposal; return the share of those that were accepted."""
         directions, spread = axes
         sigma = np.minimum(self.scale * spread, 1.0)
-        along = self.u @ directions  # standard normal, too
+        along = self.u if directions is None else self.u @ directions  # standard normal, too
         along = np.sqrt(1 - sigma**2) * along + sigma * rng.normal(size=self.u.shape)
-        proposal = along @ directions.T
+        proposal = along if directions is None else along @ directions.T
         margins = limit.values(proposal)
         accepted = margins <= threshold
         self.u = np.where(accepted[:, None], proposal, self.u)
@@ -78,7 +78,7 @@ def _mean(runs: list[FailureEstimate]) -> FailureEstimate:
     if mean > 0 and len(runs) > 1:
         spread = max(stated, float(probabilities.std(ddof=1)) / sqrt(len(runs)) / mean)
     failed = [run for run in runs if run.failures.size]
-    weights = [run.weights * run.probability / probabilities.sum() for run in failed]
+    weights = [run.weights * run.probability / (mean * len(runs)) for run in failed]
     return FailureEstimate(
         "subset", mean, spread if len(runs) > 1 else runs[0].coefficient_of_variation,
         sum(run.trajectories for run in runs),
@@ -97,11 +97,13 @@ def levels_of(limit: LimitState, size: int, rng: np.random.Generator) -> Failure
     while True:
         threshold = max(float(np.partition(margins, _rank(size))[_rank(size)]), 0.0)
         inside = margins <= threshold
+        if threshold > 0 and inside.mean() > _STALLED:  # a plateau, which no level gets over
+            threshold, inside = 0.0, margins <= 0
         share = float(inside.mean())
         correlation = _correlation(inside, chain)
         spread = sqrt((1 - share) / (max(share, 1e-300) * size) * (1 + correlation))
         levels.append(SubsetLevel(threshold, share, spread if share > 0 else inf, acceptance))
-        if threshold <= 0 or share > _STALLED or len(levels) == _MOST_LEVELS:
+        if threshold <= 0 or len(levels) == _MOST_LEVELS:
             break
         seeds = rng.permutation(np.flatnonzero(inside))[: _rank(size) + 1]
         try:
@@ -136,15 +138,15 @@ def _population(
     )  # fmt: skip
 
 
-def _axes(seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _axes(seeds: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
     """Orthogonal directions, shape (n, n), and the spread of the seeds along each.
 
     A level is thin in one direction, mostly, which is none of the variables. Of few seeds the
-    directions are not known, and those of the variables are used.
+    directions are not known, and those of the variables are used (None).
     """
     n = seeds.shape[1]
     if len(seeds) < _SEEDS_PER_VARIABLE * n:
-        return np.eye(n), np.maximum(seeds.std(0), 1e-3)
+        return None, np.maximum(seeds.std(0), 1e-3)
     variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(seeds.T)))
     return directions, np.sqrt(np.maximum(variances, 1e-6))
 
