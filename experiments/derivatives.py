@@ -1,17 +1,20 @@
 """What derivatives of a motion cost, in motions: operations of a step, and time in a batch.
 
     python -m experiments.derivatives [--cases "arm 2" "arm 6"] [--steps fixed adaptive]
+        [--spans 0.5 2 20] [--rate 100]
 
 A step is one of RK4, of 1 ms, with projection, or of `Adaptive()`, in float64. Operations are those
 on scalars, as the compiler counts them: for fixed steps those of a step, for adaptive ones those of
-the whole program. Times are the shortest of some, for a batch of 1,024. A tangent is that of one
+the whole program. Times are the shortest of some, in CPU time, for a batch of 1,024, that of the
+motion for each ms of it. States are saved `rate` times a second. A tangent is that of one
 parameter, a gradient that of both.
 """
 
 import argparse
+import itertools
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,12 +23,25 @@ import numpy as np
 import jaxmech as jm
 from jaxmech import parts as jp
 
-TS, BATCH, REPEATS = jnp.linspace(0.0, 0.5, 51), 1024, 5
-STEPS = {"fixed": jm.FixedSteps(per_save=10), "adaptive": jm.Adaptive()}
+BATCH, REPEATS, MS = 1024, 5, 1e-3
+KINDS = "fixed", "adaptive"
 AXES = ((0, 0, 1), (0, 1, 0), (0, 1, 0), (0, 0, 1), (0, 1, 0), (0, 0, 1))
-HEAD = ("mechanism", "steps", "operations", "tangent", "gradient", "motion [us]", "gradient, time",
-        "first motion [CPU s]", "first gradient [CPU s]")  # fmt: skip
+HEAD = ("mechanism", "steps", "span [s]", "operations", "tangent", "gradient", "motion [us]",
+        "tangent, time", "gradient, time", "first motion [CPU s]",
+        "first gradient [CPU s]")  # fmt: skip
 Params = dict[str, Any]
+
+
+class Case(NamedTuple):
+    """A motion from a state, as a function of two of its parameters."""
+
+    system: jm.System
+    q: Any
+    v: Any
+    params: Params
+    varied: tuple[str, str] = ("m", "c")  # the first differs in the batch
+
+
 Made = tuple[jp.Mechanism, Mapping[str, jp.Start]]
 
 
@@ -103,41 +119,60 @@ def _quaternion(R: np.ndarray) -> np.ndarray:
     return np.array([w, *(turn / 4 / w)])
 
 
-CASES: dict[str, Callable[[], Made]] = {
-    "arm 2": lambda: arm(2),
-    "arm 3": lambda: arm(3),
-    "arm 6": lambda: arm(6),
-    "arm 12": lambda: arm(12),
-    "four-bar": four_bar,
-    "Stewart": stewart,
-}
-
-
-def end_of(made: Made, steps: Any) -> Callable[[Params], Any]:
-    """A number of the last state as a function of the parameters."""
+def case_of(made: Made) -> Case:
+    """A mechanism at its start."""
     mechanism, starts = made
     q, v = mechanism.guess(starts)
     if mechanism.system.constraints:
         q, v = jm.assemble(mechanism.system, q, v, 0.0, mechanism.params)
-    return lambda p: jm.simulate(mechanism.system, q, v, TS, p, steps=steps).q[-1].sum()
+    return Case(mechanism.system, q, v, dict(mechanism.params))
 
 
-def measured(name: str, kind: str) -> tuple[Any, ...]:
+def double_pendulum() -> Case:
+    """The one of the catalogue, in Cartesian coordinates."""
+    model = jm.models.double_pendulum()
+    return Case(model.system, *model.initial(), dict(model.params), ("m1", "l1"))
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    "double pendulum": double_pendulum,
+    "arm 2": lambda: case_of(arm(2)),
+    "arm 3": lambda: case_of(arm(3)),
+    "arm 6": lambda: case_of(arm(6)),
+    "arm 12": lambda: case_of(arm(12)),
+    "four-bar": lambda: case_of(four_bar()),
+    "Stewart": lambda: case_of(stewart()),
+}
+
+
+def end_of(case: Case, kind: str, span: float, rate: float) -> Callable[[Params], Any]:
+    """A number of the last state as a function of two parameters."""
+    ts = jnp.linspace(0.0, span, round(span * rate) + 1)
+    fixed = jm.FixedSteps(per_save=max(1, round(1 / (rate * MS))))
+    steps = fixed if kind == "fixed" else jm.Adaptive()
+    system, q, v, params, _ = case
+    return lambda p: jm.simulate(system, q, v, ts, {**params, **p}, steps=steps).q[-1].sum()
+
+
+def measured(name: str, kind: str, span: float, rate: float) -> tuple[Any, ...]:
     """A row of the table."""
-    made = CASES[name]()
-    end = end_of(made, STEPS[kind])
+    case = CASES[name]()
+    end, (first, second) = end_of(case, kind, span, rate), case.varied
     p = {
-        "m": jnp.linspace(0.9, 1.1, BATCH) * made[0].params["m"],
-        "c": jnp.full(BATCH, made[0].params["c"]),
+        first: jnp.linspace(0.9, 1.1, BATCH) * case.params[first],
+        second: jnp.full(BATCH, case.params[second]),
     }
-    directions = {"m": jnp.ones(()), "c": jnp.zeros(())}
-    motion = _operations(end, p)
-    tangent = _operations(lambda p: jax.jvp(end, (p,), (directions,))[1], p)
-    gradient = _operations(jax.grad(end), p)
-    runs, first = zip(*(_timed(fn, p) for fn in (end, jax.grad(end))), strict=True)
-    ratios = tangent / motion, gradient / motion
-    per_step = runs[0] / BATCH / 500 * 1e6
-    return (name, kind, motion, *ratios, per_step, runs[1] / runs[0], *first)
+    directions = {first: jnp.ones(()), second: jnp.zeros(())}
+
+    def tangent(p: Params) -> Any:
+        return jax.jvp(end, (p,), (directions,))[1]
+
+    functions = end, tangent, jax.grad(end)
+    counts = [_operations(fn, p) for fn in functions]
+    (motion, *runs), firsts = zip(*(_timed(fn, p) for fn in functions), strict=True)
+    per_ms = motion / BATCH / (span / MS) * 1e6
+    ratios = [count / counts[0] for count in counts[1:]], [seconds / motion for seconds in runs]
+    return name, kind, span, counts[0], *ratios[0], per_ms, *ratios[1], firsts[0], firsts[2]
 
 
 def _operations(fn: Callable[[Params], Any], p: Params) -> int:
@@ -145,30 +180,31 @@ def _operations(fn: Callable[[Params], Any], p: Params) -> int:
 
 
 def _timed(fn: Callable[[Params], Any], p: Params) -> tuple[float, float]:
-    """The shortest time of a batch, and the CPU time of its first call."""
+    """The shortest time of a batch, and that of its first call, both on all processors."""
     batch = jax.jit(jax.vmap(fn))
-    began = time.process_time()
-    jax.block_until_ready(batch(p))
-    first, seconds = time.process_time() - began, []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
+    seconds = []
+    for _ in range(1 + REPEATS):
+        began = time.process_time()
         jax.block_until_ready(batch(p))
-        seconds.append(time.perf_counter() - began)
-    return min(seconds), first
+        seconds.append(time.process_time() - began)
+    return min(seconds[1:]), seconds[0]
 
 
 def main() -> None:
     """Print a table, row by row."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", nargs="*", default=["arm 2", "arm 6"], choices=CASES)
-    parser.add_argument("--steps", nargs="*", default=["fixed"], choices=STEPS)
+    parser.add_argument("--steps", nargs="*", default=["fixed"], choices=KINDS)
+    parser.add_argument("--spans", nargs="*", type=float, default=[0.5])
+    parser.add_argument("--rate", type=float, default=100)
     arguments = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     print(f"| {' | '.join(HEAD)} |\n|{' --- |' * len(HEAD)}")
-    for kind in arguments.steps:
-        for name in arguments.cases:
-            row = [f"{x:.3g}" if isinstance(x, float) else str(x) for x in measured(name, kind)]
-            print(f"| {' | '.join(row)} |", flush=True)
+    runs = itertools.product(arguments.steps, arguments.cases, arguments.spans)
+    for kind, name, span in runs:
+        values = measured(name, kind, span, arguments.rate)
+        row = [f"{x:.3g}" if isinstance(x, float) else str(x) for x in values]
+        print(f"| {' | '.join(row)} |", flush=True)
 
 
 if __name__ == "__main__":

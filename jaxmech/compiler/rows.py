@@ -13,8 +13,10 @@ from jaxtyping import Array
 from jaxmech.utils.jax_internals import Primitive, ShapedArray, Zero, lower_fun, set_rules
 
 
-def empty_rows(count: int, row: Array) -> Array:
+def empty_rows(count: int, row: Array, *, sparse: bool = False) -> Array:
     """`count` uninitialized rows with the shape and type of `row`, for `with_row` alone.
+
+    Of `sparse` rows usually few are written, so that most of their memory is never touched.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -30,7 +32,7 @@ def empty_rows(count: int, row: Array) -> Array:
          [2. 4.]]
     """
     shape = (count, *row.shape)
-    rows: Array = _empty.bind(shape=shape, dtype=jnp.dtype(row.dtype))
+    rows: Array = _empty.bind(shape=shape, dtype=jnp.dtype(row.dtype), sparse=sparse)
     return rows
 
 
@@ -47,7 +49,7 @@ def with_row(rows: Array, place: Array, row: Array, condition: Array) -> Array:
 _empty, _write = Primitive("empty_rows"), Primitive("write_row")
 
 
-def _zeros(*, shape: tuple[int, ...], dtype: Any) -> Array:
+def _zeros(*, shape: tuple[int, ...], dtype: Any, sparse: bool) -> Array:
     return jnp.zeros(shape, dtype)
 
 
@@ -63,7 +65,7 @@ def _tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
         for x, d in zip(primals, tangents, strict=True)
     )
     if isinstance(tangents[0], Zero):
-        d_rows = _empty.bind(shape=rows.shape, dtype=rows.dtype)
+        d_rows = _empty.bind(shape=rows.shape, dtype=rows.dtype, sparse=False)
     return _write.bind(rows, place, row, condition), _write.bind(d_rows, place, d_row, condition)
 
 
@@ -72,7 +74,7 @@ def _over_batch(args: Any, axes: Any) -> tuple[Array, int]:
 
 
 _empty.def_impl(_zeros)
-_empty.def_abstract_eval(lambda *, shape, dtype: ShapedArray(shape, dtype))
+_empty.def_abstract_eval(lambda *, shape, dtype, sparse: ShapedArray(shape, dtype))
 _write.def_impl(jax.jit(_updated))
 _write.def_abstract_eval(lambda rows, place, row, condition: ShapedArray(rows.shape, rows.dtype))
 set_rules(_empty, lower=lower_fun(_zeros, multiple_results=False))

@@ -332,7 +332,7 @@ def _refined(run: _Motion, base: _Base, solution: Solution) -> tuple[Scheme, Sol
         policies = run.scheme.policies | {"steps": replace(steps, per_save=1, max_step=None)}
     else:
         assert base.record is not None
-        sizes = np.asarray(base.record.moves)
+        sizes = np.asarray(base.record.sizes)
         ends = np.cumsum(sizes[sizes > 0])
         sign = np.sign(base.ts[-1] - base.ts[0])
         fine = jnp.append(base.ts[0] + sign * np.append(0.0, ends[:-1]), base.ts[-1])

@@ -330,4 +330,4 @@ def _index_dtype(eqn: JaxprEqn, place: int = 1) -> np.dtype:
 def empty_rows(eqn: JaxprEqn) -> Rows:
     """The rows of an array that a loop writes."""
     count, *shape = eqn.params["shape"]
-    return Rows(count, tuple(shape), native_dtype(eqn.params["dtype"]))
+    return Rows(count, tuple(shape), native_dtype(eqn.params["dtype"]), eqn.params["sparse"])

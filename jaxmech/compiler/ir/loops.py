@@ -90,12 +90,13 @@ class SequenceOfNodes:
 class Rows:
     """A result in memory that loops write, each lane at an index of its own (`compiler.rows`).
 
-    `shape` and `dtype` are those of a row.
+    `shape` and `dtype` are those of a row; of `sparse` rows usually few are written.
     """
 
     count: int
     shape: tuple[int, ...]
     dtype: np.dtype
+    sparse: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ the speeds and accelerations at the saves, because a save is a state of the moti
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
@@ -91,7 +91,7 @@ class MovesRun(AbstractRun):
             # A save is a state of the motion, so a later save time moves it by (v, qdd).
             shift = jnp.where(first, 0.0, changes.ts - changes.ts[0])
             saves = saves + shift[:, None] * rates_at_saves(program, x, residuals)
-        # Switches, which follow in the record, have no tangents.
+        # Switches and times, which follow in the record, have no tangents.
         starts = jnp.pad(starts, ((0, 0), (0, residuals.record.starts.shape[1] - starts.shape[1])))
         is_segment = residuals.record.segment * jnp.arange(len(starts)) < residuals.record.count
         starts = jnp.where(is_segment[:, None], starts, 0.0)
@@ -112,33 +112,31 @@ class MovesRun(AbstractRun):
         )
         if at_saves is not None:
             saves = saves + jnp.where(residuals.known[:, None], at_saves, 0.0)
-        starts = or_zeros(given_starts, jnp.zeros_like(residuals.record.starts))
         shared, fixed = split_shared(x, needed)
-        moves = StepReplay.of(program, x)
-        pull = _Pull(moves, saves, cotangents.occurrences, fixed)
-        segments_of_moves, n = residuals.record.by_segment(), x.q0.size
+        moves, record, n = StepReplay.of(program, x), residuals.record, x.q0.size
+        pull = _Pull(moves, record, saves, cotangents.occurrences, fixed)
         # A segment without moves has no state: the initial one stands in for it, at which all
         # functions can be evaluated. Of a single trajectory native code computes what depends on
         # `x.q0`; with events that would take minutes to compile for second derivatives.
-        first = residuals.record.starts[0]
+        first = record.starts[0, :-1]
         if program.watch is None:
             shift = [] if x.times is None else [jnp.zeros_like(first[:1])]
             first = jnp.concatenate([x.q0, x.v0, *shift])
-        segments = replace(
-            segments_of_moves,
-            starts=jnp.where(
-                (segments_of_moves.count > 0)[:, None], segments_of_moves.starts, first[None]
-            ),
-        )
 
         def pull_segment(carry: Any, segment: Any) -> tuple[Any, None]:
-            segment_record, wrt_start = segment
+            number, wrt_start = segment
+            is_begun = number * record.segment < record.count
+            start, begin = record.start(number)
+            start, begin = jnp.where(is_begun, start, first), jnp.where(is_begun, begin, 0.0)
 
             def pulled() -> Any:
-                wrt_state, *wrt = pull.through(segment_record, shared, carry)
-                return jax.tree.map(jnp.add, wrt_state, moves.start(wrt_start)[0]), *wrt
+                wrt_state, *wrt = pull.through(number, start, begin, shared, carry)
+                if wrt_start is not None:
+                    given = moves.start(wrt_start[:-1])[0]
+                    wrt_state = jax.tree.map(jnp.add, wrt_state, given)
+                return wrt_state, *wrt
 
-            return jax.lax.cond(segment_record.count > 0, pulled, lambda: carry), None
+            return jax.lax.cond(is_begun, pulled, lambda: carry), None
 
         end, t0 = jnp.zeros_like(first), jnp.zeros_like(x.ts[0])
         times = jnp.zeros_like(x.times) if needed.times else None
@@ -148,8 +146,9 @@ class MovesRun(AbstractRun):
             end = jnp.concatenate([later, end[later.size :]])
         start = t0 if needed.ts else None, times
         last = moves.start(end)[0], start, jax.tree.map(jnp.zeros_like, shared)
+        numbers = jnp.arange(len(record.starts), dtype=jnp.int32)
         (wrt, (wrt_t0, wrt_times), wrt_shared), _ = jax.lax.scan(
-            pull_segment, last, (segments, starts), reverse=True
+            pull_segment, last, (numbers, given_starts), reverse=True
         )
         at_start = jnp.where((x.ts == x.ts[0])[:, None], saves, 0.0).sum(0)
         wrt_params, wrt_traced = wrt_shared
@@ -250,7 +249,7 @@ def _along_moves(push: _Push, start: _Pushed) -> _Tangents:
         return number + 1, next_pushed, saves, starts, log
 
     saves = empty_rows(len(push.moves.ts), jnp.concatenate([start.state.q, start.state.v]))
-    starts = empty_rows(len(record.starts), start.tangent())
+    starts = empty_rows(len(record.starts), start.tangent(), sparse=True)
     log = None if watch is None else watch.log(start.state.q, start.state.v)
     carry = jnp.zeros((), jnp.int32), start, saves, starts, log
     _, end, saves, starts, log = jax.lax.while_loop(lambda c: c[0] < record.count, push_move, carry)
@@ -263,19 +262,19 @@ def _along_all_moves(push: _Push, start: _Pushed) -> _Tangents:
 
     def push_move(
         pushed: _Pushed, number: Array
-    ) -> tuple[_Pushed, tuple[Array, Array, Array, Array | None]]:
+    ) -> tuple[_Pushed, tuple[Array, Array, Move, Array | None]]:
         next_pushed, move, d_save, d_row = push(pushed, number)
         if d_row is not None:
             d_row = jnp.where(move.which >= 0, d_row, 0.0)
         return next_pushed, (
             pushed.tangent(),
             jnp.where(move.is_made, d_save, 0.0),
-            move.save,
+            move,
             d_row,
         )
 
     place = jnp.arange(len(record.moves), dtype=jnp.int32)
-    end, (tangents_before, tangents_after, saves, rows) = jax.lax.scan(push_move, start, place)
+    end, (tangents_before, tangents_after, move_rows, rows) = jax.lax.scan(push_move, start, place)
 
     def moves_at(numbers: Array, is_known: Array, count: int) -> Array:
         """The move that leads to each save or row."""
@@ -283,11 +282,10 @@ def _along_all_moves(push: _Push, start: _Pushed) -> _Tangents:
         return indices.at[jnp.where(is_known, numbers, count)].set(place)[:-1]
 
     log = None
-    if watch is not None and rows is not None and record.which is not None:
-        assert record.row is not None
-        is_known = (record.which >= 0) & (record.row >= 0)
-        log = rows[moves_at(record.row, is_known, watch.rows[-1])]
-    saves = tangents_after[moves_at(saves, saves > 0, len(push.moves.ts))]
+    if watch is not None and rows is not None:
+        is_known = (move_rows.which >= 0) & (move_rows.row >= 0)
+        log = rows[moves_at(move_rows.row, is_known, watch.rows[-1])]
+    saves = tangents_after[moves_at(move_rows.save, move_rows.save > 0, len(push.moves.ts))]
     return end, saves, tangents_before[:: record.segment], log
 
 
@@ -296,19 +294,23 @@ class _Pull:
     """The pullback of cotangents along the moves."""
 
     moves: StepReplay
+    record: StepRecord
     saves: Array  # cotangents of the saves, (T, 2 n)
     log: Array | None  # cotangents of the rows of events, (R, w); None for zero
     fixed: Any  # the shared inputs that are not differentiated
 
-    def through(self, segment: StepRecord, shared: Any, cotangents: Any) -> Any:
+    def through(
+        self, number: Array, start: Array, begin: Array, shared: Any, cotangents: Any
+    ) -> Any:
         """Cotangents through a segment: of the state before it, of the start time and `shared`."""
         # By two loops and not by the derivative of one, which native code cannot do.
-        numbers, no_times = jnp.arange(segment.moves.size, dtype=jnp.int32), (None, None)
+        record, no_times = self.record, (None, None)
+        numbers = number * record.segment + jnp.arange(record.segment, dtype=jnp.int32)
         all_shared = eqx.combine(shared, self.fixed)
 
         def forward(carry: Any, number: Array) -> tuple[Any, Any]:
             state, active, begin = carry
-            move = segment.move(number, begin, self.moves.usual)
+            move = record.move(number, begin, self.moves.usual)
             goes_on = self.moves.goes_on(move)
             new = jax.lax.cond(
                 goes_on,
@@ -319,14 +321,14 @@ class _Pull:
 
         def backward(carry: Any, x: Any) -> tuple[Any, None]:
             number, (state, active, begin) = x
-            move = segment.move(number, begin, self.moves.usual)
+            move = record.move(number, begin, self.moves.usual)
 
             def pulled() -> Any:
                 return self._along(move, state, active, shared, carry)
 
             return jax.lax.cond(self._matters(move), pulled, lambda: carry), None
 
-        first = *self.moves.start(segment.starts), segment.begins
+        first = *self.moves.start(start), begin
         _, states = jax.lax.scan(forward, first, numbers)
         result, _ = jax.lax.scan(backward, cotangents, (numbers, states), reverse=True)
         return result

@@ -30,16 +30,20 @@ class Move(eqx.Module):
 
 
 class StepRecord(eqx.Module):
-    """The moves of a run, and the states before every segment of them; beyond `count` zeros."""
+    """The moves of a run, and the states before every segment of them.
 
-    moves: Float[Array, " *E"]  # the size of a step, or the number of a save with a minus sign
-    # q and v before each segment; with events also the shift of time (zero) and the switches
-    starts: Float[Array, " *S n2"]
-    begins: Float[Array, " *S"]  # time since the start before each segment, not negative
-    count: Int[Array, " *C"]  # number of moves
-    saved: Int[Array, " *C"]  # first save that was not reached: an event may end a run
-    which: Int[Array, " *E"] | None = None  # the event that ends each move, -1 for none
-    row: Int[Array, " *E"] | None = None  # row in which that event is kept
+    The rows beyond `count` are undefined: most of the memory is never touched, which would cost
+    more than a short run.
+    """
+
+    # The size of a step, or the number of a save with a minus sign; with events also the event that
+    # ends the move and the row in which it is kept, both counted from 1.
+    moves: Float[Array, "E c"]
+    # q, v; with events or times also the shift of time, which is zero, and the switches; last the
+    # time since the start, not negative
+    starts: Float[Array, "S w"]
+    count: Int[Array, ""]  # number of moves
+    saved: Int[Array, ""]  # first save that was not reached: an event may end a run
 
     @property
     def segment(self) -> int:
@@ -47,58 +51,44 @@ class StepRecord(eqx.Module):
         return len(self.moves) // len(self.starts)
 
     @property
-    def saves(self) -> Int[Array, " *E"]:
-        """The number of the save that each move leads to, 0 for none."""
-        return jnp.maximum(-self.moves, 0.0).astype(jnp.int32)
+    def sizes(self) -> Float[Array, " E"]:
+        """The sizes of the steps, and zeros for saves and moves that were not made."""
+        is_made = jnp.arange(len(self.moves)) < self.count
+        return jnp.where(is_made, jnp.maximum(self.moves[:, 0], 0.0), 0.0)
 
-    def by_segment(self) -> "StepRecord":
-        """Reshape the record with an axis of segments first, for a loop over them."""
-        first = self.segment * jnp.arange(len(self.starts), dtype=jnp.int32)
-        counts = jnp.clip(self.count - first, 0, self.segment)
-        events = [None if x is None else self._rows(x) for x in (self.which, self.row)]
-        return StepRecord(
-            self._rows(self.moves),
-            self.starts,
-            self.begins,
-            counts,
-            jnp.broadcast_to(self.saved, counts.shape),
-            *events,
-        )
-
-    def _rows(self, x: Array) -> Array:
-        return x.reshape(len(self.starts), self.segment)
+    def start(self, segment: Array) -> tuple[Float[Array, " w-1"], Float[Array, ""]]:
+        """The packed state before a segment, and the time since the start."""
+        row = jax.lax.dynamic_index_in_dim(self.starts, segment, keepdims=False)
+        return row[:-1], row[-1]
 
     def move(self, number: Array, begin: Array, usual: Array) -> Move:
-        """A move of this segment, or of the whole run, that begins so long after the start.
+        """A move that begins so long after the start.
 
         One that was not made has the usual length, or its derivative could be 0 / 0.
         """
-
-        def entry(row: Array | None) -> Array:
-            if row is None:
-                return jnp.asarray(-1, jnp.int32)
-            return jax.lax.dynamic_index_in_dim(row, number, keepdims=False)
-
-        is_made, coded = number < self.count, entry(self.moves)
+        is_made = number < self.count
+        coded, *event = jax.lax.dynamic_index_in_dim(self.moves, number, keepdims=False)
         save = jnp.where(is_made, jnp.maximum(-coded, 0.0), 0.0).astype(jnp.int32)
         size = jnp.where(is_made & (coded >= 0), coded, usual)
-        event = jnp.where(is_made, entry(self.which), -1)
-        return Move(begin, size, save, is_made, event, entry(self.row))
+        counted = [jnp.where(is_made, x, 0.0).astype(jnp.int32) - 1 for x in event]
+        which, row = counted or [jnp.asarray(-1, jnp.int32)] * 2
+        return Move(begin, size, save, is_made, which, row)
 
 
 class MoveRows(eqx.Module):
     """The rows of a `StepRecord` while they are written."""
 
-    moves: Array  # as in a `StepRecord`; with events also `which` and `row`, counted from 1
-    starts: Array  # as in a `StepRecord`, the time since the start last
+    moves: Array  # as in a `StepRecord`
+    starts: Array  # as in a `StepRecord`
     segment: int = eqx.field(static=True)  # moves in a segment
 
     @staticmethod
     def empty(max_moves: int, segment: int, state: Array, columns: int) -> "MoveRows":
         """Make rows for `max_moves` moves of `columns` numbers, and states of this shape."""
         count = segments_of(max_moves, segment)
-        moves = empty_rows(count * segment, jnp.zeros(columns, state.dtype))
-        return MoveRows(moves, empty_rows(count, jnp.append(state, 0.0)), segment)
+        moves = empty_rows(count * segment, jnp.zeros(columns, state.dtype), sparse=True)
+        starts = empty_rows(count, jnp.append(state, 0.0), sparse=True)
+        return MoveRows(moves, starts, segment)
 
     def with_move(
         self, number: Array, move: tuple[Array, ...], begin: Array, state: Array, condition: Array
@@ -115,14 +105,12 @@ class MoveRows(eqx.Module):
 
     def record(self, count: Array, saved: Array) -> StepRecord:
         """Finish the record of `count` moves, up to a save."""
-        is_move = (jnp.arange(len(self.moves)) < count)[:, None]
-        is_segment = (self.segment * jnp.arange(len(self.starts)) < count)[:, None]
-        moves = jnp.where(is_move, self.moves, 0.0)
-        starts = jnp.where(is_segment, self.starts, 0.0)
-        event = row = None
-        if moves.shape[1] > 1:
-            event, row = moves[:, 1:].astype(jnp.int32).T - 1
-        return StepRecord(moves[:, 0], starts[:, :-1], starts[:, -1], count, saved, event, row)
+        moves, starts = self.moves, self.starts
+        if jax.debug_nans.value:  # which takes what was not written for a result
+            moves = jnp.where((jnp.arange(len(moves)) < count)[:, None], moves, 0.0)
+            is_begun = self.segment * jnp.arange(len(starts)) < count
+            starts = jnp.where(is_begun[:, None], starts, 0.0)
+        return StepRecord(moves, starts, count, saved)
 
 
 def segments_of(moves: int, segment: int) -> int:

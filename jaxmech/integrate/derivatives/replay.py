@@ -36,11 +36,9 @@ def recorded(
 def shortened(record: StepRecord) -> StepRecord:
     """A record of known values without the steps that were not made."""
     segments = max(1, -(-int(record.count) // record.segment))
-    moves = np.asarray(record.moves)[: segments * record.segment]
-    starts, begins = (np.asarray(x)[:segments] for x in (record.starts, record.begins))
-    return replace(
-        record, moves=jnp.asarray(moves), starts=jnp.asarray(starts), begins=jnp.asarray(begins)
-    )
+    moves = np.array(record.moves[: segments * record.segment])
+    moves[int(record.count) :] = 0.0
+    return replace(record, moves=jnp.asarray(moves), starts=record.starts[:segments])
 
 
 def replayed(

@@ -14,7 +14,7 @@ from tests.integrate.events.falling import BALL, BALL_PARAMS, BOUNCE, DROPPED
 from tests.small import OSCILLATOR
 
 MOST = 16_384
-PLAIN, WITH_EVENTS = 20, 45  # bytes for each step that a run may take
+PLAIN, WITH_EVENTS = 10, 26  # bytes for each step that a run may take
 
 
 def plain(k: Any, most: int = MOST) -> Any:

@@ -8,6 +8,7 @@ from jaxmech.compiler.backends.cpu.runtime import array_address, has_fma, module
 from jaxmech.compiler.backends.llvm.body import Body, computed_results
 from jaxmech.compiler.backends.llvm.builder import AssemblyBuilder
 from jaxmech.compiler.frontend.build import Kernel
+from jaxmech.compiler.ir.loops import Rows
 
 FEW = 500  # operations: most wait for another one, and code for twice the lanes is still short
 LONG = 4000  # operations of a kernel with a `while`: with fewer lanes, less waiting for the slowest
@@ -82,9 +83,13 @@ class Source:
         if not is_optimized and length * self.lanes > MOST_ON_STACK and self.lanes > 1:
             self.lanes = 1
             builder = self._code()
-        results = [self.kernel.out_avals[k] for k in self.computed]
-        sizes = [x.size * x.dtype.itemsize for x in results]
+        sizes = [self._written(k) for k in self.computed]
         return *module(builder, len(self.kernel.avals), sizes, is_optimized), is_optimized
+
+    def _written(self, k: int) -> int:
+        """Bytes of a result that are written for each trajectory, 0 if hardly any."""
+        out, aval = self.kernel.outs[k], self.kernel.out_avals[k]
+        return 0 if isinstance(out, Rows) and out.sparse else aval.size * aval.dtype.itemsize
 
     def _code(self) -> AssemblyBuilder:
         builder = AssemblyBuilder(self.lanes, has_fma=has_fma())

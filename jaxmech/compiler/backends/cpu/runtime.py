@@ -32,7 +32,7 @@ def module(
     Args:
         builder: the lines, with `array_address` for the addresses of arrays.
         arguments: number of input arrays, before which the batch size is passed as an int32.
-        results: bytes of a trajectory in each of the output arrays.
+        results: bytes that are written for each trajectory in each of the output arrays.
         is_optimized: whether `compile_module` will optimize it.
     """
     arrays = arguments + len(results) + 1
