@@ -53,8 +53,10 @@ def assemble(
     than about a minute.
 
     The result is a local minimum, verified by first and second derivatives. A loop that closes in
-    several ways may have a nearer one (`docs/limits.md`). At a degenerate minimum, such as for a
-    guess at a center of curvature, derivatives are NaN.
+    several ways may have a nearer one, and nothing is said where the state found lies on another
+    branch than the pose that the guess was made from (`docs/limits.md`): `control.kinematics`
+    follows one branch. At a degenerate minimum, such as for a guess at a center of curvature,
+    derivatives are NaN.
 
     Args:
         system: the system, with n coordinates.

@@ -92,6 +92,18 @@ class EventSet:
         """Flags of the constraints that are on at the start."""
         return jnp.asarray(np.array([name not in self.inactive for name in self.names], bool))
 
+    def released(self, params: Params) -> Params | None:
+        """The parameters without the constraints that an event may switch off; None if all are off.
+
+        Args:
+            params: those of the system with switches, with any leading axes.
+        """
+        transitions = [event.transition for event in self.events if event.transition]
+        off = [any(name in transition.off for transition in transitions) for name in self.names]
+        if not isinstance(params, Switched) or not (np.asarray(params.active) & off).any():
+            return None
+        return Switched(params.params, params.active & ~np.array(off, bool))
+
     @property
     def changes(self) -> Bool[Array, " E"]:
         """Flags of the events with a transition."""

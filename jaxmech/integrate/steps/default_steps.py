@@ -61,7 +61,8 @@ def choose_steps(
 
     The target is a relative error over the run of 1e-6 (1e-4 for methods below order 4, and at
     least 1000 eps), as in `Solution.integration_error`. The step size is found by a trial of up to
-    20,000 steps, each repeated as two half steps.
+    20,000 steps, each repeated as two half steps. Trials have no transitions of events; constraints
+    that an event may switch off are on in one trial and off in another.
 
     Raises:
         ValueError: if the values of the arguments are not known, or are invalid as in `simulate`.
@@ -204,9 +205,17 @@ def members_need(
     All arguments have a leading axis of members. None if the system closes over tracers.
     """
     step_count = steps_needed(scheme, *_of_trials(q, v, ts, params, times), watch)
-    if step_count is not None and step_count > MOST_STEPS:
+    if step_count is None:
+        return None
+    if step_count > MOST_STEPS:
         warn_caller(_TOO_MANY.format(step_count), StepWarning)
-    return step_count and min(step_count, MOST_STEPS)
+    step_count = min(step_count, MOST_STEPS)
+    # A trial has no transitions: a body that is held, or sticks, would seem slow for good.
+    if watch is None or (free_params := watch.released(params)) is None:
+        return step_count
+    free_count = steps_needed(scheme, *_of_trials(q, v, ts, free_params, times), watch)
+    # A motion that the constraint keeps from going on may have no end.
+    return max(step_count, free_count) if free_count and free_count <= MOST_STEPS else step_count
 
 
 def members_error(

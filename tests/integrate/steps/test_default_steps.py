@@ -172,3 +172,47 @@ def test_a_mechanism_at_rest_has_no_error(steps: Any) -> None:
     assert still.integration_error == 0
     assert still.accepted <= 64
     assert 0 < moved.integration_error < 1e-4
+
+
+def test_a_block_that_sticks_before_it_slides() -> None:
+    """The trial is of sliding too: of 3 pi / 4 s each, after 1.25 s and then 1 s of sticking."""
+
+    def belt(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return v[0] - 0.1
+
+    def excess(q: Any, v: Any, t: Any, p: Any, reactions: Any) -> Any:
+        return reactions.multipliers["belt"][0] - 0.2
+
+    block = jm.System(
+        lambda q, v, t, p: 0.5 * v @ v - 2.0 * q @ q,
+        [jm.Nonholonomic(belt)],
+        force=lambda q, v, t, p: jnp.array([0.3]),
+        coordinates=("x",),
+    )
+    switches = [
+        jm.Event(belt, direction=1, transition=jm.Transition(on="belt"), name="sticks"),
+        jm.Event(excess, direction=1, transition=jm.Transition(off="belt"), name="slides"),
+    ]
+    run = partial(simulate, block, [0.0], [0.1], np.linspace(0.0, 8.0, 9), events=switches)
+    sol, slide = run(), 0.75 * np.pi
+    sticks = 1.25 + slide + np.array([0.0, 1.0 + slide])
+    np.testing.assert_allclose(sol.events["sticks"].t[:2], sticks, rtol=2e-6)
+    assert sol.integration_error < 1e-6
+
+
+def test_a_constraint_whose_release_has_no_end_keeps_the_steps_of_the_motion() -> None:
+    """Without its support this body falls into a pole of its potential."""
+
+    def height(q: Any, t: Any, p: Any) -> Any:
+        return q[0] - 1.0
+
+    pole = jm.System(
+        lambda q, v, t, p: 0.5 * v @ v + 1.0 / q[0] ** 3 - 0.5 * q[1] ** 2,
+        [jm.Holonomic(height, name="support")],
+        coordinates=("x", "y"),
+    )
+    late = jm.Event(
+        lambda q, v, t, p: t - 50.0, name="late", transition=jm.Transition(off="support")
+    )
+    sol = simulate(pole, [1.0, 1.0], [0.0, 0.0], np.linspace(0.0, 10.0, 11), events=late)
+    np.testing.assert_allclose(sol.q[-1], [1.0, np.cos(10.0)], atol=1e-5)
