@@ -23,6 +23,8 @@ from jaxmech.compiler.backends.partitioning import Axes
 from jaxmech.compiler.platforms import NATIVE, finite_arguments, is_on, lowered_for
 from jaxmech.compiler.vectorize import run_alone, run_jaxpr
 from jaxmech.utils.announce import announced
+from jaxmech.utils.collection import uncollected
+from jaxmech.utils.delayed_jaxpr import DelayedJaxpr
 from jaxmech.utils.jax_internals import (
     ClosedJaxpr,
     LoweringRuleContext,
@@ -84,8 +86,10 @@ class PlainRule(AbstractRule):
 
     residuals = ()
 
-    def __init__(self, call: ClosedJaxpr, smooth: Callable[[], ClosedJaxpr] | None = None) -> None:
-        self.call, self._differentiable = call, smooth or (lambda: call)
+    def __init__(
+        self, call: DelayedJaxpr, smooth: Callable[[], ClosedJaxpr] | None = None
+    ) -> None:  # fmt: skip
+        self._differentiable = smooth or (lambda: call.closed)
         floating = (jnp.issubdtype(x.dtype, jnp.inexact) for x in call.out_avals)
         self.smooth = tuple(k for k, flag in enumerate(floating) if flag)
 
@@ -116,7 +120,7 @@ class Operation:
     """A function of one trajectory with its derivatives.
 
     Attributes:
-        call: the function, as a jaxpr of arrays.
+        call: the function, as a jaxpr of arrays; of a derivative it is traced when it is compiled.
         rule: derivatives of the function.
         linear: number of its last arguments in which it is linear.
         adjoint: maps flags of the results that have a cotangent to the transposed operation, which
@@ -127,7 +131,7 @@ class Operation:
             another derivative, which takes minutes to compile as native code.
     """
 
-    call: ClosedJaxpr
+    call: DelayedJaxpr
     rule: AbstractRule
     inputs: int
     linear: int = 0
@@ -146,11 +150,12 @@ class Operation:
             return _select(results, self.rule.smooth_jvp(args, residuals, nonzero, tangents))
 
         avals = [*self._known_avals(), *_select(nonzero, self.call.in_avals)]
+        outs = [self.call.out_avals[k] for k in _select(results, self.rule.smooth)]
         is_smooth = type(self.rule).smooth_jvp is AbstractRule.smooth_jvp
         return _linear(
-            push, avals, self.inputs, sum(nonzero),
+            self._delayed(push, avals, outs), self.inputs, sum(nonzero),
             lambda ct: self.vjp(nonzero, _expand(results, ct)), self._takes_finite,
-            None if is_smooth else smooth,
+            None if is_smooth else partial(_program_of, smooth, avals),
         )  # fmt: skip
 
     def vjp(self, linear: Flags, nonzero: Flags) -> "Operation":
@@ -163,8 +168,9 @@ class Operation:
 
         smooth = [self.call.out_avals[k] for k in self.rule.smooth]
         avals = [*self._known_avals(), *_select(nonzero, smooth)]
+        call = self._delayed(pull, avals, _select(linear, self.call.in_avals))
         return _linear(
-            pull, avals, len(avals) if self.linear else self.inputs, sum(nonzero),
+            call, len(avals) if self.linear else self.inputs, sum(nonzero),
             lambda ct: self.jvp(_expand(linear, ct), nonzero), self._takes_finite,
         )  # fmt: skip
 
@@ -172,6 +178,11 @@ class Operation:
     def _takes_finite(self) -> bool:
         """Whether its derivatives do."""
         return self.takes_finite or self.rule.takes_finite
+
+    def _delayed(
+        self, fn: Callable[..., list[Array]], avals: Sequence[Any], outs: Sequence[Any]
+    ) -> DelayedJaxpr:
+        return DelayedJaxpr(avals, outs, self.call.effects, partial(_program_of, fn, avals))
 
     def _known_avals(self) -> list[Any]:
         return [*self.call.in_avals, *(self.call.out_avals[k] for k in self.rule.residuals)]
@@ -184,14 +195,11 @@ class Operation:
 
 
 def _linear(
-    fn: Callable[..., list[Array]], avals: Sequence[Any], inputs: int, count: int,
-    adjoint: Callable[[Flags], Operation], takes_finite: bool,
-    smooth: Callable[..., list[Array]] | None = None,
+    call: DelayedJaxpr, inputs: int, count: int, adjoint: Callable[[Flags], Operation],
+    takes_finite: bool, smooth: Callable[[], ClosedJaxpr] | None = None,
 ) -> Operation:  # fmt: skip
     """An operation whose derivatives are those of the smooth function, if there is one."""
-    call, _ = traced(fn, avals)
-    rule = PlainRule(call, None if smooth is None else partial(_program_of, smooth, avals))
-    return Operation(call, rule, inputs, count, adjoint, takes_finite)
+    return Operation(call, PlainRule(call, smooth), inputs, count, adjoint, takes_finite)
 
 
 def _program_of(fn: Callable[..., list[Array]], avals: Sequence[Any]) -> ClosedJaxpr:
@@ -208,10 +216,12 @@ def operation_of(
         args: arguments of the shapes and types in question.
         rule: maps the tree structure of the results to the derivatives; by default those of JAX.
     """
-    call, outs = traced(fn, args)
+    closed, outs = traced(fn, args)
+    call = DelayedJaxpr.of(closed)
     return Operation(call, PlainRule(call) if rule is None else rule(outs), len(args)), outs
 
 
+@uncollected
 def traced(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[ClosedJaxpr, Any]:
     """A function as a jaxpr without unused operations, and the tree structure of its results."""
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in args]
@@ -253,20 +263,22 @@ def _results(content: Content) -> tuple[Sequence[Any], Any]:
 
 
 def _without_results(params: Content, used_outs: Sequence[bool]) -> Content:
-    call = without_unused(params["call"], used_outs)
+    call = params["call"].narrowed(used_outs)
     return {**params, "call": call, "used_outs": _expand(params["used_outs"], used_outs)}
 
 
 def _evaluated(
-    *args: Array, call: ClosedJaxpr, op: Operation, used_outs: Flags, as_lanes: bool, axes: Axes,
+    *args: Array, call: DelayedJaxpr, op: Operation, used_outs: Flags, as_lanes: bool, axes: Axes,
     sizes: tuple[int, ...], native: bool,
 ) -> list[Array]:  # fmt: skip
     """Compute the results while a program is lowered; `native` says whether its platform can."""
     if not sizes:
         alone = args and native and is_on()
-        return run_alone(call, args, op.inputs) if alone else list(jaxpr_as_fun(call)(*args))
+        if alone:
+            return run_alone(call.closed, args, op.inputs)
+        return list(jaxpr_as_fun(call.closed)(*args))
     if not (native and as_lanes):
-        return mapped(jaxpr_as_fun(call), axes, sizes)(*args)
+        return mapped(jaxpr_as_fun(call.closed), axes, sizes)(*args)
     *outer, innermost = sizes
     if not isinstance(innermost, int):
         raise ValueError(
@@ -275,9 +287,10 @@ def _evaluated(
             "`jaxmech.compiler.off()`."
         )
     flags = [len(outer) in has for has in axes]
-    return mapped(lambda *args: run_jaxpr(call, flags, args), axes, outer)(*args)
+    return mapped(lambda *args: run_jaxpr(call.closed, flags, args), axes, outer)(*args)
 
 
+@uncollected
 def _lower(ctx: LoweringRuleContext, *args: Any, platform: str | None = None, **params: Any) -> Any:
     """Lower without the axes of a mesh, along which all arguments vary alike."""
     avals: Sequence[Any] = ctx.avals_in
@@ -290,7 +303,7 @@ def _lower(ctx: LoweringRuleContext, *args: Any, platform: str | None = None, **
 
 
 def _jvp(
-    primals: Sequence[Array], tangents: Sequence[Any], *, call: ClosedJaxpr, op: Operation,
+    primals: Sequence[Array], tangents: Sequence[Any], *, call: DelayedJaxpr, op: Operation,
     used_outs: Flags, as_lanes: bool, axes: Axes, sizes: tuple[int, ...],
 ) -> tuple[list[Array], list[Any]]:  # fmt: skip
     outs = _over_axes(op, primals, axes, sizes, as_lanes)
@@ -309,7 +322,7 @@ def _jvp(
 
 
 def _transposed(
-    cotangents: Sequence[Any], *args: Any, call: ClosedJaxpr, op: Operation, used_outs: Flags,
+    cotangents: Sequence[Any], *args: Any, call: DelayedJaxpr, op: Operation, used_outs: Flags,
     as_lanes: bool, axes: Axes, sizes: tuple[int, ...],
 ) -> list[Any]:  # fmt: skip
     split = len(args) - op.linear

@@ -6,6 +6,7 @@ messages and results, `units` of coordinates, `digests`, `pickling` of functions
 policies, `jit_cache`: `jax.jit` for functions of a system, without the programs of systems that are
 no longer used, `captures`: what functions read besides their arguments, and `collection` of
 garbage, which is put off while a program is traced. `caller`: warnings at the user's line,
-`precision`: that of floating-point numbers, `announce`: a message where compiling takes long.
+`precision`: that of floating-point numbers, `announce`: a message where compiling takes long,
+`delayed_jaxpr`: a function that is traced when its operations are needed.
 `jax_internals`: what is used of JAX beyond its documented API.
 """

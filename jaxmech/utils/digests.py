@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import jax
 import numpy as np
 
+from jaxmech.utils.delayed_jaxpr import DelayedJaxpr
 from jaxmech.utils.jax_internals import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from jaxmech.utils.keys import bits_of, is_key
 
@@ -104,8 +105,9 @@ class _Writer:
         # By identity. Digests are kept, since programs of a system have functions in common.
         self.written = _DIGESTS if fold is sha256 else WeakKeyDictionary[Jaxpr, str]()
 
-    def closed(self, jaxpr: ClosedJaxpr) -> str:
-        return self.fold(*map(self.text, jaxpr.consts), self.jaxpr(jaxpr.jaxpr))
+    def closed(self, jaxpr: ClosedJaxpr | DelayedJaxpr) -> str:
+        closed = jaxpr.closed if isinstance(jaxpr, DelayedJaxpr) else jaxpr
+        return self.fold(*map(self.text, closed.consts), self.jaxpr(closed.jaxpr))
 
     def jaxpr(self, jaxpr: Jaxpr) -> str:
         if jaxpr not in self.written:
@@ -142,7 +144,7 @@ class _Writer:
         if type(value) in _PLAIN:  # first, since most parameters are
             return repr(value)
         match value:
-            case ClosedJaxpr():
+            case ClosedJaxpr() | DelayedJaxpr():
                 return "{" + self.closed(value) + "}"
             case Jaxpr():
                 return "{" + self.jaxpr(value) + "}"

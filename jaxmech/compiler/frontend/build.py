@@ -66,8 +66,11 @@ class Reading:
         return self._digest()
 
     @cached_property
-    def safe(self) -> tuple[JaxprReader, list[Value]]:
-        """The graph and the results, read again until no folded zero hides a non-finite number."""
+    def safe(self) -> tuple[JaxprReader, list[Value], Live]:
+        """The graph, the results and what is live.
+
+        It is read again until no folded zero hides a non-finite number.
+        """
         unsafe = dict[int, Origins]()
         for _ in range(MOST_READINGS):
             reader = JaxprReader(Graph(None, self.origins, unsafe))
@@ -75,7 +78,7 @@ class Reading:
             live = _live(reader, outs)
             origins = unsafe_origins(reader.graph, reader.loops, live, outs)
             if not origins:
-                return reader, outs
+                return reader, outs, live
             for fingerprint, kinds in origins.items():
                 unsafe[fingerprint] = kinds | unsafe.get(fingerprint, Origins.NOWHERE)
         raise UnsupportedError("a product with zero that may be NaN")
@@ -140,7 +143,8 @@ class Kernel:
     @cached_property
     def live(self) -> Live:
         """The live part of the graph."""
-        return _live(self.reader, self.outs)
+        is_whole = len(self.results) == len(self.reading.out_avals)
+        return self.reading.safe[2] if is_whole else _live(self.reader, self.outs)
 
     @cached_property
     def unsafe_origins(self) -> dict[int, Origins]:

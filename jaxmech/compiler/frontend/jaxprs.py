@@ -40,7 +40,6 @@ _CALLS = {
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
     "custom_vmap_call": "call",
-    "batched": "call",
 }
 
 
@@ -49,9 +48,11 @@ def call_content(eqn: JaxprEqn) -> ClosedJaxpr | None:
     name = eqn.primitive.name
     if (content := composite_content(eqn)) is not None:
         return content
-    if name not in _CALLS or eqn.params.get("sizes"):
+    if eqn.params.get("sizes"):
         return None
-    return as_closed(eqn.params[_CALLS[name]])
+    if name == "batched":
+        return eqn.params["call"].closed
+    return as_closed(eqn.params[_CALLS[name]]) if name in _CALLS else None
 
 
 def takes_finite(eqn: JaxprEqn) -> bool:
