@@ -313,3 +313,17 @@ def test_without_known_forces_only_ratios_are_determined() -> None:
     np.testing.assert_allclose(groups[0].value, 0.39 / 0.17337, rtol=1e-2)
     assert "known" not in groups[0].unit
     assert fit.identifiability.rank == 2
+
+
+@pytest.mark.parametrize(("params", "count"), [((), 6), (("mass",), 4)])
+def test_a_carried_weight_is_known_only_if_the_mass_is(params: Any, count: int) -> None:
+    """A carried body, whose support follows its mass, has no static moment about a fixed hinge."""
+    body = '<body name="{}" pos="{} 0 0" gravcomp="1"><joint name="{}" axis="0 1 0"/>{}{}</body>'
+    inertial = '<inertial mass="1" pos="0.2 0 0" diaginertia="1e-2 2e-2 2e-2"/>'
+    fore = body.format("fore", 0.5, "elbow", inertial, "")
+    arm = body.format("upper", 0, "shoulder", inertial, fore)
+    text = f"<mujoco><worldbody>{arm}</worldbody></mujoco>"
+    base = base_parameters(from_mjcf(text, params=params).mechanism)
+    assert base.rank == count
+    assert ("upper.mx" in base.without_effect) == bool(params)
+    assert "upper.Iyy + 0.25 fore.m" in base.formulas

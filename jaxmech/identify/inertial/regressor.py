@@ -7,7 +7,7 @@ body about its pivot, all along its axes:
     torque    S x a + I alpha + w x I w
 
 with the spin w, the angular acceleration alpha, and the acceleration a of the pivot less that of
-gravity (Atkeson, An and Hollerbach, "Estimation of inertial parameters of manipulator loads and
+gravity, or of the part of it that no support carries (Atkeson, An and Hollerbach, "Estimation of inertial parameters of manipulator loads and
 links", International Journal of Robotics Research 5, 1986). Their power in the directions in which
 the mechanism can move gives the rows of the regressor Y: the forces of a motion are Y phi, with the
 inertial parameters phi. The accelerations of a free motion depend on the same combinations of phi,
@@ -83,7 +83,8 @@ def _forces(
     columns, extents = list[Array](), [jnp.zeros(())]
     for k, (heavy, moving) in enumerate(standard.moving(q, v, t, params)):
         axes = jnp.asarray(in_space(moving.frame.axes))
-        spin, angular, acceleration = now[k, 1], rates[k, 1], rates[k, 0] - weight
+        felt = weight - standard.carried(heavy.body, params, t)
+        spin, angular, acceleration = now[k, 1], rates[k, 1], rates[k, 0] - felt
         loads = _loads(*(x @ axes for x in (acceleration, spin, angular)))
         powers = jnp.einsum("ksi,sjn,ji->nk", loads, partial_velocities[k], axes)
         columns.append(powers[:, heavy.columns])

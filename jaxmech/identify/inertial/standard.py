@@ -25,7 +25,7 @@ from jaxmech.parts.dynamics.passage import connection_of
 from jaxmech.parts.dynamics.space import in_space
 from jaxmech.parts.dynamics.turn import Turn
 from jaxmech.parts.equations import EnergyDifference
-from jaxmech.parts.forces.elements import Gravity, Rotors
+from jaxmech.parts.forces.elements import Gravity, Rotors, Support
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
 from jaxmech.parts.mechanism import Mechanism
@@ -87,6 +87,7 @@ class StandardParameters:
     kinematics: AbstractKinematics
     bodies: tuple[Heavy, ...]
     gravities: tuple[Gravity, ...]
+    supports: tuple[Support, ...]  # that carry a part of the weight, whatever it is
     rotors: tuple[Rotors, ...]
 
     @cached_property
@@ -112,6 +113,12 @@ class StandardParameters:
             parts.append(jnp.asarray(inertias))
         return jnp.concatenate([jnp.zeros(0), *parts])
 
+    def carried(self, body: AbstractBody, params: Params, t: Any = 0.0) -> Any:
+        """The part of the acceleration of gravity that supports take from a body, (3,)."""
+        parts = [x for x in self.supports if x.bodies == (body,)]
+        read = [Reader(x.part, t, params).vector(x.acceleration, 3) for x in parts]
+        return sum(read, np.zeros(3))
+
     def moving(self, q: Array, v: Array, t: Array, params: Params) -> list[tuple[Heavy, Moving]]:
         """The bodies with their motions."""
         motions = self.kinematics.moving([x.body for x in self.bodies], q, v, t, params)
@@ -126,7 +133,9 @@ def standard_parameters(subject: Mechanism | System, params: Params) -> Standard
         return None
     heavy = [one for one in _pivoted(energy.kinematics, params) if _is_heavy(one.body, params)]
     rotors = tuple(term for term in energy.elements.terms if isinstance(term, Rotors))
-    return StandardParameters(energy.kinematics, tuple(heavy), energy.gravities, rotors)
+    potentials = energy.elements.potentials
+    carrying = tuple(x for x in potentials if isinstance(x, Support) and x.follows_weight)
+    return StandardParameters(energy.kinematics, tuple(heavy), energy.gravities, carrying, rotors)
 
 
 def _pivoted(kinematics: AbstractKinematics, params: Params) -> list[Heavy]:

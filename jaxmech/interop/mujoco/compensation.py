@@ -9,25 +9,11 @@ from jaxtyping import Array
 
 from jaxmech.interop.mujoco.bodies import Offset, Placed, tidy
 from jaxmech.interop.mujoco.flags import is_on
-from jaxmech.parts.body import AbstractBody, Frame
-from jaxmech.parts.forces.elements import AbstractPotential
+from jaxmech.parts.body import AbstractBody
+from jaxmech.parts.forces.elements import Support
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.rigid_bodies import AbstractRigidBody
-from jaxmech.parts.values import Reader, Value, Vector
-
-
-@dataclass(frozen=True)
-class Support(AbstractPotential):
-    """The potential of a force that carries a part of the weight of a body."""
-
-    mass: Value
-    center: Vector  # of mass on the body
-    acceleration: Vector  # that of gravity times the part that is carried
-
-    def energy(self, frames: tuple[Frame, ...], read: Reader) -> Array:
-        """The potential, which is zero at the origin of the ground."""
-        center = frames[0].point(read.vector(self.center, 3))
-        return read.number(self.mass) * (read.vector(self.acceleration, 3) @ center)
+from jaxmech.parts.values import Reader
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,14 @@ from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, shifted
 from jaxmech.parts.position_equations import pointing, separation, turn_about
-from jaxmech.parts.values import Reader, Value, Vector, unit, vector_with_rate
+from jaxmech.parts.values import (
+    Reader,
+    Value,
+    Vector,
+    are_numbers,
+    unit,
+    vector_with_rate,
+)
 from jaxmech.parts.vectors import Numbers
 from jaxmech.utils.text import capital
 
@@ -115,6 +122,25 @@ class Gravity:
         if self.down is None:
             return g * moment[-1]
         return -g * (unit(read, self.down, moment.shape[0]) @ moment)
+
+
+@dataclass(frozen=True)
+class Support(AbstractPotential):
+    """The potential of a force that carries a part of the weight of a body."""
+
+    mass: Value
+    center: Vector  # of mass on the body
+    acceleration: Vector  # that of gravity times the part that is carried
+
+    @property
+    def follows_weight(self) -> bool:
+        """Whether the force changes with the weight, because parameters give both."""
+        return not (isinstance(self.mass, float) and are_numbers(self.center))
+
+    def energy(self, frames: tuple[Frame, ...], read: Reader) -> Array:
+        """The potential, which is zero at the origin of the ground."""
+        center = frames[0].point(read.vector(self.center, 3))
+        return read.number(self.mass) * (read.vector(self.acceleration, 3) @ center)
 
 
 @dataclass(frozen=True)
