@@ -75,16 +75,16 @@ def limit_problem(limits: Mapping[str, Any], value: Any) -> str:
     """What is wrong with a value beyond the limits, empty if it is within them.
 
     Example:
-        >>> limit_problem({"least": 1}, 0)
+        >>> limit_problem({"ge": 1}, 0)
         'must be at least 1, but is 0'
     """
-    least, interval = limits.get("least"), limits.get("between")
+    least, low, high = (limits.get(name) for name in ("ge", "gt", "lt"))
     if least is not None and not value >= least:
         return f"must be at least {least}, but is {value}"
-    if limits.get("positive") and not value > 0:
+    if high is not None and not (low < value < high):
+        return f"must be between {low} and {high}, but is {value}"
+    if low is not None and not value > low:
         return f"must be positive, but is {value}"
-    if interval and not interval[0] < value < interval[1]:
-        return f"must be between {interval[0]} and {interval[1]}, but is {value}"
     return ""
 
 

@@ -19,6 +19,37 @@ NAME = str | int  # of a column
 NUMBER_OR_NAME = float | str  # of a parameter
 
 
+TEXT, TABLE = "<text>", "<table>"  # the alternatives of `TextOrTable`, as pydantic names them
+
+
+class TextOrTable:
+    """A dataclass whose field with `short` may stand in a file in place of its whole table."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema  # imports slowly
+
+        short = short_field(source)
+        assert short
+        text = core_schema.no_info_after_validator_function(
+            lambda text: source(**{short: text}), core_schema.str_schema()
+        )
+        return core_schema.tagged_union_schema(
+            {TEXT: text, TABLE: handler(source)},
+            lambda value: TEXT if isinstance(value, str) else TABLE,
+        )
+
+
+class InFile:
+    """The type of a key whose values are others in Python: `Annotated[str | X, InFile(str)]`."""
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return handler.generate_schema(self.kind)
+
+
 @dataclass(frozen=True, eq=False)
 class OneOf:
     """The classes whose instances a key accepts; its type is `Annotated[A | B, OneOf(...)]`."""
@@ -115,6 +146,9 @@ def _plural(kind: Any) -> str:
 
 def required(kind: Any) -> Any:
     """The type in files: `int` for `int | None`, and for `int | Any`, which is for Python alone."""
+    for annotation in getattr(kind, "__metadata__", ()):
+        if isinstance(annotation, InFile):
+            return annotation.kind
     if get_origin(kind) not in (UnionType, Union):
         return kind
     return reduce(or_, (part for part in get_args(kind) if part not in (NoneType, Any)))

@@ -121,12 +121,12 @@ def _descriptions(kind: type, indent: int, prefix: str = "") -> Iterator[str]:
     for entry in tables:
         if entry not in drawn:
             opening, closing = ("[[", "]]") if get_origin(hints[entry.name]) is tuple else "[]"
-            yield f"\n  {opening}{prefix}{entry.name}{closing}  {entry.metadata['doc']}"
+            yield f"\n  {opening}{prefix}{entry.name}{closing}  {entry.metadata['description']}"
             yield from _inside(hints[entry.name], f"{entry.name}.")
     for choice in dict.fromkeys(drawn.values()):
         yield ""
         for entry in (f for f, its_choice in drawn.items() if its_choice is choice):
-            yield f"{' ' * indent}{f'[{prefix}{entry.name}]':<14}  {entry.metadata['doc']}"
+            yield f"{' ' * indent}{f'[{prefix}{entry.name}]':<14}  {entry.metadata['description']}"
         if indent > _OUTER:  # its choices belong to another table
             continue
         forms = "a number, which is fixed, or a table" if choice.bare else "a table"
@@ -162,7 +162,7 @@ def _choices(choice: OneOf) -> Iterator[str]:
 
 def _row(entry: Field[Any], kind: Any, indent: int) -> str:
     label = f"{' ' * indent}{entry.name}"
-    row = f"{label:<17} {entry.metadata['doc']}; {words(kind)}{_default(entry, kind)}"
+    row = f"{label:<17} {entry.metadata['description']}; {words(kind)}{_default(entry, kind)}"
     return fill(row, width=_WIDTH, subsequent_indent=" " * 18, break_long_words=False)
 
 

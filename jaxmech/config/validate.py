@@ -1,39 +1,34 @@
-"""Validation of plain data as dataclasses, by pydantic, and the JSON Schema of their files.
+"""Plain data read as dataclasses, by pydantic, and the JSON Schema of their files.
 
-The fields of a dataclass become the keys of a pydantic table, whose entries are the arguments of
-the dataclass. Reading is strict: an integer is accepted as a number, but nothing else is converted,
-unknown keys are rejected, and all problems are reported at once.
+pydantic reads the dataclasses themselves. Reading is strict: an integer is accepted as a number,
+but nothing else is converted, unknown keys are rejected, and all problems are reported at once.
 """
 
+import json
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
-from functools import cache, reduce
-from operator import or_
-from typing import Annotated, Any, Literal, NotRequired, Required, TypeVar, get_args, get_origin
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, dataclass, fields, is_dataclass
+from datetime import date, time
+from functools import cache, partial
+from typing import Any, TypeVar, get_args, get_origin
 
 import pydantic
-from pydantic import AfterValidator, BeforeValidator, PlainValidator, TypeAdapter, WrapValidator
-from pydantic.json_schema import GenerateJsonSchema
-from typing_extensions import TypedDict
+from pydantic.json_schema import CoreRef, GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 
 from jaxmech.config import schema
-from jaxmech.config.errors import Key, Problem, StudyError, limit_problem, refuse
+from jaxmech.config.errors import Key, Problem, StudyError, limit_problem, refuse, refuse_all
 from jaxmech.config.plain import plain
 from jaxmech.utils.text import not_one_of
 
 Config = TypeVar("Config")
-# Types that are made at run time, which mypy cannot follow.
-_Annotated: Any = Annotated
-_Literal: Any = Literal
-_Required: Any = Required
-_NotRequired: Any = NotRequired
-_TypedDict: Any = TypedDict
-_dict: Any = dict
-_tuple: Any = tuple
 _LONGEST = 60  # characters of a value in a message
 _DIALECT = "http://json-schema.org/draft-07/schema#"
+_STRICT = pydantic.ConfigDict(
+    extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True
+)
+_FOR_PYTHON = ("any", "callable", "is-instance")  # alternatives that no file can hold
 
 
 def structure(data: Any, kind: type[Config]) -> Config:
@@ -44,11 +39,14 @@ def structure(data: Any, kind: type[Config]) -> Config:
         >>> structure({"name": "baumgarte", "alpha": 5, "beta": 5}, AbstractStabilization)
         Baumgarte(alpha=5.0, beta=5.0)
     """
+    refuse_all(_dates(data))
     hint: Any = kind
+    value: Config
     try:
-        value: Config = _adapter(_type_of(hint)).validate_python(data)
+        # As JSON, of which pydantic accepts lists as tuples, and tables as dataclasses, strictly.
+        (value,) = _adapter(hint).validate_json(json.dumps([data]))
     except pydantic.ValidationError as error:
-        raise StudyError(_problems(error)) from None
+        raise StudyError(dict.fromkeys(_problems(error, kind))) from None
     return value
 
 
@@ -60,140 +58,71 @@ def json_schema(kind: type) -> dict[str, Any]:
         >>> json_schema(Projection)["properties"]["iterations"]["default"]
         2
     """
-    tables = _adapter(_type_of(kind)).json_schema(schema_generator=_WithoutTitles)
-    return {"$schema": _DIALECT, **tables}
-
-
-class _WithoutTitles(GenerateJsonSchema):
-    """Leaves out the titles of keys, which would repeat their names."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
+    whole = _adapter(kind).json_schema(schema_generator=_JsonSchema)
+    (table,), definitions = whole["prefixItems"], whole.get("$defs", {})
+    if "$ref" in table:
+        table = definitions.pop(table["$ref"].rpartition("/")[2])
+    return {"$schema": _DIALECT, **table, "$defs": definitions}
 
 
 @cache
-def _adapter(annotation: Any) -> Any:
-    return TypeAdapter(annotation)
+def _adapter(kind: Any) -> Any:
+    # Of a tuple: pydantic takes the settings of a dataclass alone from the dataclass.
+    return pydantic.TypeAdapter(tuple[kind], config=_STRICT)
 
 
-@cache
-def _type_of(hint: Any) -> Any:
-    """The pydantic type of a key, from the type of its field."""
-    kind = schema.required(hint)
-    if choice := schema.choice_of(kind):
-        return _choice(choice)
-    if isinstance(kind, type) and is_dataclass(kind):
-        return _table(kind)
-    if schema.is_text_or_list(kind):
-        return _text_or_list(*map(_type_of, get_args(kind)))
-    if get_origin(kind) is Mapping:
-        return _Annotated[_dict[str, _type_of(get_args(kind)[1])], BeforeValidator(_require_table)]
-    if get_origin(kind) is tuple:
-        return _Annotated[_tuple[_type_of(get_args(kind)[0]), ...], _require_list(kind)]
-    return _scalar(kind)
+def _dates(data: Any, key: Key = ()) -> Iterator[Problem]:
+    """The dates and times in plain data, which JSON has not and no key accepts."""
+    entries = data.items() if isinstance(data, dict) else ()
+    for name, value in entries:
+        yield from _dates(value, (*key, name))
+    for place, value in enumerate(data if isinstance(data, list) else ()):
+        yield from _dates(value, (*key[:-1], f"{key[-1] if key else ''}[{place}]"))
+    if isinstance(data, date | time):
+        yield Problem(key, f"must not be a date or a time, but is {data}")
 
 
-def _table(kind: type, tag: str | None = None, name: str = "", *, is_default: bool = False) -> Any:
-    """The table of a dataclass; `tag` is the key that holds its name among several classes."""
-    hints = schema.hints_of(kind)
-    keys = {field.name: _key_type(field, hints[field.name]) for field in fields(kind)}
-    if tag:
-        tag_type = _Annotated[_Literal[name], pydantic.Field(description=_summary(kind))]
-        keys = {tag: _NotRequired[tag_type] if is_default else _Required[tag_type], **keys}
-    table = _TypedDict(kind.__name__, keys)
-    table.__pydantic_config__ = pydantic.ConfigDict(extra="forbid")
-    table.__doc__ = _summary(kind)
-    short = schema.short_field(kind)
-
-    def build(value: Any, validate: Callable[[Any], dict[str, Any]]) -> Any:
-        if short and isinstance(value, str):
-            value = {short: value}
-        try:
-            entries = validate(_require_table(value))
-        except pydantic.ValidationError as error:
-            raise StudyError(_problems(error, keys)) from None
-        entries.pop(tag or "", None)
-        return _construct(kind, **entries)
-
-    return _Annotated[table, WrapValidator(build, str | table if short else table)]
+def _choice_of_classes(choice: schema.OneOf, source: Any, handler: Any) -> core_schema.CoreSchema:
+    """How pydantic reads an instance of one of several classes."""
+    tables = {name: handler.generate_schema(kind) for name, kind in choice.kinds.items()}
+    tables = {name: handler.resolve_ref_schema(table) for name, table in tables.items()}
+    return core_schema.no_info_plain_validator_function(
+        partial(_chosen, choice), metadata={"choice": choice, "tables": tables}
+    )
 
 
-def _construct(kind: Callable[..., Any], /, *args: Any, **entries: Any) -> Any:
-    """An instance of a class; a ValueError of the class becomes a StudyError by key."""
-    try:
-        return kind(*args, **entries)
-    except StudyError:
-        raise
-    except ValueError as error:
-        argument = re.fullmatch(r"Argument `(\w+)` (.*?)\.?", str(error), re.DOTALL)
-        raise refuse(*argument.groups() if argument else ((), str(error))) from None
+def _policy(kind: type, source: Any, handler: Any) -> core_schema.CoreSchema:
+    choice = schema.POLICIES.get(source)
+    return _choice_of_classes(choice, source, handler) if choice else handler(source)
 
 
-def _summary(kind: type) -> str:
-    return (kind.__doc__ or "").partition("\n")[0]
+# pydantic asks a class, and an annotation, how it is read.
+_annotation: Any = schema.OneOf
+_annotation.__get_pydantic_core_schema__ = _choice_of_classes
+for _kind in schema.POLICIES:
+    _kind.__get_pydantic_core_schema__ = classmethod(_policy)
 
 
-def _key_type(field: Field[Any], hint: Any) -> Any:
-    """The type of a key, with its description, limits and default."""
-    limits = field.metadata
-
-    def check_limits(value: Any) -> Any:
-        largest = limits.get("most")
-        if largest is not None and value > largest:
-            message = f"must be at most {largest}, but is {value}; the default is {field.default}"
-            raise refuse((), message)
-        if message := limit_problem(limits, value):
-            raise refuse((), message)
-        return value
-
-    is_required = field.default is MISSING and field.default_factory is MISSING
-    extra = _limits_schema(limits)
-    if not is_required and field.default not in (MISSING, None, ()):
-        extra["default"] = plain(field.default, hint)
-    documentation = pydantic.Field(description=limits.get("doc"), json_schema_extra=extra)
-    annotation = _Annotated[_type_of(hint), AfterValidator(check_limits), documentation]
-    return _Required[annotation] if is_required else _NotRequired[annotation]
-
-
-def _limits_schema(limits: Mapping[str, Any]) -> dict[str, Any]:
-    entries = {"minimum": limits.get("least"), "maximum": limits.get("most")}
-    if limits.get("positive"):
-        entries["exclusiveMinimum"] = 0
-    if interval := limits.get("between"):
-        entries["exclusiveMinimum"], entries["exclusiveMaximum"] = interval
-    return {name: limit for name, limit in entries.items() if limit is not None}
-
-
-def _choice(choice: schema.OneOf) -> Any:
-    """An instance of one of several classes."""
+def _chosen(choice: schema.OneOf, value: Any) -> Any:
+    """The instance that a value describes: by its name, or by a number or a list of them."""
     if choice.tag is None:
-        names = _Literal[tuple(choice.kinds)]
-        return _made_by(lambda value: _named(choice, value), names)
-    tables = {
-        name: _table(kind, choice.tag, name, is_default=name == choice.default)
-        for name, kind in choice.kinds.items()
-    }
-    alternatives = [*([float, list[Any]] if choice.bare else ()), *tables.values()]
+        if not isinstance(value, str) or value not in choice.kinds:
+            raise _mismatch(f"must be {schema.alternatives(choice.kinds)}", value)
+        return choice.kinds[value]()
+    if choice.bare and isinstance(value, int | float | list) and not isinstance(value, bool):
+        return _bare(choice, value)
+    name = choice.name_in(value) if isinstance(value, dict) else None
+    if not isinstance(name, str):
+        names = ", ".join(f'"{name}"' for name in choice.kinds)
+        raise _mismatch(f"must be a table with `{choice.tag}`, one of {names}", value)
+    entries = {key: entry for key, entry in value.items() if key != choice.tag}
+    if name in choice.kinds:
+        if choice.tag not in value:
+            _require_no_key_of_others(choice, name, value)
+        return structure(entries, choice.kinds[name])
     if choice.other:
-        alternatives.append(_open_table(choice))
-
-    def build(value: Any) -> Any:
-        if choice.bare and isinstance(value, int | float | list) and not isinstance(value, bool):
-            return _bare(choice, value)
-        name = choice.name_in(value) if isinstance(value, dict) else None
-        if not isinstance(name, str):
-            names = ", ".join(f'"{name}"' for name in choice.kinds)
-            raise _mismatch(f"must be a table with `{choice.tag}`, one of {names}", value)
-        if name in tables:
-            if choice.tag not in value:
-                _require_no_key_of_others(choice, name, value)
-            return _adapter(tables[name]).validate_python(value)
-        if choice.other:
-            parameters = {key: entry for key, entry in value.items() if key != choice.tag}
-            return _construct(choice.other, name, parameters)
-        raise refuse(str(choice.tag), not_one_of(name, choice.kinds, f"a known {choice.tag}"))
-
-    return _made_by(build, reduce(or_, alternatives))
+        return choice.other(name, entries)
+    raise refuse(choice.tag, not_one_of(name, choice.kinds, f"a known {choice.tag}"))
 
 
 def _require_no_key_of_others(choice: schema.OneOf, name: str, table: Mapping[str, Any]) -> None:
@@ -204,21 +133,6 @@ def _require_no_key_of_others(choice: schema.OneOf, name: str, table: Mapping[st
         for entry in table:
             if entry in accepted and entry not in valid:
                 raise refuse(entry, f'needs {choice.tag} = "{other_name}" in the same table')
-
-
-def _open_table(choice: schema.OneOf) -> Any:
-    """The JSON Schema of a table whose name is none of the known ones."""
-    tag, names = str(choice.tag), list(choice.kinds)
-    name = {"type": "string", "not": {"enum": names}, "description": _summary(choice.other or type)}
-    table = {"type": "object", "required": [tag], "properties": {tag: name}}
-    return _Annotated[dict[str, Any], pydantic.WithJsonSchema(table)]
-
-
-def _named(choice: schema.OneOf, value: Any) -> Any:
-    """An instance of the class whose name stands alone."""
-    if not isinstance(value, str) or value not in choice.kinds:
-        raise _mismatch(f"must be {schema.alternatives(choice.kinds)}", value)
-    return choice.kinds[value]()
 
 
 def _bare(choice: schema.OneOf, value: Any) -> Any:
@@ -232,71 +146,6 @@ def _bare(choice: schema.OneOf, value: Any) -> Any:
         return choice.bare(_as_floats(value))
     except StudyError as error:  # the name of the field is not a key of the file
         raise StudyError(Problem((), problem.message) for problem in error.problems) from None
-
-
-def _text_or_list(string: Any, entries: Any) -> Any:
-    def build(value: Any) -> Any:
-        return _adapter(entries if isinstance(value, list) else string).validate_python(value)
-
-    return _made_by(build, string | entries)
-
-
-def _require_table(value: Any) -> Any:
-    if not isinstance(value, dict):
-        raise _mismatch("must be a table", value)
-    return value
-
-
-def _require_list(kind: Any) -> BeforeValidator:
-    def check(value: Any) -> Any:
-        if not isinstance(value, list):
-            raise _mismatch(f"must be {schema.words(kind)}", value)
-        return value
-
-    return BeforeValidator(check)
-
-
-def _made_by(build: Callable[[Any], Any], annotation: Any) -> Any:
-    """A type whose values a function makes, with the JSON Schema of another type."""
-    return _Annotated[Any, PlainValidator(build, json_schema_input_type=annotation)]
-
-
-_FLOAT = Annotated[float, pydantic.Strict(), pydantic.AllowInfNan(False)]
-_STRING = Annotated[str, pydantic.Strict()]
-_INTEGER = Annotated[int, pydantic.Strict()]
-_SCALARS: Mapping[Any, Any] = {
-    float: _FLOAT,
-    int: _INTEGER,
-    str: _STRING,
-    bool: Annotated[bool, pydantic.Strict()],
-    schema.NAME: _INTEGER | _STRING,
-    schema.NUMBER_OR_NAME: _FLOAT | _STRING,
-    Any: Any,
-}
-
-
-def _scalar(kind: Any) -> Any:
-    """The type of a key that holds no table and no list of fixed entries."""
-    message = f"must be {schema.words(kind)}"
-
-    def check(value: Any, validate: Callable[[Any], Any]) -> Any:
-        try:
-            return validate(value)
-        except pydantic.ValidationError:
-            raise _mismatch(message, value) from None
-
-    def build(value: Any) -> Any:
-        if not (_is_number(value) or _is_numbers(value)):
-            raise _mismatch(message, value)
-        return _as_floats(value)
-
-    if get_origin(kind) is Literal:
-        return _Annotated[kind, WrapValidator(check)]
-    if kind in _SCALARS:
-        return _Annotated[_SCALARS[kind], WrapValidator(check)]
-    if str in get_args(kind):  # in Python it may be an object, too
-        return _Annotated[_STRING, WrapValidator(check)]
-    return _made_by(build, kind)
 
 
 def _is_number(value: Any) -> bool:
@@ -313,32 +162,73 @@ def _as_floats(value: Any) -> Any:
     return [_as_floats(entry) for entry in value] if isinstance(value, list) else float(value)
 
 
-def _problems(error: pydantic.ValidationError, valid: Collection[str] = ()) -> list[Problem]:
-    """The problems that pydantic has found in a table with the known keys."""
-    problems: list[Problem] = []
-    for details in error.errors(include_url=False):
-        key = _key(details["loc"])
-        cause = details.get("ctx", {}).get("error")
-        if isinstance(cause, StudyError):
-            problems += cause.within(*key).problems
-        elif details["type"] == "missing":
-            problems.append(Problem(key, "must be given, but is missing"))
-        elif details["type"] == "extra_forbidden":
-            problems.append(Problem(key, not_one_of(key[-1], valid, "a known key")))
-        else:
-            problems.append(Problem(key, details["msg"]))
-    return problems
+@dataclass
+class _Location:
+    """A place in a file, as pydantic states it, and what belongs there."""
 
+    hint: Any  # type of the key
+    key: list[str]
+    field: Field[Any] | None = None  # of the dataclass, if it is known
+    siblings: tuple[str, ...] = ()  # the keys of its table
 
-def _key(location: tuple[int | str, ...]) -> Key:
-    """The path of a key: ("entries", 2) is "entries[2]"."""
-    key: list[str] = []
-    for part in location:
+    def enter(self, part: int | str) -> None:
+        """Go to an entry of a list or a table; the name of an alternative type is no place."""
+        kinds = (schema.required(self.hint), *get_args(schema.required(self.hint)))
+        table = next((x for x in kinds if isinstance(x, type) and is_dataclass(x)), None)
         if isinstance(part, int):
-            key[-1] += f"[{part}]"
-        else:
-            key.append(part)
-    return tuple(key)
+            self.key[-1] += f"[{part}]"
+            self.hint = next(get_args(x)[0] for x in kinds if get_origin(x) is tuple)
+        elif part in (schema.TEXT, schema.TABLE):
+            return
+        elif table:
+            known = {entry.name: entry for entry in fields(table)}
+            self.siblings = tuple(known)
+            self.field = known.get(part)
+            self.hint = schema.hints_of(table).get(part, Any)
+            self.key.append(part)
+        elif get_origin(kinds[0]) is Mapping:
+            self.hint = get_args(kinds[0])[1]
+            self.key.append(part)
+
+
+def _problems(error: pydantic.ValidationError, kind: type) -> Iterator[Problem]:
+    """The problems that pydantic has found."""
+    for details in error.errors(include_url=False):
+        place = _Location(kind, [])
+        for part in details["loc"][1:]:  # the first is the place in the tuple
+            place.enter(part)
+        key, value = tuple(place.key), details["input"]
+        if schema.is_text_or_list(schema.required(place.hint)) and isinstance(value, list):
+            continue  # as a list its entries are wrong, which are reported
+        match details["type"]:
+            case "value_error":
+                yield from _as_study_error(details["ctx"]["error"]).within(*key).problems
+            case "missing":
+                yield Problem(key, "must be given, but is missing")
+            case "unexpected_keyword_argument":
+                yield Problem(key, not_one_of(key[-1], place.siblings, "a known key"))
+            case "json_invalid":
+                raise RecursionError
+            case "less_than_equal":
+                assert place.field
+                most, default = place.field.metadata["le"], place.field.default
+                message = f"must be at most {most}, but is {value}; the default is {default}"
+                yield Problem(key, message)
+            case "greater_than" | "greater_than_equal" | "less_than":
+                assert place.field
+                yield Problem(key, limit_problem(place.field.metadata, value))
+            case _:
+                yield from (
+                    _mismatch(f"must be {schema.words(place.hint)}", value).within(*key).problems
+                )
+
+
+def _as_study_error(error: Exception) -> StudyError:
+    """An error of a class by the keys that it names."""
+    if isinstance(error, StudyError):
+        return error
+    argument = re.fullmatch(r"Argument `(\w+)` (.*?)\.?", str(error), re.DOTALL)
+    return refuse(*argument.groups() if argument else ((), str(error)))
 
 
 def _mismatch(requirement: str, value: Any) -> StudyError:
@@ -355,3 +245,68 @@ def _shown(value: Any) -> str:
             return f"a table of {', '.join(value)}" if value else "an empty table"
     printed = str(value)
     return printed if len(printed) <= _LONGEST else f"{printed[:_LONGEST]} ..."
+
+
+class _JsonSchema(GenerateJsonSchema):
+    """Without titles of keys, which would repeat their names, and without null, unknown to TOML."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def union_schema(self, schema: core_schema.UnionSchema) -> JsonSchemaValue:
+        choices: list[Any] = schema["choices"]
+        kept = [choice for choice in choices if choice["type"] not in _FOR_PYTHON]
+        return super().union_schema(core_schema.union_schema(kept))
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        inner: JsonSchemaValue = self.generate_inner(schema["schema"])
+        default: Any = schema.get("default")
+        if default is None or default == ():
+            return inner
+        return {**inner, "default": _plain_default(default)}
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
+        return {**super().dataclass_schema(schema), "description": _summary(schema["cls"])}
+
+    def function_plain_schema(self, schema: Any) -> JsonSchemaValue:
+        """A table for each class, with the key that holds its name."""
+        choice, tables = schema["metadata"]["choice"], schema["metadata"]["tables"]
+        if choice.tag is None:
+            return {"enum": [*choice.kinds], "type": "string"}
+        alternatives = [self._named(choice, name, table) for name, table in tables.items()]
+        if choice.bare:
+            alternatives = [{"type": "number"}, {"type": "array"}, *alternatives]
+        if choice.other:
+            name = {"type": "string", "not": {"enum": [*choice.kinds]}}
+            tag = {choice.tag: {**name, "description": _summary(choice.other)}}
+            alternatives.append({"type": "object", "required": [choice.tag], "properties": tag})
+        return {"anyOf": alternatives}
+
+    def _named(self, choice: schema.OneOf, name: str, table: Any) -> JsonSchemaValue:
+        kind = choice.kinds[name]
+        place, reference = self.get_cache_defs_ref_schema(
+            CoreRef(f"{kind.__module__}.{kind.__qualname__}:{id(choice)}")
+        )
+        inner = self.dataclass_schema(table)
+        tag = {
+            str(choice.tag): {"const": name, "description": inner["description"], "type": "string"}
+        }
+        required = [] if name == choice.default else [choice.tag]
+        self.definitions[place] = {
+            **inner,
+            "properties": {**tag, **inner.get("properties", {})},
+            "required": [*required, *inner.get("required", ())],
+        }
+        return reference
+
+
+def _plain_default(value: Any) -> Any:
+    kinds = (kind for kind in schema.POLICIES if isinstance(value, kind))
+    return plain(value, next(kinds, None))
+
+
+def _summary(kind: type) -> str:
+    return (kind.__doc__ or "").partition("\n")[0]

@@ -41,6 +41,8 @@ class Fixed:
         except ValueError as error:
             message = "must be a number, or a list whose rows are equally long"
             raise refuse("value", f"{message}, but is {self.value}") from error
+        if np.asarray(self.value).dtype.kind not in "iuf":
+            raise refuse("value", f"must be a number or a list of numbers, but is {self.value!r}")
         if 0 in shape:
             raise refuse("value", "must be a number or hold numbers, but is an empty list")
         if not np.isfinite(self.value).all():

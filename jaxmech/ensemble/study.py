@@ -7,10 +7,10 @@ configuration in a run folder all come from this tree.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
-from jaxmech.config.schema import unnamed_policies
+from jaxmech.config.schema import InFile, unnamed_policies
 from jaxmech.ensemble.distributions import Distribution, Fixed, FromTable, Spread
 from jaxmech.ensemble.failure.settings import Failure
 from jaxmech.ensemble.members.array_names import name_problem
@@ -114,7 +114,7 @@ class Study(Drawn):
         (128, 128)
     """
 
-    model: str | Any = field(
+    model: Annotated[str | Any, InFile(str)] = field(
         metadata=doc(
             'a name of `jaxmech models`, or next to this file "path/file.py:attribute" or the path '
             "of an MJCF or URDF file"

@@ -19,13 +19,10 @@ def doc(
 
     `most` is a limit for values in a file alone. A text in place of a table sets its `short` field.
     """
-    limits = {
-        "least": least,
-        "most": most,
-        "between": between,
-        "positive": positive,
-    }
-    return {"doc": description, "short": short, **limits}
+    above, below = between or (0 if positive else None, None)
+    limits = {"ge": least, "le": most, "gt": above, "lt": below}  # as pydantic calls them
+    given = {name: limit for name, limit in limits.items() if limit is not None}
+    return {"description": description, "short": short, **given}
 
 
 def setting(default: Default, description: str, *, kw_only: bool = False, **limits: Any) -> Default:
@@ -36,7 +33,7 @@ def setting(default: Default, description: str, *, kw_only: bool = False, **limi
         >>> @dataclass(frozen=True)
         ... class Steps:
         ...     count: int = setting(10, "number of steps")
-        >>> Steps().count, fields(Steps)[0].metadata["doc"]
+        >>> Steps().count, fields(Steps)[0].metadata["description"]
         (10, 'number of steps')
     """
     default_argument = {"default_factory": dict} if default == {} else {"default": default}

@@ -92,7 +92,7 @@ def test_the_command_prints_every_key_with_its_description(capsys, file: str) ->
     printed = json.loads(capsys.readouterr().out)
     jsonschema.Draft202012Validator.check_schema(printed)
     described = {name: entry["description"] for name, entry in printed["properties"].items()}
-    assert described == {f.name: f.metadata["doc"] for f in fields(described_by(file))}
+    assert described == {f.name: f.metadata["description"] for f in fields(described_by(file))}
 
 
 def test_an_editor_is_told_names_and_defaults() -> None:

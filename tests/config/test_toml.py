@@ -185,14 +185,39 @@ def test_keys_that_a_policy_leaves_out_have_defaults() -> None:
         ("sd = 0.02", "sd = -0.02", "FILE:26: parameters.m.sd must be a number of at least 0"),
         ("sd = 0.02", 'sd = "2 %"', 'FILE:26: parameters.m.sd must be a number, but is "2 %"'),
         ("relative = true", "relative = 1", "parameters.m.relative must be true or false, but"),
+        (
+            "size = 100",
+            "size = 1979-05-27",
+            "FILE:3: size must not be a date or a time, but",
+        ),
+        (
+            "links = 3",
+            "links = [1, 07:32:00]",
+            "model_options.links[1] must not be a date",
+        ),
         ("g = 1.62", 'g = "x"', "FILE:30: parameters.g must be a table with `distribution`, one"),
         ("g = 1.62", "g = nan", "FILE:30: parameters.g must be a finite number, a list of"),
         ("g = 1.62", "g = [1.0, true]", "FILE:30: parameters.g must be a finite number, a list"),
+        (
+            "g = 1.62",
+            'g = { distribution = "fixed", value = ["a"] }',
+            "FILE:30: parameters.g.value must be a number or a list of numbers, but is ['a']",
+        ),
+        (
+            "size = 100",
+            "size = 1\nstore = 3",
+            'FILE:4: store must be "all", "final" or',
+        ),
     ],
 )
 def test_wrong_configurations_have_their_message(refused, old: str, new: str, message: str) -> None:
     assert old in GOOD
     assert message in refused(GOOD.replace(old, new, 1))
+
+
+def test_of_a_text_or_list_only_the_wrong_entry_is_reported(refused) -> None:
+    said = refused(GOOD.replace("size = 100", 'size = 1\nstore = ["q", 3]'))
+    assert said == "FILE:4: store[1] must be a string, but is 3"
 
 
 def test_all_problems_are_reported_at_once(refused) -> None:

@@ -20,6 +20,7 @@ from jaxtyping import Array
 
 from jaxmech.config.errors import Key, Problem, StudyError, out_of_range, refuse, refuse_all
 from jaxmech.config.load import LoadedObject, Subject, copy_of, find
+from jaxmech.config.schema import TextOrTable
 from jaxmech.ensemble.members.array_names import array_name
 from jaxmech.ensemble.statistics.custom import Reduction
 from jaxmech.integrate import Event, Events, Transition
@@ -54,7 +55,7 @@ _KEPT: dict[str, Callable[[Array], Array]] = {
 
 
 @dataclass(frozen=True)
-class Observed:
+class Observed(TextOrTable):
     """A quantity of the motion: a function of q, v, t and params, at every saved time.
 
     The function is `fn(q, v, t, params)` with q and v of shape (n,), or `fn(q, v, t, params,
@@ -102,7 +103,7 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class StudyEvent:
+class StudyEvent(TextOrTable):
     """An event of a study: something goes through zero, or through a level.
 
     Functions are `fn(q, v, t, params)`, and the one that goes through zero may have a fifth

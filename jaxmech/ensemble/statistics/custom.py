@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import numpy as np
 
+from jaxmech.config.schema import InFile
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample, State, StatisticResult
 from jaxmech.utils.field_docs import doc
 
@@ -71,7 +72,9 @@ class Custom(AbstractStatistic):
     """
 
     of: tuple[str, ...] = field(metadata=doc("names of the quantities that it is given"))
-    functions: str | Reduction = field(metadata=doc('"path/file.py:name" of a `Reduction`'))
+    functions: Annotated[str | Reduction, InFile(str)] = field(
+        metadata=doc('"path/file.py:name" of a `Reduction`')
+    )
 
     @property
     def _own(self) -> Reduction:

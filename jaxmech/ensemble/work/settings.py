@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from jaxmech.config.errors import Problem, out_of_range, refuse_all
+from jaxmech.config.schema import TextOrTable
 from jaxmech.utils.field_docs import doc, setting
 from jaxmech.utils.text import not_one_of
 
@@ -19,7 +20,7 @@ _OF_SLURM = ("walltime", "queue", "account", "directives", "prologue", "interfac
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster:
+class Cluster(TextOrTable):
     """The workers of a Dask cluster, each of which computes blocks of a study.
 
     Example:

@@ -5,6 +5,7 @@ The files are `.npz` with arrays of segments, or CSV and Parquet with named colu
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from jaxmech.config.errors import Problem, out_of_range, refuse_all
@@ -107,7 +108,10 @@ def _problems(table: Table) -> Iterator[Problem]:
 def _not_positive(table: Table) -> Iterator[Problem]:
     noise, count = table.noise_sd, len(table.observed)
     deviations = noise if isinstance(noise, list) else [1.0 if noise is None else noise] * count
-    are_positive = all(isinstance(sd, int | float) and sd > 0 for sd in deviations)
+    are_positive = all(
+        isinstance(sd, int | float) and not isinstance(sd, bool) and 0 < sd < inf
+        for sd in deviations
+    )
     if len(deviations) != count or not are_positive:
         message = f"must be positive, one for all or one for each of {count} columns"
         yield Problem(("noise_sd",), f"{message}, but is {noise}")
