@@ -13,7 +13,7 @@ from pathlib import Path
 
 PACKAGE = "jaxmech"
 LAYERS = (
-    {"compiler", "linalg", "status", "utils"},
+    {"compiler", "linalg", "meshes", "status", "utils"},
     {
         "consistency",
         "constraints",
@@ -39,7 +39,7 @@ LAYERS = (
 )
 ONLY = {  # folders that may import less than their layer allows
     "models": LAYERS[1],
-    "parts": LAYERS[1] | {"utils"},
+    "parts": LAYERS[1] | {"meshes", "utils"},
     "linalg": set(),
     "compiler": {"utils"},
     "utils": set(),

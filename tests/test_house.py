@@ -19,7 +19,6 @@ EXTRAS = (
     "posterior",
     "reliability",
     "sympy",
-    "view",
     "xarray",
 )
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,7 +63,7 @@ def test_the_design_shows_the_layers() -> None:
 def test_dependencies_are_what_is_imported() -> None:
     extras = project()["optional-dependencies"]
     extra = packages([r for name in EXTRAS for r in extras[name]])
-    found = foreign_packages(package_sources()) - {"mpl_toolkits"} - extra  # a part of matplotlib
+    found = foreign_packages(package_sources()) - {"mpl_toolkits", "PIL"} - extra  # with matplotlib
     assert found == packages(project()["dependencies"])
 
 

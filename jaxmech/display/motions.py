@@ -100,8 +100,12 @@ def display_of(
 
 def clock(t: float, speed: float) -> str:
     """The time of a frame, with the digits that change."""
-    digits = int(np.clip(2 - np.floor(np.log10(speed)), 0, 12))
-    return f"t = {t:.{digits}f} s"
+    return f"t = {t:.{digits(speed)}f} s"
+
+
+def digits(speed: float) -> int:
+    """The number of decimals of a time that change."""
+    return int(np.clip(2 - np.floor(np.log10(speed)), 0, 12))
 
 
 def extent(ts: np.ndarray, fps: float, speed: float) -> str:

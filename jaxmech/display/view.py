@@ -1,16 +1,15 @@
 """`view`: a mechanism in motion in the browser, and as one HTML file.
 
-The page is made by `jaxmech.plot.viewer`, imported at the first call, since matplotlib and viser
-load slowly.
+The page is made by `jaxmech.plot.viewer`, imported at the first call, since matplotlib loads
+slowly.
 """
 
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxmech.analysis.equilibrium import Equilibrium
-from jaxmech.display.motions import clock, display_of
+from jaxmech.display.motions import display_of
 from jaxmech.geometry import Geometry
 from jaxmech.interop.mujoco import Robot
 from jaxmech.models.model import Model
@@ -35,20 +34,21 @@ def view(
     amplitude: float = 0.2,
     speed: float | None = None,
     fps: float = 30.0,
+    trails: Sequence[str] | None = None,
     members: Sequence[int] | None = None,
     params_axes: Any = None,
     other_params: bool = False,
 ) -> "View":
     """View a motion in three dimensions in the browser, with a player.
 
-    The page has the shapes of `animate`. It can be turned and zoomed, and has a button to play and
-    pause (or the space bar), a slider for the time and a choice of speeds. Of several trajectories
-    the first is shown in full and the others as ghosts. Arrows are the forces that the joints of a
-    mechanism exert on their second bodies, in the first trajectory. The list of the scene, behind
-    the button at the lower right, hides and shows single bodies, ghosts and forces.
+    The page has the shapes of `animate`. It can be turned, moved (with shift) and zoomed, and has a
+    button to play and pause (or the space bar), a slider for the time and a choice of speeds. The
+    first picture frames the whole motion. A click on a body shows its name, mass and coordinates;
+    "follow" lets the camera move along, and "parts" hides single parts. Of several trajectories the
+    first is shown in full and the others as ghosts. Arrows are the forces that the joints of a
+    mechanism exert on their second bodies, in the first trajectory.
 
-    The page is one file with everything in it, made by viser (`pip install viser`), and
-    needs neither a server nor the network.
+    The page is one file with everything in it, and needs neither a server nor the network.
 
     Args:
         subject: as for `animate`. Only a mechanism or a robot has forces.
@@ -64,6 +64,7 @@ def view(
         amplitude: largest displacement of a point by a mode, relative to the size.
         speed: seconds of the motion per second; by default as in `animate`.
         fps: frames per second.
+        trails: names of the shapes that leave a trail; by default as for `animate`.
         members: indices of the trajectories of a batch, the first of them in full; by default the
             first 16.
         params_axes: axes of `params` with one entry for each trajectory, as `in_axes` of
@@ -74,7 +75,6 @@ def view(
         A `View`: `save("arm.html")` writes the page, `open()` opens it.
 
     Raises:
-        ImportError: if viser is not installed.
         TypeError, ValueError: as for `animate`, or if `file` does not end in .html.
         FileNotFoundError: if the folder of `file` does not exist.
 
@@ -86,34 +86,35 @@ def view(
         >>> jm.view(model, swing, show=False)
         View: t = 0 ... 3 s in real time, 91 frames in 3 s
     """
-    if importlib.util.find_spec("viser") is None:
-        raise ImportError("`view` needs viser, which is not installed: pip install viser.")
-    from jaxmech.plot.viewer.loads import arrows_of
-    from jaxmech.plot.viewer.nodes import Caption
+    from jaxmech.plot.paths import trail_names
+    from jaxmech.plot.viewer.loads import arrows_of, down_of, facts_of
     from jaxmech.plot.viewer.page import View, is_notebook, page_path
-    from jaxmech.plot.viewer.shapes import box_around, nodes_of, title_point
+    from jaxmech.plot.viewer.stage import Stage, box_around, framing, items_of
 
     if file is not None:
         page_path("file", file)
     if force_scale is not None:
         require_positive("force_scale", force_scale)
+    title = getattr(subject, "name", "motion")
     subject = getattr(subject, "mechanism", subject)  # of a robot
     display = display_of(
         subject, motion, params, mode=mode, amplitude=amplitude, speed=speed, fps=fps,
         members=members, params_axes=params_axes, other_params=other_params,
     )  # fmt: skip
+    is_mode = isinstance(motion, Equilibrium)
     ts = display.moments(fps)
     shapes = display.shapes_at(ts)
     box = box_around(shapes)
-    nodes, scale = [*nodes_of(shapes, display.members, box)], 0.0
-    label = display.label
-    if forces and isinstance(subject, Mechanism) and isinstance(motion, Solution):
-        arrows, scale = arrows_of(subject, motion, display, ts, box, force_scale, other_params)
-        nodes += arrows
-        label += f",  arrows: {1 / scale:.3g} N per m" if scale else ""
-    texts = tuple(clock(t, display.speed) + label for t in ts)
-    nodes.append(Caption("/time", title_point(box, len(ts)), texts))
-    result = View(ts, fps, display.speed, tuple(nodes), box, scale)
+    names = trail_names(shapes, trails or () if is_mode else trails)
+    items, scale, facts, down = [*items_of(shapes, display.members, box, names)], 0.0, {}, None
+    if isinstance(subject, Mechanism):
+        facts, down = facts_of(subject, display, ts), down_of(subject, display)
+        if forces and isinstance(motion, Solution):
+            arrows, scale = arrows_of(subject, motion, display, ts, box, force_scale, other_params)
+            items += arrows
+            box = framing(box, arrows)
+    stage = Stage(tuple(items), box, facts)
+    result = View(ts, fps, display.speed, stage, title, display.label, scale, down)
     if file is not None:
         result.save(file)
     if show or (show is None and file is None and not is_notebook()):

@@ -1,12 +1,13 @@
 """Parts of mechanisms: bodies, joints and forces that compose into a `System`.
 
 Read upward: `values` and `vectors` are numbers and geometry, `body` and `rigid_bodies` the bodies,
-with the mass properties of `solids`, `position_equations` and `velocity_equations` the elements
+made of `solids` and drawn by `visuals`, `position_equations` and `velocity_equations` the elements
 that joints are made of. `kinematics` says where bodies are, in coordinates of their own or in those
 of joints, and `dynamics` has M and Q in the latter. `joint_base` makes constraints, for `joints`,
 `point_joints`, `transmissions`, `rolling` and the `contacts` of cams and curved bodies; `forces`
 act on bodies and in joints, and `joint_loads` are what joints exert. `equations` makes the system
-of a `mechanism`, after the checks of `validation`; `geometry` draws it, and `outline` prints it.
+of a `mechanism`, after the checks of `validation`; `geometry` and `joint_solids` draw
+it, and `outline` prints it.
 """
 
 from jaxmech.parts.body import Frame as Frame
@@ -72,3 +73,4 @@ from jaxmech.parts.transmissions import gear as gear
 from jaxmech.parts.transmissions import rack as rack
 from jaxmech.parts.transmissions import screw as screw
 from jaxmech.parts.vectors import quaternion as quaternion
+from jaxmech.parts.visuals import Visual as Visual

@@ -1,85 +1,87 @@
 """The shapes by which a mechanism is drawn, from its parts alone.
 
-A body in the plane is the outline of its centre of mass and of the points where joints and forces
-act on it; in space it is a star of lines from the centre of mass to them. A body without such
-points is a circle, or a cross, of the size of its radius of gyration. Joints and centres of mass
-are dots; rods, springs, dampers, wheels, gears and blades have shapes of their own.
+A body is drawn by its `Visual`s. Without any it is a link: the hull of its centre of mass and of
+the points where joints and forces act on it, with a thickness that suits the mechanism; a body
+without such points is a disc or box with its inertia. Bodies in the plane have a depth of their
+own, so that links at a joint lie on top of each other. `joint_solids` draws joints and forces.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
-from jaxmech.geometry import circle, coil, line, outline
+from jaxmech import meshes
+from jaxmech.geometry import Solid, hull, scaled
 from jaxmech.parts.body import AbstractBody, Frame, Ground
-from jaxmech.parts.contacts.base import AbstractContact
-from jaxmech.parts.contacts.curves import RollerGap
-from jaxmech.parts.forces.elements import AbstractForce, Applied, Damper, Spring
+from jaxmech.parts.forces.elements import AbstractForce, Gravity
 from jaxmech.parts.joint_base import Joint
-from jaxmech.parts.kinematics.base import AbstractKinematics
-from jaxmech.parts.position_equations import (
-    Across,
-    Apart,
-    Coincide,
-    Level,
-    Mesh,
-    OnSurface,
-    across,
-    pointing,
+from jaxmech.parts.joint_solids import (
+    DARK,
+    Sketch,
+    drawn,
+    elements,
+    is_slider,
+    marks,
+    round_bodies,
 )
+from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.rigid_bodies import AbstractRigidBody
-from jaxmech.parts.values import Reader, Value, Vector
-from jaxmech.parts.vectors import turned
-from jaxmech.parts.velocity_equations import Edge, GearSpeed, RoundSlip, WheelSlip
+from jaxmech.parts.values import Reader, Vector
+from jaxmech.parts.visuals import Visual
 
-Shapes = dict[str, Array]
+Shapes = dict[str, Any]
 
-_FAR = 1e3  # half the length of a straight ground [m]; a picture shows the visible part
+_WIDTH = 0.045  # half the width of a link, relative to the longest one
+_SHORT = 0.3  # half the width of a short link, relative to its length
+_BARE = 1e-3  # size relative to the radius of gyration below which a body has no extension
 
 
 def shapes(
     kinematics: AbstractKinematics,
-    connections: Iterable[Joint | AbstractForce],
+    connections: Iterable[Joint | AbstractForce | Gravity],
+    scenery: Sequence[Visual],
     q: Array,
     t: Array,
     params: Any,
 ) -> Shapes:
     """The shapes of bodies, and of the joints and forces between them, by name."""
-    marks: dict[str, list[Vector]] = {body.name: [] for body in kinematics.bodies}
-    round_ones: set[str] = set()
-    drawn: Shapes = {}
-    names = {*marks}
-    for connection in connections:
-        name = connection.name if isinstance(connection, Joint) else connection.part
-        while name in names:  # a joint may have no name, or that of a body
-            name += ".joint"
-        names.add(name)
-        read = Reader(connection.part, t, params)
-        frames = kinematics.frames(connection.bodies, q, t, params)
-        for element in _elements(connection):
-            for k, local in _marks(element):
-                body_marks = marks.get(connection.bodies[k].name, [])
-                body_marks += [local] if local not in body_marks else []
-            round_ones |= {connection.bodies[k].name for k in _round(element)}
-            drawn |= _element(name, element, frames, connection.bodies, read)
-    bodies: Shapes = {}
-    body_frames = kinematics.frames(kinematics.bodies, q, t, params)
-    for body, frame in zip(kinematics.bodies, body_frames, strict=True):
-        if isinstance(body, AbstractRigidBody):
-            bare = body.name not in round_ones
-            read = Reader(f"body {body.name!r}", t, params)
-            bodies |= _rigid(body, frame, marks[body.name], read, bare=bare)
-        else:
-            bodies |= {body.name: frame.origin}
-    lines = {name: shape for name, shape in bodies.items() if shape.ndim == 2}
-    return {**lines, **drawn, **bodies}
+    connections = tuple(connections)
+    parts = [part for part in connections if not isinstance(part, Gravity)]
+    points, covered = _marks(kinematics, parts)
+    frames = kinematics.frames(kinematics.bodies, q, t, params)
+    links = {
+        body.name: _Link(body, frame, points[body.name], Reader(f"body {body.name!r}", t, params))
+        for body, frame in zip(kinematics.bodies, frames, strict=True)
+    }
+    longest = jnp.max(jnp.stack([jnp.asarray(link.length) for link in links.values()]))
+    levels = _levels(kinematics.bodies, parts)
+    gravity = next((part for part in connections if isinstance(part, Gravity)), None)
+    d = kinematics.bodies[0].dimension
+    sketch = Sketch(
+        _WIDTH * longest, longest, levels, direction_of(gravity, d, Reader("gravity", t, params))
+    )
+    solids: Shapes = {}
+    for name, link in links.items():
+        solids |= link.shapes(sketch, is_covered=name in covered)
+    ground = Ground(dimension=d).frame(jnp.zeros(0, q.dtype))
+    read = Reader("the scenery", t, params)
+    for k, visual in enumerate(scenery):
+        solids[f"ground.{k}"] = visual.solid(
+            ground, jnp.zeros(d), read, sketch.height, -sketch.height
+        )
+    for name, part in _named(kinematics, parts):
+        at = kinematics.frames(part.bodies, q, t, params)
+        solids |= drawn(name, part, at, Reader(part.part, t, params), sketch)
+    centers = {f"{n}.center": link.center for n, link in links.items() if link.is_rigid}
+    return {**solids, **centers}
 
 
 def joint_points(
     kinematics: AbstractKinematics, joints: Iterable[Any], q: Array, t: Array, params: Any
-) -> Shapes:
+) -> dict[str, Array]:
     """The points of joints on their second bodies, where their loads act, by name."""
     points: Shapes = {}
     for joint in joints:
@@ -89,142 +91,156 @@ def joint_points(
     return points
 
 
-def _elements(connection: Joint | AbstractForce) -> Sequence[Any]:
-    if isinstance(connection, Joint):
-        return (*connection.positions, *connection.velocities)
-    return (connection,)
+def _named(
+    kinematics: AbstractKinematics, parts: Iterable[Any]
+) -> Iterable[tuple[str, Joint | AbstractForce]]:
+    """The parts with different names: a joint may have no name, or that of a body."""
+    names = {body.name for body in kinematics.bodies}
+    for part in parts:
+        name = part.name if isinstance(part, Joint) else part.part
+        while name in names:
+            name += ".joint"
+        names.add(name)
+        yield name, part
 
 
-def _marks(element: Any) -> list[tuple[int, Vector]]:
-    """The points on bodies that an element acts on, each with the index of the body."""
-    if isinstance(element, Coincide | Apart | Across | Spring | Damper):
-        return [(0, element.at_a), (1, element.at_b)]
-    if isinstance(element, OnSurface | Edge | Applied | RollerGap):
-        return [(-1, element.at_b)]
-    return []
+def _marks(
+    kinematics: AbstractKinematics, parts: Iterable[Any]
+) -> tuple[dict[str, list[Vector]], set[str]]:
+    """The points where parts act on bodies, and the names of the bodies that parts draw."""
+    points: dict[str, list[Vector]] = {body.name: [] for body in kinematics.bodies}
+    covered: set[str] = set()
+    for part in parts:
+        for element in elements(part):
+            for k, local in marks(element):
+                of_body = points.get(part.bodies[k].name, [])
+                of_body += [local] if local not in of_body else []
+            covered |= {part.bodies[1].name} if is_slider(part) else set()
+            covered |= {part.bodies[k].name for k in round_bodies(element)}
+    return points, covered
 
 
-def _round(element: Any) -> tuple[int, ...]:
-    """The indices of the bodies that an element makes round."""
-    if isinstance(element, RoundSlip | WheelSlip):
-        return (1,)
-    if isinstance(element, AbstractContact):
-        return element.round_bodies
-    return (0, 1) if isinstance(element, Mesh | GearSpeed) else ()
+def _levels(bodies: Sequence[AbstractBody], parts: Iterable[Any]) -> dict[str, int]:
+    """A depth for each body, different for those that are connected."""
+    neighbours: dict[str, set[str]] = {body.name: set() for body in bodies}
+    for part in parts:
+        names = {body.name for body in part.bodies} & set(neighbours)
+        for name in names if isinstance(part, Joint) else ():
+            neighbours[name] |= names - {name}
+    levels: dict[str, int] = {}
+    for name, others in neighbours.items():
+        taken = {levels[other] for other in others if other in levels}
+        levels[name] = next(k for k in range(len(bodies)) if k not in taken)
+    return levels
 
 
-def _element(
-    name: str, element: Any, frames: tuple[Frame, ...], bodies: Sequence[AbstractBody], read: Reader
-) -> Shapes:
-    size = frames[0].origin.shape[0]
-    ends = [frames[k].point(read.vector(local, size)) for k, local in _marks(element)]
-    match element:
-        case Coincide() | OnSurface():
-            return {name: jnp.asarray(ends[-1])}
-        case Apart() | Damper():
-            return {name: line(*ends)}
-        case Across():
-            return {f"{name}.guide": line(*ends), name: jnp.asarray(ends[-1])}
-        case Spring():
-            return {name: coil(*ends)}
-        case AbstractContact():
-            return element.shapes(name, frames, read)
-        case Level(at_a, normal, _, _) if size == 2 and isinstance(bodies[0], Ground):
-            origin, n = frames[0].point(read.vector(at_a, 2)), pointing(frames[0], normal, read)
-            return {f"{name}.ground": line(origin - _FAR * turned(n), origin + _FAR * turned(n))}
-        case Edge(_, along):
-            u = pointing(frames[1], along, read)
-            reach = 0.4 * _gyration(bodies[1], read)
-            return {f"{name}.blade": line(ends[0] - reach * u, ends[0] + reach * u)}
-        case _:
-            return _wheels(name, element, frames, read)
+def direction_of(gravity: Gravity | None, d: int, read: Reader) -> Any:
+    """The unit vector along which gravity pulls, (d,); downwards if there is none."""
+    if gravity is None or gravity.down is None:
+        return -np.eye(d)[-1]
+    u = read.vector(gravity.down, d)
+    return u / jnp.sqrt(u @ u)
 
 
-def _wheels(name: str, element: Any, frames: tuple[Frame, ...], read: Reader) -> Shapes:
-    size = frames[0].origin.shape[0]
-    middle = (0.0,) * size
-    match element:
-        case RoundSlip(_, at_b, radius):
-            return _wheel(name, frames[1], (at_b, radius, None), read)
-        case WheelSlip(_, at_b, axle, radius):
-            return _wheel(name, frames[1], (at_b, radius, axle), read)
-        case Mesh(ra, rb, _):
-            pair = (ra, None), (rb, None)
-        case GearSpeed(axis_a, ra, axis_b, rb):
-            pair = (ra, axis_a), (rb, axis_b)
-        case _:
+class _Link:
+    """A body as a link: its points in its own frame, and what they span."""
+
+    def __init__(self, body: Any, frame: Frame, points: Sequence[Vector], read: Reader) -> None:
+        self.body, self.frame, self.read = body, frame, read
+        self.is_rigid = isinstance(body, AbstractRigidBody)
+        d = body.dimension
+        self.local = _center(body, read) if self.is_rigid else np.zeros(d)
+        self.center = jnp.asarray(frame.point(self.local))
+        ends = [jnp.asarray(read.vector(point, d)) for point in points]
+        self.gyration = _gyration(body, read) if self.is_rigid else jnp.zeros(())
+        self.count = len(ends)
+        if self.count == 1 and self.is_rigid:
+            ends.append(self._far_end(ends[0]))
+        self.points = jnp.stack([jnp.asarray(self.local, self.center.dtype), *ends])
+        reach = jnp.max(
+            jnp.linalg.norm(self.points - self.points.mean(axis=0, keepdims=True), axis=1)
+        )
+        self.is_bare = reach <= _BARE * self.gyration
+        self.length = jnp.where(self.is_bare, 2 * self.gyration, 2 * reach)
+
+    def _far_end(self, mark: Array) -> Array:
+        """The other end of a bar from a mark, as long as a uniform bar of this inertia."""
+        away = self.local - mark
+        distance = jnp.sqrt(away @ away)
+        beyond = jnp.minimum(np.sqrt(3) * self.gyration, distance)
+        return jnp.asarray(self.local) + away * beyond / jnp.where(distance == 0, 1.0, distance)
+
+    def shapes(self, sketch: Sketch, *, is_covered: bool) -> Shapes:
+        """The solids of the body."""
+        name, d = self.body.name, self.body.dimension
+        height, level = sketch.height, sketch.depth(name)
+        if not self.is_rigid:
+            ball = scaled(
+                meshes.sphere().vertices,
+                [1.8 * sketch.width] * 3,
+                (0.0, 0.0, level if d == 2 else 0.0),
+            )
+            return {name: Solid(self.frame.origin, self.frame.axes, ball, meshes.sphere().faces)}
+        if self.body.visual:
+            return {
+                name if k == 0 else f"{name}.{k + 1}": visual.solid(
+                    self.frame, self.local, self.read, height, level
+                )
+                for k, visual in enumerate(self.body.visual)
+            }
+        if is_covered and self.count < 2:
             return {}
-    gears: Shapes = {}
-    for k, (radius, axis) in enumerate(pair):
-        gears |= _wheel(f"{name}.{k + 1}", frames[k], (middle, radius, axis), read)
-    return gears
+        radius = jnp.minimum(sketch.width, _SHORT * self.length)
+        if d == 2:
+            return self._in_plane(radius, height, level)
+        corners = self._corners() if self.count < 2 else self.points
+        padded = jnp.concatenate(
+            [self.points] + [self.points[:1]] * (len(corners) - len(self.points))
+        )
+        vertices, faces = hull(jnp.where(self.is_bare, corners, padded), radius)
+        return {name: Solid(self.frame.origin, self.frame.axes, vertices, faces)}
+
+    def _in_plane(self, radius: Array, height: Array, level: Array) -> Shapes:
+        disc = np.sqrt(2) * self.gyration
+        vertices, faces = hull(self.points, jnp.where(self.is_bare, disc, radius))
+        flat = scaled(vertices, (1.0, 1.0, height), (0.0, 0.0, level))
+        link = {self.body.name: Solid(self.frame.origin, self.frame.axes, flat, faces)}
+        if self.count > 1:
+            return link
+        # A line on a disc shows how it turns; elsewhere it has no size.
+        size = jnp.where(self.is_bare, disc, 0.0)
+        bar = meshes.box().moved((0.5, 0.0, 0.0))
+        place = (*self.local, level + 0.55 * height)
+        flat_bar = scaled(bar.vertices, (size, 0.1 * size, 0.2 * height), place)
+        flat_bar = jnp.where(self.is_bare, flat_bar, 0.0)
+        mark = Solid(self.frame.origin, self.frame.axes, flat_bar, meshes.box().faces, DARK)
+        return {**link, f"{self.body.name}.radius": mark}
+
+    def _corners(self) -> Array:
+        """The corners of the box, with axes of its own, that has the inertia of the body."""
+        m, _ = self.body.properties.static(self.read, 3)
+        c = self.local
+        inertia = self.body.properties.spatial_inertia(self.read)
+        inertia = inertia - m * (c @ c * np.eye(3) - c[:, None] * c[None])
+        moments, axes = jnp.linalg.eigh(jnp.asarray(inertia))
+        squares = 1.5 * (moments.sum() - 2 * moments) / jnp.where(m == 0, 1.0, m)
+        half = jnp.sqrt(jnp.maximum(squares, 0.0))
+        signs = np.stack(np.meshgrid([-1, 1], [-1, 1], [-1, 1], indexing="ij"), -1).reshape(8, 3)
+        return jnp.asarray(c)[None] + 0.8 * (signs * half[None]) @ axes.T
 
 
-def _wheel(
-    name: str, frame: Frame, wheel: tuple[Vector, Value, Vector | None], read: Reader
-) -> Shapes:
-    """A circle with a diameter that turns with it; a sphere, without an axle, has three."""
-    at, radius, axle = wheel
-    size = frame.origin.shape[0]
-    center, r = frame.point(read.vector(at, size)), jnp.abs(read.number(radius))
-    if size == 3 and axle is not None:
-        e1, e2 = (frame.direction(n) for n in across(frame, axle, read))
-    else:
-        e1, e2 = frame.axes[:, 0], frame.axes[:, 1]
-    lines = {
-        f"{name}.wheel": circle(center, r, line(e1, e2)),
-        f"{name}.spoke": line(center - r * e1, center + r * e1),
-    }
-    if size == 3 and axle is None:
-        e3 = frame.axes[:, 2]
-        lines[f"{name}.wheel2"] = circle(center, r, line(e2, e3))
-        lines[f"{name}.wheel3"] = circle(center, r, line(e3, e1))
-    return lines
-
-
-def _rigid(
-    body: AbstractRigidBody, frame: Frame, marks: Sequence[Vector], read: Reader, *, bare: bool
-) -> Shapes:
-    """Draw a rigid body; if it is bare and has no other extension, as a circle or a cross."""
-    size = body.dimension
-    center = frame.point(_center(body, read))
-    ends = [frame.point(read.vector(local, size)) for local in marks]
-    lines: Shapes = {}
-    if ends and size == 2:
-        lines[body.name] = _around(jnp.stack([center, *ends]))
-    elif ends:
-        lines[body.name] = jnp.stack([x for end in ends for x in (center, end)])
-    if bare:
-        reach = jnp.max(jnp.stack([jnp.abs(end - center).max() for end in [center, *ends]]))
-        r = _gyration(body, read)
-        r = jnp.where(reach < 1e-3 * r, r, 0.0)
-        if size == 2:
-            lines[f"{body.name}.disc"] = circle(center, r)
-            lines[f"{body.name}.radius"] = line(center, center + r * frame.axes[:, 0])
-        else:
-            arms = [center + s * r * e for e in frame.axes.T for s in (1, -1, 0)]
-            lines[f"{body.name}.cross"] = jnp.stack(arms)
-    return {**lines, f"{body.name}.center": center}
-
-
-def _around(points: Array) -> Array:
-    """The outline through points in the plane, in the order of their directions from the center."""
-    away = points - points.mean(axis=0, keepdims=True)
-    order = jnp.argsort(jnp.arctan2(away[:, 1], away[:, 0]))
-    return outline(*points[order])
-
-
-def _center(body: AbstractRigidBody, read: Reader) -> Any:
+def _center(body: AbstractRigidBody, read: Reader) -> Array:
     m, S = body.properties.static(read, body.dimension)
-    return S / jnp.where(m == 0, 1.0, m)
+    return jnp.asarray(S) / jnp.where(m == 0, 1.0, m)
 
 
 def _gyration(body: Any, read: Reader) -> Array:
-    """The radius of gyration about the centre of mass [m]; in space that of the mean moment."""
+    """The radius of gyration about the centre of mass [m]; in space that of half the moments."""
     m, _ = body.properties.static(read, body.dimension)
     c = _center(body, read)
     if body.dimension == 2:
         moment = body.properties.planar_inertia(read) - m * (c @ c)
     else:
-        moment = jnp.trace(body.properties.spatial_inertia(read)) / 3 - m * (c @ c) * 2 / 3
-    return jnp.sqrt(jnp.maximum(moment, 0.0) / jnp.where(m == 0, 1.0, m))
+        moment = jnp.trace(body.properties.spatial_inertia(read)) / 2 - m * (c @ c)
+    radius: Array = jnp.sqrt(jnp.maximum(moment, 0.0) / jnp.where(m == 0, 1.0, m))
+    return radius

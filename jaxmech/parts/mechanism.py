@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from jaxmech.parts.body import AbstractBody, Frame, Load, Start
 from jaxmech.parts.equations import energies_of, system_of
-from jaxmech.parts.forces.elements import AbstractForce, point_with_velocity
+from jaxmech.parts.forces.elements import AbstractForce, Gravity, point_with_velocity
 from jaxmech.parts.geometry import shapes
 from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.joint_loads import total_momentum
@@ -27,6 +27,7 @@ from jaxmech.parts.validation import (
     require_possible,
 )
 from jaxmech.parts.values import Reader, vector
+from jaxmech.parts.visuals import Visual
 from jaxmech.system import System
 from jaxmech.utils.checks import require_kind
 from jaxmech.utils.parameters import warn_of_slips
@@ -63,6 +64,7 @@ class Mechanism:
         states: names of states of first order, as for `System`; the functions among `forces` find
             them at the end of v, and return one number for each coordinate.
         rates: `rates(q, v, t, params)`, the time derivatives of the states.
+        scenery: `Visual`s that are fixed to the ground.
         cut: names of joints that become constraints even if their coordinates could be used.
 
     Attributes:
@@ -104,6 +106,7 @@ class Mechanism:
     velocities: Literal["rates", "spins"] = field(default="rates", kw_only=True)
     states: Sequence[str] = field(default=(), kw_only=True)
     rates: Callable[..., Any] | None = field(default=None, kw_only=True)
+    scenery: Sequence[Visual] = field(default=(), kw_only=True)
     system: System = field(init=False)
     tree: tuple[str, ...] = field(init=False)
     kinematics: AbstractKinematics = field(init=False)
@@ -391,8 +394,8 @@ class Mechanism:
         """
         return energies_of(self.kinematics, self.forces, self._state(q, v, t, params))
 
-    def geometry(self, q: Any, t: Any, params: Any) -> dict[str, Array]:
-        """The dots and lines that represent the mechanism in pictures (`jaxmech.geometry`).
+    def geometry(self, q: Any, t: Any, params: Any) -> dict[str, Any]:
+        """The solids, dots and lines that represent the mechanism (`jaxmech.geometry`).
 
         Args:
             q: all coordinates, shape (n,).
@@ -405,11 +408,12 @@ class Mechanism:
             >>> hinge = revolute("hinge", ground, (0, 0), bar, (-1, 0))
             >>> drawn = Mechanism([bar], [hinge]).geometry([0.0], 0.0, {})
             >>> list(drawn)
-            ['bar', 'bar.disc', 'bar.radius', 'hinge', 'bar.center']
+            ['bar', 'bar.radius', 'hinge', 'hinge.ground', 'bar.center']
         """
         q, t, params = self._pose(q, t, params)
-        parts = [p for p in (*self.joints, *self.forces) if isinstance(p, Joint | AbstractForce)]
-        return shapes(self.kinematics, parts, q, t, params)
+        kinds = Joint | AbstractForce | Gravity
+        parts = [part for part in (*self.joints, *self.forces) if isinstance(part, kinds)]
+        return shapes(self.kinematics, parts, self.scenery, q, t, params)
 
     def _body(self, name: str) -> AbstractBody:
         for body in self.bodies:

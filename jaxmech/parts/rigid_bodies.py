@@ -20,7 +20,7 @@ classical mechanics", section 5.5.1, K = v_P . (m v_P + S_P w) / 2 + w . (S_P^T 
 its S_P w is w x S, so that S_P = -[S]x = [S]x^T, where [S]x a = S x a.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -49,6 +49,7 @@ from jaxmech.parts.vectors import (
     spin_in_space,
     turned,
 )
+from jaxmech.parts.visuals import Visual, visuals_of
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.text import capital
 
@@ -145,9 +146,10 @@ def _matrix(inertia: Any, read: Reader) -> Numbers:
 
 @dataclass(frozen=True)
 class AbstractRigidBody(AbstractBody):
-    """A body with mass properties."""
+    """A body with mass properties, and what it looks like; () for a link between its joints."""
 
     properties: Mass
+    visual: tuple[Visual, ...] = field(default=(), repr=False, compare=False)
 
     def require(self, read: Reader) -> None:
         """Raise for a known mass or inertia that no body can have."""
@@ -284,6 +286,7 @@ def planar_body(
     inertia: Value,
     center: Vector | None = None,
     static_moment: Vector | None = None,
+    visual: Any = None,
 ) -> PlanarBody:
     """A rigid body in the plane, with the coordinates `name.x`, `name.y` [m], `name.angle` [rad].
 
@@ -296,6 +299,7 @@ def planar_body(
         inertia: about the centre of mass, or the reference point with `static_moment` [kg m^2].
         center: the centre of mass on the body [m], two values.
         static_moment: mass times centre of mass [kg m], two values.
+        visual: what it looks like, a `Visual` or several; by default a link between its joints.
 
     Raises:
         ValueError: if a shape or sign is wrong, or both `center` and `static_moment` are given.
@@ -306,7 +310,8 @@ def planar_body(
         >>> rod.letters
         ('x', 'y', 'angle')
     """
-    return PlanarBody(name, _mass(name, 2, mass, inertia, center, static_moment))
+    properties = _mass(name, 2, mass, inertia, center, static_moment)
+    return PlanarBody(name, properties, visuals_of(name, visual))
 
 
 def spatial_body(
@@ -316,6 +321,7 @@ def spatial_body(
     inertia: Any,
     center: Vector | None = None,
     static_moment: Vector | None = None,
+    visual: Any = None,
 ) -> SpatialBody:
     """A rigid body in space, with the coordinates `name.x`, `.y`, `.z` [m] and `name.e0` ... `.e3`.
 
@@ -326,6 +332,7 @@ def spatial_body(
             about the centre of mass; with `static_moment` about the reference point.
         center: the centre of mass on the body [m], three values.
         static_moment: mass times centre of mass [kg m], three values.
+        visual: what it looks like, a `Visual` or several; by default a link between its joints.
 
     Raises:
         ValueError: if a shape or sign is wrong, a principal moment about the centre of mass exceeds
@@ -336,7 +343,8 @@ def spatial_body(
         >>> spatial_body("top", mass=2.0, inertia=(0.1, 0.1, 0.15), center=(0, 0, "l")).dimension
         3
     """
-    return SpatialBody(name, _mass(name, 3, mass, inertia, center, static_moment))
+    properties = _mass(name, 3, mass, inertia, center, static_moment)
+    return SpatialBody(name, properties, visuals_of(name, visual))
 
 
 def _mass(

@@ -1,12 +1,14 @@
-"""Mass properties of solids of uniform density, for `planar_body` and `spatial_body`.
+"""Solids of uniform density, for `planar_body` and `spatial_body`.
 
-Each function returns the mass and the moments of inertia about the centre of mass, in the axes of
-symmetry, as keyword arguments. All dimensions are values: numbers, names of parameters, or
-functions of (t, params).
+Each function returns the mass, the moments of inertia about the centre of mass, in the axes of
+symmetry, and the `Visual` by which it is drawn, as keyword arguments. All dimensions are values:
+numbers, names of parameters, or functions of (t, params).
 
-    solid_box       m (y^2 + z^2) / 12, and so on solid_cylinder  m (3 r^2 + h^2) / 12 across, m r^2
-    / 2 about its axis z solid_sphere    2 m r^2 / 5 slender_rod     m l^2 / 12 across, 0 about its
-    axis x solid_mesh the volume within a triangle mesh, by `trimesh`
+    solid_box       m (y^2 + z^2) / 12, and so on
+    solid_cylinder  m (3 r^2 + h^2) / 12 across, m r^2 / 2 about its axis z
+    solid_sphere    2 m r^2 / 5
+    slender_rod     m l^2 / 12 across, 0 about its axis x
+    solid_mesh      the volume within a triangle mesh, by `trimesh`
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.meshes import Triangles
 from jaxmech.parts.values import Reader, Value, number
+from jaxmech.parts.visuals import Visual, rod
 
 
 def solid_box(mass: Value, sizes: Sequence[Value]) -> dict[str, Any]:
-    """The mass properties of a box.
+    """A box.
 
     Args:
         mass: mass [kg].
@@ -33,7 +37,7 @@ def solid_box(mass: Value, sizes: Sequence[Value]) -> dict[str, Any]:
     Example:
         >>> from jaxmech.parts import spatial_body
         >>> solid_box(12.0, (1.0, 2.0, 3.0))
-        {'mass': 12.0, 'inertia': (13.0, 10.0, 5.0)}
+        {'mass': 12.0, 'inertia': (13.0, 10.0, 5.0), 'visual': Visual.box((1.0, 2.0, 3.0))}
         >>> spatial_body("crate", **solid_box("m", (1.0, 2.0, "height"))).name
         'crate'
     """
@@ -47,11 +51,11 @@ def solid_box(mass: Value, sizes: Sequence[Value]) -> dict[str, Any]:
         x, y, z = squares
         return [y + z, x + z, x + y]
 
-    return _properties("box", mass, sizes, moments)
+    return _properties("box", mass, sizes, moments) | {"visual": Visual.box(sizes)}
 
 
 def solid_cylinder(mass: Value, radius: Value, height: Value) -> dict[str, Any]:
-    """The mass properties of a cylinder about z.
+    """A cylinder about z.
 
     Args:
         mass: mass [kg].
@@ -60,18 +64,19 @@ def solid_cylinder(mass: Value, radius: Value, height: Value) -> dict[str, Any]:
 
     Example:
         >>> solid_cylinder(12.0, 1.0, 2.0)
-        {'mass': 12.0, 'inertia': (7.0, 7.0, 6.0)}
+        {'mass': 12.0, 'inertia': (7.0, 7.0, 6.0), 'visual': Visual.cylinder((1.0, 1.0, 2.0))}
     """
 
     def moments(m: Any, r: Any, h: Any) -> list[Any]:
         across = m * (3 * r**2 + h**2) / 12
         return [across, across, m * r**2 / 2]
 
-    return _properties("cylinder", mass, (radius, height), moments)
+    visual = Visual.cylinder(radius, height)
+    return _properties("cylinder", mass, (radius, height), moments) | {"visual": visual}
 
 
 def solid_sphere(mass: Value, radius: Value) -> dict[str, Any]:
-    """The mass properties of a sphere.
+    """A sphere.
 
     Args:
         mass: mass [kg].
@@ -79,13 +84,14 @@ def solid_sphere(mass: Value, radius: Value) -> dict[str, Any]:
 
     Example:
         >>> solid_sphere(5.0, 1.0)
-        {'mass': 5.0, 'inertia': (2.0, 2.0, 2.0)}
+        {'mass': 5.0, 'inertia': (2.0, 2.0, 2.0), 'visual': Visual.sphere((1.0, 1.0, 1.0))}
     """
-    return _properties("sphere", mass, (radius,), lambda m, r: [2 * m * r**2 / 5] * 3)
+    properties = _properties("sphere", mass, (radius,), lambda m, r: [2 * m * r**2 / 5] * 3)
+    return properties | {"visual": Visual.sphere(radius)}
 
 
 def slender_rod(mass: Value, length: Value, *, planar: bool = False) -> dict[str, Any]:
-    """The mass properties of a slender rod along x.
+    """A slender rod along x.
 
     Args:
         mass: mass [kg].
@@ -94,8 +100,8 @@ def slender_rod(mass: Value, length: Value, *, planar: bool = False) -> dict[str
 
     Example:
         >>> from jaxmech.parts import planar_body
-        >>> slender_rod(3.0, 2.0)
-        {'mass': 3.0, 'inertia': (0.0, 1.0, 1.0)}
+        >>> slender_rod(3.0, 2.0)["inertia"]
+        (0.0, 1.0, 1.0)
         >>> planar_body("rod", **slender_rod(3.0, 2.0, planar=True)).properties.inertia
         1.0
     """
@@ -104,11 +110,11 @@ def slender_rod(mass: Value, length: Value, *, planar: bool = False) -> dict[str
         across = m * length**2 / 12
         return [across] if planar else [0.0 * across, across, across]
 
-    return _properties("rod", mass, (length,), moments)
+    return _properties("rod", mass, (length,), moments) | {"visual": rod(length)}
 
 
 def solid_mesh(mass: float, file: str | Path, *, scale: float = 1.0) -> dict[str, Any]:
-    """The mass properties of the volume within a closed triangle mesh.
+    """The volume within a closed triangle mesh.
 
     Args:
         mass: mass [kg].
@@ -116,7 +122,8 @@ def solid_mesh(mass: float, file: str | Path, *, scale: float = 1.0) -> dict[str
         scale: length of a unit of the file [m].
 
     Returns:
-        Mass, inertia matrix about the centre of mass, and `center`, for `spatial_body`.
+        Mass, inertia matrix about the centre of mass, `center` and `visual`, for
+        `spatial_body`.
 
     Raises:
         ImportError: if `trimesh` is not installed.
@@ -150,6 +157,7 @@ def solid_mesh(mass: float, file: str | Path, *, scale: float = 1.0) -> dict[str
         "mass": float(mass),
         "inertia": tuple(map(tuple, np.asarray(mesh.moment_inertia).tolist())),
         "center": tuple(np.asarray(mesh.center_mass).tolist()),
+        "visual": Visual.mesh(Triangles(np.asarray(mesh.vertices), np.asarray(mesh.faces))),
     }
 
 

@@ -1,24 +1,25 @@
 """`Animation`: a mechanism in motion, to be drawn at a time, shown in a notebook, or saved."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, HTMLWriter, PillowWriter
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from tqdm import tqdm
 
 from jaxmech.display.motions import Display, clock, extent
-from jaxmech.plot.paths import dimension
-from jaxmech.plot.scene import Scene, moving_dots, new_axes
-from jaxmech.utils.checks import require_sequence
+from jaxmech.plot.paths import dimension, trail_names
+from jaxmech.plot.scene import Scene, new_axes
+from jaxmech.plot.writers import writer_of
+from jaxmech.utils.checks import require_positive_integer
 
 FINE = 4  # points of a trail for each frame
-VIDEO = (".mp4", ".mov", ".webm", ".mkv", ".avi")
-_EMBEDDED = 2000.0  # MB of an HTML page, above which matplotlib would drop frames
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,25 +76,64 @@ class Animation:
             FileNotFoundError: if the folder does not exist.
         """
         path = Path(path)
-        writer = self._writer(path.suffix.lower())
+        write = writer_of(path.suffix.lower(), self.fps)
         if not path.parent.is_dir():
             raise FileNotFoundError(
                 f"Argument `path` must be in a folder that exists, but {path.parent} does not."
             )
         part = path.with_name(f".{path.stem}.part{path.suffix}")  # no partial file at the end
-        frames = tqdm(
+        moments = tqdm(
             range(len(self.ts)), path.name, unit="frame", disable=None if progress else True
         )
-        self._settle()
         try:
-            with writer.saving(self.figure, part, dpi):
-                for k in frames:
-                    self._frame(k)
-                    writer.grab_frame()
+            write(part, self._frames(moments, dpi))
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
         return path
+
+    def strobe(self, count: int = 6, times: Sequence[float] | None = None) -> Figure:
+        """Draw several moments into one picture, the earlier the fainter.
+
+        Args:
+            count: number of moments from first to last.
+            times: the moments themselves [s].
+
+        Returns:
+            The figure, for `savefig`.
+        """
+        if times is None:
+            require_positive_integer("count", count, "choose 2 or more")
+            times = np.linspace(self.ts[0], self.ts[-1], count).tolist()
+        moments = [int(np.argmin(np.abs(self.ts - t))) for t in times]
+        self.scene.strobe(moments)
+        self._title(f"t = {', '.join(f'{t:.3g}' for t in times)} s{self.label}")
+        return self.figure
+
+    def _frames(self, moments: Iterable[int], dpi: float) -> Iterator[np.ndarray]:
+        """Pixels of frames (height, width, 4): what moves, drawn upon a picture of the rest."""
+        self._settle()
+        figure, before = self.figure, self.figure.dpi
+        artists = [*self.scene.artists, self._title(self.ax.get_title("left"))]
+        canvas: Any = FigureCanvasAgg(figure)
+        figure.set_dpi(dpi)
+        for artist in artists:
+            artist.set_animated(True)
+        try:
+            canvas.draw()
+            background = canvas.copy_from_bbox(figure.bbox)
+            for k in moments:
+                canvas.restore_region(background)
+                self._frame(k)
+                for artist in artists:
+                    if hasattr(artist, "do_3d_projection"):
+                        artist.do_3d_projection()
+                    self.ax.draw_artist(artist)
+                yield np.array(canvas.buffer_rgba())
+        finally:
+            for artist in artists:
+                artist.set_animated(False)
+            figure.set_dpi(before)
 
     def _repr_html_(self) -> str:
         with tempfile.TemporaryDirectory() as folder:
@@ -105,46 +145,17 @@ class Animation:
 
     def _frame(self, k: int) -> Axes:
         self.scene.show(k)
-        title = clock(self.ts[k], self.speed) + self.label
-        self.ax.set_title(title, loc="left", fontsize="medium")
+        self._title(clock(self.ts[k], self.speed) + self.label)
         return self.ax
+
+    def _title(self, text: str) -> Text:
+        return self.ax.set_title(text, loc="left", fontsize="medium")
 
     def _settle(self) -> None:
         # Once, since arranging the figure for each frame takes as long as drawing it.
         self._frame(0)
         self.figure.draw_without_rendering()
         self.figure.set_layout_engine("none")
-
-    def _writer(self, ending: str) -> AbstractMovieWriter:
-        if ending == ".gif":
-            return _gif_writer(self.fps)
-        if ending in (".html", ".htm"):
-            return HTMLWriter(fps=self.fps, embed_frames=True, embed_limit=_EMBEDDED)  # type: ignore[arg-type]
-        if ending in VIDEO:
-            if not FFMpegWriter.isAvailable():
-                raise ValueError(
-                    f"Argument `path` must end in .gif or .html here, since {ending} needs the "
-                    "program ffmpeg, which is not installed; install it, or save a GIF."
-                )
-            return FFMpegWriter(fps=self.fps)  # type: ignore[arg-type]
-        raise ValueError(
-            f"Argument `path` must end in .gif, .html or one of {', '.join(VIDEO)}, but ends in "
-            f"{ending!r}. For a picture use `draw(t)` and `figure.savefig`."
-        )
-
-
-def _gif_writer(fps: float) -> PillowWriter:
-    # Frames of a GIF last whole hundredths of a second.
-    hundredths = max(round(100 / fps), 2)
-    if abs(100 / fps - hundredths) > 1e-3:
-        near = " or ".join(
-            f"{100 / k:.4g}" for k in (hundredths + 1, hundredths, hundredths - 1) if k > 1
-        )
-        raise ValueError(
-            "Argument `fps` of a GIF must be 100 divided by an integer, at most 50, but is "
-            f"{fps:g}; choose {near}."
-        )
-    return PillowWriter(fps=1000 / (10 * hundredths + 0.5))  # type: ignore[arg-type]  # it rounds down
 
 
 def animation(
@@ -153,8 +164,7 @@ def animation(
     """Make the animation of a motion; see `jaxmech.animate`."""
     moments = display.moments(fps, FINE)
     shapes = display.shapes_at(moments)
-    dots = moving_dots(shapes)
-    chosen = _chosen(trails, dots)
+    chosen = trail_names(shapes, trails)
     if ax is not None and (ax.name == "3d") != (dimension(shapes) == 3):
         raise ValueError(
             'Argument `ax` must be in space, made with projection="3d", for shapes in space, '
@@ -163,16 +173,3 @@ def animation(
     ax = new_axes(shapes) if ax is None else ax
     scene = Scene(ax, shapes, chosen, FINE)
     return Animation(moments[::FINE], fps, display.speed, ax, display.label, scene)
-
-
-def _chosen(trails: Sequence[str] | None, dots: Sequence[str]) -> Sequence[str]:
-    if trails is None:
-        return dots[-1:]
-    require_sequence("trails", trails)
-    unknown = [name for name in trails if name not in dots]
-    if unknown:
-        raise ValueError(
-            f"Argument `trails` must name dots that move, but has "
-            f"{', '.join(map(repr, unknown))}; there are {', '.join(dots) or 'none'}."
-        )
-    return trails

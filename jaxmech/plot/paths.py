@@ -1,6 +1,6 @@
 """The shapes of a mechanism at the times of an animation, from its saved motion."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,9 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.geometry import Geometry
+from jaxmech.geometry import Geometry, Solid
+from jaxmech.utils.checks import require_sequence
 
-Shapes = dict[str, np.ndarray]  # (N, K, d) or (N, K, points, d): trajectories, times, ...
+# A dot (N, K, d) or line (N, K, points, d) over trajectories and times, or a solid: its frame over
+# both, its vertices over trajectories.
+Shape = Any
+Shapes = dict[str, Shape]
 
 THICK = 20  # number of points up to which a line is drawn as a rod, and above as a curve
 _STILL = 1e-9  # motion relative to the size of the picture below which a shape is at rest
@@ -65,16 +69,40 @@ def shapes_at(
         names[:] = shapes
         return tuple(shapes.values())
 
-    over_time = jax.vmap(drawn, (0, 0, None))
-    of_all = jax.jit(jax.vmap(over_time, (0, None, 0 if batched else None)))
-    shapes = of_all(q, ts, params)
-    shapes = {name: np.asarray(x, float) for name, x in zip(names, shapes, strict=True)}
-    if not any(np.isfinite(points).all(axis=-1).any() for points in shapes.values()):
+    def frames(*state: Any) -> tuple[Any, ...]:
+        return tuple(
+            (x.origin, x.axes, x.reach) if isinstance(x, Solid) else x for x in drawn(*state)
+        )
+
+    def at_start(q: Any, params: Any) -> tuple[Any, ...]:
+        shapes = drawn(q[0], ts[0], params)
+        return tuple(x[2:5] if isinstance(x, Solid) else () for x in shapes)
+
+    def of_each(q: Any, params: Any) -> tuple[Any, Any]:
+        return jax.vmap(frames, (0, 0, None))(q, ts, params), at_start(q, params)
+
+    over_time, fixed = jax.jit(jax.vmap(of_each, (0, 0 if batched else None)))(q, params)
+    pairs = zip(over_time, fixed, strict=True)
+    shapes = {name: _merged(*pair) for name, pair in zip(names, pairs, strict=True)}
+    if not any(np.isfinite(places(shape)).all(axis=-1).any() for shape in shapes.values()):
         raise ValueError(
             "The geometry function must return finite points, but all of them are NaN or "
             "infinite; look at its values for one state."
         )
     return shapes
+
+
+def _merged(over_time: Any, fixed: Any) -> Shape:
+    """The arrays of a shape over trajectories and times; vertices over trajectories only."""
+    if not fixed:
+        return np.asarray(over_time, float)
+    origin, axes, reach = (np.asarray(x, float) for x in over_time)
+    vertices, faces, color = map(np.asarray, fixed)
+    vertices = vertices.astype(float)
+    if np.isfinite(reach).any():
+        low, high = np.nanmin(reach), np.nanmax(reach)
+        vertices[..., 0] += low + vertices[..., 0] * (high - low - 1)
+    return Solid(origin, axes, vertices, faces[0].astype(int), color[0].astype(float), reach)
 
 
 def _checked(output: Any) -> dict[str, Any]:
@@ -83,25 +111,56 @@ def _checked(output: Any) -> dict[str, Any]:
             "The geometry function must return a dict of arrays, got "
             f"{type(output).__name__}; see `jaxmech.geometry`."
         )
-    shapes = {str(name): 1.0 * jnp.asarray(points) for name, points in output.items()}
-    sizes = {points.shape[-1] if points.ndim in (1, 2) else 0 for points in shapes.values()}
+    shapes: dict[str, Any] = {
+        str(name): Solid(*map(jnp.asarray, x)) if isinstance(x, Solid) else 1.0 * jnp.asarray(x)
+        for name, x in output.items()
+    }
+    sizes = {
+        x.origin.shape[-1] if isinstance(x, Solid) else x.shape[-1] if x.ndim in (1, 2) else 0
+        for x in shapes.values()
+    }
     if len(sizes) != 1 or not sizes <= {2, 3}:
-        listing = ", ".join(f"{name} {points.shape}" for name, points in shapes.items())
+        listing = ", ".join(
+            f"{name} {(x.origin if isinstance(x, Solid) else x).shape}"
+            for name, x in shapes.items()
+        )
         raise ValueError(
-            "The geometry function must return dots of shape (d,) and lines of shape (k, d), with "
-            f"d = 2 or d = 3 for all of them, but the shapes are: {listing or 'none'}."
+            "The geometry function must return dots of shape (d,), lines of shape (k, d) and "
+            "solids, with d = 2 or d = 3 for all of them, but the shapes are: "
+            f"{listing or 'none'}."
         )
     return shapes
 
 
+def places(shape: Shape) -> np.ndarray:
+    """Points over trajectories and times that show where a shape is, (N, K, ..., d).
+
+    For a solid they are the corners of the box around it.
+    """
+    if not isinstance(shape, Solid):
+        return shape
+    d = shape.origin.shape[-1]
+    low, high = shape.vertices.min(axis=1)[:, :d], shape.vertices.max(axis=1)[:, :d]
+    bits = np.stack(np.meshgrid(*[[0.0, 1.0]] * d, indexing="ij"), -1).reshape(-1, d)
+    corners = low[:, None] + bits * (high - low)[:, None]
+    turned = np.einsum("nkij,ncj->nkci", shape.axes, corners)
+    points: np.ndarray = shape.origin[:, :, None] + turned
+    return points
+
+
+def path(shape: Shape) -> np.ndarray:
+    """The path of a dot, or of the origin of a solid, (N, K, d)."""
+    return shape.origin if isinstance(shape, Solid) else shape
+
+
 def dimension(shapes: Shapes) -> int:
     """The dimension: 2 in the plane, 3 in space."""
-    return int(next(iter(shapes.values())).shape[-1])
+    return int(places(next(iter(shapes.values()))).shape[-1])
 
 
-def is_dot(points: np.ndarray) -> bool:
+def is_dot(shape: Shape) -> bool:
     """Whether a shape over trajectories and times is a dot."""
-    return points.ndim == 3
+    return not isinstance(shape, Solid) and shape.ndim == 3
 
 
 def is_outline(points: np.ndarray) -> bool:
@@ -115,23 +174,41 @@ def moving(shapes: Shapes) -> Shapes:
     low, high = bounds(shapes)
     least = _STILL * float((high - low).max())
 
-    def moves(points: np.ndarray) -> bool:
+    def moves(shape: Shape) -> bool:
+        points = places(shape)
         filled = np.where(np.isfinite(points), points, points[:, :1])
         return bool(np.nanmax(np.ptp(filled, axis=1), initial=0.0) > least)
 
-    return {name: points for name, points in shapes.items() if moves(points)}
+    return {name: shape for name, shape in shapes.items() if moves(shape)}
 
 
 def bounds(shapes: Shapes) -> tuple[np.ndarray, np.ndarray]:
     """The smallest box around all shapes at all times, as two corners (d,)."""
     d = dimension(shapes)
-    corners = np.concatenate([points.reshape(-1, d) for points in shapes.values()])
+    corners = np.concatenate([places(shape).reshape(-1, d) for shape in shapes.values()])
     corners = corners[np.isfinite(corners).all(axis=1)]
     return corners.min(axis=0), corners.max(axis=0)
 
 
-def is_empty(points: np.ndarray) -> bool:
-    """Whether a line has no length at any time, or is always unknown."""
-    if is_dot(points):
+def is_empty(shape: Shape) -> bool:
+    """Whether a shape has no size at any time, or is always unknown."""
+    points = places(shape)
+    if is_dot(shape):
         return not np.isfinite(points).any()
     return not np.nanmax(np.ptp(points, axis=2), initial=0.0) > 0
+
+
+def trail_names(shapes: Shapes, trails: Sequence[str] | None) -> Sequence[str]:
+    """Check the names of dots and solids that leave a trail; by default the last dot that moves."""
+    in_motion = moving(shapes)
+    if trails is None:
+        return [name for name, shape in in_motion.items() if is_dot(shape)][-1:]
+    require_sequence("trails", trails)
+    names = [n for n, x in in_motion.items() if is_dot(x) or isinstance(x, Solid)]
+    unknown = [name for name in trails if name not in names]
+    if unknown:
+        raise ValueError(
+            "Argument `trails` must name dots or solids that move, but has "
+            f"{', '.join(map(repr, unknown))}; there are {', '.join(names) or 'none'}."
+        )
+    return trails

@@ -12,9 +12,12 @@ from matplotlib.patches import Polygon
 from matplotlib.ticker import MaxNLocator
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
+from jaxmech.geometry import Solid
+from jaxmech.plot.drawings import Drawing, MovingSolid, drawings
 from jaxmech.plot.panels import COLORS, GREY, ORANGE
 from jaxmech.plot.paths import (
     THICK,
+    Shape,
     Shapes,
     bounds,
     dimension,
@@ -22,6 +25,8 @@ from jaxmech.plot.paths import (
     is_empty,
     is_outline,
     moving,
+    path,
+    places,
 )
 
 DARK = "#333333"  # dots
@@ -35,34 +40,66 @@ class Scene:
     """The shapes of one or several trajectories in axes, drawn for one time by `show`."""
 
     def __init__(self, ax: Axes, shapes: Shapes, trails: Sequence[str], stride: int) -> None:
-        """Make the artists; times are `every` entries of the shapes apart."""
+        """Make the artists; times are `stride` entries of the shapes apart."""
         self.ax, self._every = ax, stride
-        shapes = {name: points for name, points in shapes.items() if not is_empty(points)}
+        shapes = {name: shape for name, shape in shapes.items() if not is_empty(shape)}
+        paths = {name: path(shapes[name]) for name in trails}
+        shapes = {name: shape for name, shape in shapes.items() if not _is_inside(name, shapes)}
         self._d, in_motion = dimension(shapes), moving(shapes)
+        self._moving = in_motion
         self._frame(in_motion or shapes)
-        self._artists: list[tuple[Any, np.ndarray]] = []
-        for name in (name for name in shapes if name not in in_motion):
-            for points in _different(shapes[name]):
-                _move(_artist(ax, points, GREY, is_fixed=True), points[0])
-        count = next(iter(shapes.values())).shape[0]
+        self._artists: list[tuple[Any, Any]] = []
+        colors = colors_by_body(in_motion)
+        count = len(places(next(iter(shapes.values()))))
+        solids: list[MovingSolid] = []
         self._trails = [
-            (self._line(color, linewidth=0.9, alpha=0.6, zorder=1.5), in_motion[name][k])
+            (self._line(color, linewidth=0.9, alpha=0.6, zorder=1.5), paths[name][k])
             for name in trails
             for k, color in enumerate(_colors(count, ORANGE))
         ]
-        colors = colors_by_body(in_motion)
-        for name, points in in_motion.items():
-            for k, color in enumerate(_colors(count, colors.get(name, DARK))):
-                artist = _artist(ax, points[k], color, is_group=count > 1)
-                self._artists.append((artist, points[k]))
+        for name, shape in shapes.items():
+            moves = name in in_motion
+            single = colors.get(name, DARK) if moves else GREY
+            of_each = _colors(count, single) if moves else [GREY] * count
+            for k in range(count) if moves else _different(shape):
+                if isinstance(shape, Solid):
+                    has_own = count == 1 and np.isfinite(shape.color).all()
+                    color = tuple(shape.color) if has_own or not moves else of_each[k]
+                    solids.append(
+                        MovingSolid.of(
+                            shape, k, color if np.isfinite(shape.color).all() or moves else GREY
+                        )
+                    )
+                    continue
+                artist = _artist(ax, shape[k], of_each[k], is_fixed=not moves, is_group=count > 1)
+                if moves:
+                    self._artists.append((artist, shape[k]))
+                else:
+                    _move(artist, shape[k][0])
+        self._artists += drawings(ax, solids, is_group=count > 1)
+
+    @property
+    def artists(self) -> list[Any]:
+        """The artists that move, from back to front."""
+        return sorted((x for x, _ in (*self._artists, *self._trails)), key=lambda x: x.get_zorder())
 
     def show(self, moment: int) -> None:
         """Draw the shapes at a time, and the trails up to it."""
         k = moment * self._every
         for artist, points in self._artists:
-            _move(artist, points[k])
+            _move(artist, points, k)
         for artist, points in self._trails:
             _move(artist, points[: k + 1])
+
+    def strobe(self, moments: Sequence[int]) -> None:
+        """Draw the shapes at several times, the earlier the fainter and farther behind."""
+        for place, moment in enumerate(moments[:-1]):
+            earlier = Scene(self.ax, self._moving, (), self._every)
+            earlier.show(moment)
+            for artist in earlier.artists:
+                artist.set_alpha(0.12 + 0.6 * place / len(moments))
+                artist.set_zorder(artist.get_zorder() - 1)
+        self.show(moments[-1])
 
     def _line(self, color: Any, **style: Any) -> Any:
         return self.ax.plot(*[[]] * self._d, color=color, **style)[0]
@@ -97,23 +134,29 @@ def new_axes(shapes: Shapes) -> Axes:
     return Figure(figsize=(_WIDTH, height + 0.4), layout="constrained").subplots()
 
 
-def moving_dots(shapes: Shapes) -> list[str]:
-    """The names of the moving dots, in order."""
-    return [name for name, points in moving(shapes).items() if is_dot(points)]
+def _is_inside(name: str, shapes: Shapes) -> bool:
+    """Whether a dot is the centre of mass of a solid."""
+    return name.endswith(".center") and isinstance(shapes.get(name.removesuffix(".center")), Solid)
 
 
-def _different(points: np.ndarray) -> Iterator[np.ndarray]:
-    yield points[0]
-    for frame in points[1:]:
-        if not np.array_equal(frame[0], points[0, 0]):
-            yield frame
+def _different(shape: Shape) -> Iterator[int]:
+    """The trajectories in which a shape at rest is not where it is in the first."""
+    points = places(shape)
+    yield 0
+    yield from (k for k in range(1, len(points)) if not np.array_equal(points[k, 0], points[0, 0]))
 
 
 def colors_by_body(shapes: Shapes) -> dict[str, str]:
-    """The colour of each line, common to all lines of a body."""
-    lines = {name: name.partition(".")[0] for name, points in shapes.items() if not is_dot(points)}
+    """The colour of each line or solid without one of its own, common to all of a body."""
+    lines = {
+        n: n.partition(".")[0] for n, x in shapes.items() if not is_dot(x) and not _is_colored(x)
+    }
     bodies = list(dict.fromkeys(lines.values()))
     return {name: COLORS[bodies.index(body) % len(COLORS)] for name, body in lines.items()}
+
+
+def _is_colored(shape: Shape) -> bool:
+    return isinstance(shape, Solid) and bool(np.isfinite(shape.color).all())
 
 
 def _colors(count: int, single: str) -> list[Any]:
@@ -155,8 +198,11 @@ def _filled(ax: Axes, d: int, color: Any, **style: Any) -> Any:
     return space.add_collection3d(Poly3DCollection([np.zeros((3, 3))], **style))
 
 
-def _move(artist: Any, points: np.ndarray) -> None:
-    points = np.atleast_2d(points)
+def _move(artist: Any, shape: Any, k: int | None = None) -> None:
+    if isinstance(artist, Drawing):
+        artist.show(shape, k or 0)
+        return
+    points = np.atleast_2d(shape if k is None else shape[k])
     if isinstance(artist, Polygon):
         artist.set_xy(points)
     elif isinstance(artist, Poly3DCollection):

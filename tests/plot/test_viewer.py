@@ -1,8 +1,11 @@
-"""Pages of `view`: the messages that viser plays, decoded from the file."""
+"""Pages of `view`: what they show, how it is packed, and whether a browser draws it."""
 
 import base64
-import importlib.util
+import gzip
+import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +13,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from PIL import Image
 
 import jaxmech as jm
-from jaxmech.parts import gravity, ground, planar_body, revolute, spatial_body
-
-msgspec, zstandard = pytest.importorskip("msgspec"), pytest.importorskip("zstandard")
+from jaxmech.parts import Visual, gravity, ground, planar_body, revolute, spatial_body
+from jaxmech.plot.viewer.stage import Item
+from jaxmech.plot.viewer.stream import Stream
 
 TS = np.linspace(0.0, 1.0, 11)
 GRAVITY = 9.81
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 
 
 def rod(q: Any, t: Any, p: Any) -> dict[str, Any]:
@@ -33,110 +38,158 @@ def hanging_bar(dimension: int) -> jm.parts.Mechanism:
         bar = planar_body("bar", mass=2.0, inertia=0.1)
         hinge = revolute("hinge", ground, (0.3, 0), bar, (0, 0.5))
     else:
-        bar = spatial_body("bar", mass=2.0, inertia=(0.1, 0.1, 0.1))
+        box = Visual.box((0.1, 0.2, 1.2), color=(0.2, 0.4, 0.6))
+        bar = spatial_body("bar", mass=2.0, inertia=(0.1, 0.1, 0.1), visual=box)
         hinge = revolute("hinge", ground, (0.3, 0, 0), bar, (0, 0, 0.5), axis=(0, 1, 0))
     return jm.parts.Mechanism([bar], [hinge], [gravity(GRAVITY)])
 
 
-def recording(page: str) -> dict[str, Any]:
-    """The recording in a page: its duration and its messages with their times."""
-    data = re.search(r'window\.__VISER_EMBED_DATA__="([^"]*)"', page)
-    assert data is not None
-    raw = base64.b64decode(data[1])
-    whole = zstandard.ZstdDecompressor().decompress(raw[8:], int.from_bytes(raw[:8], "little"))
-    size = int.from_bytes(whole[:8], "little")
-    return msgspec.msgpack.decode(whole[8 : 8 + size])
+def swing(bar: jm.parts.Mechanism, angle: Any = 0.0) -> jm.Solution:
+    steps = jm.FixedSteps(per_save=2)
+    angle = 1.0 * jnp.asarray(angle)
+    return jm.simulate(bar.system, angle[None], jnp.zeros(1, angle.dtype), TS, {}, steps=steps)
 
 
-def names(page: str) -> set[str]:
-    messages = [message for _, message in recording(page)["messages"]]
-    return {m["name"] for m in messages if "props" in m and "name" in m}
+def items(view: Any, group: str, kind: str = "", member: int = 0) -> list[Item]:
+    return [
+        x for x in view.items if x.group == group and x.member == member and kind in ("", x.kind)
+    ]
 
 
-def node(view: Any, name: str) -> np.ndarray:
-    """The points of a node at all frames."""
-    return next(x for x in view.nodes if x.name == name).points
+def scene(page: str) -> dict[str, Any]:
+    """The description in a page, without the numbers."""
+    found = re.search(r"const SCENE = (.*);\nconst NUMBERS", page)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def numbers(page: str, entry: dict[str, Any]) -> np.ndarray:
+    """An array in a page, read as the page does."""
+    found = re.search(r'const NUMBERS = "([^"]*)"', page)
+    assert found is not None
+    planes = gzip.decompress(base64.b64decode(found[1]))
+    whole = np.frombuffer(planes, np.uint8).reshape(4, -1).T.copy().view("<i4").ravel()
+    size = entry["rows"] * entry["columns"]
+    second = whole[entry["at"] : entry["at"] + size].reshape(entry["columns"], -1).T
+    return second.cumsum(axis=0).cumsum(axis=0) * entry["step"]
 
 
 def test_a_page_plays_the_motion_without_the_network(tmp_path: Path) -> None:
     file = tmp_path / "rod.html"
     view = jm.view(rod, (TS, TS[:, None]), {"l": 2.0}, file=file, fps=10.0)
     page = file.read_text("utf-8")
-    assert set(re.findall(r"https?://[\w.]+", page)) <= {"http://www.w3.org"}
-    played = recording(page)
-    assert played["durationSeconds"] == pytest.approx(1.1)
-    assert {"/bodies/rod/rods", "/bodies/tip/dots", "/still/lines", "/time"} <= names(page)
-    moves = [t for t, m in played["messages"] if m.get("name") == "/bodies/rod/rods" and t > 0]
-    np.testing.assert_allclose(moves, 0.1 * np.arange(1, 11))
-    assert repr(view) == "View: t = 0 ... 1 s in real time, 11 frames in 1 s"
+    assert not re.findall(r"https?://|src=|<link", page)
+    shown = scene(page)
+    np.testing.assert_allclose(shown["times"], TS)
+    assert (shown["fps"], shown["box"]["planar"]) == (10.0, True)
     tip = 2 * np.stack([np.sin(TS), -np.cos(TS)], 1)
-    np.testing.assert_allclose(node(view, "/bodies/tip/dots")[:, 0, :2], tip, atol=1e-6)
-    assert np.abs(node(view, "/still/lines")).max() < 10  # the part of the floor that is near
+    (dot,) = (x for x in shown["items"] if x["kind"] == "dot")
+    np.testing.assert_allclose(numbers(page, dot["track"])[:, :2], tip, atol=1e-4)
+    assert repr(view) == "View: t = 0 ... 1 s in real time, 11 frames in 1 s"
+    (floor,) = items(view, "floor", member=-1)
+    assert np.abs(floor.points).max() < 10  # the part of the floor that is near
+    assert [x.kind for x in items(view, "trails")] == ["trail"]
+
+
+def test_numbers_are_packed_to_half_a_step() -> None:
+    rng = np.random.default_rng(0)
+    smooth = np.cumsum(rng.normal(size=(40, 3)), axis=0)
+    stream = Stream()
+    entry, again = stream.add(smooth, 1e-3), stream.add(smooth, 1e-3)
+    failed = smooth.copy()
+    failed[25:] = np.nan
+    short, fixed = stream.add(failed, 1e-3), stream.add(np.ones((40, 2)), 1e-3)
+    page = f'const NUMBERS = "{stream.text()}"'
+    np.testing.assert_allclose(numbers(page, entry), smooth, atol=0.51e-3)
+    np.testing.assert_allclose(numbers(page, short), smooth[:25], atol=0.51e-3)
+    np.testing.assert_allclose(numbers(page, fixed), [[1.0, 1.0]])
+    assert entry is again
 
 
 @pytest.mark.parametrize("dimension", [2, 3])
 def test_the_force_of_a_joint_carries_a_hanging_body(dimension: int) -> None:
     bar = hanging_bar(dimension)
-    sol = jm.simulate(bar.system, [0.0], [0.0], TS, {}, steps=jm.FixedSteps(per_save=2))
+    sol = swing(bar)
     view = jm.view(bar, sol, show=False, fps=5.0, force_scale=0.01)
-    (start, end) = np.moveaxis(node(view, "/forces/hinge")[:, 0], 1, 0)
+    (arrow,) = items(view, "force of hinge")
+    start, end = np.moveaxis(arrow.points, 1, 0)
     up = 1 if dimension == 2 else 2
     np.testing.assert_allclose(start[:, 0], 0.3)
     weight = np.zeros(3)
     weight[up] = 0.01 * 2.0 * GRAVITY
     np.testing.assert_allclose(end - start, np.broadcast_to(weight, (6, 3)), atol=1e-9)
     assert "forces of hinge" in repr(view)
-    assert "/forces/hinge" in names(view.html())
+    shown = scene(view.html())
+    assert shown["legend"][0]["text"] == "forces of joints, 100 N per m"
+    assert shown["down"][up] == -1
     chosen = jm.view(bar, sol, show=False)
-    (start, end) = np.moveaxis(node(chosen, "/forces/hinge")[:, 0], 1, 0)
-    assert end[0, up] - start[0, up] == pytest.approx(0.35 * chosen.box.size)
-    assert not any("forces" in x.name for x in jm.view(bar, sol, show=False, forces=False).nodes)
+    (arrow,) = items(chosen, "force of hinge")
+    length = arrow.points[0, 1, up] - arrow.points[0, 0, up]
+    assert length == pytest.approx(0.35 * chosen.box.size)
+    assert not items(jm.view(bar, sol, show=False, forces=False), "force of hinge")
+
+
+def test_a_body_is_shown_by_its_visual_and_knows_its_mass() -> None:
+    bar = hanging_bar(3)
+    view = jm.view(bar, swing(bar, 0.3), show=False, fps=5.0)
+    (solid,) = items(view, "bar", "solid")
+    assert solid.color == (0.2, 0.4, 0.6)
+    assert solid.mesh is not None
+    np.testing.assert_allclose(np.ptp(solid.mesh[0], axis=0), [0.1, 0.2, 1.2])
+    axes, origin = solid.points[:, :3], solid.points[:, 3]
+    np.testing.assert_allclose(origin + 0.5 * axes[:, 2], [[0.3, 0, 0]] * 6, atol=1e-6)
+    page = view.html()
+    shown = scene(page)
+    group = next(x for x in shown["groups"] if x["name"] == "bar")
+    assert (group["mass"], group["names"]) == (2.0, ["hinge.angle"])
+    assert numbers(page, group["values"])[0] == pytest.approx([0.3], abs=1e-5)
+    entry = next(x for x in shown["items"] if shown["groups"][x["group"]]["name"] == "bar")
+    assert entry["motion"] == "rigid"
+    row = numbers(page, entry["track"])[0]
+    np.testing.assert_allclose(
+        row[3:] * entry["track"]["turn"], [np.cos(0.15), 0, np.sin(0.15), 0], atol=1e-4
+    )
+
+
+def test_the_first_picture_frames_the_whole_motion() -> None:
+    view = jm.view(rod, (TS, TS[:, None]), {"l": 2.0}, show=False)
+    box = view.box
+    np.testing.assert_allclose(box.outermost.min(axis=0)[:2], box.low[:2])
+    np.testing.assert_allclose(box.high[:2], [2 * np.sin(1.0), 0.0], atol=1e-12)
 
 
 @pytest.mark.slow
 def test_a_batch_in_single_precision_has_ghosts() -> None:
     bar = hanging_bar(3)
-
-    def swing(angle: jax.Array) -> jm.Solution:
-        steps = jm.FixedSteps(per_save=2)
-        return jm.simulate(bar.system, angle[None], jnp.zeros(1, angle.dtype), TS, {}, steps=steps)
-
-    motions = jax.vmap(swing)(jnp.linspace(0.1, 0.9, 20, dtype=jnp.float32))
+    motions = jax.vmap(lambda angle: swing(bar, angle))(jnp.linspace(0.1, 0.9, 20, dtype="float32"))
     assert motions.q.dtype == jnp.float32
-    shown = names(jm.view(bar, motions, show=False, fps=5.0).html())
-    assert {name.split("/")[2] for name in shown if name.startswith("/ghosts/")} == {
-        str(k) for k in range(1, 16)
-    }
+    view = jm.view(bar, motions, show=False, fps=5.0)
+    assert {x.member for x in view.items} == {-1, *range(16)} - {-1}
     two = jm.view(bar, motions, show=False, fps=5.0, members=[3, 19], force_scale=0.01)
-    assert "/ghosts/19/dots" in names(two.html())
-    first = jm.view(
-        bar, jax.tree.map(lambda x: x[3], motions), show=False, fps=5.0, force_scale=0.01
-    )
-    for name in ("/bodies/bar/dots", "/forces/hinge"):
-        np.testing.assert_allclose(node(two, name), node(first, name), atol=2e-4)
+    single = jax.tree.map(lambda x: x[3], motions)
+    first = jm.view(bar, single, show=False, fps=5.0, force_scale=0.01)
+    for name in ("bar", "force of hinge"):
+        pair = items(two, name)[0].points, items(first, name)[0].points
+        np.testing.assert_allclose(*pair, atol=2e-4)
 
 
 def test_a_trajectory_that_failed_disappears() -> None:
     q = np.stack([TS, TS])[..., None]
     q[1, 6:] = np.nan
     page = jm.view(rod, (TS, q), {"l": 1.0}, show=False, fps=10.0).html()
-    hidden = [
-        (round(t, 6), m["visible"])
-        for t, m in recording(page)["messages"]
-        if m["type"] == "SetSceneNodeVisibilityMessage" and m["name"] == "/ghosts/1/dots"
-    ]
-    assert hidden[-1] == (0.6, False)
+    rows = {x["member"]: x["track"]["rows"] for x in scene(page)["items"] if x["kind"] == "dot"}
+    assert rows == {0: 11, 1: 6}
 
 
 def test_parameters_of_their_own() -> None:
     q = np.broadcast_to(TS[:, None], (2, 11, 1))
     lengths = {"l": np.array([1.0, 3.0])}
     view = jm.view(rod, (TS, q), lengths, params_axes=0, show=False)
-    reach = [np.linalg.norm(node(view, f"{x}/dots")[0, 0]) for x in ("/bodies/tip", "/ghosts/1")]
+    reach = [np.linalg.norm(items(view, "tip", "dot", k)[0].points[0, 0, :2]) for k in (0, 1)]
     np.testing.assert_allclose(reach, [1.0, 3.0], rtol=1e-4)
 
 
-def test_bad_arguments_of_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_arguments_of_view(tmp_path: Path) -> None:
     motion = (TS, TS[:, None])
     with pytest.raises(ValueError, match=r"`file` must end in .html, but is 'rod.gif'"):
         jm.view(rod, motion, {"l": 1.0}, file="rod.gif")
@@ -144,6 +197,48 @@ def test_bad_arguments_of_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         jm.view(rod, motion, {"l": 1.0}, file=tmp_path / "none" / "rod.html")
     with pytest.raises(ValueError, match="`force_scale`"):
         jm.view(rod, motion, {"l": 1.0}, force_scale=0.0)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match="pip install viser"):
-        jm.view(rod, motion, {"l": 1.0})
+    with pytest.raises(ValueError, match="`trails` must name dots or solids that move"):
+        jm.view(rod, motion, {"l": 1.0}, trails=["floor"])
+
+
+def in_browser(page: Path, settings: str, *options: str) -> tuple[str, str]:
+    """What a browser prints for a page, and the messages of its console."""
+    assert CHROMIUM is not None
+    usual = ["--headless=new", "--no-sandbox", "--use-gl=angle", "--use-angle=swiftshader"]
+    usual += ["--enable-unsafe-swiftshader", "--enable-logging=stderr", "--v=0"]
+    usual += ["--virtual-time-budget=1500", f"--user-data-dir={page.parent / 'browser'}"]
+    run = subprocess.run(
+        [CHROMIUM, *usual, *options, f"{page.as_uri()}#play=0&t=0.5{settings}"],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    console = "\n".join(line for line in run.stderr.splitlines() if "CONSOLE" in line)
+    return run.stdout, console
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+@pytest.mark.parametrize("size", [(400, 700), (1400, 500)])
+def test_a_browser_draws_the_page(tmp_path: Path, size: tuple[int, int]) -> None:
+    bar = hanging_bar(3)
+    page = jm.view(bar, swing(bar, 0.5), show=False, fps=10.0).save(tmp_path / "bar.html")
+    text, console = in_browser(page, "&body=bar", "--dump-dom")
+    assert not console
+    root = re.search(r"<html[^>]*>", text)
+    assert root is not None
+    assert 'data-ready="1"' in root[0]
+    assert "data-fault" not in root[0]
+    assert ">2.000 kg<" in text  # the card of the body
+    shot = tmp_path / "bar.png"
+    in_browser(
+        page, "&bare=1&theme=dark", f"--screenshot={shot}", "--window-size={},{}".format(*size)
+    )
+    with Image.open(shot) as picture:
+        pixels = np.asarray(picture.convert("RGB"), float)
+    red, _, blue = np.moveaxis(pixels, 2, 0)
+    rows, columns = np.nonzero((blue > 50) & (blue > 1.5 * red))  # the bar
+    height, width = red.shape
+    assert rows.size > 0.01 * height * width
+    assert np.ptp(rows) > 0.3 * height
+    assert columns.min() > 2
+    assert columns.max() < width - 3
+    assert rows.max() < height - 3

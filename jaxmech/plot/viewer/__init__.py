@@ -1,5 +1,6 @@
-"""`jm.view`: a motion as a page for the browser, which viser draws in three dimensions.
+"""`jm.view`: a motion as a page for the browser, drawn by a small renderer of its own (WebGL 2).
 
-`nodes` are lines, surfaces, dots, arrows and a text over time, `shapes` makes them from the shapes
-of bodies and `loads` from the loads of joints; `page` writes the page.
+`stage` collects what a page shows, from the shapes of bodies and the `loads` of joints; `stream`
+packs the numbers; `page` puts both into one file with `page.html`, `style.css`, `renderer.js` and
+`player.js`.
 """

@@ -1,32 +1,33 @@
-"""The forces of joints as arrows."""
+"""The forces of joints as arrows, and what is known of each body."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
+from matplotlib.colors import to_rgb
 
 from jaxmech.display.motions import Display
 from jaxmech.observe import observe
-from jaxmech.parts.geometry import joint_points
+from jaxmech.parts.forces.elements import Gravity
+from jaxmech.parts.geometry import direction_of, joint_points
 from jaxmech.parts.mechanism import Mechanism
+from jaxmech.parts.values import Reader
 from jaxmech.plot.panels import ORANGE
 from jaxmech.plot.paths import Track, shapes_at
-from jaxmech.plot.viewer.nodes import Arrows
-from jaxmech.plot.viewer.shapes import Box, in_front, in_space, rgb
+from jaxmech.plot.viewer.stage import Box, Item, in_space
 from jaxmech.solution import Solution
 
 _LONGEST = 0.35  # length of the longest arrow, relative to the size of the moving shapes
-_HEAD = 0.04  # length of a head
+_RADIUS = 0.007  # of a shaft, relative to the size
 _USUAL = 0.98  # share of the forces that are at most as long; peaks of an impact are longer
 _LEAST = 1e-3  # force relative to the largest below which there is no arrow
-_FRONT = 3.0  # layers in front of the bodies
 
 
 def arrows_of(
     mechanism: Mechanism, solution: Solution, display: Display, times: np.ndarray, box: Box,
     scale: float | None, other_params: bool,
-) -> tuple[list[Arrows], float]:  # fmt: skip
+) -> tuple[list[Item], float]:  # fmt: skip
     """The forces of all joints with names on their second bodies, and the metres per newton.
 
     They are those of the first trajectory that is shown.
@@ -40,16 +41,50 @@ def arrows_of(
     scale = _LONGEST * box.size / largest if scale is None and largest else scale or 0.0
     points = _points(mechanism, display, times, params)
     ts = np.asarray(single.ts, float)
-    nodes = []
+    items = []
     for name, force in forces.items():
         arrow = scale * _interpolated(times, ts, force)
         arrow[np.linalg.norm(arrow, axis=1) <= _LEAST * scale * largest] = np.nan
-        start, end = (in_space(x, box, _FRONT) for x in (points[name], points[name] + arrow))
-        start = np.where(np.isfinite(end), start, np.nan)
-        pair = in_front(np.stack([start, end], axis=1)[:, None], box)
-        place = f"/forces/{name.replace('/', '_')}"
-        nodes.append(Arrows(place, pair, rgb(ORANGE), _HEAD * box.size))
-    return nodes, scale
+        start, end = points[name], points[name] + arrow
+        pair = np.stack([np.where(np.isfinite(end), start, np.nan), end], axis=1)
+        pair = in_space(pair, box)
+        if box.is_planar:  # in front of the bodies
+            pair[..., 2] = box.high[2]
+        label = f"force of {name}"
+        items.append(Item(label, "arrow", 0, to_rgb(ORANGE), pair, radius=_RADIUS * box.size))
+    return items, scale
+
+
+def facts_of(mechanism: Mechanism, display: Display, times: np.ndarray) -> dict[str, Any]:
+    """By body: its mass, and the names and values of its coordinates at all times."""
+    params = display.params
+    if display.batched:
+        params = jax.tree.map(lambda x: x[0], params)
+    q = display.track.at(times)[0]
+    order = mechanism.system.coordinates
+    facts: dict[str, Any] = {}
+    links = {x.body.name: x.joint for x in getattr(mechanism.kinematics, "links", ())}
+    for body in mechanism.bodies:
+        read = Reader(f"body {body.name!r}", np.asarray(times[0]), params)
+        prefixes = {body.name, links.get(body.name) or body.name}
+        columns = [k for k, name in enumerate(order) if name.rpartition(".")[0] in prefixes]
+        facts[body.name] = {
+            "mass": float(body.inertia(read)[0]),
+            "names": [order[k] for k in columns],
+            "values": q[:, columns],
+        }
+    return facts
+
+
+def down_of(mechanism: Mechanism, display: Display) -> np.ndarray | None:
+    """The direction of gravity, (3,); None without gravity."""
+    gravity = next((force for force in mechanism.forces if isinstance(force, Gravity)), None)
+    if gravity is None:
+        return None
+    params = jax.tree.map(lambda x: x[0], display.params) if display.batched else display.params
+    read = Reader("gravity", np.asarray(display.track.span[0]), params)
+    down = np.asarray(direction_of(gravity, mechanism.bodies[0].dimension, read), float)
+    return np.pad(down, (0, 3 - len(down)))
 
 
 def _first(solution: Solution, display: Display) -> tuple[Solution, Any]:

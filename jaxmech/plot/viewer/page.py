@@ -1,27 +1,23 @@
 """`View`: a page for the browser with a motion in three dimensions, and a player."""
 
-import contextlib
 import html
-import io
+import json
 import sys
 import tempfile
 import webbrowser
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxmech.display.motions import extent
-from jaxmech.plot.viewer.nodes import AbstractNode, known
-from jaxmech.plot.viewer.shapes import Box
+from jaxmech.display.motions import digits, extent
+from jaxmech.plot.panels import ORANGE
+from jaxmech.plot.viewer.stage import Box, Item, Stage
 
-_OPENING = np.deg2rad(40.0)  # of the camera
-_SPACE = np.array([0.55, -0.75, 0.4])  # direction from the centre to the camera, in space
-_ROOM, _AROUND = 1.35, 0.9  # height of the picture relative to the box, and to its diagonal
-_SHAPE = 1.3  # smallest width of the picture relative to its height
-_PALE, _LIGHT = (232, 232, 232), (205, 205, 205)  # of the lines of the grid
 _HEIGHT = 480  # pixels of a view in a notebook
+_FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,9 +28,11 @@ class View:
         ts: displayed times of the motion [s], one for each frame, shape (K,).
         fps: frames per second.
         speed: seconds of the motion per second of the player.
-        nodes: what is shown.
-        box: the box around what moves.
+        stage: what is shown.
+        title: the title of the page.
+        label: text beside the time.
         force_scale: length of an arrow per force [m/N]; 0 without arrows.
+        down: unit vector along which gravity pulls, (3,); None without gravity.
 
     Example:
         >>> import jax.numpy as jnp
@@ -51,9 +49,21 @@ class View:
     ts: np.ndarray
     fps: float
     speed: float
-    nodes: tuple[AbstractNode, ...]
-    box: Box
-    force_scale: float
+    stage: Stage
+    title: str = "motion"
+    label: str = ""
+    force_scale: float = 0.0
+    down: np.ndarray | None = None
+
+    @property
+    def box(self) -> Box:
+        """The box around what moves."""
+        return self.stage.box
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """What is shown."""
+        return self.stage.items
 
     def save(self, path: str | Path) -> Path:
         """Write one HTML file, which needs neither a server nor the network.
@@ -78,45 +88,33 @@ class View:
 
     def html(self) -> str:
         """The page."""
-        import viser
+        scene, stream = self.stage.packed()
+        box = self.box
+        scene |= {
+            "times": [float(f"{t:.9g}") for t in self.ts],
+            "fps": self.fps,
+            "digits": digits(self.speed),
+            "label": self.label.lstrip(", "),
+            "box": {"low": box.low.tolist(), "high": box.high.tolist(), "planar": box.is_planar},
+            "outermost": [[float(f"{x:.5g}") for x in point] for point in box.outermost],
+            "down": None if self.down is None else self.down.tolist(),
+            "legend": self._legend(),
+        }
+        text = json.dumps(scene, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
+        scripts = _asset("renderer.js") + _asset("player.js").replace('"use strict";', "")
+        values = {
+            "title": html.escape(self.title), "style": _asset("style.css"), "scene": text,
+            "numbers": stream.text(), "scripts": scripts,
+        }  # fmt: skip
+        page = _asset("page.html")
+        for name, value in values.items():
+            page = page.replace("{{ " + name + " }}", value, 1)
+        return page
 
-        with contextlib.redirect_stdout(io.StringIO()):  # viser tells its address
-            server = viser.ViserServer(host="127.0.0.1", port=0, verbose=False)
-            try:
-                return self._recorded(server)
-            finally:
-                server.stop()
-
-    def _recorded(self, server: Any) -> str:
-        # A server that nobody is connected to records all messages of the frames.
-        self._look(server)
-        handles = [node.added(server.scene, known(node.points[0])) for node in self.nodes]
-        recorder = server.get_scene_serializer()
-        for k in range(len(self.ts)):
-            if k:
-                recorder.insert_sleep(1 / self.fps)
-            for node, handle in zip(self.nodes, handles, strict=True):
-                node.shown_at(handle, k)
-        recorder.insert_sleep(1 / self.fps)
-        return str(recorder.as_html())
-
-    def _look(self, server: Any) -> None:
-        box, size = self.box, self.box.size
-        camera = server.initial_camera
-        server.scene.set_up_direction("+y" if box.is_planar else "+z")
-        toward = np.array([0.0, 0.0, 1.0]) if box.is_planar else _SPACE / np.linalg.norm(_SPACE)
-        camera.fov = float(_OPENING)
-        camera.near, camera.far = 1e-3 * size, 1e3 * size
-        camera.look_at = box.center
-        camera.position = box.center + toward * _reach(box) / np.tan(_OPENING / 2)
-        target = box.center.copy()
-        target[2] = box.low[2] - (0.05 * size if box.is_planar else 0.0)
-        cell = 10.0 ** np.round(np.log10(size / 10))
-        target[:2] = np.round(target[:2] / (10 * cell)) * 10 * cell
-        server.scene.add_grid(
-            "/grid", plane="xy", cell_size=cell, section_size=10 * cell, position=target,
-            cell_color=_PALE, section_color=_LIGHT, infinite_grid=True, fade_distance=15 * size,
-        )  # fmt: skip
+    def _legend(self) -> list[dict[str, str]]:
+        if not self.force_scale:
+            return []
+        return [{"color": ORANGE, "text": f"forces of joints, {1 / self.force_scale:.3g} N per m"}]
 
     def _repr_html_(self) -> str:
         page = html.escape(self.html(), quote=True)
@@ -124,9 +122,14 @@ class View:
         return f'<iframe srcdoc="{page}" height="{_HEIGHT}" style="{style}"></iframe>'
 
     def __repr__(self) -> str:
-        joints = [node.name.rpartition("/")[2] for node in self.nodes if "/forces/" in node.name]
+        joints = [x.group.removeprefix("force of ") for x in self.items if x.kind == "arrow"]
         forces = f", forces of {', '.join(joints)}" if joints else ""
         return f"View: {extent(self.ts, self.fps, self.speed)}{forces}"
+
+
+@cache
+def _asset(name: str) -> str:
+    return (_FOLDER / name).read_text("utf-8")
 
 
 def page_path(argument: str, path: str | Path) -> Path:
@@ -139,13 +142,6 @@ def page_path(argument: str, path: str | Path) -> Path:
             f"Argument `{argument}` must be in a folder that exists, but {target.parent} does not."
         )
     return target
-
-
-def _reach(box: Box) -> float:
-    width, height, depth = box.high - box.low
-    if box.is_planar:
-        return float(_ROOM * max(height, width / _SHAPE) / 2) or 1.0
-    return float(_AROUND * np.linalg.norm([width, height, depth]) / 2) or 1.0
 
 
 def is_notebook() -> bool:
