@@ -11,6 +11,7 @@ from jaxmech.compiler.ir.loops import Loop, UnsupportedError
 from jaxmech.compiler.platforms import likely_platform
 from jaxmech.utils.caller import warn_caller
 
+LONGEST = 10_000  # equations, for which XLA takes about a minute
 _LONGEST_REASON = 200  # characters
 
 
@@ -46,10 +47,12 @@ class Explanation:
     Attributes:
         parts: every loop and function considered.
         counts: whether operations are counted, which takes time.
+        left_to_xla: numbers of equations outside of native code.
     """
 
     parts: list[Part] = field(default_factory=list)
     counts: bool = True
+    left_to_xla: list[int] = field(default_factory=list)
 
     def __repr__(self) -> str:
         return "\n".join(_line(part) for part in self.parts) or "no operation depends on the batch"
@@ -87,9 +90,23 @@ def warn_of_plain(parts: Sequence[Part]) -> None:
         warn_caller(_TEXT.format("function" if is_whole else "loop", reason), NativeCodeWarning)
 
 
+def warn_of_long(explanation: Explanation) -> None:
+    """Warn of a program of which XLA compiles so much that it takes more than about a minute."""
+    count = sum(explanation.left_to_xla)
+    if count > LONGEST and not any(part.reason for part in explanation.parts):
+        warn_caller(_LONG.format(round(count, 1 - len(str(count)))), NativeCodeWarning)
+
+
+_LONG = (
+    "XLA compiles about {:,} operations of this call, which are outside of native code, and takes "
+    "more than a minute for it (its message `Very slow compile?` is about this). Call a smaller "
+    "part of the function under `jax.jit`, write repeated parts as a loop (`jax.lax.scan`), or "
+    "describe the mechanism in coordinates of joints; the result is the same, and the next call "
+    "with these shapes does not wait."
+)
 _TEXT = (
     "A {} runs as plain `jax.vmap` instead of native code, which takes ten to a hundred times as "
-    "long, because of {}. Use other operations there (`docs/limits.md` lists what native code does "
+    "long, and longer to compile, because of {}. Use other operations there (`docs/limits.md` lists what native code does "
     "not support, `jaxmech.compiler.explain` all parts of a function), or run it within "
     "`jaxmech.compiler.off()` to accept that."
 )

@@ -20,6 +20,7 @@ from jaxmech.compiler.frontend.build import loop_kernel
 from jaxmech.compiler.frontend.jaxprs import (
     LOOPS,
     call_content,
+    equations_of,
     evaluated,
     loop_content,
     stays_loop,
@@ -131,11 +132,13 @@ class _Partition:
         pairs = [self.value(atom) for atom in eqn.invars]
         values, flags = [x for x, _ in pairs], [has for _, has in pairs]
         if not any(flags):
+            self.found.left_to_xla.append(equations_of(eqn))
             return [(x, False) for x in evaluated(eqn, *values)]
         if content is not None:
             constants = [self._constant(atom) for atom in eqn.invars]
             with finite_arguments(takes_finite(eqn)):
                 return run_partitioned(content, values, flags, self.size, self.found, constants)
+        self.found.left_to_xla.append(equations_of(eqn))
         axes = [0 if has else None for has in flags]
         outs = jax.vmap(lambda *xs: evaluated(eqn, *xs), axes, axis_size=self.size)(*values)
         return [(x, True) for x in outs]

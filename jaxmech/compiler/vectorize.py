@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.compiler.backends.primitive import over_batch
-from jaxmech.compiler.explain import Explanation, reason_of, warn_of_plain
+from jaxmech.compiler.explain import Explanation, reason_of, warn_of_long, warn_of_plain
 from jaxmech.compiler.frontend.build import function_kernel
 from jaxmech.compiler.frontend.jaxprs import is_one_kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
@@ -98,6 +98,7 @@ def run_jaxpr(
     parts = Explanation(counts=False)
     outs = _run_explained(closed, flags, args, parts)
     warn_of_plain(parts.parts)
+    warn_of_long(parts)
     return outs
 
 

@@ -137,6 +137,12 @@ def _contents(eqn: JaxprEqn) -> list[ClosedJaxpr]:
     return [] if (content := call_content(eqn)) is None else [content]
 
 
+def equations_of(eqn: JaxprEqn) -> int:
+    """The number of equations in an equation at any depth, bodies of loops counted once."""
+    inner = (equations_of(x) for content in _contents(eqn) for x in content.jaxpr.eqns)
+    return 1 + sum(inner)
+
+
 def is_one_kernel(jaxpr: Jaxpr, batched: Sequence[bool]) -> bool:
     """Whether the loops of a jaxpr can be compiled together with everything around them.
 

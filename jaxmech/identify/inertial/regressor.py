@@ -7,11 +7,11 @@ body about its pivot, all along its axes:
     torque    S x a + I alpha + w x I w
 
 with the spin w, the angular acceleration alpha, and the acceleration a of the pivot less that of
-gravity, or of the part of it that no support carries (Atkeson, An and Hollerbach, "Estimation of inertial parameters of manipulator loads and
-links", International Journal of Robotics Research 5, 1986). Their power in the directions in which
-the mechanism can move gives the rows of the regressor Y: the forces of a motion are Y phi, with the
-inertial parameters phi. The accelerations of a free motion depend on the same combinations of phi,
-or only on their ratios where no force is known.
+gravity, or of the part of it that no support carries (Atkeson, An and Hollerbach, "Estimation of
+inertial parameters of manipulator loads and links", International Journal of Robotics Research 5,
+1986). Their power in the directions in which the mechanism can move gives the rows of the regressor
+Y: the forces of a motion are Y phi, with the inertial parameters phi. The accelerations of a free
+motion depend on the same combinations of phi, or only on their ratios where no force is known.
 """
 
 from collections.abc import Sequence
