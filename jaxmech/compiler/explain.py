@@ -106,9 +106,9 @@ _LONG = (
 )
 _TEXT = (
     "A {} runs as plain `jax.vmap` instead of native code, which takes ten to a hundred times as "
-    "long, and longer to compile, because of {}. Use other operations there (`docs/limits.md` lists what native code does "
-    "not support, `jaxmech.compiler.explain` all parts of a function), or run it within "
-    "`jaxmech.compiler.off()` to accept that."
+    "long, and longer to compile, because of {}. Use other operations there (`docs/limits.md` "
+    "lists what native code does not support, `jaxmech.compiler.explain` all parts of a function), "
+    "or run it within `jaxmech.compiler.off()` to accept that."
 )
 
 
