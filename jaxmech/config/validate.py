@@ -180,14 +180,14 @@ class _Location:
             self.hint = next(get_args(x)[0] for x in kinds if get_origin(x) is tuple)
         elif part in (schema.TEXT, schema.TABLE):
             return
+        elif get_origin(kinds[0]) is Mapping:
+            self.hint = get_args(kinds[0])[1]
+            self.key.append(part)
         elif table:
             known = {entry.name: entry for entry in fields(table)}
             self.siblings = tuple(known)
             self.field = known.get(part)
             self.hint = schema.hints_of(table).get(part, Any)
-            self.key.append(part)
-        elif get_origin(kinds[0]) is Mapping:
-            self.hint = get_args(kinds[0])[1]
             self.key.append(part)
 
 

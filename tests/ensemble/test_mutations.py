@@ -173,6 +173,9 @@ def test_commands_for_mutated_studies_end_in_time_without_a_traceback(case: Muta
             "events.low.keep",
             "must be fewer: 10000000000 occ",
         ),
+        (("events", "low", "keep"), 0, "events.low.keep", "must be at least 1, but is 0"),
+        (("events", "low", "keep"), "x", "events.low.keep", 'must be an integer, but is "x"'),
+        (("events", "low", "kep"), 1, "events.low.kep", "is not a known key; did you mean `keep`"),
         (("statistics", "bins", "bins"), 10**7, "statistics.bins.bins", "must be at most 100000"),
         (
             ("steps", "max_steps"),
