@@ -14,9 +14,10 @@ import jaxmech as jm
 from jaxmech import Status
 from jaxmech import parts as jp
 from jaxmech.compiler import batched_closure, explain, unchecked, vectorize
-from jaxmech.compiler.frontend import from_jaxpr
+from jaxmech.compiler.frontend import build, from_jaxpr
 from jaxmech.compiler.frontend.build import function_kernel
 from jaxmech.compiler.ir.graph import Graph
+from jaxmech.compiler.optimize.fold_zeros import unsafe_origins
 from jaxmech.utils.jit_cache import jit_of
 
 NAN, INF = np.nan, np.inf
@@ -393,6 +394,26 @@ def test_a_motion_that_ends_has_a_nan_derivative() -> None:
     np.testing.assert_array_equal(
         np.isfinite(jax.vmap(slope)(jnp.array([30.0, 1.0]))), [True, False]
     )
+
+
+def test_an_origin_is_known_again_after_products_with_zero_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searches = []
+
+    def counted(*args: Any) -> Any:
+        searches.append(unsafe_origins(*args))
+        return searches[-1]
+
+    def chain(x: Any) -> Any:
+        for slope in (jnp.log, jnp.sqrt, lax.rsqrt, jnp.arccos):
+            x = jnp.where(x + 0.0 * slope(x) > 0.1, x - 0.3, 2.0 * x)
+        return x
+
+    monkeypatch.setattr(build, "unsafe_origins", counted)
+    x = jnp.array([0.5, -1.0, 0.0, 2.0])
+    np.testing.assert_array_equal(vectorize(chain)(x), jax.vmap(chain)(x))
+    assert [len(origins) for origins in searches] == [4, 0]
 
 
 def test_unchecked_programs_may_hide_a_nan() -> None:

@@ -1,4 +1,5 @@
 """The intermediate representation: a graph of scalars, the loops in it, and its live nodes.
 
-Read `graph` first, then `loops`; `liveness` finds the nodes that have to be computed.
+Read `graph` first, then `loops`; `liveness` finds the nodes that have to be computed, and
+`fingerprints` recognize a node when a program is read again.
 """

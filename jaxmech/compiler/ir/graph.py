@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxmech.compiler.ir import fingerprints
+
 INVARIANT = {"capture", "const"}  # kinds of leaves that are the same in all iterations
 # Unique over all graphs, because a branch can be hoisted from a loop into the graph around it.
 BRANCH_NUMBERS = count()
@@ -51,7 +53,7 @@ class Graph:
         values: the value of each constant as a numpy scalar, None for other nodes.
         outer: the graph around the loop whose body this is.
         requested: number of operations before folding and sharing.
-        fingerprints: a hash of each node that does not change when the same program is read again.
+        fingerprints: of each node, a number that is the same when the program is read again.
         unsafe_origins: fingerprints of nodes whose NaN a folded zero would hide (`fold_zeros`), of
             either kind.
         unsafe: the kinds of those that a node is, or depends on.
@@ -179,16 +181,23 @@ class Graph:
             self.fingerprints.append(self.outer.fingerprints[node.params])
             self.unsafe.append(self.outer.unsafe[node.params])
             return
-        # Sorted, because folding may order the inputs differently when the program is read again;
-        # without the number of a branch, which is a global counter.
-        inputs = sorted(self.fingerprints[i] for i in node.inputs) or [self.depth]
-        fingerprint = hash((node.op, node.op != "branch" and node.params, *inputs))
+        fingerprint = self._fingerprint(node)
         self.fingerprints.append(fingerprint)
-        unsafe = int(self.unsafe_origins.get(fingerprint, 0))
+        # An operation may be equal to a constant, but a finite constant is no origin.
+        is_known = node.op == "const" and np.isfinite(np.frombuffer(node.params, node.dtype)[0])
+        unsafe = 0 if is_known else int(self.unsafe_origins.get(fingerprint, 0))
         for i in node.inputs:
             if self.unsafe[i] and not self._is_finite_where_used(i, node):
                 unsafe |= self.unsafe[i]
         self.unsafe.append(unsafe if node.dtype.kind == "f" else 0)
+
+    def _fingerprint(self, node: Node) -> int:
+        if node.op == "const":
+            return fingerprints.of_constant(np.frombuffer(node.params, node.dtype)[0])
+        if not node.inputs:
+            return fingerprints.of_leaf(node.op, node.params, self.depth)
+        inputs = [self.fingerprints[i] for i in node.inputs]
+        return fingerprints.of_operation(node.op, node.params, node.dtype, inputs)
 
     def _is_finite_where_used(self, number: int, node: Node) -> bool:
         """Whether a node is a select that takes a number only where that is finite."""
