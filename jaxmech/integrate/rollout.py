@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.consistency import extents_at
 from jaxmech.integrate.begin import begin_run, residuals
 from jaxmech.integrate.checks import checked_states
 from jaxmech.integrate.counts import StepCounts
@@ -367,30 +366,24 @@ def _turned(
     )
 
 
-def bare_segment(
-    scheme: Scheme, steps: int, q: Array, v: Array, segment: StepSegments, t_failed: Array,
+def bare_step(
+    scheme: Scheme, q: Array, v: Array, place: Array, segment: StepSegments, t_failed: Array,
     params: Params,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """q and v after one segment, without the audit; nothing moves after `t_failed`."""
+    """q and v after a step of a segment, without the audit; nothing moves after `t_failed`.
+
+    `place` is the number of the step in the segment.
+    """
     params = within(segment.span, params)
+    t = segment.t + (segment.done + place) * segment.h
     if segment.turns is not None:
-        q, v, _ = scheme.turned(q, v, segment.t, params, segment.turns & ~(t_failed <= segment.t))
-    extents = extents_at(scheme.system, q, v, segment.t, params)
-
-    # A derivative of a segment then keeps its states and not the intermediate values of its steps.
-    # The loop around it separates forward and backward pass already, so CSE cannot merge them.
-    @partial(jax.checkpoint, prevent_cse=False)
-    def one_step(state: tuple[Array, Array], k: Array) -> tuple[Array, Array]:
-        t = segment.t + (segment.done + k) * segment.h
-        # Half a step is beyond round-off of t, and dividing by h serves runs backwards in time too.
-        failed = (t_failed - t) / segment.h < 0.5  # false for NaN
-        end, _ = step(scheme, StepState(*state, t), segment.h, params, extents)
-        moved = checked_states(end.q, end.v, failed)
-        return jnp.where(failed, state[0], moved[0]), jnp.where(failed, state[1], moved[1])
-
-    if steps == 1:
-        return one_step((q, v), jnp.zeros((), segment.done.dtype))
-    return jax.lax.fori_loop(0, steps, lambda k, state: one_step(state, k), (q, v))
+        turns = segment.turns & (place == 0) & ~(t_failed <= t)
+        q, v, _ = scheme.turned(q, v, t, params, turns)
+    # Half a step is beyond round-off of t, and dividing by h serves runs backwards in time too.
+    failed = (t_failed - t) / segment.h < 0.5  # false for NaN
+    end, _ = step(scheme, StepState(q, v, t), segment.h, params)
+    moved = checked_states(end.q, end.v, failed)
+    return jnp.where(failed, q, moved[0]), jnp.where(failed, v, moved[1])
 
 
 def _start(

@@ -23,6 +23,7 @@ from jaxmech.integrate.derivatives.run_rule import (
     RunRule,
     SmoothResults,
     or_zeros,
+    pulled_through,
     split_shared,
 )
 from jaxmech.integrate.derivatives.step_replay import (
@@ -303,13 +304,12 @@ class _Pull:
         self, number: Array, start: Array, begin: Array, shared: Any, cotangents: Any
     ) -> Any:
         """Cotangents through a segment: of the state before it, of the start time and `shared`."""
-        # By two loops and not by the derivative of one, which native code cannot do.
         record, no_times = self.record, (None, None)
         numbers = number * record.segment + jnp.arange(record.segment, dtype=jnp.int32)
         all_shared = eqx.combine(shared, self.fixed)
 
-        def forward(carry: Any, number: Array) -> tuple[Any, Any]:
-            state, active, begin = carry
+        def make_move(before: Any, number: Array) -> Any:
+            state, active, begin = before
             move = record.move(number, begin, self.moves.usual)
             goes_on = self.moves.goes_on(move)
             new = jax.lax.cond(
@@ -317,21 +317,19 @@ class _Pull:
                 lambda: self.moves.advance(state, no_times, active, move, all_shared)[0],
                 lambda: state,
             )
-            return (new, self.moves.switched(active, move), self.moves.elapsed(move)), carry
+            return new, self.moves.switched(active, move), self.moves.elapsed(move)
 
-        def backward(carry: Any, x: Any) -> tuple[Any, None]:
-            number, (state, active, begin) = x
+        def pull_move(cotangents: Any, before: Any, number: Array) -> Any:
+            state, active, begin = before
             move = record.move(number, begin, self.moves.usual)
 
             def pulled() -> Any:
-                return self._along(move, state, active, shared, carry)
+                return self._along(move, state, active, shared, cotangents)
 
-            return jax.lax.cond(self._matters(move), pulled, lambda: carry), None
+            return jax.lax.cond(self._matters(move), pulled, lambda: cotangents)
 
         first = *self.moves.start(start), begin
-        _, states = jax.lax.scan(forward, first, numbers)
-        result, _ = jax.lax.scan(backward, cotangents, (numbers, states), reverse=True)
-        return result
+        return pulled_through(make_move, pull_move, first, numbers, cotangents)
 
     def _matters(self, move: Move) -> Array:
         """Whether a result depends on a move: a save is a step of its own, often without a use."""

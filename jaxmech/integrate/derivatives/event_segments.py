@@ -20,7 +20,12 @@ from jaxmech.integrate.derivatives.event_pieces import (
     to_event,
     to_step_end,
 )
-from jaxmech.integrate.derivatives.run_rule import Part, RolloutInputs, with_traced
+from jaxmech.integrate.derivatives.run_rule import (
+    Part,
+    RolloutInputs,
+    pulled_through,
+    with_traced,
+)
 from jaxmech.integrate.derivatives.segment_rule import (
     AbstractSegments,
     KeptSegments,
@@ -96,14 +101,14 @@ class EventSegments(AbstractSegments):
         empty_row = jnp.zeros_like(rows[0])
         all_shared = eqx.combine(shared, fixed)
 
-        def forward(carry: Any, _: None) -> tuple[Any, Any]:
+        def advance_piece(carry: Any, _: Any) -> Any:
             state, along = carry
             piece, goes_on, next_along = self._next(place, along, timed)
             moved = self._advance_piece(state, piece, goes_on, timed[1], all_shared, empty_row)[0]
-            return (moved, next_along), carry
+            return moved, next_along
 
-        def backward(carry: Any, saved: Any) -> tuple[Any, None]:
-            (wrt_state, *wrt), (state, along) = carry, saved
+        def pull_piece(cotangents: Any, before: Any, _: Any) -> Any:
+            (wrt_state, *wrt), (state, along) = cotangents, before
 
             def at(_: PieceState, timed: Times) -> tuple[EventPiece, Array]:
                 return self._next(place, along, timed)[0], timed[1]
@@ -120,13 +125,13 @@ class EventSegments(AbstractSegments):
 
             _, goes_on, _ = self._next(place, along, timed)
             wrt_state, *wrt_inputs = jax.lax.cond(goes_on, through, stays)
-            return (wrt_state, *jax.tree.map(jnp.add, wrt, wrt_inputs)), None
+            return wrt_state, *jax.tree.map(jnp.add, wrt, wrt_inputs)
 
-        length = self._count(place)
-        _, states_before = jax.lax.scan(forward, _begin(place, state), None, length=length)
         last = PieceState(cotangents[0], cotangents[1], jnp.zeros_like(timed[0]))
-        end = last, *jax.tree.map(jnp.zeros_like, (timed, shared))
-        (wrt, wrt_timed, wrt_shared), _ = jax.lax.scan(backward, end, states_before, reverse=True)
+        end, start = (last, *jax.tree.map(jnp.zeros_like, (timed, shared))), _begin(place, state)
+        wrt, wrt_timed, wrt_shared = pulled_through(
+            advance_piece, pull_piece, start, None, end, self._count(place)
+        )
         return [wrt.q, wrt.v], wrt_timed, wrt_shared
 
     def _is_entry(self, place: SegmentPlace, along: _Along) -> Bool[Array, " K"]:
@@ -154,7 +159,7 @@ class EventSegments(AbstractSegments):
         event_step, size, index, row = replay.at(along.entry)
         is_event = (along.entry < replay.count) & (event_step == along.step)
         t = t + (place.own.done + along.step) * h
-        # As in `bare_segment`.
+        # As in `bare_step`.
         failed = (place.t_failed - t) / h < 0.5  # false for NaN
         # After a terminal event, a failure or the last step the remaining pieces do nothing.
         goes_on = along.is_moving & (along.step < self.steps) & ~failed

@@ -22,11 +22,12 @@ from jaxmech.integrate.derivatives.run_rule import (
     RolloutInputs,
     SmoothResults,
     or_zeros,
+    pulled_through,
     split_shared,
     with_traced,
 )
 from jaxmech.integrate.events.event_set import EventSet
-from jaxmech.integrate.rollout import SegmentEvents, Trajectory, bare_segment, rollout
+from jaxmech.integrate.rollout import SegmentEvents, Trajectory, bare_step, rollout
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step_segments import StepSegments, segments
 
@@ -218,26 +219,55 @@ def kept_segments(
 
 @dataclass(frozen=True)
 class PlainSegments(AbstractSegments):
-    """A run without events; `segment` has closed-over values as arguments."""
+    """A run without events; `step` has closed-over values as arguments."""
 
-    segment: Callable[..., tuple[Array, Array]]
+    step: Callable[..., tuple[Array, Array]]
 
     def advance(
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any
     ) -> tuple[list[Array], None]:
-        """Make all steps of a segment at once."""
-        return list(self.segment(*state, place.segment(timed), place.t_failed, shared)), None
+        """Make the steps of a segment."""
+
+        # Reverse mode over this then keeps states, not the intermediate values of steps. The loop
+        # separates forward and backward pass already, so CSE cannot merge them.
+        @partial(jax.checkpoint, prevent_cse=False)
+        def make_step(state: list[Array], number: Array) -> tuple[list[Array], None]:
+            return self._step(place, state, number, timed, shared), None
+
+        return jax.lax.scan(make_step, state, self._numbers(place))
 
     def pull_back(
         self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, fixed: Any,
         cotangents: list[Array], rows: None,
     ) -> tuple[list[Array], Times, Any]:  # fmt: skip
-        """Pull back by `jax.vjp`."""
+        """Pull back step by step."""
+        all_shared = eqx.combine(shared, fixed)
 
-        def run(state: list[Array], timed: Times, shared: Any) -> list[Array]:
-            return self.advance(place, state, timed, eqx.combine(shared, fixed))[0]
+        def make_step(state: list[Array], number: Array) -> list[Array]:
+            return self._step(place, state, number, timed, all_shared)
 
-        return jax.vjp(run, state, timed, shared)[1](cotangents)
+        def pull_step(wrt: Any, state: list[Array], number: Array) -> Any:
+            wrt_end, *wrt_inputs = wrt
+
+            def run(state: list[Array], timed: Times, shared: Any) -> list[Array]:
+                return self._step(place, state, number, timed, eqx.combine(shared, fixed))
+
+            wrt_state, *wrt_more = jax.vjp(run, state, timed, shared)[1](wrt_end)
+            return wrt_state, *jax.tree.map(jnp.add, wrt_inputs, wrt_more)
+
+        end = cotangents, *jax.tree.map(jnp.zeros_like, (timed, shared))
+        wrt: tuple[list[Array], Times, Any] = pulled_through(
+            make_step, pull_step, state, self._numbers(place), end
+        )
+        return wrt
+
+    def _numbers(self, place: SegmentPlace) -> Array:
+        return jnp.arange(self.steps, dtype=place.own.done.dtype)
+
+    def _step(
+        self, place: SegmentPlace, state: list[Array], number: Array, timed: Times, shared: Any
+    ) -> list[Array]:
+        return list(self.step(*state, number, place.segment(timed), place.t_failed, shared))
 
 
 def plain_trajectory(scheme: Scheme, steps: int, x: RolloutInputs) -> Trajectory:
@@ -250,7 +280,6 @@ def plain_trajectory(scheme: Scheme, steps: int, x: RolloutInputs) -> Trajectory
 
     first_segment = segments(x.ts, steps, steps, x.times)
     first_segment = jax.tree.map(lambda rows: rows[0], first_segment)
-    example = x.q0, x.v0, first_segment, x.ts[0]
-    part = partial(bare_segment, scheme, steps)
-    x, run, (segment,) = with_traced(forward, x, [part], [example])
-    return PlainSegments(run, scheme.per_save, steps, None, segment).trajectory(x)
+    example = x.q0, x.v0, jnp.zeros_like(first_segment.done), first_segment, x.ts[0]
+    x, run, (step,) = with_traced(forward, x, [partial(bare_step, scheme)], [example])
+    return PlainSegments(run, scheme.per_save, steps, None, step).trajectory(x)
