@@ -10,7 +10,15 @@ from matplotlib.ticker import MaxNLocator
 
 from jaxmech.identify.result import Fit, Predicted
 from jaxmech.plot import panels
-from jaxmech.plot.panels import BLUE, GREY, MOST_PANELS, axes_or_new, heat_map, labelled
+from jaxmech.plot.panels import (
+    BLUE,
+    GREY,
+    MOST_PANELS,
+    axes_or_new,
+    heat_map,
+    interrupted,
+    labelled,
+)
 from jaxmech.plot.stacked import SensorAxes, root_mean_squares
 
 Drawing = Callable[[Fit, int, bool, Sequence[str], Axes], list[Axes]]
@@ -201,7 +209,8 @@ def _motion(
             alpha=0.45,
             label=label,
         )
-        ax.plot(chosen.ts, values[:, k], color=color, linewidth=1.2, label=f"{name} fit".strip())
+        motion = interrupted(chosen.ts, values[:, k])
+        ax.plot(*motion, color=color, linewidth=1.2, label=f"{name} fit".strip())
     return stacked.labelled("measured and fitted", "")
 
 
@@ -216,7 +225,8 @@ def _misfit(
     for k, name, color, ax in stacked.curves():
         residual = chosen.residuals(values)[:, k]
         seen = np.isfinite(residual)
-        ax.plot(chosen.ts[seen], residual[seen], color=color, linewidth=0.9, label=name or None)
+        line = interrupted(chosen.ts[seen], residual[seen])
+        ax.plot(*line, color=color, linewidth=0.9, label=name or None)
     return stacked.labelled("predicted - measured", "residual of\n")
 
 

@@ -17,6 +17,7 @@ BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#5A5A5A"
 COLORS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
 MOST_PANELS = 24
 _DPI = 130
+_GAP = 4.0  # in usual steps
 _MOST_WRITTEN = 12  # rows and columns up to which numbers are written into cells
 _DARK = 0.6  # number from which the text on its cell is white
 
@@ -39,6 +40,21 @@ def labelled(ax: Axes, x: str, y: str, *, legend: bool = False) -> Axes:
     if legend:
         ax.legend(fontsize="small", framealpha=0.8, edgecolor="none")  # above what it covers
     return ax
+
+
+def interrupted(ts: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Samples (T,) with an unknown one in each gap of their times, where a line is interrupted.
+
+    A gap is several times as long as the usual step.
+
+    Example:
+        >>> print(interrupted(np.array([0.0, 1.0, 2.0, 9.0]), np.zeros(4))[1])
+        [ 0.  0.  0. nan  0.]
+    """
+    steps = np.diff(ts)
+    gaps = np.flatnonzero(steps > _GAP * np.median(steps)) if steps.size else steps.astype(int)
+    middles = (ts[gaps] + ts[gaps + 1]) / 2 if gaps.size else ts[:0]
+    return np.insert(ts, gaps + 1, middles), np.insert(values, gaps + 1, np.nan)
 
 
 def heat_map(

@@ -76,7 +76,7 @@ def own_offset(model: Any, body: int) -> Offset:
 
 
 def moving_body(
-    model: Any, index: int, name: str, places: list[Placed], values: Values
+    model: Any, index: int, name: str, places: list[Placed], values: Values, visual: Any = ()
 ) -> AbstractBody:
     """A body with the masses of all that is fixed to it."""
     members = [k for k, place in enumerate(places) if place.index == index and k]
@@ -95,6 +95,7 @@ def moving_body(
         mass=values.value("mass", name, mass),
         center=values.value("center", name, tuple(tidy(center))),
         inertia=values.value("inertia", name, tuple(map(tuple, tidy((inertia + inertia.T) / 2)))),
+        visual=visual,
     )
 
 

@@ -26,6 +26,7 @@ from jaxmech.interop.mujoco.robot import Keyframe, Place, Robot
 from jaxmech.interop.mujoco.schema import NEWEST, unknown_attributes
 from jaxmech.interop.mujoco.source import compiled, is_any, mujoco, spec_of, text_of
 from jaxmech.interop.mujoco.urdf import unknown_elements
+from jaxmech.interop.mujoco.visuals import Looks, visuals_of_model
 from jaxmech.parts.body import AbstractBody
 from jaxmech.parts.kinematics.tree import spanning_tree
 from jaxmech.parts.mechanism import Mechanism
@@ -51,7 +52,8 @@ def from_mjcf(
     Taken over are bodies with their inertias (also from geoms), hinges, slides, balls and free
     joints, `connect`, `weld` and `joint` equalities, springs, damping, armature, frictionloss,
     gravity and its compensation, actuators that are affine in ctrl, way and speed (`motor`,
-    `position`, `velocity`, `general`, with their ranges), sites and keyframes. Bodies without
+    `position`, `velocity`, `general`, with their ranges), sites and keyframes, and for pictures
+    the geoms, or the visuals of a URDF file. Bodies without
     joints become a part of the body that they are fixed to. Hinges and slides have the angles and
     positions of MuJoCo's `qpos` as coordinates. The inputs of actuators are
     `params["ctrl.elbow"]` and so on, zero by default.
@@ -91,7 +93,8 @@ def from_mjcf(
             )
     spec, source_name = spec_of(source)
     model = compiled(spec, source_name)
-    assembly = _Assembly(model, spec, Values(tuple(params)), friction_speed, velocities)
+    looks = visuals_of_model(model, spec, source, placed_bodies(model))
+    assembly = _Assembly(model, spec, Values(tuple(params)), friction_speed, velocities, looks)
     for element in unknown_elements(text_of(source)):
         assembly.left_out.add("unknown element", element)
     if Version(mujoco().__version__) > Version(NEWEST):
@@ -114,17 +117,17 @@ class _Assembly:
 
     def __init__(
         self, model: Any, spec: Any, values: Values, friction_speed: float,
-        velocities: Literal["rates", "spins"],
+        velocities: Literal["rates", "spins"], looks: Looks,
     ) -> None:  # fmt: skip
         self.model, self.spec, self.values = model, spec, values
         self.friction_speed, self.velocities = friction_speed, velocities
-        self.left_out = LeftOut()
+        self.left_out, self.scenery = LeftOut(), looks.get(0, ())
         self.names = names_of(model, "body", model.nbody, ("ground",))
         self.joints = names_of(model, "joint", model.njnt, self._free_bodies())
         self.equalities = names_of(model, "equality", model.neq, (*self.joints, *self.names))
         self.places = placed_bodies(model)
         self.moving: dict[int, AbstractBody] = {
-            k: moving_body(model, k, self.names[k], self.places, values)
+            k: moving_body(model, k, self.names[k], self.places, values, looks.get(k, ()))
             for k in range(1, model.nbody)
             if model.body_jntnum[k]
         }
@@ -179,6 +182,7 @@ class _Assembly:
             coordinates="joints",
             cut=cut,
             velocities=self.velocities,
+            scenery=self.scenery,
         )
         return Robot(
             mechanism,
