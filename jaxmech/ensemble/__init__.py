@@ -8,7 +8,7 @@ predicts memory and disk, and `progress` reports the progress. `store`, `layout`
 write the run folder, `provenance` records the origin of the results, and `accumulate` merges the
 statistics. `results` opens a run, whose chunks it compares with their digests,
 `summary` describes it, and `finished/` analyses it further. `failure/` computes probabilities too
-small for all of this.
+small for all of this, and `multilevel` means with steps of several sizes.
 """
 
 from jaxmech.config.errors import StudyError as StudyError
@@ -39,6 +39,8 @@ from jaxmech.ensemble.finished.dataset import run as run
 from jaxmech.ensemble.finished.replay import replay as replay
 from jaxmech.ensemble.members.observed import Observed as Observed
 from jaxmech.ensemble.members.observed import StudyEvent as StudyEvent
+from jaxmech.ensemble.multilevel import MultilevelMean as MultilevelMean
+from jaxmech.ensemble.multilevel import multilevel_mean as multilevel_mean
 from jaxmech.ensemble.recorded.settings import RecordedInput as RecordedInput
 from jaxmech.ensemble.results import Results as Results
 from jaxmech.ensemble.results import open_results as open_results

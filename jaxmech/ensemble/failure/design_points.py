@@ -2,7 +2,9 @@
 
 The search is the improved HLRF algorithm (Zhang and Der Kiureghian, "Two improved algorithms for
 reliability analysis", IFIP 1994): a step to the point nearest to the origin of the linearized limit
-state, shortened until the merit |u|²/2 + c |g| falls. All starts advance in the same calls.
+state, shortened until the merit |u|²/2 + c |g| falls. The first steps are not shortened, so that
+they leave the kinks of a margin that is the smallest of several. All starts advance in the same
+calls.
 """
 
 from dataclasses import dataclass
@@ -11,12 +13,16 @@ import numpy as np
 
 from jaxmech.ensemble.failure.limit_state import GRADIENT_LANES, LimitState
 
-STARTS = 8
+STARTS = GRADIENT_LANES  # as many as one call computes in any case
 _RADIUS = 3.0  # of the starts but the first, in standard deviations
 _STEPS = 60
+_OPPOSITE = 0.5  # share of the last step that a step takes back, where it is one to and fro
+_WHOLE = 12  # of them that are not shortened
+_FARTHEST = 12.0  # point that is searched, in standard deviations
 _SHORTEST = 2.0**-10  # of the steps, before a start is given up
 _CLOSE = 1e-5  # of the margin relative to that of the origin, and of u, at a design point
 _DISTINCT = 0.9  # cosine above which two directions are one
+_RELEVANT = 3.0  # by how much a reliability index may be larger for its region to matter
 _MERIT = 2.0  # weight of the margin, relative to the least one with which every step descends
 
 
@@ -43,64 +49,109 @@ class Search:
         """The reliability indices β: distances from the origin, negative if it is a failure."""
         return np.linalg.norm(self.points, axis=1) * (1.0 if self.origin > 0 else -1.0)
 
+    @property
+    def relevant(self) -> np.ndarray:
+        """The distances of the points that are not much farther than the nearest one."""
+        distances = np.abs(self.indices)
+        return distances[distances < distances.min(initial=np.inf) + _RELEVANT]
+
 
 def search(limit: LimitState, seed: int) -> Search:
     """The design points of a limit state, from the origin and random starts."""
     rng = np.random.default_rng([seed, 1])
-    count = min(STARTS, GRADIENT_LANES)
-    directions = rng.normal(size=(count - 1, limit.size))
+    directions = rng.normal(size=(STARTS - 1, limit.size))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    u = np.vstack([np.zeros(limit.size), _RADIUS * directions])
-    g, gradients = limit.with_gradients(u)
-    origin, scale = float(g[0]), max(abs(float(g[0])), 1e-300)
-    is_flat = ~gradients.any(1)
-    done, moving = np.zeros(count, bool), np.asarray(~is_flat)
-    for _ in range(_STEPS):
-        if not moving.any():
-            break
-        u, g, gradients, done, moving = _advanced(limit, u, g, gradients, done, moving, scale)
-    order = np.argsort(np.linalg.norm(u, axis=1))
-    best = [k for k in order if done[k]]
-    distinct: list[int] = []
-    for k in best:
-        if all(not _is_same(u[k], u[other]) for other in distinct):
-            distinct.append(k)
-    return Search(u[distinct], gradients[distinct], origin, is_flat.mean(), 1 - done.mean())
+    front = _Front.at(limit, np.vstack([np.zeros(limit.size), _RADIUS * directions]))
+    origin, flat = float(front.g[0]), ~front.gradients.any(1)
+    scale = max(abs(origin), 1e-300)
+    front.search(limit, scale)
+    u, gradients = front.distinct()
+    if len(u):  # what fails on one side often fails on the other, too
+        opposite = _Front.at(limit, -u[:STARTS])
+        opposite.search(limit, scale)
+        u, gradients = front.with_(opposite).distinct()
+    return Search(u, gradients, origin, float(flat.mean()), float(1 - front.done.mean()))
 
 
-def _advanced(
-    limit: LimitState, u: np.ndarray, g: np.ndarray, gradients: np.ndarray, done: np.ndarray,
-    moving: np.ndarray, scale: float,
-) -> tuple[np.ndarray, ...]:  # fmt: skip
-    """All starts after a step of those that are moving."""
-    u, g, gradients, done, moving = (x.copy() for x in (u, g, gradients, done, moving))
-    squares = np.maximum((gradients**2).sum(1), 1e-300)
-    nearest = (((gradients * u).sum(1) - g) / squares)[:, None] * gradients
-    step = nearest - u
-    lengths, sizes = np.linalg.norm(u, axis=1), np.sqrt(squares)
-    weight = _MERIT * np.maximum(lengths, 1.0) / sizes
-    weight = np.maximum(weight, 0.5 * (nearest**2).sum(1) / np.maximum(np.abs(g), 1e-300) * (
-        np.abs(g) > _CLOSE * scale
-    ))  # fmt: skip
-    merit = 0.5 * lengths**2 + weight * np.abs(g)
-    factor, trying = np.ones(len(u)), moving.copy()
-    while trying.any():
-        rows = np.flatnonzero(trying)
-        trial = u[rows] + factor[rows, None] * step[rows]
-        new_g, new_gradients = limit.with_gradients(trial)
-        new_merit = 0.5 * (trial**2).sum(1) + weight[rows] * np.abs(new_g)
-        falls = new_gradients.any(1) & (new_merit < merit[rows] + 1e-12 * (1 + merit[rows]))
-        for row, x, value, slope in zip(
-            rows[falls], trial[falls], new_g[falls], new_gradients[falls], strict=True
-        ):
-            u[row], g[row], gradients[row] = x, value, slope
-        trying[rows[falls]] = False
-        factor[rows[~falls]] /= 2
-        stuck = trying & (factor < _SHORTEST)
-        moving &= ~stuck
-        trying &= ~stuck
-    done |= moving & _is_design_point(u, g, gradients, scale)
-    return u, g, gradients, done, moving & ~done
+@dataclass
+class _Front:
+    """The points that all starts have reached."""
+
+    u: np.ndarray  # shape (starts, n)
+    g: np.ndarray
+    gradients: np.ndarray
+    done: np.ndarray  # whether a point is a design point
+    moving: np.ndarray
+    damping: np.ndarray  # share of a step that is tried first
+    last: np.ndarray  # the last steps
+
+    @classmethod
+    def at(cls, limit: LimitState, u: np.ndarray) -> "_Front":
+        count = len(u)
+        no, yes = np.zeros(count, bool), np.ones(count, bool)
+        return cls(u, *limit.with_gradients(u), no, yes, np.ones(count), np.zeros_like(u))
+
+    def search(self, limit: LimitState, scale: float) -> None:
+        """Advance until all starts are at design points, or given up."""
+        self.moving &= self.gradients.any(1)
+        for step in range(_STEPS):
+            if not self.moving.any():
+                return
+            self.advance(limit, scale, whole=step < _WHOLE)
+
+    def with_(self, other: "_Front") -> "_Front":
+        """The points of both."""
+        return _Front(*(np.concatenate([vars(self)[key], x]) for key, x in vars(other).items()))
+
+    def distinct(self) -> tuple[np.ndarray, np.ndarray]:
+        """The design points, the nearest one first, and the gradients there."""
+        kept: list[int] = []
+        for k in np.argsort(np.linalg.norm(self.u, axis=1)):
+            if self.done[k] and not any(_is_same(self.u[k], self.u[other]) for other in kept):
+                kept.append(k)
+        return self.u[kept], self.gradients[kept]
+
+    def advance(self, limit: LimitState, scale: float, whole: bool) -> None:
+        """Make a step with all starts that are moving."""
+        squares = np.maximum((self.gradients**2).sum(1), 1e-300)
+        along = (self.gradients * self.u).sum(1)
+        nearest = ((along - self.g) / squares)[:, None] * self.gradients
+        reach = np.linalg.norm(nearest, axis=1, keepdims=True)
+        step = nearest * np.minimum(1.0, _FARTHEST / np.maximum(reach, _FARTHEST)) - self.u
+        # Where a boundary is curved like a circle, whole steps go to and fro for ever.
+        returns = (step * self.last).sum(1) < -_OPPOSITE * (self.last**2).sum(1)
+        self.damping = np.where(returns, self.damping / 2, np.minimum(1.0, 1.5 * self.damping))
+        self.last = step
+        lengths = np.linalg.norm(self.u, axis=1)
+        weight = _MERIT * np.maximum(lengths, 1.0) / np.sqrt(squares)
+        off = np.abs(self.g) > _CLOSE * scale
+        enough = 0.5 * (nearest**2).sum(1) / np.maximum(np.abs(self.g), 1e-300)
+        weight = np.maximum(weight, np.where(off, enough, 0.0))
+        merit = 0.5 * lengths**2 + weight * np.abs(self.g)
+        self._step(limit, step, weight, np.inf if whole else merit + 1e-12 * (1 + merit))
+        good = _is_design_point(self.u, self.g, self.gradients, scale)
+        self.done |= self.moving & good
+        self.moving &= ~self.done
+
+    def _step(
+        self, limit: LimitState, step: np.ndarray, weight: np.ndarray, most: np.ndarray | float
+    ) -> None:
+        """Go as far as the merit stays below `most` and there is a gradient."""
+        factor, trying = self.damping.copy(), self.moving.copy()
+        most = np.broadcast_to(most, factor.shape)
+        while trying.any():
+            rows = np.flatnonzero(trying)
+            u = self.u[rows] + factor[rows, None] * step[rows]
+            g, gradients = limit.with_gradients(u)
+            merit = 0.5 * (u**2).sum(1) + weight[rows] * np.abs(g)
+            good = gradients.any(1) & (merit < most[rows])
+            to = rows[good]
+            self.u[to], self.g[to], self.gradients[to] = u[good], g[good], gradients[good]
+            trying[to] = False
+            factor[rows[~good]] /= 2
+            stuck = trying & (factor < _SHORTEST)
+            self.moving &= ~stuck
+            trying &= ~stuck
 
 
 def _is_design_point(

@@ -89,11 +89,11 @@ class Margin:
             values = start * values
             at = _times(at, start)
         values = jnp.where(jnp.isfinite(values), values, -jnp.inf)
+        largest = _largest(values)
         if sol.run is None:  # the parameters are too many to be kept for dense output
-            return -values.max()
+            return -largest
         peak = sol.at(jax.lax.stop_gradient(_peak(sol.ts, values)))
         between = at(peak.q, peak.v, peak.t)
-        largest = values.max()
         return -jnp.where(between > largest, between, largest)
 
     @cached_property
@@ -119,7 +119,8 @@ class Margin:
             reactions = None
             if quantity.needs_reactions:
                 reactions = observed_at(system, study.formulation, q, v, t, params)
-            return jnp.max(sign * (quantity.at(q, v, t, params, reactions) - level))
+            values = sign * (quantity.at(q, v, t, params, reactions) - level)
+            return _largest(values.ravel())
 
         return excess
 
@@ -157,6 +158,12 @@ def _quantity(failure: Failure, names: tuple[str, ...], study: Study) -> Callabl
     if quantity.needs_reactions:
         return lambda q, v, t, p, reactions: jnp.abs(fn(q, v, t, p, reactions))
     return lambda q, v, t, p: jnp.abs(fn(q, v, t, p))
+
+
+def _largest(values: Array) -> Array:
+    # Not `max`, whose derivative compares numbers with those that XLA may have rounded otherwise
+    # (fused multiply-add): where none is equal to the largest one, the derivative is lost.
+    return values[jnp.argmax(values)]
 
 
 def _times(at: Callable[..., Array], sign: Array) -> Callable[..., Array]:

@@ -208,8 +208,14 @@ class _Work:
         return importance(self.limit, self._searched(), precision, self.seed)
 
     def _line(self) -> FailureEstimate:
-        precision = self.failure.coefficient_of_variation
-        return line_sampling(self.limit, self._searched(), precision, self.seed)
+        precision, points = self.failure.coefficient_of_variation, self._searched()
+        if len(points.relevant) > 1:
+            raise InputError(
+                f"the method 'line' is for one region of failures, but there are "
+                f"{len(points.relevant)}, in directions that its lines seldom meet; choose the "
+                'method "importance"'
+            )
+        return line_sampling(self.limit, points, precision, self.seed)
 
     def _directional(self) -> FailureEstimate:
         precision = self.failure.coefficient_of_variation

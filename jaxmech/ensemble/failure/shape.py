@@ -14,7 +14,6 @@ _JUMP = 0.02  # of the margin at the boundary, relative to that of the medians
 _FAR = 0.5  # of the reliability index, below which a failure is not behind a design point
 _SHARE = 0.1  # of the failures that must be far for a remark
 _LARGEST = 0.02  # share of a failure in a probability that is known to 5 %
-_RELEVANT = 3.0  # by how much a reliability index may be larger for its region to matter
 
 
 def remarks(limit: LimitState, estimate: FailureEstimate, points: Search | None) -> list[str]:
@@ -97,8 +96,7 @@ def _of_regions(estimate: FailureEstimate, points: Search) -> Iterator[str]:
     if not len(points.points):
         return
     indices = np.abs(points.indices)
-    relevant = indices[indices < indices.min() + _RELEVANT]
-    if len(relevant) > 1:
+    if len(relevant := points.relevant) > 1:
         listed = ", ".join(f"{index:.3g}" for index in relevant)
         yield f"there are {len(relevant)} regions of failures, with reliability indices {listed}"
     if len(estimate.failures):

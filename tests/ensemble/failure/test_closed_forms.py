@@ -59,8 +59,8 @@ def is_right(result: FailureProbability, exact: float) -> bool:
 def four_branches(p: Any) -> Any:
     sum_, difference = (p["a"] + p["b"]) / jnp.sqrt(2.0), (p["a"] - p["b"]) / jnp.sqrt(2.0)
     bowl = 3 + 0.2 * difference**2
-    sides = jnp.stack([bowl - sum_, bowl + sum_, 3.5 - difference, 3.5 + difference])
-    return sides.min()
+    first, second = jnp.minimum(bowl - sum_, bowl + sum_), 3.5 - difference
+    return jnp.minimum(jnp.minimum(first, second), 3.5 + difference)
 
 
 def of_four_branches() -> float:
@@ -77,6 +77,11 @@ def test_a_series_system_of_four_branches(method: str) -> None:
     if method == "auto":
         assert len(result.design_points) == 4
         assert any("4 regions of failures" in remark for remark in result.remarks)
+
+
+def test_lines_are_refused_where_there_are_several_regions() -> None:
+    with pytest.raises(InputError, match="'line' is for one region of failures, but there are 4"):
+        probability(four_branches, {"a": PLAIN, "b": PLAIN}, "line")
 
 
 @pytest.mark.parametrize("method", ["importance", "line"])

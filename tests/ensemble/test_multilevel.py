@@ -1,0 +1,57 @@
+"""Multilevel Monte Carlo against means in closed form."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import jaxmech as jm
+from jaxmech.config.errors import StudyError
+from jaxmech.ensemble import Normal, Observed, Sampling, Study, Times, multilevel_mean
+from jaxmech.integrate import FixedSteps, Midpoint
+
+
+def lagrangian(q, v, t, p):
+    return 0.5 * v @ v - 0.5 * p["w"] ** 2 * q @ q
+
+
+SPRING = jm.System(lagrangian, coordinates=("x",))
+OMEGA, SD, END = 2.0, 0.1, 2.0
+
+
+def study_of(**settings) -> Study:
+    return Study(
+        model=SPRING, size=512, block=512, times=Times(end=END, saves=5), method=Midpoint(),
+        steps=FixedSteps(per_save=1), coordinates={"x": Normal(mean=1.0, sd=0.2)},
+        parameters={"w": Normal(mean=OMEGA, sd=SD)}, **settings,
+    )  # fmt: skip
+
+
+def test_the_mean_of_an_oscillator_with_a_random_frequency() -> None:
+    # E cos(w T) = exp(-(sd T)^2 / 2) cos(mean T), independent of the initial position.
+    exact = np.exp(-((SD * END) ** 2) / 2) * np.cos(OMEGA * END)
+    square = (1 + 0.2**2) * (1 + np.exp(-2 * (SD * END) ** 2) * np.cos(2 * OMEGA * END)) / 2
+    result = multilevel_mean(study_of(), "x", 0.002)
+    assert abs(result.mean - exact) < result.half_width <= 0.002
+    assert result.variance == pytest.approx(square - exact**2, rel=0.05)
+    # Coarse trajectories are many, and corrections fall as the square of the step or faster.
+    assert result.levels[0].trajectories > 20 * result.levels[-1].trajectories
+    variances = [level.variance for level in result.levels[2:]]
+    assert all(fine < coarse / 8 for coarse, fine in pairwise(variances))
+    assert result.steps < result.single_level_steps / 2
+    assert "steps per save" in str(result)
+
+
+def test_the_interval_holds_the_mean_in_most_repeats() -> None:
+    exact = np.exp(-((SD * END) ** 2) / 2) * np.cos(OMEGA * END)
+    results = [multilevel_mean(study_of(seed=seed), "x", 0.02) for seed in range(4)]
+    assert sum(abs(x.mean - exact) < x.half_width for x in results) >= 3
+
+
+def test_wrong_quantities_and_designs_are_refused() -> None:
+    with pytest.raises(StudyError, match="has shape"):
+        multilevel_mean(study_of(observe={"all": Observed(lambda q, v, t, p: q)}), "all", 0.1)
+    with pytest.raises(StudyError, match="half_width"):
+        multilevel_mean(study_of(), "x", 0.0)
+    with pytest.raises(StudyError, match="must be random draws"):
+        multilevel_mean(study_of(sampling=Sampling(design="sobol")), "x", 0.1)
