@@ -56,7 +56,7 @@ class StepRecord(eqx.Module):
         is_made = jnp.arange(len(self.moves)) < self.count
         return jnp.where(is_made, jnp.maximum(self.moves[:, 0], 0.0), 0.0)
 
-    def start(self, segment: Array) -> tuple[Float[Array, " w-1"], Float[Array, ""]]:
+    def start(self, segment: Array) -> tuple[Float[Array, " n2"], Float[Array, ""]]:
         """The packed state before a segment, and the time since the start."""
         row = jax.lax.dynamic_index_in_dim(self.starts, segment, keepdims=False)
         return row[:-1], row[-1]
