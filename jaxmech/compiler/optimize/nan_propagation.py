@@ -65,6 +65,7 @@ class Propagation:
         self._propagating: dict[Graph, set[int]] = {}
         self._after: dict[Graph, Any] = {}
         self._in_comparisons: dict[Graph, set[int]] = {}
+        self._floating: dict[Graph, bytes] = {}  # for each node, whether its type is floating
         ends = list[int]()
         for out in outs:
             if isinstance(out, Stacked):
@@ -169,7 +170,10 @@ class Propagation:
             inputs = node.inputs[self._divided]
         else:
             inputs = node.inputs if node.op in self._keep else ()
-        return [i for i in inputs if g.nodes[i].dtype.kind == "f"]
+        if g not in self._floating:
+            self._floating[g] = bytes(x.dtype.kind == "f" for x in g.nodes)
+        is_floating = self._floating[g]
+        return [i for i in inputs if is_floating[i]]
 
     def _enter(self, g: Graph, number: int, loop: Loop, live: Live) -> None:
         """Sweep the body of a loop, and mark the nodes around it that its leaves represent."""
