@@ -49,7 +49,7 @@ from jaxmech.compiler.ir.loops import (
 from jaxmech.compiler.optimize.fold import folded
 from jaxmech.utils.jax_internals import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
-LARGEST_UNROLLED = 60_000  # nodes of all iterations; a larger number compiles slowly
+LARGEST_UNROLLED = 50_000  # nodes of all iterations; a larger number compiles slowly
 LARGEST_GRAPH = 1_000_000  # nodes of one graph
 # Equations of a call that is read on its own: a shorter one is read as fast as it is added, and a
 # longer one is rarely used again.

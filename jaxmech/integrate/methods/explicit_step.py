@@ -20,6 +20,8 @@ from jaxmech.integrate.scheme import Scheme
 from jaxmech.status import Status
 from jaxmech.system import Params
 
+_SMALL = 32  # coordinates and constraint equations of a system whose stages are unrolled
+
 
 class SumWeights(eqx.Module):
     """A stage of a method, or all of them along a leading axis.
@@ -138,4 +140,8 @@ def sum_stages(
     m, true = jnp.asarray(count, jnp.int32), jnp.asarray(True)
     ok, all_rows = jnp.asarray(Status.OK, jnp.int32), jnp.ones(count, bool)
     start = StageSums(no_speeds, no_accelerations, true, true, ok, m, m, all_rows)
-    return jax.lax.scan(add_stage, start, stages)[0]
+    # The stages of a large system stay a loop. Its backward pass makes each stage again, since the
+    # zeros of M and A would be unknown in numbers that it keeps from the forward pass.
+    is_small = q.size + count <= _SMALL
+    body = add_stage if is_small else jax.checkpoint(add_stage, prevent_cse=False)
+    return jax.lax.scan(body, start, stages)[0]
