@@ -32,6 +32,8 @@ from jaxmech.compiler.ir.loops import (
     Ids,
     Loop,
     Rows,
+    Scanned,
+    SequenceOfNodes,
     Stacked,
     UnsupportedError,
     Value,
@@ -42,6 +44,7 @@ from jaxmech.compiler.ir.loops import (
     flat,
     leaves,
     leaves_of,
+    native_dtype,
     scanned_value,
     split,
     with_rows,
@@ -302,11 +305,7 @@ class JaxprReader:
         pairs = zip(scanned, closed.in_avals[len(consts) + len(init) :], strict=True)
         sequences = [scanned_value(split(self.graph, x), aval) for x, aval in pairs]
         outer = captured(inside.graph, fixed)
-        elements = [
-            leaves_of(inside.graph, "element", s.shape, s.dtype, [(k, i) for i in range(size)])
-            for k, s in enumerate(sequences)
-            for size in [math.prod(s.shape)]
-        ]
+        elements = [_elements(inside.graph, k, s) for k, s in enumerate(sequences)]
         carry = with_rows(leaves(inside.graph, "carry", carried), rows)
         outs = inside.read(closed, [*outer, *carry, *elements])
         ends = inside._ends(outs, rows)
@@ -401,3 +400,18 @@ class JaxprReader:
         if rows_after != rows:
             raise UnsupportedError("an array of rows that changes its place in the carry of a loop")
         return arrays
+
+
+def _elements(g: Graph, number: int, sequence: Scanned) -> Ids:
+    """The numbers of an element of a scanned sequence; those that are always the same as such."""
+    params = [(number, place) for place in range(math.prod(sequence.shape))]
+    if not isinstance(sequence, SequenceOfNodes):
+        return leaves_of(g, "element", sequence.shape, sequence.dtype, params)
+    ids = sequence.ids.reshape(len(sequence.ids), len(params))
+    first, is_same = ids[:1].ravel().tolist(), (ids == ids[:1]).all(axis=0) & (len(ids) > 0)
+    dtype = native_dtype(sequence.dtype)
+    numbers = [
+        g.capture(first[place]) if is_same[place] else g.add("element", (), param, dtype)
+        for place, param in enumerate(params)
+    ]
+    return np.array(numbers, np.int64).reshape(sequence.shape)

@@ -9,7 +9,7 @@ from jaxmech.compiler.ir.graph import Graph, Node
 from jaxmech.compiler.ir.loops import Loop, Rows, Scanned, SequenceOfNodes, Stacked, WrittenRow
 
 SMALLEST_BRANCH = 12  # operations and selects; a jump around fewer costs more than it saves
-_LEAVES = {"const", "input", "carry", "element", "capture", "result", "saved"}
+LEAVES = {"const", "input", "carry", "element", "capture", "result", "saved"}
 
 
 @dataclass
@@ -220,7 +220,7 @@ def _exclusive(
         number = work.pop()
         if number not in live and number not in exclusive:
             node = graph.nodes[number]
-            if node.op in _LEAVES or (node.op == "branch" and node.params in branches):
+            if node.op in LEAVES or (node.op == "branch" and node.params in branches):
                 common.add(number)
             else:
                 exclusive.add(number)
@@ -286,7 +286,7 @@ def operations(graph: Graph, loops: list[Loop], live: Live, *, repeated: bool = 
 
     If `repeated`, they count as often as they are executed, those of a `while` once.
     """
-    count = sum(graph.nodes[i].op not in _LEAVES for i in live.nodes)
+    count = sum(graph.nodes[i].op not in LEAVES for i in live.nodes)
     inner = [(loops[k], part.body) for k, part in live.loops.items() if part.body is not None]
     return count + sum(
         (loop.length if repeated and loop.length is not None else 1)

@@ -7,12 +7,15 @@ import numpy as np
 from jaxmech.compiler.backends.cpu.runtime import array_address, has_fma, module, vector_registers
 from jaxmech.compiler.backends.llvm.body import Body, computed_results
 from jaxmech.compiler.backends.llvm.builder import AssemblyBuilder
+from jaxmech.compiler.backends.llvm.functions import Functions
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.loops import Rows
 
 FEW = 500  # operations: most wait for another one, and code for twice the lanes is still short
 LONG = 4000  # operations of a kernel with a `while`: with fewer lanes, less waiting for the slowest
+VERY_LONG = 11_000  # operations: their numbers are in memory, of which fewer lanes need less
 MANY = 45  # values that a loop carries: they do not wait for each other, and would be spilled
+LARGEST_FUNCTION = 60_000  # operations; LLVM takes ever longer for each of more in one function
 SMALL = 256  # trajectories of a batch that gains less from two registers than LLVM takes for them
 
 
@@ -44,7 +47,7 @@ def _lanes_of(kernel: Kernel, kind: Kind) -> int:
     has_doubles = any(aval.dtype == np.float64 for aval in (*kernel.avals, *kernel.out_avals))
     if kind is Kind.SMALL:
         return width if has_doubles else two_registers
-    is_long = kernel.has_while and kernel.operations > LONG
+    is_long = kernel.operations > (LONG if kernel.has_while else VERY_LONG)
     if has_doubles and (is_long or kernel.most_carried > MANY):
         return width
     has_room = registers >= 32
@@ -95,9 +98,11 @@ class Source:
         builder = AssemblyBuilder(self.lanes, has_fma=has_fma())
         builder.label("entry")
         first = _first(builder)
+        functions = Functions(builder) if self.kernel.operations > LARGEST_FUNCTION else None
         body = Body(
-            builder, self.kernel, self.batched, first, lambda k: array_address(builder, 1 + k)
-        )
+            builder, self.kernel, self.batched, first, lambda k: array_address(builder, 1 + k),
+            functions,
+        )  # fmt: skip
         body.write()
         builder.lines.append("ret void")
         return builder

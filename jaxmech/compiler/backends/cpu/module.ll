@@ -17,6 +17,8 @@ declare i32 @madvise(ptr, i64, i32)
 ; The weights keep rare cases out of the way.
 !0 = !{!"branch_weights", i32 1, i32 1000}
 
+${functions}
+
 ; The attributes: without the last two, vectors spilled to the stack lie across cache lines in most runs.
 define internal void @block(ptr %state, i64 %block, ptr %scratch) "prefer-vector-width"="512" nounwind "stackrealign" "frame-pointer"="all" {
 ${lines}

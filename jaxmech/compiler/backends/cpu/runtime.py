@@ -57,6 +57,7 @@ def module(
     parts = {
         "arrays": arrays,
         "tables": "\n".join(builder.tables),
+        "functions": "\n".join(builder.functions),
         "declared": "\n".join(sorted(builder.declared.values())),
         "lines": "\n".join(builder.lines),
         "scratch": builder.bytes + 64,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxmech.compiler.backends.llvm.builder import AssemblyBuilder
+from jaxmech.compiler.backends.llvm.functions import Functions
 from jaxmech.compiler.backends.llvm.lower import Assembler, Memory, array_alignment
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.graph import Node
@@ -30,14 +31,15 @@ class Body:
         batched: indices of the arguments that differ in a batch.
         first: name of the index of the first of these trajectories.
         array: returns the address of an array: arguments from 0, then the computed results.
+        functions: functions of the pieces into which the code is cut; None if it is short.
     """
 
     def __init__(
         self, builder: AssemblyBuilder, kernel: Kernel, batched: frozenset[int], first: str,
-        array: Callable[[int], str],
+        array: Callable[[int], str], functions: Functions | None = None,
     ) -> None:  # fmt: skip
         self.builder, self.kernel, self.batched = builder, kernel, batched
-        self.first, self.array = first, array
+        self.first, self.array, self.functions = first, array, functions
         self.computed = computed_results(kernel)
         avals = kernel.avals
         scalars = [k for k in range(len(avals)) if k not in kernel.sequences]
@@ -62,7 +64,9 @@ class Body:
         ends = [
             i for out in kernel.outs if isinstance(out, np.ndarray) for i in out.ravel().tolist()
         ]
-        assembler = Assembler(graph, loops, kernel.live, ends, builder, self._input, self._sequence)
+        assembler = Assembler(
+            graph, loops, kernel.live, ends, builder, self._input, self._sequence, self.functions
+        )
         assembler.write()
         for k in self.computed:
             out = kernel.outs[k]
@@ -77,7 +81,7 @@ class Body:
                 dtype = kernel.out_avals[k].dtype
                 address = builder.address(end, dtype, place)
                 align = array_alignment(dtype, out.size, place)
-                builder.scatter(assembler.names[number], address, dtype, out.size, align)
+                builder.scatter(assembler.name(number), address, dtype, out.size, align)
 
     def _start(self, base: str, aval: Any, first: str | None) -> str:
         """The address of the numbers of these trajectories in an array, shared if first is None."""

@@ -29,10 +29,17 @@ class AssemblyBuilder:
         self.lanes, self.on_gpu, self.has_fma = lanes, on_gpu, has_fma
         self.lines: list[str] = []
         self.tables: list[str] = []
+        self.functions: list[str] = []
         self.declared: dict[str, str] = {}
         self.bytes = 0  # of scratch memory
         self.block = "entry"
         self._count = 0
+
+    def function(self) -> "AssemblyBuilder":
+        """Return a builder of another function of the same module."""
+        other = AssemblyBuilder(self.lanes, self.on_gpu, self.has_fma)
+        other.tables, other.declared = self.tables, self.declared
+        return other
 
     def name(self) -> str:
         """Return a new name."""
@@ -69,11 +76,23 @@ class AssemblyBuilder:
 
     def scratch(self, count: int, dtype: np.dtype) -> str:
         """Reserve scratch memory for `count` vectors."""
+        return self.place(self.reserve(count, dtype))
+
+    def place(self, start: int) -> str:
+        """The address of a place in scratch memory."""
+        return self.line(f"getelementptr inbounds i8, ptr %scratch, i64 {start}")
+
+    def reserve(self, count: int, dtype: np.dtype) -> int:
+        """Reserve scratch memory for `count` vectors, and return its place [bytes]."""
         start = self.bytes
+        self.bytes += self.size(dtype, count)
+        return start
+
+    def size(self, dtype: np.dtype, count: int = 1) -> int:
+        """The size of scratch memory for `count` vectors [bytes]."""
         size = count * self.lanes * max(dtype.itemsize, 1)
         align = _ALIGN if self.lanes > 1 else 8
-        self.bytes += -(-size // align) * align
-        return self.line(f"getelementptr inbounds i8, ptr %scratch, i64 {start}")
+        return -(-size // align) * align
 
     def address(self, base: str, dtype: np.dtype, offset: str | int) -> str:
         """Compute the address of the number at an offset."""
@@ -106,6 +125,10 @@ class AssemblyBuilder:
             value = self.line(f"zext {vector('i1', self.lanes)} {value} to {kind}")
         align = max(align if self.on_gpu else 0, dtype.itemsize, 1)
         self.lines.append(f"store {kind} {value}, ptr {address}, align {align}")
+
+    def load_vector(self, address: str, dtype: np.dtype) -> str:
+        """Load the vector of a slot of scratch memory."""
+        return self.load(address, dtype, self.lanes)
 
     def gather(self, address: str, dtype: np.dtype, apart: int, align: int = 0) -> str:
         """Load a vector with a stride of `apart` numbers."""

@@ -7,17 +7,17 @@ Products become a part of sums (`multiply_add`), nothing else is rearranged.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmech.compiler.backends.llvm.builder import AssemblyBuilder, splat, type_of
-from jaxmech.compiler.backends.llvm.instructions import instruction
-from jaxmech.compiler.backends.llvm.multiply_add import multiply_adds
-from jaxmech.compiler.backends.llvm.trigonometry import sine_and_cosine
+from jaxmech.compiler.backends.llvm.builder import AssemblyBuilder, type_of
+from jaxmech.compiler.backends.llvm.functions import Functions
+from jaxmech.compiler.backends.llvm.multiply_add import multiply_adds, uses_of
+from jaxmech.compiler.backends.llvm.operations import Operations
 from jaxmech.compiler.ir.graph import Graph, Node
-from jaxmech.compiler.ir.liveness import Live, LiveLoop, branch_outputs
+from jaxmech.compiler.ir.liveness import LEAVES, Live, LiveLoop, branch_outputs
 from jaxmech.compiler.ir.loops import (
     Loop,
     Rows,
@@ -27,7 +27,10 @@ from jaxmech.compiler.ir.loops import (
     Stacked,
     WrittenRow,
 )
+from jaxmech.compiler.ir.pieces import Piece, pieces
 
+MOST_TABLES = 64  # iterations of a loop whose functions have tables of places for each of them
+SHORTEST = 100  # operations of a run that is cut into pieces
 ARRAY_ALIGN = 16  # bytes, of the arrays that XLA passes (`kEntryParameterAlignBytes`)
 
 
@@ -40,6 +43,7 @@ class Memory(NamedTuple):
         dtype: type of the scalars.
         lanes: number of lanes side by side; 1 where all share the sequence, or each has its own.
         apart: distance from the sequence of one lane to that of the next, or 0.
+        place: where it begins in scratch memory, as vectors [bytes]; None if it is elsewhere.
     """
 
     base: str
@@ -47,6 +51,7 @@ class Memory(NamedTuple):
     dtype: np.dtype
     lanes: int
     apart: int = 0
+    place: int | None = None
 
     def align(self, place: int) -> int:
         """The alignment of one number of an element of an argument or a result [bytes]."""
@@ -64,7 +69,7 @@ def array_alignment(dtype: np.dtype, *distances: int) -> int:
 _Place = Callable[[SequenceInput | Stacked | Rows], Memory | None]
 
 
-class Assembler:
+class Assembler(Operations):
     """Writes one graph; the body of a loop gets an assembler of its own.
 
     Args:
@@ -75,6 +80,7 @@ class Assembler:
         builder: builder to which the lines are added.
         leaf: writes the load of an `input`, or the `read` of one of several at an index.
         memory: the location of a sequence that is an argument or a result of the kernel, else None.
+        functions: functions of the pieces into which the code is cut; None if it is short.
         around: the assembler of the graph around the loop whose body this is.
         carry: names of the carry of that loop.
         in_memory: leaves of the carry that lie in memory, with their addresses.
@@ -83,30 +89,181 @@ class Assembler:
     def __init__(
         self, graph: Graph, loops: list[Loop], live: Live, ends: Iterable[int],
         builder: AssemblyBuilder, leaf: Callable[..., str], memory: _Place,
-        around: "Assembler | None" = None, carry: dict[int, str] | None = None,
-        in_memory: dict[int, str] | None = None,
+        functions: Functions | None, around: "Assembler | None" = None,
+        carry: dict[int, str] | None = None, in_memory: dict[int, str] | None = None,
     ) -> None:  # fmt: skip
-        self.graph, self.loops, self.live, self.builder = graph, loops, live, builder
-        self.products = multiply_adds(graph, loops, live, ends) if builder.has_fma else {}
+        ends = [*ends]
+        products = multiply_adds(graph, loops, live, ends) if builder.has_fma else {}
+        super().__init__(graph, products, builder)
+        self.loops, self.live, self.ends, self.functions = loops, live, ends, functions
+        self.uses = {} if functions is None else uses_of(graph, loops, live, ends)
         self._within_sums = set(self.products.values())
         self.leaf, self.memory, self.around, self.carry = leaf, memory, around, carry or {}
         self.in_memory = in_memory or {}
-        self.names: dict[int, str] = {}
+        self.slots: dict[int, int] = {}
+        self._own_slots: set[int] = set()
+        self._starts: dict[SequenceOfNodes, int] = {}
+        self._homes: dict[int, int] = {}
+        self.length: int | None = None
         self.elements: dict[int, Memory] = {}
         self.at = ""
         self._ends: dict[int, tuple[dict[int, str], dict[int, Memory]]] = {}
-        self._pairs: dict[int, tuple[str, str]] = {}
         self._after: dict[int, str] = {}
 
     def write(self) -> None:
         """Write all live nodes, with the loops that they depend on or that write rows."""
         # Constants first: one of a later output of a branch may precede its first output.
         written = self.live.nodes - self.in_memory.keys() - self._within_sums
-        for number in sorted(written, key=self._is_computed):
-            self._add(number)
+        self._write_nodes(sorted(written, key=self._is_computed), self.ends)
         for number, part in self.live.loops.items():
             if part.writes:
                 self._loop(number)
+
+    def _write_nodes(self, numbers: Sequence[int], ends: Iterable[int]) -> None:
+        """Write nodes in order, those of long code as calls of functions."""
+        if self.functions is None:
+            for number in numbers:
+                self.add(number)
+            return
+        for k, part in self.live.loops.items():
+            self._reserve_elements(self.loops[k], part)
+        items = self._items(numbers)
+        planned = set[Any]()
+        reads = [self._reads(item, planned) for item in items]
+        last = {i: at for at, nodes in enumerate(reads) for i in nodes}
+        late = [i for k, part in self.live.loops.items() for i in self._read_by_loops(k, planned)]
+        last.update(dict.fromkeys([*ends, *late], len(items)))
+        own = {*numbers}
+        for at, (item, nodes) in enumerate(zip(items, reads, strict=True)):
+            if isinstance(item, Piece):
+                self._call(item)
+            else:
+                self.add(item)
+            self._free({i for i in nodes if last[i] == at and i in own and i in self._own_slots})
+
+    def _reserve_elements(self, loop: Loop, part: LiveLoop) -> None:
+        """Let functions write nodes where a loop scans them."""
+        for sequence, places in sequences_of_nodes(loop, part):
+            ids = sequence.ids.reshape(len(sequence.ids), -1)
+            if any(self.graph.values[i] is None for i in ids.ravel().tolist()):
+                start, size = self._start(sequence), self.builder.lanes * sequence.dtype.itemsize
+                for index, line in enumerate(ids.tolist()):
+                    first = start + index * len(line) * size
+                    self._homes |= {line[place]: first + place * size for place in places}
+
+    def _items(self, numbers: Sequence[int]) -> list[int | Piece]:
+        """Pieces, and the nodes that are no part of any; leaves are written where they are read."""
+        items, run = list[int | Piece](), list[int]()
+        for i in numbers:
+            if self._ends_run(i):
+                items += [*self._cut(run), i]
+                run = []
+            elif self.graph.nodes[i].op not in LEAVES:
+                run.append(i)
+        return [*items, *self._cut(run)]
+
+    def _ends_run(self, number: int) -> bool:
+        """Whether a node is not an operation of a piece, but depends on others."""
+        node = self.graph.nodes[number]
+        is_branch = node.op == "branch" and node.params in self.live.branches
+        return is_branch or node.op in ("result", "saved", "read")
+
+    def _cut(self, run: list[int]) -> Sequence[int | Piece]:
+        if len(run) < SHORTEST:
+            return run
+        return pieces([self.operation(i) for i in run], self.uses, self.graph.values)
+
+    def _reads(self, item: int | Piece, planned: set[Any]) -> list[int]:
+        """The nodes that must be known before an item is written."""
+        if isinstance(item, Piece):
+            return item.inputs
+        node = self.graph.nodes[item]
+        params: Any = node.params
+        if node.op in ("result", "saved"):
+            return self._read_by_loops(params[0], planned)
+        if node.op == "branch" and params in self.live.branches:
+            return self._read_by_branch(params, planned)
+        return [*self.operation(item).reads]
+
+    def _read_by_loops(self, number: int, planned: set[Any]) -> list[int]:
+        """What a loop reads, and the loops of which it reads stacked outputs."""
+        if ("loop", number) in planned:
+            return []
+        planned.add(("loop", number))
+        loop = self.loops[number]
+        before = [x.loop for x in loop.scanned if isinstance(x, Stacked)]
+        return [
+            *(i for k in before for i in self._read_by_loops(k, planned)),
+            *read_by_loop(loop, self.live.loops[number]),
+        ]
+
+    def _read_by_branch(self, branch: int, planned: set[Any]) -> list[int]:
+        if ("branch", branch) in planned:
+            return []
+        planned.add(("branch", branch))
+        exclusive, nodes = self.live.branches[branch], self.graph.nodes
+        outputs = [
+            i for k in branch_outputs(self.graph, self.live, branch) for i in nodes[k].inputs
+        ]
+        inside = [i for k in exclusive - self._within_sums for i in self.operation(k).reads]
+        return [i for i in (*outputs, *inside) if i not in exclusive]
+
+    def _call(self, piece: Piece) -> None:
+        assert self.functions is not None
+        places = [self._places(i) for i in piece.inputs]
+        for i in piece.outputs:
+            if i in self._homes:
+                self.slots[i] = self._homes[i]
+                continue
+            self.slots[i] = self.functions.take(self.graph.nodes[i].dtype)
+            self._own_slots.add(i)
+        places += [self.slots[i] for i in piece.outputs]
+        self.functions.call(piece, places, self.at, self.length, self.graph, self.products)
+
+    def _places(self, number: int) -> int | range:
+        """The place of an input of a function, or the places of an element in all iterations."""
+        node = self.graph.nodes[number]
+        if node.op == "element" and self.length is not None and self.length <= MOST_TABLES:
+            memory, size = self.elements[node.params[0]], self.builder.lanes * node.dtype.itemsize
+            if memory.place is not None:
+                start, step = memory.place + node.params[1] * size, memory.numbers * size
+                return range(start, start + self.length * step, step)
+        return self._slot(number)
+
+    def _slot(self, number: int) -> int:
+        """The place of a node in scratch memory, where it is stored unless it is there."""
+        place = self.slot(number)
+        if place is None:
+            assert self.functions is not None
+            dtype = self.graph.nodes[number].dtype
+            place = self.functions.take(dtype)
+            self.builder.store(self.name(number), self.builder.place(place), dtype)
+            self._own_slots.add(number)
+            self.slots[number] = place
+        return place
+
+    def slot(self, number: int) -> int | None:
+        """The place of a node in scratch memory, None if it is not there."""
+        node = self.graph.nodes[number]
+        if number not in self.slots and node.op == "capture":
+            assert self.around is not None
+            return self.around.slot(node.params)
+        return self.slots.get(number)
+
+    def _free(self, numbers: set[int]) -> None:
+        for i in numbers:
+            assert self.functions is not None
+            self.functions.give(self.slots.pop(i), self.graph.nodes[i].dtype)
+        self._own_slots -= numbers
+
+    def name(self, number: int) -> str:
+        """The name of a node, which is loaded from its place or written where it has none."""
+        if number not in self.names:
+            if number in self.slots:
+                dtype = self.graph.nodes[number].dtype
+                return self.builder.load_vector(self.builder.place(self.slots[number]), dtype)
+            self.add(number)
+        return self.names[number]
 
     def _is_computed(self, number: int) -> tuple[bool, int]:
         return self.graph.values[number] is None, number
@@ -115,17 +272,9 @@ class Assembler:
         """The location of a stacked output of a loop."""
         return self._loop(sequence.loop)[1][sequence.number]
 
-    def _add(self, number: int) -> None:
-        node, product = self.graph.nodes[number], self.products.get(number)
-        self.names[number] = (
-            self._written(node, number) if product is None else self._multiply_add(node, product)
-        )
-
     def _written(self, node: Node, number: int) -> str:
         params: Any = node.params
         match node.op:
-            case "const":
-                return splat(self.builder, self.graph.values[number], node.dtype)
             case "result":
                 loop, place = params
                 return self._loop(loop)[0][place]
@@ -133,40 +282,17 @@ class Assembler:
                 loop, sequence, offset, place = params
                 return self._element(self._loop(loop)[1][sequence], offset, place)
             case "input" | "read":
-                index = [(self.names[i], self.graph.nodes[i].dtype) for i in node.inputs]
-                return self.leaf(node, *index)
+                return self.leaf(node, *self._inputs(node))
             case "carry":
                 return self.carry[params]
             case "capture":
                 assert self.around is not None
-                return self.around.names[params]
+                return self.around.name(params)
             case "element":
                 return self._element(self.elements[params[0]], self.at, params[1])
-            case "sin" | "cos":
-                return self._sine_or_cosine(node)
             case "branch" if params in self.live.branches:
                 return self._branch(params, number)
-        inputs = [(self.names[i], self.graph.nodes[i].dtype) for i in node.inputs]
-        return instruction(self.builder, node, inputs)
-
-    def _multiply_add(self, node: Node, product: int) -> str:
-        """Write a sum or a difference of a product and another number."""
-        builder, kind = self.builder, type_of(node.dtype, self.builder.lanes)
-        x, y = (self.names[i] for i in self.graph.nodes[product].inputs)
-        is_first = node.inputs[0] == product
-        addend = self.names[node.inputs[is_first]]
-        if node.op == "sub" and is_first:
-            addend = builder.line(f"fneg {kind} {addend}")
-        elif node.op == "sub":
-            x = builder.line(f"fneg {kind} {x}")
-        return builder.intrinsic("fma", node.dtype, x, y, addend)
-
-    def _sine_or_cosine(self, node: Node) -> str:
-        (angle,) = node.inputs
-        # Reduction and both polynomials are written once: most angles need sine and cosine.
-        if angle not in self._pairs:
-            self._pairs[angle] = sine_and_cosine(self.builder, self.names[angle], node.dtype)
-        return self._pairs[angle][node.op == "cos"]
+        return super()._written(node, number)
 
     def _branch(self, branch: int, number: int) -> str:
         """The name of a branch's output; all outputs are written together with the first."""
@@ -180,9 +306,9 @@ class Assembler:
             stored = {i: inputs[1] for i, inputs in gives.items() if inputs[1] in self.in_memory}
             available = [i for i in gives if i not in stored]
             types = [type_of(nodes[i].dtype, self.builder.lanes) for i in available]
-            usual = [self.names[gives[i][1]] for i in available]
-            condition = self.names[nodes[number].inputs[0]]
-            pairs = dict(self._pairs)
+            usual = [self.name(gives[i][1]) for i in available]
+            condition = self.name(nodes[number].inputs[0])
+            pairs, names, slots = dict(self._pairs), dict(self.names), dict(self.slots)
             with self.builder.branch(condition, list(zip(types, usual, strict=True))) as (
                 merged,
                 ends,
@@ -192,18 +318,18 @@ class Assembler:
                     self.names[leaf] = self.builder.load(
                         address, nodes[leaf].dtype, self.builder.lanes
                     )
-                for i in exclusive:
-                    self._add(i)
+                self._write_nodes(exclusive, [inputs[2] for inputs in gives.values()])
                 rare = {
-                    i: self.builder.select(condition, self.names[c], self.names[b], nodes[i].dtype)
+                    i: self.builder.select(condition, self.name(c), self.name(b), nodes[i].dtype)
                     for i, (_, b, c) in gives.items()
                 }
                 for i, leaf in stored.items():
                     self.builder.store(rare[i], self.in_memory[leaf], nodes[i].dtype)
                 ends += [rare[i] for i in available]
-            self._pairs = pairs
-            for i in (*exclusive, *stored.values()):  # not defined after the jump
-                del self.names[i]
+            # What is written in a branch is not defined after the jump.
+            self._pairs, self.names = pairs, names
+            self._free(self._own_slots - slots.keys())
+            self.slots = slots
             self._after.update(zip(available, merged, strict=True))
             self._after.update(dict.fromkeys(stored, ""))
         return self._after[number]
@@ -218,9 +344,9 @@ class Assembler:
         address = self._address(memory, offset, place)
         if memory.apart:
             align = memory.align(place)
-            self.builder.scatter(self.names[number], address, memory.dtype, memory.apart, align)
+            self.builder.scatter(self.name(number), address, memory.dtype, memory.apart, align)
         else:
-            self.builder.store(self.names[number], address, memory.dtype)
+            self.builder.store(self.name(number), address, memory.dtype)
 
     def _address(self, memory: Memory, offset: str | int, place: int) -> str:
         """The address of one number of an element; `offset` is a constant or a name."""
@@ -232,27 +358,44 @@ class Assembler:
         start = self.builder.address(base, memory.dtype, first)
         return self.builder.address(start, memory.dtype, place * memory.lanes)
 
-    def _sequence(self, sequence: Scanned) -> Memory:
+    def _sequence(self, sequence: Scanned, places: list[int]) -> Memory:
         if isinstance(sequence, Stacked):
             return self.stacked(sequence)
         if isinstance(sequence, SequenceInput):
             memory = self.memory(sequence)
             assert memory is not None
             return memory
-        return self._sequence_of_nodes(sequence)
+        return self._sequence_of_nodes(sequence, places)
 
-    def _sequence_of_nodes(self, sequence: SequenceOfNodes) -> Memory:
-        """Store nodes side by side in memory; constants become a table."""
+    def _sequence_of_nodes(self, sequence: SequenceOfNodes, places: list[int]) -> Memory:
+        """Store nodes side by side in memory, those that are read; constants become a table."""
         dtype, ids = sequence.dtype, sequence.ids.reshape(len(sequence.ids), -1)
         values = [self.graph.values[int(i)] for i in ids.ravel()]
         if all(value is not None for value in values):
             return Memory(self.builder.table(np.array(values, dtype)), ids.shape[1], dtype, 1)
-        base = self.builder.scratch(ids.size, dtype)
-        memory = Memory(base, ids.shape[1], dtype, self.builder.lanes)
+        start, size = self._start(sequence), self.builder.lanes * dtype.itemsize
+        base = self.builder.place(start)
+        memory = Memory(base, ids.shape[1], dtype, self.builder.lanes, place=start)
+        copies = list[tuple[int, int]]()
         for index, line in enumerate(ids.tolist()):
-            for place, i in enumerate(line):
-                self._store(i, memory, index, place)
+            for place in places:
+                at, slot = (
+                    start + (index * ids.shape[1] + place) * size,
+                    self.slots.get(line[place]),
+                )
+                if slot is None:
+                    self._store(line[place], memory, index, place)
+                elif slot != at:  # otherwise a function has written it there
+                    copies.append((slot, at))
+        if self.functions is not None:
+            self.functions.copy(copies, dtype)
         return memory
+
+    def _start(self, sequence: SequenceOfNodes) -> int:
+        """The place of a sequence in scratch memory."""
+        if sequence not in self._starts:
+            self._starts[sequence] = self.builder.reserve(sequence.ids.size, sequence.dtype)
+        return self._starts[sequence]
 
     def _loop(self, number: int) -> tuple[dict[int, str], dict[int, Memory]]:
         """The live results and stacked outputs of a loop, which is written once."""
@@ -267,13 +410,15 @@ class Assembler:
     ) -> tuple[dict[int, str], dict[int, Memory]]:
         inner = part.body
         assert inner is not None
-        start = {k: self.names[loop.init[k]] for k in sorted(part.carry)}
+        for i in read_by_loop(loop, part):  # not inside the loop
+            if i not in self.slots:
+                self.name(i)
+        start = {k: self.name(loop.init[k]) for k in sorted(part.carry)}
         stacked = {k: self._place_for(number, loop, k) for k in sorted(part.stacked)}
         if loop.length == 0:
             return start, stacked
-        leaves = (loop.body.nodes[i] for i in inner.nodes)
-        read = sorted({leaf.params[0] for leaf in leaves if leaf.op == "element"})
-        elements = {k: self._sequence(loop.scanned[k]) for k in read}
+        read = _read_elements(loop, part)
+        elements = {k: self._sequence(loop.scanned[k], places) for k, places in read.items()}
         builder = self.builder
         dtypes = {k: loop.body.nodes[loop.carry[k]].dtype for k in start}
         in_memory = {k: builder.scratch(1, dtypes[k]) for k in sorted(part.in_memory)}
@@ -281,14 +426,14 @@ class Assembler:
             builder.store(start.pop(k), address, dtypes[k])
         carried = [(type_of(dtypes[k], builder.lanes), start[k]) for k in start]
         active = loop.init[0] if loop.length is None else loop.active
-        condition = None if active is None else self.names[active]
+        condition = None if active is None else self.name(active)
         with builder.loop(loop.length, carried, condition) as (turn, carry, ends):
             body = Assembler(
                 loop.body, loop.inner, inner, _ends(loop), builder, self.leaf, _inside(self.memory),
-                self, dict(zip(start, carry, strict=True)),
+                self.functions, self, dict(zip(start, carry, strict=True)),
                 {part.in_memory[k]: address for k, address in in_memory.items()},
             )  # fmt: skip
-            body.elements = elements
+            body.elements, body.length = elements, loop.length
             body.at = turn
             if loop.reverse and loop.length is not None:
                 body.at = builder.line(f"sub i64 {loop.length - 1}, {turn}")
@@ -298,7 +443,8 @@ class Assembler:
                     body._store(i, memory, body.at, place)
             for row in part.written:
                 body._write_row(row)
-            ends += [body.names[loop.carry[k]] for k in start]
+            ends += [body.name(loop.carry[k]) for k in start]
+            body._free(set(body._own_slots))
         results = dict(zip(start, ends, strict=True))
         for k, address in in_memory.items():
             results[k] = builder.load(address, dtypes[k], builder.lanes)
@@ -308,9 +454,9 @@ class Assembler:
         """Write a row at the index of each lane."""
         memory = self.memory(row.rows)
         assert memory is not None
-        values = [self.names[int(i)] for i in row.row.ravel()]
-        place, kind = self.names[row.place], self.graph.nodes[row.place].dtype
-        condition = self.names[row.condition]
+        values = [self.name(int(i)) for i in row.row.ravel()]
+        place, kind = self.name(row.place), self.graph.nodes[row.place].dtype
+        condition = self.name(row.condition)
         with self.builder.branch(condition, []):
             self.builder.write_row(
                 values, memory.base, memory.dtype, memory.apart, place, kind, condition
@@ -325,8 +471,39 @@ class Assembler:
         memory = self.memory(Stacked(number, k, loop.length, shape, dtype))
         if memory is not None:
             return memory
-        base = self.builder.scratch(loop.length * len(nodes), dtype)
-        return Memory(base, len(nodes), dtype, self.builder.lanes)
+        start = self.builder.reserve(loop.length * len(nodes), dtype)
+        base = self.builder.place(start)
+        return Memory(base, len(nodes), dtype, self.builder.lanes, place=start)
+
+
+def read_by_loop(loop: Loop, part: LiveLoop) -> Iterator[int]:
+    """The nodes of the graph around a loop that it reads."""
+    yield from (loop.init[k] for k in part.carry)
+    if loop.active is not None:
+        yield loop.active
+    assert part.body is not None
+    leaves = [loop.body.nodes[i] for i in part.body.nodes]
+    yield from (leaf.params for leaf in leaves if leaf.op == "capture")
+    for sequence, places in sequences_of_nodes(loop, part):
+        yield from sequence.ids.reshape(len(sequence.ids), -1)[:, places].ravel().tolist()
+
+
+def sequences_of_nodes(loop: Loop, part: LiveLoop) -> Iterator[tuple[SequenceOfNodes, list[int]]]:
+    """The sequences of nodes that a loop scans, and the places of an element that it reads."""
+    for k, places in _read_elements(loop, part).items():
+        sequence = loop.scanned[k]
+        if isinstance(sequence, SequenceOfNodes):
+            yield sequence, places
+
+
+def _read_elements(loop: Loop, part: LiveLoop) -> dict[int, list[int]]:
+    """The scanned sequences of which a loop reads elements, and the places that it reads."""
+    assert part.body is not None
+    read = dict[int, list[int]]()
+    leaves = (loop.body.nodes[i] for i in sorted(part.body.nodes))
+    for sequence, place in sorted(leaf.params for leaf in leaves if leaf.op == "element"):
+        read.setdefault(sequence, []).append(place)
+    return read
 
 
 def _ends(loop: Loop) -> Iterator[int]:

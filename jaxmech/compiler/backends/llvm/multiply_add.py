@@ -27,11 +27,8 @@ def multiply_adds(
         ends: the nodes that are results of the graph.
     """
     nodes, joined = graph.nodes, dict[int, int]()
-    blocks = [live.nodes, *live.branches.values()]
-    uses = Counter(i for block in blocks for number in block for i in nodes[number].inputs)
-    uses.update(ends)
-    uses.update(_used_by_loops(loops, live))
-    for block in blocks:
+    uses = uses_of(graph, loops, live, ends)
+    for block in (live.nodes, *live.branches.values()):
         for number in block:
             node = nodes[number]
             if node.op in _SUMS and node.dtype.kind == "f":
@@ -41,6 +38,15 @@ def multiply_adds(
                 if products:
                     joined[number] = products[0]
     return joined
+
+
+def uses_of(graph: Graph, loops: list[Loop], live: Live, ends: Iterable[int]) -> Counter[int]:
+    """How often each node is used: by other nodes, by loops and as a result."""
+    blocks = live.nodes, *live.branches.values()
+    uses = Counter(i for block in blocks for number in block for i in graph.nodes[number].inputs)
+    uses.update(ends)
+    uses.update(_used_by_loops(loops, live))
+    return uses
 
 
 def _used_by_loops(loops: list[Loop], live: Live) -> Iterable[int]:

@@ -1,0 +1,151 @@
+"""Functions of the pieces of long graphs, and the memory through which they pass numbers.
+
+A function reads and writes slots of the scratch memory. Those of functions with the same operations
+are passed as a table of their places.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxmech.compiler.backends.llvm.builder import AssemblyBuilder
+from jaxmech.compiler.backends.llvm.operations import Operations
+from jaxmech.compiler.ir.graph import Graph
+from jaxmech.compiler.ir.pieces import Piece
+
+_HEAD = (
+    "define internal void @{}(ptr noalias %scratch, ptr noalias readonly %places) noinline "
+    'nounwind "prefer-vector-width"="512" "stackrealign" "frame-pointer"="all" {{'
+)
+
+_COPY = """
+define internal void @copy{bytes}(ptr %scratch, ptr %places, i64 %count) noinline nounwind {{
+entry:
+  br label %loop
+loop:
+  %k = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %pair = getelementptr [2 x i32], ptr %places, i64 %k
+  %second = getelementptr i32, ptr %pair, i64 1
+  %from32 = load i32, ptr %pair
+  %to32 = load i32, ptr %second
+  %from64 = zext i32 %from32 to i64
+  %to64 = zext i32 %to32 to i64
+  %from = getelementptr i8, ptr %scratch, i64 %from64
+  %to = getelementptr i8, ptr %scratch, i64 %to64
+  %value = load <{bytes} x i8>, ptr %from, align 1
+  store <{bytes} x i8> %value, ptr %to, align 1
+  %next = add i64 %k, 1
+  %again = icmp ult i64 %next, %count
+  br i1 %again, label %loop, label %end
+end:
+  ret void
+}}
+"""
+
+
+class Functions:
+    """The functions of a module, and the slots of its scratch memory.
+
+    Args:
+        builder: builder of the module.
+    """
+
+    def __init__(self, builder: AssemblyBuilder) -> None:
+        self.builder = builder
+        self._free: defaultdict[int, list[int]] = defaultdict(list)
+        self._names: dict[Any, str] = {}
+
+    def take(self, dtype: np.dtype) -> int:
+        """Reserve a slot, and return its place [bytes]."""
+        free = self._free[self.builder.size(dtype)]
+        return free.pop() if free else self.builder.reserve(1, dtype)
+
+    def give(self, place: int, dtype: np.dtype) -> None:
+        """Return a slot."""
+        self._free[self.builder.size(dtype)].append(place)
+
+    def call(
+        self, piece: Piece, places: Sequence[int | range], at: str, length: int | None,
+        graph: Graph, products: dict[int, int],
+    ) -> None:  # fmt: skip
+        """Write the call of a piece.
+
+        Args:
+            piece: the piece.
+            places: the places of its inputs and outputs, or those of all iterations.
+            at: name of the iteration.
+            length: number of iterations.
+            graph: the scalar graph.
+            products: the product that becomes a part of each sum.
+        """
+        if piece.shape not in self._names:
+            self._names[piece.shape] = self._written(piece, graph, products)
+        rows = [[x if isinstance(x, int) else x[0] for x in places]]
+        if any(isinstance(x, range) for x in places):
+            assert length is not None
+            rows = [[x if isinstance(x, int) else x[k] for x in places] for k in range(length)]
+        table = self.builder.table(np.array(rows, np.int32).ravel())
+        if len(rows) > 1:
+            row = self.builder.line(f"mul i64 {at}, {len(places)}")
+            table = self.builder.address(table, np.dtype(np.int32), row)
+        name = self._names[piece.shape]
+        self.builder.lines.append(f"call void @{name}(ptr %scratch, ptr {table})")
+
+    def copy(self, pairs: Sequence[tuple[int, int]], dtype: np.dtype) -> None:
+        """Write the copies of vectors from one place to another."""
+        if not pairs:
+            return
+        size = self.builder.lanes * dtype.itemsize
+        text = _COPY.format(bytes=size)
+        if text not in self.builder.functions:
+            self.builder.functions.append(text)
+        table = self.builder.table(np.array(pairs, np.int32).ravel())
+        self.builder.lines.append(
+            f"call void @copy{size}(ptr %scratch, ptr {table}, i64 {len(pairs)})"
+        )
+
+    def _written(self, piece: Piece, graph: Graph, products: dict[int, int]) -> str:
+        name, builder = f"piece{len(self._names)}", self.builder.function()
+        builder.lines.append(_HEAD.format(name))
+        builder.label("entry")
+        writer = _FunctionOfPiece(piece, graph, products, builder)
+        for operation in piece.operations:
+            writer.add(operation.number)
+            writer.store(operation.number)
+        self.builder.functions.append("\n".join([*builder.lines, "ret void", "}"]))
+        return name
+
+
+class _FunctionOfPiece(Operations):
+    """Writes the lines of a function: a number is loaded where it is first read."""
+
+    def __init__(
+        self, piece: Piece, graph: Graph, products: dict[int, int], builder: AssemblyBuilder
+    ) -> None:
+        super().__init__(graph, products, builder)
+        numbers = [*piece.inputs, *piece.outputs]
+        self.places = {number: place for place, number in enumerate(numbers)}
+
+    def name(self, number: int) -> str:
+        if number not in self.names:
+            value = self.graph.values[number]
+            dtype = self.graph.nodes[number].dtype
+            if value is not None:
+                self.add(number)
+            else:
+                self.names[number] = self.builder.load_vector(self._address(number), dtype)
+        return self.names[number]
+
+    def store(self, number: int) -> None:
+        """Store a number if it is an output."""
+        if number in self.places:
+            dtype = self.graph.nodes[number].dtype
+            self.builder.store(self.names[number], self._address(number), dtype)
+
+    def _address(self, number: int) -> str:
+        at = f"getelementptr inbounds i32, ptr %places, i64 {self.places[number]}"
+        place = self.builder.line(f"load i32, ptr {self.builder.line(at)}")
+        offset = self.builder.line(f"zext i32 {place} to i64")
+        return self.builder.line(f"getelementptr inbounds i8, ptr %scratch, i64 {offset}")
