@@ -18,8 +18,7 @@ import jax.numpy as jnp
 import jaxmech as jm
 from jaxmech.parts import Mechanism, gravity, ground, revolute, spatial_body
 
-SHOWN = 2.0  # seconds after the start
-HIDDEN = "<style>.mantine-Notifications-root{display:none}</style>"  # "software rendering"
+SHOWN = 0.9  # seconds after the start
 OPTIONS = (
     "--headless=new",
     "--no-sandbox",
@@ -61,10 +60,9 @@ def main(target: Path) -> None:
     if not chromium:
         raise SystemExit("a picture needs Chromium; name it in CHROMIUM, or an .html file")
     with tempfile.TemporaryDirectory() as folder:
-        page = Path(folder) / "view.html"
-        page.write_text(view.html().replace("</head>", f"{HIDDEN}</head>", 1), "utf-8")
-        shot = [f"--screenshot={target.resolve()}", f"--virtual-time-budget={1000 * SHOWN:.0f}"]
-        command = [chromium, *OPTIONS, f"--user-data-dir={folder}", *shot, page.as_uri()]
+        address = view.save(Path(folder) / "view.html").as_uri() + f"#t={SHOWN}&play=0&theme=light"
+        shot = [f"--screenshot={target.resolve()}", "--virtual-time-budget=1500"]
+        command = [chromium, *OPTIONS, f"--user-data-dir={folder}", *shot, address]
         quiet = subprocess.DEVNULL
         subprocess.run(command, check=True, timeout=120, stdout=quiet, stderr=quiet)
     print(target)

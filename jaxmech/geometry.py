@@ -3,7 +3,8 @@
 A geometry is a function `geometry(q, t, params)` that returns a dictionary of shapes: a `Solid`, an
 array (d,) for a dot, or an array (k, d) for a line through k points, with d = 2 in the plane and 3
 in space. A closed line is the outline of a body. Shapes whose names are equal up to a full stop
-share a colour. `animate` and `view` draw a geometry along a motion.
+share a colour. Among solids, a dot whose name ends in `.center` only leaves a trail. `animate` and
+`view` draw a geometry along a motion.
 
     def geometry(q, t, p):
         return {"rod": line(jnp.zeros(2), q), "mass": q}

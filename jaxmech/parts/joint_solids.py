@@ -156,6 +156,8 @@ def _pin(j: _Drawn) -> Shapes:
         axis = j.local(Parallel).axis_b
         pin = j.solid(meshes.cylinder(24), j.axes(1, axis), (0.75, 0.75, 3.0))
         collar = j.solid(meshes.cylinder(24), j.axes(1, axis), (1.3, 1.3, 1.7), DARK)
+        if any(map(_has_visual, j.joint.bodies)):
+            return {j.name: pin, **j.base()}
         return {j.name: pin, f"{j.name}.collar": collar, **j.base()}
     names = sorted((body.name for body in j.joint.bodies), key=lambda x: j.sketch.levels.get(x, -1))
     low, high = map(j.sketch.depth, names)

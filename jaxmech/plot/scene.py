@@ -44,7 +44,7 @@ class Scene:
         self.ax, self._every = ax, stride
         shapes = {name: shape for name, shape in shapes.items() if not is_empty(shape)}
         paths = {name: path(shapes[name]) for name in trails}
-        shapes = {name: shape for name, shape in shapes.items() if not _is_inside(name, shapes)}
+        shapes = {name: shape for name, shape in shapes.items() if not is_inside(name, shapes)}
         self._d, in_motion = dimension(shapes), moving(shapes)
         self._moving = in_motion
         self._frame(in_motion or shapes)
@@ -134,9 +134,10 @@ def new_axes(shapes: Shapes) -> Axes:
     return Figure(figsize=(_WIDTH, height + 0.4), layout="constrained").subplots()
 
 
-def _is_inside(name: str, shapes: Shapes) -> bool:
-    """Whether a dot is the centre of mass of a solid."""
-    return name.endswith(".center") and isinstance(shapes.get(name.removesuffix(".center")), Solid)
+def is_inside(name: str, shapes: Shapes) -> bool:
+    """Whether a dot is the centre of mass of a body that is drawn by solids."""
+    has_solids = any(isinstance(shape, Solid) for shape in shapes.values())
+    return name.endswith(".center") and has_solids and is_dot(shapes[name])
 
 
 def _different(shape: Shape) -> Iterator[int]:

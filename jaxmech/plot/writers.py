@@ -68,9 +68,22 @@ def _write_gif(path: Path, frames: Frames, duration: int) -> None:
         sheet.paste(picture, (0, k * height))
     colors = sheet.quantize(_COLORS, dither=Image.Dither.NONE)
     reduced = [x.quantize(palette=colors, dither=Image.Dither.NONE) for x in pictures]
+    _correct(reduced, pictures[0])
     reduced[0].save(
         path, save_all=True, append_images=reduced[1:], duration=duration, loop=0, optimize=False
     )
+
+
+def _correct(reduced: list[Image.Image], original: Image.Image) -> None:
+    """Give the background, the colour of a corner, its exact value in all frames."""
+    place, palette = reduced[0].getpixel((0, 0)), reduced[0].getpalette()
+    color = original.getpixel((0, 0))
+    assert isinstance(place, int)
+    assert isinstance(color, tuple)
+    assert palette is not None
+    palette[3 * place : 3 * place + 3] = [int(x) for x in color]
+    for picture in reduced:
+        picture.putpalette(palette)
 
 
 def _write_video(path: Path, frames: Frames, fps: float) -> None:

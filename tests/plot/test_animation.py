@@ -13,6 +13,8 @@ from matplotlib.animation import FFMpegWriter
 from PIL import Image
 
 import jaxmech as jm
+from jaxmech import meshes
+from jaxmech.geometry import solid
 from jaxmech.plot.animation import Animation
 from jaxmech.plot.paths import Track
 
@@ -259,3 +261,27 @@ def test_labels_of_the_horizontal_axis_do_not_touch(length: float) -> None:
     ]
     assert len(boxes) >= 3
     assert all(a.x1 + 4 < b.x0 for a, b in pairwise(boxes))
+
+
+def test_a_solid_moves_as_one_artist_and_a_strobe_adds_fainter_ones() -> None:
+    def plate(q: Any, t: Any, p: Any) -> dict[str, Any]:
+        c, s = jnp.cos(q[0]), jnp.sin(q[0])
+        axes = jnp.stack([jnp.stack([c, -s]), jnp.stack([s, c])])
+        return {
+            "plate": solid(meshes.box(), jnp.stack([q[0], 0.0]), axes),
+            "plate.center": q[0] * axes[0],
+        }
+
+    motion = jm.animate(plate, (TS, TS[:, None]))
+    for t in (0.0, 1.0):
+        (patch,) = motion.draw(t).patches
+        corners = patch.get_transform().transform(patch.get_path().vertices)
+        seen = motion.ax.transData.inverted().transform(corners)
+        away = np.linalg.norm(seen - [t, 0.0], axis=1)
+        np.testing.assert_allclose(
+            away, np.sqrt(0.5), rtol=1e-6
+        )  # the outline has the corners only
+    assert not [x for x in shown(motion) if len(x)]  # the centre of mass is inside
+    motion.strobe(3)
+    opacities = sorted(x.get_alpha() or 1.0 for x in motion.ax.patches)
+    assert opacities[0] < opacities[1] < opacities[2] == 1.0

@@ -109,7 +109,7 @@ class Player {
         need(this.basic.sphere, ghost, many + 1);
         if (item.closed) need(this.basic.triangle, true, many);
       }
-      if (item.kind === "trail") need(this.basic.cylinder, ghost, this.frames);
+      if (item.kind === "trail") need(this.basic.cylinder, ghost, 4 * this.frames);
       if (item.kind === "dot") need(this.basic.sphere, ghost, many + 1);
       if (item.kind === "arrow") {
         need(this.basic.cylinder, ghost, 1);
@@ -166,12 +166,21 @@ class Player {
     }
   }
 
+  // A smooth curve through the points up to now, with three more between each two.
   trail(item, alpha) {
     const { values, rows } = item.track, last = Math.min(this.frame, rows - 1);
-    const stride = Math.max(1, Math.ceil(rows / 600));
-    for (let k = stride; k <= last; k += stride) {
-      const b = bar([...values.subarray(3 * (k - stride), 3 * (k - stride) + 3)], [...values.subarray(3 * k, 3 * k + 3)], item.radius, 1.02);
-      this.put(this.basic.cylinder, item, b, alpha);
+    const fine = rows > 400 ? 1 : 4, stride = Math.max(1, Math.ceil(rows / 600));
+    const at = (k) => [...values.subarray(3 * Math.max(0, Math.min(rows - 1, k)), 3 * Math.max(0, Math.min(rows - 1, k)) + 3)];
+    let here = at(0);
+    for (let k = 0; k < last; k += stride) {
+      const [a, b, c, d] = [k - stride, k, k + stride, k + 2 * stride].map(at);
+      for (let i = 1; i <= fine; i++) {
+        const s = i / fine;
+        if (k + s * stride > last) return;
+        const next = b.map((x, j) => x + 0.5 * s * (c[j] - a[j] + s * (2 * a[j] - 5 * x + 4 * c[j] - d[j] + s * (3 * (x - c[j]) + d[j] - a[j]))));
+        this.put(this.basic.cylinder, item, bar(here, next, item.radius), alpha);
+        here = next;
+      }
     }
   }
 
@@ -206,14 +215,23 @@ class Player {
   }
 
   up() {
-    return SCENE.box.planar ? [0, 1, 0] : [0, 0, 1];
+    if (SCENE.box.planar) return [0, 1, 0];
+    return SCENE.down ? V.scaled(SCENE.down, -1) : [0, 0, 1];
+  }
+
+  // Two directions along the floor, or along the wall behind a motion in the plane.
+  level() {
+    if (SCENE.box.planar) return [[1, 0, 0], [0, 1, 0]];
+    const up = this.up(), x = Math.abs(up[0]) < 0.9 ? [1, 0, 0] : [0, 1, 0];
+    const u = V.unit(V.sub(x, V.scaled(up, V.dot(x, up))));
+    return [u, V.cross(up, u)];
   }
 
   eyeAt(target, distance) {
     const { turn, rise } = this.camera, c = Math.cos(rise), s = Math.sin(rise);
     const toward = SCENE.box.planar
       ? [Math.sin(turn) * c, s, Math.cos(turn) * c]
-      : [Math.sin(turn) * c, -Math.cos(turn) * c, s];
+      : V.add(V.scaled(this.up(), s), V.add(V.scaled(this.level()[0], Math.sin(turn) * c), V.scaled(this.level()[1], -Math.cos(turn) * c)));
     return { eye: V.add(target, V.scaled(toward, distance)) };
   }
 
@@ -263,12 +281,14 @@ class Player {
   look() {
     const { low, high, planar } = SCENE.box, { size } = this.camera, dark = document.documentElement.dataset.theme === "dark";
     const middle = V.scaled(V.add(low, high), 0.5), extent = 0.72 * V.length(V.sub(high, low)) || 1;
-    const sun = V.unit(planar ? [-0.45, 0.75, 0.9] : [-0.5, -0.45, 1.1]);
+    const [u, v] = this.level(), up = planar ? [0, 0, 1] : this.up();
+    const sun = V.unit(planar ? [-0.45, 0.75, 0.9] : V.add(V.scaled(up, 1.1), V.add(V.scaled(u, -0.5), V.scaled(v, -0.45))));
     const from = V.add(middle, V.scaled(sun, 3 * extent));
-    const light = product(orthographic(extent * 1.25, 0.5 * extent, 6 * extent), lookFrom(from, middle, planar ? [0, 1, 0.1] : [0.1, 1, 0]));
-    const cell = 10 ** Math.floor(Math.log10(size / 3)), center = [...middle];
-    center[2] = low[2] - 0.004 * size - (planar ? 0.02 * size : 0);
-    const floor = { center, u: [1, 0, 0], v: [0, 1, 0], reach: 9 * size, middle: [center[0], center[1]], cell };
+    const light = product(orthographic(extent * 1.25, 0.5 * extent, 6 * extent), lookFrom(from, middle, v));
+    const cell = 10 ** Math.floor(Math.log10(size / 3));
+    const lowest = Math.min(...SCENE.outermost.map((p) => V.dot(p, up))) - (planar ? 0.024 : 0.004) * size;
+    const center = V.add(middle, V.scaled(up, lowest - V.dot(middle, up)));
+    const floor = { center, u, v, reach: 9 * size, middle: [V.dot(center, u), V.dot(center, v)], cell };
     const [paper, ink] = dark ? [[0.078, 0.094, 0.118], [0.75, 0.8, 0.86]] : [[0.969, 0.973, 0.98], [0.2, 0.25, 0.3]];
     return { sun, light, sky: this.up(), floor, paper, ink };
   }

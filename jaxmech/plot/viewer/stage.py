@@ -20,7 +20,7 @@ from jaxmech.plot.paths import (
     moving,
     path,
 )
-from jaxmech.plot.scene import DARK, colors_by_body
+from jaxmech.plot.scene import DARK, colors_by_body, is_inside
 from jaxmech.plot.viewer.stream import Stream
 
 ROD, CURVE, DOT = 0.014, 0.004, 0.024  # radii relative to the size of the moving shapes
@@ -220,8 +220,8 @@ def items_of(
     for name, shape in shapes.items():
         group = name.rpartition(".")[0] if name.endswith(".center") else name.partition(".")[0]
         moves = name in in_motion
-        if name.endswith(".center") and group in shapes:
-            continue  # inside of the body
+        if is_inside(name, shapes):
+            continue
         for k in range(len(members) if moves else 1):
             color = to_rgb(colors.get(name, DARK) if moves else GREY)
             yield _item(group, shape, k, k if moves else -1, color, box)
