@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from jaxmech import Baumgarte, FixedSteps, assemble, simulate
+from jaxmech import Baumgarte, Event, FixedSteps, System, assemble, simulate
 from jaxmech.integrate import ForwardMode
 from tests.quick import quick
 from tests.small import (
@@ -300,6 +300,24 @@ def test_gradients_of_failed_trajectories_are_nan() -> None:
     assert heard["good"] == pytest.approx(2 * masked["good"])
     assert np.isnan(heard["nan"])
     assert np.isnan(heard["inconsistent"])
+
+
+@pytest.mark.parametrize("events", [(), Event(lambda q, v, t, p: v[0] + 0.4, name="fast")])
+def test_saves_before_a_failure_have_their_gradients(events: Any) -> None:
+    """The square root of this potential is NaN from x = 0 on, which is reached at 1.89 s."""
+    well = System(lambda q, v, t, p: 0.5 * v @ v - p["k"] * jnp.sqrt(q[0]), coordinates=("x",))
+
+    def early(k: Any) -> Any:
+        sol = simulate(
+            well, jnp.ones(1), jnp.zeros(1), np.linspace(0.0, 2.0, 11), {"k": k},
+            steps=FixedSteps(7), events=events, throw=False,
+        )  # fmt: skip
+        return (sol.q[:6] ** 2).sum()
+
+    reverse, forward = quick(jax.grad(early))(1.0), quick(jax.jacfwd(early))(1.0)
+    np.testing.assert_allclose(reverse, forward, rtol=1e-12)
+    slope = central(lambda k: early(k[0])[None], [1.0], 1e-3)[0, 0]
+    np.testing.assert_allclose(reverse, slope, rtol=1e-8)
 
 
 HEAVY = {**DOUBLE.params, "m1": 5.0}

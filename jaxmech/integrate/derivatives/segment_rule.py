@@ -141,10 +141,15 @@ class AbstractSegments(AbstractRun):
             # A save at the end of this segment depends on the same state as the segment after it.
             wrt_state = jax.tree.map(jnp.add, wrt_state, added)
             place = SegmentPlace(segment, residuals.t_failed, events)
+            is_needed = _has_nonzero((wrt_state, rows))
             wrt_state, wrt_timed, wrt_more = self.pull_back(
                 place, state, timed, shared, fixed, wrt_state, rows
             )
             wrt_state, wrt_more = place.complete((wrt_state, wrt_more))
+            # After a failure a segment pulls zeros back, and would make NaN of them.
+            wrt_state, wrt_timed, wrt_more = jax.tree.map(
+                lambda x: jnp.where(is_needed, x, 0.0), (wrt_state, wrt_timed, wrt_more)
+            )
             return (wrt_state, jax.tree.map(jnp.add, wrt_shared, wrt_more)), wrt_timed
 
         start = jax.tree.map(jnp.zeros_like, (first, shared))
@@ -193,6 +198,10 @@ class AbstractSegments(AbstractRun):
     def _times(self, ts: Array) -> Times:
         all_segments = segments(ts, self.per_save, self.steps)
         return all_segments.t, all_segments.h
+
+
+def _has_nonzero(tree: Any) -> Bool[Array, ""]:
+    return jnp.stack([(x != 0).any() for x in jax.tree.leaves(tree)]).any()
 
 
 def _starts(x: RolloutInputs, residuals: KeptSegments) -> list[Array]:
