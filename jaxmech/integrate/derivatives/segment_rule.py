@@ -137,23 +137,25 @@ class AbstractSegments(AbstractRun):
         added = jax.tree.map(jnp.add, at_ends, or_zeros(list(cotangents.states), zeros[1]))
 
         def pull_segment(carry: Any, inputs: Any) -> tuple[Any, Times]:
-            (wrt_state, wrt_shared), (state, timed, segment, events, added, rows) = carry, inputs
+            (wrt_state, wrt_shared), (replayed, added, rows) = carry, inputs
             # A save at the end of this segment depends on the same state as the segment after it.
             wrt_state = jax.tree.map(jnp.add, wrt_state, added)
-            place = SegmentPlace(segment, residuals.t_failed, events)
+            # Segments after a failure pull zeros back. Another one, which is finite, does the same;
+            # results that are selected instead would hide NaN, and no product could be folded.
             is_needed = _has_nonzero((wrt_state, rows))
+            replayed = jax.tree.map(lambda x, y: jnp.where(is_needed, x, y), replayed, at_first)
+            state, timed, segment, events = replayed
+            place = SegmentPlace(segment, residuals.t_failed, events)
             wrt_state, wrt_timed, wrt_more = self.pull_back(
                 place, state, timed, shared, fixed, wrt_state, rows
             )
             wrt_state, wrt_more = place.complete((wrt_state, wrt_more))
-            # After a failure a segment pulls zeros back, and would make NaN of them.
-            wrt_state, wrt_timed, wrt_more = jax.tree.map(
-                lambda x: jnp.where(is_needed, x, 0.0), (wrt_state, wrt_timed, wrt_more)
-            )
             return (wrt_state, jax.tree.map(jnp.add, wrt_shared, wrt_more)), wrt_timed
 
         start = jax.tree.map(jnp.zeros_like, (first, shared))
-        by_segment = _starts(x, residuals), timed, all_segments, residuals.events, added, rows
+        replays = _starts(x, residuals), timed, all_segments, residuals.events
+        at_first = jax.tree.map(lambda rows: rows[0], replays)
+        by_segment = replays, added, rows
         (wrt_start, wrt_shared), wrt_timed = jax.lax.scan(
             pull_segment, start, by_segment, reverse=True
         )
