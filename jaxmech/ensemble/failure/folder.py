@@ -51,7 +51,7 @@ class Journal:
 
     def conclude(self, result: FailureProbability) -> None:
         """Write the result."""
-        text = json.dumps(result.as_dict(), indent=2) + "\n"
+        text = json.dumps(result.as_dict(), indent=2, allow_nan=False) + "\n"
         write_whole(self.folder / "failure.json", text)
         write_whole(self.folder / "failure.txt", f"{result}\n")
         arrays: dict[str, np.ndarray] = {}

@@ -55,6 +55,11 @@ class OpenTurnsEvent:
             raise (self._error or error) from None
         return algorithm.getResult()
 
+    @property
+    def failed(self) -> bool:
+        """Whether the limit state itself has raised an error."""
+        return self._error is not None
+
     def _guarded(self, fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def call(u: Any) -> Any:
             try:

@@ -201,6 +201,12 @@ class _Work:
 
     def _sorm(self) -> FailureEstimate:
         self._approximate()
+        if not np.isfinite(self.estimates[-1].probability):
+            raise InputError(
+                "the method 'sorm' needs a limit state that is smooth, and less curved at the "
+                "design point than a circle around the medians, but this one is not; choose "
+                'the method "importance"'
+            )
         return self.estimates.pop()
 
     def _importance(self) -> FailureEstimate:

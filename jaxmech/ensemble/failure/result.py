@@ -90,8 +90,11 @@ class FailureProbability:
         return "\n".join(_card(self))
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything but the points of standard normal space, as plain data."""
-        return {
+        """Everything but the points of standard normal space, as plain data.
+
+        Numbers that are not known are None, as JSON has no NaN.
+        """
+        return _known({
             "probability": self.probability,
             "interval": list(self.interval),
             "confidence": self.confidence,
@@ -117,7 +120,16 @@ class FailureProbability:
             ],
             "remarks": list(self.remarks),
             "doubts": list(self.doubts),
-        }
+        })  # fmt: skip
+
+
+def _known(value: Any) -> Any:
+    """The same data with None in the place of numbers that are not finite."""
+    if isinstance(value, dict):
+        return {key: _known(x) for key, x in value.items()}
+    if isinstance(value, list):
+        return [_known(x) for x in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _card(result: FailureProbability) -> Iterator[str]:

@@ -15,30 +15,32 @@ def approximations(limit: LimitState, points: Search) -> tuple[FailureEstimate, 
     """The first- and second-order approximations: sums over the design points.
 
     Each is the probability of a half-space, or Breitung's of a paraboloid. The sum is an upper
-    bound of their union, and close to it where the design points are far from each other.
+    bound of their union, and close to it where the design points are far from each other. The
+    second one is NaN where a limit state is curved too much for a paraboloid.
     """
-    before, first, second = limit.trajectories, 0.0, 0.0
+    from scipy.special import ndtr
+
+    before, second = limit.trajectories, 0.0
+    first = float(ndtr(-points.indices).sum())
     with seeded(0) as ot:
         for u in points.points:
             event = OpenTurnsEvent(limit)
             algorithm = ot.AbdoRackwitz()
             algorithm.setStartingPoint(u)
-            result = event.run(ot.SORM(algorithm, event.event))
-            first += _half_space(result, points.origin)
-            second += result.getEventProbabilityBreitung()
-    count = limit.trajectories - before
+            try:
+                result = event.run(ot.SORM(algorithm, event.event))
+                second += result.getEventProbabilityBreitung()
+            except RuntimeError as error:
+                if event.failed:
+                    raise
+                if "Exception" not in str(error):  # those of OpenTURNS name their kind
+                    raise
+                second = float("nan")  # curved too much for a paraboloid, or not smooth
     nan = float("nan")
     return (
         FailureEstimate("form", min(first, 1.0), nan, 0),
-        FailureEstimate("sorm", min(second, 1.0), nan, count),
+        FailureEstimate("sorm", second, nan, limit.trajectories - before),
     )
-
-
-def _half_space(result: object, origin: float) -> float:
-    from scipy.special import ndtr
-
-    beta = abs(result.getHasoferReliabilityIndex())  # type: ignore[attr-defined]
-    return float(ndtr(-beta if origin > 0 else beta))
 
 
 def importance(limit: LimitState, points: Search, precision: float, seed: int) -> FailureEstimate:

@@ -1,0 +1,109 @@
+"""Failures of motions: between steps, by events, under noise, and of what cannot be computed."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import jaxmech as jm
+from jaxmech.cli.main import main
+from jaxmech.ensemble import Failure, Fixed, Normal, Observed, Study, Times, failure_probability
+from jaxmech.ensemble.members.observed import StudyEvent
+from jaxmech.integrate import FixedSteps
+from tests.ensemble.failure.problems import PULSE_STUDY, write_pulse
+
+pytest.importorskip("openturns")
+DT, STEPS, OMEGA, DAMPING = 0.25, 40, 2.0, 0.1
+
+
+def spring(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return 0.5 * v @ v - 0.5 * OMEGA**2 * q @ q
+
+
+def noisy(q: Any, v: Any, t: Any, p: Any) -> Any:
+    """Damping, and white noise that is held for a while."""
+    k = jnp.clip(jnp.floor(t / DT + 1e-9).astype(int), 0, STEPS - 1)
+    return p["w"][k] - 2 * DAMPING * OMEGA * v
+
+
+SPRING = jm.System(spring, coordinates=("x",))
+
+
+def swings(**settings: Any) -> Study:
+    """An oscillator that is released at x ~ N(1, 0.1), of which few steps see the extreme."""
+    return Study(
+        model=SPRING, size=256, block=256, times=Times(end=2.2, saves=9),
+        steps=FixedSteps(per_save=2), coordinates={"x": Normal(mean=1.0, sd=0.1)}, **settings,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("of", "limits"), [("x", {"below": -1.4}), ("far", {}), ("x2", {"above": 1.4**2})]
+)
+def test_extremes_between_steps_and_events(of: str, limits: dict[str, float]) -> None:
+    # The smallest x is that of half a period later, -x(0), which no step meets.
+    far = StudyEvent(of="x", level=-1.4, direction=-1, terminal=True)
+    study = swings(
+        events={"far": far}, observe={"x2": Observed(lambda q, v, t, p: q[0] ** 2)},
+    )  # fmt: skip
+    if of == "x2":  # but this one is largest at the start already
+        study = replace(study, events={})
+    result = failure_probability(study, failure=Failure(of=of, method="sorm", **limits))
+    assert result.probability == pytest.approx(stats.norm.sf(4.0), rel=2e-3)
+
+
+def test_an_oscillator_under_white_noise() -> None:
+    # The displacement at the end is a sum of the responses to all intervals: exactly normal.
+    rest = lambda s, p: (jnp.zeros(1), jnp.zeros(1))  # noqa: E731
+    system = jm.System(spring, force=noisy, coordinates=("x",))
+    model = jm.models.Model("noisy", "", system, {"w": np.zeros(STEPS)}, {}, rest)
+    study = Study(
+        model=model, size=256, block=256, times=Times(end=DT * STEPS, saves=STEPS + 1),
+        steps=FixedSteps(per_save=4), parameters={"w": Normal(sd=1.0)},
+    )  # fmt: skip
+    wd = OMEGA * np.sqrt(1 - DAMPING**2)
+    s = (np.arange(STEPS * 400) + 0.5) * DT / 400  # time before the end
+    impulse = np.exp(-DAMPING * OMEGA * s) * np.sin(wd * s) / wd
+    weights = impulse.reshape(STEPS, 400).sum(1) * DT / 400
+    sd = float(np.linalg.norm(weights))
+    result = failure_probability(
+        study, failure=Failure(of="x", above=5.0 * sd, when="end", method="importance")
+    )
+    assert result.design_points[0].index == pytest.approx(5.0, rel=5e-3)
+    low, high = result.interval
+    assert low / 1.03 < stats.norm.sf(5.0) < high * 1.03
+
+
+def test_what_cannot_be_computed_counts_by_the_rule() -> None:
+    def explodes(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return jnp.where(p["a"] > 1.0, 1e9 * (1 + q**4), 0.0)
+
+    system = jm.System(spring, force=explodes, coordinates=("x",))
+    study = Study(
+        model=system, size=512, block=512, times=Times(end=1.0, saves=5),
+        steps=FixedSteps(per_save=5), coordinates={"x": Fixed(1.0)},
+        parameters={"a": Normal(mean=0.0, sd=1.0)},
+    )  # fmt: skip
+    failure = Failure(of="x", below=-3.0, method="monte-carlo", coefficient_of_variation=0.1)
+    result = failure_probability(study, failure=failure)
+    assert abs(result.probability / stats.norm.sf(1.0) - 1) < 0.4
+    assert result.lost > 0
+    safe = replace(failure, unfinished="safe", most=1000)
+    assert failure_probability(study, failure=safe).probability == 0
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_pulse(tmp_path, PULSE_STUDY + 'method = "sorm"\n')
+    out = tmp_path / "run"
+    assert main(["failure", str(config), "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "probability of failure 1.514e-08 (sorm)" in printed
+    assert (out / "failure.txt").read_text() in printed.replace("\n\n", "\n") + "\n"
+    assert {file.name for file in (out / "pictures").iterdir()} == {"methods.png", "importance.png"}
+    config = write_pulse(tmp_path, PULSE_STUDY.replace("above = 0.0", "over = 0.0"))
+    assert main(["failure", str(config), "--out", str(out)]) == 2
+    assert "failure.over" in capsys.readouterr().err
