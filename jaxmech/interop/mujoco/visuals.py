@@ -48,7 +48,7 @@ def _with_meshes(model: Any, spec: Any) -> Any:
     if not list(spec.meshes) or model.nmesh:
         return model
     try:
-        return spec.compile()
+        return spec.copy().compile()  # since a failure leaves its mark on a spec
     except (ValueError, mujoco().FatalError):  # a file is not there
         return model
 
