@@ -11,7 +11,7 @@ from jaxmech.compiler.ir.loops import Loop, UnsupportedError
 from jaxmech.compiler.platforms import likely_platform
 from jaxmech.utils.caller import warn_caller
 
-LONGEST = 10_000  # equations, for which XLA takes about a minute
+LONGEST = 30_000  # equations, for which XLA takes from ten seconds to minutes
 _LONGEST_REASON = 200  # characters
 
 
@@ -91,15 +91,15 @@ def warn_of_plain(parts: Sequence[Part]) -> None:
 
 
 def warn_of_long(explanation: Explanation) -> None:
-    """Warn of a program of which XLA compiles so much that it takes more than about a minute."""
+    """Warn of a program of which XLA compiles so much that it can take minutes."""
     count = sum(explanation.left_to_xla)
     if count > LONGEST and not any(part.reason for part in explanation.parts):
         warn_caller(_LONG.format(round(count, 1 - len(str(count)))), NativeCodeWarning)
 
 
 _LONG = (
-    "XLA compiles about {:,} operations of this call, which are outside of native code, and takes "
-    "more than a minute for it (its message `Very slow compile?` is about this). Call a smaller "
+    "XLA compiles about {:,} operations of this call, which are outside of native code, and can "
+    "take minutes for it (its message `Very slow compile?` is about this). Call a smaller "
     "part of the function under `jax.jit`, write repeated parts as a loop (`jax.lax.scan`), or "
     "describe the mechanism in coordinates of joints; the result is the same, and the next call "
     "with these shapes does not wait."

@@ -55,6 +55,8 @@ class MeanLevel:
 class MultilevelMean:
     """The mean of a quantity, with a bound of its error; prints itself.
 
+    The result of `multilevel_mean`.
+
     Attributes:
         mean: the estimate.
         half_width: of its interval: sampling and bias together.

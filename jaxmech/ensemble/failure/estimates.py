@@ -29,6 +29,8 @@ class SubsetLevel:
 class FailureEstimate:
     """The probability of failure by one method.
 
+    A part of the result of `failure_probability`.
+
     Attributes:
         method: its name.
         probability: the estimate.

@@ -41,6 +41,8 @@ class DesignPoint:
 class FailureProbability:
     """The probability of a failure, with what it depends on.
 
+    The result of `failure_probability`.
+
     Attributes:
         estimate: the estimate of the method that the study asks for, or that was chosen.
         confidence: of the interval.

@@ -24,6 +24,8 @@ _BOUNDARIES = ("low", "high", "loc")  # which may move the ends of a density: no
 class Sensitivity:
     """The derivative of log p with respect to a parameter of a distribution.
 
+    A part of the result of `failure_probability`.
+
     Attributes:
         variable: full name of the variable, such as "parameters.m".
         parameter: of its distribution, such as "sd".
