@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -102,7 +103,8 @@ class EventSet:
         off = [any(name in transition.off for transition in transitions) for name in self.names]
         if not isinstance(params, Switched) or not (np.asarray(params.active) & off).any():
             return None
-        return Switched(params.params, params.active & ~np.array(off, bool))
+        # With leading axes, and in NumPy, the flags do not have the type that `Switched` states.
+        return eqx.tree_at(lambda p: p.active, params, params.active & ~np.array(off, bool))
 
     @property
     def changes(self) -> Bool[Array, " E"]:
