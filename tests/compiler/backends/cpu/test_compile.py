@@ -17,6 +17,8 @@ define double @square(double %x) {
 }
 """
 LONG = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in jobs in the background
 from jaxmech.compiler.backends.cpu.compile import compile_module
 lines = ["define double @power(double %x0, double %y) {"]
 lines += [f"%x{k + 1} = fmul double %x{k}, %y" for k in range(400_000)]
