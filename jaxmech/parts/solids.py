@@ -21,7 +21,7 @@ from jaxtyping import Array
 
 from jaxmech.meshes import Triangles
 from jaxmech.parts.values import Reader, Value, number
-from jaxmech.parts.visuals import Visual, rod
+from jaxmech.parts.visuals import Visual, loaded_mesh, rod
 
 
 def solid_box(mass: Value, sizes: Sequence[Value]) -> dict[str, Any]:
@@ -142,13 +142,7 @@ def solid_mesh(mass: float, file: str | Path, *, scale: float = 1.0) -> dict[str
         >>> print(np.diag(cube["inertia"]).round(6))
         [2. 2. 2.]
     """
-    try:
-        import trimesh
-    except ImportError as error:
-        raise ImportError(
-            "`solid_mesh` needs `trimesh`; install it by `pip install trimesh`."
-        ) from error
-    mesh: Any = trimesh.load_mesh(str(file))
+    mesh = loaded_mesh(file)
     if not mesh.is_watertight:
         raise ValueError(f"Argument `file` must hold a closed mesh, but {str(file)!r} has holes.")
     mesh.apply_scale(scale)

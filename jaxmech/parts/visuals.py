@@ -155,14 +155,19 @@ def read_mesh(file: str | Path) -> Triangles:
     Raises:
         ImportError: if `trimesh` is not installed.
     """
+    mesh = loaded_mesh(file)
+    return Triangles(np.asarray(mesh.vertices, float), np.asarray(mesh.faces, int))
+
+
+def loaded_mesh(file: str | Path) -> Any:
+    """The mesh of a file, as `trimesh` represents it."""
     try:
         import trimesh
     except ImportError as error:
         raise ImportError(
             "Files of meshes need `trimesh`, which is not installed: pip install trimesh."
         ) from error
-    loaded: Any = trimesh.load_mesh(str(file))
-    return Triangles(np.asarray(loaded.vertices, float), np.asarray(loaded.faces, int))
+    return trimesh.load_mesh(str(file))
 
 
 def visuals_of(name: str, visual: Any) -> tuple[Visual, ...]:

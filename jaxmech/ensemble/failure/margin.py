@@ -24,7 +24,6 @@ from jaxmech.ensemble.members.trajectory import StudyTrajectory
 from jaxmech.ensemble.study import Study, Times
 from jaxmech.formulations import observed_at
 from jaxmech.integrate import FixedSteps
-from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.utils.text import not_one_of
 
@@ -54,15 +53,10 @@ class Margin:
 
     def of(self, inputs: Tree, assembled: bool) -> tuple[Array, tuple[Array, Array]]:
         """The margin, whether the trajectory has failed numerically, and its start was met."""
-        member, study = self.member, self.member.study
+        member = self.member
         q, v, met = member.start(inputs, assembled)
         params = member.params(inputs)
-        sol = simulate(
-            member.system, q, v, member.ts, params,
-            method=study.method, steps=study.steps, projection=study.projection,
-            formulation=study.formulation,
-            events=member.watch.events if member.watch else (), inactive=study.inactive,
-        )  # fmt: skip
+        sol = member.motion(q, v, params)
         margin = self._along(sol, params)
         is_lost = ~member.is_good({"status": sol.status})
         forced = -1.0 if self.failure.unfinished == "failure" else 1.0

@@ -158,17 +158,21 @@ class StudyTrajectory:
         self, inputs: Tree, assembled: bool
     ) -> tuple[dict[str, Array], dict[str, Array], Array]:
         """The stored arrays, all requested quantities, and whether the start was met."""
-        study, params = self.study, self.params(inputs)
+        params = self.params(inputs)
         q, v, met = self.start(inputs, assembled)
-        sol = simulate(
+        values = self._values(self.motion(q, v, params), params)
+        stored = {name: self._stored(name, values[name]) for name in self._names(values)}
+        return stored, {name: values[name] for name in ("status", *sorted(self.wanted))}, met
+
+    def motion(self, q: Array, v: Array, params: dict[str, Any]) -> Solution:
+        """The trajectory from a start, with the policies and events of the study."""
+        study = self.study
+        return simulate(
             self.system, q, v, self.ts, params,
             method=study.method, steps=study.steps, projection=study.projection,
             formulation=study.formulation,
             events=self.watch.events if self.watch else (), inactive=study.inactive,
         )  # fmt: skip
-        values = self._values(sol, params)
-        stored = {name: self._stored(name, values[name]) for name in self._names(values)}
-        return stored, {name: values[name] for name in ("status", *sorted(self.wanted))}, met
 
     def _values(self, sol: Solution, params: Any) -> dict[str, Array]:
         # All of them: what no statistic and no stored array needs is eliminated by the compiler.
