@@ -1,10 +1,9 @@
 """Motion compared with published solutions and closed forms, to the digits that these have.
 
-The reference numbers are not part of the project (fixture `reference`). Every run uses fixed steps
+The numbers and their sources are in `tests/published/`. Every run uses fixed steps
 and the default law, solver and projection; comments after checks are the errors found at first.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -16,8 +15,8 @@ import jaxmech as jm
 from experiments.work_precision.cases import car_axis, rolling_disc, spherical_pendulum
 from jaxmech.models import make
 from tests import systems
+from tests.published import published
 
-Reference = Callable[[str], dict[str, Any]]
 acceleration = jax.jit(jm.acceleration, static_argnums=0)
 
 
@@ -56,8 +55,8 @@ CLOSED_FORMS = {
 
 
 @pytest.mark.parametrize("name", CLOSED_FORMS)
-def test_closed_forms_to_1e_11(name: str, reference: Reference) -> None:
-    case = reference("closed_forms")[name]
+def test_closed_forms_to_1e_11(name: str) -> None:
+    case = published("closed_forms")[name]
     make_system, compared, steps = CLOSED_FORMS[name]
     start, ts = (case["q0"], case["v0"]), [0.0, case["t_end"]]
     sol = run(
@@ -69,9 +68,9 @@ def test_closed_forms_to_1e_11(name: str, reference: Reference) -> None:
 
 
 @pytest.mark.slow
-def test_bead_on_rotating_rod_moves_like_the_bead_on_the_wire(reference: Reference) -> None:
+def test_bead_on_rotating_rod_moves_like_the_bead_on_the_wire() -> None:
     """The same motion with the redundant coordinate r and a singular mass matrix."""
-    case, model = reference("closed_forms")["bead_on_rotating_wire"], make("bead_on_rod")
+    case, model = published("closed_forms")["bead_on_rotating_wire"], make("bead_on_rod")
     params = {"m": 1.3, "omega": case["params"]["W"]}
     start = model.initial({"r": case["q0"][0], "r_rate": case["v0"][0]}, params)
     assert absolute(start[0][:2], case["q0"]) == 0.0
@@ -88,8 +87,8 @@ def test_bead_on_rotating_rod_moves_like_the_bead_on_the_wire(reference: Referen
 
 
 @pytest.mark.slow
-def test_free_rigid_body_spins_by_elliptic_functions(reference: Reference) -> None:
-    case, model = reference("closed_forms")["torque_free_rigid_body"], make("free_body")
+def test_free_rigid_body_spins_by_elliptic_functions() -> None:
+    case, model = published("closed_forms")["torque_free_rigid_body"], make("free_body")
     start, J = model.initial(), np.array(case["params"]["J"])
     assert absolute(start, [case["q0"], case["v0"]]) < 1e-16
     sol = run(
@@ -116,9 +115,9 @@ def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_andrews_mechanism_to_nine_digits(reference: Reference) -> None:
+def test_andrews_mechanism_to_nine_digits() -> None:
     """The published positions have 9.6 digits; a converged solution agrees to twelve."""
-    case, model = reference("andrews"), make("andrews")
+    case, model = published("andrews"), make("andrews")
     start, params = model.initial(), case["params"]
     assert dict(model.params) == params
     assert absolute(start, [case["q0"], case["v0"]]) < 1e-15
@@ -126,8 +125,8 @@ def test_andrews_mechanism_to_nine_digits(reference: Reference) -> None:
         model.system, start, [0.0, case["t_end"]], params, jm.RK4(), jm.FixedSteps(per_save=6000)
     )
     q, v = sol.q[-1], sol.v[-1]
-    converged = np.array(case["our_converged"])
-    assert relative(q, case["reference"][:7]) < 1e-9  # 2.7e-10
+    converged = np.array(case["converged"])
+    assert relative(q, case["published"][:7]) < 1e-9  # 2.7e-10
     assert relative(q, converged[:7]) < 1e-11  # 2.4e-12
     assert relative(v, converged[7:14]) < 1e-9  # 2.4e-10
     motion = acceleration(model.system, q, v, case["t_end"], params)
@@ -138,20 +137,20 @@ def test_andrews_mechanism_to_nine_digits(reference: Reference) -> None:
 
 
 @pytest.mark.slow
-def test_tolerances_alone_give_ten_digits(reference: Reference) -> None:
+def test_tolerances_alone_give_ten_digits() -> None:
     """Andrews' mechanism and the car axis reach ten digits without a step chosen by hand."""
     method, steps = jm.DormandPrince8(), jm.Adaptive(rtol=1e-12, atol=1e-12)
-    case, model = reference("andrews"), make("andrews")
+    case, model = published("andrews"), make("andrews")
     sol = run(model.system, model.initial(), [0.0, case["t_end"]], case["params"], method, steps)
-    assert relative(sol.q[-1], case["our_converged"][:7]) < 1e-10
-    case = reference("caraxis")
+    assert relative(sol.q[-1], case["converged"][:7]) < 1e-10
+    case = published("car_axis")
     start, ts = (case["q0"], case["v0"]), [0.0, case["t_end"]]
     sol = run(car_axis(), start, ts, case["params"], method, steps)
-    assert relative(sol.q[-1], case["reference"][:4]) < 1e-10
+    assert relative(sol.q[-1], case["published"][:4]) < 1e-10
 
 
-def test_andrews_mechanism_starts_with_the_published_acceleration(reference: Reference) -> None:
-    case, model = reference("andrews"), make("andrews")
+def test_andrews_mechanism_starts_with_the_published_acceleration() -> None:
+    case, model = published("andrews"), make("andrews")
     motion = acceleration(model.system, *model.initial(), 0.0, model.params)
     np.testing.assert_allclose(motion.qdd, case["a0"], rtol=1e-11, atol=1e-8)
     multipliers = -np.array(case["lambda0"])  # the test set has the other sign
@@ -159,22 +158,22 @@ def test_andrews_mechanism_starts_with_the_published_acceleration(reference: Ref
 
 
 @pytest.mark.slow
-def test_car_axis_to_eleven_digits(reference: Reference) -> None:
-    case, system = reference("caraxis"), car_axis()
+def test_car_axis_to_eleven_digits() -> None:
+    case, system = published("car_axis"), car_axis()
     start, ts, params = (case["q0"], case["v0"]), [0.0, case["t_end"]], case["params"]
     sol = run(system, start, ts, params, jm.DormandPrince5(), jm.FixedSteps(per_save=12000))
-    q, v, published = sol.q[-1], sol.v[-1], np.array(case["reference"])
-    assert relative(q, published[:4]) < 1e-11  # 3.5e-13
-    assert relative(v, published[4:8]) < 1e-8  # 6.3e-10: published to nine digits
-    assert relative(v, case["our_converged"][4:8]) < 1e-9  # 3.2e-11
+    q, v, digits = sol.q[-1], sol.v[-1], np.array(case["published"])
+    assert relative(q, digits[:4]) < 1e-11  # 3.5e-13
+    assert relative(v, digits[4:8]) < 1e-8  # 6.3e-10: published to nine digits
+    assert relative(v, case["converged"][4:8]) < 1e-9  # 3.2e-11
     motion = acceleration(system, q, v, case["t_end"], params)
-    assert relative(motion.multipliers, published[8:]) < 1e-10  # 3.7e-12, the same sign as ours
+    assert relative(motion.multipliers, digits[8:]) < 1e-10  # 3.7e-12, the same sign as ours
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["double_pendulum", "double_pendulum_angles"])
-def test_double_pendulum_to_nine_digits(name: str, reference: Reference) -> None:
-    case, model = reference("pendula_high_precision")["double_pendulum"], make(name)
+def test_double_pendulum_to_nine_digits(name: str) -> None:
+    case, model = published("pendula")["double"], make(name)
     theta, omega = final_angles(case)
     first = 1 if name == "double_pendulum_angles" else 0  # the second angle is from the first rod
     q, v = model.initial({
@@ -188,8 +187,8 @@ def test_double_pendulum_to_nine_digits(name: str, reference: Reference) -> None
     assert sol.energy_drift < 1e-11
 
 
-def test_triple_pendulum_to_ten_digits(reference: Reference) -> None:
-    case = reference("pendula_high_precision")["triple_pendulum"]
+def test_triple_pendulum_to_ten_digits() -> None:
+    case = published("pendula")["triple"]
     model = make("chain", {"links": 3})
     start = {"theta": np.array(case["theta0"]), "omega": np.array(case["omega0"])}
     theta, omega = final_angles(case)
@@ -208,8 +207,8 @@ def final_angles(case: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     return theta, omega
 
 
-def test_kapitza_pendulum_stays_upside_down(reference: Reference) -> None:
-    case = reference("pendula_high_precision")["kapitza"]
+def test_kapitza_pendulum_stays_upside_down() -> None:
+    case = published("pendula")["kapitza"]
     params = {name: case[name] for name in ("g", "L", "a", "W")}
 
     def state(theta: float, omega: float, t: float) -> tuple[np.ndarray, np.ndarray]:
@@ -231,27 +230,27 @@ def test_kapitza_pendulum_stays_upside_down(reference: Reference) -> None:
     assert absolute(sol.v[-1], v) < 1e-10  # 4.2e-13
 
 
-def test_iftomm_pendulum_over_100_seconds(reference: Reference) -> None:
+def test_iftomm_pendulum_over_100_seconds() -> None:
     """RK4 with h = 1 ms, 100,000 steps: about 50 swings without drift off the circle."""
-    case, model = reference("iftomm_A01_pendulum"), make("pendulum")
+    case, model = published("pendulum"), make("pendulum")
     start, ts = model.initial(), np.linspace(0.0, 100.0, 11)
     assert absolute(start, [case["q0"], case["v0"]]) < 1e-15
     sol = run(model.system, start, ts, dict(model.params), jm.RK4(), jm.FixedSteps(per_save=10000))
-    assert absolute(sol.q[1], case["exact_samples"]["10"]) < 1e-9  # 1.1e-10
-    assert absolute(sol.q[10], case["exact_samples"]["100"]) < 1e-9  # 4.5e-10
+    assert absolute(sol.q[1], case["positions"]["10"]) < 1e-9  # 1.1e-10
+    assert absolute(sol.q[10], case["positions"]["100"]) < 1e-9  # 4.5e-10
     assert np.max(sol.position_residual) < 1e-14
 
 
 @pytest.mark.slow
-def test_double_four_bar_passes_its_singular_pose(reference: Reference) -> None:
+def test_double_four_bar_passes_its_singular_pose() -> None:
     """IFToMM A02 with N = 2, RK4 with h = 1 ms: collinear several times within the ten seconds."""
-    case, model = reference("iftomm_A02_fourbar"), make("four_bars", {"bars": 2})
+    case, model = published("four_bars"), make("four_bars", {"bars": 2})
     start, ts = model.initial(), np.linspace(0.0, 10.0, 11)
-    assert absolute(start, [case["q0_N2"], case["v0_N2"]]) < 1e-15
+    assert absolute(start, [case["q0"], case["v0"]]) < 1e-15
     sol = run(model.system, start, ts, dict(model.params), jm.RK4(), jm.FixedSteps(per_save=1000))
     head = np.concatenate([2 * sol.q[:, :2], 2 * sol.v[:, :2]], axis=1)
     for t in (1, 2, 4, 5, 10):
-        assert absolute(head[t], case["exact"]["2"][str(t)]) < 1e-9  # 7.8e-11 at t = 10
+        assert absolute(head[t], case["two"][str(t)]) < 1e-9  # 7.8e-11 at t = 10
     assert sol.energy_drift < 1e-9
 
 
@@ -285,10 +284,10 @@ def test_inertias_of_bicycle_wheels_from_their_periods() -> None:
         value, slope = jax.value_and_grad(period)(inertia, m, length, k)
         return (measured - value) / slope
 
-    for name, (measured, m, length, published) in WHEELS.items():
+    for name, (measured, m, length, stated) in WHEELS.items():
         inertia = 0.12
         for _ in range(6):
             inertia += correction(inertia, measured, m, length, 0.0 if m else TORSION_BAR)
         # lengths are published to a tenth of a millimetre or worse
         tolerance = 1e-5 if m else 1e-10
-        np.testing.assert_allclose(inertia, published, atol=tolerance, err_msg=name)
+        np.testing.assert_allclose(inertia, stated, atol=tolerance, err_msg=name)

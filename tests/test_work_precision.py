@@ -1,7 +1,6 @@
 """The command of the work-precision diagrams, on an oscillator and on published motions."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from experiments.work_precision.__main__ import diagram, measure, write_report
 from experiments.work_precision.cases import Case, cases
 from experiments.work_precision.contenders import adaptive
 from experiments.work_precision.report import slope
+from tests.published import published
 
 NAMES = "Adaptive, Tsitouras 5", "RK4, fixed step", "scipy DOP853"
 
@@ -70,20 +70,16 @@ def rows(*numbers: tuple[float, float | None, float]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "file", "compared"), [("andrews", "andrews", 7), ("car_axis", "caraxis", 4)]
-)
-def test_published_motions_by_the_tolerance_alone(
-    name: str, file: str, compared: int, reference: Callable[[str], dict[str, Any]]
-) -> None:
-    case, published = cases()[name], reference(file)
+@pytest.mark.parametrize(("name", "compared"), [("andrews", 7), ("car_axis", 4)])
+def test_published_motions_by_the_tolerance_alone(name: str, compared: int) -> None:
+    case, numbers = cases()[name], published(name)
     contender = "Adaptive, Dormand-Prince 8"
     tolerances = 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10
     ((_, found),) = diagram(case, None, [contender], tolerances)
     assert 0.8 < slope(found, "largest") < 1.2
     end = adaptive(jm.DormandPrince8())(case, None)(1e-12).end
     assert end is not None
-    wanted = np.array(published["our_converged"][:compared])
+    wanted = np.array(numbers["converged"][:compared])
     assert np.max(np.abs(end[:compared] - wanted) / np.maximum(1.0, np.abs(wanted))) < 1e-10
-    digits = np.array(published["reference"][:compared])
+    digits = np.array(numbers["published"][:compared])
     assert np.max(np.abs(end[:compared] - digits) / np.abs(digits)) < 1e-9

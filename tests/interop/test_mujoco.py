@@ -147,23 +147,6 @@ def test_equalities_are_the_equations_of_mujoco(xml: str) -> None:
             np.testing.assert_allclose(mine[:exact], signs * theirs[:exact], atol=1e-12)
 
 
-@ignoring
-def test_the_mass_matrix_of_a_urdf_arm_is_that_of_pinocchio() -> None:
-    pin = pytest.importorskip("pinocchio", reason="pinocchio is not installed: pip install pin")
-    with pytest.warns(IgnoredElementsWarning, match="joint limit: joint1"):
-        robot = from_mjcf(urdf_arm() + " ")
-    _, evaluated = robot_of(urdf_arm())
-    model = pin.buildModelFromXML(urdf_arm())
-    data, rng = model.createData(), np.random.default_rng(3)
-    for _ in range(3):
-        q, v = rng.normal(size=(2, 6))
-        *_, M, force, _ = evaluated(q, v, robot.mechanism.params)
-        expected = pin.crba(model, data, q)
-        np.testing.assert_allclose(M, expected, rtol=0, atol=1e-12 * expected.max())
-        bias = pin.nonLinearEffects(model, data, q, v)
-        np.testing.assert_allclose(-force, bias, rtol=0, atol=1e-12 * np.abs(bias).max())
-
-
 @pytest.mark.slow
 @ignoring
 def test_a_four_bar_keeps_its_loop_and_its_energy() -> None:

@@ -1,6 +1,5 @@
 """Rolling, knife edges and gears: the motions they allow, and published motions."""
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,8 +10,8 @@ import pytest
 import jaxmech as jm
 from jaxmech import parts as jp
 from tests.parts.poses import B, assert_balanced, hamilton, matrix, pair, plane_matrix, rows
+from tests.published import published
 
-Reference = Callable[[str], dict[str, Any]]
 acceleration = jax.jit(jm.acceleration, static_argnums=0)
 R, N, AXLE = 0.4, np.array([1.0, -2.0, 2.0]) / 3, np.array([0.6, 0.0, 0.8])
 PA, PB = np.array([0.3, -0.2, 0.5]), np.array([-0.1, 0.4, 0.2])
@@ -138,9 +137,9 @@ def test_planetary_gear_obeys_willis(size: int) -> None:
     np.testing.assert_allclose(level[-1], 0.2 * (3.0 - 0.8), rtol=1e-13)
 
 
-def test_rolling_disk_turns_as_le_saux_leine_and_glocker_say(reference: Reference) -> None:
+def test_rolling_disk_turns_as_le_saux_leine_and_glocker_say() -> None:
     """Back at its place after a full turn (Nonlinear Science 15, 2005, equations 5.11-5.12)."""
-    case = reference("closed_forms")["rolling_disc_steady_turn"]
+    case = published("closed_forms")["rolling_disc_steady_turn"]
     p, (x, y, z, alpha, beta, gamma) = case["params"], case["q0"]
     ux, uy, uz, alpha_rate, _, gamma_rate = case["v0"]
     inertia = lambda t, p: p["m"] * p["r"] ** 2 / 4 * jnp.array([1.0, 2.0, 1.0])  # noqa: E731
@@ -165,9 +164,9 @@ def test_rolling_disk_turns_as_le_saux_leine_and_glocker_say(reference: Referenc
     assert sol.energy_drift < 1e-12
 
 
-def test_sphere_on_a_turntable_circles_at_two_sevenths_of_its_speed(reference: Reference) -> None:
+def test_sphere_on_a_turntable_circles_at_two_sevenths_of_its_speed() -> None:
     """z'' = i (2/7) W z' (Milne), on a table that is a body with a hinge and a drive."""
-    case = reference("closed_forms")["sphere_on_turntable"]
+    case = published("closed_forms")["sphere_on_turntable"]
     p, (x, y), (ux, uy) = case["params"], case["q0"][:2], case["v0"][:2]
     W, r, wz = p["Omega"], p["r"], 0.7
     ball = jp.spatial_body(
