@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from jaxmech.compiler import batched_closure
 from jaxmech.config.errors import refuse
 from jaxmech.config.load import Subject
 from jaxmech.ensemble.failure.settings import Failure
@@ -72,9 +73,8 @@ class Margin:
     def _along(self, sol: Solution, params: Any) -> Array:
         excess = self._excess
 
-        def at(q: Array, v: Array, t: Array) -> Array:
-            return excess(q, v, t, params)
-
+        # In native code the derivative of `jnp.max` is right, by XLA it is lost at some states.
+        at = batched_closure(lambda q, v, t: excess(q, v, t, params), sol.q[0], sol.v[0], sol.ts[0])
         if self.failure.when == "end":
             return -at(sol.q[-1], sol.v[-1], sol.ts[-1])
         values = jax.vmap(at)(sol.q, sol.v, sol.ts)
