@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from importlib import import_module
 from typing import Any
 
 import equinox as eqx
@@ -231,6 +232,44 @@ class Solution(eqx.Module):
             ImportError: if pandas is not installed.
         """
         return frame(self)
+
+    def plot(
+        self, *names: str | tuple[str, ...], event: str | None = None, figure: Any = None
+    ) -> Any:
+        """Draw the motion: by default all columns over time, the energy and the residuals.
+
+        Columns of the same unit share a panel. Up to 12 trajectories of a batch are drawn as lines,
+        and of more the quantiles; those that failed are left out.
+
+        Args:
+            *names: columns to draw over time, each in a panel of its own. A pair of columns is
+                drawn one over the other: `("x", "y")` is a path, and `("angle", "angle.rate")` a
+                phase portrait.
+            event: the name of an event, at which the columns are drawn as dots; pairs are then
+                Poincaré sections.
+            figure: a matplotlib figure to draw into; by default a new one, which
+                `matplotlib.pyplot.show` shows.
+
+        Returns:
+            The `Panels`: `save("motion.png")` writes them; their `axes` can be changed, by name.
+
+        Raises:
+            KeyError: if there is no such column or event.
+            ValueError: if all trajectories failed, or there are no events.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> import jaxmech as jm
+            >>> model = jm.models.pendulum()
+            >>> ts = jnp.linspace(0, 2, 41)
+            >>> sol = jm.simulate(model.system, *model.initial(), ts, model.params)
+            >>> sol.plot()
+            Panels: coordinates [m], rates [m/s], energy drift, residual
+            >>> sol.plot(("x1", "x2")).axes["x2 over x1"].get_ylabel()
+            'x2 [m]'
+        """
+        # Pictures are a layer above, and matplotlib takes long to import.
+        return import_module("jaxmech.plot.motion").plot_motion(self, names, event, figure)
 
     def _repr_html_(self) -> str:
         return card_as_html(self, repr(self)) if self._is_concrete() else f"<pre>{self!r}</pre>"

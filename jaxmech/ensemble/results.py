@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -139,6 +140,23 @@ class Results:
             return f"{head}\n\n{file.read_text(encoding='utf-8')}".rstrip()
         done = f"{len(self.blocks)} of {self.count} blocks"
         return f"{head}: {self.name}, {self.size:,} trajectories, {done} computed"
+
+    def plot(self, *names: str, figure: Any = None) -> Any:
+        """Draw quantiles of the coordinates over time, and the statistics.
+
+        Args:
+            *names: coordinates and statistics to draw; by default all, up to 24 panels.
+            figure: a matplotlib figure to draw into; by default a new one, which
+                `matplotlib.pyplot.show` shows.
+
+        Returns:
+            The `Panels`: `save("study.png")` writes them; their `axes` can be changed, by name.
+
+        Raises:
+            ValueError: if a name cannot be drawn, or the study stores nothing to draw.
+        """
+        # Pictures are a layer above, and matplotlib takes long to import.
+        return import_module("jaxmech.plot.ensemble_figures").plot_results(self, names, figure)
 
     def _repr_html_(self) -> str:
         card = f"<pre>{escape(repr(self))}</pre>"

@@ -1,8 +1,9 @@
 """`Fit`: fitted parameters, their predictions, and their uncertainty."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -280,6 +281,28 @@ class Fit:
             )
         value, gradient = self.point.slope(fn)
         return Estimate(float(value), *self.uncertainty.of(gradient))
+
+    def plot(self, *, sensors: Sequence[str] = (), figure: Any = None) -> Any:
+        """Draw the first recordings: measurements over the fitted motion, and the residuals.
+
+        Three recordings of the fit are drawn, and three of the validation.
+
+        Args:
+            sensors: names of the sensors, such as "angle [rad]"; those of unlike units have axes
+                of their own.
+            figure: a matplotlib figure to draw into; by default a new one, which
+                `matplotlib.pyplot.show` shows.
+
+        Returns:
+            The `Panels`: `save("fit.png")` writes them; their `axes` can be changed, by name.
+
+        Example:
+            >>> from jaxmech.identify.storage import made_up
+            >>> made_up().plot()
+            Panels: swing, swing residuals
+        """
+        # Pictures are a layer above, and matplotlib takes long to import.
+        return import_module("jaxmech.plot.fit").plot_fit(self, sensors, figure)
 
     def _repr_html_(self) -> str:
         return fit_as_html(self)

@@ -3,7 +3,8 @@
 import numpy as np
 from matplotlib.axes import Axes
 
-from jaxmech.plot.panels import COLORS, GREY, axes_or_new, labelled
+from jaxmech.plot.panels import axes_or_new, labelled
+from jaxmech.plot.style import COLORS, GREY
 from jaxmech.sensitivity.check_report import GradientCheck
 
 STYLES = ("-", "--", ":")

@@ -6,7 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from jaxmech.analysis.stability import Modes
-from jaxmech.plot.panels import BLUE, GREY, ORANGE, axes_or_new, heat_map, labelled
+from jaxmech.plot.panels import axes_or_new, heat_map, labelled
+from jaxmech.plot.style import BLUE, GREY, ORANGE
 
 _AXIS = 1e-9  # relative to the largest eigenvalue: real parts that count as positive
 

@@ -1,6 +1,7 @@
 """The pictures of an ensemble's run folder, drawn from its stored arrays and statistics alone."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,26 @@ from matplotlib.figure import Figure
 from jaxmech.config.run_folder import FolderError
 from jaxmech.ensemble import Results
 from jaxmech.ensemble.checksums import add_to_seal
-from jaxmech.plot.panels import MOST_PANELS, grid, labelled, legend_below, save, single
+from jaxmech.plot.panels import (
+    MOST_PANELS,
+    Panels,
+    columns_of,
+    entitled,
+    grid,
+    labelled,
+    legend_below,
+    save,
+    shown_figure,
+    single,
+)
+from jaxmech.plot.style import add_axes, legend_of
 from jaxmech.plot.trajectories import drift, energy_drift, phase_portrait, quantile_bands
 from jaxmech.status import succeeded
 from jaxmech.utils.tracers import evenly_spaced
 from jaxmech.utils.units import with_unit
 
 Found = dict[str, np.ndarray]
+Drawn = Callable[[Axes, Found, dict[str, Any], np.ndarray], Axes]
 MOST_TRAJECTORIES = 16_384  # suffices for all plotted quantiles
 LEAST_TRAJECTORIES = 1024
 MOST_TIMES = 257  # more are indistinguishable in a panel
@@ -30,7 +44,10 @@ def draw_pictures(results: Results) -> list[Path]:
     if results.has_trajectories and np.any(succeeded(results.status)):
         title = _title(results)
         figures = [(name, title, figure) for name, figure in _figures(results)]
-    figures += [(f"statistic_{k}", title, figure) for k, title, figure in _of_statistics(results)]
+    for name, draw in _of_statistics(results):
+        figure, ax = single()
+        draw(ax)
+        figures.append((f"statistic_{name}", f"{results.name}: {name}", figure))
     try:
         files = save(figures, folder) if figures else []
         add_to_seal(results.path, files)
@@ -40,6 +57,36 @@ def draw_pictures(results: Results) -> list[Path]:
             "complete, and `jaxmech plot` draws them later"
         ) from error
     return files
+
+
+def plot_results(results: Results, names: Sequence[str], figure: Figure | None) -> Panels:
+    """Draw the panels of `Results.plot`, which explains the arguments."""
+    drawings: dict[str, Callable[[Axes], object]] = {}
+    if results.has("q") and np.any(succeeded(results.status)):
+        times = _times(results)
+        ts, q = results.ts[times], results.good("q", times=times, limit=_most(results))
+        for k, (name, label) in enumerate(zip(results.coordinates, results.labels, strict=True)):
+            drawings[name] = partial(_column, ts, q[..., k], label)
+    drawings |= dict(_of_statistics(results))
+    unknown = [name for name in names if name not in drawings]
+    if unknown or not drawings:
+        raise ValueError(
+            "Argument `names` must be of coordinates or statistics that can be drawn, which are "
+            f"{', '.join(drawings) or 'none'}; {', '.join(map(repr, unknown)) or 'store some'}."
+        )
+    chosen = names or [*drawings][:MOST_PANELS]
+    rows, columns = -(-len(chosen) // columns_of(len(chosen))), columns_of(len(chosen))
+    figure = figure or shown_figure(max(3.2 * columns, 6.0), 2.4 * rows + 0.6)
+    axes = {}
+    for k, name in enumerate(chosen):
+        axes[name] = add_axes(figure, (rows, columns, k + 1))
+        drawings[name](axes[name])
+    legend_below(figure, [ax for ax in axes.values() if not ax.get_legend()][:1], columns=3)
+    return Panels(entitled(figure, _title(results)), axes)
+
+
+def _column(ts: np.ndarray, values: np.ndarray, label: str, ax: Axes) -> None:
+    quantile_bands(ts, values, name=label, ax=ax)
 
 
 def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
@@ -76,7 +123,7 @@ def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
             energy_drift(ts, energy, ax=ax)
         else:
             quantile_bands(ts, energy, name="energy, not conserved [J]", ax=ax)
-            ax.legend(frameon=False, fontsize="small")
+            legend_of(ax)
         yield "energy", figure
 
 
@@ -99,17 +146,31 @@ def _title(results: Results) -> str:
     return f"{results.name}: {finished:,}{part} trajectories{drawn}{lost}"
 
 
-def _of_statistics(results: Results) -> Iterator[tuple[str, str, Figure]]:
-    settings = results.config.get("statistics", {})
+def _of_statistics(results: Results) -> Iterator[tuple[str, Callable[[Axes], object]]]:
+    """The statistics that can be drawn, and how."""
     for name, values in results.statistics.items():
-        draw = _DRAWN.get(settings.get(name, {}).get("statistic"))
-        times = _saves(results, settings.get(name, {}))
-        if draw is None:
-            continue
-        figure, ax = single()
-        label = with_unit(str(of := settings[name]["of"]), results.unit_of(str(of)))
-        if draw(ax, values, settings[name] | {"label": label}, times) is not None:
-            yield name, f"{results.name}: {name}", figure
+        settings = results.config.get("statistics", {}).get(name, {})
+        draw = _DRAWN.get(settings.get("statistic"))
+        ts = _saves(results, settings)
+        if draw is not None and _can_be_drawn(values, ts):
+            of = str(settings["of"])
+            settings = settings | {"label": with_unit(of, results.unit_of(of))}
+            yield name, partial(_statistic, draw, values, settings, ts)
+
+
+def _statistic(
+    draw: Drawn, values: Found, settings: dict[str, Any], ts: np.ndarray, ax: Axes
+) -> None:
+    draw(ax, values, settings, ts)
+
+
+def _can_be_drawn(values: Found, ts: np.ndarray) -> bool:
+    """Whether a statistic is of a number at each time, or of one number."""
+    if "quantiles" in values:
+        return values["quantiles"].ndim == 2 and len(values["quantiles"]) == len(ts)
+    if "mean" in values:
+        return values["mean"].ndim == 1 and len(values["mean"]) == len(ts)
+    return values.get("counts", np.zeros(1)).ndim == 1
 
 
 def _saves(results: Results, settings: dict[str, Any]) -> np.ndarray:
@@ -119,38 +180,30 @@ def _saves(results: Results, settings: dict[str, Any]) -> np.ndarray:
     return ts[:: observed.get("every", 1)]
 
 
-def _quantiles(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes | None:
+def _quantiles(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes:
     bands = values["quantiles"]
-    if bands.ndim != 2 or len(bands) != len(ts):
-        return None
     for k, p in enumerate(values["at"]):
         ax.plot(ts, bands[:, k], label=f"{100 * p:g} %")
         ax.fill_between(ts, values["low"][:, k], values["high"][:, k], alpha=0.2, linewidth=0)
     return labelled(ax, "t [s]", f"quantiles of {settings['label']}", legend=True)
 
 
-def _moments(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes | None:
+def _moments(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes:
     mean, sd = values["mean"], values["sd"]
-    if mean.ndim != 1 or len(mean) != len(ts):
-        return None
     ax.fill_between(ts, values["min"], values["max"], alpha=0.15, linewidth=0, label="range")
     ax.fill_between(ts, mean - sd, mean + sd, alpha=0.3, linewidth=0, label="mean ± sd")
     ax.plot(ts, mean, label="mean")
     return labelled(ax, "t [s]", settings["label"], legend=True)
 
 
-def _histogram(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes | None:
+def _histogram(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes:
     counts, edges = values["counts"], values["edges"]
-    if counts.ndim != 1:
-        return None
     total = counts.sum() + values["below"] + values["above"]
     ax.stairs(counts / np.diff(edges) / max(float(total), 1.0), edges, fill=True, alpha=0.6)
     return labelled(ax, settings["label"], "probability density")
 
 
-def _first_passage(
-    ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray
-) -> Axes | None:
+def _first_passage(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes:
     ax.fill_between(ts, values["low"], values["high"], step="post", alpha=0.3, linewidth=0)
     ax.step(ts, values["probability"], where="post")
     word = next((key for key in ("above", "below") if settings.get(key) is not None), None)
@@ -159,7 +212,7 @@ def _first_passage(
     return labelled(ax, "t [s]", f"P({settings['of']} {condition})")
 
 
-def _sobol(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes | None:
+def _sobol(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes:
     place = np.arange(len(values["names"]))
     for k, order in enumerate(("first_order", "total")):
         value, low, high = (values[f"{order}{end}"] for end in ("", "_low", "_high"))
@@ -170,7 +223,7 @@ def _sobol(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) ->
     return labelled(ax, "", f"Sobol index of {settings['of']}", legend=True)
 
 
-_DRAWN: dict[Any, Callable[[Axes, Found, dict[str, Any], np.ndarray], Axes | None]] = {
+_DRAWN: dict[Any, Drawn] = {
     "quantiles": _quantiles,
     "moments": _moments,
     "histogram": _histogram,

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from jaxmech.ensemble import FailureEstimate, FailureProbability
 from jaxmech.plot.panels import save, single
+from jaxmech.plot.style import BLUE, GREY, legend_of
 
 _MOST = 12  # variables that are shown
 
@@ -32,8 +33,8 @@ def _methods(result: FailureProbability) -> Figure:
     for k, estimate in enumerate(result.estimates):
         low, high = estimate.interval(result.confidence)
         if np.isfinite([low, high]).all():
-            ax.plot([low, high], [k, k], color="0.5")
-        ax.plot([estimate.probability], [k], "o", color="C0")
+            ax.plot([low, high], [k, k], color=GREY)
+        ax.plot([estimate.probability], [k], "o", color=BLUE)
     ax.set_yticks(range(len(result.estimates)), [x.method for x in result.estimates])
     ax.set(xscale="log", xlabel="probability of failure")
     ax.margins(y=0.2)
@@ -45,7 +46,7 @@ def _levels(estimate: FailureEstimate) -> Figure:
     figure, ax = single()
     probabilities = np.cumprod([level.probability for level in estimate.levels])
     ax.plot([level.threshold for level in estimate.levels], probabilities, "o-")
-    ax.axvline(0.0, color="0.7", linewidth=0.8)
+    ax.axvline(0.0, color=GREY, linewidth=0.8)
     ax.set(yscale="log", xlabel="margin at most", ylabel=f"probability ({estimate.method})")
     return figure
 
@@ -62,5 +63,5 @@ def _importance(result: FailureProbability) -> Figure:
         ax.barh(places, [point.importance[name] for name in names], 0.8 / count, label=label)
     ax.set_yticks(range(len(names)), [name.partition(".")[2] for name in names])
     ax.set_xlabel("importance factor")
-    ax.legend()
+    legend_of(ax)
     return figure

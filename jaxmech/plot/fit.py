@@ -10,19 +10,14 @@ from matplotlib.ticker import MaxNLocator
 
 from jaxmech.identify.result import Fit, Predicted
 from jaxmech.plot import panels
-from jaxmech.plot.panels import (
-    BLUE,
-    GREY,
-    MOST_PANELS,
-    axes_or_new,
-    heat_map,
-    interrupted,
-    labelled,
-)
+from jaxmech.plot.panels import MOST_PANELS, axes_or_new, heat_map, interrupted, labelled
 from jaxmech.plot.stacked import SensorAxes, root_mean_squares
+from jaxmech.plot.style import BLUE, GREY, UNKNOWN, add_axes, new_figure, scale_beside
 
 Drawing = Callable[[Fit, int, bool, Sequence[str], Axes], list[Axes]]
 
+_SHOWN = 3  # recordings, and as many of the validation
+_WIDTH, _HEIGHT = 9.0, 2.3  # inches
 _CELL = 0.45  # inches per parameter in the picture of correlations
 MOST_MARKS = 200  # measurements drawn of one recording; more would merge into a line
 
@@ -138,7 +133,7 @@ def correlation(fit: Fit, *, by_recording: bool = False, ax: Axes | None = None)
             f"few for {len(uncertainty.names)} parameters."
         )
     ax = axes_or_new(ax)
-    ax.set_facecolor("#DDDDDD")
+    ax.set_facecolor(UNKNOWN)
     texts = [[f"{x:.2f}" for x in row] for row in values]
     return heat_map(ax, values, texts, uncertainty.names, uncertainty.names, rotation=90)
 
@@ -164,11 +159,35 @@ def _figures(fit: Fit, sensors: Sequence[str]) -> Iterator[tuple[str, str, Figur
     loss(fit, ax=ax)
     yield "loss", "", figure
     side = max(3.0, _CELL * len(fit.names) + 1.5)
-    figure = Figure(figsize=(side, side), layout="constrained")
-    ax = correlation(fit, ax=figure.subplots())
+    figure = new_figure(side, side)
+    ax = correlation(fit, ax=add_axes(figure))
     if not ax.texts:  # too many parameters to write the numbers
-        figure.colorbar(ax.images[0], ax=ax, shrink=0.5, label="correlation")
+        scale_beside(ax.images[0], ax, "correlation", shrink=0.5)
     yield "correlation", "", figure
+
+
+def plot_fit(fit: Fit, sensors: Sequence[str], figure: Figure | None) -> panels.Panels:
+    """Draw the panels of `Fit.plot`, which explains the arguments."""
+    shown = [
+        (one.name, k, is_validation)
+        for is_validation, part in ((False, fit.train), (True, fit.validation))
+        for k, one in enumerate(part.recordings[:_SHOWN])
+    ]
+    figure = figure or panels.shown_figure(_WIDTH, _HEIGHT * len(shown) + 0.6)
+    axes: dict[str, Axes] = {}
+    stacks: list[list[Axes]] = []
+    for row, (name, k, is_validation) in enumerate(shown):
+        for column, (label, draw) in enumerate((("", _motion), (" residuals", _misfit))):
+            ax = add_axes(figure, (len(shown), 2, 2 * row + column + 1))
+            stacks.append(draw(fit, k, is_validation, sensors, ax))
+            key = f"{name}{', validation' if is_validation else ''}{label}"
+            axes |= {f"{key} {j}" if j else key: ax for j, ax in enumerate(stacks[-1])}
+            stacks[-1][-1].set_xlabel("t [s]" if row == len(shown) - 1 else "")
+    most = max(map(len, stacks))
+    if figure.get_figwidth() == _WIDTH:
+        figure.set_size_inches(_WIDTH, figure.get_figheight() * (1 + most) / 2)
+    panels.legend_below(figure, stacks[0], columns=4)
+    return panels.Panels(figure, axes)
 
 
 def _by_recording(

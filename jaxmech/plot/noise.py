@@ -12,7 +12,8 @@ from matplotlib.axes import Axes
 from jaxmech.identify.inference.independence import samples_of_sensors
 from jaxmech.identify.noise.losses import NORMAL
 from jaxmech.identify.result import Fit
-from jaxmech.plot.panels import BLUE, COLORS, GREY, axes_or_new, labelled
+from jaxmech.plot.panels import axes_or_new, labelled
+from jaxmech.plot.style import BLUE, COLORS, GREY
 
 _LAGS = 40  # shown of a correlation
 _BAND = 1.96  # of independent residuals, in standard errors

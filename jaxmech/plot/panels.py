@@ -1,10 +1,7 @@
-"""Shared elements of all pictures: colours, axes, grids of panels, and writing to files.
+"""Shared elements of all pictures: axes, grids of panels, and writing to files."""
 
-The colours are those of Okabe and Ito ("Color universal design", 2008), which are distinguishable
-to colour-blind readers.
-"""
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -13,22 +10,46 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#5A5A5A"
-COLORS = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
+from jaxmech.plot.style import STYLE, add_axes, bare, legend_of, new_figure, scale_beside, styled
+
 MOST_PANELS = 24
-_DPI = 130
 _GAP = 4.0  # in usual steps
 _MOST_WRITTEN = 12  # rows and columns up to which numbers are written into cells
 _DARK = 0.6  # number from which the text on its cell is white
 
 
+@dataclass(frozen=True, eq=False)
+class Panels:
+    """Several panels in one figure: the result of `sol.plot()` and the like.
+
+    Attributes:
+        figure: the figure, which `matplotlib.pyplot.show` shows.
+        axes: the panels by name, in order.
+    """
+
+    figure: Figure
+    axes: Mapping[str, Axes]
+
+    def save(self, path: str | Path, *, dpi: float = STYLE["savefig.dpi"]) -> Path:
+        """Write the figure to a file, whose suffix determines the format."""
+        self.figure.savefig(path, dpi=dpi)
+        return Path(path)
+
+    def __repr__(self) -> str:
+        return f"Panels: {', '.join(self.axes)}"
+
+
 def axes_or_new(ax: Axes | None) -> Axes:
     """Return the axes, or new ones for None."""
-    if ax is not None:
-        return ax
-    import matplotlib.pyplot as plt  # slow to import; pictures of runs have figures of their own
+    return add_axes(shown_figure()) if ax is None else ax
 
-    return plt.subplots(layout="constrained")[1]
+
+def shown_figure(width: float | None = None, height: float | None = None) -> Figure:
+    """A figure [inches] that pyplot shows; pictures of runs have figures of their own."""
+    import matplotlib.pyplot as plt  # slow to import
+
+    with styled():
+        return plt.figure(figsize=None if width is None or height is None else (width, height))
 
 
 def labelled(ax: Axes, x: str, y: str, *, legend: bool = False) -> Axes:
@@ -38,7 +59,7 @@ def labelled(ax: Axes, x: str, y: str, *, legend: bool = False) -> Axes:
     ax.margins(x=0)
     ax.spines[["top", "right"]].set_visible(False)
     if legend:
-        ax.legend(fontsize="small", framealpha=0.8, edgecolor="none")  # above what it covers
+        legend_of(ax)
     return ax
 
 
@@ -64,22 +85,21 @@ def heat_map(
     """Draw numbers from -1 to 1 as coloured cells, with their texts or, if many, with a scale."""
     cells = ax.imshow(values, vmin=-1, vmax=1, cmap="RdBu_r", aspect=aspect)
     if max(values.shape) > _MOST_WRITTEN:
-        ax.figure.colorbar(cells, ax=ax, shrink=0.8)
+        scale_beside(cells, ax, shrink=0.8)
     rows = np.argwhere(np.isfinite(values)) if max(values.shape) <= _MOST_WRITTEN else ()
     for i, j in rows:
         color = "white" if abs(values[i, j]) > _DARK else "black"
         ax.text(j, i, texts[i][j], ha="center", va="center", fontsize="x-small", color=color)
     ax.set_xticks(range(len(columns)), columns, **ticks)
     ax.set_yticks(range(len(names)), names)
-    ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
-    return ax
+    return bare(ax)
 
 
 def single() -> tuple[Figure, Axes]:
     """Make a figure with a single panel."""
-    figure = Figure(figsize=(6.0, 3.8), layout="constrained")
-    return figure, figure.subplots()
+    figure = new_figure(*STYLE["figure.figsize"])
+    return figure, add_axes(figure)
 
 
 def columns_of(count: int) -> int:
@@ -91,12 +111,8 @@ def grid(count: int) -> tuple[Figure, list[Axes]]:
     """Make a figure of `count` small panels, by row."""
     columns = columns_of(count)
     rows = ceil(count / columns)
-    size = max(3.2 * columns, 6.0), 2.3 * rows + 0.6
-    figure = Figure(figsize=size, layout="constrained")
-    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for ax in panels[count:]:
-        ax.axis("off")
-    return figure, panels[:count]
+    figure = new_figure(max(3.2 * columns, 6.0), 2.3 * rows + 0.6)
+    return figure, [add_axes(figure, (rows, columns, k + 1)) for k in range(count)]
 
 
 def legend_below(figure: Figure, axes: Iterable[Axes], columns: int) -> None:
@@ -105,7 +121,34 @@ def legend_below(figure: Figure, axes: Iterable[Axes], columns: int) -> None:
     handles = [handle for some, _ in pairs for handle in some]
     labels = [label for _, some in pairs for label in some]
     if handles:
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+        with styled():
+            place: Any = {"loc": "outside lower center", "ncols": columns, "frameon": False}
+            figure.legend(handles, labels, **place)
+
+
+def entitled(figure: Figure, title: str) -> Figure:
+    """Write a title above all panels."""
+    with styled():
+        figure.suptitle(title)
+    return figure
+
+
+def legend_beside(ax: Axes) -> None:
+    """Put the legend at the right of axes, if they have anything to name."""
+    if ax.get_legend_handles_labels()[0]:
+        legend_of(ax, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    elif ax.legend_ is not None:
+        ax.legend_.remove()
+
+
+def share_time(axes: Sequence[Axes]) -> None:
+    """Give panels below each other the same times, which are labelled at the lowest."""
+    for ax in axes[:-1]:
+        ax.sharex(axes[-1])
+        ax.tick_params(labelbottom=False)
+        ax.set_xlabel("")
+    if axes and axes[0].figure is not None:
+        axes[0].figure.align_ylabels(axes)
 
 
 def save(figures: Iterable[tuple[str, str, Figure]], folder: Path) -> list[Path]:
@@ -114,9 +157,9 @@ def save(figures: Iterable[tuple[str, str, Figure]], folder: Path) -> list[Path]
     files: list[Path] = []
     try:
         for name, title, figure in figures:
-            figure.suptitle(title, fontsize="medium")
+            entitled(figure, title)
             files.append(folder / f"{name}.png")
-            figure.savefig(files[-1], dpi=_DPI)
+            figure.savefig(files[-1], dpi=STYLE["savefig.dpi"])
     except OSError:
         for file in files[-1:]:
             file.unlink(missing_ok=True)

@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 
 from jaxmech.display.animate import animate
 from jaxmech.ensemble.finished.replay import ReplayedTrajectory
-from jaxmech.plot.panels import BLUE, MOST_PANELS, ORANGE, grid, labelled, save, single
+from jaxmech.plot.panels import MOST_PANELS, grid, labelled, save, single
+from jaxmech.plot.style import BLUE, ORANGE
 from jaxmech.status import succeeded
 
 _SECONDS, _FPS = 5.0, 12.5  # of an animation, for very short or long motions

@@ -14,7 +14,6 @@ from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-u
 
 from jaxmech.geometry import Solid
 from jaxmech.plot.drawings import Drawing, MovingSolid, drawings
-from jaxmech.plot.panels import COLORS, GREY, ORANGE
 from jaxmech.plot.paths import (
     THICK,
     Shape,
@@ -28,6 +27,7 @@ from jaxmech.plot.paths import (
     path,
     places,
 )
+from jaxmech.plot.style import COLORS, GREY, ORANGE
 
 DARK = "#333333"  # dots
 _WIDTH = 5.2  # inches

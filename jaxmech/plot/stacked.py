@@ -7,7 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from jaxmech.identify.result import Predicted
-from jaxmech.plot.panels import COLORS, labelled
+from jaxmech.plot.panels import labelled
+from jaxmech.plot.style import COLORS
 
 _ALIKE = 10.0  # ratio of sizes up to which curves are drawn into the same axes
 _NAMES = 3  # of sensors in the label of an axis

@@ -9,7 +9,6 @@ import xarray
 import jaxmech.ensemble as je
 from jaxmech.cli.report.answers import answers
 from jaxmech.config.toml import read
-from jaxmech.plot import ensemble_figures
 from tests.ensemble.studies import write_study
 
 STUDY = """
@@ -73,10 +72,7 @@ def test_the_summary_shows_them(run: Path) -> None:
 
 def test_axes_and_tables_have_them(run: Path) -> None:
     results = je.open_results(run)
-    labels = {
-        name: [figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()]
-        for name, _, figure in ensemble_figures._of_statistics(results)
-    }
+    labels = {name: [ax.get_xlabel(), ax.get_ylabel()] for name, ax in results.plot().axes.items()}
     plt.close("all")
     assert labels["bands"] == ["t [s]", "quantiles of x1 [m]"]
     assert labels["bins"][0] == "height [cm]"

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from jaxmech.cli.audit.deviation import Deviation
-from jaxmech.plot.panels import COLORS, grid, labelled, save
+from jaxmech.plot.panels import grid, labelled, save
+from jaxmech.plot.style import COLORS
 
 MOST_LINES = len(COLORS)
 

@@ -13,8 +13,8 @@ from jaxmech.parts.forces.elements import Gravity
 from jaxmech.parts.geometry import direction_of, joint_points
 from jaxmech.parts.mechanism import Mechanism
 from jaxmech.parts.values import Reader
-from jaxmech.plot.panels import ORANGE
 from jaxmech.plot.paths import Track, shapes_at
+from jaxmech.plot.style import ORANGE
 from jaxmech.plot.viewer.stage import Box, Item, in_space
 from jaxmech.solution import Solution
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxmech.display.motions import digits, extent
-from jaxmech.plot.panels import ORANGE
+from jaxmech.plot.style import ORANGE
 from jaxmech.plot.viewer.stage import Box, Item, Stage
 
 _HEIGHT = 480  # pixels of a view in a notebook

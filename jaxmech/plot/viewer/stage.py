@@ -9,7 +9,6 @@ from matplotlib.colors import to_rgb
 
 from jaxmech import meshes
 from jaxmech.geometry import Solid
-from jaxmech.plot.panels import GREY, ORANGE
 from jaxmech.plot.paths import (
     THICK,
     Shapes,
@@ -21,6 +20,7 @@ from jaxmech.plot.paths import (
     path,
 )
 from jaxmech.plot.scene import DARK, colors_by_body, is_inside
+from jaxmech.plot.style import GREY, ORANGE
 from jaxmech.plot.viewer.stream import Stream
 
 ROD, CURVE, DOT = 0.014, 0.004, 0.024  # radii relative to the size of the moving shapes

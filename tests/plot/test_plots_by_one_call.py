@@ -1,0 +1,133 @@
+"""`sol.plot()`, `fit.plot()` and `results.plot()`: their panels, curves, names and units."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import jaxmech as jm
+from jaxmech.ensemble import Results, Study, Times, Uniform, open_results, run_study
+from jaxmech.identify.storage import made_up
+from jaxmech.plot.style import COLORS, STYLE
+from jaxmech.status import Status
+
+TS = jnp.linspace(0.0, 2.0, 21)
+MODEL = jm.models.pendulum()
+LOWEST = jm.Event(lambda q, v, t, p: q[0], name="lowest", keep=4)
+
+
+def swing(speed: float) -> jm.Solution:
+    q, v = MODEL.initial()
+    return jm.simulate(MODEL.system, q, v + speed * jnp.stack([-q[1], q[0]]), TS, events=LOWEST,
+                       params=MODEL.params)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def motions() -> jm.Solution:
+    return jax.vmap(swing)(jnp.linspace(0.0, 0.3, 14))
+
+
+@pytest.fixture(scope="module")
+def motion(motions: jm.Solution) -> jm.Solution:
+    return jax.tree.map(lambda x: x[0], motions)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    out = tmp_path_factory.mktemp("study")
+    start = {"theta": Uniform(-1.0, 1.0)}
+    run_study(Study(model="pendulum", size=8, times=Times(end=1.0, saves=6), start=start), out)
+    return open_results(out)
+
+
+@pytest.fixture(autouse=True)
+def _close() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+def test_a_motion_has_its_columns_by_unit_and_its_audit(motion: jm.Solution) -> None:
+    panels = motion.plot()
+    assert list(panels.axes) == ["coordinates [m]", "rates [m/s]", "energy drift", "residual"]
+    coordinates, rates, *_, residual = panels.axes.values()
+    assert coordinates.get_legend_handles_labels()[1] == ["x1", "x2"]
+    assert np.array_equal(coordinates.lines[1].get_ydata(), motion["x2"])
+    assert rates.get_ylabel() == "rates [m/s]"
+    assert (coordinates.get_xlabel(), residual.get_xlabel()) == ("", "t [s]")
+    marked = [line.get_xdata()[0] for line in coordinates.lines[2:]]
+    t = motion.events["lowest"].t
+    assert marked == pytest.approx(t[np.isfinite(t)])
+
+
+def test_a_batch_is_drawn_by_quantiles_without_those_that_failed(motions: jm.Solution) -> None:
+    status = motions.status.at[3].set(Status.NONFINITE)
+    failed = eqx.tree_at(lambda sol: sol.status, motions, status)
+    panels = failed.plot("x2")
+    line = panels.axes["x2"].lines[0]
+    good = np.delete(np.asarray(motions["x2"]), 3, axis=0)
+    assert np.array_equal(line.get_ydata(), np.median(good, axis=0))
+    assert panels.figure.get_suptitle() == "14 trajectories, 1 failed and left out"
+    few = jax.tree.map(lambda x: x[:5], motions).plot("x2").axes["x2"]
+    assert len(few.lines) == 5
+
+
+def test_pairs_are_paths_and_sections(motion: jm.Solution, motions: jm.Solution) -> None:
+    path = motion.plot(("x1", "x2")).axes["x2 over x1"]
+    assert (path.get_xlabel(), path.get_ylabel()) == ("x1 [m]", "x2 [m]")
+    assert path.get_aspect() == 1.0
+    section = motions.plot(("x2", "x1.rate"), event="lowest").axes["x1.rate over x2"]
+    assert (section.get_xlabel(), section.get_ylabel()) == ("x2 [m]", "x1.rate [m/s]")
+    dots = section.lines[2]
+    assert dots.get_linestyle() == "None"
+    assert np.array_equal(dots.get_ydata(), motions.events["lowest"].v[2, :, 0], equal_nan=True)
+
+
+def test_bad_arguments_are_named(motion: jm.Solution) -> None:
+    with pytest.raises(KeyError, match="x3"):
+        motion.plot("x3")
+    with pytest.raises(KeyError, match="highest"):
+        motion.plot("x1", event="highest")
+    with pytest.raises(TypeError, match="pairs of names"):
+        motion.plot(("x1", "x2", "x1.rate"))
+
+
+def test_a_fit_shows_measurements_and_residuals() -> None:
+    panels = made_up().plot(sensors=["angle [rad]"])
+    assert panels.axes["swing"].get_ylabel() == "measured and fitted [rad]"
+    assert len(panels.axes["swing"].lines) == 2
+    assert panels.axes["swing residuals"].get_xlabel() == "t [s]"
+
+
+def test_a_study_shows_quantiles(study: Results) -> None:
+    panels = study.plot()
+    assert [ax.get_ylabel() for ax in panels.axes.values()] == ["x1 [m]", "x2 [m]"]
+    assert "8 trajectories" in panels.figure.get_suptitle()
+    assert list(study.plot("x2").axes) == ["x2"]
+    with pytest.raises(ValueError, match="'x3'"):
+        study.plot("x3")
+
+
+def test_panels_are_written_and_shown(motion: jm.Solution, tmp_path: Path) -> None:
+    panels = motion.plot("x1")
+    assert plt.get_fignums() == [panels.figure.number]
+    assert panels.save(tmp_path / "x.png").stat().st_size > 1000
+    figure = Figure()
+    assert motion.plot("x1", figure=figure).figure is figure
+
+
+def test_pictures_have_one_style_and_leave_that_of_others_alone(motion: jm.Solution) -> None:
+    before = dict(mpl.rcParams)
+    ax = motion.plot("x1").axes["x1"]
+    assert mpl.rcParams == before
+    assert ax.lines[0].get_color() == COLORS[0]
+    assert ax.xaxis.get_ticklabels()[0].get_color() == STYLE["xtick.labelcolor"]
+    assert ax.xaxis.label.get_fontsize() == STYLE["axes.labelsize"]
+    with plt.style.context("jaxmech.plot.style"):
+        assert plt.rcParams["axes.labelcolor"] == STYLE["axes.labelcolor"]
