@@ -41,6 +41,7 @@ class FailureEstimate:
         weights: their weights, proportional to the share of the failures that they stand for.
         levels: the levels of subset simulation.
         degrees: degrees of freedom of the standard deviation, if it is known from few runs.
+        runs: the number of the run of each failure, where those of a run depend on each other.
     """
 
     method: str
@@ -51,6 +52,7 @@ class FailureEstimate:
     weights: np.ndarray = field(default_factory=lambda: np.zeros(0))
     levels: tuple[SubsetLevel, ...] = ()
     degrees: int = 0
+    runs: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """The interval of the probability: that of its logarithm, which is nearly normal.

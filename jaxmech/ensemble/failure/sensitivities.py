@@ -57,8 +57,10 @@ def sensitivities(space: StandardSpace, estimate: FailureEstimate) -> tuple[Sens
         for key, value, ahead, behind, step in _neighbours(rule, default):
             scores = _scores(rule, ahead, behind, step, z[:, k], pull[:, k], default)
             mean = float(weights @ scores)
-            spread = sqrt(float((weights**2) @ (scores - mean) ** 2))
-            results.append(Sensitivity(name, key, value, mean, spread))
+            parts = weights * (scores - mean)
+            if len(estimate.runs):  # failures of a run depend on each other
+                parts = np.bincount(estimate.runs, parts)
+            results.append(Sensitivity(name, key, value, mean, sqrt(float(parts @ parts))))
     return tuple(results)
 
 

@@ -4,25 +4,129 @@ Au and Beck, "Estimation of small failure probabilities in high dimensions by su
 Probabilistic Engineering Mechanics 16, 2001. The chains propose normal points that are correlated
 with the present ones, by an amount that adapts to their acceptance: Papaioannou, Betz, Zwirglmaier
 and Straub, "MCMC algorithms for subset simulation", Probabilistic Engineering Mechanics 41, 2015.
+Several independent runs advance together, so that a step of all of their chains is one batch.
 """
 
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
 
 import numpy as np
 
+from jaxmech.ensemble.failure.bridge import bridged
 from jaxmech.ensemble.failure.estimates import FailureEstimate, SubsetLevel
 from jaxmech.ensemble.failure.limit_state import ExhaustedError, LimitState
 
 SHARE = 0.1  # of a level among the trajectories of the one before
-PILOT = 1000  # trajectories of a level of a pilot
-RUN = 2000  # and of a level of one of several runs
-_LEAST_RUNS = 5
-_MOST_RUNS = 1000
+RUN = 1024  # trajectories of a level of a run
+RUNS = 5  # that advance together
+BATCH = 512  # trajectories that are computed at a time by default, filled by the chains of RUNS
 _ACCEPTANCE = 0.44  # that the proposals are adapted to
 _MOST_LEVELS = 60
 _SEEDS_PER_VARIABLE = 5  # from which on their covariance is known
 _STALLED = 0.95  # share above which a level makes no progress
+
+# The points of which a run asks the margins, and what it returns.
+Run = Generator[np.ndarray, np.ndarray, FailureEstimate]
+
+
+def subset_simulation(
+    limit: LimitState, precision: float, size: int | None, seed: int
+) -> tuple[FailureEstimate, FailureEstimate | None]:
+    """The probability by the product of the levels, and from the failures at their end.
+
+    Independent runs are added until one of the two is as precise as required. The chains of a level
+    begin where others of the level before have been, so that the standard deviation that a single
+    run states is too small; those here come from the differences of the runs. The second estimate
+    is that of bridge sampling, far more precise where a few half-spaces hold the failures, and None
+    where they do not.
+    """
+    runs: list[FailureEstimate] = []
+    results: list[tuple[FailureEstimate, FailureEstimate | None]] = []
+    while True:
+        before, count = limit.trajectories, len(runs)
+        rngs = [np.random.default_rng([seed, 4, count + k]) for k in range(RUNS)]
+        try:
+            runs += together(limit, [levels_of(limit.size, size or RUN, rng) for rng in rngs])
+        except ExhaustedError:
+            if not results:
+                raise
+            return results[-1]
+        product = _mean(runs)
+        failures = [run.failures for run in runs if run.failures.size]
+        rng = np.random.default_rng([seed, 7, count])
+        other = bridged(limit, failures, product.probability, precision, rng)
+        results.append((product, other))
+        reached = min(x.coefficient_of_variation for x in results[-1] if x is not None)
+        if reached <= precision or limit.left < 1.2 * (limit.trajectories - before):
+            return results[-1]
+
+
+def together(limit: LimitState, runs: Sequence[Run]) -> list[FailureEstimate]:
+    """The results of some runs, all of whose questions at a time are asked in one batch.
+
+    Raises:
+        ExhaustedError: if as many trajectories are computed as are allowed before they end.
+    """
+    results: list[FailureEstimate | None] = [None] * len(runs)
+    asked = {k: next(run) for k, run in enumerate(runs)}
+    while asked:
+        margins = limit.values(np.concatenate([*asked.values()]))
+        ends = np.cumsum([len(u) for u in asked.values()])[:-1]
+        answers = dict(zip(asked, np.split(margins, ends), strict=True))
+        asked = {}
+        for k, answer in answers.items():
+            try:
+                asked[k] = runs[k].send(answer)
+            except StopIteration as end:
+                results[k] = end.value
+    return [result for result in results if result is not None]
+
+
+def _mean(runs: list[FailureEstimate]) -> FailureEstimate:
+    probabilities = np.array([run.probability for run in runs])
+    mean = float(probabilities.mean())
+    stated = sqrt(sum(x.coefficient_of_variation**2 for x in runs if x.failures.size)) / len(runs)
+    spread = inf
+    if mean > 0:
+        spread = max(stated, float(probabilities.std(ddof=1)) / sqrt(len(runs)) / mean)
+    failed = [run for run in runs if run.failures.size]
+    weights = [run.weights * run.probability / (mean * len(runs)) for run in failed]
+    numbers = np.repeat(np.arange(len(failed)), [len(run.weights) for run in failed])
+    return FailureEstimate(
+        "product of levels", mean, spread, sum(run.trajectories for run in runs),
+        np.concatenate([run.failures for run in failed]) if failed else np.zeros((0, 0)),
+        np.concatenate(weights) if failed else np.zeros(0), runs[0].levels, len(runs) - 1, numbers,
+    )  # fmt: skip
+
+
+def levels_of(n: int, size: int, rng: np.random.Generator) -> Run:
+    """One run of subset simulation in n variables with so many trajectories in a level.
+
+    It ends with a population of failures, as independent as chains can make them.
+    """
+    u = rng.normal(size=(size, n))
+    margins = yield u
+    levels, correlation, scale, acceptance = [], 0.0, 0.6, float("nan")
+    trajectories, rank = size, max(int(size * SHARE) - 1, 0)
+    chain = 1  # points of a chain, which follow each other in steps of the number of chains
+    while True:
+        threshold = max(float(np.partition(margins, rank)[rank]), 0.0)
+        inside = margins <= threshold
+        if threshold > 0 and inside.mean() > _STALLED:  # a plateau, which no level gets over
+            threshold, inside = 0.0, margins <= 0
+        share = float(inside.mean())
+        correlation = _correlation(inside, chain)
+        spread = sqrt((1 - share) / (max(share, 1e-300) * size) * (1 + correlation))
+        levels.append(SubsetLevel(threshold, share, spread if share > 0 else inf, acceptance))
+        if len(levels) == _MOST_LEVELS or share == 0:
+            return _product(levels, u[margins <= 0], trajectories)
+        seeds = rng.permutation(np.flatnonzero(inside))[: rank + 1]
+        chains = _Chains(u[seeds], margins[seeds], scale)
+        u, margins, chain, acceptance = yield from chains.population(threshold, size, rng)
+        scale, trajectories = chains.scale, trajectories + len(u) - len(seeds)
+        if threshold <= 0:
+            return _product(levels, u, trajectories)
 
 
 @dataclass
@@ -33,109 +137,41 @@ class _Chains:
     margins: np.ndarray
     scale: float  # of the proposals, in standard deviations of the seeds; adapts
 
-    def advanced(
-        self, limit: LimitState, threshold: float, axes: tuple[np.ndarray | None, np.ndarray],
-        rng: np.random.Generator, step: int,
-    ) -> float:  # fmt: skip
-        """Move every chain by one proposal; return the share of those that were accepted."""
+    def population(
+        self, threshold: float, size: int, rng: np.random.Generator
+    ) -> Generator[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, int, float]]:
+        """Points of the level, their margins, the length of the chains, and their acceptance."""
+        axes = _axes(self.u)
+        length = -(-size // len(self.u))
+        points, values, shares = [self.u], [self.margins], []
+        for step in range(1, length):
+            proposals = self._proposals(axes, rng)
+            margins = yield proposals
+            shares.append(self._advance(proposals, margins, threshold, step))
+            points.append(self.u)
+            values.append(self.margins)
+        acceptance = float(np.mean(shares)) if shares else float("nan")
+        return np.concatenate(points), np.concatenate(values), length, acceptance
+
+    def _proposals(
+        self, axes: tuple[np.ndarray | None, np.ndarray], rng: np.random.Generator
+    ) -> np.ndarray:
         directions, spread = axes
         sigma = np.minimum(self.scale * spread, 1.0)
         along = self.u if directions is None else self.u @ directions  # standard normal, too
         along = np.sqrt(1 - sigma**2) * along + sigma * rng.normal(size=self.u.shape)
-        proposal = along if directions is None else along @ directions.T
-        margins = limit.values(proposal)
+        return along if directions is None else along @ directions.T
+
+    def _advance(
+        self, proposals: np.ndarray, margins: np.ndarray, threshold: float, step: int
+    ) -> float:
+        """Go to the proposals that lie within the level; return their share."""
         accepted = margins <= threshold
-        self.u = np.where(accepted[:, None], proposal, self.u)
+        self.u = np.where(accepted[:, None], proposals, self.u)
         self.margins = np.where(accepted, margins, self.margins)
         share = float(accepted.mean())
         self.scale = float(np.exp(np.log(self.scale) + (share - _ACCEPTANCE) / sqrt(step)))
         return share
-
-
-def subset_simulation(
-    limit: LimitState, precision: float, size: int | None, seed: int
-) -> FailureEstimate:
-    """The mean of independent runs of subset simulation, as many as the precision requires.
-
-    Chains of a level begin where others of the level before have been, so the standard deviation
-    that a single run states is too small. That of the mean comes from the differences of the runs.
-    """
-    runs: list[FailureEstimate] = []
-    while len(runs) < _MOST_RUNS:
-        if runs and limit.left < 1.5 * runs[-1].trajectories:
-            break
-        runs.append(levels_of(limit, size or RUN, np.random.default_rng([seed, 4, len(runs)])))
-        if len(runs) >= _LEAST_RUNS and _mean(runs).coefficient_of_variation <= precision:
-            break
-    return _mean(runs)
-
-
-def _mean(runs: list[FailureEstimate]) -> FailureEstimate:
-    probabilities = np.array([run.probability for run in runs])
-    mean = float(probabilities.mean())
-    stated = sqrt(sum(x.coefficient_of_variation**2 for x in runs if x.failures.size)) / len(runs)
-    spread = inf
-    if mean > 0 and len(runs) > 1:
-        spread = max(stated, float(probabilities.std(ddof=1)) / sqrt(len(runs)) / mean)
-    failed = [run for run in runs if run.failures.size]
-    weights = [run.weights * run.probability / (mean * len(runs)) for run in failed]
-    return FailureEstimate(
-        "subset", mean, spread if len(runs) > 1 else runs[0].coefficient_of_variation,
-        sum(run.trajectories for run in runs),
-        np.concatenate([run.failures for run in failed]) if failed else np.zeros((0, 0)),
-        np.concatenate(weights) if failed else np.zeros(0), runs[0].levels, len(runs) - 1,
-    )  # fmt: skip
-
-
-def levels_of(limit: LimitState, size: int, rng: np.random.Generator) -> FailureEstimate:
-    """One run of subset simulation with so many trajectories in a level."""
-    before = limit.trajectories
-    u = rng.normal(size=(size, limit.size))
-    margins = limit.values(u)
-    levels, correlation, scale, acceptance = [], 0.0, 0.6, float("nan")
-    chain = 1  # points of a chain, which follow each other in steps of the number of chains
-    while True:
-        threshold = max(float(np.partition(margins, _rank(size))[_rank(size)]), 0.0)
-        inside = margins <= threshold
-        if threshold > 0 and inside.mean() > _STALLED:  # a plateau, which no level gets over
-            threshold, inside = 0.0, margins <= 0
-        share = float(inside.mean())
-        correlation = _correlation(inside, chain)
-        spread = sqrt((1 - share) / (max(share, 1e-300) * size) * (1 + correlation))
-        levels.append(SubsetLevel(threshold, share, spread if share > 0 else inf, acceptance))
-        if threshold <= 0 or len(levels) == _MOST_LEVELS:
-            break
-        seeds = rng.permutation(np.flatnonzero(inside))[: _rank(size) + 1]
-        try:
-            u, margins, chain, scale, acceptance = _population(
-                limit, u[seeds], margins[seeds], threshold, size, scale, rng
-            )
-        except ExhaustedError:
-            break
-    return _product(levels, u[margins <= 0], limit.trajectories - before, correlation)
-
-
-def _rank(size: int) -> int:
-    return max(int(size * SHARE) - 1, 0)
-
-
-def _population(
-    limit: LimitState, seeds: np.ndarray, margins: np.ndarray, threshold: float, size: int,
-    scale: float, rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray, int, float, float]:  # fmt: skip
-    """The points of the next level: chains from the seeds, which are points of it already."""
-    chains = _Chains(seeds, margins, scale)
-    axes = _axes(seeds)
-    length = -(-size // len(seeds))
-    points, values, shares = [seeds], [margins], []
-    for step in range(1, length):
-        shares.append(chains.advanced(limit, threshold, axes, rng, step))
-        points.append(chains.u)
-        values.append(chains.margins)
-    return (
-        np.concatenate(points), np.concatenate(values), length, chains.scale,
-        float(np.mean(shares)) if shares else float("nan"),
-    )  # fmt: skip
 
 
 def _axes(seeds: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
@@ -167,11 +203,8 @@ def _correlation(inside: np.ndarray, length: int) -> float:
     return max(factor, 0.0)
 
 
-def _product(
-    levels: list[SubsetLevel], failures: np.ndarray, trajectories: int, correlation: float
-) -> FailureEstimate:
-    reached = levels[-1].threshold <= 0
-    probability = float(np.prod([level.probability for level in levels])) if reached else 0.0
+def _product(levels: list[SubsetLevel], failures: np.ndarray, trajectories: int) -> FailureEstimate:
+    probability = float(np.prod([level.probability for level in levels]))
     spread = sqrt(sum(level.coefficient_of_variation**2 for level in levels))
     weights = np.full(len(failures), 1 / max(len(failures), 1))
     return FailureEstimate(
