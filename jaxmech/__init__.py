@@ -41,6 +41,7 @@ from jaxmech.stabilization import Baumgarte as Baumgarte
 from jaxmech.stabilization import Projection as Projection
 from jaxmech.status import Status as Status
 from jaxmech.system import System as System
+from jaxmech.unilateral import Unilateral as Unilateral
 
 if TYPE_CHECKING:
     from jaxmech import analysis as analysis
@@ -78,6 +79,7 @@ __all__ = [
     "System",
     "Transition",
     "Tsitouras5",
+    "Unilateral",
     "acceleration",
     "analysis",
     "animate",

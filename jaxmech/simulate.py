@@ -29,6 +29,7 @@ from jaxmech.integrate import (
     Trajectory,
     event_set_of,
     events_of,
+    with_gaps,
 )
 from jaxmech.integrate.dense_output import Run
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs
@@ -161,12 +162,13 @@ def simulate(
     system, params = with_params(system, params)
     scheme = Scheme.of(system, method, steps, projection, formulation)
     require_kind("derivative", derivative, AbstractDerivative, "ReverseMode()")
-    watch = event_set_of(system, events, inactive)
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = as_times(ts, q0.dtype)
+    watch = with_gaps(event_set_of(system, events, inactive), system, q0, ts[0], params)
     require_known_mesh((q0, v0, ts, params))
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
     if watch is not None:
+        _require_forwards(watch, ts)
         _warn_of_rounded_times(ts)
     steps = ending_at_jumps(system, scheme.steps, q0, v0, ts, params)
     times, inserted = _step_times(system, steps, q0, v0, ts, params)
@@ -186,7 +188,7 @@ def simulate(
     source = Run(params, tolerance, times, scheme, derivative, watch, inserted)
     is_kept = source.is_small or is_known((q0, v0, ts, params))
     solution = replace(solution, digests=digests_of(params), run=source if is_kept else None)
-    return _checked(switched, solution, throw, switched_params)
+    return _checked(switched, solution, throw, switched_params, watch)
 
 
 def _step_times(
@@ -203,6 +205,15 @@ def _step_times(
     if are_saves and not constraints_move(system, q0, v0, ts, params):
         return times, 0
     return times, times.size
+
+
+def _require_forwards(watch: EventSet, ts: Array) -> None:
+    values = actual(ts, MEMBERS)
+    if watch.gaps is not None and values is not None and (np.diff(values, axis=1) < 0).any():
+        raise ValueError(
+            "Argument `ts` must increase where there are unilateral constraints, but decreases: a "
+            "motion before an impact does not follow from the one after it."
+        )
 
 
 def _warn_of_rounded_times(ts: Array) -> None:
@@ -223,10 +234,12 @@ def _warn_of_rounded_times(ts: Array) -> None:
         )
 
 
-def _checked(system: System, solution: Solution, throw: bool, params: Params) -> Solution:
+def _checked(
+    system: System, solution: Solution, throw: bool, params: Params, watch: EventSet | None
+) -> Solution:
     """The solution, or an error or a warning if it is not good."""
     if throw and is_known(solution) and not succeeded(int(solution.status)):
-        raise SimulationError(_explanation(system, solution, params), solution)
+        raise SimulationError(_explanation(system, solution, params, watch), solution)
     warn_of_coarse_steps(solution)
     warn_of_missed_events(solution)
     return solution
@@ -334,7 +347,7 @@ def _energy(system: System, q: Array, v: Array, t: Array, params: Params) -> Arr
     return system.energy(q, v, t, params)
 
 
-def _explanation(system: System, solution: Solution, params: Params) -> str:
+def _explanation(system: System, solution: Solution, params: Params, watch: EventSet | None) -> str:
     status = Status(int(solution.status))
     message = f"{status.name} at t = {float(solution.t_failed):g} s: {status.message}."
     if status == Status.INCONSISTENT:
@@ -344,6 +357,9 @@ def _explanation(system: System, solution: Solution, params: Params) -> str:
                 f" Constraint {violation.name!r} has a {violation.level} residual of "
                 f"{violation.size:.3g}."
             )
+        if watch is not None and watch.gaps is not None:
+            for name, value in watch.gaps.negative(q, t, watch.plain(params)):
+                message += f" The gap of {name!r} is {value:.3g}."
     last = int(np.flatnonzero(np.isfinite(np.asarray(solution.q)).all(axis=1)).max(initial=0))
     state = system.arguments(solution.q[last], solution.v[last], solution.ts[last], params)
     if status == Status.PROJECTION_FAILED:

@@ -31,6 +31,8 @@ class Status(IntEnum):
     NOT_ON_CONSTRAINT = 14
     EVENT_IS_NAN = 15
     CONTACT_AT_REST = 16
+    CONTACT_UNSOLVED = 17
+    TOO_MANY_CONTACTS = 18
 
     @property
     def message(self) -> str:
@@ -114,6 +116,14 @@ _MESSAGES = {
     Status.CONTACT_AT_REST: (
         "bodies that touch are pressed together at rest, which no impact can prevent; switch on a "
         "constraint there by `Transition(on=...)`, or end the motion earlier with a terminal event "
-        "at a small energy"
+        "at a small energy; a `Unilateral` constraint in place of the event does both"
+    ),
+    Status.CONTACT_UNSOLVED: (
+        "no pushes of the closed gaps keep all of them from closing further, as when a body is "
+        "squeezed between two that approach each other; look for the conflict among the "
+        "`Unilateral` constraints and what moves them"
+    ),
+    Status.TOO_MANY_CONTACTS: (
+        "more than 8 gaps are closed at once; model fewer points of contact between the same bodies"
     ),
 }

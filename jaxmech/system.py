@@ -26,6 +26,7 @@ from jaxmech.first_order import (
     without_states,
 )
 from jaxmech.linalg import matvec
+from jaxmech.unilateral import Unilateral, separated
 from jaxmech.utils.checks import (
     as_numbers,
     coordinate_names,
@@ -76,7 +77,8 @@ class System:
 
     Args:
         lagrangian: `lagrangian(q, v, t, params)`, a scalar [J]: kinetic minus potential energy.
-        constraints: `Holonomic`, `Nonholonomic` and `Acceleration` objects, in any order.
+        constraints: `Holonomic`, `Nonholonomic`, `Acceleration` and `Unilateral` objects, in any
+            order; the last ones are the attribute `unilateral`.
         force: `force(q, v, t, params)`, shape (n,): the non-conservative generalized force.
         coordinates: the names of the n coordinates, or a mapping from names to units, such as
             `{"x": "m", "theta": "rad"}`, which tables, axes and files then show.
@@ -109,10 +111,11 @@ class System:
         invariants: `Holonomic` equations that the motion satisfies by its kinematics, whatever the
             accelerations, such as the unit length of a quaternion. A `Projection` keeps them
             satisfied to round-off, but the law of motion does not contain them.
+        unilateral: the `Unilateral` constraints, if they are not among `constraints`.
         units: the units as pairs of a name and a unit; filled in from the mappings above.
 
     Raises:
-        TypeError: if a function is not callable, a constraint is not of one of the three kinds, or
+        TypeError: if a function is not callable, a constraint is not of one of the four kinds, or
             a unit is not a string.
         ValueError: if there are no coordinates, a name is empty or used twice, states have no
             rates, or velocities no kinematics.
@@ -146,7 +149,7 @@ class System:
     """
 
     lagrangian: Callable[..., Array]
-    constraints: Sequence[AbstractConstraint] = ()
+    constraints: Sequence[Any] = ()  # `AbstractConstraint` once inequalities are separated
     force: Callable[..., Array] | None = None
     coordinates: Names = field(kw_only=True)
     nonideal: Callable[..., Array] | None = field(default=None, kw_only=True)
@@ -160,6 +163,7 @@ class System:
     velocities: Names = field(default=(), kw_only=True)
     kinematics: Callable[..., Array] | None = field(default=None, kw_only=True)
     invariants: Sequence[AbstractConstraint] = field(default=(), kw_only=True)
+    unilateral: Sequence[Unilateral] = field(default=(), kw_only=True)
     units: Units = field(default=(), kw_only=True, repr=False)
     # Set once per call by `properties.with_mass_rank`; `equations` passes it to the laws of motion.
     singular_mass: SingularMass = field(default=False, init=False)
@@ -185,7 +189,11 @@ class System:
         object.__setattr__(self, "velocities", velocities)
         require_names_of_units(units, (*names, *states, *velocities))
         object.__setattr__(self, "units", units)
-        constraints = named_constraints(self.constraints)
+        equations, unilateral = separated(self.constraints, self.unilateral)
+        constraints = named_constraints(equations)
+        all_names = [c.name for c in constraints] + [c.name for c in unilateral]
+        require_distinct("constraints", tuple(all_names))
+        object.__setattr__(self, "unilateral", unilateral)
         bound = tuple(constraint.with_quasi(self.quasi) for constraint in constraints)
         object.__setattr__(self, "constraints", bound)
         object.__setattr__(self, "invariants", self._checked_invariants())
@@ -198,7 +206,7 @@ class System:
         )
         named = "".join(
             f", {name}={names}"
-            for name in ("states", "velocities", "invariants")
+            for name in ("states", "velocities", "invariants", "unilateral")
             if (names := getattr(self, name))
         )
         parts = f"coordinates={self.coordinates}, constraints={self.constraints}{forces}{named}"
@@ -211,7 +219,7 @@ class System:
         ]
         rows += [
             (kind, ", ".join(repr(constraint) for constraint in getattr(self, kind)))
-            for kind in ("constraints", "invariants")
+            for kind in ("constraints", "invariants", "unilateral")
         ]
         forces = [name for name in ("force", "nonideal", "rates") if getattr(self, name)]
         rows.append(("functions", ", ".join(["lagrangian", *forces])))
@@ -222,6 +230,7 @@ class System:
         if not is_called_from("cloudpickle"):
             functions: list[tuple[str, Any]] = [(name, getattr(self, name)) for name in _ARGUMENTS]
             constraints = [*self.constraints, *self.invariants]
+            constraints += self.unilateral
             functions += [(f"constraint {c.name!r}", c) for c in constraints]
             for name, part in functions:
                 require_importable(name, part)
@@ -274,6 +283,9 @@ class System:
         }
         changes["constraints"] = tuple(map(constrained, self.constraints))
         changes["invariants"] = tuple(map(constrained, self.invariants))
+        changes["unilateral"] = tuple(
+            replace(gap, gap=wrap(gap.gap, f"constraint {gap.name!r}")) for gap in self.unilateral
+        )
         return replace(self, **changes)
 
     @property
@@ -372,6 +384,9 @@ class System:
         values += [c.residual(q, v, v, t, params) for c in self.constraints]
         values += [self.state_rates(q, v, t, params), speeds]
         values += [c.value(q, t, params) for c in self.invariants]
+        for gap in self.unilateral:
+            gaps = gap.constraint.value(q, t, params)
+            values += [gaps, gap.restitutions(gaps.size, params, q.dtype)]
         return [*values, self.applied_force(q, v, t, params)]
 
     def applied_force(self, q: Array, v: Array, t: Array, params: Params) -> Array:

@@ -23,6 +23,7 @@ LAYERS = (
         "properties",
         "signal",
         "system",
+        "unilateral",
         "velocities",
     },
     {"formulations", "models", "parts"},

@@ -8,7 +8,7 @@ block is computed in slices whose series fit into a small memory; only stored re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -24,7 +24,7 @@ from jaxmech.ensemble.members.base import Tree, inputs_of, merged
 from jaxmech.ensemble.members.trajectory import StudyTrajectory
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample
 from jaxmech.ensemble.study import Study
-from jaxmech.integrate import FixedSteps, Scheme
+from jaxmech.integrate import FixedSteps, Scheme, with_gaps
 from jaxmech.integrate.steps.abrupt_changes import ending_at_jumps
 from jaxmech.integrate.steps.default_steps import members_per_save
 from jaxmech.integrate.steps.step_size import MEMBERS
@@ -237,17 +237,20 @@ def with_steps(study: Study, subject: Subject, sampler: Sampler) -> Study:
     varying = jax.tree.map(lambda *x: np.concatenate(x), *(draws for draws, _ in parts))
     shared = parts[0][1]
     with errors_as_problems():
-        system, _ = program.switched(None)
         q, v, params = program.states(varying, shared, len(rows))
         first_params = as_dtype(jax.tree.map(lambda x: x[0], params), program.dtype)
         saves = jnp.asarray(program.ts)
+        watch = with_gaps(program.watch, program.system, q[0], saves[0], first_params)
+        system = program.system if watch is None else watch.system(program.system)
         steps = ending_at_jumps(program.system, steps, q[0], v[0], saves, first_params)
         scheme = Scheme.of(system, study.method, steps, study.projection, study.formulation)
-        params = jax.vmap(lambda p: program.switched(p)[1], axis_size=len(rows))(params)
+        if watch is not None:
+            switched = partial(watch.params, active=watch.active())
+            params = jax.vmap(switched, axis_size=len(rows))(params)
         ts, ends = np.tile(program.ts, (len(rows), 1)), steps.step_times(program.dtype)
         times = None if ends is None else np.tile(ends, (len(rows), 1))
         params = as_dtype(params, program.dtype)
-        per_save = members_per_save(scheme, program.watch, q, v, ts, params, times)
+        per_save = members_per_save(scheme, watch, q, v, ts, params, times)
     return replace(study, steps=replace(steps, per_save=per_save or 1))
 
 

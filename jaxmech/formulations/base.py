@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.equations import EquationsOfMotion, SingularMass
 from jaxmech.formulations.partition import Partition
 from jaxmech.system import Params, System
+from jaxmech.unilateral import require_no_gaps
 
 
 class Law(eqx.Module):
@@ -45,6 +46,7 @@ class AbstractFormulation(abc.ABC):
         self, system: System, q: Array, v: Array, t: Array, params: Params
     ) -> EquationsOfMotion:
         """M, Q, A and b at a state."""
+        require_no_gaps(system)
         return system.equations(q, v, t, params)
 
     def chart(

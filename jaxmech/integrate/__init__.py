@@ -19,6 +19,7 @@ from jaxmech.integrate.events import EventSet as EventSet
 from jaxmech.integrate.events import Transition as Transition
 from jaxmech.integrate.events import event_set_of as event_set_of
 from jaxmech.integrate.events import events_of as events_of
+from jaxmech.integrate.events import with_gaps as with_gaps
 from jaxmech.integrate.methods.implicit import RadauIIA5 as RadauIIA5
 from jaxmech.integrate.methods.implicit import Rodas5P as Rodas5P
 from jaxmech.integrate.methods.runge_kutta import RK4 as RK4

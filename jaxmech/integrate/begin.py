@@ -34,6 +34,8 @@ def begin_run(
     if watch.has_transitions:
         events = touching_at_start(watch, scheme, events, q, v, t, ahead, params)
     status = _start_status(scheme, q, v, t, params, times & is_finite, extents)
+    is_apart = watch.gaps_are_met(scheme.system, q, t, all_params, extents)
+    status = jnp.where(is_apart, status, jnp.asarray(Status.INCONSISTENT, jnp.int32))
     bad = (status == Status.OK) & jnp.isnan(events.values).any()
     status = jnp.where(bad, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), status)
     return params, events, status, extents

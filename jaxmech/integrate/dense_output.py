@@ -172,26 +172,28 @@ def _knots(
     saves = _Knots(sign * (ts - ts[0]), q, v, active)
     if watch is None or events is None or not watch.has_transitions:
         return saves
-    after = _after_transitions(watch, events, ts[0], sign)
+    after = _after_transitions(watch, events, ts[0], active[0], sign)
     return jax.tree.map(lambda x, y: jnp.concatenate([x, y]), after, saves)
 
 
-def _after_transitions(watch: EventSet, events: Events, first: Array, sign: Array) -> _Knots:
+def _after_transitions(
+    watch: EventSet, events: Events, first: Array, first_active: Array, sign: Array
+) -> _Knots:
     """The states after the transitions that are kept, in their order; the rest at infinity."""
     records = [(k, events[e.name]) for k, e in enumerate(watch.events) if e.transition is not None]
-    rows = [(record.t, record.q_after, record.v_after) for _, record in records]
-    t, q, v = (jnp.concatenate(column) for column in zip(*rows, strict=True))
+    rows = [(record.t, record.q_after, record.v_after, record.outcome) for _, record in records]
+    t, q, v, outcome = (jnp.concatenate(column) for column in zip(*rows, strict=True))
     index = np.concatenate([np.full(record.t.shape, k) for k, record in records])
     elapsed = jnp.where(jnp.isnan(t), jnp.inf, sign * (t - first))
     order = jnp.argsort(elapsed, stable=True)
 
-    def switched(active: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
-        number, time = row
-        active = jnp.where(jnp.isfinite(time), watch.switched(number, active), active)
+    def switched(active: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        number, time, outcome = row
+        active = jnp.where(jnp.isfinite(time), watch.switched(number, active, outcome), active)
         return active, active
 
-    ordered = jnp.asarray(index)[order], elapsed[order]
-    _, active = jax.lax.scan(switched, watch.active(), ordered)
+    ordered = jnp.asarray(index)[order], elapsed[order], outcome[order]
+    _, active = jax.lax.scan(switched, first_active, ordered)
     return _Knots(ordered[1], q[order], v[order], active)
 
 

@@ -233,7 +233,7 @@ class _SegmentLoop:
         """The carry after a segment, what is saved at its end, and what its derivative needs."""
         (state, errors, log), (segment, steps_left) = carry, x
         params = within(segment.span, self.params)
-        at_start, state = _begun_segment(self._begin(state, segment, params))
+        at_start, state = _begun_segment(self.watch, self._begin(state, segment, params))
         state, log = self._make_steps(state, log, segment, steps_left, params)
         if not _checks_every_step(self.scheme, self.watch):
             end = segment.t + (segment.done + self.steps) * segment.h
@@ -298,10 +298,12 @@ def _speeds(
     return scheme.system.speeds(state.q, state.v, t, params)
 
 
-def _begun_segment(state: _RolloutState) -> tuple[_RolloutState, _RolloutState]:
-    if state.events is None:
+def _begun_segment(
+    watch: EventSet | None, state: _RolloutState
+) -> tuple[_RolloutState, _RolloutState]:
+    if watch is None or state.events is None:
         return state, state
-    empty = Replay.none(len(state.events.signs), state.q.dtype)
+    empty = watch.replay(state.q.dtype)
     return state, replace(state, events=replace(state.events, replay=empty))
 
 
@@ -395,6 +397,7 @@ def _start(
     if watch is not None:
         # A motion with impacts cannot turn back.
         ordered &= (ahead * (ts[1:] - ts[:-1]) >= 0).all()
+        ordered &= watch.gaps is None or ahead >= 0
     active_params, events, status, extents = begin_run(
         scheme, watch, q, v, t, ahead, params, ordered
     )

@@ -3,8 +3,9 @@
 `base` is the interface of a solver of the constrained equations; `ldl`, `qr` and `svd` implement
 it. `metric` puts one of them on top of `cholesky` and differentiates the solution without
 differentiating a factorization; `saddle_point` is the same for the unsymmetric systems of implicit
-steps. `on_host` is `QR` in numpy. `pivots` chooses dependent columns, `subspaces` computes null
-spaces and projectors, and `products` the products of small matrices.
+steps, and `complementarity` solves inequalities. `on_host` is `QR` in numpy. `pivots` chooses
+dependent columns, `subspaces` computes null spaces and projectors, and `products` the products of
+small matrices.
 """
 
 from jaxmech.linalg.base import AbstractRowSpace as AbstractRowSpace
@@ -13,6 +14,8 @@ from jaxmech.linalg.base import unit as unit
 from jaxmech.linalg.base import unit_rows as unit_rows
 from jaxmech.linalg.cholesky import Cholesky as Cholesky
 from jaxmech.linalg.cholesky import cholesky as cholesky
+from jaxmech.linalg.complementarity import Complementarity as Complementarity
+from jaxmech.linalg.complementarity import complementarity as complementarity
 from jaxmech.linalg.ldl import LDL as LDL
 from jaxmech.linalg.metric import Metric as Metric
 from jaxmech.linalg.metric import coordinate_units as coordinate_units

@@ -3,6 +3,8 @@
 A value that only one side of a select uses matters only under the condition of that side.
 """
 
+from collections.abc import Iterator
+
 from jaxmech.compiler.ir.graph import Graph
 
 Condition = frozenset[
@@ -70,14 +72,24 @@ def is_positive(
 
 def is_finite(g: Graph, number: int, condition: Condition) -> bool:
     """Whether a condition implies that a number is neither NaN nor infinite."""
-    return any(_implies_finite(g, number, *literal) for literal in condition)
+    parts = (part for literal in condition for part in _parts(g, *literal))
+    return any(
+        holds and g.nodes[i].op == "is_finite" and g.nodes[i].inputs[0] == number
+        for i, holds in parts
+    )
 
 
-def _implies_finite(g: Graph, number: int, boolean: int, holds: bool) -> bool:
-    node = g.nodes[boolean]
-    if node.op == ("and" if holds else "or"):
-        return any(_implies_finite(g, number, *_without_not(g, i, holds)) for i in node.inputs)
-    return holds and node.op == "is_finite" and node.inputs[0] == number
+def _parts(g: Graph, boolean: int, holds: bool) -> Iterator[tuple[int, bool]]:
+    """The booleans with their values of which a boolean with its value is the conjunction."""
+    # A stack of its own: a condition on an array of a thousand numbers is a chain of as many.
+    left = [(boolean, holds)]
+    while left:
+        boolean, holds = _without_not(g, *left.pop())
+        node = g.nodes[boolean]
+        if node.op == ("and" if holds else "or"):
+            left += [(i, holds) for i in reversed(node.inputs)]
+        else:
+            yield boolean, holds
 
 
 class _Signs:
@@ -102,7 +114,8 @@ class _Signs:
         if node.op == "capture":
             assert g.outer is not None
             return self.sign(g.outer, node.params, ALWAYS, depth - 1)
-        if any(self._implies_positive(g, number, *literal, depth - 1) for literal in condition):
+        parts = (part for literal in condition for part in _parts(g, *literal))
+        if any(self._implies_positive(g, number, *part, depth - 1) for part in parts):
             return 2
         if values := alternatives(g, number):
             return min(
@@ -127,10 +140,6 @@ class _Signs:
         The number may also be NaN, which is consistent with any false comparison.
         """
         node = g.nodes[boolean]
-        if node.op == "not":
-            return self._implies_positive(g, number, node.inputs[0], not holds, depth)
-        if node.op == ("and" if holds else "or"):
-            return any(self._implies_positive(g, number, i, holds, depth) for i in node.inputs)
         if node.op not in ("gt", "ge", "lt", "le"):
             return False
         larger, smaller = node.inputs if (node.op[0] == "g") == holds else node.inputs[::-1]

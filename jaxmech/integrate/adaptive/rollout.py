@@ -329,9 +329,9 @@ def _observed(
 
     def add(carry: tuple[Array, Array, MoveRows]) -> tuple[Array, Array, MoveRows]:
         entry, number, moves = carry
-        _, size, index, row = replay.at(entry)
+        _, size, index, row, outcome = replay.at(entry)
         is_side_branch = ~watch.cuts(index) & (row >= 0)
-        move = jnp.abs(size), index + 1, row + 1
+        move = jnp.abs(size), index + 1, row + 1, *outcome
         moves = moves.with_move(number, move, step.begin, packed, is_side_branch)
         return entry + 1, number + is_side_branch, moves
 

@@ -115,7 +115,8 @@ class RunSetting:
             shift = 1
         if self.watch is not None:
             # Events that change nothing are moves of their own, as far as they are kept.
-            switches, shift, occurrences, columns = len(self.watch.names), 1, self.watch.rows[-1], 3
+            switches, shift, occurrences = len(self.watch.names), 1, self.watch.rows[-1]
+            columns = 3 + self.watch.words
             log = self.watch.log(q, v)
         saves = empty_rows(times, jnp.zeros(2 + q.size + v.size + switches, q.dtype))
         max_moves = self.scheme.adaptive.max_steps + times - 1 + occurrences
@@ -152,8 +153,9 @@ class RunSetting:
             return (coded,)
         zero = jnp.zeros_like(save)
         if event is None:
-            return coded, zero, zero
-        return coded, *(jnp.where(event.cut, x + 1, 0) for x in (event.which, event.row))
+            return coded, zero, zero, *jnp.zeros(self.watch.words, size.dtype)
+        numbers = (jnp.where(event.cut, x + 1, 0) for x in (event.which, event.row))
+        return coded, *numbers, *event.outcome
 
     def observed_before(self, state: RunState) -> Array:
         """The number of recorded events so far that changed nothing."""

@@ -11,7 +11,7 @@ from jaxmech.integrate.adaptive.attempt import Attempt, attempt
 from jaxmech.integrate.events.crossing import through_events
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.extremum_search import step_dips
-from jaxmech.integrate.events.log import EventState, Replay
+from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.events.switches import Switched
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepInfo
@@ -29,6 +29,7 @@ class StepEvents(eqx.Module):
     cut: Bool[Array, ""]  # whether the step ends at one
     which: Int[Array, ""]  # index of that event
     row: Int[Array, ""]  # row in which it is kept, -1 if it is not
+    outcome: Float[Array, " D"]  # decisions about gaps at it
     share: Float[Array, ""]  # the fraction of the step up to it
     end: EvaluatedState  # where that part ends
     after: EvaluatedState  # from which the motion continues
@@ -42,7 +43,7 @@ def events_in_step(
 ) -> tuple[StepEvents, Array]:  # fmt: skip
     """Find the events in a step, given the whole attempt; also the log with them."""
     end, zero = tried.end, jnp.zeros((), jnp.int32)
-    previous = replace(state, replay=Replay.none(len(watch.events), t.dtype))
+    previous = replace(state, replay=watch.replay(t.dtype))
     ends = (start.q, start.v, t, start.qdd), (end.q, end.v, t + h, end.qdd)
     state, passed, dips, happens = step_dips(scheme, watch, previous, *ends, h, params)
     plain = params.params if isinstance(params, Switched) else params
@@ -66,7 +67,7 @@ def events_in_step(
         next_state = evaluated_state(
             scheme, search.q, search.v, end_t, watch.params(plain, events.active)
         )
-        _, _, index, row = events.replay.at(events.replay.count - 1)
+        _, _, index, row, outcome = events.replay.at(events.replay.count - 1)
         is_nan = search.info.good & jnp.isnan(events.values).any()
         code = jnp.where(search.info.good, int(Status.OK), search.info.status)
         code = jnp.where(is_nan, int(Status.EVENT_IS_NAN), code)
@@ -79,6 +80,7 @@ def events_in_step(
             search.cut,
             index,
             row,
+            outcome,
             search.base_u,
             ends,
             next_state,
@@ -88,6 +90,7 @@ def events_in_step(
     def usually() -> StepEvents:
         events = jax.tree.map(lambda x, y: jnp.where(accepted, x, y), passed, previous)
         no, ok = jnp.asarray(False), jnp.asarray(Status.OK, jnp.int32)
-        return StepEvents(events, no, no, zero, zero - 1, jnp.ones_like(t), end, end, ok)
+        none = jnp.zeros(watch.words, t.dtype)
+        return StepEvents(events, no, no, zero, zero - 1, none, jnp.ones_like(t), end, end, ok)
 
     return jax.lax.cond(happens, rarely, usually), log

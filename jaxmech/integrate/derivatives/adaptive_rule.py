@@ -76,7 +76,7 @@ class MovesRun(AbstractRun):
         zeros = jax.tree.map(jnp.zeros_like, (x.q0, x.v0))
         d_q, d_v = or_zeros((changes.q0, changes.v0), zeros)
         zero, watch = jnp.zeros_like(x.ts[0]), program.watch
-        active = None if watch is None else watch.active()
+        active = None if residuals.active is None else residuals.active[0]
         offset = None if watch is None and x.times is None else zero
         start = _Pushed(PieceState(x.q0, x.v0, offset), PieceState(d_q, d_v, offset), active, zero)
         push = _Push(StepReplay.of(program, x), residuals.record, traced, fixed, changes)

@@ -16,6 +16,7 @@ from jaxtyping import Array
 
 from jaxmech.compiler import hoisted
 from jaxmech.integrate.events.event_set import EventSet
+from jaxmech.integrate.events.impacts import MotionState
 from jaxmech.integrate.events.log import Occurrences
 from jaxmech.integrate.methods.runge_kutta import RK4, AbstractRungeKutta
 from jaxmech.integrate.scheme import Scheme
@@ -41,6 +42,7 @@ class EventPiece(eqx.Module):
     which: Array  # index of that event, -1 for the end of the step
     row: Array  # row in which the event is kept, -1 if it is not
     active: Any  # constraints that are on; None without events
+    outcome: Any  # decisions about gaps at that event; None without events
     span: Any = None  # span of time of the piece; None without times at which a step ends
     turns: Any = None  # whether it begins at such a time; None without them
     late: Any = None  # offset after a plain piece; None if it stays
@@ -199,9 +201,12 @@ def at_event(
     q, v, t = motion(size)
     next_state = q, v
     if watch.has_transitions:
-        next_state = watch.after(scheme, piece.which, q, v, t, params, piece.active)[:2]
-    transition_states = next_state if watch.has_transitions else (None, None)
-    return size, next_state, Occurrences(t, q, v, *transition_states).packed()
+        state = MotionState(q, v, t, jnp.abs(q), jnp.zeros_like(t))
+        after = watch.after(scheme, piece.which, state, params, piece.active, piece.outcome)
+        next_state = after.q, after.v
+    q_after, v_after = next_state if watch.has_transitions else (None, None)
+    row = Occurrences(t, q, v, q_after, v_after, jnp.zeros(watch.words, q.dtype))
+    return size, next_state, row.packed()
 
 
 def to_event(

@@ -48,9 +48,11 @@ def event_trajectory(scheme: Scheme, watch: EventSet, steps: int, x: RolloutInpu
 
     zero, zero_count = jnp.zeros_like(x.ts[0]), jnp.zeros((), jnp.int32)
     first_segment = jax.tree.map(lambda rows: rows[0], segments(x.ts, steps, steps, x.times))
+    outcome = jnp.zeros(watch.words, zero.dtype)
     piece = EventPiece(
-        zero, zero, zero_count, zero_count, watch.active(), first_segment.span, first_segment.turns
-    )
+        zero, zero, zero_count, zero_count, watch.active(), outcome, first_segment.span,
+        first_segment.turns,
+    )  # fmt: skip
     example = PieceState(x.q0, x.v0, zero), piece, zero
     kinds: list[Part] = [partial(kind, scheme, watch) for kind in (to_event, to_step_end)]
     x, run, (event, plain) = with_traced(forward, x, kinds, [example, example])
@@ -156,7 +158,7 @@ class EventSegments(AbstractSegments):
         """The next piece of a segment, whether there is one, and the place after it."""
         assert place.events is not None
         (t, h), replay = timed, place.events.replay
-        event_step, size, index, row = replay.at(along.entry)
+        event_step, size, index, row, outcome = replay.at(along.entry)
         is_event = (along.entry < replay.count) & (event_step == along.step)
         t = t + (place.own.done + along.step) * h
         # As in `bare_step`.
@@ -168,9 +170,10 @@ class EventSegments(AbstractSegments):
         if turns is not None:
             turns &= (along.step == 0) & (along.entry == 0)
         piece = EventPiece(
-            t, size, index, jnp.where(is_event, row, -1), along.active, place.own.span, turns
-        )
-        switched = self.watch.switched(index, along.active)
+            t, size, index, jnp.where(is_event, row, -1), along.active, outcome, place.own.span,
+            turns,
+        )  # fmt: skip
+        switched = self.watch.switched(index, along.active, outcome)
         next_along = _Along(
             along.step + (goes_on & ~is_event),
             along.entry + (goes_on & is_event),

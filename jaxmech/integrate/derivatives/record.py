@@ -23,6 +23,7 @@ class Move(eqx.Module):
     is_made: Bool[Array, ""]
     which: Int[Array, ""]  # index of the event that ends it, -1 for none
     row: Int[Array, ""]  # row in which that event is kept
+    outcome: Float[Array, " D"]  # decisions about gaps at it
 
     def elapsed(self, goes_on: Array) -> Array:
         """The time since the start after the move; `goes_on` flags moves that advance."""
@@ -37,7 +38,8 @@ class StepRecord(eqx.Module):
     """
 
     # The size of a step, or the number of a save with a minus sign; with events also the event that
-    # ends the move and the row in which it is kept, both counted from 1.
+    # ends the move and the row in which it is kept, both counted from 1, and what it decides about
+    # gaps.
     moves: Float[Array, "E c"]
     # q, v; with events or times also the shift of time, which is zero, and the switches; last the
     # time since the start, not negative
@@ -70,9 +72,11 @@ class StepRecord(eqx.Module):
         coded, *event = jax.lax.dynamic_index_in_dim(self.moves, number, keepdims=False)
         save = jnp.where(is_made, jnp.maximum(-coded, 0.0), 0.0).astype(jnp.int32)
         size = jnp.where(is_made & (coded >= 0), coded, usual)
-        counted = [jnp.where(is_made, x, 0.0).astype(jnp.int32) - 1 for x in event]
+        counted = [jnp.where(is_made, x, 0.0).astype(jnp.int32) - 1 for x in event[:2]]
         which, row = counted or [jnp.asarray(-1, jnp.int32)] * 2
-        return Move(begin, size, save, is_made, which, row)
+        words = [jnp.where(is_made, x, 0.0) for x in event[2:]]
+        outcome = jnp.stack(words) if words else jnp.zeros(0, coded.dtype)
+        return Move(begin, size, save, is_made, which, row, outcome)
 
 
 class MoveRows(eqx.Module):

@@ -92,7 +92,8 @@ def move_program(
     span = turns = delay = None
     if x.times is not None:
         span, turns, delay = Span(zero, zero), jnp.asarray(False), zero
-    piece = EventPiece(zero, zero, zero_count, zero_count, active, span, turns, delay)
+    outcome = None if watch is None else jnp.zeros(watch.words, x.q0.dtype)
+    piece = EventPiece(zero, zero, zero_count, zero_count, active, outcome, span, turns, delay)
     offset = None if watch is None and x.times is None else zero
     from_start = PieceState(x.q0, x.v0, offset), piece, zero
     plain, at_save = partial(_plain, by_pair, watch), (state, zero, active, span)
@@ -179,7 +180,8 @@ class StepReplay:
         remaining = target - (self.ts[0] + sign * move.begin)
         if state.offset is not None:
             remaining = remaining - state.offset
-        piece = EventPiece(t0 + sign * move.begin, size, move.which, move.row, active)
+        outcome = None if active is None else move.outcome
+        piece = EventPiece(t0 + sign * move.begin, size, move.which, move.row, active, outcome)
         if times is not None and self.held is not None:
             begin_t = self.ts[0] + sign * move.begin
             ends = self.ts[0] + sign * self._fixed()
@@ -274,7 +276,7 @@ class StepReplay:
         """The switches after a move."""
         if self.program.watch is None or active is None:
             return None
-        switched = self.program.watch.switched(move.which, active)
+        switched = self.program.watch.switched(move.which, active, move.outcome)
         return jnp.where(move.is_made & (move.which >= 0), switched, active)
 
     @property

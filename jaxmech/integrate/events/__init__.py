@@ -3,13 +3,16 @@
 `switches` turns constraints on and off, and `log` records the events of a run. `crossing` locates
 events in a step whose ends have different signs, `extremum_search` those between ends of equal
 sign, and `contacts` those of functions that are zero; `step_events` puts them together for a fixed
-step, and `turns` bounds steps by the functions. `result` is the part of a `Solution` on events.
+step, and `turns` bounds steps by the functions. `gaps` are those of unilateral constraints, and
+`impacts` tells what an event does to them; `rounding` is the round-off of functions. `result` is
+the part of a `Solution` on events.
 """
 
 from jaxmech.integrate.events.event import Event as Event
 from jaxmech.integrate.events.event import Transition as Transition
 from jaxmech.integrate.events.event_set import EventSet as EventSet
 from jaxmech.integrate.events.event_set import event_set_of as event_set_of
+from jaxmech.integrate.events.event_set import with_gaps as with_gaps
 from jaxmech.integrate.events.log import EventState as EventState
 from jaxmech.integrate.events.result import EventRecord as EventRecord
 from jaxmech.integrate.events.result import Events as Events

@@ -5,7 +5,6 @@ side, which the impact of other bodies can bring about in an instant, its event 
 """
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -15,11 +14,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import EventState
+from jaxmech.integrate.events.rounding import rounded
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.system import Params
-
-_ROUNDING = 64.0  # round-off of a function and of its rate, relative to the largest of their terms
-_APART = 4.0  # the same of the time of an event, in its accuracy
 
 
 class Contacts(eqx.Module):
@@ -41,22 +38,15 @@ class Contacts(eqx.Module):
         """
         plain_params = watch.plain(params)
         is_plain, nan = watch.of_positions(q, v, t, plain_params), jnp.full((4,), jnp.nan, q.dtype)
-        eps = _ROUNDING * float(jnp.finfo(q.dtype).eps)
         velocities = scheme.system.speeds(q, v, t, params)
 
         def evaluate(event: Any) -> Array:
             def value(q: Array, t: Array) -> Array:
                 return event.value(q, v, t, plain_params)
 
-            def drift(dt: Array) -> Array:
-                return jnp.abs(jax.jvp(partial(value, q), (t,), (dt,))[1])
-
-            g, slope = jax.value_and_grad(value)(q, t)
+            g, zero, still, _ = rounded(value, q, t, speeds, accuracy)
             rate = jax.jvp(value, (q, t), (jnp.sign(ahead) * velocities, jnp.sign(ahead)))[1]
-            size = jnp.abs(slope) @ jnp.abs(q) + drift(t)
-            fastest = jnp.abs(slope) @ speeds + drift(jnp.ones_like(t))
-            zero = eps * size + _APART * accuracy * fastest
-            return jnp.stack([g, rate, zero, eps * fastest])
+            return jnp.stack([g, rate, zero, still])
 
         pairs = zip(watch.events, is_plain, strict=True)
         rows = jnp.stack([evaluate(event) if plain else nan for event, plain in pairs])

@@ -21,6 +21,7 @@ from jaxmech.integrate.checks import first_that_holds
 from jaxmech.integrate.events.contacts import Contacts
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.extremum_search import ExtremumSearch, rates
+from jaxmech.integrate.events.impacts import MotionState
 from jaxmech.integrate.events.log import EventState, Occurrences
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepInfo, step
@@ -28,7 +29,6 @@ from jaxmech.integrate.step_state import StepState
 from jaxmech.status import Status
 from jaxmech.system import Params
 
-MOST = 8  # events in a step that change the motion; each of the others occurs once between them
 AT_ONCE = 1000  # events that change the motion and follow from one of them at the same time
 ACCURACY = 2e-14  # [s], of the time of an event; not below 1e-9 of the step or rounding errors
 ROUNDINGS = 4.0  # units of round-off of the time, to which an event is located
@@ -171,16 +171,17 @@ def through_events(
                 watch, previous, search, contacts, is_located, resume
             )
 
-        def occurs() -> tuple[StepSearch, Array]:
+        def occurs() -> tuple[StepSearch, Array, Array]:
             return _occurred(
-                scheme, watch, search, contacts, is_due, t, h, params, place, resume, extents
-            )
+                scheme, watch, search, contacts, is_due, t, h, params, place, resume, extents,
+                accuracy,
+            )  # fmt: skip
 
-        next_search, row = jax.lax.cond(
-            is_located, occurs, lambda: (search, jnp.zeros((), jnp.int32))
-        )
-        states = (next_search.q, next_search.v) if watch.has_transitions else (None, None)
-        occurrence = Occurrences(t + search.high * h, search.q, search.v, *states)
+        nothing = search, jnp.zeros((), jnp.int32), jnp.zeros(watch.words, t.dtype)
+        next_search, row, outcome = jax.lax.cond(is_located, occurs, lambda: nothing)
+        q_after, v_after = (next_search.q, next_search.v) if watch.has_transitions else (None, None)
+        end_t = t + search.high * h
+        occurrence = Occurrences(end_t, search.q, search.v, q_after, v_after, outcome)
         return next_search, with_row(log, row, occurrence.packed(), is_located)
 
     return jax.lax.while_loop(lambda carry: ~carry[0].is_done, trial, (start, log))
@@ -329,9 +330,12 @@ def _next(search: StepSearch, tolerance: Array) -> Array:
 def _occurred(
     scheme: Scheme, watch: EventSet, search: StepSearch, contacts: Contacts | None, is_due: Array,
     t: Array, h: Array, params: Params, place: Array, resume: bool,
-    extents: Float[Array, " n"] | None,
-) -> tuple[StepSearch, Array]:  # fmt: skip
-    """Process the first of the events at the end of the bracket; also the row it is kept in."""
+    extents: Float[Array, " n"] | None, accuracy: Array,
+) -> tuple[StepSearch, Array, Array]:  # fmt: skip
+    """Process the first of the events at the end of the bracket.
+
+    Also the row in which it is kept, and what is decided about gaps.
+    """
     event_state, to_t, crossed = search.events, t + search.high * h, search.crossed
     # Of events at the same time, to within the accuracy, the first in the order of the user; but
     # those that leave the state as it is come before those that change it.
@@ -340,12 +344,13 @@ def _occurred(
     cuts, terminal = watch.cuts(index), watch.stops(index)
     row = _row(watch, index, event_state.counts)
     q, v, values = search.q, search.v, search.values
-    met, active = jnp.asarray(True), event_state.active
+    status, active = jnp.asarray(int(Status.OK), jnp.int32), event_state.active
+    outcome = jnp.zeros(watch.words, q.dtype)
     if watch.has_transitions:
-        q, v, met = watch.after(
-            scheme, index, search.q, search.v, to_t, params, event_state.active, extents
+        state = MotionState(q, v, to_t, event_state.speeds, accuracy)
+        q, v, status, active, outcome = watch.after(
+            scheme, index, state, params, event_state.active, extents=extents
         )
-        active = watch.switched(index, event_state.active)
         values = watch.values(scheme, q, v, to_t, watch.params(params, active))
     # Only a transition by a function can move the state anywhere, so only then is the side
     # computed.
@@ -368,15 +373,19 @@ def _occurred(
         stopped_by=jnp.where(terminal, index, event_state.stopped_by),
         smooth=jnp.where(cuts, 0, event_state.smooth),
         speeds=jnp.maximum(event_state.speeds, jnp.maximum(before, after)),
-        replay=event_state.replay.added(place, (search.high - search.base_u) * h, index, row),
+        replay=event_state.replay.added(
+            place, (search.high - search.base_u) * h, index, row, outcome
+        ),
     )
     # Without a crossing the bracket has closed on a step that failed.
+    met = status == Status.OK
     good = search.info.good & met & crossed.any()
-    full = cuts & jnp.where(is_due, search.at_once >= AT_ONCE, search.count >= MOST)
+    most = watch.most_changes
+    full = cuts & jnp.where(is_due, search.at_once >= AT_ONCE, search.count >= most)
     rests = watch.chosen(index, _resting(watch, search, contacts, is_due))
     code = first_that_holds(
         (~search.info.good, search.info.status),
-        (~met, Status.NOT_ON_CONSTRAINT),
+        (~met, status),
         (rests, Status.CONTACT_AT_REST),
         (~good | full, Status.TOO_MANY_EVENTS),
     )
@@ -397,7 +406,7 @@ def _occurred(
         ),
         is_done=terminal | ~good | is_last,
     )
-    return next_search, row
+    return next_search, row, outcome
 
 
 def _restarted(
@@ -475,4 +484,4 @@ def _signs_after(
     other_signs = jnp.where(stays | ~watch.chosen(index, watch.changes), event_state.signs, jumped)
     newly = watch.enabled(active) & ~watch.enabled(event_state.active)
     signs = jnp.where(mine, event_sign, jnp.where(newly, 0, other_signs))
-    return jnp.where(watch.enabled(active), signs, 0)
+    return watch.known_signs(signs, active)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,18 +16,39 @@ from jaxmech.consistency import constraint_jacobians, motion_share, near, sizes_
 from jaxmech.constraints import rate
 from jaxmech.formulations import observed_at
 from jaxmech.integrate.events.event import Event, names_of
+from jaxmech.integrate.events.gaps import GapDecisions, Gaps, word_count
+from jaxmech.integrate.events.impacts import MotionState, after_outcome, outcome_at
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.switches import Switched, with_switches
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.times.spans import Timed
 from jaxmech.linalg import LDL, metric
 from jaxmech.stabilization import metric_mass
+from jaxmech.status import Status
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import naming_missing
 from jaxmech.utils.probing import depends_on
 
+MOST = 8  # events in a step that change the motion; each of the others occurs once between them
+MOST_OF_GAPS = 1000  # the same of a run with gaps, which chatter until they come to rest
+IN_SEGMENT = 8  # events of a segment that a derivative can replay, or more if there are more
+IN_SEGMENT_OF_GAPS = 64  # the same of a run with gaps
 _NEAR = 1e-6  # relative to its change in a step: a smaller function counts as zero
 _ITERATIONS = 2  # for velocities on constraints that are not linear in them
+
+
+class After(NamedTuple):
+    """A state after an event."""
+
+    q: Float[Array, " n"]
+    v: Float[Array, " k"]
+    status: Int[Array, ""]
+    active: Bool[Array, " C"]  # constraints with a switch that are on
+    outcome: Float[Array, " D"]  # decisions about gaps
+
+
+class _Multipliers(NamedTuple):
+    multipliers: dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -36,6 +57,7 @@ class EventSet:
 
     events: tuple[Event, ...]  # E of them
     inactive: tuple[str, ...] = ()  # constraints that are off at the start
+    gaps: Gaps | None = None  # whose events are the last of all, and whose switches too
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -55,9 +77,33 @@ class EventSet:
         """The first row of the occurrences of each event, and the total number of rows."""
         return tuple(np.cumsum([0, *(e.kept for e in self.events)]).tolist())
 
+    @property
+    def words(self) -> int:
+        """The numbers that hold the decisions about the gaps at an event."""
+        return 0 if self.gaps is None else word_count(self.gaps.count)
+
+    @property
+    def most_changes(self) -> int:
+        """Events in a step that may change the motion."""
+        return MOST if self.gaps is None else MOST_OF_GAPS
+
+    def replay(self, dtype: Any) -> Replay:
+        """None of the events of a segment so far."""
+        # Each of them in a step, and one that changes the motion.
+        least = IN_SEGMENT if self.gaps is None else IN_SEGMENT_OF_GAPS
+        return Replay.none(max(least, len(self.events) + 1), self.words, dtype)
+
+    @cached_property
+    def one_sided(self) -> Bool[np.ndarray, " E"]:
+        """Flags of the events whose functions are positive while they can occur."""
+        flags = np.zeros(len(self.events), bool)
+        if self.gaps is not None:
+            flags[-2 * self.gaps.count :] = True
+        return flags
+
     def width(self, q: Array, v: Array) -> int:
         """The number of columns of an occurrence: its time and states."""
-        return 1 + (q.size + v.size) * (1 + self.has_transitions)
+        return 1 + (q.size + v.size) * (1 + self.has_transitions) + self.words
 
     def log(self, q: Array, v: Array) -> Float[Array, "R w"]:
         """Empty rows, in which a loop writes the occurrences of all events."""
@@ -76,7 +122,9 @@ class EventSet:
         return jnp.where(self.is_kept(counts)[:, None], log, jnp.nan)
 
     def system(self, system: System) -> System:
-        """The system, with switches if there are any."""
+        """The system, with its gaps as constraints, and with switches if there are any."""
+        if self.gaps is not None:
+            system = self.gaps.system(system)
         return with_switches(system, self.names) if self.names else system
 
     def params(self, params: Params, active: Bool[Array, " C"]) -> Params:
@@ -90,8 +138,16 @@ class EventSet:
         return params
 
     def active(self) -> Bool[Array, " C"]:
-        """Flags of the constraints that are on at the start."""
-        return jnp.asarray(np.array([name not in self.inactive for name in self.names], bool))
+        """Flags of the constraints that are on at the start, without gaps."""
+        on = np.array([name not in self.inactive for name in self.names], bool)
+        return jnp.asarray(on & ~self._of_gaps)
+
+    @cached_property
+    def _of_gaps(self) -> Bool[np.ndarray, " C"]:
+        flags = np.zeros(len(self.names), bool)
+        if self.gaps is not None:
+            flags[-self.gaps.count :] = True
+        return flags
 
     def released(self, params: Params) -> Params | None:
         """The parameters without the constraints that an event may switch off; None if all are off.
@@ -135,11 +191,29 @@ class EventSet:
         self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params
     ) -> Float[Array, " E"]:
         """The functions of the events; `params` are those of the scheme's system."""
-        reactions = None
-        if any(event.needs_reactions for event in self.events):
+        reactions: Any = None
+        own = self.events if self.gaps is None else self.events[: -2 * self.gaps.count]
+        if any(event.needs_reactions for event in own):
             reactions = observed_at(scheme.system, scheme.formulation, q, v, t, params)
+        elif self.gaps is not None:
+            reactions = self._pushes(scheme, q, v, t, params)
         plain_params = self.plain(params)
         return jnp.stack([event.value(q, v, t, plain_params, reactions) for event in self.events])
+
+    def _pushes(
+        self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params
+    ) -> "_Multipliers":
+        """The multipliers of the gaps, zero of open ones."""
+        assert self.gaps is not None
+        count, names = self.gaps.count, [c.name for c in self.gaps.constraints]
+
+        def multipliers() -> Array:
+            # Those of closed gaps are unique: the decisions about them leave none that depend.
+            return scheme.law(q, v, t, params)[1].multipliers[-count:]
+
+        zeros = jnp.zeros(count, q.dtype)
+        pushes = jax.lax.cond(params.active[-count:].any(), multipliers, lambda: zeros)
+        return _Multipliers({name: pushes[k][None] for k, name in enumerate(names)})
 
     def crossed(
         self, signs: Int[Array, " E"], values: Float[Array, " E"], active: Bool[Array, " C"]
@@ -168,7 +242,13 @@ class EventSet:
         """The signs at a state from which the run continues; those of a zero stay."""
         # A zero has no side, so the sign before it stays.
         new = jnp.sign(values).astype(signs.dtype)
-        return jnp.where(self.enabled(active), jnp.where(values == 0, signs, new), 0)
+        return self.known_signs(jnp.where(values == 0, signs, new), active)
+
+    def known_signs(self, signs: Int[Array, " E"], active: Bool[Array, " C"]) -> Int[Array, " E"]:
+        """The signs of events that can occur, 0 of others; gaps and multipliers are positive."""
+        if self.gaps is not None:
+            signs = jnp.where(self.one_sided, 1, signs).astype(signs.dtype)
+        return jnp.where(self.enabled(active), signs, 0)
 
     def sides(
         self, scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params
@@ -189,9 +269,14 @@ class EventSet:
     def start(self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> EventState:
         """Initialize before the first step; `params` are the user's."""
         active, zero = self.active(), jnp.zeros((), jnp.int32)
-        all_params = self.params(params, active)
-        values = self.values(scheme, q, v, t, all_params)
-        speeds = scheme.system.speeds(q, v, t, all_params)
+        speeds = scheme.system.speeds(q, v, t, self.params(params, active))
+        speeds = jax.lax.stop_gradient(jnp.abs(speeds))
+        if self.gaps is not None:
+            state = MotionState(q, v, t, speeds, jnp.zeros_like(t))
+            none = jnp.zeros(self.gaps.count, bool)
+            outcome, _ = self._outcome(self.gaps, scheme, state, params, active, none)
+            active = self._closed(outcome, active)
+        values = self.values(scheme, q, v, t, self.params(params, active))
         zeros = jnp.zeros(len(self.events), jnp.int32)
         return EventState(
             signs=self.continued_signs(zeros, values, active),
@@ -202,10 +287,22 @@ class EventSet:
             active=active,
             stopped_by=zero - 1,
             smooth=zero + 1,
-            speeds=jax.lax.stop_gradient(jnp.abs(speeds)),
+            speeds=speeds,
             due=jnp.asarray(False),
-            replay=Replay.none(len(self.events), q.dtype),
+            replay=self.replay(q.dtype),
         )
+
+    def gaps_are_met(
+        self, system: System, q: Array, t: Array, params: Params, extents: Float[Array, " n"]
+    ) -> Bool[Array, ""]:
+        """Whether no gap is negative beyond a tolerance; `params` have all of them switched on."""
+        if self.gaps is None:
+            return jnp.asarray(True)
+        count = self.gaps.count
+        values = system.position_level(q, t, params)[-count:]
+        slopes = system.position_jacobian(q, t, params)[-count:]
+        met: Array = near(jnp.minimum(values, 0.0), slopes, q, extents, sizes=(1,) * count)
+        return met
 
     def flags(self, values: Sequence[bool]) -> Bool[Array, " E"]:
         """Make an array of a property of each event."""
@@ -224,26 +321,45 @@ class EventSet:
         """Whether an event is terminal."""
         return self.chosen(index, self.flags([event.terminal for event in self.events]))
 
-    def switched(self, index: Array, active: Bool[Array, " C"]) -> Bool[Array, " C"]:
-        """The switches after an event."""
+    def switched(
+        self, index: Array, active: Bool[Array, " C"], outcome: Float[Array, " D"]
+    ) -> Bool[Array, " C"]:
+        """The switches after an event, with the decisions about the gaps."""
+        active = self._switched(index, active)
+        if self.gaps is None:
+            return active
+        closed = self._closed(GapDecisions.unpacked(outcome, self.gaps.count), active)
+        return jnp.where(self.chosen(index, self.changes), closed, active)
+
+    def _switched(self, index: Array, active: Bool[Array, " C"]) -> Bool[Array, " C"]:
         for k, event in enumerate(self.events):
-            if event.transition is None or not event.transition.switches:
+            if event.transition is None or not event.transition.switches or self.one_sided[k]:
                 continue
             switched_on = np.array([name in event.transition.on for name in self.names])
             switched_off = np.array([name in event.transition.off for name in self.names])
             active = jnp.where(index == k, (active | switched_on) & ~switched_off, active)
         return active
 
+    def _closed(self, outcome: GapDecisions, active: Bool[Array, " C"]) -> Bool[Array, " C"]:
+        return jnp.concatenate([active[: -len(outcome.closed)], outcome.closed])
+
     def after(
-        self, scheme: Scheme, index: Array, q: Array, v: Array, t: Array, params: Params,
-        active: Bool[Array, " C"], extents: Float[Array, " n"] | None = None,
-    ) -> tuple[Array, Array, Array]:  # fmt: skip
-        """q and v after an event, and, given extents, whether they satisfy the constraints."""
-        moved = q, v, jnp.asarray(True)
-        new = self.params(params, self.switched(index, active))
-        old = self.params(params, active)
+        self, scheme: Scheme, index: Array, state: MotionState, params: Params,
+        active: Bool[Array, " C"], outcome: Float[Array, " D"] | None = None,
+        extents: Float[Array, " n"] | None = None,
+    ) -> "After":  # fmt: skip
+        """The state after an event.
+
+        Without an `outcome`, which a run has recorded, it is decided what becomes of the gaps.
+        Given extents, the status tells whether the state satisfies the constraints.
+        """
+        q, v, t = state.q, state.v, state.t
+        moved = q, v, jnp.asarray(int(Status.OK), jnp.int32)
+        off = active & ~self._of_gaps
+        new = self.params(params, self._switched(index, off))
+        old = self.params(params, off)
         for k, event in enumerate(self.events):
-            if event.transition is None:
+            if event.transition is None or self.one_sided[k]:
                 continue
 
             def apply_transition(event: Event = event) -> tuple[Array, Array, Array]:
@@ -252,7 +368,42 @@ class EventSet:
                     return self._after(scheme, event, q, v, t, params, old, new, extents)
 
             moved = jax.lax.cond(index == k, apply_transition, lambda moved=moved: moved)
-        return moved
+        if self.gaps is None:
+            none = jnp.zeros(0, q.dtype)
+            return After(*moved, self._switched(index, active), none)
+        return self._after_gaps(self.gaps, scheme, index, state, moved, params, active, outcome)
+
+    def _after_gaps(
+        self, gaps: Gaps, scheme: Scheme, index: Array, state: MotionState, moved: Any,
+        params: Params, active: Bool[Array, " C"], outcome: Float[Array, " D"] | None,
+    ) -> "After":  # fmt: skip
+        """The state after impacts and releases of gaps, which follow any transition."""
+        q, v, status = moved
+        state, active = state._replace(q=q, v=v), self._switched(index, active)
+        opens = jnp.arange(gaps.count) + len(self.events) - gaps.count == index
+        number = jnp.zeros((), jnp.int32)
+        if outcome is None:
+            decided, number = self._outcome(gaps, scheme, state, params, active, opens)
+            outcome = decided.packed(q.dtype)
+        decided = GapDecisions.unpacked(jax.lax.stop_gradient(outcome), gaps.count)
+        all_on = self.params(params, active | self._of_gaps)
+        speeds = after_outcome(gaps, scheme, decided, state, all_on, self.plain(params))
+        changes = self.chosen(index, self.changes)
+        return After(
+            q,
+            jnp.where(changes, speeds, v),
+            jnp.where(changes & (status == Status.OK), number, status),
+            jnp.where(changes, self._closed(decided, active), active),
+            outcome,
+        )
+
+    def _outcome(
+        self, gaps: Gaps, scheme: Scheme, state: MotionState, params: Params,
+        active: Bool[Array, " C"], opens: Bool[Array, " G"],
+    ) -> tuple[GapDecisions, Int[Array, ""]]:  # fmt: skip
+        all_on = self.params(params, active | self._of_gaps)
+        closed = active[-gaps.count :]
+        return outcome_at(gaps, scheme, state, all_on, self.plain(params), closed, opens)
 
     def _after(
         self, scheme: Scheme, event: Event, q: Array, v: Array, t: Array, params: Params,
@@ -271,16 +422,17 @@ class EventSet:
         A_position, A_velocity = constraint_jacobians(system, q, v, t, new)
         if system.quasi is not None:
             A_position = system.position_jacobian(q, t, new)
-        met = jnp.asarray(True)
+        status = jnp.asarray(int(Status.OK), jnp.int32)
         if extents is not None:
             level, share = system.position_level(q, t, new), motion_share(q.dtype)
             sizes = sizes_of_levels(system, q, v, t, new)[0]
             met = near(level, A_position, q, extents, share, sizes)
+            status = jnp.where(met, status, int(Status.NOT_ON_CONSTRAINT)).astype(jnp.int32)
         if len(A_velocity):
             mass = metric(metric_mass(system, q, v, t, new), A_velocity, LDL())
             for _ in range(_ITERATIONS):
                 v = v - mass.min_norm_solve(system.velocity_level(q, v, t, new))[0]
-        return q, v, met
+        return q, v, status
 
     def _rebound(
         self, scheme: Scheme, event: Event, e: Array, q: Array, v: Array, t: Array, params: Params
@@ -322,6 +474,22 @@ def _new_state(event: Event, result: Any, q: Array, v: Array) -> tuple[Array, Ar
     return new_q.astype(q.dtype), new_v.astype(q.dtype)
 
 
+def with_gaps(
+    watch: EventSet | None, system: System, q: Array, t: Array, params: Params
+) -> EventSet | None:
+    """The events of a run with those of the gaps of its system.
+
+    Its functions tell at a state how many gaps there are.
+    """
+    gaps = Gaps.of(system, q, t, params)
+    if gaps is None:
+        return watch
+    watch = watch or EventSet(())
+    events = (*watch.events, *gaps.events)
+    _require_names(events)
+    return replace(watch, events=events, gaps=gaps)
+
+
 def event_set_of(system: System, events: Any, inactive: Any) -> EventSet | None:
     """The checked and named events of a run; None if there are none and no constraint is off."""
     events_given = (
@@ -336,18 +504,22 @@ def event_set_of(system: System, events: Any, inactive: Any) -> EventSet | None:
                 f"names {names_off[0]!r}; leave that constraint out of the system."
             )
         return None
-    names = [event.name for event in named_events]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(
-                f"Argument `events` must have distinct names, but {name!r} is given twice."
-            )
+    _require_names(named_events)
     _require_constraints(system, "Argument `inactive`", names_off)
     for event in named_events:
         if event.transition is not None:
             place = f"The transition of event {event.name!r}"
             _require_constraints(system, place, event.transition.switches)
     return EventSet(named_events, names_off)
+
+
+def _require_names(events: Sequence[Event]) -> None:
+    names = [event.name for event in events]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(
+                f"Argument `events` must have distinct names, but {name!r} is given twice."
+            )
 
 
 def _named(event: Any, number: int) -> Event:

@@ -7,8 +7,6 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-IN_SEGMENT = 8  # events of a segment that a derivative can replay, or more if there are more
-
 
 class Occurrences(eqx.Module):
     """The times and states of occurrences of events, or of one."""
@@ -18,21 +16,23 @@ class Occurrences(eqx.Module):
     v: Float[Array, " *R k"]  # before a transition
     q_after: Float[Array, " *R n"] | None  # after it; None if no event has a transition
     v_after: Float[Array, " *R k"] | None
+    outcome: Float[Array, " *R D"]  # decisions about gaps
 
     def packed(self) -> Float[Array, " *R w"]:
         """All numbers of an occurrence as one row."""
         states = [self.q, self.v, self.q_after, self.v_after]
         known_states = [x for x in states if x is not None]
-        return jnp.concatenate([self.t[..., None], *known_states], axis=-1)
+        return jnp.concatenate([self.t[..., None], *known_states, self.outcome], axis=-1)
 
     @staticmethod
-    def unpacked(rows: Float[Array, " *R w"], n: int, k: int) -> "Occurrences":
-        """The occurrences in rows for n coordinates and k velocities."""
-        pairs = (rows.shape[-1] - 1) // (n + k)
+    def unpacked(rows: Float[Array, " *R w"], n: int, k: int, words: int) -> "Occurrences":
+        """The occurrences in rows for n coordinates, k velocities and `words` decisions."""
+        pairs = (rows.shape[-1] - 1 - words) // (n + k)
         ends = accumulate([1, *[n, k] * pairs])
-        t, *states = jnp.split(rows, list(ends)[:-1], axis=-1)
-        q, v, *transition_states = states
-        return Occurrences(t[..., 0], q, v, *(transition_states or (None, None)))
+        t, *states, outcome = jnp.split(rows, list(ends), axis=-1)
+        q, v, *after = states
+        q_after, v_after = after or (None, None)
+        return Occurrences(t[..., 0], q, v, q_after, v_after, outcome)
 
 
 class Replay(eqx.Module):
@@ -42,17 +42,17 @@ class Replay(eqx.Module):
     size: Float[Array, " *S K"]  # time from the last change of the motion in that step [s]
     which: Int[Array, " *S K"]  # index of the event
     row: Int[Array, " *S K"]  # row among the `Occurrences`, -1 if it is not kept
+    outcome: Float[Array, " *S K D"]  # decisions about gaps
     count: Int[Array, " *S"]  # number of events, more than K if some are missing
 
     @staticmethod
-    def none(events: int, dtype: Any) -> "Replay":
-        """None of these events in this segment so far."""
-        # Each of them in a step, and one that changes the motion.
-        capacity = max(IN_SEGMENT, events + 1)
+    def none(capacity: int, words: int, dtype: Any) -> "Replay":
+        """No events so far in a segment."""
         zeros, size = jnp.zeros(capacity, jnp.int32), jnp.zeros(capacity, dtype)
-        return Replay(zeros, size, zeros, zeros, jnp.zeros((), jnp.int32))
+        outcome = jnp.zeros((capacity, words), dtype)
+        return Replay(zeros, size, zeros, zeros, outcome, jnp.zeros((), jnp.int32))
 
-    def added(self, step: Array, size: Array, event: Array, row: Array) -> "Replay":
+    def added(self, step: Array, size: Array, event: Array, row: Array, outcome: Array) -> "Replay":
         """Append an event."""
         # Beyond the last place events are counted, but not written: a derivative then knows that
         # some are missing.
@@ -61,20 +61,24 @@ class Replay(eqx.Module):
         def with_entry(entries: Array, x: Array) -> Array:
             return jnp.where(is_entry, x.astype(entries.dtype), entries)
 
+        columns = [with_entry(y, x) for y, x in zip(self.outcome.T, outcome, strict=True)]
+
         return Replay(
             with_entry(self.step, step), with_entry(self.size, size), with_entry(self.which, event),
-            with_entry(self.row, row), self.count + 1,
+            with_entry(self.row, row), jnp.stack(columns, axis=1) if columns else self.outcome,
+            self.count + 1,
         )  # fmt: skip
 
-    def at(self, k: Array) -> tuple[Array, Array, Array, Array]:
-        """Step, size, number and row of entry k."""
+    def at(self, k: Array) -> tuple[Array, Array, Array, Array, Array]:
+        """Step, size, number, row and outcome of entry k."""
         # A comparison and a sum instead of a computed index.
         is_entry = jnp.arange(len(self.step)) == k
 
         def get(entries: Array) -> Array:
             return jnp.where(is_entry, entries, 0).sum().astype(entries.dtype)
 
-        return get(self.step), get(self.size), get(self.which), get(self.row)
+        outcome = jnp.where(is_entry[:, None], self.outcome, 0).sum(0)
+        return get(self.step), get(self.size), get(self.which), get(self.row), outcome
 
 
 class EventState(eqx.Module):

@@ -25,6 +25,7 @@ class EventRecord(eqx.Module):
         v: velocities, before a transition, shape (K, n).
         q_after: coordinates after a transition, shape (K, n); None for an event without one.
         v_after: velocities after it, shape (K, n); None likewise.
+        outcome: what becomes of unilateral constraints, in D numbers for the package itself.
 
     Example:
         The first passages of a pendulum through its lowest point, a half period apart:
@@ -48,6 +49,7 @@ class EventRecord(eqx.Module):
     v: Float[Array, " *B K k"]
     q_after: Float[Array, " *B K n"] | None
     v_after: Float[Array, " *B K k"] | None
+    outcome: Float[Array, " *B K D"]
 
 
 class Events(eqx.Module):
@@ -107,7 +109,7 @@ def events_of(
     `rows` are their occurrences (R, w). `active` flags the constraints with a switch that are on at
     the save times, shape (T, C).
     """
-    occurrences = Occurrences.unpacked(rows, system.n, system.n_velocities)
+    occurrences = Occurrences.unpacked(rows, system.n, system.n_velocities, watch.words)
     records, t_end = dict[str, EventRecord](), t_last
     for k, event in enumerate(watch.events):
         event_rows = slice(watch.rows[k], watch.rows[k + 1])
@@ -124,6 +126,7 @@ def events_of(
             v_after=occurrences.v_after[event_rows]
             if has_transition and occurrences.v_after is not None
             else None,
+            outcome=occurrences.outcome[event_rows],
         )
         if event.terminal:
             t_end = jnp.where(state.stopped_by == k, occurrences.t[watch.rows[k]], t_end)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate.events import Event, EventSet, event_set_of
+from jaxmech.integrate.events import Event, EventSet, event_set_of, with_gaps
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import FixedSteps
@@ -93,7 +93,7 @@ def choose_steps(
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
     policy = ending_at_jumps(system, policy, q0, v0, ts, params)
     times = step_times(policy.step_times(q0.dtype), ts, params)
-    watch = event_set_of(system, events, inactive)
+    watch = with_gaps(event_set_of(system, events, inactive), system, q0, ts[0], params)
     if watch is not None:
         scheme = replace(scheme, system=watch.system(system))
         params = watch.params(params, watch.active())

@@ -1,0 +1,161 @@
+"""The gaps of a run: each of them is a constraint that events switch on and off.
+
+A gap "closes" where it becomes zero, and "opens" where its multiplier does.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from jaxmech.constraints import Holonomic
+from jaxmech.integrate.events.event import Event, Transition
+from jaxmech.system import Params, System
+from jaxmech.unilateral import Unilateral, require_restitutions
+from jaxmech.utils.jit_cache import kept_by
+from jaxmech.utils.tracers import actual
+
+KEPT = 32  # systems
+_KEEP = 64  # occurrences of each event that are kept
+_MEMBERS = 1000  # of a batch whose restitutions are checked
+_BITS = 23  # flags in a number, which every floating-point type holds exactly
+
+
+class GapDecisions(eqx.Module):
+    """The decisions at an event about each of C gaps."""
+
+    hit: Bool[Array, " C"]  # whether it has an impulse
+    rebounds: Bool[Array, " C"]  # whether that is an impact with its restitution
+    closed: Bool[Array, " C"]  # whether it is closed from then on
+
+    def packed(self, dtype: Any) -> Float[Array, " D"]:
+        """All flags as a few numbers."""
+        flags = jnp.concatenate([self.hit, self.rebounds, self.closed])
+        weights = np.zeros((word_count(len(self.hit)), flags.size))
+        places = np.arange(flags.size)
+        weights[places // _BITS, places] = 2.0 ** (places % _BITS)
+        return jnp.where(flags[None], jnp.asarray(weights, dtype), 0.0).sum(1)
+
+    @staticmethod
+    def unpacked(words: Float[Array, " *K D"], count: int) -> "GapDecisions":
+        """The decisions about `count` gaps from numbers, or from rows of them."""
+        places = np.arange(3 * count)
+        halves = jnp.asarray(2.0 ** -(places % _BITS), words.dtype)
+        columns = [words[..., place // _BITS] for place in places]
+        shifted = jnp.floor(jnp.stack(columns, axis=-1) * halves)
+        flags = shifted - 2 * jnp.floor(shifted / 2) > 0.5
+        return GapDecisions(*jnp.split(flags, 3, axis=-1))
+
+
+def word_count(gaps: int) -> int:
+    """The numbers that hold the decisions about so many gaps."""
+    return -(-3 * gaps // _BITS)
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """All gaps of a run."""
+
+    unilateral: tuple[Unilateral, ...]
+    sizes: tuple[int, ...]  # the number of gaps of each
+
+    @staticmethod
+    def of(system: System, q: Array, t: Array, params: Params) -> "Gaps | None":
+        """The gaps of a system, which its functions tell at a state; None without any."""
+        if not system.unilateral:
+            return None
+        sizes = jax.eval_shape(
+            lambda q, t, params: [u.constraint.value(q, t, params) for u in system.unilateral],
+            q, t, params,
+        )  # fmt: skip
+        gaps = Gaps(tuple(system.unilateral), tuple(size.shape[0] for size in sizes))
+        for u, size in zip(gaps.unilateral, gaps.sizes, strict=True):
+            values = actual(u.restitutions(size, params, q.dtype), _MEMBERS)
+            if values is not None:
+                require_restitutions(u.name, values)
+        return gaps
+
+    @cached_property
+    def constraints(self) -> tuple[Holonomic, ...]:
+        """A constraint for each of the C gaps."""
+        pairs = zip(self.unilateral, self.sizes, strict=True)
+        return tuple(u.component(k, size) for u, size in pairs for k in range(size))
+
+    @cached_property
+    def names(self) -> dict[str, list[str]]:
+        """The names of the gaps of each unilateral constraint."""
+        pairs = zip(self.unilateral, self.sizes, strict=True)
+        return {u.name: [u.component(k, size).name for k in range(size)] for u, size in pairs}
+
+    @property
+    def count(self) -> int:
+        """The number C of gaps."""
+        return sum(self.sizes)
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """The events at which gaps close, and after them those at which they open."""
+        closes = [
+            Event(_Value(c), -1, transition=Transition(on=c.name), name=f"{c.name} closes")
+            for c in self.constraints
+        ]
+        opens = [
+            Event(
+                _Multiplier(c.name), -1, transition=Transition(off=c.name), name=f"{c.name} opens"
+            )
+            for c in self.constraints
+        ]
+        return tuple(replace(event, keep=_KEEP) for event in (*closes, *opens))
+
+    def system(self, system: System) -> System:
+        """The system with a constraint for each gap."""
+        return _with_constraints(system, self.sizes)
+
+    def negative(self, q: Array, t: Array, params: Params) -> list[tuple[str, float]]:
+        """The names and values of negative gaps at a known state."""
+        values = {c.name: float(c.value(q, t, params)[0]) for c in self.constraints}
+        return [(name, value) for name, value in values.items() if value < 0]
+
+    def restitutions(self, params: Params, dtype: Any) -> Float[Array, " C"]:
+        """The restitution of each gap; `params` are the user's."""
+        pairs = zip(self.unilateral, self.sizes, strict=True)
+        return jnp.concatenate([u.restitutions(size, params, dtype) for u, size in pairs])
+
+    def rest_speeds(self, fastest: Float[Array, " C"]) -> Float[Array, " C"]:
+        """The speeds of rebounds that do not take place, given the largest speeds of each gap."""
+        stated = np.repeat(
+            [np.nan if u.rest_speed is None else u.rest_speed for u in self.unilateral], self.sizes
+        )
+        share = float(jnp.finfo(fastest.dtype).eps) ** 0.375
+        return jnp.where(np.isnan(stated), share * fastest, stated).astype(fastest.dtype)
+
+
+@kept_by(KEPT)
+def _with_constraints(system: System, sizes: tuple[int, ...]) -> System:
+    gaps = Gaps(tuple(system.unilateral), sizes).constraints
+    return replace(system, constraints=(*system.constraints, *gaps), unilateral=())
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A gap as the function of an event."""
+
+    constraint: Holonomic
+
+    def __call__(self, q: Array, v: Array, t: Array, params: Any) -> Array:
+        return self.constraint.value(q, t, params)[0]
+
+
+@dataclass(frozen=True)
+class _Multiplier:
+    """The multiplier of a closed gap as the function of an event."""
+
+    name: str
+
+    def __call__(self, q: Array, v: Array, t: Array, params: Any, reactions: Any) -> Array:
+        return reactions.multipliers[self.name][0]

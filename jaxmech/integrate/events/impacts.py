@@ -1,0 +1,209 @@
+"""Impacts of gaps that close, and which gaps stay closed.
+
+Impulses P >= 0 along the gaps that close change the velocities, within the equality constraints, by
+Newton's law: in each gap dg/dt+ >= -e dg/dt-, with equality where P > 0. Of gaps that touch, those
+that close fastest collide first, together with those that are pressed together already; the others
+follow, so that a row of balls passes a blow on. Then the accelerations decide which gaps stay
+closed. Both are linear complementarity problems (`jaxmech.linalg.complementarity`).
+"""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmech.constraints import Holonomic, Nonholonomic
+from jaxmech.integrate.events.gaps import GapDecisions, Gaps
+from jaxmech.integrate.events.rounding import rounded
+from jaxmech.integrate.scheme import Scheme
+from jaxmech.linalg import LDL, complementarity, diagonal, matvec, metric
+from jaxmech.stabilization import metric_mass
+from jaxmech.status import Status
+from jaxmech.system import Params, System
+from jaxmech.unilateral import MOST
+from jaxmech.utils.jit_cache import kept_by
+
+_AS_FAST = 0.999  # relative speed of gaps that close equally fast
+_ROUNDING = 64.0  # units of round-off of an acceleration that counts as zero
+_FREE = 1e-12  # relative compliance of a gap below which equality constraints keep it as it is
+
+
+class GapStates(NamedTuple):
+    """C gaps at a state."""
+
+    value: Float[Array, " C"]
+    slope: Float[Array, "C k"]  # derivative of the rate with respect to velocities
+    rate: Float[Array, " C"]
+    zero: Float[Array, " C"]  # size of a value that counts as zero
+    still: Float[Array, " C"]  # size of a rate that counts as zero
+    calm: Float[Array, " C"]  # rate below which a gap that touches can stay closed
+    rest: Float[Array, " C"]  # speed below which there is no rebound
+
+
+class MotionState(NamedTuple):
+    """A state of a run, and what its round-off depends on."""
+
+    q: Float[Array, " n"]
+    v: Float[Array, " k"]
+    t: Float[Array, ""]
+    speeds: Float[Array, " n"]  # the largest speeds so far
+    accuracy: Float[Array, ""]  # of the time
+
+
+@kept_by(32)
+def without_gaps(system: System, count: int) -> System:
+    """The system without its last constraints, which are gaps."""
+    equations = replace(system, constraints=system.constraints[:-count])
+    return equations.with_singular_mass(system.singular_mass)
+
+
+def _gaps_of(system: System, count: int) -> list[Holonomic]:
+    return [c for c in system.constraints[-count:] if isinstance(c, Holonomic)]
+
+
+def gap_states(gaps: Gaps, system: System, state: MotionState, params: Params) -> GapStates:
+    """The gaps of a system at a state; `params` have all of them switched on."""
+    q, v, t = state.q, state.v, state.t
+    rows = []
+    for constraint in _gaps_of(system, gaps.count):
+
+        def value(q: Array, t: Array, constraint: Holonomic = constraint) -> Array:
+            return constraint.value(q, t, params)[0]
+
+        slope = constraint.velocity_jacobian(q, t, params)[0]
+        rate = constraint.speed(q, v, t, params)[0]
+        rows.append((slope, rate, *rounded(value, q, t, state.speeds, state.accuracy)))
+    slope, rate, value_, zero, still, fastest = (jnp.stack(x) for x in zip(*rows, strict=True))
+    rest = gaps.rest_speeds(fastest)
+    return GapStates(value_, slope, rate, zero, still, jnp.maximum(still, rest / 2), rest)
+
+
+def _compliance(
+    system: System, slope: Float[Array, "C k"], state: MotionState, params: Params
+) -> tuple[Float[Array, "C C"], Float[Array, "C k"]]:
+    """The rates by unit impulses along each gap, and the velocities (C, k) that they cause."""
+    q, v, t = state.q, state.v, state.t
+    A = system.rows(q, v, t, params)
+    pair = metric(metric_mass(system, q, v, t, params), A, LDL())
+    free = pair.mass.lower(slope.T).T
+    within = free
+    if len(A):
+        C = pair.mass.lower(A.T).T
+        within = jnp.stack([y - pair.rows.min_norm_solve(matvec(C, y))[0] for y in free])
+    W = (within[:, None] * within[None]).sum(-1)
+    is_held = diagonal(W) <= _FREE * (free * free).sum(1)
+    W = jnp.where(is_held[:, None] | is_held[None], 0.0, W)
+    return W, jnp.stack([pair.mass.upper(y) for y in within])
+
+
+def outcome_at(
+    gaps: Gaps, scheme: Scheme, state: MotionState, params: Params, user_params: Params,
+    closed: Bool[Array, " C"], opens: Bool[Array, " C"],
+) -> tuple[GapDecisions, Int[Array, ""]]:  # fmt: skip
+    """The decisions at a state, and a status.
+
+    `params` have all gaps switched on, `user_params` are those of the user's functions; `closed`
+    are the gaps that were closed before, and `opens` those that are to open.
+    """
+    state, params, user_params = jax.lax.stop_gradient((state, params, user_params))
+    system = scheme.system
+    base = without_gaps(system, gaps.count)
+    gap = gap_states(gaps, system, state, params)
+    W, motions = _compliance(base, gap.slope, state, params)
+    touches = closed | (gap.value <= gap.zero)
+    is_calm = jnp.abs(gap.rate) <= jnp.where(closed, gap.calm, gap.still)
+
+    closing = touches & (gap.rate < -gap.still) & ~(closed & is_calm)
+    speeds = jnp.where(closing, -gap.rate / jnp.where(gap.still > 0, gap.still, 1.0), 0.0)
+    first = closing & (speeds >= _AS_FAST * speeds.max())
+    e = gaps.restitutions(user_params, state.q.dtype)
+    rebounds = first & (-e * gap.rate > gap.rest)
+    is_plastic = ~rebounds.any()
+    members = first | (touches & is_calm & (closed | is_plastic))
+    goal = jnp.where(first, (1 + jnp.where(rebounds, e, 0.0)) * gap.rate, 0.0)
+    collides = first.any()
+    P, hit, could_hit, few = _pushed(W, goal, members & collides)
+    rate = gap.rate + matvec(W, P)
+    v = state.v + matvec(motions.T, P)
+
+    rests = touches & (jnp.abs(rate) <= gap.calm) & ~opens
+    w = _separation(gaps, scheme, base, state._replace(v=v), params)
+    _, closed_now, could_rest, few_rest = _pushed(W, w, rests)
+    status = jnp.where(could_hit & could_rest, int(Status.OK), int(Status.CONTACT_UNSOLVED))
+    status = jnp.where(few & few_rest, status, int(Status.TOO_MANY_CONTACTS)).astype(jnp.int32)
+    return GapDecisions(hit, hit & rebounds, closed_now), status
+
+
+def _separation(
+    gaps: Gaps, scheme: Scheme, base: System, state: MotionState, params: Params
+) -> Float[Array, " C"]:
+    """The second derivative of each gap if all of them were open; zero within round-off."""
+    q, v, t = state.q, state.v, state.t
+    qdd = replace(scheme, system=base).law(q, v, t, params)[1].qdd
+    rows = [c.rows(q, v, t, params) for c in _gaps_of(scheme.system, gaps.count)]
+    A, b = (jnp.concatenate(x) for x in zip(*rows, strict=True))
+    w, size = matvec(A, qdd) - b, matvec(jnp.abs(A), jnp.abs(qdd)) + jnp.abs(b)
+    eps = _ROUNDING * float(jnp.finfo(q.dtype).eps)
+    return jnp.where(jnp.abs(w) <= eps * size, 0.0, w)
+
+
+def _pushed(
+    W: Float[Array, "C C"], r: Float[Array, " C"], members: Bool[Array, " C"]
+) -> tuple[Float[Array, " C"], Bool[Array, " C"], Bool[Array, ""], Bool[Array, ""]]:
+    """The pushes of `members` by which r + W P is not negative, and which of them may push.
+
+    Also whether there is a solution, and whether there are no more than `MOST` of them.
+    """
+    count = len(r)
+    if count <= MOST:
+        P, pushes, solved = _complementary(W, r, members)
+        return P, pushes, solved, jnp.asarray(True)
+    places = jnp.cumsum(members) - 1
+    chosen = members[None] & (places[None] == np.arange(MOST)[:, None])
+    S = chosen.astype(r.dtype)
+    P, pushes, solved = _complementary(S @ W @ S.T, S @ r, chosen.any(1))
+    spread = jnp.where(chosen, P[:, None], 0.0).sum(0)
+    return spread, (chosen & pushes[:, None]).any(0), solved, members.sum() <= MOST
+
+
+def _complementary(W: Array, r: Array, members: Array) -> tuple[Array, Array, Array]:
+    both = members[:, None] & members[None]
+    # In units in which all gaps are equally compliant, and the others are far from closing.
+    own = jnp.where(members, diagonal(W), 1.0)
+    unit = jnp.where(own > 0, 1 / jnp.sqrt(jnp.where(own > 0, own, 1.0)), 1.0)
+    eye = jnp.eye(len(r), dtype=bool)
+    W = jnp.where(both, unit[:, None] * W * unit[None], (eye & ~both).astype(W.dtype))
+    r = jnp.where(members, unit * r, 0.0)
+    largest = jnp.abs(r).max()
+    found = complementarity(W, jnp.where(members, r, jnp.where(largest > 0, largest, 1.0)))
+    return unit * found.z, found.is_basic & members, found.solved
+
+
+def after_outcome(
+    gaps: Gaps, scheme: Scheme, outcome: GapDecisions, state: MotionState, params: Params,
+    user_params: Params,
+) -> Float[Array, " k"]:  # fmt: skip
+    """The velocities after an event, by the impulses of gaps and equality constraints."""
+    q, v, t = state.q, state.v, state.t
+    base = without_gaps(scheme.system, gaps.count)
+    all_gaps = _gaps_of(scheme.system, gaps.count)
+    acts = outcome.hit | outcome.closed
+    slope = jnp.concatenate([c.velocity_jacobian(q, t, params) for c in all_gaps])
+    slope = jnp.where(acts[:, None], slope, 0.0)
+    e = jnp.where(outcome.rebounds, gaps.restitutions(user_params, q.dtype), 0.0)
+
+    def rates(v: Array) -> Array:
+        return jnp.concatenate([c.speed(q, v, t, params) for c in all_gaps])
+
+    goal = -e * rates(v)
+    A = base.velocity_jacobian(q, v, t, params)
+    mass = metric(metric_mass(base, q, v, t, params), jnp.concatenate([A, slope]), LDL())
+    curved = any(isinstance(c, Nonholonomic) for c in base.constraints)
+    for _ in range(2 if curved else 1):
+        wrong: Any = jnp.where(acts, rates(v) - goal, 0.0)
+        wrong = jnp.concatenate([base.velocity_level(q, v, t, params), wrong])
+        v = v - mass.min_norm_solve(wrong)[0]
+    return v

@@ -1,0 +1,69 @@
+"""Linear complementarity problems, against all choices of rows that may be positive."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmech.linalg import complementarity
+
+SIZES = (1, 2, 3, 5)
+
+
+def solutions(M: np.ndarray, r: np.ndarray) -> list[np.ndarray]:
+    """w of the solutions, by least squares for each choice of positive rows."""
+    found = []
+    for choice in itertools.product((False, True), repeat=r.size):
+        z, rows = np.zeros(r.size), np.array(choice)
+        if rows.any():
+            z[rows] = np.linalg.lstsq(M[np.ix_(rows, rows)], -r[rows], rcond=None)[0]
+        w = M @ z + r
+        if min(z.min(), w.min()) > -1e-9 and abs(z @ w) < 1e-8:
+            found.append(w)
+    return found
+
+
+def problems(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positive semidefinite problems, singular and degenerate ones among them."""
+    rng = np.random.default_rng(n)
+    matrices, constants = [], []
+    for k in range(60):
+        rank = rng.integers(1, n + 1)
+        shape = n, rank
+        A = rng.integers(-2, 3, shape).astype(float) if k % 2 else rng.normal(size=shape)
+        r = A @ rng.normal(size=rank) + (0.0 if k % 3 else 0.3 * rng.normal(size=n))
+        matrices.append(A @ A.T)
+        constants.append(np.round(r) if k % 5 == 0 else r)
+    return np.array(matrices), np.array(constants)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_solutions_are_those_of_all_choices(n: int) -> None:
+    cases = problems(n)
+    result = jax.jit(jax.vmap(complementarity))(*cases)
+    for M, r, z, is_basic, solved in zip(*cases, *map(np.asarray, result), strict=True):
+        expected = solutions(M, r)
+        assert solved == bool(expected)
+        if not solved:
+            continue
+        assert z.min() >= 0
+        assert not z[~is_basic].any()
+        # w is unique, also where z is not.
+        np.testing.assert_allclose(M @ z + r, expected[0], atol=1e-8)
+        assert np.linalg.matrix_rank(M[np.ix_(is_basic, is_basic)]) == is_basic.sum()
+
+
+def test_inequalities_that_cannot_hold_together_have_no_solution() -> None:
+    # A body between two walls that approach each other.
+    M = jnp.array([[1.0, -1.0], [-1.0, 1.0]])
+    assert not complementarity(M, jnp.array([-1.0, -1.0])).solved
+    assert complementarity(M, jnp.array([-1.0, 1.0])).solved
+
+
+def test_single_precision() -> None:
+    M = jnp.array([[2.0, 1.0], [1.0, 2.0]], jnp.float32)
+    result = complementarity(M, jnp.array([-1.0, -1.0], jnp.float32))
+    assert result.z.dtype == jnp.float32
+    np.testing.assert_allclose(result.z, [1 / 3, 1 / 3], rtol=1e-6)
