@@ -2,9 +2,10 @@
 
 A geometry is a function `geometry(q, t, params)` that returns a dictionary of shapes: a `Solid`, an
 array (d,) for a dot, or an array (k, d) for a line through k points, with d = 2 in the plane and 3
-in space. A closed line is the outline of a body. Shapes whose names are equal up to a full stop
-share a colour. Among solids, a dot whose name ends in `.center` only leaves a trail. `animate` and
-`view` draw a geometry along a motion.
+in space. `animate` and `view` draw a geometry along a motion: lines that move as links, closed ones
+as plates, dots as bobs, pins and supports (docs/gallery.md). Shapes whose names are equal up to a
+full stop share a colour, and if one of them is a `Solid`, lines and dots stay what they are. Among
+solids, a dot whose name ends in `.center` only leaves a trail.
 
     def geometry(q, t, p):
         return {"rod": line(jnp.zeros(2), q), "mass": q}
@@ -23,6 +24,7 @@ from jaxmech import meshes
 from jaxmech.meshes import Triangles
 
 BY_BODY = (np.nan,) * 3  # the colour of a solid that has that of its body
+DARK, GROUND, SPRING = (0.2, 0.2, 0.22), (0.55, 0.55, 0.55), (0.84, 0.6, 0.1)
 _AROUND = 48  # vertices of a hull in the plane
 
 Geometry = Callable[[Any, Any, Any], Mapping[str, Any]]
@@ -165,51 +167,22 @@ def circle(center: Any, radius: Any, axes: Any = None) -> Points:
     return jnp.asarray(center)[None] + radius * turn
 
 
-def coil(start: Any, end: Any, *, width: Any = None) -> Points:
-    """A spring between two points: a zigzag in the plane, a helix in space.
+def coil(start: Any, end: Any, *, width: Any = None, color: Any = SPRING) -> Solid:
+    """A spring between two points.
 
     Args:
         start: first end [m], shape (d,).
         end: second end [m], shape (d,).
         width: full width [m]; by default a tenth of the distance.
+        color: as for `solid`.
 
     Example:
-        >>> coil([0.0, 0.0, 0.0], [0.0, 0.0, 1.0]).shape
-        (51, 3)
+        >>> print(coil([0.0, 0.0, 0.0], [0.0, 0.0, 2.0]).axes[:, 0])
+        [0. 0. 2.]
     """
-    a, axis = 1.0 * jnp.asarray(start), jnp.asarray(end) - jnp.asarray(start)
-    squared = axis @ axis
-    length = jnp.sqrt(jnp.where(squared > 0, squared, 1.0))
-    across = _normals(axis / length)
-    turns = np.arange(51) / 4 - 1.25  # ten turns between straight ends
-    inside = (turns >= 0) & (turns <= 10)
-    sides = np.stack([np.sin(2 * np.pi * turns), np.cos(2 * np.pi * turns)])[: len(across)]
-    offset = 0.5 * (0.1 * length if width is None else width) * (sides * inside)
-    along = jnp.linspace(0, 1, 51)[:, None] * axis[None]
-    return a[None] + along + jnp.einsum("ik,id->kd", offset, across)
-
-
-def box(center: Any, axes: Any, sizes: Any) -> dict[str, Points]:
-    """The six faces of a box in space, as outlines by name.
-
-    Args:
-        center: center of the box [m], shape (3,).
-        axes: directions of the edges as columns, shape (3, 3).
-        sizes: lengths of the edges [m], shape (3,).
-
-    Example:
-        >>> sorted(box([0.0, 0.0, 0.0], jnp.eye(3), [1.0, 2.0, 3.0]))
-        ['face.-1', 'face.-2', 'face.-3', 'face.1', 'face.2', 'face.3']
-    """
-    half = 0.5 * jnp.asarray(sizes)[None] * jnp.asarray(axes)
-    corners = ((1, 1), (1, -1), (-1, -1), (-1, 1))
-    faces = {}
-    for k in range(3):
-        u, v, w = half[:, k], half[:, (k + 1) % 3], half[:, (k + 2) % 3]
-        for side in (1, -1):
-            points = [jnp.asarray(center) + side * u + i * v + j * w for i, j in corners]
-            faces[f"face.{side * (k + 1)}"] = outline(*points)
-    return faces
+    along = jnp.asarray(end) - jnp.asarray(start)
+    width = 0.1 * jnp.sqrt(jnp.maximum(along @ along, 1e-300)) if width is None else width
+    return between(meshes.coil(), start, end, 0.5 * width, color=color)
 
 
 def _normals(u: Array) -> Array:

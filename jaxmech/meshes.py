@@ -203,6 +203,27 @@ def wheel(spokes: int = 8) -> Triangles:
     return joined(*parts)
 
 
+@cache
+def support() -> Triangles:
+    """A bracket in the plane of x and y, from the origin down to hatched ground at y = -3.3."""
+    turn, corners = directions_in_plane(48), np.array([[0.0, 0.0], [-1.4, -2.4], [1.4, -2.4]])
+    bracket = prism(corners[(turn @ corners.T).argmax(axis=1)] + 0.75 * turn)
+    plate = box().moved((0.0, -3.3, 0.0), np.diag([5.6, 0.35, 1.0]))
+    slant = np.array([[0.8, -0.6, 0.0], [0.6, 0.8, 0.0], [0.0, 0.0, 1.0]])
+    hatches = [
+        box().moved((x, -3.85, 0.0), slant @ np.diag([1.3, 0.16, 0.8]))
+        for x in np.linspace(-2.4, 2.0, 6)
+    ]
+    return joined(bracket, plate, *hatches)
+
+
+@cache
+def foot() -> Triangles:
+    """A block from the origin along z, to a plate at z = 2."""
+    block = box().moved((0.0, 0.0, 0.9), np.diag([2.4, 2.4, 1.8]))
+    return joined(block, box().moved((0.0, 0.0, 2.0), np.diag([5.0, 5.0, 0.5])))
+
+
 def ring(inner: float, outer: float, height: float, sides: int = 40) -> Triangles:
     """A flat ring about z, around the origin."""
     turn = directions_in_plane(sides)

@@ -57,9 +57,12 @@ class Display:
 
     def shapes_at(self, times: np.ndarray) -> "Shapes":
         """The shapes of all trajectories at times (K,)."""
+        from jaxmech.plot.links import links_of
         from jaxmech.plot.paths import shapes_at
 
-        return shapes_at(self.geometry, self.track, times, self.params, batched=self.batched)
+        return links_of(
+            shapes_at(self.geometry, self.track, times, self.params, batched=self.batched)
+        )
 
 
 def display_of(

@@ -40,6 +40,8 @@ Known facts:
   two and a half turns of the crank.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -193,7 +195,7 @@ def _angle(r: Point, s: Point) -> Array:
     return jnp.arctan2(r[0] * s[1] - r[1] * s[0], r @ s)
 
 
-def _geometry(q: Vector, t: Array, p: Values) -> dict[str, Array]:
+def _geometry(q: Vector, t: Array, p: Values) -> dict[str, Any]:
     O = jnp.zeros(2)  # noqa: E741
     A, B, C = (vector(p[f"x{k}"], p[f"y{k}"]) for k in "abc")
     P, E = _turned(q[0], p["rr"], 0.0), _crank_and_coupler(q, p)

@@ -24,12 +24,15 @@ Known facts:
   defined, and grows, where e is no unit.
 """
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmech import meshes
 from jaxmech.constraints import Holonomic
-from jaxmech.geometry import box, line
+from jaxmech.geometry import line, solid
 from jaxmech.models.model import Model, Values, vector
 from jaxmech.system import System
 
@@ -87,11 +90,12 @@ def _product(a: Quaternion, b: Quaternion) -> Quaternion:
     ])  # fmt: skip
 
 
-def _geometry(q: Quaternion, t: Array, p: Values) -> dict[str, Array]:
+def _geometry(q: Quaternion, t: Array, p: Values) -> dict[str, Any]:
     """A box with a side of 1 m along the axis of the smallest moment, the others as 1 / sqrt(J)."""
     conjugate = jnp.concatenate([q[:1], -q[1:]])
     units = jnp.eye(4)[1:]
     axes = jnp.stack([_product(_product(q, unit), conjugate)[1:] for unit in units], axis=1)
     sizes = jnp.sqrt(jnp.min(p["J"]) / p["J"])
     tip = 0.5 * sizes[2] * axes[:, 2]
-    return {**box(jnp.zeros(3), axes, sizes), "axis 3": line(tip, 2 * tip), "tip 3": 2 * tip}
+    body = solid(meshes.box(), jnp.zeros(3), axes * sizes[None])
+    return {"body": body, "axis 3": line(tip, 2 * tip), "tip 3": 2 * tip}

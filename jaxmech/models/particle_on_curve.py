@@ -26,6 +26,8 @@ Known facts:
   hold together there.
 """
 
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -81,7 +83,7 @@ def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
     return vector(x1, x2, x3), vector(v1, -v1, -x3 * (v1 / x1 - v1 / x2))
 
 
-def _geometry(q: Vector, t: Array, p: Values) -> dict[str, Array]:
+def _geometry(q: Vector, t: Array, p: Values) -> dict[str, Any]:
     share = 0.5 + 0.5 * jnp.tanh(jnp.linspace(-4.0, 4.0, 401))  # of x1 in the sum
     x1, x2 = share * p["c2"], (1 - share) * p["c2"]
     curve = jnp.stack([x1, x2, p["c1"] / (x1 * x2)], axis=1)

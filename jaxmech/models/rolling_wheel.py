@@ -30,11 +30,14 @@ Known facts:
   R |phi' / theta'|, and the energy is conserved.
 """
 
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmech import meshes
 from jaxmech.constraints import Nonholonomic
-from jaxmech.geometry import circle, line
+from jaxmech.geometry import solid
 from jaxmech.models.model import Model, Values, vector
 from jaxmech.system import System
 
@@ -90,14 +93,13 @@ def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
     return q, vector(-rim * jnp.cos(theta), rim * jnp.sin(theta), spin, start["turn"])
 
 
-def _geometry(q: Vector, t: Array, p: Values) -> dict[str, Array]:
+def _geometry(q: Vector, t: Array, p: Values) -> dict[str, Any]:
     x, y, phi, theta = q
     ahead = vector(jnp.cos(theta), -jnp.sin(theta), 0.0)
     vertical = vector(0.0, 0.0, 1.0)
-    center = vector(x, y, p["R"])
-    rim = center + p["R"] * (jnp.cos(phi) * vertical - jnp.sin(phi) * ahead)
-    return {
-        "wheel": circle(center, p["R"], line(ahead, vertical)),
-        "spoke": line(2 * center - rim, rim),
-        "contact": vector(x, y, 0.0),
-    }
+    rim = jnp.cos(phi) * vertical - jnp.sin(phi) * ahead
+    across = jnp.cos(phi) * ahead + jnp.sin(phi) * vertical
+    sizes = jnp.stack([p["R"], p["R"], 0.2 * p["R"]])
+    axes = jnp.stack([rim, across, jnp.cross(rim, across)], axis=1) * sizes[None]
+    wheel = solid(meshes.wheel(), vector(x, y, p["R"]), axes)
+    return {"wheel": wheel, "contact": vector(x, y, 0.0)}

@@ -14,12 +14,11 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech import meshes
-from jaxmech.geometry import Solid, hull, scaled
+from jaxmech.geometry import DARK, Solid, hull, scaled
 from jaxmech.parts.body import AbstractBody, Frame, Ground
 from jaxmech.parts.forces.elements import AbstractForce, Gravity
 from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.joint_solids import (
-    DARK,
     Sketch,
     drawn,
     elements,

@@ -12,7 +12,17 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech import meshes
-from jaxmech.geometry import BY_BODY, Solid, between, circle, hull, line, scaled
+from jaxmech.geometry import (
+    BY_BODY,
+    DARK,
+    GROUND,
+    SPRING,
+    Solid,
+    between,
+    circle,
+    line,
+    scaled,
+)
 from jaxmech.meshes import Triangles
 from jaxmech.parts.body import AbstractBody, Frame, Ground
 from jaxmech.parts.contacts.base import AbstractContact
@@ -36,8 +46,7 @@ from jaxmech.parts.values import Reader, Vector
 from jaxmech.parts.vectors import normals, turned
 from jaxmech.parts.velocity_equations import Edge, GearSpeed, RoundSlip, WheelSlip
 
-DARK, STEEL, GROUND = (0.2, 0.2, 0.22), (0.5, 0.53, 0.57), (0.55, 0.55, 0.55)
-SPRING, DAMPER, TYRE = (0.84, 0.6, 0.1), (0.35, 0.38, 0.42), (0.25, 0.25, 0.27)
+STEEL, DAMPER, TYRE = (0.5, 0.53, 0.57), (0.35, 0.38, 0.42), (0.25, 0.25, 0.27)
 
 _FAR = 1e3  # half the length of a straight ground [m]; a picture shows the visible part
 
@@ -117,7 +126,7 @@ class _Drawn:
         down = jnp.asarray(self.sketch.down)
         if self.d == 2:
             axes = jnp.stack([-jnp.asarray(turned(-down)), -down], axis=1)
-            solid = self.solid(_support(), axes, (1.0, 1.0, 1.0), GROUND)
+            solid = self.solid(meshes.support(), axes, (1.0, 1.0, 1.0), GROUND)
             shift = (0.0, 0.0, self.sketch.depth("ground"))
             return {
                 f"{self.name}.ground": solid._replace(
@@ -125,30 +134,11 @@ class _Drawn:
                 )
             }
         axes = jnp.concatenate([jnp.asarray(normals(down)).T, down[:, None]], axis=1)
-        return {f"{self.name}.ground": self.solid(_foot(), axes, (1.0, 1.0, 1.0), GROUND)}
+        return {f"{self.name}.ground": self.solid(meshes.foot(), axes, (1.0, 1.0, 1.0), GROUND)}
 
 
 def _has_visual(body: AbstractBody) -> bool:
     return isinstance(body, AbstractRigidBody) and bool(body.visual)
-
-
-def _support() -> Triangles:
-    """A bracket below the origin, on hatched ground."""
-    bracket = meshes.prism(
-        np.asarray(hull(np.array([[0, 0], [-1.4, -2.4], [1.4, -2.4]]), 0.75)[0])[:48, :2]
-    )
-    plate = meshes.box().moved((0.0, -3.3, 0.0), np.diag([5.6, 0.35, 1.0]))
-    slant = np.array([[0.8, -0.6, 0.0], [0.6, 0.8, 0.0], [0.0, 0.0, 1.0]]) @ np.diag(
-        [1.3, 0.16, 0.8]
-    )
-    hatches = [meshes.box().moved((x, -3.85, 0.0), slant) for x in np.linspace(-2.4, 2.0, 6)]
-    return meshes.joined(bracket, plate, *hatches)
-
-
-def _foot() -> Triangles:
-    """A block along z, the direction of gravity, on a plate."""
-    block = meshes.box().moved((0.0, 0.0, 0.9), np.diag([2.4, 2.4, 1.8]))
-    return meshes.joined(block, meshes.box().moved((0.0, 0.0, 2.0), np.diag([5.0, 5.0, 0.5])))
 
 
 def _pin(j: _Drawn) -> Shapes:

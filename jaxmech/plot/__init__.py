@@ -4,9 +4,9 @@
 `ensemble_figures` implement `sol.plot()`, `fit.plot()` and `results.plot()`. `trajectories`, `fit`,
 `noise`, `derivatives` and `eigenvalues` draw into axes; `ensemble_figures`,
 `failure_figures`, `replayed` and `fit` draw the pictures of a run folder.
-`animation` implements `jm.animate`: `paths` are the shapes over time, `scene` draws a moment of
-them, with the solids of `drawings`, `writers` write files, and `mode_track` makes a motion of a
-mode. `viewer` implements `jm.view`.
+`animation` implements `jm.animate`: `paths` are the shapes over time, `links` makes solids of their
+lines and dots, `scene` draws a moment of them, with the solids of `drawings`, `writers` write
+files, and `mode_track` makes a motion of a mode. `viewer` implements `jm.view`.
 """
 
 from jaxmech.plot.eigenvalues import modes as modes

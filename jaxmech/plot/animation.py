@@ -16,6 +16,7 @@ from tqdm import tqdm
 from jaxmech.display.motions import Display, clock, extent
 from jaxmech.plot.paths import dimension, trail_names
 from jaxmech.plot.scene import Scene, new_axes
+from jaxmech.plot.style import STYLE
 from jaxmech.plot.writers import writer_of
 from jaxmech.utils.checks import require_positive_integer
 
@@ -149,7 +150,7 @@ class Animation:
         return self.ax
 
     def _title(self, text: str) -> Text:
-        return self.ax.set_title(text, loc="left", fontsize="medium")
+        return self.ax.set_title(text, loc="left", fontsize=STYLE["axes.titlesize"])
 
     def _settle(self) -> None:
         # Once, since arranging the figure for each frame takes as long as drawing it.

@@ -114,6 +114,11 @@ def drawings(
 
 def _silhouette(vertices: np.ndarray, faces: np.ndarray) -> Path:
     """The boundary of the faces that look up, in the plane."""
+    size = float(np.abs(vertices).max()) or 1.0
+    _, first, same = np.unique(
+        (vertices / size).round(9), axis=0, return_index=True, return_inverse=True
+    )
+    faces = first[same.reshape(-1)][faces]  # as at the pole of a sphere
     corners = vertices[faces][..., :2]
     u, v = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
     up = faces[u[:, 0] * v[:, 1] - u[:, 1] * v[:, 0] > 1e-12 * np.abs(corners).max() ** 2]

@@ -17,6 +17,7 @@ Shape = Any
 Shapes = dict[str, Shape]
 
 THICK = 20  # number of points up to which a line is drawn as a rod, and above as a curve
+_BASE = 0.6  # size of a solid at rest that a picture frames, relative to what moves
 _STILL = 1e-9  # motion relative to the size of the picture below which a shape is at rest
 
 
@@ -190,6 +191,17 @@ def bounds(shapes: Shapes) -> tuple[np.ndarray, np.ndarray]:
     return corners.min(axis=0), corners.max(axis=0)
 
 
+def framed(shapes: Shapes) -> Shapes:
+    """The shapes that a picture frames: those that move, and small solids at rest."""
+    in_motion = moving(shapes)
+    if not in_motion:
+        return shapes
+    low, high = bounds(in_motion)
+    largest = _BASE * float((high - low).max())
+    fixed = {n: x for n, x in shapes.items() if isinstance(x, Solid) and n not in in_motion}
+    return in_motion | {n: x for n, x in fixed.items() if np.ptp(places(x), axis=2).max() < largest}
+
+
 def is_empty(shape: Shape) -> bool:
     """Whether a shape has no size at any time, or is always unknown."""
     points = places(shape)
@@ -205,6 +217,7 @@ def trail_names(shapes: Shapes, trails: Sequence[str] | None) -> Sequence[str]:
         return [name for name, shape in in_motion.items() if is_dot(shape)][-1:]
     require_sequence("trails", trails)
     names = [n for n, x in in_motion.items() if is_dot(x) or isinstance(x, Solid)]
+    names = [n for n in names if not n.endswith(".solid")]  # of a dot
     unknown = [name for name in trails if name not in names]
     if unknown:
         raise ValueError(

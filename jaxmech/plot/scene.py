@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
-from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 from matplotlib.ticker import MaxNLocator
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
@@ -20,6 +19,7 @@ from jaxmech.plot.paths import (
     Shapes,
     bounds,
     dimension,
+    framed,
     is_dot,
     is_empty,
     is_outline,
@@ -27,7 +27,7 @@ from jaxmech.plot.paths import (
     path,
     places,
 )
-from jaxmech.plot.style import COLORS, GREY, ORANGE
+from jaxmech.plot.style import COLORS, GREY, ORANGE, add_axes, new_figure
 
 DARK = "#333333"  # dots
 _WIDTH = 5.2  # inches
@@ -47,7 +47,7 @@ class Scene:
         shapes = {name: shape for name, shape in shapes.items() if not is_inside(name, shapes)}
         self._d, in_motion = dimension(shapes), moving(shapes)
         self._moving = in_motion
-        self._frame(in_motion or shapes)
+        self._frame(framed(shapes))
         self._artists: list[tuple[Any, Any]] = []
         colors = colors_by_body(in_motion)
         count = len(places(next(iter(shapes.values()))))
@@ -126,18 +126,19 @@ class Scene:
 def new_axes(shapes: Shapes) -> Axes:
     """Make a figure and axes with the proportions of the shapes."""
     if dimension(shapes) == 3:
-        figure = Figure(figsize=(_WIDTH, 0.85 * _WIDTH), layout="constrained")
-        return figure.add_subplot(projection="3d", computed_zorder=False)
-    low, high = bounds(moving(shapes) or shapes)
+        figure = new_figure(_WIDTH, 0.85 * _WIDTH)
+        return add_axes(figure, projection="3d", computed_zorder=False)
+    low, high = bounds(framed(shapes))
     size = np.maximum(high - low, _FLAT * (high - low).max())
     height = float(np.clip(_WIDTH * size[1] / (size[0] or 1.0), 0.45 * _WIDTH, 1.1 * _WIDTH))
-    return Figure(figsize=(_WIDTH, height + 0.4), layout="constrained").subplots()
+    return add_axes(new_figure(_WIDTH, height + 0.4))
 
 
 def is_inside(name: str, shapes: Shapes) -> bool:
-    """Whether a dot is the centre of mass of a body that is drawn by solids."""
+    """Whether a dot is drawn by a solid, or is the centre of mass of a body that is."""
     has_solids = any(isinstance(shape, Solid) for shape in shapes.values())
-    return name.endswith(".center") and has_solids and is_dot(shapes[name])
+    is_center = name.endswith(".center") and has_solids
+    return is_dot(shapes[name]) and (is_center or f"{name}.solid" in shapes)
 
 
 def _different(shape: Shape) -> Iterator[int]:
