@@ -106,7 +106,8 @@ _MESSAGES = {
     Status.TOO_MANY_EVENTS: (
         "more than 8 events in one step, or the `max_steps` of `Adaptive` all at one time, as when "
         "a ball comes to rest in ever shorter bounces; end such a motion earlier with a terminal "
-        "event at a small energy, or take a smaller step"
+        "event at a small energy, or take a smaller step; the limit is 1,000 for `Unilateral` "
+        "constraints, which come to rest, unless a body is squeezed"
     ),
     Status.NOT_ON_CONSTRAINT: (
         "the state after a transition violates a position constraint that is active; trigger the "

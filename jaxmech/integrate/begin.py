@@ -27,7 +27,7 @@ def begin_run(
         extents, is_finite = finite_extents(scheme.system, q, v, t, params)
         status = _start_status(scheme, q, v, t, params, times & is_finite, extents)
         return params, None, status, extents
-    events = watch.start(scheme, q, v, t, params)
+    events, of_gaps = watch.start(scheme, q, v, t, params)
     all_params = watch.params(params, jnp.ones_like(events.active))
     extents, is_finite = finite_extents(scheme.system, q, v, t, all_params)
     params = watch.params(params, events.active)
@@ -36,6 +36,7 @@ def begin_run(
     status = _start_status(scheme, q, v, t, params, times & is_finite, extents)
     is_apart = watch.gaps_are_met(scheme.system, q, t, all_params, extents)
     status = jnp.where(is_apart, status, jnp.asarray(Status.INCONSISTENT, jnp.int32))
+    status = jnp.where(status == Status.OK, of_gaps, status)
     bad = (status == Status.OK) & jnp.isnan(events.values).any()
     status = jnp.where(bad, jnp.asarray(Status.EVENT_IS_NAN, jnp.int32), status)
     return params, events, status, extents

@@ -201,7 +201,7 @@ def at_event(
     q, v, t = motion(size)
     next_state = q, v
     if watch.has_transitions:
-        state = MotionState(q, v, t, jnp.abs(q), jnp.zeros_like(t))
+        state = MotionState(q, v, t, jnp.abs(q), jnp.zeros_like(t), jnp.zeros_like(t))
         after = watch.after(scheme, piece.which, state, params, piece.active, piece.outcome)
         next_state = after.q, after.v
     q_after, v_after = next_state if watch.has_transitions else (None, None)

@@ -345,10 +345,10 @@ def _occurred(
     row = _row(watch, index, event_state.counts)
     q, v, values = search.q, search.v, search.values
     status, active = jnp.asarray(int(Status.OK), jnp.int32), event_state.active
-    outcome = jnp.zeros(watch.words, q.dtype)
+    outcome, speeds = jnp.zeros(watch.words, q.dtype), event_state.speeds
     if watch.has_transitions:
-        state = MotionState(q, v, to_t, event_state.speeds, accuracy)
-        q, v, status, active, outcome = watch.after(
+        state = MotionState(q, v, to_t, speeds, h, accuracy)
+        q, v, status, active, outcome, speeds = watch.after(
             scheme, index, state, params, event_state.active, extents=extents
         )
         values = watch.values(scheme, q, v, to_t, watch.params(params, active))
@@ -372,7 +372,7 @@ def _occurred(
         active=active,
         stopped_by=jnp.where(terminal, index, event_state.stopped_by),
         smooth=jnp.where(cuts, 0, event_state.smooth),
-        speeds=jnp.maximum(event_state.speeds, jnp.maximum(before, after)),
+        speeds=jnp.maximum(speeds, jnp.maximum(before, after)),
         replay=event_state.replay.added(
             place, (search.high - search.base_u) * h, index, row, outcome
         ),

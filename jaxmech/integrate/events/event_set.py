@@ -17,12 +17,12 @@ from jaxmech.constraints import rate
 from jaxmech.formulations import observed_at
 from jaxmech.integrate.events.event import Event, names_of
 from jaxmech.integrate.events.gaps import GapDecisions, Gaps, word_count
-from jaxmech.integrate.events.impacts import MotionState, after_outcome, outcome_at
+from jaxmech.integrate.events.impacts import Decided, MotionState, after_impacts, decided_at
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.switches import Switched, with_switches
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.times.spans import Timed
-from jaxmech.linalg import LDL, metric
+from jaxmech.linalg import LDL, column_space_projector, matvec, metric
 from jaxmech.stabilization import metric_mass
 from jaxmech.status import Status
 from jaxmech.system import Params, System
@@ -45,6 +45,7 @@ class After(NamedTuple):
     status: Int[Array, ""]
     active: Bool[Array, " C"]  # constraints with a switch that are on
     outcome: Float[Array, " D"]  # decisions about gaps
+    speeds: Float[Array, " n"]  # the largest speeds so far
 
 
 class _Multipliers(NamedTuple):
@@ -208,8 +209,15 @@ class EventSet:
         count, names = self.gaps.count, [c.name for c in self.gaps.constraints]
 
         def multipliers() -> Array:
-            # Those of closed gaps are unique: the decisions about them leave none that depend.
-            return scheme.law(q, v, t, params)[1].multipliers[-count:]
+            eom, law = scheme.law(q, v, t, params)
+
+            def smallest() -> Array:
+                return matvec(column_space_projector(eom.A), law.multipliers)
+
+            if law.independent is None:
+                return smallest()[-count:]
+            is_redundant = (params.active[-count:] & ~law.independent[-count:]).any()
+            return jax.lax.cond(is_redundant, smallest, lambda: law.multipliers)[-count:]
 
         zeros = jnp.zeros(count, q.dtype)
         pushes = jax.lax.cond(params.active[-count:].any(), multipliers, lambda: zeros)
@@ -266,19 +274,22 @@ class EventSet:
         is_zero = jnp.abs(values) <= _NEAR * jnp.abs(rates * h)
         return jnp.sign(jnp.where(is_zero, rates * h, values)).astype(jnp.int32)
 
-    def start(self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> EventState:
-        """Initialize before the first step; `params` are the user's."""
+    def start(
+        self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params
+    ) -> tuple[EventState, Int[Array, ""]]:
+        """The events before the first step, and a status; `params` are the user's."""
+        status = jnp.asarray(int(Status.OK), jnp.int32)
         active, zero = self.active(), jnp.zeros((), jnp.int32)
         speeds = scheme.system.speeds(q, v, t, self.params(params, active))
         speeds = jax.lax.stop_gradient(jnp.abs(speeds))
         if self.gaps is not None:
-            state = MotionState(q, v, t, speeds, jnp.zeros_like(t))
-            none = jnp.zeros(self.gaps.count, bool)
-            outcome, _ = self._outcome(self.gaps, scheme, state, params, active, none)
-            active = self._closed(outcome, active)
+            state = MotionState(q, v, t, speeds, jnp.zeros_like(t), jnp.zeros_like(t))
+            nothing = jnp.asarray(-1, jnp.int32)
+            decided = self._decided(self.gaps, scheme, nothing, state, params, active)
+            active, status = self._closed(decided.decisions, active), decided.status
         values = self.values(scheme, q, v, t, self.params(params, active))
         zeros = jnp.zeros(len(self.events), jnp.int32)
-        return EventState(
+        events = EventState(
             signs=self.continued_signs(zeros, values, active),
             values=values,
             counts=zeros,
@@ -291,6 +302,7 @@ class EventSet:
             due=jnp.asarray(False),
             replay=self.replay(q.dtype),
         )
+        return events, status
 
     def gaps_are_met(
         self, system: System, q: Array, t: Array, params: Params, extents: Float[Array, " n"]
@@ -370,7 +382,7 @@ class EventSet:
             moved = jax.lax.cond(index == k, apply_transition, lambda moved=moved: moved)
         if self.gaps is None:
             none = jnp.zeros(0, q.dtype)
-            return After(*moved, self._switched(index, active), none)
+            return After(*moved, self._switched(index, active), none, state.speeds)
         return self._after_gaps(self.gaps, scheme, index, state, moved, params, active, outcome)
 
     def _after_gaps(
@@ -380,30 +392,34 @@ class EventSet:
         """The state after impacts and releases of gaps, which follow any transition."""
         q, v, status = moved
         state, active = state._replace(q=q, v=v), self._switched(index, active)
-        opens = jnp.arange(gaps.count) + len(self.events) - gaps.count == index
-        number = jnp.zeros((), jnp.int32)
+        number, speeds = jnp.asarray(int(Status.OK), jnp.int32), state.speeds
         if outcome is None:
-            decided, number = self._outcome(gaps, scheme, state, params, active, opens)
-            outcome = decided.packed(q.dtype)
-        decided = GapDecisions.unpacked(jax.lax.stop_gradient(outcome), gaps.count)
+            decisions, number, speeds = self._decided(gaps, scheme, index, state, params, active)
+            outcome = decisions.packed(q.dtype)
+        decisions = GapDecisions.unpacked(jax.lax.stop_gradient(outcome), gaps.count)
         all_on = self.params(params, active | self._of_gaps)
-        speeds = after_outcome(gaps, scheme, decided, state, all_on, self.plain(params))
+        new_v = after_impacts(gaps, scheme, decisions, state, all_on, self.plain(params))
         changes = self.chosen(index, self.changes)
         return After(
             q,
-            jnp.where(changes, speeds, v),
+            jnp.where(changes, new_v, v),
             jnp.where(changes & (status == Status.OK), number, status),
-            jnp.where(changes, self._closed(decided, active), active),
+            jnp.where(changes, self._closed(decisions, active), active),
             outcome,
+            speeds,
         )
 
-    def _outcome(
-        self, gaps: Gaps, scheme: Scheme, state: MotionState, params: Params,
-        active: Bool[Array, " C"], opens: Bool[Array, " G"],
-    ) -> tuple[GapDecisions, Int[Array, ""]]:  # fmt: skip
+    def _decided(
+        self, gaps: Gaps, scheme: Scheme, index: Array, state: MotionState, params: Params,
+        active: Bool[Array, " C"],
+    ) -> Decided:  # fmt: skip
         all_on = self.params(params, active | self._of_gaps)
+        own = len(self.events) - 2 * gaps.count
+        opens = jnp.arange(gaps.count) + own + gaps.count == index
         closed = active[-gaps.count :]
-        return outcome_at(gaps, scheme, state, all_on, self.plain(params), closed, opens)
+        return decided_at(
+            gaps, scheme, state, all_on, self.plain(params), closed, index >= own, opens
+        )
 
     def _after(
         self, scheme: Scheme, event: Event, q: Array, v: Array, t: Array, params: Params,

@@ -50,6 +50,7 @@ class MotionState(NamedTuple):
     v: Float[Array, " k"]
     t: Float[Array, ""]
     speeds: Float[Array, " n"]  # the largest speeds so far
+    h: Float[Array, ""]  # size of the step
     accuracy: Float[Array, ""]  # of the time
 
 
@@ -99,55 +100,99 @@ def _compliance(
     return W, jnp.stack([pair.mass.upper(y) for y in within])
 
 
-def outcome_at(
-    gaps: Gaps, scheme: Scheme, state: MotionState, params: Params, user_params: Params,
-    closed: Bool[Array, " C"], opens: Bool[Array, " C"],
-) -> tuple[GapDecisions, Int[Array, ""]]:  # fmt: skip
-    """The decisions at a state, and a status.
+class Decided(NamedTuple):
+    """What becomes of gaps at a state."""
 
-    `params` have all gaps switched on, `user_params` are those of the user's functions; `closed`
-    are the gaps that were closed before, and `opens` those that are to open.
+    decisions: GapDecisions
+    status: Int[Array, ""]
+    speeds: Float[Array, " n"]  # the largest speeds so far, or those gained within a step
+
+
+def decided_at(
+    gaps: Gaps, scheme: Scheme, state: MotionState, params: Params, user_params: Params,
+    closed: Bool[Array, " C"], is_still: Bool[Array, ""], opens: Bool[Array, " C"],
+) -> Decided:  # fmt: skip
+    """Decide what becomes of gaps at a state.
+
+    `params` have all gaps switched on, `user_params` are those of the user's functions. Gaps that
+    were `closed` before have no rate if the motion `is_still` that of before; those that `opens`
+    flags are to open.
     """
     state, params, user_params = jax.lax.stop_gradient((state, params, user_params))
-    system = scheme.system
-    base = without_gaps(system, gaps.count)
-    gap = gap_states(gaps, system, state, params)
+    base = without_gaps(scheme.system, gaps.count)
+    # A mechanism at rest has no speeds to compare with.
+    gained = jnp.abs(state.h * _accelerations(scheme, base, state, params)[1])
+    state = state._replace(speeds=jnp.maximum(state.speeds, gained))
+    gap = gap_states(gaps, scheme.system, state, params)
     W, motions = _compliance(base, gap.slope, state, params)
     touches = closed | (gap.value <= gap.zero)
     is_calm = jnp.abs(gap.rate) <= jnp.where(closed, gap.calm, gap.still)
+    is_calm |= closed & is_still
+    rate = jnp.where(closed & is_calm, 0.0, gap.rate)
 
-    closing = touches & (gap.rate < -gap.still) & ~(closed & is_calm)
-    speeds = jnp.where(closing, -gap.rate / jnp.where(gap.still > 0, gap.still, 1.0), 0.0)
+    closing = touches & (rate < -gap.still)
+    speeds = jnp.where(closing, -rate / jnp.where(gap.still > 0, gap.still, 1.0), 0.0)
     first = closing & (speeds >= _AS_FAST * speeds.max())
     e = gaps.restitutions(user_params, state.q.dtype)
-    rebounds = first & (-e * gap.rate > gap.rest)
+    rebounds = first & (-e * rate > gap.rest)
     is_plastic = ~rebounds.any()
     members = first | (touches & is_calm & (closed | is_plastic))
-    goal = jnp.where(first, (1 + jnp.where(rebounds, e, 0.0)) * gap.rate, 0.0)
-    collides = first.any()
-    P, hit, could_hit, few = _pushed(W, goal, members & collides)
-    rate = gap.rate + matvec(W, P)
+    goal = jnp.where(first, (1 + jnp.where(rebounds, e, 0.0)) * rate, 0.0)
+    P, hit, could_hit, few = _pushed(W, goal, members & first.any())
+    rate = rate + matvec(W, P)
     v = state.v + matvec(motions.T, P)
 
     rests = touches & (jnp.abs(rate) <= gap.calm) & ~opens
-    w = _separation(gaps, scheme, base, state._replace(v=v), params)
-    _, closed_now, could_rest, few_rest = _pushed(W, w, rests)
+    w, size = _separation(gaps, scheme, base, state._replace(v=v), params)
+    pushes, needed, could_rest, few_rest = _pushed(W, w, rests)
+    closed_now = _shared(W, w, size, rests, pushes, needed)
     status = jnp.where(could_hit & could_rest, int(Status.OK), int(Status.CONTACT_UNSOLVED))
     status = jnp.where(few & few_rest, status, int(Status.TOO_MANY_CONTACTS)).astype(jnp.int32)
-    return GapDecisions(hit, hit & rebounds, closed_now), status
+    return Decided(GapDecisions(hit, hit & rebounds, closed_now), status, state.speeds)
+
+
+def _accelerations(
+    scheme: Scheme, base: System, state: MotionState, params: Params
+) -> tuple[Float[Array, " k"], Float[Array, " n"]]:
+    """The accelerations with open gaps, and those of the coordinates."""
+    q, v, t = state.q, state.v, state.t
+    qdd = replace(scheme, system=base).law(q, v, t, params)[1].qdd
+    return qdd, base.speed_rates(q, v, qdd, t, params)
+
+
+def _shared(
+    W: Float[Array, "C C"], r: Float[Array, " C"], size: Float[Array, " C"],
+    rests: Bool[Array, " C"], pushes: Float[Array, " C"], needed: Bool[Array, " C"],
+) -> Bool[Array, " C"]:  # fmt: skip
+    """The gaps that share the pushes: all with multipliers of minimum norm, if none of them pulls.
+
+    Otherwise those that are `needed`. Gaps without a push are open, though bodies touch there.
+    """
+    share = float(jnp.finfo(r.dtype).eps) ** 0.75
+    small = share * (size + matvec(jnp.abs(W), pushes))
+    stays = rests & (r + matvec(W, pushes) <= small)
+    W = jnp.where(stays[:, None] & stays[None], W, 0.0)
+    r = jnp.where(stays, r, 0.0)
+    multipliers, _ = LDL().factor(W).min_norm_solve(-r)
+    least = share * jnp.abs(multipliers).max()
+    is_valid = (jnp.abs(r + matvec(W, multipliers)) <= small).all()
+    is_valid &= (multipliers >= -least).all()
+    return jnp.where(
+        is_valid, stays & (multipliers > least), needed & (pushes > share * pushes.max())
+    )
 
 
 def _separation(
     gaps: Gaps, scheme: Scheme, base: System, state: MotionState, params: Params
-) -> Float[Array, " C"]:
-    """The second derivative of each gap if all of them were open; zero within round-off."""
+) -> tuple[Float[Array, " C"], Float[Array, " C"]]:
+    """The second derivative of each gap if all were open, zero within round-off, and its terms."""
     q, v, t = state.q, state.v, state.t
-    qdd = replace(scheme, system=base).law(q, v, t, params)[1].qdd
+    qdd, _ = _accelerations(scheme, base, state, params)
     rows = [c.rows(q, v, t, params) for c in _gaps_of(scheme.system, gaps.count)]
     A, b = (jnp.concatenate(x) for x in zip(*rows, strict=True))
     w, size = matvec(A, qdd) - b, matvec(jnp.abs(A), jnp.abs(qdd)) + jnp.abs(b)
     eps = _ROUNDING * float(jnp.finfo(q.dtype).eps)
-    return jnp.where(jnp.abs(w) <= eps * size, 0.0, w)
+    return jnp.where(jnp.abs(w) <= eps * size, 0.0, w), size
 
 
 def _pushed(
@@ -182,18 +227,18 @@ def _complementary(W: Array, r: Array, members: Array) -> tuple[Array, Array, Ar
     return unit * found.z, found.is_basic & members, found.solved
 
 
-def after_outcome(
-    gaps: Gaps, scheme: Scheme, outcome: GapDecisions, state: MotionState, params: Params,
+def after_impacts(
+    gaps: Gaps, scheme: Scheme, decisions: GapDecisions, state: MotionState, params: Params,
     user_params: Params,
 ) -> Float[Array, " k"]:  # fmt: skip
     """The velocities after an event, by the impulses of gaps and equality constraints."""
     q, v, t = state.q, state.v, state.t
     base = without_gaps(scheme.system, gaps.count)
     all_gaps = _gaps_of(scheme.system, gaps.count)
-    acts = outcome.hit | outcome.closed
+    acts = decisions.hit | decisions.closed
     slope = jnp.concatenate([c.velocity_jacobian(q, t, params) for c in all_gaps])
     slope = jnp.where(acts[:, None], slope, 0.0)
-    e = jnp.where(outcome.rebounds, gaps.restitutions(user_params, q.dtype), 0.0)
+    e = jnp.where(decisions.rebounds, gaps.restitutions(user_params, q.dtype), 0.0)
 
     def rates(v: Array) -> Array:
         return jnp.concatenate([c.speed(q, v, t, params) for c in all_gaps])

@@ -1,0 +1,219 @@
+"""Several gaps that close, open or push at once."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.integrate
+
+import jaxmech as jm
+from tests.unilateral.systems import G, falling, free, row_of_balls
+
+STEPS = jm.FixedSteps(10)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "e", "expected"),
+    [
+        ([1, 0, 0, 0, 0], 1.0, [0, 0, 0, 0, 1]),
+        ([1, 1, 0, 0, 0], 1.0, [0, 0, 0, 1, 1]),
+        ([1, 0, 0, 0, 0], 0.0, [0.2] * 5),
+    ],
+    ids=["one", "two", "plastic"],
+)
+def test_a_blow_runs_through_a_row_of_balls(speeds: Any, e: float, expected: Any) -> None:
+    start = np.array([-1.0, -0.9 if speeds[1] else 0.1, 0.2, 0.3, 0.4])
+    ts = jnp.linspace(0.0, 2.5, 4)
+    sol = jm.simulate(row_of_balls(e), start, jnp.array(speeds, float), ts, steps=STEPS)
+    np.testing.assert_allclose(sol.v[-1], expected, atol=1e-12)
+
+
+def _bar_energy(q: Any, v: Any, t: Any, p: Any) -> Any:
+    return 0.5 * v[0] ** 2 + v[1] ** 2 / 6 - G * q[0]
+
+
+def _ends(q: Any, t: Any, p: Any) -> Any:
+    return q[0] + jnp.array([-1.0, 1.0]) * jnp.sin(q[1])
+
+
+def _bar(e: Any) -> jm.System:
+    gaps = jm.Unilateral(_ends, restitution=e, name="ends")
+    return jm.System(_bar_energy, [gaps], coordinates=("y", "turn"))
+
+
+def test_a_bar_falls_flat_and_stays_flat() -> None:
+    ts = jnp.linspace(0.0, 1.6, 17)
+    sol = jm.simulate(_bar(0.5), jnp.array([1.0, 0.0]), jnp.zeros(2), ts, steps=STEPS)
+    assert jnp.abs(sol.q[:, 1]).max() < 1e-14
+    # Both ends bounce as one ball.
+    first, hit = np.sqrt(2 / G), sol.events["ends[0] closes"]
+    np.testing.assert_allclose(hit.t[0], first)
+    np.testing.assert_allclose(hit.v_after[0], [0.5 * G * first, 0.0], atol=1e-12)
+    np.testing.assert_allclose(sol.q[-1], 0.0, atol=1e-12)
+    push = jm.observe(_bar(0.5), sol).multipliers["ends"]
+    np.testing.assert_allclose(push[-1], [G / 2, G / 2])
+
+
+@pytest.mark.slow
+def test_a_tilted_bar_loses_energy_until_it_lies() -> None:
+    system, ts = _bar(0.5), jnp.linspace(0.0, 3.0, 61)
+
+    def fall(turn: Any) -> jm.Solution:
+        return jm.simulate(system, jnp.stack([1.0 + turn, turn]), jnp.zeros(2), ts, steps=STEPS)
+
+    sols = jax.vmap(fall)(jnp.array([0.01, 0.1, 0.3, 0.7]))
+    assert (sols.status == jm.Status.OK).all()
+    assert (jnp.diff(sols.energy, axis=1) < 1e-9).all()
+    assert jnp.abs(sols.q[:, -1]).max() < 1e-9
+
+
+def test_a_ball_comes_to_rest_in_a_corner() -> None:
+    def energy(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return 0.5 * v @ v - 3 * q[0] - G * q[1]
+
+    walls = jm.Unilateral(lambda q, t, p: q, restitution=0.5, name="walls")
+    corner = jm.System(energy, [walls], coordinates=("x", "y"))
+    ts = jnp.linspace(0.0, 3.0, 16)
+    sol = jm.simulate(corner, jnp.ones(2), jnp.zeros(2), ts, steps=STEPS)
+    assert not sol.q[-1].any()
+    push = jm.observe(corner, sol).multipliers["walls"]
+    np.testing.assert_allclose(push[-1], [3.0, G])
+    # The floor holds the ball before the wall does.
+    rests = 3 * np.sqrt(2 / np.array([3.0, G]))
+    np.testing.assert_array_equal(push > 0, ts[:, None] > rests[None])
+
+
+LEGS = jnp.array([[1.0, 1.0, -1.0, -1.0], [1.0, -1.0, 1.0, -1.0]])
+
+
+def test_a_table_with_four_legs_is_lifted_on_one_side() -> None:
+    def energy(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return 0.5 * v[0] ** 2 + 0.2 * (v[1] ** 2 + v[2] ** 2) - G * q[0] + 3 * t * q[1]
+
+    def legs(q: Any, t: Any, p: Any) -> Any:
+        return q[0] + LEGS.T @ q[1:]
+
+    table = jm.System(energy, [jm.Unilateral(legs, name="legs")], coordinates=("y", "a", "b"))
+    ts = jnp.linspace(0.0, 4.0, 5)
+    sol = jm.simulate(table, jnp.zeros(3), jnp.zeros(3), ts, steps=STEPS)
+    push = jm.observe(table, sol).multipliers["legs"]
+    # Pushes of minimum norm, of three independent equations.
+    side = 3 * ts[:-1, None] * jnp.array([[-1.0, -1.0, 1.0, 1.0]])
+    np.testing.assert_allclose(push[:-1], (G + side) / 4, atol=1e-12)
+    # Two legs leave at once, where the torque 3 t is that of the weight.
+    counts = [int(sol.events[f"legs[{k}] opens"].count) for k in range(4)]
+    assert sorted(counts) == [0, 0, 0, 1]
+    k = counts.index(1)
+    np.testing.assert_allclose(sol.events[f"legs[{k}] opens"].t[0], G / 3, rtol=1e-12)
+    np.testing.assert_array_equal(push[-1] > 0, [False, False, True, True])
+
+
+def test_a_squeezed_body_and_too_many_contacts_end_a_run() -> None:
+    def walls(q: Any, t: Any, p: Any) -> Any:
+        return jnp.stack([q[0] - t**2, 1e-3 - t**2 - q[0]])
+
+    squeezed = jm.System(free, [jm.Unilateral(walls, name="walls")], coordinates=("x",))
+    ts = jnp.linspace(0.0, 0.1, 3)
+    start = jnp.zeros(1), jnp.zeros(1)
+    sol = jm.simulate(squeezed, *start, ts, steps=STEPS, throw=False)
+    assert sol.status in (jm.Status.CONTACT_UNSOLVED, jm.Status.TOO_MANY_EVENTS)
+    np.testing.assert_allclose(sol.t_failed, np.sqrt(0.5e-3), atol=0.01)
+
+    def weights(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return 0.5 * v @ v - q.sum()
+
+    floor = jm.Unilateral(lambda q, t, p: q, name="floor")
+    many = jm.System(weights, [floor], coordinates=tuple("abcdefghi"))
+    sol = jm.simulate(many, jnp.zeros(9), jnp.zeros(9), ts, steps=STEPS, throw=False)
+    assert sol.status == jm.Status.TOO_MANY_CONTACTS
+
+
+def test_backlash_chatters_and_then_moves_as_one() -> None:
+    def gears(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return 0.5 * (0.01 * v[0] ** 2 + 0.05 * v[1] ** 2) + 0.1 * q[0]
+
+    def play(q: Any, t: Any, p: Any) -> Any:
+        return 0.02 + jnp.array([-1.0, 1.0]) * (q[0] - q[1])
+
+    teeth = jm.Unilateral(play, restitution=0.5, name="teeth")
+    drive = jm.System(gears, [teeth], coordinates=("rotor", "load"))
+    ts = jnp.linspace(0.0, 1.0, 5)
+    sol = jm.simulate(drive, jnp.zeros(2), jnp.zeros(2), ts, steps=jm.Adaptive(max_steps=256))
+    hits = sol.events["teeth[0] closes"]
+    first = np.sqrt(2 * 0.02 * 0.01 / 0.1)
+    np.testing.assert_allclose(hits.t[:4], first * np.array([1.0, 2.0, 2.5, 2.75]), rtol=1e-12)
+    np.testing.assert_allclose(hits.t[hits.count - 1], 3 * first, rtol=2e-5)
+    speeds = [0.158113883, 0.237170825, 0.276699295, 0.296463531]
+    np.testing.assert_allclose(hits.v_after[:4, 1], speeds, rtol=1e-8)
+    np.testing.assert_allclose(sol.q[-1], [0.85, 0.83], rtol=1e-12)
+    np.testing.assert_allclose(sol.v[-1], [5 / 3, 5 / 3], rtol=1e-12)
+
+
+def _two_pendulums(q: Any, v: Any, t: Any, p: Any) -> Any:
+    a, b = q[0], q[0] + q[1]
+    x1, y1 = jnp.sin(a), -jnp.cos(a)
+    da, db = v[0], v[0] + v[1]
+    v1 = da * jnp.stack([jnp.cos(a), jnp.sin(a)])
+    v2 = v1 + db * jnp.stack([jnp.cos(b), jnp.sin(b)])
+    return 0.5 * (v1 @ v1 + v2 @ v2) - G * (2 * y1 - jnp.cos(b)) + 0 * x1
+
+
+def test_a_double_pendulum_with_a_stop_is_a_hybrid_automaton() -> None:
+    """Against scipy, with the mass matrix of two unit masses on unit rods by hand."""
+    e, limit = 0.6, 0.3
+    stop = jm.Unilateral(lambda q, t, p: limit - q[1], restitution=e, name="stop")
+    system = jm.System(_two_pendulums, [stop], coordinates=("hip", "knee"))
+    start = np.array([1.2, -0.5])
+    ts = jnp.linspace(0.0, 2.5, 7)
+    steps = jm.Adaptive(rtol=1e-11, atol=1e-13, max_steps=512)
+    sol = jm.simulate(system, start, np.zeros(2), ts, steps=steps)
+
+    def mass(knee: float) -> np.ndarray:
+        c = np.cos(knee)
+        return np.array([[3 + 2 * c, 1 + c], [1 + c, 1.0]])
+
+    def rates(t: float, x: np.ndarray) -> np.ndarray:
+        (a, k), (da, dk) = x[:2], x[2:]
+        s = np.sin(k)
+        Q = np.array([s * (2 * da * dk + dk**2) - G * (2 * np.sin(a) + np.sin(a + k)),
+                      -s * da**2 - G * np.sin(a + k)])  # fmt: skip
+        return np.concatenate([x[2:], np.linalg.solve(mass(k), Q)])
+
+    def hit(t: float, x: np.ndarray) -> float:
+        return limit - x[1]
+
+    hit.terminal, hit.direction = True, -1  # type: ignore[attr-defined]
+    t, x, times = 0.0, np.concatenate([start, np.zeros(2)]), []
+    while t < 2.5:
+        piece = scipy.integrate.solve_ivp(
+            rates, (t, 2.5), x, method="DOP853", rtol=1e-12, atol=1e-13, events=hit
+        )
+        t, x = piece.t[-1], piece.y[:, -1]
+        if piece.status == 1:
+            times.append(t)
+            along = np.linalg.solve(mass(x[1]), [0.0, 1.0])
+            x[2:] -= along / along[1] * (1 + e) * x[3]
+    found = sol.events["stop closes"]
+    assert int(found.count) == len(times) >= 2
+    np.testing.assert_allclose(found.t[: len(times)], times, rtol=1e-9)
+    np.testing.assert_allclose(sol.q[-1], x[:2], rtol=1e-8)
+    np.testing.assert_allclose(sol.v[-1], x[2:], rtol=1e-8)
+
+
+def test_gaps_in_quasi_velocities() -> None:
+    def turned(q: Any, t: Any, p: Any) -> Any:
+        c, s = jnp.cos(0.3), jnp.sin(0.3)
+        return jnp.array([[c, -s], [s, c]])
+
+    floor = jm.Unilateral(lambda q, t, p: q[1], restitution=0.5, name="floor")
+    ball = jm.System(
+        falling, [floor], coordinates=("x", "y"), velocities=("u", "w"), kinematics=turned
+    )
+    ts = jnp.linspace(0.0, 0.8, 3)
+    sol = jm.simulate(ball, jnp.array([0.0, 1.0]), jnp.zeros(2), ts, steps=STEPS)
+    hit = np.sqrt(2 / G)
+    rest_of_time = 0.8 - hit
+    expected = 0.5 * G * hit * rest_of_time - G * rest_of_time**2 / 2
+    np.testing.assert_allclose(sol.q[-1], [0.0, expected], atol=1e-12)
