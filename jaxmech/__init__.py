@@ -20,6 +20,8 @@ from jaxmech.assemble import assemble as assemble
 from jaxmech.constraints import Acceleration as Acceleration
 from jaxmech.constraints import Holonomic as Holonomic
 from jaxmech.constraints import Nonholonomic as Nonholonomic
+from jaxmech.control import Controller as Controller
+from jaxmech.control import controlled as controlled
 from jaxmech.formulations import acceleration as acceleration
 from jaxmech.integrate import RATTLE as RATTLE
 from jaxmech.integrate import RK4 as RK4
@@ -62,6 +64,7 @@ __all__ = [
     "Acceleration",
     "Adaptive",
     "Baumgarte",
+    "Controller",
     "DormandPrince5",
     "DormandPrince8",
     "Event",
@@ -86,6 +89,7 @@ __all__ = [
     "assemble",
     "compiler",
     "control",
+    "controlled",
     "ensemble",
     "errors",
     "fit",

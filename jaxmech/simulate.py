@@ -34,6 +34,7 @@ from jaxmech.integrate import (
 from jaxmech.integrate.dense_output import Run
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs
 from jaxmech.integrate.events.crossing import ROUNDINGS
+from jaxmech.integrate.sampled_rows import with_samples
 from jaxmech.integrate.steps.abrupt_changes import constraints_move, ending_at_jumps
 from jaxmech.integrate.steps.default_steps import as_times, with_number
 from jaxmech.integrate.steps.step_size import MEMBERS, TARGET
@@ -160,10 +161,12 @@ def simulate(
         True 1
     """
     system, params = with_params(system, params)
+    system = system.of_run(params)
     scheme = Scheme.of(system, method, steps, projection, formulation)
     require_kind("derivative", derivative, AbstractDerivative, "ReverseMode()")
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
-    ts = as_times(ts, q0.dtype)
+    stated, ts = ts, as_times(ts, q0.dtype)
+    saves = np.asarray(stated, ts.dtype) if is_known(stated) else None  # also under `jit`
     watch = with_gaps(event_set_of(system, events, inactive), system, q0, ts[0], params)
     require_known_mesh((q0, v0, ts, params))
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
@@ -171,7 +174,9 @@ def simulate(
         _require_forwards(watch, ts)
         _warn_of_rounded_times(ts)
     steps = ending_at_jumps(system, scheme.steps, q0, v0, ts, params)
-    times, inserted = _step_times(system, steps, q0, v0, ts, params)
+    times, inserted = _step_times(system, steps, q0, v0, ts, params, saves)
+    if system.sampling is not None:
+        v0 = system.sampling.controllers.start(v0, ts)
     steps = steps.without_times()
     switched, switched_params = _with_switches(system, watch, params)
     declared = () if events else system.declared  # events may read parameters of their own
@@ -192,14 +197,17 @@ def simulate(
 
 
 def _step_times(
-    system: System, steps: AbstractSteps, q0: Array, v0: Array, ts: Array, params: Params
-) -> tuple[Array | None, int]:
+    system: System, steps: AbstractSteps, q0: Array, v0: Array, ts: Array, params: Params,
+    saves: Any,
+) -> tuple[Array | None, int]:  # fmt: skip
     """The times at which a step ends, and how many of them, at their end, are no save times."""
-    if steps.end_at_saves:
+    if steps.end_at_saves and system.sampling is None:
         return ts, 0
-    times = step_times(steps.step_times(q0.dtype), ts, params)
+    times = step_times(system, steps.step_times(q0.dtype), ts, params, saves)
     if times is None:
         return None, 0
+    if system.sampling is not None and not constraints_move(system, q0, v0, ts, params):
+        return _saves_first(times, saves)
     # A corner of a constraint moves velocities, for which a save is repeated from its other side.
     are_saves = is_known((times, ts)) and np.isin(np.asarray(times), np.asarray(ts)).all()
     if are_saves and not constraints_move(system, q0, v0, ts, params):
@@ -214,6 +222,15 @@ def _require_forwards(watch: EventSet, ts: Array) -> None:
             "Argument `ts` must increase where there are unilateral constraints, but decreases: a "
             "motion before an impact does not follow from the one after it."
         )
+
+
+def _saves_first(times: Array, saves: Any) -> tuple[Array, int]:
+    """The times with those first that are known save times, and the number of the others."""
+    if saves is None or not is_known(times):
+        return times, times.size
+    is_save = np.isin(np.asarray(times), np.asarray(saves, times.dtype))
+    order = np.argsort(~is_save, kind="stable")
+    return times[order], int((~is_save).sum())
 
 
 def _warn_of_rounded_times(ts: Array) -> None:
@@ -278,13 +295,6 @@ def _simulate(
     trajectory = derivative.trajectory(scheme, inputs, watch)
     if grid is not None:
         trajectory = _at_saves(trajectory, grid.rows)
-    # XLA would compile its operations one by one.
-    energy_at = batched_closure(partial(_energy, system), *start)
-    energy = jax.vmap(energy_at, (0, 0, 0, None))(trajectory.q, trajectory.v, ts, params)
-    counts = trajectory.counts
-    if counts is None:
-        counts = StepCounts.of_fixed(scheme.method, scheme.per_save, inputs.ts, trajectory.t_failed)
-    is_conserved = conserves_energy(system, *start) and not (watch and watch.has_transitions)
     found = None
     if watch is not None and trajectory.events is not None:
         assert trajectory.active is not None
@@ -298,6 +308,16 @@ def _simulate(
             ts[-1],
             trajectory.t_failed,
         )
+    rows = trajectory.q, trajectory.v, ts
+    v = with_samples(system, rows, (ts[0], ts[-1]), params, times, found)
+    trajectory = replace(trajectory, v=v)
+    # XLA would compile its operations one by one.
+    energy_at = batched_closure(partial(_energy, system), *start)
+    energy = jax.vmap(energy_at, (0, 0, 0, None))(trajectory.q, trajectory.v, ts, params)
+    counts = trajectory.counts
+    if counts is None:
+        counts = StepCounts.of_fixed(scheme.method, scheme.per_save, inputs.ts, trajectory.t_failed)
+    is_conserved = conserves_energy(system, *start) and not (watch and watch.has_transitions)
     return _solution(system, replace(trajectory, counts=counts), ts, energy, is_conserved, found)
 
 

@@ -68,6 +68,22 @@ _ARGUMENTS = {
 }
 
 
+@dataclass(frozen=True)
+class SampledUpdate:
+    """What changes states of first order at sample times, at which steps end.
+
+    Attributes:
+        controllers: the `ControllerSet`, which knows the times and the start of a run.
+        update: `update(q, v, t, params, apart=0.0)`, v after a time, which may have been moved by
+            `apart` into the step after it; the same v if nothing is due.
+        longest_run: a time that no run exceeds, where times are traced.
+    """
+
+    controllers: Any
+    update: Callable[..., Array]
+    longest_run: float | None = None
+
+
 @dataclass(frozen=True, repr=False)
 class System:
     """A mechanical system: Lagrangian, constraints, forces, and the names of its coordinates.
@@ -113,6 +129,7 @@ class System:
             satisfied to round-off, but the law of motion does not contain them.
         unilateral: the `Unilateral` constraints, if they are not among `constraints`.
         units: the units as pairs of a name and a unit; filled in from the mappings above.
+        sampling: the controllers of a `controlled` system, which sets it.
 
     Raises:
         TypeError: if a function is not callable, a constraint is not of one of the four kinds, or
@@ -165,6 +182,7 @@ class System:
     invariants: Sequence[AbstractConstraint] = field(default=(), kw_only=True)
     unilateral: Sequence[Unilateral] = field(default=(), kw_only=True)
     units: Units = field(default=(), kw_only=True, repr=False)
+    sampling: SampledUpdate | None = field(default=None, kw_only=True)
     # Set once per call by `properties.with_mass_rank`; `equations` passes it to the laws of motion.
     singular_mass: SingularMass = field(default=False, init=False)
     # The names of the parameters of a `Mechanism`; others are probably mistakes.
@@ -286,6 +304,9 @@ class System:
         changes["unilateral"] = tuple(
             replace(gap, gap=wrap(gap.gap, f"constraint {gap.name!r}")) for gap in self.unilateral
         )
+        if self.sampling is not None:
+            update = wrap(self.sampling.update, "a controller")
+            changes["sampling"] = replace(self.sampling, update=update)
         return replace(self, **changes)
 
     @property
@@ -387,7 +408,24 @@ class System:
         for gap in self.unilateral:
             gaps = gap.constraint.value(q, t, params)
             values += [gaps, gap.restitutions(gaps.size, params, q.dtype)]
+        values += [] if self.sampling is None else [self.sampled(q, v, t, params)]
         return [*values, self.applied_force(q, v, t, params)]
+
+    def sampled(self, q: Array, v: Array, t: Array, params: Params) -> Array:
+        """v after the controllers have computed that are due at a time."""
+        return v if self.sampling is None else self.sampling.update(q, v, t, params)
+
+    def of_run(self, params: Params) -> "System":
+        """The system for a run with these parameters, some of which may be traced."""
+        if self.sampling is None:
+            return self
+        controllers = self.sampling.controllers.of_run(params)
+        sampling = replace(self.sampling, controllers=controllers, update=controllers)
+        return replace(self, sampling=sampling)
+
+    def completed(self, q: Any, v: Any) -> tuple[Any, Any]:
+        """A state with the states of the controllers, where it is without them."""
+        return (q, v) if self.sampling is None else self.sampling.controllers.completed(q, v)
 
     def applied_force(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The value of `force` at a state, shape (n,), or (k,); zero without one."""
@@ -545,6 +583,7 @@ class System:
         self, q: Any, v: Any, t: Any, params: Params, names: tuple[str, str] = ("q", "v")
     ) -> tuple[Array, Array, Array, Params]:
         """Convert to (q, v, t, params) in the floating-point type of q and v, and check shapes."""
+        q, v = self.completed(q, v)
         each = f", and then one for each of {', '.join(self.states)}" if self.states else ""
         needs = f"one number per coordinate{each}", f"one number per coordinate{each}", ""
         if self.quasi is not None:

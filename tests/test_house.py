@@ -155,7 +155,7 @@ def test_a_wrong_layout_is_reported(path: str, line: str, fault: str) -> None:
 
 def test_the_namespace_of_the_package_is_small() -> None:
     shown = [name for name in dir(jaxmech) if not name.startswith("_")]
-    assert len(shown) <= 40
+    assert len(shown) <= 44
     assert all(hasattr(jaxmech, name) for name in shown)
     with pytest.raises(AttributeError, match="has no attribute 'simulatte'"):
         _ = jaxmech.simulatte

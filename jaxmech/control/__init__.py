@@ -3,7 +3,7 @@
 `given_motion` is a constraint that prescribes a motion, `servo` enforces a constraint by actuators
 during a simulation, and `inverse_dynamics` computes their inputs along a given path. `kinematics`
 is the motion along the range of a driver, a `kinematics_result`, whose poses `branch` follows;
-`unreached` says where it cannot go on.
+`unreached` says where it cannot go on. `sampled/` has controllers with a sample time.
 """
 
 from jaxmech.control.given_motion import given_motion as given_motion
@@ -12,4 +12,6 @@ from jaxmech.control.inverse_dynamics import inverse_dynamics as inverse_dynamic
 from jaxmech.control.kinematics import kinematics as kinematics
 from jaxmech.control.kinematics_result import Kinematics as Kinematics
 from jaxmech.control.kinematics_result import KinematicStatus as KinematicStatus
+from jaxmech.control.sampled import Controller as Controller
+from jaxmech.control.sampled import controlled as controlled
 from jaxmech.control.servo import Servo as Servo

@@ -3,7 +3,8 @@
 `scheme` bundles a system and the policies of its integration, `step_state` is the state from which
 a step starts, `checks` has the checks of a step, and `counts` counts the work. `begin` decides
 whether a run can begin, `step_segments` divides it, and `error_estimate` estimates its integration
-error. `dense_output` computes states between the saves. In folders: `methods/` compute a step,
+error. `dense_output` computes states between the saves, and `sampled_rows` those at which a
+controller has computed. In folders: `methods/` compute a step,
 `steps/` determine its size, `adaptive/` has steps with error control, `events/` the events,
 `times/` the times at which a step ends, and `derivatives/` the rules of a run.
 """

@@ -19,6 +19,7 @@ from jaxmech.integrate.derivatives.policy import AbstractDerivative
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs
 from jaxmech.integrate.events import Events, EventSet
 from jaxmech.integrate.rollout import Trajectory
+from jaxmech.integrate.sampled_rows import with_samples
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import FixedSteps, Tolerance
 from jaxmech.integrate.times import StepGrid, span_at, within, within_spans
@@ -138,7 +139,10 @@ def _states(
         return *(jnp.where(failed, jnp.nan, x) for x in ends), is_lost
 
     start = jax.tree.map(lambda x: x[len(knots.elapsed) - len(ts)], knots)
-    return jax.vmap(state_at)(t)
+    new_q, new_v, is_lost = jax.vmap(state_at)(t)
+    rows = new_q, new_v, t
+    new_v = with_samples(scheme.system, rows, (ts[0], ts[-1]), params, times, events)
+    return new_q, new_v, is_lost
 
 
 def _moved(

@@ -172,8 +172,12 @@ class Scheme:
     ) -> tuple[Array, Array, Array]:
         """The state after a time of kinks, if it `turns` there, and whether it could be reached.
 
-        A constraint whose speed jumps there makes the velocities jump, by an impulse.
+        Controllers compute there. A constraint whose speed jumps there makes the velocities jump,
+        by an impulse.
         """
+        if self.system.sampling is not None:
+            before, sampled = v, partial(self.system.sampled, q, v, t, params)
+            v = jax.lax.cond(turns, sampled, lambda: before)
 
         def speed(t: Array) -> Array:
             return self.system.velocity_level(q, v, t, params)

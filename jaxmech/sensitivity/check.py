@@ -262,7 +262,7 @@ def _timed(
     run: _Motion, q: Array, v: Array, ts: Array, params: Params
 ) -> tuple[Scheme, Array | None]:
     steps = run.scheme.steps
-    times = step_times(steps.step_times(q.dtype), ts, params)
+    times = step_times(run.system, steps.step_times(q.dtype), ts, params)
     if times is None:
         return run.scheme.at(q, v, ts[0], params), None
     timed = replace(run.scheme, system=within_spans(run.system), steps=steps.without_times())

@@ -526,6 +526,8 @@ def event_set_of(system: System, events: Any, inactive: Any) -> EventSet | None:
         if event.transition is not None:
             place = f"The transition of event {event.name!r}"
             _require_constraints(system, place, event.transition.switches)
+    if system.sampling is not None:
+        named_events = tuple(map(system.sampling.controllers.event, named_events))
     return EventSet(named_events, names_off)
 
 

@@ -43,6 +43,8 @@ def ending_at_jumps(
 
     Warns of abrupt changes elsewhere. A policy with `times` or `max_step` is returned as it is.
     """
+    if system.sampling is not None:
+        system = replace(system, sampling=None)  # steps end where controllers change anything
     is_set = steps.max_step is not None or steps.end_at_saves or np.size(steps.times)
     if is_set or not _depends_on_time(system, q, v, ts, params):
         return steps
@@ -62,7 +64,7 @@ def ending_at_jumps(
     sides, numbers = (x[:, varies] / width[varies] for x in (sides, numbers))
     jumps = (np.abs(np.diff(sides.reshape(2, len(saves), -1), axis=0)[0]) > _JUMP * eps**0.5).any(1)
     times = saves[jumps].astype(float)
-    knots = step_times(None, jnp.asarray(saves), run[3])
+    knots = step_times(system, None, jnp.asarray(saves), run[3])
     ends = times if knots is None else np.concatenate([times, np.asarray(knots, float)])
     abrupt = _abrupt(places, numbers, ends)
     if abrupt.size:

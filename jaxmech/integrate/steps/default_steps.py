@@ -92,7 +92,7 @@ def choose_steps(
     ts = as_times(ts, q0.dtype)
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
     policy = ending_at_jumps(system, policy, q0, v0, ts, params)
-    times = step_times(policy.step_times(q0.dtype), ts, params)
+    times = step_times(system, policy.step_times(q0.dtype), ts, params)
     watch = with_gaps(event_set_of(system, events, inactive), system, q0, ts[0], params)
     if watch is not None:
         scheme = replace(scheme, system=watch.system(system))
@@ -152,7 +152,8 @@ def resolved(scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params) -> Schem
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     ts = as_times(ts, q0.dtype)
     steps = ending_at_jumps(system, steps, q0, v0, ts, params)
-    times, scheme = step_times(steps.step_times(q0.dtype), ts, params), replace(scheme, steps=steps)
+    times = step_times(system, steps.step_times(q0.dtype), ts, params)
+    scheme = replace(scheme, steps=steps)
     return replace(scheme, steps=with_number(scheme, q0, v0, ts, params, times))
 
 
@@ -204,6 +205,8 @@ def members_need(
 
     All arguments have a leading axis of members. None if the system closes over tracers.
     """
+    if scheme.system.sampling is not None and times is not None and times.shape[1] > _MOST_ENDS:
+        return _controlled_need(scheme, q, v, ts, params, times, watch)
     step_count = steps_needed(scheme, *_of_trials(q, v, ts, params, times), watch)
     if step_count is None:
         return None
@@ -216,6 +219,21 @@ def members_need(
     free_count = steps_needed(scheme, *_of_trials(q, v, ts, free_params, times), watch)
     # A motion that the constraint keeps from going on may have no end.
     return max(step_count, free_count) if free_count and free_count <= MOST_STEPS else step_count
+
+
+def _controlled_need(
+    scheme: Scheme, q: Any, v: Any, ts: Any, params: Any, times: Any, watch: EventSet | None
+) -> int | None:
+    """The steps of a run with many samples of controllers, by those of its first samples."""
+    ordered = np.sort(np.clip(times, ts[:, :1], ts[:, -1:]), axis=1)
+    apart = np.diff(ordered, axis=1, prepend=ts[:, :1]) > 0
+    # The same number of them for all members, though the first times of some may coincide.
+    last = np.minimum(apart.argmax(1) + _MOST_ENDS, ordered.shape[1] - 1)
+    end = np.take_along_axis(ordered, last[:, None], axis=1)
+    part = np.concatenate([ts[:, :1], end], axis=1)
+    share = (part[:, 1] - part[:, 0]) / (ts[:, -1] - ts[:, 0])
+    count = members_need(scheme, q, v, part, params, ordered[:, :_MOST_ENDS], watch)
+    return count if count is None else math.ceil(count / max(float(share.min()), 1e-12))
 
 
 def members_error(

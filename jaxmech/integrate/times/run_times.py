@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.signal import Signal, is_signal
-from jaxmech.system import Params
+from jaxmech.system import Params, SampledUpdate, System
+from jaxmech.utils.checks import is_known
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.tracers import actual
 
@@ -16,11 +17,13 @@ _MEMBERS = 1024  # of a batch, for which samples are counted
 
 
 def step_times(
-    given_times: Float[Array, " G"] | None, ts: Float[Array, " T"], params: Params
-) -> Float[Array, " K"] | None:
+    system: System, given_times: Float[Array, " G"] | None, ts: Float[Array, " T"], params: Params,
+    saves: Any = None,
+) -> Float[Array, " K"] | None:  # fmt: skip
     """The times at which a step ends: given ones and the knots of inputs; None if there are none.
 
-    Knots outside of the run are left out where the values are known.
+    Knots outside of the run are left out where the values are known. Last are the times of
+    controllers, by the `saves`, which are the ts where these are not known under `jit`.
     """
     parts = [] if given_times is None else [given_times]
     leaves = jax.tree.leaves(params, is_leaf=is_signal)
@@ -28,8 +31,19 @@ def step_times(
     if signals:
         knots = _knots(signals, ts)
         parts.append(knots[_inside(ts, knots)])
+    if system.sampling is not None:
+        parts.append(_samples(system.sampling, ts, params, saves))
     parts = [times for times in parts if times.size]
     return jnp.concatenate(parts) if parts else None
+
+
+def _samples(
+    sampling: SampledUpdate, ts: Float[Array, " T"], params: Params, saves: Any
+) -> Float[Array, " K"]:
+    """The times of controllers."""
+    longest = sampling.longest_run
+    times = sampling.controllers.times(ts if saves is None else saves, params, ts.dtype, longest)
+    return jnp.asarray(times if is_known(times) else times[_inside(ts, times)], ts.dtype)
 
 
 @jit_of()

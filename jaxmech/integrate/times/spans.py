@@ -6,6 +6,7 @@ time at an end of the span is moved inside, by a few units of round-off.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -53,7 +54,16 @@ def within_spans(system: System) -> System:
 
         return value
 
-    return system.with_functions(inside)
+    timed = system.with_functions(inside)
+    if system.sampling is None:
+        return timed
+    update = system.sampling.update
+
+    def sampled(q: Array, v: Array, t: Array, params: Timed) -> Array:
+        inner = jax.lax.stop_gradient(_inside(t, params.span))
+        return update(q, v, inner, params.params, inner - jax.lax.stop_gradient(t))
+
+    return replace(timed, sampling=replace(system.sampling, update=sampled))
 
 
 def _inside(t: Array, span: Span) -> Array:

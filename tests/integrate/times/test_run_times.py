@@ -16,6 +16,7 @@ from jaxmech.integrate.times import step_times
 
 TS = np.linspace(0.0, 10.0, 11)
 ZERO = np.zeros(1)
+FREE = System(lambda q, v, t, p: 0.5 * v @ v, coordinates=("x",))
 
 
 def pushed(force: Callable[[Any, Any], Any]) -> System:
@@ -39,13 +40,13 @@ def test_steps_end_at_the_samples_of_inputs_in_the_run() -> None:
         "line": Signal([4.0, 6.0], [0.0, 1.0]),
         "smooth": Signal([3.0, 7.0], [0.0, 1.0], "cubic"),
     }
-    times = step_times(jnp.array([0.5]), jnp.asarray(TS), params)
+    times = step_times(FREE, jnp.array([0.5]), jnp.asarray(TS), params)
     assert times.tolist() == [0.5, 1.25, 2.75, 4.0, 6.0]
-    assert step_times(None, jnp.asarray(TS), {"smooth": params["smooth"], "k": 1.0}) is None
+    assert step_times(FREE, None, jnp.asarray(TS), {"smooth": params["smooth"], "k": 1.0}) is None
 
     def last(delay: Any) -> Any:  # by a delay, whose value is not known
         late = Signal([1.0, 40.0], [0.0, 1.0], delay=delay)
-        return step_times(None, jnp.asarray(TS), {"late": late})[-1]
+        return step_times(FREE, None, jnp.asarray(TS), {"late": late})[-1]
 
     value, slope = jax.jit(jax.value_and_grad(last))(0.5)
     assert (value, slope) == (40.5, 1.0)

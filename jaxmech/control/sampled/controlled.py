@@ -1,0 +1,105 @@
+"""`controlled`: a system with controllers that have a sample time."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from jaxmech.constraints import Acceleration, Nonholonomic
+from jaxmech.control.sampled.controller import Controller
+from jaxmech.control.sampled.controller_set import ControllerSet
+from jaxmech.control.sampled.reading import HeldRates, OutputReader
+from jaxmech.system import SampledUpdate, Subject, System, system_of
+from jaxmech.utils.checks import require_kind
+
+_VECTORS = {"`loads`": 2, "`kinematics`": 0}  # after q, of the functions of a system; else one
+
+
+def controlled(
+    system: Subject,
+    controllers: Controller | Iterable[Controller],
+    *,
+    longest_run: float | None = None,
+) -> System:
+    """A system whose forces read the outputs of controllers, for `simulate` and everything else.
+
+    The functions of the system, other than those of q and t alone (`Holonomic` constraints and
+    `kinematics`), find the held output of each controller among their parameters, by its name.
+
+    What controllers keep are states of first order at the end of v. A start is given without them,
+    or with them to continue a run: q and v of the last time of a `Solution`. At each saved time,
+    `solution["torque"]`, `["torque.memory.integral"]` and `["torque.sample"]`, the number of the
+    last sample, are those right after the controllers have computed; at the last time they have not
+    yet. The functions of controllers and of events are given q and v without these states.
+
+    Args:
+        system: the system; or a model or a mechanism, whose system it is.
+        controllers: one `Controller`, or several in the order in which they compute.
+        longest_run: a time that no run exceeds [s], only for runs whose times are traced.
+
+    Returns:
+        A `System` with further states of first order.
+
+    Raises:
+        TypeError: if `controllers` holds anything else.
+        ValueError: if a name is used twice, or the system has controllers already.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> def push(measured, memory, t, params):
+        ...     return -400.0 * measured[0] - 2.5 * measured[1], memory
+        >>> cart = jm.System(
+        ...     lambda q, v, t, p: (v @ v) / 2,
+        ...     force=lambda q, v, t, p: p["push"],
+        ...     coordinates=("x",),
+        ... )
+        >>> loop = controlled(cart, jm.Controller(push, 0.01, output=[0.0]))
+        >>> sol = jm.simulate(loop, [0.1], [0.0], jnp.linspace(0.0, 1.0, 11))
+        >>> print(sol["x"][-1].round(6))
+        0.028569
+    """
+    bare = system_of(system)
+    if bare.sampling is not None:
+        raise ValueError(
+            "Argument `system` must have no controllers yet, but has "
+            f"{bare.sampling.controllers}; give all of them in one call."
+        )
+    several = [controllers] if isinstance(controllers, Controller) else list(controllers)
+    for controller in several:
+        require_kind("controllers", controller, Controller, "Controller(update, period=0.01)")
+    if not several:
+        return bare
+    _require_free_names(bare, [controller.name for controller in several])
+    together = ControllerSet(tuple(several), bare.n, bare.n_velocities)
+
+    def reading(fn: Callable[..., Any], role: str) -> OutputReader:
+        return OutputReader(fn, together, _vectors(bare, role))
+
+    named = bare.with_functions(reading)
+    old = len(bare.states)
+    names = (*bare.states, *together.names)
+    return replace(
+        named,
+        coordinates=bare.coordinates[: bare.n - old],
+        states=names,
+        rates=HeldRates(bare.rates, old, together),
+        sampling=SampledUpdate(together, together, longest_run),
+    )
+
+
+def _vectors(system: System, role: str) -> int:
+    for constraint in (*system.constraints, *system.invariants, *system.unilateral):
+        if role == f"constraint {constraint.name!r}":
+            kinds = {Nonholonomic: 1, Acceleration: 2}
+            return kinds.get(type(constraint), 0)
+    return _VECTORS.get(role, 1)
+
+
+def _require_free_names(system: System, names: list[str]) -> None:
+    taken = {*system.value_names, *system.velocity_names}
+    for name in names:
+        if name in taken or names.count(name) > 1:
+            raise ValueError(
+                f"Argument `controllers` must have names of their own, but {name!r} is also that "
+                "of another one, or of a coordinate or a state; set `name`."
+            )

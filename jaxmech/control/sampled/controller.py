@@ -1,0 +1,234 @@
+"""`Controller`: a function of the motion that is computed at sample times, and its held output."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmech.utils.checks import is_known, naming_missing, require_function
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The structure of a pytree of numbers, and the values that it has at the start of a run."""
+
+    structure: Any
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[np.dtype, ...]
+    names: tuple[str, ...]  # of the numbers, below the name of the whole
+    start: tuple[float, ...]
+
+    @staticmethod
+    def of(argument: str, tree: Any) -> "Numbers":
+        """The structure of a tree, or an error that names the argument."""
+        leaves, names, start = [], [], []
+        for path, x in jax.tree.leaves_with_path(tree):
+            if not is_known(x):
+                raise TypeError(
+                    f"Argument `{argument}` must hold known numbers, but a part of it is traced; "
+                    "give traced values in v0, where the states of the controllers are last."
+                )
+            leaf = np.asarray(x)
+            if leaf.dtype.kind not in "fiub" or not np.isfinite(leaf.astype(float)).all():
+                raise ValueError(
+                    f"Argument `{argument}` must hold finite real numbers, but holds {x!r}."
+                )
+            leaves.append(leaf)
+            start += leaf.ravel().astype(float).tolist()
+            where = jax.tree_util.keystr(path, simple=True, separator=".")
+            places = np.ndindex(leaf.shape) if leaf.ndim else [()]
+            names += [where + "".join(f"[{k}]" for k in place) for place in places]
+        return Numbers(
+            jax.tree.structure(tree), tuple(x.shape for x in leaves),
+            tuple(x.dtype for x in leaves), tuple(names), tuple(start),
+        )  # fmt: skip
+
+    @property
+    def size(self) -> int:
+        """The number of numbers."""
+        return len(self.start)
+
+    def tree(self, x: Float[Array, " s"]) -> Any:
+        """The tree of a vector; integers and truth values are what they were."""
+        leaves, first = [], 0
+        for shape, dtype in zip(self.shapes, self.dtypes, strict=True):
+            leaf = x[first : first + math.prod(shape)].reshape(shape)
+            first += math.prod(shape)
+            if dtype.kind == "b":
+                leaf = leaf > 0.5
+            elif dtype.kind != "f":
+                leaf = jnp.round(leaf).astype(dtype)
+            leaves.append(leaf)
+        return jax.tree.unflatten(self.structure, leaves)
+
+    def vector(self, what: str, tree: Any, dtype: Any) -> Float[Array, " s"]:
+        """The vector of a tree that a function returned, or an error for another structure."""
+        structure = jax.tree.structure(tree)
+        shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(tree))
+        if structure != self.structure or shapes != self.shapes:
+            first = jax.tree.unflatten(self.structure, self.shapes)
+            second = jax.tree.unflatten(structure, shapes)
+            raise ValueError(
+                f"{what} must have the structure and the shapes with which it starts, {first}, but "
+                f"has {second}."
+            )
+        parts = [jnp.ravel(jnp.asarray(leaf)).astype(dtype) for leaf in jax.tree.leaves(tree)]
+        return jnp.concatenate([jnp.zeros(0, dtype), *parts])
+
+
+@dataclass(frozen=True, eq=False)
+class Controller:
+    """A controller with a sample time, whose output is held between its samples.
+
+    At every time `phase + k period`, for whole numbers k, it measures the motion and computes its
+    next output, which holds from `delay` later on until the following one takes its place
+    (zero-order hold). The functions of a `controlled` system read the output as a parameter with
+    the name of the controller, `params["torque"]`. Steps end at these times, so that no sample is
+    missed and none is in a step, however long the steps are. At the start of a run a controller
+    computes if that is one of its times; until it has, its output is `output`.
+
+    Args:
+        update: `update(measured, memory, t, params)`, which returns the next output and the next
+            memory. `params` also holds the present outputs of all controllers; of several that
+            compute at the same time, each one reads the new outputs of those listed before it.
+        period: time from one sample to the next [s].
+        memory: what the first `update` is given, any pytree of numbers, such as an integral or the
+            last measurement; None for a controller without memory.
+        output: the output before the first one: a number, a vector, or any pytree of them; all
+            others have its structure.
+        delay: time from a sample to its output [s], also of several periods; or the name of a
+            parameter that holds it, which may then be differentiated, fitted and drawn.
+        quantum: the output is rounded to multiples of it, as by a converter; None for none. For an
+            encoder, round in `measure`. A rounded output does not depend on small changes, so its
+            derivatives are zero: leave the quantum out where a derivative is taken.
+        measure: `measure(q, v, t, params)`, what `update` is given as `measured`; by default q and
+            v, those of the system without its controllers. v are the velocities of a `Solution`.
+        phase: one of the sample times [s].
+        longest_delay: the longest delay [s] where it is a parameter; by default one period.
+        name: name of the output; by default that of `update`.
+
+    Raises:
+        TypeError: if a function is not callable.
+        ValueError: if a time is not finite, the period or the quantum is not positive, the delay is
+            negative, or a number is not finite.
+
+    Example:
+        >>> def torque(measured, memory, t, params):
+        ...     q, v = measured
+        ...     return -params["gain"] * q[0] - 2.0 * v[0], memory
+        >>> Controller(torque, 0.01, delay=0.004)
+        Controller('torque', period=0.01, delay=0.004)
+    """
+
+    update: Callable[..., tuple[Any, Any]]
+    period: float
+    memory: Any = None
+    output: Any = 0.0
+    delay: float | str = 0.0
+    quantum: float | None = None
+    measure: Callable[..., Any] | None = None
+    phase: float = 0.0
+    longest_delay: float | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        require_function("update", self.update, "measured, memory, t, params")
+        if self.measure is not None:
+            require_function("measure", self.measure, "q, v, t, params")
+        name = self.name or getattr(self.update, "__name__", "")
+        if not isinstance(name, str) or name in ("", "<lambda>"):
+            raise ValueError(
+                "Argument `name` must be a name, by which the output is read, but is "
+                f"{self.name!r}; `update` has none of its own."
+            )
+        object.__setattr__(self, "name", name)
+        for argument in ("period", "quantum", "longest_delay"):
+            value = getattr(self, argument)
+            if value is not None:
+                object.__setattr__(self, argument, _number(argument, value, at_least=None))
+        object.__setattr__(self, "phase", _number("phase", self.phase))
+        if not isinstance(self.delay, str):
+            object.__setattr__(self, "delay", _number("delay", self.delay, at_least=0.0))
+            if self.longest_delay is not None:
+                raise ValueError(
+                    "Argument `longest_delay` must be left out where `delay` is a number."
+                )
+        if isinstance(self.output, list | tuple):
+            object.__setattr__(self, "output", np.asarray(self.output))
+        for argument in ("memory", "output"):
+            Numbers.of(argument, getattr(self, argument))
+        if not self.outputs.size:
+            raise ValueError("Argument `output` must hold a number, but holds none.")
+
+    def __repr__(self) -> str:
+        late = f", delay={self.delay!r}" if self.delay else ""
+        return f"Controller({self.name!r}, period={self.period:g}{late})"
+
+    @cached_property
+    def outputs(self) -> Numbers:
+        """The structure of the output."""
+        return Numbers.of("output", self.output)
+
+    @cached_property
+    def memories(self) -> Numbers:
+        """The structure of the memory."""
+        return Numbers.of("memory", self.memory)
+
+    @property
+    def pending(self) -> int:
+        """How many of the last outputs are kept until they hold."""
+        if isinstance(self.delay, str):
+            longest = self.period if self.longest_delay is None else self.longest_delay
+        elif not self.delay:
+            return 0
+        else:
+            longest = self.delay
+        return math.floor(longest / self.period * (1 + 1e-9)) + 1
+
+    def measured(self, q: Array, v: Array, t: Array, params: Any) -> Any:
+        """What the controller measures at a state."""
+        if self.measure is None:
+            return q, v
+        with naming_missing(f"`measure` of controller {self.name!r}", params):
+            return self.measure(q, v, t, params)
+
+    def computed(
+        self, measured: Any, memory: Float[Array, " m"], t: Array, params: Any
+    ) -> tuple[Float[Array, " o"], Float[Array, " m"]]:
+        """The next output and memory, as vectors."""
+        part = f"controller {self.name!r}"
+        with naming_missing(f"`update` of {part}", params):
+            result = self.update(measured, self.memories.tree(memory), t, params)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise TypeError(
+                f"`update` of {part} must return its output and its memory as a tuple of two, but "
+                f"returned {type(result).__name__}; end it with `return output, memory`."
+            )
+        output = self.outputs.vector(f"The output of {part}", result[0], memory.dtype)
+        following = self.memories.vector(f"The memory of {part}", result[1], memory.dtype)
+        if self.quantum is not None:
+            output = self.quantum * jnp.round(output / self.quantum)
+        return output, following
+
+
+def _number(argument: str, value: Any, at_least: float | None = -math.inf) -> float:
+    """A known and finite number that is not below a bound; None for one that is positive."""
+    need = "positive" if at_least is None else f"{at_least:g} or more"
+    try:
+        number = float(value)
+    except (TypeError, ValueError, jax.errors.ConcretizationTypeError) as error:
+        hint = "; a traced delay is given by the name of a parameter" * (argument == "delay")
+        raise TypeError(
+            f"Argument `{argument}` must be a known number, but is {value!r}{hint}."
+        ) from error
+    if not math.isfinite(number):
+        raise ValueError(f"Argument `{argument}` must be finite, but is {number:g}.")
+    if number <= 0 if at_least is None else number < at_least:
+        raise ValueError(f"Argument `{argument}` must be {need}, but is {number:g}.")
+    return number
