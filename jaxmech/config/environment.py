@@ -42,6 +42,7 @@ def environment(subject: Subject | None = None) -> dict[str, Any]:
         "x64": bool(jax.config.read("jax_enable_x64")),
     }
     if subject and subject.sha256:
+        facts["model"] = subject.name
         facts["model_sha256"] = subject.sha256
     return facts
 

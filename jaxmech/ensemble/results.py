@@ -14,7 +14,8 @@ from zipfile import BadZipFile
 import numpy as np
 import zarr
 
-from jaxmech.config.run_folder import FolderError
+from jaxmech.config.load import COPIES
+from jaxmech.config.run_folder import FolderError, stored_environment
 from jaxmech.ensemble import checksums
 from jaxmech.ensemble.accumulate import from_file
 from jaxmech.ensemble.checksums import BLOCKS, RESULTS, SEAL, STATISTICS, SUMMARY, Damage
@@ -41,8 +42,11 @@ class Results:
 
     @property
     def name(self) -> str:
-        """The name of the model, without the file it comes from."""
-        return str(self.config["model"]).rpartition(":")[2]
+        """The name of the model: of a robot that of its file, and of others without the file."""
+        name = str(self.config["model"])
+        if name in COPIES:
+            name = Path(stored_environment(self.path).get("model", name)).stem
+        return name.rpartition(":")[2]
 
     @property
     def size(self) -> int:
@@ -102,6 +106,13 @@ class Results:
     def ts(self) -> np.ndarray:
         """The saved times [s], shape (time,)."""
         return self._whole("t")
+
+    @cached_property
+    def members(self) -> np.ndarray:
+        """The numbers of the finished members, shape (done,)."""
+        step = int(self.config["block"])
+        ranges = [np.arange(b * step, min((b + 1) * step, self.size)) for b in self.blocks]
+        return np.concatenate([np.zeros(0, int), *ranges])
 
     @cached_property
     def is_good(self) -> np.ndarray:

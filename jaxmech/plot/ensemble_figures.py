@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from jaxmech.config.run_folder import FolderError
 from jaxmech.ensemble import Results
 from jaxmech.ensemble.checksums import add_to_seal
+from jaxmech.ensemble.layout import array_of
 from jaxmech.plot.panels import (
     MOST_PANELS,
     Panels,
@@ -43,8 +44,8 @@ def draw_pictures(results: Results) -> list[Path]:
     folder, figures = results.path / "pictures", list[tuple[str, str, Figure]]()
     if results.has_trajectories and np.any(succeeded(results.status)):
         title = _title(results)
-        figures = [(name, title, figure) for name, figure in _figures(results)]
-    for name, draw in _of_statistics(results):
+        figures = [(name, title, figure) for name, figure in trajectory_figures(results)]
+    for name, draw in statistic_drawings(results):
         figure, ax = single()
         draw(ax)
         figures.append((f"statistic_{name}", f"{results.name}: {name}", figure))
@@ -67,7 +68,7 @@ def plot_results(results: Results, names: Sequence[str], figure: Figure | None) 
         ts, q = results.ts[times], results.good("q", times=times, limit=_most(results))
         for k, (name, label) in enumerate(zip(results.coordinates, results.labels, strict=True)):
             drawings[name] = partial(_column, ts, q[..., k], label)
-    drawings |= dict(_of_statistics(results))
+    drawings |= dict(_observed(results)) | dict(statistic_drawings(results))
     unknown = [name for name in names if name not in drawings]
     if unknown or not drawings:
         raise ValueError(
@@ -85,11 +86,28 @@ def plot_results(results: Results, names: Sequence[str], figure: Figure | None) 
     return Panels(entitled(figure, _title(results)), axes)
 
 
+def _observed(results: Results) -> Iterator[tuple[str, Callable[[Axes], object]]]:
+    """The observed quantities with a number at each of several times, and how they are drawn."""
+    for name in results.config.get("observe", {}):
+        ts = _saves(results, {"of": name})
+        if not results.has(name) or not np.any(succeeded(results.status)):
+            continue
+        shape = array_of(results.group, name).shape
+        if len(shape) == 2 and 1 < shape[1] == len(ts):
+            times = evenly_spaced(len(ts), MOST_TIMES)
+            values = results.good(name, times=times, limit=_most(results))
+            is_known = np.isfinite(values).all(axis=1)
+            if is_known.any():
+                label = with_unit(name, results.unit_of(name))
+                yield name, partial(_column, ts[times], values[is_known], label)
+
+
 def _column(ts: np.ndarray, values: np.ndarray, label: str, ax: Axes) -> None:
     quantile_bands(ts, values, name=label, ax=ax)
 
 
-def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
+def trajectory_figures(results: Results) -> Iterator[tuple[str, Figure]]:
+    """The pictures of stored trajectories, each with its name."""
     times = _times(results)
     ts, names = results.ts[times], results.coordinates[:MOST_PANELS]
     limit = _most(results)
@@ -105,6 +123,12 @@ def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
             quantile_bands(ts, q[..., k], name=results.labels[k], ax=ax)
         legend_below(figure, panels[:1], columns=3)
         yield "quantile_bands", figure
+    if observed := dict(_observed(results)):
+        figure, panels = grid(min(len(observed), MOST_PANELS))
+        for draw, ax in zip(observed.values(), panels, strict=False):
+            draw(ax)
+        legend_below(figure, panels[:1], columns=3)
+        yield "observed_bands", figure
     if q is not None and v is not None and not results.velocities:  # but rates of q
         figure, panels = grid(len(names))
         for k, ax in enumerate(panels):
@@ -146,7 +170,7 @@ def _title(results: Results) -> str:
     return f"{results.name}: {finished:,}{part} trajectories{drawn}{lost}"
 
 
-def _of_statistics(results: Results) -> Iterator[tuple[str, Callable[[Axes], object]]]:
+def statistic_drawings(results: Results) -> Iterator[tuple[str, Callable[[Axes], object]]]:
     """The statistics that can be drawn, and how."""
     for name, values in results.statistics.items():
         settings = results.config.get("statistics", {}).get(name, {})

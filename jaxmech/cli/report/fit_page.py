@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from jaxmech.cli.report.page import PagePart, Picture, page
+from jaxmech.cli.report.layout import PagePart, Picture, drawn, page
 from jaxmech.cli.report.tables import EstimateCell, PageTable
 from jaxmech.config.run_folder import write_whole
 from jaxmech.identify.result import Fit

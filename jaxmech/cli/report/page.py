@@ -1,57 +1,47 @@
-"""`write_report`: one page about a run that opens anywhere, without a network.
+"""`write_report`: one page about a study that opens anywhere, without a network.
 
+It begins with the answers, then shows the motions, and ends with what they can be trusted for.
 Pictures and animations are inside the page as data.
 """
 
-import base64
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from importlib.metadata import version
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.figure import Figure
 
 from jaxmech.cli.report import tables
-from jaxmech.cli.report.answers import Answer, answers, confidences
-from jaxmech.cli.report.tables import PageTable
+from jaxmech.cli.report.answers import answers, confidences
+from jaxmech.cli.report.clips import clips
+from jaxmech.cli.report.layout import PagePart, Picture, drawn, of_figure, page
+from jaxmech.cli.report.quantities import Quantity, quantities
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.run_folder import FolderError, write_whole
-from jaxmech.display.animate import animate
 from jaxmech.ensemble import Results, open_results
-from jaxmech.ensemble.finished.replay import ReplayedTrajectory, replays
+from jaxmech.ensemble.finished.replay import replays
 from jaxmech.ensemble.study import Study
-from jaxmech.ensemble.summary import summarize
-from jaxmech.plot.ensemble_figures import draw_pictures
+from jaxmech.ensemble.summary import failed, summarize
+from jaxmech.plot.answers import distribution, influences
+from jaxmech.plot.ensemble_figures import statistic_drawings, trajectory_figures
 from jaxmech.status import succeeded
 
-_SHOWN = 3  # trajectories that are animated by default
-_SECONDS, _FPS, _DPI = 8.0, 12.5, 72.0
-_TYPES = {".png": "image/png", ".gif": "image/gif"}
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A picture inside the page."""
-
-    address: str  # its data as a URL
-    caption: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class PagePart:
-    """A part of the page; without a title its tables, which have titles, are beside each other."""
-
-    title: str = field(default="", kw_only=False)
-    cards: Sequence[Answer] = ()
-    text: str = ""
-    tables: Sequence[PageTable] = ()
-    pictures: Sequence[Picture] = ()
-    note: str = ""
-    is_closed: bool = False  # to be opened by the reader
+_MOST_CLIPS = 8  # members that are animated by default
+_OVER_TIME = ("quantiles", "moments", "first-passage")  # statistics that may be of each saved time
+_CAPTIONS = {
+    "quantile_bands": "Quantiles of the coordinates over time: half of the members are in the "
+    "dark band, and 90 % in both.",
+    "observed_bands": "Quantiles of the observed quantities over time: half of the members are in "
+    "the dark band, and 90 % in both.",
+    "phase_portrait": "The coordinates and their velocities at all saved times of all members.",
+    "drift": "The largest constraint residuals over time, which projection keeps at round-off.",
+    "energy": "The energy over time, whose change measures the error of the integration where no "
+    "force does work.",
+}
+_OF_TRUST = ("drift", "energy")
+_COLUMN = 7.0  # inches of a picture that fits into half the page
 
 
 def write_report(
@@ -75,52 +65,50 @@ def write_report(
         raise FolderError(f"{path} is not finished, and there is nothing to report; {message}")
     summary = results.summary or summarize(results)
     out = path / "report.html" if out is None else out
-    parts = _parts(results, summary, _animations(results, animated, study, folder, tell))
+    asked = quantities(results)
+    numbers = _animated_by_default(results, asked) if animated is None else [*animated]
+    moving = _clips(results, numbers, animated is not None, study, folder, tell)
+    parts = _parts(results, summary, asked, moving, animated or ())
     title = f"{results.name}: {tables.number_text(summary['done'])} trajectories"
     lead = tables.lead(results, summary)
-    write_whole(out, page(results.name, lead, list(parts), title=title, source=str(path)))
+    text = page(
+        results.name, lead, [*parts], title=title, source=str(path), warnings=_warnings(summary)
+    )
+    write_whole(out, text)
     return out
 
 
-def page(
-    name: str, lead: str, parts: Sequence[PagePart], *, title: str, source: str = "",
-    warnings: Sequence[str] = (),
-) -> str:  # fmt: skip
-    """The text of a page, with a sentence below its name."""
-    environment = Environment(
-        loader=PackageLoader("jaxmech.cli.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["number"] = tables.number_text
-    return environment.get_template("page.html").render(
-        name=name,
-        lead=lead,
-        parts=parts,
-        title=title,
-        source=source,
-        warnings=warnings,
-        time=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        version=version("jaxmech"),
-    )
+def _warnings(summary: dict[str, Any]) -> list[str]:
+    count = failed(summary)
+    if not count:
+        return []
+    left_out = f"{count:,} of {summary['done']:,} members failed, and are left out of all answers"
+    return [f"{left_out}; they are listed below, under Trust."]
 
 
 def _parts(
-    results: Results, summary: dict[str, Any], animations: Sequence[Picture]
+    results: Results,
+    summary: dict[str, Any],
+    asked: Sequence[Quantity],
+    moving: Mapping[int, Picture],
+    chosen: Sequence[int],
 ) -> Iterator[PagePart]:
-    if cards := answers(results):
+    shown: set[int] = set()  # each moves once, under the first quantity that it is typical of
+    for quantity in asked:
+        new = {one.index for one in quantity.members} - shown
+        yield _answer(quantity, {k: moving[k] for k in new if k in moving})
+        shown |= new
+    if clips := [_of_member(moving[k], k) for k in chosen if k in moving]:
+        yield PagePart("Chosen members", clips=clips)
+    pictures = dict(_pictures(results))
+    if motions := [picture for name, picture in pictures.items() if name not in _OF_TRUST]:
+        yield PagePart("Motions", pictures=motions)
+    cards, quantiles = answers(results), tables.quantile_tables(summary)
+    if cards or quantiles:
         note = f"Intervals of {confidences(results)} are below their values; arrays in full are in"
-        yield PagePart("Answers", cards=cards, note=f"{note} statistics.npz.")
-    yield PagePart(tables=tables.audit_tables(summary))
-    for title, pictures in (("Pictures", _pictures(results)), ("In motion", animations)):
-        if pictures:
-            yield PagePart(title, pictures=pictures)
-    if failures := tables.failure_table(results, summary):
-        count = len(failures.table.rows)
-        listed = f"{count:,} of {failures.count:,} are listed." if failures.count > count else ""
-        yield PagePart("Failures", tables=[failures.table], note=listed)
+        note = f"{note} statistics.npz." if cards else ""
+        yield PagePart("Numbers", cards=cards, tables=quantiles, note=note, is_closed=True)
+    yield _trust(results, summary, [pictures[x] for x in _OF_TRUST if x in pictures], moving)
     configuration = (results.path / "config.toml").read_text(encoding="utf-8")
     yield PagePart("Configuration", text=configuration, is_closed=True)
     environment = [tables.environment_table(results)]
@@ -133,69 +121,102 @@ def _parts(
     yield PagePart("Environment", tables=environment, note=several, is_closed=True)
 
 
-def _pictures(results: Results) -> list[Picture]:
-    files = sorted((results.path / "pictures").glob("*.png")) or sorted(draw_pictures(results))
-    return [_picture(file, file.stem.replace("_", " ")) for file in files]
+def _answer(quantity: Quantity, moving: Mapping[int, Picture]) -> PagePart:
+    """The distribution of a quantity, what it depends on, and its typical and worst members."""
+    pictures = []
+    if quantity.density is not None:
+        settings = {"name": quantity.label, "mean": quantity.mean, "limits": quantity.limits}
+        draw = partial(distribution, quantity.density, **settings)
+        pictures.append(drawn(draw, f"The distribution of {quantity.name} over the members."))
+    if quantity.influence is not None:
+        shown = quantity.influence.strongest()
+        caption = f"What {quantity.name} depends on: {shown.measure}, with intervals of 95 %."
+        height = 1.1 + 0.34 * max(len(shown.names), 3)
+        pictures.append(drawn(partial(influences, shown), caption, height=height))
+    clips = [
+        _of_member(moving[one.index], one.index, f"{one.place}: {one.value}")
+        for one in quantity.members
+        if one.index in moving
+    ]
+    return PagePart(quantity.label, sentences=quantity.sentences, pictures=pictures, clips=clips)
 
 
-def _animations(
+def _of_member(clip: Picture, index: int, place: str = "") -> Picture:
+    words = f"{place[:1].upper()}{place[1:]}, member {index:,}." if place else f"Member {index:,}."
+    return replace(clip, caption=f"{words} {clip.caption}".rstrip())
+
+
+def _trust(
     results: Results,
-    chosen: Sequence[int] | None,
+    summary: dict[str, Any],
+    pictures: list[Picture],
+    moving: Mapping[int, Picture],
+) -> PagePart:
+    """How members ended, their residuals and errors, and the failed ones."""
+    parts = [PagePart(tables=tables.audit_tables(summary))]
+    if pictures:
+        parts.append(PagePart(pictures=pictures))
+    if failures := tables.failure_table(results, summary):
+        count = len(failures.table.rows)
+        listed = f"{count:,} of {failures.count:,} are listed." if failures.count > count else ""
+        clips = [_of_member(moving[k], k) for k in _first_failure(results) if k in moving]
+        parts.append(PagePart("Failures", tables=[failures.table], clips=clips, note=listed))
+    return PagePart("Trust", parts=parts, is_closed=True)
+
+
+def _pictures(results: Results) -> Iterator[tuple[str, Picture]]:
+    """The pictures of stored trajectories, and of statistics over time, by name."""
+    if results.has_trajectories and np.any(succeeded(results.status)):
+        for name, figure in trajectory_figures(results):
+            yield name, of_figure(figure, _CAPTIONS[name], is_wide=_is_wide(figure))
+    of = results.config.get("statistics", {})
+    for name, draw in statistic_drawings(results):
+        if (kind := of[name]["statistic"]) in _OVER_TIME:
+            caption = f"{kind.replace('-', ' ').capitalize()} of {of[name]['of']} over time."
+            yield f"statistic {name}", drawn(draw, caption)
+
+
+def _is_wide(figure: Figure) -> bool:
+    """Whether a grid of panels needs the whole width of the page."""
+    return float(figure.get_size_inches()[0]) > _COLUMN
+
+
+def _clips(
+    results: Results,
+    numbers: Sequence[int],
+    is_asked: bool,
     study: Study | None,
     folder: Path,
     tell: Callable[[str], None],
-) -> list[Picture]:
-    """Some trajectories in motion: the chosen ones, or the worst, a failed one and the first."""
-    numbers = _animated_by_default(results) if chosen is None else list(chosen)
+) -> Mapping[int, Picture]:
+    """Members in motion, by number; none if they cannot be computed again or have no shape."""
     if not numbers:
-        return []
+        return {}
     try:
         trajectories = replays(results.path, numbers, study, folder)
     except (InputError, StudyError) as error:
-        if chosen is not None:
+        if is_asked:
             raise
         tell(f"the page has no animation: {error}")
-        return []
+        return {}
     model = trajectories[0].subject.model
-    if model is None or model.geometry is None:
-        if chosen is not None:
-            raise InputError(f"{results.name} has no geometry, without which nothing is animated")
+    if is_asked and (model is None or model.geometry is None):
+        raise InputError(f"{results.name} has no geometry, without which nothing is animated")
+    return clips(trajectories)
+
+
+def _animated_by_default(results: Results, asked: Sequence[Quantity]) -> list[int]:
+    """The members of the first quantities, and one that failed."""
+    numbers: list[int] = []
+    for quantity in asked:
+        more = dict.fromkeys([*numbers, *(one.index for one in quantity.members)])
+        numbers = [*more] if len(more) <= _MOST_CLIPS else numbers
+    if results.has_trajectories and not numbers:
+        numbers = [int(k) for k in results.members[:1]]
+    return [*dict.fromkeys([*numbers, *_first_failure(results)])]
+
+
+def _first_failure(results: Results) -> list[int]:
+    if not results.has_trajectories:
         return []
-    with tempfile.TemporaryDirectory() as scratch:
-        return list(_animated(trajectories, Path(scratch)))
-
-
-def _animated(trajectories: list[ReplayedTrajectory], folder: Path) -> Iterator[Picture]:
-    for trajectory in trajectories:
-        model, ts = trajectory.subject.model, trajectory.ts
-        if model is None or trajectory.last_good < 1:
-            continue
-        speed = max(float(ts[-1] - ts[0]) / _SECONDS, 1.0)
-        q, params = trajectory.values["q"], trajectory.params
-        motion = animate(model, (ts, q), params, speed=speed, fps=_FPS)
-        file = motion.save(folder / f"{trajectory.index}.gif", dpi=_DPI, progress=False)
-        status = trajectory.status
-        end = "" if succeeded(status) else f", {status.name}"
-        yield _picture(file, f"trajectory {trajectory.index:,}{end}")
-
-
-def _animated_by_default(results: Results) -> list[int]:
-    worst = [
-        int(index)
-        for values in results.statistics.values()
-        if "index" in values and "q" in values
-        for index in np.ravel(values["index"])[:1]
-    ]
-    block = int(results.config["block"])
-    first = [int(b) * block for b in results.blocks[:1]]
-    failures = []
-    if results.has_trajectories:
-        is_good = np.asarray(succeeded(results.status[:block]))
-        failures = [first[0] + int(k) for k in np.flatnonzero(~is_good)[:1]]
-        first = [first[0] + int(k) for k in np.flatnonzero(is_good)[:2]]
-    return list(dict.fromkeys([*worst, *failures, *first]))[:_SHOWN]
-
-
-def _picture(file: Path, caption: str) -> Picture:
-    data = base64.b64encode(file.read_bytes()).decode()
-    return Picture(f"data:{_TYPES[file.suffix]};base64,{data}", caption)
+    return [int(k) for k in results.members[~np.asarray(succeeded(results.status))][:1]]

@@ -122,7 +122,7 @@ def lead(results: Results, summary: dict[str, Any]) -> str:
 
 
 def audit_tables(summary: dict[str, Any]) -> list[PageTable]:
-    """How members ended, the worst values of the good ones, and quantiles."""
+    """How members ended, and the worst values of the good ones."""
     ends = [(name, x["count"], x["message"]) for name, x in summary["status"].items()]
     worst = [(name.replace("_", " "), value) for name, value in summary["worst"].items()]
     worst.append(("smallest rank", summary["smallest_rank"]))
@@ -130,16 +130,20 @@ def audit_tables(summary: dict[str, Any]) -> list[PageTable]:
         worst.append(("trajectories with too large a step", summary["too_coarse"]))
     if summary.get("with_missed_events"):
         worst.append(("trajectories with missed events", summary["with_missed_events"]))
-    tables = [
+    return [
         PageTable(("status", "count", "meaning"), ends, "How trajectories ended"),
         PageTable(("", "largest"), worst, "The worst of the successful trajectories"),
     ]
+
+
+def quantile_tables(summary: dict[str, Any]) -> list[PageTable]:
+    """The quantiles of the coordinates at the last time, if any are known."""
     quantiles = summary["quantiles"]
-    if quantiles and summary["done"] > failed(summary):
-        head = ("coordinate", *(f"{100 * p:g} %" for p in quantiles["probabilities"]))
-        rows = [(name, *numbers) for name, numbers in rows_of_coordinates(quantiles)]
-        tables.append(PageTable(head, rows, f"Quantiles at t = {quantiles['times'][-1]:g} s"))
-    return tables
+    if not quantiles or summary["done"] <= failed(summary):
+        return []
+    head = ("coordinate", *(f"{100 * p:g} %" for p in quantiles["probabilities"]))
+    rows = [(name, *numbers) for name, numbers in rows_of_coordinates(quantiles)]
+    return [PageTable(head, rows, caption=f"Quantiles at t = {quantiles['times'][-1]:g} s")]
 
 
 def failure_table(results: Results, summary: dict[str, Any]) -> Failures | None:
@@ -163,9 +167,7 @@ def failure_table(results: Results, summary: dict[str, Any]) -> Failures | None:
 
 
 def _stored_failures(results: Results) -> tuple[list[tuple[Any, ...]], list[str]]:
-    step = int(results.config["block"])
-    indices = [np.arange(b * step, min((b + 1) * step, results.size)) for b in results.blocks]
-    bad = np.concatenate(indices)[~np.asarray(succeeded(results.status))][:MOST_FAILURES]
+    bad = results.members[~np.asarray(succeeded(results.status))][:MOST_FAILURES]
     draws = [
         name
         for name in results.group

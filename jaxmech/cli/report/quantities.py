@@ -1,0 +1,237 @@
+"""What a study asks for: numbers of each member, with sentences, pictures and typical members."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jaxmech.cli.report.answers import saved_times
+from jaxmech.cli.report.influence import influence_from_members, influence_from_statistics
+from jaxmech.cli.report.tables import EstimateCell
+from jaxmech.ensemble import Results
+from jaxmech.ensemble.layout import array_of
+from jaxmech.plot.answers import HIGH, LOW, Density, Influence
+from jaxmech.utils.units import with_unit
+
+MOST_QUANTITIES = 6
+_NORMAL = 1.959963984540054  # of a two-sided interval of 95 %
+_LEAST = 8  # members from which a distribution is drawn
+
+Settings = Mapping[str, Any]
+Asked = Sequence[tuple[Settings, Mapping[str, np.ndarray]]]  # settings and results of statistics
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member that stands for many, or is the worst."""
+
+    index: int
+    place: str  # "median" or "largest", ...
+    value: str  # of the quantity, with its unit
+
+    @property
+    def is_extreme(self) -> bool:
+        """Whether no other member goes further."""
+        return self.place in ("largest", "smallest")
+
+
+@dataclass(frozen=True, eq=False)
+class Quantity:
+    """A number of each member, with what is known of it."""
+
+    name: str
+    label: str  # with its unit
+    sentences: tuple[str, ...]
+    density: Density | None = None
+    mean: tuple[float, float, float] | None = None
+    limits: tuple[float, ...] = ()
+    influence: Influence | None = None
+    members: tuple[Member, ...] = ()
+
+
+def quantities(results: Results) -> list[Quantity]:
+    """The quantities of statistics, then the observed ones; without any, the coordinates."""
+    table = results.config.get("statistics", {})
+    names = [x for one in table.values() for x in _names(one.get("of"))]
+    names += results.config.get("observe", {})
+    names = [*dict.fromkeys(names)]
+    listed = [*filter(None, (_quantity(results, name) for name in names))]
+    if not listed and results.has("q"):
+        listed = [*filter(None, (_quantity(results, name) for name in results.coordinates))]
+    return listed[:MOST_QUANTITIES]
+
+
+def _names(of: Any) -> list[str]:
+    return [of] if isinstance(of, str) else [*(of or ())]
+
+
+def _quantity(results: Results, name: str) -> Quantity | None:
+    table = results.config.get("statistics", {})
+    asked = [
+        (table[key], values)
+        for key, values in results.statistics.items()
+        if name in _names(table.get(key, {}).get("of"))
+    ]
+    series = _of_members(results, name)
+    if series is None:
+        return _from_statistics(results, name, asked)
+    values, good, is_over_time = series
+    finite = np.isfinite(values)
+    if finite.sum() < _LEAST:
+        return None
+    x = values[finite]
+    half = _NORMAL * x.std(ddof=1) / np.sqrt(x.size)
+    mean = (float(x.mean()), float(x.mean() - half), float(x.mean() + half))
+    unit, at = results.unit_of(name), _moment(results, name) if is_over_time else ""
+    is_smallest = any(_looks_down(settings) for settings, _ in asked)
+    numbers = results.members[good[finite]]
+    members = tuple(_typical(x, numbers, unit, is_smallest))
+    known = Density.of_values(x)
+    influence = influence_from_statistics(name, asked)
+    return Quantity(
+        f"{name}{at}",
+        with_unit(f"{name}{at}", unit),
+        tuple(_sentences(f"{name}{at}", unit, mean, 95.0, known, members, asked)),
+        known,
+        mean,
+        _limits(asked),
+        influence or influence_from_members(results, values, good),
+        members,
+    )
+
+
+def _from_statistics(results: Results, name: str, asked: Asked) -> Quantity | None:
+    """A quantity of which nothing is stored but statistics."""
+    density = mean = None
+    level, at, members = 95.0, "", list[Member]()
+    unit = results.unit_of(name)
+    ts = saved_times(results, name)
+    for settings, values in asked:
+        kind = settings.get("statistic")
+        if kind in ("moments", "quantiles") and np.shape(values[_ESTIMATE[kind]])[:1] == ts.shape:
+            values = {k: x[-1] if np.shape(x)[:1] == ts.shape else x for k, x in values.items()}
+            at = _moment(results, name)
+        if kind == "moments" and np.ndim(values["mean"]) == 0:
+            mean = tuple(float(values[f"mean{end}"]) for end in ("", "_low", "_high"))
+            level = 100 * settings.get("confidence", 0.95)
+            members += [
+                Member(int(values[f"{key}_index"]), word, number_with_unit(values[key], unit))
+                for key, word in (("max", "largest"), ("min", "smallest"))
+                if values[f"{key}_index"] >= 0
+            ]
+        elif kind == "histogram" and np.ndim(values["counts"]) == 1 and values["counts"].any():
+            ends = (float(values["below"]), float(values["above"]))
+            density = Density.of_counts(values["counts"], values["edges"], *ends)
+        elif kind == "quantiles" and np.ndim(values["quantiles"]) == 1 and density is None:
+            density = _of_quantiles(np.asarray(values["at"]), np.asarray(values["quantiles"]))
+        elif kind == "worst" and len(values["index"]):
+            word = "smallest" if settings.get("smallest") else "largest"
+            value = number_with_unit(values["value"][0], unit)
+            members.insert(0, Member(int(values["index"][0]), word, value))
+    influence = influence_from_statistics(name, asked)
+    members = [*dict.fromkeys(members)]  # the same one by several statistics
+    sentences = tuple(_sentences(f"{name}{at}", unit, mean, level, density, members, asked))
+    if not sentences and influence is None:
+        return None
+    label = with_unit(f"{name}{at}", unit)
+    limits = _limits(asked)
+    return Quantity(name, label, sentences, density, mean, limits, influence, tuple(members))
+
+
+_ESTIMATE = {"moments": "mean", "quantiles": "quantiles"}
+
+
+def _of_quantiles(at: np.ndarray, values: np.ndarray) -> Density | None:
+    """The density between known quantiles."""
+    order = np.argsort(at)
+    at, values = at[order], values[order]
+    if len(at) < 3 or not (np.diff(values) > 0).all():
+        return None
+    known = np.interp((LOW, 0.5, HIGH), at, values, left=np.nan, right=np.nan)
+    return Density(values, np.diff(at) / np.diff(values), known)
+
+
+def _of_members(results: Results, name: str) -> tuple[np.ndarray, np.ndarray, bool] | None:
+    """A number of each good member (N,), their places, and whether it is that of the last time."""
+    sampling = results.config.get("sampling", {})
+    if sampling.get("weight") or sampling.get("proposal") or not results.has_trajectories:
+        return None  # members with weights do not count alike
+    good = np.flatnonzero(results.is_good)
+    if name in results.coordinates and results.has("q"):
+        column = results.coordinates.index(name)
+        return results.good("q", times=[-1])[:, 0, column], good, True
+    if not results.has(name):
+        return None
+    shape = array_of(results.group, name).shape
+    if len(shape) == 1:
+        return results.good(name).astype(float), good, False
+    if len(shape) == 2 and shape[1] in (len(saved_times(results, name)), 1):
+        is_series = results.config.get("observe", {}).get(name, {}).get("keep", "all") == "all"
+        return results.good(name, times=[-1])[:, 0].astype(float), good, is_series
+    return None
+
+
+def _moment(results: Results, name: str) -> str:
+    return f" at t = {saved_times(results, name)[-1]:g} s"
+
+
+def _looks_down(settings: Settings) -> bool:
+    return settings.get("below") is not None or bool(settings.get("smallest"))
+
+
+def _limits(asked: Asked) -> tuple[float, ...]:
+    sides = (settings.get(side) for settings, _ in asked for side in ("above", "below"))
+    return tuple(dict.fromkeys(float(x) for x in sides if x is not None))
+
+
+def _typical(
+    values: np.ndarray, numbers: np.ndarray, unit: str, is_smallest: bool
+) -> Iterator[Member]:
+    """The members at 5, 50 and 95 %, and the worst one."""
+    order = np.argsort(values, kind="stable")
+    last = len(order) - 1
+    places = {f"at {100 * p:g} %": round(p * last) for p in (LOW, 0.5, HIGH)}
+    places |= {"smallest": 0} if is_smallest else {"largest": last}
+    for place, rank in places.items():
+        k = order[rank]
+        yield Member(int(numbers[k]), place, number_with_unit(values[k], unit))
+
+
+def number_with_unit(value: Any, unit: str) -> str:
+    """A number of four digits with its unit.
+
+    Example:
+        >>> number_with_unit(1234.5678, "m"), number_with_unit(0.25, "")
+        ('1235 m', '0.25')
+    """
+    number = float(value)
+    text = f"{number:.0f}" if 1e3 <= abs(number) < 1e6 else f"{number:.4g}"
+    return f"{text} {unit}".rstrip()
+
+
+def _sentences(
+    name: str, unit: str, mean: Any, level: float, density: Density | None,
+    members: Sequence[Member], asked: Asked,
+) -> Iterator[str]:  # fmt: skip
+    if mean is not None and np.isfinite(mean).all():
+        value, low, high = EstimateCell(*mean).texts
+        interval = f"({level:g} % interval {low} to {high})"
+        yield f"The mean of {name} is {f'{value} {unit}'.rstrip()} {interval}."
+    if density is not None and np.isfinite(density.quantiles[[0, 2]]).all():
+        low, middle, high = (number_with_unit(x, unit) for x in density.quantiles)
+        yield f"Half of the members are below {middle}, and 90 % are between {low} and {high}."
+    for settings, values in asked:
+        if settings.get("statistic") == "probability":
+            side = "above" if settings.get("above") is not None else "below"
+            p, low, high = EstimateCell(*(float(values[x]) for x in _PROBABILITY)).texts
+            level = 100 * settings.get("confidence", 0.95)
+            limit = number_with_unit(settings[side], unit)
+            interval = f"({level:g} % interval {low} to {high})"
+            yield f"It is {side} {limit} with a probability of {p} {interval}."
+    for one in members:
+        if one.is_extreme:
+            yield f"The {one.place} value is {one.value}, of member {one.index:,}."
+
+
+_PROBABILITY = ("probability", "low", "high")
