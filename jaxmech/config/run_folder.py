@@ -106,6 +106,14 @@ def stored_environment(path: Path) -> dict[str, Any]:
         raise FolderError(f"{file} cannot be read: {error}") from error
 
 
+def model_name(config: Mapping[str, Any], path: Path) -> str:
+    """The name of the model of a run: of a robot that of its file, else that in its file."""
+    file, _, name = str(config["model"]).rpartition(":")
+    if file or "." not in name:
+        return name
+    return Path(stored_environment(path).get("model", name)).stem
+
+
 @contextmanager
 def opened(path: Path, *, shared: bool = False) -> Iterator[None]:
     """Create or continue a run folder, locked meanwhile; an OSError becomes a FolderError."""

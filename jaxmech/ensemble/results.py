@@ -14,8 +14,7 @@ from zipfile import BadZipFile
 import numpy as np
 import zarr
 
-from jaxmech.config.load import COPIES
-from jaxmech.config.run_folder import FolderError, stored_environment
+from jaxmech.config.run_folder import FolderError, model_name
 from jaxmech.ensemble import checksums
 from jaxmech.ensemble.accumulate import from_file
 from jaxmech.ensemble.checksums import BLOCKS, RESULTS, SEAL, STATISTICS, SUMMARY, Damage
@@ -43,10 +42,7 @@ class Results:
     @property
     def name(self) -> str:
         """The name of the model: of a robot that of its file, and of others without the file."""
-        name = str(self.config["model"])
-        if name in COPIES:
-            name = Path(stored_environment(self.path).get("model", name)).stem
-        return name.rpartition(":")[2]
+        return model_name(self.config, self.path)
 
     @property
     def size(self) -> int:

@@ -85,8 +85,17 @@ def result_of(task: Task, solved: Solved, others: Sequence[Recording], params0: 
             partial(_base, task, made, params),
         ),
         density=Density(task, solved),
+        bounds=problem.layout.bounds(data.leaves),
+        priors=_priors(solved),
         **second_order,
     )
+
+
+def _priors(solved: Solved) -> np.ndarray:
+    """Mean and standard deviation of the priors, (p, 2)."""
+    weight = np.asarray(solved.conditions.prior_weight, float)
+    sd = np.divide(1.0, weight, out=np.full(weight.shape, np.inf), where=weight > 0)
+    return np.stack([np.asarray(solved.conditions.prior_mean, float), sd], axis=1)
 
 
 def _sensor_noise(task: Task, solved: Solved) -> np.ndarray | None:

@@ -137,6 +137,9 @@ class Fit:
         density: residuals and posterior density as functions of the unknowns; None for a fit that
             was loaded from a file.
         may_grow: whether changes grow so much that `horizon` may warn.
+        bounds: lower and upper bounds of the numbers, shape (p, 2), infinite without one; None for
+            a fit that an earlier version saved.
+        priors: mean and standard deviation of their priors, shape (p, 2), infinite without one.
         point: the point where the fit ended; None for a fit that was loaded from a file.
     """
 
@@ -176,6 +179,8 @@ class Fit:
     point: Point | None = None
     density: Density | None = None
     may_grow: bool = True
+    bounds: Numbers | None = None
+    priors: Numbers | None = None
 
     @property
     def errors(self) -> Numbers:

@@ -16,7 +16,7 @@ _MOST_INPUTS = 12
 
 
 @dataclass(frozen=True, eq=False)
-class Density:
+class BinnedDensity:
     """A density in bins, and the values below which a few, half and most of its members lie.
 
     Attributes:
@@ -25,9 +25,9 @@ class Density:
         quantiles: of 5, 50 and 95 %, shape (3,).
 
     Example:
-        >>> Density.of_values(np.linspace(0.0, 1.0, 101)).quantiles
+        >>> BinnedDensity.of_values(np.linspace(0.0, 1.0, 101)).quantiles
         array([0.05, 0.5 , 0.95])
-        >>> Density.of_counts([1, 2, 1], [0.0, 1.0, 2.0, 3.0]).quantiles.round(2)
+        >>> BinnedDensity.of_counts([1, 2, 1], [0.0, 1.0, 2.0, 3.0]).quantiles.round(2)
         array([0.2, 1.5, 2.8])
     """
 
@@ -36,28 +36,28 @@ class Density:
     quantiles: np.ndarray
 
     @staticmethod
-    def of_values(values: ArrayLike) -> "Density":
+    def of_values(values: ArrayLike) -> "BinnedDensity":
         """The density of finite values, one for each member."""
         x = np.asarray(values, float)
         low, high = x.min(), x.max()
         count = len(np.histogram_bin_edges(x, "auto")) - 1 if high > low else 1
         heights, edges = np.histogram(x, min(count, _MOST_BINS), density=high > low)
-        return Density(edges, heights, np.quantile(x, (LOW, 0.5, HIGH)))
+        return BinnedDensity(edges, heights, np.quantile(x, (LOW, 0.5, HIGH)))
 
     @staticmethod
     def of_counts(
         counts: ArrayLike, edges: ArrayLike, below: float = 0, above: float = 0
-    ) -> "Density":
+    ) -> "BinnedDensity":
         """The density of members that were counted in bins, some of them below and above all."""
         number, ends = np.asarray(counts, float), np.asarray(edges, float)
         total = number.sum() + below + above
         reached = (below + np.concatenate([[0.0], np.cumsum(number)])) / total
         known = np.interp((LOW, 0.5, HIGH), reached, ends, left=np.nan, right=np.nan)
-        return Density(ends, number / np.diff(ends) / total, known)
+        return BinnedDensity(ends, number / np.diff(ends) / total, known)
 
 
 def distribution(
-    density: Density,
+    density: BinnedDensity,
     *,
     name: str = "",
     mean: tuple[float, float, float] | None = None,
@@ -74,7 +74,7 @@ def distribution(
         ax: axes to draw into.
 
     Example:
-        >>> ax = distribution(Density.of_values([1.0, 2.0, 4.0]), name="speed [m/s]")
+        >>> ax = distribution(BinnedDensity.of_values([1.0, 2.0, 4.0]), name="speed [m/s]")
         >>> ax.get_xlabel(), ax.get_ylabel()
         ('speed [m/s]', 'probability density')
     """
@@ -96,7 +96,7 @@ def distribution(
         value, *ends = mean
         error = np.abs(np.array(ends)[:, None] - value)
         bar = {"color": INK, "markersize": 4, "capsize": 4, "label": "mean and its interval"}
-        ax.errorbar([value], [1.07 * top], xerr=error, fmt="o", **bar)  # type: ignore[arg-type]
+        ax.errorbar([value], [1.07 * top], xerr=error, fmt="o", **bar)
     for k, limit in enumerate(limits):
         label = "limit" if k == 0 else None
         ax.axvline(limit, color=ORANGE, linestyle="--", linewidth=1.2, label=label)
@@ -121,9 +121,16 @@ class Influence:
     low: np.ndarray
     high: np.ndarray
 
+    def known(self) -> "Influence | None":
+        """The inputs whose influence is known; None if there is none."""
+        keep = np.flatnonzero(np.isfinite([self.values, self.low, self.high]).all(axis=0))
+        return self._of(keep) if keep.size else None
+
     def strongest(self, count: int = _MOST_INPUTS) -> "Influence":
         """The inputs of largest influence, in order."""
-        order = np.argsort(-np.abs(self.values), kind="stable")[:count]
+        return self._of(np.argsort(-np.abs(self.values), kind="stable")[:count])
+
+    def _of(self, order: np.ndarray) -> "Influence":
         names = tuple(self.names[k] for k in order)
         return Influence(
             self.measure, names, *(x[order] for x in (self.values, self.low, self.high))
@@ -149,7 +156,7 @@ def influences(influence: Influence, *, ax: Axes | None = None) -> Axes:
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.axvline(0, color=GREY, linewidth=0.8)
     labelled(bare(ax), shown.measure, "")
-    low, high = float(np.nanmin([*shown.low, 0])), float(np.nanmax([*shown.high, 0]))
-    room = 0.06 * (high - low or 1.0)
-    ax.set_xlim(low - room * (low < 0), high + room * (high > 0))
+    low, high = float(min([*shown.low, 0.0])), float(max([*shown.high, 0.0]))
+    room = 0.06 * (high - low) or 1.0
+    ax.set_xlim(low - room * (low < 0), high + room * (high >= 0))
     return ax

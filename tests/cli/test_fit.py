@@ -564,8 +564,12 @@ def test_the_page_about_a_fit(done, capsys) -> None:
     fit = load_fit(run / "fit.npz")
     assert f"Converged after {fit.evaluations} evaluations: {fit.reason}." in page
     assert all(f"<td>{name}</td>" in page for name in fit.names)
-    for caption in ("residuals over time", "correlation in time", "distribution", "loss"):
+    for caption in ("residuals over time", "correlation in time", "distribution", "The loss"):
         assert caption in page
+    titles = re.findall(r"<(?:h2|summary)>([^<]*)<", page)
+    assert titles[:4] == ["Measured and fitted", "Parameters", "Residuals", "Trust"]
+    assert "<h1>pendulum</h1>" in page
+    assert f"The recordings determine all {len(fit.names)} parameters." in page
     assert f"{fit.outliers.count} samples" in page
     assert not re.findall(r'(?:src|href)="(?!data:)', page)
 

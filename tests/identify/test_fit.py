@@ -110,6 +110,9 @@ def test_prior_counts_as_a_measurement(recordings: list[Recording], found: Fit) 
     sd = 3 * found.uncertainty.standard_errors[0]
     mean = found.values[0] + sd
     pulled = swing_fit(recordings, prior={"c": (mean, sd)})
+    assert pulled.priors is not None
+    np.testing.assert_allclose(pulled.priors[pulled.names.index("c")], (mean, sd))
+    assert np.isinf(pulled.priors[pulled.names.index("l"), 1])
     extra = np.diag([1 / sd**2, 0.0])
     step = np.linalg.solve(found.information + extra, extra @ [mean - found.values[0], 0.0])
     np.testing.assert_allclose(pulled.values - found.values, step, rtol=1e-2)

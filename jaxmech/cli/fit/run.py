@@ -30,7 +30,7 @@ from jaxmech.config.environment import DECISIVE, INPUT, environment, environment
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.load import COPIES, copy_of
 from jaxmech.config.plain import plain
-from jaxmech.config.run_folder import FolderError, opened, warn, write_whole
+from jaxmech.config.run_folder import FolderError, model_name, opened, warn, write_whole
 from jaxmech.ensemble import checksums
 from jaxmech.ensemble.checksums import SEAL
 from jaxmech.ensemble.work.connect import cluster_tasks
@@ -116,7 +116,7 @@ def stored(out: Path) -> tuple[Fit, tuple[str, ...], str]:
         raise
     except (OSError, ValueError) as error:
         raise FolderError(f"{out} cannot be read: {error}") from error
-    return fit, tuple(map(str, config["data"]["observed"])), str(config["model"])
+    return fit, tuple(map(str, config["data"]["observed"])), model_name(config, out)
 
 
 def _recordings(study: FitStudy, folder: Path) -> Recordings:
@@ -140,6 +140,7 @@ def _facts(
 ) -> dict[str, Any]:
     facts = environment()
     if candidates.sha256:
+        facts["model"] = study.model
         facts["model_sha256"] = candidates.sha256
     functions: dict[str, str] = {}
     for name, subject in candidates.by_name.items():

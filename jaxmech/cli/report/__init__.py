@@ -1,6 +1,7 @@
-"""`jaxmech report`: `page` fills the templates in `templates/` with what is known of a run.
+"""`jaxmech report`: one page about a study or a fit.
 
-`fit_page` does so for a fit. `tables` and `answers` read the tables of the page from the run
-folder, as plain data. The look of the pages is in `templates/`
-alone.
+`page` is that about a study and `fit_page` that about a fit; both consist of the parts of
+`layout`, which fills the templates in `templates/`, where the look of the pages is. `quantities`
+are what a study asks for, `influence` is what they depend on, and `clips` are members in motion.
+`tables` and `answers` read tables from the run folder, as plain data.
 """

@@ -58,7 +58,8 @@ def _share_limits(motions: Sequence[Animation]) -> None:
         sides = [np.ptp(space.get_xlim()), np.ptp(space.get_ylim())]
         if space.name == "3d":
             sides.append(np.ptp(space.get_zlim()))  # type: ignore[attr-defined]
-            space.set_box_aspect(sides, zoom=0.85)  # type: ignore[call-arg]
+            space.set_box_aspect(sides, zoom=0.85)  # type: ignore[call-arg, arg-type]
+            space.set(zlabel="")
         space.tick_params(labelsize="x-small")
         space.set(xlabel="", ylabel="")
         shape = 0.85 if space.name == "3d" else float(np.clip(sides[1] / sides[0], 0.5, 1.2))

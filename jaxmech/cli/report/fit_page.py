@@ -1,26 +1,31 @@
-"""`write_fit_report`: one page about a fit that opens anywhere, without a network."""
+"""`write_fit_report`: one page about a fit that opens anywhere, without a network.
 
-import base64
-import io
-from collections.abc import Callable, Iterator, Sequence
+It begins with the measurements over the fitted motion and the parameters, and ends with what they
+can be trusted for.
+"""
+
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+import numpy as np
 
-from jaxmech.cli.report.layout import PagePart, Picture, drawn, page
+from jaxmech.cli.report.layout import PagePart, Picture, drawn, of_figure, page
 from jaxmech.cli.report.tables import EstimateCell, PageTable
 from jaxmech.config.run_folder import write_whole
+from jaxmech.identify.data.recording import Recording
+from jaxmech.identify.inference.uncertainty import counted
 from jaxmech.identify.result import Fit
 from jaxmech.plot.fit import fit_over_data, loss, residuals
 from jaxmech.plot.noise import autocorrelation, normal_quantiles, over_input
-from jaxmech.plot.panels import legend_below
+from jaxmech.plot.parameters import parameter_intervals, reliable_intervals
 
 _RECORDINGS = 3  # of which the motion and the residuals are drawn
 _SENSORS = 4
 _OUTLIERS = 20  # rows of the table
+_LEGEND = "The light bar is the prior, and the orange side is beyond a bound."
 
 
 def write_fit_report(fit: Fit, out: Path, name: str = "Fit", sensors: Sequence[str] = ()) -> Path:
@@ -32,23 +37,59 @@ def write_fit_report(fit: Fit, out: Path, name: str = "Fit", sensors: Sequence[s
         name: title of the page.
         sensors: names of the sensors.
     """
-    count = len(fit.train.recordings)
+    recordings = counted(len(fit.train.recordings), "recording")
     state = "Converged" if fit.converged else "Not converged"
     lead = (
-        f"{len(fit.names)} parameters from {fit.count:,} measurements in {count} "
-        f"recording{'s' * (count != 1)}. {state} after {fit.evaluations} evaluations: "
-        f"{fit.reason}."
+        f"{counted(len(fit.names), 'parameter')} from {fit.count:,} measurements in {recordings}. "
+        f"{state} after {fit.evaluations} evaluations: {fit.reason}."
     )
     intervals = "Intervals of 95 % are below their values; the first column is the one to rely on."
-    parts = [
-        PagePart("Parameters", tables=[_parameters(fit)], note=intervals),
+    caption = f"The parameters with their intervals of 95 %, each on its own scale. {_LEGEND}"
+    trust = [
         PagePart(tables=[_facts(fit), _recordings(fit), _outliers(fit, sensors)]),
-        PagePart("Pictures", pictures=list(_pictures(fit, sensors))),
+        PagePart(pictures=list(_of_noise(fit, sensors))),
+    ]
+    parts = [
+        PagePart("Measured and fitted", pictures=list(_of_motion(fit, sensors))),
+        PagePart(
+            "Parameters",
+            sentences=list(_determined(fit)),
+            pictures=[of_figure(parameter_intervals(fit), caption)],
+            tables=[_parameters(fit)],
+            note=intervals,
+        ),
+        PagePart("Residuals", pictures=list(_of_residuals(fit, sensors))),
+        PagePart("Trust", parts=trust, is_closed=True),
         PagePart("What the recordings determine", text=repr(fit.identifiability), is_closed=True),
         PagePart("The fit as it prints itself", text=repr(fit), is_closed=True),
     ]
     write_whole(out, page(name, lead, parts, title=name, warnings=fit.warnings))
     return out
+
+
+def _determined(fit: Fit) -> Iterator[str]:
+    """What the recordings determine, in sentences."""
+    known = fit.uncertainty.determined
+    result = fit.identifiability
+    if not known.all():
+        yield f"The recordings do not determine {', '.join(compress(fit.names, ~known))}."
+        if result.undetermined:
+            listed = str(result.combinations)
+            yield f"{listed[:1].upper()}{listed[1:]}."
+        if result.to_fix:
+            yield f"All are determined once {', '.join(result.to_fix)} come from elsewhere."
+    else:
+        which = f"all {len(known)} parameters" if len(known) > 1 else fit.names[0]
+        yield f"The recordings determine {which}."
+    half = np.ptp(reliable_intervals(fit), axis=1) / 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        relative = np.where(known & (fit.values != 0), half / np.abs(fit.values), -np.inf)
+    if len(known) > 1 and (worst := int(relative.argmax())) >= 0 and relative[worst] > 0:
+        percent = 100 * relative[worst]
+        digits = f"{percent:.0f}" if percent >= 10 else f"{percent:.2g}"
+        yield f"The least certain of those is {fit.names[worst]}, to ± {digits} %."
+    for name in fit.at_bound:
+        yield f"{name} is at its bound, where its interval means little."
 
 
 def _parameters(fit: Fit) -> PageTable:
@@ -112,27 +153,34 @@ def _outliers(fit: Fit, sensors: Sequence[str]) -> PageTable:
     return PageTable(titles, rows, "Outliers", caption=head)
 
 
-def _pictures(fit: Fit, sensors: Sequence[str]) -> Iterator[Picture]:
+def _of_motion(fit: Fit, sensors: Sequence[str]) -> Iterator[Picture]:
+    for validation in (False, True):
+        part = fit.validation if validation else fit.train
+        for k, one in enumerate(part.recordings[: 1 if validation else _RECORDINGS]):
+            draw = partial(fit_over_data, fit, k, validation=validation, sensors=sensors)
+            end = ", which was not fitted" if validation else ""
+            caption = f"{_title(one)}{end}: samples as dots, the simulated motion as lines."
+            yield drawn(draw, caption, below=True)
+
+
+def _title(recording: Recording) -> str:
+    return f"{recording.name[:1].upper()}{recording.name[1:]}"
+
+
+def _of_residuals(fit: Fit, sensors: Sequence[str]) -> Iterator[Picture]:
     for k, one in enumerate(fit.train.recordings[:_RECORDINGS]):
-        yield _picture(partial(fit_over_data, fit, k, sensors=sensors), one.name)
-        caption = f"{one.name}: residuals over time"
-        yield _picture(partial(residuals, fit, k, sensors=sensors), caption)
+        caption = f"{_title(one)}: residuals over time, which should look like noise."
+        yield drawn(partial(residuals, fit, k, sensors=sensors), caption, below=True)
+
+
+def _of_noise(fit: Fit, sensors: Sequence[str]) -> Iterator[Picture]:
     for j in range(min(_SENSORS, fit.train.values[0].shape[1])):
         sensor = sensors[j] if sensors else f"sensor {j}"
-        yield _picture(partial(autocorrelation, fit, j), f"{sensor}: correlation in time")
-        yield _picture(partial(normal_quantiles, fit, j), f"{sensor}: distribution")
+        caption = f"The correlation in time of the residuals of {sensor}."
+        yield drawn(partial(autocorrelation, fit, j), caption, below=True)
+        caption = f"The distribution of the residuals of {sensor} beside a normal one."
+        yield drawn(partial(normal_quantiles, fit, j), caption, below=True)
         for name in fit.train.recordings[0].inputs:
-            yield _picture(partial(over_input, fit, name, j), f"{sensor}: residuals over {name}")
-    yield _picture(partial(loss, fit), "loss after each step")
-
-
-def _picture(draw: Callable[..., Axes], caption: str) -> Picture:
-    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
-    draw(ax=figure.add_subplot())
-    if len(figure.axes) > 1:  # of sensors of unlike units
-        figure.set_size_inches(6.4, 2.0 + 1.6 * len(figure.axes))
-    if sum(len(ax.get_legend_handles_labels()[0]) for ax in figure.axes) > 1:
-        legend_below(figure, figure.axes, columns=4)
-    data = io.BytesIO()
-    figure.savefig(data, format="png", dpi=110)
-    return Picture(f"data:image/png;base64,{base64.b64encode(data.getvalue()).decode()}", caption)
+            caption = f"The residuals of {sensor} over the input {name}."
+            yield drawn(partial(over_input, fit, name, j), caption, below=True)
+    yield drawn(partial(loss, fit), "The loss after each step of the optimizer.", below=True)

@@ -26,7 +26,8 @@ def influence_from_statistics(
     for kind, draw in (("sobol-indices", _of_sobol), ("covariance", _of_covariance)):
         for settings, values in asked:
             if settings.get("statistic") == kind:
-                return draw(name, values)
+                found = draw(name, values)
+                return found.known() if found is not None else None
     return None
 
 
@@ -49,24 +50,26 @@ def _of_covariance(name: str, values: Mapping[str, np.ndarray]) -> Influence | N
 def influence_from_members(
     results: Results, values: np.ndarray, good: np.ndarray
 ) -> Influence | None:
-    """Sobol indices of first order from values of members, whatever their design.
+    """Sobol indices of first order of the values of good members, at their places, both (N,)."""
+    kept = np.flatnonzero(np.isfinite(values))[:_MOST]
+    return first_order(dict(_inputs(results, good[kept])), values[kept])
+
+
+def first_order(inputs: Mapping[str, np.ndarray], values: np.ndarray) -> Influence | None:
+    """Sobol indices of first order from members of any design; None with too few of them.
 
     The variance of the means of groups with nearby values of an input, beside the whole variance,
     less what groups of as many random members would have (E. Plischke, "How to compute variance-
-    based sensitivity indicators with your spreadsheet software", 2012). The intervals are those of
-    a bootstrap.
+    based sensitivity indicators with your spreadsheet software", Environmental Modelling and
+    Software 35, 2012). The intervals are those of a bootstrap.
 
     Args:
-        results: the run.
-        values: of the quantity, one for each good member, shape (N,).
-        good: indices of these members in the stored arrays, shape (N,).
+        inputs: the values of each input, shape (N,), by name.
+        values: the quantity, shape (N,).
     """
-    kept = np.flatnonzero(np.isfinite(values))[:_MOST]
-    y = values[kept]
-    inputs = dict(_inputs(results, good[kept]))
-    if len(kept) < _LEAST or not inputs or not y.std() > 0:
+    if len(values) < _LEAST or not inputs or not values.std() > 0:
         return None
-    y = (y - y.mean()) / y.std()
+    y = (values - values.mean()) / values.std()
     count = int(np.clip(len(y) // _IN_A_GROUP, 2, _GROUPS))
     weights = np.random.default_rng(0).poisson(1.0, (_RESAMPLES, len(y))).astype(float)
     weights = np.concatenate([np.ones((1, len(y))), weights])

@@ -10,14 +10,13 @@ from typing import Any
 
 import matplotlib as mpl
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from jaxmech.cli.report import tables
 from jaxmech.cli.report.answers import Answer
 from jaxmech.cli.report.tables import PageTable
 from jaxmech.plot.panels import legend_below
-from jaxmech.plot.style import add_axes, new_figure
+from jaxmech.plot.style import add_axes, new_figure, styled
 
 _TYPES = {"svg": "image/svg+xml", "png": "image/png", "gif": "image/gif"}
 _WIDTH, _HEIGHT = 6.0, 3.3  # inches
@@ -80,15 +79,16 @@ def data_url(data: bytes, kind: str) -> str:
 
 
 def drawn(
-    draw: Callable[..., Axes], caption: str, *, height: float = _HEIGHT, below: bool = False
+    draw: Callable[..., object], caption: str, *, height: float = _HEIGHT, below: bool = False
 ) -> Picture:
     """A picture of one pair of axes, optionally with its legend below them."""
     figure = new_figure(_WIDTH, height)
-    draw(ax=add_axes(figure))
+    with styled():
+        draw(ax=add_axes(figure))
     if len(figure.axes) > 1 and below:  # of sensors of unlike units
         figure.set_size_inches(_WIDTH, 2.0 + 1.6 * len(figure.axes))
     if below and sum(len(ax.get_legend_handles_labels()[0]) for ax in figure.axes) > 1:
-        legend_below(figure, figure.axes, columns=4)
+        legend_below(figure, figure.axes, columns=2)
     return of_figure(figure, caption)
 
 

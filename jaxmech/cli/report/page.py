@@ -17,7 +17,7 @@ from jaxmech.cli.report import tables
 from jaxmech.cli.report.answers import answers, confidences
 from jaxmech.cli.report.clips import clips
 from jaxmech.cli.report.layout import PagePart, Picture, drawn, of_figure, page
-from jaxmech.cli.report.quantities import Quantity, quantities
+from jaxmech.cli.report.quantities import MemberQuantity, quantities
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.run_folder import FolderError, write_whole
 from jaxmech.ensemble import Results, open_results
@@ -89,11 +89,11 @@ def _warnings(summary: dict[str, Any]) -> list[str]:
 def _parts(
     results: Results,
     summary: dict[str, Any],
-    asked: Sequence[Quantity],
+    asked: Sequence[MemberQuantity],
     moving: Mapping[int, Picture],
     chosen: Sequence[int],
 ) -> Iterator[PagePart]:
-    shown: set[int] = set()  # each moves once, under the first quantity that it is typical of
+    shown = {*chosen}  # each moves once, under the first quantity that it is typical of
     for quantity in asked:
         new = {one.index for one in quantity.members} - shown
         yield _answer(quantity, {k: moving[k] for k in new if k in moving})
@@ -121,11 +121,15 @@ def _parts(
     yield PagePart("Environment", tables=environment, note=several, is_closed=True)
 
 
-def _answer(quantity: Quantity, moving: Mapping[int, Picture]) -> PagePart:
+def _answer(quantity: MemberQuantity, moving: Mapping[int, Picture]) -> PagePart:
     """The distribution of a quantity, what it depends on, and its typical and worst members."""
     pictures = []
     if quantity.density is not None:
-        settings = {"name": quantity.label, "mean": quantity.mean, "limits": quantity.limits}
+        settings: dict[str, Any] = {
+            "name": quantity.label,
+            "mean": quantity.mean,
+            "limits": quantity.limits,
+        }
         draw = partial(distribution, quantity.density, **settings)
         pictures.append(drawn(draw, f"The distribution of {quantity.name} over the members."))
     if quantity.influence is not None:
@@ -205,7 +209,7 @@ def _clips(
     return clips(trajectories)
 
 
-def _animated_by_default(results: Results, asked: Sequence[Quantity]) -> list[int]:
+def _animated_by_default(results: Results, asked: Sequence[MemberQuantity]) -> list[int]:
     """The members of the first quantities, and one that failed."""
     numbers: list[int] = []
     for quantity in asked:

@@ -11,7 +11,7 @@ from jaxmech.cli.report.influence import influence_from_members, influence_from_
 from jaxmech.cli.report.tables import EstimateCell
 from jaxmech.ensemble import Results
 from jaxmech.ensemble.layout import array_of
-from jaxmech.plot.answers import HIGH, LOW, Density, Influence
+from jaxmech.plot.answers import HIGH, LOW, BinnedDensity, Influence
 from jaxmech.utils.units import with_unit
 
 MOST_QUANTITIES = 6
@@ -23,7 +23,7 @@ Asked = Sequence[tuple[Settings, Mapping[str, np.ndarray]]]  # settings and resu
 
 
 @dataclass(frozen=True)
-class Member:
+class TypicalMember:
     """A member that stands for many, or is the worst."""
 
     index: int
@@ -37,20 +37,20 @@ class Member:
 
 
 @dataclass(frozen=True, eq=False)
-class Quantity:
+class MemberQuantity:
     """A number of each member, with what is known of it."""
 
     name: str
     label: str  # with its unit
     sentences: tuple[str, ...]
-    density: Density | None = None
+    density: BinnedDensity | None = None
     mean: tuple[float, float, float] | None = None
     limits: tuple[float, ...] = ()
     influence: Influence | None = None
-    members: tuple[Member, ...] = ()
+    members: tuple[TypicalMember, ...] = ()
 
 
-def quantities(results: Results) -> list[Quantity]:
+def quantities(results: Results) -> list[MemberQuantity]:
     """The quantities of statistics, then the observed ones; without any, the coordinates."""
     table = results.config.get("statistics", {})
     names = [x for one in table.values() for x in _names(one.get("of"))]
@@ -66,7 +66,7 @@ def _names(of: Any) -> list[str]:
     return [of] if isinstance(of, str) else [*(of or ())]
 
 
-def _quantity(results: Results, name: str) -> Quantity | None:
+def _quantity(results: Results, name: str) -> MemberQuantity | None:
     table = results.config.get("statistics", {})
     asked = [
         (table[key], values)
@@ -87,9 +87,9 @@ def _quantity(results: Results, name: str) -> Quantity | None:
     is_smallest = any(_looks_down(settings) for settings, _ in asked)
     numbers = results.members[good[finite]]
     members = tuple(_typical(x, numbers, unit, is_smallest))
-    known = Density.of_values(x)
+    known = BinnedDensity.of_values(x)
     influence = influence_from_statistics(name, asked)
-    return Quantity(
+    return MemberQuantity(
         f"{name}{at}",
         with_unit(f"{name}{at}", unit),
         tuple(_sentences(f"{name}{at}", unit, mean, 95.0, known, members, asked)),
@@ -101,34 +101,40 @@ def _quantity(results: Results, name: str) -> Quantity | None:
     )
 
 
-def _from_statistics(results: Results, name: str, asked: Asked) -> Quantity | None:
+def _from_statistics(results: Results, name: str, asked: Asked) -> MemberQuantity | None:
     """A quantity of which nothing is stored but statistics."""
-    density = mean = None
-    level, at, members = 95.0, "", list[Member]()
+    density: BinnedDensity | None = None
+    mean: Any = None
+    level, at, members = 95.0, "", list[TypicalMember]()
     unit = results.unit_of(name)
     ts = saved_times(results, name)
     for settings, values in asked:
-        kind = settings.get("statistic")
-        if kind in ("moments", "quantiles") and np.shape(values[_ESTIMATE[kind]])[:1] == ts.shape:
-            values = {k: x[-1] if np.shape(x)[:1] == ts.shape else x for k, x in values.items()}
+        kind = str(settings.get("statistic"))
+        if np.ndim(values.get(_ESTIMATE.get(kind, ""), ())) > _NUMBERS.get(kind, 9):  # over time
+            values = {
+                key: x[-1] if key != "at" and np.shape(x)[:1] == ts.shape else x
+                for key, x in values.items()
+            }
             at = _moment(results, name)
         if kind == "moments" and np.ndim(values["mean"]) == 0:
             mean = tuple(float(values[f"mean{end}"]) for end in ("", "_low", "_high"))
             level = 100 * settings.get("confidence", 0.95)
             members += [
-                Member(int(values[f"{key}_index"]), word, number_with_unit(values[key], unit))
+                TypicalMember(
+                    int(values[f"{key}_index"]), word, number_with_unit(values[key], unit)
+                )
                 for key, word in (("max", "largest"), ("min", "smallest"))
                 if values[f"{key}_index"] >= 0
             ]
         elif kind == "histogram" and np.ndim(values["counts"]) == 1 and values["counts"].any():
             ends = (float(values["below"]), float(values["above"]))
-            density = Density.of_counts(values["counts"], values["edges"], *ends)
+            density = BinnedDensity.of_counts(values["counts"], values["edges"], *ends)
         elif kind == "quantiles" and np.ndim(values["quantiles"]) == 1 and density is None:
             density = _of_quantiles(np.asarray(values["at"]), np.asarray(values["quantiles"]))
         elif kind == "worst" and len(values["index"]):
             word = "smallest" if settings.get("smallest") else "largest"
             value = number_with_unit(values["value"][0], unit)
-            members.insert(0, Member(int(values["index"][0]), word, value))
+            members.insert(0, TypicalMember(int(values["index"][0]), word, value))
     influence = influence_from_statistics(name, asked)
     members = [*dict.fromkeys(members)]  # the same one by several statistics
     sentences = tuple(_sentences(f"{name}{at}", unit, mean, level, density, members, asked))
@@ -136,20 +142,21 @@ def _from_statistics(results: Results, name: str, asked: Asked) -> Quantity | No
         return None
     label = with_unit(f"{name}{at}", unit)
     limits = _limits(asked)
-    return Quantity(name, label, sentences, density, mean, limits, influence, tuple(members))
+    return MemberQuantity(name, label, sentences, density, mean, limits, influence, tuple(members))
 
 
-_ESTIMATE = {"moments": "mean", "quantiles": "quantiles"}
+_ESTIMATE = {"moments": "mean", "quantiles": "quantiles", "histogram": "counts"}
+_NUMBERS = {"moments": 0, "quantiles": 1, "histogram": 1}  # axes of a statistic of one number
 
 
-def _of_quantiles(at: np.ndarray, values: np.ndarray) -> Density | None:
+def _of_quantiles(at: np.ndarray, values: np.ndarray) -> BinnedDensity | None:
     """The density between known quantiles."""
     order = np.argsort(at)
     at, values = at[order], values[order]
     if len(at) < 3 or not (np.diff(values) > 0).all():
         return None
     known = np.interp((LOW, 0.5, HIGH), at, values, left=np.nan, right=np.nan)
-    return Density(values, np.diff(at) / np.diff(values), known)
+    return BinnedDensity(values, np.diff(at) / np.diff(values), known)
 
 
 def _of_members(results: Results, name: str) -> tuple[np.ndarray, np.ndarray, bool] | None:
@@ -187,7 +194,7 @@ def _limits(asked: Asked) -> tuple[float, ...]:
 
 def _typical(
     values: np.ndarray, numbers: np.ndarray, unit: str, is_smallest: bool
-) -> Iterator[Member]:
+) -> Iterator[TypicalMember]:
     """The members at 5, 50 and 95 %, and the worst one."""
     order = np.argsort(values, kind="stable")
     last = len(order) - 1
@@ -195,7 +202,7 @@ def _typical(
     places |= {"smallest": 0} if is_smallest else {"largest": last}
     for place, rank in places.items():
         k = order[rank]
-        yield Member(int(numbers[k]), place, number_with_unit(values[k], unit))
+        yield TypicalMember(int(numbers[k]), place, number_with_unit(values[k], unit))
 
 
 def number_with_unit(value: Any, unit: str) -> str:
@@ -211,8 +218,8 @@ def number_with_unit(value: Any, unit: str) -> str:
 
 
 def _sentences(
-    name: str, unit: str, mean: Any, level: float, density: Density | None,
-    members: Sequence[Member], asked: Asked,
+    name: str, unit: str, mean: Any, level: float, density: BinnedDensity | None,
+    members: Sequence[TypicalMember], asked: Asked,
 ) -> Iterator[str]:  # fmt: skip
     if mean is not None and np.isfinite(mean).all():
         value, low, high = EstimateCell(*mean).texts

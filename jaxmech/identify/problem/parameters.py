@@ -76,6 +76,10 @@ class ParameterLayout:
         parts = [one.transform.limits(np.asarray(one.start(leaves))) for one in self.free]
         return np.concatenate([np.zeros((2, 0)), *parts], axis=1)
 
+    def bounds(self, leaves: Sequence[Any]) -> np.ndarray:
+        """The lower and upper bounds of the parameters themselves, (p, 2)."""
+        return (self.limits(leaves) * self.units(leaves)).T
+
     def units(self, leaves: Sequence[Any]) -> np.ndarray:
         """The change of each parameter for a change of its `straight` number by one, (p,)."""
         parts = [one.transform.units(np.asarray(one.start(leaves), float)) for one in self.free]

@@ -91,12 +91,60 @@ def test_its_content_policy_forbids_loading(bad) -> None:
     assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
-def test_the_pictures_are_in_it(bad, page) -> None:
-    files = sorted((bad / "pictures").glob("*.png"))
-    assert len(files) >= 5
-    assert [data for kind, data in page.images if kind == "data:image/png"] == [
-        file.read_bytes() for file in files
-    ]
+def test_the_page_begins_with_the_answers(bad, page) -> None:
+    titles = page.texts["h2"]
+    assert titles[:3] == ["x at t = 1 s", "integration_error", "Motions"]
+    assert page.texts["summary"] == ["Numbers", "Trust", "Configuration", "Environment"]
+    with np.load(bad / "statistics.npz") as stored:
+        mean, low, high = (stored[f"x/mean{end}"][-1] for end in ("", "_low", "_high"))
+        largest, number = stored["x/max"][-1], stored["x/max_index"][-1]
+    said = page.texts["p"][page.texts["p"].index(page.texts["p"][1]) :]
+    (answer,) = [text for text in said if text.startswith("The mean of x at t = 1 s is ")]
+    numbers = [float(x) for x in re.findall(r"-?\d+\.\d+", answer)]
+    np.testing.assert_allclose(numbers[:3], (mean, low, high), atol=0.05 * (high - low))
+    assert answer.endswith(f"The largest value is {largest:.4g}, of member {number}.")
+    failed = np.count_nonzero(arrays(bad)["status"])
+    assert f"{failed} of 20 members failed" in " ".join(page.texts["article"])
+
+
+def test_every_picture_has_a_sentence(page) -> None:
+    captions = page.texts["figcaption"]
+    assert len(captions) == len(page.images) >= 6
+    assert all(caption.endswith(".") for caption in captions)
+    assert {kind for kind, _ in page.images} == {"data:image/svg+xml"}
+    assert captions[0] == "The distribution of x at t = 1 s over the members."
+    assert any(text.startswith("What integration_error depends on: corr") for text in captions)
+
+
+def test_nothing_is_cut_on_paper(page) -> None:
+    (style,) = page.texts["style"]
+    printed = style[style.index("@media print") :]
+    assert "details::details-content { content-visibility: visible" in printed
+    assert ".table { overflow: visible" in printed
+    assert "@page { size: A4" in style
+
+
+def test_a_study_of_statistics_draws_from_them(tmp_path) -> None:
+    text = (
+        STUDY
+        + """
+[statistics]
+spread = { statistic = "histogram", of = "x" }
+band = { statistic = "quantiles", of = "x", bins = 64 }
+causes = { statistic = "covariance", of = ["integration_error"] }
+worst = { statistic = "worst", of = "x", keep = 2 }
+"""
+    )
+    text = text.replace("size = 20", 'size = 20\nstore = "statistics"')
+    run = computed(tmp_path, text)
+    found = Page(write_report(run).read_text("utf-8"))
+    assert found.texts["h2"][:3] == ["x at t = 1 s", "integration_error", "Motions"]
+    captions = found.texts["figcaption"]
+    assert captions[-1] == "Quantiles of x over time."
+    assert len(captions) == len(found.images) == 3
+    with np.load(run / "statistics.npz") as stored:
+        value, index = stored["worst/value"][0], stored["worst/index"][0]
+    assert f"The largest value is {value:.4g}, of member {index}." in " ".join(found.texts["p"])
 
 
 def test_every_failure_has_its_command(bad, page) -> None:
@@ -139,8 +187,7 @@ def test_components_and_correlations_have_their_names(bad, page) -> None:
 def test_tables_of_many_numbers_take_the_whole_width(bad, page) -> None:
     text = (bad / "report.html").read_text("utf-8")
     wide = re.findall(r'<(?:section|article) class="wide">\s*<h[23]>([^<]*)<', text)
-    # The moments of each component, a matrix of four names, and five quantiles.
-    assert wide == ["motion", "pairs", "Quantiles at t = 1 s"]
+    assert wide == ["motion", "pairs"]  # the moments of each component, a matrix of four names
     assert not PageTable(("status", "count", "meaning"), [("OK", 3, "a long text " * 9)]).is_wide
     assert PageTable((), [("a", *(1.23456e-12,) * 3)]).is_wide
 
@@ -159,7 +206,7 @@ def test_trajectories_move(tmp_path, capsys) -> None:
     found = Page((tmp_path / "p.html").read_text("utf-8"))
     (motion,) = [data for kind, data in found.images if kind == "data:image/gif"]
     assert Image.open(io.BytesIO(motion)).n_frames > 5
-    assert "trajectory 3" in found.texts["figcaption"]
+    assert "Member 3." in found.texts["figcaption"]
     write_report(run, tmp_path / "still.html", animated=[])
     still = Page((tmp_path / "still.html").read_text("utf-8"))
     assert not [kind for kind, _ in still.images if kind == "data:image/gif"]

@@ -1,0 +1,44 @@
+"""Fitted parameters beside their bounds and priors."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from jaxmech.identify.storage import load_fit, made_up, save_fit
+from jaxmech.plot.parameters import parameter_intervals, reliable_intervals
+
+
+def test_bounds_and_priors_are_drawn_where_they_are() -> None:
+    fit = replace(made_up(), bounds=np.array([[8.5, np.inf]]), priors=np.array([[9.1, 0.1]]))
+    (ax,) = parameter_intervals(fit).axes
+    names = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    assert {*names} == {"prior", "beyond a bound", "value and its interval"}
+    bar = names["prior"].patches[0]
+    assert (bar.get_x(), bar.get_width()) == pytest.approx((9.1 - 0.196, 0.392))
+    assert names["beyond a bound"].get_x() + names["beyond a bound"].get_width() == 8.5
+    low, high = reliable_intervals(fit)[0]
+    (line,) = names["value and its interval"][2]
+    np.testing.assert_allclose(line.get_segments()[0][:, 0], (low, high))
+    assert ax.get_xlim()[0] < 8.5
+
+
+def test_a_far_bound_does_not_squeeze_the_interval() -> None:
+    fit = replace(made_up(), bounds=np.array([[-1e6, np.inf]]))
+    (ax,) = parameter_intervals(fit).axes
+    assert ax.get_xlim()[0] > 0
+    assert ax.get_legend_handles_labels()[1] == ["value and its interval"]
+
+
+def test_what_is_not_determined_is_an_empty_dot() -> None:
+    fit = replace(made_up(), information=np.zeros((1, 1)), informations=np.zeros((1, 1, 1)))
+    (ax,) = parameter_intervals(fit).axes
+    assert ax.get_legend_handles_labels()[1] == ["not determined"]
+
+
+def test_bounds_and_priors_are_saved(tmp_path) -> None:
+    fit = replace(made_up(), bounds=np.array([[0.0, np.inf]]), priors=np.array([[1.0, np.inf]]))
+    again = load_fit(save_fit(fit, tmp_path / "fit.npz"))
+    np.testing.assert_array_equal(again.bounds, fit.bounds)
+    np.testing.assert_array_equal(again.priors, fit.priors)
+    assert load_fit(save_fit(made_up(), tmp_path / "old.npz")).bounds is None
