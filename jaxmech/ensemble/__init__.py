@@ -41,6 +41,8 @@ from jaxmech.ensemble.members.observed import Observed as Observed
 from jaxmech.ensemble.members.observed import StudyEvent as StudyEvent
 from jaxmech.ensemble.multilevel import MultilevelMean as MultilevelMean
 from jaxmech.ensemble.multilevel import multilevel_mean as multilevel_mean
+from jaxmech.ensemble.recorded.processes import RandomPhases as RandomPhases
+from jaxmech.ensemble.recorded.processes import WhiteNoise as WhiteNoise
 from jaxmech.ensemble.recorded.settings import RecordedInput as RecordedInput
 from jaxmech.ensemble.results import Results as Results
 from jaxmech.ensemble.results import open_results as open_results

@@ -15,7 +15,8 @@ from jaxmech.ensemble.distributions import Distribution, Fixed, FromTable, Sprea
 from jaxmech.ensemble.failure.settings import Failure
 from jaxmech.ensemble.members.array_names import name_problem
 from jaxmech.ensemble.members.observed import Observed, Series, StudyEvent
-from jaxmech.ensemble.recorded.settings import RecordedInput, input_problems
+from jaxmech.ensemble.recorded.processes import StudyInput
+from jaxmech.ensemble.recorded.settings import input_problems
 from jaxmech.ensemble.sampling import Sampling
 from jaxmech.ensemble.sampling.plans import Drawn
 from jaxmech.ensemble.statistics import (
@@ -147,8 +148,8 @@ class Study(Drawn):
     velocities: Mapping[str, Distribution] = setting(
         {}, "initial velocities, in place of the model's"
     )
-    inputs: Mapping[str, RecordedInput] = setting(
-        {}, "recorded inputs, by the name of the parameter whose place they take"
+    inputs: Mapping[str, StudyInput] = setting(
+        {}, "recorded and random inputs, by the name of the parameter whose place they take"
     )
     parameters: Mapping[str, Distribution] = setting(
         {}, "parameters; `m` draws all entries of an array, `m[3]` a single one"

@@ -51,7 +51,8 @@ def _of_inputs(results: Results) -> Iterator[tuple[str, dict[str, Any]]]:
     inputs = results.config.get("inputs", {})
     notes = stored_environment(results.path).get("inputs", {}) if inputs else {}
     for name, table in inputs.items():
-        files = [table["file"]] if isinstance(table["file"], str) else table["file"]
+        source = table.get("file", table.get("kind", "").replace("-", " "))
+        files = [source] if isinstance(source, str) else source
         yield name, {"files": files, "notes": notes.get(name, [])}
 
 

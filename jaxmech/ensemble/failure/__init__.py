@@ -5,7 +5,7 @@ and `folder` stores. `margin` is the margin of one motion as a function of its d
 that of many points of standard normal space, which `standard_space` maps to the draws.
 `design_points` searches for the most probable failures; `openturns_event` hands a limit state to
 the algorithms of OpenTURNS. The methods are in `sampling`, `rays` and `subset`, which ends with
-`bridge`, and their results are `estimates`; `sensitivities` are those of log p to the distributions, and `shape` tells whether a
-limit state is flat, discontinuous or has several regions. Only the table `failure` of a study and
-the command know of this folder.
+`bridge`, and their results are `estimates`; `sensitivities` are those of log p to the
+distributions, and `shape` tells whether a limit state is flat, discontinuous or has several
+regions. Only the table `failure` of a study and the command know of this folder.
 """

@@ -15,6 +15,7 @@ from jaxmech.ensemble.failure.limit_state import GRADIENT_LANES, LimitState
 
 STARTS = GRADIENT_LANES  # as many as one call computes in any case
 _RADIUS = 3.0  # of the starts but the first, in standard deviations
+_ROUNDS = 8  # of starts at most
 _STEPS = 60
 _OPPOSITE = 0.5  # share of the last step that a step takes back, where it is one to and fro
 _WHOLE = 12  # of them that are not shortened
@@ -57,20 +58,38 @@ class Search:
 
 
 def search(limit: LimitState, seed: int) -> Search:
-    """The design points of a limit state, from the origin and random starts."""
+    """The design points of a limit state, from the origin and random starts.
+
+    Where there are several, other starts follow until they lead to none that is new: a motion that
+    is driven by noise has as many as it has times at which it may fail.
+    """
     rng = np.random.default_rng([seed, 1])
-    directions = rng.normal(size=(STARTS - 1, limit.size))
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    front = _Front.at(limit, np.vstack([np.zeros(limit.size), _RADIUS * directions]))
+    starts = np.vstack([np.zeros(limit.size), _random_starts(limit, STARTS - 1, rng)])
+    front = _Front.at(limit, starts)
     origin, flat = float(front.g[0]), ~front.gradients.any(1)
     scale = max(abs(origin), 1e-300)
     front.search(limit, scale)
-    u, gradients = front.distinct()
-    if len(u):  # what fails on one side often fails on the other, too
-        opposite = _Front.at(limit, -u[:STARTS])
-        opposite.search(limit, scale)
-        u, gradients = front.with_(opposite).distinct()
-    return Search(u, gradients, origin, float(flat.mean()), float(1 - front.done.mean()))
+    lost = float(1 - front.done.mean())
+    count, points = 0, front.distinct()
+    for _ in range(_ROUNDS):
+        if len(points) > count:  # what fails on one side often fails on the other, too
+            opposite = _Front.at(limit, -front.u[points[:STARTS]])
+            opposite.search(limit, scale)
+            front = front.with_(opposite)
+            points = front.distinct()
+        if len(points) in (0, 1, 2, count):
+            break
+        count = len(points)
+        further = _Front.at(limit, _random_starts(limit, STARTS, rng))
+        further.search(limit, scale)
+        front = front.with_(further)
+        points = front.distinct()
+    return Search(front.u[points], front.gradients[points], origin, float(flat.mean()), lost)
+
+
+def _random_starts(limit: LimitState, count: int, rng: np.random.Generator) -> np.ndarray:
+    directions = rng.normal(size=(count, limit.size))
+    return np.asarray(_RADIUS * directions / np.linalg.norm(directions, axis=1, keepdims=True))
 
 
 @dataclass
@@ -103,13 +122,13 @@ class _Front:
         """The points of both."""
         return _Front(*(np.concatenate([vars(self)[key], x]) for key, x in vars(other).items()))
 
-    def distinct(self) -> tuple[np.ndarray, np.ndarray]:
-        """The design points, the nearest one first, and the gradients there."""
+    def distinct(self) -> list[int]:
+        """The numbers of different design points, the nearest one first."""
         kept: list[int] = []
         for k in np.argsort(np.linalg.norm(self.u, axis=1)):
             if self.done[k] and not any(_is_same(self.u[k], self.u[other]) for other in kept):
-                kept.append(k)
-        return self.u[kept], self.gradients[kept]
+                kept.append(int(k))
+        return kept
 
     def advance(self, limit: LimitState, scale: float, whole: bool) -> None:
         """Make a step with all starts that are moving."""

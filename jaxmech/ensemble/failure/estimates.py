@@ -6,6 +6,7 @@ from math import exp, inf, isfinite, sqrt
 import numpy as np
 
 _FEW = 1e-300
+_TAIL = 0.975  # probability below the upper end of an interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +73,13 @@ class FailureEstimate:
         quantile = float(stdtrit(self.degrees, tail) if self.degrees > 0 else ndtri(tail))
         width = quantile * sqrt(np.log1p(spread**2))
         return self.probability * exp(-width), min(self.probability * exp(width), 1.0)
+
+    def reaches(self, precision: float) -> bool:
+        """Whether the interval is as short as that of a known coefficient of variation."""
+        from scipy.special import ndtri, stdtrit
+
+        widening = float(stdtrit(self.degrees, _TAIL) / ndtri(_TAIL)) if self.degrees > 0 else 1.0
+        return self.coefficient_of_variation * widening <= precision
 
     def agrees(self, other: "FailureEstimate", deviations: float) -> bool:
         """Whether two estimates differ by at most so many of their standard deviations."""

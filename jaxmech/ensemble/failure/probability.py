@@ -171,7 +171,7 @@ class _Work:
             if self.limit.size <= _MOST_CURVED:
                 self._approximate()
             around = self._importance()
-            if around.agrees(pilot, _DEVIATIONS):
+            if around.agrees(pilot, _DEVIATIONS) and not heavy_tail(around):
                 return around
             self.estimates.append(around)
         chains = self._subset()

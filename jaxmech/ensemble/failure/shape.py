@@ -13,6 +13,7 @@ _BISECTIONS = 20
 _JUMP = 0.02  # of the margin at the boundary, relative to that of the medians
 _FAR = 0.5  # of the reliability index, below which a failure is not behind a design point
 _SHARE = 0.1  # of the failures that must be far for a remark
+_LISTED = 6  # reliability indices
 _LARGEST = 0.02  # share of a failure in a probability that is known to 5 %
 
 
@@ -31,7 +32,7 @@ def heavy_tail(estimate: FailureEstimate) -> str | None:
     if estimate.levels or not len(estimate.weights) or not np.isfinite(spread):
         return None
     largest = float(estimate.weights.max())
-    if largest <= max(_LARGEST, 8 * spread**2):
+    if largest <= max(_LARGEST, 4 * spread**2):
         return None
     return (
         f"a single failure carries {100 * largest:.1f} % of the probability, so that there may be "
@@ -97,7 +98,8 @@ def _of_regions(estimate: FailureEstimate, points: Search) -> Iterator[str]:
         return
     indices = np.abs(points.indices)
     if len(relevant := points.relevant) > 1:
-        listed = ", ".join(f"{index:.3g}" for index in relevant)
+        listed = ", ".join(f"{index:.3g}" for index in relevant[:_LISTED])
+        listed += f", ... {relevant[-1]:.3g}" if len(relevant) > _LISTED else ""
         yield f"there are {len(relevant)} regions of failures, with reliability indices {listed}"
     if len(estimate.failures):
         directions = points.points / indices[:, None]

@@ -57,8 +57,8 @@ def subset_simulation(
         rng = np.random.default_rng([seed, 7, count])
         other = bridged(limit, failures, product.probability, precision, rng)
         results.append((product, other))
-        reached = min(x.coefficient_of_variation for x in results[-1] if x is not None)
-        if reached <= precision or limit.left < 1.2 * (limit.trajectories - before):
+        is_reached = any(x.reaches(precision) for x in results[-1] if x is not None)
+        if is_reached or limit.left < 1.2 * (limit.trajectories - before):
             return results[-1]
 
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
 from jaxmech.config.frames import TableError, read_rows
-from jaxmech.config.inputs import SubjectInputs
+from jaxmech.config.inputs import Process, SubjectInputs
 from jaxmech.config.load import Subject
 from jaxmech.ensemble.recorded.numbers import number_rules, proposal_problems
+from jaxmech.ensemble.recorded.processes import RandomPhases, WhiteNoise
 from jaxmech.ensemble.recorded.settings import Inputs, RecordedInput, TimeRange, numbers_of
 from jaxmech.ensemble.study import Study
 from jaxmech.identify.data.files import column_sheets, required_title
@@ -33,11 +34,13 @@ def with_inputs(
     taken = subject.model.params if subject.model else ()
     rules = number_rules(inputs, study.parameters, taken)
     refuse_all(proposal_problems(study.sampling.proposal, inputs))
+    read = read_inputs(inputs, folder, times)
+    rules |= {name: study.parameters.get(name, x.rule) for name, x in read.processes.items()}
     study = replace(study, inputs=inputs, parameters={**study.parameters, **rules})
-    return study, replace(subject, inputs=read_inputs(inputs, folder, times))
+    return study, replace(subject, inputs=read)
 
 
-def _with_files(inputs: Inputs, folder: Path) -> dict[str, RecordedInput]:
+def _with_files(inputs: Inputs, folder: Path) -> Inputs:
     """The inputs with the names of their files in place of patterns."""
     resolved = {}
     for name, item in inputs.items():
@@ -54,8 +57,12 @@ def _with_files(inputs: Inputs, folder: Path) -> dict[str, RecordedInput]:
 def read_inputs(inputs: Inputs, folder: Path, times: TimeRange) -> SubjectInputs:
     """The samples of inputs, whose files are seen from a folder and must cover the times."""
     signals, digests, files, notes = {}, {}, {}, {}
+    processes: dict[str, Process] = {}
     problems: list[Problem] = []
     for name, item in inputs.items():
+        if isinstance(item, WhiteNoise):
+            processes[name] = item.process(times)
+            continue
         files[name] = item.files(folder)
         sheets = [_sheet(name, item, folder / file) for file in files[name]]
         rows = [_signal(name, item, sheet) for sheet in sheets]
@@ -64,10 +71,16 @@ def read_inputs(inputs: Inputs, folder: Path, times: TimeRange) -> SubjectInputs
             digests[key] = arrays_digest(signal.ts, signal.values, signal.delay)
             problems += _uncovered(name, file, signal, times)
         signals[name] = signal_rows(rows) if item.is_numbered else rows[0]
+        if isinstance(item, RandomPhases):
+            try:
+                processes[name] = item.process(rows[0])
+            except StudyError as error:
+                raise error.within("inputs", name) from None
         words = (note for sheet in sheets for note in sheet.notes((item.column,)))
         notes[name] = tuple(dict.fromkeys(words))
     refuse_all(problems)
-    return SubjectInputs(signals, numbers_of(inputs), files, digests, notes)
+    signals |= {name: process.signal for name, process in processes.items()}
+    return SubjectInputs(signals, numbers_of(inputs), files, digests, processes, notes)
 
 
 def _sheet(name: str, item: RecordedInput, path: Path) -> Sheet:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from glob import glob
 from math import isfinite
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from jaxmech.config.errors import Problem, refuse, refuse_all
 from jaxmech.signal import Interpolation
@@ -33,6 +33,8 @@ class RecordedInput:
         >>> RecordedInput(file="road_*.csv", column="height").files(folder)
         ('road_a.csv', 'road_b.csv')
     """
+
+    is_drawn: ClassVar[bool] = False  # whether a trajectory has a variant of its own
 
     file: str | tuple[str, ...] = field(
         metadata=doc(
@@ -107,7 +109,7 @@ class TimeRange(NamedTuple):
         return f"from {self.first:g} s to {self.last:g} s, {self.name}"
 
 
-Inputs = Mapping[str, RecordedInput]
+Inputs = Mapping[str, Any]  # those of `processes`, too
 
 
 def numbers_of(inputs: Inputs) -> dict[str, str]:
@@ -118,5 +120,5 @@ def numbers_of(inputs: Inputs) -> dict[str, str]:
 def input_problems(inputs: Inputs, parameters: Mapping[str, object]) -> Iterator[Problem]:
     """The inputs that take the places of parameters that are drawn, and are not their numbers."""
     drawn = {key.partition("[")[0] for key in parameters} - {*numbers_of(inputs).values()}
-    for name in sorted({*inputs} & drawn):
+    for name in sorted({name for name, item in inputs.items() if not item.is_drawn} & drawn):
         yield Problem(("inputs", name), "must have another name: `parameters` gives it, too")

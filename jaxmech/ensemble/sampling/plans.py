@@ -57,12 +57,12 @@ class DrawPlan:
 
 def plans_of(study: Drawn, subject: Subject) -> list[DrawPlan]:
     """The draws of all variables, or a StudyError with all of their problems."""
-    problems = list(_missing(study, subject))
+    problems, added = list(_missing(study, subject)), subject.inputs.parameters
     plans = []
     for section, defaults, kind in known_names(subject):
         for name, group in _grouped(getattr(study, section), defaults).items():
             try:
-                plans.append(_plan(section, name, group, defaults, kind))
+                plans.append(_plan(section, name, group, defaults, kind, added))
             except StudyError as error:
                 problems.extend(error.problems)
     refuse_all(problems)
@@ -74,13 +74,13 @@ def known_names(subject: Subject) -> list[tuple[str, Mapping[str, Any] | None, s
     model = subject.model
     system = subject.system
     free = dict.fromkeys(system.coordinates)  # names without a default value
-    numbers = dict.fromkeys(subject.inputs.numbers.values())  # of files
+    added = subject.inputs.parameters
     of_rates = "a velocity" if system.velocities else "a coordinate"
     sections: list[tuple[str, Mapping[str, Any] | None, str]] = [
         ("start", model.start if model else {}, "a start variable"),
         ("coordinates", free, "a coordinate"),
         ("velocities", dict.fromkeys(system.velocity_names), of_rates),
-        ("parameters", {**model.params, **numbers} if model else None, "a parameter"),
+        ("parameters", {**model.params, **added} if model else None, "a parameter"),
     ]
     return [(section, names, f"{kind} of {subject.name}") for section, names, kind in sections]
 
@@ -142,12 +142,13 @@ def _grouped(
 
 
 def _plan(
-    section: str, name: str, group: Group, defaults: Mapping[str, Any] | None, kind: str
-) -> DrawPlan:
+    section: str, name: str, group: Group, defaults: Mapping[str, Any] | None, kind: str,
+    added: Mapping[str, Any],
+) -> DrawPlan:  # fmt: skip
     if defaults is not None and name not in defaults:
         message = not_one_of(name, defaults, kind)
         raise StudyError(Problem((section, key), message) for key in group)
-    default = None if defaults is None else defaults[name]
+    default = added.get(name) if defaults is None else defaults[name]
     base = np.asarray(np.nan if default is None else default)
     if group and base.dtype.kind not in "fiu":
         message = f"must hold numbers to be drawn, but is of type {type(default).__name__}"

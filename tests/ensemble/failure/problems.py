@@ -1,9 +1,17 @@
 """Limit states with known probabilities: an oscillator under a pulse, and functions of numbers."""
 
 from pathlib import Path
+from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
+from scipy.linalg import expm
+from scipy.special import log_ndtr, ndtri_exp
+
+import jaxmech as jm
 from jaxmech.config.toml import read
-from jaxmech.ensemble import Study
+from jaxmech.ensemble import Failure, Fixed, Observed, Study, Times, WhiteNoise
+from jaxmech.integrate import FixedSteps
 
 PULSE = """
 import jax.numpy as jnp
@@ -88,3 +96,66 @@ def pulse_study(folder: Path, mean: float = 0.45, sd: float = 0.075) -> Study:
     """The study of the oscillator with a load."""
     text = PULSE_STUDY.replace("mean = 0.45, sd = 0.075", f"mean = {mean}, sd = {sd}")
     return read(write_pulse(folder, text), Study)
+
+
+OMEGA, DAMPING, INTENSITY = 2.0, 0.1, 0.32  # of an oscillator under white noise
+
+
+def noisy_study(interval: float, intervals: int, deviations: float, **settings: Any) -> Study:
+    """First passage of an oscillator from rest, |x| beyond so many stationary deviations."""
+    system = jm.System(
+        lambda q, v, t, p: 0.5 * v @ v - 0.5 * OMEGA**2 * q @ q,
+        force=lambda q, v, t, p: p["gust"](t) - 2 * DAMPING * OMEGA * v,
+        coordinates=("x",),
+    )
+    return Study(
+        model=system, size=512, steps=FixedSteps(per_save=2), coordinates={"x": Fixed(0.0)},
+        times=Times(end=interval * intervals, saves=intervals + 1),
+        inputs={"gust": WhiteNoise(intensity=INTENSITY, interval=interval)},
+        observe={"far": Observed(lambda q, v, t, p: jnp.abs(q[0]))},
+        failure=Failure(of="far", above=deviations * stationary_deviation(), **settings),
+    )  # fmt: skip
+
+
+def stationary_deviation() -> float:
+    """The standard deviation of the displacement, long after the start."""
+    return float(np.sqrt(INTENSITY / (4 * DAMPING * OMEGA**3)))
+
+
+def noise_response(interval: float, parts: int) -> tuple[np.ndarray, np.ndarray]:
+    """What a part of an interval does to (x, v), and what its noise of deviation one adds."""
+    A = np.zeros((3, 3))
+    A[:2] = [[0.0, 1.0, 0.0], [-(OMEGA**2), -2 * DAMPING * OMEGA, 1.0]]
+    whole = expm(A * interval / parts)
+    return whole[:2, :2], whole[:2, 2] * np.sqrt(INTENSITY / interval)
+
+
+def first_passage(
+    interval: float, intervals: int, deviations: float, count: int = 20_000
+) -> tuple[float, float]:
+    """The exact probability, and the deviation with which it is known, relative to it.
+
+    Au and Beck, "First excursion probabilities for linear systems by very efficient importance
+    sampling", Probabilistic Engineering Mechanics 16, 2001: by the half-spaces in which x is beyond
+    the bound at a time, eight times in an interval, as x is linear in the noise.
+    """
+    parts, rows = 8, []
+    F, b = noise_response(interval, parts)
+    state = np.zeros((2, intervals))
+    for k in range(intervals):
+        for _ in range(parts):
+            state = F @ state
+            state[:, k] += b
+            rows.append(state[0].copy())
+    H, bound = np.array(rows), deviations * stationary_deviation()
+    lengths = np.linalg.norm(H, axis=1)
+    directions = H / lengths[:, None]
+    logs = log_ndtr(-bound / lengths)
+    shares = np.exp(logs - logs.max())
+    rng = np.random.default_rng(0)
+    k = rng.choice(len(H), size=count, p=shares / shares.sum())
+    beyond, u = -ndtri_exp(logs[k] + np.log(rng.random(count))), rng.normal(size=(count, intervals))
+    u += (beyond - (u * directions[k]).sum(1))[:, None] * directions[k]
+    times = (np.abs(u @ H.T) >= bound * (1 - 1e-12)).sum(1)
+    estimates = 2 * np.exp(logs).sum() / times
+    return float(estimates.mean()), float(estimates.std() / np.sqrt(count) / estimates.mean())

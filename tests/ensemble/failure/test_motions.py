@@ -14,20 +14,19 @@ from jaxmech.cli.main import main
 from jaxmech.ensemble import Failure, Fixed, Normal, Observed, Study, Times, failure_probability
 from jaxmech.ensemble.members.observed import StudyEvent
 from jaxmech.integrate import FixedSteps
-from tests.ensemble.failure.problems import PULSE_STUDY, write_pulse
+from tests.ensemble.failure.problems import (
+    OMEGA,
+    PULSE_STUDY,
+    first_passage,
+    noisy_study,
+    write_pulse,
+)
 
 pytest.importorskip("openturns")
-DT, STEPS, OMEGA, DAMPING = 0.25, 40, 2.0, 0.1
 
 
 def spring(q: Any, v: Any, t: Any, p: Any) -> Any:
     return 0.5 * v @ v - 0.5 * OMEGA**2 * q @ q
-
-
-def noisy(q: Any, v: Any, t: Any, p: Any) -> Any:
-    """Damping, and white noise that is held for a while."""
-    k = jnp.clip(jnp.floor(t / DT + 1e-9).astype(int), 0, STEPS - 1)
-    return p["w"][k] - 2 * DAMPING * OMEGA * v
 
 
 SPRING = jm.System(spring, coordinates=("x",))
@@ -56,26 +55,24 @@ def test_extremes_between_steps_and_events(of: str, limits: dict[str, float]) ->
     assert result.probability == pytest.approx(stats.norm.sf(4.0), rel=2e-3)
 
 
-def test_an_oscillator_under_white_noise() -> None:
-    # The displacement at the end is a sum of the responses to all intervals: exactly normal.
-    rest = lambda s, p: (jnp.zeros(1), jnp.zeros(1))  # noqa: E731
-    system = jm.System(spring, force=noisy, coordinates=("x",))
-    model = jm.models.Model("noisy", "", system, {"w": np.zeros(STEPS)}, {}, rest)
-    study = Study(
-        model=model, size=256, block=256, times=Times(end=DT * STEPS, saves=STEPS + 1),
-        steps=FixedSteps(per_save=4), parameters={"w": Normal(sd=1.0)},
-    )  # fmt: skip
-    wd = OMEGA * np.sqrt(1 - DAMPING**2)
-    s = (np.arange(STEPS * 400) + 0.5) * DT / 400  # time before the end
-    impulse = np.exp(-DAMPING * OMEGA * s) * np.sin(wd * s) / wd
-    weights = impulse.reshape(STEPS, 400).sum(1) * DT / 400
-    sd = float(np.linalg.norm(weights))
-    result = failure_probability(
-        study, failure=Failure(of="x", above=5.0 * sd, when="end", method="importance")
-    )
-    assert result.design_points[0].index == pytest.approx(5.0, rel=5e-3)
-    low, high = result.interval
-    assert low / 1.03 < stats.norm.sf(5.0) < high * 1.03
+def test_first_passage_of_an_oscillator_under_white_noise() -> None:
+    exact, _ = first_passage(0.25, 20, 4.0)
+    result = failure_probability(noisy_study(0.25, 20, 4.0, method="subset"))
+    assert result.interval[0] < exact < result.interval[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("interval", "intervals", "deviations"), [(0.25, 40, 4.5), (0.1, 200, 5.0)]
+)
+def test_first_passage_through_many_numbers(
+    interval: float, intervals: int, deviations: float
+) -> None:
+    exact, _ = first_passage(interval, intervals, deviations)
+    study = noisy_study(interval, intervals, deviations, coefficient_of_variation=0.1)
+    result = failure_probability(study)
+    assert abs(np.log(result.probability / exact)) < 3.5 * result.coefficient_of_variation
+    assert len(result.design_points) >= 10  # for every half of a period a time and a side
 
 
 def test_what_cannot_be_computed_counts_by_the_rule() -> None:
