@@ -34,7 +34,7 @@ demo: $(INSTALLED) ## run the study of configs/double_pendulum.toml
 
 test: lint pytest ## check the style and run the tests
 
-slow: ## run the slow tests, about an hour
+slow: ## run the slow tests, about half an hour
 	@JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(MAKE) --no-print-directory pytest MARKS=slow
 
 pytest: $(INSTALLED_DEV) ## run the tests

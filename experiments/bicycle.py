@@ -83,11 +83,9 @@ def modes_at() -> Callable[[Any], jm.analysis.Modes]:
     return modes
 
 
-def stability_limits() -> tuple[float, float]:
-    """The speeds at which weave ends and capsize begins [m/s]."""
-    modes = modes_at()
+def stability_limits(modes: Callable[[Any], jm.analysis.Modes]) -> tuple[float, float]:
+    """The speeds at which weave ends and capsize begins [m/s], from the modes of a speed."""
 
-    @jax.jit
     def growth(speed: Any) -> Any:
         found = modes(speed)
         return jnp.where(found.zero, -jnp.inf, found.eigenvalues.real).max()
@@ -99,8 +97,8 @@ def stability_limits() -> tuple[float, float]:
 def main(path: str) -> None:
     jax.config.update("jax_enable_x64", True)
     speeds = jnp.linspace(0.0, 10.0, 161)
-    found = jax.vmap(modes_at())(speeds)
-    limits = stability_limits()
+    modes = modes_at()
+    found, limits = jax.vmap(modes)(speeds), stability_limits(modes)
     figure, ax = plt.subplots(figsize=(6.0, 3.8), layout="constrained")
     x = np.repeat(np.asarray(speeds)[:, None], found.eigenvalues.shape[1], axis=1)
     is_mode = ~np.asarray(found.zero)

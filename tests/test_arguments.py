@@ -89,6 +89,7 @@ def test_strict_promotion() -> None:
             jax.tree.map(np.testing.assert_array_equal, verb(Q, V), expected[name])
 
 
+@pytest.mark.slow
 def test_without_jit() -> None:
     """`jax.disable_jit`: alone, over a batch, and the gradient."""
 

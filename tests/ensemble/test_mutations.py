@@ -96,7 +96,7 @@ def test_mutated_configurations(case: Mutation) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=1000)
+@settings(max_examples=200)
 @given(MUTATIONS)
 def test_many_mutated_configurations(case: Mutation) -> None:
     assert verdict(case, HERE) == ""
@@ -123,14 +123,14 @@ def at(data: Any, key: tuple[str, ...]) -> Any:
 
 
 @pytest.mark.slow
-@settings(max_examples=2000)
+@settings(max_examples=300)
 @given(EVENTFUL_MUTATIONS)
 def test_mutated_events_statistics_and_clusters(case: Mutation) -> None:
     assert eventful_verdict(case) == ""
 
 
 @pytest.mark.slow
-@settings(max_examples=80)
+@settings(max_examples=20)
 @given(EVENTFUL_MUTATIONS)
 def test_commands_for_mutated_studies_end_in_time_without_a_traceback(case: Mutation) -> None:
     assume(case.key[-1] != "restitution")  # may name a parameter, looked up in the event

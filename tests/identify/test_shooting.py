@@ -42,6 +42,7 @@ def shot(recording: Recording, horizon: Shooting | None) -> Fit:
     )
 
 
+@pytest.mark.slow
 def test_one_segment_fails(recording: Recording) -> None:
     found = shot(recording, None)
     assert found.errors[0] > 0.1

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import jaxmech as jm
-from experiments.linkages import bricard
 from jaxmech import parts as jp
 from tests.parts.mechanisms import (
     Built,
@@ -162,23 +161,18 @@ def observed_motion(mechanism: jp.Mechanism, starts: Any, step: float) -> tuple[
     return jax.vmap(poses)(sol.q, ts), observed.loads, observed.rank
 
 
-# The code for a single motion of five bodies in coordinates of bodies is left to XLA.
-LARGE = pytest.mark.filterwarnings("ignore::jaxmech.compiler.NativeCodeWarning")
-
-
 @pytest.mark.parametrize(
     ("make", "step", "has_unique_loads"),
     [
         (open_four_bar, STEP, True),
         pytest.param(double_pendulum_with_wheel, STEP, True, marks=pytest.mark.slow),
         pytest.param(bicycle_from_above, STEP, True, marks=pytest.mark.slow),
-        (parallel_four_bar, STEP, True),
+        pytest.param(parallel_four_bar, STEP, True, marks=pytest.mark.slow),
         pytest.param(slides_in_a_loop, STEP, True, marks=pytest.mark.slow),
         pytest.param(disk_with_arm, STEP, True, marks=pytest.mark.slow),
         pytest.param(shaft_with_pendulum, STEP, True, marks=pytest.mark.slow),
         pytest.param(slider_crank, FINE_STEP, True, marks=pytest.mark.slow),
         pytest.param(four_bar_in_space, STEP, False, marks=pytest.mark.slow),
-        pytest.param(bricard, STEP, False, marks=[pytest.mark.slow, LARGE]),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

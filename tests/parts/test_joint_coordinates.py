@@ -1,6 +1,7 @@
 """The same accelerations in the coordinates of joints as in those of bodies."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -120,8 +121,8 @@ def state_of(made: Made, t: float) -> tuple[jp.Mechanism, jp.Mechanism, Any, Any
 @pytest.mark.parametrize(
     "made",
     [
-        pytest.param(tree_of_all_joints, marks=pytest.mark.slow),
-        pytest.param(moved_by_time, marks=pytest.mark.slow),
+        tree_of_all_joints,
+        moved_by_time,
         free_pair,
         plate_with_screw,
         planar_tree,
@@ -155,14 +156,15 @@ def test_accelerations_energies_and_loads(made: Made) -> None:
         accelerations = jax.jvp(velocities, (q, v, t), (v, a, jnp.ones_like(t)))[1]
         return accelerations, observation.loads
 
-    mine = seen(joints, q, v)
+    mine = jax.jit(partial(seen, joints))(q, v)
     assert set(mine[1]) == set(joints.tree)
     with jm.compiler.off():  # 42 coordinates are too many for native code
-        expected = seen(bodies, *own)
+        expected = jax.jit(partial(seen, bodies))(*own)
     for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_coordinates_of_joints_and_bodies() -> None:
     """The coordinates come back from the poses of the bodies that they lead to."""
     joints, _, q, v = state_of(tree_of_all_joints, 0.0)

@@ -68,7 +68,7 @@ def test_sizes_are_counted() -> None:
         jp.solid_box(1.0, (1.0,))
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_free_pair_keeps_its_momentum(size: int) -> None:
     """Momentum, angular momentum and the sum of all energies of a motion without outer forces."""
     o = (0.1, -0.2, 0.3)[:size]

@@ -16,7 +16,7 @@ from jaxmech.compiler.frontend.build import function_kernel
 from jaxmech.compiler.ir.graph import Origins
 from tests.small import PENDULUM, REDUNDANT
 
-LINKS = 6
+LINKS = 3
 
 
 def _hanging(q: Any, v: Any, t: Any, p: Any) -> Any:
@@ -36,12 +36,12 @@ CATENARY = jm.System(
     [jm.Holonomic(_rods, "rods")],
     coordinates=tuple(f"{a}{k}" for k in range(LINKS) for a in "xy"),
 )
-SPAN = {"g": 9.81, "d": 4.5}
+SPAN = {"g": 9.81, "d": 2.6}
 
 
 def sagging() -> np.ndarray:
     x = np.linspace(0, SPAN["d"], LINKS + 2)[1:-1]
-    return np.stack([x, -1.5 * np.sin(np.pi * x / SPAN["d"])], axis=1).ravel()
+    return np.stack([x, -1.2 * np.sin(np.pi * x / SPAN["d"])], axis=1).ravel()
 
 
 @pytest.mark.slow
@@ -54,7 +54,7 @@ def test_a_chain_between_supports_hangs_as_the_difference_equation_says() -> Non
     tension = -np.asarray(found.multipliers["rods"])[:, None] * rods
     np.testing.assert_allclose(tension[:, 0], tension[0, 0], rtol=1e-13)
     np.testing.assert_allclose(np.diff(tension[:, 1]), SPAN["g"], rtol=1e-13)
-    # slopes of the rods: H tan = m g (k - 3), and the span is the sum of the cosines
+    # slopes of the rods: H tan = m g (k - LINKS / 2), and the span is the sum of the cosines
     slopes = SPAN["g"] * (np.arange(LINKS + 1) - LINKS / 2) / tension[0, 0]
     np.testing.assert_allclose(rods[:, 1] / rods[:, 0], slopes, atol=1e-12)
     np.testing.assert_allclose((1 / np.sqrt(1 + slopes**2)).sum(), SPAN["d"], rtol=1e-13)
@@ -89,7 +89,7 @@ def test_equilibria_have_derivatives() -> None:
     slope = jax.jacfwd(place)(SPAN["d"])
     difference = (place(SPAN["d"] + 1e-5) - place(SPAN["d"] - 1e-5)) / 2e-5
     np.testing.assert_allclose(slope, difference, atol=1e-9)
-    batch = jax.vmap(place)(jnp.array([4.4, SPAN["d"]]))
+    batch = jax.vmap(place)(jnp.array([2.5, SPAN["d"]]))
     np.testing.assert_allclose(batch[1], place(SPAN["d"]), atol=1e-12)
 
 
@@ -240,6 +240,7 @@ def _stiffening(q: Any, v: Any, t: Any, p: Any) -> Any:
     return -jnp.sinh(1e3 * (q - p)) - 0.1 * v
 
 
+@pytest.mark.slow
 def test_forces_are_measured_where_they_balance() -> None:
     """At the guess the force is 1e43; relative to that, the force at x = p + 0.26 mm is nothing."""
     bead = jm.System(lambda q, v, t, p: v @ v / 2, force=_stiffening, coordinates=("x",))
@@ -255,6 +256,7 @@ def _tendon(q: Any, v: Any, t: Any, p: Any) -> Any:
     return jnp.sinh(jnp.exp(200 * (q[0] - v[1])) - 1)  # overflows at most states
 
 
+@pytest.mark.slow
 def test_a_state_whose_rate_overflows_elsewhere_is_found_from_a_guess_by_name() -> None:
     muscle = jm.System(
         lambda q, v, t, p: v[0] ** 2 / 2 - (q[0] - 1) ** 2 / 2,

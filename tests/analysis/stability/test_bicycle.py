@@ -100,4 +100,5 @@ def test_the_benchmark_bicycle() -> None:
         for value in published:
             assert np.abs(values - value).min() < 1e-8
 
-    np.testing.assert_allclose(stability_limits(), [4.29238253634111, 6.02426201538837], atol=1e-9)
+    limits = stability_limits(lambda speed: jm.analysis.modes(linear(speed)))
+    np.testing.assert_allclose(limits, [4.29238253634111, 6.02426201538837], atol=1e-9)

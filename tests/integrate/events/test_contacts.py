@@ -231,6 +231,7 @@ def sequence(q: Array, v: Array, m: Array) -> Array:
     return jnp.concatenate([q + left * v, v])
 
 
+@pytest.mark.slow
 @by_steps
 def test_derivatives_of_impacts_at_the_same_time(steps: Any) -> None:
     """Those of a sequence of impacts, also with respect to gaps that are zero."""

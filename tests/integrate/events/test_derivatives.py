@@ -51,6 +51,7 @@ def test_forward_mode_agrees_with_reverse_mode(reverse: Any) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_second_derivatives_are_those_of_the_closed_form() -> None:
     def height(x: Array, exactly: bool = False) -> Array:
         """At the end, after two bounces."""

@@ -98,11 +98,9 @@ def mass_and_force(system: jm.System, *state: Any) -> tuple[Any, Any]:
     "made",
     [
         lambda: planar_tree(1),
-        pytest.param(lambda: spatial_tree(1), marks=pytest.mark.slow),
         pytest.param(lambda: spatial_tree(2), marks=pytest.mark.slow),
-        pytest.param(lambda: spatial_tree(3), marks=pytest.mark.slow),
     ],
-    ids=["planar", "spatial 1", "spatial 2", "spatial 3"],
+    ids=["planar", "spatial"],
 )
 def test_mass_and_force_are_those_of_the_lagrangian(made: Any) -> None:
     mechanism = made()

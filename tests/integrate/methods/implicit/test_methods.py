@@ -50,7 +50,8 @@ def test_order_five_on_the_constraints(swing: Any) -> None:
         assert sol.velocity_residual.max() < 1e-13
 
 
-@pytest.mark.parametrize("adaptive", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("adaptive", [False, True])
 def test_derivatives_forward_and_reverse(kind: Any, adaptive: bool) -> None:
     """By a parameter and the start, against central differences."""
     steps = jm.Adaptive(rtol=1e-10, atol=1e-10) if adaptive else jm.FixedSteps(1)
