@@ -4,10 +4,10 @@ Read upward: `values` and `vectors` are numbers and geometry, `body` and `rigid_
 made of `solids` and drawn by `visuals`, `position_equations` and `velocity_equations` the elements
 that joints are made of. `kinematics` says where bodies are, in coordinates of their own or in those
 of joints, and `dynamics` has M and Q in the latter. `joint_base` makes constraints, for `joints`,
-`point_joints`, `transmissions`, `rolling` and the `contacts` of cams and curved bodies; `forces`
-act on bodies and in joints, and `joint_loads` are what joints exert. `equations` makes the system
-of a `mechanism`, after the checks of `validation`; `geometry` and `joint_solids` draw
-it, and `outline` prints it.
+`point_joints`, `transmissions`, `rolling` and the `contacts` of cams and curved bodies, and `gaps`
+are stops, ropes and bodies that touch and part; `forces` act on bodies and in joints, and
+`joint_loads` are what joints exert. `equations` makes the system of a `mechanism`, after the checks
+of `validation`; `geometry` and `joint_solids` draw it, and `outline` prints it.
 """
 
 from jaxmech.parts.body import Frame as Frame
@@ -40,6 +40,10 @@ from jaxmech.parts.forces import torque as torque
 from jaxmech.parts.forces import torsion_damper as torsion_damper
 from jaxmech.parts.forces import torsion_spring as torsion_spring
 from jaxmech.parts.forces import wrench as wrench
+from jaxmech.parts.gaps import backlash as backlash
+from jaxmech.parts.gaps import contact as contact
+from jaxmech.parts.gaps import rope as rope
+from jaxmech.parts.gaps import stop as stop
 from jaxmech.parts.joint_base import Joint as Joint
 from jaxmech.parts.joints import constant_velocity as constant_velocity
 from jaxmech.parts.joints import cylindrical as cylindrical

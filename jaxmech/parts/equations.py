@@ -19,6 +19,7 @@ from jaxmech.parts.forces.elements import (
     Coordinates,
     Gravity,
 )
+from jaxmech.parts.gaps import Gap
 from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.joint_loads import JointLoads
 from jaxmech.parts.kinematics.base import AbstractKinematics
@@ -27,6 +28,7 @@ from jaxmech.parts.kinematics.spins import Spins
 from jaxmech.parts.kinematics.tree import spanning_tree
 from jaxmech.parts.values import Reader
 from jaxmech.system import System
+from jaxmech.unilateral import Unilateral
 
 
 @dataclass(frozen=True)
@@ -126,16 +128,19 @@ def system_of(
 ) -> System:
     """The system of a mechanism, of whose joints those of the tree are no constraints."""
     units = [Holonomic(UnitNorm(norm.first), name=f"{norm.name}.unit") for norm in kinematics.norms]
-    constraints: list[AbstractConstraint] = [] if spins else [*units]
+    constraints: list[AbstractConstraint | Unilateral] = [] if spins else [*units]
+    gaps: list[Unilateral] = []
     places: list[tuple[Joint, slice]] = []  # of the constraints of each joint
     for joint in joints:
         first = len(constraints)
-        if not isinstance(joint, Joint):
-            constraints.append(joint)
-            continue
-        if joint.name not in tree:
-            constraints += joint.constraints(kinematics)
-        places.append((joint, slice(first, len(constraints))))
+        if isinstance(joint, Gap):
+            gaps.append(joint.unilateral(kinematics))
+        elif not isinstance(joint, Joint):
+            (gaps if isinstance(joint, Unilateral) else constraints).append(joint)
+        else:
+            if joint.name not in tree:
+                constraints += joint.constraints(kinematics)
+            places.append((joint, slice(first, len(constraints))))
     gravities = tuple(f for f in forces if isinstance(f, Gravity))
     potentials = tuple(f for f in forces if isinstance(f, AbstractPotential))
     loads = tuple(f for f in forces if isinstance(f, AbstractLoad))
@@ -164,12 +169,14 @@ def system_of(
         AppliedForces(kinematics, loads, force_functions) if loads or force_functions else None,
         coordinates={name: _unit(name) for name in kinematics.coordinates},
         mass_and_force=recursions,
+        unilateral=gaps,
         states=states,
         rates=rates,
         **quasi,
     )
     names = [constraint.name for constraint in system.constraints]
     joints_with_names = tuple((joint, tuple(names[place])) for joint, place in places)
+    joints_with_names += tuple((joint, (joint.name,)) for joint in joints if isinstance(joint, Gap))
     return replace(
         system, loads=JointLoads(kinematics, joints_with_names, gravities, potentials, loads)
     )

@@ -55,7 +55,7 @@ class JointLoads:
         of_constraints = [
             (joint, self._constraint_loads(joint, names, multipliers, state))
             for joint, names in self.joints
-            if names
+            if any(_multipliers(multipliers, name).size for name in names)
         ]
         exerted = {joint.name: loads[1] for joint, loads in of_constraints if joint.name}
         if isinstance(self.kinematics, JointCoordinates):
@@ -85,7 +85,7 @@ class JointLoads:
         motions, read = self._moving(joint.bodies, state), Reader(joint.part, t, params)
         loads = list(map(_zero_like, motions))
         if joint.positions:
-            of_positions = multipliers[names[0]]
+            of_positions = _multipliers(multipliers, names[0])
             velocity_loads = _slope(
                 lambda x: of_positions @ joint.position_level(_frames(x), read), motions, _displaced
             )
@@ -175,6 +175,14 @@ def total_momentum(kinematics: AbstractKinematics, state: State) -> tuple[Array,
         linear.append(p)
         angular.append(h + moment(motion.frame.origin, p))
     return jnp.stack(linear).sum(0), jnp.stack(angular).sum(0)
+
+
+def _multipliers(multipliers: Mapping[str, Array], name: str) -> Array:
+    """The multipliers of a constraint, or of all gaps of a unilateral one; empty without any."""
+    if name in multipliers:
+        return multipliers[name]
+    gaps = [x for key, x in multipliers.items() if key.startswith(f"{name}[")]
+    return jnp.concatenate([jnp.zeros(0), *gaps])
 
 
 def _momenta(body: AbstractBody, motion: Moving, read: Reader) -> Load:

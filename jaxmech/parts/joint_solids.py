@@ -28,6 +28,7 @@ from jaxmech.parts.body import AbstractBody, Frame, Ground
 from jaxmech.parts.contacts.base import AbstractContact
 from jaxmech.parts.contacts.curves import RollerGap
 from jaxmech.parts.forces.elements import AbstractForce, Applied, Damper, Spring
+from jaxmech.parts.gaps.between_points import OverPlane, WithinLength, rope_points
 from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.position_equations import (
     Across,
@@ -319,9 +320,13 @@ def _element(
             return {f"{name}.guide": line(*ends), name: bead}
         case AbstractContact():
             return element.shapes(name, frames, read)
-        case Level(at_a, normal, _, _) if size == 2 and isinstance(bodies[0], Ground):
+        case Level(at_a, normal) | OverPlane(at_a, normal) if size == 2 and isinstance(
+            bodies[0], Ground
+        ):
             origin, n = frames[0].point(read.vector(at_a, 2)), pointing(frames[0], normal, read)
             return {f"{name}.ground": line(origin + _FAR * turned(n), origin - _FAR * turned(n))}
+        case WithinLength():
+            return {name: line(*rope_points(element, frames, read))}
         case Edge(_, along):
             u = pointing(frames[1], along, read)
             return {f"{name}.blade": line(ends[0] - 5 * width * u, ends[0] + 5 * width * u)}

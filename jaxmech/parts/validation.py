@@ -15,9 +15,10 @@ from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.position_equations import AbstractPosition
 from jaxmech.parts.values import Reader
 from jaxmech.parts.velocity_equations import AbstractVelocity
+from jaxmech.unilateral import Unilateral
 from jaxmech.utils.text import capital
 
-AnyJoint = Joint | AbstractConstraint
+AnyJoint = Joint | AbstractConstraint | Unilateral
 AnyForce = AbstractForce | AbstractTerm | CoordinateForce | Gravity | Callable[..., Any]
 
 

@@ -58,7 +58,7 @@ def joint_force(
     """
     part = part_name("joint force", name)
     require_function("law", law, "x, rate, t, params")
-    return JointLaw(part, *_freedom(part, joint, coordinate), law)
+    return JointLaw(part, *freedom_of(part, joint, coordinate), law)
 
 
 def motor(
@@ -96,7 +96,7 @@ def motor(
     part = part_name("motor", name)
     return Motor(
         part,
-        *_freedom(part, joint, coordinate),
+        *freedom_of(part, joint, coordinate),
         stall=positive(part, "stall", stall),
         no_load=positive(part, "no_load", no_load),
         command=number(part, "command", command),
@@ -139,7 +139,7 @@ def servo(
     values |= {"target_rate": target_rate}
     gains = {argument: number(part, argument, value) for argument, value in values.items()}
     largest = None if limit is None else positive(part, "limit", limit)
-    return PositionServo(part, *_freedom(part, joint, coordinate), **gains, limit=largest)
+    return PositionServo(part, *freedom_of(part, joint, coordinate), **gains, limit=largest)
 
 
 def friction(
@@ -178,7 +178,7 @@ def friction(
     part = part_name("friction", name)
     return JointFriction(
         part,
-        *_freedom(part, joint, coordinate),
+        *freedom_of(part, joint, coordinate),
         coulomb=non_negative(part, "coulomb", coulomb),
         viscous=number(part, "viscous", viscous),
         stribeck=positive(part, "stribeck", stribeck),
@@ -187,10 +187,10 @@ def friction(
     )
 
 
-def _freedom(
+def freedom_of(
     part: str, joint: Joint, coordinate: str | None
 ) -> tuple[tuple[AbstractBody, ...], AbstractFreedom]:
-    """The bodies of a joint, and the freedom of it that is meant."""
+    """The bodies of a joint, and the freedom of it that a part is in."""
     require_kind(f"{part}: joint", joint, Joint, "revolute(...)")
     motion = motion_of(joint)
     freedoms: dict[str, AbstractFreedom] = {}

@@ -33,6 +33,10 @@ class AbstractFreedom(abc.ABC):
     """A freedom of a joint: its coordinate and rate, and the load of a force in it."""
 
     @abc.abstractmethod
+    def position(self, frames: tuple[Frame, ...], read: Reader) -> Array:
+        """The coordinate."""
+
+    @abc.abstractmethod
     def coordinate(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Array, Array]:
         """The coordinate and its rate."""
 
@@ -51,20 +55,27 @@ class Turning(AbstractFreedom):
     axes: tuple[Vector, Vector] | None
     zero: Any = None
 
-    def coordinate(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Array, Array]:
-        """The angle of b relative to a, and the spin about the axis."""
-        a, b = motions
+    def position(self, frames: tuple[Frame, ...], read: Reader) -> Array:
+        """The angle of b relative to a."""
+        a, b = frames
         if self.axes is None:
-            return jnp.asarray(b.frame.attitude - a.frame.attitude), jnp.asarray(b.spin - a.spin)
-        u = pointing(a.frame, self.axes[0], read)
+            return jnp.asarray(b.attitude - a.attitude)
         if self.zero is None:
-            cosine, sine = turn_about((a.frame, b.frame), *self.axes, read)
+            cosine, sine = turn_about((a, b), *self.axes, read)
         else:
-            e = product(conjugate(a.frame.attitude), b.frame.attitude)
+            e = product(conjugate(a.attitude), b.attitude)
             e = product(e, conjugate(unit(read, self.zero, 4)))
             half = unit(read, self.axes[0], 3) @ e[1:]
             cosine, sine = e[0] ** 2 - half**2, 2 * e[0] * half
-        return jnp.arctan2(sine, cosine), u @ (b.spin - a.spin)
+        return jnp.arctan2(sine, cosine)
+
+    def coordinate(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Array, Array]:
+        """The angle of b relative to a, and the spin about the axis."""
+        a, b = motions
+        angle = self.position((a.frame, b.frame), read)
+        if self.axes is None:
+            return angle, jnp.asarray(b.spin - a.spin)
+        return angle, pointing(a.frame, self.axes[0], read) @ (b.spin - a.spin)
 
     def loads(self, motions: tuple[Moving, ...], effort: Any, read: Reader) -> tuple[Load, ...]:
         """A torque about the axis."""
@@ -82,12 +93,17 @@ class Sliding(AbstractFreedom):
     at_b: Vector
     axis: Vector
 
+    def position(self, frames: tuple[Frame, ...], read: Reader) -> Array:
+        """The component along the axis of the way from the point on a to that on b."""
+        d = separation(frames, self.at_a, self.at_b, read)
+        return jnp.asarray(pointing(frames[0], self.axis, read) @ d)
+
     def coordinate(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Array, Array]:
         """The component along the axis of the way from the point on a to that on b."""
         a, b = motions
         u, end = pointing(a.frame, self.axis, read), self._end(b.frame, read)
-        d = separation((a.frame, b.frame), self.at_a, self.at_b, read)
-        return u @ d, u @ (b.velocity_at(end) - a.velocity_at(end))
+        x = self.position((a.frame, b.frame), read)
+        return x, u @ (b.velocity_at(end) - a.velocity_at(end))
 
     def loads(self, motions: tuple[Moving, ...], effort: Any, read: Reader) -> tuple[Load, ...]:
         """A force along the axis at the point on b."""

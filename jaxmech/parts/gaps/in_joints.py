@@ -1,0 +1,247 @@
+"""Stops of joints, and backlash between them.
+
+    stop        x - lower >= 0,  upper - x >= 0              torque [N m] or force [N] on b
+    backlash    play / 2 -+ (x_a - ratio x_b - middle) >= 0  torque [N m] or force [N] on joint a
+
+x is the angle of a `revolute` joint or a `screw`, or the position of a `prismatic` one; for a
+`cylindrical` joint, `coordinate` chooses between both. In the coordinates of joints, angles count
+full turns.
+
+Each function raises a TypeError for an argument that is not a joint or not a value, and a
+ValueError for a joint without such a freedom or for numbers that do not fit; the message names the
+part.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.parts.body import AbstractBody
+from jaxmech.parts.forces.drives import freedom_of
+from jaxmech.parts.forces.joint_elements import AbstractFreedom, Turning
+from jaxmech.parts.gaps.base import AbstractGap, Gap, impact_law
+from jaxmech.parts.joint_base import Joint, part_name
+from jaxmech.parts.position_equations import Frames
+from jaxmech.parts.values import Reader, Value, non_negative, number
+from jaxmech.utils.checks import is_known
+from jaxmech.utils.text import capital
+
+
+@dataclass(frozen=True)
+class JointCoordinate:
+    """A coordinate of a joint: its name among those of a mechanism, and what frames tell of it."""
+
+    name: str
+    freedom: AbstractFreedom
+
+    @property
+    def counts_turns(self) -> bool:
+        """Whether frames tell how often the joint has turned."""
+        return not isinstance(self.freedom, Turning) or self.freedom.axes is None
+
+
+@dataclass(frozen=True)
+class Range(AbstractGap):
+    """A coordinate of a joint stays between two values."""
+
+    of: JointCoordinate
+    lower: Value | None
+    upper: Value | None
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """The coordinate."""
+        return (self.of.name,)
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """The gaps, with an angle in space within half a turn of the middle of the range."""
+        x = self.of.freedom.position(frames, read)
+        if not self.of.counts_turns:
+            ends = [
+                jnp.asarray(read.number(end)) for end in (self.lower, self.upper) if end is not None
+            ]
+            middle = sum(ends) / len(ends)
+            x = x + 2 * jnp.pi * jnp.round((middle - x) / (2 * jnp.pi))
+        return self.of_coordinates((x,), read)
+
+    def of_coordinates(self, x: tuple[Array, ...], read: Reader) -> Array:
+        """The distances from the lower and from the upper end."""
+        gaps = []
+        if self.lower is not None:
+            gaps.append(x[0] - read.number(self.lower))
+        if self.upper is not None:
+            gaps.append(read.number(self.upper) - x[0])
+        return jnp.stack(gaps)
+
+    def require(self, read: Reader) -> None:
+        """Raise unless the lower end is below the upper one."""
+        if self.lower is None or self.upper is None:
+            return
+        lower, upper = read.number(self.lower), read.number(self.upper)
+        if is_known((lower, upper)) and not lower < upper:
+            raise ValueError(
+                f"{capital(read.part)} must have `lower` below `upper`, but has {float(lower):g} "
+                f"and {float(upper):g}; swap or correct them."
+            )
+
+
+@dataclass(frozen=True)
+class Play(AbstractGap):
+    """The coordinates of two joints are in a ratio, up to a play."""
+
+    of: tuple[JointCoordinate, JointCoordinate]
+    first: tuple[int, int]  # where the bodies of each joint are among those of the part
+    play: Value
+    ratio: Value
+    middle: Value
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """The coordinates of both joints."""
+        return self.of[0].name, self.of[1].name
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """The gaps on both sides of a tooth."""
+        pairs = zip(self.of, self.first, strict=True)
+        x = tuple(of.freedom.position(frames[k : k + 2], read) for of, k in pairs)
+        return self.of_coordinates(x, read)
+
+    def of_coordinates(self, x: tuple[Array, ...], read: Reader) -> Array:
+        """The gaps on both sides of a tooth."""
+        shift = x[0] - read.number(self.ratio) * x[1] - read.number(self.middle)
+        half = read.number(self.play) / 2
+        return jnp.stack([half - shift, half + shift])
+
+    def require_frames(self, part: str) -> None:
+        """Raise for angles in space, of which frames do not tell the full turns."""
+        if not all(of.counts_turns for of in self.of):
+            raise ValueError(
+                f"{capital(part)} must be between joints whose coordinates are those of the "
+                f"mechanism, but {' or '.join(self.coordinates)} is not; use the coordinates of "
+                "joints, and do not cut these."
+            )
+
+
+def stop(
+    name: str,
+    joint: Joint,
+    *,
+    lower: Value | None = None,
+    upper: Value | None = None,
+    restitution: Value = 0.0,
+    rest_speed: float | None = None,
+    coordinate: str | None = None,
+) -> Gap:
+    """Stops of a joint: lower <= x <= upper.
+
+    Its multipliers, one for each stop, are the torques [N m] or forces [N] with which it holds.
+
+    Args:
+        name: name of the stops.
+        joint: the joint, which may be anywhere in the mechanism.
+        lower: smallest angle [rad] or position [m]; None for no lower stop.
+        upper: largest angle [rad] or position [m]; None for no upper stop.
+        restitution: rate after an impact per rate before, from 0 to 1.
+        rest_speed: rate of a rebound below which the joint stays at the stop [rad/s or m/s], by
+            default a millionth of the rates of the motion.
+        coordinate: "angle" or "position" of a joint that has both.
+
+    Example:
+        A door that is pushed open hits its stop, and stays there:
+
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> from jaxmech.parts import Mechanism, ground, planar_body, revolute, torque
+        >>> door = planar_body("door", mass=20.0, inertia=2.0)
+        >>> hinge = revolute("hinge", ground, (0, 0), door, (-0.4, 0))
+        >>> push = torque("push", ground, door, 3.0)
+        >>> open_door = Mechanism([door], [hinge, stop("wall", hinge, upper=1.5)], [push])
+        >>> sol = jm.simulate(open_door, [0.0], [0.0], jnp.linspace(0, 4, 9))
+        >>> print(sol.q[-1], jm.observe(open_door, sol).multipliers["wall"][-1])
+        [1.5] [3.]
+    """
+    part = part_name("stop", name)
+    if lower is None and upper is None:
+        raise ValueError(f"{capital(part)} must have `lower` or `upper`, but has neither; add one.")
+    bodies, freedom, own_name = _freedom(part, joint, coordinate)
+    ends = (
+        None if end is None else number(part, argument, end)
+        for argument, end in (("lower", lower), ("upper", upper))
+    )
+    element = Range(JointCoordinate(own_name, freedom), *ends)
+    law = impact_law(part, restitution, rest_speed)
+    return Gap("stop", name, bodies, (element,), **law)
+
+
+def backlash(
+    name: str,
+    joint_a: Joint,
+    joint_b: Joint,
+    *,
+    play: Value,
+    ratio: Value = 1.0,
+    middle: Value = 0.0,
+    restitution: Value = 0.0,
+    rest_speed: float | None = None,
+    coordinates: Sequence[str | None] = (None, None),
+) -> Gap:
+    """Two joints that drive each other with a play: |x_a - ratio x_b - middle| <= play / 2.
+
+    Args:
+        name: name of the part.
+        joint_a: the first joint, such as that of a motor.
+        joint_b: the second joint, such as that of its load.
+        play: the whole play, by which joint a moves while joint b is held [rad or m].
+        ratio: change of x_a per change of x_b while they touch; negative for a pair of gears.
+        middle: value of x_a - ratio x_b in the middle of the play.
+        restitution: rate after an impact per rate before, from 0 to 1.
+        rest_speed: rate of a rebound below which teeth stay in contact [rad/s or m/s], by default a
+            millionth of the rates of the motion.
+        coordinates: "angle" or "position" of each joint, for joints that have both.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> from jaxmech.parts import Mechanism, ground, planar_body, revolute, torque
+        >>> rotor = planar_body("rotor", mass=1.0, inertia=0.01)
+        >>> load = planar_body("load", mass=1.0, inertia=0.05)
+        >>> shafts = [revolute(f"{b.name} shaft", ground, (0, 0), b, (0, 0)) for b in (rotor, load)]
+        >>> teeth = backlash("teeth", *shafts, play=0.04, restitution=0.5)
+        >>> motor = torque("motor", ground, rotor, 0.1)
+        >>> drive = Mechanism([rotor, load], [*shafts, teeth], [motor])
+        >>> sol = jm.simulate(drive, [0.0] * 2, [0.0] * 2, jnp.linspace(0, 1, 11))
+        >>> print(sol.q[-1].round(4))
+        [0.85 0.83]
+    """
+    part = part_name("backlash", name)
+    choices = tuple(coordinates)
+    if len(choices) != 2:
+        raise ValueError(
+            f"{capital(part)} must have two `coordinates`, one for each joint, but has "
+            f"{len(choices)}; write None for a joint with one."
+        )
+    bodies_a, freedom_a, name_a = _freedom(part, joint_a, choices[0])
+    bodies_b, freedom_b, name_b = _freedom(part, joint_b, choices[1])
+    if name_a == name_b:
+        raise ValueError(f"{capital(part)} must be between two joints, but has {name_a} twice.")
+    element = Play(
+        (JointCoordinate(name_a, freedom_a), JointCoordinate(name_b, freedom_b)),
+        (0, len(bodies_a)),
+        non_negative(part, "play", play),
+        number(part, "ratio", ratio),
+        number(part, "middle", middle),
+    )
+    law = impact_law(part, restitution, rest_speed)
+    return Gap("backlash", name, (*bodies_a, *bodies_b), (element,), **law)
+
+
+def _freedom(
+    part: str, joint: Any, coordinate: str | None
+) -> tuple[tuple[AbstractBody, ...], AbstractFreedom, str]:
+    """The bodies of a joint, its freedom, and the name of its coordinate."""
+    bodies, freedom = freedom_of(part, joint, coordinate)
+    kind = "angle" if isinstance(freedom, Turning) else "position"
+    return bodies, freedom, f"{joint.name}.{kind}"
