@@ -3,7 +3,7 @@
 `from_mjcf` in `read` returns a `Robot` (`robot`). `source` compiles a file, and explains what is
 wrong with it. `bodies` and `joints` turn the tree into parts, fixed bodies joined into those that
 move; `equalities` become constraints, `forces` and `actuators` what acts on the joints,
-and `visuals` what bodies look like.
+`limits` are stops and ropes, and `visuals` what bodies look like.
 `compensation` has the forces that carry weights, and `flags` tells what a model disables.
 `coordinates` converts between coordinates and MuJoCo's qpos and qvel. `names` gives everything a
 name. `schema` is the table of what becomes of each attribute of MJCF; `left_out` lists what has no

@@ -1,5 +1,6 @@
 """What a model has that has no counterpart in a mechanism of hard constraints."""
 
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,14 @@ class LeftOut:
         return {kind: tuple(names) for kind, names in self.kinds.items()}
 
 
-def add_model(left_out: LeftOut, model: Any, spec: Any, bodies: Any, joints: Any) -> None:
-    """List contacts, limits, tendons and the like of a model with names of bodies and joints."""
+def add_model(
+    left_out: LeftOut, model: Any, spec: Any, bodies: Any, joints: Any,
+    taken: Container[tuple[str, str]] = (),
+) -> None:  # fmt: skip
+    """List contacts, limits, tendons and the like of a model with names of bodies and joints.
+
+    Pairs of a kind and a name that are `taken` over as limits are not listed.
+    """
     if is_on("contact", model):
         _add_contacts(left_out, spec, bodies)
     of_dofs = [joints[j] for j in model.dof_jntid]
@@ -39,7 +46,8 @@ def add_model(left_out: LeftOut, model: Any, spec: Any, bodies: Any, joints: Any
             continue
         for field in fields:
             for name in _names(model, field, names):
-                left_out.add(kind, name)
+                if (kind, name) not in taken:
+                    left_out.add(kind, name)
     _add_springs(left_out, model, joints)
     for k, name in enumerate(bodies):
         if model.body_mocapid[k] >= 0:

@@ -21,6 +21,7 @@ from jaxmech.interop.mujoco.equalities import couplings, loops
 from jaxmech.interop.mujoco.forces import resistance, terms, weights
 from jaxmech.interop.mujoco.joints import Tree
 from jaxmech.interop.mujoco.left_out import LeftOut, add_model
+from jaxmech.interop.mujoco.limits import Limits, limits_of
 from jaxmech.interop.mujoco.names import inputs_of, names_of
 from jaxmech.interop.mujoco.robot import Keyframe, Place, Robot
 from jaxmech.interop.mujoco.schema import NEWEST, unknown_attributes
@@ -46,6 +47,7 @@ def from_mjcf(
     params: tuple[str, ...] = (),
     friction_speed: float = 0.01,
     velocities: Literal["rates", "spins"] = "rates",
+    limits: bool = False,
 ) -> Robot:
     """The mechanism of an MJCF or URDF file, with its equalities as hard constraints.
 
@@ -67,6 +69,8 @@ def from_mjcf(
         friction_speed: the speed [rad/s or m/s] below which frictionloss f is smoothed, as
             f tanh(v / friction_speed).
         velocities: those of the `Mechanism`; with "spins", v has the numbers of MuJoCo's `qvel`.
+        limits: whether limits of hinges, slides and tendons are unilateral constraints, stops and
+            ropes that nothing passes, with names such as "elbow.limit". Without, they are left out.
 
     Returns:
         A `Robot`: the mechanism, what was ignored, keyframes, sites, and the conversion of
@@ -94,7 +98,9 @@ def from_mjcf(
     spec, source_name = spec_of(source)
     model = compiled(spec, source_name)
     looks = visuals_of_model(model, spec, source, placed_bodies(model))
-    assembly = _Assembly(model, spec, Values(tuple(params)), friction_speed, velocities, looks)
+    assembly = _Assembly(
+        model, spec, Values(tuple(params)), friction_speed, velocities, looks, limits
+    )
     for element in unknown_elements(text_of(source)):
         assembly.left_out.add("unknown element", element)
     if Version(mujoco().__version__) > Version(NEWEST):
@@ -117,10 +123,11 @@ class _Assembly:
 
     def __init__(
         self, model: Any, spec: Any, values: Values, friction_speed: float,
-        velocities: Literal["rates", "spins"], looks: Looks,
+        velocities: Literal["rates", "spins"], looks: Looks, limits: bool,
     ) -> None:  # fmt: skip
         self.model, self.spec, self.values = model, spec, values
         self.friction_speed, self.velocities = friction_speed, velocities
+        self.has_limits = limits
         self.left_out, self.scenery = LeftOut(), looks.get(0, ())
         self.names = names_of(model, "body", model.nbody, ("ground",))
         self.joints = names_of(model, "joint", model.njnt, self._free_bodies())
@@ -169,14 +176,19 @@ class _Assembly:
             *resistance(model, self.joints, conversion, self.values, self.friction_speed),
             *driving,
         ]
-        add_model(self.left_out, model, self.spec, names, self.joints)
+        limits = Limits((), frozenset())
+        if self.has_limits:
+            by_name = {joint.name: joint for joint in tree.joints}
+            known = by_name, self.joints, conversion, self.places, self.moving
+            limits = limits_of(model, *known)
+        add_model(self.left_out, model, self.spec, names, self.joints, limits.taken)
         params: dict[str, Any] = dict(self.values.params)
         if driving:
             params |= {f"ctrl.{actuator.name}": 0.0 for actuator in driving[0].actuators}
         equations = couplings(model, self.equalities, conversion)
         mechanism = Mechanism(
             tree.bodies,
-            [*tree.joints, *closing, *equations],
+            [*tree.joints, *closing, *equations, *limits.parts],
             forces,
             params,
             coordinates="joints",

@@ -1,0 +1,107 @@
+"""Limits as unilateral constraints: stops of joints, ranges of fixed tendons, and ropes.
+
+A limit of MuJoCo is a soft force, which lets a joint pass it by a little. Here it is a gap that is
+never negative, with a restitution of zero.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech.interop.mujoco.bodies import Offset, Placed, carrier, tidy
+from jaxmech.interop.mujoco.coordinates import Conversion
+from jaxmech.interop.mujoco.flags import is_on
+from jaxmech.interop.mujoco.names import names_of
+from jaxmech.interop.mujoco.source import is_any, mujoco
+from jaxmech.parts import Joint, rope, stop
+from jaxmech.parts.body import AbstractBody
+from jaxmech.unilateral import Unilateral
+
+_OTHER = ("stiffness", "stiffnesspoly", "damping", "dampingpoly", "frictionloss", "armature")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The parts that limits become, and what they take over: pairs of a kind and a name."""
+
+    parts: tuple[Joint | Unilateral, ...]
+    taken: frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class TendonRange:
+    """The distances of a linear function of coordinates from both ends of its range."""
+
+    coefficients: tuple[tuple[int, float], ...]
+    lower: float
+    upper: float
+
+    def __call__(self, q: Array, t: Array, params: Any) -> Array:
+        """The gaps, (2,)."""
+        length = sum(factor * q[place] for place, factor in self.coefficients)
+        return jnp.stack([length - self.lower, self.upper - length])
+
+
+def limits_of(
+    model: Any, joints: Mapping[str, Joint], names: Sequence[str], conversion: Conversion,
+    places: list[Placed], moving: Mapping[int, AbstractBody],
+) -> Limits:  # fmt: skip
+    """The limits of a model; `names` are those of all its joints."""
+    parts: list[Joint | Unilateral] = []
+    taken: set[tuple[str, str]] = set()
+    if not is_on("limit", model):
+        return Limits((), frozenset())
+    kinds = mujoco().mjtJoint
+    for j, name in enumerate(names):
+        is_scalar = is_any(model.jnt_type[j], kinds.mjJNT_HINGE, kinds.mjJNT_SLIDE)
+        if model.jnt_limited[j] and is_scalar:
+            lower, upper = map(float, model.jnt_range[j])
+            parts.append(stop(f"{name}.limit", joints[name], lower=lower, upper=upper))
+            taken.add(("joint limit", name))
+    for k, name in enumerate(names_of(model, "tendon", model.ntendon)):
+        part = _tendon(model, k, name, conversion, places, moving)
+        if part is not None:
+            parts.append(part)
+            taken.add(("tendon", name))
+    return Limits(tuple(parts), frozenset(taken))
+
+
+def _tendon(
+    model: Any, k: int, name: str, conversion: Conversion, places: list[Placed],
+    moving: dict[int, AbstractBody],
+) -> Joint | Unilateral | None:  # fmt: skip
+    """A tendon that does nothing but limit; None for any other."""
+    has_force = any(np.any(getattr(model, f"tendon_{field}", 0.0)[k]) for field in _fields(model))
+    if not model.tendon_limited[k] or has_force:
+        return None
+    first, count = int(model.tendon_adr[k]), int(model.tendon_num[k])
+    kinds = mujoco().mjtWrap
+    wraps = range(first, first + count)
+    lower, upper = map(float, model.tendon_range[k])
+    if all(is_any(model.wrap_type[w], kinds.mjWRAP_JOINT) for w in wraps):
+        index = {s.qpos: conversion.names.index(s.coordinate) for s in conversion.scalars}
+        pairs = tuple(
+            (index[int(model.jnt_qposadr[model.wrap_objid[w]])], float(model.wrap_prm[w]))
+            for w in wraps
+        )
+        return Unilateral(TendonRange(pairs, lower, upper), name=f"{name}.limit")
+    if lower > 0 or not all(is_any(model.wrap_type[w], kinds.mjWRAP_SITE) for w in wraps):
+        return None
+    points = []
+    for w in wraps:
+        site = model.wrap_objid[w]
+        body = int(model.site_bodyid[site])
+        offset = Offset(model.site_pos[site], model.site_quat[site])
+        at = tidy(places[body].pose.then(offset).position)
+        points.append((carrier(places, moving, body), at))
+    if len({body.name for body, _ in points}) == 1:
+        return None  # its length does not change
+    return rope(f"{name}.limit", points, upper)
+
+
+def _fields(model: Any) -> list[str]:
+    return [field for field in _OTHER if hasattr(model, f"tendon_{field}")]

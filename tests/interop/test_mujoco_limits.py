@@ -1,0 +1,59 @@
+"""Limits of joints and tendons of MJCF as stops, inequalities and ropes."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+
+pytest.importorskip("mujoco")
+from jaxmech.interop.mujoco import IgnoredElementsWarning, from_mjcf
+
+LIMITED = """
+<mujoco>
+  <worldbody>
+    <site name="hook" pos="0 0 1"/>
+    <body name="arm"><joint name="elbow" axis="0 1 0" limited="true" range="-30 90"/>
+      <inertial pos="1 0 0" mass="2" diaginertia="0.1 0.1 0.1"/></body>
+    <body name="cart" pos="0 1 0"><joint name="rail" type="slide" axis="1 0 0"/>
+      <inertial pos="0 0 0" mass="1" diaginertia="0.1 0.1 0.1"/></body>
+    <body name="bob" pos="0 0 0.4"><joint name="rope" type="slide" axis="0 0 1"/>
+      <inertial pos="0 0 0" mass="3" diaginertia="0.1 0.1 0.1"/><site name="eye"/></body>
+  </worldbody>
+  <tendon>
+    <spatial name="cord" limited="true" range="0 0.7">
+      <site site="hook"/><site site="eye"/></spatial>
+    <fixed name="cable" limited="true" range="-1 0.5"><joint joint="elbow" coef="2"/>
+      <joint joint="rail" coef="1"/></fixed>
+    <spatial name="spring" stiffness="1"><site site="hook"/><site site="eye"/></spatial>
+  </tendon>
+</mujoco>
+"""
+
+
+def test_limits_of_joints_and_tendons_hold() -> None:
+    """The falling arm pulls the cart by the cable, and the bob comes to hang on its cord."""
+    with pytest.warns(IgnoredElementsWarning, match="left out of the model: tendon: spring"):
+        robot = from_mjcf(LIMITED, limits=True)
+    names = [gap.name for gap in robot.system.unilateral]
+    assert names == ["elbow.limit", "cord.limit", "cable.limit"]
+    q0, v0 = robot.start
+    ts, steps = jnp.linspace(0.0, 2.0, 21), jm.FixedSteps(per_save=8)
+    sol = jm.simulate(robot, q0, v0, ts, steps=steps)
+    named = robot.system.named(sol.q)
+    elbow, cable = named["elbow.angle"], 2 * named["elbow.angle"] + named["rail.position"]
+    assert (elbow > -np.pi / 6 - 1e-9).all() and (elbow < np.pi / 2 + 1e-9).all()
+    assert (cable > -1 - 1e-9).all() and (cable < 0.5 + 1e-9).all()
+    assert sol.events is not None
+    assert sol.events["cable.limit[1] closes"].count == 1
+    np.testing.assert_allclose(named["rope.position"][-1], -0.1, atol=1e-9)
+    seen = jm.observe(robot, sol)
+    np.testing.assert_allclose(seen.multipliers["cord.limit"][-1], [3 * 9.81], rtol=1e-9)
+
+
+def test_limits_are_left_out_by_default() -> None:
+    with pytest.warns(IgnoredElementsWarning) as shown:
+        robot = from_mjcf(LIMITED)
+    assert robot.ignored == {"joint limit": ("elbow",), "tendon": ("cord", "cable", "spring")}
+    assert len(shown) == 1
+    assert robot.system.unilateral == ()
