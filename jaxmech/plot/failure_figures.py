@@ -16,10 +16,11 @@ _MOST = 12  # variables that are shown
 def draw_failure(result: FailureProbability, folder: Path) -> list[Path]:
     """Draw all pictures of a result into a folder."""
     title = f"probability of failure {result.probability:.3g}"
-    return save([(name, title, figure) for name, figure in _figures(result)], folder)
+    return save([(name, title, figure) for name, figure in failure_figures(result)], folder)
 
 
-def _figures(result: FailureProbability) -> Iterator[tuple[str, Figure]]:
+def failure_figures(result: FailureProbability) -> Iterator[tuple[str, Figure]]:
+    """The pictures of a result, by name."""
     yield "methods", _methods(result)
     if leveled := [x for x in result.estimates if len(x.levels) > 1]:
         yield "levels", _levels(leveled[-1])

@@ -28,7 +28,7 @@ def clips(trajectories: Sequence[ReplayedTrajectory]) -> dict[int, Picture]:
     failures = {x.index: _failure(x) for x in trajectories}
     with tempfile.TemporaryDirectory() as folder:
         return {
-            index: _picture(motion, Path(folder) / f"{index}.gif", failures[index])
+            index: clip(motion, Path(folder) / f"{index}.gif", failures[index])
             for index, motion in motions.items()
         }
 
@@ -66,7 +66,8 @@ def _share_limits(motions: Sequence[Animation]) -> None:
         one.figure.set_size_inches(_WIDTH, _WIDTH * shape + 0.3)
 
 
-def _picture(motion: Animation, file: Path, caption: str) -> Picture:
+def clip(motion: Animation, file: Path, caption: str) -> Picture:
+    """A small animation, saved as a .gif file, and what is printed in its place."""
     motion.save(file, dpi=_DPI, progress=False)
     still = io.BytesIO()
     motion.strobe().savefig(still, format="png", dpi=1.5 * _DPI)

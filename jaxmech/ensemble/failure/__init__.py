@@ -2,10 +2,12 @@
 
 `settings` is the table of a configuration. `probability` computes a result, which `result` holds
 and `folder` stores. `margin` is the margin of one motion as a function of its draws, `limit_state`
-that of many points of standard normal space, which `standard_space` maps to the draws.
-`design_points` searches for the most probable failures; `openturns_event` hands a limit state to
-the algorithms of OpenTURNS. The methods are in `sampling`, `rays` and `subset`, which ends with
-`bridge`, and their results are `estimates`; `sensitivities` are those of log p to the
-distributions, and `shape` tells whether a limit state is flat, discontinuous or has several
-regions. Only the table `failure` of a study and the command know of this folder.
+that of many points of standard normal space, which `standard_space` maps to the draws; `blocks`
+makes it, and computes it on a cluster.
+
+`design_points` searches for the most probable failures. The methods are in `sampling` (by
+OpenTURNS), `rays` and `subset`, which ends with `bridge`; their results are `estimates`.
+`sensitivities` are those of log p to the distributions, and `shape` tells whether a limit state is
+flat, discontinuous or has several regions. Only the table `failure` of a study and the command know
+of this folder.
 """

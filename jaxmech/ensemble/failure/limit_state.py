@@ -7,7 +7,7 @@ reads the answers from there up to the point where the earlier one was killed.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,14 @@ class ExhaustedError(Exception):
     """As many trajectories are computed as are allowed."""
 
 
+Margins = dict[str, np.ndarray]  # by name: "margin", "lost", and "gradient" where it is wanted
+BlockOrder = tuple[np.ndarray, int, bool]  # points, lanes, whether with gradients
+
+
+def _here(limit: "LimitState", blocks: Iterable[BlockOrder]) -> Iterator[Margins]:
+    return (limit.computed(*block) for block in blocks)
+
+
 @dataclass(eq=False)
 class LimitState:
     """The margin as a function of points u, shape (N, n); it counts its trajectories."""
@@ -45,7 +53,8 @@ class LimitState:
     trajectories: int = 0  # including those with gradients
     gradients: int = 0
     lost: int = 0  # trajectories that could not be computed to their end
-    _calls: int = field(default=0, init=False)
+    map_blocks: Callable[["LimitState", Iterable[BlockOrder]], Iterable[Margins]] = _here
+    _count: int = field(default=0, init=False)  # of the blocks so far
 
     @property
     def size(self) -> int:
@@ -59,14 +68,12 @@ class LimitState:
 
     def values(self, u: np.ndarray) -> np.ndarray:
         """The margins of some points, shape (N,)."""
-        block = self.margin.study.block_size
-        parts = [self._call(u[k : k + block], block, False) for k in range(0, len(u), block)]
+        parts = self._calls(u, self.margin.study.block_size, False)
         return np.concatenate([part["margin"] for part in parts])
 
     def with_gradients(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The margins of some points and their gradients, shapes (N,) and (N, n)."""
-        lanes = GRADIENT_LANES
-        parts = [self._call(u[k : k + lanes], lanes, True) for k in range(0, len(u), lanes)]
+        parts = self._calls(u, GRADIENT_LANES, True)
         margins = np.concatenate([part["margin"] for part in parts])
         return margins, np.concatenate([part["gradient"] for part in parts])
 
@@ -78,23 +85,32 @@ class LimitState:
         q, v, params = jax.tree.map(lambda x: np.asarray(x)[0], states)
         return q, v, params
 
-    def _call(self, u: np.ndarray, lanes: int, with_gradient: bool) -> dict[str, np.ndarray]:
+    def _calls(self, u: np.ndarray, lanes: int, with_gradient: bool) -> list[Margins]:
+        """The results of some points, so many at a time, as stored or computed now."""
         if self.left < len(u):
             raise ExhaustedError
-        result = self._stored(u, with_gradient)
-        if result is None:
-            if self.stop():
-                raise StoppedError
-            result = self._computed(u, lanes, with_gradient)
-            self._store(u, with_gradient, result)
-        self._calls += 1
+        parts = [u[k : k + lanes] for k in range(0, len(u), lanes)]
+        results = [self._stored(k, part, with_gradient) for k, part in enumerate(parts)]
+        missing = [k for k, result in enumerate(results) if result is None]
+        wanted = ((parts[k], lanes, with_gradient) for k in missing if not self._stopped())
+        for k, result in zip(missing, self.map_blocks(self, wanted), strict=True):
+            self._store(k, parts[k], with_gradient, result)
+            results[k] = result
+        known = [result for result in results if result is not None]
+        self._count += len(parts)
         self.trajectories += len(u)
         self.gradients += len(u) * with_gradient
-        self.lost += int(result["lost"].sum())
+        self.lost += sum(int(result["lost"].sum()) for result in known)
         self.report(self.trajectories)
-        return result
+        return known
 
-    def _computed(self, u: np.ndarray, lanes: int, with_gradient: bool) -> dict[str, np.ndarray]:
+    def _stopped(self) -> bool:
+        if self.stop():
+            raise StoppedError
+        return False
+
+    def computed(self, u: np.ndarray, lanes: int, with_gradient: bool) -> Margins:
+        """The margins of some points, in a program of so many lanes."""
         member = self.margin.member
         variables = self.sampler.variables(self.space.columns(u), len(u))
         varying, shared = inputs_of(variables, member.dtype, lanes - len(u))
@@ -139,16 +155,17 @@ class LimitState:
 
         return jax.jit(compute, static_argnums=2)
 
-    @property
-    def _file(self) -> Path | None:
-        return None if self.journal is None else self.journal / f"{self._calls:06d}.npz"
+    def _file(self, ahead: int) -> Path | None:
+        """The file of a block, which is so many blocks ahead."""
+        return None if self.journal is None else self.journal / f"{self._count + ahead:06d}.npz"
 
-    def _stored(self, u: np.ndarray, with_gradient: bool) -> dict[str, np.ndarray] | None:
-        """The stored result of this call; None if it is not known, or damaged."""
-        if self._file is None or not self._file.is_file():
+    def _stored(self, ahead: int, u: np.ndarray, with_gradient: bool) -> Margins | None:
+        """The stored result of a block; None if it is not known, or damaged."""
+        file = self._file(ahead)
+        if file is None or not file.is_file():
             return None
         try:
-            with np.load(self._file) as stored:
+            with np.load(file) as stored:
                 result = dict(stored)
         except (OSError, ValueError, EOFError):
             return None
@@ -158,10 +175,10 @@ class LimitState:
         )
         return result if is_same else None
 
-    def _store(self, u: np.ndarray, with_gradient: bool, result: dict[str, np.ndarray]) -> None:
-        if self._file is not None:
+    def _store(self, ahead: int, u: np.ndarray, with_gradient: bool, result: Margins) -> None:
+        if (file := self._file(ahead)) is not None:
             checks = {"key": _key(u, with_gradient), "digest": _digest(result)}
-            write_whole(self._file, npz({**result, **checks}))
+            write_whole(file, npz({**result, **checks}))
 
 
 def _entry(tree: Any, section: str, name: str, index: tuple[int, ...]) -> np.ndarray:

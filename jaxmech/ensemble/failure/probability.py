@@ -4,29 +4,26 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import numpy as np
 
-from jaxmech.config.code_files import python_files, require_no_run_code
 from jaxmech.config.errors import InputError, refuse
-from jaxmech.config.plain import plain
 from jaxmech.config.run_folder import warn
+from jaxmech.ensemble.failure.blocks import AwayBlocks, limit_state_of
 from jaxmech.ensemble.failure.design_points import Search, search
 from jaxmech.ensemble.failure.estimates import FailureEstimate
 from jaxmech.ensemble.failure.folder import opened_journal
 from jaxmech.ensemble.failure.limit_state import ExhaustedError, LimitState
-from jaxmech.ensemble.failure.margin import Margin, require_quantity
-from jaxmech.ensemble.failure.openturns_event import openturns
 from jaxmech.ensemble.failure.rays import directional_sampling, line_sampling
 from jaxmech.ensemble.failure.result import DesignPoint, FailureProbability
-from jaxmech.ensemble.failure.sampling import approximations, importance, monte_carlo
+from jaxmech.ensemble.failure.sampling import approximations, importance, monte_carlo, openturns
 from jaxmech.ensemble.failure.sensitivities import sensitivities
 from jaxmech.ensemble.failure.settings import NEEDS_OPENTURNS, Failure
 from jaxmech.ensemble.failure.shape import heavy_tail, remarks
-from jaxmech.ensemble.failure.standard_space import standard_space
-from jaxmech.ensemble.failure.subset import BATCH, RUN, levels_of, subset_simulation, together
-from jaxmech.ensemble.kernel import with_steps
+from jaxmech.ensemble.failure.subset import RUN, levels_of, subset_simulation, together
 from jaxmech.ensemble.study import Study
-from jaxmech.ensemble.work.plan import planned
+from jaxmech.ensemble.work.connect import checked_tasks
+from jaxmech.solution import Solution
 
 _OFTEN = 0.05  # probability from which on crude Monte Carlo is as quick as anything
 _DEVIATIONS = 4.0  # within which a pilot, whose own standard deviation is too small, agrees
@@ -99,29 +96,46 @@ def failure_probability(
     if failure.method in NEEDS_OPENTURNS:
         openturns()
     study = replace(study, failure=failure)
-    limit = _limit_state(study, out, folder)
+    limit = limit_state_of(study, out, folder)
     limit.stop, limit.report = stop, report
-    if out is None:
-        return _Work(limit, failure, study.seed).result()
-    with opened_journal(out, study, limit, tell or warn) as journal:
-        limit.journal = journal.path
-        result = _Work(limit, failure, study.seed).result()
-        journal.conclude(result)
+    with checked_tasks(study.cluster, tell or warn) as (tasks, _):
+        if tasks is not None:
+            limit.map_blocks = AwayBlocks(tasks, study, folder).map
+        if out is None:
+            return _Work(limit, failure, study.seed).result()
+        with opened_journal(out, study, limit, tell or warn) as journal:
+            limit.journal = journal.path
+            result = _Work(limit, failure, study.seed).result()
+            journal.conclude(result)
     return result
 
 
-def _limit_state(study: Study, out: Path | None, folder: Path) -> LimitState:
-    failure = study.failure
-    assert failure is not None
-    require_no_run_code(python_files(plain(study), folder), folder)
-    bare = replace(
-        study, block=study.block or BATCH, statistics={}, until=None, store="all", cluster=None
-    )
-    plan = planned(bare, out or Path(), folder)
-    require_quantity(failure, plan.study, plan.subject)
-    space = standard_space(plan.sampler)
-    motion = with_steps(replace(plan.study, **plan.functions), plan.subject, plan.sampler)
-    return LimitState(Margin(motion, plan.subject, failure), plan.sampler, space, failure.most)
+def design_point_motion(study: Study, point: DesignPoint, folder: Path = Path()) -> Solution:
+    """The motion of a design point, at all steps.
+
+    Args:
+        study: the study of which the probability was computed.
+        point: a design point of the result.
+        folder: the folder to which relative paths of the study refer.
+
+    Example:
+        >>> from jaxmech.ensemble import Failure, Normal, Study, Times, failure_probability
+        >>> study = Study(
+        ...     model="pendulum",
+        ...     size=64,
+        ...     times=Times(end=1.0, saves=11),
+        ...     start={"theta": Normal(sd=0.3, mean=0.0)},
+        ...     failure=Failure(of="x1", above=0.9, method="form"),
+        ... )
+        >>> point = failure_probability(study).design_points[0]
+        >>> print(design_point_motion(study, point)["x1"].max().round(4))
+        0.9
+    """
+    if study.failure is None:
+        raise refuse("failure", "must say what counts as failure, but is missing")
+    member = limit_state_of(study, None, folder).margin.member
+    motion: Solution = jax.jit(member.motion)(point.q, point.v, point.params)
+    return motion
 
 
 class _Work:

@@ -19,8 +19,7 @@ from jaxmech.ensemble.failure.limit_state import ExhaustedError, LimitState
 
 SHARE = 0.1  # of a level among the trajectories of the one before
 RUN = 1024  # trajectories of a level of a run
-RUNS = 5  # that advance together
-BATCH = 512  # trajectories that are computed at a time by default, filled by the chains of RUNS
+RUNS = 5  # that advance together, so that their chains fill a batch of 512
 _ACCEPTANCE = 0.44  # that the proposals are adapted to
 _MOST_LEVELS = 60
 _SEEDS_PER_VARIABLE = 5  # from which on their covariance is known

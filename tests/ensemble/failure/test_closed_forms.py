@@ -27,7 +27,7 @@ from jaxmech.ensemble import (
     Uniform,
     failure_probability,
 )
-from jaxmech.ensemble.failure.probability import _limit_state
+from jaxmech.ensemble.failure.blocks import limit_state_of
 from jaxmech.integrate import FixedSteps
 
 pytest.importorskip("openturns")
@@ -76,7 +76,7 @@ def test_no_branch_loses_its_gradient() -> None:
     # compares them with the smallest one for equality.
     study = study_of(four_branches, {"a": PLAIN, "b": PLAIN})
     failure = Failure(of="g", below=0.0, when="end")
-    limit = _limit_state(replace(study, failure=failure), None, Path())
+    limit = limit_state_of(replace(study, failure=failure), None, Path())
     points = np.random.default_rng(0).normal(size=(512, 2))
     gradients = limit.with_gradients(points)[1]
     along, across = (points @ [[1.0, 1.0], [1.0, -1.0]] / np.sqrt(2.0)).T

@@ -101,6 +101,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "probability of failure 1.514e-08 (sorm)" in printed
     assert (out / "failure.txt").read_text() in printed.replace("\n\n", "\n") + "\n"
     assert {file.name for file in (out / "pictures").iterdir()} == {"methods.png", "importance.png"}
+    page = (out / "report.html").read_text()
+    assert "with a probability of 1.51e-08" in page
+    assert "The design point with the reliability index" in page
+    assert "What would change it" not in page  # an approximation has no sensitivities
     config = write_pulse(tmp_path, PULSE_STUDY.replace("above = 0.0", "over = 0.0"))
     assert main(["failure", str(config), "--out", str(out)]) == 2
     assert "failure.over" in capsys.readouterr().err
