@@ -2,9 +2,9 @@
 
 Systems, simulation and fits are in this namespace; everything else is in further ones: `models` and
 `parts` build systems, `analysis` examines them, `laws` contains the laws of motion, `control`
-prescribed motions, `identify` everything for fits, `ensemble` Monte Carlo studies, `plot` pictures,
-`integrate` the base classes of methods, `compiler` native code, and `errors` the exceptions and
-warnings. `jaxmech.interop` reads the files of other programs.
+controllers and prescribed motions, `identify` everything for fits, `ensemble` Monte Carlo studies,
+`plot` pictures, `integrate` the base classes of methods, `compiler` native code, and `errors` the
+exceptions and warnings. `jaxmech.interop` reads the files of other programs.
 """
 
 from importlib import import_module

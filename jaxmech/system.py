@@ -423,6 +423,17 @@ class System:
         sampling = replace(self.sampling, controllers=controllers, update=controllers)
         return replace(self, sampling=sampling)
 
+    @property
+    def held(self) -> int:
+        """The number of the last states, which are those of controllers."""
+        return 0 if self.sampling is None else self.sampling.controllers.size
+
+    def with_longest_run(self, duration: float) -> "System":
+        """The system for runs of at most this duration [s], whose times may be traced."""
+        if self.sampling is None:
+            return self
+        return replace(self, sampling=replace(self.sampling, longest_run=duration))
+
     def completed(self, q: Any, v: Any) -> tuple[Any, Any]:
         """A state with the states of the controllers, where it is without them."""
         return (q, v) if self.sampling is None else self.sampling.controllers.completed(q, v)

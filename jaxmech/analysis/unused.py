@@ -35,14 +35,18 @@ def unused_parameters(
         forces = system.nonideal and system.nonideal(q, speeds, ones, t, params)
         value = system.lagrangian(q, speeds, t, params) if energy else ()
         extra = also(q, v, t, params) if also else ()
-        return system.equations(q, v, t, params), levels, forces, value, extra
+        sampled = system.sampled(q, v, t, params)
+        return system.equations(q, v, t, params), levels, forces, value, extra, sampled
 
     ones = jnp.ones(sum(system.sizes(*state)), state.q.dtype)
     return unread(everything, state.params)
 
 
 def idle_coordinates(system: System, state: State) -> tuple[str, ...]:
-    """The coordinates with a mass on which no force, constraint or other coordinate acts."""
+    """The coordinates with a mass on which no force, constraint or other coordinate acts.
+
+    Those of controllers, which only change at sample times, are not among them.
+    """
     idle = np.full(system.n, system.nonideal is None)
     for seed in (21, 22, 23):
         q, v, t = generic(state[:3], seed)
@@ -50,6 +54,7 @@ def idle_coordinates(system: System, state: State) -> tuple[str, ...]:
         coupling = eom.M - np.diag(np.diagonal(eom.M))
         acted = (eom.Q != 0) | (eom.A != 0).any(0) | (coupling != 0).any(0)
         idle &= ~acted & (np.diagonal(eom.M) != 0)
+    idle[system.n - system.held :] = False
     return tuple(c for c, is_idle in zip(system.coordinates, idle, strict=True) if is_idle)
 
 

@@ -28,7 +28,8 @@ from jaxmech.integrate import FixedSteps, Scheme, with_gaps
 from jaxmech.integrate.steps.abrupt_changes import ending_at_jumps
 from jaxmech.integrate.steps.default_steps import members_per_save
 from jaxmech.integrate.steps.step_size import MEMBERS
-from jaxmech.system import as_dtype
+from jaxmech.integrate.times import step_times
+from jaxmech.system import System, as_dtype
 from jaxmech.utils.checks import MissingParameterError
 from jaxmech.utils.tracers import evenly_spaced
 
@@ -249,9 +250,24 @@ def with_steps(study: Study, subject: Subject, sampler: Sampler) -> Study:
             params = jax.vmap(switched, axis_size=len(rows))(params)
         ts, ends = np.tile(program.ts, (len(rows), 1)), steps.step_times(program.dtype)
         times = None if ends is None else np.tile(ends, (len(rows), 1))
+        if system.sampling is not None:
+            times = _times_of_controllers(system, ends, saves, program, params, len(rows))
         params = as_dtype(params, program.dtype)
         per_save = members_per_save(scheme, watch, q, v, ts, params, times)
     return replace(study, steps=replace(steps, per_save=per_save or 1))
+
+
+def _times_of_controllers(
+    system: System, ends: Any, saves: Array, program: StudyTrajectory, params: Any, rows: int
+) -> np.ndarray:
+    """The times at which steps end, for each of some trajectories."""
+    plain = program.watch.plain(params) if program.watch else params
+    plain = as_dtype(plain, program.dtype)
+
+    def times(params: Any) -> Any:
+        return step_times(system, ends, saves, params, program.ts)
+
+    return np.asarray(jax.vmap(times, axis_size=rows)(plain))
 
 
 def compile_kernel(study: Study, subject: Subject, sampler: Sampler) -> BlockProgram:

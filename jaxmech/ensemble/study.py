@@ -186,6 +186,9 @@ class Study(Drawn):
     steps: AbstractSteps = setting(FixedSteps(), "how long the steps are")
     projection: AbstractStabilization = setting(Projection(), "control of drift")
     formulation: UdwadiaKalaba = setting(UdwadiaKalaba(), "law of motion")
+    controllers: tuple[str, ...] = setting(
+        (), 'controllers of the system, each a `Controller` in a Python file, "file.py:name"'
+    )
     observe: Mapping[str, Observed] = setting({}, "quantities of your own, by name")
     events: Mapping[str, StudyEvent] = setting({}, "events to locate along the motion, by name")
     inactive: tuple[str, ...] = setting(

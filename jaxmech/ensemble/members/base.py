@@ -57,10 +57,11 @@ def params_of(subject: Subject, inputs: Tree) -> dict[str, Any]:
 def guess(subject: Subject, inputs: Tree, dtype: Any) -> tuple[Array, Array]:
     """The state of the model, with the drawn values in place."""
     system, model = subject.system, subject.model
-    q, v = jnp.zeros(system.n, dtype), jnp.zeros(system.n_velocities, dtype)
+    q, v = (jnp.zeros(n - system.held, dtype) for n in (system.n, system.n_velocities))
     if model:
         state = model.state(inputs["start"], params_of(subject, inputs))
         q, v = (jnp.asarray(x, dtype) for x in state)
+    q, v = system.completed(q, v)
     for name, value in inputs["coordinates"].items():
         q = q.at[system.coordinates.index(name)].set(value)
     for name, value in inputs["velocities"].items():

@@ -1,7 +1,7 @@
 """A study after all checks that need no tracing: its sizes, system, draws and functions."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,9 @@ from jaxtyping import Array
 
 from jaxmech.analysis.states import State
 from jaxmech.analysis.unused import unused_parameters
-from jaxmech.config.errors import Problem, refuse, refuse_all
-from jaxmech.config.load import Subject, load
+from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
+from jaxmech.config.load import Subject, find, load
+from jaxmech.control import Controller, controlled
 from jaxmech.ensemble.draws import Sampler, stored_name
 from jaxmech.ensemble.estimate import StudyEstimate, require_possible, sized
 from jaxmech.ensemble.layout import STATES
@@ -44,10 +45,12 @@ def planned(study: Study, out: Path, folder: Path = Path()) -> Planned:
         advice = 'call jax.config.update("jax_enable_x64", True) first, or set it to float32'
         raise refuse("precision", f"must be float32, the precision of this process; {advice}")
     subject = load(study.model, study.model_options, folder, study.parameters)
+    subject, controller_files = _with_controllers(study, subject, folder)
     coordinates = quantity_names(subject.system)
     names = name_problems_of(study, subject.system, coordinates)
     refuse_all([*names, *passage_problems(study, coordinates)])
     functions, files = loaded(study, folder)
+    files = list(dict.fromkeys([*files, *controller_files]))
     if study.inputs:
         from jaxmech.ensemble.recorded.reading import with_inputs  # imports fits
 
@@ -61,6 +64,31 @@ def planned(study: Study, out: Path, folder: Path = Path()) -> Planned:
     study = sized(study, subject.system.n, sampler.points.group)
     forecast = require_possible(study, subject.system.n, out)
     return Planned(study, subject, sampler, forecast, functions, files)
+
+
+def _with_controllers(study: Study, subject: Subject, folder: Path) -> tuple[Subject, list[Path]]:
+    """The subject with the controllers that the study names, and their files."""
+    if not study.controllers:
+        return subject, []
+    values, files = list[Any](), list[Path]()
+    for name in study.controllers:
+        try:
+            source = find(name, {}, folder, (Controller,))
+        except StudyError as error:
+            messages = [problem.message for problem in error.problems]
+            raise refuse("controllers", "; ".join(messages)) from error
+        files.append(source.path)
+        values.append(source.value)
+    try:
+        system = controlled(subject.system, values)
+    except (TypeError, ValueError) as error:
+        raise refuse("controllers", f"cannot be used: {error}") from error
+    model = subject.model
+    if model is not None:  # outputs take the places of its parameters, such as those of actuators
+        names = {controller.name for controller in values}
+        params = {name: x for name, x in model.params.items() if name not in names}
+        model = replace(model, system=system, params=params)
+    return replace(subject, system=system, model=model), files
 
 
 def _taken_names(study: Study, sampler: Sampler, has_velocities: bool) -> Iterator[Problem]:

@@ -48,7 +48,7 @@ def initial_state(
 ) -> InitialState:
     """The state for start variables (k,) and their velocities (l,)."""
     system = problem.system
-    q, v = begin(system, problem.start, q0, v0, t, params)
+    q, v = system.completed(*begin(system, problem.start, q0, v0, t, params))
     shapes = (system.n,), (system.n_velocities,)
     if (q.shape, v.shape) != shapes:
         required = " and ".join(dict.fromkeys(map(str, shapes)))
@@ -163,14 +163,16 @@ def free_directions(
     """The directions of the start variables and their velocities, (S, k + l, i).
 
     The integrals of states of first order keep their starts, which no one measures, in segments
-    with which a recording begins (`first`, flags (S,)), and have to join in others.
+    with which a recording begins (`first`, flags (S,)), and have to join in others. So do the
+    states of controllers.
     """
     if problem.start is not None:
         return np.tile(np.eye(s.start_size), (len(s.q0), 1, 1))
     from scipy.linalg import block_diag, null_space  # slow to import, and seldom needed
 
     n = problem.system.n - len(problem.system.states)
-    levels = [(state.A_position[:, :n], state.A_velocity) for state in states]
+    free_v = problem.system.n_velocities - problem.system.held
+    levels = [(state.A_position[:, :n], state.A_velocity[:, :free_v]) for state in states]
     bases = [tuple(null_space(A, rcond=1e-8) for A in pair) for pair in levels]
     if len({(of_q.shape, of_v.shape) for of_q, of_v in bases}) > 1:
         raise ValueError(
@@ -179,6 +181,7 @@ def free_directions(
             'state of independent variables, or hold exact starts by `initial_states="fixed"`.'
         )
     integrals = np.eye(problem.system.n - n)[:, : 0 if first.all() else None]
-    directions = np.stack([block_diag(of_q, integrals, of_v) for of_q, of_v in bases])
+    held = np.zeros((problem.system.held, 0))
+    directions = np.stack([block_diag(of_q, integrals, of_v, held) for of_q, of_v in bases])
     directions[first, n : problem.system.n] = 0.0
     return directions

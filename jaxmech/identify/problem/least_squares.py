@@ -114,7 +114,8 @@ def run_segment(
     s = one.segments
     params = with_inputs(problem.layout.params(z, one.leaves), s.inputs)
     q0, v0 = jnp.split(jnp.concatenate([s.q0, s.v0]) + one.along @ u, [s.q0.size])
-    q, v = begin(problem.system, problem.start, q0, v0, s.ts[0], params)
+    start = begin(problem.system, problem.start, q0, v0, s.ts[0], params)
+    q, v = problem.system.completed(*start)
     ways = problem.scheme.policies | {"derivative": derivative, "throw": False}
     sol = simulate(problem.system, q, v, s.ts, params, **ways)
     predicted = jax.vmap(lambda q, v, t: problem.observe(q, v, t, params))(sol.q, sol.v, s.ts)

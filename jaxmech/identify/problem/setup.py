@@ -45,15 +45,18 @@ class DefaultSensors:
     """The default of `observe`: the coordinates, and the states of first order."""
 
     states: int
+    held: int = 0  # the last states, of controllers
 
     def __call__(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The values at a state, shape (n,)."""
-        return named_values(q, v, self.states)
+        values = named_values(q, v, self.states)
+        return values[: values.size - self.held]
 
 
 def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     """The task that the arguments of `fit` describe."""
     given = require_same_sensors(named(recordings, "recordings"))
+    given, subject = _with_controllers(given, subject, settings)
     shared_params = without_inputs(subject.params, tuple(given[0].inputs))
     free_names = subject.free
     if free_names is None:
@@ -62,7 +65,8 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
         shared_params, free=free_names, bounds=subject.bounds, prior=subject.prior,
         bodies=bodies_of(subject.system),
     )  # fmt: skip
-    observe = subject.observe or DefaultSensors(len(subject.system.states))
+    system = subject.system
+    observe = subject.observe or DefaultSensors(len(system.states), system.held)
     policies = settings.method, settings.steps, settings.projection, settings.formulation
     scheme = Scheme.of(subject.system, *policies)
     problem = FitProblem(scheme, observe, subject.start, found.layout)
@@ -102,6 +106,27 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
         problem, data, conditions, origin, y, longest, hard, weighted, evaluator, chooses,
         settings.loss, settings.noise,
     )  # fmt: skip
+
+
+def _with_controllers(
+    given: tuple[Recording, ...], subject: Identifiable, settings: Settings
+) -> tuple[tuple[Recording, ...], Identifiable]:
+    """Recordings with the states of controllers, and the system for runs as long as they are."""
+    system = subject.system
+    if system.sampling is None:
+        return given, subject
+    if settings.horizon is not None:
+        raise ValueError(
+            "Argument `horizon` must be None for a system with controllers: what they remember is "
+            "not known in the middle of a recording."
+        )
+    longest = max(float(np.ptp(one.ts)) for one in given)
+    if subject.start is None:
+        starts = [map(np.asarray, system.completed(one.q0, one.v0)) for one in given]
+        given = tuple(
+            replace(one, q0=q0, v0=v0) for one, (q0, v0) in zip(given, starts, strict=True)
+        )
+    return given, replace(subject, system=system.with_longest_run(longest))
 
 
 def _require_enough(

@@ -1,0 +1,155 @@
+"""Closed loops of sampled controllers in fits and studies, with constraints and mechanisms."""
+
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech.ensemble as je
+from jaxmech import Controller, FixedSteps, Recording, System, controlled, fit, observe, simulate
+from jaxmech.config.toml import read
+from jaxmech.constraints import Holonomic, Nonholonomic
+from jaxmech.identify import Shooting
+from jaxmech.parts import Mechanism, gravity, ground, planar_body, revolute
+from jaxmech.parts.forces import coordinate_force
+from jaxmech.sensitivity import sensitivities
+from tests.control.test_sampled import LATE
+
+TS = np.linspace(0.0, 0.5, 26)
+STUDY = """
+model = "loop.py:pendulum"
+controllers = ["loop.py:pd"]
+size = 3
+
+[times]
+end = 1.0
+saves = 3
+
+[steps]
+per_save = 2
+
+[coordinates]
+theta = 0.3
+
+[parameters]
+g = 9.81
+kp = 40.0
+lag = { distribution = "uniform", low = 0.0, high = 0.02 }
+"""
+LOOP = """
+import jax.numpy as jnp
+import jaxmech as jm
+
+pendulum = jm.System(
+    lambda q, v, t, p: 0.5 * v[0] ** 2 - p["g"] * jnp.cos(q[0]),
+    force=lambda q, v, t, p: p["torque"][None],
+    coordinates=("theta",),
+)
+
+
+def torque(measured, memory, t, p):
+    q, v = measured
+    return -p["kp"] * q[0] - 10.0 * v[0], memory + 1
+
+
+pd = jm.Controller(torque, 0.02, memory=0, delay="lag")
+"""
+
+
+def recorded(**kept: Any) -> Recording:
+    data = simulate(LATE, [0.3], [0.0], TS, {"lag": 0.013}, steps=FixedSteps(4))
+    return Recording(TS, np.asarray(data.q[:, :1]), q0=[0.3], v0=[0.0], **kept)
+
+
+def test_a_delay_is_fitted_and_has_sensitivities() -> None:
+    ways = {"steps": FixedSteps(4)}
+    result = fit(LATE, [recorded()], {"lag": 0.004}, initial_states="fixed", **ways)
+    np.testing.assert_allclose(result.params["lag"], 0.013, atol=1e-9)
+
+    def start(lag: Any) -> Any:
+        return np.array([0.3]), np.zeros(1), {"lag": lag}
+
+    slopes = sensitivities(LATE, start, 0.013, TS, **ways)
+    changed = [
+        simulate(LATE, [0.3], [0.0], TS, {"lag": 0.013 + x}, **ways).q[-1, 0] for x in (-1e-6, 1e-6)
+    ]
+    difference = (changed[1] - changed[0]) / 2e-6
+    np.testing.assert_allclose(np.ravel(slopes.q[-1])[0], difference, rtol=1e-5)
+
+
+def test_multiple_shooting_says_that_it_does_not_know_memories() -> None:
+    with pytest.raises(ValueError, match="`horizon` must be None for a system with controllers"):
+        fit(LATE, [recorded()], {"lag": 0.004}, horizon=Shooting(0.1))
+
+
+def test_a_study_names_its_controllers(tmp_path: Path) -> None:
+    (tmp_path / "loop.py").write_text(LOOP)
+    config = tmp_path / "study.toml"
+    config.write_text(STUDY)
+    je.run_study(read(config, je.Study), tmp_path / "run", folder=tmp_path)
+    results = je.open(tmp_path / "run")
+    space: dict[str, Any] = {}
+    exec(LOOP, space)
+    loop = controlled(space["pendulum"], space["pd"])
+    lags = [float(x) for x in results["parameter_lag"]]
+    for k, lag in enumerate(lags):
+        params = {"g": 9.81, "kp": 40.0, "lag": lag}
+        sol = simulate(loop, [0.3], [0.0], [0.0, 0.5, 1.0], params, steps=FixedSteps(2))
+        np.testing.assert_allclose(results["v"][k], sol.v, rtol=1e-9)
+    config.write_text(STUDY.replace("loop.py:pd", "loop.py:pid"))
+    with pytest.raises(
+        je.StudyError, match=r"`controllers` is not an attribute .* did you mean `pd`"
+    ):
+        je.run_study(read(config, je.Study), tmp_path / "other", folder=tmp_path)
+
+
+def test_a_mechanism_with_a_motor() -> None:
+    def motor(measured: Any, memory: Any, t: Any, p: Any) -> Any:
+        return p["gain"] * (1.0 - measured) + p["m"] * p["g"] * 0.5 * jnp.cos(measured), memory
+
+    bar = planar_body("bar", mass="m", inertia=0.2)
+    hinge = revolute("hinge", ground, (0, 0), bar, (-0.5, 0))
+    drive = coordinate_force("drive", lambda x, t, p: {"hinge.angle": p["motor"]})
+    params = {"m": 2.0, "g": 9.81, "gain": 50.0, "motor": 0.0}
+    arm = Mechanism([bar], [hinge], [gravity("g"), drive], params)
+    angle = Controller(motor, 0.02, measure=lambda q, v, t, p: q[0])
+    loop = controlled(arm, angle)
+    del params["motor"]
+    sol = simulate(loop, [0.9], [0.0], [0.0, 0.2, 0.4], params)
+    seen = observe(loop, sol, params)
+    inertia, weight = 0.2 + 2.0 * 0.25, 9.81 * np.cos(np.asarray(sol["hinge.angle"]))
+    np.testing.assert_allclose(inertia * seen.qdd[:, 0], sol["motor"] - weight, atol=1e-10)
+
+
+def test_constraints_and_quasi_velocities() -> None:
+    """A sledge by its speed and turning rate, and as a nonholonomic system: the same motion."""
+
+    def steer(measured: Any, memory: Any, t: Any, p: Any) -> Any:
+        return {"push": 1.0 - memory, "turn": jnp.cos(3.0 * t)}, memory + 0.05
+
+    def force(q: Any, v: Any, t: Any, p: Any) -> Any:
+        push, turn = p["steer"]["push"], p["steer"]["turn"]
+        return jnp.stack([push * jnp.cos(q[2]), push * jnp.sin(q[2]), turn])
+
+    def along(q: Any, t: Any, p: Any) -> Any:
+        return jnp.array([[jnp.cos(q[2]), 0.0], [jnp.sin(q[2]), 0.0], [0.0, 1.0]])
+
+    def sideways(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return v[1] * jnp.cos(q[2]) - v[0] * jnp.sin(q[2])
+
+    names = ("x", "y", "heading")
+    half = Controller(steer, 0.1, memory=0.0, output={"push": 0.0, "turn": 0.0})
+    plain = System(lambda q, v, t, p: v @ v / 2, [Nonholonomic(sideways), Holonomic(
+        lambda q, t, p: q[:0], name="none")], force, coordinates=names)  # fmt: skip
+    spins = System(
+        lambda q, v, t, p: v @ v / 2, force=force, coordinates=names,
+        velocities=("forward", "turning"), kinematics=along,
+    )  # fmt: skip
+    ends = [
+        simulate(controlled(system, half), np.zeros(3), np.zeros(size), [0.0, 0.95], None,
+                 steps=FixedSteps(40)).q[-1, :3]
+        for system, size in ((plain, 3), (spins, 2))
+    ]  # fmt: skip
+    np.testing.assert_allclose(ends[0], ends[1], atol=1e-8)
