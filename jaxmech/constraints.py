@@ -27,6 +27,7 @@ from jaxtyping import Array
 
 from jaxmech.compiler import jacobian
 from jaxmech.utils.checks import naming_missing, require_distinct, require_function
+from jaxmech.utils.equal_functions import first_equal
 from jaxmech.utils.jit_cache import traced_once
 from jaxmech.utils.probing import concrete, generic
 from jaxmech.velocities.quasi import QuasiVelocities
@@ -54,6 +55,7 @@ class AbstractConstraint(abc.ABC):
         if not isinstance(self.name, str):
             raise TypeError(f"Argument `name` must be a string, but is {self.name!r}.")
         require_function("fn", self.fn, self.takes)
+        object.__setattr__(self, "fn", first_equal(self.fn))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"

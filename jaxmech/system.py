@@ -36,6 +36,7 @@ from jaxmech.utils.checks import (
     require_kind,
     with_standard_promotion,
 )
+from jaxmech.utils.equal_functions import first_equal
 from jaxmech.utils.jit_cache import traced_once
 from jaxmech.utils.pickling import is_called_from, require_importable
 from jaxmech.utils.shapes import VMAP, stacked, with_shape
@@ -193,6 +194,7 @@ class System:
             fn = getattr(self, name)
             if fn is not None or name == "lagrangian":
                 require_function(name, fn, arguments)
+                object.__setattr__(self, name, first_equal(fn))
         units = stated_units(self.units, self.coordinates, self.states, self.velocities)
         names, states = checked_states(coordinate_names(self.coordinates), self.states, self.rates)
         require_distinct("states", states)

@@ -28,11 +28,12 @@ from experiments.fit_speed.cases import CASES
 from experiments.fit_speed.measured import MEASURED
 from experiments.fit_speed.problem import Problem
 from experiments.fit_speed.sides import SIDES
+from experiments.fit_speed.six_axes import SixAxes
 from jaxmech.config.environment import environment
 
 NEAR = 1e-3  # of the best loss
 APART = 0.05  # standard errors between the same optima
-PROBLEMS: dict[str, Callable[[], Problem]] = {**CASES, **MEASURED}
+PROBLEMS: dict[str, Callable[[], Problem]] = {**CASES, "six_axes": SixAxes, **MEASURED}
 
 
 def timed(name: str, side: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ variables, so that no constraint is left.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ import jaxmech as jm
 
 Function = Callable[..., Any]
 Bounds = tuple[float | None, float | None]
+InitialStates = Literal["fixed", "free"]
 
 
 class Problem(Protocol):
@@ -27,6 +28,7 @@ class Problem(Protocol):
     known: Mapping[str, float]  # parameters that are not fitted
     observe: Function  # observe(q, v, t, p), (d,)
     begin: Function | None  # the argument `start` of `jm.fit`
+    initial_states: InitialStates
 
     @property
     def recordings(self) -> list[jm.Recording]:
@@ -91,6 +93,7 @@ class Case:
     substeps: int  # of the method written by hand, between samples
     known: dict[str, float] = field(default_factory=dict)  # parameters that are not fitted
     begin: None = None  # the recorded state is that of the system
+    initial_states: InitialStates = "free"
 
     @cached_property
     def recordings(self) -> list[jm.Recording]:

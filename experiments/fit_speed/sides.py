@@ -22,6 +22,7 @@ class Ours:
         found = jm.fit(
             case.system, self.recordings, {**case.known, **start}, free=tuple(start),
             observe=case.observe, start=case.begin, bounds=case.bounds,
+            initial_states=case.initial_states,
         )  # fmt: skip
         values = dict(zip(found.names, found.values, strict=True))
         errors = dict(zip(found.names, found.uncertainty.standard_errors, strict=True))

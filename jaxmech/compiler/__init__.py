@@ -10,6 +10,7 @@ loop writes, and `jacobian` is a Jacobian with structural zeros. Nothing here de
 
 from jaxmech.compiler.devices import all_devices as all_devices
 from jaxmech.compiler.devices import backend_of as backend_of
+from jaxmech.compiler.devices import lanes as lanes
 from jaxmech.compiler.explain import Explanation as Explanation
 from jaxmech.compiler.explain import NativeCodeWarning as NativeCodeWarning
 from jaxmech.compiler.jacobian import jacobian as jacobian

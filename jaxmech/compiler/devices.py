@@ -1,13 +1,18 @@
 """The devices, and how batches run on each."""
 
 from contextlib import suppress
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 
+from jaxmech.compiler.backends.cpu.runtime import vector_registers
 from jaxmech.compiler.backends.cuda.driver import CudaError, driver
 from jaxmech.compiler.backends.cuda.self_test import gpu, verdict_on
 from jaxmech.compiler.backends.primitive import over_batch
-from jaxmech.compiler.platforms import platform_of, why_not
+from jaxmech.compiler.platforms import likely_platform, platform_of, why_not
+
+_THREADS = 1024  # of a GPU, which has as many for a batch as the batch has trajectories
 
 
 def all_devices() -> list[jax.Device]:
@@ -17,6 +22,18 @@ def all_devices() -> list[jax.Device]:
         with suppress(RuntimeError):  # JAX_PLATFORMS may exclude it
             devices += jax.devices("cpu")
     return devices
+
+
+def lanes(dtype: Any) -> int:
+    """The trajectories of a small batch that the default device computes side by side.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> lanes(jnp.float32) == 2 * lanes(jnp.float64)
+        True
+    """
+    side_by_side = vector_registers()[0] if likely_platform() == "cpu" else _THREADS
+    return side_by_side * 8 // jnp.dtype(dtype).itemsize
 
 
 def backend_of(device: jax.Device) -> str:

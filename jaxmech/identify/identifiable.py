@@ -23,6 +23,7 @@ from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, method_
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, Subject, with_params
 from jaxmech.utils.checks import require_function, require_kind
+from jaxmech.utils.equal_functions import first_equal
 from jaxmech.utils.field_docs import setting
 
 InitialStates = Literal["fixed", "free"]
@@ -63,6 +64,7 @@ class Identifiable:
         for name in ("observe", "start"):
             if getattr(self, name) is not None:
                 require_function(name, getattr(self, name))
+                object.__setattr__(self, name, first_equal(getattr(self, name)))
 
 
 def subject_digests(subject: Identifiable, recording: Recording) -> dict[str, str]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from jaxmech.compiler import batched_closure
+from jaxmech.compiler import batched_closure, lanes
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import AbstractMethod, AbstractSteps, ForwardMode, Scheme
 from jaxmech.integrate.steps.default_steps import resolved
@@ -131,6 +131,25 @@ def slopes_by_groups(
     slopes, auxiliaries = jax.vmap(partial(group, x))(directions)
     slopes = jax.tree.map(lambda s: s.reshape(-1, *s.shape[2:])[: x.size], slopes)
     return slopes, jax.tree.map(lambda o: o[0], auxiliaries)
+
+
+def quickest_together(trajectories: int, count: int, dtype: Any) -> int:
+    """How many of `count` derivatives each trajectory of a small batch should carry.
+
+    One trajectory with derivatives takes as long as all that fit into the lanes beside it, and a
+    derivative takes 1.6 times as long as the motion. Of equals the fewest are chosen, for the
+    shortest program.
+
+    Example:
+        >>> quickest_together(1, 3, float), quickest_together(1000, 50, float)
+        (1, 5)
+    """
+
+    def cost(together: int) -> float:
+        passes = -(-trajectories * -(-count // together) // lanes(dtype))
+        return passes * (1 / 1.6 + together)
+
+    return min(range(1, TOGETHER + 1), key=cost)
 
 
 def direction_groups(

@@ -664,16 +664,3 @@ def test_a_table_in_a_system(grad: bool) -> None:
     expected = (0.5 if grad else 0.5 * scales) * np.cos(np.sqrt(2.0)) * np.ones(2)
     np.testing.assert_allclose(jax.vmap(fn)(scales), expected, rtol=1e-6)
     np.testing.assert_allclose(fn(scales[0]), expected[0], rtol=1e-6)
-
-
-@pytest.mark.parametrize("smallest", [jnp.min, lambda x: -jnp.max(-x)])
-def test_the_smallest_entry_keeps_its_derivative(smallest: Any) -> None:
-    """XLA may round an entry in two ways, and then JAX finds none that equals the smallest one."""
-
-    def fn(x: Any) -> Any:
-        bowl = 3 + 0.1 * (x[0] - x[1]) ** 2
-        return smallest(jnp.stack([bowl - x.sum(), bowl + x.sum()]))
-
-    points = np.random.default_rng(0).normal(size=(500, 2))
-    expected = 0.2 * (points[:, :1] - points[:, 1:]) * [1, -1] - np.sign(points.sum(1))[:, None]
-    np.testing.assert_allclose(vectorize(jax.grad(fn))(points), expected, rtol=1e-12, atol=1e-14)

@@ -22,15 +22,13 @@ from jaxmech.identify.data.segments import Segments
 from jaxmech.identify.data.wraps import followed
 from jaxmech.identify.problem.parameters import ParameterLayout
 from jaxmech.integrate import AbstractDerivative, FixedSteps, ForwardMode, ReverseMode, Scheme
-from jaxmech.sensitivity.forward import slopes_by_groups
+from jaxmech.sensitivity.forward import quickest_together, slopes_by_groups
 from jaxmech.simulate import simulate
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
 
 Known = Array | np.ndarray
 Observe = Callable[[Array, Array, Array, Params], Array]
-
-_FEW = 10  # derivatives in all that have a trajectory each: the program is then the shortest
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,7 @@ class Linearized(NamedTuple):
     by_z: Float[Array, "p p"]
 
 
-@jit_of("problem", is_frame=True, is_brief=True)
+@jit_of("problem", is_frame=True, is_finite=True, is_brief=True)
 def linearized(problem: FitProblem, y: Known, data: Data) -> Linearized:
     """Run all segments with their derivatives, several directions of a segment per trajectory."""
     z, u = data.parts(y, problem.layout.size)
@@ -163,8 +161,7 @@ def linearized(problem: FitProblem, y: Known, data: Data) -> Linearized:
             return Slopes(made.residual, made.begin, made.end), made
 
         x = jnp.concatenate([z, u])
-        together = 1 if len(data.along) * x.size <= _FEW else None
-        return slopes_by_groups(whole, x, together)
+        return slopes_by_groups(whole, x, quickest_together(len(data.along), x.size, x.dtype))
 
     by_segment, run = _over_segments(slopes, data, u)
     numbers = partial(problem.layout.numbers, leaves=data.leaves)
