@@ -154,6 +154,7 @@ def read_mesh(file: str | Path) -> Triangles:
 
     Raises:
         ImportError: if `trimesh` is not installed.
+        ValueError: if the file has no triangles.
     """
     mesh = loaded_mesh(file)
     return Triangles(np.asarray(mesh.vertices, float), np.asarray(mesh.faces, int))
@@ -167,7 +168,10 @@ def loaded_mesh(file: str | Path) -> Any:
         raise ImportError(
             "Files of meshes need `trimesh`, which is not installed: pip install trimesh."
         ) from error
-    return trimesh.load_mesh(str(file))
+    mesh = trimesh.load_mesh(str(file))
+    if not len(getattr(mesh, "faces", ())):
+        raise ValueError(f"Argument `file` must hold triangles, but {file} has none.")
+    return mesh
 
 
 def visuals_of(name: str, visual: Any) -> tuple[Visual, ...]:

@@ -9,7 +9,7 @@ mujoco = pytest.importorskip("mujoco")
 trimesh = pytest.importorskip("trimesh")
 
 from jaxmech.geometry import Solid  # noqa: E402
-from jaxmech.interop.mujoco import Robot, from_mjcf  # noqa: E402
+from jaxmech.interop.mujoco import Robot, UnreadableMeshWarning, from_mjcf  # noqa: E402
 
 MJCF = """<mujoco><worldbody>
 <geom name="base" type="cylinder" size="0.2 0.05"/>
@@ -31,6 +31,7 @@ URDF = """<robot name="r"><material name="green"><color rgba="0 0.5 0 1"/></mate
     <geometry><mesh filename="package://robot/box.stl" scale="0.001 0.001 0.001"/></geometry>
   </visual>
   <visual><geometry><mesh filename="nowhere.dae"/></geometry></visual>
+  <visual><geometry><mesh filename="broken.stl"/></geometry></visual>
   <visual><geometry><cylinder radius="0.1" length="2"/></geometry></visual></link>
 <joint name="j" type="revolute"><parent link="base"/><child link="arm"/><axis xyz="0 1 0"/>
   <limit effort="1" velocity="1" lower="-1" upper="1"/></joint></robot>"""
@@ -67,10 +68,26 @@ def test_visuals_of_urdf_files_are_read_by_trimesh(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     trimesh.creation.box((200.0, 400.0, 600.0)).export(folder.parent / "box.stl")
     (folder / "r.urdf").write_text(URDF, "utf-8")
-    robot = from_mjcf(folder / "r.urdf")
+    (folder / "broken.stl").write_text("no mesh", "utf-8")
+    with pytest.warns(UnreadableMeshWarning) as warned:
+        robot = from_mjcf(folder / "r.urdf")
+    (message,) = (str(x.message) for x in warned if x.category is UnreadableMeshWarning)
+    assert "nowhere.dae (it is not there, seen from" in message
+    assert "broken.stl (" in message
     (body,) = robot.mechanism.bodies
     assert [visual.kind for visual in body.visual] == ["mesh", "cylinder"]
     assert body.visual[0].color == (0.0, 0.5, 0.0)
     mesh, base = solids(robot, "arm", "ground.0")
     np.testing.assert_allclose(mesh, [[-0.2, -0.1, 0.7], [0.2, 0.1, 1.3]], atol=1e-5)
     np.testing.assert_allclose(base, [[-0.5, -0.5, -0.05], [0.5, 0.5, 0.05]], atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:left out of the model")
+def test_a_mesh_of_an_mjcf_file_that_is_not_there_is_named() -> None:
+    inertial = '<inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/>'
+    text = MJCF.replace('vertex="2 0 0 3 0 0 2 1 0 2 0 1"', 'file="nowhere.stl"')
+    text = text.replace('axis="0 1 0"/>', f'axis="0 1 0"/>{inertial}')
+    text = text.replace('euler="0 0 90">', f'euler="0 0 90">{inertial}')
+    with pytest.warns(UnreadableMeshWarning, match=r"nowhere\.stl"):
+        robot = from_mjcf(text)
+    assert len(robot.mechanism.bodies) == 1

@@ -16,3 +16,4 @@ from jaxmech.interop.mujoco.read import from_mjcf as from_mjcf
 from jaxmech.interop.mujoco.robot import Keyframe as Keyframe
 from jaxmech.interop.mujoco.robot import Place as Place
 from jaxmech.interop.mujoco.robot import Robot as Robot
+from jaxmech.interop.mujoco.visuals import UnreadableMeshWarning as UnreadableMeshWarning

@@ -12,9 +12,15 @@ from jaxmech.interop.mujoco.source import is_any, mujoco
 from jaxmech.meshes import Triangles
 from jaxmech.parts import Visual
 from jaxmech.parts.vectors import product
+from jaxmech.utils.caller import warn_caller
 
 _SHOWN = 2  # the last group of geoms that MuJoCo shows by default
 _PLAIN = (0.5, 0.5, 0.5)  # the colour of a geom without one
+
+
+class UnreadableMeshWarning(UserWarning):
+    """A mesh of a robot cannot be read, so that pictures show its body without it."""
+
 
 Looks = dict[int, tuple[Visual, ...]]  # by the index of a moving body, 0 for the world
 
@@ -22,7 +28,7 @@ Looks = dict[int, tuple[Visual, ...]]  # by the index of a moving body, 0 for th
 def visuals_of_model(model: Any, spec: Any, source: Any, places: list[Placed]) -> Looks:
     """The visuals of the moving bodies and of the world, with those of the bodies fixed to them.
 
-    Meshes that cannot be read are left out.
+    Meshes that cannot be read are left out, with a warning.
 
     Args:
         model: the compiled model, which may lack meshes on which no inertia depends.
@@ -31,25 +37,35 @@ def visuals_of_model(model: Any, spec: Any, source: Any, places: list[Placed]) -
         places: the carrier of each body.
     """
     looks: dict[int, list[Visual]] = {}
+    missing: dict[str, str] = {}
     root = _urdf_root(source)
     if root is not None:
-        pairs = _of_links(root, model, _folder(source))
+        pairs = _of_links(root, model, _folder(source), missing)
     else:
-        pairs = _of_geoms(_with_meshes(model, spec))
+        pairs = _of_geoms(_with_meshes(model, spec, missing))
     for body, pose, make in pairs:
         place = places[body]
         position, attitude = place.pose.then(pose)
         visual = make(at=tuple(position.tolist()), turn=tuple(attitude.tolist()))
         looks.setdefault(place.index, []).append(visual)
+    if missing:
+        reasons = "; ".join(f"{file} ({reason})" for file, reason in missing.items())
+        warn_caller(
+            f"meshes cannot be read, so pictures show their bodies without them: {reasons}. "
+            "The motion is not affected.",
+            UnreadableMeshWarning,
+        )
     return {index: tuple(visuals) for index, visuals in looks.items()}
 
 
-def _with_meshes(model: Any, spec: Any) -> Any:
+def _with_meshes(model: Any, spec: Any, missing: dict[str, str]) -> Any:
     if not list(spec.meshes) or model.nmesh:
         return model
     try:
         return spec.copy().compile()  # since a failure leaves its mark on a spec
-    except (ValueError, mujoco().FatalError):  # a file is not there
+    except (ValueError, mujoco().FatalError) as error:
+        files = ", ".join(mesh.file for mesh in spec.meshes if mesh.file)
+        missing[files] = f"{str(error).splitlines()[0].rstrip('.')}; put it where the file names it"
         return model
 
 
@@ -104,7 +120,9 @@ def _folder(source: Any) -> Path:
     return Path.cwd() if is_text else Path(source).parent
 
 
-def _of_links(root: ET.Element, model: Any, folder: Path) -> Iterator[tuple[int, Offset, Any]]:
+def _of_links(
+    root: ET.Element, model: Any, folder: Path, missing: dict[str, str]
+) -> Iterator[tuple[int, Offset, Any]]:
     colors = {
         material.get("name"): color.get("rgba")
         for material in root.iter("material")
@@ -115,7 +133,7 @@ def _of_links(root: ET.Element, model: Any, folder: Path) -> Iterator[tuple[int,
         for visual in link.iterfind("visual"):
             material = visual.find("material")
             rgba = None if material is None else colors.get(material.get("name"))
-            make = _shape(visual.find("geometry"), folder, rgba)
+            make = _shape(visual.find("geometry"), folder, rgba, missing)
             if make is not None:  # the root link is the world
                 yield indices.get(link.get("name", ""), 0), _origin(visual.find("origin")), make
 
@@ -130,7 +148,9 @@ def _origin(element: ET.Element | None) -> Offset:
     return Offset(position, np.asarray(product(product(turns[0], turns[1]), turns[2])))
 
 
-def _shape(geometry: ET.Element | None, folder: Path, rgba: str | None) -> Any:
+def _shape(
+    geometry: ET.Element | None, folder: Path, rgba: str | None, missing: dict[str, str]
+) -> Any:
     shape = None if geometry is None or not len(geometry) else geometry[0]
     color = None if rgba is None else tuple(_numbers(rgba)[:3].tolist())
     if shape is None:
@@ -145,13 +165,16 @@ def _shape(geometry: ET.Element | None, folder: Path, rgba: str | None) -> Any:
     if shape.tag == "sphere":
         radius = float(text["radius"])
         return lambda **place: Visual.sphere(radius, color=color, **place)
-    file = _file(text.get("filename", ""), folder)
+    name = text.get("filename", "")
+    file = _file(name, folder)
     scale = tuple(_numbers(text.get("scale", "1 1 1")).tolist())
     if file is None:
+        missing[name] = f"it is not there, seen from {folder}"
         return None
     try:
         whole = Visual.mesh(file, scale=scale).form
-    except (ImportError, ValueError):
+    except (ImportError, ValueError, IndexError, KeyError) as error:
+        missing[name] = str(error).rstrip(".") or type(error).__name__
         return None
     return lambda **place: Visual.mesh(whole, scale=scale, color=color, **place)
 
