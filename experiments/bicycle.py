@@ -8,16 +8,19 @@ slip, a rear frame with a rigid rider, a front frame with fork and handlebar.
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 from scipy.optimize import brentq
 
 import jaxmech as jm
 from jaxmech import parts as jp
+from jaxmech.plot.style import styled
 
 REAR, FRONT = 0.3, 0.35  # radii of the wheels [m]
 
@@ -94,12 +97,17 @@ def stability_limits(modes: Callable[[Any], jm.analysis.Modes]) -> tuple[float, 
     return weave, capsize
 
 
-def main(path: str) -> None:
+def main(path: str | Path) -> None:
     jax.config.update("jax_enable_x64", True)
     speeds = jnp.linspace(0.0, 10.0, 161)
     modes = modes_at()
     found, limits = jax.vmap(modes)(speeds), stability_limits(modes)
-    figure, ax = plt.subplots(figsize=(6.0, 3.8), layout="constrained")
+    with styled():
+        _drawn(found, speeds, limits).savefig(path)
+
+
+def _drawn(found: Any, speeds: Any, limits: tuple[float, float]) -> Figure:
+    figure, ax = plt.subplots()
     x = np.repeat(np.asarray(speeds)[:, None], found.eigenvalues.shape[1], axis=1)
     is_mode = ~np.asarray(found.zero)
     values = np.asarray(found.eigenvalues)[is_mode]
@@ -116,7 +124,7 @@ def main(path: str) -> None:
         print(f"{name}: {limit:.8f} m/s")
         ax.axvline(limit, color="grey", linewidth=0.8, linestyle=":")
         ax.text(limit + 0.1, 11.5, f"{name}\n{limit:.4f} m/s", va="top", fontsize="small")
-    figure.savefig(path, dpi=100)
+    return figure
 
 
 if __name__ == "__main__":

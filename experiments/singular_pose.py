@@ -26,6 +26,7 @@ from scipy.special import ellipj, ellipk
 import jaxmech as jm
 from jaxmech.config.environment import environment
 from jaxmech.config.toml import ConfigError, read
+from jaxmech.plot.style import styled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +125,6 @@ def draw(ts: np.ndarray, passages: list[Passage], ax: Axes | None = None) -> Axe
         ax.semilogy(ts[1:], np.maximum(p.errors[1:], 1e-16), styles[p.drift], label=label)
     ax.set(xlabel="time [s]", ylabel="error of the head of crank 0 [m]")
     ax.set_title("Two four-bars in a row through their singular poses")
-    ax.grid(alpha=0.3)
     ax.legend(ncols=4, fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.14))
     return ax
 
@@ -141,8 +141,9 @@ def main(config: Path, out: Path) -> None:
     }
     (out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     (out / "table.md").write_text(table(passages) + "\n", encoding="utf-8")
-    axes = draw(np.linspace(0.0, study.end, study.saves), passages)
-    axes.figure.savefig(out / "errors.png", dpi=150)
+    with styled():
+        axes = draw(np.linspace(0.0, study.end, study.saves), passages)
+        axes.figure.savefig(out / "errors.png")
     print(table(passages))
     print(f"\nWritten to {out}/: results.json, table.md, errors.png")
 

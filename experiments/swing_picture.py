@@ -1,9 +1,9 @@
 """The animation at the top of README.md: the three motions of its example in one picture.
 
-python -m experiments.swing_picture docs/pictures/swing.gif
+`experiments.pictures` writes it.
 """
 
-import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -24,8 +24,8 @@ def geometry(q, t, p):
     return {"rods": jnp.stack([jnp.zeros(2), q[:2], q[2:]]), "middle": q[:2], "tip": q[2:]}
 
 
-def main() -> None:
-    jax.config.update("jax_enable_x64", True)
+def main(path: Path) -> None:
+    """Write the animation; in double precision."""
     system = jm.System(lagrangian, [jm.Holonomic(rods)], coordinates=("x1", "y1", "x2", "y2"))
     ts, params = jnp.linspace(0.0, 5.0, 501), {"m": 1.0, "l": 1.0, "g": 9.81}
 
@@ -35,8 +35,4 @@ def main() -> None:
 
     tips = jnp.array([[1.0, -1.0], [2.0, 0.1], [1.7, 0.7]])
     motions = jax.vmap(swing, in_axes=(0, None))(tips, params)
-    print(jm.animate(geometry, motions, params, fps=20.0).save(sys.argv[1], dpi=65.0))
-
-
-if __name__ == "__main__":
-    main()
+    print(jm.animate(geometry, motions, params, fps=20.0).save(path, dpi=65.0))

@@ -1,14 +1,11 @@
 """A page of `jm.view`, as a picture: an arm of three joints, six motions from different poses.
 
-python -m experiments.view_picture docs/pictures/view.png
-
-Needs Chromium, as `chromium` or in the variable CHROMIUM; without it, name an .html file.
+`experiments.pictures` writes it. Needs Chromium, as `chromium` or in the variable CHROMIUM.
 """
 
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -42,7 +39,7 @@ def arm() -> Mechanism:
 
 
 def main(target: Path) -> None:
-    jax.config.update("jax_enable_x64", True)
+    """Write the picture; in double precision."""
     mechanism = arm()
 
     def swing(angle):
@@ -53,12 +50,9 @@ def main(target: Path) -> None:
     motions = jax.vmap(swing)(jnp.linspace(0.6, 1.1, 6))
     view = jm.view(mechanism, motions, show=False)
     print(view)
-    if target.suffix == ".html":
-        print(view.save(target))
-        return
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
     if not chromium:
-        raise SystemExit("a picture needs Chromium; name it in CHROMIUM, or an .html file")
+        raise SystemExit("the picture of a page needs Chromium; name it in CHROMIUM")
     with tempfile.TemporaryDirectory() as folder:
         address = view.save(Path(folder) / "view.html").as_uri() + f"#t={SHOWN}&play=0&theme=light"
         shot = [f"--screenshot={target.resolve()}", "--virtual-time-budget=1500"]
@@ -66,7 +60,3 @@ def main(target: Path) -> None:
         quiet = subprocess.DEVNULL
         subprocess.run(command, check=True, timeout=120, stdout=quiet, stderr=quiet)
     print(target)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

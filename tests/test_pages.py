@@ -2,8 +2,6 @@
 
 A page runs in a process of its own that imports only the packages of the base installation and of
 the extras that the page names: "needs `pip install '.[xarray]'`".
-
-Run as a program, this file draws the pictures of docs/modes.md.
 """
 
 import os
@@ -181,11 +179,3 @@ def test_examples_that_are_pasted_compute_in_float64(page: str) -> None:
     blocks = BLOCK.findall(TEXTS[page])
     if any("simulate(" in code for code, _ in blocks):
         assert 'jax.config.update("jax_enable_x64", True)' in blocks[0][0]
-
-
-if __name__ == "__main__":
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as hidden:
-        for shown, _ in run("docs/modes.md", DOCS / "pictures", Path(hidden)):
-            sys.stdout.write(f"```\n{shown}```\n\n")

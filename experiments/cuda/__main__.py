@@ -15,6 +15,7 @@ import llvmlite
 
 from experiments.cuda import agreement, chains, offline, ptxas, report, speed, uses
 from jaxmech.compiler.platforms import NATIVE
+from jaxmech.plot.style import styled
 
 LIMIT = 540.0  # seconds for all measurements; none is started later
 Results = dict[str, Any]
@@ -100,10 +101,7 @@ def _online(out: Path) -> int:
             break
     results["not_begun"] += [name for name in parts if name not in results]
     _write(out, "cuda.json", results)
-    if results.get("batches"):
-        report.speeds(results["batches"]).savefig(out / "speeds.png", dpi=150)
-    if results.get("sweeps"):
-        report.variants(results["sweeps"]).savefig(out / "variants.png", dpi=150)
+    draw(results, out)
     if not results["not_begun"]:
         (out / "speeds.md").write_text(report.measured(results), encoding="utf-8")
     checked = [row for part in parts for row in results.get(part, []) if "agrees" in row]
@@ -111,6 +109,15 @@ def _online(out: Path) -> int:
     for row in wrong:
         print(f"does not agree: {row}", file=sys.stderr)
     return 1 if wrong else 0
+
+
+@styled()
+def draw(results: Results, out: Path) -> None:
+    """Draw the pictures of stored results."""
+    if results.get("batches"):
+        report.speeds(results["batches"]).savefig(out / "speeds.png")
+    if results.get("sweeps"):
+        report.variants(results["sweeps"]).savefig(out / "variants.png")
 
 
 def _environment() -> Results:

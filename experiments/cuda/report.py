@@ -67,9 +67,7 @@ def speeds(rows: Sequence[Row]) -> Figure:
         own = [row for row in rows if f"{row['model']}, {row['type']}" == name]
         ax.loglog([x["batch"] for x in own], [x["steps_per_second"] for x in own], "o-", label=name)
     ax.set(xlabel="trajectories in the batch", ylabel="trajectory-steps per second")
-    ax.grid(alpha=0.3)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize="small")
+    ax.legend()
     return figure
 
 
@@ -86,10 +84,7 @@ def variants(rows: Sequence[Row]) -> Figure:
                         label=name)  # fmt: skip
     left.set(xlabel="threads in a block", ylabel="trajectory-steps per second")
     right.set(xlabel="most registers of a thread")
-    for ax in (left, right):
-        ax.grid(alpha=0.3)
-        ax.spines[["top", "right"]].set_visible(False)
-    right.legend(frameon=False, fontsize="small")
+    right.legend()
     return figure
 
 

@@ -25,6 +25,7 @@ from scipy.integrate import solve_ivp
 import jaxmech as jm
 from experiments.long_time.cases import Motion, motions
 from jaxmech.config.environment import environment
+from jaxmech.plot.style import styled
 
 SAVES = 1000
 TOLERANCE = 1e-10  # of DOP853
@@ -91,10 +92,9 @@ def draw(found: dict[str, dict[str, Any]]) -> Figure:
         for method, run in runs.items():
             t, error = np.array(run["t"][1:]), np.abs(run["error"][1:])
             ax.loglog(t, np.maximum(error, 1e-17), ".-", ms=3, lw=0.5, label=method)
-        ax.set_title(motion.title, fontsize="medium")
+        ax.set_title(motion.title)
         ax.set_xlabel(f"time [{motion.unit}]")
         ax.set_ylabel("relative energy error")
-        ax.grid(alpha=0.3)
         ax.legend(fontsize="small", markerscale=3)
     return figure
 
@@ -112,7 +112,8 @@ def main(out: Path, steps: int) -> int:
         _tell(name, "DOP853", found[name]["DOP853"])
     facts = {"environment": environment(), "steps": steps, "runs": found}
     (out / "results.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    draw(found).savefig(out / "energy.png", dpi=150)
+    with styled():
+        draw(found).savefig(out / "energy.png")
     grows = [
         f"{name}: {label}"
         for name, runs in found.items()

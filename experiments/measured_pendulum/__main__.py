@@ -17,6 +17,7 @@ from jaxmech.config.errors import StudyError
 from jaxmech.config.frames import TableError
 from jaxmech.config.run_folder import FolderError
 from jaxmech.config.toml import ConfigError, located
+from jaxmech.plot.style import styled
 
 
 def main(config: Path, out: Path | None = None) -> None:
@@ -39,8 +40,9 @@ def write(found: Comparison, out: Path) -> list[str]:
     }
     (out / "errors.json").write_text(json.dumps(errors, indent=1) + "\n", encoding="utf-8")
     (out / "errors.md").write_text(table(found) + "\n", encoding="utf-8")
-    charts.laws(found.laws).figure.savefig(out / "laws.png", dpi=130)
-    charts.errors(found).figure.savefig(out / "errors.png", dpi=130)
+    with styled():
+        charts.laws(found.laws).figure.savefig(out / "laws.png")
+        charts.errors(found).figure.savefig(out / "errors.png")
     return ["errors.json", "errors.md", "laws.png", "errors.png"]
 
 

@@ -30,6 +30,7 @@ from experiments.recovery.study import Recovery, Result, run
 from jaxmech.config.environment import environment
 from jaxmech.config.toml import ConfigError, read
 from jaxmech.ensemble import cluster_tasks
+from jaxmech.plot.style import styled
 
 _WIDE = 42  # letters in a line of a title
 
@@ -98,7 +99,6 @@ def _draw(ax: Axes, result: Result) -> None:
     title = re.sub(r"(?<!,) ", "\xa0", result.title)  # lines end at commas
     ax.set_title(fill(title, _WIDE), fontsize="small")
     ax.set_xlabel("normal quantile")
-    ax.grid(alpha=0.3)
     ax.legend(fontsize="small", markerscale=2)
 
 
@@ -119,7 +119,8 @@ def main(config: Path, out: Path) -> int:
     (out / "results.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     tables = [summary(results), table(results)]
     (out / "table.md").write_text("\n\n".join(tables) + "\n", encoding="utf-8")
-    draw(results).savefig(out / "quantiles.png", dpi=150)
+    with styled():
+        draw(results).savefig(out / "quantiles.png")
     print(summary(results))
     print("".join(f"\nMissed: {text}" for text in missed) or "\nAll targets are reached.")
     print(f"Written to {out}/: results.json, table.md, quantiles.png")

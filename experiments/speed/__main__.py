@@ -15,6 +15,7 @@ from jaxmech.compiler.platforms import NATIVE
 from jaxmech.config.errors import InputError
 from jaxmech.config.run_folder import FolderError
 from jaxmech.config.toml import read
+from jaxmech.plot.style import styled
 
 BAD_INPUT, INTERRUPTED = 2, 130
 BUSY = 0.5  # average number of running processes
@@ -53,6 +54,7 @@ def main(config: Path, out: Path | None = None, devices: Sequence[str] = ("cpu",
     return code
 
 
+@styled()
 def write(results: Results, out: Path) -> list[str]:
     """Write the run folder, and return the names of its files."""
     found = report.content(results)
@@ -67,7 +69,7 @@ def write(results: Results, out: Path) -> list[str]:
     if any(row["outcomes"] for row in found["scaling"]):
         pictures["scaling.png"] = charts.scaling(found["scaling"])
     for name, picture in pictures.items():
-        picture.savefig(out / name, dpi=150)
+        picture.savefig(out / name)
     return [*files, *pictures]
 
 

@@ -42,7 +42,6 @@ def bars(table: Sequence[Row]) -> Figure:
     ax.grid(axis="y", alpha=0.3)
     ax.set_axisbelow(True)
     ax.set_ylabel("trajectory-steps per second")
-    ax.spines[["top", "right"]].set_visible(False)
     whole.legend(**_LEGEND)
     return whole
 
@@ -88,9 +87,7 @@ def over_batches(ax: Axes, title: str) -> None:
     """Label a panel of speeds over the size of the batch."""
     ax.set(xscale="log", yscale="log", xlabel="trajectories in the batch")
     ax.set_ylabel("trajectory-steps per second")
-    ax.set_title(title, fontsize="medium")
-    ax.grid(alpha=0.3)
-    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_title(title)
 
 
 def add_legend(whole: Figure, **style: Any) -> None:

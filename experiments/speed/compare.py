@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from experiments.speed.charts import add_legend, over_batches, panels
 from experiments.speed.report import NONE, device, grid, in_brackets
 from jaxmech.config.errors import InputError
+from jaxmech.plot.style import styled
 
 NATIVE_ROUTES = ("jaxmech, bare kernel", "jaxmech, default")
 Speeds = Mapping[tuple[str, int, str], Mapping[str, Any]]  # outcome by case, batch and precision
@@ -23,7 +24,8 @@ def compare(files: Sequence[Path], out: Path) -> int:
     text = as_table(machines)
     out.mkdir(parents=True, exist_ok=True)
     (out / "compare.md").write_text(text + "\n", encoding="utf-8")
-    picture(machines).savefig(out / "compare.png", dpi=150)
+    with styled():
+        picture(machines).savefig(out / "compare.png")
     print(f"{text}\n\nWritten to {out}/: compare.md, compare.png", flush=True)
     return 0
 

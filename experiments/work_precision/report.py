@@ -7,6 +7,9 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
+from jaxmech.plot import work_precision
+from jaxmech.plot.style import styled
+
 DECADES = 1e-10, 1e-4  # of the tolerances of a slope
 TARGETS = 1e-6, 1e-8  # errors for which times are told
 TITLES = {
@@ -62,6 +65,7 @@ def summary_of(found: Found) -> str:
     return f"{told}least error {best['error']:.1e} in {best['seconds']:.3g} s"
 
 
+@styled()
 def draw(name: str, found: Found, path: Path) -> None:
     """Plot errors over times, of one trajectory and of a batch."""
     kinds = [kind for kind in ("single", "batch") if found.get(kind)]
@@ -71,20 +75,22 @@ def draw(name: str, found: Found, path: Path) -> None:
     )  # fmt: skip
     names = list(dict.fromkeys(one for kind in kinds for one in found[kind]))
     for ax, kind in zip(axes[0], kinds, strict=True):
-        for one, rows in found[kind].items():
-            good = [r for r in rows["rows"] if r["error"]]
-            times = [r["seconds"] / rows["trajectories"] for r in good]
-            style = "o-" if one.startswith("Adaptive") else "s--" if one.startswith("RK4") else "x:"
-            color = f"C{names.index(one)}"
-            ax.loglog(times, [r["error"] for r in good], style, ms=4, label=one, color=color)
-        ax.set(xlabel="processor time of a trajectory [s]", title=_kind(kind, found))
-        ax.grid(alpha=0.3)
-    axes[0][0].set_ylabel("error at the end")
+        runs = {one: _times_and_errors(found[kind][one]) for one in names if one in found[kind]}
+        work_precision(runs, work="processor time of a trajectory [s]", legend=False, ax=ax)
+        ax.set_title(_kind(kind, found))
+    for ax in axes[0][1:]:
+        ax.set_ylabel("")
     figure.suptitle(TITLES.get(name, name))
     handles = dict(zip(*reversed(axes[0][0].get_legend_handles_labels()), strict=True))
-    figure.legend(handles.values(), handles, loc="outside right upper", fontsize=8)
-    figure.savefig(path, dpi=100)
+    figure.legend(handles.values(), handles, loc="outside right upper", frameon=False)
+    figure.savefig(path)
     plt.close(figure)
+
+
+def _times_and_errors(rows: Found) -> tuple[list[float], list[float]]:
+    good = [row for row in rows["rows"] if row["error"]]
+    times = [row["seconds"] / rows["trajectories"] for row in good]
+    return times, [row["error"] for row in good]
 
 
 def _kind(kind: str, found: Found) -> str:

@@ -16,7 +16,7 @@ from jaxmech.geometry import Solid
 
 _SUN = np.array([0.35, -0.5, 0.8])  # in space, towards the light
 _SHADE, _GLOW = 0.45, 0.6  # brightness away from the light, and what it adds
-_GHOST = 0.35  # opacity in a group of trajectories
+_GHOST = 0.3  # opacity in a large group of trajectories
 _DEPTHS = 0.4  # of the order in which solids in the plane are drawn
 
 
@@ -90,21 +90,20 @@ class Faces(Poly3DCollection):  # type: ignore[misc]
 Drawing = Outline | Faces
 
 
-def drawings(
-    ax: Axes, bodies: Sequence[MovingSolid], *, is_group: bool
-) -> list[tuple[Drawing, Any]]:
+def drawings(ax: Axes, bodies: Sequence[MovingSolid], *, members: int) -> list[tuple[Drawing, Any]]:
     """The artists of solids, each with what its method `show` needs."""
     if not bodies:
         return []
+    opacity = _GHOST + (0.92 - _GHOST) / members
     if bodies[0].origin.shape[1] == 3:
-        faces = Faces(bodies, linewidths=0.3, zorder=3, alpha=_GHOST if is_group else None)
+        faces = Faces(bodies, linewidths=0.3, zorder=3, alpha=opacity if members > 1 else None)
         ax.add_collection3d(faces)  # type: ignore[attr-defined]
         return [(faces, bodies)]
     depths = np.array([body.vertices[:, 2].max() for body in bodies])
     span = np.ptp(depths) or 1.0
     pairs: list[tuple[Drawing, Any]] = []
     for body, depth in zip(bodies, depths, strict=True):
-        fill = (*body.color, 0.3 if is_group else 0.92)
+        fill = (*body.color, opacity)
         edge = tuple(0.6 * x for x in body.color)
         order = 2 + _DEPTHS * float(depth - depths.min()) / span
         style = {"facecolor": fill, "edgecolor": edge, "linewidth": 0.8, "zorder": order}

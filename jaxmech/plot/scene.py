@@ -76,7 +76,7 @@ class Scene:
                     self._artists.append((artist, shape[k]))
                 else:
                     _move(artist, shape[k][0])
-        self._artists += drawings(ax, solids, is_group=count > 1)
+        self._artists += drawings(ax, solids, members=count)
 
     @property
     def artists(self) -> list[Any]:

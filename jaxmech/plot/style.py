@@ -1,7 +1,6 @@
 """The style of all pictures, read from `style.mplstyle`: its colours, and axes that have it."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,8 @@ _TICKS = {
 }
 
 
-def styled() -> AbstractContextManager[None]:
-    """The settings of matplotlib for what is made inside."""
+def styled() -> Any:
+    """The settings of matplotlib for what is made inside; also a decorator of functions."""
     return mpl.rc_context(STYLE)
 
 
