@@ -224,11 +224,27 @@ def foot() -> Triangles:
     return joined(block, box().moved((0.0, 0.0, 2.0), np.diag([5.0, 5.0, 0.5])))
 
 
-def ring(inner: float, outer: float, height: float, sides: int = 40) -> Triangles:
-    """A flat ring about z, around the origin."""
+@cache
+def gear(teeth: int, *, internal: bool = False) -> Triangles:
+    """A gear wheel of pitch radius 1 and width 1 about z, with the middle of a tooth along x."""
+    module, sides = 2.0 / teeth, 4 * teeth
+    profile = 1.0 + module * np.tile([0.9, -1.1, -1.1, 0.9], teeth)
+    middle = directions_in_plane(2 * sides)[1]  # half a side, between the two tops of a tooth
+    turn = np.array([[middle[0], -middle[1], 0.0], [middle[1], middle[0], 0.0], [0.0, 0.0, 1.0]])
+    if internal:
+        return ring(np.roll(profile, 2), 1.0 + 3.5 * module, 1.0, sides).moved(axes=turn)
+    hub = cylinder(20).moved(axes=np.diag([0.22, 0.22, 1.3]))
+    return joined(ring(0.12, profile, 1.0, sides).moved(axes=turn), hub)
+
+
+def ring(inner: Any, outer: Any, height: float, sides: int = 40) -> Triangles:
+    """A flat ring about z, around the origin; radii may be one for each of its sides."""
     turn = directions_in_plane(sides)
     profile = [(outer, 0.5), (inner, 0.5), (inner, -0.5), (outer, -0.5)]
-    rows = [np.pad(r * turn, ((0, 0), (0, 1))) + z * height * _UP for r, z in profile]
+    rows = [
+        np.pad(np.reshape(r, (-1, 1)) * turn, ((0, 0), (0, 1))) + z * height * _UP
+        for r, z in profile
+    ]
     k = np.arange(sides)
     following = (k + 1) % sides
     faces = []

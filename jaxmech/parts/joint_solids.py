@@ -43,12 +43,14 @@ from jaxmech.parts.position_equations import (
     pointing,
 )
 from jaxmech.parts.rigid_bodies import AbstractRigidBody
-from jaxmech.parts.values import Reader, Vector
+from jaxmech.parts.values import Reader, Value, Vector
 from jaxmech.parts.vectors import normals, turned
 from jaxmech.parts.velocity_equations import Edge, GearSpeed, RoundSlip, WheelSlip
 
 STEEL, DAMPER, TYRE = (0.5, 0.53, 0.57), (0.35, 0.38, 0.42), (0.25, 0.25, 0.27)
 
+_TEETH, _MOST_TEETH = 16, 120  # of the smallest gear of a pair, and of any
+_BELT = 96  # points of a belt
 _FAR = 1e3  # half the length of a straight ground [m]; a picture shows the visible part
 
 Shapes = dict[str, Any]
@@ -348,10 +350,10 @@ def _wheels(
             wheels = ((name, 1, at_b, radius, None),)
         case WheelSlip(_, at_b, axle, radius):
             wheels = ((name, 1, at_b, radius, axle),)
-        case Mesh(ra, rb, _):
-            wheels = ((f"{name}.1", 0, None, ra, None), (f"{name}.2", 1, None, rb, None))
-        case GearSpeed(axis_a, ra, axis_b, rb):
-            wheels = ((f"{name}.1", 0, None, ra, axis_a), (f"{name}.2", 1, None, rb, axis_b))
+        case Mesh(ra, rb, _, sense):
+            return _gears(name, ((ra, None), (rb, None)), sense, bodies, frames, read, sketch)
+        case GearSpeed(axis_a, ra, axis_b, rb, sense):
+            return _gears(name, ((ra, axis_a), (rb, axis_b)), sense, bodies, frames, read, sketch)
         case _:
             return {}
     shapes: Shapes = {}
@@ -361,6 +363,59 @@ def _wheels(
             depth = sketch.depth(bodies[k].name)
             shapes |= _wheel(label, frames[k], at, radius, axle, read, sketch.height, depth, color)
     return shapes
+
+
+def _gears(
+    name: str, wheels: Sequence[tuple[Value, Vector | None]], sense: float, bodies: Sequence[Any],
+    frames: Frames, read: Reader, sketch: Sketch,
+) -> Shapes:  # fmt: skip
+    """Two gear wheels whose teeth mesh, or two pulleys with their belt."""
+    radii = [radius for radius, _ in wheels]
+    smallest = min((abs(r) for r in radii if isinstance(r, float)), default=0.0)
+    has_teeth = sense > 0 and all(isinstance(r, float) for r in radii)
+    centers = [jnp.asarray(frame.origin) for frame in frames[:2]]
+    shapes: Shapes = {}
+    for k, (radius, axis) in enumerate(wheels):
+        if _has_visual(bodies[k]):
+            continue
+        depth = sketch.depth(bodies[k].name)
+        label = f"{name}.{k + 1}"
+        made = _wheel(label, frames[k], None, radius, axis, read, sketch.height, depth, BY_BODY)
+        wheel = made[f"{label}.wheel"]
+        if has_teeth and isinstance(radius, float):
+            teeth = min(round(_TEETH * abs(radius) / smallest), _MOST_TEETH)
+            mesh = meshes.gear(teeth, internal=radius < 0)
+            away = wheel.axes.T @ (centers[1 - k] - centers[k])
+            # Of an external pair the other wheel is where they touch, of an internal one away.
+            inward = radius < 0 or (radii[1 - k] < 0)  # type: ignore[operator]
+            turn = jnp.arctan2(away[1], away[0]) + (np.pi if inward and radius > 0 else 0.0)
+            turn = turn + (np.pi / teeth if k else 0.0)
+            c, s = jnp.cos(turn), jnp.sin(turn)
+            flat = mesh.vertices[:, :2] @ jnp.stack([jnp.stack([c, s]), jnp.stack([-s, c])])
+            width = jnp.ptp(wheel.vertices[:, 2])
+            middle = (wheel.vertices[:, 2].max() + wheel.vertices[:, 2].min()) / 2
+            height = mesh.vertices[:, 2] * width / 1.3 + middle
+            vertices = jnp.concatenate([abs(radius) * flat, height[:, None]], axis=1)
+            wheel = wheel._replace(vertices=vertices, faces=mesh.faces)
+        shapes[f"{bodies[k].name}.{name}"] = wheel  # in the colour of its body
+    if sense < 0:
+        across = frames[0].axes if wheels[0][1] is None else _across(frames[0], wheels[0][1], read)
+        shapes[f"{name}.belt"] = _belt(centers, [read.number(r) for r in radii], across)
+    return shapes
+
+
+def _across(frame: Frame, axis: Vector, read: Reader) -> Array:
+    """Two directions across an axis on a body, as columns."""
+    return jnp.stack([jnp.asarray(frame.direction(n)) for n in across(frame, axis, read)], axis=1)
+
+
+def _belt(centers: Sequence[Array], radii: Sequence[Any], axes: Any) -> Array:
+    """A line around two pulleys, whose last part is that of its first, so that it stays open."""
+    u = meshes.directions_in_plane(_BELT) @ jnp.asarray(axes)[:, :2].T
+    reach = jnp.stack([u @ c + r for c, r in zip(centers, radii, strict=True)])
+    ends = jnp.stack([c[None] + r * u for c, r in zip(centers, radii, strict=True)])
+    ring = jnp.where((reach[0] > reach[1])[:, None], ends[0], ends[1])
+    return jnp.concatenate([ring, ring[:2]])
 
 
 def _wheel(

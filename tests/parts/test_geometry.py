@@ -91,8 +91,8 @@ def test_wheels_springs_and_gears_have_shapes() -> None:
     ):
         np.testing.assert_allclose(x[name].origin, start, atol=1e-6)
         np.testing.assert_allclose(x[name].origin + x[name].axes[:, 0], end, atol=1e-6)
-    reach = [np.ptp(placed(x[f"teeth.{k}.wheel"])[:, 0]) / 2 for k in (1, 2)]
-    np.testing.assert_allclose(reach, [0.1, 0.3], rtol=1e-6)
+    reach = [np.ptp(placed(x[f"{k}.teeth"])[:, 0]) / 2 for k in ("rotor", "other")]
+    np.testing.assert_allclose(reach, [0.111, 0.311], rtol=0.02)  # with their teeth
     np.testing.assert_allclose(placed(x["bob"]).mean(axis=0), [0, -0.7], atol=1e-6)
 
 
@@ -220,3 +220,46 @@ def test_joints_without_a_name_or_with_that_of_a_body_are_drawn() -> None:
     np.testing.assert_allclose(ends["bob.joint"], [1, -1], atol=1e-6)
     np.testing.assert_allclose(ends[".joint"], [1, -1], atol=1e-6)
     np.testing.assert_array_equal(shapes["bob"].origin, [1, -1])
+
+
+@pytest.mark.parametrize(("radius", "gap"), [(0.25, 0.35), (-0.3, 0.2)])
+def test_teeth_of_gears_mesh(radius: float, gap: float) -> None:
+    pinion, wheel = (jp.planar_body(name, mass=1.0, inertia=0.1) for name in ("pinion", "wheel"))
+    joints = [
+        jp.revolute("a", jp.ground, (0, 0), pinion, (0, 0)),
+        jp.revolute("b", jp.ground, (gap, 0), wheel, (0, 0)),
+        jp.gear("teeth", pinion, 0.1, wheel, radius),
+    ]
+    mechanism = jp.Mechanism([pinion, wheel], joints, [])
+    q = mechanism.system.coordinates
+    angles = {"a.angle": 0.3, "b.angle": -0.3 * 0.1 / radius}
+    shapes = drawn(mechanism, [angles[name] for name in q])
+    contact = np.array([0.1 if radius > 0 else -0.1, 0.0])
+    reach = []
+    for name, center in (("pinion.teeth", 0.0), ("wheel.teeth", gap)):
+        points = placed(shapes[name])
+        near = points[np.abs(points - contact).max(axis=1) < 0.015]
+        near = near[np.abs(near[:, 1]) < 0.008]  # a tooth or a gap on the line of centres
+        reach.append(np.linalg.norm(near - [center, 0.0], axis=1))
+    assert reach[0].max() == pytest.approx(0.1 * (1 + 0.9 * 2 / 16))
+    if radius > 0:
+        assert reach[0].max() + reach[1].max() < gap
+    else:
+        assert reach[0].max() + gap < reach[1].min() + 1e-9
+
+
+def test_a_belt_goes_around_its_pulleys() -> None:
+    one, two = (jp.planar_body(name, mass=1.0, inertia=0.1) for name in ("one", "two"))
+    joints = [
+        jp.revolute("a", jp.ground, (0, 0), one, (0, 0)),
+        jp.revolute("b", jp.ground, (0.6, 0), two, (0, 0)),
+        jp.belt("belt", one, 0.1, two, 0.25),
+    ]
+    mechanism = jp.Mechanism([one, two], joints, [])
+    line = drawn(mechanism, np.zeros(mechanism.system.n))["belt.belt"]
+    away = np.minimum(
+        np.abs(np.linalg.norm(line, axis=1) - 0.1),
+        np.abs(np.linalg.norm(line - np.array([0.6, 0.0]), axis=1) - 0.25),
+    )
+    assert away.max() < 1e-12
+    assert (line[:, 0].min(), line[:, 0].max()) == pytest.approx((-0.1, 0.85))
