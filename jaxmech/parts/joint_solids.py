@@ -387,7 +387,7 @@ def _gears(
             mesh = meshes.gear(teeth, internal=radius < 0)
             away = wheel.axes.T @ (centers[1 - k] - centers[k])
             # Of an external pair the other wheel is where they touch, of an internal one away.
-            inward = radius < 0 or (radii[1 - k] < 0)  # type: ignore[operator]
+            inward = radius < 0 or (radii[1 - k] < 0)
             turn = jnp.arctan2(away[1], away[0]) + (np.pi if inward and radius > 0 else 0.0)
             turn = turn + (np.pi / teeth if k else 0.0)
             c, s = jnp.cos(turn), jnp.sin(turn)
