@@ -21,7 +21,10 @@ from jaxmech.parts import Joint, rope, stop
 from jaxmech.parts.body import AbstractBody
 from jaxmech.unilateral import Unilateral
 
-_OTHER = ("stiffness", "stiffnesspoly", "damping", "dampingpoly", "frictionloss", "armature")
+_FIELDS = tuple(  # of forces of a tendon; not every version has all
+    f"tendon_{name}"
+    for name in ("stiffness", "stiffnesspoly", "damping", "dampingpoly", "frictionloss", "armature")
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class TendonRange:
 
 def limits_of(
     model: Any, joints: Mapping[str, Joint], names: Sequence[str], conversion: Conversion,
-    places: list[Placed], moving: Mapping[int, AbstractBody],
+    places: list[Placed], moving: dict[int, AbstractBody],
 ) -> Limits:  # fmt: skip
     """The limits of a model; `names` are those of all its joints."""
     parts: list[Joint | Unilateral] = []
@@ -75,7 +78,7 @@ def _tendon(
     moving: dict[int, AbstractBody],
 ) -> Joint | Unilateral | None:  # fmt: skip
     """A tendon that does nothing but limit; None for any other."""
-    has_force = any(np.any(getattr(model, f"tendon_{field}", 0.0)[k]) for field in _fields(model))
+    has_force = any(np.any(getattr(model, field)[k]) for field in _FIELDS if hasattr(model, field))
     if not model.tendon_limited[k] or has_force:
         return None
     first, count = int(model.tendon_adr[k]), int(model.tendon_num[k])
@@ -101,7 +104,3 @@ def _tendon(
     if len({body.name for body, _ in points}) == 1:
         return None  # its length does not change
     return rope(f"{name}.limit", points, upper)
-
-
-def _fields(model: Any) -> list[str]:
-    return [field for field in _OTHER if hasattr(model, f"tendon_{field}")]
