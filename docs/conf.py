@@ -63,7 +63,8 @@ html_theme_options = {
 }
 html_context = {"default_mode": "auto"}  # without it, a first visit logs an error
 html_show_sourcelink = False
-html_sidebars = {name: [] for name in ("installation", "ten_minutes", "compared", "changes")}
+PLAIN = ("index", "overview", "installation", "ten_minutes", "compared", "changes")  # no side bar
+html_sidebars = {name: [] for name in PLAIN}
 html_math_renderer = "mathml"
 
 # Shapes and units are in the docstrings; annotations would repeat them at every argument.
@@ -120,7 +121,7 @@ def sign(
 
 
 def link_pages(app: Any, path: Any, parent: str, content: list[str]) -> None:
-    """The list of changes links to pages from the root of the repository."""
+    """The list of changes and the README link to pages from the root of the repository."""
     content[0] = content[0].replace("](docs/", "](")
 
 

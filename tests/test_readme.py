@@ -1,4 +1,4 @@
-"""The README's figures are those of the benchmark, and its commands and links exist."""
+"""The README is short, its figures are those of the benchmark, its commands and links exist."""
 
 import json
 import re
@@ -6,14 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from experiments.front_page import cpu_speeds, gpu_speeds
+
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_speeds_are_those_of_the_benchmark() -> None:
     """The speed table and the cost of gradients, written by `jaxmech bench --out docs/speed`."""
+    page = (ROOT / "docs" / "speeds.md").read_text(encoding="utf-8")
     measured = (ROOT / "docs" / "speed" / "speed.md").read_text(encoding="utf-8")
-    assert measured.split("\n\n")[1] in README  # below its title
+    assert measured.split("\n\n")[1] in page  # below its title
     figures = json.loads((ROOT / "docs" / "speed" / "speed.json").read_text(encoding="utf-8"))
     reverse, five = [], []
     for case in figures["gradients"]:
@@ -21,7 +24,7 @@ def test_the_speeds_are_those_of_the_benchmark() -> None:
         reverse += [seconds / forward for seconds in forms[:2]]
         five += [forms[-1] / forward] if forms[-1] else []
     for runs in (reverse, five):
-        assert f"{min(runs):.1f} to {max(runs):.1f} forward runs" in README.replace("\n", " ")
+        assert f"{min(runs):.1f} to {max(runs):.1f} forward runs" in page.replace("\n", " ")
 
 
 @pytest.mark.parametrize("target", re.findall(r"^make (\w+)", README, re.MULTILINE))
@@ -33,3 +36,29 @@ def test_the_links_lead_somewhere() -> None:
     links = re.findall(r"\]\(([^)#]+)", README)
     assert len(links) >= 8
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_first_screen_is_short() -> None:
+    assert len(README.splitlines()) <= 160
+    assert README.count("```python") == 4
+    assert README.index("hero.gif") < README.index("## Two commands") < README.index("## Three")
+
+
+def test_the_front_page_shows_the_readme() -> None:
+    """Its parts are included by their marks."""
+    page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    marks = re.findall(r"start-after: (<!-- \w+ -->)\n:end-before: (<!-- /\w+ -->)", page)
+    assert len(marks) == 5
+    for start, end in marks:
+        assert 0 < README.index(start) < README.index(end)
+    examples = {file.stem for file in (ROOT / "examples").glob("*.py")}
+    assert set(re.findall(r"\]\(examples/(\w+)\.ipynb\)", page)) == examples
+    thumbnails = re.findall(r"examples/thumbnails/\w+\.png", page)
+    assert [x for x in thumbnails if not (ROOT / "docs" / x).is_file()] == []
+
+
+def test_the_chart_of_speeds_shows_what_is_stored() -> None:
+    on_the_cpu, on_the_gpu = dict(cpu_speeds()), dict(gpu_speeds())
+    assert on_the_cpu["jaxmech, default"] == pytest.approx(70.1, rel=0.01)
+    assert "| jaxmech, default | 70.1 |" in (ROOT / "docs" / "speeds.md").read_text("utf-8")
+    assert on_the_gpu["MJX, 8,192 chains"] == pytest.approx(8.05, rel=0.01)
