@@ -1,14 +1,10 @@
-"""The pictures of the front page of the documentation and of README.md.
+"""The chart of speeds and the thumbnails of the examples on the front page of the documentation.
 
-python -m experiments.front_page pictures    # those that the code of README.md draws
-python -m experiments.front_page speed       # the chart of speeds, from stored measurements
-python -m experiments.front_page examples    # a thumbnail of each example, in minutes
+`experiments.pictures` writes them; the other pictures of that page are drawn by its own code.
 """
 
-import argparse
 import json
 import os
-import re
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,46 +14,36 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from jaxmech.plot.style import BLUE, GREY, INK, STYLE
+from jaxmech.plot.style import BLUE, GREY, INK, styled
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCS = ROOT / "docs"
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
-WIDTH = 360  # pixels of a thumbnail
 CHAIN = 6  # bodies
+_WIDTH = 360  # pixels of a thumbnail
 
 Bars = list[tuple[str, float]]  # names and million steps per second
 
 
-def pictures() -> None:
-    """Run the code of README.md in the folder of its pictures."""
-    code = "\n".join(BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8")))
-    os.chdir(DOCS / "pictures")
-    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
-
-
-def examples() -> None:
-    """Run every example, and keep its first picture."""
+def thumbnail(name: str, file: Path) -> None:
+    """Run an example, and write its first picture."""
     mpl.use("Agg")
-    for program in sorted((ROOT / "examples").glob("*.py")):
-        os.chdir(program.parent)
-        plt.close("all")
-        runpy.run_path(str(program))
-        file = DOCS / "examples" / "thumbnails" / f"{program.stem}.png"
-        file.parent.mkdir(exist_ok=True)
-        figure = plt.figure(plt.get_fignums()[0])
-        figure.savefig(file, dpi=WIDTH / figure.get_figwidth())
-        print(file)
+    plt.close("all")
+    before = Path.cwd()
+    os.chdir(ROOT / "examples")
+    try:
+        runpy.run_path(f"{name}.py")
+    finally:
+        os.chdir(before)
+    figure = plt.figure(plt.get_fignums()[0])
+    figure.savefig(file, dpi=_WIDTH / figure.get_figwidth())
 
 
-def speed() -> None:
-    """Draw the chart of speeds beside other programs."""
-    with mpl.rc_context(STYLE):
+def draw_speeds(file: Path) -> None:
+    """Draw speeds beside those of other programs, from stored measurements."""
+    with styled():
         figure, axes = plt.subplots(1, 2, figsize=(9.0, 2.9))
         _bars(axes[0], "Double pendulum on two CPU cores", list(cpu_speeds()))
         _bars(axes[1], f"Chain of {CHAIN} spatial bodies on an H100", list(gpu_speeds()))
-        figure.savefig(DOCS / "pictures" / "speed_peers.png", dpi=130)
-    print(DOCS / "pictures" / "speed_peers.png")
+        figure.savefig(file, dpi=130)
 
 
 def cpu_speeds() -> Iterator[tuple[str, float]]:
@@ -85,7 +71,7 @@ def gpu_speeds() -> Iterator[tuple[str, float]]:
 
 
 def _stored(name: str) -> Any:
-    return json.loads((DOCS / name).read_text(encoding="utf-8"))
+    return json.loads((ROOT / "docs" / name).read_text(encoding="utf-8"))
 
 
 def _bars(ax: Axes, title: str, bars: Bars) -> None:
@@ -103,15 +89,3 @@ def _bars(ax: Axes, title: str, bars: Bars) -> None:
     ax.grid(visible=False, axis="y")
     ax.set_xlabel("million steps per second, float64")
     ax.set_title(title)
-
-
-def main() -> None:
-    made = {"pictures": pictures, "speed": speed, "examples": examples}
-    parser = argparse.ArgumentParser(description="Draw the pictures of the front page.")
-    parser.add_argument("kind", nargs="*", choices=[*made], default=[*made])
-    for kind in parser.parse_args().kind:
-        made[kind]()
-
-
-if __name__ == "__main__":
-    main()

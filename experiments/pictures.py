@@ -1,6 +1,6 @@
 """Remakes the pictures of the documentation, all of them or those that are named.
 
-python -m experiments.pictures [swing.gif precision ...]
+python -m experiments.pictures [hero.gif precision ...]
 
 Each picture has one source: the code of the page that shows it, run as pasted; an animation; or the
 stored results of an experiment. A name is that of a file or of its folder. What a picture needs and
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import jax
 
-from experiments import bicycle, gallery, singular_pose, swing_picture, view_picture
+from experiments import bicycle, front_page, gallery, singular_pose, view_picture
 from experiments.cuda.__main__ import draw as draw_cuda
 from experiments.work_precision.report import draw as draw_precision
 from jaxmech.models import CATALOGUE
@@ -28,6 +28,7 @@ from jaxmech.models import CATALOGUE
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PICTURES = DOCS / "pictures"
 PAGES = {  # and the pictures that their code writes
+    "../README": ["hero.gif", "study.png", "fit.png", "gradient.png"],
     "events": ["events.png"],
     "modes": ["modes_shapes.png", "modes_over_speed.png"],
     "study_tutorial": ["study_tutorial.png"],
@@ -54,7 +55,11 @@ def sources() -> Iterator[tuple[Path, Draw]]:
         file = DOCS / "gallery" / f"{name}.gif"
         yield file, lambda name=name, file=file: gallery.animation(name).save(file, dpi=gallery.DPI)
     yield DOCS / "gallery" / "mode.gif", lambda: gallery.mode(DOCS / "gallery" / "mode.gif")
-    yield PICTURES / "swing.gif", lambda: swing_picture.main(PICTURES / "swing.gif")
+    speeds = PICTURES / "speed_peers.png"
+    yield speeds, lambda: front_page.draw_speeds(speeds)
+    for program in sorted((DOCS.parent / "examples").glob("*.py")):
+        small = DOCS / "examples" / "thumbnails" / f"{program.stem}.png"
+        yield small, lambda name=program.stem, small=small: front_page.thumbnail(name, small)
     yield PICTURES / "view.png", lambda: view_picture.main(PICTURES / "view.png")
     yield PICTURES / "modes_bicycle.png", lambda: bicycle.main(PICTURES / "modes_bicycle.png")
     yield PICTURES / "singular_pose.png", _singular_pose
