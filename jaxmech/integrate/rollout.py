@@ -406,7 +406,8 @@ def _start(
     state = _RolloutState(
         q, v, *residuals(scheme, q, v, t, active_params), jnp.asarray(rows, jnp.int32), status,
         jnp.where(status == Status.OK, jnp.nan, jax.lax.stop_gradient(t)),
-        Recent.none(q, scheme.system.speeds(q, v, t, active_params), same_steps), corrections, events,
+        Recent.none(q, scheme.system.speeds(q, v, t, active_params), same_steps), corrections,
+        events,
     )  # fmt: skip
     return state, extents
 

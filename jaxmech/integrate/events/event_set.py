@@ -17,7 +17,7 @@ from jaxmech.constraints import rate
 from jaxmech.formulations import observed_at
 from jaxmech.integrate.events.event import Event, names_of
 from jaxmech.integrate.events.gaps import GapDecisions, Gaps, word_count
-from jaxmech.integrate.events.impacts import Decided, MotionState, after_impacts, decided_at
+from jaxmech.integrate.events.impacts import Decided, MotionState, after_impacts, decision_program
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.switches import Switched, with_switches
 from jaxmech.integrate.scheme import Scheme
@@ -208,19 +208,18 @@ class EventSet:
         assert self.gaps is not None
         count, names = self.gaps.count, [c.name for c in self.gaps.constraints]
 
-        def multipliers() -> Array:
-            eom, law = scheme.law(q, v, t, params)
+        eom, law = scheme.law(q, v, t, params)
+        pushes = law.multipliers[-count:]
 
-            def smallest() -> Array:
-                return matvec(column_space_projector(eom.A), law.multipliers)
+        def smallest() -> Array:
+            return matvec(column_space_projector(eom.A), law.multipliers)[-count:]
 
-            if law.independent is None:
-                return smallest()[-count:]
+        # One branch only: nested ones, or one around the law, take as long as three laws.
+        if law.independent is None:
+            pushes = smallest()
+        elif len(law.multipliers) > 1:
             is_redundant = (params.active[-count:] & ~law.independent[-count:]).any()
-            return jax.lax.cond(is_redundant, smallest, lambda: law.multipliers)[-count:]
-
-        zeros = jnp.zeros(count, q.dtype)
-        pushes = jax.lax.cond(params.active[-count:].any(), multipliers, lambda: zeros)
+            pushes = jax.lax.cond(is_redundant, smallest, lambda: pushes)
         return _Multipliers({name: pushes[k][None] for k, name in enumerate(names)})
 
     def crossed(
@@ -417,9 +416,8 @@ class EventSet:
         own = len(self.events) - 2 * gaps.count
         opens = jnp.arange(gaps.count) + own + gaps.count == index
         closed = active[-gaps.count :]
-        return decided_at(
-            gaps, scheme, state, all_on, self.plain(params), closed, index >= own, opens
-        )
+        decide = decision_program(gaps, scheme)
+        return decide(state, all_on, self.plain(params), closed, index >= own, opens)
 
     def _after(
         self, scheme: Scheme, event: Event, q: Array, v: Array, t: Array, params: Params,

@@ -7,7 +7,9 @@ follow, so that a row of balls passes a blow on. Then the accelerations decide w
 closed. Both are linear complementarity problems (`jaxmech.linalg.complementarity`).
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -100,6 +102,12 @@ def _compliance(
     return W, jnp.stack([pair.mass.upper(y) for y in within])
 
 
+@kept_by(32)
+def decision_program(gaps: Gaps, scheme: Scheme) -> Callable[..., "Decided"]:
+    """`decided_at` for the gaps of a run, which is traced once."""
+    return jax.jit(partial(decided_at, gaps, scheme))
+
+
 class Decided(NamedTuple):
     """What becomes of gaps at a state."""
 
@@ -121,7 +129,8 @@ def decided_at(
     state, params, user_params = jax.lax.stop_gradient((state, params, user_params))
     base = without_gaps(scheme.system, gaps.count)
     # A mechanism at rest has no speeds to compare with.
-    gained = jnp.abs(state.h * _accelerations(scheme, base, state, params)[1])
+    accelerations = jax.jit(partial(_accelerations, scheme, base))
+    gained = jnp.abs(state.h * accelerations(state, params)[1])
     state = state._replace(speeds=jnp.maximum(state.speeds, gained))
     gap = gap_states(gaps, scheme.system, state, params)
     W, motions = _compliance(base, gap.slope, state, params)
@@ -143,7 +152,9 @@ def decided_at(
     v = state.v + matvec(motions.T, P)
 
     rests = touches & (jnp.abs(rate) <= gap.calm) & ~opens
-    w, size = _separation(gaps, scheme, base, state._replace(v=v), params)
+    after = state._replace(v=v)
+    qdd, _ = accelerations(after, params)
+    w, size = _separation(_gaps_of(scheme.system, gaps.count), after, qdd, params)
     pushes, needed, could_rest, few_rest = _pushed(W, w, rests)
     closed_now = _shared(W, w, size, rests, pushes, needed)
     status = jnp.where(could_hit & could_rest, int(Status.OK), int(Status.CONTACT_UNSOLVED))
@@ -183,12 +194,11 @@ def _shared(
 
 
 def _separation(
-    gaps: Gaps, scheme: Scheme, base: System, state: MotionState, params: Params
+    gaps: list[Holonomic], state: MotionState, qdd: Float[Array, " k"], params: Params
 ) -> tuple[Float[Array, " C"], Float[Array, " C"]]:
     """The second derivative of each gap if all were open, zero within round-off, and its terms."""
     q, v, t = state.q, state.v, state.t
-    qdd, _ = _accelerations(scheme, base, state, params)
-    rows = [c.rows(q, v, t, params) for c in _gaps_of(scheme.system, gaps.count)]
+    rows = [c.rows(q, v, t, params) for c in gaps]
     A, b = (jnp.concatenate(x) for x in zip(*rows, strict=True))
     w, size = matvec(A, qdd) - b, matvec(jnp.abs(A), jnp.abs(qdd)) + jnp.abs(b)
     eps = _ROUNDING * float(jnp.finfo(q.dtype).eps)
