@@ -1,12 +1,15 @@
 """`structure`: examine a system at a state without simulating it."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from jaxmech.analysis.findings import Finding, Severity
+from jaxmech.analysis.gaps import with_closed_gaps
 from jaxmech.analysis.initial_state import contradictions, start_findings
 from jaxmech.analysis.integrability import integrability, integrability_findings
 from jaxmech.analysis.mass import mass, mass_findings
@@ -72,13 +75,15 @@ def structure(
         (1, False)
     """
     system, params = with_params(system, params)
+    whole, at_start = system, system.arguments(q, v, t, params)
+    system, of_gaps = with_closed_gaps(system, State(*at_start))
     simulated, (system, state) = system, checked_in_rates(system, q, v, t, params)
     begin = state._replace(v=simulated.from_speeds(*state))
     if run is not None:
         require_kind("run", run, ShortRun, "ShortRun() or None")
     sizes = system.sizes(*state)
-    unused = unused_parameters(simulated, begin)
-    findings = not_numbers(system, state)
+    unused = unused_parameters(simulated, begin, also=partial(_of_gaps, whole))
+    findings = not_numbers(system, state) + of_gaps
     report: dict[str, Any] = {}
     if pose(system, state).is_finite:
         report = _report_fields(system, sizes, state, findings, run)
@@ -96,6 +101,12 @@ def structure(
         findings=tuple(sorted(findings, key=lambda finding: -finding.severity)),
         **report,
     )
+
+
+def _of_gaps(system: System, q: Array, v: Array, t: Array, params: Params) -> list[Array]:
+    gaps = [gap.constraint.value(q, t, params) for gap in system.unilateral]
+    pairs = zip(system.unilateral, gaps, strict=True)
+    return gaps + [gap.restitutions(x.size, params, q.dtype) for gap, x in pairs]
 
 
 def _report_fields(

@@ -32,7 +32,7 @@ from jaxmech.utils.probing import depends_on
 MOST = 8  # events in a step that change the motion; each of the others occurs once between them
 MOST_OF_GAPS = 1000  # the same of a run with gaps, which chatter until they come to rest
 IN_SEGMENT = 8  # events of a segment that a derivative can replay, or more if there are more
-IN_SEGMENT_OF_GAPS = 64  # the same of a run with gaps
+IN_SEGMENT_OF_GAPS = 32  # the same of a run with gaps
 _NEAR = 1e-6  # relative to its change in a step: a smaller function counts as zero
 _ITERATIONS = 2  # for velocities on constraints that are not linear in them
 

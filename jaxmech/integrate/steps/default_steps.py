@@ -205,6 +205,7 @@ def members_need(
 
     All arguments have a leading axis of members. None if the system closes over tracers.
     """
+    scheme = _with_open_gaps(scheme)
     if scheme.system.sampling is not None and times is not None and times.shape[1] > _MOST_ENDS:
         return _controlled_need(scheme, q, v, ts, params, times, watch)
     step_count = steps_needed(scheme, *_of_trials(q, v, ts, params, times), watch)
@@ -243,8 +244,14 @@ def members_error(
 
     The arguments are those of `members_need`. None if the system closes over tracers.
     """
-    errors = trial_errors(scheme, *_of_trials(q, v, ts, params, times), steps)
+    errors = trial_errors(_with_open_gaps(scheme), *_of_trials(q, v, ts, params, times), steps)
     return None if errors is None else float(errors.max())
+
+
+def _with_open_gaps(scheme: Scheme) -> Scheme:
+    # A trial has no transitions.
+    system = scheme.system
+    return replace(scheme, system=replace(system, unilateral=())) if system.unilateral else scheme
 
 
 def _of_trials(
