@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +21,6 @@ from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known, require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.parameters import ParameterWarning, differing, digests_of, unread
-from jaxmech.utils.trees import ByName
 
 _MORE = 100.0  # ratio to the residuals of the simulation that round-off does not make
 _BRIEF = 100_000  # times at which optimizing the code takes longer than it saves
@@ -96,27 +93,7 @@ def observe(
         )
     if not other_params and is_known((solution, params, observation)):
         _warn_of_other_params(system, formulation, solution, switches, params, observation)
-    return observation if gaps is None else _joined(gaps, observation)
-
-
-def _joined(gaps: Gaps, observation: Observation) -> Observation:
-    """An observation with all gaps of a unilateral constraint under its name."""
-
-    def joined(values: dict[str, Array], join: Callable[[list[Array]], Array]) -> dict[str, Array]:
-        others = {name: x for name, x in values.items() if name not in single}
-        return others | {name: join([values[k] for k in ks]) for name, ks in gaps.names.items()}
-
-    single = {name for names in gaps.names.values() for name in names}
-    along = partial(jnp.concatenate, axis=-1)
-    return eqx.tree_at(
-        lambda o: (o.multipliers, o.reactions, o.residuals),
-        observation,
-        (
-            ByName(joined(observation.multipliers, along)),
-            ByName(joined(observation.reactions, lambda x: jnp.stack(x).sum(0))),
-            ByName(joined(observation.residuals, along)),
-        ),
-    )
+    return observation if gaps is None else gaps.joined(observation)
 
 
 @jit_of("system", "formulation", is_frame=True)

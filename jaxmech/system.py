@@ -408,8 +408,7 @@ class System:
         values += [self.state_rates(q, v, t, params), speeds]
         values += [c.value(q, t, params) for c in self.invariants]
         for gap in self.unilateral:
-            gaps = gap.constraint.value(q, t, params)
-            values += [gaps, gap.restitutions(gaps.size, params, q.dtype)]
+            values += gap.values(q, t, params)
         values += [] if self.sampling is None else [self.sampled(q, v, t, params)]
         return [*values, self.applied_force(q, v, t, params)]
 

@@ -98,6 +98,11 @@ class Unilateral:
         name = self.name if size == 1 else f"{self.name}[{number}]"
         return Holonomic(_Component(self.constraint, number), name=name)
 
+    def values(self, q: Array, t: Array, params: Any) -> list[Array]:
+        """The gaps and their restitutions at a state."""
+        gaps = self.constraint.value(q, t, params)
+        return [gaps, self.restitutions(gaps.size, params, q.dtype)]
+
     def restitutions(self, size: int, params: Any, dtype: Any) -> Float[Array, " k"]:
         """The restitution of each of its gaps."""
         e = self.restitution(params) if callable(self.restitution) else self.restitution

@@ -5,10 +5,10 @@ file examines one thing: `redundancy` the rank of the constraints, `second_order
 pose is rigid, `mass` the mass matrix,
 `mass_and_force` whether M and Q of the user are those of the Lagrangian, `unused` coordinates and
 parameters, `nan_functions` NaN and missing derivatives, `initial_state` violated constraints,
-`integrability` constraints on velocities, and `short_run` gradients. `structure` runs all of them
-into `findings`, which `report` prints. In folders of their own: `equilibrium/`, `stability/`
-(linear equations about a motion) and `symmetry/` (with conserved quantities). The derivatives of a
-motion, from `sensitivity/`, belong to this namespace too.
+`integrability` constraints on velocities, `gaps` unilateral ones, and `short_run` gradients.
+`structure` runs all of them into `findings`, which `report` prints. In folders of their own:
+`equilibrium/`, `stability/` (linear equations about a motion) and `symmetry/` (with conserved
+quantities). The derivatives of a motion, from `sensitivity/`, belong to this namespace too.
 """
 
 from jaxmech.analysis.equilibrium import Equilibria as Equilibria

@@ -1,12 +1,10 @@
 """`structure`: examine a system at a state without simulating it."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from jaxmech.analysis.findings import Finding, Severity
 from jaxmech.analysis.gaps import with_closed_gaps
@@ -82,7 +80,7 @@ def structure(
     if run is not None:
         require_kind("run", run, ShortRun, "ShortRun() or None")
     sizes = system.sizes(*state)
-    unused = unused_parameters(simulated, begin, also=partial(_of_gaps, whole))
+    unused = unused_parameters(whole, begin)
     findings = not_numbers(system, state) + of_gaps
     report: dict[str, Any] = {}
     if pose(system, state).is_finite:
@@ -101,12 +99,6 @@ def structure(
         findings=tuple(sorted(findings, key=lambda finding: -finding.severity)),
         **report,
     )
-
-
-def _of_gaps(system: System, q: Array, v: Array, t: Array, params: Params) -> list[Array]:
-    gaps = [gap.constraint.value(q, t, params) for gap in system.unilateral]
-    pairs = zip(system.unilateral, gaps, strict=True)
-    return gaps + [gap.restitutions(x.size, params, q.dtype) for gap, x in pairs]
 
 
 def _report_fields(

@@ -35,8 +35,9 @@ def unused_parameters(
         forces = system.nonideal and system.nonideal(q, speeds, ones, t, params)
         value = system.lagrangian(q, speeds, t, params) if energy else ()
         extra = also(q, v, t, params) if also else ()
-        sampled = system.sampled(q, v, t, params)
-        return system.equations(q, v, t, params), levels, forces, value, extra, sampled
+        more: list[Any] = [gap.values(q, t, params) for gap in system.unilateral]
+        more += [system.sampled(q, v, t, params), extra]
+        return system.equations(q, v, t, params), levels, forces, value, more
 
     ones = jnp.ones(sum(system.sizes(*state)), state.q.dtype)
     return unread(everything, state.params)

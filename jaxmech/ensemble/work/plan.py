@@ -24,6 +24,7 @@ from jaxmech.ensemble.recorded.numbers import require_numbers
 from jaxmech.ensemble.recorded.settings import TimeRange
 from jaxmech.ensemble.study import Study
 from jaxmech.formulations import observed_at
+from jaxmech.integrate.events.gaps import Gaps
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +136,10 @@ def _state_reads(study: Study, subject: Subject) -> Callable[..., Any] | None:
     watch = study_watch(study, system)
 
     def reads(q: Array, v: Array, t: Array, params: Any) -> Any:
-        reactions = observed_at(system, study.formulation, q, v, t, params)
+        gaps = Gaps.of(system, q, t, params)
+        whole = system if gaps is None else gaps.system(system)
+        reactions = observed_at(whole, study.formulation, q, v, t, params)
+        reactions = reactions if gaps is None else gaps.joined(reactions)
         events = watch.events if watch else ()
         transitions = [event.transition for event in events if event.transition]
         factors = [x.restitution for x in transitions if callable(x.restitution)]

@@ -3,8 +3,9 @@
 A gap "closes" where it becomes zero, and "opens" where its multiplier does.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import equinox as eqx
@@ -14,11 +15,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.constraints import Holonomic
+from jaxmech.formulations import Observation
 from jaxmech.integrate.events.event import Event, Transition
 from jaxmech.system import Params, System
 from jaxmech.unilateral import Unilateral, require_restitutions
 from jaxmech.utils.jit_cache import kept_by
 from jaxmech.utils.tracers import actual
+from jaxmech.utils.trees import ByName
 
 KEPT = 32  # systems
 _KEEP = 64  # occurrences of each event that are kept
@@ -115,6 +118,23 @@ class Gaps:
     def system(self, system: System) -> System:
         """The system with a constraint for each gap."""
         return _with_constraints(system, self.sizes)
+
+    def joined(self, observation: Observation) -> Observation:
+        """An observation with all gaps of a unilateral constraint under its name."""
+        single = {name for names in self.names.values() for name in names}
+
+        def joined(values: dict[str, Array], join: Callable[[list[Array]], Array]) -> Any:
+            others = {name: x for name, x in values.items() if name not in single}
+            parts = {name: [values[k] for k in names] for name, names in self.names.items()}
+            return ByName(others | {name: join(part) for name, part in parts.items()})
+
+        along = partial(jnp.concatenate, axis=-1)
+        return replace(
+            observation,
+            multipliers=joined(observation.multipliers, along),
+            reactions=joined(observation.reactions, lambda x: jnp.stack(x).sum(0)),
+            residuals=joined(observation.residuals, along),
+        )
 
     def negative(self, q: Array, t: Array, params: Params) -> list[tuple[str, float]]:
         """The names and values of negative gaps at a known state."""
