@@ -9,13 +9,14 @@ import pytest
 
 import jaxmech.ensemble as je
 from jaxmech import Controller, FixedSteps, Recording, System, controlled, fit, observe, simulate
+from jaxmech.config.digest import system_digests
 from jaxmech.config.toml import read
 from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.identify import Shooting
 from jaxmech.parts import Mechanism, gravity, ground, planar_body, revolute
 from jaxmech.parts.forces import coordinate_force
 from jaxmech.sensitivity import sensitivities
-from tests.control.test_sampled import LATE
+from tests.control.test_sampled import LATE, PENDULUM, torque
 
 TS = np.linspace(0.0, 0.5, 26)
 STUDY = """
@@ -77,6 +78,20 @@ def test_a_delay_is_fitted_and_has_sensitivities() -> None:
     ]
     difference = (changed[1] - changed[0]) / 2e-6
     np.testing.assert_allclose(np.ravel(slopes.q[-1])[0], difference, rtol=1e-5)
+
+
+def test_a_run_knows_its_controllers() -> None:
+    def digest(**changes: Any) -> str:
+        controller = Controller(**{"update": torque, "period": 0.02} | changes)
+        return system_digests(controlled(PENDULUM, controller), {})["controllers"]
+
+    def other(measured: Any, memory: Any, t: Any, p: Any) -> Any:
+        return -41.0 * measured[0][0], memory
+
+    changes = [{}, {"period": 0.03}, {"delay": 0.01}, {"output": 1.0}, {"phase": 0.01}]
+    changes += [{"quantum": 0.5}, {"update": other, "name": "torque"}]
+    assert len({digest(**change) for change in changes}) == len(changes)
+    assert digest() == digest()
 
 
 def test_multiple_shooting_says_that_it_does_not_know_memories() -> None:
