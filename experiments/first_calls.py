@@ -32,7 +32,7 @@ MODELS = ("double_pendulum", "four_bars", "chain", "andrews")  # `chain` has ten
 BATCH = 64  # trajectories; their number does not change what is compiled
 
 
-STEPS = jm.FixedSteps(per_save=4)  # of the batch: the default cannot be chosen under `jax.jit`
+STEPS = jm.FixedSteps(per_save=4)  # the default cannot be chosen under `jax.jit` and `jax.grad`
 CALLS = ("simulate", "batch", "acceleration", "assemble", "observe after simulate")
 KINDS = ("joints", "bodies")  # coordinates of chains
 
@@ -97,6 +97,11 @@ def measure_chain(name: str) -> None:
         "simulate, Adaptive()",
         lambda: jm.simulate(system, q, v, ts, params, steps=jm.Adaptive()),
     )
+
+    def end(v: jax.Array) -> jax.Array:
+        return jm.simulate(system, q, v, ts, params, steps=STEPS).q[-1].sum()
+
+    shown("gradient", lambda: jax.grad(end)(v))
     shown("linearize", lambda: jm.analysis.linearize(system, q, v, params, steady=False))
     shown("structure", lambda: jm.analysis.structure(system, q, v, params=params))
     shown("equilibrium", lambda: jm.analysis.equilibrium(system, q, params))

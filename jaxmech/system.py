@@ -37,7 +37,7 @@ from jaxmech.utils.checks import (
     with_standard_promotion,
 )
 from jaxmech.utils.equal_functions import first_equal
-from jaxmech.utils.jit_cache import traced_once
+from jaxmech.utils.jit_cache import TRACED_AS, traced_once
 from jaxmech.utils.pickling import is_called_from, require_importable
 from jaxmech.utils.shapes import VMAP, stacked, with_shape
 from jaxmech.utils.text import html_table
@@ -466,14 +466,17 @@ class System:
         """A copy of the system that states whether its mass matrix lacks full rank."""
         if singular_mass == self.singular_mass:
             return self
-        copy = replace(self)
-        object.__setattr__(copy, "singular_mass", singular_mass)
-        return copy
+        return self._with("singular_mass", singular_mass)
 
     def with_declared(self, names: Iterable[str]) -> "System":
         """A copy of the system with the names of all parameters that it may be given."""
-        copy = replace(self)
-        object.__setattr__(copy, "declared", tuple(names))
+        return self._with("declared", tuple(names))
+
+    def _with(self, name: str, value: Any) -> "System":
+        """A copy with another value of a field that its methods do not compute with."""
+        copy = object.__new__(System)
+        copy.__dict__.update(self.__getstate__())
+        copy.__dict__.update({name: value, TRACED_AS: self.__dict__.get(TRACED_AS, self)})
         return copy
 
     def nonideal_force(
@@ -524,9 +527,12 @@ class System:
 
     def energy(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The energy v . dL/dv - L at a state [J], a scalar."""
-        momentum = without_states(self.slopes(q, v, t, params)[1], len(self.states))
         speeds = self.speeds(q, v, t, params)
-        return speeds @ momentum - self._value(q, speeds, t, params)
+        directions = without_states(speeds, len(self.states))
+        value, along = jax.jvp(
+            lambda rates: self._value(q, rates, t, params), (speeds,), (directions,)
+        )
+        return along - value
 
     def speeds(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """The rates of the coordinates, (n,): v itself, or T v for quasi-velocities."""

@@ -153,3 +153,22 @@ def test_a_force_may_be_a_list_of_components() -> None:
     )
     found = jax.jit(lambda v: system.equations(0 * v, v).Q)(jnp.array([3.0, 4.0]))
     np.testing.assert_allclose(found, [-0.3, 2.0])
+
+
+def test_a_copy_that_states_a_singular_mass_is_not_traced_again() -> None:
+    traced = []
+
+    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
+        traced.append(q)
+        return 0.5 * v @ v - q @ q
+
+    system = System(lagrangian, coordinates=("x", "y"))
+    state = system.arguments(jnp.ones(2), jnp.ones(2), 0.0, None)
+    system.mass(*state)
+    count = len(traced)
+    for known in (True, (), True):
+        copy = system.with_singular_mass(known)
+        np.testing.assert_array_equal(copy.mass(*state), np.eye(2))
+        assert copy.equations(*state).singular_mass == known
+    assert count == 1
+    assert len(traced) == count

@@ -28,7 +28,7 @@ from jaxmech.parts.validation import (
 )
 from jaxmech.parts.values import Reader, vector
 from jaxmech.parts.visuals import Visual
-from jaxmech.system import System
+from jaxmech.system import System, as_dtype
 from jaxmech.utils.checks import require_kind
 from jaxmech.utils.parameters import warn_of_slips
 
@@ -441,6 +441,7 @@ def _require_readable(mechanism: Mechanism) -> None:
         q, v = jnp.zeros(system.n), jnp.zeros(system.n_velocities)
         return system.everything(q, v, t, params), mechanism.geometry(q, t, params)
 
-    params = dict(mechanism.params)
+    # Of the types that they have in a run, where the functions are then not traced again.
+    params = as_dtype(dict(mechanism.params), jnp.result_type(float))
     jax.eval_shape(everything, params)
     warn_of_slips(params, everything)

@@ -8,6 +8,7 @@ no longer used, `captures`: what functions read besides their arguments, `equal_
 place of all that the same code makes, and `collection` of garbage, which is put off while a program
 is traced. `caller`: warnings at the user's line,
 `precision`: that of floating-point numbers, `announce`: a message where compiling takes long,
-`delayed_jaxpr`: a function that is traced when its operations are needed.
+`delayed_jaxpr`: a function that is traced when its operations are needed, `repeated`: one that is
+traced once for all parts of a kind.
 `jax_internals`: what is used of JAX beyond its documented API.
 """

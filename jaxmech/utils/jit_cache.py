@@ -25,6 +25,8 @@ from jaxmech.utils.checks import has_finite_numbers, is_known
 from jaxmech.utils.collection import uncollected
 from jaxmech.utils.jax_internals import HAS_OLDER_EMITTERS, Tracer, eval_context
 
+# The attribute of an object that names another one whose methods compute the same.
+TRACED_AS = "_traced_as"
 KEPT = 32  # number of static arguments for which a function keeps its programs
 
 
@@ -131,7 +133,7 @@ def traced_once(method: Callable[..., Any]) -> Callable[..., Any]:
 
     Its jaxpr appears as a call, so that a program that uses the method many times is traced,
     differentiated and batched in a fraction of the time. The object must not change, but what its
-    functions read may.
+    functions read may. The programs are kept with the object, or with its `TRACED_AS`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -150,11 +152,12 @@ def traced_once(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def run(self: Any, *args: Any) -> Any:
         with UNCHANGING:
-            key = captures_of(self).key()
-            kept_key, program = self.__dict__.get(name, (None, None))
+            kept_by = self.__dict__.get(TRACED_AS, self)
+            key = captures_of(kept_by).key()
+            kept_key, program = kept_by.__dict__.get(name, (None, None))
             if program is None or key != kept_key:
-                program = jax.jit(partial(method, self))
-                self.__dict__[name] = key, program
+                program = jax.jit(partial(method, kept_by))
+                kept_by.__dict__[name] = key, program
             return program(*args)
 
     return run

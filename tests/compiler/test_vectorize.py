@@ -664,3 +664,12 @@ def test_a_table_in_a_system(grad: bool) -> None:
     expected = (0.5 if grad else 0.5 * scales) * np.cos(np.sqrt(2.0)) * np.ones(2)
     np.testing.assert_allclose(jax.vmap(fn)(scales), expected, rtol=1e-6)
     np.testing.assert_allclose(fn(scales[0]), expected[0], rtol=1e-6)
+
+
+def test_a_function_that_a_program_still_uses_is_not_read_again() -> None:
+    first, second, other = (
+        function_kernel(jax.make_jaxpr(fn)(1.0)).reading
+        for fn in (lambda x: x * jnp.sin(x), lambda y: y * jnp.sin(y), jnp.cos)
+    )
+    assert first is second
+    assert first is not other

@@ -6,6 +6,7 @@ from functools import cached_property
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from jaxtyping import Array
@@ -82,6 +83,15 @@ class Reading:
             for fingerprint, kinds in origins.items():
                 unsafe[fingerprint] = kinds | unsafe.get(fingerprint, Origins.NOWHERE)
         raise UnsupportedError("a product with zero that may be NaN")
+
+
+_READINGS = WeakValueDictionary[tuple[str, Origins], Reading]()
+
+
+def _shared(*args: Any) -> Reading:
+    """A reading, or an equal one that a program still uses, so that it is not read again."""
+    reading = Reading(*args)
+    return _READINGS.setdefault((reading.digest, reading.origins), reading)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -229,7 +239,7 @@ def loop_kernel(
         reader.equations(epilogue, env)
         return outs + [split(reader.graph, env[var]) for var in extra]
 
-    reading = Reading(
+    reading = _shared(
         [var.aval for var in inputs],
         [var.aval for var in outputs],
         lambda: equations_digest(inputs, around, outputs, fixed_values),
@@ -248,5 +258,5 @@ def function_kernel(closed: ClosedJaxpr) -> Kernel:
         return [split(reader.graph, x) for x in outs]
 
     plain = jaxpr_as_fun(closed)
-    reading = Reading(closed.in_avals, closed.out_avals, lambda: jaxpr_digest(closed), read, plain)
+    reading = _shared(closed.in_avals, closed.out_avals, lambda: jaxpr_digest(closed), read, plain)
     return Kernel(reading, range(0), tuple(range(len(closed.out_avals))))

@@ -63,6 +63,7 @@ class Propagation:
         self._tested: dict[Graph, set[int]] = {}
         self._stacked: dict[tuple[Graph, int, int], set[int]] = {}
         self._propagating: dict[Graph, set[int]] = {}
+        self._swept: dict[Graph, set[int]] = {}  # the ends of the last sweep of each body
         self._after: dict[Graph, Any] = {}
         self._in_comparisons: dict[Graph, set[int]] = {}
         self._floating: dict[Graph, bytes] = {}  # for each node, whether its type is floating
@@ -183,8 +184,7 @@ class Propagation:
                 for condition in list(self._conditions[g].get(i, ())):
                     self._mark(g, loop.init[k], condition)
             return
-        body, inner = loop.body, part.body
-        assert inner is not None
+        body = loop.body
         leaves = {(n.op, n.params): i for i, n in enumerate(body.nodes) if not n.inputs}
         stacked = self._shown_stacked(g, number, loop, part, saved)
         stacked += [i for row in part.written for i in row.nodes if body.nodes[i].dtype.kind != "f"]
@@ -201,9 +201,8 @@ class Propagation:
         previous: set[int] | None = None
         while propagating != previous:
             previous = propagating
-            self._stacked = {key: x for key, x in self._stacked.items() if key[0] is not body}
-            ends = [*(loop.carry[k] for k in propagating), *integers, *stacked]
-            self._sweep(body, loop.inner, inner, ends, part.written)
+            ends = {*(loop.carry[k] for k in propagating), *integers, *stacked}
+            self._sweep_body(loop, part, ends)
             propagating = {
                 k for k in propagating if self.reaches_result(body, leaves.get(("carry", k), -1))
             }
@@ -214,6 +213,15 @@ class Propagation:
             elif not node.inputs and self.reaches_result(body, i):
                 for source in self._sources(g, loop, node.op, node.params):
                     self._mark(g, source, ALWAYS)
+
+    def _sweep_body(self, loop: Loop, part: LiveLoop, ends: set[int]) -> None:
+        """Sweep the body of a loop, unless it was last swept from the same nodes."""
+        body, inner = loop.body, part.body
+        assert inner is not None
+        if ends != self._swept.get(body):  # each sweep around it comes here again
+            self._swept[body] = ends
+            self._stacked = {key: x for key, x in self._stacked.items() if key[0] is not body}
+            self._sweep(body, loop.inner, inner, ends, part.written)
 
     def _shown_stacked(
         self, g: Graph, number: int, loop: Loop, part: LiveLoop,

@@ -7,6 +7,7 @@ import numpy as np
 from jaxmech.parts.dynamics.space import across, is_zero, matmul, off_diagonal
 from jaxmech.parts.dynamics.turn import Turn
 from jaxmech.parts.vectors import Numbers, apply, cross
+from jaxmech.utils.repeated import repeated
 
 # The entries of a symmetric matrix above its diagonal, in place of those below.
 _ROWS = np.array([[0, 0, 0], [0, 1, 1], [0, 1, 2]])
@@ -36,6 +37,7 @@ class Inertia(NamedTuple):
         """The sum of two about the same point, along the same axes."""
         return Inertia(*map(_sum, self, inertia))
 
+    @repeated
     def moved(self, turn: Turn, offset: Numbers) -> "Inertia":
         """The same along other axes, about a point from which `offset` leads to the present one."""
         moments = self.moments
@@ -59,6 +61,7 @@ class Inertia(NamedTuple):
         """The momentum, and the angular momentum about the point, of k turns about it, (3, k)."""
         return -matmul(across(self.static), spins), matmul(self.moments, spins)
 
+    @repeated
     def load(
         self, acceleration: Numbers, spin: Numbers, angular: Numbers, field: Numbers
     ) -> tuple[Numbers, Numbers]:

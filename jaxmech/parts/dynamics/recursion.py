@@ -25,6 +25,7 @@ from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
 from jaxmech.parts.kinematics.spins import Spins
 from jaxmech.parts.values import Reader, unit
 from jaxmech.parts.vectors import Numbers, apply, cross
+from jaxmech.utils.repeated import repeated
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class MassAndForce:
         self, others: Callable[..., Array], q: Array, v: Array, t: Array, params: Any
     ) -> tuple[Array, Array]:
         """M and Q of the other terms, by derivatives."""
-        gradients, spins = jax.grad(others, argnums=(0, 1)), self.spins
+        # Traced once for its value and its derivatives by q, v and t.
+        gradients, spins = jax.jit(jax.grad(others, argnums=(0, 1))), self.spins
 
         def slopes(q: Array, v: Array, t: Array) -> tuple[Array, Array]:
             speeds = v if spins is None else apply(spins(q, t, params), v)
@@ -110,9 +112,10 @@ def mass_of(members: Sequence[Member], n: int) -> Array:
     for member in reversed(members):
         passage, inertia = member.passage, composite[member.name]
         columns = member.first + np.arange(passage.spins.shape[1])
+        linear, angular = _momenta(passage, inertia)
         momenta = _joined(
             [
-                _momenta(passage, inertia, columns),
+                CompositeMomenta(linear, angular, columns),
                 *(_seen(x, passage) for x in outboard[member.name]),
             ]
         )
@@ -134,14 +137,15 @@ def mass_of(members: Sequence[Member], n: int) -> Array:
     return jnp.concatenate(numbers)[np.where(symmetric_places == last, 0, symmetric_places)]
 
 
-def _momenta(passage: Passage, inertia: Inertia, columns: np.ndarray) -> CompositeMomenta:
+@repeated
+def _momenta(passage: Passage, inertia: Inertia) -> tuple[Numbers, Numbers]:
     """The momenta of a rigid tree after a joint, linear ones along the axes of the body before."""
     linear, angular = inertia.momenta(passage.spins)
     linear = passage.turn.out(linear)
     if not is_zero(passage.ways):
         linear = linear + inertia.mass * passage.ways
         angular = angular + matmul(across(inertia.static), passage.turn.back(passage.ways))
-    return CompositeMomenta(linear, angular, columns)
+    return linear, angular
 
 
 def _seen(momenta: CompositeMomenta, passage: Passage) -> CompositeMomenta:
@@ -200,6 +204,7 @@ def effort_of(members: Sequence[Member], upward: Numbers, n: int) -> Array:
     return jnp.concatenate([jnp.zeros(0, upward.dtype), *reversed(efforts)])
 
 
+@repeated
 def _course(parent: Course, passage: Passage) -> Course:
     """The course of the body after a joint."""
     spin = passage.turn.back(parent.spin) + passage.spin

@@ -6,6 +6,7 @@ from jaxtyping import Array
 
 from jaxmech.parts.body import Frame
 from jaxmech.parts.vectors import Numbers, apply, conjugate, cross, matmul, product, turned
+from jaxmech.utils.repeated import repeated
 
 Point = tuple[Numbers, Numbers]  # a point and its velocity, (d,) each
 
@@ -43,6 +44,7 @@ class Located(NamedTuple):
     velocity: Numbers
     spin: Numbers
 
+    @repeated
     def following(self, relation: Relation) -> "Located":
         """The frame at the other end of a joint."""
         (at_a, rate_a), (at_b, rate_b) = relation.at_a, relation.at_b
