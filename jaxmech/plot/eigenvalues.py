@@ -9,6 +9,7 @@ from jaxmech.analysis.stability import Modes
 from jaxmech.plot.panels import axes_or_new, heat_map, labelled
 from jaxmech.plot.style import BLUE, GREY, ORANGE
 
+_UPRIGHT = 6  # modes whose frequencies have room side by side
 _AXIS = 1e-9  # relative to the largest eigenvalue: real parts that count as positive
 
 
@@ -76,7 +77,8 @@ def modes(spectrum: Modes, *, ax: Axes | None = None) -> Axes:
     texts = [[_cell(complex(x)) for x in row] for row in shapes]
     columns = [_column(complex(x)) for x in values]
     names = spectrum.coordinates
-    return heat_map(ax, shapes.real, texts, names, columns, aspect="auto", rotation=45, ha="right")
+    slant = {"rotation": 45, "ha": "right"} if len(columns) > _UPRIGHT else {}
+    return heat_map(ax, shapes.real, texts, names, columns, aspect="auto", **slant)
 
 
 def _imaginary_axis(ax: Axes) -> None:

@@ -12,7 +12,7 @@ from jaxmech.identify.result import Fit, Predicted
 from jaxmech.plot import panels
 from jaxmech.plot.panels import MOST_PANELS, axes_or_new, heat_map, interrupted, labelled
 from jaxmech.plot.stacked import SensorAxes, root_mean_squares
-from jaxmech.plot.style import BLUE, GREY, UNKNOWN, add_axes, new_figure, scale_beside
+from jaxmech.plot.style import BLUE, GREY, UNKNOWN, add_axes, new_figure
 
 Drawing = Callable[[Fit, int, bool, Sequence[str], Axes], list[Axes]]
 
@@ -160,9 +160,7 @@ def _figures(fit: Fit, sensors: Sequence[str]) -> Iterator[tuple[str, str, Figur
     yield "loss", "", figure
     side = max(3.0, _CELL * len(fit.names) + 1.5)
     figure = new_figure(side, side)
-    ax = correlation(fit, ax=add_axes(figure))
-    if not ax.texts:  # too many parameters to write the numbers
-        scale_beside(ax.images[0], ax, "correlation", shrink=0.5)
+    correlation(fit, ax=add_axes(figure))
     yield "correlation", "", figure
 
 

@@ -15,7 +15,8 @@ from jaxmech.plot.style import STYLE, add_axes, bare, legend_of, new_figure, sca
 MOST_PANELS = 24
 _GAP = 4.0  # in usual steps
 _MOST_WRITTEN = 12  # rows and columns up to which numbers are written into cells
-_DARK = 0.6  # number from which the text on its cell is white
+_PALE = 1.4  # ends of the colour scale, of which cells use the part that is not too dark
+_DARK = 0.84  # number from which the text on its cell is white
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +84,10 @@ def heat_map(
     columns: Sequence[str], *, aspect: Any = "equal", **ticks: Any,
 ) -> Axes:  # fmt: skip
     """Draw numbers from -1 to 1 as coloured cells, with their texts or, if many, with a scale."""
-    cells = ax.imshow(values, vmin=-1, vmax=1, cmap="RdBu_r", aspect=aspect)
+    cells = ax.imshow(values, vmin=-_PALE, vmax=_PALE, cmap="RdBu_r", aspect=aspect)
     if max(values.shape) > _MOST_WRITTEN:
         scale_beside(cells, ax, shrink=0.8)
+        cells.colorbar.ax.set_ylim(-1, 1)  # type: ignore[union-attr]
     rows = np.argwhere(np.isfinite(values)) if max(values.shape) <= _MOST_WRITTEN else ()
     for i, j in rows:
         color = "white" if abs(values[i, j]) > _DARK else "black"

@@ -10,6 +10,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech.plot import modes, poles
+from tests.plot.test_animation import shown
 
 MODEL = jm.models.double_pendulum()
 FAST, SLOW = (np.sqrt(9.81 * (2 + s * np.sqrt(2))) for s in (1, -1))  # of equal links [1/s]
@@ -68,7 +69,7 @@ def test_a_mode_keeps_the_rods_and_swings_as_far_as_asked(hanging: jm.analysis.E
     reach = []
     for t in motion.ts:
         motion.draw(t)
-        (rods,) = (np.transpose(x.get_data()) for x in motion.ax.lines if len(x.get_xdata()) == 3)
+        rods = np.array(shown(motion))  # the pivot and both masses
         np.testing.assert_allclose(np.linalg.norm(np.diff(rods, axis=0), axis=1), 1.0, atol=2e-3)
         reach.append(np.abs(rods[:, 0]).max())
     assert max(reach) == pytest.approx(0.02 * 2.0, rel=0.03)  # of a length of two metres
