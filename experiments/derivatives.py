@@ -1,13 +1,15 @@
 """What derivatives of a motion cost, in motions: operations of a step, and time in a batch.
 
     python -m experiments.derivatives [--cases "arm 2" "arm 6"] [--steps fixed adaptive]
-        [--spans 0.5 2 20] [--rate 100]
+        [--spans 0.5 2 20] [--rate 100] [--single] [--counts]
 
-A step is one of RK4, of 1 ms, with projection, or of `Adaptive()`, in float64. Operations are those
+A step is one of RK4, of 1 ms, with projection, or of `Adaptive()`, in float64, or in float32 with
+`--single`. Operations are those
 on scalars, as the compiler counts them: for fixed steps those of a step, for adaptive ones those of
 the whole program. Times are the shortest of some, in CPU time, for a batch of 1,024, that of the
 motion for each ms of it. States are saved `rate` times a second. A tangent is that of one
-parameter, a gradient that of both.
+parameter, a gradient that of both. With `--counts` nothing is run: there are operations alone, also
+those of a row of the Hessian, the tangent of the gradient.
 """
 
 import argparse
@@ -154,14 +156,35 @@ def end_of(case: Case, kind: str, span: float, rate: float) -> Callable[[Params]
     return lambda p: jm.simulate(system, q, v, ts, {**params, **p}, steps=steps).q[-1].sum()
 
 
+def counted(name: str, kind: str, span: float, rate: float) -> tuple[Any, ...]:
+    """A row of the table of operations."""
+    case = CASES[name]()
+    end = end_of(case, kind, span, rate)
+    p = batch_of(case)
+    directions = dict(zip(case.varied, (jnp.ones(()), jnp.zeros(())), strict=True))
+
+    def tangent_of(fn: Callable[[Params], Any]) -> Callable[[Params], Any]:
+        return lambda p: jax.jvp(fn, (p,), (directions,))[1]
+
+    functions = tangent_of(end), jax.grad(end), tangent_of(jax.grad(end))
+    motion = _operations(end, p)
+    return name, kind, span, motion, *(_operations(fn, p) / motion for fn in functions)
+
+
+def batch_of(case: Case) -> Params:
+    """Parameters of a batch."""
+    first, second = case.varied
+    return {
+        first: jnp.linspace(0.9, 1.1, BATCH) * case.params[first],
+        second: jnp.full(BATCH, case.params[second]),
+    }
+
+
 def measured(name: str, kind: str, span: float, rate: float) -> tuple[Any, ...]:
     """A row of the table."""
     case = CASES[name]()
     end, (first, second) = end_of(case, kind, span, rate), case.varied
-    p = {
-        first: jnp.linspace(0.9, 1.1, BATCH) * case.params[first],
-        second: jnp.full(BATCH, case.params[second]),
-    }
+    p = batch_of(case)
     directions = {first: jnp.ones(()), second: jnp.zeros(())}
 
     def tangent(p: Params) -> Any:
@@ -197,12 +220,16 @@ def main() -> None:
     parser.add_argument("--steps", nargs="*", default=["fixed"], choices=KINDS)
     parser.add_argument("--spans", nargs="*", type=float, default=[0.5])
     parser.add_argument("--rate", type=float, default=100)
+    parser.add_argument("--single", action="store_true", help="in float32")
+    parser.add_argument("--counts", action="store_true", help="operations alone")
     arguments = parser.parse_args()
-    jax.config.update("jax_enable_x64", True)
-    print(f"| {' | '.join(HEAD)} |\n|{' --- |' * len(HEAD)}")
+    jax.config.update("jax_enable_x64", not arguments.single)
+    head = (*HEAD[:6], "row of the Hessian") if arguments.counts else HEAD
+    row_of = counted if arguments.counts else measured
+    print(f"| {' | '.join(head)} |\n|{' --- |' * len(head)}")
     runs = itertools.product(arguments.steps, arguments.cases, arguments.spans)
     for kind, name, span in runs:
-        values = measured(name, kind, span, arguments.rate)
+        values = row_of(name, kind, span, arguments.rate)
         row = [f"{x:.3g}" if isinstance(x, float) else str(x) for x in values]
         print(f"| {' | '.join(row)} |", flush=True)
 
