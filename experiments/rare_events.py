@@ -3,6 +3,7 @@
 python -m experiments.rare_events openturns        calls, the table of docs/rare_events.md
 python -m experiments.rare_events coverage         intervals in repeats with other seeds
 python -m experiments.rare_events brute 2000000    mechanisms against crude Monte Carlo
+python -m experiments.rare_events overhead         CPU seconds beside the trajectories
 """
 
 import sys
@@ -26,8 +27,10 @@ from jaxmech.ensemble import (
     Study,
     Times,
     Uniform,
+    WhiteNoise,
     failure_probability,
 )
+from jaxmech.ensemble.failure.limit_state import LimitState
 from jaxmech.integrate import FixedSteps
 
 MASS = jm.System(lambda q, v, t, p: 0.5 * v @ v, coordinates=("x",))
@@ -197,6 +200,29 @@ def mechanisms() -> Iterator[tuple[str, Study]]:
         parameters={"m1": Normal(sd=0.1, relative=True), "l2": Normal(sd=0.03, relative=True)},
         failure=Failure(of="y2", above=0.0),
     )  # fmt: skip
+    bicycle = jm.System(bicycle_energy, coordinates=("roll", "steer"), force=bicycle_force)
+    yield "bicycle in gusts", Study(
+        model=bicycle, size=2000, times=Times(end=4.0, saves=41), steps=FixedSteps(per_save=4),
+        coordinates={"roll": Normal(mean=0.0, sd=0.02), "steer": Normal(mean=0.0, sd=0.02)},
+        parameters={"speed": Normal(mean=4.6, sd=0.15)},
+        inputs={"gust": WhiteNoise(intensity=20.0, interval=0.1)},
+        observe={"fall": Observed(lambda q, v, t, p: jnp.abs(q[0]))},
+        failure=Failure(of="fall", above=0.5),
+    )  # fmt: skip
+
+
+def bicycle_force(q: Any, v: Any, t: Any, p: Any) -> Any:
+    """Of a riderless bicycle, roll and steer (Meijaard et al., Proc. R. Soc. A 463, 2007)."""
+    K0 = jnp.array([[-80.95, -2.59951685249872], [-2.59951685249872, -0.80329488458618]])
+    K2 = jnp.array([[0.0, 76.59734589573222], [0.0, 2.65431523794604]])
+    C1 = jnp.array([[0.0, 33.86641391492494], [-0.85035641456978, 1.6854039739756]])
+    speed = p["speed"]
+    return -speed * C1 @ v - (9.81 * K0 + speed**2 * K2) @ q + jnp.stack([p["gust"](t), 0.0 * t])
+
+
+def bicycle_energy(q: Any, v: Any, t: Any, p: Any) -> Any:
+    M = jnp.array([[80.81722, 2.31941332208709], [2.31941332208709, 0.29784188199686]])
+    return 0.5 * v @ M @ v
 
 
 def brute(count: int) -> None:
@@ -218,7 +244,46 @@ def brute(count: int) -> None:
             )
 
 
+def overhead() -> None:
+    """CPU seconds of the crane: those of the trajectories, and all others, once compiled."""
+    seconds, calls, compiled = [0.0, 0.0], [0, 0], [0.0]
+    whole, ready, lanes_of = LimitState.computed, [0.0], [0]
+
+    def timed(limit: LimitState, u: Any, lanes: int, with_gradient: bool) -> Any:
+        start = time.process_time()
+        ready.append(start)
+        result = whole(limit, u, lanes, with_gradient)
+        calls[with_gradient] += 1
+        lanes_of[0] += lanes
+        if calls[with_gradient] == 1:  # it is compiled
+            compiled[0] += time.process_time() - start
+        else:
+            seconds[with_gradient] += time.process_time() - start
+        return result
+
+    LimitState.computed = timed  # type: ignore[method-assign]
+    for name, study in mechanisms():
+        for method in ("auto", "subset"):
+            seconds[:], calls[:], compiled[:] = [0.0, 0.0], [0, 0], [0.0]
+            ready[:], lanes_of[:] = [], [0]
+            assert study.failure is not None
+            start = time.process_time()
+            failure_ = replace(study.failure, method=method, coefficient_of_variation=0.02)
+            result = failure_probability(replace(study, block=None), failure=failure_)
+            rest = time.process_time() - ready[0] - sum(seconds) - compiled[0]
+            share = 100 * rest / sum(seconds)
+            print(f"{name}, {method}: {result.trajectories:,} trajectories in "
+                  f"{lanes_of[0]:,} lanes, {sum(seconds):.2f} s, "
+                  f"planned in {ready[0] - start:.2f} s, first calls {compiled[0]:.2f} s, "
+                  f"all else {rest:.2f} s: {share:.0f} %",
+                  flush=True)  # fmt: skip
+
+
 if __name__ == "__main__":
     jax.config.update("jax_enable_x64", True)
     command, *rest = sys.argv[1:] or ["openturns"]
-    {"openturns": openturns, "coverage": coverage, "brute": brute}[command](*map(int, rest))
+    commands = {
+        "openturns": openturns, "coverage": coverage, "brute": brute,
+        "overhead": overhead,
+    }  # fmt: skip
+    commands[command](*map(int, rest))

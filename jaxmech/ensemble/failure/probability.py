@@ -175,7 +175,9 @@ class _Work:
 
     def _auto(self) -> FailureEstimate:
         rng = np.random.default_rng([self.seed, 3])
-        (pilot,) = together(self.limit, [levels_of(self.limit.size, RUN, rng)])
+        (pilot,) = together(
+            self.limit, [levels_of(self.limit.size, RUN, rng, with_population=False)]
+        )
         self.estimates.append(replace(pilot, method="pilot (subset)"))
         if pilot.probability > _OFTEN:
             return self._monte_carlo()

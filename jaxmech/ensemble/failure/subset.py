@@ -99,10 +99,10 @@ def _mean(runs: list[FailureEstimate]) -> FailureEstimate:
     )  # fmt: skip
 
 
-def levels_of(n: int, size: int, rng: np.random.Generator) -> Run:
+def levels_of(n: int, size: int, rng: np.random.Generator, with_population: bool = True) -> Run:
     """One run of subset simulation in n variables with so many trajectories in a level.
 
-    It ends with a population of failures, as independent as chains can make them.
+    It ends with a population of failures, unless only their probability is wanted.
     """
     u = rng.normal(size=(size, n))
     margins = yield u
@@ -118,7 +118,8 @@ def levels_of(n: int, size: int, rng: np.random.Generator) -> Run:
         correlation = _correlation(inside, chain)
         spread = sqrt((1 - share) / (max(share, 1e-300) * size) * (1 + correlation))
         levels.append(SubsetLevel(threshold, share, spread if share > 0 else inf, acceptance))
-        if len(levels) == _MOST_LEVELS or share == 0:
+        is_last = threshold <= 0 and not with_population
+        if len(levels) == _MOST_LEVELS or share == 0 or is_last:
             return _product(levels, u[margins <= 0], trajectories)
         seeds = rng.permutation(np.flatnonzero(inside))[: rank + 1]
         chains = _Chains(u[seeds], margins[seeds], scale)

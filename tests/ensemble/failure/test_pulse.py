@@ -1,6 +1,5 @@
 """An oscillator under a pulse, whose probabilities of failure are known by quadrature."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -9,7 +8,16 @@ import pytest
 
 import jaxmech as jm
 from jaxmech.config.errors import StoppedError
-from jaxmech.ensemble import failure_probability, load
+from jaxmech.ensemble import (
+    Failure,
+    FailureProbability,
+    Normal,
+    Study,
+    Times,
+    failure_probability,
+    load,
+)
+from jaxmech.integrate import FixedSteps
 from tests.ensemble.failure.problems import LOADS, pulse_study
 
 pytest.importorskip("openturns")
@@ -25,6 +33,17 @@ SENSITIVITIES = {
 }
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pulse")
+
+
+@pytest.fixture(scope="module")
+def result(folder: Path) -> FailureProbability:
+    return failure_probability(pulse_study(folder), folder=folder)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("mean", "sd"), [(1.0, 0.2), (0.6, 0.1)])
 def test_the_probability_is_that_by_quadrature(mean: float, sd: float, tmp_path: Path) -> None:
     exact = LOADS[mean, sd]
@@ -35,9 +54,9 @@ def test_the_probability_is_that_by_quadrature(mean: float, sd: float, tmp_path:
     assert not result.doubts
 
 
-def test_a_probability_of_1e_8_takes_few_trajectories(tmp_path: Path) -> None:
-    study = pulse_study(tmp_path)
-    result = failure_probability(study, folder=tmp_path)
+def test_a_probability_of_1e_8_takes_few_trajectories(
+    result: FailureProbability, folder: Path
+) -> None:
     by_method = {x.method: x.probability for x in result.estimates}
     assert result.method == "importance"
     assert result.interval[0] < RARE < result.interval[1]
@@ -48,7 +67,7 @@ def test_a_probability_of_1e_8_takes_few_trajectories(tmp_path: Path) -> None:
     assert sum(point.importance.values()) == pytest.approx(1.0)
     assert max(point.importance, key=lambda name: point.importance[name]) == "parameters.r"
     # The motion of the design point just fails.
-    subject = load(study.model, {}, tmp_path)
+    subject = load("pulse.py:pulse", {}, folder)
     unload = jm.Event(
         lambda q, v, t, p: t - p["t1"],
         direction=1,
@@ -61,11 +80,7 @@ def test_a_probability_of_1e_8_takes_few_trajectories(tmp_path: Path) -> None:
     )
 
 
-def test_sensitivities_are_differences_of_log_p(tmp_path: Path) -> None:
-    study = pulse_study(tmp_path)
-    result = failure_probability(
-        study, failure=replace(study.failure, method="importance"), folder=tmp_path
-    )
+def test_sensitivities_are_differences_of_log_p(result: FailureProbability) -> None:
     by_name = {(x.variable, x.parameter): x for x in result.sensitivities}
     for name, expected in SENSITIVITIES.items():
         x = by_name[name]
@@ -73,19 +88,18 @@ def test_sensitivities_are_differences_of_log_p(tmp_path: Path) -> None:
 
 
 def test_a_killed_run_continues_with_the_same_bits(tmp_path: Path) -> None:
-    study = pulse_study(tmp_path)
-    study = replace(study, failure=replace(study.failure, method="importance"))
-    whole = failure_probability(study, tmp_path / "whole", folder=tmp_path)
+    study = Study(
+        model="pendulum", size=64, block=128, times=Times(end=1.0, saves=5),
+        steps=FixedSteps(per_save=2), start={"theta": Normal(sd=0.3, mean=0.0)},
+        failure=Failure(of="x1", above=0.8, method="importance", coefficient_of_variation=0.1),
+    )  # fmt: skip
+    whole = failure_probability(study, tmp_path / "whole")
     calls = iter(range(5))
     with pytest.raises(StoppedError):
-        failure_probability(
-            study, tmp_path / "killed", folder=tmp_path, stop=lambda: next(calls, None) is None
-        )
+        failure_probability(study, tmp_path / "killed", stop=lambda: next(calls, None) is None)
     assert len([*(tmp_path / "killed" / "calls").glob("*.npz")]) == 5
     (tmp_path / "killed" / "calls" / "000003.npz").write_bytes(b"damaged")
-    again = failure_probability(
-        study, tmp_path / "killed", folder=tmp_path, tell=lambda message: None
-    )
+    again = failure_probability(study, tmp_path / "killed", tell=lambda message: None)
     assert again.probability == whole.probability
     files = [tmp_path / name / "failure.json" for name in ("whole", "killed")]
     assert files[0].read_bytes() == files[1].read_bytes()
