@@ -67,7 +67,7 @@ def test_a_study_of_a_file_scatters_its_numbers(folder: Path) -> None:
     run_study(read(folder / "study.toml", Study), run, folder=folder)
     assert (run / "model.urdf").read_text() == ARM
     results = open_results(run)
-    assert results.config["model"] == "model.urdf"
+    assert (results.config["model"], results.name) == ("model.urdf", "arm")
     (folder / "robots" / "arm.urdf").unlink()
     again = replay(run, 5)
     assert all(again.compared.values())
