@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.system import Params, System, as_dtype
+from jaxmech.unilateral import Unilateral
 from jaxmech.utils.digests import jaxpr_texts, sha256
 
 
@@ -67,7 +68,15 @@ def system_digests(system: System, params: Params, dtype: Any = float) -> dict[s
     for constraint in system.constraints:
         code = digest(constraint.residual, q, q, q, t, params)
         digests[f"constraint {constraint.name}"] = sha256(type(constraint).__name__, code)
+    for gap in system.unilateral:
+        digests[f"constraint {gap.name}"] = _of_gap(gap, q, t, params)
     return digests
+
+
+def _of_gap(gap: Unilateral, q: Any, t: Any, params: Params) -> str:
+    e = gap.restitution
+    impacts = digest(e, params) if callable(e) else repr(e)
+    return sha256("Unilateral", digest(gap.gap, q, t, params), impacts, repr(gap.rest_speed))
 
 
 def _of_quasi_velocities(system: System, q: Any, u: Any, t: Any, params: Params) -> dict[str, str]:

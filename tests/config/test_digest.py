@@ -8,13 +8,14 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech import Holonomic, models
+from jaxmech import Holonomic, System, Unilateral, models
 from jaxmech.config.digest import differing, digest, system_digests
 from jaxmech.utils.digests import jaxpr_texts
 from tests.parts.mechanisms import parallel_four_bar
@@ -113,6 +114,27 @@ def test_every_function_of_a_system_counts() -> None:
         (replace(system, force=partial(system.force)), []),
     ):
         assert differing(then, system_digests(other, params)) == what
+
+
+def test_gaps_and_their_impacts_count() -> None:
+    def gap(q: Any, t: Any, p: Any) -> Any:
+        return q[-1] - p["floor"]
+
+    def digests(**changes: Any) -> dict[str, str]:
+        floor = replace(Unilateral(gap, restitution=0.5, name="floor"), **changes)
+        system = System(lambda q, v, t, p: v @ v, [floor], coordinates=("y",))
+        return system_digests(system, {"floor": 1.0, "e": 0.5})
+
+    plain = digests()
+    others = (
+        {"gap": lambda q, t, p: 2 * gap(q, t, p)},
+        {"restitution": 0.4},
+        {"restitution": lambda p: p["e"]},
+        {"rest_speed": 0.1},
+    )
+    for change in others:
+        assert differing(plain, digests(**change)) == ["constraint floor"]
+    assert differing(plain, digests(name="floor", gap=gap)) == []
 
 
 def test_constants_and_derivatives_count_and_names_do_not() -> None:
