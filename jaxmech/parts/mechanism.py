@@ -64,7 +64,7 @@ class Mechanism:
         states: names of states of first order, as for `System`; the functions among `forces` find
             them at the end of v, and return one number for each coordinate.
         rates: `rates(q, v, t, params)`, the time derivatives of the states.
-        scenery: `Visual`s that are fixed to the ground.
+        scenery: `Visual` shapes that are fixed to the ground.
         cut: names of joints that become constraints even if their coordinates could be used.
 
     Attributes:
