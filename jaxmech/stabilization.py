@@ -29,7 +29,7 @@ from jaxmech.formulations.regular import regular
 from jaxmech.linalg import LDL, AbstractSolver, Metric, cholesky, metric
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind, require_positive_integer
-from jaxmech.utils.field_docs import doc, setting
+from jaxmech.utils.text import doc, setting
 
 
 class RowsBefore(NamedTuple):

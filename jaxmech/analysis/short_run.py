@@ -13,8 +13,7 @@ from jaxmech.analysis.findings import Finding, serious, warning
 from jaxmech.analysis.states import Numbers, State
 from jaxmech.compiler import Explanation, explain
 from jaxmech.integrate import FixedSteps, Scheme
-from jaxmech.integrate.step import step
-from jaxmech.integrate.step_state import StepState
+from jaxmech.integrate.step import StepState, step
 from jaxmech.sensitivity.tangents import consistent_change
 from jaxmech.simulate import simulate
 from jaxmech.system import Params, System

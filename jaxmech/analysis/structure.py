@@ -10,8 +10,7 @@ from jaxmech.analysis.findings import Finding, Severity
 from jaxmech.analysis.gaps import with_closed_gaps
 from jaxmech.analysis.initial_state import contradictions, start_findings
 from jaxmech.analysis.integrability import integrability, integrability_findings
-from jaxmech.analysis.mass import mass, mass_findings
-from jaxmech.analysis.mass_and_force import mass_and_force_findings
+from jaxmech.analysis.mass import mass, mass_and_force_findings, mass_findings
 from jaxmech.analysis.nan_functions import not_numbers
 from jaxmech.analysis.nearby_states import NEARBY, nearby, nearest_consistent
 from jaxmech.analysis.redundancy import rank_findings, ranks

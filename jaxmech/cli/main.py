@@ -173,7 +173,7 @@ def _fit(arguments: Namespace) -> int:
 
 def _require_no_run_code(config: Path) -> None:
     """Refuse a configuration that names Python files in a run folder, before any is imported."""
-    from jaxmech.config.code_files import require_no_run_code
+    from jaxmech.config.run_folder import require_no_run_code
     from jaxmech.config.toml import named_files
 
     require_no_run_code(named_files(config), config.parent)
@@ -283,7 +283,7 @@ def _check(arguments: Namespace) -> int:
 
 
 def _audit(arguments: Namespace) -> int:
-    from jaxmech.cli.audit.picture import draw
+    from jaxmech.cli.audit.deviation import draw
     from jaxmech.cli.audit.report import audit
 
     _use_good_jax()

@@ -18,12 +18,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.compiler.backends.batch_primitive import Content, batch_primitive, mapped
 from jaxmech.compiler.backends.partitioning import Axes
+from jaxmech.compiler.backends.primitive import Content, batch_primitive, mapped
 from jaxmech.compiler.platforms import NATIVE, finite_arguments, is_on, lowered_for
 from jaxmech.compiler.vectorize import run_alone, run_jaxpr
 from jaxmech.utils.announce import announced
-from jaxmech.utils.collection import uncollected
 from jaxmech.utils.delayed_jaxpr import DelayedJaxpr
 from jaxmech.utils.jax_internals import (
     ClosedJaxpr,
@@ -39,6 +38,7 @@ from jaxmech.utils.jax_internals import (
     without_mesh,
     without_unused,
 )
+from jaxmech.utils.jit_cache import uncollected
 
 Flags = tuple[bool, ...]
 Arrays = Sequence[Array]

@@ -14,11 +14,10 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, get_args, get_origin
 
-from jaxmech.config.code_files import python_files
 from jaxmech.config.errors import InputError, Key, Problem, StudyError
-from jaxmech.config.plain import plain
+from jaxmech.config.run_folder import python_files
 from jaxmech.config.schema import OneOf, choice_of, hints_of, short_field, words
-from jaxmech.config.validate import Config, structure
+from jaxmech.config.validate import Config, plain, structure
 
 _WIDTH = 98  # characters per line of help
 _OUTER = 2  # indent of the tables of a file

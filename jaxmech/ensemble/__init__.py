@@ -13,9 +13,9 @@ small for all of this, and `multilevel` means with steps of several sizes.
 
 from jaxmech.config.errors import StudyError as StudyError
 from jaxmech.config.load import load as load
-from jaxmech.config.plain import plain as plain
 from jaxmech.config.run_folder import FolderError as FolderError
 from jaxmech.config.run_folder import RunWarning as RunWarning
+from jaxmech.config.validate import plain as plain
 from jaxmech.ensemble.checksums import Damage as Damage
 from jaxmech.ensemble.distributions import DISTRIBUTIONS as DISTRIBUTIONS
 from jaxmech.ensemble.distributions import Discrete as Discrete

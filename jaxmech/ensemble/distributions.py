@@ -15,8 +15,7 @@ import numpy as np
 from jaxmech.config.errors import Problem, refuse, refuse_all, unknown
 from jaxmech.config.schema import OneOf
 from jaxmech.ensemble import truncated_normal
-from jaxmech.utils.field_docs import doc, setting
-from jaxmech.utils.text import not_one_of
+from jaxmech.utils.text import doc, not_one_of, setting
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ import zarr
 from jaxmech.config import run_folder
 from jaxmech.config.environment import DECISIVE, INPUT, VERSIONS, changes, environment_json
 from jaxmech.config.load import COPIES, Subject, copy_of
-from jaxmech.config.plain import plain
 from jaxmech.config.run_folder import FolderError, opened, write_whole
+from jaxmech.config.validate import plain
 from jaxmech.ensemble import checksums
 from jaxmech.ensemble.checksums import BLOCKS, RESULTS, SEAL, SUMMARY, Damage
 from jaxmech.ensemble.layout import STATES, Layout, array_of

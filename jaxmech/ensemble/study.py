@@ -31,8 +31,7 @@ from jaxmech.ensemble.work.settings import Cluster
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, method_and_steps
 from jaxmech.stabilization import AbstractStabilization, Projection
-from jaxmech.utils.field_docs import doc, setting
-from jaxmech.utils.text import not_one_of
+from jaxmech.utils.text import doc, not_one_of, setting
 
 Store = Literal["all", "final", "statistics"] | tuple[str, ...]
 SECTIONS = ("start", "coordinates", "velocities", "parameters")

@@ -12,12 +12,14 @@ from jaxmech.formulations.acceleration import acceleration as acceleration
 from jaxmech.formulations.acceleration import null_projector as null_projector
 from jaxmech.formulations.base import AbstractFormulation as AbstractFormulation
 from jaxmech.formulations.base import Law as Law
+from jaxmech.formulations.base import Partition as Partition
 from jaxmech.formulations.christoffel import Christoffel as Christoffel
 from jaxmech.formulations.christoffel import christoffel_symbols as christoffel_symbols
 from jaxmech.formulations.christoffel import metric_tensor as metric_tensor
 from jaxmech.formulations.compare import FORMULATIONS as FORMULATIONS
 from jaxmech.formulations.compare import Comparison as Comparison
 from jaxmech.formulations.compare import compare_formulations as compare_formulations
+from jaxmech.formulations.compare import operations as operations
 from jaxmech.formulations.contravariant import Contravariant as Contravariant
 from jaxmech.formulations.contravariant import eliminated as eliminated
 from jaxmech.formulations.coordinate_partition import CoordinatePartition as CoordinatePartition
@@ -30,6 +32,4 @@ from jaxmech.formulations.multiplier_family import multiplier_family as multipli
 from jaxmech.formulations.nonideal import solve_law as solve_law
 from jaxmech.formulations.observation import Observation as Observation
 from jaxmech.formulations.observation import observed_at as observed_at
-from jaxmech.formulations.operation_count import operations as operations
-from jaxmech.formulations.partition import Partition as Partition
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba as UdwadiaKalaba

@@ -33,8 +33,7 @@ from jaxtyping import Array, Float
 from jaxmech.consistency import extents_at
 from jaxmech.constraints import Nonholonomic
 from jaxmech.equations import EquationsOfMotion
-from jaxmech.formulations.base import AbstractFormulation, Law
-from jaxmech.formulations.partition import Partition
+from jaxmech.formulations.base import AbstractFormulation, Law, Partition
 from jaxmech.formulations.regular import free_acceleration, without_units
 from jaxmech.linalg import LDL, Pivots, coordinate_units, matvec, metric, pivots
 from jaxmech.system import Params, System

@@ -21,7 +21,7 @@ from jaxmech.formulations.base import AbstractFormulation, Law
 from jaxmech.formulations.regular import regular
 from jaxmech.linalg import LDL, AbstractSolver, cholesky, metric, unit_rows
 from jaxmech.utils.checks import require_kind
-from jaxmech.utils.field_docs import setting
+from jaxmech.utils.text import setting
 
 
 @dataclass(frozen=True)

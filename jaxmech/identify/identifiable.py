@@ -24,7 +24,7 @@ from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.system import Params, Subject, with_params
 from jaxmech.utils.checks import require_function, require_kind
 from jaxmech.utils.equal_functions import first_equal
-from jaxmech.utils.field_docs import setting
+from jaxmech.utils.text import setting
 
 InitialStates = Literal["fixed", "free"]
 Optimizer = TrustRegion | Any  # or Descent, or an optax transformation

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.integrate.begin import begin_run, residuals
-from jaxmech.integrate.checks import checked_states
+from jaxmech.integrate.checks import begin_run, checked_states, residuals
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.error_estimate import (
     STATES,
@@ -24,13 +23,11 @@ from jaxmech.integrate.error_estimate import (
 )
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.log import EventState, Replay
-from jaxmech.integrate.events.step_events import with_events
-from jaxmech.integrate.events.turns import Looks
+from jaxmech.integrate.events.turns import Looks, with_events
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step import step
+from jaxmech.integrate.step import StepState, step
 from jaxmech.integrate.step_segments import StepSegments, segments
-from jaxmech.integrate.step_state import StepState
 from jaxmech.integrate.times import within
 from jaxmech.properties import Drive
 from jaxmech.stabilization import Projection

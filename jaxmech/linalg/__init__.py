@@ -22,7 +22,6 @@ from jaxmech.linalg.metric import coordinate_units as coordinate_units
 from jaxmech.linalg.metric import metric as metric
 from jaxmech.linalg.metric import row_weights as row_weights
 from jaxmech.linalg.metric import with_rows as with_rows
-from jaxmech.linalg.on_host import rows_on_host as rows_on_host
 from jaxmech.linalg.pivots import Pivots as Pivots
 from jaxmech.linalg.pivots import pivots as pivots
 from jaxmech.linalg.products import diagonal as diagonal
@@ -31,6 +30,7 @@ from jaxmech.linalg.products import max_abs as max_abs
 from jaxmech.linalg.products import product as product
 from jaxmech.linalg.products import weighted_gram as weighted_gram
 from jaxmech.linalg.qr import QR as QR
+from jaxmech.linalg.qr import rows_on_host as rows_on_host
 from jaxmech.linalg.saddle_point import SaddlePoint as SaddlePoint
 from jaxmech.linalg.saddle_point import lu as lu
 from jaxmech.linalg.saddle_point import saddle_point as saddle_point

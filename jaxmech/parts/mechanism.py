@@ -15,9 +15,8 @@ from jaxmech.parts.geometry import shapes
 from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.joint_loads import total_momentum
 from jaxmech.parts.kinematics.base import AbstractKinematics
-from jaxmech.parts.kinematics.body_coordinates import BodyCoordinates
 from jaxmech.parts.kinematics.spins import spins_of
-from jaxmech.parts.kinematics.tree import kinematics_of
+from jaxmech.parts.kinematics.tree import BodyCoordinates, kinematics_of
 from jaxmech.parts.outline import outline
 from jaxmech.parts.validation import (
     AnyForce,

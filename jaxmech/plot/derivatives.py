@@ -25,7 +25,7 @@ def gradient_sweep(check: GradientCheck, *, ax: Axes | None = None) -> Axes:
         The axes, both logarithmic; errors relative to the largest derivative of each number.
 
     Example:
-        >>> from jaxmech.sensitivity.differences import sweep
+        >>> from jaxmech.sensitivity.tangents import sweep
         >>> one, sizes = np.ones(1), 10.0 ** -np.arange(1, 9)
         >>> found = sweep(sizes, one, np.sinh(sizes)[None] / sizes, 2e-16)
         >>> check = GradientCheck(("x",), one, one, found, 1.0, 100, 1e-6, 1e-12 * one, {})

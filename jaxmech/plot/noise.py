@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from matplotlib.axes import Axes
 
-from jaxmech.identify.inference.independence import samples_of_sensors
+from jaxmech.identify.inference.information import samples_of_sensors
 from jaxmech.identify.noise.losses import NORMAL
 from jaxmech.identify.result import Fit
 from jaxmech.plot.panels import axes_or_new, labelled

@@ -27,8 +27,7 @@ from jaxmech.integrate.steps.default_steps import resolved
 from jaxmech.integrate.times import span_at, step_times, within, within_spans
 from jaxmech.sensitivity import nan_origins
 from jaxmech.sensitivity.check_report import START, GradientCheck
-from jaxmech.sensitivity.differences import Numbers, Sweep, step_sizes, sweep
-from jaxmech.sensitivity.tangents import consistent_change
+from jaxmech.sensitivity.tangents import Numbers, Sweep, consistent_change, step_sizes, sweep
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.stabilization import AbstractStabilization, Projection

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jaxmech.sensitivity.differences import Numbers, Sweep
 from jaxmech.sensitivity.nan_origins import REMEDY, NanOrigin
+from jaxmech.sensitivity.tangents import Numbers, Sweep
 
 START = "start"
 _SAFETY = 3.0  # factor on the uncertainty of a difference, which is an estimate itself

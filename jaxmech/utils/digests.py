@@ -12,11 +12,28 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.utils.delayed_jaxpr import DelayedJaxpr
 from jaxmech.utils.jax_internals import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
-from jaxmech.utils.keys import bits_of, is_key
+
+
+def is_key(value: Any) -> bool:
+    """Whether a value is an array of typed random keys.
+
+    Example:
+        >>> is_key(jax.random.key(0)), is_key(jax.random.PRNGKey(0)), is_key(1.0)
+        (True, False, False)
+    """
+    return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
+def bits_of(keys: Any) -> np.ndarray:
+    """The bits of keys whose values are known, also while something else is being traced."""
+    with jax.ensure_compile_time_eval():
+        return np.asarray(jax.random.key_data(keys))
+
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 _PLAIN = {str, bytes, bool, int, float, type(None)}

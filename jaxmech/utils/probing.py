@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.utils.digests import bits_of, is_key
 from jaxmech.utils.jax_internals import Tracer, eval_context, used_arguments
 from jaxmech.utils.jit_cache import UNOPTIMIZED, kept_by
-from jaxmech.utils.keys import bits_of, is_key
 
 KEPT = 64  # cached answers of each query
 

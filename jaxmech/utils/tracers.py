@@ -8,6 +8,7 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 
 from jaxmech.utils.checks import is_known
+from jaxmech.utils.digests import is_key
 from jaxmech.utils.jax_internals import (
     Tracer,
     has_reverse_derivative,
@@ -15,7 +16,6 @@ from jaxmech.utils.jax_internals import (
     unsharded,
 )
 from jaxmech.utils.jit_cache import is_inside_a_program
-from jaxmech.utils.keys import is_key
 
 
 def actual(tree: Any, limit: int) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxmech.cli.audit.deviation import deviation
-from jaxmech.cli.audit.inertias import flaws
+from jaxmech.cli.audit.report import flaws
 from jaxmech.cli.main import main
 from jaxmech.interop.mujoco import from_mjcf
 from tests.interop.models import FOUR_BAR, LEG

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmech.config.code_files import python_files, require_no_run_code
-from jaxmech.config.run_folder import FolderError
+from jaxmech.config.run_folder import FolderError, python_files, require_no_run_code
 
 
 def test_only_named_python_files_are_meant() -> None:

@@ -16,9 +16,8 @@ from hypothesis import assume, given, reject, settings
 
 from jaxmech.cli.main import main
 from jaxmech.config.errors import Problem, StudyError
-from jaxmech.config.plain import plain
 from jaxmech.config.toml import ConfigError, read
-from jaxmech.config.validate import structure
+from jaxmech.config.validate import plain, structure
 from jaxmech.ensemble import Study
 from jaxmech.ensemble.draws import Variable
 from jaxmech.ensemble.members.trajectory import save_times

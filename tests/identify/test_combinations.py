@@ -8,8 +8,7 @@ import pytest
 from scipy.linalg import null_space
 
 from jaxmech.identify.inference.combinations import Combinations, combinations
-from jaxmech.identify.inference.formulas import Formula
-from jaxmech.identify.inference.sparse_null_space import circuits
+from jaxmech.identify.inference.formulas import Formula, circuits
 
 Map = Callable[[np.ndarray], np.ndarray]
 G = 9.81

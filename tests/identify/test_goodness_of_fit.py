@@ -11,7 +11,7 @@ import pytest
 
 from jaxmech import FixedSteps, Holonomic, System, simulate
 from jaxmech.identify import Fit, PhysicalInertia, Recording, TrustRegion, fit
-from jaxmech.identify.inference.independence import correlation
+from jaxmech.identify.inference.information import correlation
 from jaxmech.identify.problem.parameters import parameters
 from tests.identify.swings import BEGIN, FREE, NOISE, SWING, TRUTH, noisy, swings
 

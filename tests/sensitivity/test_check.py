@@ -12,7 +12,7 @@ from jaxmech import Adaptive, DormandPrince5, FixedSteps, Holonomic, System, mod
 from jaxmech.plot.derivatives import gradient_sweep
 from jaxmech.sensitivity.check import check_gradients
 from jaxmech.sensitivity.check_report import GradientCheck
-from jaxmech.sensitivity.differences import step_sizes, sweep
+from jaxmech.sensitivity.tangents import step_sizes, sweep
 from tests.small import REDUNDANT
 
 TS = np.linspace(0.0, 2.0, 51)

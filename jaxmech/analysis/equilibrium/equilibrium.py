@@ -20,8 +20,7 @@ from jaxtyping import Array
 from jaxmech.analysis.equilibrium.assessment import assess
 from jaxmech.analysis.equilibrium.held import held
 from jaxmech.analysis.equilibrium.result import Equilibrium, EquilibriumStatus
-from jaxmech.analysis.equilibrium.root import root
-from jaxmech.analysis.equilibrium.root_known import root_known
+from jaxmech.analysis.equilibrium.root import root, root_known
 from jaxmech.analysis.stability.balance import (
     acceleration_rows,
     balance,

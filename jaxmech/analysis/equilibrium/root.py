@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.analysis.states import Numbers
 from jaxmech.compiler import hoisted
-from jaxmech.linalg import QR, matvec
+from jaxmech.linalg import QR, matvec, rows_on_host
 
 ITERATIONS = 100
 DAMPING = (0.0, 1e-8, 1e-5, 1e-3, 1e-1, 10.0)
@@ -109,3 +110,53 @@ def _solve(equations: Callable[[Array], Array], start: Array) -> Array:
 
     first = (start, missed(equations(start)), jnp.asarray(True), jnp.zeros((), jnp.int32))
     return jax.lax.while_loop(goes_on, step, first)[0]
+
+
+def root_known(
+    values: Callable[[Numbers], Numbers],
+    linear: Callable[[Numbers], tuple[Numbers, Numbers]],
+    start: Numbers,
+) -> Numbers:
+    """`root` for a start whose numbers are known.
+
+    Args:
+        values: the equations.
+        linear: the equations and their Jacobian.
+        start: shape (n,).
+
+    Example:
+        >>> def circle(z):
+        ...     return np.array([z @ z - 4.0, z[0] - z[1]])
+        >>> def slopes(z):
+        ...     return np.array([2 * z, [1.0, -1.0]])
+        >>> z = root_known(circle, lambda z: (circle(z), slopes(z)), np.array([3.0, 1.0]))
+        >>> print(z)
+        [1.41421356 1.41421356]
+    """
+    with np.errstate(all="ignore"):
+        z, size = start, _missed(values(start))
+        for _ in range(ITERATIONS):
+            if not size > 0:
+                break
+            trials = _trials(z, size, *linear(z))
+            sizes = [_missed(values(trial)) for trial in trials]
+            best = int(np.argmin(sizes))
+            if not sizes[best] < size:
+                break
+            z, size = trials[best], sizes[best]
+        return z
+
+
+def _trials(z: Numbers, size: float, F: Numbers, J: Numbers) -> list[Numbers]:
+    """Parts of the steps for all dampings."""
+    trials = []
+    for damping in np.array(DAMPING, z.dtype):
+        damped = np.sqrt(damping * size, dtype=z.dtype) * np.eye(len(F), dtype=z.dtype)
+        rows = rows_on_host(np.concatenate([J, damped], axis=1))
+        step = rows.min_norm_solve(F)[0][: z.size]
+        trials += [z - length * step for length in np.array(LENGTHS, z.dtype)]
+    return trials
+
+
+def _missed(value: Numbers) -> float:
+    return float(np.sqrt((value * value).sum())) if np.isfinite(value).all() else float("inf")

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,6 +14,8 @@ from jaxmech.integrate import FixedSteps
 from jaxmech.integrate.steps.default_steps import StepWarning
 from jaxmech.interop.mujoco import Robot
 from jaxmech.parts.values import are_numbers
+from jaxmech.plot.panels import grid, labelled, save
+from jaxmech.plot.style import COLORS
 from jaxmech.simulate import simulate
 from jaxmech.status import Status
 
@@ -108,3 +111,23 @@ def _soft(
         mujoco.mj_step(model, data, steps_per_save)
         rows.append(data.qpos.copy())
     return np.array(rows)
+
+
+MOST_LINES = len(COLORS)
+
+
+def draw(comparison: Deviation, title: str, folder: Path) -> Path:
+    """Write loops.png into a folder."""
+    figure, axes = grid(2)
+    pairs = (
+        (axes[0], comparison.gaps, "gap of the loop [m, rad]"),
+        (axes[1], comparison.distances, "body off by [m]"),
+    )
+    for ax, values, label in pairs:
+        largest = sorted(values, key=lambda name: -values[name].max())[:MOST_LINES]
+        for name, color in zip(largest, COLORS, strict=False):
+            positive = np.where(values[name] > 0, values[name], np.nan)
+            ax.semilogy(comparison.ts, positive, color=color, linewidth=1.2, label=name)
+        labelled(ax, "t [s]", label, legend=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    return save([("loops", f"{title}: MuJoCo's soft loops against rigid ones", figure)], folder)[0]

@@ -29,8 +29,8 @@ from jaxmech.config import run_folder
 from jaxmech.config.environment import DECISIVE, INPUT, environment, environment_json
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.load import COPIES, copy_of
-from jaxmech.config.plain import plain
 from jaxmech.config.run_folder import FolderError, model_name, opened, warn, write_whole
+from jaxmech.config.validate import plain
 from jaxmech.ensemble import checksums
 from jaxmech.ensemble.checksums import SEAL
 from jaxmech.ensemble.work.connect import cluster_tasks

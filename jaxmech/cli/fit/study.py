@@ -19,7 +19,7 @@ from jaxmech.identify import AR1, Cauchy, Descent, Huber, StudentT, TrustRegion
 from jaxmech.identify.cross_validation import Rule, Score
 from jaxmech.identify.data.table import Table
 from jaxmech.identify.identifiable import Settings
-from jaxmech.utils.field_docs import doc, setting
+from jaxmech.utils.text import doc, setting
 
 INERTIA = "physical inertia"
 

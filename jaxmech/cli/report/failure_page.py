@@ -9,8 +9,8 @@ from jaxmech.cli.report.clips import clip
 from jaxmech.cli.report.layout import PagePart, Picture, of_figure, page
 from jaxmech.cli.report.tables import EstimateCell, PageTable, number_text
 from jaxmech.config.load import load
-from jaxmech.config.plain import plain
 from jaxmech.config.run_folder import write_whole
+from jaxmech.config.validate import plain
 from jaxmech.display.animate import animate
 from jaxmech.ensemble import (
     DesignPoint,

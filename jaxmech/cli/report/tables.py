@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmech.config.code_files import python_files
-from jaxmech.config.run_folder import stored_environment
+from jaxmech.config.run_folder import python_files, stored_environment
 from jaxmech.ensemble import Results
 from jaxmech.ensemble.checksums import BlockMark, read_mark
 from jaxmech.ensemble.layout import array_of

@@ -17,7 +17,6 @@ import numpy as np
 import tomli_w
 
 from jaxmech.config.environment import DECISIVE, environment_json
-from jaxmech.config.plain import plain
 from jaxmech.config.run_folder import (
     npz,
     opened,
@@ -25,6 +24,7 @@ from jaxmech.config.run_folder import (
     require_same_environment,
     write_whole,
 )
+from jaxmech.config.validate import plain
 from jaxmech.ensemble.failure.limit_state import LimitState
 from jaxmech.ensemble.failure.result import FailureProbability
 from jaxmech.ensemble.kernel import compile_kernel

@@ -5,7 +5,7 @@ from math import isfinite
 from typing import Literal
 
 from jaxmech.config.errors import out_of_range, refuse, refuse_all
-from jaxmech.utils.field_docs import doc, setting
+from jaxmech.utils.text import doc, setting
 
 Method = Literal[
     "auto", "form", "sorm", "importance", "directional", "line", "subset", "monte-carlo"

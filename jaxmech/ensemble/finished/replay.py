@@ -8,12 +8,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmech.config.code_files import python_files, require_no_run_code
 from jaxmech.config.environment import changes, environment
 from jaxmech.config.errors import InputError
 from jaxmech.config.load import Subject
-from jaxmech.config.plain import plain
-from jaxmech.config.run_folder import stored_environment
+from jaxmech.config.run_folder import python_files, require_no_run_code, stored_environment
+from jaxmech.config.validate import plain
 from jaxmech.ensemble.draws import stored_name
 from jaxmech.ensemble.kernel import BlockProgram
 from jaxmech.ensemble.members.base import first_of

@@ -25,8 +25,7 @@ from jaxmech.ensemble.members.array_names import array_name
 from jaxmech.ensemble.statistics.custom import Reduction
 from jaxmech.integrate import Event, Events, Transition
 from jaxmech.system import System
-from jaxmech.utils.field_docs import doc, setting
-from jaxmech.utils.text import not_one_of
+from jaxmech.utils.text import doc, not_one_of, setting
 
 Keep = Literal["all", "final", "max", "min", "mean", "largest"]
 Series = Literal[

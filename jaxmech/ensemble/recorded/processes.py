@@ -14,12 +14,12 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.config.errors import refuse
-from jaxmech.config.inputs import Process
+from jaxmech.config.load import Process
 from jaxmech.config.schema import OneOf
 from jaxmech.ensemble.distributions import Normal, Uniform
 from jaxmech.ensemble.recorded.settings import RecordedInput, TimeRange
 from jaxmech.signal import Signal
-from jaxmech.utils.field_docs import doc, setting
+from jaxmech.utils.text import doc, setting
 
 _ROUND_OFF = 1e-9  # of an interval
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
 from jaxmech.config.frames import TableError, read_rows
-from jaxmech.config.inputs import Process, SubjectInputs
-from jaxmech.config.load import Subject
+from jaxmech.config.load import Process, Subject, SubjectInputs
 from jaxmech.ensemble.recorded.numbers import number_rules, proposal_problems
 from jaxmech.ensemble.recorded.processes import RandomPhases, WhiteNoise
 from jaxmech.ensemble.recorded.settings import Inputs, RecordedInput, TimeRange, numbers_of

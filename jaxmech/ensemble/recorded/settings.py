@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from jaxmech.config.errors import Problem, refuse, refuse_all
 from jaxmech.signal import Interpolation
-from jaxmech.utils.field_docs import doc, setting
+from jaxmech.utils.text import doc, setting
 from jaxmech.utils.units import unit_problem
 
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from jaxmech.config.errors import refuse
 from jaxmech.ensemble.distributions import Distribution
-from jaxmech.utils.field_docs import doc, setting
-from jaxmech.utils.text import not_one_of
+from jaxmech.utils.text import doc, not_one_of, setting
 
 Design = Literal["random", "latin-hypercube", "sobol", "saltelli"]
 

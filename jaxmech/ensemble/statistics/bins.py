@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.ensemble.statistics.centred import exponent_of, scaled
+from jaxmech.ensemble.statistics.moments import exponent_of, scaled
 from jaxmech.ensemble.statistics.protocol import Sample, State
 
 

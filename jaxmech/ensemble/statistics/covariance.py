@@ -7,8 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.config.errors import refuse
-from jaxmech.ensemble.statistics.centred import centred, effective_count, mean_of, pooled
-from jaxmech.ensemble.statistics.intervals import of_correlation
+from jaxmech.ensemble.statistics.moments import (
+    centred,
+    effective_count,
+    mean_of,
+    of_correlation,
+    pooled,
+)
 from jaxmech.ensemble.statistics.protocol import (
     AbstractStatistic,
     Sample,
@@ -17,7 +22,7 @@ from jaxmech.ensemble.statistics.protocol import (
     host,
     weights_of,
 )
-from jaxmech.utils.field_docs import doc, setting
+from jaxmech.utils.text import doc, setting
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxmech.config.schema import InFile
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample, State, StatisticResult
-from jaxmech.utils.field_docs import doc
+from jaxmech.utils.text import doc
 
 
 class Reduction(NamedTuple):

@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.config.errors import refuse
-from jaxmech.ensemble.statistics.intervals import Method, of_proportion, of_weighted
-from jaxmech.ensemble.statistics.moments import Moments
+from jaxmech.ensemble.statistics.moments import Method, Moments, of_proportion, of_weighted
 from jaxmech.ensemble.statistics.protocol import (
     AbstractStatistic,
     Sample,
@@ -17,7 +16,7 @@ from jaxmech.ensemble.statistics.protocol import (
     StatisticResult,
     host,
 )
-from jaxmech.utils.field_docs import doc, setting
+from jaxmech.utils.text import doc, setting
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from jaxmech.ensemble.statistics.protocol import (
     StatisticResult,
     host,
 )
-from jaxmech.utils.field_docs import doc, setting
+from jaxmech.utils.text import doc, setting
 
 _LEAST = 4  # bins that widen with the values
 

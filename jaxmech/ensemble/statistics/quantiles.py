@@ -14,7 +14,7 @@ from jaxmech.ensemble.statistics.protocol import (
     StatisticResult,
     host,
 )
-from jaxmech.utils.field_docs import doc, setting
+from jaxmech.utils.text import doc, setting
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # probabilities by default
 

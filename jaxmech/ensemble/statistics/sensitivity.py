@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.ensemble.statistics.centred import centred, pooled
+from jaxmech.ensemble.statistics.moments import centred, pooled
 from jaxmech.ensemble.statistics.protocol import (
     AbstractStatistic,
     Sample,
@@ -16,7 +16,7 @@ from jaxmech.ensemble.statistics.protocol import (
     StatisticResult,
     host,
 )
-from jaxmech.utils.field_docs import doc, setting
+from jaxmech.utils.text import doc, setting
 
 
 @dataclass(frozen=True)

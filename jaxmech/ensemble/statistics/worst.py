@@ -15,7 +15,7 @@ from jaxmech.ensemble.statistics.protocol import (
     StatisticResult,
     host,
 )
-from jaxmech.utils.field_docs import doc, setting
+from jaxmech.utils.text import doc, setting
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -14,7 +15,6 @@ import jax
 from jaxmech.config.environment import environment
 from jaxmech.config.errors import InputError, refuse
 from jaxmech.config.run_folder import warn
-from jaxmech.ensemble.work.pinning import CORES
 from jaxmech.ensemble.work.schedulers import (
     configured_security,
     open_to_others,
@@ -29,10 +29,23 @@ from jaxmech.ensemble.work.worker import MAY_DIFFER, facts_of_worker, refusal
 if TYPE_CHECKING:
     from distributed import Client, SpecCluster
 
+CORES = "JAXMECH_WORKER_CORES"  # numbers with commas
+
+
+def dask_setup(worker: Any) -> None:
+    """Pin all threads of this process, and those that JAX will start, to the named cores."""
+    setting = os.environ.get(CORES)
+    if not setting or not hasattr(os, "sched_setaffinity"):  # only Linux has it
+        return
+    cores = {int(number) for number in setting.split(",")}
+    for thread in Path("/proc/self/task").iterdir():
+        os.sched_setaffinity(int(thread.name), cores)
+
+
 _SCHEDULER_FAILURES = 3  # workers that a scheduler of others gives up a task after, by default
 # Nobody else is to reach processes of this machine.
 _HERE = {"host": "127.0.0.1", "dashboard": False, "dashboard_address": "127.0.0.1:0"}
-_PRELOAD = "jaxmech.ensemble.work.pinning"
+_PRELOAD = "jaxmech.ensemble.work.connect"
 
 
 @contextmanager

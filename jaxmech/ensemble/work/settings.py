@@ -7,8 +7,7 @@ from typing import Literal
 
 from jaxmech.config.errors import Problem, out_of_range, refuse_all
 from jaxmech.config.schema import TextOrTable
-from jaxmech.utils.field_docs import doc, setting
-from jaxmech.utils.text import not_one_of
+from jaxmech.utils.text import doc, not_one_of, setting
 
 _WORDS = ("local", "slurm")
 _MOST_WORKERS = {"local": 1024, "slurm": 100_000}

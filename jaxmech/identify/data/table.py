@@ -10,7 +10,7 @@ from typing import Any
 
 from jaxmech.config.errors import Problem, out_of_range, refuse_all
 from jaxmech.signal import Interpolation
-from jaxmech.utils.field_docs import doc, setting
+from jaxmech.utils.text import doc, setting
 from jaxmech.utils.units import unit_problem
 
 Column = str | int

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxmech.identify.inference.independence import Autocorrelation, correlation
-from jaxmech.identify.inference.information import Numbers, percent
+from jaxmech.identify.inference.information import Autocorrelation, Numbers, correlation, percent
 from jaxmech.identify.noise.losses import NORMAL
 from jaxmech.identify.problem.least_squares import SegmentRun
 from jaxmech.identify.problem.rows import Task

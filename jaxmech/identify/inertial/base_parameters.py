@@ -27,8 +27,8 @@ from jaxtyping import Array, Float
 from jaxmech.identify.inertial.motions import motions
 from jaxmech.identify.inertial.regressor import regressor
 from jaxmech.identify.inertial.standard import StandardParameters, standard_parameters
+from jaxmech.identify.inference.formulas import independent
 from jaxmech.identify.inference.information import Numbers
-from jaxmech.identify.inference.sparse_null_space import independent
 from jaxmech.parts.mechanism import Mechanism
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_finite, require_kind, require_seed

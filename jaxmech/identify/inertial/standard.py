@@ -20,10 +20,8 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Moving
-from jaxmech.parts.dynamics.inertia import Inertia
+from jaxmech.parts.dynamics.inertia import Inertia, Turn, in_space
 from jaxmech.parts.dynamics.passage import connection_of
-from jaxmech.parts.dynamics.space import in_space
-from jaxmech.parts.dynamics.turn import Turn
 from jaxmech.parts.equations import EnergyDifference
 from jaxmech.parts.forces.elements import Gravity, Rotors, Support
 from jaxmech.parts.kinematics.base import AbstractKinematics

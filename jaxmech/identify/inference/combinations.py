@@ -18,9 +18,8 @@ from itertools import compress
 import numpy as np
 from numpy.typing import ArrayLike
 
-from jaxmech.identify.inference.formulas import Formula, passing
+from jaxmech.identify.inference.formulas import Formula, circuits, independent, passing
 from jaxmech.identify.inference.information import Numbers, checked, row
-from jaxmech.identify.inference.sparse_null_space import circuits, independent
 
 _INDEPENDENT = 1e-5  # share of a gradient that must be new for a formula to be independent
 _WORTH = 0.5  # a longer divisor must reduce the error to this share

@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxmech.identify.inference.information import Numbers
 from jaxmech.utils.checks import require_positive
-from jaxmech.utils.field_docs import setting
+from jaxmech.utils.text import setting
 
 NORMAL = 1.482602218505602  # standard deviation of a normal distribution in medians of |r|
 

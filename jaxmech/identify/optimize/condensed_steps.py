@@ -22,11 +22,11 @@ from jaxmech.identify.optimize.trust_region import (
     End,
     Progress,
     TrustRegion,
+    Unknowns,
     minimize,
     negligible,
     promise,
 )
-from jaxmech.identify.optimize.unknowns import Unknowns
 from jaxmech.identify.problem.condensing import state_sizes
 from jaxmech.identify.problem.least_squares import Conditions, jumps
 from jaxmech.identify.problem.rows import Evaluator, ResidualRows, Task

@@ -21,7 +21,7 @@ from jaxmech.identify.problem.steps import (
 )
 from jaxmech.integrate import FixedSteps
 from jaxmech.utils.checks import require_positive, require_positive_integer, require_seed
-from jaxmech.utils.field_docs import setting
+from jaxmech.utils.text import setting
 
 ROUNDS = 30  # of fits and estimates of the noise
 _FINER = 3  # times that a fit goes on with more steps

@@ -7,19 +7,26 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmech.integrate.adaptive.attempt import Attempt, attempt
-from jaxmech.integrate.adaptive.control import LEAST_ERROR, first_step, grown, shrunk
+from jaxmech.integrate.adaptive.attempt import (
+    LEAST_ERROR,
+    Attempt,
+    attempt,
+    first_step,
+    grown,
+    shrunk,
+)
 from jaxmech.integrate.adaptive.run import (
     RunAudit,
     RunRows,
     RunSetting,
     RunState,
+    StepEvents,
     StepSpan,
     StiffnessCounts,
+    events_in_step,
 )
 from jaxmech.integrate.adaptive.saves import save_reached
-from jaxmech.integrate.adaptive.step_events import StepEvents, events_in_step
-from jaxmech.integrate.begin import begin_run, residuals
+from jaxmech.integrate.checks import begin_run, residuals
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.derivatives.record import MoveRows, StepRecord
 from jaxmech.integrate.error_estimate import relative, resolution, rest_motion
@@ -27,7 +34,7 @@ from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.turns import step_turns
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step_state import EvaluatedState, evaluated_state
+from jaxmech.integrate.step import EvaluatedState, evaluated_state
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.integrate.times.spans import COMPARED, sorted_ends
 from jaxmech.status import Status, succeeded

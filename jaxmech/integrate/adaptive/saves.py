@@ -12,9 +12,8 @@ from jaxtyping import Array
 from jaxmech.compiler import with_row
 from jaxmech.integrate.adaptive.attempt import attempt
 from jaxmech.integrate.adaptive.run import RunRows, RunSetting, RunState, StepSpan
-from jaxmech.integrate.begin import residuals
-from jaxmech.integrate.checks import finite_states
-from jaxmech.integrate.step_state import EvaluatedState
+from jaxmech.integrate.checks import finite_states, residuals
+from jaxmech.integrate.step import EvaluatedState
 from jaxmech.stabilization import Projection
 from jaxmech.status import Status
 

@@ -20,8 +20,7 @@ from jaxmech.integrate.events.impacts import MotionState
 from jaxmech.integrate.events.log import Occurrences
 from jaxmech.integrate.methods.runge_kutta import RK4, AbstractRungeKutta
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step import step
-from jaxmech.integrate.step_state import StepState
+from jaxmech.integrate.step import StepState, step
 from jaxmech.integrate.times.spans import within
 from jaxmech.system import Params
 

@@ -24,8 +24,7 @@ from jaxmech.integrate.events.extremum_search import ExtremumSearch, rates
 from jaxmech.integrate.events.impacts import MotionState
 from jaxmech.integrate.events.log import EventState, Occurrences
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step import StepInfo, step
-from jaxmech.integrate.step_state import StepState
+from jaxmech.integrate.step import StepInfo, StepState, step
 from jaxmech.status import Status
 from jaxmech.system import Params
 

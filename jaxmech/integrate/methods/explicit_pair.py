@@ -10,10 +10,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.formulations import Partition
 from jaxmech.integrate.checks import finite_states, first_that_holds
+from jaxmech.integrate.methods.explicit_step import evaluate_stage
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKuttaPair
-from jaxmech.integrate.methods.stage import evaluate_stage
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step_state import EvaluatedState
+from jaxmech.integrate.step import EvaluatedState
 from jaxmech.status import Status
 from jaxmech.system import Params
 

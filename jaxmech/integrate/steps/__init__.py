@@ -8,6 +8,6 @@ and steps go together. `step_size` finds the number of steps that a motion needs
 
 from jaxmech.integrate.steps.adaptive import Adaptive as Adaptive
 from jaxmech.integrate.steps.adaptive import Tolerance as Tolerance
-from jaxmech.integrate.steps.defaults import method_and_steps as method_and_steps
 from jaxmech.integrate.steps.fixed import FixedSteps as FixedSteps
+from jaxmech.integrate.steps.fixed import method_and_steps as method_and_steps
 from jaxmech.integrate.steps.policy import AbstractSteps as AbstractSteps

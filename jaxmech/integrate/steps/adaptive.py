@@ -12,8 +12,8 @@ from jaxmech.integrate.methods.runge_kutta import AbstractMethod, AbstractPair, 
 from jaxmech.integrate.steps.policy import AbstractSteps
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import require_positive_integer
-from jaxmech.utils.field_docs import setting
 from jaxmech.utils.precision import USE_FLOAT64, PrecisionWarning
+from jaxmech.utils.text import setting
 
 _LEAST = 8  # smallest `rtol`, in units of round-off
 

@@ -1,11 +1,12 @@
 """`FixedSteps`: equal steps from one save time to the next."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from jaxmech.integrate.methods.runge_kutta import RK4, AbstractMethod
 from jaxmech.integrate.steps.policy import AbstractSteps
-from jaxmech.utils.checks import require_positive_integer
-from jaxmech.utils.field_docs import setting
+from jaxmech.utils.checks import require_kind, require_positive_integer
+from jaxmech.utils.text import setting
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,3 +48,33 @@ class FixedSteps(AbstractSteps):
         if self.per_save is None:
             raise ValueError("Argument `per_save` must be chosen by now; give it a number.")
         return self.per_save
+
+
+def method_and_steps(
+    method: AbstractMethod | None, steps: AbstractSteps | None
+) -> tuple[AbstractMethod, AbstractSteps]:
+    """The policies with their defaults, if they go together.
+
+    Steps are `FixedSteps()` by default; the method is `RK4()` for these, and `DormandPrince8()` for
+    `Adaptive`.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if steps are adaptive and the method has no error estimate.
+    """
+    _require_place("method", method, AbstractSteps, "steps")
+    _require_place("steps", steps, AbstractMethod, "method")
+    steps = FixedSteps() if steps is None else steps
+    require_kind("steps", steps, AbstractSteps, "FixedSteps(per_save=5) or Adaptive(rtol=1e-8)")
+    method = steps.default_method if method is None else method
+    require_kind("method", method, AbstractMethod, "RK4()")
+    steps.require(method)
+    return method, steps
+
+
+def _require_place(argument: str, value: Any, wrong_type: type, place: str) -> None:
+    if isinstance(value, wrong_type):
+        raise TypeError(
+            f"Argument `{argument}` must not be {value!r}, which belongs to `{place}`: "
+            f"write {place}={value!r}."
+        )

@@ -12,8 +12,8 @@ from jaxtyping import Array
 
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.utils.checks import as_numbers, is_known
-from jaxmech.utils.field_docs import setting
 from jaxmech.utils.jax_internals import Tracer
+from jaxmech.utils.text import setting
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,10 +8,9 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.interop.mujoco.bodies import Floats
-from jaxmech.interop.mujoco.compensation import Compensation
 from jaxmech.interop.mujoco.coordinates import Conversion
-from jaxmech.interop.mujoco.flags import is_on
-from jaxmech.interop.mujoco.left_out import LeftOut
+from jaxmech.interop.mujoco.forces import Compensation
+from jaxmech.interop.mujoco.left_out import LeftOut, is_on
 from jaxmech.interop.mujoco.schema import fields_of
 from jaxmech.interop.mujoco.source import is_any, mujoco
 from jaxmech.parts.values import Reader

@@ -10,8 +10,7 @@ from jaxtyping import Array
 from jaxmech.constraints import Holonomic
 from jaxmech.interop.mujoco.bodies import Offset, Placed, carrier, tidy
 from jaxmech.interop.mujoco.coordinates import Conversion
-from jaxmech.interop.mujoco.flags import is_on
-from jaxmech.interop.mujoco.left_out import LeftOut
+from jaxmech.interop.mujoco.left_out import LeftOut, is_on
 from jaxmech.interop.mujoco.source import is_any, mujoco
 from jaxmech.parts import spherical, weld
 from jaxmech.parts.body import AbstractBody

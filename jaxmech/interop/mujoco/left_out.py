@@ -1,14 +1,62 @@
 """What a model has that has no counterpart in a mechanism of hard constraints."""
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
 
-from jaxmech.interop.mujoco.flags import is_on
-from jaxmech.interop.mujoco.names import inputs_of, names_of
 from jaxmech.interop.mujoco.schema import KINDS, fields_of
 from jaxmech.interop.mujoco.source import is_any, mujoco
+
+
+def names_of(model: Any, kind: str, count: int, taken: Sequence[str] = ()) -> tuple[str, ...]:
+    """The names of all objects of a kind, such as "joint"; new ones where a name is missing.
+
+    Args:
+        model: the compiled model.
+        kind: kind of the objects, as in MuJoCo's `mjtObj`.
+        count: number of objects.
+        taken: names that must not be used; an object with one of them gets a trailing underscore.
+    """
+    number = getattr(mujoco().mjtObj, f"mjOBJ_{kind.upper()}")
+    file_names = [mujoco().mj_id2name(model, number, k) for k in range(count)]
+    reserved = {*taken}
+    names = []
+    for k, name in enumerate(file_names):
+        name = name or _new(f"{kind}{k}", {*file_names, *reserved})
+        while name in reserved:
+            name += "_"
+        reserved.add(name)
+        names.append(name)
+    return tuple(names)
+
+
+def inputs_of(model: Any) -> dict[str, int]:
+    """The names of all actuators, each with the index of its first input in MuJoCo's ctrl."""
+    # Since MuJoCo 4 an actuator may have several inputs.
+    addresses = getattr(model, "actuator_ctrladr", range(model.nu))
+    names = names_of(model, "actuator", len(addresses))
+    return dict(zip(names, map(int, addresses), strict=True))
+
+
+def _new(name: str, reserved: set[str | None]) -> str:
+    while name in reserved:
+        name += "_"
+    return name
+
+
+def is_on(flag: str, model: Any) -> bool:
+    """Whether a model does not disable something, such as "gravity".
+
+    Springs and dampers once were one flag. Without constraints there are no equalities, limits,
+    contacts and friction either.
+    """
+    bits = mujoco().mjtDisableBit
+    passive = getattr(bits, "mjDSBL_PASSIVE", 0)
+    bit = int(getattr(bits, f"mjDSBL_{flag.upper()}", passive))
+    if flag in ("equality", "limit", "contact", "frictionloss"):
+        bit |= int(bits.mjDSBL_CONSTRAINT)
+    return not int(model.opt.disableflags) & bit
 
 
 class LeftOut:

@@ -14,8 +14,7 @@ from jaxtyping import Array
 
 from jaxmech.interop.mujoco.bodies import Offset, Placed, carrier, tidy
 from jaxmech.interop.mujoco.coordinates import Conversion
-from jaxmech.interop.mujoco.flags import is_on
-from jaxmech.interop.mujoco.names import names_of
+from jaxmech.interop.mujoco.left_out import is_on, names_of
 from jaxmech.interop.mujoco.source import is_any, mujoco
 from jaxmech.parts import Joint, rope, stop
 from jaxmech.parts.body import AbstractBody

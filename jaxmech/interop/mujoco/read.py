@@ -10,23 +10,27 @@ from jaxmech.interop.mujoco.actuators import actuators
 from jaxmech.interop.mujoco.bodies import (
     Offset,
     Placed,
+    Tree,
     Values,
     moving_body,
     placed_bodies,
     tidy,
 )
-from jaxmech.interop.mujoco.compensation import Compensation, supports
 from jaxmech.interop.mujoco.coordinates import Conversion, Quaternion, Scalar
 from jaxmech.interop.mujoco.equalities import couplings, loops
-from jaxmech.interop.mujoco.forces import resistance, terms, weights
-from jaxmech.interop.mujoco.joints import Tree
-from jaxmech.interop.mujoco.left_out import LeftOut, add_model
+from jaxmech.interop.mujoco.forces import Compensation, resistance, supports, terms, weights
+from jaxmech.interop.mujoco.left_out import LeftOut, add_model, inputs_of, names_of
 from jaxmech.interop.mujoco.limits import Limits, limits_of
-from jaxmech.interop.mujoco.names import inputs_of, names_of
 from jaxmech.interop.mujoco.robot import Keyframe, Place, Robot
 from jaxmech.interop.mujoco.schema import NEWEST, unknown_attributes
-from jaxmech.interop.mujoco.source import compiled, is_any, mujoco, spec_of, text_of
-from jaxmech.interop.mujoco.urdf import unknown_elements
+from jaxmech.interop.mujoco.source import (
+    compiled,
+    is_any,
+    mujoco,
+    spec_of,
+    text_of,
+    unknown_elements,
+)
 from jaxmech.interop.mujoco.visuals import Looks, visuals_of_model
 from jaxmech.parts.body import AbstractBody
 from jaxmech.parts.kinematics.tree import spanning_tree

@@ -5,10 +5,10 @@ contacts share, `curves` and `curve_pairs` have the elements of contacts in the 
 those in space; `cams` and `rollers` make the joints.
 """
 
-from jaxmech.parts.contacts.cams import cam as cam
-from jaxmech.parts.contacts.cams import flat_follower as flat_follower
 from jaxmech.parts.contacts.profiles import polar_profile as polar_profile
 from jaxmech.parts.contacts.profiles import spline_profile as spline_profile
+from jaxmech.parts.contacts.rollers import cam as cam
+from jaxmech.parts.contacts.rollers import flat_follower as flat_follower
 from jaxmech.parts.contacts.rollers import rolling_ellipsoid as rolling_ellipsoid
 from jaxmech.parts.contacts.rollers import rolling_profile as rolling_profile
 from jaxmech.parts.contacts.rollers import rolling_profiles as rolling_profiles

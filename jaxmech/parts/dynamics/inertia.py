@@ -2,12 +2,102 @@
 
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.parts.dynamics.space import across, is_zero, matmul, off_diagonal
-from jaxmech.parts.dynamics.turn import Turn
-from jaxmech.parts.vectors import Numbers, apply, cross
+from jaxmech.parts.vectors import Numbers, apply, cross, cross_table
 from jaxmech.utils.repeated import repeated
+
+
+class Turn(NamedTuple):
+    """The rotation `fixed` @ `rotation` from the axes of a body to those of the body before it.
+
+    A hinge about the third axis is a sparse `rotation`, and whatever its axis is on the bodies, the
+    rotation `fixed` to it does not depend on the angle.
+
+    Attributes:
+        fixed: matrix (3, 3).
+        rotation: matrix (3, 3).
+    """
+
+    fixed: Numbers
+    rotation: Numbers
+
+    def out(self, x: Numbers) -> Numbers:
+        """Components along the axes of the body before, of vectors (3,) or (3, k)."""
+        return _times(self.fixed, _times(self.rotation, x))
+
+    def back(self, x: Numbers) -> Numbers:
+        """Components along the axes of the body, of vectors (3,) or (3, k)."""
+        return _times(self.rotation.T, _times(self.fixed.T, x))
+
+
+def _times(matrix: Numbers, x: Numbers) -> Numbers:
+    is_unit = isinstance(matrix, np.ndarray) and np.array_equal(matrix, np.eye(3))
+    return x if is_unit else matmul(matrix, x)
+
+
+def rounded(matrix: Numbers) -> Numbers:
+    """A matrix of plain numbers with exact zeros and ones in place of their round-off.
+
+    Example:
+        >>> print(rounded(np.array([[1 - 1e-16, 2e-16], [0.5, 0.0]])))
+        [[1.  0. ]
+         [0.5 0. ]]
+    """
+    if not isinstance(matrix, np.ndarray):
+        return matrix
+    integers = np.round(matrix)
+    near = np.abs(matrix - integers) < 4 * np.finfo(matrix.dtype).eps
+    return np.where(near, integers, matrix)
+
+
+_SYMMETRIC = np.abs(cross_table())
+
+
+def is_zero(x: Numbers) -> bool:
+    """Whether all numbers are plain zeros, with which nothing needs to be computed."""
+    return isinstance(x, np.ndarray | np.generic) and not np.any(x)
+
+
+def matmul(a: Numbers, b: Numbers) -> Numbers:
+    """Multiply a matrix with a vector or a matrix as products and a sum."""
+    if is_zero(a) or is_zero(b):
+        return np.zeros(a.shape[:1] + b.shape[1:], b.dtype)
+    if b.ndim == 1:
+        return (a * b[None, :]).sum(1)
+    return (a[:, :, None] * b[None]).sum(1)
+
+
+def across(a: Numbers) -> Numbers:
+    """The matrix of the vector product a x, (3, 3).
+
+    Example:
+        >>> print(across(np.array([1.0, 2.0, 3.0])) + 0)
+        [[ 0. -3.  2.]
+         [ 3.  0. -1.]
+         [-2.  1.  0.]]
+    """
+    return (cross_table().astype(a.dtype) * a[None, :, None]).sum(1)
+
+
+def off_diagonal(a: Numbers) -> Numbers:
+    """The symmetric matrix (3, 3) whose entry j, k is a_i, with i, j, k all different."""
+    return (_SYMMETRIC.astype(a.dtype) * a[None, :, None]).sum(1)
+
+
+def in_space(x: Numbers) -> Numbers:
+    """A vector (2,), a spin () or a matrix (2, 2) of the plane in space; others unchanged."""
+    xp: Any = np if isinstance(x, np.ndarray | np.generic) else jnp
+    if x.shape == (2,):
+        return xp.concatenate([x, np.zeros(1, x.dtype)])
+    if x.shape == ():
+        return xp.concatenate([np.zeros(2, x.dtype), x[None]])
+    if x.shape == (2, 2):
+        rows = xp.concatenate([x, np.zeros((2, 1), x.dtype)], axis=1)
+        return xp.concatenate([rows, np.eye(3, dtype=x.dtype)[2:]])
+    return x
+
 
 # The entries of a symmetric matrix above its diagonal, in place of those below.
 _ROWS = np.array([[0, 0, 0], [0, 1, 1], [0, 1, 2]])

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.dynamics.inertia import Inertia
+from jaxmech.parts.dynamics.inertia import Inertia, Turn, in_space
 from jaxmech.parts.dynamics.passage import (
     Connection,
     Passage,
@@ -20,8 +20,6 @@ from jaxmech.parts.dynamics.passage import (
     connection_of,
     way_of_a_point,
 )
-from jaxmech.parts.dynamics.space import in_space
-from jaxmech.parts.dynamics.turn import Turn
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
 from jaxmech.parts.kinematics.motions import Ball, Cardan, Hinge, Rigid, Slide
 from jaxmech.parts.values import Reader

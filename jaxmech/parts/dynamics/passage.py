@@ -14,8 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.parts.dynamics.space import in_space, matmul
-from jaxmech.parts.dynamics.turn import Turn, rounded
+from jaxmech.parts.dynamics.inertia import Turn, in_space, matmul, rounded
 from jaxmech.parts.kinematics.joint_coordinates import Link
 from jaxmech.parts.kinematics.motions import Hinge
 from jaxmech.parts.kinematics.relations import Relation

@@ -16,10 +16,16 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.equations import generalized_force, mass_matrix
-from jaxmech.parts.dynamics.inertia import Inertia, acceleration_field
+from jaxmech.parts.dynamics.inertia import (
+    Inertia,
+    acceleration_field,
+    across,
+    in_space,
+    is_zero,
+    matmul,
+)
 from jaxmech.parts.dynamics.members import Member, members_of
 from jaxmech.parts.dynamics.passage import Passage
-from jaxmech.parts.dynamics.space import across, in_space, is_zero, matmul
 from jaxmech.parts.forces.elements import Gravity
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
 from jaxmech.parts.kinematics.spins import Spins

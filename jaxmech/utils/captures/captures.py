@@ -6,8 +6,7 @@ from dataclasses import is_dataclass
 from itertools import count
 from typing import Any
 
-from jaxmech.utils.captures.libraries import is_of_library
-from jaxmech.utils.captures.walk import ATOMS, STORED, field_values, whole_walk
+from jaxmech.utils.captures.walk import ATOMS, STORED, field_values, is_of_library, whole_walk
 
 
 class _Unchanging(threading.local):

@@ -12,7 +12,7 @@ from jaxmech.cli.main import main
 from jaxmech.ensemble import compare_runs
 from jaxmech.ensemble.checksums import write_mark
 from jaxmech.ensemble.finished.comparison import difference
-from jaxmech.ensemble.statistics.intervals import of_proportion
+from jaxmech.ensemble.statistics.moments import of_proportion
 from tests.ensemble.studies import STUDY, arrays, computed, resealed
 
 STUDIED = (

@@ -10,8 +10,7 @@ from scipy import stats
 
 from jaxmech.config.errors import StudyError
 from jaxmech.config.load import load
-from jaxmech.config.plain import plain
-from jaxmech.config.validate import structure
+from jaxmech.config.validate import plain, structure
 from jaxmech.ensemble import (
     Correlation,
     Discrete,

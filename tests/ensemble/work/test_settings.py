@@ -5,9 +5,8 @@ from dask_jobqueue.slurm import SLURMJob
 
 from jaxmech.cli.main import main
 from jaxmech.config.errors import StudyError
-from jaxmech.config.plain import plain
 from jaxmech.config.toml import read
-from jaxmech.config.validate import structure
+from jaxmech.config.validate import plain, structure
 from jaxmech.ensemble import Cluster, Study
 from jaxmech.ensemble.work.connect import slurm_options
 from tests.ensemble.studies import STUDY, write_study

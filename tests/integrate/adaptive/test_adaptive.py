@@ -26,8 +26,7 @@ from jaxmech import (
     simulate,
 )
 from jaxmech.config.errors import StudyError
-from jaxmech.config.plain import plain
-from jaxmech.config.validate import structure
+from jaxmech.config.validate import plain, structure
 from jaxmech.errors import SimulationError
 from jaxmech.integrate import AbstractMethod, AbstractPair, AbstractSteps, method_and_steps
 from tests.small import DOUBLE, PENDULUM, REDUNDANT, along, rod

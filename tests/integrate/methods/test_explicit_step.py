@@ -11,8 +11,7 @@ import pytest
 from jaxmech import models
 from jaxmech.integrate.methods import explicit_step
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step import step
-from jaxmech.integrate.step_state import StepState
+from jaxmech.integrate.step import StepState, step
 
 
 def speed_gradient(model: Any) -> Any:

@@ -6,16 +6,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import llvmlite
+from jaxtyping import Array
 
 from jaxmech.compiler.backends import disk_cache
 from jaxmech.compiler.backends.cpu.codegen import Kind, Source, kind_of
 from jaxmech.compiler.backends.cpu.compile import compile_module
-from jaxmech.compiler.backends.cpu.runtime import is_loaded, load, processor
+from jaxmech.compiler.backends.cpu.runtime import call, is_loaded, load, processor
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
-from jaxmech.utils.collection import uncollected
 from jaxmech.utils.digests import sha256, sources_digest
+from jaxmech.utils.jit_cache import uncollected
 
 BRIEF = 500  # times that each operation is executed: fewer take less time than optimizing the code
 
@@ -131,3 +133,27 @@ def _environment() -> str:
     """A key of everything but the kernel: the compiler's source, its libraries, the processor."""
     sources = sources_digest(Path(__file__).parents[2])
     return repr((sources, jax.__version__, llvmlite.__version__, processor()))
+
+
+def cpu_call(*args: Array, kernel: Kernel, batched: frozenset[int], size: int) -> list[Array]:
+    """Call native code from a program that is being lowered; a batch fills at least one block.
+
+    Raises:
+        UnsupportedError: for an operation or a type without an instruction.
+    """
+    code = program(kernel, batched, size)
+    indices = code.facts.results
+    spare = max(code.facts.lanes - size, 0)
+    padded_size = jnp.asarray(size + spare, jnp.int32)
+    filled = [_filled(x, spare) if k in batched else x for k, x in enumerate(args)]
+    shapes = [
+        jax.ShapeDtypeStruct((size + spare, *aval.shape), aval.dtype) for aval in kernel.out_avals
+    ]
+    outs = call(code.registered_name(), [padded_size, *filled], [shapes[k] for k in indices])
+    results = dict(zip(indices, outs, strict=True))
+    return [results.get(k, jnp.zeros(x.shape, x.dtype))[:size] for k, x in enumerate(shapes)]
+
+
+def _filled(x: Array, spare: int) -> Array:
+    """Append copies of the last trajectory."""
+    return jnp.concatenate([x, jnp.broadcast_to(x[-1:], (spare, *x.shape[1:]))]) if spare else x

@@ -17,8 +17,7 @@ import llvmlite.binding as llvm
 
 from jaxmech.compiler.backends.cpu.compile import ONE_AT_A_TIME, OPTIMIZED, target_machine
 from jaxmech.compiler.backends.llvm.builder import AssemblyBuilder
-from jaxmech.compiler.backends.llvm.ffi import FFI_TYPES, answer_query
-from jaxmech.compiler.backends.llvm.template import template
+from jaxmech.compiler.backends.llvm.template import FFI_TYPES, answer_query, template
 from jaxmech.utils.digests import sha256
 
 _MODULE = template("cpu/module.ll")

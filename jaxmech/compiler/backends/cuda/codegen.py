@@ -1,9 +1,14 @@
 """GPU kernels: functions in which every thread loops over trajectories with a grid's stride."""
 
+import os
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import llvmlite.binding as llvm
 
 from jaxmech.compiler.backends.cpu.program import Facts
-from jaxmech.compiler.backends.cuda.ptx import OLDEST, ptx
 from jaxmech.compiler.backends.llvm.body import Body, computed_results
 from jaxmech.compiler.backends.llvm.builder import AssemblyBuilder
 from jaxmech.compiler.backends.llvm.lower import ARRAY_ALIGN
@@ -11,6 +16,82 @@ from jaxmech.compiler.backends.llvm.template import template
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.utils.digests import sha256
+
+_FILE = "nvvm/libdevice/libdevice.10.bc"
+_WHEELS = ("cuda_nvcc", "cu13")  # folders of CUDA 12's and CUDA 13's wheels in `nvidia`
+_TOOLKITS = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
+_USUAL = Path("/usr/local/cuda")
+
+
+class LibdeviceError(RuntimeError):
+    """libdevice is needed and not installed."""
+
+
+@cache
+def bitcode() -> bytes:
+    """Return the content of the file.
+
+    Raises:
+        LibdeviceError: if it is not found; the message says how to install it.
+    """
+    places = folders()
+    for folder in places:
+        file = folder / _FILE
+        if file.is_file():
+            return file.read_bytes()
+    raise LibdeviceError(
+        f"A GPU kernel that needs exp, log, pow or the like needs {_FILE}, which is in none of "
+        f"{', '.join(map(str, places)) or 'the installed packages'}; install `jax[cuda12]` or "
+        "`jax[cuda13]`, or set the environment variable CUDA_HOME to the folder of a "
+        "CUDA toolkit."
+    )
+
+
+def folders() -> list[Path]:
+    """Folders where CUDA may be: wheels, toolkits named in the environment, the default path."""
+    spec = find_spec("nvidia")
+    roots = spec.submodule_search_locations or [] if spec else []
+    wheels = [Path(root, name) for root in roots for name in _WHEELS]
+    configured = [Path(os.environ[name]) for name in _TOOLKITS if os.environ.get(name)]
+    return [*wheels, *configured, _USUAL]
+
+
+OLDEST = "sm_75"  # Turing: with PTX 6.3 it is accepted by every driver of CUDA 12 and 13
+_TRIPLE = "nvptx64-nvidia-cuda"
+
+
+def ptx(module: str, target: str) -> str:
+    """Translate a module to PTX.
+
+    Raises:
+        LibdeviceError: if the module needs libdevice, which is not installed.
+    """
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    machine = llvm.Target.from_triple(_TRIPLE).create_target_machine(cpu=target, opt=3)
+    parsed = llvm.parse_assembly(module)
+    parsed.triple, parsed.data_layout = _TRIPLE, str(machine.target_data)
+    if "@__nv_" in module:
+        _link_libdevice(parsed, machine)
+    return machine.emit_assembly(parsed)
+
+
+def _link_libdevice(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
+    """Link the functions of libdevice that the module calls, for internal use."""
+    library = llvm.parse_bitcode(bitcode())
+    library.triple, library.data_layout = module.triple, module.data_layout
+    names = [function.name for function in library.functions if not function.is_declaration]
+    module.link_in(library)
+    for name in names:
+        # Not exported, so that unused functions are dropped.
+        module.get_function(name).linkage = "internal"
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(0))
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.add_always_inliner_pass()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.run(module, builder)
+
 
 # Threads of a block: two warps, so that for any number of registers at most one of the warps that
 # fit a multiprocessor is missing, and a small batch spreads over all of them. Not measured.

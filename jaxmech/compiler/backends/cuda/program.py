@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import llvmlite
+from jaxtyping import Array
 
 from jaxmech.compiler.backends import disk_cache
 from jaxmech.compiler.backends.cpu.program import Facts
-from jaxmech.compiler.backends.cuda.codegen import CudaProgram, cuda_program
+from jaxmech.compiler.backends.cuda.codegen import OLDEST, CudaProgram, cuda_program
 from jaxmech.compiler.backends.cuda.driver import driver
-from jaxmech.compiler.backends.cuda.ptx import OLDEST
 from jaxmech.compiler.backends.cuda.runtime import load
 from jaxmech.compiler.frontend.build import Kernel
 from jaxmech.compiler.ir.loops import UnsupportedError
@@ -116,3 +117,28 @@ def _environment() -> str:
     """A key of everything but the graph: the compiler's source and its libraries."""
     sources = sources_digest(Path(__file__).parents[2])
     return repr((sources, jax.__version__, llvmlite.__version__))
+
+
+LARGEST = 2**31 - 1  # the largest number of trajectories of a kernel
+
+
+def cuda_call(*args: Array, kernel: Kernel, batched: frozenset[int], size: int) -> list[Array]:
+    """Call a kernel from a program that is being lowered.
+
+    Raises:
+        UnsupportedError: for an operation or a type without an instruction.
+        ValueError: if too many trajectories.
+        CudaError: if the driver is too old, or refuses the kernel.
+    """
+    if size > LARGEST:
+        raise ValueError(
+            f"A batch on one GPU must have at most {LARGEST:,} trajectories, but has {size:,}; run "
+            "it in parts, such as with `jax.lax.map(..., batch_size=...)`."
+        )
+    code = program(kernel, batched, size)
+    shapes = [jax.ShapeDtypeStruct((size, *aval.shape), aval.dtype) for aval in kernel.out_avals]
+    indices = code.generated.facts.results
+    out_shapes = [shapes[k] for k in indices]
+    outs = jax.ffi.ffi_call(code.registered_name(), out_shapes)(*args) if indices else []
+    results = dict(zip(indices, outs, strict=True))
+    return [results.get(k, jnp.zeros(x.shape, x.dtype)) for k, x in enumerate(shapes)]

@@ -15,8 +15,7 @@ import jax
 import llvmlite.binding as llvm
 
 from jaxmech.compiler.backends.cuda.driver import Driver, driver
-from jaxmech.compiler.backends.llvm.ffi import CAPTURABLE, FFI_TYPES, answer_query
-from jaxmech.compiler.backends.llvm.template import template
+from jaxmech.compiler.backends.llvm.template import CAPTURABLE, FFI_TYPES, answer_query, template
 
 _CALLS = (
     "cuLaunchKernel",

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxmech.compiler.backends.llvm.builder import AssemblyBuilder, type_of
-from jaxmech.compiler.backends.llvm.functions import Functions
+from jaxmech.compiler.backends.llvm.functions import Functions, Operations
 from jaxmech.compiler.backends.llvm.multiply_add import multiply_adds, uses_of
-from jaxmech.compiler.backends.llvm.operations import Operations
 from jaxmech.compiler.ir.graph import Graph, Node
 from jaxmech.compiler.ir.liveness import LEAVES, Live, LiveLoop, branch_outputs
 from jaxmech.compiler.ir.loops import (

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,12 +23,38 @@ from jaxmech.integrate.methods.variational.requirements import (
     require_policies,
     require_separable,
 )
-from jaxmech.integrate.methods.variational.step_equations import StepStart, momenta
 from jaxmech.linalg import matvec, metric
 from jaxmech.stabilization import metric_mass
-from jaxmech.system import System
+from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive_integer
-from jaxmech.utils.field_docs import setting
+from jaxmech.utils.text import setting
+
+
+class StepStart(eqx.Module):
+    """The state at which a step starts, and its length."""
+
+    q: Float[Array, " n"]
+    v: Float[Array, " n"]
+    t: Float[Array, ""]  # [s]
+    h: Float[Array, ""]  # [s]
+    params: Params
+
+
+class Momenta(NamedTuple):
+    """Momenta of a step, without constraint forces."""
+
+    start: Array  # required at the start of the step minus p(q0, v0), (n,)
+    end: Array  # at its end, except for the part of p(q1, v1) without v1, (n,)
+
+
+def momenta(system: System, start: StepStart, u: Array) -> Momenta:
+    """The momenta for Ld = h (L(q0, u, t) + L(q1, u, t + h)) / 2, for separable Lagrangians."""
+    params, half = start.params, start.h / 2
+    first = system.equations(start.q, start.v, start.t, params)
+    last = system.equations(start.q + start.h * u, u, start.t + start.h, params)
+    # M is constant, so p(q0, v0) is M v0 and the sum needs no momentum of its own.
+    balance = matvec(first.M, u - start.v) - half * first.Q
+    return Momenta(balance, matvec(first.M, u) + half * last.Q)
 
 
 class Advance(eqx.Module):
