@@ -51,10 +51,10 @@ if TYPE_CHECKING:
     from jaxmech import errors as errors
     from jaxmech import identify as identify
     from jaxmech import plot as plot
-    from jaxmech.display.animate import animate as animate
-    from jaxmech.display.view import view as view
     from jaxmech.identify import Recording as Recording
     from jaxmech.identify.fit import fit as fit
+    from jaxmech.plot.animate import animate as animate
+    from jaxmech.plot.view import view as view
 
 __version__ = "0.2.0"
 
@@ -107,13 +107,13 @@ __all__ = [
 _IMPORTED_WHEN_USED = {
     "Recording": "jaxmech.identify",
     "analysis": "jaxmech.analysis",
-    "animate": "jaxmech.display.animate",
+    "animate": "jaxmech.plot.animate",
     "ensemble": "jaxmech.ensemble",
     "errors": "jaxmech.errors",
     "fit": "jaxmech.identify",
     "identify": "jaxmech.identify",
     "plot": "jaxmech.plot",
-    "view": "jaxmech.display.view",
+    "view": "jaxmech.plot.view",
 }
 
 

@@ -11,7 +11,7 @@ in a, each becomes (Udwadia and Kalaba 1992; for phi, Kalaba et al. 1995, equati
     A = dpsi/dv,   b = -(dpsi/dq v + dpsi/dt)
     A = dchi/da,   b = -chi at a = 0
 
-In a system with quasi-velocities u (`jaxmech.velocities.quasi`), the functions take the rates of
+In a system with quasi-velocities u (`jaxmech.quasi_velocities`), the functions take the rates of
 the coordinates, but v, a and the columns of A are those of u: A = dphi/dq T, dpsi/dv T, dchi/da T.
 """
 
@@ -26,11 +26,11 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import jacobian
+from jaxmech.quasi_velocities import QuasiVelocities
 from jaxmech.utils.checks import naming_missing, require_distinct, require_function
 from jaxmech.utils.equal_functions import first_equal
 from jaxmech.utils.jit_cache import traced_once
 from jaxmech.utils.probing import concrete, generic
-from jaxmech.velocities.quasi import QuasiVelocities
 
 Rows = tuple[Array, Array]
 

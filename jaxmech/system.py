@@ -26,6 +26,7 @@ from jaxmech.first_order import (
     without_states,
 )
 from jaxmech.linalg import matvec
+from jaxmech.quasi_velocities import QuasiVelocities, checked_velocities
 from jaxmech.unilateral import Unilateral, separated
 from jaxmech.utils.checks import (
     as_numbers,
@@ -51,7 +52,6 @@ from jaxmech.utils.units import (
     unit_of,
     with_unit,
 )
-from jaxmech.velocities.quasi import QuasiVelocities, checked_velocities
 
 Params = Any  # any pytree of arrays and numbers
 

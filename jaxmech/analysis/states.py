@@ -18,11 +18,11 @@ from jaxmech.compiler import native_call
 from jaxmech.consistency import constraint_jacobians
 from jaxmech.linalg import row_weights, unit, weighted_gram
 from jaxmech.properties import mass_scale
+from jaxmech.quasi_velocities import IN_RATES, require_plain_velocities
+from jaxmech.rates import in_rates
 from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.checks import require_finite, require_kind
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.velocities.quasi import IN_RATES, require_plain_velocities
-from jaxmech.velocities.rates import in_rates
 
 Numbers = NDArray[np.floating]
 SPREAD = 0.02  # distance of nearby states, relative to 1 + |q|

@@ -15,7 +15,7 @@ import numpy as np
 from packaging.requirements import Requirement
 
 from jaxmech import compiler
-from jaxmech.compiler.backends import disk_cache
+from jaxmech.compiler.backends.disk_cache import cache_folder
 from jaxmech.config.environment import environment
 from jaxmech.integrate import FixedSteps
 from jaxmech.models import double_pendulum
@@ -61,7 +61,7 @@ def _facts() -> Iterator[tuple[str, str]]:
 
 
 def _kernel_cache() -> str:
-    folder = disk_cache.folder()
+    folder = cache_folder()
     if folder is None:
         return "not stored, since JAXMECH_KERNEL_CACHE is off; every process compiles anew"
     if not folder.is_dir():

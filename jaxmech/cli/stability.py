@@ -112,7 +112,7 @@ def _draw_modes(
     loaded: SystemInState, state: Equilibrium, eigenmodes: Modes, folder: Path
 ) -> list[str]:
     """Draw the pictures of modes, and if the model has a geometry, an animation of each."""
-    from jaxmech.display.animate import animate
+    from jaxmech.plot.animate import animate
     from jaxmech.plot.eigenvalues import modes as draw_shapes
     from jaxmech.plot.eigenvalues import poles
     from jaxmech.plot.panels import save, single
@@ -137,7 +137,7 @@ def _draw_modes(
 
 def _draw_poses(loaded: SystemInState, all_of_them: Equilibria, folder: Path) -> list[str]:
     """The equilibria of a model that has a geometry, side by side."""
-    from jaxmech.display.animate import animate
+    from jaxmech.plot.animate import animate
     from jaxmech.plot.panels import save
 
     model = _drawable(loaded)

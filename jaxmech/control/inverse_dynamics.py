@@ -24,6 +24,7 @@ from jaxmech.consistency import extents_at, near_rates, on_constraints, violatio
 from jaxmech.control.servo import Actuators, checked_actuators, directions, require_ideal
 from jaxmech.linalg import QR, cholesky, matvec, min_norm_solve
 from jaxmech.properties import with_mass_rank
+from jaxmech.rates import in_rates
 from jaxmech.stabilization import metric_mass
 from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.checks import (
@@ -33,7 +34,6 @@ from jaxmech.utils.checks import (
     require_function,
 )
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.velocities.rates import in_rates
 
 
 class InverseDynamics(eqx.Module):

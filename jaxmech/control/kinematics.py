@@ -34,6 +34,7 @@ from jaxmech.control.branch import (
 from jaxmech.control.kinematics_result import Kinematics, KinematicStatus
 from jaxmech.control.servo import require_ideal
 from jaxmech.control.unreached import require_reached
+from jaxmech.rates import in_rates
 from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.checks import (
     coordinate_indices,
@@ -44,7 +45,6 @@ from jaxmech.utils.checks import (
     with_standard_promotion,
 )
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.velocities.rates import in_rates
 
 Driver = str | Sequence[str] | Callable[..., Any]
 

@@ -23,10 +23,10 @@ from jaxmech.first_order import require_no_states
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.linalg import matvec, min_norm_solve
 from jaxmech.properties import with_mass_rank
+from jaxmech.quasi_velocities import IN_RATES, require_plain_velocities
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import coordinate_indices, is_known, require_kind
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.velocities.quasi import IN_RATES, require_plain_velocities
 
 Actuators = Sequence[str] | Callable[..., Any]
 

@@ -45,7 +45,7 @@ def damage_text(damage: Iterable[Damage]) -> str:
     return ", ".join([*texts[:_SHOWN], *remainder])
 
 
-def digests(root: Path, files: Iterable[Path]) -> dict[str, str]:
+def file_digests(root: Path, files: Iterable[Path]) -> dict[str, str]:
     """SHA-256 of files by their path relative to a folder."""
     return {file.relative_to(root).as_posix(): _sha256(file) for file in sorted(files)}
 
@@ -79,7 +79,7 @@ def read_seal(path: Path, *, pictures: bool = False) -> dict[str, str]:
 
 def add_to_seal(path: Path, files: Iterable[Path]) -> None:
     """Add the digests of finished files to `seal.json`, or replace them."""
-    if not (added := digests(path, files)):
+    if not (added := file_digests(path, files)):
         return
     with locked(path, CREATION, wait=True):  # pictures may be drawn while a run ends
         seal = read_seal(path, pictures=True)
@@ -117,7 +117,7 @@ class BlockMark:
 def write_mark(path: Path, block: int, arrays: Iterable[str]) -> None:
     """Mark a block as finished, with the digests of its chunks, and the processor's kind."""
     names = sorted(arrays)
-    files = digests(path, block_files(path, block, names))
+    files = file_digests(path, block_files(path, block, names))
     (path / BLOCKS).mkdir(exist_ok=True)
     # The processor is noted in each block, since a run may be continued on another machine.
     mark = {"block": block, "arrays": names, "files": files, "processor": processor()}

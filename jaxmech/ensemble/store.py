@@ -26,7 +26,7 @@ import numpy as np
 import tomli_w
 import zarr
 
-from jaxmech.config import run_folder
+from jaxmech.config.run_folder import CREATION, flush, locked, require_same_config, require_same_environment, stored_environment
 from jaxmech.config.environment import DECISIVE, INPUT, VERSIONS, changes, environment_json
 from jaxmech.config.load import COPIES, Subject, copy_of
 from jaxmech.config.run_folder import FolderError, opened, write_whole
@@ -77,8 +77,8 @@ class RunFolder:
         # mark without data would be damage in place of a missing block. The folder is flushed too,
         # since the name of a new file is part of it.
         for file in checksums.block_files(self.path, block, arrays):
-            run_folder.flush(file)
-            run_folder.flush(file.parent)
+            flush(file)
+            flush(file.parent)
         checksums.write_mark(self.path, block, arrays)
 
     def states(self, block: int) -> np.ndarray:
@@ -142,7 +142,7 @@ class RunContent:
         (path / "environment.json").write_text(environment_json(self.facts), encoding="utf-8")
         (path / "config.toml").write_text(tomli_w.dumps(self.config), encoding="utf-8")
         for file in path.glob("**/*"):
-            run_folder.flush(file)
+            flush(file)
 
 
 def _stored_config(study: Study, subject: Subject) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def _stored_config(study: Study, subject: Subject) -> dict[str, Any]:
 
 def require_of_run(path: Path, study: Study, subject: Subject) -> None:
     """Raise a FolderError unless a run is of a study, whose files are named by their copies."""
-    run_folder.require_same_config(path, _stored_config(study, subject), _MAY_CHANGE)
+    require_same_config(path, _stored_config(study, subject), _MAY_CHANGE)
 
 
 @contextmanager
@@ -165,14 +165,14 @@ def open_run(
     # never see half of a folder.
     folder = RunFolder(path, content.study.size, content.study.block_size)
     with opened(path, shared=selection is not None):
-        with run_folder.locked(path, run_folder.CREATION, wait=True):
+        with locked(path, CREATION, wait=True):
             is_begun = (path / SEAL).is_file() or bool(checksums.marked_blocks(path))
             if not is_begun:
                 content.create(path)
                 created = (path / name for name in (*_CREATED, *content.copies))
                 # The seal is the last file: without it, whatever is here is created again.
                 files = [file for root in created for file in (root, *root.rglob("*"))]
-                checksums.write_seal(path, checksums.digests(path, filter(Path.is_file, files)))
+                checksums.write_seal(path, checksums.file_digests(path, filter(Path.is_file, files)))
         if is_begun:
             _check(folder, content, tell, selection)
         yield folder
@@ -206,7 +206,7 @@ def _check(
     if lost:
         _repair(path, [damage for damage in lost if damage.file not in SUMMARY], seal, content)
         tell(f"{path} was damaged: {checksums.damage_text(lost)}; written again")
-    run_folder.require_same_config(path, content.config, _MAY_CHANGE)
+    require_same_config(path, content.config, _MAY_CHANGE)
     marked = [
         block for block in checksums.marked_blocks(path) if selection is None or block in selection
     ]
@@ -235,9 +235,9 @@ def _require_same(
 ) -> None:
     facts, may_differ = content.facts, content.may_differ
     decisive = INPUT if finished else [key for key in DECISIVE if key not in may_differ]
-    run_folder.require_same_environment(path, facts, decisive)
+    require_same_environment(path, facts, decisive)
     differences = changes(
-        run_folder.stored_environment(path), facts, VERSIONS if finished else may_differ
+        stored_environment(path), facts, VERSIONS if finished else may_differ
     )
     if differences and finished:
         tell(f"{path} is shown as stored, although {'; '.join(differences)}")
@@ -254,7 +254,7 @@ def _repair(path: Path, lost: list[Damage], seal: Mapping[str, str], content: Ru
     fresh.mkdir()
     content.create(fresh)
     names = [damage.file for damage in lost]
-    repaired = checksums.digests(
+    repaired = checksums.file_digests(
         fresh, (fresh / name for name in names if (fresh / name).is_file())
     )
     beyond_repair = [damage for damage in lost if repaired.get(damage.file) != seal[damage.file]]

@@ -28,9 +28,9 @@ from jaxtyping import Array, Float
 
 from jaxmech.first_order import require_no_states
 from jaxmech.linalg import cholesky
+from jaxmech.quasi_velocities import IN_RATES, require_plain_velocities
 from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.probing import concrete, generic
-from jaxmech.velocities.quasi import IN_RATES, require_plain_velocities
 
 
 class Christoffel(eqx.Module):

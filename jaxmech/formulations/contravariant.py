@@ -33,8 +33,8 @@ from jaxmech.formulations.base import AbstractFormulation, Law
 from jaxmech.formulations.christoffel import first_kind, metric_tensor, potential_force
 from jaxmech.formulations.regular import without_units
 from jaxmech.linalg import QR, Cholesky, cholesky, matvec, row_weights, weighted_gram
+from jaxmech.quasi_velocities import require_plain_velocities
 from jaxmech.system import Params, System
-from jaxmech.velocities.quasi import require_plain_velocities
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,9 @@ from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law, Partition
 from jaxmech.formulations.regular import free_acceleration, without_units
 from jaxmech.linalg import LDL, Pivots, coordinate_units, matvec, metric, pivots
+from jaxmech.quasi_velocities import require_plain_velocities
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive_integer
-from jaxmech.velocities.quasi import require_plain_velocities
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from jaxmech.integrate.methods.runge_kutta import (
 )
 from jaxmech.integrate.steps import AbstractSteps, Adaptive, FixedSteps, method_and_steps
 from jaxmech.properties import Drive, drive_of, singular_mass
+from jaxmech.quasi_velocities import require_plain_velocities
 from jaxmech.stabilization import AbstractStabilization, Free, Projection, RowsBefore
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind
 from jaxmech.utils.probing import depends_on
-from jaxmech.velocities.quasi import require_plain_velocities
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from tqdm import tqdm
 
-from jaxmech.display.motions import Display, clock, extent
+from jaxmech.plot.motions import Display, clock, extent
 from jaxmech.plot.paths import dimension, trail_names
 from jaxmech.plot.scene import Scene, new_axes
 from jaxmech.plot.style import STYLE

@@ -39,6 +39,8 @@ from jaxmech.consistency import reach, violations
 from jaxmech.first_order import padded, require_no_states
 from jaxmech.linalg import column_space_projector, matvec, unit_rows
 from jaxmech.properties import reads_integrals
+from jaxmech.quasi_velocities import IN_RATES, require_plain_velocities
+from jaxmech.rates import in_rates
 from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.checks import (
     coordinate_indices,
@@ -49,8 +51,6 @@ from jaxmech.utils.checks import (
 )
 from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
 from jaxmech.utils.trees import ByName
-from jaxmech.velocities.quasi import IN_RATES, require_plain_velocities
-from jaxmech.velocities.rates import in_rates
 
 EASY = 1e3  # ratio of the scale of multipliers to that of coordinates
 ATTEMPTS = 3  # searches, of which each measures forces by those where the last one has ended

@@ -25,13 +25,13 @@ import tomli_w
 from jaxmech.cli.fit.build import Subjects, settings, subjects
 from jaxmech.cli.fit.report import Outcome, as_markdown, as_text
 from jaxmech.cli.fit.study import Choice, FitStudy
-from jaxmech.config import run_folder
+from jaxmech.config.run_folder import require_same_config, require_same_environment
 from jaxmech.config.environment import DECISIVE, INPUT, environment, environment_json
 from jaxmech.config.errors import InputError, StudyError
 from jaxmech.config.load import COPIES, copy_of
 from jaxmech.config.run_folder import FolderError, model_name, opened, warn, write_whole
 from jaxmech.config.validate import plain
-from jaxmech.ensemble import checksums
+from jaxmech.ensemble.checksums import add_to_seal, damage_text, damaged, file_digests, read_seal, write_seal
 from jaxmech.ensemble.checksums import SEAL
 from jaxmech.ensemble.work.connect import cluster_tasks
 from jaxmech.identify.cross_validation import cross_validate
@@ -77,15 +77,15 @@ def run_fit(
                         folds=choice.folds, rule=choice.rule, score=choice.score,
                         settings=settings(study), folder=out / _CANDIDATES, **how,
                     )  # fmt: skip
-            checksums.add_to_seal(out, (out / _CANDIDATES).glob("*.json"))
+            add_to_seal(out, (out / _CANDIDATES).glob("*.json"))
             chosen = comparison.chosen if comparison else next(iter(candidates.by_name))
             fit = _fitted(study, candidates.by_name[chosen], recordings, out, how)
-        checksums.add_to_seal(out, [out / FIT])
+        add_to_seal(out, [out / FIT])
         title = f"{name}, {chosen}" if comparison else name
         outcome = Outcome(title, fit, comparison, tuple(map(str, study.data.observed)))
         write_whole(out / "report.txt", as_text(outcome))
         pictures = draw_fit(fit, out / "pictures", sensors=outcome.sensors, title=title)
-        checksums.add_to_seal(out, pictures)
+        add_to_seal(out, pictures)
         write_whole(out / "report.md", as_markdown(outcome, pictures))
     return outcome
 
@@ -95,7 +95,7 @@ def redraw(out: Path) -> list[Path]:
     fit, sensors, title = stored(out)
     try:
         pictures = draw_fit(fit, out / "pictures", sensors=sensors, title=title)
-        checksums.add_to_seal(out, pictures)
+        add_to_seal(out, pictures)
     except OSError as error:
         place = out / "pictures"
         raise FolderError(f"{place} cannot be written: {error.strerror or error}") from error
@@ -106,10 +106,10 @@ def stored(out: Path) -> tuple[Fit, tuple[str, ...], str]:
     """The fit of a run folder, the names of its sensors, and its title."""
     try:
         config = tomllib.loads((out / "config.toml").read_text(encoding="utf-8"))
-        lost = list(checksums.damaged(out, checksums.read_seal(out)))
+        lost = list(damaged(out, read_seal(out)))
         if lost:
             raise FolderError(
-                f"{out} is damaged: {checksums.damage_text(lost)}; `jaxmech fit` computes it again"
+                f"{out} is damaged: {damage_text(lost)}; `jaxmech fit` computes it again"
             )
         fit = load_fit(out / FIT)
     except FolderError:
@@ -165,9 +165,9 @@ def _begin(
     """Write the first files of a run folder, or check that it may be continued, and repair it."""
     if any((out / name).exists() for name in (SEAL, FIT, "progress")):
         again = _lost(out)
-        run_folder.require_same_config(out, plain(study), {"data.file", "cluster"})
+        require_same_config(out, plain(study), {"data.file", "cluster"})
         finished = (out / FIT).is_file() and not again
-        run_folder.require_same_environment(out, facts, INPUT if finished else DECISIVE)
+        require_same_environment(out, facts, INPUT if finished else DECISIVE)
         # From the beginning: a step from the last checkpoint would have other bits.
         for name in again:
             (out / name).unlink(missing_ok=True)
@@ -181,16 +181,16 @@ def _begin(
     write_whole(out / "environment.json", environment_json(facts))
     write_whole(out / "config.toml", tomli_w.dumps(plain(study)))
     written = [out / name for name in _BEGUN if (out / name).is_file()]
-    checksums.write_seal(out, checksums.digests(out, written))
+    write_seal(out, file_digests(out, written))
 
 
 def _lost(out: Path) -> list[str]:
     """The damaged files that can be computed again, or a FolderError for others."""
-    lost = list(checksums.damaged(out, checksums.read_seal(out)))
+    lost = list(damaged(out, read_seal(out)))
     replaceable = [damage for damage in lost if damage.file in _BEGUN]
     if replaceable:
         raise FolderError(
-            f"{out} was damaged: {checksums.damage_text(replaceable)}. Restore it, or fit in "
+            f"{out} was damaged: {damage_text(replaceable)}. Restore it, or fit in "
             "another folder with --out"
         )
     return [damage.file for damage in lost]

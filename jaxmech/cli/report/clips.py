@@ -9,8 +9,8 @@ import numpy as np
 from PIL import Image
 
 from jaxmech.cli.report.layout import Picture, data_url
-from jaxmech.display.animate import animate
 from jaxmech.ensemble.finished.replay import ReplayedTrajectory
+from jaxmech.plot.animate import animate
 from jaxmech.plot.animation import Animation
 from jaxmech.status import succeeded
 

@@ -11,7 +11,6 @@ from jaxmech.cli.report.tables import EstimateCell, PageTable, number_text
 from jaxmech.config.load import load
 from jaxmech.config.run_folder import write_whole
 from jaxmech.config.validate import plain
-from jaxmech.display.animate import animate
 from jaxmech.ensemble import (
     DesignPoint,
     FailureEstimate,
@@ -19,6 +18,7 @@ from jaxmech.ensemble import (
     Study,
     design_point_motion,
 )
+from jaxmech.plot.animate import animate
 from jaxmech.plot.failure_figures import failure_figures
 
 _SECONDS, _FPS = 5.0, 10.0  # of an animation

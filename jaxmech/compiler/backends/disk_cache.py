@@ -14,7 +14,7 @@ LARGEST = 256 * 2**20  # bytes of all entries; the least recently used go first
 _DIGEST_BYTES = 32
 
 
-def folder() -> Path | None:
+def cache_folder() -> Path | None:
     """The folder in use, None where the cache is off."""
     configured = os.environ.get("JAXMECH_KERNEL_CACHE")
     if configured is not None:
@@ -25,7 +25,7 @@ def folder() -> Path | None:
 
 def load(key: str) -> bytes | None:
     """Return the entry of a key, None if there is none, it is damaged, or may be of others."""
-    place = folder()
+    place = cache_folder()
     if place is None:
         return None
     with suppress(OSError):
@@ -42,7 +42,7 @@ def load(key: str) -> bytes | None:
 
 def store(key: str, entry: bytes) -> None:
     """Keep an entry under a key, and drop the oldest ones beyond the bound."""
-    place = folder()
+    place = cache_folder()
     if place is None:
         return
     with suppress(OSError):

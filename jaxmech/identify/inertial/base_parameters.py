@@ -30,10 +30,10 @@ from jaxmech.identify.inertial.standard import StandardParameters, standard_para
 from jaxmech.identify.inference.formulas import independent
 from jaxmech.identify.inference.information import Numbers
 from jaxmech.parts.mechanism import Mechanism
+from jaxmech.rates import in_rates
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_finite, require_kind, require_seed
 from jaxmech.utils.precision import USE_FLOAT64
-from jaxmech.velocities.rates import in_rates
 
 _ZERO = 1e-11  # of the largest column, up to which a column has no effect
 _NEW = 1e-8  # share of a column beyond the span of others from which it is independent

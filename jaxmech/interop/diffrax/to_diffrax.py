@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.quasi_velocities import require_plain_velocities
 from jaxmech.stabilization import Projection
 from jaxmech.system import Subject, system_of
 from jaxmech.utils.checks import require_kind
-from jaxmech.velocities.quasi import require_plain_velocities
 
 
 class Diffrax(NamedTuple):

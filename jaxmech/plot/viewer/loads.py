@@ -7,12 +7,12 @@ import jax
 import numpy as np
 from matplotlib.colors import to_rgb
 
-from jaxmech.display.motions import Display
 from jaxmech.observe import observe
 from jaxmech.parts.forces.elements import Gravity
 from jaxmech.parts.geometry import direction_of, joint_points
 from jaxmech.parts.mechanism import Mechanism
 from jaxmech.parts.values import Reader
+from jaxmech.plot.motions import Display
 from jaxmech.plot.paths import Track, shapes_at
 from jaxmech.plot.style import ORANGE
 from jaxmech.plot.viewer.stage import Box, Item, in_space

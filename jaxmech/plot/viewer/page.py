@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.display.motions import digits, extent
+from jaxmech.plot.motions import digits, extent
 from jaxmech.plot.style import ORANGE
 from jaxmech.plot.viewer.stage import Box, Item, Stage
 

@@ -113,10 +113,10 @@ class Program:
 
     @cached_property
     def _stored(self) -> bytes | None:
-        return disk_cache.load(self._key) if disk_cache.folder() else None
+        return disk_cache.load(self._key) if disk_cache.cache_folder() else None
 
     def _store(self, header: dict[str, Any], code: bytes = b"") -> None:
-        if disk_cache.folder():
+        if disk_cache.cache_folder():
             disk_cache.store(self._key, json.dumps(header).encode() + b"\n" + code)
 
 

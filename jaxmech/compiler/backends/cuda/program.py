@@ -82,7 +82,7 @@ class GpuKernel:
         return generated
 
     def _store(self, header: dict[str, Any], ptx: bytes = b"") -> None:
-        if disk_cache.folder():
+        if disk_cache.cache_folder():
             disk_cache.store(self._key, json.dumps(header).encode() + b"\n" + ptx)
 
     @cached_property
@@ -93,7 +93,7 @@ class GpuKernel:
 
     @cached_property
     def _stored(self) -> bytes | None:
-        return disk_cache.load(self._key) if disk_cache.folder() else None
+        return disk_cache.load(self._key) if disk_cache.cache_folder() else None
 
 
 def program(kernel: Kernel, batched: frozenset[int], size: int) -> GpuKernel:

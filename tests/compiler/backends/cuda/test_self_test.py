@@ -96,7 +96,7 @@ def test_a_wrong_result_is_kept_and_a_test_that_could_not_start_is_not(
     assert "differ" in wrong.text
     monkeypatch.setattr(self_test, "_TESTS", self_test._Tests())
     assert verdict_on(CPU, unexpected) == wrong
-    (file,) = disk_cache.folder().iterdir()  # type: ignore[union-attr]
+    (file,) = disk_cache.cache_folder().iterdir()  # type: ignore[union-attr]
     assert b'"passed": false' in file.read_bytes()
     assert json.loads(file.read_bytes()[32:])["text"] == wrong.text
 

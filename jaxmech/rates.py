@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from jaxmech.quasi_velocities import IN_RATES, require_plain_velocities
 from jaxmech.system import Params, System
-from jaxmech.velocities.quasi import IN_RATES, require_plain_velocities
 
 
 def in_rates(system: System, params: Params, subject: str = "Argument `system`") -> System:
