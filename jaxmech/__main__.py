@@ -2,7 +2,7 @@
 
 import sys
 
-from jaxmech.cli.main import main
+from jaxmech.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

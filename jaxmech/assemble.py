@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from jaxmech.compiler import NativeCodeWarning, native_call, unoptimized
 from jaxmech.consistency import extents_at_known, violations
 from jaxmech.constraints import Holonomic, Nonholonomic
-from jaxmech.nearest.known import Surface, nearest_known
-from jaxmech.nearest.point import Level, nearest, nearest_affine
+from jaxmech.nearest import Level, Surface, nearest, nearest_affine, nearest_known
 from jaxmech.properties import mass_and_rows, singular_mass, with_mass_rank
 from jaxmech.stabilization import Projection, coordinate_metric, metric_mass
 from jaxmech.system import Params, Subject, System, with_params

@@ -11,10 +11,8 @@ from jaxtyping import Array
 from jaxmech.compiler import batched_closure, unoptimized
 from jaxmech.consistency import violations
 from jaxmech.constraints import Acceleration
-from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.formulations.observation import Observation, observed_at
-from jaxmech.integrate.events.gaps import Gaps
-from jaxmech.integrate.events.switches import Switched, with_switches
+from jaxmech.formulations import AbstractFormulation, Observation, UdwadiaKalaba, observed_at
+from jaxmech.integrate import Gaps, Switched, with_switches
 from jaxmech.solution import Solution
 from jaxmech.system import Params, Subject, System, with_params
 from jaxmech.utils.caller import warn_caller

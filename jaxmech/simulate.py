@@ -14,6 +14,9 @@ from jaxmech.compiler import batched_closure
 from jaxmech.consistency import independent_equations, violations, without_mass
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import (
+    MEMBERS,
+    ROUNDINGS,
+    TARGET,
     AbstractDerivative,
     AbstractMethod,
     AbstractSteps,
@@ -23,26 +26,24 @@ from jaxmech.integrate import (
     EventSet,
     FixedSteps,
     ReverseMode,
+    RolloutInputs,
+    Run,
     Scheme,
+    Span,
     StepCounts,
+    StepGrid,
     Tolerance,
     Trajectory,
+    as_times,
+    constraints_move,
+    ending_at_jumps,
     event_set_of,
     events_of,
-    with_gaps,
-)
-from jaxmech.integrate.dense_output import Run
-from jaxmech.integrate.derivatives.run_rule import RolloutInputs
-from jaxmech.integrate.events.crossing import ROUNDINGS
-from jaxmech.integrate.sampled_rows import with_samples
-from jaxmech.integrate.steps.abrupt_changes import constraints_move, ending_at_jumps
-from jaxmech.integrate.steps.default_steps import as_times, with_number
-from jaxmech.integrate.steps.step_size import MEMBERS, TARGET
-from jaxmech.integrate.times import (
-    Span,
-    StepGrid,
     span_at,
     step_times,
+    with_gaps,
+    with_number,
+    with_samples,
     within,
     within_spans,
 )

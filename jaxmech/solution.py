@@ -12,9 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxmech.integrate import Events
-from jaxmech.integrate.dense_output import MOST_NUMBERS, Run, states_at
-from jaxmech.integrate.steps.default_steps import StepWarning
+from jaxmech.integrate import MOST_NUMBERS, Events, Run, StepWarning, states_at
 from jaxmech.solution_views import States, card_as_html, dataset, frame
 from jaxmech.status import Status, succeeded
 from jaxmech.utils.caller import warn_caller

@@ -25,7 +25,7 @@ from jaxmech.consistency import (
     sizes_of_levels,
 )
 from jaxmech.constraints import Acceleration, Holonomic
-from jaxmech.formulations.regular import regular
+from jaxmech.formulations import regular
 from jaxmech.linalg import LDL, AbstractSolver, Metric, cholesky, metric
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind, require_positive_integer

@@ -19,6 +19,7 @@ from jaxmech.analysis.equilibrium import equilibria as equilibria
 from jaxmech.analysis.equilibrium import equilibrium as equilibrium
 from jaxmech.analysis.findings import Finding as Finding
 from jaxmech.analysis.findings import Severity as Severity
+from jaxmech.analysis.nearby_states import nearest_consistent as nearest_consistent
 from jaxmech.analysis.report import Structure as Structure
 from jaxmech.analysis.row_dependence import Dependence as Dependence
 from jaxmech.analysis.short_run import ShortRun as ShortRun
@@ -29,13 +30,48 @@ from jaxmech.analysis.stability import StateSpace as StateSpace
 from jaxmech.analysis.stability import floquet as floquet
 from jaxmech.analysis.stability import linearize as linearize
 from jaxmech.analysis.stability import modes as modes
+from jaxmech.analysis.states import State as State
 from jaxmech.analysis.structure import structure as structure
 from jaxmech.analysis.symmetry import Conserved as Conserved
 from jaxmech.analysis.symmetry import Symmetries as Symmetries
 from jaxmech.analysis.symmetry import conserved as conserved
 from jaxmech.analysis.symmetry import symmetries as symmetries
-from jaxmech.integrate.steps.default_steps import choose_steps as choose_steps
+from jaxmech.analysis.symmetry.symmetries import levels as levels
+from jaxmech.analysis.symmetry.symmetries import smallest_change as smallest_change
+from jaxmech.analysis.unused import unused_parameters as unused_parameters
+from jaxmech.integrate import choose_steps as choose_steps
 from jaxmech.sensitivity import GradientCheck as GradientCheck
 from jaxmech.sensitivity import Sensitivities as Sensitivities
 from jaxmech.sensitivity import check_gradients as check_gradients
 from jaxmech.sensitivity import sensitivities as sensitivities
+
+__all__ = [
+    "Conserved",
+    "Dependence",
+    "Equilibria",
+    "Equilibrium",
+    "EquilibriumStatus",
+    "Finding",
+    "Floquet",
+    "GradientCheck",
+    "Linearization",
+    "Modes",
+    "Sensitivities",
+    "Severity",
+    "ShortRun",
+    "Stability",
+    "StateSpace",
+    "Structure",
+    "Symmetries",
+    "check_gradients",
+    "choose_steps",
+    "conserved",
+    "equilibria",
+    "equilibrium",
+    "floquet",
+    "linearize",
+    "modes",
+    "sensitivities",
+    "structure",
+    "symmetries",
+]

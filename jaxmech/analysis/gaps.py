@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxmech.analysis.findings import Finding, note, serious
 from jaxmech.analysis.states import State
 from jaxmech.consistency import near
-from jaxmech.integrate.events.gaps import Gaps
+from jaxmech.integrate import Gaps
 from jaxmech.system import System
 
 

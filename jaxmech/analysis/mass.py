@@ -12,7 +12,7 @@ from jaxmech.analysis.findings import Finding, listed, note, serious, warning
 from jaxmech.analysis.states import Numbers, Pose, State
 from jaxmech.compiler import native_call
 from jaxmech.linalg import unit
-from jaxmech.parts.dynamics import MassAndForce
+from jaxmech.parts import MassAndForce
 from jaxmech.properties import mass_scale, singular_mass
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of

@@ -10,7 +10,7 @@ from jaxtyping import Array
 from jaxmech.analysis.findings import Finding, listed, serious
 from jaxmech.analysis.states import State
 from jaxmech.compiler import native_call
-from jaxmech.sensitivity.nan_origins import REMEDY, bad_slopes, functions_of, state_names
+from jaxmech.sensitivity import REMEDY, bad_slopes, functions_of, state_names
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.trees import number_names

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from jaxmech.linalg.base import Rows, unit
+from jaxmech.linalg import Rows, unit
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,8 @@ from jaxtyping import Array
 from jaxmech.analysis.findings import Finding, serious, warning
 from jaxmech.analysis.states import Numbers, State
 from jaxmech.compiler import Explanation, explain
-from jaxmech.integrate import FixedSteps, Scheme
-from jaxmech.integrate.step import StepState, step
-from jaxmech.sensitivity.tangents import consistent_change
+from jaxmech.integrate import FixedSteps, Scheme, StepState, step
+from jaxmech.sensitivity import consistent_change
 from jaxmech.simulate import simulate
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive_integer

@@ -5,3 +5,5 @@ installation, `jax_versions` rejects releases of jax that are known to be wrong,
 handles signals. `studies` is the command `ensemble`, and `failure` that of its name; `stability`
 are `modes` and `equilibria`; `fit/`, `report/`, `audit/` and `new/` have folders of their own.
 """
+
+from jaxmech.cli.main import main as main

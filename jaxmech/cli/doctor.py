@@ -15,8 +15,8 @@ import numpy as np
 from packaging.requirements import Requirement
 
 from jaxmech import compiler
-from jaxmech.compiler.backends.disk_cache import cache_folder
-from jaxmech.config.environment import environment
+from jaxmech.compiler import cache_folder
+from jaxmech.config import environment
 from jaxmech.integrate import FixedSteps
 from jaxmech.models import double_pendulum
 from jaxmech.simulate import simulate

@@ -8,7 +8,7 @@ from pathlib import Path
 from jaxmech.cli.interrupt import graceful, resumable, tell
 from jaxmech.cli.report.failure_page import write_failure_report
 from jaxmech.ensemble import Study, failure_probability
-from jaxmech.plot.failure_figures import draw_failure
+from jaxmech.plot import draw_failure
 
 
 def compute(arguments: Namespace, study: Study, config: Path) -> tuple[str, bool]:

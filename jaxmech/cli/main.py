@@ -117,8 +117,8 @@ def _ensemble(arguments: Namespace) -> int:
 @contextmanager
 def _located(config: Path) -> Iterator[None]:
     """Add the lines of the configuration file to the errors of a study."""
+    from jaxmech.config import located
     from jaxmech.config.errors import StudyError
-    from jaxmech.config.toml import located
 
     try:
         yield
@@ -128,9 +128,8 @@ def _located(config: Path) -> Iterator[None]:
 
 def _failure(arguments: Namespace) -> int:
     from jaxmech.cli.failure import compute
-    from jaxmech.config.toml import read
-    from jaxmech.ensemble import Study
-    from jaxmech.ensemble.sampling.plans import name_problems
+    from jaxmech.config import read
+    from jaxmech.ensemble import Study, name_problems
 
     _require_good_jax()
     config = Path(arguments.config)
@@ -150,7 +149,7 @@ def _fit(arguments: Namespace) -> int:
     from jaxmech.cli.fit.run import FitError, run_fit
     from jaxmech.cli.fit.study import FitStudy
     from jaxmech.cli.studies import cluster_of
-    from jaxmech.config.toml import read
+    from jaxmech.config import read
 
     _use_good_jax()
     config, out = _paths(arguments)
@@ -173,8 +172,7 @@ def _fit(arguments: Namespace) -> int:
 
 def _require_no_run_code(config: Path) -> None:
     """Refuse a configuration that names Python files in a run folder, before any is imported."""
-    from jaxmech.config.run_folder import require_no_run_code
-    from jaxmech.config.toml import named_files
+    from jaxmech.config import named_files, require_no_run_code
 
     require_no_run_code(named_files(config), config.parent)
 
@@ -188,7 +186,7 @@ def _paths(arguments: Namespace) -> tuple[Path, Path]:
 def _plot(arguments: Namespace) -> int:
     from jaxmech.cli.fit.run import redraw
     from jaxmech.ensemble import open_results
-    from jaxmech.plot.ensemble_figures import draw_pictures
+    from jaxmech.plot import draw_pictures
 
     path = Path(arguments.run)
     fitted = (path / "fit.npz").is_file()
@@ -205,7 +203,7 @@ def _replay(arguments: Namespace) -> int:
     trajectory = replay(Path(arguments.run), arguments.index, study, folder)
     print(trajectory)
     if arguments.out:
-        from jaxmech.plot.replayed import draw_replay
+        from jaxmech.plot import draw_replay
 
         for picture in draw_replay(trajectory, arguments.out):
             print(picture)
@@ -214,9 +212,8 @@ def _replay(arguments: Namespace) -> int:
 
 def _named_study(config: Path | None) -> "tuple[Study | None, Path]":
     """The study of a configuration that an option names, and its folder."""
-    from jaxmech.config.toml import read
-    from jaxmech.ensemble import Study
-    from jaxmech.ensemble.sampling.plans import name_problems
+    from jaxmech.config import read
+    from jaxmech.ensemble import Study, name_problems
 
     if config is None:
         return None, Path()
@@ -362,7 +359,7 @@ def _clone(config: Path) -> Path:
 
 
 def _schema(arguments: Namespace) -> int:
-    from jaxmech.config.validate import json_schema
+    from jaxmech.config import json_schema
 
     print(json.dumps(json_schema(described_by(arguments.kind)), indent=2))
     return DONE

@@ -257,7 +257,7 @@ def _index(argument: str) -> int:
 
 
 def _part(argument: str) -> object:
-    from jaxmech.ensemble.run import BlockRange
+    from jaxmech.ensemble import BlockRange
 
     try:
         return BlockRange.parsed(argument)
@@ -276,7 +276,7 @@ def _keys(example: str, file: str) -> Callable[[], str]:
     """The text about a kind of configuration."""
 
     def closing() -> str:
-        from jaxmech.config.toml import key_descriptions
+        from jaxmech.config import key_descriptions
 
         return example + key_descriptions(described_by(file))
 

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.assemble import assemble
+from jaxmech.config import Subject, load
 from jaxmech.config.errors import InputError, Problem, StudyError
-from jaxmech.config.load import Subject, load
 from jaxmech.constraints import Acceleration
 from jaxmech.models import Model
 from jaxmech.properties import require_entries

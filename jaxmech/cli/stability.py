@@ -8,8 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.analysis.equilibrium import Equilibria, Equilibrium, Stability, equilibria, equilibrium
-from jaxmech.analysis.stability import Modes, modes
+from jaxmech.analysis import (
+    Equilibria,
+    Equilibrium,
+    Modes,
+    Stability,
+    equilibria,
+    equilibrium,
+    modes,
+)
 from jaxmech.cli.resolve import StateError, SystemInState
 from jaxmech.models import Model
 
@@ -112,10 +119,8 @@ def _draw_modes(
     loaded: SystemInState, state: Equilibrium, eigenmodes: Modes, folder: Path
 ) -> list[str]:
     """Draw the pictures of modes, and if the model has a geometry, an animation of each."""
-    from jaxmech.plot.animate import animate
-    from jaxmech.plot.eigenvalues import modes as draw_shapes
-    from jaxmech.plot.eigenvalues import poles
-    from jaxmech.plot.panels import save, single
+    from jaxmech.plot import animate, poles, save, single
+    from jaxmech.plot import modes as draw_shapes
 
     folder.mkdir(parents=True, exist_ok=True)
     figures = []
@@ -137,8 +142,7 @@ def _draw_modes(
 
 def _draw_poses(loaded: SystemInState, all_of_them: Equilibria, folder: Path) -> list[str]:
     """The equilibria of a model that has a geometry, side by side."""
-    from jaxmech.plot.animate import animate
-    from jaxmech.plot.panels import save
+    from jaxmech.plot import animate, save
 
     model = _drawable(loaded)
     if model is None:

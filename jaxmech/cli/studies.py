@@ -7,14 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from jaxmech.cli.interrupt import graceful, resumable, tell
+from jaxmech.config import read
 from jaxmech.config.errors import InputError, StudyError
-from jaxmech.config.toml import read
-from jaxmech.ensemble import open_results, run_study
-from jaxmech.ensemble.sampling.plans import name_problems
-from jaxmech.ensemble.study import Study
-from jaxmech.ensemble.summary import as_json, as_table, failed
-from jaxmech.ensemble.work.settings import Cluster
-from jaxmech.plot.ensemble_figures import draw_pictures
+from jaxmech.ensemble import (
+    Cluster,
+    Study,
+    as_json,
+    as_table,
+    failed,
+    name_problems,
+    open_results,
+    run_study,
+)
+from jaxmech.plot import draw_pictures
 
 
 def study_of(arguments: Namespace, config: Path, kind: type[Study]) -> Study:

@@ -8,11 +8,14 @@ native code is available, `explain` reports how a function was compiled, `rows` 
 loop writes, and `jacobian` is a Jacobian with structural zeros. Nothing here depends on mechanics.
 """
 
+from jaxmech.compiler.backends.disk_cache import cache_folder as cache_folder
 from jaxmech.compiler.devices import all_devices as all_devices
 from jaxmech.compiler.devices import backend_of as backend_of
 from jaxmech.compiler.devices import lanes as lanes
 from jaxmech.compiler.explain import Explanation as Explanation
 from jaxmech.compiler.explain import NativeCodeWarning as NativeCodeWarning
+from jaxmech.compiler.frontend.jaxprs import call_content as call_content
+from jaxmech.compiler.frontend.jaxprs import loop_content as loop_content
 from jaxmech.compiler.jacobian import jacobian as jacobian
 from jaxmech.compiler.operation import AbstractRule as AbstractRule
 from jaxmech.compiler.operation import Arrays as Arrays

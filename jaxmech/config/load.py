@@ -19,10 +19,10 @@ import numpy as np
 
 from jaxmech.config.errors import refuse, refuse_all, unknown
 from jaxmech.config.validate import python_name
-from jaxmech.interop.as_model import as_model
+from jaxmech.interop import as_model
 from jaxmech.interop.mujoco import KINDS, Robot, from_mjcf
 from jaxmech.models import CATALOGUE, Model
-from jaxmech.parts.mechanism import Mechanism
+from jaxmech.parts import Mechanism
 from jaxmech.signal import Signal
 from jaxmech.system import System
 from jaxmech.utils.text import not_one_of

@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.compiler import jacobian
 from jaxmech.consistency import near
 from jaxmech.linalg import QR, Metric, matvec, max_abs, metric, min_norm_solve
-from jaxmech.nearest.point import some_direction
+from jaxmech.nearest import some_direction
 from jaxmech.system import Params, System
 
 TURN = 0.5  # largest change of J in a step, relative to J

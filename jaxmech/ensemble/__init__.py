@@ -11,12 +11,21 @@ statistics. `results` opens a run, whose chunks it compares with their digests,
 small for all of this, and `multilevel` means with steps of several sizes.
 """
 
+from jaxmech.config import FolderError as FolderError
+from jaxmech.config import RunWarning as RunWarning
+from jaxmech.config import load as load
+from jaxmech.config import plain as plain
 from jaxmech.config.errors import StudyError as StudyError
-from jaxmech.config.load import load as load
-from jaxmech.config.run_folder import FolderError as FolderError
-from jaxmech.config.run_folder import RunWarning as RunWarning
-from jaxmech.config.validate import plain as plain
+from jaxmech.ensemble.checksums import SEAL as SEAL
+from jaxmech.ensemble.checksums import BlockMark as BlockMark
 from jaxmech.ensemble.checksums import Damage as Damage
+from jaxmech.ensemble.checksums import add_to_seal as add_to_seal
+from jaxmech.ensemble.checksums import damage_text as damage_text
+from jaxmech.ensemble.checksums import damaged as damaged
+from jaxmech.ensemble.checksums import file_digests as file_digests
+from jaxmech.ensemble.checksums import read_mark as read_mark
+from jaxmech.ensemble.checksums import read_seal as read_seal
+from jaxmech.ensemble.checksums import write_seal as write_seal
 from jaxmech.ensemble.distributions import DISTRIBUTIONS as DISTRIBUTIONS
 from jaxmech.ensemble.distributions import Discrete as Discrete
 from jaxmech.ensemble.distributions import Fixed as Fixed
@@ -34,10 +43,14 @@ from jaxmech.ensemble.failure.result import DesignPoint as DesignPoint
 from jaxmech.ensemble.failure.result import FailureProbability as FailureProbability
 from jaxmech.ensemble.failure.sensitivities import Sensitivity as Sensitivity
 from jaxmech.ensemble.failure.settings import Failure as Failure
+from jaxmech.ensemble.finished.comparison import INTERVALS as INTERVALS
 from jaxmech.ensemble.finished.comparison import compare_runs as compare_runs
 from jaxmech.ensemble.finished.dataset import open as open  # noqa: A004
 from jaxmech.ensemble.finished.dataset import run as run
+from jaxmech.ensemble.finished.replay import ReplayedTrajectory as ReplayedTrajectory
 from jaxmech.ensemble.finished.replay import replay as replay
+from jaxmech.ensemble.finished.replay import replays as replays
+from jaxmech.ensemble.layout import array_of as array_of
 from jaxmech.ensemble.members.observed import Observed as Observed
 from jaxmech.ensemble.members.observed import StudyEvent as StudyEvent
 from jaxmech.ensemble.multilevel import MultilevelMean as MultilevelMean
@@ -48,9 +61,11 @@ from jaxmech.ensemble.recorded.settings import RecordedInput as RecordedInput
 from jaxmech.ensemble.results import Results as Results
 from jaxmech.ensemble.results import open_results as open_results
 from jaxmech.ensemble.results import verify as verify
+from jaxmech.ensemble.run import BlockRange as BlockRange
 from jaxmech.ensemble.run import run_study as run_study
 from jaxmech.ensemble.sampling import Correlation as Correlation
 from jaxmech.ensemble.sampling import Sampling as Sampling
+from jaxmech.ensemble.sampling.plans import name_problems as name_problems
 from jaxmech.ensemble.statistics import Covariance as Covariance
 from jaxmech.ensemble.statistics import Custom as Custom
 from jaxmech.ensemble.statistics import FirstPassage as FirstPassage
@@ -65,5 +80,69 @@ from jaxmech.ensemble.statistics import Worst as Worst
 from jaxmech.ensemble.study import Study as Study
 from jaxmech.ensemble.study import Times as Times
 from jaxmech.ensemble.study import Until as Until
+from jaxmech.ensemble.summary import as_json as as_json
+from jaxmech.ensemble.summary import as_table as as_table
+from jaxmech.ensemble.summary import failed as failed
+from jaxmech.ensemble.summary import rows_of_coordinates as rows_of_coordinates
+from jaxmech.ensemble.summary import summarize as summarize
 from jaxmech.ensemble.work.connect import cluster_tasks as cluster_tasks
 from jaxmech.ensemble.work.settings import Cluster as Cluster
+
+__all__ = [
+    "DISTRIBUTIONS",
+    "Cluster",
+    "Correlation",
+    "Covariance",
+    "Custom",
+    "Damage",
+    "DesignPoint",
+    "Discrete",
+    "Failure",
+    "FailureEstimate",
+    "FailureProbability",
+    "FirstPassage",
+    "Fixed",
+    "FolderError",
+    "FromTable",
+    "Histogram",
+    "LogNormal",
+    "Moments",
+    "MultilevelMean",
+    "Normal",
+    "Observed",
+    "Probability",
+    "Quantiles",
+    "RandomPhases",
+    "RecordedInput",
+    "Reduction",
+    "Results",
+    "RunWarning",
+    "Sample",
+    "Sampling",
+    "Scipy",
+    "Sensitivity",
+    "SobolIndices",
+    "Study",
+    "StudyError",
+    "StudyEvent",
+    "Times",
+    "Triangular",
+    "Uniform",
+    "Until",
+    "WhiteNoise",
+    "Worst",
+    "cluster_tasks",
+    "compare_runs",
+    "design_point_motion",
+    "draw",
+    "failure_probability",
+    "load",
+    "multilevel_mean",
+    "open",
+    "open_results",
+    "plain",
+    "replay",
+    "run",
+    "run_study",
+    "verify",
+]

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmech.config.run_folder import npz
+from jaxmech.config import npz
 from jaxmech.ensemble.kernel import BlockProgram, States
 from jaxmech.ensemble.members.base import quantity_names
 from jaxmech.ensemble.members.passages import counted_times

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxmech.config.environment import processor
-from jaxmech.config.run_folder import CREATION, FolderError, locked, write_whole
+from jaxmech.config import CREATION, FolderError, locked, processor, write_whole
 
 FORMAT = 2  # of run folders; format 1 had no digests
 SEAL = "seal.json"

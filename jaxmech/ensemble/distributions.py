@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from jaxmech.config import OneOf
 from jaxmech.config.errors import Problem, refuse, refuse_all, unknown
-from jaxmech.config.schema import OneOf
 from jaxmech.ensemble import truncated_normal
 from jaxmech.utils.text import doc, not_one_of, setting
 

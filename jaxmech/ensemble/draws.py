@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from jaxmech.config import Subject
 from jaxmech.config.errors import Problem, refuse, refuse_all
-from jaxmech.config.load import Subject
 from jaxmech.ensemble.distributions import Fixed, FromTable, Spread, needs_default
 from jaxmech.ensemble.members.array_names import array_name
 from jaxmech.ensemble.sampling.designs import Points, inside

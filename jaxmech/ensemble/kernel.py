@@ -16,19 +16,23 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.config import ENDED, Subject
 from jaxmech.config.errors import StudyError, refuse
-from jaxmech.config.load import ENDED, Subject
 from jaxmech.ensemble.draws import Sampler
 from jaxmech.ensemble.estimate import slice_of, study_devices
 from jaxmech.ensemble.members.base import Tree, inputs_of, merged
 from jaxmech.ensemble.members.trajectory import StudyTrajectory
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample
 from jaxmech.ensemble.study import Study
-from jaxmech.integrate import FixedSteps, Scheme, with_gaps
-from jaxmech.integrate.steps.abrupt_changes import ending_at_jumps
-from jaxmech.integrate.steps.default_steps import members_per_save
-from jaxmech.integrate.steps.step_size import MEMBERS
-from jaxmech.integrate.times import step_times
+from jaxmech.integrate import (
+    MEMBERS,
+    FixedSteps,
+    Scheme,
+    ending_at_jumps,
+    members_per_save,
+    step_times,
+    with_gaps,
+)
 from jaxmech.system import System, as_dtype
 from jaxmech.utils.checks import MissingParameterError
 from jaxmech.utils.tracers import evenly_spaced

@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.config.digest import digest, system_digests
-from jaxmech.config.environment import environment
-from jaxmech.config.load import Subject
+from jaxmech.config import Subject, digest, environment, system_digests
 from jaxmech.ensemble.draws import Sampler, stored_name
 from jaxmech.ensemble.kernel import BlockProgram
 from jaxmech.ensemble.members.base import Tree, first_of, params_of

@@ -14,7 +14,7 @@ from zipfile import BadZipFile
 import numpy as np
 import zarr
 
-from jaxmech.config.run_folder import FolderError, model_name
+from jaxmech.config import FolderError, model_name
 from jaxmech.ensemble import checksums
 from jaxmech.ensemble.accumulate import from_file
 from jaxmech.ensemble.checksums import BLOCKS, RESULTS, SEAL, STATISTICS, SUMMARY, Damage

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from jaxmech.config import plain, python_files, require_no_run_code, warn
 from jaxmech.config.errors import InputError
-from jaxmech.config.run_folder import python_files, require_no_run_code, warn
-from jaxmech.config.validate import plain
 from jaxmech.ensemble.accumulate import Accumulator, as_file
 from jaxmech.ensemble.checksums import SUMMARY
 from jaxmech.ensemble.estimate import LARGE

@@ -26,11 +26,26 @@ import numpy as np
 import tomli_w
 import zarr
 
-from jaxmech.config.run_folder import CREATION, flush, locked, require_same_config, require_same_environment, stored_environment
-from jaxmech.config.environment import DECISIVE, INPUT, VERSIONS, changes, environment_json
-from jaxmech.config.load import COPIES, Subject, copy_of
-from jaxmech.config.run_folder import FolderError, opened, write_whole
-from jaxmech.config.validate import plain
+from jaxmech.config import (
+    COPIES,
+    CREATION,
+    DECISIVE,
+    INPUT,
+    VERSIONS,
+    FolderError,
+    Subject,
+    changes,
+    copy_of,
+    environment_json,
+    flush,
+    locked,
+    opened,
+    plain,
+    require_same_config,
+    require_same_environment,
+    stored_environment,
+    write_whole,
+)
 from jaxmech.ensemble import checksums
 from jaxmech.ensemble.checksums import BLOCKS, RESULTS, SEAL, SUMMARY, Damage
 from jaxmech.ensemble.layout import STATES, Layout, array_of
@@ -172,7 +187,9 @@ def open_run(
                 created = (path / name for name in (*_CREATED, *content.copies))
                 # The seal is the last file: without it, whatever is here is created again.
                 files = [file for root in created for file in (root, *root.rglob("*"))]
-                checksums.write_seal(path, checksums.file_digests(path, filter(Path.is_file, files)))
+                checksums.write_seal(
+                    path, checksums.file_digests(path, filter(Path.is_file, files))
+                )
         if is_begun:
             _check(folder, content, tell, selection)
         yield folder
@@ -236,9 +253,7 @@ def _require_same(
     facts, may_differ = content.facts, content.may_differ
     decisive = INPUT if finished else [key for key in DECISIVE if key not in may_differ]
     require_same_environment(path, facts, decisive)
-    differences = changes(
-        stored_environment(path), facts, VERSIONS if finished else may_differ
-    )
+    differences = changes(stored_environment(path), facts, VERSIONS if finished else may_differ)
     if differences and finished:
         tell(f"{path} is shown as stored, although {'; '.join(differences)}")
     elif differences:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Annotated, Any, Literal
 
+from jaxmech.config import InFile, unnamed_policies
 from jaxmech.config.errors import Problem, out_of_range, refuse, refuse_all
-from jaxmech.config.schema import InFile, unnamed_policies
 from jaxmech.ensemble.distributions import Distribution, Fixed, FromTable, Spread
 from jaxmech.ensemble.failure.settings import Failure
 from jaxmech.ensemble.members.array_names import name_problem

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.config.run_folder import stored_environment
+from jaxmech.config import stored_environment
 from jaxmech.ensemble.accumulate import finite
 from jaxmech.ensemble.checksums import STATISTICS
 from jaxmech.ensemble.results import Results

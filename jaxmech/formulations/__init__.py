@@ -32,4 +32,5 @@ from jaxmech.formulations.multiplier_family import multiplier_family as multipli
 from jaxmech.formulations.nonideal import solve_law as solve_law
 from jaxmech.formulations.observation import Observation as Observation
 from jaxmech.formulations.observation import observed_at as observed_at
+from jaxmech.formulations.regular import regular as regular
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba as UdwadiaKalaba

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.compiler.frontend.jaxprs import call_content, loop_content
+from jaxmech.compiler import call_content, loop_content
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations.base import AbstractFormulation, Law
 from jaxmech.formulations.contravariant import Contravariant

@@ -8,20 +8,29 @@ on from there; `inertial/` groups the masses and inertias of a mechanism.
 `cross_validation` builds on it, also with candidates that are `friction_laws`.
 """
 
-from jaxmech.config.frames import TableError as TableError
+from jaxmech.config import TableError as TableError
 from jaxmech.identify.comparison import FitComparison as FitComparison
 from jaxmech.identify.comparison import compare as compare
 from jaxmech.identify.cross_validation import CrossValidation as CrossValidation
+from jaxmech.identify.cross_validation import Rule as Rule
+from jaxmech.identify.cross_validation import Score as Score
 from jaxmech.identify.cross_validation import cross_validate as cross_validate
+from jaxmech.identify.data.files import column_sheets as column_sheets
+from jaxmech.identify.data.files import required_title as required_title
+from jaxmech.identify.data.inputs import signal_rows as signal_rows
+from jaxmech.identify.data.read import Recordings as Recordings
 from jaxmech.identify.data.read import read_frame as read_frame
 from jaxmech.identify.data.read import read_table as read_table
 from jaxmech.identify.data.recording import Recording as Recording
 from jaxmech.identify.data.segments import Shooting as Shooting
+from jaxmech.identify.data.sheet import Sheet as Sheet
 from jaxmech.identify.data.table import Table as Table
 from jaxmech.identify.fit import fit as fit
+from jaxmech.identify.fit import fit_identifiable as fit_identifiable
 from jaxmech.identify.friction_laws import friction_laws as friction_laws
 from jaxmech.identify.identifiable import Identifiable as Identifiable
 from jaxmech.identify.identifiable import Settings as Settings
+from jaxmech.identify.identifiable import subject_digests as subject_digests
 from jaxmech.identify.inertial.base_parameters import BaseParameters as BaseParameters
 from jaxmech.identify.inertial.base_parameters import base_parameters as base_parameters
 from jaxmech.identify.inference.combinations import Combination as Combination
@@ -31,8 +40,11 @@ from jaxmech.identify.inference.identifiability import Direction as Direction
 from jaxmech.identify.inference.identifiability import FixedParameter as FixedParameter
 from jaxmech.identify.inference.identifiability import Identifiability as Identifiability
 from jaxmech.identify.inference.identifiability import identifiability as identifiability
+from jaxmech.identify.inference.information import samples_of_sensors as samples_of_sensors
 from jaxmech.identify.inference.uncertainty import Uncertainty as Uncertainty
+from jaxmech.identify.inference.uncertainty import counted as counted
 from jaxmech.identify.noise.autocorrelation import AR1 as AR1
+from jaxmech.identify.noise.losses import NORMAL as NORMAL
 from jaxmech.identify.noise.losses import Cauchy as Cauchy
 from jaxmech.identify.noise.losses import Huber as Huber
 from jaxmech.identify.noise.losses import StudentT as StudentT
@@ -50,11 +62,66 @@ from jaxmech.identify.planning.criterion import COptimal as COptimal
 from jaxmech.identify.planning.criterion import DOptimal as DOptimal
 from jaxmech.identify.planning.design import Design as Design
 from jaxmech.identify.planning.design import design as design
+from jaxmech.identify.problem.body_inertia import bodies_of as bodies_of
 from jaxmech.identify.problem.transforms import PhysicalInertia as PhysicalInertia
 from jaxmech.identify.result import Estimate as Estimate
 from jaxmech.identify.result import Fit as Fit
+from jaxmech.identify.result import Predicted as Predicted
 from jaxmech.identify.sampling.density import Density as Density
 from jaxmech.identify.sampling.posterior import Posterior as Posterior
 from jaxmech.identify.sampling.posterior import posterior as posterior
 from jaxmech.identify.storage import load_fit as load_fit
 from jaxmech.identify.storage import save_fit as save_fit
+
+__all__ = [
+    "AR1",
+    "AOptimal",
+    "BaseParameters",
+    "COptimal",
+    "Cauchy",
+    "Combination",
+    "Combinations",
+    "CrossValidation",
+    "DOptimal",
+    "Density",
+    "Descent",
+    "Design",
+    "Direction",
+    "Energy",
+    "Estimate",
+    "Fit",
+    "FitComparison",
+    "FixedParameter",
+    "Formula",
+    "Huber",
+    "Identifiability",
+    "Identifiable",
+    "MeasurementChoice",
+    "MultiStart",
+    "Outlier",
+    "Outliers",
+    "Peak",
+    "PhysicalInertia",
+    "Posterior",
+    "Recording",
+    "Settings",
+    "Shooting",
+    "StudentT",
+    "Table",
+    "TableError",
+    "TrustRegion",
+    "Uncertainty",
+    "base_parameters",
+    "choose_measurements",
+    "compare",
+    "cross_validate",
+    "design",
+    "fit",
+    "friction_laws",
+    "identifiability",
+    "load_fit",
+    "posterior",
+    "read_frame",
+    "read_table",
+    "save_fit",
+]

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from jaxmech.config.run_folder import write_whole
+from jaxmech.config import write_whole
 from jaxmech.identify.data.recording import Recording, named
 from jaxmech.identify.fit import fit_identifiable
 from jaxmech.identify.identifiable import Identifiable, MapLike, Settings, subject_digests

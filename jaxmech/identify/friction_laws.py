@@ -7,9 +7,7 @@ from typing import Any
 from jaxmech.assemble import Start
 from jaxmech.identify.identifiable import Identifiable
 from jaxmech.identify.problem.least_squares import Observe
-from jaxmech.parts.forces.drives import friction
-from jaxmech.parts.joint_base import Joint
-from jaxmech.parts.mechanism import Mechanism
+from jaxmech.parts import Joint, Mechanism, friction
 from jaxmech.utils.checks import require_kind, require_positive, require_sequence
 
 _SMOOTH = 0.02  # of the speed, at which dry friction is reached

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from jaxmech.assemble import Start
-from jaxmech.config.digest import digest, system_digests
+from jaxmech.config import digest, system_digests
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.data.recording import Recording

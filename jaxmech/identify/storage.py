@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmech.config.run_folder import npz, write_whole
+from jaxmech.config import npz, write_whole
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.result import Fit, Predicted
 from jaxmech.signal import Signal

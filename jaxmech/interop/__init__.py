@@ -5,3 +5,5 @@ makes terms and solvers for diffrax. Each needs an extra, and is imported by its
 `from jaxmech.interop.mujoco import from_mjcf`.
 `as_model` makes the `Model` of a mechanism.
 """
+
+from jaxmech.interop.as_model import as_model as as_model

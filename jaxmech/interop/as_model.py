@@ -6,9 +6,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.assemble import assemble
-from jaxmech.models.model import Model, Values, vector
-from jaxmech.parts.body import Start
-from jaxmech.parts.mechanism import Mechanism
+from jaxmech.models import Model, Values, vector
+from jaxmech.parts import Mechanism, Start
 
 
 def as_model(

@@ -10,6 +10,7 @@ small matrices.
 
 from jaxmech.linalg.base import AbstractRowSpace as AbstractRowSpace
 from jaxmech.linalg.base import AbstractSolver as AbstractSolver
+from jaxmech.linalg.base import Rows as Rows
 from jaxmech.linalg.base import unit as unit
 from jaxmech.linalg.base import unit_rows as unit_rows
 from jaxmech.linalg.cholesky import Cholesky as Cholesky

@@ -18,6 +18,26 @@ from jaxmech.models.double_pendulum_angles import double_pendulum_angles as doub
 from jaxmech.models.four_bars import four_bars as four_bars
 from jaxmech.models.free_body import free_body as free_body
 from jaxmech.models.model import Model as Model
+from jaxmech.models.model import Values as Values
+from jaxmech.models.model import vector as vector
 from jaxmech.models.particle_on_curve import particle_on_curve as particle_on_curve
 from jaxmech.models.pendulum import pendulum as pendulum
 from jaxmech.models.rolling_wheel import rolling_wheel as rolling_wheel
+
+__all__ = [
+    "CATALOGUE",
+    "Model",
+    "andrews",
+    "bead_on_parabola",
+    "bead_on_rod",
+    "chain",
+    "chaplygin_sleigh",
+    "double_pendulum",
+    "double_pendulum_angles",
+    "four_bars",
+    "free_body",
+    "make",
+    "particle_on_curve",
+    "pendulum",
+    "rolling_wheel",
+]

@@ -10,7 +10,9 @@ are stops, ropes and bodies that touch and part; `forces` act on bodies and in j
 of `validation`; `geometry` and `joint_solids` draw it, and `outline` prints it.
 """
 
+from jaxmech.parts.body import AbstractBody as AbstractBody
 from jaxmech.parts.body import Frame as Frame
+from jaxmech.parts.body import Moving as Moving
 from jaxmech.parts.body import Start as Start
 from jaxmech.parts.body import ground as ground
 from jaxmech.parts.body import point_mass as point_mass
@@ -21,6 +23,12 @@ from jaxmech.parts.contacts import rolling_ellipsoid as rolling_ellipsoid
 from jaxmech.parts.contacts import rolling_profile as rolling_profile
 from jaxmech.parts.contacts import rolling_profiles as rolling_profiles
 from jaxmech.parts.contacts import spline_profile as spline_profile
+from jaxmech.parts.dynamics import MassAndForce as MassAndForce
+from jaxmech.parts.dynamics.inertia import Inertia as Inertia
+from jaxmech.parts.dynamics.inertia import Turn as Turn
+from jaxmech.parts.dynamics.inertia import in_space as in_space
+from jaxmech.parts.dynamics.passage import connection_of as connection_of
+from jaxmech.parts.equations import EnergyDifference as EnergyDifference
 from jaxmech.parts.forces import applied_force as applied_force
 from jaxmech.parts.forces import bushing as bushing
 from jaxmech.parts.forces import bushing_damper as bushing_damper
@@ -40,11 +48,20 @@ from jaxmech.parts.forces import torque as torque
 from jaxmech.parts.forces import torsion_damper as torsion_damper
 from jaxmech.parts.forces import torsion_spring as torsion_spring
 from jaxmech.parts.forces import wrench as wrench
+from jaxmech.parts.forces.elements import AbstractTerm as AbstractTerm
+from jaxmech.parts.forces.elements import Coordinates as Coordinates
+from jaxmech.parts.forces.elements import CoordinateSprings as CoordinateSprings
+from jaxmech.parts.forces.elements import Gravity as Gravity
+from jaxmech.parts.forces.elements import Rotors as Rotors
+from jaxmech.parts.forces.elements import Support as Support
 from jaxmech.parts.gaps import backlash as backlash
 from jaxmech.parts.gaps import contact as contact
 from jaxmech.parts.gaps import rope as rope
 from jaxmech.parts.gaps import stop as stop
+from jaxmech.parts.geometry import direction_of as direction_of
+from jaxmech.parts.geometry import joint_points as joint_points
 from jaxmech.parts.joint_base import Joint as Joint
+from jaxmech.parts.joint_loads import JointLoads as JointLoads
 from jaxmech.parts.joints import constant_velocity as constant_velocity
 from jaxmech.parts.joints import cylindrical as cylindrical
 from jaxmech.parts.joints import planar as planar
@@ -53,6 +70,9 @@ from jaxmech.parts.joints import revolute as revolute
 from jaxmech.parts.joints import spherical as spherical
 from jaxmech.parts.joints import universal as universal
 from jaxmech.parts.joints import weld as weld
+from jaxmech.parts.kinematics.base import AbstractKinematics as AbstractKinematics
+from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates as JointCoordinates
+from jaxmech.parts.kinematics.tree import spanning_tree as spanning_tree
 from jaxmech.parts.mechanism import Mechanism as Mechanism
 from jaxmech.parts.point_joints import distance as distance
 from jaxmech.parts.point_joints import given_angle as given_angle
@@ -61,6 +81,7 @@ from jaxmech.parts.point_joints import given_position as given_position
 from jaxmech.parts.point_joints import point_on_line as point_on_line
 from jaxmech.parts.point_joints import point_on_plane as point_on_plane
 from jaxmech.parts.point_joints import point_on_surface as point_on_surface
+from jaxmech.parts.rigid_bodies import AbstractRigidBody as AbstractRigidBody
 from jaxmech.parts.rigid_bodies import planar_body as planar_body
 from jaxmech.parts.rigid_bodies import spatial_body as spatial_body
 from jaxmech.parts.rolling import knife_edge as knife_edge
@@ -76,5 +97,86 @@ from jaxmech.parts.transmissions import belt as belt
 from jaxmech.parts.transmissions import gear as gear
 from jaxmech.parts.transmissions import rack as rack
 from jaxmech.parts.transmissions import screw as screw
+from jaxmech.parts.validation import reads_parameters as reads_parameters
+from jaxmech.parts.validation import require_possible as require_possible
+from jaxmech.parts.values import Reader as Reader
+from jaxmech.parts.values import Value as Value
+from jaxmech.parts.values import are_numbers as are_numbers
+from jaxmech.parts.vectors import conjugate as conjugate
+from jaxmech.parts.vectors import matmul as matmul
+from jaxmech.parts.vectors import product as product
 from jaxmech.parts.vectors import quaternion as quaternion
+from jaxmech.parts.vectors import rotation as rotation
+from jaxmech.parts.vectors import spin_in_body as spin_in_body
 from jaxmech.parts.visuals import Visual as Visual
+
+__all__ = [
+    "Frame",
+    "Joint",
+    "Mechanism",
+    "Start",
+    "Visual",
+    "applied_force",
+    "backlash",
+    "belt",
+    "bushing",
+    "bushing_damper",
+    "cam",
+    "constant_velocity",
+    "contact",
+    "coordinate_force",
+    "cylindrical",
+    "damper",
+    "distance",
+    "flat_follower",
+    "force_law",
+    "friction",
+    "gear",
+    "given_angle",
+    "given_point",
+    "given_position",
+    "gravity",
+    "ground",
+    "joint_force",
+    "joint_spring",
+    "knife_edge",
+    "motor",
+    "planar",
+    "planar_body",
+    "point_mass",
+    "point_on_line",
+    "point_on_plane",
+    "point_on_surface",
+    "polar_profile",
+    "prismatic",
+    "quaternion",
+    "rack",
+    "revolute",
+    "rolling_disk",
+    "rolling_ellipsoid",
+    "rolling_profile",
+    "rolling_profiles",
+    "rolling_sphere",
+    "rolling_wheel",
+    "rope",
+    "rotor",
+    "screw",
+    "servo",
+    "slender_rod",
+    "solid_box",
+    "solid_cylinder",
+    "solid_mesh",
+    "solid_sphere",
+    "spatial_body",
+    "spherical",
+    "spline_profile",
+    "spring",
+    "stop",
+    "tabulated",
+    "torque",
+    "torsion_damper",
+    "torsion_spring",
+    "universal",
+    "weld",
+    "wrench",
+]

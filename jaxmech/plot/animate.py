@@ -6,11 +6,11 @@ The drawing itself is in `jaxmech.plot`, imported at the first call, since matpl
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from jaxmech.analysis.equilibrium import Equilibrium
+from jaxmech.analysis import Equilibrium
 from jaxmech.geometry import Geometry
 from jaxmech.interop.mujoco import Robot
-from jaxmech.models.model import Model
-from jaxmech.parts.mechanism import Mechanism
+from jaxmech.models import Model
+from jaxmech.parts import Mechanism
 from jaxmech.plot.motions import display_of
 from jaxmech.solution import Solution
 

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 
 from jaxmech.plot.panels import axes_or_new, labelled
 from jaxmech.plot.style import COLORS, GREY
-from jaxmech.sensitivity.check_report import GradientCheck
+from jaxmech.sensitivity import GradientCheck
 
 STYLES = ("-", "--", ":")
 _SMALLEST = 1e-16  # stands in for an exact zero on a logarithmic axis

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from jaxmech.analysis.stability import Modes
+from jaxmech.analysis import Modes
 from jaxmech.plot.panels import axes_or_new, heat_map, labelled
 from jaxmech.plot.style import BLUE, GREY, ORANGE
 

@@ -9,10 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from jaxmech.config.run_folder import FolderError
-from jaxmech.ensemble import Results
-from jaxmech.ensemble.checksums import add_to_seal
-from jaxmech.ensemble.layout import array_of
+from jaxmech.config import FolderError
+from jaxmech.ensemble import Results, add_to_seal, array_of
 from jaxmech.plot.panels import (
     MOST_PANELS,
     Panels,

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from jaxmech.identify.result import Fit, Predicted
+from jaxmech.identify import Fit, Predicted
 from jaxmech.plot import panels
 from jaxmech.plot.panels import MOST_PANELS, axes_or_new, heat_map, interrupted, labelled
 from jaxmech.plot.stacked import SensorAxes, root_mean_squares

@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from jaxmech.analysis.equilibrium import Equilibrium
-from jaxmech.analysis.stability import Modes, modes
-from jaxmech.analysis.symmetry.symmetries import levels, smallest_change
+from jaxmech.analysis import Equilibrium, Modes, levels, modes, smallest_change
 from jaxmech.geometry import Geometry
 from jaxmech.plot.paths import Track, bounds, moving, places, shapes_at
 from jaxmech.system import Params, System

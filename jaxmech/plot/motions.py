@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.analysis.equilibrium import Equilibrium
+from jaxmech.analysis import Equilibrium
 from jaxmech.geometry import Geometry
-from jaxmech.models.model import Model
-from jaxmech.parts.mechanism import Mechanism
+from jaxmech.models import Model
+from jaxmech.parts import Mechanism
 from jaxmech.solution import Solution
 from jaxmech.system import System, as_dtype
 from jaxmech.utils.caller import warn_caller

@@ -9,9 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from matplotlib.axes import Axes
 
-from jaxmech.identify.inference.information import samples_of_sensors
-from jaxmech.identify.noise.losses import NORMAL
-from jaxmech.identify.result import Fit
+from jaxmech.identify import NORMAL, Fit, samples_of_sensors
 from jaxmech.plot.panels import axes_or_new, labelled
 from jaxmech.plot.style import BLUE, COLORS, GREY
 

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from jaxmech.identify.result import Fit
+from jaxmech.identify import Fit
 from jaxmech.plot.style import BLUE, GREY, ORANGE, UNKNOWN, add_axes, new_figure
 
 MOST_PARAMETERS = 24

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxmech.ensemble.finished.replay import ReplayedTrajectory
+from jaxmech.ensemble import ReplayedTrajectory
 from jaxmech.plot.animate import animate
 from jaxmech.plot.panels import MOST_PANELS, grid, labelled, save, single
 from jaxmech.plot.style import BLUE, ORANGE

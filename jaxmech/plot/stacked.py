@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 
-from jaxmech.identify.result import Predicted
+from jaxmech.identify import Predicted
 from jaxmech.plot.panels import labelled
 from jaxmech.plot.style import COLORS
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxmech.analysis.equilibrium import Equilibrium
+from jaxmech.analysis import Equilibrium
 from jaxmech.geometry import Geometry
 from jaxmech.interop.mujoco import Robot
-from jaxmech.models.model import Model
-from jaxmech.parts.mechanism import Mechanism
+from jaxmech.models import Model
+from jaxmech.parts import Mechanism
 from jaxmech.plot.motions import display_of
 from jaxmech.solution import Solution
 from jaxmech.utils.checks import require_positive

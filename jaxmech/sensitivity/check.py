@@ -20,11 +20,16 @@ from jaxmech.integrate import (
     ForwardMode,
     ReverseMode,
     Scheme,
+    StepRecord,
+    recorded,
+    replayed,
+    resolved,
+    shortened,
+    span_at,
+    step_times,
+    within,
+    within_spans,
 )
-from jaxmech.integrate.derivatives.record import StepRecord
-from jaxmech.integrate.derivatives.replay import recorded, replayed, shortened
-from jaxmech.integrate.steps.default_steps import resolved
-from jaxmech.integrate.times import span_at, step_times, within, within_spans
 from jaxmech.sensitivity import nan_origins
 from jaxmech.sensitivity.check_report import START, GradientCheck
 from jaxmech.sensitivity.tangents import Numbers, Sweep, consistent_change, step_sizes, sweep

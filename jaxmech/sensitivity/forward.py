@@ -11,8 +11,7 @@ from jaxtyping import Array, Float
 
 from jaxmech.compiler import batched_closure, lanes
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate import AbstractMethod, AbstractSteps, ForwardMode, Scheme
-from jaxmech.integrate.steps.default_steps import resolved
+from jaxmech.integrate import AbstractMethod, AbstractSteps, ForwardMode, Scheme, resolved
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.stabilization import AbstractStabilization, Projection

@@ -15,7 +15,7 @@ from jaxmech.analysis.stability.reduction import Freedom
 from jaxmech.analysis.states import State, checked_in_rates
 from jaxmech.integrate import RK4, AbstractMethod, FixedSteps
 from jaxmech.properties import reads_integrals
-from jaxmech.sensitivity.forward import Sensitivities, sensitivities
+from jaxmech.sensitivity import Sensitivities, sensitivities
 from jaxmech.solution import Solution
 from jaxmech.status import Status
 from jaxmech.system import Params, Subject, System

@@ -10,12 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.constraints import Holonomic
-from jaxmech.integrate import FixedSteps
-from jaxmech.integrate.steps.default_steps import StepWarning
+from jaxmech.integrate import FixedSteps, StepWarning
 from jaxmech.interop.mujoco import Robot
-from jaxmech.parts.values import are_numbers
-from jaxmech.plot.panels import grid, labelled, save
-from jaxmech.plot.style import COLORS
+from jaxmech.parts import are_numbers
+from jaxmech.plot import COLORS, grid, labelled, save
 from jaxmech.simulate import simulate
 from jaxmech.status import Status
 

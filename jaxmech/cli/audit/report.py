@@ -11,8 +11,15 @@ from jaxmech.analysis import Severity, Structure, structure
 from jaxmech.assemble import assemble
 from jaxmech.cli.audit.deviation import Deviation, deviation
 from jaxmech.consistency import violations
-from jaxmech.interop.mujoco import IgnoredElementsWarning, Robot, from_mjcf
-from jaxmech.interop.mujoco.source import compiled, spec_of, text_of, unknown_elements
+from jaxmech.interop.mujoco import (
+    IgnoredElementsWarning,
+    Robot,
+    compiled,
+    from_mjcf,
+    spec_of,
+    text_of,
+    unknown_elements,
+)
 from jaxmech.utils.text import titled_lines
 
 SHARE = 1e-6  # of the largest principal moment that a moment may be off the triangle inequality

@@ -9,11 +9,9 @@ import jax
 import numpy as np
 
 from jaxmech.cli.fit.study import INERTIA, Adam, Candidate, FitStudy
+from jaxmech.config import SUBJECTS, find, is_robot, load, subject_of
 from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all, unknown
-from jaxmech.config.load import SUBJECTS, find, is_robot, load, subject_of
-from jaxmech.identify import PhysicalInertia
-from jaxmech.identify.identifiable import Identifiable, Settings
-from jaxmech.identify.problem.body_inertia import bodies_of
+from jaxmech.identify import Identifiable, PhysicalInertia, Settings, bodies_of
 from jaxmech.utils.text import not_one_of
 from jaxmech.utils.trees import is_within, leaf_names
 

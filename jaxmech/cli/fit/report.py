@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.identify.cross_validation import CrossValidation
-from jaxmech.identify.result import Fit
+from jaxmech.identify import CrossValidation, Fit
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,22 +25,45 @@ import tomli_w
 from jaxmech.cli.fit.build import Subjects, settings, subjects
 from jaxmech.cli.fit.report import Outcome, as_markdown, as_text
 from jaxmech.cli.fit.study import Choice, FitStudy
-from jaxmech.config.run_folder import require_same_config, require_same_environment
-from jaxmech.config.environment import DECISIVE, INPUT, environment, environment_json
+from jaxmech.config import (
+    COPIES,
+    DECISIVE,
+    INPUT,
+    FolderError,
+    copy_of,
+    environment,
+    environment_json,
+    model_name,
+    opened,
+    plain,
+    require_same_config,
+    require_same_environment,
+    warn,
+    write_whole,
+)
 from jaxmech.config.errors import InputError, StudyError
-from jaxmech.config.load import COPIES, copy_of
-from jaxmech.config.run_folder import FolderError, model_name, opened, warn, write_whole
-from jaxmech.config.validate import plain
-from jaxmech.ensemble.checksums import add_to_seal, damage_text, damaged, file_digests, read_seal, write_seal
-from jaxmech.ensemble.checksums import SEAL
-from jaxmech.ensemble.work.connect import cluster_tasks
-from jaxmech.identify.cross_validation import cross_validate
-from jaxmech.identify.data.read import Recordings, read_table
-from jaxmech.identify.fit import fit_identifiable
-from jaxmech.identify.identifiable import Identifiable, subject_digests
-from jaxmech.identify.result import Fit
-from jaxmech.identify.storage import load_fit, save_fit
-from jaxmech.plot.fit import draw_fit
+from jaxmech.ensemble import (
+    SEAL,
+    add_to_seal,
+    cluster_tasks,
+    damage_text,
+    damaged,
+    file_digests,
+    read_seal,
+    write_seal,
+)
+from jaxmech.identify import (
+    Fit,
+    Identifiable,
+    Recordings,
+    cross_validate,
+    fit_identifiable,
+    load_fit,
+    read_table,
+    save_fit,
+    subject_digests,
+)
+from jaxmech.plot import draw_fit
 
 FIT = "fit.npz"
 _BEGUN = ("config.toml", "environment.json", *COPIES)

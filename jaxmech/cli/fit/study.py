@@ -11,14 +11,22 @@ from typing import Annotated, Any
 import numpy as np
 import optax
 
+from jaxmech.config import OneOf
 from jaxmech.config.errors import Problem, out_of_range, refuse_all
-from jaxmech.config.schema import OneOf
-from jaxmech.ensemble.work.settings import Cluster
+from jaxmech.ensemble import Cluster
 from jaxmech.formulations import UdwadiaKalaba
-from jaxmech.identify import AR1, Cauchy, Descent, Huber, StudentT, TrustRegion
-from jaxmech.identify.cross_validation import Rule, Score
-from jaxmech.identify.data.table import Table
-from jaxmech.identify.identifiable import Settings
+from jaxmech.identify import (
+    AR1,
+    Cauchy,
+    Descent,
+    Huber,
+    Rule,
+    Score,
+    Settings,
+    StudentT,
+    Table,
+    TrustRegion,
+)
 from jaxmech.utils.text import doc, setting
 
 INERTIA = "physical inertia"

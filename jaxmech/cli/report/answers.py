@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxmech.cli.report.tables import EstimateCell, PageTable
-from jaxmech.ensemble import Results
-from jaxmech.ensemble.finished.comparison import INTERVALS
+from jaxmech.ensemble import INTERVALS, Results
 from jaxmech.utils.units import with_unit
 
 _LIMITS = {value: (low, high) for value, low, high in INTERVALS} | {

@@ -9,9 +9,8 @@ import numpy as np
 from PIL import Image
 
 from jaxmech.cli.report.layout import Picture, data_url
-from jaxmech.ensemble.finished.replay import ReplayedTrajectory
-from jaxmech.plot.animate import animate
-from jaxmech.plot.animation import Animation
+from jaxmech.ensemble import ReplayedTrajectory
+from jaxmech.plot import Animation, animate
 from jaxmech.status import succeeded
 
 _SECONDS, _FPS = 5.0, 10.0

@@ -8,9 +8,7 @@ from pathlib import Path
 from jaxmech.cli.report.clips import clip
 from jaxmech.cli.report.layout import PagePart, Picture, of_figure, page
 from jaxmech.cli.report.tables import EstimateCell, PageTable, number_text
-from jaxmech.config.load import load
-from jaxmech.config.run_folder import write_whole
-from jaxmech.config.validate import plain
+from jaxmech.config import load, plain, write_whole
 from jaxmech.ensemble import (
     DesignPoint,
     FailureEstimate,
@@ -18,8 +16,7 @@ from jaxmech.ensemble import (
     Study,
     design_point_motion,
 )
-from jaxmech.plot.animate import animate
-from jaxmech.plot.failure_figures import failure_figures
+from jaxmech.plot import animate, failure_figures
 
 _SECONDS, _FPS = 5.0, 10.0  # of an animation
 _MOST_CLIPS = 4  # design points in motion

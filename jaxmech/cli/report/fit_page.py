@@ -14,13 +14,18 @@ import numpy as np
 
 from jaxmech.cli.report.layout import PagePart, Picture, drawn, of_figure, page
 from jaxmech.cli.report.tables import EstimateCell, PageTable
-from jaxmech.config.run_folder import write_whole
-from jaxmech.identify.data.recording import Recording
-from jaxmech.identify.inference.uncertainty import counted
-from jaxmech.identify.result import Fit
-from jaxmech.plot.fit import fit_over_data, loss, residuals
-from jaxmech.plot.noise import autocorrelation, normal_quantiles, over_input
-from jaxmech.plot.parameters import parameter_intervals, reliable_intervals
+from jaxmech.config import write_whole
+from jaxmech.identify import Fit, Recording, counted
+from jaxmech.plot import (
+    autocorrelation,
+    fit_over_data,
+    loss,
+    normal_quantiles,
+    over_input,
+    parameter_intervals,
+    reliable_intervals,
+    residuals,
+)
 
 _RECORDINGS = 3  # of which the motion and the residuals are drawn
 _SENSORS = 4

@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.ensemble import Results
-from jaxmech.ensemble.layout import array_of
-from jaxmech.plot.answers import Influence
+from jaxmech.ensemble import Results, array_of
+from jaxmech.plot import Influence
 
 _LEAST, _MOST = 60, 16_384  # members from which shares are estimated
 _IN_A_GROUP = 15  # members with nearby values of an input, at least

@@ -15,8 +15,7 @@ from matplotlib.figure import Figure
 from jaxmech.cli.report import tables
 from jaxmech.cli.report.answers import Answer
 from jaxmech.cli.report.tables import PageTable
-from jaxmech.plot.panels import legend_below
-from jaxmech.plot.style import add_axes, new_figure, styled
+from jaxmech.plot import add_axes, legend_below, new_figure, styled
 
 _TYPES = {"svg": "image/svg+xml", "png": "image/png", "gif": "image/gif"}
 _WIDTH, _HEIGHT = 6.0, 3.3  # inches

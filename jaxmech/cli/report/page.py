@@ -18,14 +18,10 @@ from jaxmech.cli.report.answers import answers, confidences
 from jaxmech.cli.report.clips import clips
 from jaxmech.cli.report.layout import PagePart, Picture, drawn, of_figure, page
 from jaxmech.cli.report.quantities import MemberQuantity, quantities
+from jaxmech.config import FolderError, write_whole
 from jaxmech.config.errors import InputError, StudyError
-from jaxmech.config.run_folder import FolderError, write_whole
-from jaxmech.ensemble import Results, open_results
-from jaxmech.ensemble.finished.replay import replays
-from jaxmech.ensemble.study import Study
-from jaxmech.ensemble.summary import failed, summarize
-from jaxmech.plot.answers import distribution, influences
-from jaxmech.plot.ensemble_figures import statistic_drawings, trajectory_figures
+from jaxmech.ensemble import Results, Study, failed, open_results, replays, summarize
+from jaxmech.plot import distribution, influences, statistic_drawings, trajectory_figures
 from jaxmech.status import succeeded
 
 _MOST_CLIPS = 8  # members that are animated by default

@@ -9,9 +9,8 @@ import numpy as np
 from jaxmech.cli.report.answers import saved_times
 from jaxmech.cli.report.influence import influence_from_members, influence_from_statistics
 from jaxmech.cli.report.tables import EstimateCell
-from jaxmech.ensemble import Results
-from jaxmech.ensemble.layout import array_of
-from jaxmech.plot.answers import HIGH, LOW, BinnedDensity, Influence
+from jaxmech.ensemble import Results, array_of
+from jaxmech.plot import HIGH, LOW, BinnedDensity, Influence
 from jaxmech.utils.units import with_unit
 
 MOST_QUANTITIES = 6

@@ -9,11 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmech.config.run_folder import python_files, stored_environment
-from jaxmech.ensemble import Results
-from jaxmech.ensemble.checksums import BlockMark, read_mark
-from jaxmech.ensemble.layout import array_of
-from jaxmech.ensemble.summary import failed, rows_of_coordinates
+from jaxmech.config import python_files, stored_environment
+from jaxmech.ensemble import BlockMark, Results, array_of, failed, read_mark, rows_of_coordinates
 from jaxmech.status import Status, succeeded
 
 MOST_FAILURES = 100

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 
-from jaxmech.config.run_folder import python_files, require_no_run_code
-from jaxmech.config.validate import plain
+from jaxmech.config import plain, python_files, require_no_run_code
 from jaxmech.ensemble.failure.limit_state import BlockOrder, LimitState, Margins
 from jaxmech.ensemble.failure.margin import Margin, require_quantity
 from jaxmech.ensemble.failure.standard_space import standard_space

@@ -16,15 +16,16 @@ from pathlib import Path
 import numpy as np
 import tomli_w
 
-from jaxmech.config.environment import DECISIVE, environment_json
-from jaxmech.config.run_folder import (
+from jaxmech.config import (
+    DECISIVE,
+    environment_json,
     npz,
     opened,
+    plain,
     require_same_config,
     require_same_environment,
     write_whole,
 )
-from jaxmech.config.validate import plain
 from jaxmech.ensemble.failure.limit_state import LimitState
 from jaxmech.ensemble.failure.result import FailureProbability
 from jaxmech.ensemble.kernel import compile_kernel

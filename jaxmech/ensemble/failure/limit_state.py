@@ -16,8 +16,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxmech.config import npz, write_whole
 from jaxmech.config.errors import StoppedError
-from jaxmech.config.run_folder import npz, write_whole
 from jaxmech.ensemble.draws import Sampler
 from jaxmech.ensemble.failure.margin import Margin
 from jaxmech.ensemble.failure.standard_space import StandardSpace

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.compiler import batched_closure
+from jaxmech.config import Subject
 from jaxmech.config.errors import refuse
-from jaxmech.config.load import Subject
 from jaxmech.ensemble.failure.settings import Failure
 from jaxmech.ensemble.members.base import Tree, quantity_names
 from jaxmech.ensemble.members.observed import Observed, StudyEvent

@@ -7,8 +7,8 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from jaxmech.config import warn
 from jaxmech.config.errors import InputError, refuse
-from jaxmech.config.run_folder import warn
 from jaxmech.ensemble.failure.blocks import AwayBlocks, limit_state_of
 from jaxmech.ensemble.failure.design_points import Search, search
 from jaxmech.ensemble.failure.estimates import FailureEstimate

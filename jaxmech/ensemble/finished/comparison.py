@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.config.environment import changes
-from jaxmech.config.run_folder import differences, stored_environment
+from jaxmech.config import changes, differences, stored_environment
 from jaxmech.ensemble.layout import STATES, array_of
 from jaxmech.ensemble.members.base import VELOCITY
 from jaxmech.ensemble.results import Results, open_results

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxmech.config import plain
 from jaxmech.config.errors import InputError
-from jaxmech.config.validate import plain
 from jaxmech.ensemble.checksums import RESULTS, missing_chunks
 from jaxmech.ensemble.layout import STATES
 from jaxmech.ensemble.results import open_results, require_sound

@@ -8,11 +8,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmech.config.environment import changes, environment
+from jaxmech.config import (
+    Subject,
+    changes,
+    environment,
+    plain,
+    python_files,
+    require_no_run_code,
+    stored_environment,
+)
 from jaxmech.config.errors import InputError
-from jaxmech.config.load import Subject
-from jaxmech.config.run_folder import python_files, require_no_run_code, stored_environment
-from jaxmech.config.validate import plain
 from jaxmech.ensemble.draws import stored_name
 from jaxmech.ensemble.kernel import BlockProgram
 from jaxmech.ensemble.members.base import first_of
@@ -133,7 +138,7 @@ def replays(
 
 def _stored(results: Results) -> Study:
     """The study of a run whose configuration names no Python files."""
-    from jaxmech.config.validate import structure  # imports pydantic
+    from jaxmech.config import structure
 
     if files := python_files(results.config, results.path):
         names = ", ".join(file.name for file in files)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.config.load import Subject
+from jaxmech.config import Subject
 from jaxmech.ensemble.draws import Variable
 from jaxmech.ensemble.study import SECTIONS
 from jaxmech.system import System

@@ -18,9 +18,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from jaxmech.config import LoadedObject, Subject, TextOrTable, copy_of, find
 from jaxmech.config.errors import Key, Problem, StudyError, out_of_range, refuse, refuse_all
-from jaxmech.config.load import LoadedObject, Subject, copy_of, find
-from jaxmech.config.schema import TextOrTable
 from jaxmech.ensemble.members.array_names import array_name
 from jaxmech.ensemble.statistics.custom import Reduction
 from jaxmech.integrate import Event, Events, Transition

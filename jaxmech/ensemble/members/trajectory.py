@@ -12,7 +12,7 @@ from jaxtyping import Array
 
 from jaxmech.assemble import assemble
 from jaxmech.compiler import native_call
-from jaxmech.config.load import Subject
+from jaxmech.config import Subject
 from jaxmech.consistency import extents_at, levels_of
 from jaxmech.ensemble.members.base import (
     Dims,

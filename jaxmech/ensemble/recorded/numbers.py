@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxmech.config import SubjectInputs
 from jaxmech.config.errors import Problem, refuse_all
-from jaxmech.config.load import SubjectInputs
 from jaxmech.ensemble.distributions import Discrete, Distribution, Fixed, FromTable
 from jaxmech.ensemble.recorded.settings import Inputs, numbers_of
 

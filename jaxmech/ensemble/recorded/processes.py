@@ -13,9 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech.config import OneOf, Process
 from jaxmech.config.errors import refuse
-from jaxmech.config.load import Process
-from jaxmech.config.schema import OneOf
 from jaxmech.ensemble.distributions import Normal, Uniform
 from jaxmech.ensemble.recorded.settings import RecordedInput, TimeRange
 from jaxmech.signal import Signal

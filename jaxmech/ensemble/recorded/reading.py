@@ -9,16 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
+from jaxmech.config import Process, Subject, SubjectInputs, TableError, read_rows
 from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
-from jaxmech.config.frames import TableError, read_rows
-from jaxmech.config.load import Process, Subject, SubjectInputs
 from jaxmech.ensemble.recorded.numbers import number_rules, proposal_problems
 from jaxmech.ensemble.recorded.processes import RandomPhases, WhiteNoise
 from jaxmech.ensemble.recorded.settings import Inputs, RecordedInput, TimeRange, numbers_of
 from jaxmech.ensemble.study import Study
-from jaxmech.identify.data.files import column_sheets, required_title
-from jaxmech.identify.data.inputs import signal_rows
-from jaxmech.identify.data.sheet import Sheet
+from jaxmech.identify import Sheet, column_sheets, required_title, signal_rows
 from jaxmech.signal import Signal
 from jaxmech.utils.digests import arrays_digest
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxmech.config import Subject, load
 from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
-from jaxmech.config.load import Subject, load
 from jaxmech.ensemble.distributions import (
     Distribution,
     Fixed,

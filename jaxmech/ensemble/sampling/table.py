@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
+from jaxmech.config import TableError, numbers, read_rows
 from jaxmech.config.errors import Key, refuse
-from jaxmech.config.frames import TableError, numbers, read_rows
 
 _TABLE = ("sampling", "table")
 

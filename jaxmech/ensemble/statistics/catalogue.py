@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from jaxmech.config.schema import OneOf
+from jaxmech.config import OneOf
 from jaxmech.ensemble.statistics.covariance import Covariance
 from jaxmech.ensemble.statistics.custom import Custom
 from jaxmech.ensemble.statistics.events import FirstPassage, Probability

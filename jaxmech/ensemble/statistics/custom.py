@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxmech.config.schema import InFile
+from jaxmech.config import InFile
 from jaxmech.ensemble.statistics.protocol import AbstractStatistic, Sample, State, StatisticResult
 from jaxmech.utils.text import doc
 

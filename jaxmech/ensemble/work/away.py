@@ -12,8 +12,8 @@ from uuid import uuid4
 import jax
 import numpy as np
 
+from jaxmech.config import FolderError, write_whole
 from jaxmech.config.errors import StoppedError
-from jaxmech.config.run_folder import FolderError, write_whole
 from jaxmech.ensemble.accumulate import Accumulator
 from jaxmech.ensemble.checksums import block_damage, damage_text
 from jaxmech.ensemble.layout import STATES

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from jaxmech.config.environment import environment
+from jaxmech.config import environment, warn
 from jaxmech.config.errors import InputError, refuse
-from jaxmech.config.run_folder import warn
 from jaxmech.ensemble.work.schedulers import (
     configured_security,
     open_to_others,

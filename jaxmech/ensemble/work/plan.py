@@ -9,10 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.analysis.states import State
-from jaxmech.analysis.unused import unused_parameters
+from jaxmech.analysis import State, unused_parameters
+from jaxmech.config import Subject, find, load
 from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all
-from jaxmech.config.load import Subject, find, load
 from jaxmech.control import Controller, controlled
 from jaxmech.ensemble.draws import Sampler, stored_name
 from jaxmech.ensemble.estimate import StudyEstimate, require_possible, sized
@@ -24,7 +23,7 @@ from jaxmech.ensemble.recorded.numbers import require_numbers
 from jaxmech.ensemble.recorded.settings import TimeRange
 from jaxmech.ensemble.study import Study
 from jaxmech.formulations import observed_at
-from jaxmech.integrate.events.gaps import Gaps
+from jaxmech.integrate import Gaps
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from jaxmech.config import TextOrTable
 from jaxmech.config.errors import Problem, out_of_range, refuse_all
-from jaxmech.config.schema import TextOrTable
 from jaxmech.utils.text import doc, not_one_of, setting
 
 _WORDS = ("local", "slurm")

@@ -15,8 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
-from jaxmech.config.environment import changes, environment
-from jaxmech.config.run_folder import FolderError, stored_environment
+from jaxmech.config import FolderError, changes, environment, stored_environment
 from jaxmech.ensemble.checksums import mark_of
 from jaxmech.ensemble.kernel import BlockProgram, compile_kernel
 from jaxmech.ensemble.provenance import origin

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from jaxmech.config import TableError, TableRows
 from jaxmech.config.errors import refuse
-from jaxmech.config.frames import TableError, TableRows
 from jaxmech.identify.data.sheet import Sheet, title_of
 from jaxmech.utils.text import not_one_of
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxmech.config import TableError, TableRows, frame_of, read_rows
 from jaxmech.config.errors import Problem, refuse, refuse_all
-from jaxmech.config.frames import TableError, TableRows, frame_of, read_rows
 from jaxmech.identify.data.files import column_sheets, npz_sheets
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.sheet import Sheet

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from jaxmech.config import TableError, numbers, seconds
 from jaxmech.config.errors import refuse
-from jaxmech.config.frames import TableError, numbers, seconds
 from jaxmech.utils.units import si_unit, unit_in_name
 
 if TYPE_CHECKING:

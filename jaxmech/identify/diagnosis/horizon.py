@@ -14,7 +14,7 @@ from jaxmech.identify.diagnosis.misfit import share
 from jaxmech.identify.problem.least_squares import Linearized, SegmentRun
 from jaxmech.identify.problem.rows import Task
 from jaxmech.integrate import FixedSteps, ForwardMode
-from jaxmech.sensitivity.tangents import consistent_change
+from jaxmech.sensitivity import consistent_change
 from jaxmech.simulate import simulate
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of

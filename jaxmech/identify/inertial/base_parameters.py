@@ -29,7 +29,7 @@ from jaxmech.identify.inertial.regressor import regressor
 from jaxmech.identify.inertial.standard import StandardParameters, standard_parameters
 from jaxmech.identify.inference.formulas import independent
 from jaxmech.identify.inference.information import Numbers
-from jaxmech.parts.mechanism import Mechanism
+from jaxmech.parts import Mechanism
 from jaxmech.rates import in_rates
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_finite, require_kind, require_seed

@@ -5,10 +5,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.analysis.nearby_states import nearest_consistent
-from jaxmech.analysis.states import State
+from jaxmech.analysis import State, nearest_consistent
 from jaxmech.identify.inference.information import Numbers
-from jaxmech.parts.kinematics.base import AbstractKinematics
+from jaxmech.parts import AbstractKinematics
 from jaxmech.system import Params, System
 
 _STEP = 0.1  # of the walk through the poses of closed loops, relative to 1 + |q|

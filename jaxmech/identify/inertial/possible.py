@@ -5,9 +5,7 @@ from collections.abc import Mapping
 import jax
 import numpy as np
 
-from jaxmech.parts.equations import EnergyDifference
-from jaxmech.parts.joint_loads import JointLoads
-from jaxmech.parts.validation import reads_parameters, require_possible
+from jaxmech.parts import EnergyDifference, JointLoads, reads_parameters, require_possible
 from jaxmech.system import Params, System
 
 

@@ -24,9 +24,7 @@ from jaxtyping import Array
 from jaxmech.identify.inertial.motions import RandomMotion
 from jaxmech.identify.inertial.standard import StandardParameters
 from jaxmech.identify.inference.information import Numbers
-from jaxmech.parts.dynamics.inertia import in_space
-from jaxmech.parts.forces.elements import Gravity
-from jaxmech.parts.values import Reader
+from jaxmech.parts import Gravity, Reader, in_space
 from jaxmech.system import Params
 from jaxmech.utils.jit_cache import jit_of
 

@@ -19,15 +19,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.parts.body import AbstractBody, Moving
-from jaxmech.parts.dynamics.inertia import Inertia, Turn, in_space
-from jaxmech.parts.dynamics.passage import connection_of
-from jaxmech.parts.equations import EnergyDifference
-from jaxmech.parts.forces.elements import Gravity, Rotors, Support
-from jaxmech.parts.kinematics.base import AbstractKinematics
-from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
-from jaxmech.parts.mechanism import Mechanism
-from jaxmech.parts.values import Reader
+from jaxmech.parts import (
+    AbstractBody,
+    AbstractKinematics,
+    EnergyDifference,
+    Gravity,
+    Inertia,
+    JointCoordinates,
+    Mechanism,
+    Moving,
+    Reader,
+    Rotors,
+    Support,
+    Turn,
+    connection_of,
+    in_space,
+)
 from jaxmech.system import Params, System
 
 # The entries of a matrix of inertia in the order of the names.

@@ -10,9 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from jaxmech.config.digest import differing, digest, system_digests
-from jaxmech.config.environment import environment
-from jaxmech.config.run_folder import flush, write_whole
+from jaxmech.config import differing, digest, environment, flush, system_digests, write_whole
 from jaxmech.identify.data.inputs import with_inputs
 from jaxmech.identify.optimize.gradient_descent import Descent
 from jaxmech.identify.problem.rows import Task

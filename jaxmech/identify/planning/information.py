@@ -23,9 +23,7 @@ from jaxmech.identify.planning.budget import AbstractBudget
 from jaxmech.identify.problem.least_squares import Observe
 from jaxmech.identify.problem.parameters import ParameterLayout
 from jaxmech.identify.result import Fit
-from jaxmech.integrate import ForwardMode, Scheme
-from jaxmech.integrate.steps.default_steps import resolved
-from jaxmech.integrate.steps.step_size import MEMBERS
+from jaxmech.integrate import MEMBERS, ForwardMode, Scheme, resolved
 from jaxmech.simulate import simulate
 from jaxmech.system import Params
 

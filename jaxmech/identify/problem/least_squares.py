@@ -22,7 +22,7 @@ from jaxmech.identify.data.segments import Segments
 from jaxmech.identify.data.wraps import followed
 from jaxmech.identify.problem.parameters import ParameterLayout
 from jaxmech.integrate import AbstractDerivative, FixedSteps, ForwardMode, ReverseMode, Scheme
-from jaxmech.sensitivity.forward import quickest_together, slopes_by_groups
+from jaxmech.sensitivity import quickest_together, slopes_by_groups
 from jaxmech.simulate import simulate
 from jaxmech.system import Params, System
 from jaxmech.utils.jit_cache import jit_of

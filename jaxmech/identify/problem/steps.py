@@ -21,9 +21,7 @@ from jaxmech.identify.problem.initial_states import InitialState
 from jaxmech.identify.problem.least_squares import FitProblem
 from jaxmech.identify.problem.rows import Evaluator, Task
 from jaxmech.identify.problem.sensor_noise import motion
-from jaxmech.integrate import FixedSteps
-from jaxmech.integrate.steps.default_steps import members_error, members_need
-from jaxmech.integrate.steps.step_size import MEMBERS, target_error
+from jaxmech.integrate import MEMBERS, FixedSteps, members_error, members_need, target_error
 from jaxmech.system import Params, as_dtype
 from jaxmech.utils.tracers import evenly_spaced
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.consistency import on_constraints
-from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate import Scheme
 from jaxmech.system import Params, System
 
 State = tuple[Array, Array]

@@ -4,7 +4,7 @@ import importlib.util
 from typing import Any, NamedTuple
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate import Scheme
 from jaxmech.quasi_velocities import require_plain_velocities
 from jaxmech.stabilization import Projection
 from jaxmech.system import Subject, system_of

@@ -16,4 +16,8 @@ from jaxmech.interop.mujoco.read import from_mjcf as from_mjcf
 from jaxmech.interop.mujoco.robot import Keyframe as Keyframe
 from jaxmech.interop.mujoco.robot import Place as Place
 from jaxmech.interop.mujoco.robot import Robot as Robot
+from jaxmech.interop.mujoco.source import compiled as compiled
+from jaxmech.interop.mujoco.source import spec_of as spec_of
+from jaxmech.interop.mujoco.source import text_of as text_of
+from jaxmech.interop.mujoco.source import unknown_elements as unknown_elements
 from jaxmech.interop.mujoco.visuals import UnreadableMeshWarning as UnreadableMeshWarning

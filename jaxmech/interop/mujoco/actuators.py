@@ -13,7 +13,7 @@ from jaxmech.interop.mujoco.forces import Compensation
 from jaxmech.interop.mujoco.left_out import LeftOut, is_on
 from jaxmech.interop.mujoco.schema import fields_of
 from jaxmech.interop.mujoco.source import is_any, mujoco
-from jaxmech.parts.values import Reader
+from jaxmech.parts import Reader
 
 Range = tuple[float, float]
 _FREE = (-np.inf, np.inf)

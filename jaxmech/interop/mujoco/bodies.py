@@ -8,10 +8,18 @@ from numpy.typing import NDArray
 
 from jaxmech.interop.mujoco.coordinates import Quaternion, Scalar
 from jaxmech.interop.mujoco.source import mujoco
-from jaxmech.parts import ground, prismatic, revolute, spatial_body, spherical
-from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.joint_base import Joint
-from jaxmech.parts.vectors import conjugate, product, rotation
+from jaxmech.parts import (
+    AbstractBody,
+    Joint,
+    conjugate,
+    ground,
+    prismatic,
+    product,
+    revolute,
+    rotation,
+    spatial_body,
+    spherical,
+)
 
 Floats = NDArray[np.floating[Any]]
 

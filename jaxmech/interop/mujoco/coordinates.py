@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.parts.vectors import conjugate, product, spin_in_body
+from jaxmech.parts import conjugate, product, spin_in_body
 
 
 @dataclass(frozen=True)

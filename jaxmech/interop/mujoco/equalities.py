@@ -12,10 +12,7 @@ from jaxmech.interop.mujoco.bodies import Offset, Placed, carrier, tidy
 from jaxmech.interop.mujoco.coordinates import Conversion
 from jaxmech.interop.mujoco.left_out import LeftOut, is_on
 from jaxmech.interop.mujoco.source import is_any, mujoco
-from jaxmech.parts import spherical, weld
-from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.joint_base import Joint
-from jaxmech.parts.vectors import conjugate, product
+from jaxmech.parts import AbstractBody, Joint, conjugate, product, spherical, weld
 
 
 @dataclass(frozen=True)

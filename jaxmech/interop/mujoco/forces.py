@@ -12,20 +12,21 @@ from jaxmech.interop.mujoco.bodies import Floats, Offset, Placed, Values, tidy
 from jaxmech.interop.mujoco.coordinates import Conversion
 from jaxmech.interop.mujoco.left_out import is_on
 from jaxmech.interop.mujoco.source import is_any, mujoco
-from jaxmech.parts import gravity
-from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.forces.elements import (
+from jaxmech.parts import (
+    AbstractBody,
+    AbstractKinematics,
+    AbstractRigidBody,
     AbstractTerm,
     Coordinates,
     CoordinateSprings,
     Gravity,
+    Reader,
     Rotors,
     Support,
+    Value,
+    gravity,
+    spin_in_body,
 )
-from jaxmech.parts.kinematics.base import AbstractKinematics
-from jaxmech.parts.rigid_bodies import AbstractRigidBody
-from jaxmech.parts.values import Reader, Value
-from jaxmech.parts.vectors import spin_in_body
 
 
 @dataclass(frozen=True)

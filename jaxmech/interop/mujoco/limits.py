@@ -16,8 +16,7 @@ from jaxmech.interop.mujoco.bodies import Offset, Placed, carrier, tidy
 from jaxmech.interop.mujoco.coordinates import Conversion
 from jaxmech.interop.mujoco.left_out import is_on, names_of
 from jaxmech.interop.mujoco.source import is_any, mujoco
-from jaxmech.parts import Joint, rope, stop
-from jaxmech.parts.body import AbstractBody
+from jaxmech.parts import AbstractBody, Joint, rope, stop
 from jaxmech.unilateral import Unilateral
 
 _FIELDS = tuple(  # of forces of a tendon; not every version has all

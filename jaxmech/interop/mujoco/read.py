@@ -32,9 +32,7 @@ from jaxmech.interop.mujoco.source import (
     unknown_elements,
 )
 from jaxmech.interop.mujoco.visuals import Looks, visuals_of_model
-from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.kinematics.tree import spanning_tree
-from jaxmech.parts.mechanism import Mechanism
+from jaxmech.parts import AbstractBody, Mechanism, spanning_tree
 from jaxmech.utils.caller import warn_caller
 
 KINDS = ("anchor", "armature", "center", "damping", "frictionloss", "inertia", "mass", "stiffness")

@@ -10,10 +10,8 @@ from jaxtyping import Array
 
 from jaxmech.interop.as_model import as_model
 from jaxmech.interop.mujoco.coordinates import Conversion
-from jaxmech.models.model import Model
-from jaxmech.parts.body import Frame
-from jaxmech.parts.mechanism import Mechanism
-from jaxmech.parts.vectors import matmul, product, rotation
+from jaxmech.models import Model
+from jaxmech.parts import Frame, Mechanism, matmul, product, rotation
 from jaxmech.system import System
 
 

@@ -10,8 +10,7 @@ import numpy as np
 from jaxmech.interop.mujoco.bodies import Floats, Offset, Placed
 from jaxmech.interop.mujoco.source import is_any, mujoco
 from jaxmech.meshes import Triangles
-from jaxmech.parts import Visual
-from jaxmech.parts.vectors import product
+from jaxmech.parts import Visual, product
 from jaxmech.utils.caller import warn_caller
 
 _SHOWN = 2  # the last group of geoms that MuJoCo shows by default

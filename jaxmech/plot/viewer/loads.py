@@ -8,10 +8,7 @@ import numpy as np
 from matplotlib.colors import to_rgb
 
 from jaxmech.observe import observe
-from jaxmech.parts.forces.elements import Gravity
-from jaxmech.parts.geometry import direction_of, joint_points
-from jaxmech.parts.mechanism import Mechanism
-from jaxmech.parts.values import Reader
+from jaxmech.parts import Gravity, Mechanism, Reader, direction_of, joint_points
 from jaxmech.plot.motions import Display
 from jaxmech.plot.paths import Track, shapes_at
 from jaxmech.plot.style import ORANGE
