@@ -107,13 +107,13 @@ __all__ = [
 _IMPORTED_WHEN_USED = {
     "Recording": "jaxmech.identify",
     "analysis": "jaxmech.analysis",
-    "animate": "jaxmech.plot.animate",
+    "animate": "jaxmech.plot",
     "ensemble": "jaxmech.ensemble",
     "errors": "jaxmech.errors",
     "fit": "jaxmech.identify",
     "identify": "jaxmech.identify",
     "plot": "jaxmech.plot",
-    "view": "jaxmech.plot.view",
+    "view": "jaxmech.plot",
 }
 
 

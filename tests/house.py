@@ -7,7 +7,7 @@ package to text, so that the checker can be tested on wrong layouts too.
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,8 @@ LAYERS = (
         "signal",
         "system",
         "unilateral",
-        "velocities",
+        "quasi_velocities",
+        "rates",
     },
     {"formulations", "models", "parts"},
     {
@@ -36,7 +37,7 @@ LAYERS = (
     },
     {"control", "observe", "sensitivity", "simulate", "solution", "solution_views"},
     {"analysis", "config", "ensemble", "identify"},
-    {"__main__", "cli", "display", "errors", "laws", "plot"},
+    {"__main__", "cli", "errors", "laws", "plot"},
 )
 ONLY = {  # folders that may import less than their layer allows
     "models": LAYERS[1] | {"meshes"},
@@ -45,6 +46,8 @@ ONLY = {  # folders that may import less than their layer allows
     "compiler": {"utils"},
     "utils": set(),
 }
+OPEN = {"utils"}  # rooms of helpers, whose files are imported one by one
+OPEN_FILES = {f"{PACKAGE}.config.errors"}
 # where jax.config and os.environ may be written: where processes begin
 MAY_SET = {"jaxmech.cli.main", "jaxmech.ensemble.work.tasks"}
 JAX_INTERNALS = f"{PACKAGE}.utils.jax_internals"  # the only file that may use them
@@ -120,6 +123,31 @@ def wrong_layers(file: File, modules: set[str]) -> Iterator[str]:
             yield f"{where}: layer {own} imports {module} of layer {level}"
         elif file.top_name in ONLY and other not in ONLY[file.top_name] | {file.top_name}:
             yield f"{where}: {file.top_name} must not import {module}"
+
+
+def room(module: str, rooms: Iterable[str]) -> str | None:
+    """The innermost room that a module is in, or is the door of; None for a single file."""
+    inside = [name for name in rooms if f"{module}.".startswith(f"{name}.")]
+    return max(inside, key=len, default=None)
+
+
+def back_doors(files: list[File]) -> Iterator[str]:
+    """Imports of another room's inside, beside its `__init__`."""
+    doors = {
+        file.module: {name for _, _, name in file.imports()}
+        for file in files
+        if file.is_init and file.module.count(".") == (2 if file.top_name == "interop" else 1)
+    }
+    doors = {module: names for module, names in doors.items() if top_name(module) not in OPEN}
+    for file in files:
+        if file.module == PACKAGE:
+            continue
+        for line, module, name in file.imports():
+            other = room(module, doors)
+            if other is None or other == room(file.module, doors) or module in OPEN_FILES:
+                continue
+            if module != other or name not in doors[other]:
+                yield f"{file.path}:{line}: imports {module} by the back door of {other}"
 
 
 def circles(files: list[File], modules: set[str]) -> Iterator[str]:
@@ -221,6 +249,7 @@ def faults(sources: dict[str, str]) -> list[str]:
     modules = {file.module for file in files}
     return [
         *circles(files, modules),
+        *back_doors(files),
         *shared_class_names(files),
         *(fault for file in files for fault in wrong_layers(file, modules)),
         *(

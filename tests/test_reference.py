@@ -34,7 +34,7 @@ def entries() -> list[tuple[str, str]]:
 
 def public(module: str) -> dict[str, Any]:
     space = importlib.import_module(module)
-    names = [name for name in dir(space) if not name.startswith("_")]
+    names = getattr(space, "__all__", [name for name in dir(space) if not name.startswith("_")])
     found = {name: getattr(space, name) for name in names}
     return {name: x for name, x in found.items() if inspect.isclass(x) or inspect.isfunction(x)}
 

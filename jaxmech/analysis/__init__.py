@@ -2,8 +2,8 @@
 
 Read `states`, `nearby_states` and `row_dependence` first; the other files build on them. Then each
 file examines one thing: `redundancy` the rank of the constraints, `second_order` whether a singular
-pose is rigid, `mass` the mass matrix,
-`mass_and_force` whether M and Q of the user are those of the Lagrangian, `unused` coordinates and
+pose is rigid, `mass` the mass
+matrix, and whether M and Q of the user are those of the Lagrangian, `unused` coordinates and
 parameters, `nan_functions` NaN and missing derivatives, `initial_state` violated constraints,
 `integrability` constraints on velocities, `gaps` unilateral ones, and `short_run` gradients.
 `structure` runs all of them into `findings`, which `report` prints. In folders of their own:

@@ -1,10 +1,10 @@
 """Laws of motion, one per file: from M, Q, A and b to accelerations and multipliers.
 
 Read `base`, the interface, then `udwadia_kalaba`, the default, with `regular` for a singular M. The
-others are `lagrange_first_kind`, `gauss`, `maggi`, `coordinate_partition`, whose steps have a
-`partition`, and `contravariant`, which uses `christoffel`. `nonideal` adds friction to any of them.
-`acceleration` evaluates a law at a state and `observation` along a run, `multiplier_family`
-computes all multipliers, and `compare` compares the laws and their `operation_count`.
+others are `lagrange_first_kind`, `gauss`, `maggi`, `coordinate_partition` and `contravariant`,
+which uses `christoffel`. `nonideal` adds friction to any of them. `acceleration` evaluates a law at
+a state and `observation` along a run, `multiplier_family` computes all multipliers, and `compare`
+compares the laws and their numbers of operations.
 """
 
 from jaxmech.formulations.acceleration import Motion as Motion

@@ -1,7 +1,7 @@
 """Parameters from recordings: fits, their uncertainty, and parameters that remain undetermined.
 
 Read upward: `data/` holds the recordings, `problem/` makes residuals of them, with the `noise/`
-they may have, `optimize/` minimizes these, `inference/` assesses the `result` (`fit_views`), and
+they may have, `optimize/` minimizes these, `inference/` assesses the `result`, and
 `fit` puts all of it together: the `outcome` with its `diagnosis/`. `sampling/` and `planning/` go
 on from there; `inertial/` groups the masses and inertias of a mechanism.
 `identifiable` holds its arguments, `storage` its files, `comparison` puts fits side by side, and

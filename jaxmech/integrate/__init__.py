@@ -1,10 +1,9 @@
 """Integration of one trajectory: one `step`, a `rollout` of steps, and its derivatives.
 
-`scheme` bundles a system and the policies of its integration, `step_state` is the state from which
-a step starts, `checks` has the checks of a step, and `counts` counts the work. `begin` decides
-whether a run can begin, `step_segments` divides it, and `error_estimate` estimates its integration
-error. `dense_output` computes states between the saves, and `sampled_rows` those at which a
-controller has computed. In folders: `methods/` compute a step,
+`scheme` bundles a system and the policies of its integration, `checks` has the checks of a step and
+of the beginning of a run, and `counts` counts the work. `step_segments` divides a run, and
+`error_estimate` estimates its integration error. `dense_output` computes states between the saves,
+and `sampled_rows` those at which a controller has computed. In folders: `methods/` compute a step,
 `steps/` determine its size, `adaptive/` has steps with error control, `events/` the events,
 `times/` the times at which a step ends, and `derivatives/` the rules of a run.
 """

@@ -3,7 +3,7 @@
 `base` is the interface of a solver of the constrained equations; `ldl`, `qr` and `svd` implement
 it. `metric` puts one of them on top of `cholesky` and differentiates the solution without
 differentiating a factorization; `saddle_point` is the same for the unsymmetric systems of implicit
-steps, and `complementarity` solves inequalities. `on_host` is `QR` in numpy. `pivots` chooses
+steps, and `complementarity` solves inequalities.  `pivots` chooses
 dependent columns, `subspaces` computes null spaces and projectors, and `products` the products of
 small matrices.
 """

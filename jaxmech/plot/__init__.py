@@ -4,10 +4,10 @@
 `ensemble_figures` implement `sol.plot()`, `fit.plot()` and `results.plot()`. `trajectories`, `fit`,
 `noise`, `derivatives`, `eigenvalues`, `methods` and `answers` draw into axes; `ensemble_figures`,
 `failure_figures`, `replayed` and `fit` draw the pictures of a run folder, and `parameters` those of
-a fit with their bounds.
-`animation` implements `jm.animate`: `paths` are the shapes over time, `links` makes solids of their
-lines and dots, `scene` draws a moment of them, with the solids of `drawings`, `writers` write
-files, and `mode_track` makes a motion of a mode. `viewer` implements `jm.view`.
+a fit with their bounds. `animate` makes pictures and videos, by `animation`: `paths` are the shapes
+over time, `links` makes solids of their lines and dots, `scene` draws a moment of them, with the
+solids of `drawings`, `writers` write files, and `mode_track` makes a motion of a mode. `viewer` the
+pages of `view`; both take the `motions` of a system.
 """
 
 from jaxmech.plot.animate import animate as animate
@@ -50,6 +50,7 @@ from jaxmech.plot.trajectories import drift as drift
 from jaxmech.plot.trajectories import energy_drift as energy_drift
 from jaxmech.plot.trajectories import phase_portrait as phase_portrait
 from jaxmech.plot.trajectories import quantile_bands as quantile_bands
+from jaxmech.plot.view import view as view
 
 __all__ = [
     "Panels",

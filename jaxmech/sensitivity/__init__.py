@@ -1,8 +1,8 @@
 """Derivatives of a motion: `forward` propagates them, `check` compares them with differences.
 
-A check runs the motion, takes central `differences` and writes a `check_report`.
-`tangents` are consistent changes of a state, and `nan_origins` finds where a NaN derivative comes
-from.
+A check runs the motion, takes central differences and writes a `check_report`. `tangents` are
+consistent changes of a state, and differences along them, and `nan_origins` finds where a NaN
+derivative comes from.
 """
 
 from jaxmech.sensitivity.check import check_gradients as check_gradients

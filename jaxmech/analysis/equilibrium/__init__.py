@@ -1,6 +1,6 @@
 """Equilibria and steady motions: a single one, or many.
 
-`root` solves the equations that `equilibrium` sets up, `root_known` for known numbers, with
+`root` solves the equations that `equilibrium` sets up, traced or known ones, with
 coordinates `held` on request, and `assessment` determines the stability of the `result`.
 `equilibria` collects those reached from many starts.
 """

@@ -1,8 +1,8 @@
 """Statistics of a study: reductions over its trajectories, on the device, merged block by block.
 
 Read `protocol` first: the state of a sample, `merge` of two states, and the `result` of one.
-`intervals` holds confidence intervals, `bins` those of histograms and quantiles, and every other
-file one kind of statistic.
+`bins` are those of histograms and quantiles, `moments` holds the confidence intervals, too, and
+every other file has one kind of statistic.
 """
 
 from jaxmech.ensemble.statistics.catalogue import STATISTICS as STATISTICS

@@ -1,7 +1,7 @@
 """Times at which a step ends, and the functions of a system between them.
 
-`spans` has the functions of a system on one side of a time and the grid of saves and times,
-`even_steps` the steps of a trial, and `run_times` the times of a run.
+`spans` has the functions of a system on one side of a time, the grid of saves and times and the
+steps of a trial, and `run_times` the times of a run.
 """
 
 from jaxmech.integrate.times.run_times import step_times as step_times

@@ -1,13 +1,12 @@
 """Mechanisms from MJCF and URDF files, which MuJoCo reads and compiles.
 
 `from_mjcf` in `read` returns a `Robot` (`robot`). `source` compiles a file, and explains what is
-wrong with it. `bodies` and `joints` turn the tree into parts, fixed bodies joined into those that
-move; `equalities` become constraints, `forces` and `actuators` what acts on the joints,
-`limits` are stops and ropes, and `visuals` what bodies look like.
-`compensation` has the forces that carry weights, and `flags` tells what a model disables.
-`coordinates` converts between coordinates and MuJoCo's qpos and qvel. `names` gives everything a
-name. `schema` is the table of what becomes of each attribute of MJCF; `left_out` lists what has no
-counterpart here, and `urdf` what MuJoCo passes over in URDF.
+wrong with it. `bodies` turns the tree into bodies and joints, fixed bodies joined into those that
+move; `equalities` become constraints, `forces` and `actuators` what acts on the joints, `limits`
+are stops and ropes, and `visuals` what bodies look like. `coordinates` converts between coordinates
+and MuJoCo's qpos and qvel. `schema` is the table of what becomes of each attribute of MJCF;
+`left_out` gives everything a name, and lists what a model disables and what has no counterpart
+here.
 """
 
 from jaxmech.interop.mujoco.read import KINDS as KINDS

@@ -1,6 +1,6 @@
 """M and Q of a tree of bodies by recursions instead of derivatives of its Lagrangian.
 
-Read upward: `space` and `turn` are vectors and rotations, `inertia` mass properties about a point,
+Read upward: `inertia` has vectors, rotations and mass properties about a point,
 `passage` a joint at a state, `members` the bodies of a tree; `recursion` has the recursions.
 """
 

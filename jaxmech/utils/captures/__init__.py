@@ -5,8 +5,8 @@ object, variables of an enclosing function, global variables, arrays. Any of the
 a method of a changed object still equals the method of before.
 
 `captures` finds the places that such numbers are read from, once for each object, and compares
-their contents in each call; `walk` goes through all that functions can reach; `libraries` tells
-which modules are installed, and so taken as constant.
+their contents in each call; `walk` goes through all that functions can reach,
+except for modules that are installed, and so taken as constant.
 """
 
 from jaxmech.utils.captures.captures import UNCHANGING as UNCHANGING

@@ -1,7 +1,8 @@
 """Implicit methods for stiff systems: `Rodas5P` and `RadauIIA5`.
 
-`methods` is the public interface. `rosenbrock` and `radau` make a step, with the linear systems of
-`jacobian`, which differentiates the constrained accelerations, and the numbers of `coefficients`.
+`methods` is the public interface, with the step of Rosenbrock methods. `radau` makes the other one,
+with the linear systems of `jacobian`, which differentiates the constrained accelerations, and the
+numbers of `coefficients`.
 """
 
 from jaxmech.integrate.methods.implicit.jacobian import StepData as StepData

@@ -1,7 +1,7 @@
 """A method for long times: implicit steps that are symplectic and keep momenta.
 
-`step_equations` are the equations of a step, from a discrete Lagrangian, and `newton` solves them;
-`methods` has `RATTLE`, and `requirements` checks the system and the policies.
+`methods` has `RATTLE` and the equations of its steps, from a discrete Lagrangian, and `newton`
+solves them; and `requirements` checks the system and the policies.
 """
 
 from jaxmech.integrate.methods.variational.methods import RATTLE as RATTLE

@@ -14,7 +14,7 @@ from jax import lax
 
 from jaxmech import FixedSteps, models, simulate
 from jaxmech.compiler import NativeCodeWarning, batched, explain, off, platforms, vectorize, why_not
-from jaxmech.compiler.backends.cuda import call, program, runtime
+from jaxmech.compiler.backends.cuda import program, runtime
 from jaxmech.compiler.backends.cuda.driver import CudaError, Driver
 from jaxmech.compiler.ir.loops import UnsupportedError
 from tests.compiler.backends.cuda.fake_driver import FakeDriver
@@ -209,7 +209,7 @@ def test_too_many_trajectories_are_refused(
     many = jax.ShapeDtypeStruct((2**31, 3), float)
     with pytest.raises(ValueError, match="at most 2,147,483,647 trajectories, but has 2,147,483,6"):
         lowered(vectorize(fn), many)
-    assert call.LARGEST == 2**31 - 1
+    assert program.LARGEST == 2**31 - 1
     assert machine.registered == {}
 
 
