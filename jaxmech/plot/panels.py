@@ -26,6 +26,16 @@ class Panels:
     Attributes:
         figure: the figure, which `matplotlib.pyplot.show` shows.
         axes: the panels by name, in order.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> model = jm.models.pendulum()
+        >>> q0, v0 = model.initial()
+        >>> sol = jm.simulate(model.system, q0, v0, jnp.linspace(0, 1, 11), model.params)
+        >>> panels = sol.plot("x1")
+        >>> print(*panels.axes)
+        x1
     """
 
     figure: Figure

@@ -82,6 +82,12 @@ class RandomPhases(RecordedInput):
 
     Phases, or amplitudes by sine and cosine, are a parameter of the study with the name of the
     input, such as `road[17]`, the frequency of 17 periods in the recording after the first.
+
+    Example:
+        >>> road = Signal(0.1 * np.arange(8), np.sin(np.pi / 2 * np.arange(8)))
+        >>> variant = RandomPhases(file="road.csv", column="height").process(road)
+        >>> print(variant.values(jnp.array([0.0, np.pi, 0.0])).round(6)[:4] + 0.0)
+        [-1.  0.  1.  0.]
     """
 
     is_drawn: ClassVar[bool] = True
