@@ -312,13 +312,18 @@ def _shortened(names: Sequence[str]) -> str:
 
 
 def _event_lines(sol: Solution) -> Iterator[str]:
-    for name in sol.events or ():
-        assert sol.events is not None
-        record = sol.events[name]
-        count, t = np.asarray(record.count), np.asarray(record.t)[..., 0]
+    """A line for each event, of many events for each that occurred."""
+    if sol.events is None:
+        return
+    counts = {name: int(np.asarray(sol.events[name].count).sum()) for name in sol.events}
+    shown = [name for name, count in counts.items() if count or len(counts) <= MOST_NAMES]
+    width = max([18, *map(len, shown)])
+    for name in shown:
+        t, times = np.asarray(sol.events[name].t)[..., 0], "time" if counts[name] == 1 else "times"
         first_time = f", first at t = {np.nanmin(t):g} s" if np.isfinite(t).any() else ""
-        number = int(count.sum())
-        yield f"  {name[:18]:<18} {number} time{'' if number == 1 else 's'}{first_time}"
+        yield f"  {name:<{width}} {counts[name]} {times}{first_time}"
+    if len(shown) < len(counts):
+        yield f"  {'other events':<{width}} {len(counts) - len(shown)}, none of which occurred"
 
 
 def _hints(sol: Solution) -> Iterator[str]:

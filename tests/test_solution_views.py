@@ -107,3 +107,17 @@ def test_a_solution_of_many_coordinates_prints_some_of_their_names() -> None:
     model = jm.models.chain(6)
     sol = jm.simulate(model.system, *model.initial(), TS[:2], model.params, steps=jm.FixedSteps(50))
     assert repr(sol).splitlines()[0].endswith("y4 and 4 more")
+
+
+def test_of_many_events_those_that_occurred_are_printed_with_whole_names() -> None:
+    slide = jm.System(lambda q, v, t, p: v @ v, coordinates=("position",))
+    events = [
+        jm.Event(lambda q, v, t, p, place=place: q[0] - place, name=f"the slide passes {place} m")
+        for place in range(10)
+    ]
+    ts, steps = jnp.array([0.0, 2.0]), jm.FixedSteps(per_save=4)
+    sol = jm.simulate(slide, [0.3], [0.6], ts, events=events, steps=steps)
+    assert str(sol).splitlines()[-2:] == [
+        "  the slide passes 1 m 1 time, first at t = 1.16667 s",
+        "  other events         9, none of which occurred",
+    ]
