@@ -7,7 +7,7 @@ import zarr
 
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, replay, run_study
-from jaxmech.ensemble.checksums import SUMMARY, digests, mark_of, read_seal, write_seal
+from jaxmech.ensemble.checksums import SUMMARY, file_digests, mark_of, read_seal, write_seal
 from jaxmech.ensemble.finished.replay import ReplayedTrajectory
 
 SPRING = '''
@@ -159,7 +159,7 @@ def resealed(run: Path, *without: str) -> None:
     """Renew the stored digests of the files of a run, except for some."""
     seal = read_seal(run)
     files = [run / name for name in seal if name not in without]
-    write_seal(run, digests(run, files))
+    write_seal(run, file_digests(run, files))
 
 
 def killed(run: Path, *blocks: int) -> None:
