@@ -168,7 +168,7 @@ def simulate(
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     stated, ts = ts, as_times(ts, q0.dtype)
     saves = np.asarray(stated, ts.dtype) if is_known(stated) else None  # also under `jit`
-    watch = with_gaps(event_set_of(system, events, inactive), system, q0, ts[0], params)
+    watch = with_gaps(event_set_of(system, events, inactive), system, q0, ts, params)
     require_known_mesh((q0, v0, ts, params))
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
     if watch is not None:

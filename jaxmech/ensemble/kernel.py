@@ -245,7 +245,7 @@ def with_steps(study: Study, subject: Subject, sampler: Sampler) -> Study:
         q, v, params = program.states(varying, shared, len(rows))
         first_params = as_dtype(jax.tree.map(lambda x: x[0], params), program.dtype)
         saves = jnp.asarray(program.ts)
-        watch = with_gaps(program.watch, program.system, q[0], saves[0], first_params)
+        watch = with_gaps(program.watch, program.system, q[0], saves, first_params)
         system = program.system if watch is None else watch.system(program.system)
         steps = ending_at_jumps(program.system, steps, q[0], v[0], saves, first_params)
         scheme = Scheme.of(system, study.method, steps, study.projection, study.formulation)

@@ -171,7 +171,9 @@ def test_a_large_prologue_is_computed_outside(monkeypatch: pytest.MonkeyPatch) -
         np.testing.assert_allclose(mine, plain, rtol=1e-13)
 
 
-def test_a_short_loop_that_is_large_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_loop_that_is_large_stays_one(
+    monkeypatch: pytest.MonkeyPatch, forget_readings: Callable[[], None]
+) -> None:
     def staged(x: Any) -> Any:
         def step(_: Any, y: Any) -> Any:
             weights = jnp.array([0.5, 0.25, 0.125])
@@ -182,6 +184,7 @@ def test_a_short_loop_that_is_large_stays_one(monkeypatch: pytest.MonkeyPatch) -
     x = batch(5)
     unrolled = explain(staged, x).parts[0].operations
     monkeypatch.setattr(reading, "LARGEST_UNROLLED", 20)
+    forget_readings()
     assert explain(staged, x).parts[0].operations < unrolled
     np.testing.assert_allclose(vectorize(staged)(x), jax.vmap(staged)(x), rtol=1e-13)
 

@@ -18,6 +18,7 @@ mujoco = pytest.importorskip("mujoco", reason="MuJoCo is not installed: jaxmech[
 
 SPEED = 0.5  # of the smoothed friction
 ignoring = pytest.mark.filterwarnings("ignore:left out of the model")
+pytestmark = pytest.mark.filterwarnings("ignore:meshes cannot be read")
 
 
 def states(model: Any, count: int, seed: int = 0) -> list[Any]:

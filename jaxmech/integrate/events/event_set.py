@@ -489,13 +489,13 @@ def _new_state(event: Event, result: Any, q: Array, v: Array) -> tuple[Array, Ar
 
 
 def with_gaps(
-    watch: EventSet | None, system: System, q: Array, t: Array, params: Params
+    watch: EventSet | None, system: System, q: Array, ts: Array, params: Params
 ) -> EventSet | None:
     """The events of a run with those of the gaps of its system.
 
-    Its functions tell at a state how many gaps there are.
+    Its functions tell at the initial state how many gaps there are.
     """
-    gaps = Gaps.of(system, q, t, params)
+    gaps = Gaps.of(system, q, ts[0], params) if system.unilateral else None
     if gaps is None:
         return watch
     watch = watch or EventSet(())

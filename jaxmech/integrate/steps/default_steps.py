@@ -93,7 +93,7 @@ def choose_steps(
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
     policy = ending_at_jumps(system, policy, q0, v0, ts, params)
     times = step_times(system, policy.step_times(q0.dtype), ts, params)
-    watch = with_gaps(event_set_of(system, events, inactive), system, q0, ts[0], params)
+    watch = with_gaps(event_set_of(system, events, inactive), system, q0, ts, params)
     if watch is not None:
         scheme = replace(scheme, system=watch.system(system))
         params = watch.params(params, watch.active())
