@@ -92,7 +92,7 @@ def test_every_status_has_a_message() -> None:
     messages = {status.message for status in Status}
     assert len(messages) == len(Status) == 19
     assert all(message and not message.endswith(".") for message in messages)
-    assert [int(status) for status in Status] == list(range(17))
+    assert [int(status) for status in Status] == list(range(19))
     assert jnp.asarray(Status.SINGULAR_MASS) == 5
 
 
