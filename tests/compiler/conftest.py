@@ -1,4 +1,4 @@
-"""Programs of one test are not shared with the next, which may have changed a limit."""
+"""The compiler is tested without the programs of earlier runs, and of earlier tests."""
 
 from collections.abc import Callable
 from weakref import WeakValueDictionary
@@ -6,6 +6,11 @@ from weakref import WeakValueDictionary
 import pytest
 
 from jaxmech.compiler.frontend import build
+
+
+@pytest.fixture(autouse=True)
+def without_disk_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAXMECH_KERNEL_CACHE", "off")
 
 
 @pytest.fixture(autouse=True)
