@@ -372,12 +372,6 @@ def test_options_without_a_command(capsys, arguments, expected) -> None:
 
 
 @pytest.mark.slow
-def test_a_package_that_reads_no_configuration_does_not_import_pydantic() -> None:
-    code = "import sys, jaxmech, jaxmech.ensemble; sys.exit('pydantic' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
-
-
-@pytest.mark.slow
 def test_what_is_not_needed_to_simulate_is_imported_when_it_is_used() -> None:
     code = """
 import sys, jaxmech as jm

@@ -15,7 +15,6 @@ from jaxmech.formulations import UdwadiaKalaba, acceleration
 from jaxmech.formulations.observation import observed_at
 from jaxmech.parts.vectors import product
 
-DRAW = np.random.default_rng(5)
 PARAMS = {"l": 0.4, "m": 1.3, "k": 20.0, "a": jnp.asarray([0.1, 0.2, 0.97])}
 HERE, P = (0.0, 0.0, 0.0), (0.1, -0.2, 0.3)
 Made = Callable[..., jp.Mechanism]
@@ -112,7 +111,7 @@ def state_of(made: Made, t: float) -> tuple[jp.Mechanism, jp.Mechanism, Any, Any
     """A mechanism in both coordinates, and the state of the first at random."""
     joints, bodies = made(), made(coordinates="bodies")
     system, t = joints.system, jnp.asarray(t)
-    guess = DRAW.normal(size=(2, system.n))
+    guess = np.random.default_rng(5).normal(size=(2, system.n))
     q, v = jm.assemble(system, *guess, t, PARAMS)
     return joints, bodies, q, v
 
