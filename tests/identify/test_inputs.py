@@ -116,6 +116,7 @@ def test_a_delay_is_fitted(interpolation: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the functions of the system change abruptly")  # by the delay
 def test_a_delay_of_what_is_held_is_not_determined() -> None:
     fit = jm.fit(LATE, late("hold", 0.31), {**TRUTH, "delay": 0.2}, steps=STEPS, free=["delay"])
     assert not fit.uncertainty.determined.any()
