@@ -185,6 +185,15 @@ def coil(turns: int = 8, wire: float = 0.12) -> Triangles:
 
 
 @cache
+def spiral(turns: float = 2.5, wire: float = 0.05) -> Triangles:
+    """A torsion spring of radius 1 about z, from its hub to its outer end on x."""
+    angle = np.linspace(2 * np.pi * turns, 0.0, round(24 * turns) + 1)
+    radius = np.linspace(0.25, 1.0, len(angle))
+    path = np.stack([radius * np.cos(angle), radius * np.sin(angle), 0 * angle], axis=1)
+    return tube(path, wire, 6)
+
+
+@cache
 def dashpot() -> Triangles:
     """A damper along x from 0 to 1: a cylinder of radius 1 and a thin rod."""
     along_x = np.array([[0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]])
@@ -235,6 +244,19 @@ def gear(teeth: int, *, internal: bool = False) -> Triangles:
         return ring(np.roll(profile, 2), 1.0 + 3.5 * module, 1.0, sides).moved(axes=turn)
     hub = cylinder(20).moved(axes=np.diag([0.22, 0.22, 1.3]))
     return joined(ring(0.12, profile, 1.0, sides).moved(axes=turn), hub)
+
+
+@cache
+def rack(teeth: int) -> Triangles:
+    """A bar of width 1 along x, with teeth towards y whose module is 1 and pitch line y = 0.
+
+    The number of teeth is odd, and the middle of one of them is at x = 0.
+    """
+    tooth = np.array([[-0.5, -1.1], [-0.36, -1.1], [-0.14, 0.9], [0.14, 0.9], [0.36, -1.1]])
+    places = np.arange(teeth) - teeth // 2
+    profile = tooth[None] + np.stack([places, 0 * places], axis=1)[:, None]
+    ends = np.array([[0.5, -1.1], [0.5, -5.0], [-0.5, -5.0]]) * [teeth, 1.0]
+    return extruded(np.concatenate([profile.reshape(-1, 2), ends]) * [np.pi, 1.0])
 
 
 def ring(inner: Any, outer: Any, height: float, sides: int = 40) -> Triangles:

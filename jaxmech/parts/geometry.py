@@ -72,8 +72,9 @@ def shapes(
             ground, jnp.zeros(d), read, sketch.height, -sketch.height
         )
     for name, part in _named(kinematics, parts):
-        at = kinematics.frames(part.bodies, q, t, params)
-        solids |= drawn(name, part, at, Reader(part.part, t, params), sketch)
+        pair = kinematics.frames(part.bodies, q, t, params)
+        at = _junction(parts, part, pair, t, params)
+        solids |= drawn(name, part, pair, Reader(part.part, t, params), sketch, at)
     centers = {f"{n}.center": link.center for n, link in links.items() if link.is_rigid}
     return {**solids, **centers}
 
@@ -88,6 +89,18 @@ def joint_points(
             frame = kinematics.frames(joint.bodies[1:2], q, t, params)[0]
             points[joint.name] = joint.point_on_b(frame, Reader(joint.part, t, params))
     return points
+
+
+def _junction(
+    parts: Sequence[Any], part: Any, frames: Sequence[Frame], t: Array, params: Any
+) -> Array:
+    """The point of the joint between the two bodies of a part, or the origin of the second."""
+    names = [body.name for body in part.bodies]
+    for joint in parts:
+        if isinstance(joint, Joint) and {body.name for body in joint.bodies[:2]} == {*names}:
+            frame = frames[names.index(joint.bodies[1].name)]
+            return jnp.asarray(joint.point_on_b(frame, Reader(joint.part, t, params)))
+    return jnp.asarray(frames[-1].origin)
 
 
 def _named(

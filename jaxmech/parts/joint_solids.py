@@ -27,7 +27,7 @@ from jaxmech.meshes import Triangles
 from jaxmech.parts.body import AbstractBody, Frame, Ground
 from jaxmech.parts.contacts.base import AbstractContact
 from jaxmech.parts.contacts.curves import RollerGap
-from jaxmech.parts.forces.elements import AbstractForce, Applied, Damper, Spring
+from jaxmech.parts.forces.elements import AbstractForce, Applied, Damper, Spring, TorsionSpring
 from jaxmech.parts.gaps.between_points import OverPlane, WithinLength, rope_points
 from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.position_equations import (
@@ -39,13 +39,14 @@ from jaxmech.parts.position_equations import (
     OnSurface,
     Parallel,
     Perpendicular,
+    RackMesh,
     across,
     pointing,
 )
 from jaxmech.parts.rigid_bodies import AbstractRigidBody
 from jaxmech.parts.values import Reader, Value, Vector
 from jaxmech.parts.vectors import normals, turned
-from jaxmech.parts.velocity_equations import Edge, GearSpeed, RoundSlip, WheelSlip
+from jaxmech.parts.velocity_equations import Edge, GearSpeed, RackSpeed, RoundSlip, WheelSlip
 
 STEEL, DAMPER, TYRE = (0.5, 0.53, 0.57), (0.35, 0.38, 0.42), (0.25, 0.25, 0.27)
 
@@ -253,11 +254,13 @@ _BY_KIND: dict[str, Callable[[_Drawn], Shapes]] = {
 
 
 def drawn(
-    name: str, part: Joint | AbstractForce, frames: Frames, read: Reader, sketch: Sketch
+    name: str, part: Joint | AbstractForce, frames: Frames, read: Reader, sketch: Sketch, at: Array
 ) -> Shapes:
-    """The shapes of a joint or force, by name."""
+    """The shapes of a joint or force, by name; `at` is the point where its bodies are joined."""
     if isinstance(part, Joint) and part.kind in _BY_KIND:
         return _BY_KIND[part.kind](_Drawn(name, part, frames, read, sketch))
+    if isinstance(part, TorsionSpring):
+        return _torsion_spring(name, part, frames, read, sketch, at)
     shapes: Shapes = {}
     for element in elements(part):
         shapes |= _element(name, element, part.bodies, frames, read, sketch)
@@ -289,7 +292,7 @@ def round_bodies(element: Any) -> tuple[int, ...]:
         return (1,)
     if isinstance(element, AbstractContact):
         return element.round_bodies
-    return (0, 1) if isinstance(element, Mesh | GearSpeed) else ()
+    return (0, 1) if isinstance(element, Mesh | GearSpeed | RackMesh | RackSpeed) else ()
 
 
 def _element(
@@ -352,6 +355,8 @@ def _wheels(
             wheels = ((name, 1, at_b, radius, axle),)
         case Mesh(ra, rb, _, sense):
             return _gears(name, ((ra, None), (rb, None)), sense, bodies, frames, read, sketch)
+        case RackMesh() | RackSpeed():
+            return _rack(name, element, bodies, frames, read, sketch)
         case GearSpeed(axis_a, ra, axis_b, rb, sense):
             return _gears(name, ((ra, axis_a), (rb, axis_b)), sense, bodies, frames, read, sketch)
         case _:
@@ -384,24 +389,83 @@ def _gears(
         wheel = made[f"{label}.wheel"]
         if has_teeth and isinstance(radius, float):
             teeth = min(round(_TEETH * abs(radius) / smallest), _MOST_TEETH)
-            mesh = meshes.gear(teeth, internal=radius < 0)
-            away = wheel.axes.T @ (centers[1 - k] - centers[k])
+            away = centers[1 - k] - centers[k]
             # Of an external pair the other wheel is where they touch, of an internal one away.
             inward = radius < 0 or (radii[1 - k] < 0)
-            turn = jnp.arctan2(away[1], away[0]) + (np.pi if inward and radius > 0 else 0.0)
-            turn = turn + (np.pi / teeth if k else 0.0)
-            c, s = jnp.cos(turn), jnp.sin(turn)
-            flat = mesh.vertices[:, :2] @ jnp.stack([jnp.stack([c, s]), jnp.stack([-s, c])])
-            width = jnp.ptp(wheel.vertices[:, 2])
-            middle = (wheel.vertices[:, 2].max() + wheel.vertices[:, 2].min()) / 2
-            height = mesh.vertices[:, 2] * width / 1.3 + middle
-            vertices = jnp.concatenate([abs(radius) * flat, height[:, None]], axis=1)
-            wheel = wheel._replace(vertices=vertices, faces=mesh.faces)
+            away = -away if inward and radius > 0 else away
+            wheel = _with_teeth(wheel, radius, teeth, away, np.pi / teeth if k else 0.0)
         shapes[f"{bodies[k].name}.{name}"] = wheel  # in the colour of its body
     if sense < 0:
         across = frames[0].axes if wheels[0][1] is None else _across(frames[0], wheels[0][1], read)
         shapes[f"{name}.belt"] = _belt(centers, [read.number(r) for r in radii], across)
     return shapes
+
+
+def _with_teeth(wheel: Solid, radius: float, teeth: int, contact: Array, shift: float) -> Solid:
+    """A wheel as a gear with a tooth at an angle from the direction of its contact."""
+    mesh = meshes.gear(teeth, internal=radius < 0)
+    away = wheel.axes.T @ contact
+    turn = jnp.arctan2(away[1], away[0]) + shift
+    c, s = jnp.cos(turn), jnp.sin(turn)
+    flat = mesh.vertices[:, :2] @ jnp.stack([jnp.stack([c, s]), jnp.stack([-s, c])])
+    width = jnp.ptp(wheel.vertices[:, 2])
+    middle = (wheel.vertices[:, 2].max() + wheel.vertices[:, 2].min()) / 2
+    height = mesh.vertices[:, 2] * width / 1.3 + middle
+    vertices = jnp.concatenate([abs(radius) * flat, height[:, None]], axis=1)
+    return wheel._replace(vertices=vertices, faces=mesh.faces)
+
+
+def _rack(
+    name: str, element: RackMesh | RackSpeed, bodies: Sequence[Any], frames: Frames, read: Reader,
+    sketch: Sketch,
+) -> Shapes:  # fmt: skip
+    """A pinion, and the bar that it moves; with teeth if its radius is a number."""
+    pinion, bar, carrier = frames
+    axle = element.axis_a if isinstance(element, RackSpeed) else None
+    u = jnp.asarray(pointing(carrier, element.axis, read))
+    if axle is None:
+        axes = jnp.stack([u, jnp.asarray(turned(u))], axis=1)
+        depth = sketch.depth(bodies[1].name)
+    else:
+        z = jnp.asarray(pointing(pinion, axle, read))
+        axes, depth = jnp.stack([u, jnp.cross(z, u), z], axis=1), 0.0
+    radius = element.radius
+    r = read.number(radius)
+    label, level = f"{name}.1", sketch.depth(bodies[0].name)
+    made = _wheel(label, pinion, None, radius, axle, read, sketch.height, level, BY_BODY)
+    wheel = made[f"{label}.wheel"]
+    width = jnp.ptp(wheel.vertices[:, 2])
+    center = jnp.asarray(pinion.origin)
+    place = u @ (jnp.asarray(bar.origin) - center)
+    module = 2 * r / _TEETH
+    mesh, shift = meshes.rack(_TEETH + 1), -place  # a tooth is where the pinion has a gap
+    if isinstance(radius, float):
+        wheel = _with_teeth(wheel, radius, _TEETH, -axes[:, 1], np.pi / _TEETH)
+    else:
+        mesh = meshes.box().moved((0.0, -2.5, 0.0), np.diag([np.pi * _TEETH, 5.0, 1.0]))
+    vertices = scaled(mesh.vertices, (module, module, width), (shift, 0.0, depth))
+    origin = center - r * axes[:, 1] + place * u
+    shapes = {f"{bodies[1].name}.{name}": Solid(origin, axes, vertices, mesh.faces)}
+    if not _has_visual(bodies[0]):
+        shapes[f"{bodies[0].name}.{name}"] = wheel
+    return shapes
+
+
+def _torsion_spring(
+    name: str, element: TorsionSpring, frames: Frames, read: Reader, sketch: Sketch, at: Array
+) -> Shapes:
+    """A spiral about the axis of the spring, whose outer end turns with the second body."""
+    frame = frames[1]
+    size = 3.5 * sketch.width
+    mesh = meshes.spiral()
+    if element.axes is None:
+        axes, depth = jnp.asarray(frame.axes), 2.5 * sketch.height * max(1, len(sketch.levels))
+    else:
+        z = jnp.asarray(pointing(frame, element.axes[1], read))
+        axes = jnp.concatenate([_across(frame, element.axes[1], read), z[:, None]], axis=1)
+        depth = 2.5 * sketch.width
+    vertices = scaled(mesh.vertices, (size, size, size), (0.0, 0.0, depth))
+    return {name: Solid(at, axes, vertices, mesh.faces, SPRING)}
 
 
 def _across(frame: Frame, axis: Vector, read: Reader) -> Array:

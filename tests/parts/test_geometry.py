@@ -263,3 +263,36 @@ def test_a_belt_goes_around_its_pulleys() -> None:
     )
     assert away.max() < 1e-12
     assert (line[:, 0].min(), line[:, 0].max()) == pytest.approx((-0.1, 0.85))
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_rack_and_a_torsion_spring_are_where_they_act(size: int) -> None:
+    make: Any = jp.planar_body if size == 2 else jp.spatial_body
+    inertia = 0.1 if size == 2 else (0.1, 0.1, 0.1)
+    pinion, bar, arm = (make(n, mass=1.0, inertia=inertia) for n in ("pinion", "bar", "arm"))
+    axis: Any = {} if size == 2 else {"axis": (0, 0, 1)}
+    axle: Any = {} if size == 2 else {"axis_a": (0, 0, 1)}
+    o, x, end = (0, 0, 0)[:size], (1, 0, 0)[:size], (-0.5, 0.2, 0)[:size]
+    mechanism = jp.Mechanism(
+        [pinion, bar, arm],
+        [
+            jp.revolute("bearing", jp.ground, o, pinion, o, **axis),
+            jp.prismatic("guide", jp.ground, (0, -0.7, 0)[:size], bar, o, axis=x),
+            jp.rack("teeth", pinion, 0.3, bar, axis=x, **axle),
+            jp.revolute("hinge", jp.ground, (1.2, 0.5, 0)[:size], arm, end, **axis),
+        ],
+        [jp.torsion_spring("closer", jp.ground, arm, stiffness=2.0, **axis)],
+    )
+    starts = {"bar": jp.Start((0.2, -0.7, 0)[:size]), "arm": jp.Start((1.7, 0.3, 0)[:size])}
+    starts["pinion"] = jp.Start(o)
+    shapes = drawn(mechanism, mechanism.guess(starts)[0])
+    np.testing.assert_allclose(shapes["torsion spring 'closer'"].origin, (1.2, 0.5, 0)[:size], atol=1e-12)
+    gear, rack = placed(shapes["pinion.teeth"]), placed(shapes["bar.teeth"])
+    module = 0.6 / 16  # teeth overlap by twice 0.9 modules at the pitch line y = -0.3
+    assert rack[:, 1].max() == pytest.approx(-0.3 + 0.9 * module)
+    assert np.linalg.norm(gear[:, :2], axis=1).max() == pytest.approx(0.3 + 0.9 * module, rel=1e-2)
+    top = rack[np.abs(rack[:, 1] - rack[:, 1].max()) < 1e-9, 0]
+    pitch = np.pi * module  # a tooth of the rack is between two teeth of the pinion
+    assert np.abs((top + pitch / 2) % pitch - pitch / 2).max() < 0.15 * pitch
+    lowest = gear[np.hypot(*gear[:, :2].T) > 0.3]
+    assert np.abs(lowest[lowest[:, 1] < -0.29, 0]).min() > 0.2 * pitch
