@@ -428,7 +428,7 @@ def _rack(
         depth = sketch.depth(bodies[1].name)
     else:
         z = jnp.asarray(pointing(pinion, axle, read))
-        axes, depth = jnp.stack([u, jnp.cross(z, u), z], axis=1), 0.0
+        axes, depth = jnp.stack([u, jnp.cross(z, u), z], axis=1), jnp.zeros(())
     radius = element.radius
     r = read.number(radius)
     label, level = f"{name}.1", sketch.depth(bodies[0].name)

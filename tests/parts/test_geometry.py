@@ -286,7 +286,8 @@ def test_a_rack_and_a_torsion_spring_are_where_they_act(size: int) -> None:
     starts = {"bar": jp.Start((0.2, -0.7, 0)[:size]), "arm": jp.Start((1.7, 0.3, 0)[:size])}
     starts["pinion"] = jp.Start(o)
     shapes = drawn(mechanism, mechanism.guess(starts)[0])
-    np.testing.assert_allclose(shapes["torsion spring 'closer'"].origin, (1.2, 0.5, 0)[:size], atol=1e-12)
+    spiral = shapes["torsion spring 'closer'"]
+    np.testing.assert_allclose(spiral.origin, (1.2, 0.5, 0)[:size], atol=1e-12)
     gear, rack = placed(shapes["pinion.teeth"]), placed(shapes["bar.teeth"])
     module = 0.6 / 16  # teeth overlap by twice 0.9 modules at the pitch line y = -0.3
     assert rack[:, 1].max() == pytest.approx(-0.3 + 0.9 * module)
