@@ -168,18 +168,18 @@ def simulate(
     q0, v0, _, params = system.arguments(q0, v0, 0.0, params, ("q0", "v0"))
     stated, ts = ts, as_times(ts, q0.dtype)
     saves = np.asarray(stated, ts.dtype) if is_known(stated) else None  # also under `jit`
-    watch = with_gaps(event_set_of(system, events, inactive), system, q0, ts, params)
+    event_set = with_gaps(event_set_of(system, events, inactive), system, q0, ts, params)
     require_known_mesh((q0, v0, ts, params))
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
-    if watch is not None:
-        _require_forwards(watch, ts)
+    if event_set is not None:
+        _require_forwards(event_set, ts)
         _warn_of_rounded_times(ts)
     steps = ending_at_jumps(system, scheme.steps, q0, v0, ts, params)
     times, inserted = _step_times(system, steps, q0, v0, ts, params, saves)
     if system.sampling is not None:
         v0 = system.sampling.controllers.start(v0, ts)
     steps = steps.without_times()
-    switched, switched_params = _with_switches(system, watch, params)
+    switched, switched_params = _with_switches(system, event_set, params)
     declared = () if events else system.declared  # events may read parameters of their own
     warn_of_slips(params, lambda params: system.everything(q0, v0, ts[0], params), declared)
     tolerance = None
@@ -188,13 +188,15 @@ def simulate(
         steps = steps.without_tolerance()
     elif isinstance(steps, FixedSteps):
         run = replace(scheme, system=switched, steps=steps)
-        steps = with_number(run, q0, v0, ts, switched_params, times, watch)
+        steps = with_number(run, q0, v0, ts, switched_params, times, event_set)
     scheme = replace(scheme, steps=steps)
-    solution = _simulate(scheme, derivative, watch, inserted, q0, v0, ts, params, tolerance, times)
-    source = Run(params, tolerance, times, scheme, derivative, watch, inserted)
+    solution = _simulate(
+        scheme, derivative, event_set, inserted, q0, v0, ts, params, tolerance, times
+    )
+    source = Run(params, tolerance, times, scheme, derivative, event_set, inserted)
     is_kept = source.is_small or is_known((q0, v0, ts, params))
     solution = replace(solution, digests=digests_of(params), run=source if is_kept else None)
-    return _checked(switched, solution, throw, switched_params, watch)
+    return _checked(switched, solution, throw, switched_params, event_set)
 
 
 def _step_times(
@@ -216,9 +218,9 @@ def _step_times(
     return times, times.size
 
 
-def _require_forwards(watch: EventSet, ts: Array) -> None:
+def _require_forwards(event_set: EventSet, ts: Array) -> None:
     values = actual(ts, MEMBERS)
-    if watch.gaps is not None and values is not None and (np.diff(values, axis=1) < 0).any():
+    if event_set.gaps is not None and values is not None and (np.diff(values, axis=1) < 0).any():
         raise ValueError(
             "Argument `ts` must increase where there are unilateral constraints, but decreases: a "
             "motion before an impact does not follow from the one after it."
@@ -253,38 +255,38 @@ def _warn_of_rounded_times(ts: Array) -> None:
 
 
 def _checked(
-    system: System, solution: Solution, throw: bool, params: Params, watch: EventSet | None
+    system: System, solution: Solution, throw: bool, params: Params, event_set: EventSet | None
 ) -> Solution:
     """The solution, or an error or a warning if it is not good."""
     if throw and is_known(solution) and not succeeded(int(solution.status)):
-        raise SimulationError(_explanation(system, solution, params, watch), solution)
+        raise SimulationError(_explanation(system, solution, params, event_set), solution)
     warn_of_coarse_steps(solution)
     warn_of_missed_events(solution)
     return solution
 
 
 def _with_switches(
-    system: System, watch: EventSet | None, params: Params, span: Span | None = None
+    system: System, event_set: EventSet | None, params: Params, span: Span | None = None
 ) -> tuple[System, Params]:
     """Add switches to the system, and their initial positions to the parameters.
 
     With a span of time, add spans as well.
     """
     system, params = system if span is None else within_spans(system), within(span, params)
-    if watch is None:
+    if event_set is None:
         return system, params
-    return watch.system(system), watch.params(params, watch.active())
+    return event_set.system(system), event_set.params(params, event_set.active())
 
 
-@jit_of("scheme", "derivative", "watch", "inserted", is_frame=True)
+@jit_of("scheme", "derivative", "event_set", "inserted", is_frame=True)
 def _simulate(
-    scheme: Scheme, derivative: AbstractDerivative, watch: EventSet | None, inserted: int,
+    scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet | None, inserted: int,
     q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance | None,
     times: Array | None,
 ) -> Solution:  # fmt: skip
     system, start = scheme.system, (q0, v0, ts[0], params)
     span = None if times is None else span_at(times, ts[0], ts[0], ts[-1])[0]
-    switched, switched_params = _with_switches(system, watch, params, span)
+    switched, switched_params = _with_switches(system, event_set, params, span)
     scheme = replace(scheme, system=switched).at(q0, v0, ts[0], switched_params)
     inputs = RolloutInputs(q0, v0, ts, params, tolerance, times)
     grid = None
@@ -293,15 +295,15 @@ def _simulate(
             grid = StepGrid.of(ts, times[times.size - inserted :])
             inputs = replace(inputs, ts=grid.ts)
         inputs = replace(inputs, times=jax.lax.stop_gradient(times))
-    trajectory = derivative.trajectory(scheme, inputs, watch)
+    trajectory = derivative.trajectory(scheme, inputs, event_set)
     if grid is not None:
         trajectory = _at_saves(trajectory, grid.rows)
     found = None
-    if watch is not None and trajectory.events is not None:
+    if event_set is not None and trajectory.events is not None:
         assert trajectory.active is not None
         assert trajectory.occurrences is not None
         found = events_of(
-            watch,
+            event_set,
             system,
             trajectory.events,
             trajectory.occurrences,
@@ -318,7 +320,9 @@ def _simulate(
     counts = trajectory.counts
     if counts is None:
         counts = StepCounts.of_fixed(scheme.method, scheme.per_save, inputs.ts, trajectory.t_failed)
-    is_conserved = conserves_energy(system, *start) and not (watch and watch.has_transitions)
+    is_conserved = conserves_energy(system, *start) and not (
+        event_set and event_set.has_transitions
+    )
     return _solution(system, replace(trajectory, counts=counts), ts, energy, is_conserved, found)
 
 
@@ -368,7 +372,9 @@ def _energy(system: System, q: Array, v: Array, t: Array, params: Params) -> Arr
     return system.energy(q, v, t, params)
 
 
-def _explanation(system: System, solution: Solution, params: Params, watch: EventSet | None) -> str:
+def _explanation(
+    system: System, solution: Solution, params: Params, event_set: EventSet | None
+) -> str:
     status = Status(int(solution.status))
     message = f"{status.name} at t = {float(solution.t_failed):g} s: {status.message}."
     if status == Status.INCONSISTENT:
@@ -378,8 +384,8 @@ def _explanation(system: System, solution: Solution, params: Params, watch: Even
                 f" Constraint {violation.name!r} has a {violation.level} residual of "
                 f"{violation.size:.3g}."
             )
-        if watch is not None and watch.gaps is not None:
-            for name, value in watch.gaps.negative(q, t, watch.plain(params)):
+        if event_set is not None and event_set.gaps is not None:
+            for name, value in event_set.gaps.negative(q, t, event_set.plain(params)):
                 message += f" The gap of {name!r} is {value:.3g}."
     last = int(np.flatnonzero(np.isfinite(np.asarray(solution.q)).all(axis=1)).max(initial=0))
     state = system.arguments(solution.q[last], solution.v[last], solution.ts[last], params)

@@ -363,8 +363,8 @@ class System:
                     f"Argument `{name}` must have shape (..., {sizes[name]}), but has shape "
                     f"{x.shape}."
                 )
-        places = columns(self.coordinates, self.velocity_names)
-        known = {name: place for name, place in places.items() if place[0] in arrays}
+        entries = columns(self.coordinates, self.velocity_names)
+        known = {name: entry for name, entry in entries.items() if entry[0] in arrays}
         return Named(known, arrays)
 
     @with_standard_promotion

@@ -245,19 +245,19 @@ def with_steps(study: Study, subject: Subject, sampler: Sampler) -> Study:
         q, v, params = program.states(varying, shared, len(rows))
         first_params = as_dtype(jax.tree.map(lambda x: x[0], params), program.dtype)
         saves = jnp.asarray(program.ts)
-        watch = with_gaps(program.watch, program.system, q[0], saves, first_params)
-        system = program.system if watch is None else watch.system(program.system)
+        event_set = with_gaps(program.event_set, program.system, q[0], saves, first_params)
+        system = program.system if event_set is None else event_set.system(program.system)
         steps = ending_at_jumps(program.system, steps, q[0], v[0], saves, first_params)
         scheme = Scheme.of(system, study.method, steps, study.projection, study.formulation)
-        if watch is not None:
-            switched = partial(watch.params, active=watch.active())
+        if event_set is not None:
+            switched = partial(event_set.params, active=event_set.active())
             params = jax.vmap(switched, axis_size=len(rows))(params)
         ts, ends = np.tile(program.ts, (len(rows), 1)), steps.step_times(program.dtype)
         times = None if ends is None else np.tile(ends, (len(rows), 1))
         if system.sampling is not None:
             times = _times_of_controllers(system, ends, saves, program, params, len(rows))
         params = as_dtype(params, program.dtype)
-        per_save = members_per_save(scheme, watch, q, v, ts, params, times)
+        per_save = members_per_save(scheme, event_set, q, v, ts, params, times)
     return replace(study, steps=replace(steps, per_save=per_save or 1))
 
 
@@ -265,7 +265,7 @@ def _times_of_controllers(
     system: System, ends: Any, saves: Array, program: StudyTrajectory, params: Any, rows: int
 ) -> np.ndarray:
     """The times at which steps end, for each of some trajectories."""
-    plain = program.watch.plain(params) if program.watch else params
+    plain = program.event_set.plain(params) if program.event_set else params
     plain = as_dtype(plain, program.dtype)
 
     def times(params: Any) -> Any:

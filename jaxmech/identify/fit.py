@@ -181,16 +181,16 @@ def fit_identifiable(
         require_same_sensors((*task.origin.recordings, *others))
     for recording in others:
         consistent_start(task.problem, params, recording, free=settings.initial_states == "free")
-    watched = _watched(policy, task, others)
+    validation = _validation(policy, task, others)
     multistart = settings.multistart
     tasks = starting_points(task, multistart) if multistart else [task]
     several = folder is not None and len(tasks) > 1
-    places = [Path(folder) / f"start-{k}" if several else folder for k in range(len(tasks))]
-    one = partial(solve, policy=policy, validation=watched, progress=progress)
-    solutions = workers(one, list(zip(tasks, places, strict=True)))
+    folders = [Path(folder) / f"start-{k}" if several else folder for k in range(len(tasks))]
+    one = partial(solve, policy=policy, validation=validation, progress=progress)
+    solutions = workers(one, list(zip(tasks, folders, strict=True)))
     pairs = zip(tasks, solutions, strict=True)
     ends = [(with_steps(task, solved.per_save), solved) for task, solved in pairs]
-    losses = [_final_loss(*end, policy, watched) for end in ends] if len(ends) > 1 else [0.0]
+    losses = [_final_loss(*end, policy, validation) for end in ends] if len(ends) > 1 else [0.0]
     task, solved = ends[int(np.argmin(np.nan_to_num(losses, nan=np.inf)))]
     return result_of(task, solved, others, subject.params)
 
@@ -213,10 +213,10 @@ def _require_joints(policy: Any, settings: Settings) -> None:
         )
 
 
-def _final_loss(task: Task, solved: Solved, policy: Any, watched: Data | None) -> float:
+def _final_loss(task: Task, solved: Solved, policy: Any, validation: Data | None) -> float:
     """The loss that decides between the fits of several starting points."""
-    if watched is not None:
-        return float(mean_square(task.problem, solved.y, watched))
+    if validation is not None:
+        return float(mean_square(task.problem, solved.y, validation))
     if isinstance(policy, Descent):  # its last loss is that of a batch, before the last step
         return float(half_square(task.problem, jnp.asarray(solved.y), task.data, solved.conditions))
     if task.loss is not None or task.noise is not None:
@@ -227,7 +227,7 @@ def _final_loss(task: Task, solved: Solved, policy: Any, watched: Data | None) -
     return solved.history[-1]
 
 
-def _watched(policy: Any, task: Task, others: Sequence[Recording]) -> Data | None:
+def _validation(policy: Any, task: Task, others: Sequence[Recording]) -> Data | None:
     """The validation recordings that decide when a descent stops, if any do."""
     if not isinstance(policy, Descent):
         return None

@@ -19,7 +19,7 @@ from jaxmech.system import Params
 
 
 def begin_run(
-    scheme: Scheme, watch: EventSet | None, q: Array, v: Array, t: Array, ahead: Array,
+    scheme: Scheme, event_set: EventSet | None, q: Array, v: Array, t: Array, ahead: Array,
     params: Params, times: Array,
 ) -> tuple[Params, EventState | None, Int[Array, ""], Float[Array, " n"]]:  # fmt: skip
     """Parameters with switches, events, whether a run can begin, and the extents of coordinates.
@@ -27,18 +27,18 @@ def begin_run(
     Time goes on in the direction of `ahead`; `times` is whether the save times are in order. The
     extents are those with all constraints switched on.
     """
-    if watch is None:
+    if event_set is None:
         extents, is_finite = finite_extents(scheme.system, q, v, t, params)
         status = _start_status(scheme, q, v, t, params, times & is_finite, extents)
         return params, None, status, extents
-    events, of_gaps = watch.start(scheme, q, v, t, params)
-    all_params = watch.params(params, jnp.ones_like(events.active))
+    events, of_gaps = event_set.start(scheme, q, v, t, params)
+    all_params = event_set.params(params, jnp.ones_like(events.active))
     extents, is_finite = finite_extents(scheme.system, q, v, t, all_params)
-    params = watch.params(params, events.active)
-    if watch.has_transitions:
-        events = touching_at_start(watch, scheme, events, q, v, t, ahead, params)
+    params = event_set.params(params, events.active)
+    if event_set.has_transitions:
+        events = touching_at_start(event_set, scheme, events, q, v, t, ahead, params)
     status = _start_status(scheme, q, v, t, params, times & is_finite, extents)
-    is_apart = watch.gaps_are_met(scheme.system, q, t, all_params, extents)
+    is_apart = event_set.gaps_are_met(scheme.system, q, t, all_params, extents)
     status = jnp.where(is_apart, status, jnp.asarray(Status.INCONSISTENT, jnp.int32))
     status = jnp.where(status == Status.OK, of_gaps, status)
     bad = (status == Status.OK) & jnp.isnan(events.values).any()

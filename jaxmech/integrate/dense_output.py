@@ -40,7 +40,7 @@ class Run(eqx.Module):
         times: the times at which a step ends, shape (K,).
         scheme: the system and the policies, with their number of steps.
         derivative: the modes of differentiation.
-        watch: the events.
+        event_set: the events.
         inserted: how many of the times, at their end, are no save times.
     """
 
@@ -49,7 +49,7 @@ class Run(eqx.Module):
     times: Float[Array, " K"] | None
     scheme: Scheme = eqx.field(static=True)
     derivative: AbstractDerivative = eqx.field(static=True)
-    watch: EventSet | None = eqx.field(static=True)
+    event_set: EventSet | None = eqx.field(static=True)
     inserted: int = eqx.field(static=True)
 
     @property
@@ -78,7 +78,7 @@ def states_at(
     t = jnp.asarray(as_numbers("t", t, half=True)).astype(ts.dtype)
     _require_within(ts, t)
     new_q, new_v, is_lost = _states(
-        run.scheme, run.derivative, run.watch, run.inserted, ts, q, v, t_failed, events,
+        run.scheme, run.derivative, run.event_set, run.inserted, ts, q, v, t_failed, events,
         run.params, run.tolerance, run.times, t.ravel(),
     )  # fmt: skip
     known = actual((is_lost, t.ravel()), sys.maxsize)
@@ -106,20 +106,20 @@ def _require_within(ts: Array, t: Array) -> None:
         )
 
 
-@jit_of("scheme", "derivative", "watch", "inserted", is_frame=True)
+@jit_of("scheme", "derivative", "event_set", "inserted", is_frame=True)
 def _states(
-    scheme: Scheme, derivative: AbstractDerivative, watch: EventSet | None, inserted: int,
+    scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet | None, inserted: int,
     ts: Array, q: Array, v: Array, t_failed: Array, events: Events | None, params: Params,
     tolerance: Tolerance | None, times: Array | None, t: Array,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """q and v at times t (K,), and whether transitions before them are not known."""
     sign, first = jax.lax.stop_gradient(jnp.sign(ts[-1] - ts[0])), ts[0]
-    knots = _knots(watch, events, ts, q, v, sign)
+    knots = _knots(event_set, events, ts, q, v, sign)
     known_until = jnp.full_like(first, jnp.inf)
     last = sign * (ts[-1] - first)
-    if events is not None and watch is not None:
+    if events is not None and event_set is not None:
         last = sign * (events.t_end - first)
-        known_until = _known_until(watch, events, first, sign)
+        known_until = _known_until(event_set, events, first, sign)
 
     def state_at(t: Array) -> tuple[Array, Array, Array]:
         # After a terminal event the state stays as it is.
@@ -131,7 +131,9 @@ def _states(
         to = jnp.where(is_start, sign * (ts[1] - first), elapsed)
         span = first + sign * jnp.stack([begin, to])
         knot = jax.tree.map(lambda x, y: jnp.where(is_start, y, x), knot, start)
-        moved = _moved(scheme, derivative, watch, inserted, knot, span, params, tolerance, times)
+        moved = _moved(
+            scheme, derivative, event_set, inserted, knot, span, params, tolerance, times
+        )
         is_lost = elapsed > known_until
         failed = (sign * (t - t_failed) > 0) | is_lost | ~(sign * (t - first) >= 0)
         failed |= sign * (ts[-1] - t) < 0
@@ -146,14 +148,14 @@ def _states(
 
 
 def _moved(
-    scheme: Scheme, derivative: AbstractDerivative, watch: EventSet | None, inserted: int,
+    scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet | None, inserted: int,
     knot: _Knots, ts: Array, params: Params, tolerance: Tolerance | None, times: Array | None,
 ) -> Trajectory:  # fmt: skip
     """The motion from a knot over a part of a run in which no event changes it."""
     q, v = knot.q, knot.v
-    if watch is not None:
-        scheme = replace(scheme, system=watch.system(scheme.system))
-        params = watch.params(params, knot.active)
+    if event_set is not None:
+        scheme = replace(scheme, system=event_set.system(scheme.system))
+        params = event_set.params(params, knot.active)
     first_params = params
     if times is not None:
         scheme = replace(scheme, system=within_spans(scheme.system))
@@ -168,23 +170,25 @@ def _moved(
 
 
 def _knots(
-    watch: EventSet | None, events: Events | None, ts: Array, q: Array, v: Array, sign: Array
+    event_set: EventSet | None, events: Events | None, ts: Array, q: Array, v: Array, sign: Array
 ) -> _Knots:
     active = jnp.zeros((len(ts), 0), bool)
     if events is not None and events.active:
         active = jnp.stack(list(events.active.values()), axis=-1)
     saves = _Knots(sign * (ts - ts[0]), q, v, active)
-    if watch is None or events is None or not watch.has_transitions:
+    if event_set is None or events is None or not event_set.has_transitions:
         return saves
-    after = _after_transitions(watch, events, ts[0], active[0], sign)
+    after = _after_transitions(event_set, events, ts[0], active[0], sign)
     return jax.tree.map(lambda x, y: jnp.concatenate([x, y]), after, saves)
 
 
 def _after_transitions(
-    watch: EventSet, events: Events, first: Array, first_active: Array, sign: Array
+    event_set: EventSet, events: Events, first: Array, first_active: Array, sign: Array
 ) -> _Knots:
     """The states after the transitions that are kept, in their order; the rest at infinity."""
-    records = [(k, events[e.name]) for k, e in enumerate(watch.events) if e.transition is not None]
+    records = [
+        (k, events[e.name]) for k, e in enumerate(event_set.events) if e.transition is not None
+    ]
     rows = [(record.t, record.q_after, record.v_after, record.outcome) for _, record in records]
     t, q, v, outcome = (jnp.concatenate(column) for column in zip(*rows, strict=True))
     index = np.concatenate([np.full(record.t.shape, k) for k, record in records])
@@ -193,7 +197,7 @@ def _after_transitions(
 
     def switched(active: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
         number, time, outcome = row
-        active = jnp.where(jnp.isfinite(time), watch.switched(number, active, outcome), active)
+        active = jnp.where(jnp.isfinite(time), event_set.switched(number, active, outcome), active)
         return active, active
 
     ordered = jnp.asarray(index)[order], elapsed[order], outcome[order]
@@ -201,10 +205,10 @@ def _after_transitions(
     return _Knots(ordered[1], q[order], v[order], active)
 
 
-def _known_until(watch: EventSet, events: Events, first: Array, sign: Array) -> Array:
+def _known_until(event_set: EventSet, events: Events, first: Array, sign: Array) -> Array:
     """The time from the start up to which all transitions are kept."""
     known = [jnp.full_like(first, jnp.inf)]
-    for event in watch.events:
+    for event in event_set.events:
         if event.transition is not None:
             record = events[event.name]
             last = sign * (record.t[-1] - first)

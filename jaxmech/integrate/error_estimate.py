@@ -294,13 +294,13 @@ def _derivatives(recent: Recent, q: Array, v: Array, h: Array, level: int) -> tu
     ends = list(accumulate(spans, initial=0.0))
     values, slopes = [*recent.q, q], [h * x for x in (*recent.v, v)]
 
-    def differences(values: list[Array], places: list[int]) -> list[Array]:
+    def differences(values: list[Array], nodes: list[int]) -> list[Array]:
         row = [
             slopes[a] if a == b else (values[b] - values[a]) / (ends[b] - ends[a])
-            for a, b in pairwise(places)
+            for a, b in pairwise(nodes)
         ]
         for k in range(2, level + 1):
-            apart = [ends[b] - ends[a] for a, b in zip(places, places[k:], strict=False)]
+            apart = [ends[b] - ends[a] for a, b in zip(nodes, nodes[k:], strict=False)]
             row = [(y - x) / width for (x, y), width in zip(pairwise(row), apart, strict=True)]
         return row
 

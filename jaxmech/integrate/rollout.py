@@ -108,30 +108,30 @@ _End = tuple[Array, Array, SegmentEvents | None]
 
 def rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, *, segment: int | None = None,
-    watch: EventSet | None = None, times: Array | None = None,
+    event_set: EventSet | None = None, times: Array | None = None,
 ) -> tuple[Trajectory, _End]:  # fmt: skip
     """The trajectory from (q0, v0) saved at ts, and the data of its S segments.
 
     These are q and v at their ends (S, n), and their events. A segment has `segment` steps, a
-    divisor of those per save, by default all. With events, the system of the scheme is that of the
-    watch. `times` (K,), at which a step ends, are among the ts; the system then has spans.
+    divisor of those per save, by default all. With events, the system of the scheme is that of
+    `event_set`. `times` (K,), at which a step ends, are among the ts; the system then has spans.
     """
     per_save = scheme.per_save
     steps = segment or per_save
     all_segments = segments(ts, per_save, steps, times)
     first_params = within(jax.tree.map(lambda x: x[0], all_segments.span), params)
     estimates = _Estimates.of(scheme.method, per_save * (len(ts) - 1), steps, q0.dtype)
-    start, extents = _start(scheme, watch, q0, v0, ts, first_params, estimates.same_steps)
+    start, extents = _start(scheme, event_set, q0, v0, ts, first_params, estimates.same_steps)
     looks = None
-    if watch is not None:
-        looks = Looks.of(watch, per_save * (len(ts) - 1), q0, v0, ts[0], first_params)
-    loop = _SegmentLoop(scheme, watch, estimates, steps, params, extents, looks)
-    speeds = _speeds(scheme, watch, start, ts[0], first_params)
+    if event_set is not None:
+        looks = Looks.of(event_set, per_save * (len(ts) - 1), q0, v0, ts[0], first_params)
+    loop = _SegmentLoop(scheme, event_set, estimates, steps, params, extents, looks)
+    speeds = _speeds(scheme, event_set, start, ts[0], first_params)
     errors = ErrorAccumulator.none(
         q0, speeds, rest_motion(scheme.system, extents), len(scheme.system.states),
         bool(scheme.system.constraints),
     )  # fmt: skip
-    log = None if watch is None else watch.log(q0, v0)
+    log = None if event_set is None else event_set.log(q0, v0)
     (end, errors, log), (saved, ends) = jax.lax.scan(
         loop.scan_segment, (start, errors, log), (all_segments, estimates.steps_left)
     )
@@ -142,8 +142,8 @@ def rollout(
         keeps_q, h = scheme.drive == Drive.VELOCITIES, _longest(ts) / per_save
         error += errors.delay(end.corrections, h, duration, keeps_q)
     trajectory = _trajectory(start, saved, end, per_save // steps, error)
-    if watch is not None and log is not None and end.events is not None:
-        trajectory = replace(trajectory, occurrences=watch.written_rows(log, end.events.counts))
+    if event_set is not None and log is not None and end.events is not None:
+        trajectory = replace(trajectory, occurrences=event_set.written_rows(log, end.events.counts))
     return trajectory, ends
 
 
@@ -170,7 +170,7 @@ def _trajectory(
 
 @dataclass(frozen=True)
 class _Estimates:
-    """The places of the estimates of the error, each at the end of one of the S segments."""
+    """The steps of the estimates of the error, each at the end of one of the S segments."""
 
     apart: int  # steps between the states of an estimate
     steps_left: Int[Array, " S"]  # steps from the start of each segment to the next estimate
@@ -179,7 +179,7 @@ class _Estimates:
 
     @staticmethod
     def of(method: AbstractMethod, total: int, steps: int, dtype: Any) -> "_Estimates":
-        """Choose the places in a run of so many steps, in segments of `steps` steps."""
+        """Choose the steps in a run of so many steps, in segments of `steps` steps."""
         # Every state is used in one estimate at most, and in a long run not all are: estimates are
         # to cost little beside the steps.
         window = max(STATES - 1, min(_RARELY, total // _FEWEST))
@@ -217,7 +217,7 @@ class _SegmentLoop:
     """The loop over the segments of a run, with all that does not change in it."""
 
     scheme: Scheme
-    watch: EventSet | None
+    event_set: EventSet | None
     estimates: _Estimates
     steps: int  # of a segment
     params: Params
@@ -230,9 +230,9 @@ class _SegmentLoop:
         """The carry after a segment, what is saved at its end, and what its derivative needs."""
         (state, errors, log), (segment, steps_left) = carry, x
         params = within(segment.span, self.params)
-        at_start, state = _begun_segment(self.watch, self._begin(state, segment, params))
+        at_start, state = _begun_segment(self.event_set, self._begin(state, segment, params))
         state, log = self._make_steps(state, log, segment, steps_left, params)
-        if not _checks_every_step(self.scheme, self.watch):
+        if not _checks_every_step(self.scheme, self.event_set):
             end = segment.t + (segment.done + self.steps) * segment.h
             state = _with_residuals(self.scheme, state, end, params)
         errors = self._with_error(errors, state, segment, steps_left, params)
@@ -240,7 +240,7 @@ class _SegmentLoop:
         return (state, errors, log), (_saved(state), ended)
 
     def _begin(self, state: _RolloutState, segment: StepSegments, params: Params) -> _RolloutState:
-        if _checks_every_step(self.scheme, self.watch):
+        if _checks_every_step(self.scheme, self.event_set):
             state = eqx.tree_at(
                 lambda s: (s.position_residual, s.velocity_residual),
                 state,
@@ -248,7 +248,7 @@ class _SegmentLoop:
             )
         if segment.turns is None:
             return state
-        return _turned(self.scheme, self.watch, state, segment, params)
+        return _after_kink(self.scheme, self.event_set, state, segment, params)
 
     def _make_steps(
         self, state: _RolloutState, log: _Log, segment: StepSegments, steps_left: Array,
@@ -260,10 +260,10 @@ class _SegmentLoop:
             # the bit.
             t = segment.t + (segment.done + k) * segment.h
             moved, log = _advance(
-                self.scheme, self.watch, state, log, t, segment.h, params, k, self.extents,
+                self.scheme, self.event_set, state, log, t, segment.h, params, k, self.extents,
                 self.looks,
             )  # fmt: skip
-            speeds = partial(_speeds, self.scheme, self.watch, state, t, params)
+            speeds = partial(_speeds, self.scheme, self.event_set, state, t, params)
             recent = self.estimates.recent(state, speeds, segment.h, steps_left - k)
             return replace(moved, recent=recent), log
 
@@ -278,7 +278,7 @@ class _SegmentLoop:
         def estimate() -> ErrorAccumulator:
             method, weight = self.scheme.method, estimates.weight
             end = segment.t + (segment.done + self.steps) * h
-            speeds = _speeds(self.scheme, self.watch, state, end, params)
+            speeds = _speeds(self.scheme, self.event_set, state, end, params)
             return errors.after(recent, state.q, speeds, h, method, weight, estimates.apart)
 
         is_smooth = _is_smooth(state, estimates.first + 1) & recent.is_smooth & (h != 0)
@@ -287,20 +287,20 @@ class _SegmentLoop:
 
 
 def _speeds(
-    scheme: Scheme, watch: EventSet | None, state: _RolloutState, t: Array, params: Params
+    scheme: Scheme, event_set: EventSet | None, state: _RolloutState, t: Array, params: Params
 ) -> Float[Array, " n"]:
     """The rates of q at a state."""
-    if watch is not None and state.events is not None:
-        params = watch.params(params, state.events.active)
+    if event_set is not None and state.events is not None:
+        params = event_set.params(params, state.events.active)
     return scheme.system.speeds(state.q, state.v, t, params)
 
 
 def _begun_segment(
-    watch: EventSet | None, state: _RolloutState
+    event_set: EventSet | None, state: _RolloutState
 ) -> tuple[_RolloutState, _RolloutState]:
-    if watch is None or state.events is None:
+    if event_set is None or state.events is None:
         return state, state
-    empty = watch.replay(state.q.dtype)
+    empty = event_set.replay(state.q.dtype)
     return state, replace(state, events=replace(state.events, replay=empty))
 
 
@@ -318,10 +318,10 @@ def _is_smooth(state: _RolloutState, states: int) -> Array:
     return smooth
 
 
-def _checks_every_step(scheme: Scheme, watch: EventSet | None) -> bool:
+def _checks_every_step(scheme: Scheme, event_set: EventSet | None) -> bool:
     # A projection either converges, to residuals of round-off, or ends the run. After an event that
     # ends the run, time goes on without the state.
-    return watch is not None or not isinstance(scheme.stabilization, Projection)
+    return event_set is not None or not isinstance(scheme.stabilization, Projection)
 
 
 def _with_residuals(
@@ -342,18 +342,18 @@ def _saved(state: _RolloutState) -> _Rows:
     return q, v, position, velocity, None if state.events is None else state.events.active
 
 
-def _turned(
+def _after_kink(
     scheme: Scheme,
-    watch: EventSet | None,
+    event_set: EventSet | None,
     state: _RolloutState,
     segment: StepSegments,
     params: Params,
 ) -> _RolloutState:
     assert segment.turns is not None
-    if watch is not None and state.events is not None:
-        params = watch.params(params, state.events.active)
+    if event_set is not None and state.events is not None:
+        params = event_set.params(params, state.events.active)
     turns, t = segment.turns & (state.status == Status.OK), segment.t
-    q, v, reached = scheme.turned(state.q, state.v, t, params, turns)
+    q, v, reached = scheme.after_kink(state.q, state.v, t, params, turns)
     failed = turns & ~reached
     return replace(
         state,
@@ -366,18 +366,18 @@ def _turned(
 
 
 def bare_step(
-    scheme: Scheme, q: Array, v: Array, place: Array, segment: StepSegments, t_failed: Array,
+    scheme: Scheme, q: Array, v: Array, number: Array, segment: StepSegments, t_failed: Array,
     params: Params,
 ) -> tuple[Array, Array]:  # fmt: skip
     """q and v after a step of a segment, without the audit; nothing moves after `t_failed`.
 
-    `place` is the number of the step in the segment.
+    `number` is the number of the step in the segment.
     """
     params = within(segment.span, params)
-    t = segment.t + (segment.done + place) * segment.h
+    t = segment.t + (segment.done + number) * segment.h
     if segment.turns is not None:
-        turns = segment.turns & (place == 0) & ~(t_failed <= t)
-        q, v, _ = scheme.turned(q, v, t, params, turns)
+        turns = segment.turns & (number == 0) & ~(t_failed <= t)
+        q, v, _ = scheme.after_kink(q, v, t, params, turns)
     # Half a step is beyond round-off of t, and dividing by h serves runs backwards in time too.
     failed = (t_failed - t) / segment.h < 0.5  # false for NaN
     end, _ = step(scheme, StepState(q, v, t), segment.h, params)
@@ -386,17 +386,17 @@ def bare_step(
 
 
 def _start(
-    scheme: Scheme, watch: EventSet | None, q: Array, v: Array, ts: Array, params: Params,
+    scheme: Scheme, event_set: EventSet | None, q: Array, v: Array, ts: Array, params: Params,
     same_steps: bool,
 ) -> tuple[_RolloutState, Float[Array, " n"]]:  # fmt: skip
     t = ts[0]
     ahead, ordered = jnp.sign(ts[-1] - t), jnp.isfinite(ts).all()
-    if watch is not None:
+    if event_set is not None:
         # A motion with impacts cannot turn back.
         ordered &= (ahead * (ts[1:] - ts[:-1]) >= 0).all()
-        ordered &= watch.gaps is None or ahead >= 0
+        ordered &= event_set.gaps is None or ahead >= 0
     active_params, events, status, extents = begin_run(
-        scheme, watch, q, v, t, ahead, params, ordered
+        scheme, event_set, q, v, t, ahead, params, ordered
     )
     rows = sum(scheme.system.sizes(q, v, t, active_params))
     corrections = None if scheme.drive == Drive.NONE else Corrections.none(q)
@@ -410,17 +410,17 @@ def _start(
 
 
 def _advance(
-    scheme: Scheme, watch: EventSet | None, state: _RolloutState, log: _Log, t: Array, h: Array,
-    params: Params, place: Array, extents: Float[Array, " n"], looks: Looks | None,
+    scheme: Scheme, event_set: EventSet | None, state: _RolloutState, log: _Log, t: Array, h: Array,
+    params: Params, number: Array, extents: Float[Array, " n"], looks: Looks | None,
 ) -> tuple[_RolloutState, _Log]:  # fmt: skip
     """The next state, or the same one forever after a failure, and the log of events.
 
-    `place` is the number of the step in its segment.
+    `number` is the number of the step in its segment.
     """
     active_params, events, is_over = params, state.events, jnp.asarray(False)
     running = state.status == Status.OK
-    if watch is not None and events is not None:
-        active_params = watch.params(params, events.active)
+    if event_set is not None and events is not None:
+        active_params = event_set.params(params, events.active)
     start = StepState(state.q, state.v, t)
     end, info = step(scheme, start, h, active_params, extents)
     corrections = state.corrections
@@ -429,12 +429,12 @@ def _advance(
         mechanical = speeds[: speeds.size - len(scheme.system.states)]
         corrections = corrections.after(info.correction, mechanical, h)
     info = replace(info, correction=None)
-    if watch is not None and events is not None and log is not None and looks is not None:
+    if event_set is not None and events is not None and log is not None and looks is not None:
         (end, info, events), log = with_events(
-            scheme, watch, start, (end, info), running, events, log, h, params, place, extents,
+            scheme, event_set, start, (end, info), running, events, log, h, params, number, extents,
             looks,
         )  # fmt: skip
-        active_params, is_over = watch.params(params, events.active), events.stopped_by >= 0
+        active_params, is_over = event_set.params(params, events.active), events.stopped_by >= 0
     moved = replace(
         state,
         q=end.q,
@@ -444,7 +444,7 @@ def _advance(
         corrections=corrections,
         events=events,
     )
-    if _checks_every_step(scheme, watch):
+    if _checks_every_step(scheme, event_set):
         moved = _with_residuals(scheme, moved, end.t, active_params, state)
 
     def stays() -> _RolloutState:

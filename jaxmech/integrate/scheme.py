@@ -167,7 +167,7 @@ class Scheme:
         change = self.system.speeds(projected[0], dv, t, params)
         return jax.lax.stop_gradient(jnp.stack([dq, h * change]))
 
-    def turned(
+    def after_kink(
         self, q: Array, v: Array, t: Array, params: Params, turns: Array
     ) -> tuple[Array, Array, Array]:
         """The state after a time of kinks, if it `turns` there, and whether it could be reached.

@@ -16,7 +16,7 @@ from jaxmech.ensemble import (
     Uniform,
     load,
 )
-from jaxmech.ensemble.members.passages import study_watch
+from jaxmech.ensemble.members.passages import study_events
 from jaxmech.ensemble.run import run_study
 from tests.ensemble.studies import arrays, killed, same_bits
 
@@ -135,8 +135,8 @@ def test_statistics_of_one_threshold_share_its_event() -> None:
             "other": Probability(of="x1", below=0.5, between_saves=True),
         },
     )
-    watch = study_watch(study, load("pendulum", {}).system)
-    assert [event.name for event in watch.events] == ["x1 above 0.5", "x1 below 0.5"]
+    event_set = study_events(study, load("pendulum", {}).system)
+    assert [event.name for event in event_set.events] == ["x1 above 0.5", "x1 below 0.5"]
 
 
 def test_ten_thousand_first_passages(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from jaxmech.ensemble.members.observed import (
     multipliers_names,
     quantity_unit,
 )
-from jaxmech.ensemble.members.passages import study_watch
+from jaxmech.ensemble.members.passages import study_events
 from jaxmech.ensemble.study import Study
 from jaxmech.integrate import EventSet
 from jaxmech.linalg import matvec
@@ -113,15 +113,17 @@ class StudyTrajectory:
         return self.subject.model is not None and not overrides
 
     @cached_property
-    def watch(self) -> EventSet | None:
-        """The watch of the events."""
-        return study_watch(self.study, self.system)
+    def event_set(self) -> EventSet | None:
+        """The events, as `simulate` has them."""
+        return study_events(self.study, self.system)
 
     def switched(self, params: Any) -> tuple[System, Any]:
         """The system and its parameters, with the constraints that are on at the start."""
-        if self.watch is None:
+        if self.event_set is None:
             return self.system, params
-        return self.watch.system(self.system), self.watch.params(params, self.watch.active())
+        return self.event_set.system(self.system), self.event_set.params(
+            params, self.event_set.active()
+        )
 
     def start(self, inputs: Tree, assembled: bool) -> tuple[Array, Array, Array]:
         """The initial state, and whether the guess is on the constraints to round-off already."""
@@ -171,7 +173,7 @@ class StudyTrajectory:
             self.system, q, v, self.ts, params,
             method=study.method, steps=study.steps, projection=study.projection,
             formulation=study.formulation,
-            events=self.watch.events if self.watch else (), inactive=study.inactive,
+            events=self.event_set.events if self.event_set else (), inactive=study.inactive,
         )  # fmt: skip
 
     def _values(self, sol: Solution, params: Any) -> dict[str, Array]:

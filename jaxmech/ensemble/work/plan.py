@@ -18,7 +18,7 @@ from jaxmech.ensemble.estimate import StudyEstimate, require_possible, sized
 from jaxmech.ensemble.layout import STATES
 from jaxmech.ensemble.members.base import VELOCITY, Tree, first_of, params_of, quantity_names
 from jaxmech.ensemble.members.observed import Observed, loaded, name_problems_of
-from jaxmech.ensemble.members.passages import passage_problems, study_watch
+from jaxmech.ensemble.members.passages import passage_problems, study_events
 from jaxmech.ensemble.recorded.numbers import require_numbers
 from jaxmech.ensemble.recorded.settings import TimeRange
 from jaxmech.ensemble.study import Study
@@ -132,14 +132,14 @@ def _state_reads(study: Study, subject: Subject) -> Callable[..., Any] | None:
     if not (study.events or study.observe or study.statistics):
         return None
     system = subject.system
-    watch = study_watch(study, system)
+    event_set = study_events(study, system)
 
     def reads(q: Array, v: Array, t: Array, params: Any) -> Any:
         gaps = Gaps.of(system, q, t, params)
         whole = system if gaps is None else gaps.system(system)
         reactions = observed_at(whole, study.formulation, q, v, t, params)
         reactions = reactions if gaps is None else gaps.joined(reactions)
-        events = watch.events if watch else ()
+        events = event_set.events if event_set else ()
         transitions = [event.transition for event in events if event.transition]
         factors = [x.restitution for x in transitions if callable(x.restitution)]
         return (

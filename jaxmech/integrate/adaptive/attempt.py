@@ -253,9 +253,9 @@ def power(x: Array, exponent: float) -> Array:
     a fifth of the time of small systems.
     """
     result, root = jnp.ones_like(x), x
-    for place in f"{round(exponent * 64):06b}":
+    for digit in f"{round(exponent * 64):06b}":
         root = jnp.sqrt(root)
-        if place == "1":
+        if digit == "1":
             result = result * root
     return result
 

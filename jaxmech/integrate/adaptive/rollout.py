@@ -49,12 +49,12 @@ _STUCK = 1e-9  # fraction of the run: a shorter step from one event to the next 
 
 def adaptive_rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance,
-    *, segment: int, watch: EventSet | None = None, times: Array | None = None,
+    *, segment: int, event_set: EventSet | None = None, times: Array | None = None,
 ) -> tuple[Trajectory, StepRecord]:  # fmt: skip
     """The trajectory from (q0, v0) saved at ts, and its moves in segments.
 
-    With events, the system of the scheme is that of the watch. A step ends at each of the `times`;
-    the system then has spans.
+    With events, the system of the scheme is that of `event_set`. A step ends at each of the
+    `times`; the system then has spans.
     """
     sign = jnp.sign(ts[-1] - ts[0])
     elapsed = jax.lax.stop_gradient(sign * (ts - ts[0]))
@@ -73,7 +73,7 @@ def adaptive_rollout(
         at_start,
         params,
         segment,
-        watch,
+        event_set,
         times,
     )
     if times is not None and times.size > COMPARED:
@@ -93,9 +93,9 @@ def _trajectory(run: RunSetting, initial: RunState, state: RunState, rows: RunRo
     n, width, audit = initial.start.q.size, initial.start.v.size, state.audit
     saves, active = _saved(run, initial, state, rows)
     occurrences = None
-    if run.watch is not None and state.events is not None:
+    if run.event_set is not None and state.events is not None:
         assert rows.log is not None
-        occurrences = run.watch.written_rows(rows.log, state.events.counts)
+        occurrences = run.event_set.written_rows(rows.log, state.events.counts)
     return Trajectory(
         q=saves[:, :n],
         v=saves[:, n : n + width],
@@ -116,17 +116,17 @@ def _saved(
     run: RunSetting, initial: RunState, state: RunState, rows: RunRows
 ) -> tuple[Float[Array, "T w"], Bool[Array, "T C"] | None]:
     """The rows of q, v and both residuals at the save times, and the switches there."""
-    place = jnp.arange(len(run.elapsed))
+    row_numbers = jnp.arange(len(run.elapsed))
     # A save counts once its step is accepted, so after a failure all later ones are NaN.
-    is_known = place < jnp.where(jnp.isnan(initial.t_failed), state.saved, 1)
+    is_known = row_numbers < jnp.where(jnp.isnan(initial.t_failed), state.saved, 1)
     audit = jnp.stack([initial.audit.position, initial.audit.velocity])
     first = jnp.concatenate([initial.start.q, initial.start.v, audit])
-    at_start = (place < run.at_start)[:, None]
+    at_start = (row_numbers < run.at_start)[:, None]
     saves = jnp.where(at_start, first[None], rows.saves[:, : len(first)])
     active = None
     if state.events is not None and initial.events is not None:
         # After a terminal event the trajectory stands still; another may occur at the last time.
-        is_later = ((place >= state.saved) & succeeded(state.status))[:, None]
+        is_later = ((row_numbers >= state.saved) & succeeded(state.status))[:, None]
         no_residuals = jnp.zeros(2, saves.dtype)
         last = jnp.concatenate([state.start.q, state.start.v, no_residuals])
         saves = jnp.where(is_later, last, saves)
@@ -155,7 +155,7 @@ def _start(run: RunSetting, q: Array, v: Array) -> tuple[RunState, Float[Array, 
     run, _ = run.at(jnp.zeros_like(t))
     ordered = (run.elapsed[1:] >= run.elapsed[:-1]).all()  # not with a NaN
     params, events, status, extents = begin_run(
-        scheme, run.watch, q, v, t, run.sign, run.params, ordered
+        scheme, run.event_set, q, v, t, run.sign, run.params, ordered
     )
     first = evaluated_state(scheme, q, v, t, params)
     # A function of reactions is NaN where the law of motion fails.
@@ -187,46 +187,48 @@ def _start(run: RunSetting, q: Array, v: Array) -> tuple[RunState, Float[Array, 
 def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunState, RunRows]:
     state, rows = carry
     first, (run, at_kink) = run.packed(state), run.at(state.elapsed)
-    if run.watch is not None and state.events is not None:
-        run = replace(run, params=run.watch.params(run.params, state.events.active))
+    if run.event_set is not None and state.events is not None:
+        run = replace(run, params=run.event_set.params(run.params, state.events.active))
     t = run.time(state.elapsed)
-    begin = state.start if at_kink is None else _turned(run, state.start, t, at_kink)
+    begin = state.start if at_kink is None else _after_kink(run, state.start, t, at_kink)
     size, stop, is_last = _size(run, state)
     h = run.sign * size
     tried = _attempted(run, begin, t, size)
     accepted = (tried.status == Status.OK) & (tried.error <= 1.0)
     turns, hidden = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
-    if run.watch is not None:
+    if run.event_set is not None:
         start, end = ((x.q, x.v) for x in (begin, tried.end))
         share = size / run.span
         of_each, hidden = step_turns(
-            run.watch, run.scheme.system, start, end, t, h, run.params, share
+            run.event_set, run.scheme.system, start, end, t, h, run.params, share
         )
         turns, hidden = of_each.max(), jnp.where(of_each < 2, 0, hidden)
         # Not below the step with which the number of steps would suffice for the run.
         accepted &= (turns < 2) | (share < 1 / run.scheme.adaptive.max_steps)
     # Set, not added: the run ends at the last save time to the bit.
     elapsed = jnp.where(is_last, stop, state.elapsed + size)
-    proposed, event, cut, is_due = size, None, jnp.asarray(False), None
-    if run.watch is not None and state.events is not None:
+    proposed, event, interrupted, is_due = size, None, jnp.asarray(False), None
+    if run.event_set is not None and state.events is not None:
         assert rows.log is not None
-        how = run.scheme, run.tolerance, run.watch, run.extents
+        how = run.scheme, run.tolerance, run.event_set, run.extents
         event, log = events_in_step(
             *how, begin, state.events, tried, t, h, run.params, accepted, rows.log
         )
         rows = replace(rows, log=log)
         missed = jnp.maximum(hidden - (event.events.counts - state.events.counts), 0)
-        missed = state.events.missed + jnp.where(accepted & ~event.cut, missed, 0)
+        missed = state.events.missed + jnp.where(accepted & ~event.interrupted, missed, 0)
         event = replace(event, events=replace(event.events, missed=missed))
-        cut, tried = event.cut, replace(tried, end=event.end)
+        interrupted, tried = event.interrupted, replace(tried, end=event.end)
         # A step of no length up to an event at its start, whatever the attempt has led to.
         is_due = state.events.due
         accepted |= is_due
-        size = jnp.where(cut, event.share * size, size)
-        elapsed = jnp.where(cut, state.elapsed + size, elapsed)
+        size = jnp.where(interrupted, event.share * size, size)
+        elapsed = jnp.where(interrupted, state.elapsed + size, elapsed)
     # A save at a time at which the motion turns has the state after it.
-    turned_at_end = cut if run.times is None else cut | (is_last & (stop < run.span))
-    step = StepSpan(state.elapsed, elapsed, size, accepted, turned_at_end)
+    changes_at_end = (
+        interrupted if run.times is None else interrupted | (is_last & (stop < run.span))
+    )
+    step = StepSpan(state.elapsed, elapsed, size, accepted, changes_at_end)
     next_state = _decided(run, state, tried, step, proposed, turns, is_due)
     previous = replace(state, start=begin)
     next_state, rows = save_reached(run, previous, next_state, step, rows, first)
@@ -234,7 +236,7 @@ def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunStat
     if event is not None:
         next_state = _after_event(run, next_state, event)
         moves = _observed(run, state, next_state, step, event, moves, first)
-    next_state = _ended(run, next_state, tried, cut & (size < _STUCK * run.span))
+    next_state = _ended(run, next_state, tried, interrupted & (size < _STUCK * run.span))
     number = (
         state.counts.accepted + next_state.saved - run.at_start + run.observed_before(next_state)
     )
@@ -268,7 +270,7 @@ def _decided(
     error = jnp.where(tried.status == Status.OK, tried.error, jnp.inf)
     shorter = step.size * shrunk(run.scheme.pair, error)
     stays = replace(state, size=shorter, is_repeat=jnp.asarray(True))
-    if run.watch is not None:
+    if run.event_set is not None:
         # About one turn in a step, and no longer step where there is one already.
         no_longer = jnp.minimum(moved.size, proposed)
         moved = replace(moved, size=jnp.where(turns > 0, no_longer, moved.size))
@@ -308,17 +310,17 @@ def _size(run: RunSetting, state: RunState) -> tuple[Array, Array, Array]:
     return jax.lax.stop_gradient(jnp.where(is_last, remaining, size)), stop, is_last
 
 
-def _turned(
+def _after_kink(
     run: RunSetting, state_before: EvaluatedState, t: Array, at_kink: Array
 ) -> EvaluatedState:
-    def turned() -> EvaluatedState:
+    def after_kink() -> EvaluatedState:
         scheme, state = run.scheme, (state_before.q, state_before.v, t, run.params)
-        q, v, reached = scheme.turned(*state, jnp.asarray(True))
+        q, v, reached = scheme.after_kink(*state, jnp.asarray(True))
         new = evaluated_state(scheme, q, v, t, run.params)
         status = jnp.where(reached, new.status, jnp.asarray(Status.PROJECTION_FAILED, jnp.int32))
         return replace(new, status=status)
 
-    return jax.lax.cond(at_kink, turned, lambda: state_before)
+    return jax.lax.cond(at_kink, after_kink, lambda: state_before)
 
 
 def _observed(
@@ -330,14 +332,14 @@ def _observed(
     moves: MoveRows,
     packed: Array,
 ) -> MoveRows:
-    watch, replay = run.watch, event.events.replay
-    assert watch is not None
+    event_set, replay = run.event_set, event.events.replay
+    assert event_set is not None
     first = state.counts.accepted + next_state.saved - run.at_start + run.observed_before(state)
 
     def add(carry: tuple[Array, Array, MoveRows]) -> tuple[Array, Array, MoveRows]:
         entry, number, moves = carry
         _, size, index, row, outcome = replay.at(entry)
-        is_side_branch = ~watch.cuts(index) & (row >= 0)
+        is_side_branch = ~event_set.interrupts(index) & (row >= 0)
         move = jnp.abs(size), index + 1, row + 1, *outcome
         moves = moves.with_move(number, move, step.begin, packed, is_side_branch)
         return entry + 1, number + is_side_branch, moves
@@ -350,7 +352,7 @@ def _observed(
 
 
 def _after_event(run: RunSetting, state: RunState, event: StepEvents) -> RunState:
-    start = jax.tree.map(lambda x, y: jnp.where(event.cut, x, y), event.after, state.start)
+    start = jax.tree.map(lambda x, y: jnp.where(event.interrupted, x, y), event.after, state.start)
     return _with_status(run, replace(state, start=start, events=event.events), event.status)
 
 

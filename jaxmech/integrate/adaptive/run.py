@@ -29,7 +29,7 @@ class StepEvents(eqx.Module):
 
     events: EventState  # after the step; `replay` has those of this step
     happened: Bool[Array, ""]  # whether there were any events
-    cut: Bool[Array, ""]  # whether the step ends at one
+    interrupted: Bool[Array, ""]  # whether the step ends at one
     which: Int[Array, ""]  # index of that event
     row: Int[Array, ""]  # row in which it is kept, -1 if it is not
     outcome: Float[Array, " D"]  # decisions about gaps at it
@@ -40,15 +40,15 @@ class StepEvents(eqx.Module):
 
 
 def events_in_step(
-    scheme: Scheme, tolerance: Tolerance, watch: EventSet, extents: Array | None,
+    scheme: Scheme, tolerance: Tolerance, event_set: EventSet, extents: Array | None,
     start: EvaluatedState, state: EventState, tried: Attempt, t: Array, h: Array, params: Params,
     accepted: Array, log: Array,
 ) -> tuple[StepEvents, Array]:  # fmt: skip
     """Find the events in a step, given the whole attempt; also the log with them."""
     end, zero = tried.end, jnp.zeros((), jnp.int32)
-    previous = replace(state, replay=watch.replay(t.dtype))
+    previous = replace(state, replay=event_set.replay(t.dtype))
     ends = (start.q, start.v, t, start.qdd), (end.q, end.v, t + h, end.qdd)
-    state, passed, dips, happens = step_dips(scheme, watch, previous, *ends, h, params)
+    state, passed, dips, happens = step_dips(scheme, event_set, previous, *ends, h, params)
     plain = params.params if isinstance(params, Switched) else params
 
     def part(base: StepState, h: Array, params: Params) -> tuple[StepState, StepInfo]:
@@ -60,15 +60,15 @@ def events_in_step(
 
     happens = (accepted & happens) | state.due
     search, log = through_events(
-        scheme, watch, StepState(start.q, start.v, t), h, plain, state, zero, dips, happens, log,
-        extents, part, True,
+        scheme, event_set, StepState(start.q, start.v, t), h, plain, state, zero, dips, happens,
+        log, extents, part, True,
     )  # fmt: skip
 
     def rarely() -> StepEvents:
         events, end_t = search.events, t + search.base_u * h
         end_state = evaluated_state(scheme, search.end_q, search.end_v, end_t, params)
         next_state = evaluated_state(
-            scheme, search.q, search.v, end_t, watch.params(plain, events.active)
+            scheme, search.q, search.v, end_t, event_set.params(plain, events.active)
         )
         _, _, index, row, outcome = events.replay.at(events.replay.count - 1)
         is_nan = search.info.good & jnp.isnan(events.values).any()
@@ -76,11 +76,11 @@ def events_in_step(
         code = jnp.where(is_nan, int(Status.EVENT_IS_NAN), code)
         stopped = (code == Status.OK) & (events.stopped_by >= 0)
         code = jnp.where(stopped, int(Status.STOPPED), code).astype(jnp.int32)
-        ends = jax.tree.map(lambda x, y: jnp.where(search.cut, x, y), end_state, end)
+        ends = jax.tree.map(lambda x, y: jnp.where(search.interrupted, x, y), end_state, end)
         return StepEvents(
             events,
             events.replay.count > 0,
-            search.cut,
+            search.interrupted,
             index,
             row,
             outcome,
@@ -93,7 +93,7 @@ def events_in_step(
     def usually() -> StepEvents:
         events = jax.tree.map(lambda x, y: jnp.where(accepted, x, y), passed, previous)
         no, ok = jnp.asarray(False), jnp.asarray(Status.OK, jnp.int32)
-        none = jnp.zeros(watch.words, t.dtype)
+        none = jnp.zeros(event_set.words, t.dtype)
         return StepEvents(events, no, no, zero, zero - 1, none, jnp.ones_like(t), end, end, ok)
 
     return jax.lax.cond(happens, rarely, usually), log
@@ -152,7 +152,7 @@ class StepSpan(eqx.Module):
     end: Float[Array, ""]
     size: Float[Array, ""]
     accepted: Bool[Array, ""]
-    cut: Bool[Array, ""]  # by an event; a save at that time has the state after it
+    interrupted: Bool[Array, ""]  # by an event; a save at that time has the state after it
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +175,7 @@ class RunSetting:
     at_start: Array
     params: Params
     segment: int
-    watch: EventSet | None = None
+    event_set: EventSet | None = None
     times: Array | None = None  # at which a step ends (K,), from the start
     ends: Array | None = None  # of spans, if there are many times, which are in order then
     extents: Float[Array, " n"] | None = None  # of the coordinates, once the run has begun
@@ -192,11 +192,11 @@ class RunSetting:
         log = None
         if self.times is not None:
             shift = 1
-        if self.watch is not None:
+        if self.event_set is not None:
             # Events that change nothing are moves of their own, as far as they are kept.
-            switches, shift, occurrences = len(self.watch.names), 1, self.watch.rows[-1]
-            columns = 3 + self.watch.words
-            log = self.watch.log(q, v)
+            switches, shift, occurrences = len(self.event_set.names), 1, self.event_set.rows[-1]
+            columns = 3 + self.event_set.words
+            log = self.event_set.log(q, v)
         saves = empty_rows(times, jnp.zeros(2 + q.size + v.size + switches, q.dtype))
         max_moves = self.scheme.adaptive.max_steps + times - 1 + occurrences
         state = jnp.zeros(q.size + v.size + shift + switches, q.dtype)
@@ -228,19 +228,21 @@ class RunSetting:
     def move(self, size: Array, save: Array, event: StepEvents | None = None) -> tuple[Array, ...]:
         """Encode a step, or a save with its number, as the columns of a record."""
         coded = jnp.where(save > 0, -save.astype(size.dtype), size)
-        if self.watch is None:
+        if self.event_set is None:
             return (coded,)
         zero = jnp.zeros_like(save)
         if event is None:
-            return coded, zero, zero, *jnp.zeros(self.watch.words, size.dtype)
-        numbers = (jnp.where(event.cut, x + 1, 0) for x in (event.which, event.row))
+            return coded, zero, zero, *jnp.zeros(self.event_set.words, size.dtype)
+        numbers = (jnp.where(event.interrupted, x + 1, 0) for x in (event.which, event.row))
         return coded, *numbers, *event.outcome
 
     def observed_before(self, state: RunState) -> Array:
         """The number of recorded events so far that changed nothing."""
-        if self.watch is None or state.events is None:
+        if self.event_set is None or state.events is None:
             return jnp.zeros((), jnp.int32)
-        capacities = jnp.asarray([0 if e.cuts else e.keep for e in self.watch.events], jnp.int32)
+        capacities = jnp.asarray(
+            [0 if e.interrupts else e.keep for e in self.event_set.events], jnp.int32
+        )
         return jnp.minimum(state.events.counts, capacities).sum()
 
     def packed(self, state: RunState) -> Array:

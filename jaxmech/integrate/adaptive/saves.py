@@ -34,7 +34,7 @@ def save_reached(
         return (
             step.accepted
             & (saved <= last)
-            & ((elapsed < step.end) | ((elapsed == step.end) & ~step.cut))
+            & ((elapsed < step.end) | ((elapsed == step.end) & ~step.interrupted))
         )
 
     states = _states(run, previous, reached_state, step, target(reached_state.saved))
@@ -42,7 +42,7 @@ def save_reached(
 
     def save(carry: tuple[RunState, RunRows]) -> tuple[RunState, RunRows]:
         state, rows = carry
-        elapsed, place = target(state.saved), state.saved
+        elapsed, index = target(state.saved), state.saved
         t = run.time(elapsed)
         fraction = jnp.where(elapsed < step.end, (elapsed - step.begin) / step.size, 1.0)
         inside = _within(run, previous, step, states, fraction, t)
@@ -53,14 +53,14 @@ def save_reached(
         position = jnp.maximum(audit.position, position)
         velocity = jnp.maximum(audit.velocity, velocity)
         row = jnp.concatenate([q, v, jnp.stack([position, velocity]), *switches])
-        number = previous.counts.accepted + place - run.at_start + run.observed_before(previous)
-        move = run.move(jnp.zeros_like(t), place)
+        number = previous.counts.accepted + index - run.at_start + run.observed_before(previous)
+        move = run.move(jnp.zeros_like(t), index)
         moves = rows.moves.with_move(number, move, step.begin, first, reached)
-        saves = with_row(rows.saves, place, row, reached)
+        saves = with_row(rows.saves, index, row, reached)
         zero = jnp.zeros_like(position)
         state = replace(
             state,
-            saved=place + reached,
+            saved=index + reached,
             audit=replace(audit, position=zero, velocity=zero),
             status=jnp.where(reached, state.status, int(Status.PROJECTION_FAILED)),
             t_failed=jnp.where(reached, state.t_failed, run.time(step.begin)),
@@ -74,7 +74,7 @@ def save_reached(
     )
 
 
-def _places(run: RunSetting) -> tuple[float, ...]:
+def _nodes(run: RunSetting) -> tuple[float, ...]:
     return (0.0, 0.5, 1.0) if run.scheme.method.order > 5 else (0.0, 1.0)
 
 
@@ -84,7 +84,7 @@ def _states(
     times = run.time(step.begin), run.time(step.end)
     pairs = zip((previous.start, reached_state.start), times, strict=True)
     ends = [_rates(run, start, t) for start, t in pairs]
-    if len(_places(run)) == 2:
+    if len(_nodes(run)) == 2:
         return ends
 
     def middle() -> tuple[Array, Array, Array]:
@@ -112,7 +112,7 @@ def _within(
     t: Array,
 ) -> tuple[Array, Array, Array]:
     if run.scheme.pair.interpolates:
-        q, speeds = interpolated(_places(run), states, run.sign * step.size, fraction)
+        q, speeds = interpolated(_nodes(run), states, run.sign * step.size, fraction)
         v = run.scheme.system.from_speeds(q, speeds, t, run.params)
         start = previous.start
         (q, v), is_finite = finite_states((q, v), (start.q, start.v))
@@ -134,30 +134,30 @@ def _projected(run: RunSetting, q: Array, v: Array, t: Array) -> tuple[Array, Ar
 
 
 @cache
-def hermite(places: tuple[float, ...]) -> Any:
-    """Coefficients (places, 3, 3 places) of polynomials, rising powers last.
+def hermite(nodes: tuple[float, ...]) -> Any:
+    """Coefficients (nodes, 3, 3 nodes) of polynomials, rising powers last.
 
-    Each has value, slope or curvature one at a place, and zero otherwise.
+    Each has value, slope or curvature one at a node, and zero otherwise.
     """
-    degree = 3 * len(places)
+    degree = 3 * len(nodes)
     rows = []
     for derivative in range(3):
-        for x in places:
+        for x in nodes:
             powers = np.polynomial.polynomial.polyder(np.eye(degree), derivative)
             rows.append(np.polynomial.polynomial.polyval(x, powers))
     coefficients = np.linalg.inv(np.array(rows)).T
     exact = np.round(coefficients * 2) / 2  # they are whole or half numbers for halves of a step
-    return exact.reshape(3, len(places), degree).transpose(1, 0, 2)
+    return exact.reshape(3, len(nodes), degree).transpose(1, 0, 2)
 
 
 def interpolated(
-    places: tuple[float, ...], states: Any, h: Array, fraction: Array
+    nodes: tuple[float, ...], states: Any, h: Array, fraction: Array
 ) -> tuple[Array, Array]:
     """q and its rate at a `fraction` of a step, from both and its acceleration at some fractions.
 
-    Two places have an error of order h^6 in q and h^5 in v; three have h^9 and h^8.
+    Two nodes have an error of order h^6 in q and h^5 in v; three have h^9 and h^8.
     """
-    basis = hermite(places)
+    basis = hermite(nodes)
     slopes = np.polynomial.polynomial.polyder(basis, axis=-1)
     values, rates = _powers(basis, fraction), _powers(slopes, fraction)
     first = states[0][0]

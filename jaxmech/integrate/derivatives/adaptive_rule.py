@@ -43,10 +43,10 @@ SEGMENT = 64  # moves; with the default of `max_steps` about as many segments
 
 
 def adaptive_trajectory(
-    scheme: Scheme, x: RolloutInputs, watch: EventSet | None = None, segment: int | None = None
+    scheme: Scheme, x: RolloutInputs, event_set: EventSet | None = None, segment: int | None = None
 ) -> Trajectory:
     """The run as one operation with its derivatives."""
-    x, run, program = move_program(scheme, watch, segment or SEGMENT, x)
+    x, run, program = move_program(scheme, event_set, segment or SEGMENT, x)
     return MovesRun(run, program).trajectory(x)
 
 
@@ -75,14 +75,14 @@ class MovesRun(AbstractRun):
         traced, fixed = split_shared(x, changes)
         zeros = jax.tree.map(jnp.zeros_like, (x.q0, x.v0))
         d_q, d_v = or_zeros((changes.q0, changes.v0), zeros)
-        zero, watch = jnp.zeros_like(x.ts[0]), program.watch
+        zero, event_set = jnp.zeros_like(x.ts[0]), program.event_set
         active = None if residuals.active is None else residuals.active[0]
-        offset = None if watch is None and x.times is None else zero
+        offset = None if event_set is None and x.times is None else zero
         start = _Pushed(PieceState(x.q0, x.v0, offset), PieceState(d_q, d_v, offset), active, zero)
         push = _Push(StepReplay.of(program, x), residuals.record, traced, fixed, changes)
         end, saves, starts, log = along(push, start)
-        if watch is not None and log is not None and residuals.counts is not None:
-            log = jnp.where(watch.is_kept(residuals.counts)[:, None], log, 0.0)
+        if event_set is not None and log is not None and residuals.counts is not None:
+            log = jnp.where(event_set.is_kept(residuals.counts)[:, None], log, 0.0)
         reached = reached_saves(program, residuals)
         if reached is not None:
             saves = jnp.where(reached[:, None], saves, end.tangent()[None, : saves.shape[1]])
@@ -120,7 +120,7 @@ class MovesRun(AbstractRun):
         # functions can be evaluated. Of a single trajectory native code computes what depends on
         # `x.q0`; with events that would take minutes to compile for second derivatives.
         first = record.starts[0, :-1]
-        if program.watch is None:
+        if program.event_set is None:
             shift = [] if x.times is None else [jnp.zeros_like(first[:1])]
             first = jnp.concatenate([x.q0, x.v0, *shift])
 
@@ -237,7 +237,7 @@ _Along = Callable[[_Push, _Pushed], _Tangents]
 
 
 def _along_moves(push: _Push, start: _Pushed) -> _Tangents:
-    record, watch = push.record, push.moves.program.watch
+    record, event_set = push.record, push.moves.program.event_set
 
     def push_move(carry: Any) -> Any:
         number, pushed, saves, starts, log = carry
@@ -251,7 +251,7 @@ def _along_moves(push: _Push, start: _Pushed) -> _Tangents:
 
     saves = empty_rows(len(push.moves.ts), jnp.concatenate([start.state.q, start.state.v]))
     starts = empty_rows(len(record.starts), start.tangent(), sparse=True)
-    log = None if watch is None else watch.log(start.state.q, start.state.v)
+    log = None if event_set is None else event_set.log(start.state.q, start.state.v)
     carry = jnp.zeros((), jnp.int32), start, saves, starts, log
     _, end, saves, starts, log = jax.lax.while_loop(lambda c: c[0] < record.count, push_move, carry)
     return end, saves, starts, log
@@ -259,7 +259,7 @@ def _along_moves(push: _Push, start: _Pushed) -> _Tangents:
 
 def _along_all_moves(push: _Push, start: _Pushed) -> _Tangents:
     # A loop of fixed length, so that JAX can transpose it.
-    record, watch = push.record, push.moves.program.watch
+    record, event_set = push.record, push.moves.program.event_set
 
     def push_move(
         pushed: _Pushed, number: Array
@@ -274,18 +274,18 @@ def _along_all_moves(push: _Push, start: _Pushed) -> _Tangents:
             d_row,
         )
 
-    place = jnp.arange(len(record.moves), dtype=jnp.int32)
-    end, (tangents_before, tangents_after, move_rows, rows) = jax.lax.scan(push_move, start, place)
+    order = jnp.arange(len(record.moves), dtype=jnp.int32)
+    end, (tangents_before, tangents_after, move_rows, rows) = jax.lax.scan(push_move, start, order)
 
     def moves_at(numbers: Array, is_known: Array, count: int) -> Array:
         """The move that leads to each save or row."""
         indices = jnp.zeros(count + 1, jnp.int32)
-        return indices.at[jnp.where(is_known, numbers, count)].set(place)[:-1]
+        return indices.at[jnp.where(is_known, numbers, count)].set(order)[:-1]
 
     log = None
-    if watch is not None and rows is not None:
+    if event_set is not None and rows is not None:
         is_known = (move_rows.which >= 0) & (move_rows.row >= 0)
-        log = rows[moves_at(move_rows.row, is_known, watch.rows[-1])]
+        log = rows[moves_at(move_rows.row, is_known, event_set.rows[-1])]
     saves = tangents_after[moves_at(move_rows.save, move_rows.save > 0, len(push.moves.ts))]
     return end, saves, tangents_before[:: record.segment], log
 

@@ -47,16 +47,16 @@ class EventPiece(eqx.Module):
     late: Any = None  # offset after a plain piece; None if it stays
 
     def start(
-        self, scheme: Scheme, watch: EventSet | None, state: PieceState, params: Params
+        self, scheme: Scheme, event_set: EventSet | None, state: PieceState, params: Params
     ) -> tuple[StepState, Params]:
         """The state and the parameters with which the piece begins."""
         t, params = self.t, within(self.span, params)
         if state.offset is not None:
             t = t + state.offset
-        active_params = params if watch is None else watch.params(params, self.active)
+        active_params = params if event_set is None else event_set.params(params, self.active)
         if self.turns is None:
             return StepState(state.q, state.v, t), active_params
-        q, v, _ = scheme.turned(state.q, state.v, t, active_params, self.turns)
+        q, v, _ = scheme.after_kink(state.q, state.v, t, active_params, self.turns)
         return StepState(q, v, t), active_params
 
 
@@ -79,27 +79,27 @@ class PieceKinds:
         return jax.lax.cond(piece.which >= 0, event, lambda: (plain(), empty_row))
 
     def pull_back(
-        self, place: Callable[..., tuple[EventPiece, Array]], state: PieceState, times: Any,
+        self, piece_at: Callable[..., tuple[EventPiece, Array]], state: PieceState, times: Any,
         shared: Any, fixed: Any, cotangents: PieceState, row: Callable[[], Array],
     ) -> Any:  # fmt: skip
         """Cotangents of the state, the times and `shared`, from those of the next state.
 
-        `place` returns the piece and its h from the state and the times, `row` the cotangent of the
-        row of an event in the log.
+        `piece_at` returns the piece and its h from the state and the times, `row` the cotangent of
+        the row of an event in the log.
         """
 
         # One kind of piece at a time is differentiated, and not the `cond` of both, which would
         # pass intermediate values of loops from one `cond` to another: native code cannot do that.
         def through(kind: Kind, end_cotangents: Any) -> Any:
             def run(state: PieceState, times: Any, shared: Any) -> Any:
-                return kind(state, *place(state, times), eqx.combine(shared, fixed))
+                return kind(state, *piece_at(state, times), eqx.combine(shared, fixed))
 
             return jax.vjp(run, state, times, shared)[1](end_cotangents)
 
         def event() -> Any:
             return through(self.event, (cotangents, row()))
 
-        start_piece, _ = place(state, times)
+        start_piece, _ = piece_at(state, times)
         return jax.lax.cond(start_piece.which >= 0, event, lambda: through(self.plain, cotangents))
 
 
@@ -124,10 +124,15 @@ def _part(
 
 
 def to_step_end(
-    scheme: Scheme, watch: EventSet, state: PieceState, piece: EventPiece, h: Array, params: Params
+    scheme: Scheme,
+    event_set: EventSet,
+    state: PieceState,
+    piece: EventPiece,
+    h: Array,
+    params: Params,
 ) -> PieceState:
     """The state at the end of the step."""
-    start, active_params = piece.start(scheme, watch, state, params)
+    start, active_params = piece.start(scheme, event_set, state, params)
     q, v = _part(scheme, start, h - state.offset, h, active_params)
     return PieceState(q, v, jnp.zeros_like(state.offset))
 
@@ -180,7 +185,7 @@ Motion = Callable[[Array], tuple[Array, Array, Array]]  # q, v and t as function
 
 def at_event(
     scheme: Scheme,
-    watch: EventSet,
+    event_set: EventSet,
     motion: Motion,
     recorded_size: Array,
     piece: EventPiece,
@@ -190,35 +195,41 @@ def at_event(
 
     The size is `recorded_size`, with the derivatives of the root.
     """
-    active_params = watch.params(params, piece.active)
+    active_params = event_set.params(params, piece.active)
 
     def value(size: Array) -> Array:
-        return watch.chosen(piece.which, watch.values(scheme, *motion(size), active_params))
+        return event_set.chosen(piece.which, event_set.values(scheme, *motion(size), active_params))
 
     with_traced, traced = hoisted(value, recorded_size)
     size = _root(with_traced, recorded_size, traced)
     q, v, t = motion(size)
     next_state = q, v
-    if watch.has_transitions:
+    if event_set.has_transitions:
         state = MotionState(q, v, t, jnp.abs(q), jnp.zeros_like(t), jnp.zeros_like(t))
-        after = watch.after(scheme, piece.which, state, params, piece.active, piece.outcome)
+        after = event_set.after(scheme, piece.which, state, params, piece.active, piece.outcome)
         next_state = after.q, after.v
-    q_after, v_after = next_state if watch.has_transitions else (None, None)
-    row = Occurrences(t, q, v, q_after, v_after, jnp.zeros(watch.words, q.dtype))
+    q_after, v_after = next_state if event_set.has_transitions else (None, None)
+    row = Occurrences(t, q, v, q_after, v_after, jnp.zeros(event_set.words, q.dtype))
     return size, next_state, row.packed()
 
 
 def to_event(
-    scheme: Scheme, watch: EventSet, state: PieceState, piece: EventPiece, h: Array, params: Params
+    scheme: Scheme,
+    event_set: EventSet,
+    state: PieceState,
+    piece: EventPiece,
+    h: Array,
+    params: Params,
 ) -> tuple[PieceState, Array]:
     """The state from which the motion continues after an event, and the row of the event."""
-    start, active_params = piece.start(scheme, watch, state, params)
+    start, active_params = piece.start(scheme, event_set, state, params)
     params = within(piece.span, params)
 
     def motion(size: Array) -> tuple[Array, Array, Array]:
         return *_part(scheme, start, size, h, active_params), start.t + size
 
-    size, next_state, row = at_event(scheme, watch, motion, piece.size, piece, params)
-    ended, cuts = PieceState(*next_state, state.offset + size), watch.cuts(piece.which)
+    size, next_state, row = at_event(scheme, event_set, motion, piece.size, piece, params)
+    ended = PieceState(*next_state, state.offset + size)
+    interrupts = event_set.interrupts(piece.which)
     unchanged = PieceState(start.q, start.v, state.offset)
-    return jax.tree.map(lambda x, y: jnp.where(cuts, x, y), ended, unchanged), row
+    return jax.tree.map(lambda x, y: jnp.where(interrupts, x, y), ended, unchanged), row

@@ -20,11 +20,11 @@ class AbstractDerivative(abc.ABC):
 
     @abc.abstractmethod
     def trajectory(
-        self, scheme: Scheme, x: RolloutInputs, watch: EventSet | None = None
+        self, scheme: Scheme, x: RolloutInputs, event_set: EventSet | None = None
     ) -> Trajectory:
         """The rollout with its derivative rule, in adaptive steps if there is a tolerance.
 
-        With a watch, it has its events.
+        With an `event_set`, it has its events.
         """
 
 
@@ -60,14 +60,14 @@ class ReverseMode(AbstractDerivative):
             require_positive_integer("segment", self.segment, remedy)
 
     def trajectory(
-        self, scheme: Scheme, x: RolloutInputs, watch: EventSet | None = None
+        self, scheme: Scheme, x: RolloutInputs, event_set: EventSet | None = None
     ) -> Trajectory:
         """The rollout, whose derivatives recompute its steps."""
         if x.tolerance is not None:
-            return adaptive_trajectory(scheme, x, watch, self.segment)
+            return adaptive_trajectory(scheme, x, event_set, self.segment)
         steps = self._steps(scheme.per_save, len(x.ts) - 1)
-        if watch is not None:
-            return event_trajectory(scheme, watch, steps, x)
+        if event_set is not None:
+            return event_trajectory(scheme, event_set, steps, x)
         return plain_trajectory(scheme, steps, x)
 
     def _steps(self, per_save: int, saves: int) -> int:
@@ -108,9 +108,9 @@ class ForwardMode(AbstractDerivative):
     """
 
     def trajectory(
-        self, scheme: Scheme, x: RolloutInputs, watch: EventSet | None = None
+        self, scheme: Scheme, x: RolloutInputs, event_set: EventSet | None = None
     ) -> Trajectory:
         """The rollout as plain JAX operations; with a tolerance or events, in both modes."""
-        if watch is not None or x.tolerance is not None:
-            return ReverseMode().trajectory(scheme, x, watch)
+        if event_set is not None or x.tolerance is not None:
+            return ReverseMode().trajectory(scheme, x, event_set)
         return rollout(scheme, x.q0, x.v0, x.ts, x.params, times=x.times)[0]

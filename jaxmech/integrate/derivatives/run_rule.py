@@ -168,8 +168,10 @@ def with_traced(
     def with_values(part: Part, example: tuple[Any, ...]) -> Part:
         hoisted_part, part_values = hoisted(part, *example, x.params)
         # The run has the same values, in an order of its own.
-        places = [next(k for k, y in enumerate(traced) if y is value) for value in part_values]
-        return lambda *args: hoisted_part([args[-1][1][k] for k in places], *args[:-1], args[-1][0])
+        indices = [next(k for k, y in enumerate(traced) if y is value) for value in part_values]
+        return lambda *args: hoisted_part(
+            [args[-1][1][k] for k in indices], *args[:-1], args[-1][0]
+        )
 
     return replace(x, traced=traced), run_inputs, list(map(with_values, parts, examples))
 

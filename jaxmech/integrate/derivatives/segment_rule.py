@@ -44,7 +44,7 @@ class KeptSegments(eqx.Module):
     counts: Int[Array, " E"] | None  # of the events; None without events
 
 
-class SegmentPlace(eqx.Module):
+class SegmentData(eqx.Module):
     """The fixed data of a segment."""
 
     own: StepSegments  # its time and step may have tangents elsewhere
@@ -70,17 +70,17 @@ class AbstractSegments(AbstractRun):
 
     per_save: int  # steps per save interval
     steps: int  # steps of a segment
-    watch: EventSet | None
+    event_set: EventSet | None
 
     @abc.abstractmethod
     def advance(
-        self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any
+        self, data: SegmentData, state: list[Array], timed: Times, shared: Any
     ) -> tuple[list[Array], Any]:
         """Compute q and v after a segment, and the rows of its events in their order, (K, w)."""
 
     @abc.abstractmethod
     def pull_back(
-        self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, fixed: Any,
+        self, data: SegmentData, state: list[Array], timed: Times, shared: Any, fixed: Any,
         cotangents: list[Array], rows: Any,
     ) -> tuple[list[Array], Times, Any]:  # fmt: skip
         """Cotangents of the state, the times and `shared`, from those of the end and the rows."""
@@ -101,17 +101,17 @@ class AbstractSegments(AbstractRun):
         # forward run.
         def push_segment(d_state: list[Array], inputs: Any) -> tuple[list[Array], Any]:
             state, timed, segment, events, d_timed = inputs
-            place = SegmentPlace(segment, residuals.t_failed, events)
+            data = SegmentData(segment, residuals.t_failed, events)
 
             def run(state: list[Array], traced_times: Times | None, traced: Any) -> Any:
                 times = timed if traced_times is None else traced_times
-                return self.advance(place, state, times, eqx.combine(traced, fixed))
+                return self.advance(data, state, times, eqx.combine(traced, fixed))
 
             primal_times = None if d_timed is None else timed
             _, (d_state, d_rows) = jax.jvp(
                 run, (state, primal_times, traced), (d_state, d_timed, changes.shared)
             )
-            d_state = place.complete(d_state)
+            d_state = data.complete(d_state)
             return d_state, (d_state, d_rows)
 
         by_segment = _starts(x, residuals), timed, all_segments, residuals.events, d_timed
@@ -145,11 +145,11 @@ class AbstractSegments(AbstractRun):
             is_needed = _has_nonzero((wrt_state, rows))
             replayed = jax.tree.map(lambda x, y: jnp.where(is_needed, x, y), replayed, at_first)
             state, timed, segment, events = replayed
-            place = SegmentPlace(segment, residuals.t_failed, events)
+            data = SegmentData(segment, residuals.t_failed, events)
             wrt_state, wrt_timed, wrt_more = self.pull_back(
-                place, state, timed, shared, fixed, wrt_state, rows
+                data, state, timed, shared, fixed, wrt_state, rows
             )
-            wrt_state, wrt_more = place.complete((wrt_state, wrt_more))
+            wrt_state, wrt_more = data.complete((wrt_state, wrt_more))
             return (wrt_state, jax.tree.map(jnp.add, wrt_shared, wrt_more)), wrt_timed
 
         start = jax.tree.map(jnp.zeros_like, (first, shared))
@@ -173,24 +173,24 @@ class AbstractSegments(AbstractRun):
         return segments(x.ts, self.per_save, self.steps, x.times)
 
     def _log(self, residuals: KeptSegments, rows: Array | None) -> Array | None:
-        if self.watch is None or residuals.events is None or rows is None:
+        if self.event_set is None or residuals.events is None or rows is None:
             return None
         assert residuals.counts is not None
-        places = _places(residuals.events).ravel()
+        log_rows = _log_rows(residuals.events).ravel()
         # The events beyond those that a segment keeps for derivatives are unknown.
-        unknown = jnp.where(self.watch.is_kept(residuals.counts), jnp.nan, 0.0)[:, None]
+        unknown = jnp.where(self.event_set.is_kept(residuals.counts), jnp.nan, 0.0)[:, None]
         log = jnp.broadcast_to(unknown, (len(unknown), rows.shape[-1])).astype(rows.dtype)
-        return log.at[jnp.where(places < 0, len(log), places)].set(
+        return log.at[jnp.where(log_rows < 0, len(log), log_rows)].set(
             rows.reshape(-1, rows.shape[-1]), mode="drop"
         )
 
     def _rows(self, residuals: KeptSegments, x: RolloutInputs, log: Array | None) -> Array | None:
-        if self.watch is None or residuals.events is None:
+        if self.event_set is None or residuals.events is None:
             return None
-        places, width = _places(residuals.events), self.watch.width(x.q0, x.v0)
+        log_rows, width = _log_rows(residuals.events), self.event_set.width(x.q0, x.v0)
         if log is None:
-            return jnp.zeros((*places.shape, width), x.q0.dtype)
-        return jnp.where((places >= 0)[..., None], log[places], 0.0)
+            return jnp.zeros((*log_rows.shape, width), x.q0.dtype)
+        return jnp.where((log_rows >= 0)[..., None], log[log_rows], 0.0)
 
     def _saves(self, start: list[Array], ends: list[Array]) -> list[Array]:
         k = self.per_save // self.steps
@@ -211,7 +211,7 @@ def _starts(x: RolloutInputs, residuals: KeptSegments) -> list[Array]:
     return [jnp.concatenate([first[None], rows[:-1]]) for first, rows in pairs]
 
 
-def _places(events: SegmentEvents) -> Int[Array, " S K"]:
+def _log_rows(events: SegmentEvents) -> Int[Array, " S K"]:
     # The rows of the log in which the events of each segment are kept, -1 for none.
     replay = events.replay
     is_known = jnp.arange(replay.row.shape[1])[None] < replay.count[:, None]
@@ -235,7 +235,7 @@ class PlainSegments(AbstractSegments):
     step: Callable[..., tuple[Array, Array]]
 
     def advance(
-        self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any
+        self, data: SegmentData, state: list[Array], timed: Times, shared: Any
     ) -> tuple[list[Array], None]:
         """Make the steps of a segment."""
 
@@ -243,42 +243,42 @@ class PlainSegments(AbstractSegments):
         # separates forward and backward pass already, so CSE cannot merge them.
         @partial(jax.checkpoint, prevent_cse=False)
         def make_step(state: list[Array], number: Array) -> tuple[list[Array], None]:
-            return self._step(place, state, number, timed, shared), None
+            return self._step(data, state, number, timed, shared), None
 
-        return jax.lax.scan(make_step, state, self._numbers(place))
+        return jax.lax.scan(make_step, state, self._numbers(data))
 
     def pull_back(
-        self, place: SegmentPlace, state: list[Array], timed: Times, shared: Any, fixed: Any,
+        self, data: SegmentData, state: list[Array], timed: Times, shared: Any, fixed: Any,
         cotangents: list[Array], rows: None,
     ) -> tuple[list[Array], Times, Any]:  # fmt: skip
         """Pull back step by step."""
         all_shared = eqx.combine(shared, fixed)
 
         def make_step(state: list[Array], number: Array) -> list[Array]:
-            return self._step(place, state, number, timed, all_shared)
+            return self._step(data, state, number, timed, all_shared)
 
         def pull_step(wrt: Any, state: list[Array], number: Array) -> Any:
             wrt_end, *wrt_inputs = wrt
 
             def run(state: list[Array], timed: Times, shared: Any) -> list[Array]:
-                return self._step(place, state, number, timed, eqx.combine(shared, fixed))
+                return self._step(data, state, number, timed, eqx.combine(shared, fixed))
 
             wrt_state, *wrt_more = jax.vjp(run, state, timed, shared)[1](wrt_end)
             return wrt_state, *jax.tree.map(jnp.add, wrt_inputs, wrt_more)
 
         end = cotangents, *jax.tree.map(jnp.zeros_like, (timed, shared))
         wrt: tuple[list[Array], Times, Any] = pulled_through(
-            make_step, pull_step, state, self._numbers(place), end
+            make_step, pull_step, state, self._numbers(data), end
         )
         return wrt
 
-    def _numbers(self, place: SegmentPlace) -> Array:
-        return jnp.arange(self.steps, dtype=place.own.done.dtype)
+    def _numbers(self, data: SegmentData) -> Array:
+        return jnp.arange(self.steps, dtype=data.own.done.dtype)
 
     def _step(
-        self, place: SegmentPlace, state: list[Array], number: Array, timed: Times, shared: Any
+        self, data: SegmentData, state: list[Array], number: Array, timed: Times, shared: Any
     ) -> list[Array]:
-        return list(self.step(*state, number, place.segment(timed), place.t_failed, shared))
+        return list(self.step(*state, number, data.segment(timed), data.t_failed, shared))
 
 
 def plain_trajectory(scheme: Scheme, steps: int, x: RolloutInputs) -> Trajectory:

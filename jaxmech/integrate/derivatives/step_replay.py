@@ -58,11 +58,11 @@ class MoveProgram:
     event: Kind | None = None  # an event there: the state after it, and its row
     # From a state (2 n,), t, active, span and shared inputs to its time derivative.
     rates: Callable[[Array, Array, Array | None, Span | None, Any], Array] | None = None
-    watch: EventSet | None = None
+    event_set: EventSet | None = None
 
 
 def move_program(
-    scheme: Scheme, watch: EventSet | None, segment: int, x: RolloutInputs
+    scheme: Scheme, event_set: EventSet | None, segment: int, x: RolloutInputs
 ) -> tuple[RolloutInputs, Callable[..., tuple[Trajectory, KeptRun]], MoveProgram]:
     """The inputs with all closed-over values, the run and its move program."""
     by_pair, n = scheme.with_one_step(), x.q0.size
@@ -70,7 +70,7 @@ def move_program(
     def forward(x: RolloutInputs) -> tuple[Trajectory, KeptRun]:
         inputs = x.q0, x.v0, x.ts, x.params, x.tolerance
         trajectory, record = adaptive_rollout(
-            scheme, *inputs, segment=segment, watch=watch, times=x.times
+            scheme, *inputs, segment=segment, event_set=event_set, times=x.times
         )
         states = jnp.concatenate([trajectory.q, trajectory.v], axis=1)
         is_known = ~jnp.isnan(states[:, 0])
@@ -82,56 +82,57 @@ def move_program(
         state: Array, t: Array, active: Array | None, span: Span | None, params: Params
     ) -> Array:
         (q, v), active_params = jnp.split(state, [n]), within(span, params)
-        if watch is not None and active is not None:
-            active_params = watch.params(active_params, active)
+        if event_set is not None and active is not None:
+            active_params = event_set.params(active_params, active)
         _, law = scheme.law(q, v, t, active_params)
         return jnp.concatenate([scheme.system.speeds(q, v, t, active_params), law.qdd])
 
     zero, zero_count = jnp.zeros_like(x.ts[0]), jnp.zeros((), jnp.int32)
-    active, state = None if watch is None else watch.active(), jnp.concatenate([x.q0, x.v0])
+    active, state = None if event_set is None else event_set.active(), jnp.concatenate([x.q0, x.v0])
     span = turns = delay = None
     if x.times is not None:
         span, turns, delay = Span(zero, zero), jnp.asarray(False), zero
-    outcome = None if watch is None else jnp.zeros(watch.words, x.q0.dtype)
+    outcome = None if event_set is None else jnp.zeros(event_set.words, x.q0.dtype)
     piece = EventPiece(zero, zero, zero_count, zero_count, active, outcome, span, turns, delay)
-    offset = None if watch is None and x.times is None else zero
+    offset = None if event_set is None and x.times is None else zero
     from_start = PieceState(x.q0, x.v0, offset), piece, zero
-    plain, at_save = partial(_plain, by_pair, watch), (state, zero, active, span)
-    if watch is None:
+    plain, at_save = partial(_plain, by_pair, event_set), (state, zero, active, span)
+    if event_set is None:
         x, run, functions = with_traced(forward, x, [plain, rates], [from_start, at_save])
         return x, run, MoveProgram(functions[0], None, functions[1], None)
-    parts: list[Part] = [partial(_event, by_pair, watch), plain, rates]
+    parts: list[Part] = [partial(_event, by_pair, event_set), plain, rates]
     x, run, (event, *functions) = with_traced(forward, x, parts, [from_start, from_start, at_save])
-    return x, run, MoveProgram(functions[0], event, functions[1], watch)
+    return x, run, MoveProgram(functions[0], event, functions[1], event_set)
 
 
 def repeat_step(
-    by_pair: Scheme, watch: EventSet | None, state: PieceState, piece: EventPiece, h: Array,
+    by_pair: Scheme, event_set: EventSet | None, state: PieceState, piece: EventPiece, h: Array,
     params: Params,
 ) -> tuple[PieceState, StepInfo]:  # fmt: skip
     """The state after a recorded step that is made again, and the checks of the step."""
-    start, active_params = piece.start(by_pair, watch, state, params)
+    start, active_params = piece.start(by_pair, event_set, state, params)
     end, info = step(by_pair, start, h, active_params)
     q, v = checked_states(end.q, end.v, jnp.asarray(False))
     return PieceState(q, v, state.offset if piece.late is None else piece.late), info
 
 
 def _plain(
-    by_pair: Scheme, watch: EventSet | None, state: PieceState, piece: EventPiece, h: Array,
+    by_pair: Scheme, event_set: EventSet | None, state: PieceState, piece: EventPiece, h: Array,
     params: Params,
 ) -> PieceState:  # fmt: skip
-    return repeat_step(by_pair, watch, state, piece, h, params)[0]
+    return repeat_step(by_pair, event_set, state, piece, h, params)[0]
 
 
 def _event(
-    by_pair: Scheme, watch: EventSet, state: PieceState, piece: EventPiece, h: Array, params: Params
+    by_pair: Scheme, event_set: EventSet, state: PieceState, piece: EventPiece, h: Array,
+    params: Params
 ) -> tuple[PieceState, Array]:  # fmt: skip
     params = within(piece.span, params)
-    t, active_params = piece.t + state.offset + h, watch.params(params, piece.active)
+    t, active_params = piece.t + state.offset + h, event_set.params(params, piece.active)
     # As at a save, the derivative by the time of an event is that of the motion: that of the step
     # by its size is the same to within the tolerance, but would be a second step to differentiate.
     motion = along_motion(by_pair, state.q, state.v, t, active_params)
-    delay, next_state, row = at_event(by_pair, watch, motion, jnp.zeros_like(h), piece, params)
+    delay, next_state, row = at_event(by_pair, event_set, motion, jnp.zeros_like(h), piece, params)
     return PieceState(*next_state, state.offset + delay), row
 
 
@@ -150,19 +151,21 @@ class StepReplay:
     @staticmethod
     def of(program: MoveProgram, x: RolloutInputs) -> "StepReplay":
         """Make the moves of a run with these inputs."""
-        watch = program.watch
-        empty_row = None if watch is None else jnp.zeros(watch.width(x.q0, x.v0), x.q0.dtype)
+        event_set = program.event_set
+        empty_row = (
+            None if event_set is None else jnp.zeros(event_set.width(x.q0, x.v0), x.q0.dtype)
+        )
         held = jax.lax.stop_gradient(x.times)
         many = _sorted_if_many(x.ts, held)
         return StepReplay(program, x.ts, x.times, held, empty_row, x.q0.size, many)
 
     def start(self, row: Array) -> tuple[PieceState, Array | None]:
         """A state and its switches, from those before a segment as they are recorded."""
-        watch, n = self.program.watch, self.n
-        if watch is None and self.times is None:
+        event_set, n = self.program.event_set, self.n
+        if event_set is None and self.times is None:
             return PieceState(row[:n], row[n:], None), None
-        end = len(row) - 1 - (0 if watch is None else len(watch.names))
-        active = None if watch is None else row[end + 1 :] > 0.5
+        end = len(row) - 1 - (0 if event_set is None else len(event_set.names))
+        active = None if event_set is None else row[end + 1 :] > 0.5
         return PieceState(row[:n], row[n:end], row[end]), active
 
     def at(
@@ -232,7 +235,7 @@ class StepReplay:
             event = partial(self.program.event, end, piece, h, shared)
             return jax.lax.cond(piece.which >= 0, event, lambda: (end, self.none))
 
-        if self.program.watch is None:
+        if self.program.event_set is None:
             return make()
         return jax.lax.cond(move.is_made, make, lambda: (state, self.none))
 
@@ -269,14 +272,16 @@ class StepReplay:
     def goes_on(self, move: Move) -> Array:
         """Whether the motion continues from the state after a move, and not from the one before."""
         steps = move.is_made & (move.save == 0)
-        watch = self.program.watch
-        return steps if watch is None else steps & ((move.which < 0) | watch.cuts(move.which))
+        event_set = self.program.event_set
+        if event_set is None:
+            return steps
+        return steps & ((move.which < 0) | event_set.interrupts(move.which))
 
     def switched(self, active: Array | None, move: Move) -> Array | None:
         """The switches after a move."""
-        if self.program.watch is None or active is None:
+        if self.program.event_set is None or active is None:
             return None
-        switched = self.program.watch.switched(move.which, active, move.outcome)
+        switched = self.program.event_set.switched(move.which, active, move.outcome)
         return jnp.where(move.is_made & (move.which >= 0), switched, active)
 
     @property
@@ -324,5 +329,7 @@ def rates_at_saves(program: MoveProgram, x: RolloutInputs, residuals: KeptRun) -
 def reached_saves(program: MoveProgram, residuals: KeptRun) -> Array | None:
     """Flags of the saves that moves reached; the others may follow a terminal event."""
     return (
-        None if program.watch is None else jnp.arange(len(residuals.known)) < residuals.record.saved
+        None
+        if program.event_set is None
+        else jnp.arange(len(residuals.known)) < residuals.record.saved
     )

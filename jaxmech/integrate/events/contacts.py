@@ -29,15 +29,18 @@ class Contacts(eqx.Module):
 
     @staticmethod
     def of(
-        watch: EventSet, scheme: Scheme, q: Array, v: Array, t: Array, ahead: Array, params: Params,
-        speeds: Array, accuracy: Array,
+        event_set: EventSet, scheme: Scheme, q: Array, v: Array, t: Array, ahead: Array,
+        params: Params, speeds: Array, accuracy: Array,
     ) -> "Contacts":  # fmt: skip
         """The functions at a state of a run whose time changes with the sign of `ahead`.
 
         Round-off of q and v is that of the largest `speeds` so far; `accuracy` is that of t.
         """
-        plain_params = watch.plain(params)
-        is_plain, nan = watch.of_positions(q, v, t, plain_params), jnp.full((4,), jnp.nan, q.dtype)
+        plain_params = event_set.plain(params)
+        is_plain, nan = (
+            event_set.of_positions(q, v, t, plain_params),
+            jnp.full((4,), jnp.nan, q.dtype),
+        )
         velocities = scheme.system.speeds(q, v, t, params)
 
         def evaluate(event: Any) -> Array:
@@ -48,7 +51,7 @@ class Contacts(eqx.Module):
             rate = jax.jvp(value, (q, t), (jnp.sign(ahead) * velocities, jnp.sign(ahead)))[1]
             return jnp.stack([g, rate, zero, still])
 
-        pairs = zip(watch.events, is_plain, strict=True)
+        pairs = zip(event_set.events, is_plain, strict=True)
         rows = jnp.stack([evaluate(event) if plain else nan for event, plain in pairs])
         return Contacts(*jax.lax.stop_gradient(rows.T))
 
@@ -60,14 +63,16 @@ class Contacts(eqx.Module):
         """Flags of those of them whose rate takes them to the other side."""
         return self.touching(signs) & (signs * self.r < -self.still)
 
-    def signs(self, watch: EventSet, signs: Int[Array, " E"], at_start: bool) -> Int[Array, " E"]:
+    def signs(
+        self, event_set: EventSet, signs: Int[Array, " E"], at_start: bool
+    ) -> Int[Array, " E"]:
         """The signs, where those that are unknown and of zeros are decided.
 
         A contact that touches is on the side from which it can close. At the start so are impacts,
         whatever has led to them; later also other functions that are about to cross zero.
         """
-        side = -jnp.asarray([event.direction for event in watch.events], signs.dtype)
-        presses = watch.flags([event.is_contact for event in watch.events])
+        side = -jnp.asarray([event.direction for event in event_set.events], signs.dtype)
+        presses = event_set.flags([event.is_contact for event in event_set.events])
         # Contacts of both sides: a gap is positive while bodies are apart.
         side = jnp.where(presses & (side == 0), 1, side)
         is_zero = jnp.abs(self.g) <= self.zero
@@ -78,14 +83,14 @@ class Contacts(eqx.Module):
 
 
 def touching_at_start(
-    watch: EventSet, scheme: Scheme, events: EventState, q: Array, v: Array, t: Array, ahead: Array,
-    params: Params,
+    event_set: EventSet, scheme: Scheme, events: EventState, q: Array, v: Array, t: Array,
+    ahead: Array, params: Params,
 ) -> EventState:  # fmt: skip
     """The events at the start of a run, which bodies may begin in contact."""
     zero = jnp.zeros_like(t)
-    contacts = Contacts.of(watch, scheme, q, v, t, ahead, params, events.speeds, zero)
-    signs = contacts.signs(watch, events.signs, at_start=True)
-    signs = jnp.where(watch.enabled(events.active), signs, events.signs)
-    presses = watch.flags([event.is_contact for event in watch.events])
-    due = contacts.closing(signs) & presses & watch.allowed(signs, events.active)
+    contacts = Contacts.of(event_set, scheme, q, v, t, ahead, params, events.speeds, zero)
+    signs = contacts.signs(event_set, events.signs, at_start=True)
+    signs = jnp.where(event_set.enabled(events.active), signs, events.signs)
+    presses = event_set.flags([event.is_contact for event in event_set.events])
+    due = contacts.closing(signs) & presses & event_set.allowed(signs, events.active)
     return replace(events, signs=signs, due=due.any())

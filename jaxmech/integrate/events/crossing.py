@@ -65,20 +65,20 @@ class StepSearch(eqx.Module):
     at_once: Int[Array, ""]  # those that have followed at the time of the last of them
     end_q: Float[Array, " n"]  # the state at the last event, before its transition
     end_v: Float[Array, " k"]
-    cut: Bool[Array, ""]  # whether the motion changed at that event
+    interrupted: Bool[Array, ""]  # whether the motion changed at that event
     ends_step: Bool[Array, ""]  # whether the step ends there
     is_done: Bool[Array, ""]  # whether the step is over
     dips: ExtremumSearch
 
     @staticmethod
     def begin(
-        watch: EventSet, q: Array, v: Array, events: EventState, dips: ExtremumSearch,
+        event_set: EventSet, q: Array, v: Array, events: EventState, dips: ExtremumSearch,
         happens: Array,
     ) -> "StepSearch":  # fmt: skip
         """The search at the start of a step; over at once unless `happens` holds."""
         zero, unit = jnp.zeros((), q.dtype), jnp.ones((), q.dtype)
         true, false, zero_count = jnp.asarray(True), jnp.asarray(False), jnp.zeros((), jnp.int32)
-        nowhere = jnp.zeros(len(watch.events), bool)
+        nowhere = jnp.zeros(len(event_set.events), bool)
         return StepSearch(
             base_q=q,
             base_v=v,
@@ -102,7 +102,7 @@ class StepSearch(eqx.Module):
             at_once=zero_count,
             end_q=q,
             end_v=v,
-            cut=false,
+            interrupted=false,
             ends_step=false,
             is_done=~happens,
             dips=dips,
@@ -110,13 +110,13 @@ class StepSearch(eqx.Module):
 
 
 def through_events(
-    scheme: Scheme, watch: EventSet, state: StepState, h: Array, params: Params,
-    events: EventState, place: Array, dips: ExtremumSearch, happens: Array, log: Array,
+    scheme: Scheme, event_set: EventSet, state: StepState, h: Array, params: Params,
+    events: EventState, number: Array, dips: ExtremumSearch, happens: Array, log: Array,
     extents: Float[Array, " n"] | None, advance: PartialStep | None = None, with_qdd: bool = False,
 ) -> tuple[StepSearch, Array]:  # fmt: skip
     """A step from a state through all events on its way, if there are any, and the log with them.
 
-    The result has the state at its end, or at a terminal event, in `q` and `v`. `place` is the
+    The result has the state at its end, or at a terminal event, in `q` and `v`. `number` is the
     number of the step in its segment. `advance` makes a step in place of the method of the scheme;
     then the step ends at the first event that changes the motion, with the state after it.
     `with_qdd` evaluates accelerations for the rates of the functions. Nothing is searched unless
@@ -125,15 +125,15 @@ def through_events(
     """
     make_step, resume = advance or partial(step, scheme, extents=extents), advance is None
     t, accuracy = state.t, _accuracy(state.t, h)
-    start = StepSearch.begin(watch, state.q, state.v, events, dips, happens)
+    start = StepSearch.begin(event_set, state.q, state.v, events, dips, happens)
     # Between equal save times everything is at the same time.
     tolerance = jnp.where(h == 0, 1.0, accuracy / jnp.where(h == 0, 1.0, jnp.abs(h)))
 
     def trial(carry: tuple[StepSearch, Array]) -> tuple[StepSearch, Array]:
         search, log = carry
-        active_params, contacts = watch.params(params, search.events.active), None
-        if watch.has_transitions:
-            search, contacts = _at_base(watch, scheme, search, t, h, active_params, accuracy)
+        active_params, contacts = event_set.params(params, search.events.active), None
+        if event_set.has_transitions:
+            search, contacts = _at_base(event_set, scheme, search, t, h, active_params, accuracy)
         previous = search
         from_t, to_t = t + search.base_u * h, t + search.u * h
         # From the state at which the motion last changed, and not from the last trial: each trial
@@ -142,16 +142,16 @@ def through_events(
         base = StepState(search.base_q, search.base_v, from_t)
         end, info = make_step(base, size, active_params)
         q, v, info = end.q, end.v, replace(info, correction=None)
-        values = watch.values(scheme, q, v, to_t, active_params)
+        values = event_set.values(scheme, q, v, to_t, active_params)
         qdd = scheme.law(q, v, to_t, active_params)[1].qdd if with_qdd else None
-        slopes = rates(watch, scheme, q, v, to_t, h, active_params, qdd)
-        crossings = _crossed(watch, search, contacts, to_t, values, slopes, h, accuracy)
+        slopes = rates(event_set, scheme, q, v, to_t, h, active_params, qdd)
+        crossings = _crossed(event_set, search, contacts, to_t, values, slopes, h, accuracy)
         crossed = crossings.any()
         inside = ~search.searching & (search.u < 1)
         past = crossed | ~info.good
         ends, stays = ~search.searching & ~crossed & (search.u >= 1), inside & ~past
         # In a direction that is ignored, or after a root that has been found already.
-        passes = watch.opposite_signs(search.events.signs, values, search.events.active).any()
+        passes = event_set.opposite_signs(search.events.signs, values, search.events.active).any()
         passes = stays & (passes | (search.u == search.dips.stops).any())
         dips = _where(
             inside, search.dips.updated(search.u, values, slopes, search.events.signs), search.dips
@@ -159,7 +159,7 @@ def through_events(
         moved = _narrowed(search, q, v, values, info, crossings, ends, past)
         search = replace(_where(stays, search, moved), dips=dips)
         search = _where(passes, replace(search, low=search.u, at_low=values), search)
-        search = _with_signs(watch, search, contacts, values, ends, ends | passes)
+        search = _with_signs(event_set, search, contacts, values, ends, ends | passes)
         is_located = ~ends & ~stays & (search.high - search.low <= tolerance)
         search = replace(
             search, u=jnp.where(stays, dips.after(search.low), _next(search, tolerance))
@@ -167,18 +167,20 @@ def through_events(
         is_due = jnp.asarray(False)
         if contacts is not None:
             search, is_due, is_located = _with_due(
-                watch, previous, search, contacts, is_located, resume
+                event_set, previous, search, contacts, is_located, resume
             )
 
         def occurs() -> tuple[StepSearch, Array, Array]:
             return _occurred(
-                scheme, watch, search, contacts, is_due, t, h, params, place, resume, extents,
+                scheme, event_set, search, contacts, is_due, t, h, params, number, resume, extents,
                 accuracy,
             )  # fmt: skip
 
-        nothing = search, jnp.zeros((), jnp.int32), jnp.zeros(watch.words, t.dtype)
+        nothing = search, jnp.zeros((), jnp.int32), jnp.zeros(event_set.words, t.dtype)
         next_search, row, outcome = jax.lax.cond(is_located, occurs, lambda: nothing)
-        q_after, v_after = (next_search.q, next_search.v) if watch.has_transitions else (None, None)
+        q_after, v_after = (
+            (next_search.q, next_search.v) if event_set.has_transitions else (None, None)
+        )
         end_t = t + search.high * h
         occurrence = Occurrences(end_t, search.q, search.v, q_after, v_after, outcome)
         return next_search, with_row(log, row, occurrence.packed(), is_located)
@@ -187,14 +189,14 @@ def through_events(
 
 
 def _with_signs(
-    watch: EventSet, search: StepSearch, contacts: Contacts | None, values: Array, ends: Array,
+    event_set: EventSet, search: StepSearch, contacts: Contacts | None, values: Array, ends: Array,
     settles: Array,
 ) -> StepSearch:  # fmt: skip
     """The search with the signs after a trial that `settles` them, and with values at the end."""
-    settled = watch.continued_signs(search.events.signs, values, search.events.active)
+    settled = event_set.continued_signs(search.events.signs, values, search.events.active)
     if contacts is not None:
         signs = search.events.signs
-        settled = jnp.where(watch.changes & contacts.touching(signs), signs, settled)
+        settled = jnp.where(event_set.changes & contacts.touching(signs), signs, settled)
         search = replace(search, opened=search.opened | (signs * values > contacts.zero))
     may_settle = (search.events.signs != 0) | (1 - search.base_u > _SETTLING)
     signs = jnp.where(settles & may_settle, settled, search.events.signs)
@@ -204,11 +206,11 @@ def _with_signs(
 
 
 def _with_due(
-    watch: EventSet, previous: StepSearch, search: StepSearch, contacts: Contacts,
+    event_set: EventSet, previous: StepSearch, search: StepSearch, contacts: Contacts,
     is_located: Array, resume: bool,
 ) -> tuple[StepSearch, Array, Array]:  # fmt: skip
     """The search at an event that is due at its base, whether it is, and whether one is located."""
-    due = _due(watch, previous, contacts)
+    due = _due(event_set, previous, contacts)
     # Without `resume` those that are due at the end of the step are left to the next one.
     is_due = due.any() & (resume | ~previous.ends_step)
     ended = previous.ends_step & ~is_due
@@ -235,25 +237,25 @@ def _accuracy(t: Array, h: Array) -> Array:
 
 
 def _at_base(
-    watch: EventSet, scheme: Scheme, search: StepSearch, t: Array, h: Array, params: Params,
+    event_set: EventSet, scheme: Scheme, search: StepSearch, t: Array, h: Array, params: Params,
     accuracy: Array,
 ) -> tuple[StepSearch, Contacts]:  # fmt: skip
     """The search with signs of all functions that are zero at its base, and these functions."""
     base_t, events = t + search.base_u * h, search.events
     contacts = Contacts.of(
-        watch, scheme, search.base_q, search.base_v, base_t, h, params, events.speeds, accuracy
+        event_set, scheme, search.base_q, search.base_v, base_t, h, params, events.speeds, accuracy
     )
     # Elsewhere a sign that is unknown becomes known by a motion of its function, not by a change.
-    may = search.cut & watch.enabled(events.active)
-    signs = jnp.where(may, contacts.signs(watch, events.signs, at_start=False), events.signs)
+    may = search.interrupted & event_set.enabled(events.active)
+    signs = jnp.where(may, contacts.signs(event_set, events.signs, at_start=False), events.signs)
     return replace(search, events=replace(events, signs=signs, due=jnp.asarray(False))), contacts
 
 
-def _due(watch: EventSet, search: StepSearch, contacts: Contacts) -> Bool[Array, " E"]:
+def _due(event_set: EventSet, search: StepSearch, contacts: Contacts) -> Bool[Array, " E"]:
     """Flags of the next events that occur at the base: one with a transition, and others first."""
     signs = search.events.signs
-    closing = contacts.closing(signs) & watch.allowed(signs, search.events.active)
-    due, unchanging = closing & watch.changes, closing & ~watch.changes
+    closing = contacts.closing(signs) & event_set.allowed(signs, search.events.active)
+    due, unchanging = closing & event_set.changes, closing & ~event_set.changes
     # As if all gaps were small and equal. In another order plastic impacts would take far longer to
     # end. Round-off does not decide between those that are equally fast.
     speeds = jnp.where(due, -signs * contacts.r / contacts.still, 0.0)
@@ -262,18 +264,18 @@ def _due(watch: EventSet, search: StepSearch, contacts: Contacts) -> Bool[Array,
 
 
 def _crossed(
-    watch: EventSet, search: StepSearch, contacts: Contacts | None, t: Array, values: Array,
+    event_set: EventSet, search: StepSearch, contacts: Contacts | None, t: Array, values: Array,
     slopes: Array, h: Array, accuracy: Array,
 ) -> Bool[Array, " E"]:  # fmt: skip
     events = search.events
     # Right after an event its function is zero but for rounding errors.
     is_apart = jnp.abs(t - events.latest) > _APART * accuracy
-    crossed = is_apart & watch.crossed(events.signs, values, events.active)
+    crossed = is_apart & event_set.crossed(events.signs, values, events.active)
     if contacts is None:
         return crossed
     # A function that stays zero crosses it by rounding errors all the time.
     moves = events.signs * slopes < -contacts.still * jnp.abs(h)
-    return crossed & ~(watch.changes & contacts.touching(events.signs) & ~moves)
+    return crossed & ~(event_set.changes & contacts.touching(events.signs) & ~moves)
 
 
 def _narrowed(
@@ -327,8 +329,8 @@ def _next(search: StepSearch, tolerance: Array) -> Array:
 
 
 def _occurred(
-    scheme: Scheme, watch: EventSet, search: StepSearch, contacts: Contacts | None, is_due: Array,
-    t: Array, h: Array, params: Params, place: Array, resume: bool,
+    scheme: Scheme, event_set: EventSet, search: StepSearch, contacts: Contacts | None,
+    is_due: Array, t: Array, h: Array, params: Params, number: Array, resume: bool,
     extents: Float[Array, " n"] | None, accuracy: Array,
 ) -> tuple[StepSearch, Array, Array]:  # fmt: skip
     """Process the first of the events at the end of the bracket.
@@ -338,50 +340,50 @@ def _occurred(
     event_state, to_t, crossed = search.events, t + search.high * h, search.crossed
     # Of events at the same time, to within the accuracy, the first in the order of the user; but
     # those that leave the state as it is come before those that change it.
-    first = crossed & ~watch.changes
+    first = crossed & ~event_set.changes
     index = jnp.argmax(jnp.where(first.any(), first, crossed)).astype(jnp.int32)
-    cuts, terminal = watch.cuts(index), watch.stops(index)
-    row = _row(watch, index, event_state.counts)
+    interrupts, terminal = event_set.interrupts(index), event_set.stops(index)
+    row = _row(event_set, index, event_state.counts)
     q, v, values = search.q, search.v, search.values
     status, active = jnp.asarray(int(Status.OK), jnp.int32), event_state.active
-    outcome, speeds = jnp.zeros(watch.words, q.dtype), event_state.speeds
-    if watch.has_transitions:
+    outcome, speeds = jnp.zeros(event_set.words, q.dtype), event_state.speeds
+    if event_set.has_transitions:
         state = MotionState(q, v, to_t, speeds, h, accuracy)
-        q, v, status, active, outcome, speeds = watch.after(
+        q, v, status, active, outcome, speeds = event_set.after(
             scheme, index, state, params, event_state.active, extents=extents
         )
-        values = watch.values(scheme, q, v, to_t, watch.params(params, active))
+        values = event_set.values(scheme, q, v, to_t, event_set.params(params, active))
     # Only a transition by a function can move the state anywhere, so only then is the side
     # computed.
     side = jnp.zeros_like(event_state.signs)
-    if any(e.transition is not None and e.transition.fn is not None for e in watch.events):
-        side = watch.sides(scheme, q, v, to_t, h, watch.params(params, active))
-    mine = jnp.arange(len(watch.events)) == index
+    if any(e.transition is not None and e.transition.fn is not None for e in event_set.events):
+        side = event_set.sides(scheme, q, v, to_t, h, event_set.params(params, active))
+    mine = jnp.arange(len(event_set.events)) == index
     pairs = ((search.q, search.v, event_state.active), (q, v, active))
     before, after = (
-        jnp.abs(scheme.system.speeds(x, rate, to_t, watch.params(params, switches)))
+        jnp.abs(scheme.system.speeds(x, rate, to_t, event_set.params(params, switches)))
         for x, rate, switches in pairs
     )
     events = replace(
         event_state,
-        signs=_signs_after(watch, search, contacts, values, index, active, side),
+        signs=_signs_after(event_set, search, contacts, values, index, active, side),
         values=values,
         counts=event_state.counts + mine,
         latest=jnp.where(mine, to_t, event_state.latest),
         active=active,
         stopped_by=jnp.where(terminal, index, event_state.stopped_by),
-        smooth=jnp.where(cuts, 0, event_state.smooth),
+        smooth=jnp.where(interrupts, 0, event_state.smooth),
         speeds=jnp.maximum(speeds, jnp.maximum(before, after)),
         replay=event_state.replay.added(
-            place, (search.high - search.base_u) * h, index, row, outcome
+            number, (search.high - search.base_u) * h, index, row, outcome
         ),
     )
     # Without a crossing the bracket has closed on a step that failed.
     met = status == Status.OK
     good = search.info.good & met & crossed.any()
-    most = watch.most_changes
-    full = cuts & jnp.where(is_due, search.at_once >= AT_ONCE, search.count >= most)
-    rests = watch.chosen(index, _resting(watch, search, contacts, is_due))
+    most = event_set.most_changes
+    full = interrupts & jnp.where(is_due, search.at_once >= AT_ONCE, search.count >= most)
+    rests = event_set.chosen(index, _resting(event_set, search, contacts, is_due))
     code = first_that_holds(
         (~search.info.good, search.info.status),
         (~met, status),
@@ -391,17 +393,17 @@ def _occurred(
     good &= ~(full | rests)
 
     info = replace(search.info, good=good, status=jnp.where(good, search.info.status, code))
-    restarted = _restarted(search, q, v, values, info, cuts)
-    is_last = ~cuts & ~is_due & (search.high >= 1) & ~(crossed & ~mine).any()
+    restarted = _restarted(search, q, v, values, info, interrupts)
+    is_last = ~interrupts & ~is_due & (search.high >= 1) & ~(crossed & ~mine).any()
     next_search = replace(
         restarted,
         events=events,
-        count=search.count + (cuts & ~is_due),
-        at_once=jnp.where(is_due, search.at_once + 1, jnp.where(cuts, 0, search.at_once)),
-        cut=cuts,
+        count=search.count + (interrupts & ~is_due),
+        at_once=jnp.where(is_due, search.at_once + 1, jnp.where(interrupts, 0, search.at_once)),
+        interrupted=interrupts,
         # What a transition makes due occurs at the same time, and so before the end of the step.
         ends_step=jnp.where(
-            is_due & ~cuts, search.ends_step, cuts & ((search.high >= 1) | (not resume))
+            is_due & ~interrupts, search.ends_step, interrupts & ((search.high >= 1) | (not resume))
         ),
         is_done=terminal | ~good | is_last,
     )
@@ -409,14 +411,14 @@ def _occurred(
 
 
 def _restarted(
-    search: StepSearch, q: Array, v: Array, values: Array, info: StepInfo, cuts: Array
+    search: StepSearch, q: Array, v: Array, values: Array, info: StepInfo, interrupts: Array
 ) -> StepSearch:
-    """The search from an event on, from a state that is its new base if the event `cuts`."""
+    """The search from an event on, from a state that is its new base if the event `interrupts`."""
 
     def base(x: Array, y: Array) -> Array:
-        return jnp.where(cuts, x, y)
+        return jnp.where(interrupts, x, y)
 
-    dips = search.dips.without(cuts)
+    dips = search.dips.without(interrupts)
     return replace(
         search,
         base_q=base(q, search.base_q),
@@ -436,51 +438,53 @@ def _restarted(
         dips=dips,
         searching=jnp.zeros_like(search.searching),
         crossed=jnp.zeros_like(search.crossed),
-        opened=search.opened & ~cuts,
+        opened=search.opened & ~interrupts,
         end_q=search.q,
         end_v=search.v,
     )
 
 
 def _resting(
-    watch: EventSet, search: StepSearch, contacts: Contacts | None, is_due: Array
+    event_set: EventSet, search: StepSearch, contacts: Contacts | None, is_due: Array
 ) -> Bool[Array, " E"]:
     if contacts is None:
-        return jnp.zeros(len(watch.events), bool)
-    transitions = [event.transition for event in watch.events]
+        return jnp.zeros(len(event_set.events), bool)
+    transitions = [event.transition for event in event_set.events]
     impacts = [x is not None and x.restitution is not None and not x.switches for x in transitions]
     signs = search.events.signs
     at_rest = contacts.touching(signs) & (signs * contacts.r <= contacts.still)
-    return at_rest & ~search.opened & watch.flags(impacts) & ~is_due
+    return at_rest & ~search.opened & event_set.flags(impacts) & ~is_due
 
 
-def _row(watch: EventSet, index: Array, counts: Array) -> Array:
-    capacities = jnp.asarray([event.kept for event in watch.events], jnp.int32)
-    starts = jnp.asarray(watch.rows[:-1], jnp.int32)
-    so_far = watch.chosen(index, counts)
-    row = watch.chosen(index, starts) + so_far
-    return jnp.where(so_far < watch.chosen(index, capacities), row, -1).astype(jnp.int32)
+def _row(event_set: EventSet, index: Array, counts: Array) -> Array:
+    capacities = jnp.asarray([event.kept for event in event_set.events], jnp.int32)
+    starts = jnp.asarray(event_set.rows[:-1], jnp.int32)
+    so_far = event_set.chosen(index, counts)
+    row = event_set.chosen(index, starts) + so_far
+    return jnp.where(so_far < event_set.chosen(index, capacities), row, -1).astype(jnp.int32)
 
 
 def _signs_after(
-    watch: EventSet, search: StepSearch, contacts: Contacts | None, new_values: Array, index: Array,
-    active: Array, side: Array,
+    event_set: EventSet, search: StepSearch, contacts: Contacts | None, new_values: Array,
+    index: Array, active: Array, side: Array,
 ) -> Array:  # fmt: skip
     event_state, crossed = search.events, search.crossed
-    mine = jnp.arange(len(watch.events)) == index
+    mine = jnp.arange(len(event_set.events)) == index
     passed = jnp.where(mine, -event_state.signs, event_state.signs)
     if contacts is None:
         return passed
     # After an impact the function is zero and returns to its previous sign.
-    transitions = [event.transition for event in watch.events]
-    rebounds = watch.flags([x is not None and x.restitution is not None for x in transitions])
-    jumps = watch.flags([x is not None and x.fn is not None for x in transitions])
+    transitions = [event.transition for event in event_set.events]
+    rebounds = event_set.flags([x is not None and x.restitution is not None for x in transitions])
+    jumps = event_set.flags([x is not None and x.fn is not None for x in transitions])
     event_sign = jnp.where(rebounds, event_state.signs, jnp.where(jumps, side, passed))
-    jumped = watch.continued_signs(event_state.signs, new_values, active)
+    jumped = event_set.continued_signs(event_state.signs, new_values, active)
     # Others that are crossed at the same time come next, and a zero keeps the sign before it.
     stays = contacts.touching(event_state.signs) & (new_values == search.values)
     stays |= crossed | (jnp.abs(new_values) <= contacts.zero)
-    other_signs = jnp.where(stays | ~watch.chosen(index, watch.changes), event_state.signs, jumped)
-    newly = watch.enabled(active) & ~watch.enabled(event_state.active)
+    other_signs = jnp.where(
+        stays | ~event_set.chosen(index, event_set.changes), event_state.signs, jumped
+    )
+    newly = event_set.enabled(active) & ~event_set.enabled(event_state.active)
     signs = jnp.where(mine, event_sign, jnp.where(newly, 0, other_signs))
-    return watch.known_signs(signs, active)
+    return event_set.known_signs(signs, active)

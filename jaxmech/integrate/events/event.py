@@ -162,7 +162,7 @@ class Event:
         return _arguments(self.fn) == 5
 
     @property
-    def cuts(self) -> bool:
+    def interrupts(self) -> bool:
         """Whether the motion is another one after the event."""
         return self.terminal or self.transition is not None
 

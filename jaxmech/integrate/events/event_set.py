@@ -112,9 +112,11 @@ class EventSet:
 
     def is_kept(self, counts: Int[Array, " E"]) -> Bool[Array, " R"]:
         """Flags of the rows that are written after so many occurrences of each event."""
-        places = [np.arange(event.kept) for event in self.events]
-        owners = np.repeat(np.arange(len(places)), [len(event_places) for event_places in places])
-        return jnp.asarray(np.concatenate(places)) < counts[owners]
+        numbers = [np.arange(event.kept) for event in self.events]
+        owners = np.repeat(
+            np.arange(len(numbers)), [len(event_numbers) for event_numbers in numbers]
+        )
+        return jnp.asarray(np.concatenate(numbers)) < counts[owners]
 
     def written_rows(
         self, log: Float[Array, "R w"], counts: Int[Array, " E"]
@@ -324,9 +326,9 @@ class EventSet:
         is_chosen = jnp.arange(len(self.events)) == index
         return jnp.where(is_chosen, values, jnp.zeros_like(values)).sum().astype(values.dtype)
 
-    def cuts(self, index: Array) -> Array:
+    def interrupts(self, index: Array) -> Array:
         """Whether the motion is another one after an event."""
-        return self.chosen(index, self.flags([event.cuts for event in self.events]))
+        return self.chosen(index, self.flags([event.interrupts for event in self.events]))
 
     def stops(self, index: Array) -> Array:
         """Whether an event is terminal."""
@@ -489,7 +491,7 @@ def _new_state(event: Event, result: Any, q: Array, v: Array) -> tuple[Array, Ar
 
 
 def with_gaps(
-    watch: EventSet | None, system: System, q: Array, ts: Array, params: Params
+    event_set: EventSet | None, system: System, q: Array, ts: Array, params: Params
 ) -> EventSet | None:
     """The events of a run with those of the gaps of its system.
 
@@ -497,11 +499,11 @@ def with_gaps(
     """
     gaps = Gaps.of(system, q, ts[0], params) if system.unilateral else None
     if gaps is None:
-        return watch
-    watch = watch or EventSet(())
-    events = (*watch.events, *gaps.events)
+        return event_set
+    event_set = event_set or EventSet(())
+    events = (*event_set.events, *gaps.events)
     _require_names(events)
-    return replace(watch, events=events, gaps=gaps)
+    return replace(event_set, events=events, gaps=gaps)
 
 
 def event_set_of(system: System, events: Any, inactive: Any) -> EventSet | None:
@@ -522,8 +524,8 @@ def event_set_of(system: System, events: Any, inactive: Any) -> EventSet | None:
     _require_constraints(system, "Argument `inactive`", names_off)
     for event in named_events:
         if event.transition is not None:
-            place = f"The transition of event {event.name!r}"
-            _require_constraints(system, place, event.transition.switches)
+            subject = f"The transition of event {event.name!r}"
+            _require_constraints(system, subject, event.transition.switches)
     if system.sampling is not None:
         named_events = tuple(map(system.sampling.controllers.event, named_events))
     return EventSet(named_events, names_off)
@@ -550,12 +552,12 @@ def _named(event: Any, number: int) -> Event:
     return replace(event, name=f"event{number}" if name == "<lambda>" else name)
 
 
-def _require_constraints(system: System, place: str, names: tuple[str, ...]) -> None:
+def _require_constraints(system: System, subject: str, names: tuple[str, ...]) -> None:
     names_of_system = [constraint.name for constraint in system.constraints]
     for name in names:
         if name not in names_of_system:
             known_names = ", ".join(names_of_system) or "none"
             raise ValueError(
-                f"{place} must name constraints of the system, but names {name!r}. "
+                f"{subject} must name constraints of the system, but names {name!r}. "
                 f"Its constraints: {known_names}."
             )

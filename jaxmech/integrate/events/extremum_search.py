@@ -64,9 +64,9 @@ class ExtremumSearch(eqx.Module):
         return jnp.where(is_next.any() & (u > low), u, stop)
 
     def _next(self) -> tuple[Bool[Array, " E"], Float[Array, ""]]:
-        places = jnp.where(self.pending, _minimum(self.low, self.high)[0], jnp.inf)
-        first = jnp.arange(len(places)) == jnp.argmin(places)
-        return first & self.pending, jnp.min(places)
+        minima = jnp.where(self.pending, _minimum(self.low, self.high)[0], jnp.inf)
+        first = jnp.arange(len(minima)) == jnp.argmin(minima)
+        return first & self.pending, jnp.min(minima)
 
     def updated(self, u: Array, values: Array, rates: Array, signs: Array) -> "ExtremumSearch":
         """Update the search after a trial; the functions and rates are those of the step."""
@@ -120,15 +120,15 @@ def _hopeful(low: StepEnd, high: StepEnd) -> Bool[Array, " E"]:
 
 
 def rates(
-    watch: EventSet, scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params,
+    event_set: EventSet, scheme: Scheme, q: Array, v: Array, t: Array, h: Array, params: Params,
     qdd: Array | None,
 ) -> Float[Array, " E"]:  # fmt: skip
     """The rates of the functions along the motion, over a step; NaN where unknown.
 
     Those of functions of v need accelerations, and those of reactions even more.
     """
-    plain_params = watch.plain(params)
-    is_plain = watch.of_positions(q, v, t, plain_params)
+    plain_params = event_set.plain(params)
+    is_plain = event_set.of_positions(q, v, t, plain_params)
     speeds = scheme.system.speeds(q, v, t, params)
 
     def rate_of(event: Any, plain: bool) -> Array:
@@ -140,20 +140,20 @@ def rates(
         a = jnp.zeros_like(v) if qdd is None else qdd
         return h * jax.jvp(value, (q, v, t), (speeds, a, jnp.ones_like(t)))[1]
 
-    return jnp.stack([rate_of(*pair) for pair in zip(watch.events, is_plain, strict=True)])
+    return jnp.stack([rate_of(*pair) for pair in zip(event_set.events, is_plain, strict=True)])
 
 
 MotionState = tuple[Array, Array, Array, Array | None]  # q, v, t and, where known, accelerations
 
 
 def step_dips(
-    scheme: Scheme, watch: EventSet, state: EventState, start: MotionState, end: MotionState,
+    scheme: Scheme, event_set: EventSet, state: EventState, start: MotionState, end: MotionState,
     h: Array, params: Params,
 ) -> tuple[EventState, EventState, ExtremumSearch, Array]:  # fmt: skip
     """The events before a step; after it, if none occur; minima in it; whether any may occur."""
-    values, enabled = watch.values(scheme, *end[:3], params), watch.enabled(state.active)
+    values, enabled = event_set.values(scheme, *end[:3], params), event_set.enabled(state.active)
     start_rates, end_rates = (
-        rates(watch, scheme, q, v, t, h, params, qdd) for q, v, t, qdd in (start, end)
+        rates(event_set, scheme, q, v, t, h, params, qdd) for q, v, t, qdd in (start, end)
     )
     # A function that is zero at first has the sign of its rate right after, or its return to zero
     # within a long step would go unnoticed.
@@ -163,12 +163,12 @@ def step_dips(
         state, signs=jnp.where(leaves, jnp.sign(start_rates), state.signs).astype(jnp.int32)
     )
     dips = ExtremumSearch.of(state.signs, enabled, (state.values, start_rates), (values, end_rates))
-    crossed = watch.crossed(state.signs, values, state.active)
-    signs = watch.continued_signs(state.signs, values, state.active)
-    if watch.has_transitions:
+    crossed = event_set.crossed(state.signs, values, state.active)
+    signs = event_set.continued_signs(state.signs, values, state.active)
+    if event_set.has_transitions:
         # Bodies that touch and are not pressed together have no impact, whatever the sign of a gap
         # of the size of a rounding error.
-        rests = watch.changes & (state.signs != 0)
+        rests = event_set.changes & (state.signs != 0)
         for g, rate in ((state.values, start_rates), (values, end_rates)):
             rests &= (state.signs * g <= 0) & (state.signs * rate >= 0)
         crossed, signs = crossed & ~rests, jnp.where(rests, state.signs, signs)

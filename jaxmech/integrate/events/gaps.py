@@ -40,16 +40,16 @@ class GapDecisions(eqx.Module):
         """All flags as a few numbers."""
         flags = jnp.concatenate([self.hit, self.rebounds, self.closed])
         weights = np.zeros((word_count(len(self.hit)), flags.size))
-        places = np.arange(flags.size)
-        weights[places // _BITS, places] = 2.0 ** (places % _BITS)
+        bits = np.arange(flags.size)
+        weights[bits // _BITS, bits] = 2.0 ** (bits % _BITS)
         return jnp.where(flags[None], jnp.asarray(weights, dtype), 0.0).sum(1)
 
     @staticmethod
     def unpacked(words: Float[Array, " *K D"], count: int) -> "GapDecisions":
         """The decisions about `count` gaps from numbers, or from rows of them."""
-        places = np.arange(3 * count)
-        halves = jnp.asarray(2.0 ** -(places % _BITS), words.dtype)
-        columns = [words[..., place // _BITS] for place in places]
+        bits = np.arange(3 * count)
+        halves = jnp.asarray(2.0 ** -(bits % _BITS), words.dtype)
+        columns = [words[..., bit // _BITS] for bit in bits]
         shifted = jnp.floor(jnp.stack(columns, axis=-1) * halves)
         flags = shifted - 2 * jnp.floor(shifted / 2) > 0.5
         return GapDecisions(*jnp.split(flags, 3, axis=-1))

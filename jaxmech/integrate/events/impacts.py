@@ -216,8 +216,8 @@ def _pushed(
     if count <= MOST:
         P, pushes, solved = _complementary(W, r, members)
         return P, pushes, solved, jnp.asarray(True)
-    places = jnp.cumsum(members) - 1
-    chosen = members[None] & (places[None] == np.arange(MOST)[:, None])
+    ranks = jnp.cumsum(members) - 1
+    chosen = members[None] & (ranks[None] == np.arange(MOST)[:, None])
     S = chosen.astype(r.dtype)
     P, pushes, solved = _complementary(S @ W @ S.T, S @ r, chosen.any(1))
     spread = jnp.where(chosen, P[:, None], 0.0).sum(0)

@@ -54,7 +54,7 @@ class Replay(eqx.Module):
 
     def added(self, step: Array, size: Array, event: Array, row: Array, outcome: Array) -> "Replay":
         """Append an event."""
-        # Beyond the last place events are counted, but not written: a derivative then knows that
+        # Beyond the last row events are counted, but not written: a derivative then knows that
         # some are missing.
         is_entry = jnp.arange(len(self.step)) == self.count
 

@@ -101,18 +101,18 @@ class Events(eqx.Module):
 
 
 def events_of(
-    watch: EventSet, system: System, state: EventState, rows: Array, active: Array, t_last: Array,
-    t_failed: Array,
+    event_set: EventSet, system: System, state: EventState, rows: Array, active: Array,
+    t_last: Array, t_failed: Array,
 ) -> Events:  # fmt: skip
     """The events by name, from the last state of a run to the time `t_last`.
 
     `rows` are their occurrences (R, w). `active` flags the constraints with a switch that are on at
     the save times, shape (T, C).
     """
-    occurrences = Occurrences.unpacked(rows, system.n, system.n_velocities, watch.words)
+    occurrences = Occurrences.unpacked(rows, system.n, system.n_velocities, event_set.words)
     records, t_end = dict[str, EventRecord](), t_last
-    for k, event in enumerate(watch.events):
-        event_rows = slice(watch.rows[k], watch.rows[k + 1])
+    for k, event in enumerate(event_set.events):
+        event_rows = slice(event_set.rows[k], event_set.rows[k + 1])
         has_transition = event.transition is not None
         records[event.name] = EventRecord(
             count=state.counts[k],
@@ -129,11 +129,11 @@ def events_of(
             outcome=occurrences.outcome[event_rows],
         )
         if event.terminal:
-            t_end = jnp.where(state.stopped_by == k, occurrences.t[watch.rows[k]], t_end)
+            t_end = jnp.where(state.stopped_by == k, occurrences.t[event_set.rows[k]], t_end)
     return Events(
         records=records,
         stopped_by=state.stopped_by,
         t_end=jnp.where(jnp.isnan(t_failed), t_end, t_failed),
-        active={name: active[:, k] for k, name in enumerate(watch.names)},
-        names=tuple(event.name for event in watch.events),
+        active={name: active[:, k] for k, name in enumerate(event_set.names)},
+        names=tuple(event.name for event in event_set.events),
     )

@@ -2,7 +2,7 @@
 
 In a mechanism that constraints move, and in one that turns uniformly, a step may have no error and
 be of any length, while the function of an event oscillates or has a short pulse. Between the ends
-of a step the motion is that of a cubic; there the functions are sampled at places without
+of a step the motion is that of a cubic; there the functions are sampled at points without
 regularity, so that no oscillation can look slow at all of them, and at least `SAMPLES` of them in a
 run, however long its steps are.
 """
@@ -26,13 +26,13 @@ from jaxmech.status import Status
 from jaxmech.system import Params, System
 
 SAMPLES = 256  # of the functions of events in a run, at least: shorter pulses may be missed
-_PLACES = (0.083, 0.211, 0.372, 0.457, 0.619, 0.738, 0.917)  # in every step, between its ends
+_POINTS = (0.083, 0.211, 0.372, 0.457, 0.619, 0.738, 0.917)  # in every step, between its ends
 _IRREGULAR = 0.7  # of the mean distance of two samples, within which each of them lies
 _GOLDEN = 0.6180339887498949
 _DEPTH = 1e-3  # relative to the ends of a step: smaller values may be errors of the cubic
 
 State = tuple[Array, Array]  # q and v
-_Values = Callable[[Array], Float[Array, " E"]]  # at a place in a step from 0 to 1
+_Values = Callable[[Array], Float[Array, " E"]]  # at a point of a step from 0 to 1
 
 
 class Passes(NamedTuple):
@@ -42,9 +42,9 @@ class Passes(NamedTuple):
     crossings: Int[Array, " E"]
     events: Int[Array, " E"]  # the crossings in the direction of the event
 
-    def after(self, watch: EventSet, values: Float[Array, " E"], depth: Array) -> "Passes":
+    def after(self, event_set: EventSet, values: Float[Array, " E"], depth: Array) -> "Passes":
         """Those after one more sample; smaller values than `depth` do not count."""
-        directions = jnp.asarray([event.direction for event in watch.events], jnp.int32)
+        directions = jnp.asarray([event.direction for event in event_set.events], jnp.int32)
         new = jnp.where(jnp.abs(values) > depth, jnp.sign(values), 0).astype(jnp.int32)
         crosses = self.signs * new < 0
         occurs = crosses & ((directions == 0) | (directions == new))
@@ -60,16 +60,16 @@ class Looks(NamedTuple):
 
     @staticmethod
     def of(
-        watch: EventSet, steps: int, q: Array, v: Array, t: Array, params: Params
+        event_set: EventSet, steps: int, q: Array, v: Array, t: Array, params: Params
     ) -> "Looks":  # fmt: skip
         """Those of a run with so many steps that starts at a state."""
         samples = max(1, -(-SAMPLES // max(steps, 1)) - 1)
-        return Looks(samples, least_values(watch, q, v, t, watch.plain(params)))
+        return Looks(samples, least_values(event_set, q, v, t, event_set.plain(params)))
 
 
 def step_turns(
-    watch: EventSet, system: System, start: State, end: State, t: Array, h: Array, params: Params,
-    share: Array, has_rates: Array | None = None,
+    event_set: EventSet, system: System, start: State, end: State, t: Array, h: Array,
+    params: Params, share: Array, has_rates: Array | None = None,
 ) -> tuple[Int[Array, " E"], Int[Array, " E"]]:  # fmt: skip
     """How often each function turns in a step, and how often it has an event, by samples.
 
@@ -78,35 +78,35 @@ def step_turns(
     or of some. `share` is the length of the step as a fraction of the run. Functions of reactions
     do not count.
     """
-    values = _between_ends(watch, system, start, end, t, h, params)
-    unit, is_sampled = jnp.ones_like(t), _is_sampled(watch)
-    least = least_values(watch, *end, t + h, watch.plain(params))
+    values = _between_ends(event_set, system, start, end, t, h, params)
+    unit, is_sampled = jnp.ones_like(t), _is_sampled(event_set)
+    least = least_values(event_set, *end, t + h, event_set.plain(params))
 
     def value_and_rate(u: Array) -> tuple[Array, Array]:
         return jax.jvp(values, (u,), (unit,))
 
-    def turned(slopes: Array, rate: Array) -> tuple[Array, Array]:
+    def compared(slopes: Array, rate: Array) -> tuple[Array, Array]:
         new = jnp.where(jnp.abs(rate) > least, jnp.sign(rate), 0).astype(jnp.int32)
         return jnp.where(new == 0, slopes, new), slopes * new < 0
 
     first, last = value_and_rate(0 * unit), value_and_rate(unit)
     depth = _depth(least, first[0], last[0])
-    none = jnp.zeros(len(watch.events), jnp.int32)
+    none = jnp.zeros(len(event_set.events), jnp.int32)
 
     def look(so_far: Any, u: Array) -> Any:
         slopes, turns, passes = so_far
         value, rate = value_and_rate(u)
-        slopes, turns_here = turned(slopes, rate)
-        return (slopes, turns + turns_here, passes.after(watch, value, depth)), None
+        slopes, turns_here = compared(slopes, rate)
+        return (slopes, turns + turns_here, passes.after(event_set, value, depth)), None
 
-    begun = turned(none, first[1])[0], none, Passes(none, none, none)
-    begun = (*begun[:2], begun[2].after(watch, first[0], depth))
-    (slopes, turns, passes), _ = jax.lax.scan(look, begun, jnp.asarray(_PLACES, t.dtype))
-    turns += turned(slopes, last[1])[1]
-    # In a long step the values at more places.
-    count = jnp.ceil(SAMPLES * share).astype(jnp.int32) - len(_PLACES)
-    denser = _sampled(watch, values, begun[2], depth, jnp.maximum(count, 0))
-    passes, denser = (x.after(watch, last[0], depth) for x in (passes, denser))
+    begun = compared(none, first[1])[0], none, Passes(none, none, none)
+    begun = (*begun[:2], begun[2].after(event_set, first[0], depth))
+    (slopes, turns, passes), _ = jax.lax.scan(look, begun, jnp.asarray(_POINTS, t.dtype))
+    turns += compared(slopes, last[1])[1]
+    # In a long step the values at more points.
+    count = jnp.ceil(SAMPLES * share).astype(jnp.int32) - len(_POINTS)
+    denser = _sampled(event_set, values, begun[2], depth, jnp.maximum(count, 0))
+    passes, denser = (x.after(event_set, last[0], depth) for x in (passes, denser))
     # The search for an extremum, from the rates at the ends.
     signs = jnp.sign(first[0]).astype(jnp.int32)
     dips = ExtremumSearch.of(signs, is_sampled, first, last).pending
@@ -119,30 +119,30 @@ def step_turns(
 
 
 def sampled_events(
-    watch: EventSet, system: System, start: State, end: State, t: Array, h: Array, params: Params,
-    first: EventState, last: EventState, looks: Looks,
+    event_set: EventSet, system: System, start: State, end: State, t: Array, h: Array,
+    params: Params, first: EventState, last: EventState, looks: Looks,
 ) -> Int[Array, " E"]:  # fmt: skip
     """How often each function has an event in a step, from one state of the events to another."""
-    values = _between_ends(watch, system, start, end, t, h, params)
+    values = _between_ends(event_set, system, start, end, t, h, params)
     depth = _depth(looks.least, first.values, last.values)
     zeros = jnp.zeros_like(first.signs)
-    passes = _sampled(watch, values, Passes(first.signs, zeros, zeros), depth, looks.samples)
+    passes = _sampled(event_set, values, Passes(first.signs, zeros, zeros), depth, looks.samples)
     # Gaps of bodies that touch are zero within round-off, which crosses nothing.
-    least = 0 * depth if watch.gaps is None else jnp.where(watch.one_sided, depth, 0.0)
-    events = passes.after(watch, last.values, least).events
-    return jnp.where(_is_sampled(watch), events, 0)
+    least = 0 * depth if event_set.gaps is None else jnp.where(event_set.one_sided, depth, 0.0)
+    events = passes.after(event_set, last.values, least).events
+    return jnp.where(_is_sampled(event_set), events, 0)
 
 
 def _sampled(
-    watch: EventSet, values: _Values, passes: Passes, depth: Array, count: int | Array
+    event_set: EventSet, values: _Values, passes: Passes, depth: Array, count: int | Array
 ) -> Passes:
-    """The passes through zero at so many places between the ends of a step."""
+    """The passes through zero at so many points between the ends of a step."""
     dtype = depth.dtype
 
     def look(k: Array, passes: Passes) -> Passes:
         x = k.astype(dtype)
-        place = (x + 1 + _IRREGULAR * ((_GOLDEN * x) % 1.0 - 0.5)) / (count + 1)
-        return passes.after(watch, values(place), depth)
+        point = (x + 1 + _IRREGULAR * ((_GOLDEN * x) % 1.0 - 0.5)) / (count + 1)
+        return passes.after(event_set, values(point), depth)
 
     looked: Passes = jax.lax.fori_loop(0, count, look, passes)
     return looked
@@ -153,16 +153,22 @@ def _depth(least: Array, first: Array, last: Array) -> Array:
     return jnp.maximum(least, _DEPTH * jnp.maximum(jnp.abs(first), jnp.abs(last)))
 
 
-def _is_sampled(watch: EventSet) -> Bool[Array, " E"]:
-    return watch.flags([not event.needs_reactions for event in watch.events])
+def _is_sampled(event_set: EventSet) -> Bool[Array, " E"]:
+    return event_set.flags([not event.needs_reactions for event in event_set.events])
 
 
 def _between_ends(
-    watch: EventSet, system: System, start: State, end: State, t: Array, h: Array, params: Params
+    event_set: EventSet,
+    system: System,
+    start: State,
+    end: State,
+    t: Array,
+    h: Array,
+    params: Params,
 ) -> _Values:
     """The functions along a step, by a cubic; those of reactions are zero."""
     start, end, t, h, params = jax.lax.stop_gradient((start, end, t, h, params))
-    plain = watch.plain(params)
+    plain = event_set.plain(params)
     first, last = (
         (q, system.speeds(q, v, time, params)) for (q, v), time in ((start, t), (end, t + h))
     )
@@ -171,26 +177,29 @@ def _between_ends(
         time = t + u * h
         q, speeds = _between(first, last, h, u)
         v = system.from_speeds(q, speeds, time, params)
-        return _plain_values(watch, q, v, time, plain)
+        return _plain_values(event_set, q, v, time, plain)
 
     return values
 
 
 def _plain_values(
-    watch: EventSet, q: Array, v: Array, t: Array, params: Params
+    event_set: EventSet, q: Array, v: Array, t: Array, params: Params
 ) -> Float[Array, " E"]:
     zero = jnp.zeros_like(t)
     return jnp.stack(
-        [zero if event.needs_reactions else event.value(q, v, t, params) for event in watch.events]
+        [
+            zero if event.needs_reactions else event.value(q, v, t, params)
+            for event in event_set.events
+        ]
     )
 
 
 def least_values(
-    watch: EventSet, q: Array, v: Array, t: Array, params: Params
+    event_set: EventSet, q: Array, v: Array, t: Array, params: Params
 ) -> Float[Array, " E"]:
     """The values and rates below which those of the functions may be errors of the motion."""
     q, v, t, params = jax.lax.stop_gradient((q, v, t, params))
-    in_q, in_v = jax.jacfwd(lambda q, v: _plain_values(watch, q, v, t, params), (0, 1))(q, v)
+    in_q, in_v = jax.jacfwd(lambda q, v: _plain_values(event_set, q, v, t, params), (0, 1))(q, v)
     share = float(jnp.finfo(t.dtype).eps) ** 0.375
     return share * (reach(in_q, q) + reach(in_v, v))
 
@@ -208,27 +217,27 @@ StepEndWithEvents = tuple[StepState, StepInfo, EventState]
 
 
 def with_events(
-    scheme: Scheme, watch: EventSet, start: StepState, without_events: StepEnd, running: Array,
-    state: EventState, log: Array, h: Array, params: Params, place: Array,
+    scheme: Scheme, event_set: EventSet, start: StepState, without_events: StepEnd, running: Array,
+    state: EventState, log: Array, h: Array, params: Params, number: Array,
     extents: Float[Array, " n"] | None, looks: Looks,
 ) -> tuple[StepEndWithEvents, Array]:  # fmt: skip
     """The result of a step with its events, from the one without, and the log with them.
 
-    `place` is the number of the step in the segment.
+    `number` is the number of the step in the segment.
     """
-    (end, info), active_params = without_events, watch.params(params, state.active)
+    (end, info), active_params = without_events, event_set.params(params, state.active)
     ends = (start.q, start.v, start.t, None), (end.q, end.v, end.t, None)
-    state, passed, dips, happens = step_dips(scheme, watch, state, *ends, h, active_params)
+    state, passed, dips, happens = step_dips(scheme, event_set, state, *ends, h, active_params)
     sampled = sampled_events(
-        watch, scheme.system, (start.q, start.v), (end.q, end.v), start.t, h, active_params,
+        event_set, scheme.system, (start.q, start.v), (end.q, end.v), start.t, h, active_params,
         state, passed, looks,
     )  # fmt: skip
     # Those to which the rates at the ends lead are sought, as far as the method resolves them.
-    sampled = jnp.where(watch.enabled(state.active) & ~dips.pending, sampled, 0)
+    sampled = jnp.where(event_set.enabled(state.active) & ~dips.pending, sampled, 0)
     # The step that an event at its start makes void may fail.
     happens = running & (info.good | state.due) & happens
     search, log = through_events(
-        scheme, watch, start, h, params, state, place, dips, happens, log, extents
+        scheme, event_set, start, h, params, state, number, dips, happens, log, extents
     )
 
     def rarely() -> StepEndWithEvents:

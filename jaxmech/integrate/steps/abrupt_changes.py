@@ -55,7 +55,7 @@ def ending_at_jumps(
     samples = outside_traces(_sampled, system, *run)
     if samples is None:
         return steps
-    sides, places, numbers = (np.asarray(x, float) for x in samples)
+    sides, sample_times, numbers = (np.asarray(x, float) for x in samples)
     saves, eps = run[2], float(np.finfo(ts.dtype).eps)
     low, high = (x.min(0) for x in (sides, numbers)), (x.max(0) for x in (sides, numbers))
     low, high = np.minimum(*low), np.maximum(*high)
@@ -66,7 +66,7 @@ def ending_at_jumps(
     times = saves[jumps].astype(float)
     knots = step_times(system, None, jnp.asarray(saves), run[3])
     ends = times if knots is None else np.concatenate([times, np.asarray(knots, float)])
-    abrupt = _abrupt(places, numbers, ends)
+    abrupt = _abrupt(sample_times, numbers, ends)
     if abrupt.size:
         named = ", ".join(f"{t:.4g}" for t in abrupt[:_NAMED])
         more = ", ..." if abrupt.size > _NAMED else ""
@@ -107,7 +107,7 @@ def _sampled(
     q, v = (x + jnp.linspace(0.31, 0.57, x.size, dtype=x.dtype) for x in (q, v))
     first, last = ts[0], ts[-1]
     apart = _APART * jnp.finfo(ts.dtype).eps * jnp.maximum(jnp.abs(first), jnp.abs(last))
-    places = first + (last - first) * jnp.linspace(0.0, 1.0, _SAMPLES + 1, dtype=ts.dtype)
+    sample_times = first + (last - first) * jnp.linspace(0.0, 1.0, _SAMPLES + 1, dtype=ts.dtype)
 
     def numbers(t: Array) -> Array:
         def levels(t: Array) -> Array:
@@ -118,7 +118,7 @@ def _sampled(
         return jnp.concatenate([jnp.ravel(x).astype(ts.dtype) for x in parts])
 
     sides = jnp.concatenate([ts - apart, ts + apart])
-    return jax.vmap(numbers)(sides), places, jax.vmap(numbers)(places)
+    return jax.vmap(numbers)(sides), sample_times, jax.vmap(numbers)(sample_times)
 
 
 def _residuals(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
@@ -130,13 +130,13 @@ def _rate(fn: Any) -> Any:
     return lambda t: jax.jvp(fn, (t,), (jnp.ones_like(t),))[1]
 
 
-def _abrupt(places: np.ndarray, numbers: np.ndarray, ends: np.ndarray) -> np.ndarray:
+def _abrupt(sample_times: np.ndarray, numbers: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """The times of abrupt changes, except those near a time at which a step ends."""
     change = np.abs(numbers[2:] - 2 * numbers[1:-1] + numbers[:-2])
     is_abrupt = (change > _ABRUPT).any(1)
     if is_abrupt.mean() > _RARE:
         return np.zeros(0)
-    times, spacing = places[1:-1][is_abrupt], abs(places[1] - places[0])
+    times, spacing = sample_times[1:-1][is_abrupt], abs(sample_times[1] - sample_times[0])
     far = (np.abs(times[:, None] - ends) > 2 * spacing).all(1)
     times = times[far]
     return times[np.abs(np.diff(times, prepend=np.inf)) > 2 * spacing]

@@ -93,11 +93,11 @@ def choose_steps(
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
     policy = ending_at_jumps(system, policy, q0, v0, ts, params)
     times = step_times(system, policy.step_times(q0.dtype), ts, params)
-    watch = with_gaps(event_set_of(system, events, inactive), system, q0, ts, params)
-    if watch is not None:
-        scheme = replace(scheme, system=watch.system(system))
-        params = watch.params(params, watch.active())
-    per_save = _per_save(scheme, watch, (q0, v0, ts, params, times))
+    event_set = with_gaps(event_set_of(system, events, inactive), system, q0, ts, params)
+    if event_set is not None:
+        scheme = replace(scheme, system=event_set.system(system))
+        params = event_set.params(params, event_set.active())
+    per_save = _per_save(scheme, event_set, (q0, v0, ts, params, times))
     if per_save is None:
         raise ValueError(
             "Argument `q0` and the others must have known values, but under `jax.jit` they have "
@@ -109,7 +109,7 @@ def choose_steps(
 
 def with_number(
     scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params, times: Array | None = None,
-    watch: EventSet | None = None,
+    event_set: EventSet | None = None,
 ) -> FixedSteps:  # fmt: skip
     """The steps with their number, which is chosen from the motion if not set.
 
@@ -120,7 +120,7 @@ def with_number(
     per_save = steps.per_save
     least = 1 if steps.max_step is None else _least(steps.max_step, ts, times)
     if per_save is None:
-        per_save = _per_save(scheme, watch, (q0, v0, ts, params, times))
+        per_save = _per_save(scheme, event_set, (q0, v0, ts, params, times))
         if per_save is None:
             warn_caller(UNKNOWN_STEPS, StepWarning)
     return replace(steps, per_save=max(per_save or 1, least), max_step=None)
@@ -174,14 +174,14 @@ def as_times(ts: Any, dtype: Any) -> Array:
     return ts
 
 
-def _per_save(scheme: Scheme, watch: EventSet | None, run: Any) -> int | None:
+def _per_save(scheme: Scheme, event_set: EventSet | None, run: Any) -> int | None:
     """Steps per save interval for a run or a batch; None if values are unknown."""
     values = actual(run, MEMBERS)
-    return None if values is None else members_per_save(scheme, watch, *values)
+    return None if values is None else members_per_save(scheme, event_set, *values)
 
 
 def members_per_save(
-    scheme: Scheme, watch: EventSet | None, q: Any, v: Any, ts: np.ndarray, params: Params,
+    scheme: Scheme, event_set: EventSet | None, q: Any, v: Any, ts: np.ndarray, params: Params,
     times: np.ndarray | None,
 ) -> int | None:  # fmt: skip
     """Steps per save interval for the most demanding of up to `MEMBERS` members.
@@ -190,7 +190,7 @@ def members_per_save(
     """
     if not len(ts):  # an empty batch
         return 1
-    step_count = members_need(scheme, q, v, ts, params, times, watch)
+    step_count = members_need(scheme, q, v, ts, params, times, event_set)
     if step_count is None:
         return None
     longest = _intervals(ts, times).max(1) / np.abs(ts[:, -1] - ts[:, 0])
@@ -199,7 +199,7 @@ def members_per_save(
 
 def members_need(
     scheme: Scheme, q: Any, v: Any, ts: Any, params: Params, times: Any = None,
-    watch: EventSet | None = None,
+    event_set: EventSet | None = None,
 ) -> int | None:  # fmt: skip
     """Equal steps from first to last time for the most demanding of up to `MEMBERS` members.
 
@@ -207,23 +207,23 @@ def members_need(
     """
     scheme = _with_open_gaps(scheme)
     if scheme.system.sampling is not None and times is not None and times.shape[1] > _MOST_ENDS:
-        return _controlled_need(scheme, q, v, ts, params, times, watch)
-    step_count = steps_needed(scheme, *_of_trials(q, v, ts, params, times), watch)
+        return _controlled_need(scheme, q, v, ts, params, times, event_set)
+    step_count = steps_needed(scheme, *_of_trials(q, v, ts, params, times), event_set)
     if step_count is None:
         return None
     if step_count > MOST_STEPS:
         warn_caller(_TOO_MANY.format(step_count), StepWarning)
     step_count = min(step_count, MOST_STEPS)
     # A trial has no transitions: a body that is held, or sticks, would seem slow for good.
-    if watch is None or (free_params := watch.released(params)) is None:
+    if event_set is None or (free_params := event_set.released(params)) is None:
         return step_count
-    free_count = steps_needed(scheme, *_of_trials(q, v, ts, free_params, times), watch)
+    free_count = steps_needed(scheme, *_of_trials(q, v, ts, free_params, times), event_set)
     # A motion that the constraint keeps from going on may have no end.
     return max(step_count, free_count) if free_count and free_count <= MOST_STEPS else step_count
 
 
 def _controlled_need(
-    scheme: Scheme, q: Any, v: Any, ts: Any, params: Any, times: Any, watch: EventSet | None
+    scheme: Scheme, q: Any, v: Any, ts: Any, params: Any, times: Any, event_set: EventSet | None
 ) -> int | None:
     """The steps of a run with many samples of controllers, by those of its first samples."""
     ordered = np.sort(np.clip(times, ts[:, :1], ts[:, -1:]), axis=1)
@@ -233,7 +233,7 @@ def _controlled_need(
     end = np.take_along_axis(ordered, last[:, None], axis=1)
     part = np.concatenate([ts[:, :1], end], axis=1)
     share = (part[:, 1] - part[:, 0]) / (ts[:, -1] - ts[:, 0])
-    count = members_need(scheme, q, v, part, params, ordered[:, :_MOST_ENDS], watch)
+    count = members_need(scheme, q, v, part, params, ordered[:, :_MOST_ENDS], event_set)
     return count if count is None else math.ceil(count / max(float(share.min()), 1e-12))
 
 

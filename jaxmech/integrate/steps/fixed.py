@@ -62,8 +62,8 @@ def method_and_steps(
         TypeError: if an argument is of the wrong kind.
         ValueError: if steps are adaptive and the method has no error estimate.
     """
-    _require_place("method", method, AbstractSteps, "steps")
-    _require_place("steps", steps, AbstractMethod, "method")
+    _require_argument("method", method, AbstractSteps, "steps")
+    _require_argument("steps", steps, AbstractMethod, "method")
     steps = FixedSteps() if steps is None else steps
     require_kind("steps", steps, AbstractSteps, "FixedSteps(per_save=5) or Adaptive(rtol=1e-8)")
     method = steps.default_method if method is None else method
@@ -72,9 +72,9 @@ def method_and_steps(
     return method, steps
 
 
-def _require_place(argument: str, value: Any, wrong_type: type, place: str) -> None:
+def _require_argument(argument: str, value: Any, wrong_type: type, right_argument: str) -> None:
     if isinstance(value, wrong_type):
         raise TypeError(
-            f"Argument `{argument}` must not be {value!r}, which belongs to `{place}`: "
-            f"write {place}={value!r}."
+            f"Argument `{argument}` must not be {value!r}, which belongs to `{right_argument}`: "
+            f"write {right_argument}={value!r}."
         )

@@ -39,13 +39,13 @@ _FIRST = 16  # steps from the first to the last time in the first trial
 _TRIALS = 10
 _MOVED = 1e-3  # of the displacements by the projection: motions without freedom have no other error
 _REFINED = 4.0  # factor after a failed trial
-_HOPELESS = 10_000  # steps of a trial that fails at the same place as the one before for good
+_HOPELESS = 10_000  # steps of a trial that fails at the same time as the one before for good
 _RESOLVED = 1e-3  # error below which the motion is resolved, so that the order of the method shows
 
 
 def steps_needed(
     scheme: Scheme, q: Any, v: Any, ts: np.ndarray, params: Any, times: np.ndarray | None = None,
-    watch: EventSet | None = None,
+    event_set: EventSet | None = None,
 ) -> int | None:  # fmt: skip
     """The number of equal steps from ts[:, 0] to ts[:, 1] with which all errors meet the target.
 
@@ -59,7 +59,7 @@ def steps_needed(
     steps, previous, result, is_settled = _FIRST, None, np.zeros(len(q)), np.zeros(len(q), bool)
     foreseen = np.full(len(q), float(_FIRST))  # the steps needed according to the trial before
     for _ in range(_TRIALS):
-        trial = _tried(scheme, watch, q, v, ts, params, times, steps)
+        trial = _tried(scheme, event_set, q, v, ts, params, times, steps)
         if trial is None:
             return None
         # The error of a whole run falls with the step to the power of the order.
@@ -156,20 +156,20 @@ class _Trial:
             return near
         growth = self.steps / previous.steps
         # A resolved motion whose error does not fall with the order of the method is not smooth;
-        # more trials would not help. Nor would they if both trials failed at the same place.
+        # more trials would not help. Nor would they if both trials failed at the same time.
         resolved = self.is_known & (np.maximum(self.error, previous.error) < _RESOLVED)
         rough = resolved & (self.error > previous.error / growth**1.5)
-        place = (
+        shift = (
             abs(self.made_steps / self.steps - previous.made_steps / previous.steps)
             * previous.steps
         )
-        ended = ~self.good & ~previous.good & (place <= 2.0) & (self.steps > _HOPELESS)
+        ended = ~self.good & ~previous.good & (shift <= 2.0) & (self.steps > _HOPELESS)
         rough &= self.good & self.is_fine
         return near | rough | (ended & ((self.error < _RESOLVED) | (self.made_steps == 0)))
 
 
 def _tried(
-    scheme: Scheme, watch: EventSet | None, q: Any, v: Any, ts: np.ndarray, params: Any,
+    scheme: Scheme, event_set: EventSet | None, q: Any, v: Any, ts: np.ndarray, params: Any,
     times: np.ndarray | None, steps: int,
 ) -> _Trial | None:  # fmt: skip
     # Compiled even under `jax.disable_jit()`, by which users step through their functions.
@@ -177,7 +177,7 @@ def _tried(
     # only leads to another number of steps: the run itself reports it.
     with jax.disable_jit(False), unoptimized(), unchecked():
         results = outside_traces(
-            _trial, scheme, watch, q, v, ts, params, times, np.asarray(steps),
+            _trial, scheme, event_set, q, v, ts, params, times, np.asarray(steps),
             np.asarray(min(steps, _TRIED)),
         )  # fmt: skip
     if results is None:
@@ -187,16 +187,16 @@ def _tried(
     # What the first steps have lost, extended to the whole run.
     scale = steps / np.maximum(made_steps, 1)
     error = np.where((made_steps == 0) & ~good, np.inf, error * scale)
-    turns = None if watch is None else turns_seen
+    turns = None if event_set is None else turns_seen
     return _Trial(steps, error, hidden * scale, made_steps, good, turns)
 
 
 _Found = tuple[Array, Array, Array, Array, Array]
 
 
-@jit_of("scheme", "watch", is_frame=True)
+@jit_of("scheme", "event_set", is_frame=True)
 def _trial(
-    scheme: Scheme, watch: EventSet | None, q: Array, v: Array, ts: Array, params: Any,
+    scheme: Scheme, event_set: EventSet | None, q: Array, v: Array, ts: Array, params: Any,
     times: Array | None, steps: Array, tried: Array,
 ) -> _Found:  # fmt: skip
     """The error of the first steps, what round-off hides, their number, and whether all succeeded.
@@ -218,21 +218,28 @@ def _trial(
     ) -> _Found:
         zero, grid = jnp.zeros_like(q), EvenSteps.of(ts, times, steps)
         states, has_rates = len(scheme.system.states), None
-        if watch is not None:  # fixed steps know no accelerations at their ends
-            positions = watch.of_positions(q, v, ts[0], watch.plain(params))
-            has_rates = watch.flags(positions)
+        if event_set is not None:  # fixed steps know no accelerations at their ends
+            positions = event_set.of_positions(q, v, ts[0], event_set.plain(params))
+            has_rates = event_set.flags(positions)
 
         def step_once(k: Array, carry: Any) -> Any:
             q, v, errors, (low, high, fastest, rounding), turns_seen, made_steps, _ = carry
             t, h, span, turns = grid.step(k)
             span_params = within(span, params)
             if turns is not None:
-                q, v, _ = scheme.turned(q, v, t, span_params, turns)
+                q, v, _ = scheme.after_kink(q, v, t, span_params, turns)
             new_q, new_v, step_errors, went_well = _doubled(scheme, q, v, t, h, span_params)
-            if watch is not None:
+            if event_set is not None:
                 ends = (q, v), (new_q, new_v)
                 turns_of_each, _ = step_turns(
-                    watch, scheme.system, *ends, t, h, span_params, h / (ts[1] - ts[0]), has_rates
+                    event_set,
+                    scheme.system,
+                    *ends,
+                    t,
+                    h,
+                    span_params,
+                    h / (ts[1] - ts[0]),
+                    has_rates,
                 )
                 turns_seen = jnp.maximum(turns_seen, turns_of_each.max())
             hidden = rounding + _rounding(new_q, states)[0]

@@ -117,7 +117,7 @@ class StepGrid(eqx.Module):
     """
 
     ts: Float[Array, " N"]  # T + K of them
-    rows: Int[Array, " T"]  # the places of the saves
+    rows: Int[Array, " T"]  # indices of the saves
 
     @staticmethod
     def of(ts: Float[Array, " T"], times: Float[Array, " K"]) -> "StepGrid":
@@ -128,10 +128,10 @@ class StepGrid(eqx.Module):
         later = jnp.concatenate([jnp.clip(sign * times, saves[0], saves[-1]), saves[1:]])
         order = jnp.argsort(later, stable=True)
         count = jnp.arange(1, 1 + later.size, dtype=jnp.int32)
-        place = jnp.zeros(later.size, jnp.int32).at[order].set(count)
+        rows = jnp.zeros(later.size, jnp.int32).at[order].set(count)
         grid = jnp.concatenate([saves[:1], later[order]])
         first = jnp.zeros(1, jnp.int32)
-        return StepGrid(sign * grid, jnp.concatenate([first, place[times.size :]]))
+        return StepGrid(sign * grid, jnp.concatenate([first, rows[times.size :]]))
 
 
 class EvenSteps(eqx.Module):
