@@ -54,6 +54,7 @@ from jaxmech.parts.forces.elements import CoordinateSprings as CoordinateSprings
 from jaxmech.parts.forces.elements import Gravity as Gravity
 from jaxmech.parts.forces.elements import Rotors as Rotors
 from jaxmech.parts.forces.elements import Support as Support
+from jaxmech.parts.gaps import Drum as Drum
 from jaxmech.parts.gaps import backlash as backlash
 from jaxmech.parts.gaps import contact as contact
 from jaxmech.parts.gaps import rope as rope
@@ -111,6 +112,7 @@ from jaxmech.parts.vectors import spin_in_body as spin_in_body
 from jaxmech.parts.visuals import Visual as Visual
 
 __all__ = [
+    "Drum",
     "Frame",
     "Joint",
     "Mechanism",

@@ -28,7 +28,8 @@ from jaxmech.parts.body import AbstractBody, Frame, Ground
 from jaxmech.parts.contacts.base import AbstractContact
 from jaxmech.parts.contacts.curves import RollerGap
 from jaxmech.parts.forces.elements import AbstractForce, Applied, Damper, Spring, TorsionSpring
-from jaxmech.parts.gaps.between_points import OverPlane, WithinLength, rope_points
+from jaxmech.parts.gaps.between_points import OverPlane
+from jaxmech.parts.gaps.ropes import WithinLength, course
 from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.position_equations import (
     Across,
@@ -331,7 +332,7 @@ def _element(
             origin, n = frames[0].point(read.vector(at_a, 2)), pointing(frames[0], normal, read)
             return {f"{name}.ground": line(origin + _FAR * turned(n), origin - _FAR * turned(n))}
         case WithinLength():
-            return {name: line(*rope_points(element, frames, read))}
+            return {name: line(*course(element, frames, read))}
         case Edge(_, along):
             u = pointing(frames[1], along, read)
             return {f"{name}.blade": line(ends[0] - 5 * width * u, ends[0] + 5 * width * u)}

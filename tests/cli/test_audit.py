@@ -1,4 +1,4 @@
-"""The command `jaxmech audit`: inertias, freedoms, keyframes and soft loops of MJCF files."""
+"""The command `jaxmech audit`: inertias, freedoms, keyframes, soft loops and limits."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech.cli.audit.deviation import deviation
-from jaxmech.cli.audit.report import flaws
+from jaxmech.cli.audit.deviation import deviation, draw
+from jaxmech.cli.audit.report import audit, flaws
 from jaxmech.cli.main import main
 from jaxmech.interop.mujoco import from_mjcf
 from tests.interop.models import FOUR_BAR, LEG
@@ -90,6 +90,39 @@ def test_stiffer_loops_come_closer_to_rigid_ones() -> None:
     assert off[2] < off[1] / 20
     assert gaps[2] < gaps[1] / 50 < gaps[0] / 2500
     assert off[2] < 1e-10
+
+
+LIMITED = """
+<mujoco><worldbody>
+  <site name="hook" pos="1 0 1"/>
+  <body name="weight"><joint name="rail" type="slide" axis="0 0 1" limited="true" range="-0.2 1"/>
+    <inertial pos="0 0 0" mass="2" diaginertia="0.1 0.1 0.1"/></body>
+  <body name="bob" pos="1 0 0.5"><joint name="fall" type="slide" axis="0 0 1"/>
+    <inertial pos="0 0 0" mass="3" diaginertia="0.1 0.1 0.1"/><site name="eye"/></body>
+</worldbody>
+<tendon><spatial name="cord" limited="true" range="0 0.6">
+  <site site="hook"/><site site="eye"/></spatial>
+  <spatial name="strut" limited="true" range="0.2 0.6">
+  <site site="hook"/><site site="eye"/></spatial></tendon>
+</mujoco>
+"""
+
+
+def test_limits_of_mujoco_are_passed(tmp_path: Path) -> None:
+    """A weight falls to its stop, and a bob into its cord; the strut is in neither motion."""
+    file = tmp_path / "limited.xml"
+    file.write_text(LIMITED, encoding="utf-8")
+    report = audit(file, 0.5)
+    assert report.deviation is not None
+    stop, cord = (report.deviation.limits[name] for name in ("rail.limit[0]", "cord.limit"))
+    np.testing.assert_allclose([stop.rigid, cord.rigid], np.sqrt([0.4 / 9.81, 0.2 / 9.81]))
+    np.testing.assert_allclose([stop.soft, cord.soft], [stop.rigid, cord.rigid], atol=5e-3)
+    for limit in (stop, cord):
+        assert 1e-4 < limit.penetration[-1] < limit.penetration.max() < 0.1
+    (row,) = [line for line in str(report).splitlines() if "rail.limit[0]" in line]
+    assert row.split()[-1] == f"{stop.rigid:.5f}"
+    assert "left out      tendon: strut" in str(report)
+    assert draw(report.deviation, report.name, tmp_path).stat().st_size > 10_000
 
 
 def test_a_file_without_flaws_has_none() -> None:

@@ -79,6 +79,61 @@ def test_a_bob_on_a_rope_leaves_its_circle_where_the_tension_vanishes() -> None:
     np.testing.assert_allclose(slope, -2 / 3, rtol=1e-5)
 
 
+def test_a_rope_winds_round_a_pole() -> None:
+    """Its free end moves at right angles to it, so that l^2 decreases by 2 r v t (involute)."""
+    r, length, speed = 0.1, 1.0, 2.0
+    ball = jp.point_mass("ball", mass=0.3)
+    pole = jp.Drum(jp.ground, (0, 0), r, towards=(1, 0))
+    game = jp.Mechanism([ball], [jp.rope("rope", [pole, (ball, (0, 0))], length)])
+    # The rope leaves the lower edge of the pole, so that a blow upwards winds it on.
+    q0, v0 = jnp.array([length, -r]), jnp.array([0.0, speed])
+    ts = jnp.linspace(0.0, 1.0, 5)
+    sol = jm.simulate(game, q0, v0, ts, steps=jm.FixedSteps(per_save=40))
+    assert sol.events is not None
+    assert sol.events["rope opens"].count == 0
+    free = jnp.sqrt((sol.q**2).sum(1) - r**2)
+    np.testing.assert_allclose(free, jnp.sqrt(length**2 - 2 * r * speed * ts), rtol=1e-9)
+    tension = jm.observe(game, sol).multipliers["rope"][:, 0]
+    np.testing.assert_allclose(tension, 0.3 * speed**2 / free, rtol=1e-8)
+
+
+def test_a_load_unwinds_a_winch() -> None:
+    """A drum of inertia J is J / r^2 more for the load to move."""
+    r, m, J = 0.2, 3.0, 0.5
+    reel, load = jp.planar_body("reel", mass=1.0, inertia=J), jp.point_mass("load", mass=m)
+    shaft = jp.revolute("shaft", jp.ground, (0, 0), reel, (0, 0))
+    drum = jp.Drum(reel, (0, 0), r, clockwise=True, towards=(0, -1))
+    cable = jp.rope("cable", [drum, (load, (0, 0))], 1.0)
+    winch = jp.Mechanism([reel, load], [shaft, cable], [jp.gravity(G)])
+    q0 = jnp.array([0.0, r, -1.0])
+    ts = jnp.linspace(0.0, 1.0, 5)
+    sol = jm.simulate(winch, q0, jnp.zeros(3), ts, steps=jm.FixedSteps(per_save=8))
+    fall = m * G / (m + J / r**2)
+    np.testing.assert_allclose(sol.q[:, 2], -1.0 - fall * ts**2 / 2, rtol=1e-9)
+    np.testing.assert_allclose(sol.q[:, 0], -fall * ts**2 / (2 * r), atol=1e-9)
+    seen = jm.observe(winch, sol)
+    np.testing.assert_allclose(seen.multipliers["cable"][:, 0], J / r**2 * fall, rtol=1e-9)
+
+
+def test_a_rope_runs_over_a_pulley_in_an_arc() -> None:
+    a, b = (jp.point_mass(name, mass=1.0) for name in "ab")
+    pulley = jp.Drum(jp.ground, (0, 0), "r", clockwise=True)
+    over = jp.rope("over", [(a, (0, 0)), pulley, (b, (0, 0))], 3.0)
+    machine = jp.Mechanism([a, b], [over], params={"r": 0.2})
+    gap, zero = machine.system.unilateral[0].constraint, jnp.zeros(())
+    hanging = jnp.array([-0.2, -1.0, 0.2, -1.5])
+    np.testing.assert_allclose(gap.value(hanging, zero, {"r": 0.2}), 0.5 - 0.2 * pi)
+    # Turned by a right angle, so that there is a quarter of an arc less.
+    aside = jnp.array([-0.2, -1.0, 1.5, 0.2])
+    np.testing.assert_allclose(gap.value(aside, zero, {"r": 0.2}), 0.5 - 0.1 * pi)
+    # The rope pulls a upwards and b to the left.
+    np.testing.assert_allclose(gap.jacobian(aside, zero, {"r": 0.2})[0], [0, 1, -1, 0], atol=1e-12)
+    shape = machine.geometry(aside, zero, {"r": 0.2})["over"]
+    assert jnp.sqrt((jnp.diff(shape, axis=0) ** 2).sum(1)).sum() == pytest.approx(
+        2.5 + 0.1 * pi, rel=1e-3
+    )
+
+
 def test_balls_of_equal_mass_exchange_their_velocities() -> None:
     a, b = (jp.point_mass(name, mass=1.0) for name in "ab")
     touch = jp.contact("touch", a, (0, 0), b, (0, 0), radius_a=0.1, radius_b=0.2, restitution=1.0)
@@ -118,6 +173,10 @@ WELD = jp.weld("weld", jp.ground, (0, 0), ONE, (0, 0))
         (lambda: jp.rope("r", [(ONE, (0, 0))], 1.0), "two or more `points`"),
         (lambda: jp.rope("r", [(ONE, (0, 0)), (ONE, (1, 0))], 1.0), "between different bodies"),
         (lambda: jp.rope("r", [(ONE, (0, 0)), (TWO, (0, 0))], -1.0), "positive number as `length`"),
+        (
+            lambda: jp.rope("r", [jp.Drum(ONE, (0, 0), 0.1), (TWO, (0, 0))], 1.0),
+            "with `towards` at an end",
+        ),
         (lambda: jp.rope("r", [ONE, TWO], 1.0), "pairs of a body and a point"),
     ],
 )

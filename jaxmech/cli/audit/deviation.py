@@ -1,7 +1,8 @@
-"""How far the soft loops of MuJoCo deviate from the motion with rigid ones."""
+"""How far the soft loops and limits of MuJoCo deviate from the motion with rigid ones."""
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from jaxmech.constraints import Holonomic
 from jaxmech.integrate import FixedSteps, StepWarning
-from jaxmech.interop.mujoco import Robot
+from jaxmech.interop.mujoco import Robot, names_of
 from jaxmech.parts import are_numbers
 from jaxmech.plot import COLORS, grid, labelled, save
 from jaxmech.simulate import simulate
@@ -19,6 +20,21 @@ from jaxmech.status import Status
 
 SAVES = 100
 LONGEST_STEP = 1e-3  # of the rigid motion [s]
+
+
+@dataclass(frozen=True)
+class Overrun:
+    """How far MuJoCo's motion passes a limit, that of a joint, a tendon or a rope.
+
+    Attributes:
+        penetration: how far it is beyond the limit, (T,), [m or rad].
+        soft: when it first reaches the limit [s]; NaN if it does not.
+        rigid: when the rigid motion does.
+    """
+
+    penetration: np.ndarray
+    soft: float
+    rigid: float
 
 
 @dataclass(frozen=True)
@@ -33,6 +49,7 @@ class Deviation:
         residual: the largest residual of a loop in the rigid motion.
         error: the estimated error of the rigid motion, as a share of the motion.
         failure: why the rigid motion ended early; empty if it did not.
+        limits: how far MuJoCo's motion passes each limit that either motion reaches.
     """
 
     ts: np.ndarray
@@ -41,10 +58,14 @@ class Deviation:
     residual: float
     error: float
     failure: str = ""
+    limits: Mapping[str, Overrun] = field(default_factory=dict)
 
 
 def deviation(robot: Robot, model: Any, q: Any, v: Any, params: Any, seconds: float) -> Deviation:
-    """Compare the motion of MuJoCo, without contacts and limits, with the rigid one."""
+    """Compare the motion of MuJoCo, without contacts, with the rigid one.
+
+    Limits count that are constraints of the robot.
+    """
     bodies = [body for body in robot.mechanism.bodies if body.name in robot.bodies]
     steps_per_save = max(1, round(seconds / SAVES / model.opt.timestep))
     ts = np.arange(0.0, seconds + 1e-9, steps_per_save * model.opt.timestep)
@@ -56,6 +77,7 @@ def deviation(robot: Robot, model: Any, q: Any, v: Any, params: Any, seconds: fl
         warnings.simplefilter("ignore", StepWarning)  # the report states the error
         sol = simulate(system, q, v, ts, params, steps=FixedSteps(per_save), throw=False)
     loops = [c for c in _loops(robot) if isinstance(c, Holonomic)]
+    stops = system.unilateral
     zero = jnp.zeros(())
 
     @jax.jit
@@ -64,12 +86,17 @@ def deviation(robot: Robot, model: Any, q: Any, v: Any, params: Any, seconds: fl
         q = robot.q(soft)
         gaps = {c.name: jnp.linalg.norm(c.value(q, zero, params)) for c in loops}
         frames = [robot.mechanism.kinematics.frames(bodies, x, zero, params) for x in (q, rigid)]
-        return gaps, [
-            jnp.linalg.norm(a.point(center) - b.point(center))
-            for a, b, center in zip(*frames, centers, strict=True)
-        ]
+        values = {stop.name: stop.constraint.value(q, zero, params) for stop in stops}
+        return (
+            gaps,
+            values,
+            [
+                jnp.linalg.norm(a.point(center) - b.point(center))
+                for a, b, center in zip(*frames, centers, strict=True)
+            ],
+        )
 
-    gaps, distances = compared(soft, sol.q)
+    gaps, values, distances = compared(soft, sol.q)
     failed = Status(int(sol.status)) != Status.OK
     return Deviation(
         ts,
@@ -78,7 +105,33 @@ def deviation(robot: Robot, model: Any, q: Any, v: Any, params: Any, seconds: fl
         float(jnp.max(sol.position_residual)),
         float(sol.integration_error),
         Status(int(sol.status)).name if failed else "",
+        _overruns(ts, {name: np.asarray(value) for name, value in values.items()}, sol.events),
     )
+
+
+def _overruns(ts: np.ndarray, gaps: dict[str, np.ndarray], events: Any) -> dict[str, Overrun]:
+    """The limits that a motion reaches, each with gaps (T, k) in MuJoCo's motion."""
+    overruns = {}
+    for name, values in gaps.items():
+        for k, gap in enumerate(values.T):
+            label = name if values.shape[1] == 1 else f"{name}[{k}]"
+            closes = events[f"{label} closes"]
+            rigid = float(closes.t[0]) if int(closes.count) else np.nan
+            beyond = np.maximum(-gap, 0.0)
+            if beyond.any() or np.isfinite(rigid):
+                overruns[label] = Overrun(beyond, _first_zero(ts, gap), rigid)
+    return overruns
+
+
+def _first_zero(ts: np.ndarray, gap: np.ndarray) -> float:
+    """When a gap first becomes negative, between two saves by a straight line."""
+    if not (gap < 0).any():
+        return np.nan
+    k = int(np.argmax(gap < 0))
+    if k == 0:
+        return float(ts[0])
+    share = gap[k - 1] / (gap[k - 1] - gap[k])
+    return float(ts[k - 1] + share * (ts[k] - ts[k - 1]))
 
 
 def _loops(robot: Robot) -> list[Any]:
@@ -98,8 +151,13 @@ def _soft(
     """MuJoCo's qpos at all times, (T, nq)."""
     import mujoco
 
-    bits = mujoco.mjtDisableBit
-    model.opt.disableflags |= int(bits.mjDSBL_CONTACT) | int(bits.mjDSBL_LIMIT)
+    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
+    left_out = robot.ignored
+    for flags, names, kind in (
+        (model.jnt_limited, [*robot.joints], "joint limit"),
+        (model.tendon_limited, names_of(model, "tendon", model.ntendon), "tendon"),
+    ):
+        flags[[name in left_out.get(kind, ()) for name in names]] = 0
     data = mujoco.MjData(model)
     data.qpos[:], data.qvel[:] = robot.qpos(q), robot.qvel(q, v)
     for k in range(model.nu):
@@ -116,16 +174,19 @@ MOST_LINES = len(COLORS)
 
 def draw(comparison: Deviation, title: str, folder: Path) -> Path:
     """Write loops.png into a folder."""
-    figure, axes = grid(2)
-    pairs = (
-        (axes[0], comparison.gaps, "gap of the loop [m, rad]"),
-        (axes[1], comparison.distances, "body off by [m]"),
-    )
-    for ax, values, label in pairs:
+    beyond = {name: limit.penetration for name, limit in comparison.limits.items()}
+    pairs: list[tuple[dict[str, np.ndarray], str]] = [
+        (comparison.gaps, "gap of the loop [m, rad]"),
+        (beyond, "beyond the limit [m, rad]"),
+        (comparison.distances, "body off by [m]"),
+    ]
+    pairs = [(values, label) for values, label in pairs if values]
+    figure, axes = grid(len(pairs))
+    for ax, (values, label) in zip(axes, pairs, strict=True):
         largest = sorted(values, key=lambda name: -values[name].max())[:MOST_LINES]
         for name, color in zip(largest, COLORS, strict=False):
             positive = np.where(values[name] > 0, values[name], np.nan)
             ax.semilogy(comparison.ts, positive, color=color, linewidth=1.2, label=name)
         labelled(ax, "t [s]", label, legend=True)
     folder.mkdir(parents=True, exist_ok=True)
-    return save([("loops", f"{title}: MuJoCo's soft loops against rigid ones", figure)], folder)[0]
+    return save([("loops", f"{title}: MuJoCo's motion against the rigid one", figure)], folder)[0]

@@ -82,7 +82,7 @@ class FileAudit:
         robot: the mechanism; None if the inertias allow none.
         structure: its structure at the start.
         keyframes: by keyframe, the violated loops with the sizes of their residuals.
-        deviation: the soft loops against rigid ones; None without loops.
+        deviation: soft loops and limits against rigid ones; None without any.
         refusal: why there is no mechanism.
     """
 
@@ -136,19 +136,35 @@ def _of_structure(robot: Robot, at_start: Structure) -> list[tuple[str, str]]:
 def _table(comparison: Deviation) -> list[str]:
     """How far MuJoCo is off, the largest gaps and distances first."""
     seconds = f"{comparison.ts[-1]:g} s"
-    lines = [f"MuJoCo's soft loops against rigid ones over {seconds}, without contacts and limits"]
+    soft = [
+        word for word, part in (("loops", comparison.gaps), ("limits", comparison.limits)) if part
+    ]
+    what = f"soft {' and '.join(soft)}" if soft else "motion"
+    lines = [f"MuJoCo's {what} against rigid ones over {seconds}, without contacts"]
     if comparison.failure:
         return [*lines, f"  the rigid motion ends with status {comparison.failure}"]
-    lines.append(f"  {'loop':<30} {'largest gap':>12} {'at the end':>12}   [m, rad]")
-    lines += [_row(name, gap) for name, gap in comparison.gaps.items()]
+    if comparison.gaps:
+        lines.append(f"  {'loop':<30} {'largest gap':>12} {'at the end':>12}   [m, rad]")
+        lines += [_row(name, gap) for name, gap in comparison.gaps.items()]
+    if comparison.limits:
+        columns = f"{'beyond by':>12} {'at the end':>12} {'reached at':>12} {'rigid':>12}"
+        lines.append(f"  {'limit':<30} {columns}   [m, rad, s]")
+        lines += [
+            f"{_row(name, limit.penetration)} {_time(limit.soft)} {_time(limit.rigid)}"
+            for name, limit in comparison.limits.items()
+        ]
     lines.append(f"  {'body':<30} {'off by':>12} {'at the end':>12}   [m]")
     largest = sorted(comparison.distances, key=lambda name: -comparison.distances[name].max())
     lines += [_row(name, comparison.distances[name]) for name in largest[:MOST_BODIES]]
     lines.append(
-        f"  rigid motion: loops open by at most {comparison.residual:.1e}, integration error about "
-        f"{comparison.error:.0e} of the motion"
+        f"  rigid motion: constraints off by at most {comparison.residual:.1e}, integration error "
+        f"about {comparison.error:.0e} of the motion"
     )
     return lines
+
+
+def _time(t: float) -> str:
+    return f"{t:12.5f}" if np.isfinite(t) else f"{'never':>12}"
 
 
 def _row(name: str, values: np.ndarray) -> str:
@@ -173,14 +189,14 @@ def audit(file: str | Path, seconds: float = 1.0) -> FileAudit:
         return FileAudit(Path(file).name, faults, refusal=str(error))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IgnoredElementsWarning)  # they are part of the report
-        robot = from_mjcf(spec)
+        robot = from_mjcf(spec, limits=True)
     if elements := unknown_elements(text_of(file)):
         robot = replace(robot, ignored={**robot.ignored, "unknown element": elements})
     q, v, params = _start(robot)
     system = robot.mechanism.system
     at_start = structure(system, q, v, 0.0, params)
-    has_loops = any(not c.name.endswith(".unit") for c in system.constraints)
-    comparison = deviation(robot, model, q, v, params, seconds) if has_loops else None
+    is_soft = system.unilateral or any(not c.name.endswith(".unit") for c in system.constraints)
+    comparison = deviation(robot, model, q, v, params, seconds) if is_soft else None
     return FileAudit(Path(file).name, faults, robot, at_start, _keyframes(robot), comparison)
 
 

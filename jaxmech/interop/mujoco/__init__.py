@@ -9,6 +9,7 @@ and MuJoCo's qpos and qvel. `schema` is the table of what becomes of each attrib
 here.
 """
 
+from jaxmech.interop.mujoco.left_out import names_of as names_of
 from jaxmech.interop.mujoco.read import KINDS as KINDS
 from jaxmech.interop.mujoco.read import IgnoredElementsWarning as IgnoredElementsWarning
 from jaxmech.interop.mujoco.read import from_mjcf as from_mjcf

@@ -1,8 +1,7 @@
-"""Contacts of points and balls, and ropes.
+"""Contacts of points, planes and balls.
 
     contact    u . d - rb >= 0            force along u: a plane of a, a point or a ball of b
                |d| - (ra + rb) >= 0       force along d: two balls, in the plane two discs
-    rope       length - sum |d_i| >= 0    tension, from the first point to the last
 
 d is the way from the point on a to the point on b, and u the normal of the plane on a.
 
@@ -10,19 +9,16 @@ Each function raises a TypeError for an argument that is not a body or not a val
 for bodies, points or numbers that do not fit; the message names the part.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody
 from jaxmech.parts.gaps.base import AbstractGap, Gap, impact_law
-from jaxmech.parts.joint_base import part_name, partners, pinned, point
+from jaxmech.parts.joint_base import pinned
 from jaxmech.parts.position_equations import Frames, along, separation
-from jaxmech.parts.values import Reader, Value, Vector, direction, non_negative, positive
+from jaxmech.parts.values import Reader, Value, Vector, direction, non_negative
 from jaxmech.utils.text import capital
 
 
@@ -53,26 +49,6 @@ class OutOfBall(AbstractGap):
         """The gap |d| - (ra + rb)."""
         d, (ra, rb) = separation(frames, self.at_a, self.at_b, read), map(read.number, self.radii)
         return (jnp.sqrt(d @ d) - (ra + rb))[None]
-
-
-@dataclass(frozen=True)
-class WithinLength(AbstractGap):
-    """A chain of points is no longer than a rope through them."""
-
-    points: tuple[tuple[int, Vector], ...]  # the body of each, and the point on it
-    length: Value
-
-    def residual(self, frames: Frames, read: Reader) -> Array:
-        """The gap, by which the rope is slack."""
-        ends = rope_points(self, frames, read)
-        ways = [b - a for a, b in pairwise(ends)]
-        return (read.number(self.length) - sum(jnp.sqrt(d @ d) for d in ways))[None]
-
-
-def rope_points(rope: WithinLength, frames: Frames, read: Reader) -> list[Array]:
-    """The points of a rope along the axes of the ground, (d,) each."""
-    size = frames[0].origin.shape[0]
-    return [jnp.asarray(frames[k].point(read.vector(at, size))) for k, at in rope.points]
 
 
 def contact(
@@ -141,65 +117,3 @@ def contact(
             )
         element = OverPlane(points[0], direction(part, "normal", normal, size), points[1], rb)
     return Gap("contact", name, bodies, (element,), **law)
-
-
-def rope(
-    name: str,
-    points: Sequence[Any],
-    length: Value,
-    *,
-    restitution: Value = 0.0,
-    rest_speed: float | None = None,
-) -> Gap:
-    """A rope that cannot be longer than its length; it pulls, and goes slack.
-
-    It runs from the first point to the last, through a ring or over a small pulley without mass and
-    friction at each point between them. The multiplier is its tension [N].
-
-    Args:
-        name: name of the rope.
-        points: two or more pairs of a body, or `ground`, and a point on it [m].
-        length: length of the rope [m].
-        restitution: rate after the jerk of a rope that becomes taut per rate before, from 0 to 1.
-        rest_speed: rate of a rebound below which the rope stays taut [m/s], by default a millionth
-            of the speeds of the motion.
-
-    Example:
-        Two masses on a rope over a pulley (Atwood's machine), of which one hits the pulley's
-        support if the rope does not go slack:
-
-        >>> import jax.numpy as jnp
-        >>> import jaxmech as jm
-        >>> from jaxmech.parts import Mechanism, gravity, ground, point_mass
-        >>> a, b = point_mass("a", mass=1.0), point_mass("b", mass=3.0)
-        >>> ends = [(a, (0, 0)), (ground, (0, 0)), (b, (0, 0))]
-        >>> atwood = Mechanism([a, b], [rope("rope", ends, 2.0)], [gravity(9.81)])
-        >>> sol = jm.simulate(atwood, [0, -1.5, 0, -0.5], [0.0] * 4, jnp.linspace(0, 0.5, 6))
-        >>> print(sol.v[-1].round(4), jm.observe(atwood, sol).multipliers["rope"][0])
-        [ 0.      2.4525  0.     -2.4525] [14.715]
-    """
-    part = part_name("rope", name)
-    pairs = [*points]
-    if len(pairs) < 2:
-        raise ValueError(
-            f"{capital(part)} must have two or more `points`, but has {len(pairs)}; give its two "
-            "ends, each as a pair of a body and a point on it."
-        )
-    for pair in pairs:
-        if not isinstance(pair, Sequence) or len(pair) != 2:
-            raise TypeError(
-                f"{capital(part)} must have pairs of a body and a point on it as `points`, but has "
-                f"{pair!r}; write for example (ground, (0, 0))."
-            )
-    names = list(dict.fromkeys(getattr(body, "name", body) for body, _ in pairs))
-    by_name: dict[Any, Any] = {getattr(body, "name", body): body for body, _ in pairs}
-    moving = tuple(by_name.values())
-    if len(moving) == 1:
-        raise ValueError(f"{capital(part)} must be between different bodies, but has {names[0]!r}.")
-    bodies, size = partners(part, moving)
-    checked = tuple(
-        (names.index(body.name), point(part, "points", bodies[names.index(body.name)], at, size))
-        for body, at in pairs
-    )
-    element = WithinLength(checked, positive(part, "length", length))
-    return Gap("rope", name, bodies, (element,), **impact_law(part, restitution, rest_speed))

@@ -1,0 +1,244 @@
+"""Ropes through rings, over pulleys and round drums.
+
+    rope       length - sum of straight parts - sum of arcs >= 0        tension along the rope
+
+A ring is a circle of radius zero. Let the signed radius s of a circle be positive if the rope runs
+counterclockwise round it, with the centre to its left. From one circle to the next, with the vector
+D between their centres and the difference d of their signed radii, a straight part has
+
+    length sqrt(D . D - d^2),    direction angle(D) - atan2(d, length)
+
+Over a pulley between two straight parts the rope has the arc |s| times its turn. On a drum at an
+end it has |s| times the angle between the direction in which it leaves and that on the drum.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.parts.body import AbstractBody
+from jaxmech.parts.gaps.base import AbstractGap, Gap, impact_law
+from jaxmech.parts.joint_base import part_name, partners, point
+from jaxmech.parts.position_equations import Frames
+from jaxmech.parts.values import Reader, Value, Vector, direction, positive
+from jaxmech.utils.text import capital
+
+_ARC = 24  # pieces of an arc in a picture
+
+
+@dataclass(frozen=True)
+class Drum:
+    """A drum on which a rope winds, or a pulley over which it runs; in the plane.
+
+    At an end of a rope it is a drum that winds the rope up as its body turns. Between two other
+    points it is a pulley without friction, on which the rope stays, with a turn there from a
+    quarter turn backwards to three quarters forwards.
+
+    Args:
+        body: the body whose turning winds up the rope, or `ground`.
+        at: its centre on the body [m].
+        radius: its radius [m].
+        clockwise: whether the rope runs clockwise round it, on its way from the first to the last
+            of its points; otherwise counterclockwise.
+        towards: for a drum, a direction along the axes of the ground. The rope leaves the drum
+            within half a turn of it, and nothing is wound up if the rope leaves in this direction
+            and the attitude of the body is zero.
+
+    Example:
+        >>> from jaxmech.parts import ground
+        >>> Drum(ground, (0, 0), 0.1, clockwise=True).radius
+        0.1
+    """
+
+    body: AbstractBody
+    at: Vector
+    radius: Value
+    clockwise: bool = False
+    towards: Vector | None = None
+
+
+class Circle(NamedTuple):
+    """A ring, pulley or drum of a rope; rings have no radius."""
+
+    body: int  # its place among those of the part
+    at: Vector
+    radius: Value | None
+    sense: float  # 1 if the rope runs counterclockwise round it
+    towards: Vector | None
+
+
+class Straight(NamedTuple):
+    """A straight part of a rope: its length, and the angle of its direction with drums."""
+
+    length: Array
+    angle: Array
+
+
+@dataclass(frozen=True)
+class WithinLength(AbstractGap):
+    """A path from circle to circle is no longer than a rope."""
+
+    circles: tuple[Circle, ...]
+    length: Value
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """The gap, by which the rope is slack."""
+        straights = self.straights(frames, read)
+        used = sum(part.length for part in straights)
+        for k, circle in enumerate(self.circles):
+            if circle.radius is not None:
+                used = used + read.number(circle.radius) * self.turn(k, straights, frames, read)
+        return (read.number(self.length) - used)[None]
+
+    def centers(self, frames: Frames, read: Reader) -> list[Array]:
+        """The centres along the axes of the ground, (d,) each."""
+        size = frames[0].origin.shape[0]
+        return [jnp.asarray(frames[c.body].point(read.vector(c.at, size))) for c in self.circles]
+
+    def straights(self, frames: Frames, read: Reader) -> list[Straight]:
+        """The straight parts of the rope, from circle to circle."""
+        parts = []
+        for (a, b), (center_a, center_b) in zip(
+            pairwise(self.circles), pairwise(self.centers(frames, read)), strict=True
+        ):
+            way = center_b - center_a
+            if a.radius is None and b.radius is None:
+                length, bend = jnp.sqrt(way @ way), jnp.zeros(())
+            else:
+                d = _signed(b, read) - _signed(a, read)
+                length = jnp.sqrt(way @ way - d**2)
+                bend = jnp.arctan2(d * jnp.ones_like(length), length)
+            parts.append(Straight(length, jnp.arctan2(way[1], way[0]) - bend))
+        return parts
+
+    def turn(self, k: int, straights: list[Straight], frames: Frames, read: Reader) -> Array:
+        """The angle of the rope on a pulley, or on a drum that on which it is wound up."""
+        circle = self.circles[k]
+        if 0 < k < len(straights):
+            turn = circle.sense * (straights[k].angle - straights[k - 1].angle)
+            return jnp.mod(turn + jnp.pi / 2, 2 * jnp.pi) - jnp.pi / 2
+        is_first = k == 0
+        away = straights[0].angle if is_first else straights[-1].angle + jnp.pi
+        assert circle.towards is not None
+        x, y = read.vector(circle.towards, 2)
+        off = jnp.mod(away - jnp.arctan2(y, x) + jnp.pi, 2 * jnp.pi) - jnp.pi
+        turned = off - frames[circle.body].attitude
+        return (circle.sense if is_first else -circle.sense) * turned
+
+
+def _signed(circle: Circle, read: Reader) -> Any:
+    return 0.0 if circle.radius is None else circle.sense * read.number(circle.radius)
+
+
+def course(rope: WithinLength, frames: Frames, read: Reader) -> list[Array]:
+    """Points of a taut rope for a picture, along the axes of the ground."""
+    centers, straights = rope.centers(frames, read), rope.straights(frames, read)
+    points = []
+    for k, (circle, center) in enumerate(zip(rope.circles, centers, strict=True)):
+        if circle.radius is None:
+            points.append(center)
+            continue
+        share = jnp.linspace(0.0, 1.0, _ARC)
+        full = circle.sense * 2 * jnp.pi
+        if k == 0:
+            angles = straights[0].angle - full * (1 - share)
+        elif k == len(straights):
+            angles = straights[-1].angle + full * share
+        else:
+            turn = circle.sense * rope.turn(k, straights, frames, read)
+            angles = straights[k - 1].angle + turn * share
+        right = jnp.stack([jnp.sin(angles), -jnp.cos(angles)], axis=1)
+        points.extend(center[None] + _signed(circle, read) * right)
+    return points
+
+
+def rope(
+    name: str,
+    points: Sequence[Any],
+    length: Value,
+    *,
+    restitution: Value = 0.0,
+    rest_speed: float | None = None,
+) -> Gap:
+    """A rope that cannot be longer than its length; it pulls, and goes slack.
+
+    It runs from the first point to the last, through a ring without friction at each point between
+    them. In the plane a `Drum` may take the place of a point: at an end the rope winds on it,
+    between two others it runs over it as over a pulley without mass. The multiplier is the tension
+    [N].
+
+    Args:
+        name: name of the rope.
+        points: two or more pairs of a body, or `ground`, and a point on it [m], or each a `Drum`.
+        length: length of the rope [m]; with a drum the length without what is wound up, at the
+            attitude zero of its body (see `Drum.towards`).
+        restitution: rate after the jerk of a rope that becomes taut per rate before, from 0 to 1.
+        rest_speed: rate of a rebound below which the rope stays taut [m/s], by default a millionth
+            of the speeds of the motion.
+
+    Example:
+        Two masses on a rope over a pulley (Atwood's machine):
+
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> from jaxmech.parts import Mechanism, gravity, ground, point_mass
+        >>> a, b = point_mass("a", mass=1.0), point_mass("b", mass=3.0)
+        >>> ends = [(a, (0, 0)), (ground, (0, 0)), (b, (0, 0))]
+        >>> atwood = Mechanism([a, b], [rope("rope", ends, 2.0)], [gravity(9.81)])
+        >>> sol = jm.simulate(atwood, [0, -1.5, 0, -0.5], [0.0] * 4, jnp.linspace(0, 0.5, 6))
+        >>> print(sol.v[-1].round(4), jm.observe(atwood, sol).multipliers["rope"][0])
+        [ 0.      2.4525  0.     -2.4525] [14.715]
+    """
+    part = part_name("rope", name)
+    ends = [*points]
+    if len(ends) < 2:
+        raise ValueError(
+            f"{capital(part)} must have two or more `points`, but has {len(ends)}; give its two "
+            "ends, each as a pair of a body and a point on it."
+        )
+    for end in ends:
+        if not isinstance(end, Drum) and (not isinstance(end, Sequence) or len(end) != 2):
+            raise TypeError(
+                f"{capital(part)} must have pairs of a body and a point on it as `points`, or "
+                f"each a `Drum`, but has {end!r}; write for example (ground, (0, 0))."
+            )
+    pairs = [(end.body, end.at) if isinstance(end, Drum) else end for end in ends]
+    names = list(dict.fromkeys(getattr(body, "name", body) for body, _ in pairs))
+    by_name: dict[Any, Any] = {getattr(body, "name", body): body for body, _ in pairs}
+    if len(by_name) == 1:
+        raise ValueError(f"{capital(part)} must be between different bodies, but has {names[0]!r}.")
+    bodies, size = partners(part, tuple(by_name.values()))
+    circles = []
+    for k, (end, (body, at)) in enumerate(zip(ends, pairs, strict=True)):
+        place = names.index(body.name)
+        center = point(part, "points", bodies[place], at, size)
+        if isinstance(end, Drum):
+            radius, towards = _checked(part, end, k in (0, len(ends) - 1), size)
+            circles.append(Circle(place, center, radius, -1.0 if end.clockwise else 1.0, towards))
+        else:
+            circles.append(Circle(place, center, None, 1.0, None))
+    element = WithinLength(tuple(circles), positive(part, "length", length))
+    return Gap("rope", name, bodies, (element,), **impact_law(part, restitution, rest_speed))
+
+
+def _checked(part: str, drum: Drum, is_end: bool, size: int) -> tuple[Value, Vector | None]:
+    """The checked radius and direction of a drum."""
+    start = f"{capital(part)} must have its drum on {drum.body.name!r}"
+    if size != 2 or not drum.body.rotates:
+        raise ValueError(
+            f"{start} in the plane and on a body with an attitude; elsewhere give a point, for a "
+            "small ring."
+        )
+    if is_end and drum.towards is None:
+        raise ValueError(
+            f"{start} with `towards` at an end of the rope; write the direction in which the rope "
+            "leaves it at the start, such as (0, -1)."
+        )
+    if not is_end and drum.towards is not None:
+        raise ValueError(f"{start} without `towards` where the rope only passes; leave it out.")
+    towards = None if drum.towards is None else direction(part, "towards", drum.towards, 2)
+    return positive(part, "radius", drum.radius), towards
