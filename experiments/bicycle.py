@@ -119,7 +119,7 @@ def _drawn(found: Any, speeds: Any, limits: tuple[float, float]) -> Figure:
     ax.set_ylim(-10, 12)  # without most of the castering mode
     ax.set_xlabel("speed [m/s]")
     ax.set_ylabel("eigenvalue [1/s]")
-    ax.legend(loc="lower left", frameon=False)
+    ax.legend(loc="upper left", frameon=False)
     for name, limit in zip(("weave", "capsize"), limits, strict=True):
         print(f"{name}: {limit:.8f} m/s")
         ax.axvline(limit, color="grey", linewidth=0.8, linestyle=":")
