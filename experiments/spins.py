@@ -101,8 +101,8 @@ def figures(made: Callable[[Any], Made], velocities: str, start: Any) -> tuple[l
     system, zero = mechanism.system, jnp.zeros(())
     if start is None:
         q, v = jm.assemble(system, *mechanism.guess(starts), 0.0, {})
-        start = q, system.speeds(q, v, zero, {})
-    q, v = start[0], system.from_speeds(*start, zero, {})
+        start = q, system.dynamics.speeds(q, v, zero, {})
+    q, v = start[0], system.dynamics.from_speeds(*start, zero, {})
     Q, V = (jnp.broadcast_to(x, (BATCH, *x.shape)) for x in (q, v))
 
     def law(q: Any, v: Any) -> Any:

@@ -183,10 +183,10 @@ def _nearest(
     ranked = with_mass_rank(system, q, v, t, params)
     M = metric_mass(ranked, q, v, t, params)
     M_q = M if system.quasi is None else coordinate_metric(ranked, q, v, t, params)
-    q = _with_free(nearest, system.plain.position_level, q, free_q, M_q, (t, params))
+    q = _with_free(nearest, system.plain.dynamics.position_level, q, free_q, M_q, (t, params))
     v = _with_free(
         nearest_affine if _is_affine(system) else nearest,
-        lambda v, q, t, p: system.velocity_level(q, v, t, p), v, free_v, M, (q, t, params),
+        lambda v, q, t, p: system.dynamics.velocity_level(q, v, t, p), v, free_v, M, (q, t, params),
     )  # fmt: skip
     return q, v
 
@@ -226,7 +226,7 @@ def _free(
 
 
 def _warn_of_a_long_program(system: System, q: Array, v: Array, t: Array, params: Params) -> None:
-    equations = sum(system.sizes(q, v, t, params))
+    equations = sum(system.dynamics.sizes(q, v, t, params))
     if equations * system.n > LARGEST_PROGRAM:
         warn_caller(
             f"`assemble` with {equations} equations for {system.n} coordinates is compiled as one "

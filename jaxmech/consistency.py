@@ -48,10 +48,10 @@ def levels_of(system: System, q: Array, v: Array, t: Array, params: Params) -> L
 
     With quasi-velocities those of `System.plain`, which has invariants among the constraints.
     """
-    system, v = system.plain, system.speeds(q, v, t, params)
+    system, v = system.plain, system.dynamics.speeds(q, v, t, params)
     return Levels(
-        system.position_level(q, t, params),
-        system.velocity_level(q, v, t, params),
+        system.dynamics.position_level(q, t, params),
+        system.dynamics.velocity_level(q, v, t, params),
         *constraint_jacobians(system, q, v, t, params),
     )
 
@@ -105,10 +105,10 @@ def constraint_jacobians(
 
     With quasi-velocities the first one is that by displacements du, dq = T du.
     """
-    A_velocity = system.velocity_jacobian(q, v, t, params)
+    A_velocity = system.dynamics.velocity_jacobian(q, v, t, params)
     if not any(isinstance(c, Nonholonomic) for c in system.constraints):
         return A_velocity, A_velocity
-    A_position = system.position_jacobian(q, t, params)
+    A_position = system.dynamics.position_jacobian(q, t, params)
     if system.quasi is not None:
         A_position = A_position @ system.quasi.matrix(q, t, params)
     return A_position, A_velocity
@@ -139,7 +139,7 @@ def levels_are_met(
     extents: Float[Array, " n"], share: float = SHARE,
 ) -> Bool[Array, ""]:  # fmt: skip
     """Whether the constraints at a state are satisfied."""
-    q, speeds = state[0], system.speeds(*state)
+    q, speeds = state[0], system.dynamics.speeds(*state)
     of_positions, of_velocities = sizes_of_levels(system.plain, q, speeds, *state[2:])
     is_met = near(levels.position, levels.A_position, q, extents, share, of_positions)
     return is_met & near_rates(
@@ -196,7 +196,7 @@ def sizes_of_levels(
     system: System, q: Array, v: Array, t: Array, params: Params
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The number of equations of each constraint on the positions, and on the velocities."""
-    pairs = list(zip(system.constraints, system.sizes(q, v, t, params), strict=True))
+    pairs = list(zip(system.constraints, system.dynamics.sizes(q, v, t, params), strict=True))
     return (
         tuple(size for c, size in pairs if isinstance(c, Holonomic)),
         tuple(size for c, size in pairs if isinstance(c, Holonomic | Nonholonomic)),
@@ -228,7 +228,7 @@ def finite_extents(
 ) -> tuple[Float[Array, " n"], Bool[Array, ""]]:
     """The extents, and whether the masses and units that they depend on are finite."""
     q, v, t, params = jax.lax.stop_gradient((q, v, t, params))
-    system, v = system.plain, system.speeds(q, v, t, params)
+    system, v = system.plain, system.dynamics.speeds(q, v, t, params)
     states = len(system.states)
     constraints = [c for c in system.constraints if isinstance(c, Holonomic | Nonholonomic)]
     if not constraints:
@@ -247,7 +247,7 @@ def finite_extents(
         pairs = [(c, v if isinstance(c, Nonholonomic) else q) for c in constraints]
         return jnp.concatenate([jax.jvp(partial(value, c), (x,), (e,))[1] for c, x in pairs])
 
-    M = system.mass(q, v, t, params)
+    M = system.dynamics.mass(q, v, t, params)
     units = coordinate_units(M, jnp.concatenate(rows))
     is_finite = jnp.isfinite(jnp.trace(M) + units.sum())
     extents = _extents(turned, rows, units, q)
@@ -317,14 +317,14 @@ class Violation(NamedTuple):
 
 def violations(system: System, q: Array, v: Array, t: Array, params: Params) -> list[Violation]:
     """The violated constraints at a known state, positions before velocities."""
-    system, v = system.plain, system.speeds(q, v, t, params)
+    system, v = system.plain, system.dynamics.speeds(q, v, t, params)
     if not system.constraints:
         return []
     levels, extents = (
         levels_at_known(system, q, v, t, params),
         extents_at_known(system, q, v, t, params),
     )
-    sizes = dict(zip(system.constraints, system.sizes(q, v, t, params), strict=True))
+    sizes = dict(zip(system.constraints, system.dynamics.sizes(q, v, t, params), strict=True))
     x, rates = np.asarray(q), np.asarray(v)
     positions = _rows_of(sizes, Holonomic, levels.position, levels.A_position)
     velocities = _rows_of(sizes, Holonomic | Nonholonomic, levels.velocity, levels.A_velocity)

@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.compiler import jacobian
-from jaxmech.quasi_velocities import QuasiVelocities
+from jaxmech.quasi_velocities import Rates
 from jaxmech.utils.checks import naming_missing, require_distinct, require_function
 from jaxmech.utils.equal_functions import first_equal
 from jaxmech.utils.jit_cache import traced_once
@@ -47,7 +47,7 @@ class AbstractConstraint(abc.ABC):
     fn: Callable[..., Array]
     name: str = ""
     # Those of the system that the constraint is part of.
-    quasi: QuasiVelocities | None = field(default=None, init=False)
+    kinematics: Rates = field(default=Rates(), init=False)
 
     takes = "q, v, t, params"  # the arguments of fn
 
@@ -80,12 +80,12 @@ class AbstractConstraint(abc.ABC):
             )
         return jnp.atleast_1d(value)
 
-    def with_quasi(self, quasi: QuasiVelocities | None) -> "AbstractConstraint":
+    def with_kinematics(self, kinematics: Rates) -> "AbstractConstraint":
         """The same constraint in a system with these velocities."""
-        if self.quasi == quasi:
+        if self.kinematics == kinematics:
             return self
         copy = replace(self)
-        object.__setattr__(copy, "quasi", quasi)
+        object.__setattr__(copy, "kinematics", kinematics)
         return copy
 
     def in_speeds(self, *state: Any) -> tuple[Any, ...]:
@@ -94,7 +94,7 @@ class AbstractConstraint(abc.ABC):
 
     def speeds(self, q: Array, v: Array, t: Array, params: Any) -> Array:
         """The rates of the coordinates (n,)."""
-        return v if self.quasi is None else self.quasi.speeds(q, v, t, params)
+        return self.kinematics.speeds(q, v, t, params)
 
     @abc.abstractmethod
     def rows(self, q: Array, v: Array, t: Array, params: Any) -> Rows:
@@ -143,8 +143,7 @@ class Holonomic(AbstractConstraint):
 
     def velocity_jacobian(self, q: Array, t: Array, params: Any) -> Array:
         """The Jacobian of dphi/dt with respect to v: dphi/dq, unless there are quasi-velocities."""
-        A = self.jacobian(q, t, params)
-        return A if self.quasi is None else A @ self.quasi.matrix(q, t, params)
+        return self.kinematics.rows(self.jacobian(q, t, params), q, t, params)
 
 
 class Nonholonomic(AbstractConstraint):
@@ -210,9 +209,7 @@ class Acceleration(AbstractConstraint):
     def in_speeds(self, *state: Any) -> tuple[Any, ...]:
         """The arguments of `fn`, with rates and accelerations of the coordinates for v and a."""
         q, v, a, t, params = state
-        if self.quasi is None:
-            return state
-        accelerations = self.quasi.speed_rates(q, v, a, t, params)
+        accelerations = self.kinematics.speed_rates(q, v, a, t, params)
         return q, self.speeds(q, v, t, params), accelerations, t, params
 
     def rows(self, q: Array, v: Array, t: Array, params: Any) -> Rows:

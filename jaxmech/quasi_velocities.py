@@ -35,7 +35,42 @@ IN_RATES = (
 
 
 @dataclass(frozen=True)
-class QuasiVelocities:
+class Rates:
+    """Velocities that are the rates of the coordinates: T is the identity."""
+
+    def matrix(self, q: Array, t: Array, params: Any) -> Float[Array, " n k"]:
+        """T at a state."""
+        return jnp.eye(q.size, dtype=q.dtype)
+
+    def speeds(self, q: Array, v: Array, t: Array, params: Any) -> Float[Array, " n"]:
+        """The rates of the coordinates, T v."""
+        return v
+
+    def speed_rates(self, q: Array, v: Array, a: Array, t: Array, params: Any) -> Array:
+        """The accelerations of the coordinates, T a + (dT/dt) v, for the rates a of v."""
+        return a
+
+    def from_speeds(self, q: Array, speeds: Array, t: Array, params: Any) -> Float[Array, " k"]:
+        """The velocities whose rates of the coordinates are nearest to the given ones."""
+        return speeds
+
+    def rows(self, A: Float[Array, " m n"], q: Array, t: Array, params: Any) -> Array:
+        """Rows for the rates of the coordinates as rows for v, A T."""
+        return A
+
+    def forces(self, Q: Float[Array, " n *m"], q: Array, t: Array, params: Any) -> Array:
+        """Forces on the coordinates as forces on v, T^T Q."""
+        return Q
+
+    def mass_and_force(
+        self, M: Array, Q: Array, q: Array, v: Array, t: Array, params: Any
+    ) -> tuple[Array, Array]:
+        """M and Q of the coordinates that belong to no state as those of v."""
+        return M, Q
+
+
+@dataclass(frozen=True)
+class QuasiVelocities(Rates):
     """The matrix T of a system; states of first order are the rates of their own integrals.
 
     Attributes:
@@ -84,6 +119,24 @@ class QuasiVelocities:
         T = self.matrix(q, t, params)
         factor = cholesky(T.T @ T)
         return factor.upper(factor.lower(matvec(T.T, speeds)))
+
+    def rows(self, A: Float[Array, " m n"], q: Array, t: Array, params: Any) -> Array:
+        """Rows for the rates of the coordinates as rows for u, A T."""
+        return A @ self.matrix(q, t, params)
+
+    def forces(self, Q: Float[Array, " n *m"], q: Array, t: Array, params: Any) -> Array:
+        """Forces on the coordinates as forces on u, T^T Q."""
+        T = self.matrix(q, t, params)
+        return matvec(T.T, Q) if Q.ndim == 1 else T.T @ Q
+
+    def mass_and_force(
+        self, M: Array, Q: Array, q: Array, v: Array, t: Array, params: Any
+    ) -> tuple[Array, Array]:
+        """T^T M T and T^T (Q - M (dT/dt) u), without the rows of states."""
+        size = self.coordinates - self.states
+        T = self.matrix(q, t, params)[:size, : self.velocities - self.states]
+        change = self.speed_rates(q, v, jnp.zeros_like(v), t, params)[:size]
+        return T.T @ M @ T, matvec(T.T, Q - matvec(M, change))
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}

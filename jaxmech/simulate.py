@@ -369,7 +369,7 @@ def _at_saves(trajectory: Trajectory, rows: Array) -> Trajectory:
 
 
 def _energy(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-    return system.energy(q, v, t, params)
+    return system.dynamics.energy(q, v, t, params)
 
 
 def _explanation(

@@ -88,13 +88,13 @@ class _ConstraintMetrics(eqx.Module):
     ) -> tuple[Array, Array, Array]:
         """q and v after one correction of each, and the squared size of both."""
         q = restored(self.system, q, t, params)
-        dq = self.positions.min_norm_solve(self.system.position_level(q, t, params))[0]
-        dq = self.system.speeds(q, dq, t, params)
+        dq = self.positions.min_norm_solve(self.system.dynamics.position_level(q, t, params))[0]
+        dq = self.system.dynamics.speeds(q, dq, t, params)
         q = q - dq
         # After the positions, because the constraints on v depend on q. The factors are those of
         # the q before the projection, so one correction is insufficient even where the constraints
         # are linear in v.
-        dv = self.velocities.min_norm_solve(self.system.velocity_level(q, v, t, params))[0]
+        dv = self.velocities.min_norm_solve(self.system.dynamics.velocity_level(q, v, t, params))[0]
         size = jax.lax.stop_gradient((dq * dq).sum() + (dv * dv).sum())
         return q, v - dv, size
 
@@ -126,9 +126,9 @@ class _ConstraintMetrics(eqx.Module):
         size = extents_at(system, q, v, t, params) if extents is None else extents
         if system.quasi is None:
             of_positions, of_velocities = sizes_of_levels(system, q, v, t, params)
-            level = system.position_level(q, t, params)
+            level = system.dynamics.position_level(q, t, params)
             met = near(level, self.positions.A, q, size, share, of_positions)
-            level = system.velocity_level(q, v, t, params)
+            level = system.dynamics.velocity_level(q, v, t, params)
             met &= near_rates(level, self.velocities.A, v, q, size, share, of_velocities)
         else:
             met = on_constraints(system, q, v, t, params, size, share)
@@ -286,7 +286,7 @@ def restored(system: System, q: Array, t: Array, params: Params) -> Array:
 def metric_mass(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
     """The mass matrix, made definite as in `regular` if it is singular, (n, n) or (k, k)."""
     if not system.singular_mass:
-        return system.mass(q, v, t, params)
+        return system.dynamics.mass(q, v, t, params)
     return regular(system.equations(q, v, t, params))[0]
 
 
@@ -298,7 +298,7 @@ def coordinate_metric(system: System, q: Array, v: Array, t: Array, params: Para
     """
     if system.quasi is None:
         return metric_mass(system, q, v, t, params)
-    M = system.plain.mass(q, system.speeds(q, v, t, params), t, params)
+    M = system.plain.dynamics.mass(q, system.dynamics.speeds(q, v, t, params), t, params)
     if system.n_velocities == system.n:
         return M
     T = system.quasi.matrix(q, t, params)

@@ -7,40 +7,30 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array
 
 from jaxmech.constraints import (
     AbstractConstraint,
     Holonomic,
-    Nonholonomic,
     function_name,
     named_constraints,
 )
-from jaxmech.equations import EquationsOfMotion, SingularMass, generalized_force, mass_matrix
-from jaxmech.first_order import (
-    checked_states,
-    moved_rows,
-    padded,
-    with_unit_mass,
-    without_states,
-)
-from jaxmech.linalg import matvec
-from jaxmech.quasi_velocities import QuasiVelocities, checked_velocities
+from jaxmech.equations import Dynamics, EquationsOfMotion, SingularMass
+from jaxmech.first_order import checked_states
+from jaxmech.quasi_velocities import QuasiVelocities, Rates, checked_velocities
 from jaxmech.unilateral import Unilateral, separated
 from jaxmech.utils.checks import (
     as_numbers,
     coordinate_names,
-    naming_missing,
     require_distinct,
     require_function,
     require_kind,
     with_standard_promotion,
 )
 from jaxmech.utils.equal_functions import first_equal
-from jaxmech.utils.jit_cache import TRACED_AS, traced_once
+from jaxmech.utils.jit_cache import TRACED_AS
 from jaxmech.utils.pickling import is_called_from, require_importable
-from jaxmech.utils.shapes import VMAP, stacked, with_shape
+from jaxmech.utils.shapes import VMAP, with_shape
 from jaxmech.utils.text import html_table
 from jaxmech.utils.units import (
     Named,
@@ -214,7 +204,7 @@ class System:
         all_names = [c.name for c in constraints] + [c.name for c in unilateral]
         require_distinct("constraints", tuple(all_names))
         object.__setattr__(self, "unilateral", unilateral)
-        bound = tuple(constraint.with_quasi(self.quasi) for constraint in constraints)
+        bound = tuple(constraint.with_kinematics(self._velocity_map) for constraint in constraints)
         object.__setattr__(self, "constraints", bound)
         object.__setattr__(self, "invariants", self._checked_invariants())
 
@@ -273,11 +263,30 @@ class System:
         return len(self.velocity_names)
 
     @cached_property
+    def dynamics(self) -> Dynamics:
+        """The equations of motion as functions of the state, the same form for all systems."""
+        original = self.__dict__.get(TRACED_AS)
+        if original is not None:
+            dynamics = replace(original.dynamics, singular_mass=self.singular_mass)
+            dynamics.__dict__[TRACED_AS] = original.dynamics
+            return dynamics
+        return Dynamics(
+            self.lagrangian, self.force, self.nonideal, self.mass_and_force,
+            self.quasi_mass_and_force, self.rates, self._velocity_map, self.n, self.n_velocities,
+            tuple(self.states), tuple(self.constraints), self.singular_mass,
+        )  # fmt: skip
+
+    @cached_property
+    def _velocity_map(self) -> Rates:
+        if self.kinematics is None:
+            return Rates()
+        return QuasiVelocities(self.kinematics, self.n, self.n_velocities, len(self.states))
+
+    @property
     def quasi(self) -> QuasiVelocities | None:
         """The matrix of the quasi-velocities; None if v are the rates of the coordinates."""
-        if self.kinematics is None:
-            return None
-        return QuasiVelocities(self.kinematics, self.n, self.n_velocities, len(self.states))
+        kinematics = self._velocity_map
+        return kinematics if isinstance(kinematics, QuasiVelocities) else None
 
     @cached_property
     def plain(self) -> "System":
@@ -386,31 +395,24 @@ class System:
                 `Acceleration` constraint is not affine in the acceleration.
         """
         q, v, t, params = self.arguments(q, v, t, params)
-        Q = self.conservative_force(q, v, t, params)
-        if self.force is not None:
-            Q = Q + self.applied_force(q, v, t, params)
-        rows = [c.rows(q, v, t, params) for c in self.constraints]
-        A = self._matrix([A for A, _ in rows], v)
-        b = stacked([b for _, b in rows], q.dtype)
-        if self.states:
-            A, b = moved_rows(A, b, self.state_rates(q, v, t, params))
-        return EquationsOfMotion(self.mass(q, v, t, params), Q, A, b, self.singular_mass)
+        return self.dynamics.at(q, v, t, params)
 
     def everything(self, q: Array, v: Array, t: Array, params: Params) -> Any:
         """The values of all functions at a state, to see which parameters they read."""
-        multipliers = jnp.zeros(sum(self.sizes(q, v, t, params)), q.dtype)
-        speeds = self.speeds(q, v, t, params)
+        dynamics = self.dynamics
+        multipliers = jnp.zeros(sum(dynamics.sizes(q, v, t, params)), q.dtype)
+        speeds = dynamics.speeds(q, v, t, params)
         values = [
-            self._value(q, speeds, t, params),
-            self.nonideal_force(q, v, multipliers, t, params),
+            dynamics.lagrangian_value(q, speeds, t, params),
+            dynamics.nonideal_force(q, v, multipliers, t, params),
         ]
         values += [c.residual(q, v, v, t, params) for c in self.constraints]
-        values += [self.state_rates(q, v, t, params), speeds]
+        values += [dynamics.state_rates(q, v, t, params), speeds]
         values += [c.value(q, t, params) for c in self.invariants]
         for gap in self.unilateral:
             values += gap.values(q, t, params)
         values += [] if self.sampling is None else [self.sampled(q, v, t, params)]
-        return [*values, self.applied_force(q, v, t, params)]
+        return [*values, dynamics.applied_force(q, v, t, params)]
 
     def sampled(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """v after the controllers have computed that are due at a time."""
@@ -439,29 +441,6 @@ class System:
         """A state with the states of the controllers, where it is without them."""
         return (q, v) if self.sampling is None else self.sampling.controllers.completed(q, v)
 
-    def applied_force(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The value of `force` at a state, shape (n,), or (k,); zero without one."""
-        if self.force is None:
-            return jnp.zeros_like(v)
-        speeds = self.speeds(q, v, t, params)
-        with naming_missing("`force`", params):
-            F = self._forces("The value of `force`", self.force(q, speeds, t, params))
-        return self._on_velocities(F.astype(q.dtype), q, t, params)
-
-    @traced_once
-    def state_rates(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The rates of the states of first order, shape (s,)."""
-        if self.rates is None:
-            return jnp.zeros(0, q.dtype)
-        speeds = self.speeds(q, v, t, params)
-        with naming_missing("`rates`", params):
-            rates = self.rates(q, speeds, t, params)
-            if np.shape(rates) == () and rates is not None:
-                rates = jnp.asarray(rates)[None]
-            need = "one number per state"
-            rates = with_shape("The value of `rates`", rates, (len(self.states),), need=need)
-        return rates.astype(q.dtype)
-
     def with_singular_mass(self, singular_mass: SingularMass) -> "System":
         """A copy of the system that states whether its mass matrix lacks full rank."""
         if singular_mass == self.singular_mass:
@@ -478,124 +457,6 @@ class System:
         copy.__dict__.update(self.__getstate__())
         copy.__dict__.update({name: value, TRACED_AS: self.__dict__.get(TRACED_AS, self)})
         return copy
-
-    def nonideal_force(
-        self, q: Array, v: Array, multipliers: Array, t: Array, params: Params
-    ) -> Array:
-        """The force C for given multipliers (m,), shape (n,); zero if ideal."""
-        if self.nonideal is None:
-            return jnp.zeros_like(v)
-        speeds = self.speeds(q, v, t, params)
-        with naming_missing("`nonideal`", params):
-            C = self.nonideal(q, speeds, multipliers, t, params)
-        C = self._forces("The value of `nonideal`", C).astype(q.dtype)
-        return self._on_velocities(C, q, t, params)
-
-    @traced_once
-    def mass(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The mass matrix M = d2L/dv2 at a state, (n, n); with quasi-velocities T^T M T (k, k)."""
-        if self._has_recursion:
-            return self._mass_and_force(q, v, t, params)[0]
-        mechanical = self.n_velocities - len(self.states)
-        M = mass_matrix(lambda *state: self.slopes(*state, params), q, v, t)
-        if self.quasi is not None:
-            M = self.quasi.matrix(q, t, params).T @ M
-        M = M[:mechanical, :mechanical]
-        return with_unit_mass(M, len(self.states))
-
-    @traced_once
-    def conservative_force(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The generalized force of the Lagrangian, without `force`, and rates of states, (n,).
-
-        With quasi-velocities T^T (Q - M (dT/dt) u), (k,).
-        """
-        if self._has_recursion:
-            return self._mass_and_force(q, v, t, params)[1]
-
-        def slopes(*state: Array) -> tuple[Array, Array]:
-            return self.slopes(*state, params)
-
-        speeds = self.speeds(q, v, t, params)
-        if not self.states:
-            Q = generalized_force(slopes, q, v, t, speeds=speeds)
-            return self._on_velocities(Q, q, t, params)
-        rates, mechanical = self.state_rates(q, v, t, params), self.n_velocities - len(self.states)
-        change = jnp.concatenate([jnp.zeros(mechanical, q.dtype), rates])
-        Q = generalized_force(slopes, q, v, t, change, speeds)
-        Q = self._on_velocities(Q, q, t, params)
-        return jnp.concatenate([Q[:mechanical], rates])
-
-    def energy(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The energy v . dL/dv - L at a state [J], a scalar."""
-        speeds = self.speeds(q, v, t, params)
-        directions = without_states(speeds, len(self.states))
-        value, along = jax.jvp(
-            lambda rates: self._value(q, rates, t, params), (speeds,), (directions,)
-        )
-        return along - value
-
-    def speeds(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The rates of the coordinates, (n,): v itself, or T v for quasi-velocities."""
-        return v if self.quasi is None else self.quasi.speeds(q, v, t, params)
-
-    def speed_rates(self, q: Array, v: Array, a: Array, t: Array, params: Params) -> Array:
-        """The accelerations of the coordinates, (n,), for those of the velocities."""
-        return a if self.quasi is None else self.quasi.speed_rates(q, v, a, t, params)
-
-    def from_speeds(self, q: Array, speeds: Array, t: Array, params: Params) -> Array:
-        """The velocities whose rates of the coordinates are nearest to the given ones."""
-        return speeds if self.quasi is None else self.quasi.from_speeds(q, speeds, t, params)
-
-    @traced_once
-    def position_level(self, q: Array, t: Array, params: Params) -> Array:
-        """The residuals phi of the holonomic constraints, (k,)."""
-        return stacked([c.value(q, t, params) for c in self._holonomic], q.dtype)
-
-    def position_jacobian(self, q: Array, t: Array, params: Params) -> Array:
-        """The Jacobian of the position level with respect to q, (k, n)."""
-        A = self._matrix([c.jacobian(q, t, params) for c in self._holonomic], q)
-        return without_states(A, len(self.states))
-
-    @traced_once
-    def velocity_level(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The residuals dphi/dt and psi, in the order of the constraints, (k,)."""
-
-        def value(constraint: Holonomic | Nonholonomic) -> Array:
-            if isinstance(constraint, Nonholonomic):
-                return constraint.value(q, v, t, params)
-            return constraint.speed(q, v, t, params)
-
-        return stacked([value(c) for c in self._of_velocities], q.dtype)
-
-    def velocity_jacobian(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The Jacobian of the velocity level with respect to v, shape (l, n) or (l, k)."""
-
-        def rows(constraint: Holonomic | Nonholonomic) -> Array:
-            if isinstance(constraint, Nonholonomic):
-                return constraint.jacobian(q, v, t, params)
-            return constraint.velocity_jacobian(q, t, params)
-
-        A = self._matrix([rows(c) for c in self._of_velocities], v)
-        return without_states(A, len(self.states))
-
-    def rows(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        """The constraint matrix A, (m, n) or (m, k)."""
-
-        def rows_of(constraint: AbstractConstraint) -> Array:
-            if isinstance(constraint, Holonomic):
-                return constraint.velocity_jacobian(q, t, params)
-            if isinstance(constraint, Nonholonomic):
-                return constraint.jacobian(q, v, t, params)
-            return constraint.rows(q, v, t, params)[0]
-
-        return self._matrix([rows_of(c) for c in self.constraints], v)
-
-    def sizes(self, q: Array, v: Array, t: Array, params: Params) -> tuple[int, ...]:
-        """The number of equations of each constraint."""
-        residuals = jax.eval_shape(
-            lambda *state: [c.residual(q, v, v, *state) for c in self.constraints], t, params
-        )
-        return tuple(residual.shape[0] for residual in residuals)
 
     def arguments(
         self, q: Any, v: Any, t: Any, params: Params, names: tuple[str, str] = ("q", "v")
@@ -618,28 +479,6 @@ class System:
         dtype = jnp.result_type(*floats) if floats else jnp.result_type(float)
         return q.astype(dtype), v.astype(dtype), t.astype(dtype), as_dtype(params, dtype)
 
-    @property
-    def _holonomic(self) -> list[Holonomic]:
-        return [c for c in self.constraints if isinstance(c, Holonomic)]
-
-    @property
-    def _of_velocities(self) -> list[Holonomic | Nonholonomic]:
-        return [c for c in self.constraints if isinstance(c, Holonomic | Nonholonomic)]
-
-    def _forces(self, source: str, value: Any) -> Array:
-        """Check the shape of generalized forces, and add zeros for the states."""
-        shape = (self.n - len(self.states),)
-        if self.states and np.shape(value) == (self.n,):
-            raise ValueError(
-                f"{source} must have shape {shape}, without the states {', '.join(self.states)}, "
-                f"but has shape {np.shape(value)}."
-            )
-        return padded(with_shape(source, value, shape), len(self.states))
-
-    def _on_velocities(self, force: Array, q: Array, t: Array, params: Params) -> Array:
-        """A generalized force (n,) on the velocities: T^T force for quasi-velocities."""
-        return force if self.quasi is None else matvec(self.quasi.matrix(q, t, params).T, force)
-
     def _checked_invariants(self) -> tuple[AbstractConstraint, ...]:
         invariants = named_constraints(self.invariants) if self.invariants else ()
         for invariant in invariants:
@@ -656,58 +495,8 @@ class System:
         require_distinct("invariants", tuple(c.name for c in (*self.constraints, *invariants)))
         return invariants
 
-    def _matrix(self, rows: Sequence[Array], x: Array) -> Array:
-        return jnp.concatenate([jnp.zeros((0, x.size), x.dtype), *rows])
-
-    @traced_once
-    def _mass_and_force(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
-        """M and Q by the functions of them, with the unit masses and the rates of states."""
-        if self.quasi_mass_and_force is not None:
-            fn, size = self.quasi_mass_and_force, self.n_velocities - len(self.states)
-            M, Q = _mass_and_force_of(fn, "`quasi_mass_and_force`", size, q, v, t, params)
-        else:
-            assert self.mass_and_force is not None
-            speeds, size = self.speeds(q, v, t, params), self.n - len(self.states)
-            state = q, speeds, t, params
-            M, Q = _mass_and_force_of(self.mass_and_force, "`mass_and_force`", size, *state)
-            if self.quasi is not None:
-                T = self.quasi.matrix(q, t, params)[:size, : len(self.velocities)]
-                at_rest = jnp.zeros_like(v)
-                change = self.quasi.speed_rates(q, v, at_rest, t, params)[:size]
-                M, Q = T.T @ M @ T, matvec(T.T, Q - matvec(M, change))
-        if self.states:
-            M = with_unit_mass(M, len(self.states))
-            Q = jnp.concatenate([Q, self.state_rates(q, v, t, params)])
-        return M.astype(q.dtype), Q.astype(q.dtype)
-
-    @property
-    def _has_recursion(self) -> bool:
-        return self.mass_and_force is not None or self.quasi_mass_and_force is not None
-
-    @traced_once
-    def slopes(self, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
-        """The gradients dL/dq and dL/dv at a state, by coordinates and their rates."""
-        speeds = self.speeds(q, v, t, params)
-        return jax.grad(self._value, argnums=(0, 1))(q, speeds, t, params)
-
-    @traced_once
-    def _value(self, q: Array, v: Array, t: Array, params: Params) -> Array:
-        with naming_missing("`lagrangian`", params):
-            value = with_shape("The value of `lagrangian`", self.lagrangian(q, v, t, params), ())
-        return value.astype(q.dtype)
-
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
-
-
-def _mass_and_force_of(
-    fn: Callable[..., tuple[Array, Array]], name: str, size: int, *state: Any
-) -> tuple[Array, Array]:
-    """M and Q by a function of the user, with their shapes checked."""
-    with naming_missing(name, state[-1]):
-        M, Q = fn(*state)
-    M = with_shape(f"The matrix of {name}", M, (size, size), need="rows of coordinates")
-    return M, with_shape(f"The force of {name}", Q, (size,))
 
 
 def as_dtype(params: Params, dtype: Any) -> Params:

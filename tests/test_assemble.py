@@ -35,8 +35,10 @@ on_circle = many(PENDULUM)  # compiled once for all tests
 def levels(case: Case, q: Any, v: Any) -> np.ndarray:
     def one(q: Any, v: Any) -> Any:
         t = jnp.asarray(0.3)
-        position = case.system.position_level(q, t, case.params)
-        return jnp.concatenate([position, case.system.velocity_level(q, v, t, case.params)])
+        position = case.system.dynamics.position_level(q, t, case.params)
+        return jnp.concatenate(
+            [position, case.system.dynamics.velocity_level(q, v, t, case.params)]
+        )
 
     return np.asarray(jax.jit(jax.vmap(one))(q, v))
 

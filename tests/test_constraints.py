@@ -141,8 +141,18 @@ def test_jacobians_are_those_of_the_levels(name: str) -> None:
     q, v = jnp.asarray(np.random.default_rng(5).uniform(0.5, 1.5, (2, system.n)))
     t = jnp.asarray(0.3)
     pairs = [
-        (system.position_jacobian(q, t, params), system.position_level, (q, t, params), 0),
-        (system.velocity_jacobian(q, v, t, params), system.velocity_level, (q, v, t, params), 1),
+        (
+            system.dynamics.position_jacobian(q, t, params),
+            system.dynamics.position_level,
+            (q, t, params),
+            0,
+        ),
+        (
+            system.dynamics.velocity_jacobian(q, v, t, params),
+            system.dynamics.velocity_level,
+            (q, v, t, params),
+            1,
+        ),
     ]
     for ours, level, state, place in pairs:
         np.testing.assert_allclose(ours, jax.jacrev(level, place)(*state), rtol=1e-12, atol=1e-12)

@@ -117,7 +117,7 @@ def test_a_disc_rolls_in_spins_as_in_rates() -> None:
         rates = jm.acceleration(DISC_BY_SPINS, q, u, 0.0, DISC_VALUES).qdd
         expected = jm.acceleration(DISC_BY_RATES, q, T @ u, 0.0, DISC_VALUES).qdd
         args = DISC_BY_SPINS.arguments(q, u, 0.0, DISC_VALUES)
-        ours = DISC_BY_SPINS.speed_rates(args[0], args[1], rates, *args[2:])
+        ours = DISC_BY_SPINS.dynamics.speed_rates(args[0], args[1], rates, *args[2:])
         np.testing.assert_allclose(ours, expected, atol=1e-12)
     ts = np.linspace(0.0, 1.0, 5)
     steps = jm.FixedSteps(128)
@@ -208,11 +208,13 @@ def test_a_loop_moves_in_any_velocities(steps: Any) -> None:
 
 def in_velocities(system: jm.System, q: Any, v: Any, t: float = 0.0) -> tuple[Any, Any]:
     q, v, t, _ = system.plain.arguments(q, v, t, None)
-    return q, system.from_speeds(q, v, t, None)
+    return q, system.dynamics.from_speeds(q, v, t, None)
 
 
 def rates_of(system: jm.System, sol: Any) -> Any:
-    return jax.vmap(lambda q, v, t: system.speeds(q, v, t, None))(sol.q, sol.v, jnp.asarray(sol.ts))
+    return jax.vmap(lambda q, v, t: system.dynamics.speeds(q, v, t, None))(
+        sol.q, sol.v, jnp.asarray(sol.ts)
+    )
 
 
 @pytest.mark.slow
@@ -246,7 +248,7 @@ def test_events_are_those_of_rates_and_so_are_their_derivatives() -> None:
     ours, expected = sol.events["floor"], plain_sol.events["floor"]
     assert int(ours.count) == int(expected.count) >= 2
     np.testing.assert_allclose(ours.t[:2], expected.t[:2], atol=1e-6)
-    after = [system.speeds(ours.q_after[0], ours.v_after[0], ours.t[0], p)]
+    after = [system.dynamics.speeds(ours.q_after[0], ours.v_after[0], ours.t[0], p)]
     np.testing.assert_allclose(after[0], expected.v_after[0], atol=1e-5)
     np.testing.assert_allclose(sol.events["gate"].t[0], plain_sol.events["gate"].t[0], atol=1e-6)
 
@@ -285,13 +287,13 @@ def test_equations_of_all_kinds_have_the_same_accelerations() -> None:
         velocities=system.velocities,
         kinematics=system.kinematics,
         mass_and_force=lambda q, v, t, p: (
-            plain.mass(q, v, t, p), plain.conservative_force(q, v, t, p)
+            plain.dynamics.mass(q, v, t, p), plain.dynamics.conservative_force(q, v, t, p)
         ),
     )  # fmt: skip
     directly = replace(
         system,
         quasi_mass_and_force=lambda q, u, t, p: (
-            system.mass(q, u, t, p), system.conservative_force(q, u, t, p)
+            system.dynamics.mass(q, u, t, p), system.dynamics.conservative_force(q, u, t, p)
         ),
     )  # fmt: skip
     draw = np.random.default_rng(5)
@@ -301,11 +303,13 @@ def test_equations_of_all_kinds_have_the_same_accelerations() -> None:
         for s in (system, again, directly):
             motion = jm.acceleration(s, q, u, 0.4, p)
             state = s.arguments(q, u, 0.4, p)
-            ours = s.speed_rates(*state[:2], motion.qdd, *state[2:])
+            ours = s.dynamics.speed_rates(*state[:2], motion.qdd, *state[2:])
             np.testing.assert_allclose(ours, expected.qdd, rtol=1e-10, atol=1e-10)
             np.testing.assert_allclose(motion.multipliers, expected.multipliers, rtol=1e-9)
     q, v, t, p = plain.arguments(q, v, 0.4, p)
-    np.testing.assert_allclose(system.energy(q, u, t, p), plain.energy(q, v, t, p), rtol=1e-12)
+    np.testing.assert_allclose(
+        system.dynamics.energy(q, u, t, p), plain.dynamics.energy(q, v, t, p), rtol=1e-12
+    )
 
 
 def test_states_of_first_order_go_with_quasi_velocities() -> None:
@@ -350,8 +354,8 @@ def test_assemble_keeps_invariants_and_closes_loops() -> None:
     np.testing.assert_allclose(u, in_a_program[1], atol=1e-14)
     plain = system.plain
     v = by_spins(q, 0.0, FREE) @ u
-    assert abs(plain.position_level(q, jnp.asarray(0.0), FREE)).max() < 1e-14
-    assert abs(plain.velocity_level(q, v, jnp.asarray(0.0), FREE)).max() < 1e-14
+    assert abs(plain.dynamics.position_level(q, jnp.asarray(0.0), FREE)).max() < 1e-14
+    assert abs(plain.dynamics.velocity_level(q, v, jnp.asarray(0.0), FREE)).max() < 1e-14
     sol = jm.simulate(system, q, u, TS, FREE, steps=jm.FixedSteps(32))
     assert sol.position_residual.max() < 1e-14
     assert sol.energy_drift < 1e-6

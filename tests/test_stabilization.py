@@ -35,7 +35,7 @@ def projected(
     def run(q: Any, v: Any) -> Any:
         known = system.with_singular_mass(singular)
         q, v, reached = Projection(**options).after_step(known, q, v, t, p)
-        left = system.position_level(q, t, p), system.velocity_level(q, v, t, p)
+        left = system.dynamics.position_level(q, t, p), system.dynamics.velocity_level(q, v, t, p)
         return q, v, reached, jnp.concatenate(left)
 
     return run(jnp.asarray(q), jnp.asarray(v))
@@ -70,7 +70,10 @@ def test_corrections_end_at_round_off(size: float) -> None:
     def residual(policy: Projection) -> Any:
         off = jnp.asarray(q + size * np.array([1, -2, 3, 1])), jnp.asarray(v + size)
         new = policy.after_step(system, *off, T, p)
-        level = system.position_level(new[0], T, p), system.velocity_level(*new[:2], T, p)
+        level = (
+            system.dynamics.position_level(new[0], T, p),
+            system.dynamics.velocity_level(*new[:2], T, p),
+        )
         return jnp.abs(jnp.concatenate(level)).max()
 
     for policy in (Projection(), Projection().lazy()):
@@ -98,7 +101,7 @@ def test_corrections_are_smallest_in_the_mass_metric() -> None:
     case = DOUBLE._replace(params=p)
     q0, v0 = DOUBLE.q + 1e-4 * np.array([1, -2, 3, 1]), DOUBLE.v + 1e-4
     q, v, reached, _ = projected(case, q0, v0)
-    A = jax.jacfwd(lambda q: DOUBLE.system.position_level(q, T, p))(jnp.asarray(q0))
+    A = jax.jacfwd(lambda q: DOUBLE.system.dynamics.position_level(q, T, p))(jnp.asarray(q0))
     free = np.linalg.svd(A)[2][2:]
     M = np.diag([5.0, 5.0, 0.7, 0.7])
     assert reached
@@ -196,8 +199,8 @@ def test_baumgarte_feedback_by_hand() -> None:
     """-2 alpha phi' - beta^2 phi, -alpha psi, and 0, in the order of the system's rows."""
     system, p = MIXED.system, MIXED.params
     q, v = np.random.default_rng(0).normal(size=(2, 5))
-    phi = jax.jit(system.position_level)(q, T, p)
-    phi_rate, *psi = jax.jit(system.velocity_level)(q, v, T, p)
+    phi = jax.jit(system.dynamics.position_level)(q, T, p)
+    phi_rate, *psi = jax.jit(system.dynamics.velocity_level)(q, v, T, p)
     feedback = jax.jit(lambda q, v: Baumgarte(alpha=3.0, beta=5.0).feedback(system, q, v, T, p))
     expected = [0.0, -6.0 * phi_rate - 25.0 * phi[0], -3.0 * psi[0], -3.0 * psi[1]]
     np.testing.assert_allclose(feedback(q, v), expected, rtol=1e-13)

@@ -57,26 +57,26 @@ def test_energy_is_the_one_that_motion_conserves() -> None:
         a = jnp.linalg.solve(eom.M, eom.Q)
 
         def energy(s: Any) -> Any:
-            return CHARGED.energy(q + v * s + a * s**2 / 2, v + a * s, t + s, p)
+            return CHARGED.dynamics.energy(q + v * s + a * s**2 / 2, v + a * s, t + s, p)
 
         explicit = jax.grad(lambda t: CHARGED.lagrangian(q, v, t, p))(t)
         return jax.grad(energy)(0.0), CHARGED.force(q, v, t, p) @ v - explicit
 
     np.testing.assert_allclose(*rates(q, v, t), rtol=1e-12)
-    at_rest = jax.jit(CHARGED.energy)(q, 0 * v, 0.0, {"m": 1.2, "B": 1e6})
+    at_rest = jax.jit(CHARGED.dynamics.energy)(q, 0 * v, 0.0, {"m": 1.2, "B": 1e6})
     assert at_rest == pytest.approx(q @ q)
 
 
 def test_levels_are_stacked_in_the_order_of_the_system() -> None:
     q, v, t, p = np.arange(5.0), np.arange(5.0) + 0.5, 0.7, MIXED.params
     servo, road, blade = MIXED.system.constraints
-    position = jax.jit(MIXED.system.position_level)(q, t, p)
-    velocity = jax.jit(MIXED.system.velocity_level)(q, v, t, p)
+    position = jax.jit(MIXED.system.dynamics.position_level)(q, t, p)
+    velocity = jax.jit(MIXED.system.dynamics.velocity_level)(q, v, t, p)
     np.testing.assert_allclose(position, road.fn(q, t, p)[None])
     h = 1e-6
     speed = (road.fn(q + h * v, t + h, p) - road.fn(q - h * v, t - h, p)) / (2 * h)
     np.testing.assert_allclose(velocity, [speed, *blade.fn(q, v, t, p)], rtol=1e-8)
-    assert jax.jit(MIXED.system.sizes, static_argnums=())(*MIXED[2:], 0.0, p) == (1, 1, 2)
+    assert jax.jit(MIXED.system.dynamics.sizes, static_argnums=())(*MIXED[2:], 0.0, p) == (1, 1, 2)
     assert servo.name == "servo"
 
 
@@ -102,7 +102,7 @@ def test_equations_keep_single_precision_whatever_the_functions_return() -> None
     )
     q = jnp.ones(2, jnp.float32)
     shapes = jax.eval_shape(system.equations, q, q)
-    energy = jax.eval_shape(system.energy, q, q, jnp.float32(0), None)
+    energy = jax.eval_shape(system.dynamics.energy, q, q, jnp.float32(0), None)
     assert {x.dtype for x in jax.tree.leaves((shapes, energy))} == {np.dtype("float32")}
 
 
@@ -164,11 +164,11 @@ def test_a_copy_that_states_a_singular_mass_is_not_traced_again() -> None:
 
     system = System(lagrangian, coordinates=("x", "y"))
     state = system.arguments(jnp.ones(2), jnp.ones(2), 0.0, None)
-    system.mass(*state)
+    system.dynamics.mass(*state)
     count = len(traced)
     for known in (True, (), True):
         copy = system.with_singular_mass(known)
-        np.testing.assert_array_equal(copy.mass(*state), np.eye(2))
+        np.testing.assert_array_equal(copy.dynamics.mass(*state), np.eye(2))
         assert copy.equations(*state).singular_mass == known
     assert count == 1
     assert len(traced) == count

@@ -155,8 +155,8 @@ def expected(case: Case, name: str, smaller: Sequence[Measured]) -> float:
 def residuals(case: Case) -> Callable[[Outcome, Arrays], None]:
     """A function that adds the constraint residuals of final states to an outcome."""
     system, params, end = case.model.system, case.model.params, jnp.asarray(case.end)
-    position = jax.jit(jax.vmap(lambda q: system.position_level(q, end, params)))
-    velocity = jax.jit(jax.vmap(lambda q, v: system.velocity_level(q, v, end, params)))
+    position = jax.jit(jax.vmap(lambda q: system.dynamics.position_level(q, end, params)))
+    velocity = jax.jit(jax.vmap(lambda q, v: system.dynamics.velocity_level(q, v, end, params)))
 
     def largest(values: jax.Array) -> float | None:
         return float(np.max(np.abs(values))) if values.size else None

@@ -54,7 +54,7 @@ class Case:
     def equations(self) -> tuple[int, int]:
         """The numbers of coordinates n and of constraint equations m."""
         system, (q, v) = self.model.system, self.model.initial()
-        return system.n, sum(system.sizes(q, v, jnp.zeros(()), self.model.params))
+        return system.n, sum(system.dynamics.sizes(q, v, jnp.zeros(()), self.model.params))
 
     @property
     def title(self) -> str:

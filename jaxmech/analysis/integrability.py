@@ -115,7 +115,7 @@ def _covectors(
         bent = jnp.abs(c.value(q, elsewhere, t, params) - expected) / jnp.where(size > 0, size, 1.0)
         return forms, jax.jacfwd(rows)(z), jnp.max(bent, initial=0.0)
 
-    by_q, by_t = jax.jacfwd(lambda q, t: system.position_level(q, t, params), (0, 1))(q, t)
+    by_q, by_t = jax.jacfwd(lambda q, t: system.dynamics.position_level(q, t, params), (0, 1))(q, t)
     fixed = jnp.concatenate([by_q, by_t[:, None]], axis=1)
     return fixed, [covector(c) for c in system.constraints if isinstance(c, Nonholonomic)]
 

@@ -58,13 +58,15 @@ def _equations_at(
     derivative in their direction instead of M.
     """
     mechanical = accelerations.shape[1]
-    rates = system.state_rates(q, v, t, params)
-    M = system.mass(q, v, t, params)[:mechanical, :mechanical]
-    Q = system.conservative_force(q, v, t, params)[:mechanical]
+    rates = system.dynamics.state_rates(q, v, t, params)
+    M = system.dynamics.mass(q, v, t, params)[:mechanical, :mechanical]
+    Q = system.dynamics.conservative_force(q, v, t, params)[:mechanical]
 
     def by_lagrangian(a: Array) -> Array:
         path = v, jnp.concatenate([a, rates]), jnp.ones_like(t)
-        (pull, _), (_, change) = jax.jvp(lambda *x: system.slopes(*x, params), (q, v, t), path)
+        (pull, _), (_, change) = jax.jvp(
+            lambda *x: system.dynamics.slopes(*x, params), (q, v, t), path
+        )
         return (change - pull)[:mechanical]
 
     residual = accelerations @ M - Q[None]

@@ -99,7 +99,7 @@ def _bent(system: System, directions: Array, q: Array, t: Array, params: Params)
 
     def bent(directions: Array, q: Array, t: Array, params: Params) -> Array:
         def level(x: Array) -> Array:
-            return system.position_level(q + directions @ x, t, params)
+            return system.dynamics.position_level(q + directions @ x, t, params)
 
         return jax.jacfwd(jax.jacfwd(level))(jnp.zeros(directions.shape[1], q.dtype))
 

@@ -44,7 +44,7 @@ def checked_in_rates(
     system, params = with_params(system, params)
     q, v, t, params = system.arguments(q, v, t, params)
     plain = in_rates(system, params)
-    return plain, checked_state(plain, q, system.speeds(q, v, t, params), t, params)
+    return plain, checked_state(plain, q, system.dynamics.speeds(q, v, t, params), t, params)
 
 
 def checked_state(system: Any, q: Any, v: Any, t: Any, params: Params) -> State:
@@ -113,9 +113,9 @@ def _equations_at(system: System, q: Array, v: Array, t: Array, params: Params) 
         "Q": eom.Q,
         "A": eom.A,
         "b": eom.b,
-        "position": system.position_level(q, t, params),
+        "position": system.dynamics.position_level(q, t, params),
         "A_position": A_position,
-        "velocity": system.velocity_level(q, v, t, params),
+        "velocity": system.dynamics.velocity_level(q, v, t, params),
         "A_velocity": A_velocity,
     }
 

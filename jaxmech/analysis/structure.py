@@ -75,10 +75,10 @@ def structure(
     whole, at_start = system, system.arguments(q, v, t, params)
     system, of_gaps = with_closed_gaps(system, State(*at_start))
     simulated, (system, state) = system, checked_in_rates(system, q, v, t, params)
-    begin = state._replace(v=simulated.from_speeds(*state))
+    begin = state._replace(v=simulated.dynamics.from_speeds(*state))
     if run is not None:
         require_kind("run", run, ShortRun, "ShortRun() or None")
-    sizes = system.sizes(*state)
+    sizes = system.dynamics.sizes(*state)
     unused = unused_parameters(whole, begin)
     findings = not_numbers(system, state) + of_gaps
     report: dict[str, Any] = {}

@@ -30,8 +30,11 @@ def unused_parameters(
 
     def everything(params: Any) -> Any:
         q, v, t, _ = state
-        levels = system.position_level(q, t, params), system.velocity_level(q, v, t, params)
-        speeds = system.speeds(q, v, t, params)
+        levels = (
+            system.dynamics.position_level(q, t, params),
+            system.dynamics.velocity_level(q, v, t, params),
+        )
+        speeds = system.dynamics.speeds(q, v, t, params)
         forces = system.nonideal and system.nonideal(q, speeds, ones, t, params)
         value = system.lagrangian(q, speeds, t, params) if energy else ()
         extra = also(q, v, t, params) if also else ()
@@ -39,7 +42,7 @@ def unused_parameters(
         more += [system.sampled(q, v, t, params), extra]
         return system.equations(q, v, t, params), levels, forces, value, more
 
-    ones = jnp.ones(sum(system.sizes(*state)), state.q.dtype)
+    ones = jnp.ones(sum(system.dynamics.sizes(*state)), state.q.dtype)
     return unread(everything, state.params)
 
 

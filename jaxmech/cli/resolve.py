@@ -170,14 +170,14 @@ def _guessed_parameters(system: System, params: Mapping[str, Any]) -> dict[str, 
     # Errors are reported when a state is assembled. Compiled functions refuse the dictionary.
     with suppress(Exception), jax.disable_jit():
         system.lagrangian(x, x, t, guesses)
-        system.velocity_level(x, x, t, guesses)
+        system.dynamics.velocity_level(x, x, t, guesses)
         for c in system.constraints:
             if isinstance(c, Acceleration):
                 c.value(x, x, x, t, guesses)
         if system.force is not None:
             system.force(x, x, t, guesses)
-        size = sum(system.sizes(x, x, t, dict(guesses)))
-        system.nonideal_force(x, x, jnp.ones(size), t, guesses)
+        size = sum(system.dynamics.sizes(x, x, t, dict(guesses)))
+        system.dynamics.nonideal_force(x, x, jnp.ones(size), t, guesses)
     return dict(guesses) or None
 
 

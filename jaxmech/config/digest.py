@@ -55,7 +55,7 @@ def system_digests(system: System, params: Params, dtype: Any = float) -> dict[s
         digests["force"] = digest(system.force, *state)
     if system.nonideal is not None:
         at_rest = jax.tree.map(jnp.asarray, (q, u, t, params))
-        forces = np.zeros(sum(system.sizes(*at_rest)), dtype)
+        forces = np.zeros(sum(system.dynamics.sizes(*at_rest)), dtype)
         digests["nonideal"] = digest(system.nonideal, q, q, forces, t, params)
     if system.rates is not None:
         digests["rates"] = digest(system.rates, *state)

@@ -48,7 +48,7 @@ class DrivenLevel:
 
     def __call__(self, q: Array, s: Array, t: Array, params: Params) -> Array:
         """The residuals of the constraints, then of the driver, (m,)."""
-        position = self.system.position_level(q, t, params)
+        position = self.system.dynamics.position_level(q, t, params)
         return jnp.concatenate([position, self.driver(q, params) - s])
 
     def rows(self, q: Array, s: Array, t: Array, params: Params, extents: Array) -> Metric:
@@ -89,7 +89,7 @@ def settled(
     By the shortest corrections, none of which moves a coordinate by more than `MOVE` extents.
     """
     s = level.driver(q, params)
-    count = level.system.position_level(q, t, params).size
+    count = level.system.dynamics.position_level(q, t, params).size
 
     def corrected(held: Array, q: Array) -> Array:
         keep = jnp.where(held | (jnp.arange(count + s.size) < count), 1.0, 0.0).astype(q.dtype)

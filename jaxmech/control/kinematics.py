@@ -162,7 +162,7 @@ def _along(
     level = DrivenLevel(system, driven)
     fixed = jax.lax.stop_gradient((start, s, t, params))
     poses, status, end, extents = _poses(level, *fixed)
-    sizes = system.sizes(start, start, t[0], params)
+    sizes = system.dynamics.sizes(start, start, t[0], params)
 
     def at_value(q: Array, s: Array, ds: Array, dds: Array, t: Array) -> tuple[Any, ...]:
         q = on_level(level, q, (s, t, params), extents)

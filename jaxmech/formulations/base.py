@@ -33,10 +33,10 @@ class Partition(eqx.Module):
         """The state with dependent q and v computed from the independent ones."""
 
         def positions(q: Array) -> Array:
-            return system.position_level(q, t, params)
+            return system.dynamics.position_level(q, t, params)
 
         def velocities(v: Array) -> Array:
-            return system.velocity_level(q, v, t, params)
+            return system.dynamics.velocity_level(q, v, t, params)
 
         # The residual may be that of sqrt(eps) of the extents, before a last correction.
         size = {"extents": self.extents, "share": float(jnp.finfo(q.dtype).eps) ** 0.5}

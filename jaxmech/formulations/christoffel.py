@@ -129,7 +129,9 @@ def require_quadratic(system: System, q: Array, t: Array, params: Params) -> Non
     """Raise a ValueError if the mass matrix depends on the velocities, at generic arguments."""
 
     def masses(q: Array, v: Array, t: Array, params: Params) -> Array:
-        return jnp.stack([system.mass(q, scale * v, t, params) for scale in (0.0, 0.1, 1.0)])
+        return jnp.stack(
+            [system.dynamics.mass(q, scale * v, t, params) for scale in (0.0, 0.1, 1.0)]
+        )
 
     difference = concrete(masses, *generic((q, q, t, params), seed=21))
     if difference is None:

@@ -90,14 +90,16 @@ class CoordinatePartition(AbstractFormulation):
         require_plain_velocities(
             system.velocities, "`CoordinatePartition()`", "use `UdwadiaKalaba()`"
         )
-        A = system.velocity_jacobian(q, v, t, params)
+        A = system.dynamics.velocity_jacobian(q, v, t, params)
         if A.shape[0] == 0:
             return None
-        units = coordinate_units(system.mass(q, v, t, params), A)[None, :]
+        units = coordinate_units(system.dynamics.mass(q, v, t, params), A)[None, :]
         positions = velocities = pivots(A * units, self.tolerance)
         nonholonomic = any(isinstance(c, Nonholonomic) for c in system.constraints)
         if nonholonomic:
-            positions = pivots(system.position_jacobian(q, t, params) * units, self.tolerance)
+            positions = pivots(
+                system.dynamics.position_jacobian(q, t, params) * units, self.tolerance
+            )
         sizes = jnp.concatenate([positions.sizes, velocities.sizes])
         # Round-off is divided by a pivot in the dependent coordinates, again in their velocities
         # and again in their accelerations, and a pivot changes during a step.

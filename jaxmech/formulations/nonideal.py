@@ -64,7 +64,7 @@ def solve_law(
 
     def force(multipliers: Array, state: State) -> Array:
         q, v, t, params = state
-        return system.nonideal_force(q, v, multipliers, t, params)
+        return system.dynamics.nonideal_force(q, v, multipliers, t, params)
 
     if not depends_on(force, (jnp.zeros_like(eom.b), state)):
         C = force(jnp.zeros_like(eom.b), state)

@@ -51,15 +51,15 @@ def observed_at(
     A = system.equations(q, v, t, params).A
     motion = motion_at(system, formulation, q, v, t, params)
     names = [constraint.name for constraint in system.constraints]
-    ends = list(accumulate(system.sizes(q, v, t, params)))
+    ends = list(accumulate(system.dynamics.sizes(q, v, t, params)))
     rows = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
     multipliers = ByName({
         name: motion.multipliers[k] for name, k in zip(names, rows, strict=True)
     })  # fmt: skip
     loads = {}
     if system.loads is not None:
-        speeds = system.speeds(q, v, t, params)
-        accelerations = system.speed_rates(q, v, motion.qdd, t, params)
+        speeds = system.dynamics.speeds(q, v, t, params)
+        accelerations = system.dynamics.speed_rates(q, v, motion.qdd, t, params)
         loads = system.loads(q, speeds, accelerations, multipliers, t, params)
     return Observation(
         qdd=motion.qdd,
@@ -69,7 +69,7 @@ def observed_at(
         ),
         constraint_force=motion.constraint_force,
         nonideal_force=motion.nonideal_force,
-        energy=system.energy(q, v, t, params),
+        energy=system.dynamics.energy(q, v, t, params),
         residuals=ByName(
             {c.name: c.residual(q, v, motion.qdd, t, params) for c in system.constraints}
         ),

@@ -64,9 +64,9 @@ def _start_status(
 def residuals(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
     """Largest |phi|, and largest |dphi/dt| and |psi|, without derivatives."""
     q, v, t, params = jax.lax.stop_gradient((q, v, t, params))
-    system, v = scheme.system.plain, scheme.system.speeds(q, v, t, params)
-    position = system.position_level(q, t, params)
-    velocity = system.velocity_level(q, v, t, params)
+    system, v = scheme.system.plain, scheme.system.dynamics.speeds(q, v, t, params)
+    position = system.dynamics.position_level(q, t, params)
+    velocity = system.dynamics.velocity_level(q, v, t, params)
     return max_abs(position), max_abs(velocity)
 
 

@@ -292,7 +292,7 @@ def _speeds(
     """The rates of q at a state."""
     if event_set is not None and state.events is not None:
         params = event_set.params(params, state.events.active)
-    return scheme.system.speeds(state.q, state.v, t, params)
+    return scheme.system.dynamics.speeds(state.q, state.v, t, params)
 
 
 def _begun_segment(
@@ -398,13 +398,13 @@ def _start(
     active_params, events, status, extents = begin_run(
         scheme, event_set, q, v, t, ahead, params, ordered
     )
-    rows = sum(scheme.system.sizes(q, v, t, active_params))
+    rows = sum(scheme.system.dynamics.sizes(q, v, t, active_params))
+    speeds = scheme.system.dynamics.speeds(q, v, t, active_params)
     corrections = None if scheme.drive == Drive.NONE else Corrections.none(q)
     state = _RolloutState(
         q, v, *residuals(scheme, q, v, t, active_params), jnp.asarray(rows, jnp.int32), status,
         jnp.where(status == Status.OK, jnp.nan, jax.lax.stop_gradient(t)),
-        Recent.none(q, scheme.system.speeds(q, v, t, active_params), same_steps), corrections,
-        events,
+        Recent.none(q, speeds, same_steps), corrections, events,
     )  # fmt: skip
     return state, extents
 
@@ -425,7 +425,7 @@ def _advance(
     end, info = step(scheme, start, h, active_params, extents)
     corrections = state.corrections
     if corrections is not None and info.correction is not None:
-        speeds = scheme.system.speeds(end.q, end.v, end.t, active_params)
+        speeds = scheme.system.dynamics.speeds(end.q, end.v, end.t, active_params)
         mechanical = speeds[: speeds.size - len(scheme.system.states)]
         corrections = corrections.after(info.correction, mechanical, h)
     info = replace(info, correction=None)

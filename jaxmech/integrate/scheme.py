@@ -164,7 +164,7 @@ class Scheme:
         if self.drive == Drive.NONE:
             return None
         dq, dv = (y - x for x, y in zip(unprojected, projected, strict=True))
-        change = self.system.speeds(projected[0], dv, t, params)
+        change = self.system.dynamics.speeds(projected[0], dv, t, params)
         return jax.lax.stop_gradient(jnp.stack([dq, h * change]))
 
     def after_kink(
@@ -180,7 +180,7 @@ class Scheme:
             v = jax.lax.cond(turns, sampled, lambda: before)
 
         def speed(t: Array) -> Array:
-            return self.system.velocity_level(q, v, t, params)
+            return self.system.dynamics.velocity_level(q, v, t, params)
 
         reached = jnp.asarray(True)
         if not depends_on(speed, (t,)):

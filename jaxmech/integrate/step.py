@@ -46,7 +46,7 @@ class EvaluatedState(eqx.Module):
 def evaluated_state(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> EvaluatedState:
     """A state with its accelerations; all rows may count as independent."""
     yes = jnp.asarray(True)
-    all_rows = jnp.ones(sum(scheme.system.sizes(q, v, t, params)), bool)
+    all_rows = jnp.ones(sum(scheme.system.dynamics.sizes(q, v, t, params)), bool)
     with jax.named_scope("law_of_motion"):
         eom, law = scheme.law(q, v, t, params, all_rows)
     status = first_that_holds(

@@ -90,7 +90,7 @@ def _quasi_velocity_level(
 ) -> tuple[Array, Array]:
     def level(q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
         state = q, v, t, params
-        return system.velocity_level(*state), system.velocity_jacobian(*state)
+        return system.dynamics.velocity_level(*state), system.dynamics.velocity_jacobian(*state)
 
     return native_call(level, q, v, t, params)
 
@@ -103,8 +103,8 @@ def _curvature(
     def curvature_at(multipliers: Array, q: Array, v: Array, t: Array, params: Params) -> Array:
         def level(x: Array) -> Array:
             if is_of_velocities:
-                return system.velocity_level(q, x, t, params)
-            return system.position_level(x, t, params)
+                return system.dynamics.velocity_level(q, x, t, params)
+            return system.dynamics.position_level(x, t, params)
 
         def pulled(x: Array) -> Array:
             return jax.vjp(level, x)[1](multipliers)[0]

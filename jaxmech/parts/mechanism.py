@@ -162,7 +162,7 @@ class Mechanism:
         q, v = self.kinematics.guess(starts, t, params)
         states = jnp.zeros(len(self.system.states), q.dtype)
         q, v = jnp.concatenate([q, states]), jnp.concatenate([v, states])
-        return q, self.system.from_speeds(q, v, t, params)
+        return q, self.system.dynamics.from_speeds(q, v, t, params)
 
     def frame(self, body: str, q: Any, t: Any = 0.0, params: Any = None) -> Frame:
         """The frame of a body: its `origin`, its `axes` and its `attitude`.
@@ -269,8 +269,8 @@ class Mechanism:
         (q, v, qdd), carrier, local = motion, self._body(body), self._local(place)
         _, qdd, *_ = self._arguments(q, qdd, t, params, ("q", "qdd"))
         q, u, t, params = self._arguments(q, v, t, params)
-        v = self.system.speeds(q, u, t, params)
-        qdd = self.system.speed_rates(q, u, qdd.astype(q.dtype), t, params)
+        v = self.system.dynamics.speeds(q, u, t, params)
+        qdd = self.system.dynamics.speed_rates(q, u, qdd.astype(q.dtype), t, params)
 
         def velocity(q: Array, v: Array, t: Array) -> Array:
             motion_at_t = self.kinematics.moving([carrier], q, v, t, params)[0]
@@ -287,7 +287,7 @@ class Mechanism:
     def _state(self, q: Any, v: Any, t: Any, params: Any) -> tuple[Array, Array, Array, Any]:
         """The checked arguments, with the rates of the coordinates for v."""
         q, v, t, params = self._arguments(q, v, t, params)
-        return q, self.system.speeds(q, v, t, params), t, params
+        return q, self.system.dynamics.speeds(q, v, t, params), t, params
 
     def _arguments(
         self, q: Any, v: Any, t: Any, params: Any, names: tuple[str, str] = ("q", "v")
@@ -345,7 +345,7 @@ class Mechanism:
         q, generalized, t, _ = system.arguments(q, generalized, 0.0, None, names)
         if system.quasi is not None:  # the force on the coordinates of the same power
             rates = jnp.zeros_like(q)
-            pull = jax.vjp(lambda rates: system.from_speeds(q, rates, t, None), rates)[1]
+            pull = jax.vjp(lambda rates: system.dynamics.from_speeds(q, rates, t, None), rates)[1]
             (generalized,) = pull(generalized)
         entries = (self.kinematics.entries(carrier, x) for x in (q, generalized))
         return carrier.load(*entries)

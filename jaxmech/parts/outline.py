@@ -37,7 +37,7 @@ def outline(mechanism: Any) -> str:
 def _equations(mechanism: Any) -> int:
     system, params = mechanism.system, dict(mechanism.params)
     q, v = jnp.zeros(system.n), jnp.zeros(system.n_velocities)
-    sizes: tuple[int, ...] = system.sizes(q, v, jnp.zeros(()), params)
+    sizes: tuple[int, ...] = system.dynamics.sizes(q, v, jnp.zeros(()), params)
     return sum(sizes)
 
 

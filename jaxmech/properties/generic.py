@@ -121,11 +121,11 @@ def _depends_on_last(system: System, index: int, *state: Any) -> bool:
                 v = jnp.concatenate([v[:mechanical], last])
             else:
                 q = jnp.concatenate([q[:mechanical], last])
-            level = system.velocity_level(q, v, t, params)
+            level = system.dynamics.velocity_level(q, v, t, params)
             if index:
                 return level
             eom = system.equations(q, v, t, params)
-            parts = eom.M, eom.Q, eom.A, eom.b, level, system.position_level(q, t, params)
+            parts = eom.M, eom.Q, eom.A, eom.b, level, system.dynamics.position_level(q, t, params)
             return jnp.concatenate([x.ravel() for x in parts])
 
         last = state[index][mechanical:]
@@ -152,7 +152,7 @@ def require_entries(system: System, q: Array, v: Array, t: Array, params: Params
     if system.rates is not None:
         functions["`rates`"] = system.rates
     for source, fn in functions.items():
-        require_in_range(source, fn, q, system.speeds(q, v, t, params), t, params)
+        require_in_range(source, fn, q, system.dynamics.speeds(q, v, t, params), t, params)
     for c in system.constraints:
         require_in_range(f"Constraint {c.name!r}", c.residual, q, v, v, t, params)
 
@@ -183,7 +183,7 @@ def drive_of(system: System, q: Array, v: Array, t: Array, params: Params) -> Dr
 
     if depends_on(nonholonomic, (t,)):
         return Drive.VELOCITIES
-    is_driven = depends_on(lambda t: system.position_level(q, t, params), (t,))
+    is_driven = depends_on(lambda t: system.dynamics.position_level(q, t, params), (t,))
     return Drive.POSITIONS if is_driven else Drive.NONE
 
 
@@ -241,7 +241,7 @@ def mass_and_rows(
     """M and A at a known state, by a compiled function."""
 
     def matrices_at(q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
-        return system.mass(q, v, t, params), system.rows(q, v, t, params)
+        return system.dynamics.mass(q, v, t, params), system.dynamics.rows(q, v, t, params)
 
     return native_call(matrices_at, q, v, t, params)
 

@@ -108,15 +108,18 @@ def functions_of(system: System) -> dict[str, Callable[..., Any]]:
     """The functions of q, v, t, params in a motion: M and Q, forces, constraints with A and b."""
 
     def friction(q: Array, v: Array, t: Array, params: Params) -> Array:
-        multipliers = jnp.ones(sum(system.sizes(q, v, t, params)), q.dtype)
-        return system.nonideal_force(q, v, multipliers, t, params)
+        multipliers = jnp.ones(sum(system.dynamics.sizes(q, v, t, params)), q.dtype)
+        return system.dynamics.nonideal_force(q, v, multipliers, t, params)
 
     def rows(constraint: Any, q: Array, v: Array, t: Array, params: Params) -> Any:
         level = constraint.residual(q, v, jnp.zeros_like(v), t, params)
         return level, constraint.rows(q, v, t, params)
 
     functions: dict[str, Callable[..., Any]] = {
-        "`lagrangian`": lambda *state: (system.mass(*state), system.conservative_force(*state))
+        "`lagrangian`": lambda *state: (
+            system.dynamics.mass(*state),
+            system.dynamics.conservative_force(*state),
+        )
     }
     if system.force is not None:
         functions["`force`"] = system.force

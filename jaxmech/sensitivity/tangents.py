@@ -114,7 +114,7 @@ def _geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> 
 
     def geometry_at(q: Array, v: Array, t: Array) -> Geometry:
         M = metric_mass(system, q, v, t, params)
-        turn = jax.jacfwd(lambda q: system.velocity_level(q, v, t, params))(q)
+        turn = jax.jacfwd(lambda q: system.dynamics.velocity_level(q, v, t, params))(q)
         A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
         if system.quasi is not None:  # changes of q are those along the velocities
             turn = turn @ system.quasi.matrix(q, t, params)
@@ -171,6 +171,6 @@ def consistent_change(
     if not basis.q.size:
         return None
     dq, dv = (jnp.asarray(d, q.dtype) for d in along(basis))
-    dq = system.speeds(q, dq, t, params)
+    dq = system.dynamics.speeds(q, dq, t, params)
     size = jnp.maximum(jnp.max(abs(dq) / (1 + abs(q))), jnp.max(abs(dv) / (1 + abs(v))))
     return dq / size, dv / size

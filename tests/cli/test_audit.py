@@ -74,7 +74,7 @@ def test_a_four_bar_is_audited(tmp_path: Path, capsys) -> None:
 def test_stiffer_loops_come_closer_to_rigid_ones() -> None:
     robot = from_mjcf(FOUR_BAR)
     system, (q, _) = robot.mechanism.system, robot.start
-    A = np.asarray(system.velocity_jacobian(q, q, jnp.zeros(()), robot.mechanism.params))
+    A = np.asarray(system.dynamics.velocity_jacobian(q, q, jnp.zeros(()), robot.mechanism.params))
     v = 2 * np.linalg.svd(A)[2][-1]
     off, gaps = [], []
     for stiffness in (1e4, 1e6, 1e8):

@@ -32,7 +32,7 @@ def recorded(velocities: Any, sd: float = 2e-3) -> tuple[jm.System, jm.Recording
     system, noise = spinning("spins"), np.random.default_rng(4).normal(0, sd, (TS.size, 4))
     sol = jm.simulate(system, Q0, SPINS, TS, TRUTH, steps=STEPS)
     u0 = SPINS + np.array([0.05, -0.1, 0.02])
-    rates = system.speeds(jnp.asarray(Q0), jnp.asarray(u0), jnp.zeros(()), TRUTH)
+    rates = system.dynamics.speeds(jnp.asarray(Q0), jnp.asarray(u0), jnp.zeros(()), TRUTH)
     v0 = u0 if velocities == "spins" else rates
     return spinning(velocities), jm.Recording(TS, sol.q + noise, Q0, v0)
 

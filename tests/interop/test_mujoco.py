@@ -59,11 +59,11 @@ def robot_of(xml: str, velocities: Any = "rates") -> tuple[Robot, Any]:
         q = robot.q(qpos)
         v = robot.v(q, qvel)
         T = jax.jacfwd(lambda u: robot.v(q, u))(qvel)
-        speeds = system.speeds(q, v, jnp.zeros(()), params)
+        speeds = system.dynamics.speeds(q, v, jnp.zeros(()), params)
         drift = jax.jvp(lambda q: robot.v(q, qvel), (q,), (speeds,))[1]
-        M = system.mass(q, v, jnp.zeros(()), params)
-        Q = system.conservative_force(q, v, jnp.zeros(()), params)
-        Q = Q + system.applied_force(q, v, jnp.zeros(()), params)
+        M = system.dynamics.mass(q, v, jnp.zeros(()), params)
+        Q = system.dynamics.conservative_force(q, v, jnp.zeros(()), params)
+        Q = Q + system.dynamics.applied_force(q, v, jnp.zeros(()), params)
         values = {c.name: c.value(q, jnp.zeros(()), params) for c in system.constraints}
         return q, v, T.T @ M @ T, T.T @ (Q - M @ drift), values
 
@@ -154,7 +154,7 @@ def test_a_four_bar_keeps_its_loop_and_its_energy() -> None:
     robot = robot_of(FOUR_BAR)[0]
     q, v = robot.start
     zero, params = jnp.zeros(()), robot.mechanism.params
-    A = jax.jit(robot.mechanism.system.velocity_jacobian)(q, v, zero, params)
+    A = jax.jit(robot.mechanism.system.dynamics.velocity_jacobian)(q, v, zero, params)
     v = jnp.array(2 * np.linalg.svd(A)[2][-1])  # the only direction without a velocity of the pin
     ts = jnp.linspace(0.0, 0.5, 3)
     steps = jm.FixedSteps(per_save=100)
@@ -198,7 +198,7 @@ def test_numbers_of_a_file_become_parameters() -> None:
     system, (q, v) = robot.mechanism.system, robot.start
 
     def inertia(mass: Any) -> Any:  # about the shoulder, with the elbow at its reference
-        return system.mass(q, v, jnp.zeros(()), {**params, "mass.lower": mass})[0, 0]
+        return system.dynamics.mass(q, v, jnp.zeros(()), {**params, "mass.lower": mass})[0, 0]
 
     arm = jnp.array(robot.frame("lower", q).point(jnp.array([0.1, 0.0, -0.2]))) - jnp.array(
         [0.0, 0.0, 1.0]

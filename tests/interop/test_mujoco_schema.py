@@ -196,7 +196,7 @@ def accelerations(xml: str, data: Any, **options: Any) -> tuple[np.ndarray, Any]
     q = robot.q(data.qpos)
     v = robot.v(q, data.qvel)
     qdd = jm.acceleration(system, q, v, 0.0, params).qdd
-    rates = system.speeds(q, v, jnp.zeros(()), params)
+    rates = system.dynamics.speeds(q, v, jnp.zeros(()), params)
     return np.asarray(jax.jvp(robot.qvel, (q, v), (rates, qdd))[1]), robot.ignored
 
 
@@ -293,7 +293,7 @@ def test_a_parameter_carries_its_own_weight() -> None:
     q, rest, t = jnp.array([0.4, -0.3]), jnp.zeros(2), jnp.zeros(())
 
     def weight(params: Any) -> Any:
-        return system.conservative_force(q, rest, t, params)
+        return system.dynamics.conservative_force(q, rest, t, params)
 
     np.testing.assert_allclose(weight(changed), weight(params), atol=1e-12)
     uneven = xml.replace('<joint name="c" axis="1 2 0"/>', "")

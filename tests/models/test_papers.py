@@ -122,7 +122,7 @@ def test_pendulum_of_the_lecture_and_its_reaction(seed: int) -> None:
 def test_mass_matrices_are_symmetric_and_not_negative(name: str) -> None:
     """5.5.1 of the text on the Lagrangian approach: K is such a form in the velocities."""
     q, v, params = state_of(make(name), seed=1)
-    M = np.asarray(make(name).system.mass(q, v, jnp.zeros(()), params))
+    M = np.asarray(make(name).system.dynamics.mass(q, v, jnp.zeros(()), params))
     np.testing.assert_array_equal(np.abs(M - M.T) <= 1e-13 * np.abs(M).max(), True)
     assert np.linalg.eigvalsh(M).min() > -1e-12 * np.abs(M).max()
 

@@ -16,8 +16,8 @@ SAMPLES = 64
 def residuals(model: Model, q: Any, v: Any, params: Any) -> tuple[Any, Any]:
     """Largest violation of the constraints at the levels of positions and of velocities."""
     q, v, t, params = model.system.arguments(q, v, 0.0, params)
-    position = model.system.position_level(q, t, params)
-    velocity = model.system.velocity_level(q, v, t, params)
+    position = model.system.dynamics.position_level(q, t, params)
+    velocity = model.system.dynamics.velocity_level(q, v, t, params)
     return jnp.max(jnp.abs(position), initial=0.0), jnp.max(jnp.abs(velocity), initial=0.0)
 
 

@@ -137,10 +137,12 @@ def test_accelerations_energies_and_loads(made: Made) -> None:
         for body, m in zip(bodies.bodies, at, strict=True)
     }
     own = bodies.guess(starts)
-    for level in (bodies.system.position_level(own[0], t, PARAMS),
-                  bodies.system.velocity_level(*own, t, PARAMS)):  # fmt: skip
+    for level in (bodies.system.dynamics.position_level(own[0], t, PARAMS),
+                  bodies.system.dynamics.velocity_level(*own, t, PARAMS)):  # fmt: skip
         np.testing.assert_allclose(level, 0.0, atol=1e-13)
-    energies = [m.system.energy(*x, t, PARAMS) for m, x in ((joints, (q, v)), (bodies, own))]
+    energies = [
+        m.system.dynamics.energy(*x, t, PARAMS) for m, x in ((joints, (q, v)), (bodies, own))
+    ]
     if made is not moved_by_time:  # where the velocities of the joint do not count in v . dL/dv
         np.testing.assert_allclose(*energies, rtol=1e-12)
 
@@ -203,8 +205,12 @@ def test_a_loop_and_its_reaction() -> None:
         assert [c.name for c in joints.system.constraints] == [closing]
         assert set(joints.tree) == set("ABCD") - {closing}
         q, v = joints.guess(met)
-        np.testing.assert_allclose(joints.system.position_level(q, t, PARAMS), 0.0, atol=1e-12)
-        np.testing.assert_allclose(joints.system.velocity_level(q, v, t, PARAMS), 0.0, atol=1e-12)
+        np.testing.assert_allclose(
+            joints.system.dynamics.position_level(q, t, PARAMS), 0.0, atol=1e-12
+        )
+        np.testing.assert_allclose(
+            joints.system.dynamics.velocity_level(q, v, t, PARAMS), 0.0, atol=1e-12
+        )
         found = acceleration(joints.system, q, v, t, PARAMS).multipliers
         np.testing.assert_allclose(found, expected[rows[closing]], rtol=1e-9)
 
@@ -308,7 +314,7 @@ def test_rotors_and_springs_act_on_coordinates() -> None:
     inertia = 0.02 + 1.3 * 0.4**2 + 0.09
     energy = inertia * 2.0**2 / 2 + 20 * 6.5**2 / 2
     state = (jnp.array([7.0]), jnp.array([2.0]), jnp.zeros(()))
-    np.testing.assert_allclose(system.energy(*state, params), energy)
+    np.testing.assert_allclose(system.dynamics.energy(*state, params), energy)
     with pytest.raises(ValueError, match=r"Rotor 'drive' must be on coordinates.*'knee.angle'"):
         jp.Mechanism([rod], [pin], [jp.rotor("drive", "knee.angle", 1.0)], params)
     with pytest.raises(ValueError, match="distinct names, but \"rotor 'drive'\" is given twice"):

@@ -243,7 +243,7 @@ def at_random(size: int, name: str) -> Sample:
 @each_joint
 def test_joint_allows_these_motions_and_no_others(size: int, name: str) -> None:
     case, mechanism, q, allowed, A_of = at_random(size, name)
-    residual = mechanism.system.position_level(q, jnp.zeros(()), {})
+    residual = mechanism.system.dynamics.position_level(q, jnp.zeros(()), {})
     np.testing.assert_allclose(residual, 0, atol=1e-14)
     assert A_of["J"].shape[0] == case.equations
     whole = np.concatenate(list(A_of.values()))
@@ -350,6 +350,8 @@ def test_given_point_follows_its_path() -> None:
     system = jp.Mechanism([hand], [drive], params={"a": 2.0, "h": 0.5}).system
     t, params = jnp.asarray(0.3), {"a": 2.0, "h": 0.5}
     q = jnp.array([2.0 * np.sin(0.3), 0.0, 0.5])
-    np.testing.assert_allclose(system.position_level(q, t, params), 0, atol=1e-15)
+    np.testing.assert_allclose(system.dynamics.position_level(q, t, params), 0, atol=1e-15)
     velocity = jnp.array([2.0 * np.cos(0.3), 0.0, 0.0])
-    np.testing.assert_allclose(system.velocity_level(q, velocity, t, params), 0, atol=1e-15)
+    np.testing.assert_allclose(
+        system.dynamics.velocity_level(q, velocity, t, params), 0, atol=1e-15
+    )

@@ -89,7 +89,7 @@ def test_redundant_joint_is_found_by_its_name() -> None:
     eom = equations_at(tied.system, q, v, 0.0, tied.params)
     last, names = 0, [c.name for c in tied.system.constraints]
     spare = []
-    for name, size in zip(names, tied.system.sizes(q, v, T0, tied.params), strict=True):
+    for name, size in zip(names, tied.system.dynamics.sizes(q, v, T0, tied.params), strict=True):
         rest = np.delete(eom.A, np.arange(last, last + size), axis=0)
         spare += [name] if np.linalg.matrix_rank(rest) == 8 else []
         last += size
@@ -106,8 +106,12 @@ def test_four_bar_in_space_moves_as_the_one_in_the_plane() -> None:
     assert eom.A.shape == (23, 21)
     assert np.linalg.matrix_rank(eom.A) == 20
     assert np.linalg.matrix_rank(eom.M) == 18
-    np.testing.assert_allclose(mechanism.system.position_level(q, T0, params), 0, atol=1e-15)
-    np.testing.assert_allclose(mechanism.system.velocity_level(q, v, T0, params), 0, atol=1e-15)
+    np.testing.assert_allclose(
+        mechanism.system.dynamics.position_level(q, T0, params), 0, atol=1e-15
+    )
+    np.testing.assert_allclose(
+        mechanism.system.dynamics.velocity_level(q, v, T0, params), 0, atol=1e-15
+    )
     wanted, _ = solved(equations_at(flat.system, q2, v2, 0.0, params))
     qdd, forces = solved(eom)
     for k, name in enumerate(("left", "right", "coupler")):
@@ -144,14 +148,14 @@ def test_whipple_bicycle_has_the_published_linear_equations() -> None:
         return jnp.stack([leaning[2, 1], steered[:, 1] @ (leaning @ side)])
 
     def positions(q: Any) -> Any:
-        return jnp.concatenate([system.position_level(q, T0, {}), angles(q)])
+        return jnp.concatenate([system.dynamics.position_level(q, T0, {}), angles(q)])
 
     def velocities(v: Any, q: Any) -> Any:
         """Zero on the constraints; then the rates of lean and steer and the spin of the wheel."""
         rates = jax.jvp(angles, (q,), (v,))[1]
         spins = [spin_in_space(q[k][3:], v[k][3:]) for k in (rear, frame)]
         spin = (spins[0] - spins[1]) @ rotation(q[frame][3:])[:, 1]
-        return jnp.concatenate([system.velocity_level(q, v, T0, {}), rates, spin[None]])
+        return jnp.concatenate([system.dynamics.velocity_level(q, v, T0, {}), rates, spin[None]])
 
     def accelerations(q: Any, v: Any, qdd: Any) -> Any:
         return jax.jvp(lambda q, v: jax.jvp(angles, (q,), (v,))[1], (q, v), (v, qdd))[1]
@@ -197,7 +201,10 @@ def test_lengths_and_masses_can_be_differentiated() -> None:
     system = mechanism.system
 
     def probe(p: Any) -> Any:
-        both = system.lagrangian(q, v, T0, p), system.position_level(q, T0, p) @ jnp.arange(8.0)
+        both = (
+            system.lagrangian(q, v, T0, p),
+            system.dynamics.position_level(q, T0, p) @ jnp.arange(8.0),
+        )
         return both[0] + both[1]
 
     slopes = jax.jit(jax.grad(probe))(params)

@@ -56,7 +56,9 @@ def test_rolling_in_space_is_turning_about_the_contact_point(kind: str) -> None:
     rb = contact + R * upward - matrix(eb) @ PB
     q = jnp.asarray(np.concatenate([ra, ea, rb, eb]))
     mechanism = jp.Mechanism([a, b], [joint])
-    np.testing.assert_allclose(mechanism.system.position_level(q, jnp.zeros(()), {}), 0, atol=1e-15)
+    np.testing.assert_allclose(
+        mechanism.system.dynamics.position_level(q, jnp.zeros(()), {}), 0, atol=1e-15
+    )
     A_of = rows(mechanism, q)
     assert [len(A_of[f"J.{part}"]) for part in ("contact", "slip")] == [1, 2]
     allowed = rolling_motions(ra, ea, rb, eb, contact)
@@ -84,7 +86,9 @@ def test_disk_rolls_on_a_moving_line() -> None:
     contact = ra + plane_matrix(angle) @ (PA[:2] + 0.7 * np.array([0.8, -0.6]))
     rb = contact + R * world
     q = jnp.asarray([*ra, angle, *rb, -1.3])
-    np.testing.assert_allclose(mechanism.system.position_level(q, jnp.zeros(()), {}), 0, atol=1e-15)
+    np.testing.assert_allclose(
+        mechanism.system.dynamics.position_level(q, jnp.zeros(()), {}), 0, atol=1e-15
+    )
     A_of = rows(mechanism, q)
     arm = R * world
     turning = [-ra[1], ra[0], 1, -rb[1], rb[0], 1]
@@ -130,10 +134,12 @@ def test_planetary_gear_obeys_willis(size: int) -> None:
         for name, w in spins.items()
     }
     q, v = mechanism.guess(starts)
-    level = mechanism.system.velocity_level(q, v, jnp.zeros(()), mechanism.params)
+    level = mechanism.system.dynamics.velocity_level(q, v, jnp.zeros(()), mechanism.params)
     np.testing.assert_allclose(level, np.zeros_like(level), atol=1e-14)
     faster = {**starts, "planet": starts["arm"]}
-    level = mechanism.system.velocity_level(*mechanism.guess(faster), jnp.zeros(()), {"r": 0.5})
+    level = mechanism.system.dynamics.velocity_level(
+        *mechanism.guess(faster), jnp.zeros(()), {"r": 0.5}
+    )
     np.testing.assert_allclose(level[-1], 0.2 * (3.0 - 0.8), rtol=1e-13)
 
 
@@ -187,7 +193,7 @@ def test_sphere_on_a_turntable_circles_at_two_sevenths_of_its_speed() -> None:
     }
     q, v = mechanism.guess(starts)
     eom = jax.jit(mechanism.system.equations)(q, v, 0.0, params)
-    level = mechanism.system.velocity_level(q, v, jnp.zeros(()), params)
+    level = mechanism.system.dynamics.velocity_level(q, v, jnp.zeros(()), params)
     np.testing.assert_allclose(level, 0, atol=1e-15)
     m, left = eom.A.shape[0], np.block([[eom.M, eom.A.T], [eom.A, np.zeros((eom.A.shape[0],) * 2)]])
     qdd = np.linalg.lstsq(left, np.concatenate([eom.Q, eom.b]), rcond=1e-12)[0][:-m]

@@ -92,7 +92,7 @@ def test_a_free_pair_keeps_its_momentum(size: int) -> None:
     for k in (0, 2):
         p, h = mechanism.momentum(sol.q[k], sol.v[k])
         energies = mechanism.energies(sol.q[k], sol.v[k])
-        total = mechanism.system.energy(sol.q[k], sol.v[k], sol.ts[k], {})
+        total = mechanism.system.dynamics.energy(sol.q[k], sol.v[k], sol.ts[k], {})
         np.testing.assert_allclose(sum(energies.values()), total, rtol=1e-12)
         if k == 0:
             first = p, h

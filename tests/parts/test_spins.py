@@ -110,7 +110,7 @@ def test_motions_are_those_in_rates(made: Any) -> None:
     for velocities in ("rates", "spins"):
         mechanism, starts = made(velocities)
         system, body = mechanism.system, mechanism.bodies[-1].name
-        u0 = system.from_speeds(q0, v0, jnp.zeros(()), {})
+        u0 = system.dynamics.from_speeds(q0, v0, jnp.zeros(()), {})
         sol = jm.simulate(system, q0, u0, TS, {}, steps=jm.FixedSteps(1000))
         assert sol.status == jm.Status.OK
         assert sol.position_residual.max() < 1e-13
@@ -121,7 +121,7 @@ def test_motions_are_those_in_rates(made: Any) -> None:
             mechanism.acceleration(body, CENTER, q, v, observation.qdd[-1]),
             mechanism.frame(body, q).axes, mechanism.momentum(q, v), mechanism.energies(q, v),
             observation.energy, observation.loads, observation.multipliers.get("C", 0.0),
-            system.speeds(q, v, sol.ts[-1], {}),
+            system.dynamics.speeds(q, v, sol.ts[-1], {}),
         ])  # fmt: skip
         solutions.append(sol)
     rates, spins = solutions

@@ -70,11 +70,11 @@ def test_a_turned_loop_moves_alike(make: Any, coordinates: str) -> None:
 def test_implied_equations_are_zeros() -> None:
     """They leave no operation in a program: their rows are constants, as for axes of space."""
     _, mechanism, q, v = loops.posed(loops.four_bar_on_table, 3)
-    A = np.asarray(mechanism.system.rows(q, v, jnp.zeros(()), {}))
+    A = np.asarray(mechanism.system.dynamics.rows(q, v, jnp.zeros(()), {}))
     lengths = np.abs(A).max(axis=1)
     assert (lengths[:3] > 0.1).all()
     assert (lengths[3:] == 0).all()
-    level = mechanism.system.position_level(q, jnp.zeros(()), {})
+    level = mechanism.system.dynamics.position_level(q, jnp.zeros(()), {})
     assert (level[3:] == 0).all()
 
 

@@ -60,7 +60,7 @@ def chain_of(n: int) -> Counter[int]:
     ]  # fmt: skip
     system = jp.Mechanism(bodies, joints, [jp.gravity()], coordinates="joints").system
     state = system.arguments(jnp.ones(n), jnp.ones(n), 0.0, None)
-    return Counter(calls(jax.make_jaxpr(system.mass)(*state).jaxpr))
+    return Counter(calls(jax.make_jaxpr(system.dynamics.mass)(*state).jaxpr))
 
 
 def test_the_number_of_traces_does_not_grow_with_that_of_bodies() -> None:

@@ -124,7 +124,7 @@ def equilibria(
         start = np.where(is_fixed, middle, place)
         solution = equilibrium(system, start, params, t=t, fixed=fixed, v=v, symmetries=symmetric)
         return solution, float(
-            system.energy(solution.q, solution.v, jnp.asarray(t, solution.q.dtype), params)
+            system.dynamics.energy(solution.q, solution.v, jnp.asarray(t, solution.q.dtype), params)
         )
 
     families = _Families(equilibrium_near, cycles, float(np.max(spread)))

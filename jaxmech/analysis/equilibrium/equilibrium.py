@@ -125,7 +125,7 @@ def equilibrium(
         )
     return Equilibrium(
         q=balanced.q,
-        v=system.from_speeds(balanced.q, balanced.v, t, params),
+        v=system.dynamics.from_speeds(balanced.q, balanced.v, t, params),
         multipliers=balanced.multipliers,
         reactions=balanced.reactions,
         residual=balanced.residual,
@@ -164,7 +164,7 @@ def prepared(
     require_kind("system", system, System, "System(...)")
     velocities, guess = _rates(system, v)
     q, guess, t, params = system.arguments(q, guess, t, params)
-    guess = system.speeds(q, guess, t, params)
+    guess = system.dynamics.speeds(q, guess, t, params)
     system = in_rates(system, params)
     places = coordinate_indices("fixed", fixed, system.coordinates)
     require_finite(q=q, v=(guess, velocities), t=t, params=params)
@@ -264,7 +264,7 @@ class ScaledProblem:
         q, v, W, multipliers, alpha = self.state(z, symmetries)
         balances = balance(system, q, v, t, params, W @ v, multipliers)
         count = balances.speed.size
-        parts = [balances.force / size, row_p * system.position_level(q, t, params)]
+        parts = [balances.force / size, row_p * system.dynamics.position_level(q, t, params)]
         parts += [row[:count] * balances.speed, row[count:] * balances.rows[count:]]
         if seeks_motion:
             indices = coordinate_indices("v", names, system.coordinates)
@@ -285,7 +285,7 @@ class ScaledProblem:
         """`solved` for the values of `rows` and `equations`."""
         params, _, t, symmetries = theta
         q, v, W, multipliers, _ = self.state(z, symmetries)
-        system, sizes = self.setup.system, self.setup.system.sizes(q, v, t, params)
+        system, sizes = self.setup.system, self.setup.system.dynamics.sizes(q, v, t, params)
         multipliers = matvec(column_space_projector(A), multipliers)
         back = np.argsort(row_order(system, sizes))
         of_names = np.split(back, np.cumsum(sizes)[:-1])
@@ -326,7 +326,7 @@ def scaled_at(setup: Setup, q: Array, v: Array, theta: Any, otherwise: Any = 1.0
     # equilibrium.
     effects = reach(jax.jacfwd(force)(q, params), q) + parameter_reach(partial(force, q), params)
     largest = jnp.max(jnp.abs(force(q, params)) + effects)
-    A_p = system.position_jacobian(q, t, params)
+    A_p = system.dynamics.position_jacobian(q, t, params)
     row, row_p = (jnp.where(x > 0, x, 1.0) for x in (unit_rows(A)[1], unit_rows(A_p)[1]))
     size = jnp.where((largest > 0) & jnp.isfinite(largest), largest, otherwise)
     return ScaledProblem(setup, jax.lax.stop_gradient((size, row, row_p)))

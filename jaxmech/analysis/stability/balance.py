@@ -35,27 +35,27 @@ def balance(
     """
     states = len(system.states)
     first = system.n - states
-    rates, state_rates = system.state_rates(q, v, t, params), a[first:]
+    rates, state_rates = system.dynamics.state_rates(q, v, t, params), a[first:]
     a = jnp.concatenate([a[:first], rates])
 
     level, rate = _level_and_rate(system, q, v, t, params, a)
     aim, servo_pull = jax.vjp(lambda a: _servo(system, q, v, t, params, a), a)
-    _, pulled = jax.vjp(lambda v: system.velocity_level(q, v, t, params), v)
+    _, pulled = jax.vjp(lambda v: system.dynamics.velocity_level(q, v, t, params), v)
     pull = pulled(multipliers[: level.size])[0] + servo_pull(multipliers[level.size :])[0]
     pull = without_states(pull, states)
     along = v, a, jnp.ones_like(t)
     (by_q, _), (_, rate_of_momentum) = jax.jvp(
-        lambda *state: system.slopes(*state, params), (q, v, t), along
+        lambda *state: system.dynamics.slopes(*state, params), (q, v, t), along
     )
     force = (
         without_states(rate_of_momentum - by_q, states)
         - pull
-        - system.applied_force(q, v, t, params)
+        - system.dynamics.applied_force(q, v, t, params)
     )
     if system.nonideal is not None:
         # The multipliers move with the state here, since the friction depends on them.
         multipliers_of_law = acceleration(system, q, v, t, params).multipliers
-        force = force - system.nonideal_force(q, v, multipliers_of_law, t, params)
+        force = force - system.dynamics.nonideal_force(q, v, multipliers_of_law, t, params)
     if states:
         force = jnp.concatenate([force[:first], state_rates - rates])
     return Balance(force, jnp.concatenate([rate, aim]), pull, level)
@@ -65,7 +65,7 @@ def _level_and_rate(
     system: System, q: Array, v: Array, t: Array, params: Params, a: Array
 ) -> tuple[Array, Array]:
     def speed(q: Array, v: Array, t: Array) -> Array:
-        return system.velocity_level(q, v, t, params)
+        return system.dynamics.velocity_level(q, v, t, params)
 
     return jax.jvp(speed, (q, v, t), (v, a, jnp.ones_like(t)))
 
@@ -98,7 +98,7 @@ def acceleration_rows(system: System, q: Array, v: Array, t: Array, params: Para
             "force, or look at a simulation."
         )
     first = system.n - len(system.states)
-    rates = system.state_rates(q, v, t, params)
+    rates = system.dynamics.state_rates(q, v, t, params)
 
     def rows(a: Array) -> Array:
         a = jnp.concatenate([a[:first], rates])

@@ -111,12 +111,12 @@ def _by_parameter(
     """The force of one parameter, and the derivatives of A a - b and of the constraints by it."""
     q, v, t, params = state
     numbers, with_numbers = numbers_of(params)
-    multipliers = full.multipliers[row_order(system, system.sizes(*state))]
+    multipliers = full.multipliers[row_order(system, system.dynamics.sizes(*state))]
 
     def equations_at(x: Array) -> tuple[Array, Array, Array]:
         p = with_numbers(numbers.at[parameter.index].add(x))
         found_at = balance(system, q, v, t, p, full.a, multipliers)
-        level = jnp.concatenate([system.position_level(q, t, p), found_at.speed])
+        level = jnp.concatenate([system.dynamics.position_level(q, t, p), found_at.speed])
         return -found_at.force, found_at.rows, level
 
     return jax.jacfwd(equations_at)(jnp.zeros((), q.dtype))

@@ -163,7 +163,7 @@ def at_rest(system: System, state: State) -> AtRest:
     q, v, t, params = state
     A, zero = acceleration_rows(system, q, v, t, params), jnp.zeros_like(q)
     balances = balance(system, q, v, t, params, zero, jnp.zeros(len(A), q.dtype))
-    return AtRest(system.mass(q, v, t, params), A, balances.force, balances.rows)
+    return AtRest(system.dynamics.mass(q, v, t, params), A, balances.force, balances.rows)
 
 
 def forced(statics: AtRest, freedom: Freedom) -> Forced:
@@ -188,12 +188,12 @@ def derivatives(system: System, state: State, a: Array, multipliers: Array) -> D
 
     def matrices(t: Array) -> tuple[Array, Array, tuple[Balance, Balance]]:
         """M, the rows on positions, and the derivatives of each part with respect to q and v."""
-        A_p = system.position_jacobian(q, t, params)
+        A_p = system.dynamics.position_jacobian(q, t, params)
         slopes = jax.jacfwd(lambda q, v: parts(q, v, t), (0, 1))(q, v)
         slopes = (Balance(*(x[0] for x in slopes)), Balance(*(x[1] for x in slopes)))
-        return system.mass(q, v, t, params), A_p, slopes
+        return system.dynamics.mass(q, v, t, params), A_p, slopes
 
-    if depends_on(lambda t: (system.mass(q, v, t, params), parts(q, v, t)), (t,)):
+    if depends_on(lambda t: (system.dynamics.mass(q, v, t, params), parts(q, v, t)), (t,)):
         values, rates = jax.jvp(matrices, (t,), (jnp.ones_like(t),))
         _, A_p, (by_q, by_v) = values
         drift = jax.jacfwd(lambda t: parts(q, v, t).force)(t)
@@ -224,7 +224,9 @@ def full_equations(
     forces = forces + jnp.abs(statics.M) @ jnp.abs(motion.a) + slopes.reach
     return FullEquations(
         a=motion.a,
-        multipliers=motion.multipliers[np.argsort(row_order(system, system.sizes(*state)))],
+        multipliers=motion.multipliers[
+            np.argsort(row_order(system, system.dynamics.sizes(*state)))
+        ],
         M=statics.M,
         C=by_v.force,
         K=by_q.force,

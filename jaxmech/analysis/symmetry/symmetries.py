@@ -220,8 +220,8 @@ def _conditions(
         for force in (momentum, *_forces(system, q, wild, params)):
             turned = jnp.eye(q.size)[:, None, :] * force(q, wild, t)[None, :, None]
             rows.append(_rows(force, q, wild, t, turned))
-        rows.append(_rows(lambda q, v, t: system.position_level(q, t, params), q, v, t))
-        rows.append(_rows(lambda q, v, t: system.velocity_level(q, v, t, params), q, v, t))
+        rows.append(_rows(lambda q, v, t: system.dynamics.position_level(q, t, params), q, v, t))
+        rows.append(_rows(lambda q, v, t: system.dynamics.velocity_level(q, v, t, params), q, v, t))
         for c in system.constraints:
             if isinstance(c, Acceleration):
                 A, b = c.rows(q, v, t, params)
@@ -248,10 +248,10 @@ def _forces(system: System, q: Array, v: Array, params: Params) -> list[Any]:
     if (force_of_user := system.force) is not None:
         forces.append(lambda q, v, t: jnp.asarray(force_of_user(q, v, t, params)).astype(q.dtype))
     if system.nonideal is not None:
-        count = sum(system.sizes(q, v, jnp.zeros((), q.dtype), params))
+        count = sum(system.dynamics.sizes(q, v, jnp.zeros((), q.dtype), params))
         # Friction must be invariant for any multipliers, so generic ones are used.
         multipliers = jnp.asarray(np.random.default_rng(5).uniform(0.5, 1.5, count), q.dtype)
-        forces.append(lambda q, v, t: system.nonideal_force(q, v, multipliers, t, params))
+        forces.append(lambda q, v, t: system.dynamics.nonideal_force(q, v, multipliers, t, params))
     return forces
 
 
@@ -292,8 +292,8 @@ def levels(system: System, q: Any, v: Any, t: Any, params: Params) -> tuple[Leve
 
     def levels_at(q: Array, v: Array, t: Array) -> tuple[Level, Level]:
         A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
-        position = system.position_level(q, t, params), A_position
-        return position, (system.velocity_level(q, v, t, params), A_velocity)
+        position = system.dynamics.position_level(q, t, params), A_position
+        return position, (system.dynamics.velocity_level(q, v, t, params), A_velocity)
 
     return jax.vmap(levels_at)(jnp.asarray(q), jnp.asarray(v), jnp.asarray(t))
 

@@ -288,6 +288,6 @@ def _is_met(system: System, q: Array, v: Array, t: Array, params: Any) -> Array:
         return (jnp.abs(level) <= tolerance * matvec(jnp.abs(A), jnp.abs(x) + extents)).all()
 
     positions = small(levels.position, levels.A_position, q)
-    speeds = system.speeds(q, v, t, params)
+    speeds = system.dynamics.speeds(q, v, t, params)
     velocities = small(levels.velocity, levels.A_velocity, speeds)
     return positions & velocities & jnp.isfinite(q).all() & jnp.isfinite(v).all()

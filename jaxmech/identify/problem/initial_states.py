@@ -60,7 +60,7 @@ def initial_state(
     extents = extents_at(system, q, v, t, params)
     velocity_extents = extents
     if system.quasi is not None:
-        A_position = system.plain.position_jacobian(q, t, params)
+        A_position = system.plain.dynamics.position_jacobian(q, t, params)
         T = jnp.abs(system.quasi.matrix(q, t, params))
         per_velocity = jnp.where(T > 0, extents[:, None] / jnp.where(T > 0, T, 1.0), jnp.inf)
         velocity_extents = per_velocity.min(0)

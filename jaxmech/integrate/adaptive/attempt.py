@@ -134,11 +134,11 @@ def attempt(
     # The accelerations at the projected end serve the error, the next step and the interpolation.
     end = evaluated_state(scheme, new_q, new_v, end_t, params)
     at_end = jnp.asarray(moved.error_at_end, new_q.dtype)[:, None]
-    speeds = scheme.system.speeds(new_q, new_v, end_t, params)
+    speeds = scheme.system.dynamics.speeds(new_q, new_v, end_t, params)
     in_q = moved.in_q + h * at_end * speeds[None]
     in_v = moved.in_v + h * at_end * end.qdd[None]
     error = norm.error(in_q, in_v)
-    in_speeds = scheme.system.speeds(new_q, in_v[0], end_t, params)
+    in_speeds = scheme.system.dynamics.speeds(new_q, in_v[0], end_t, params)
     errors = jax.lax.stop_gradient(jnp.stack([in_q[0], in_speeds]))
     correction = scheme.correction((moved.q, moved.v), (new_q, new_v), end_t, h, params)
     if correction is not None:
@@ -279,7 +279,7 @@ def first_step(
     """
     start, t, span, params = jax.lax.stop_gradient((start, t, span, params))
     state, system = (start.q, start.v), scheme.system
-    speeds = system.speeds(*state, t, params)
+    speeds = system.dynamics.speeds(*state, t, params)
     norm = ErrorNorm.of(scheme, tolerance, state, state, t, params)
     size = jnp.sqrt(norm.measure(*state))
     speed = jnp.sqrt(norm.measure(speeds, start.qdd))
@@ -292,7 +292,7 @@ def first_step(
     h = jnp.sign(span) * guess
     (q, v), _ = finite_states((start.q + h * speeds, start.v + h * start.qdd), state)
     _, law = scheme.law(q, v, t + h, params, start.independent_rows)
-    change_of_speeds = h * system.speeds(start.q, start.qdd, t, params)
+    change_of_speeds = h * system.dynamics.speeds(start.q, start.qdd, t, params)
     change = jnp.sqrt(norm.measure(change_of_speeds, law.qdd - start.qdd)) / guess
     largest = jnp.maximum(speed, jnp.where(jnp.isfinite(change), change, jnp.inf))
     order = scheme.pair.control.order

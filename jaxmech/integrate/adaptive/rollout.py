@@ -162,7 +162,7 @@ def _start(run: RunSetting, q: Array, v: Array) -> tuple[RunState, Float[Array, 
     may_fail = (status == Status.OK) | (status == Status.EVENT_IS_NAN)
     status = jnp.where(may_fail & (first.status != Status.OK), first.status, status)
     zero, nan, zero_count = jnp.zeros_like(t), jnp.full_like(t, jnp.nan), jnp.zeros((), jnp.int32)
-    speeds = scheme.system.speeds(q, v, t, params)
+    speeds = scheme.system.dynamics.speeds(q, v, t, params)
     start_t, fixed_q, fixed_speeds = jax.lax.stop_gradient((t, q, speeds))
     state = RunState(
         elapsed=zero,
@@ -379,7 +379,7 @@ def _accepted(
         following = jnp.where(size < state.size, jnp.maximum(following, state.size), following)
     end, audit, t = tried.end, state.audit, run.time(elapsed)
     q, v = jax.lax.stop_gradient((end.q, end.v))
-    speeds = run.scheme.system.speeds(q, v, t, run.params)
+    speeds = run.scheme.system.dynamics.speeds(q, v, t, run.params)
     position, velocity = residuals(run.scheme, q, v, t, run.params)
     return replace(
         state,

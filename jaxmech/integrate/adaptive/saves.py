@@ -99,8 +99,8 @@ def _states(
 def _rates(run: RunSetting, state: EvaluatedState, t: Array) -> tuple[Array, Array, Array]:
     """q, its rate and its acceleration at a state."""
     system, q, v = run.scheme.system, state.q, state.v
-    accelerations = system.speed_rates(q, v, state.qdd, t, run.params)
-    return q, system.speeds(q, v, t, run.params), accelerations
+    accelerations = system.dynamics.speed_rates(q, v, state.qdd, t, run.params)
+    return q, system.dynamics.speeds(q, v, t, run.params), accelerations
 
 
 def _within(
@@ -113,7 +113,7 @@ def _within(
 ) -> tuple[Array, Array, Array]:
     if run.scheme.pair.interpolates:
         q, speeds = interpolated(_nodes(run), states, run.sign * step.size, fraction)
-        v = run.scheme.system.from_speeds(q, speeds, t, run.params)
+        v = run.scheme.system.dynamics.from_speeds(q, speeds, t, run.params)
         start = previous.start
         (q, v), is_finite = finite_states((q, v), (start.q, start.v))
         q, v, reached = _projected(run, q, v, t)

@@ -160,7 +160,7 @@ def along_motion(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -
     @jax.jit
     def rates(state: list[Array]) -> list[Array]:
         q, v, t = state
-        speeds = scheme.system.speeds(q, v, t, params)
+        speeds = scheme.system.dynamics.speeds(q, v, t, params)
         return [speeds, scheme.law(q, v, t, params)[1].qdd, jnp.ones_like(t)]
 
     def moved(state: list[Array], rate: list[Array], s: Array) -> list[Array]:

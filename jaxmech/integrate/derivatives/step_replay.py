@@ -85,7 +85,7 @@ def move_program(
         if event_set is not None and active is not None:
             active_params = event_set.params(active_params, active)
         _, law = scheme.law(q, v, t, active_params)
-        return jnp.concatenate([scheme.system.speeds(q, v, t, active_params), law.qdd])
+        return jnp.concatenate([scheme.system.dynamics.speeds(q, v, t, active_params), law.qdd])
 
     zero, zero_count = jnp.zeros_like(x.ts[0]), jnp.zeros((), jnp.int32)
     active, state = None if event_set is None else event_set.active(), jnp.concatenate([x.q0, x.v0])

@@ -41,7 +41,7 @@ class Contacts(eqx.Module):
             event_set.of_positions(q, v, t, plain_params),
             jnp.full((4,), jnp.nan, q.dtype),
         )
-        velocities = scheme.system.speeds(q, v, t, params)
+        velocities = scheme.system.dynamics.speeds(q, v, t, params)
 
         def evaluate(event: Any) -> Array:
             def value(q: Array, t: Array) -> Array:

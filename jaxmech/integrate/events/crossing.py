@@ -361,7 +361,7 @@ def _occurred(
     mine = jnp.arange(len(event_set.events)) == index
     pairs = ((search.q, search.v, event_state.active), (q, v, active))
     before, after = (
-        jnp.abs(scheme.system.speeds(x, rate, to_t, event_set.params(params, switches)))
+        jnp.abs(scheme.system.dynamics.speeds(x, rate, to_t, event_set.params(params, switches)))
         for x, rate, switches in pairs
     )
     events = replace(

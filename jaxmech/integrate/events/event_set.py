@@ -264,7 +264,7 @@ class EventSet:
     ) -> Int[Array, " E"]:
         """The sign of each function right after a state, in the direction of h."""
         qdd = scheme.law(q, v, t, params)[1].qdd
-        speeds = scheme.system.speeds(q, v, t, params)
+        speeds = scheme.system.dynamics.speeds(q, v, t, params)
         values, rates = jax.jvp(
             lambda q, v, t: self.values(scheme, q, v, t, params),
             (q, v, t),
@@ -281,7 +281,7 @@ class EventSet:
         """The events before the first step, and a status; `params` are the user's."""
         status = jnp.asarray(int(Status.OK), jnp.int32)
         active, zero = self.active(), jnp.zeros((), jnp.int32)
-        speeds = scheme.system.speeds(q, v, t, self.params(params, active))
+        speeds = scheme.system.dynamics.speeds(q, v, t, self.params(params, active))
         speeds = jax.lax.stop_gradient(jnp.abs(speeds))
         if self.gaps is not None:
             state = MotionState(q, v, t, speeds, jnp.zeros_like(t), jnp.zeros_like(t))
@@ -312,8 +312,8 @@ class EventSet:
         if self.gaps is None:
             return jnp.asarray(True)
         count = self.gaps.count
-        values = system.position_level(q, t, params)[-count:]
-        slopes = system.position_jacobian(q, t, params)[-count:]
+        values = system.dynamics.position_level(q, t, params)[-count:]
+        slopes = system.dynamics.position_jacobian(q, t, params)[-count:]
         met: Array = near(jnp.minimum(values, 0.0), slopes, q, extents, sizes=(1,) * count)
         return met
 
@@ -437,17 +437,17 @@ class EventSet:
             v = self._rebound(scheme, event, e, q, v, t, old)
         A_position, A_velocity = constraint_jacobians(system, q, v, t, new)
         if system.quasi is not None:
-            A_position = system.position_jacobian(q, t, new)
+            A_position = system.dynamics.position_jacobian(q, t, new)
         status = jnp.asarray(int(Status.OK), jnp.int32)
         if extents is not None:
-            level, share = system.position_level(q, t, new), motion_share(q.dtype)
+            level, share = system.dynamics.position_level(q, t, new), motion_share(q.dtype)
             sizes = sizes_of_levels(system, q, v, t, new)[0]
             met = near(level, A_position, q, extents, share, sizes)
             status = jnp.where(met, status, int(Status.NOT_ON_CONSTRAINT)).astype(jnp.int32)
         if len(A_velocity):
             mass = metric(metric_mass(system, q, v, t, new), A_velocity, LDL())
             for _ in range(_ITERATIONS):
-                v = v - mass.min_norm_solve(system.velocity_level(q, v, t, new))[0]
+                v = v - mass.min_norm_solve(system.dynamics.velocity_level(q, v, t, new))[0]
         return q, v, status
 
     def _rebound(
@@ -467,12 +467,12 @@ class EventSet:
             )
         A = constraint_jacobians(system, q, v, t, params)[1]
         # The impulse and those of the joints at once, so that the joints hold after the impact.
-        slope, speeds = jax.jacfwd(gap)(q, t), system.speeds(q, v, t, params)
+        slope, speeds = jax.jacfwd(gap)(q, t), system.dynamics.speeds(q, v, t, params)
         if system.quasi is not None:
             slope = slope @ system.quasi.matrix(q, t, params)
         rows = jnp.concatenate([A, slope])
         wrong = jnp.concatenate([
-            system.velocity_level(q, v, t, params), (1 + e) * rate(gap, q, speeds, t)
+            system.dynamics.velocity_level(q, v, t, params), (1 + e) * rate(gap, q, speeds, t)
         ])  # fmt: skip
         mass = metric(metric_mass(system, q, v, t, params), rows, LDL())
         return v - mass.min_norm_solve(wrong)[0]

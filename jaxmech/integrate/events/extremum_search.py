@@ -129,7 +129,7 @@ def rates(
     """
     plain_params = event_set.plain(params)
     is_plain = event_set.of_positions(q, v, t, plain_params)
-    speeds = scheme.system.speeds(q, v, t, params)
+    speeds = scheme.system.dynamics.speeds(q, v, t, params)
 
     def rate_of(event: Any, plain: bool) -> Array:
         def value(q: Array, v: Array, t: Array) -> Array:
@@ -176,7 +176,7 @@ def step_dips(
     happens = state.due | crossed.any() | jnp.isnan(values).any()
     passed = replace(state, signs=signs, values=values)
     for q, v, t, _ in (start, end):
-        speeds = scheme.system.speeds(q, v, t, params)
+        speeds = scheme.system.dynamics.speeds(q, v, t, params)
         # A step that an event at its start makes void may have led to NaN.
         largest = jnp.maximum(state.speeds, jnp.abs(speeds))
         state = replace(state, speeds=jnp.where(jnp.isfinite(speeds), largest, state.speeds))

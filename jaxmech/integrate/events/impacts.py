@@ -89,7 +89,7 @@ def _compliance(
 ) -> tuple[Float[Array, "C C"], Float[Array, "C k"]]:
     """The rates by unit impulses along each gap, and the velocities (C, k) that they cause."""
     q, v, t = state.q, state.v, state.t
-    A = system.rows(q, v, t, params)
+    A = system.dynamics.rows(q, v, t, params)
     pair = metric(metric_mass(system, q, v, t, params), A, LDL())
     free = pair.mass.lower(slope.T).T
     within = free
@@ -168,7 +168,7 @@ def _accelerations(
     """The accelerations with open gaps, and those of the coordinates."""
     q, v, t = state.q, state.v, state.t
     qdd = replace(scheme, system=base).law(q, v, t, params)[1].qdd
-    return qdd, base.speed_rates(q, v, qdd, t, params)
+    return qdd, base.dynamics.speed_rates(q, v, qdd, t, params)
 
 
 def _shared(
@@ -254,11 +254,11 @@ def after_impacts(
         return jnp.concatenate([c.speed(q, v, t, params) for c in all_gaps])
 
     goal = -e * rates(v)
-    A = base.velocity_jacobian(q, v, t, params)
+    A = base.dynamics.velocity_jacobian(q, v, t, params)
     mass = metric(metric_mass(base, q, v, t, params), jnp.concatenate([A, slope]), LDL())
     curved = any(isinstance(c, Nonholonomic) for c in base.constraints)
     for _ in range(2 if curved else 1):
         wrong: Any = jnp.where(acts, rates(v) - goal, 0.0)
-        wrong = jnp.concatenate([base.velocity_level(q, v, t, params), wrong])
+        wrong = jnp.concatenate([base.dynamics.velocity_level(q, v, t, params), wrong])
         v = v - mass.min_norm_solve(wrong)[0]
     return v

@@ -170,13 +170,14 @@ def _between_ends(
     start, end, t, h, params = jax.lax.stop_gradient((start, end, t, h, params))
     plain = event_set.plain(params)
     first, last = (
-        (q, system.speeds(q, v, time, params)) for (q, v), time in ((start, t), (end, t + h))
+        (q, system.dynamics.speeds(q, v, time, params))
+        for (q, v), time in ((start, t), (end, t + h))
     )
 
     def values(u: Array) -> Float[Array, " E"]:
         time = t + u * h
         q, speeds = _between(first, last, h, u)
-        v = system.from_speeds(q, speeds, time, params)
+        v = system.dynamics.from_speeds(q, speeds, time, params)
         return _plain_values(event_set, q, v, time, plain)
 
     return values

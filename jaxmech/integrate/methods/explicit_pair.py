@@ -87,7 +87,7 @@ def pair_stages(
         )  # fmt: skip
         before = so_far.status != Status.OK, so_far.status
         status = first_that_holds(before, (~is_finite, Status.NONFINITE), *failures)
-        speeds = system.speeds(q, v, stage_t, params)
+        speeds = system.dynamics.speeds(q, v, stage_t, params)
         return StageRates(
             jnp.concatenate([so_far.speeds[1:], speeds[None]]),
             jnp.concatenate([so_far.accelerations[1:], law.qdd[None]]),
@@ -100,7 +100,7 @@ def pair_stages(
 
     m = jnp.asarray(start.independent_rows.size, jnp.int32)
     count = len(stages.nodes)
-    speeds = system.speeds(start.q, start.v, t, params)
+    speeds = system.dynamics.speeds(start.q, start.v, t, params)
     v = None if system.quasi is None else start.v
     first = StageRates(
         _after_zeros(speeds, count - 1), _after_zeros(start.qdd, count - 1),

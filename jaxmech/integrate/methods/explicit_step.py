@@ -145,7 +145,7 @@ def sum_stages(
             independent_rows = jnp.where(stage.is_start, law.independent, independent_rows)
         state = StageSums(
             speeds=stage.added(
-                so_far.speeds, scheme.system.speeds(stage_q, stage_v, stage_t, params)
+                so_far.speeds, scheme.system.dynamics.speeds(stage_q, stage_v, stage_t, params)
             ),
             accelerations=stage.added(so_far.accelerations, law.qdd),
             good=good,
@@ -159,7 +159,7 @@ def sum_stages(
 
     sums = stages.weights.shape[1]
     no_speeds, no_accelerations = (jnp.zeros((sums, x.size), x.dtype) for x in (q, v))
-    count = sum(scheme.system.sizes(q, v, t, params))
+    count = sum(scheme.system.dynamics.sizes(q, v, t, params))
     m, true = jnp.asarray(count, jnp.int32), jnp.asarray(True)
     ok, all_rows = jnp.asarray(Status.OK, jnp.int32), jnp.ones(count, bool)
     start = StageSums(no_speeds, no_accelerations, true, true, ok, m, m, all_rows)

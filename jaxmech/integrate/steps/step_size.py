@@ -244,7 +244,7 @@ def _trial(
                 turns_seen = jnp.maximum(turns_seen, turns_of_each.max())
             hidden = rounding + _rounding(new_q, states)[0]
             bounds = jnp.minimum(low, new_q), jnp.maximum(high, new_q)
-            speeds = scheme.system.speeds(new_q, new_v, t + h, span_params)
+            speeds = scheme.system.dynamics.speeds(new_q, new_v, t + h, span_params)
             moved = (
                 new_q, new_v, [x + y for x, y in zip(errors, step_errors, strict=True)],
                 (*bounds, jnp.maximum(fastest, jnp.abs(speeds)), hidden),
@@ -256,7 +256,7 @@ def _trial(
             goes_on = carry[-1] & grid.is_within(k, tried)
             return jax.lax.cond(goes_on, lambda: step_once(k, carry), lambda: carry)
 
-        speeds = scheme.system.speeds(q, v, ts[0], within(span, params))
+        speeds = scheme.system.dynamics.speeds(q, v, ts[0], within(span, params))
         extent = q, q, jnp.abs(speeds), zero.sum()
         zero_count = jnp.zeros((), jnp.int32)
         start = q, v, [zero, zero], extent, zero_count, jnp.zeros((), int), jnp.asarray(True)
@@ -308,7 +308,7 @@ def _doubled(
         least = _rounding(halves, len(scheme.system.states))
         return jnp.where(size > spread(least, size.size), size, 0.0)
 
-    rates = [scheme.system.speeds(x.q, x.v, t + h, params) for x in (whole_step, halves)]
+    rates = [scheme.system.dynamics.speeds(x.q, x.v, t + h, params) for x in (whole_step, halves)]
     share = 1.0 if scheme.drive == Drive.VELOCITIES else _MOVED
     finite = jnp.isfinite(halves.q.sum() + halves.v.sum())
     errors = [error(whole_step.q, halves.q) + share * moves, error(*rates)]

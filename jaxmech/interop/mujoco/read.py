@@ -240,7 +240,7 @@ class _Assembly:
         for k, name in enumerate(names_of(model, "key", model.nkey)):
             q = conversion.q(model.key_qpos[k])
             rates = conversion.v(q, model.key_qvel[k])
-            v = mechanism.system.from_speeds(q, rates, jnp.zeros(()), params)
+            v = mechanism.system.dynamics.from_speeds(q, rates, jnp.zeros(()), params)
             values = {f"ctrl.{x}": float(model.key_ctrl[k, place]) for x, place in inputs.items()}
             ctrl = {x: value for x, value in values.items() if x in params}
             keyframes[name] = Keyframe(q, v, ctrl)

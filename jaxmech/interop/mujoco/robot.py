@@ -104,7 +104,9 @@ class Robot:
     def v(self, q: Any, qvel: Any) -> Array:
         """The velocities of MuJoCo's `qvel` (nv,) at coordinates q (n,)."""
         system, params = self.mechanism.system, self.mechanism.params
-        return system.from_speeds(jnp.asarray(q), self.conversion.v(q, qvel), jnp.zeros(()), params)
+        return system.dynamics.from_speeds(
+            jnp.asarray(q), self.conversion.v(q, qvel), jnp.zeros(()), params
+        )
 
     def qpos(self, q: Any) -> Array:
         """MuJoCo's positions (nq,) of coordinates (n,)."""
@@ -113,7 +115,7 @@ class Robot:
     def qvel(self, q: Any, v: Any) -> Array:
         """MuJoCo's velocities (nv,) of coordinates (n,) and velocities."""
         system, params = self.mechanism.system, self.mechanism.params
-        speeds = system.speeds(jnp.asarray(q), jnp.asarray(v), jnp.zeros(()), params)
+        speeds = system.dynamics.speeds(jnp.asarray(q), jnp.asarray(v), jnp.zeros(()), params)
         return self.conversion.qvel(q, speeds)
 
     def frame(self, name: str, q: Any, t: Any = 0.0, params: Any = None) -> Frame:

@@ -76,7 +76,11 @@ def test_an_eccentric_lifts_its_follower(joint: Any, lift: Any, coordinates: Any
     @jax.vmap
     def everything(q: Any, v: Any, t: Any) -> Any:
         a = jm.acceleration(system, q, v, t, p)
-        return system.position_level(q, t, p), system.velocity_level(q, v, t, p), a.qdd
+        return (
+            system.dynamics.position_level(q, t, p),
+            system.dynamics.velocity_level(q, v, t, p),
+            a.qdd,
+        )
 
     position, velocity, acceleration = everything(q, v, ts)
     np.testing.assert_allclose(position, 0, atol=1e-15)
@@ -131,9 +135,11 @@ def test_a_roller_runs_inside_a_clockwise_ring() -> None:
     joint = jp.cam("ring", jp.ground, O, bob, O, profile=ring, radius=0.3)
     pipe = jp.Mechanism([bob], [joint], params={"a": 3.0, "b": 2.0})
     q = jnp.array([0.0, -1.7])
-    level = pipe.system.position_level(q, jnp.zeros(()), dict(pipe.params))
+    level = pipe.system.dynamics.position_level(q, jnp.zeros(()), dict(pipe.params))
     np.testing.assert_allclose(level, 0, atol=1e-15)
-    lower = pipe.system.position_level(q - jnp.array([0.0, 0.1]), jnp.zeros(()), dict(pipe.params))
+    lower = pipe.system.dynamics.position_level(
+        q - jnp.array([0.0, 0.1]), jnp.zeros(()), dict(pipe.params)
+    )
     np.testing.assert_allclose(lower, -0.1, atol=1e-14)  # pushed into the ring
 
 

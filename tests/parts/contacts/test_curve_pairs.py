@@ -53,8 +53,8 @@ def test_a_disk_on_a_circle_is_a_planet(side: int, coordinates: Any) -> None:
             motion = jm.acceleration(mechanism.system, pose(phi, p), rate, 0.0, p)
             return -motion.qdd[2] / gain
 
-        levels = mechanism.system.position_level(q, 0.0 * phi, params)
-        slips = mechanism.system.velocity_level(q, rate, 0.0 * phi, params)
+        levels = mechanism.system.dynamics.position_level(q, 0.0 * phi, params)
+        slips = mechanism.system.dynamics.velocity_level(q, rate, 0.0 * phi, params)
         return levels, slips, spin_rate(params), exact(phi, params)
 
     levels, slips, accelerations, expected = both(jnp.linspace(-3.0, 3.0, 7))

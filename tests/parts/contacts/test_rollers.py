@@ -42,7 +42,7 @@ def test_the_contact_of_an_ellipsoid_is_its_lowest_point() -> None:
     surface = sizes * z / np.linalg.norm(z, axis=1)[:, None] + np.array(PB)
     points = np.asarray(q[7:10]) + surface @ matrix(np.asarray(q[10:])).T
     base = np.asarray(q[:3]) + matrix(np.asarray(q[3:7])) @ np.array(PA)
-    level = mechanism.system.position_level(q, jnp.zeros(()), {})
+    level = mechanism.system.dynamics.position_level(q, jnp.zeros(()), {})
     np.testing.assert_allclose(level[-1], ((points - base) @ n).min(), atol=1e-5)
     A_of = rows(mechanism, q)
     assert_balanced(mechanism, q, A_of["J.slip"].T @ np.array([0.7, -0.4]))

@@ -91,7 +91,7 @@ def state_of(mechanism: jp.Mechanism, seed: int) -> tuple[Any, ...]:
 
 
 def mass_and_force(system: jm.System, *state: Any) -> tuple[Any, Any]:
-    return system.mass(*state), system.conservative_force(*state)
+    return system.dynamics.mass(*state), system.dynamics.conservative_force(*state)
 
 
 @pytest.mark.parametrize(

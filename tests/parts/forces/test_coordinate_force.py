@@ -65,7 +65,7 @@ def test_a_force_reads_states_and_rates_in_spins() -> None:
         states=("current",), rates=lambda q, v, t, p: -v[-1:],
     )  # fmt: skip
     q, v = jnp.zeros(8).at[3].set(1.0), jnp.array([2.0, 0, 0, 0, 0, 0, 5.0])
-    force = free.system.applied_force(q, v, jnp.zeros(()), PARAMS)
+    force = free.system.dynamics.applied_force(q, v, jnp.zeros(()), PARAMS)
     np.testing.assert_allclose(force, [3 * 5 - 0.2 * 2, 0, 0, 0, 0, 0, 0])
     assert "ball.e0.rate" in seen[-1]
     assert "integral of current" not in seen[-1]

@@ -64,7 +64,7 @@ def test_a_force_acts_on_its_coordinate(kind: str, coordinate: Any, which: int) 
     q, v = jnp.asarray(draw)
     expected = np.zeros(len(q))
     expected[1 + which] = 2.0 * q[1 + which] + 0.5 * v[1 + which] + T
-    found = mechanism.system.applied_force(q, v, T, {"k": 2.0})
+    found = mechanism.system.dynamics.applied_force(q, v, T, {"k": 2.0})
     np.testing.assert_allclose(found, expected, atol=1e-14)
 
     moving = mechanism.kinematics.moving(mechanism.bodies, q, v, T, {"k": 2.0})
@@ -74,7 +74,7 @@ def test_a_force_acts_on_its_coordinate(kind: str, coordinate: Any, which: int) 
     }
     others = replace(mechanism, coordinates="bodies")
     at = others.guess(starts)
-    power = others.system.applied_force(*at, T, {"k": 2.0}) @ at[1]
+    power = others.system.dynamics.applied_force(*at, T, {"k": 2.0}) @ at[1]
     np.testing.assert_allclose(power, expected @ v, rtol=1e-12)
 
 
@@ -82,7 +82,7 @@ def effort(force: Any, angle: float, rate: float, params: Any) -> float:
     bodies, joints = chain("plane hinge")
     mechanism = jp.Mechanism(bodies, joints, [force(joints[1])], params)
     q, v = jnp.array([0.3, angle]), jnp.array([0.1, rate])
-    found = mechanism.system.applied_force(q, v, T, params)
+    found = mechanism.system.dynamics.applied_force(q, v, T, params)
     assert found[0] == 0
     return float(found[1])
 

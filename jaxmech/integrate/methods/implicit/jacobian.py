@@ -141,7 +141,7 @@ def jacobian_at(
     system, formulation = scheme.system, scheme.formulation
 
     def pushed(q: Array, v: Array, t: Array, multipliers: Array) -> Array:
-        return system.nonideal_force(q, v, multipliers, t, params)
+        return system.dynamics.nonideal_force(q, v, multipliers, t, params)
 
     def residuals(q: Array, v: Array, t: Array) -> Array:
         # At constant accelerations and multipliers the residuals are the equations themselves:

@@ -123,7 +123,10 @@ class AbstractImplicit(AbstractPair):
     def step(self, scheme: Scheme, data: StepData) -> ImplicitStep:
         """Make one step, not yet projected."""
         q, v, t, params = data.q, data.v, data.t, data.params
-        all_rows, yes = jnp.ones(sum(scheme.system.sizes(q, v, t, params)), bool), jnp.asarray(True)
+        all_rows, yes = (
+            jnp.ones(sum(scheme.system.dynamics.sizes(q, v, t, params)), bool),
+            jnp.asarray(True),
+        )
         with jax.named_scope("law_of_motion"):
             eom, law = scheme.law(q, v, t, params, all_rows)
         # The rows of the start count in all stages, as in an explicit step.

@@ -161,16 +161,16 @@ def _position_equations(system: System, u: Array, start: StepStart) -> Residual:
         balance=momenta(system, start, u).start,
         rows=constraint_jacobians(system, q, v, t, params)[0],
         # Divided by h, a correction is of the size of a velocity, as the balance of momenta is.
-        level=system.position_level(q + h * u, t + h, params) / h,
+        level=system.dynamics.position_level(q + h * u, t + h, params) / h,
     )
 
 
 def _velocity_equations(system: System, v: Array, data: tuple[StepStart, Array]) -> Residual:
     (end, pushed), params = data, data[0].params
     return Residual(
-        balance=matvec(system.mass(end.q, v, end.t, params), v) - pushed,
+        balance=matvec(system.dynamics.mass(end.q, v, end.t, params), v) - pushed,
         rows=constraint_jacobians(system, end.q, end.v, end.t, params)[0],
-        level=system.velocity_level(end.q, v, end.t, params),
+        level=system.dynamics.velocity_level(end.q, v, end.t, params),
     )
 
 

@@ -65,11 +65,11 @@ def _obstacles(
     """The requirements of a separable system, each with its violation, tested at generic states."""
     state = q, v, t, params
     constant, of_positions = "a constant mass matrix", "forces that depend only on q and t"
-    dependences = [name for k, name in enumerate("qvt") if _depends(system.mass, state, k)]
+    dependences = [name for k, name in enumerate("qvt") if _depends(system.dynamics.mass, state, k)]
     violations = [(constant, f"that of the system depends on {name}") for name in dependences]
     if system.force is not None and _depends(system.force, state, 1):
         violations.append((of_positions, "`force` depends on v"))
-    if not dependences and _depends(system.conservative_force, state, 1):
+    if not dependences and _depends(system.dynamics.conservative_force, state, 1):
         violations.append(
             (of_positions, "the Lagrangian has gyroscopic terms, a force that depends on v")
         )
