@@ -124,7 +124,7 @@ def test_a_folder_that_does_not_name_its_files_is_reported() -> None:
         ("models/model.py", "from jaxmech.linalg import LDL", "models must not import"),
         ("models/model.py", "from jaxmech.formulations import Law", "models must not import"),
         ("models/model.py", "from jaxmech.models.chain import chain", "import each other"),
-        ("parts/joint_base.py", "from jaxmech.models.model import Model", "parts must not import"),
+        ("parts/joints/base.py", "from jaxmech.models.model import Model", "parts must not import"),
         ("linalg/ldl.py", "from jaxmech.linalg import LDL", "import each other"),
         ("linalg/ldl.py", "from jaxmech.status import Status", "linalg must not import"),
         ("linalg/ldl.py", "from jaxmech.system import System", "of layer 1"),

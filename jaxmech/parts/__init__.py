@@ -1,13 +1,14 @@
 """Parts of mechanisms: bodies, joints and forces that compose into a `System`.
 
-Read upward: `values` and `vectors` are numbers and geometry, `body` and `rigid_bodies` the bodies,
-made of `solids` and drawn by `visuals`, `position_equations` and `velocity_equations` the elements
-that joints are made of. `kinematics` says where bodies are, in coordinates of their own or in those
-of joints, and `dynamics` has M and Q in the latter. `joint_base` makes constraints, for `joints`,
-`point_joints`, `transmissions`, `rolling` and the `contacts` of cams and curved bodies, and `gaps`
-are stops, ropes and bodies that touch and part; `forces` act on bodies and in joints, and
-`joint_loads` are what joints exert. `equations` makes the system of a `mechanism`, after the checks
-of `validation`; `geometry` and `joint_solids` draw it, and `outline` prints it.
+Read upward: `values`, `vectors` and `directions` are numbers and geometry, `body` and
+`rigid_bodies` the bodies, made of `solids` with an `inertia` and drawn by `visuals`, `position_equations` and `velocity_equations` the elements
+that joints are made of. `joints` are those that can have coordinates, each in one class with all
+that is known about it; `point_joints`, `gears`, `rack`, `rolling` and the `contacts` of cams and
+curved bodies are always constraints, and `gaps` are stops, ropes and bodies that touch and part.
+`kinematics` says where bodies are, in coordinates of their own or in those of joints, and
+`dynamics` has M and Q in the latter. `forces` act on bodies and in joints, and `joint_loads` are
+what joints exert. `equations` makes the system of a `mechanism`, after the checks of `validation`;
+`geometry` and `drawing` draw it, and `outline` prints it.
 """
 
 from jaxmech.parts.body import AbstractBody as AbstractBody
@@ -24,9 +25,6 @@ from jaxmech.parts.contacts import rolling_profile as rolling_profile
 from jaxmech.parts.contacts import rolling_profiles as rolling_profiles
 from jaxmech.parts.contacts import spline_profile as spline_profile
 from jaxmech.parts.dynamics import MassAndForce as MassAndForce
-from jaxmech.parts.dynamics.inertia import Inertia as Inertia
-from jaxmech.parts.dynamics.inertia import Turn as Turn
-from jaxmech.parts.dynamics.inertia import in_space as in_space
 from jaxmech.parts.dynamics.passage import connection_of as connection_of
 from jaxmech.parts.equations import EnergyDifference as EnergyDifference
 from jaxmech.parts.forces import applied_force as applied_force
@@ -59,15 +57,21 @@ from jaxmech.parts.gaps import backlash as backlash
 from jaxmech.parts.gaps import contact as contact
 from jaxmech.parts.gaps import rope as rope
 from jaxmech.parts.gaps import stop as stop
+from jaxmech.parts.gears import belt as belt
+from jaxmech.parts.gears import gear as gear
 from jaxmech.parts.geometry import direction_of as direction_of
 from jaxmech.parts.geometry import joint_points as joint_points
-from jaxmech.parts.joint_base import Joint as Joint
+from jaxmech.parts.inertia import Inertia as Inertia
+from jaxmech.parts.inertia import Turn as Turn
+from jaxmech.parts.inertia import in_space as in_space
 from jaxmech.parts.joint_loads import JointLoads as JointLoads
+from jaxmech.parts.joints import Joint as Joint
 from jaxmech.parts.joints import constant_velocity as constant_velocity
 from jaxmech.parts.joints import cylindrical as cylindrical
 from jaxmech.parts.joints import planar as planar
 from jaxmech.parts.joints import prismatic as prismatic
 from jaxmech.parts.joints import revolute as revolute
+from jaxmech.parts.joints import screw as screw
 from jaxmech.parts.joints import spherical as spherical
 from jaxmech.parts.joints import universal as universal
 from jaxmech.parts.joints import weld as weld
@@ -82,6 +86,7 @@ from jaxmech.parts.point_joints import given_position as given_position
 from jaxmech.parts.point_joints import point_on_line as point_on_line
 from jaxmech.parts.point_joints import point_on_plane as point_on_plane
 from jaxmech.parts.point_joints import point_on_surface as point_on_surface
+from jaxmech.parts.rack import rack as rack
 from jaxmech.parts.rigid_bodies import AbstractRigidBody as AbstractRigidBody
 from jaxmech.parts.rigid_bodies import planar_body as planar_body
 from jaxmech.parts.rigid_bodies import spatial_body as spatial_body
@@ -94,10 +99,6 @@ from jaxmech.parts.solids import solid_box as solid_box
 from jaxmech.parts.solids import solid_cylinder as solid_cylinder
 from jaxmech.parts.solids import solid_mesh as solid_mesh
 from jaxmech.parts.solids import solid_sphere as solid_sphere
-from jaxmech.parts.transmissions import belt as belt
-from jaxmech.parts.transmissions import gear as gear
-from jaxmech.parts.transmissions import rack as rack
-from jaxmech.parts.transmissions import screw as screw
 from jaxmech.parts.validation import reads_parameters as reads_parameters
 from jaxmech.parts.validation import require_possible as require_possible
 from jaxmech.parts.values import Reader as Reader

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.values import Reader, Value, non_negative, require_sign
-from jaxmech.parts.vectors import Numbers, apply, cross, moment, turned
+from jaxmech.parts.vectors import Numbers, apply, cross, moment, quarter_turn
 
 
 class Frame(NamedTuple):
@@ -68,7 +68,7 @@ class Moving(NamedTuple):
         """The velocity of the body at a point of space, (d,)."""
         arm = point - self.frame.origin
         if arm.shape == (2,):
-            return self.velocity + self.spin * turned(arm)
+            return self.velocity + self.spin * quarter_turn(arm)
         return self.velocity + cross(self.spin, arm)
 
 

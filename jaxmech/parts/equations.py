@@ -20,8 +20,8 @@ from jaxmech.parts.forces.elements import (
     Gravity,
 )
 from jaxmech.parts.gaps import Gap
-from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.joint_loads import JointLoads
+from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
 from jaxmech.parts.kinematics.spins import Spins
@@ -130,7 +130,7 @@ def system_of(
     units = [Holonomic(UnitNorm(norm.first), name=f"{norm.name}.unit") for norm in kinematics.norms]
     constraints: list[AbstractConstraint | Unilateral] = [] if spins else [*units]
     gaps: list[Unilateral] = []
-    places: list[tuple[Joint, slice]] = []  # of the constraints of each joint
+    rows: list[tuple[Joint, slice]] = []  # the constraints of each joint
     for joint in joints:
         first = len(constraints)
         if isinstance(joint, Gap):
@@ -140,7 +140,7 @@ def system_of(
         else:
             if joint.name not in tree:
                 constraints += joint.constraints(kinematics)
-            places.append((joint, slice(first, len(constraints))))
+            rows.append((joint, slice(first, len(constraints))))
     gravities = tuple(f for f in forces if isinstance(f, Gravity))
     potentials = tuple(f for f in forces if isinstance(f, AbstractPotential))
     loads = tuple(f for f in forces if isinstance(f, AbstractLoad))
@@ -175,7 +175,7 @@ def system_of(
         **quasi,
     )
     names = [constraint.name for constraint in system.constraints]
-    joints_with_names = tuple((joint, tuple(names[place])) for joint, place in places)
+    joints_with_names = tuple((joint, tuple(names[of_joint])) for joint, of_joint in rows)
     joints_with_names += tuple((joint, (joint.name,)) for joint in joints if isinstance(joint, Gap))
     return replace(
         system, loads=JointLoads(kinematics, joints_with_names, gravities, potentials, loads)

@@ -3,7 +3,8 @@
 A body is drawn by its `Visual`s. Without any it is a link: the hull of its centre of mass and of
 the points where joints and forces act on it, with a thickness that suits the mechanism; a body
 without such points is a disc or box with its inertia. Bodies in the plane have a depth of their
-own, so that links at a joint lie on top of each other. `joint_solids` draws joints and forces.
+own, so that links at a joint lie on top of each other. Joints and forces draw themselves, each by
+its `shapes`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,16 +17,9 @@ from jaxtyping import Array
 from jaxmech import meshes
 from jaxmech.geometry import DARK, Solid, hull, scaled
 from jaxmech.parts.body import AbstractBody, Frame, Ground
+from jaxmech.parts.drawing import Drawing, Sketch
 from jaxmech.parts.forces.elements import AbstractForce, Gravity
-from jaxmech.parts.joint_base import Joint
-from jaxmech.parts.joint_solids import (
-    Sketch,
-    drawn,
-    elements,
-    is_slider,
-    marks,
-    round_bodies,
-)
+from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.rigid_bodies import AbstractRigidBody
 from jaxmech.parts.values import Reader, Vector
@@ -73,8 +67,9 @@ def shapes(
         )
     for name, part in _named(kinematics, parts):
         pair = kinematics.frames(part.bodies, q, t, params)
-        at = _junction(parts, part, pair, t, params)
-        solids |= drawn(name, part, pair, Reader(part.part, t, params), sketch, at)
+        point = _junction(parts, part, pair, t, params)
+        reader = Reader(part.part, t, params)
+        solids |= part.shapes(Drawing(name, part.bodies, pair, reader, sketch, point))
     centers = {f"{n}.center": link.center for n, link in links.items() if link.is_rigid}
     return {**solids, **centers}
 
@@ -94,7 +89,9 @@ def joint_points(
 def _junction(
     parts: Sequence[Any], part: Any, frames: Sequence[Frame], t: Array, params: Any
 ) -> Array:
-    """The point of the joint between the two bodies of a part, or the origin of the second."""
+    """The point of a joint, or of the joint between both bodies of a force; else their origin."""
+    if isinstance(part, Joint):
+        return jnp.asarray(part.point_on_b(frames[1], Reader(part.part, t, params)))
     names = [body.name for body in part.bodies]
     for joint in parts:
         if isinstance(joint, Joint) and {body.name for body in joint.bodies[:2]} == {*names}:
@@ -123,12 +120,10 @@ def _marks(
     points: dict[str, list[Vector]] = {body.name: [] for body in kinematics.bodies}
     covered: set[str] = set()
     for part in parts:
-        for element in elements(part):
-            for k, local in marks(element):
-                of_body = points.get(part.bodies[k].name, [])
-                of_body += [local] if local not in of_body else []
-            covered |= {part.bodies[1].name} if is_slider(part) else set()
-            covered |= {part.bodies[k].name for k in round_bodies(element)}
+        for k, local in part.marks:
+            of_body = points.get(part.bodies[k].name, [])
+            of_body += [local] if local not in of_body else []
+        covered |= {part.bodies[k].name for k in part.drawn_bodies}
     return points, covered
 
 
@@ -222,8 +217,8 @@ class _Link:
         # A line on a disc shows how it turns; elsewhere it has no size.
         size = jnp.where(self.is_bare, disc, 0.0)
         bar = meshes.box().moved((0.5, 0.0, 0.0))
-        place = (*self.local, level + 0.55 * height)
-        flat_bar = scaled(bar.vertices, (size, 0.1 * size, 0.2 * height), place)
+        shift = (*self.local, level + 0.55 * height)
+        flat_bar = scaled(bar.vertices, (size, 0.1 * size, 0.2 * height), shift)
         flat_bar = jnp.where(self.is_bare, flat_bar, 0.0)
         mark = Solid(self.frame.origin, self.frame.axes, flat_bar, meshes.box().faces, DARK)
         return {**link, f"{self.body.name}.radius": mark}

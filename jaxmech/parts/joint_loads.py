@@ -18,11 +18,11 @@ from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Ground, Load, Moving, shifted, sum_of_loads
 from jaxmech.parts.forces.elements import AbstractLoad, AbstractPotential, Gravity
-from jaxmech.parts.joint_base import Joint
+from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates, Link
 from jaxmech.parts.values import Reader
-from jaxmech.parts.vectors import cross, moment, product, turned
+from jaxmech.parts.vectors import cross, moment, product, quarter_turn
 
 State = tuple[Array, Array, Array, Any]  # q, v, t and the parameters
 Bodies = Sequence[AbstractBody]
@@ -137,13 +137,13 @@ class JointLoads:
                     missing[body.name] = sum_of_loads(missing[body.name], _opposite(load))
         exerted = {}
         for link in reversed(links):
-            if link.motion is None:
+            if link.joint is None:
                 continue
             load, frame = missing[link.body.name], frames[link.body.name]
             on_before = _opposite(shifted(load, frame.origin, frames[link.parent]))
             if link.parent in missing:
                 missing[link.parent] = sum_of_loads(missing[link.parent], _opposite(on_before))
-            exerted[link.joint] = on_before if link.is_reversed else load
+            exerted[link.name] = on_before if link.is_reversed else load
         return exerted
 
     def _rates_of_momentum(self, qdd: Array, state: State) -> dict[str, Load]:
@@ -214,7 +214,7 @@ def _slope(
 def _displaced(motion: Moving, move: Load) -> Moving:
     (origin, axes, attitude), (shift, turn) = motion.frame, move
     if axes.shape == (2, 2):
-        axes = axes + turn * jnp.stack([turned(column) for column in axes.T], 1)
+        axes = axes + turn * jnp.stack([quarter_turn(column) for column in axes.T], 1)
         attitude = attitude + turn
     else:
         axes = axes + jnp.stack([cross(turn, column) for column in axes.T], 1)

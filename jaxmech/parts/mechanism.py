@@ -12,8 +12,8 @@ from jaxmech.parts.body import AbstractBody, Frame, Load, Start
 from jaxmech.parts.equations import energies_of, system_of
 from jaxmech.parts.forces.elements import AbstractForce, Gravity, point_with_velocity
 from jaxmech.parts.geometry import shapes
-from jaxmech.parts.joint_base import Joint
 from jaxmech.parts.joint_loads import total_momentum
+from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.kinematics.spins import spins_of
 from jaxmech.parts.kinematics.tree import BodyCoordinates, kinematics_of

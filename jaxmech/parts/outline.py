@@ -9,7 +9,7 @@ from jaxmech.constraints import AbstractConstraint
 from jaxmech.parts.body import AbstractBody
 from jaxmech.parts.forces.coordinate_force import CoordinateForce
 from jaxmech.parts.forces.elements import AbstractTerm, Gravity
-from jaxmech.parts.joint_base import Joint
+from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
 from jaxmech.parts.rigid_bodies import AbstractRigidBody
@@ -49,10 +49,9 @@ def _children(
     if not isinstance(kinematics, JointCoordinates):
         free = [(body, f"free: {', '.join(body.letters)}") for body in kinematics.bodies]
         return {"ground": free}
-    kinds = {joint.name: joint.kind for joint in joints if isinstance(joint, Joint)}
     for link in kinematics.links:
         letters = ", ".join(link.letters) or "no coordinates"
-        how = "free" if link.motion is None else f"{link.joint!r}, {kinds[link.joint]}"
+        how = "free" if link.joint is None else f"{link.name!r}, {link.joint.kind}"
         children.setdefault(link.parent, []).append((link.body, f"{how}: {letters}"))
     return children
 

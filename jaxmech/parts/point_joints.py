@@ -21,15 +21,18 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxmech.parts.body import AbstractBody, ground
-from jaxmech.parts.joint_base import Joint, part_name, partners, pinned, point, turning_pair
+from jaxmech.parts.drawing import Drawing, Shapes
+from jaxmech.parts.joints.base import EquationJoint, Joint
+from jaxmech.parts.joints.checks import part_name, partners, pinned, point, turning_pair
+from jaxmech.parts.joints.revolute import Revolute
+from jaxmech.parts.joints.spherical import Spherical
 from jaxmech.parts.position_equations import (
     Across,
     Apart,
-    Coincide,
     Level,
     OnSurface,
-    Turned,
-    TurnedAbout,
+    RelativeAngle,
+    RelativeAttitude,
 )
 from jaxmech.parts.values import Value, Vector, direction, number, positive
 from jaxmech.utils.checks import require_function
@@ -37,7 +40,7 @@ from jaxmech.utils.checks import require_function
 
 def distance(
     name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector, *, length: Value
-) -> Joint:
+) -> EquationJoint:
     """A massless rod with a ball joint at each end: two points keep their distance.
 
     Args:
@@ -57,12 +60,12 @@ def distance(
     part, bodies, _, points = pinned("distance", name, (a, b), (at_a, at_b))
     remedy = "for points that coincide use `revolute` or `spherical`"
     apart = Apart(*points, positive(part, "length", length, remedy))
-    return Joint("distance", name, bodies, (apart,))
+    return EquationJoint("distance", name, bodies, (apart,))
 
 
 def point_on_line(
     name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector, *, axis: Vector
-) -> Joint:
+) -> EquationJoint:
     """A pin in a slot: a point of b stays on a line of a.
 
     Args:
@@ -81,7 +84,7 @@ def point_on_line(
     """
     part, bodies, size, points = pinned("point on line", name, (a, b), (at_a, at_b))
     line = Across(points[0], direction(part, "axis", axis, size), points[1])
-    return Joint("point on line", name, bodies, (line,))
+    return EquationJoint("point on line", name, bodies, (line,))
 
 
 def point_on_plane(
@@ -93,7 +96,7 @@ def point_on_plane(
     *,
     normal: Vector,
     height: Value = 0.0,
-) -> Joint:
+) -> EquationJoint:
     """A point of b stays at a given height over a plane of a; in space.
 
     Args:
@@ -113,12 +116,12 @@ def point_on_plane(
     """
     part, bodies, size, points = pinned("point on plane", name, (a, b), (at_a, at_b), sizes=(3,))
     n, h = direction(part, "normal", normal, size), number(part, "height", height)
-    return Joint("point on plane", name, bodies, (Level(points[0], n, points[1], h),))
+    return EquationJoint("point on plane", name, bodies, (Level(points[0], n, points[1], h),))
 
 
 def point_on_surface(
     name: str, a: AbstractBody, surface: Callable[..., Any], b: AbstractBody, at_b: Vector
-) -> Joint:
+) -> EquationJoint:
     """A point of b stays on a surface of a, or in the plane on a curve.
 
     Args:
@@ -141,7 +144,7 @@ def point_on_surface(
     (a, b), size = partners(part, (a, b))
     require_function("surface", surface)
     local = point(part, "at_b", b, at_b, size)
-    return Joint("point on surface", name, (a, b), (OnSurface(surface, local),))
+    return EquationJoint("point on surface", name, (a, b), (OnSurface(surface, local),))
 
 
 def given_point(name: str, body: AbstractBody, at: Vector, path: Vector) -> Joint:
@@ -164,7 +167,24 @@ def given_point(name: str, body: AbstractBody, at: Vector, path: Vector) -> Join
     part = part_name("given point", name)
     (a, b), size = partners(part, (ground, body))
     goal = point(part, "path", a, path, size)
-    return Joint("given point", name, (a, b), (Coincide(goal, point(part, "at", b, at, size)),))
+    kind = _GuidedInPlane if size == 2 else _GuidedInSpace
+    return kind("given point", name, (a, b), goal, point(part, "at", b, at, size))
+
+
+class _GuidedInPlane(Revolute):
+    """A body that turns about a moving point; it is drawn as a bead."""
+
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """The bead."""
+        return Joint.shapes(self, drawing)
+
+
+class _GuidedInSpace(Spherical):
+    """The same in space."""
+
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """The bead."""
+        return Joint.shapes(self, drawing)
 
 
 def given_angle(
@@ -175,7 +195,7 @@ def given_angle(
     *,
     axis: Vector | None = None,
     axis_b: Vector | None = None,
-) -> Joint:
+) -> EquationJoint:
     """A body turns relative to another by a prescribed angle: a drive in a hinge.
 
     Args:
@@ -195,8 +215,10 @@ def given_angle(
     """
     part, bodies, axes = turning_pair("given angle", name, (a, b), axis, axis_b)
     checked_angle = number(part, "angle", angle)
-    equation = Turned(checked_angle) if axes is None else TurnedAbout(*axes, checked_angle)
-    return Joint("given angle", name, bodies, (equation,))
+    if axes is None:
+        return EquationJoint("given angle", name, bodies, (RelativeAttitude(checked_angle),))
+    equation = RelativeAngle(*axes, checked_angle)
+    return EquationJoint("given angle", name, bodies, (equation,))
 
 
 def given_position(
@@ -208,7 +230,7 @@ def given_position(
     position: Value,
     *,
     axis: Vector,
-) -> Joint:
+) -> EquationJoint:
     """A point of b is at a prescribed position along an axis of a: a drive of a slide.
 
     Args:
@@ -230,4 +252,4 @@ def given_position(
     kind = "given position"
     part, bodies, size, points = pinned(kind, name, (a, b), (at_a, at_b))
     u, checked_position = direction(part, "axis", axis, size), number(part, "position", position)
-    return Joint(kind, name, bodies, (Level(points[0], u, points[1], checked_position),))
+    return EquationJoint(kind, name, bodies, (Level(points[0], u, points[1], checked_position),))

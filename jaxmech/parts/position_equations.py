@@ -4,19 +4,17 @@ d is the vector from the point on a to the point on b, u a unit vector fixed to 
 n1 and n2 are the normals of u. Each residual is a length [m] or the sine of an angle, whose
 multiplier is the force [N] or torque [N m] of a on b.
 
-    Coincide        d = 0                          force along the axes of the ground, at the point
-    Across          n1 . d = n2 . d = 0            force along n1, n2
-    Level           u . d = height                 force along u
-    Apart           (d . d - l^2) / (2 l) = 0      force along d, positive: pushes apart
-    OnSurface       f(d along the axes of a) = 0   multiplier times grad f is the force
-    Parallel        n1 . w = n2 . w = 0            torque along w x n1, w x n2
-    Perpendicular   u . w = 0                      torque along w x u
-    EqualSpeeds     2 u . vec(e) = 0               torque along u, times cos(bend / 2)
-    Turned          angle of b from a; in space    torque, in space along the axes of b
-                    2 sin(angle / 2) times the axis
-    TurnedAbout     sin(angle of b about u - given angle) = 0     torque along u
-    RackMesh        r angle_a - u . x_b = phase    force of the pinion on the rack, reversed
-    Mesh            ra angle_a + rb angle_b = phase               force of one tooth on the other
+    Coincide          d = 0                        force along the axes of the ground, at the point
+    Across            n1 . d = n2 . d = 0          force along n1, n2
+    Level             u . d = height               force along u
+    Apart             (d . d - l^2) / (2 l) = 0    force along d, positive: pushes apart
+    OnSurface         f(d along the axes of a) = 0 multiplier times grad f is the force
+    Parallel          n1 . w = n2 . w = 0          torque along w x n1, w x n2
+    Perpendicular     u . w = 0                    torque along w x u
+    EqualSpeeds       2 u . vec(e) = 0             torque along u, times cos(bend / 2)
+    RelativeAttitude  angle of b from a; in space  torque, in space along the axes of b
+                      2 sin(angle / 2) times the axis
+    RelativeAngle     sin(angle of b about u - given angle) = 0     torque along u
 
 Coincide, Apart, Perpendicular and Across are the spherical, distance, dot-1 and dot-2 primitives of
 Haug, "Computer Aided Kinematics and Dynamics of Mechanical Systems" (1989), chapter 9. None has a
@@ -31,45 +29,24 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.parts.body import Frame
+from jaxmech import meshes
+from jaxmech.geometry import between, line
+from jaxmech.parts.directions import Frames, across, along, pointing, separation, turn_about
+from jaxmech.parts.drawing import STEEL, Drawable, Drawing, Shapes, along_x
 from jaxmech.parts.values import Reader, Value, Vector, require_sign, unit
-from jaxmech.parts.vectors import Numbers, apply, conjugate, normals, product, quaternion_onto
-
-Frames = tuple[Frame, ...]
+from jaxmech.parts.vectors import apply, conjugate, product, quaternion_onto
 
 
 @dataclass(frozen=True)
-class AbstractPosition(abc.ABC):
+class AbstractPosition(Drawable, abc.ABC):
     """Equations on the positions of bodies."""
 
     @abc.abstractmethod
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual of the equations, (k,)."""
 
-    def require(self, read: Reader) -> None:  # noqa: B027
+    def require(self, read: Reader) -> None:
         """Raise a ValueError for known sizes and curves that nothing can have; by default none."""
-
-
-def separation(frames: Frames, at_a: Vector, at_b: Vector, read: Reader) -> Numbers:
-    """The vector from the point on a to the point on b, along the axes of the ground, (d,)."""
-    a, b = frames
-    size = a.origin.shape[0]
-    return b.point(read.vector(at_b, size)) - a.point(read.vector(at_a, size))
-
-
-def pointing(frame: Frame, local: Vector, read: Reader) -> Numbers:
-    """A unit vector fixed to a body, along the axes of the ground, (d,)."""
-    return frame.direction(unit(read, local, frame.origin.shape[0]))
-
-
-def across(frame: Frame, axis: Vector, read: Reader) -> Numbers:
-    """The normals of an axis of a body, along the axes of the body, (1, 2) or (2, 3)."""
-    return normals(unit(read, axis, frame.origin.shape[0]))
-
-
-def along(frame: Frame, axis: Vector, direction: Numbers, read: Reader) -> Numbers:
-    """The component of a direction along an axis of a body."""
-    return unit(read, axis, frame.origin.shape[0]) @ frame.components(direction)
 
 
 @dataclass(frozen=True)
@@ -79,9 +56,18 @@ class Coincide(AbstractPosition):
     at_a: Vector
     at_b: Vector
 
+    @property
+    def marks(self) -> tuple[tuple[int, Vector], ...]:
+        """Both points."""
+        return (0, self.at_a), (1, self.at_b)
+
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual d."""
         return separation(frames, self.at_a, self.at_b, read)
+
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """A ball."""
+        return {drawing.name: drawing.bead(drawing.on(1, self.at_b))}
 
 
 @dataclass(frozen=True)
@@ -92,10 +78,20 @@ class Across(AbstractPosition):
     axis: Vector
     at_b: Vector
 
+    @property
+    def marks(self) -> tuple[tuple[int, Vector], ...]:
+        """Both points."""
+        return (0, self.at_a), (1, self.at_b)
+
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual n1 . d, and in space n2 . d."""
         d = separation(frames, self.at_a, self.at_b, read)
         return apply(across(frames[0], self.axis, read), frames[0].components(d))
+
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """A bead, and the line from the point on a to it."""
+        ends = drawing.on(0, self.at_a), drawing.on(1, self.at_b)
+        return {f"{drawing.name}.guide": line(*ends), drawing.name: drawing.bead(ends[1])}
 
 
 @dataclass(frozen=True)
@@ -112,6 +108,10 @@ class Level(AbstractPosition):
         d = separation(frames, self.at_a, self.at_b, read)
         return (along(frames[0], self.normal, d, read) - read.number(self.height))[None]
 
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """In the plane the line, if a is the ground."""
+        return drawing.ground_line(self.at_a, self.normal)
+
 
 @dataclass(frozen=True)
 class Apart(AbstractPosition):
@@ -120,6 +120,11 @@ class Apart(AbstractPosition):
     at_a: Vector
     at_b: Vector
     length: Value
+
+    @property
+    def marks(self) -> tuple[tuple[int, Vector], ...]:
+        """Both points."""
+        return (0, self.at_a), (1, self.at_b)
 
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual (d . d - l^2) / (2 l)."""
@@ -130,6 +135,12 @@ class Apart(AbstractPosition):
         """Raise unless the length is positive."""
         require_sign(read.part, "length", read.number(self.length))
 
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """A rod."""
+        ends = drawing.on(0, self.at_a), drawing.on(1, self.at_b)
+        rod = between(along_x(meshes.cylinder(16)), *ends, 0.45 * drawing.width, color=STEEL)
+        return {drawing.name: rod}
+
 
 @dataclass(frozen=True)
 class OnSurface(AbstractPosition):
@@ -138,24 +149,28 @@ class OnSurface(AbstractPosition):
     surface: Callable[..., Any]
     at_b: Vector
 
+    @property
+    def marks(self) -> tuple[tuple[int, Vector], ...]:
+        """The point on the last body."""
+        return ((-1, self.at_b),)
+
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual f(x, t, params) at x along the axes of a."""
         a, b = frames
         x = a.components(b.point(read.vector(self.at_b, b.origin.shape[0])) - a.origin)
         return read.array(lambda t, params: self.surface(x, t, params), ())[None]
 
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """A ball."""
+        return {drawing.name: drawing.bead(drawing.on(-1, self.at_b))}
+
 
 @dataclass(frozen=True)
 class Parallel(AbstractPosition):
-    """A direction on b is parallel to one on a.
-
-    `zero` is the attitude of b relative to a at an angle of zero about them, a quaternion; None
-    where their first normals coincide. The equations do not depend on it.
-    """
+    """A direction on b is parallel to one on a."""
 
     axis_a: Vector
     axis_b: Vector
-    zero: Any = None
 
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual n1 . w, n2 . w."""
@@ -197,7 +212,7 @@ class EqualSpeeds(AbstractPosition):
 
 
 @dataclass(frozen=True)
-class Turned(AbstractPosition):
+class RelativeAttitude(AbstractPosition):
     """b has a given attitude relative to a."""
 
     turn: Any
@@ -215,8 +230,8 @@ class Turned(AbstractPosition):
 
 
 @dataclass(frozen=True)
-class TurnedAbout(AbstractPosition):
-    """b is turned by a given angle about an axis shared with a."""
+class RelativeAngle(AbstractPosition):
+    """b is at a given angle from a, about an axis that they share."""
 
     axis_a: Vector
     axis_b: Vector
@@ -229,43 +244,3 @@ class TurnedAbout(AbstractPosition):
         miss = sine * c - cosine * s
         back = jnp.where(miss < 0, -2, 2) - miss  # no second zero, at half a turn
         return jnp.where(cosine * c + sine * s < 0, back, miss)[None]
-
-
-def turn_about(frames: Frames, axis_a: Vector, axis_b: Vector, read: Reader) -> tuple[Array, Array]:
-    """Cosine and sine of the angle from the first normal of a's axis to that of b's."""
-    a, b = frames
-    w = b.direction(across(b, axis_b, read)[0])
-    cosine, sine = apply(across(a, axis_a, read), a.components(w))
-    return cosine, sine
-
-
-@dataclass(frozen=True)
-class RackMesh(AbstractPosition):
-    """A pinion a and a rack b in the plane, on a carrier as third body."""
-
-    radius: Value
-    axis: Vector
-    phase: Value
-
-    def residual(self, frames: Frames, read: Reader) -> Array:
-        """The residual r angle - u . x - phase, with angle and position relative to the carrier."""
-        a, b, carrier = frames
-        x = carrier.components(b.origin - carrier.origin)
-        turned = read.number(self.radius) * (a.attitude - carrier.attitude)
-        return (turned - unit(read, self.axis, 2) @ x - read.number(self.phase))[None]
-
-
-@dataclass(frozen=True)
-class Mesh(AbstractPosition):
-    """Two wheels in the plane, on a carrier as third body."""
-
-    radius_a: Value
-    radius_b: Value
-    phase: Value
-    sense: float = 1.0  # -1 for wheels that turn in the same sense, by a belt
-
-    def residual(self, frames: Frames, read: Reader) -> Array:
-        """The residual ra angle_a + rb angle_b - phase, with angles relative to the carrier."""
-        a, b, carrier = (frame.attitude for frame in frames)
-        ra, rb = read.number(self.radius_a), self.sense * read.number(self.radius_b)
-        return (ra * (a - carrier) + rb * (b - carrier) - read.number(self.phase))[None]

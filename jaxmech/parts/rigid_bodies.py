@@ -43,11 +43,11 @@ from jaxmech.parts.vectors import (
     apply,
     cross,
     plane_rotation,
+    quarter_turn,
     quaternion_rate,
     rotation,
     spin_in_body,
     spin_in_space,
-    turned,
 )
 from jaxmech.parts.visuals import Visual, visuals_of
 from jaxmech.utils.checks import is_known
@@ -186,7 +186,7 @@ class PlanarBody(AbstractRigidBody):
         energy = 0.5 * m * (v[:2] @ v[:2]) + 0.5 * inertia * v[2] ** 2
         if self.properties.is_central:
             return energy
-        return energy + v[2] * (v[:2] @ turned(self.frame(q).direction(S)))
+        return energy + v[2] * (v[:2] @ quarter_turn(self.frame(q).direction(S)))
 
     def kinetic_in_body(self, velocity: Numbers, spin: Numbers, read: Reader) -> Numbers:
         """The kinetic energy m v . v / 2 + w v . (turned S) + I w^2 / 2."""
@@ -195,7 +195,7 @@ class PlanarBody(AbstractRigidBody):
         energy = 0.5 * m * (velocity @ velocity) + 0.5 * inertia * spin**2
         if self.properties.is_central:
             return energy
-        return energy + spin * (velocity @ turned(S))
+        return energy + spin * (velocity @ quarter_turn(S))
 
     def inertia(self, read: Reader) -> tuple[Numbers, Numbers, Numbers]:
         """The mass properties about the reference point."""

@@ -14,11 +14,21 @@ Each function raises a TypeError for an argument that is not a body or not a val
 for bodies, points or directions that do not fit; the message names the joint.
 """
 
-from jaxmech.parts.body import AbstractBody, ground
-from jaxmech.parts.joint_base import Joint, part_name, partners, pinned, point
-from jaxmech.parts.position_equations import Level
-from jaxmech.parts.values import Value, Vector, direction, positive
-from jaxmech.parts.velocity_equations import Edge, RoundSlip, WheelContact, WheelSlip
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.geometry import BY_BODY, line
+from jaxmech.parts.body import AbstractBody, Frame, Moving, ground
+from jaxmech.parts.directions import Frames, across, pointing, separation
+from jaxmech.parts.drawing import TYRE, Drawing, Shapes
+from jaxmech.parts.joints.base import EquationJoint
+from jaxmech.parts.joints.checks import part_name, partners, pinned, point
+from jaxmech.parts.position_equations import AbstractPosition, Level
+from jaxmech.parts.values import Reader, Value, Vector, direction, positive, require_sign
+from jaxmech.parts.vectors import Numbers, apply, cross
+from jaxmech.parts.velocity_equations import AbstractVelocity, slip
 
 
 def rolling_disk(
@@ -30,7 +40,7 @@ def rolling_disk(
     *,
     normal: Vector,
     radius: Value,
-) -> Joint:
+) -> EquationJoint:
     """A disk that rolls without slip on a line; in the plane.
 
     Args:
@@ -60,7 +70,7 @@ def rolling_sphere(
     *,
     normal: Vector,
     radius: Value,
-) -> Joint:
+) -> EquationJoint:
     """A sphere that rolls without slip on a plane and may spin about its normal; in space.
 
     Args:
@@ -91,7 +101,7 @@ def rolling_wheel(
     normal: Vector,
     axle: Vector,
     radius: Value,
-) -> Joint:
+) -> EquationJoint:
     """A thin wheel that rolls without slip on a plane, upright or leaning; in space.
 
     Traction is the force along axle x normal, which is forward for an axle that points to the left;
@@ -119,12 +129,12 @@ def rolling_wheel(
     n, u = direction(part, "normal", normal, size), direction(part, "axle", axle, size)
     r = positive(part, "radius", radius)
     contact, slip = WheelContact(centers[0], n, centers[1], u, r), WheelSlip(n, centers[1], u, r)
-    return Joint(kind, name, bodies, (contact,), (slip,))
+    return EquationJoint(kind, name, bodies, (contact,), (slip,))
 
 
 def knife_edge(
     name: str, b: AbstractBody, at_b: Vector, *, along: Vector, on: AbstractBody = ground
-) -> Joint:
+) -> EquationJoint:
     """A blade, or a wheel seen from above: a point of b moves only along a direction of b.
 
     It applies in the plane.
@@ -145,15 +155,132 @@ def knife_edge(
     part = part_name("knife edge", name)
     (a, b), size = partners(part, (on, b), sizes=(2,), turning=True)
     edge = Edge(point(part, "at_b", b, at_b, size), direction(part, "along", along, size))
-    return Joint("knife edge", name, (a, b), velocities=(edge,))
+    return EquationJoint("knife edge", name, (a, b), velocities=(edge,))
 
 
 def _round(
     kind: str, size: int, name: str, pair: tuple[AbstractBody, AbstractBody],
     points: tuple[Vector, Vector], normal: Vector, radius: Value,
-) -> Joint:  # fmt: skip
+) -> EquationJoint:  # fmt: skip
     checked = pinned(kind, name, pair, points, sizes=(size,), turning=True)
     part, bodies, _, (at_a, at_b) = checked
     n, r = direction(part, "normal", normal, size), positive(part, "radius", radius)
     contact, slip = Level(at_a, n, at_b, r), RoundSlip(n, at_b, r)
-    return Joint(kind, name, bodies, (contact,), (slip,))
+    return EquationJoint(kind, name, bodies, (contact,), (slip,))
+
+
+@dataclass(frozen=True)
+class Edge(AbstractVelocity):
+    """A point of b moves only along a direction fixed to b; in the plane."""
+
+    at_b: Vector
+    along: Vector
+
+    @property
+    def marks(self) -> tuple[tuple[int, Vector], ...]:
+        """The point on b."""
+        return ((-1, self.at_b),)
+
+    def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
+        """The residual, the lateral velocity."""
+        b = motions[1].frame
+        velocity = slip(motions, b.point(read.vector(self.at_b, 2)))
+        return apply(across(b, self.along, read), b.components(velocity))
+
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """A line along the blade."""
+        u, end = pointing(drawing.frames[1], self.along, drawing.read), drawing.on(-1, self.at_b)
+        reach = 5 * drawing.width * u
+        return {f"{drawing.name}.blade": line(end - reach, end + reach)}
+
+
+@dataclass(frozen=True)
+class RoundSlip(AbstractVelocity):
+    """A disk of b does not slip on a line of a, or a sphere of b on a plane of a."""
+
+    normal: Vector
+    at_b: Vector
+    radius: Value
+
+    @property
+    def drawn_bodies(self) -> tuple[int, ...]:
+        """The second body."""
+        return (1,)
+
+    def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
+        """The residual, the velocity at the contact along the line or along n1, n2 of the plane."""
+        a, b = motions[0].frame, motions[1].frame
+        n = pointing(a, self.normal, read)
+        center = b.point(read.vector(self.at_b, n.shape[0]))
+        velocity = slip(motions, center - read.number(self.radius) * n)
+        return apply(across(a, self.normal, read), a.components(velocity))
+
+    def require(self, read: Reader) -> None:
+        """Raise unless the radius is positive."""
+        require_sign(read.part, "radius", read.number(self.radius))
+
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """A wheel, unless the body has a look of its own."""
+        if drawing.has_visual(1):
+            return {}
+        return drawing.wheel(drawing.name, 1, self.at_b, self.radius, None, BY_BODY)
+
+
+def track(
+    a: Frame, b: Frame, normal: Vector, axle: Vector, read: Reader
+) -> tuple[Numbers, Numbers]:
+    """The unit normal n of the plane, and axle x n, whose length is the sine between them."""
+    n = pointing(a, normal, read)
+    return n, cross(pointing(b, axle, read), n)
+
+
+@dataclass(frozen=True)
+class WheelContact(AbstractPosition):
+    """The lowest point of a wheel's rim lies on a plane: n . d = radius times the sine."""
+
+    at_a: Vector
+    normal: Vector
+    at_b: Vector
+    axle: Vector
+    radius: Value
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """The residual: height of the lowest point [m]; its multiplier is the wheel load [N]."""
+        n, along = track(frames[0], frames[1], self.normal, self.axle, read)
+        d = separation(frames, self.at_a, self.at_b, read)
+        return (n @ d - read.number(self.radius) * jnp.sqrt(along @ along))[None]
+
+
+@dataclass(frozen=True)
+class WheelSlip(AbstractVelocity):
+    """The lowest point of a wheel's rim does not slip."""
+
+    normal: Vector
+    at_b: Vector
+    axle: Vector
+    radius: Value
+
+    @property
+    def drawn_bodies(self) -> tuple[int, ...]:
+        """The second body."""
+        return (1,)
+
+    def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
+        """The velocity at the contact along axle x normal, and along normal x (axle x normal)."""
+        a, b = motions[0].frame, motions[1].frame
+        n, along = track(a, b, self.normal, self.axle, read)
+        along = along / jnp.sqrt(along @ along)
+        upward = cross(along, pointing(b, self.axle, read))  # to the highest point of the wheel
+        center = b.point(read.vector(self.at_b, 3))
+        velocity = slip(motions, center - read.number(self.radius) * upward)
+        return jnp.stack([along @ velocity, cross(n, along) @ velocity])
+
+    def require(self, read: Reader) -> None:
+        """Raise unless the radius is positive."""
+        require_sign(read.part, "radius", read.number(self.radius))
+
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """A wheel, unless the body has a look of its own."""
+        if drawing.has_visual(1):
+            return {}
+        return drawing.wheel(drawing.name, 1, self.at_b, self.radius, self.axle, TYRE)

@@ -11,7 +11,7 @@ from jaxmech.constraints import AbstractConstraint
 from jaxmech.parts.body import AbstractBody, Ground
 from jaxmech.parts.forces.coordinate_force import CoordinateForce
 from jaxmech.parts.forces.elements import AbstractForce, AbstractTerm, Gravity
-from jaxmech.parts.joint_base import Joint
+from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.position_equations import AbstractPosition
 from jaxmech.parts.values import Reader
 from jaxmech.parts.velocity_equations import AbstractVelocity

@@ -67,10 +67,10 @@ def cross(a: Numbers, b: Numbers) -> Numbers:
 
 def moment(arm: Numbers, force: Numbers) -> Numbers:
     """The vector product, in the plane its component out of it."""
-    return turned(arm) @ force if arm.shape == (2,) else cross(arm, force)
+    return quarter_turn(arm) @ force if arm.shape == (2,) else cross(arm, force)
 
 
-def turned(a: Numbers) -> Numbers:
+def quarter_turn(a: Numbers) -> Numbers:
     """Rotate a vector in the plane by a quarter turn to the left."""
     return apply(_QUARTER.astype(a.dtype), a)
 
@@ -199,7 +199,7 @@ def normals(u: Numbers) -> Numbers:
          [0. 1. 0.]]
     """
     if u.shape == (2,):
-        return turned(u)[None]
+        return quarter_turn(u)[None]
     xp: Any = np if isinstance(u, np.ndarray) else jnp
     # One of two branches of the formula, so that it is never near its singularity u[2] = -sign.
     sign = xp.where(u[2] >= 0, 1, -1).astype(u.dtype)

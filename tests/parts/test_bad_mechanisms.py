@@ -6,7 +6,7 @@ import pytest
 
 import jaxmech as jm
 from jaxmech.parts import Mechanism, gravity, ground, planar_body, revolute, spatial_body
-from jaxmech.parts.joint_base import Joint
+from jaxmech.parts.joints import Joint
 
 TS = np.linspace(0.0, 0.1, 3)
 

@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.contacts.profiles import Profile
-from jaxmech.parts.position_equations import AbstractPosition, Frames
+from jaxmech.parts.drawing import Drawing, Shapes
+from jaxmech.parts.position_equations import AbstractPosition
 from jaxmech.parts.values import Reader
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.text import capital
@@ -24,7 +25,7 @@ class AbstractContact(AbstractPosition):
 
     @property
     @abc.abstractmethod
-    def round_bodies(self) -> tuple[int, ...]:
+    def drawn_bodies(self) -> tuple[int, ...]:
         """The indices of the bodies with a curve or surface."""
 
     @abc.abstractmethod
@@ -32,7 +33,7 @@ class AbstractContact(AbstractPosition):
         """Raise a ValueError for known sizes and curves that allow no contact."""
 
     @abc.abstractmethod
-    def shapes(self, name: str, frames: Frames, read: Reader) -> dict[str, Array]:
+    def shapes(self, drawing: Drawing) -> Shapes:
         """The lines of curves and surfaces in pictures, by name."""
 
 

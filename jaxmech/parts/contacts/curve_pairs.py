@@ -26,9 +26,10 @@ from jaxmech.parts.contacts.base import (
 from jaxmech.parts.contacts.curves import outline_of
 from jaxmech.parts.contacts.foot import touching
 from jaxmech.parts.contacts.profiles import Profile
-from jaxmech.parts.position_equations import Frames
+from jaxmech.parts.directions import Frames
+from jaxmech.parts.drawing import Drawing, Shapes
 from jaxmech.parts.values import Reader, Vector
-from jaxmech.parts.vectors import Numbers, apply, matmul, turned
+from jaxmech.parts.vectors import Numbers, apply, matmul, quarter_turn
 from jaxmech.parts.velocity_equations import AbstractVelocity, slip
 from jaxmech.utils.text import capital
 
@@ -43,7 +44,7 @@ class CurvesGap(AbstractContact):
     at_b: Vector
 
     @property
-    def round_bodies(self) -> tuple[int, ...]:
+    def drawn_bodies(self) -> tuple[int, ...]:
         """The indices of both bodies."""
         return (0, 1)
 
@@ -91,8 +92,9 @@ class CurvesGap(AbstractContact):
                 "of a: outside if its points are counter-clockwise, inside if clockwise."
             )
 
-    def shapes(self, name: str, frames: Frames, read: Reader) -> dict[str, Array]:
+    def shapes(self, drawing: Drawing) -> Shapes:
         """Both curves and the contact."""
+        name, frames, read = drawing.name, drawing.frames, drawing.read
         a, b = frames
         return {
             f"{name}.profile_a": outline_of(self.profile_a, a, self.at_a, read),
@@ -113,4 +115,4 @@ class CurvesSlip(AbstractVelocity):
     def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
         """The velocity of b relative to a at the contact, along the normal turned to the left."""
         point, n = self.gap.touching(tuple(m.frame for m in motions), read)
-        return (turned(n) @ slip(motions, point))[None]
+        return (quarter_turn(n) @ slip(motions, point))[None]

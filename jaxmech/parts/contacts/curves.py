@@ -31,9 +31,10 @@ from jaxmech.parts.contacts.base import (
 )
 from jaxmech.parts.contacts.foot import PLACES, lowest
 from jaxmech.parts.contacts.profiles import Profile
-from jaxmech.parts.position_equations import Frames, pointing
+from jaxmech.parts.directions import Frames, pointing
+from jaxmech.parts.drawing import Drawing, Shapes
 from jaxmech.parts.values import Reader, Value, Vector, require_sign
-from jaxmech.parts.vectors import Numbers, turned
+from jaxmech.parts.vectors import Numbers, quarter_turn
 from jaxmech.parts.velocity_equations import AbstractVelocity, slip
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.text import capital
@@ -73,9 +74,14 @@ class RollerGap(AbstractContact):
     radius: Value
 
     @property
-    def round_bodies(self) -> tuple[int, ...]:
+    def drawn_bodies(self) -> tuple[int, ...]:
         """The index of the body with the curve."""
         return (0,)
+
+    @property
+    def marks(self) -> tuple[tuple[int, Vector], ...]:
+        """The centre of the roller."""
+        return ((-1, self.at_b),)
 
     def residual(self, frames: Frames, read: Reader) -> Array:
         """The residual (x - c) . n - radius, with the centre x of the roller."""
@@ -103,9 +109,9 @@ class RollerGap(AbstractContact):
                 "points are counter-clockwise, inside if clockwise."
             )
 
-    def shapes(self, name: str, frames: Frames, read: Reader) -> dict[str, Array]:
+    def shapes(self, drawing: Drawing) -> Shapes:
         """The curve, and the roller with its contact."""
-        a, b = frames
+        name, read, (a, b) = drawing.name, drawing.read, drawing.frames
         center = jnp.asarray(b.point(read.vector(self.at_b, 2)))
         x = jnp.asarray(a.components(center - a.point(read.vector(self.at_a, 2))))
         foot = point_of(self.profile, nearest_to(self.profile, x, read), read)
@@ -127,7 +133,7 @@ class FaceGap(AbstractContact):
     face: int
 
     @property
-    def round_bodies(self) -> tuple[int, ...]:
+    def drawn_bodies(self) -> tuple[int, ...]:
         """The index of the body with the curve."""
         return (self.curve,)
 
@@ -156,10 +162,11 @@ class FaceGap(AbstractContact):
         remedy = "since a straight line touches it", "use `cam` with a roller, or another curve"
         require_convex(self.profile, read, "profile", *remedy)
 
-    def shapes(self, name: str, frames: Frames, read: Reader) -> dict[str, Array]:
+    def shapes(self, drawing: Drawing) -> Shapes:
         """The curve, the line and the contact."""
+        name, frames, read = drawing.name, drawing.frames, drawing.read
         point, n = self.touching(frames, read)
-        flat, along = frames[self.face], turned(n)
+        flat, along = frames[self.face], quarter_turn(n)
         curve = outline_of(
             self.profile, frames[self.curve], (self.at_a, self.at_b)[self.curve], read
         )
@@ -181,7 +188,7 @@ class FaceSlip(AbstractVelocity):
     def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
         """The velocity of b relative to a at the contact, along the normal turned to the left."""
         point, n = self.gap.touching(tuple(m.frame for m in motions), read)
-        return (turned(n) @ slip(motions, point))[None]
+        return (quarter_turn(n) @ slip(motions, point))[None]
 
 
 def outline_of(profile: Profile, frame: Frame, place: Vector, read: Reader) -> Array:

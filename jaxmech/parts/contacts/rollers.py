@@ -16,13 +16,15 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.geometry import circle, line
-from jaxmech.parts.body import AbstractBody, Frame, Moving
+from jaxmech.parts.body import AbstractBody, Moving
 from jaxmech.parts.contacts.base import AbstractContact
 from jaxmech.parts.contacts.curve_pairs import CurvesGap, CurvesSlip
 from jaxmech.parts.contacts.curves import FaceGap, FaceSlip, RollerGap
 from jaxmech.parts.contacts.profiles import Profile
-from jaxmech.parts.joint_base import Joint, pinned
-from jaxmech.parts.position_equations import Frames, across, along, pointing, separation
+from jaxmech.parts.directions import Frames, across, along, pointing, separation
+from jaxmech.parts.drawing import Drawing, Shapes
+from jaxmech.parts.joints.base import EquationJoint
+from jaxmech.parts.joints.checks import pinned
 from jaxmech.parts.values import (
     Reader,
     Value,
@@ -42,7 +44,7 @@ TAKES = "s, t, params"
 def cam(
     name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector, *,
     profile: Profile, radius: Value = 0.0,
-) -> Joint:  # fmt: skip
+) -> EquationJoint:  # fmt: skip
     """A cam with a follower that ends in a roller or in a point; in the plane.
 
     Args:
@@ -67,13 +69,13 @@ def cam(
     part, bodies, _, points = pinned("cam", name, (a, b), (at_a, at_b), sizes=(2,))
     require_function("profile", profile, TAKES)
     gap = RollerGap(profile, *points, non_negative(part, "radius", radius))
-    return Joint("cam", name, bodies, (gap,))
+    return EquationJoint("cam", name, bodies, (gap,))
 
 
 def flat_follower(
     name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector, *,
     profile: Profile, normal: Vector,
-) -> Joint:  # fmt: skip
+) -> EquationJoint:  # fmt: skip
     """A convex cam with a follower that ends in a flat face; in the plane.
 
     Args:
@@ -97,7 +99,7 @@ def flat_follower(
     part, bodies, _, points = pinned(kind, name, (a, b), (at_a, at_b), sizes=(2,), turning=True)
     require_function("profile", profile, TAKES)
     gap = FaceGap(profile, *points, direction(part, "normal", normal, 2), 1)
-    return Joint(kind, name, bodies, (gap,))
+    return EquationJoint(kind, name, bodies, (gap,))
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class EllipsoidGap(AbstractContact):
     semiaxes: Vector
 
     @property
-    def round_bodies(self) -> tuple[int, ...]:
+    def drawn_bodies(self) -> tuple[int, ...]:
         """The index of the body with the ellipsoid."""
         return (1,)
 
@@ -132,9 +134,9 @@ class EllipsoidGap(AbstractContact):
         """Raise unless the semi-axes are positive."""
         require_sign(read.part, "semiaxes", read.vector(self.semiaxes, 3))
 
-    def shapes(self, name: str, frames: Frames, read: Reader) -> dict[str, Array]:
+    def shapes(self, drawing: Drawing) -> Shapes:
         """Three ellipses."""
-        b: Frame = frames[1]
+        name, read, b = drawing.name, drawing.read, drawing.frames[1]
         center, sizes = b.point(read.vector(self.at_b, 3)), read.vector(self.semiaxes, 3)
         e = [sizes[k] * b.axes[:, k] for k in range(3)]
         pairs = ((0, 1), (1, 2), (2, 0))
@@ -161,7 +163,7 @@ class EllipsoidSlip(AbstractVelocity):
 def rolling_profile(
     name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector, *,
     profile: Profile, normal: Vector,
-) -> Joint:  # fmt: skip
+) -> EquationJoint:  # fmt: skip
     """A convex curve that rolls without slip on a line; in the plane.
 
     Args:
@@ -186,13 +188,13 @@ def rolling_profile(
     part, bodies, _, points = pinned(kind, name, (a, b), (at_a, at_b), sizes=(2,), turning=True)
     require_function("profile", profile, TAKES)
     gap = FaceGap(profile, *points, direction(part, "normal", normal, 2), 0)
-    return Joint(kind, name, bodies, (gap,), (FaceSlip(gap),))
+    return EquationJoint(kind, name, bodies, (gap,), (FaceSlip(gap),))
 
 
 def rolling_profiles(
     name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector, *,
     profile_a: Profile, profile_b: Profile,
-) -> Joint:  # fmt: skip
+) -> EquationJoint:  # fmt: skip
     """A convex curve that rolls without slip on a curve; in the plane.
 
     Args:
@@ -221,13 +223,13 @@ def rolling_profiles(
     require_function("profile_a", profile_a, TAKES)
     require_function("profile_b", profile_b, TAKES)
     gap = CurvesGap(profile_a, points[0], profile_b, points[1])
-    return Joint(kind, name, bodies, (gap,), (CurvesSlip(gap),))
+    return EquationJoint(kind, name, bodies, (gap,), (CurvesSlip(gap),))
 
 
 def rolling_ellipsoid(
     name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector, *,
     normal: Vector, semiaxes: Vector,
-) -> Joint:  # fmt: skip
+) -> EquationJoint:  # fmt: skip
     """An ellipsoid that rolls without slip on a plane and may spin about its normal; in space.
 
     Args:
@@ -250,4 +252,4 @@ def rolling_ellipsoid(
     part, bodies, _, points = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
     n, sizes = direction(part, "normal", normal, 3), vector(part, "semiaxes", semiaxes, 3)
     gap = EllipsoidGap(points[0], n, points[1], sizes)
-    return Joint(kind, name, bodies, (gap,), (EllipsoidSlip(gap),))
+    return EquationJoint(kind, name, bodies, (gap,), (EllipsoidSlip(gap),))

@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.dynamics.inertia import Inertia, Turn, in_space
 from jaxmech.parts.dynamics.passage import (
     Connection,
     Passage,
@@ -20,8 +19,8 @@ from jaxmech.parts.dynamics.passage import (
     connection_of,
     way_of_a_point,
 )
+from jaxmech.parts.inertia import Inertia, Turn, in_space
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
-from jaxmech.parts.kinematics.motions import Ball, Cardan, Hinge, Rigid, Slide
 from jaxmech.parts.values import Reader
 
 
@@ -105,19 +104,7 @@ def _divided(connection: Connection, inertia: Inertia) -> tuple[Inertia, Inertia
     zero = Inertia.zero(connection.read.dtype)
     if connection.is_carried:
         return inertia._replace(mass=zero.mass), zero._replace(mass=inertia.mass)
-    if not connection.is_steady:
+    joint = connection.link.joint
+    if joint is None or not connection.is_steady:
         return inertia, zero
-    match connection.link.motion:
-        case Rigid():
-            return zero, inertia
-        case Hinge():
-            along = np.eye(3, dtype=connection.read.dtype)[2]
-            static = inertia.static * (1 - along)
-            shared = zero._replace(mass=inertia.mass, static=inertia.static * along)
-            return inertia._replace(mass=zero.mass, static=static), shared
-        case Ball() | Cardan():
-            return inertia._replace(mass=zero.mass), zero._replace(mass=inertia.mass)
-        case Slide():
-            shared = zero._replace(moments=inertia.moments)
-            return inertia._replace(moments=zero.moments), shared
-    return inertia, zero
+    return joint.divided(inertia, zero)

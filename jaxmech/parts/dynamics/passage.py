@@ -5,26 +5,23 @@ before unless that moves on the body. The *axes* of a body are those it was desc
 after a hinge whose axis is fixed on both bodies, such that their third one is that axis.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.parts.dynamics.inertia import Turn, in_space, matmul, rounded
+from jaxmech.parts.inertia import Turn, in_space, matmul, rounded
 from jaxmech.parts.kinematics.joint_coordinates import Link
-from jaxmech.parts.kinematics.motions import Hinge
 from jaxmech.parts.kinematics.relations import Relation
-from jaxmech.parts.values import Reader, unit
+from jaxmech.parts.values import Reader
 from jaxmech.parts.vectors import (
     Numbers,
     apply,
     cross,
     plane_rotation,
-    quaternion_onto,
     right_products,
     rotation,
     rotation_about,
@@ -96,7 +93,7 @@ class Connection:
     @property
     def is_carried(self) -> bool:
         """Whether the velocities are those of a point that moves freely, and a spin."""
-        return self.is_spinning and self.link.motion is None
+        return self.is_spinning and self.link.joint is None
 
     @property
     def n_velocities(self) -> int:
@@ -104,42 +101,50 @@ class Connection:
         return len(self.link.letters) - self.is_spinning
 
     @property
+    def hinge_axes(self) -> tuple[Numbers, Numbers] | None:
+        """The rotations to the axes of both bodies of a hinge from axes that it turns, (3, 3)."""
+        joint = self.link.joint
+        return joint.hinge_axes(self.read) if joint is not None and self.is_steady else None
+
+    @property
     def is_hinge(self) -> bool:
         """Whether the third axis of the body is that of a hinge."""
-        return self.is_steady and isinstance(self.link.motion, Hinge)
+        return self.hinge_axes is not None
 
     @property
     def has_fixed_pivot(self) -> bool:
         """Whether the joint stays where it is on the body."""
-        motion = self.link.motion
-        if motion is None:
+        joint = self.link.joint
+        if joint is None:
             return True
-        return self.is_steady and not (motion.slides and self.link.is_reversed)
+        return self.is_steady and not (joint.slides and self.link.is_reversed)
 
     def seat(self) -> Seat:
         """The pivot and the axes of the body."""
-        dtype, motion = self.read.dtype, self.link.motion
+        dtype, joint = self.read.dtype, self.link.joint
         point, axes = np.zeros(3, dtype), np.eye(3, dtype=dtype)
-        if motion is not None and self.is_steady:
+        if joint is not None and self.is_steady:
             point = in_space(self._end(not self.link.is_reversed))
-        if self.is_hinge:
-            axes = self._hinge_axes()[int(not self.link.is_reversed)]
+        if self.hinge_axes is not None:
+            axes = self.hinge_axes[int(not self.link.is_reversed)]
         return Seat(point, axes)
 
     def passage(self, parent_seat: Seat, seat: Seat, q: Array, v: Array) -> Passage:
         """The joint at its coordinates and velocities, between two bodies."""
-        if self.is_hinge:
-            return self._turned(parent_seat, q[0], v[0])
+        if self.hinge_axes is not None:
+            return self._about_axis(parent_seat, self.hinge_axes, q[0], v[0])
         if self.is_spinning and self.is_steady:
             return self._spun(parent_seat, q, v)
         return self._moved(parent_seat, seat, q, v)
 
-    def _turned(self, parent_seat: Seat, angle: Array, rate: Array) -> Passage:
+    def _about_axis(
+        self, parent_seat: Seat, hinge_axes: tuple[Numbers, Numbers], angle: Array, rate: Array
+    ) -> Passage:
         """A hinge, whose axis is the third one of the body."""
         dtype, is_reversed = self.read.dtype, self.link.is_reversed
         third, zeros = np.eye(3, dtype=dtype)[2], np.zeros(3, dtype)
         turn = rotation_about(third, angle)
-        fixed = rounded(matmul(parent_seat.axes.T, self._hinge_axes()[int(is_reversed)]))
+        fixed = rounded(matmul(parent_seat.axes.T, hinge_axes[int(is_reversed)]))
         end = in_space(self._end(is_reversed))
         third = -third if is_reversed else third
         return Passage(
@@ -156,7 +161,7 @@ class Connection:
         dtype, is_reversed, into = self.read.dtype, self.link.is_reversed, parent_seat.axes.T
         axes, spin, spins = rotation(_with_unit(q)[-4:]), v[-3:], np.eye(3, dtype=dtype)
         zeros = joint = np.zeros(3, dtype)
-        if self.link.motion is not None:
+        if self.link.joint is not None:
             joint = apply(into, in_space(self._end(is_reversed)) - parent_seat.point)
         if is_reversed:
             spins, spin, axes = -axes, -apply(axes, spin), axes.T
@@ -203,39 +208,25 @@ class Connection:
         return jnp.concatenate([v[:-3], apply(right_products(q[-4:]), v[-3:]) / 2])
 
     def _relation(self, q: Array, v: Array, t: Array) -> Relation:
-        motion, speeds = self.link.motion, self._speeds(q, v)
+        joint, speeds = self.link.joint, self._speeds(q, v)
         if self.link.has_norm:
             q, speeds = jax.jvp(_with_unit, (q,), (speeds,))
         read = replace(self.read, t=t)
-        if motion is None:
+        if joint is None:
             relation = _free(self.link, q, speeds)
         elif self.is_steady:
-            relation = motion.relation(q, speeds, read)
+            relation = joint.relation(q, speeds, read)
         else:
-            relation = motion.moving(q, speeds, read)
+            relation = joint.moving(q, speeds, read)
         if self.is_spinning:
             relation = relation._replace(spin=v[-3:])
         return relation.reverse if self.link.is_reversed else relation
 
     def _end(self, on_b: bool) -> Numbers:
         """The joint on its second or first body, (d,)."""
-        motion = self.link.motion
-        assert motion is not None
-        return self.read.vector(motion.at_b if on_b else motion.at_a, self.link.body.dimension)
-
-    def _hinge_axes(self) -> tuple[Numbers, Numbers]:
-        """The rotations to the axes of both bodies of a hinge from axes that it turns, (3, 3)."""
-        motion, dtype = self.link.motion, self.read.dtype
-        assert isinstance(motion, Hinge)
-        if motion.axes is None:
-            return np.eye(3, dtype=dtype), np.eye(3, dtype=dtype)
-        u, w = (unit(self.read, axis, 3) for axis in motion.axes)
-        on_b = rounded(rotation(quaternion_onto(w)))
-        if motion.zero is not None:
-            return matmul(rotation(unit(self.read, motion.zero, 4)), on_b), on_b
-        if motion.axes[0] == motion.axes[1]:
-            return on_b, on_b
-        return rounded(rotation(quaternion_onto(u))), on_b
+        joint = self.link.joint
+        assert joint is not None
+        return self.read.vector(joint.at_b if on_b else joint.at_a, self.link.body.dimension)
 
 
 def _with_unit(q: Array) -> Array:
@@ -260,14 +251,6 @@ def _free(link: Link, q: Array, v: Array) -> Relation:
 def connection_of(link: Link, read: Reader, has_spins: bool) -> Connection:
     """The connection of a link."""
     t = 1.0 * read.t
-    functions = _functions(vars(link.motion)) if link.motion is not None else ()
+    functions = () if link.joint is None else link.joint.functions
     is_steady = not any(depends_on(lambda t, fn=fn: fn(t, read.params), (t,)) for fn in functions)
     return Connection(link, read, is_steady, has_spins)
-
-
-def _functions(values: Any) -> Iterator[Any]:
-    if callable(values):
-        yield values
-    elif isinstance(values, dict | tuple):
-        for value in values.values() if isinstance(values, dict) else values:
-            yield from _functions(value)

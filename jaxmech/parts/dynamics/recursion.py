@@ -16,7 +16,10 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.equations import generalized_force, mass_matrix
-from jaxmech.parts.dynamics.inertia import (
+from jaxmech.parts.dynamics.members import Member, members_of
+from jaxmech.parts.dynamics.passage import Passage
+from jaxmech.parts.forces.elements import Gravity
+from jaxmech.parts.inertia import (
     Inertia,
     acceleration_field,
     across,
@@ -24,9 +27,6 @@ from jaxmech.parts.dynamics.inertia import (
     is_zero,
     matmul,
 )
-from jaxmech.parts.dynamics.members import Member, members_of
-from jaxmech.parts.dynamics.passage import Passage
-from jaxmech.parts.forces.elements import Gravity
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
 from jaxmech.parts.kinematics.spins import Spins
 from jaxmech.parts.values import Reader, unit

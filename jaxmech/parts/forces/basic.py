@@ -30,7 +30,7 @@ from jaxmech.parts.forces.elements import (
     Torque,
     TorsionSpring,
 )
-from jaxmech.parts.joint_base import part_name, partners, pinned, point, turning_pair
+from jaxmech.parts.joints.checks import part_name, partners, pinned, point, turning_pair
 from jaxmech.parts.values import Value, Vector, direction, non_negative, number, vector
 
 

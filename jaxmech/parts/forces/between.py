@@ -19,9 +19,9 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, ground, shifted
+from jaxmech.parts.directions import separation
 from jaxmech.parts.forces.elements import AbstractLoad, AbstractPotential, point_with_velocity
-from jaxmech.parts.joint_base import part_name, partners, pinned, point
-from jaxmech.parts.position_equations import separation
+from jaxmech.parts.joints.checks import part_name, partners, pinned, point
 from jaxmech.parts.values import Reader, Value, Vector, number, vector
 from jaxmech.parts.vectors import conjugate, product
 from jaxmech.utils.checks import require_function

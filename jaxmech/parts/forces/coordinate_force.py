@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.parts.joint_base import part_name
+from jaxmech.parts.joints.checks import part_name
 from jaxmech.parts.values import Reader
 from jaxmech.utils.checks import require_function
 from jaxmech.utils.text import capital

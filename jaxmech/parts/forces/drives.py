@@ -19,17 +19,14 @@ from typing import Any
 
 from jaxmech.parts.body import AbstractBody
 from jaxmech.parts.forces.joint_elements import (
-    AbstractFreedom,
     JointFriction,
     JointLaw,
     Motor,
     PositionServo,
-    Sliding,
-    Turning,
 )
-from jaxmech.parts.joint_base import Joint, part_name
-from jaxmech.parts.kinematics.motions import Helix, Hinge, Sleeve, Slide
-from jaxmech.parts.kinematics.tree import motion_of
+from jaxmech.parts.joints.base import Joint
+from jaxmech.parts.joints.checks import part_name
+from jaxmech.parts.joints.freedoms import AbstractFreedom
 from jaxmech.parts.values import Value, non_negative, number, positive
 from jaxmech.utils.checks import require_function, require_kind
 from jaxmech.utils.text import capital
@@ -192,17 +189,7 @@ def freedom_of(
 ) -> tuple[tuple[AbstractBody, ...], AbstractFreedom]:
     """The bodies of a joint, and the freedom of it that a part is in."""
     require_kind(f"{part}: joint", joint, Joint, "revolute(...)")
-    motion = motion_of(joint)
-    freedoms: dict[str, AbstractFreedom] = {}
-    match motion:
-        case Hinge(_, _, axes, zero):
-            freedoms = {"angle": Turning(axes, zero)}
-        case Helix(_, _, axes):
-            freedoms = {"angle": Turning(axes)}
-        case Slide(at_a, at_b, axis):
-            freedoms = {"position": Sliding(at_a, at_b, axis)}
-        case Sleeve(at_a, at_b, axes):
-            freedoms = {"position": Sliding(at_a, at_b, axes[0]), "angle": Turning(axes)}
+    freedoms = joint.freedoms if all(body.rotates for body in joint.bodies) else {}
     if not freedoms:
         raise ValueError(
             f"{capital(part)} must be in a joint with one axis, such as `revolute` or "

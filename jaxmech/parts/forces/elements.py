@@ -12,8 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmech import meshes
+from jaxmech.geometry import SPRING, Solid, between, scaled
 from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, shifted
-from jaxmech.parts.position_equations import pointing, separation, turn_about
+from jaxmech.parts.directions import pointing, separation, turn_about
+from jaxmech.parts.drawing import DAMPER, Drawable, Drawing, Shapes, directions_across
 from jaxmech.parts.values import (
     Reader,
     Value,
@@ -46,7 +49,7 @@ class Coordinates(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AbstractForce(abc.ABC):
+class AbstractForce(Drawable, abc.ABC):
     """A named force on bodies, a before b; `part` is its name in messages."""
 
     part: str
@@ -152,6 +155,11 @@ class Spring(AbstractPotential):
     stiffness: Value
     length: Value
 
+    @property
+    def marks(self) -> tuple[tuple[int, Vector], ...]:
+        """Both points."""
+        return (0, self.at_a), (1, self.at_b)
+
     def energy(self, frames: tuple[Frame, ...], read: Reader) -> Array:
         """The potential; without a square root if the length is 0, so that the ends may meet."""
         d = separation(frames, self.at_a, self.at_b, read)
@@ -159,6 +167,11 @@ class Spring(AbstractPotential):
         if self.length == 0.0:
             return 0.5 * k * (d @ d)
         return 0.5 * k * (jnp.sqrt(d @ d) - read.number(self.length)) ** 2
+
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """A coil."""
+        ends = drawing.on(0, self.at_a), drawing.on(1, self.at_b)
+        return {drawing.name: between(meshes.coil(), *ends, 1.4 * drawing.width, color=SPRING)}
 
 
 @dataclass(frozen=True)
@@ -179,6 +192,19 @@ class TorsionSpring(AbstractPotential):
             angle = jnp.arctan2(sine, cosine)
         return 0.5 * read.number(self.stiffness) * (angle - read.number(self.rest)) ** 2
 
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """A spiral about the axis, whose outer end turns with the second body."""
+        frame, sketch, read = drawing.frames[1], drawing.sketch, drawing.read
+        size, mesh = 3.5 * sketch.width, meshes.spiral()
+        if self.axes is None:
+            axes, depth = jnp.asarray(frame.axes), 2.5 * sketch.height * max(1, len(sketch.levels))
+        else:
+            z = jnp.asarray(pointing(frame, self.axes[1], read))
+            normals = directions_across(frame, self.axes[1], read)
+            axes, depth = jnp.concatenate([normals, z[:, None]], axis=1), 2.5 * sketch.width
+        vertices = scaled(mesh.vertices, (size, size, size), (0.0, 0.0, depth))
+        return {drawing.name: Solid(drawing.point, axes, vertices, mesh.faces, SPRING)}
+
 
 @dataclass(frozen=True)
 class Damper(AbstractLoad):
@@ -187,6 +213,11 @@ class Damper(AbstractLoad):
     at_a: Vector
     at_b: Vector
     damping: Value
+
+    @property
+    def marks(self) -> tuple[tuple[int, Vector], ...]:
+        """Both points."""
+        return (0, self.at_a), (1, self.at_b)
 
     def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The force -c d (d . d') / (d . d) on b at its point, and the opposite on a."""
@@ -197,6 +228,11 @@ class Damper(AbstractLoad):
         force = -read.number(self.damping) * (d @ rate) / (d @ d) * d
         no_torque = jnp.zeros_like(a.spin)
         return shifted((-force, no_torque), p, a.frame), shifted((force, no_torque), r, b.frame)
+
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """A dashpot."""
+        ends = drawing.on(0, self.at_a), drawing.on(1, self.at_b)
+        return {drawing.name: between(meshes.dashpot(), *ends, 1.1 * drawing.width, color=DAMPER)}
 
 
 def point_with_velocity(motion: Moving, local: Vector, read: Reader) -> tuple[Numbers, Numbers]:
@@ -236,6 +272,11 @@ class Applied(AbstractLoad):
 
     at_b: Vector
     force: Vector
+
+    @property
+    def marks(self) -> tuple[tuple[int, Vector], ...]:
+        """The point on b."""
+        return ((-1, self.at_b),)
 
     def loads(self, motions: tuple[Moving, ...], read: Reader) -> tuple[Load, ...]:
         """The force on b; there is no opposite force on a, since it is external."""

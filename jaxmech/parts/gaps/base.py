@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.parts.joint_base import Joint
+from jaxmech.parts.joints.base import EquationJoint
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.position_equations import AbstractPosition
 from jaxmech.parts.values import Reader, Value, number
@@ -38,7 +38,7 @@ class AbstractGap(AbstractPosition):
 
 
 @dataclass(frozen=True)
-class Gap(Joint):
+class Gap(EquationJoint):
     """A part with gaps, as made by `stop` and the like; its multipliers push, or pull in a rope.
 
     Attributes:
@@ -54,12 +54,12 @@ class Gap(Joint):
         (element,) = self.positions
         assert isinstance(element, AbstractGap)
         known = kinematics.coordinates
-        places: tuple[int, ...] = ()
+        indices: tuple[int, ...] = ()
         if element.coordinates and set(element.coordinates) <= set(known):
-            places = tuple(known.index(name) for name in element.coordinates)
+            indices = tuple(known.index(name) for name in element.coordinates)
         else:
             element.require_frames(self.part)
-        level = GapLevel(self, kinematics, places)
+        level = GapLevel(self, kinematics, indices)
         e = self.restitution
         return Unilateral(
             level,
@@ -75,18 +75,18 @@ class GapLevel:
 
     joint: Gap
     kinematics: AbstractKinematics
-    places: tuple[int, ...]  # of the coordinates on which they depend alone
+    indices: tuple[int, ...]  # of the coordinates on which they depend alone
 
     def __call__(self, q: Any, t: Any, params: Any) -> Array:
         """The gaps, (k,)."""
         q, t = jnp.asarray(q), jnp.asarray(t)
         read = Reader(self.joint.part, t, params)
-        if not self.places:
+        if not self.indices:
             frames = self.kinematics.frames(self.joint.bodies, q, t, params)
             return self.joint.position_level(frames, read)
         (element,) = self.joint.positions
         assert isinstance(element, AbstractGap)
-        return element.of_coordinates(tuple(q[place] for place in self.places), read)
+        return element.of_coordinates(tuple(q[k] for k in self.indices), read)
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody
+from jaxmech.parts.directions import Frames, along, separation
+from jaxmech.parts.drawing import Drawing, Shapes
 from jaxmech.parts.gaps.base import AbstractGap, Gap, impact_law
-from jaxmech.parts.joint_base import pinned
-from jaxmech.parts.position_equations import Frames, along, separation
+from jaxmech.parts.joints.checks import pinned
 from jaxmech.parts.values import Reader, Value, Vector, direction, non_negative
 from jaxmech.utils.text import capital
 
@@ -35,6 +36,10 @@ class OverPlane(AbstractGap):
         """The gap u . d - radius."""
         d = separation(frames, self.at_a, self.at_b, read)
         return (along(frames[0], self.normal, d, read) - read.number(self.radius))[None]
+
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """In the plane the line, if a is the ground."""
+        return drawing.ground_line(self.at_a, self.normal)
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,12 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from jaxmech.geometry import line
 from jaxmech.parts.body import AbstractBody
+from jaxmech.parts.directions import Frames
+from jaxmech.parts.drawing import Drawing, Shapes
 from jaxmech.parts.gaps.base import AbstractGap, Gap, impact_law
-from jaxmech.parts.joint_base import part_name, partners, point
-from jaxmech.parts.position_equations import Frames
+from jaxmech.parts.joints.checks import part_name, partners, point
 from jaxmech.parts.values import Reader, Value, Vector, direction, positive
 from jaxmech.utils.text import capital
 
@@ -64,7 +66,7 @@ class Drum:
 class Circle(NamedTuple):
     """A ring, pulley or drum of a rope; rings have no radius."""
 
-    body: int  # its place among those of the part
+    body: int  # its index among those of the part
     at: Vector
     radius: Value | None
     sense: float  # 1 if the rope runs counterclockwise round it
@@ -93,6 +95,10 @@ class WithinLength(AbstractGap):
             if circle.radius is not None:
                 used = used + read.number(circle.radius) * self.turn(k, straights, frames, read)
         return (read.number(self.length) - used)[None]
+
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """The rope."""
+        return {drawing.name: line(*course(self, drawing.frames, drawing.read))}
 
     def centers(self, frames: Frames, read: Reader) -> list[Array]:
         """The centres along the axes of the ground, (d,) each."""

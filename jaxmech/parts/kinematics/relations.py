@@ -5,7 +5,7 @@ from typing import NamedTuple
 from jaxtyping import Array
 
 from jaxmech.parts.body import Frame
-from jaxmech.parts.vectors import Numbers, apply, conjugate, cross, matmul, product, turned
+from jaxmech.parts.vectors import Numbers, apply, conjugate, cross, matmul, product, quarter_turn
 from jaxmech.utils.repeated import repeated
 
 Point = tuple[Numbers, Numbers]  # a point and its velocity, (d,) each
@@ -52,7 +52,7 @@ class Located(NamedTuple):
         if axes.shape == (2, 2):
             attitude = self.frame.attitude + relation.attitude
             spin = self.spin + relation.spin
-            along_a, along_b = self.spin * turned(at_a), spin * turned(at_b)
+            along_a, along_b = self.spin * quarter_turn(at_a), spin * quarter_turn(at_b)
         else:
             attitude = product(self.frame.attitude, relation.attitude)
             spin = apply(relation.axes.T, self.spin) + relation.spin
@@ -74,7 +74,7 @@ def relation_between(
     offset = a.frame.components(b.frame.point(at_b[0]) - a.frame.point(at_a[0]))
     if len(axes) == 2:
         attitude, spin = b.frame.attitude - a.frame.attitude, b.spin - a.spin
-        of_a, of_b = a.spin * turned(at_a[0] + offset), b.spin * turned(at_b[0])
+        of_a, of_b = a.spin * quarter_turn(at_a[0] + offset), b.spin * quarter_turn(at_b[0])
     else:
         attitude = product(conjugate(a.frame.attitude), b.frame.attitude)
         spin = b.spin - apply(axes.T, a.spin)

@@ -8,30 +8,11 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Ground, Load, Moving, Start
-from jaxmech.parts.joint_base import Joint
+from jaxmech.parts.joints.base import Joint
+from jaxmech.parts.joints.coordinates import CoordinateJoint
 from jaxmech.parts.kinematics.base import AbstractKinematics, Bodies, Inertial, Norm
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates, Link
-from jaxmech.parts.kinematics.motions import (
-    AbstractMotion,
-    Ball,
-    Cardan,
-    Helix,
-    Hinge,
-    Plane,
-    Rigid,
-    Sleeve,
-    Slide,
-)
-from jaxmech.parts.position_equations import (
-    Across,
-    Coincide,
-    Level,
-    Parallel,
-    Perpendicular,
-    Turned,
-)
 from jaxmech.parts.values import Reader
-from jaxmech.parts.velocity_equations import ScrewSpeed
 
 
 @dataclass(frozen=True)
@@ -144,65 +125,35 @@ def spanning_tree(
     to the ground moves freely. Joints of the names `cut` are left out, and so are those without a
     name, since coordinates are called after their joints.
     """
-    motions = {
-        joint.name: (joint, motion)
+    movers = [
+        joint
         for joint in joints
-        if isinstance(joint, Joint) and joint.name and joint.name not in cut
-        for motion in [motion_of(joint)]
-        if motion is not None
-    }
+        if isinstance(joint, CoordinateJoint) and joint.has_coordinates
+        if joint.name and joint.name not in cut
+    ]
     links: list[Link] = []
     reached = ["ground"]
     waiting = list(bodies)
-    place = 0
+    count = 0  # of bodies whose joints have been followed
     while waiting:
-        if place == len(reached):  # nothing else hangs on the bodies so far
+        if count == len(reached):  # nothing else hangs on the bodies so far
             body = waiting.pop(0)
-            _add(links, Link(body, "ground", None, body.name, f"body {body.name!r}", 0))
+            _add(links, Link(body, "ground", None))
             reached.append(body.name)
-        for joint, motion in motions.values():
+        for joint in movers:
             parent, body = joint.bodies
-            is_reversed = body.name == reached[place]
+            is_reversed = body.name == reached[count]
             if is_reversed:
                 parent, body = body, parent
-            if parent.name == reached[place] and body in waiting:
-                name, part = joint.name, joint.part
-                _add(links, Link(body, parent.name, motion, name, part, 0, is_reversed))
+            if parent.name == reached[count] and body in waiting:
+                _add(links, Link(body, parent.name, joint, is_reversed=is_reversed))
                 waiting.remove(body)
                 reached.append(body.name)
-        place += 1
-    names = tuple(link.joint for link in links if link.motion is not None)
+        count += 1
+    names = tuple(link.name for link in links if link.joint is not None)
     return JointCoordinates(tuple(bodies), tuple(links)), names
 
 
 def _add(links: list[Link], link: Link) -> None:
     first = links[-1].first + len(links[-1].letters) if links else 0
     links.append(replace(link, first=first))
-
-
-def motion_of(joint: Joint) -> AbstractMotion | None:
-    """The motion that a joint between two bodies leaves free; None if it has no coordinates.
-
-    Such joints tie points to curves or surfaces, or let bodies roll.
-    """
-    if len(joint.bodies) != 2 or not all(b.rotates for b in joint.bodies):
-        return None
-    size = joint.bodies[1].dimension
-    match joint.positions, joint.velocities:
-        case (Coincide(at_a, at_b),), ():
-            return Hinge(at_a, at_b, None) if size == 2 else Ball(at_a, at_b)
-        case (Coincide(at_a, at_b), Parallel(u, w, zero)), ():
-            return Hinge(at_a, at_b, (u, w), zero)
-        case (Coincide(at_a, at_b), Perpendicular(u, w)), ():
-            return Cardan(at_a, at_b, u, w)
-        case (Coincide(at_a, at_b), Turned(turn)), ():
-            return Rigid(at_a, at_b, turn, size)
-        case (Across(at_a, axis, at_b), Turned(turn)), ():
-            return Slide(at_a, at_b, axis, turn, size)
-        case (Across(at_a, u, at_b), Parallel(_, w)), ():
-            return Sleeve(at_a, at_b, (u, w))
-        case (Level(at_a, u, at_b, 0.0), Parallel(_, w)), ():
-            return Plane(at_a, at_b, (u, w))
-        case (Across(at_a, u, at_b), Parallel(_, w)), (ScrewSpeed(_, _, lead),):
-            return Helix(at_a, at_b, (u, w), lead)
-    return None

@@ -1,0 +1,260 @@
+"""Gears and belts: joints that couple the rotations of two wheels on a carrier.
+
+    joint   equation in the plane                  in space, on velocities
+    gear    ra angle_a + rb angle_b = phase        ra spin_a + rb spin_b = 0
+    belt    ra angle_a - rb angle_b = phase        ra spin_a - rb spin_b = 0
+
+In space there is no phase. The multiplier is the force of a tooth on the other wheel, or of the
+belt [N].
+
+Each function raises a TypeError for an argument that is not a body or not a value, and a ValueError
+for bodies, points or directions that do not fit; the message names the joint.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech import meshes
+from jaxmech.geometry import Solid
+from jaxmech.parts.body import AbstractBody, Moving, ground
+from jaxmech.parts.directions import Frames, pointing
+from jaxmech.parts.drawing import Drawing, Shapes, directions_across
+from jaxmech.parts.joints.base import EquationJoint
+from jaxmech.parts.joints.checks import part_name, partners, require_no_axes
+from jaxmech.parts.position_equations import AbstractPosition
+from jaxmech.parts.values import Reader, Value, Vector, direction, number, positive
+from jaxmech.parts.velocity_equations import AbstractVelocity
+from jaxmech.utils.text import capital
+
+TEETH, _MOST_TEETH = 16, 120  # in a picture, of the smallest gear of a pair, and of any
+_BELT = 96  # points of a belt in a picture
+
+
+def gear(
+    name: str,
+    a: AbstractBody,
+    radius_a: Value,
+    b: AbstractBody,
+    radius_b: Value,
+    *,
+    carrier: AbstractBody = ground,
+    phase: Value = 0.0,
+    axis_a: Vector | None = None,
+    axis_b: Vector | None = None,
+) -> EquationJoint:
+    """Two gear wheels on a carrier: ra angle_a + rb angle_b = phase, relative to the carrier.
+
+    The bearings are separate joints. A negative radius means an internal gear. In space the
+    equation is on velocities, without a phase.
+
+    Args:
+        name: name of the joint.
+        a: first wheel.
+        radius_a: pitch radius of the first wheel [m].
+        b: second wheel.
+        radius_b: pitch radius of the second wheel [m].
+        carrier: the body that holds the bearings.
+        phase: the value of ra angle_a + rb angle_b [m]; in the plane only.
+        axis_a: in space, the axis of the first wheel, on that wheel.
+        axis_b: in space, the axis of the second wheel, on that wheel. Parallel axes must point in
+            the same direction, as in the plane.
+
+    Example:
+        >>> from jaxmech.parts import planar_body
+        >>> one, two = (planar_body(name, mass=1.0, inertia=0.1) for name in ("one", "two"))
+        >>> gear("teeth", one, 0.1, two, 0.3).kind
+        'gear'
+    """
+    return _wheels(
+        "gear", name, (a, b, carrier), (radius_a, radius_b), phase, (axis_a, axis_b), 1.0
+    )
+
+
+def belt(
+    name: str,
+    a: AbstractBody,
+    radius_a: Value,
+    b: AbstractBody,
+    radius_b: Value,
+    *,
+    carrier: AbstractBody = ground,
+    phase: Value = 0.0,
+    axis_a: Vector | None = None,
+    axis_b: Vector | None = None,
+) -> EquationJoint:
+    """Two pulleys with a belt that does not slip, or sprockets with a chain, on a carrier.
+
+    Both turn in the same sense: ra angle_a - rb angle_b = phase, relative to the carrier. For a
+    crossed belt use `gear`.
+
+    Args:
+        name: name of the joint.
+        a: first pulley.
+        radius_a: radius of the first pulley [m].
+        b: second pulley.
+        radius_b: radius of the second pulley [m].
+        carrier: the body that holds the bearings.
+        phase: the value of ra angle_a - rb angle_b [m]; in the plane only.
+        axis_a: in space, the axis of the first pulley, on that pulley.
+        axis_b: in space, the axis of the second pulley, on that pulley.
+
+    Example:
+        >>> from jaxmech.parts import planar_body
+        >>> one, two = (planar_body(name, mass=1.0, inertia=0.1) for name in ("one", "two"))
+        >>> belt("timing", one, 0.1, two, 0.2).kind
+        'belt'
+    """
+    return _wheels(
+        "belt", name, (a, b, carrier), (radius_a, radius_b), phase, (axis_a, axis_b), -1.0
+    )
+
+
+def _wheels(
+    kind: str, name: str, wheels: tuple[AbstractBody, AbstractBody, AbstractBody],
+    radii: tuple[Value, Value], phase: Value, axes: tuple[Vector | None, Vector | None],
+    sense: float,
+) -> EquationJoint:  # fmt: skip
+    part, (radius_a, radius_b), (axis_a, axis_b) = part_name(kind, name), radii, axes
+    bodies, size = partners(part, wheels, turning=True)
+    ra, rb = _radius(part, "radius_a", radius_a), _radius(part, "radius_b", radius_b)
+    if sense < 0:
+        ra, rb = positive(part, "radius_a", ra), positive(part, "radius_b", rb)
+    if size == 2:
+        require_no_axes(part, axis_a=axis_a, axis_b=axis_b)
+        mesh = Mesh(ra, rb, number(part, "phase", phase), sense)
+        return EquationJoint(kind, name, bodies, (mesh,))
+    require_no_phase(part, phase)
+    if axis_a is None or axis_b is None:
+        raise ValueError(
+            f"{capital(part)} must have `axis_a` and `axis_b` in space; write the direction of the "
+            "axis of each wheel."
+        )
+    ua, ub = direction(part, "axis_a", axis_a, 3), direction(part, "axis_b", axis_b, 3)
+    return EquationJoint(kind, name, bodies, velocities=(GearSpeed(ua, ra, ub, rb, sense),))
+
+
+def _radius(part: str, argument: str, radius: Value) -> Value:
+    """Check a radius, which is negative for an internal gear."""
+    checked = number(part, argument, radius)
+    if checked == 0.0:
+        raise ValueError(f"{capital(part)} must have a `{argument}` other than zero; correct it.")
+    return checked
+
+
+def require_no_phase(part: str, phase: Value) -> None:
+    """Raise for a phase in space."""
+    if phase != 0:
+        raise ValueError(
+            f"{capital(part)} must have no `phase` in space, where its equation is one on "
+            "velocities; leave it out."
+        )
+
+
+@dataclass(frozen=True)
+class Mesh(AbstractPosition):
+    """Two wheels in the plane, on a carrier as third body."""
+
+    radius_a: Value
+    radius_b: Value
+    phase: Value
+    sense: float = 1.0  # -1 for wheels that turn in the same sense, by a belt
+
+    @property
+    def drawn_bodies(self) -> tuple[int, ...]:
+        """Both wheels."""
+        return 0, 1
+
+    def residual(self, frames: Frames, read: Reader) -> Array:
+        """The residual ra angle_a + rb angle_b - phase, with angles relative to the carrier."""
+        a, b, carrier = (frame.attitude for frame in frames)
+        ra, rb = read.number(self.radius_a), self.sense * read.number(self.radius_b)
+        return (ra * (a - carrier) + rb * (b - carrier) - read.number(self.phase))[None]
+
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """Both wheels, with teeth or a belt."""
+        return _pair(drawing, ((self.radius_a, None), (self.radius_b, None)), self.sense)
+
+
+@dataclass(frozen=True)
+class GearSpeed(AbstractVelocity):
+    """Two wheels in space, on a carrier as third body."""
+
+    axis_a: Vector
+    radius_a: Value
+    axis_b: Vector
+    radius_b: Value
+    sense: float = 1.0  # -1 for wheels that turn in the same sense, by a belt
+
+    @property
+    def drawn_bodies(self) -> tuple[int, ...]:
+        """Both wheels."""
+        return 0, 1
+
+    def residual(self, motions: tuple[Moving, ...], read: Reader) -> Array:
+        """The residual ra (w_a - w) . axis_a + rb (w_b - w) . axis_b."""
+        a, b, carrier = motions
+        spin_a = (a.spin - carrier.spin) @ pointing(a.frame, self.axis_a, read)
+        spin_b = (b.spin - carrier.spin) @ pointing(b.frame, self.axis_b, read)
+        return (
+            read.number(self.radius_a) * spin_a + self.sense * read.number(self.radius_b) * spin_b
+        )[None]
+
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """Both wheels, with teeth or a belt."""
+        wheels = (self.radius_a, self.axis_a), (self.radius_b, self.axis_b)
+        return _pair(drawing, wheels, self.sense)
+
+
+def _pair(drawing: Drawing, wheels: Sequence[tuple[Value, Vector | None]], sense: float) -> Shapes:
+    """Two gear wheels whose teeth mesh, or two pulleys with their belt."""
+    radii, name, read = [radius for radius, _ in wheels], drawing.name, drawing.read
+    smallest = min((abs(r) for r in radii if isinstance(r, float)), default=0.0)
+    has_teeth = sense > 0 and all(isinstance(r, float) for r in radii)
+    centers = [jnp.asarray(frame.origin) for frame in drawing.frames[:2]]
+    shapes: Shapes = {}
+    for k, (radius, axis) in enumerate(wheels):
+        if drawing.has_visual(k):
+            continue
+        label = f"{name}.{k + 1}"
+        wheel = drawing.wheel(label, k, None, radius, axis)[f"{label}.wheel"]
+        if has_teeth and isinstance(radius, float):
+            teeth = min(round(TEETH * abs(radius) / smallest), _MOST_TEETH)
+            away = centers[1 - k] - centers[k]
+            # Of an external pair the other wheel is where they touch, of an internal one away.
+            inward = radius < 0 or (radii[1 - k] < 0)
+            away = -away if inward and radius > 0 else away
+            wheel = with_teeth(wheel, radius, teeth, away, np.pi / teeth if k else 0.0)
+        shapes[f"{drawing.bodies[k].name}.{name}"] = wheel  # in the colour of its body
+    if sense < 0:
+        frame, axis = drawing.frames[0], wheels[0][1]
+        across = frame.axes if axis is None else directions_across(frame, axis, read)
+        shapes[f"{name}.belt"] = _belt(centers, [read.number(r) for r in radii], across)
+    return shapes
+
+
+def with_teeth(wheel: Solid, radius: float, teeth: int, contact: Array, shift: float) -> Solid:
+    """A wheel as a gear with a tooth at an angle from the direction of its contact."""
+    mesh = meshes.gear(teeth, internal=radius < 0)
+    away = wheel.axes.T @ contact
+    turn = jnp.arctan2(away[1], away[0]) + shift
+    c, s = jnp.cos(turn), jnp.sin(turn)
+    flat = mesh.vertices[:, :2] @ jnp.stack([jnp.stack([c, s]), jnp.stack([-s, c])])
+    width = jnp.ptp(wheel.vertices[:, 2])
+    middle = (wheel.vertices[:, 2].max() + wheel.vertices[:, 2].min()) / 2
+    height = mesh.vertices[:, 2] * width / 1.3 + middle
+    vertices = jnp.concatenate([abs(radius) * flat, height[:, None]], axis=1)
+    return wheel._replace(vertices=vertices, faces=mesh.faces)
+
+
+def _belt(centers: Sequence[Array], radii: Sequence[Any], axes: Any) -> Array:
+    """A line around two pulleys, whose last part is that of its first, so that it stays open."""
+    u = meshes.directions_in_plane(_BELT) @ jnp.asarray(axes)[:, :2].T
+    reach = jnp.stack([u @ c + r for c, r in zip(centers, radii, strict=True)])
+    ends = jnp.stack([c[None] + r * u for c, r in zip(centers, radii, strict=True)])
+    ring = jnp.where((reach[0] > reach[1])[:, None], ends[0], ends[1])
+    return jnp.concatenate([ring, ring[:2]])

@@ -1,0 +1,177 @@
+"""`Joint`: a connection of bodies under one name, and its equations as constraints."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmech.constraints import Holonomic, Nonholonomic
+from jaxmech.parts.body import AbstractBody, Frame, Moving
+from jaxmech.parts.drawing import Drawable, Drawing, Shapes
+from jaxmech.parts.joints.checks import part_name
+from jaxmech.parts.joints.freedoms import AbstractFreedom
+from jaxmech.parts.kinematics.base import AbstractKinematics
+from jaxmech.parts.position_equations import AbstractPosition
+from jaxmech.parts.values import Reader, Vector
+from jaxmech.parts.vectors import Numbers
+from jaxmech.parts.velocity_equations import AbstractVelocity
+from jaxmech.properties import terms_of, without_implied
+from jaxmech.utils.probing import cached_by_shapes
+
+
+@dataclass(frozen=True)
+class Joint(Drawable):
+    """A connection between bodies, with everything that is known about it.
+
+    Subclasses have the equations on positions or on velocities that hold where the joint is a
+    constraint. A `CoordinateJoint` can also move its second body by coordinates of its own.
+
+    Attributes:
+        kind: kind of joint, as named in messages.
+        name: name of the joint and of its constraint. A joint with equations on positions and on
+            velocities has two, `name.contact` and `name.slip`.
+        bodies: the bodies, a before b.
+    """
+
+    kind: str
+    name: str
+    bodies: tuple[AbstractBody, ...]
+
+    @property
+    def part(self) -> str:
+        """The name of the joint in messages."""
+        return part_name(self.kind, self.name)
+
+    @property
+    def positions(self) -> tuple[AbstractPosition, ...]:
+        """The equations on the positions of the bodies."""
+        return ()
+
+    @property
+    def velocities(self) -> tuple[AbstractVelocity, ...]:
+        """The equations on the velocities of the bodies."""
+        return ()
+
+    @property
+    def freedoms(self) -> dict[str, AbstractFreedom]:
+        """The freedoms in which forces and stops can act, by the names of their coordinates."""
+        return {}
+
+    def position_level(self, frames: tuple[Frame, ...], read: Reader) -> Array:
+        """The residuals of the equations on positions, (k,)."""
+        return jnp.concatenate([e.residual(frames, read) for e in self.positions])
+
+    def velocity_level(self, motions: tuple[Moving, ...], read: Reader) -> Array:
+        """The residuals of the equations on velocities, (k,)."""
+        return jnp.concatenate([e.residual(motions, read) for e in self.velocities])
+
+    def point_on_b(self, frame: Frame, read: Reader) -> Numbers:
+        """The joint on its second body, by default the reference point, along the ground's axes."""
+        for equation in (*self.positions, *self.velocities):
+            if hasattr(equation, "at_b"):
+                return frame.point(read.vector(equation.at_b, len(frame.origin)))
+        return frame.origin
+
+    def constraints(self, kinematics: AbstractKinematics) -> Iterator[Holonomic | Nonholonomic]:
+        """The equations as constraints on the coordinates of a mechanism."""
+        has_two_levels = self.positions and self.velocities
+        if self.positions:
+            name = f"{self.name}.contact" if has_two_levels else self.name
+            yield Holonomic(JointPositions(self, kinematics), name=name)
+        if self.velocities:
+            name = f"{self.name}.slip" if has_two_levels else self.name
+            yield Nonholonomic(JointVelocities(self, kinematics), name=name)
+
+    @property
+    def marks(self) -> tuple[tuple[int, Vector], ...]:
+        """The points of all equations."""
+        return tuple(mark for e in (*self.positions, *self.velocities) for mark in e.marks)
+
+    @property
+    def drawn_bodies(self) -> tuple[int, ...]:
+        """The bodies that the equations draw."""
+        return tuple(k for e in (*self.positions, *self.velocities) for k in e.drawn_bodies)
+
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """The shapes of all equations."""
+        shapes: Shapes = {}
+        for equation in (*self.positions, *self.velocities):
+            shapes |= equation.shapes(drawing)
+        return shapes
+
+
+@dataclass(frozen=True)
+class EquationJoint(Joint):
+    """A joint that is always a constraint, such as a rod or a pair of gears.
+
+    Attributes:
+        positions: equations on the positions of the bodies.
+        velocities: equations on their velocities.
+    """
+
+    positions: tuple[AbstractPosition, ...] = ()
+    velocities: tuple[AbstractVelocity, ...] = ()
+
+
+@dataclass(frozen=True)
+class JointPositions:
+    """The residuals of a joint as a function of all coordinates."""
+
+    joint: Joint
+    kinematics: AbstractKinematics
+
+    def __call__(self, q: Any, t: Any, params: Any) -> Array:
+        """The residuals of the equations on positions, (k,)."""
+        q, t = jnp.asarray(q), jnp.asarray(t)
+        values = self.level(q, t, params)
+        if not self.kinematics.has_tree:
+            return values
+        return without_implied(values, q, _implied_positions(self, q, t, params))
+
+    def level(self, q: Array, t: Array, params: Any) -> Array:
+        """The residuals as they are, also those of equations that the tree implies."""
+        frames = self.kinematics.frames(self.joint.bodies, q, t, params)
+        return self.joint.position_level(frames, Reader(self.joint.part, t, params))
+
+
+@dataclass(frozen=True)
+class JointVelocities:
+    """The same of its equations on velocities."""
+
+    joint: Joint
+    kinematics: AbstractKinematics
+
+    def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
+        """The residuals of the equations on velocities, (k,)."""
+        q, v, t = jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)
+        values = self.level(q, v, t, params)
+        if not self.kinematics.has_tree:
+            return values
+        return without_implied(values, v, _implied_velocities(self, q, v, t, params))
+
+    def level(self, q: Array, v: Array, t: Array, params: Any) -> Array:
+        """The residuals as they are, also those of equations that the tree implies."""
+        motions = self.kinematics.moving(self.joint.bodies, q, v, t, params)
+        return self.joint.velocity_level(motions, Reader(self.joint.part, t, params))
+
+
+@cached_by_shapes
+def _implied_positions(fn: JointPositions, q: Array, *context: Any) -> list[float | None]:
+    def equations(q: Array, *context: Any) -> Array:
+        return fn.level(fn.kinematics.with_units(q), *context)
+
+    return terms_of(equations, (q,), context)
+
+
+@cached_by_shapes
+def _implied_velocities(
+    fn: JointVelocities, q: Array, v: Array, *context: Any
+) -> list[float | None]:
+    def equations(v: Array, q: Array, *context: Any) -> Array:
+        pair = jax.jvp(fn.kinematics.with_units, (q,), (v,))
+        return fn.level(*pair, *context)
+
+    return terms_of(equations, (v, q), context)

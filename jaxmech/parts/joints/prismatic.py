@@ -1,0 +1,191 @@
+"""Joints in which b keeps its attitude relative to a: the slider and the weld."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech import meshes
+from jaxmech.geometry import BY_BODY, scaled
+from jaxmech.parts.body import AbstractBody, Ground
+from jaxmech.parts.drawing import Drawing, Shapes
+from jaxmech.parts.inertia import Inertia
+from jaxmech.parts.joints.base import Joint
+from jaxmech.parts.joints.checks import pinned
+from jaxmech.parts.joints.coordinates import CoordinateJoint, slid
+from jaxmech.parts.joints.freedoms import AbstractFreedom, Sliding
+from jaxmech.parts.kinematics.relations import Relation
+from jaxmech.parts.position_equations import (
+    AbstractPosition,
+    Across,
+    Coincide,
+    RelativeAttitude,
+)
+from jaxmech.parts.values import Reader, Vector, direction, number, unit
+from jaxmech.parts.vectors import plane_rotation, rotation
+
+
+def prismatic(
+    name: str,
+    a: AbstractBody,
+    at_a: Vector,
+    b: AbstractBody,
+    at_b: Vector,
+    *,
+    axis: Vector,
+    turn: Any = None,
+) -> Joint:
+    """A slider: a point of b stays on a line of a, and b does not turn relative to a.
+
+    Its multipliers are the components of the force [N] across the line, one in the plane and two in
+    space, followed by those of the torque [N m], one in the plane and three in space, along the
+    axes of b.
+
+    Args:
+        name: name of the joint.
+        a: first body, or `ground`.
+        at_a: a point of the line on a [m].
+        b: second body.
+        at_b: the point on b [m].
+        axis: direction of the line on a.
+        turn: constant attitude of b relative to a, an angle [rad] or a quaternion; by default none.
+
+    Example:
+        >>> from jaxmech.parts import ground, planar_body
+        >>> piston = planar_body("piston", mass=1.0, inertia=0.1)
+        >>> prismatic("guide", ground, (0, 0), piston, (0, 0), axis=(1, 0)).kind
+        'prismatic joint'
+    """
+    kind = "prismatic joint"
+    part, bodies, size, points = pinned(kind, name, (a, b), (at_a, at_b), turning=True)
+    axis, attitude = direction(part, "axis", axis, size), _attitude(part, turn, size)
+    return Prismatic(kind, name, bodies, *points, axis, attitude)
+
+
+def weld(
+    name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector, *, turn: Any = None
+) -> Joint:
+    """A rigid connection of two bodies.
+
+    Its multipliers are the force [N] on b along the axes of the ground, and the torque [N m], in
+    space with three components along the axes of b.
+
+    Args:
+        name: name of the joint.
+        a: first body, or `ground`.
+        at_a: the point on a [m].
+        b: second body.
+        at_b: the point on b [m].
+        turn: constant attitude of b relative to a, an angle [rad] or a quaternion; by default none.
+
+    Example:
+        >>> from jaxmech.parts import ground, planar_body
+        >>> beam = planar_body("beam", mass=1.0, inertia=0.1)
+        >>> weld("wall", ground, (0, 0), beam, (-1, 0), turn=0.1).kind
+        'weld'
+    """
+    part, bodies, size, points = pinned("weld", name, (a, b), (at_a, at_b), turning=True)
+    return Weld("weld", name, bodies, *points, _attitude(part, turn, size))
+
+
+def _attitude(part: str, turn: Any, size: int) -> Any:
+    if size == 2:
+        return number(part, "turn", 0.0 if turn is None else turn)
+    identity = (1.0, 0.0, 0.0, 0.0)
+    return identity if turn is None else direction(part, "turn", turn, 4)
+
+
+def _at_rest(joint: CoordinateJoint, turn: Any, read: Reader) -> Relation:
+    """The joint on both bodies, b at its constant attitude."""
+    zeros = np.zeros(3, read.dtype)
+    if joint.dimension == 2:
+        angle = read.number(turn)
+        return Relation(plane_rotation(angle), angle, *joint.points(read), zeros[0])
+    e = unit(read, turn, 4)
+    return Relation(rotation(e), e, *joint.points(read), zeros)
+
+
+@dataclass(frozen=True)
+class Prismatic(CoordinateJoint):
+    """A way along an axis on a; b keeps the attitude `turn` relative to a."""
+
+    axis: Vector
+    turn: Any
+
+    letters: ClassVar[tuple[str, ...]] = ("position",)
+    slides: ClassVar[bool] = True
+
+    @property
+    def positions(self) -> tuple[AbstractPosition, ...]:
+        """The point on b is on the line, and b has its attitude."""
+        return Across(self.at_a, self.axis, self.at_b), RelativeAttitude(self.turn)
+
+    @property
+    def freedoms(self) -> dict[str, AbstractFreedom]:
+        """The position."""
+        return {"position": Sliding(self.at_a, self.at_b, self.axis)}
+
+    def relation(self, q: Array, v: Array, read: Reader) -> Relation:
+        """The joint on a moved along the axis, b at its constant attitude."""
+        fixed = _at_rest(self, self.turn, read)
+        u = unit(read, self.axis, self.dimension)
+        return fixed._replace(at_a=slid(fixed.at_a, u, q[0], v[0]))
+
+    def coordinates(self, relation: Relation, joint: tuple[Array, Array], read: Reader) -> Any:
+        """The way along the axis and its rate."""
+        u = unit(read, self.axis, self.dimension)
+        return [u @ joint[0]], [u @ joint[1]]
+
+    def divided(self, inertia: Inertia, zero: Inertia) -> tuple[Inertia, Inertia]:
+        """The moments of inertia turn with a."""
+        shared = zero._replace(moments=inertia.moments)
+        return inertia._replace(moments=zero.moments), shared
+
+    @property
+    def drawn_bodies(self) -> tuple[int, ...]:
+        """The second body, as a block."""
+        return (1,)
+
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """A block on a rail."""
+        start, axes, name = drawing.on(0, self.at_a), drawing.axes(0, self.axis), drawing.name
+        is_planar = drawing.dimension == 2
+        reach = axes[:, 0 if is_planar else -1] @ (drawing.point - start)
+        size = (3.6, 2.4, 1.0) if is_planar else (2.4, 2.4, 3.6)
+        block = drawing.solid(meshes.box(), axes, size, BY_BODY)
+        if is_planar:
+            depth = (0.0, 0.0, drawing.depth(1))
+            block = block._replace(vertices=scaled(block.vertices, (1.0,) * 3, depth))
+        rail = drawing.rail(start, axes, reach)
+        return {f"{self.bodies[1].name}.block": block, f"{name}.rail": rail}
+
+
+@dataclass(frozen=True)
+class Weld(CoordinateJoint):
+    """No motion: b keeps the attitude `turn` relative to a."""
+
+    turn: Any
+
+    letters: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def positions(self) -> tuple[AbstractPosition, ...]:
+        """Both points coincide, and b has its attitude."""
+        return Coincide(self.at_a, self.at_b), RelativeAttitude(self.turn)
+
+    def relation(self, q: Array, v: Array, read: Reader) -> Relation:
+        """The joint on both bodies, b at its constant attitude."""
+        return _at_rest(self, self.turn, read)
+
+    def coordinates(self, relation: Relation, joint: tuple[Array, Array], read: Reader) -> Any:
+        """None."""
+        return [], []
+
+    def divided(self, inertia: Inertia, zero: Inertia) -> tuple[Inertia, Inertia]:
+        """All of it moves with a."""
+        return zero, inertia
+
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """What holds it to the ground."""
+        return drawing.base() if isinstance(self.bodies[0], Ground) else {}

@@ -1,0 +1,246 @@
+"""Joints about a common point: the ball, the Cardan joint and the joint of equal speeds."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmech import meshes
+from jaxmech.geometry import DARK
+from jaxmech.parts.body import AbstractBody
+from jaxmech.parts.drawing import Drawing, Shapes
+from jaxmech.parts.inertia import Inertia
+from jaxmech.parts.joints.base import Joint
+from jaxmech.parts.joints.checks import axes_of, pinned
+from jaxmech.parts.joints.coordinates import Axes, CoordinateJoint, quaternion_about
+from jaxmech.parts.kinematics.relations import Relation
+from jaxmech.parts.position_equations import (
+    AbstractPosition,
+    Coincide,
+    EqualSpeeds,
+    Perpendicular,
+)
+from jaxmech.parts.values import Reader, Vector, direction, unit
+from jaxmech.parts.vectors import (
+    Numbers,
+    apply,
+    conjugate,
+    cross,
+    product,
+    quaternion_onto,
+    rotation,
+    spin_in_body,
+)
+
+
+def spherical(name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector) -> Joint:
+    """A ball and socket: a point of a coincides with a point of b; in space.
+
+    Its multipliers are the force [N] on b along the axes of the ground.
+
+    Args:
+        name: name of the joint.
+        a: first body, or `ground`.
+        at_a: the point on a [m].
+        b: second body.
+        at_b: the point on b [m].
+
+    Example:
+        >>> from jaxmech.parts import ground, point_mass
+        >>> bob = point_mass("bob", mass=1.0, dimension=3)
+        >>> spherical("pin", ground, (0, 0, 0), bob, (0, 0, 0)).kind
+        'spherical joint'
+    """
+    kind = "spherical joint"
+    _, bodies, _, points = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,))
+    return Spherical(kind, name, bodies, *points)
+
+
+def universal(
+    name: str,
+    a: AbstractBody,
+    at_a: Vector,
+    b: AbstractBody,
+    at_b: Vector,
+    *,
+    axis_a: Vector,
+    axis_b: Vector,
+) -> Joint:
+    """A Cardan joint: a common point, and an arm of a perpendicular to an arm of b; in space.
+
+    Its multipliers are the force [N] on b along the axes of the ground, and the torque [N m] along
+    the normal of both arms, axis_b x axis_a.
+
+    Args:
+        name: name of the joint.
+        a: first body, or `ground`.
+        at_a: the point on a [m].
+        b: second body.
+        at_b: the point on b [m].
+        axis_a: direction of the arm on a.
+        axis_b: direction of the arm on b.
+
+    Example:
+        >>> from jaxmech.parts import ground, spatial_body
+        >>> shaft, o = spatial_body("shaft", mass=1.0, inertia=(0.1, 0.1, 0.1)), (0, 0, 0)
+        >>> universal("U", ground, o, shaft, o, axis_a=(1, 0, 0), axis_b=(0, 1, 0)).kind
+        'universal joint'
+    """
+    kind = "universal joint"
+    part, bodies, _, points = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
+    arms = (direction(part, "axis_a", axis_a, 3), direction(part, "axis_b", axis_b, 3))
+    return Universal(kind, name, bodies, *points, *arms)
+
+
+def constant_velocity(
+    name: str,
+    a: AbstractBody,
+    at_a: Vector,
+    b: AbstractBody,
+    at_b: Vector,
+    *,
+    axis: Vector,
+    axis_b: Vector | None = None,
+) -> Joint:
+    """A joint of two bent shafts that turn at the same speed (Rzeppa joint); in space.
+
+    Its multipliers are the force [N] on b along the axes of the ground, and the torque [N m] that
+    it transmits, times the cosine of half the angle between the shafts.
+
+    Args:
+        name: name of the joint.
+        a: first body, or `ground`.
+        at_a: the point on a [m].
+        b: second body.
+        at_b: the point on b [m].
+        axis: direction of the shaft on a.
+        axis_b: direction of the shaft on b, by default the same components as `axis`.
+
+    Example:
+        >>> from jaxmech.parts import spatial_body
+        >>> one, two = (spatial_body(n, mass=1.0, inertia=(0.1, 0.1, 0.1)) for n in ("one", "two"))
+        >>> constant_velocity("cv", one, (0, 0, 0), two, (0, 0, 0), axis=(1, 0, 0)).kind
+        'constant-velocity joint'
+    """
+    kind = "constant-velocity joint"
+    part, bodies, _, points = pinned(kind, name, (a, b), (at_a, at_b), sizes=(3,), turning=True)
+    return ConstantVelocity(kind, name, bodies, *points, axes_of(part, axis, axis_b))
+
+
+def _ball(drawing: Drawing) -> Shapes:
+    ball = drawing.solid(meshes.sphere(), drawing.frames[1].axes, (1.5,) * 3)
+    return {drawing.name: ball, **drawing.base()}
+
+
+def _mass_moves_with_a(inertia: Inertia, zero: Inertia) -> tuple[Inertia, Inertia]:
+    return inertia._replace(mass=zero.mass), zero._replace(mass=inertia.mass)
+
+
+@dataclass(frozen=True)
+class Spherical(CoordinateJoint):
+    """Any turn about the joint, by the unit quaternion of b relative to a."""
+
+    letters: ClassVar[tuple[str, ...]] = ("e0", "e1", "e2", "e3")
+
+    @property
+    def positions(self) -> tuple[AbstractPosition, ...]:
+        """Both points coincide."""
+        return (Coincide(self.at_a, self.at_b),)
+
+    def relation(self, q: Array, v: Array, read: Reader) -> Relation:
+        """The joint on both bodies, b turned by the quaternion."""
+        return Relation(rotation(q), q, *self.points(read), spin_in_body(q, v))
+
+    def coordinates(self, relation: Relation, joint: tuple[Array, Array], read: Reader) -> Any:
+        """The quaternion and its rate, e (0, w) / 2 for w along the axes of b."""
+        e = relation.attitude
+        rate = product(e, jnp.concatenate([jnp.zeros(1), relation.spin])) / 2
+        return [*e], [*rate]
+
+    def divided(self, inertia: Inertia, zero: Inertia) -> tuple[Inertia, Inertia]:
+        """The mass moves with a."""
+        return _mass_moves_with_a(inertia, zero)
+
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """A ball."""
+        return _ball(drawing)
+
+
+@dataclass(frozen=True)
+class Universal(CoordinateJoint):
+    """A turn of a cross about an arm of a, and of b about the arm of the cross on b."""
+
+    arm_a: Vector
+    arm_b: Vector
+
+    letters: ClassVar[tuple[str, ...]] = ("angle_a", "angle_b")
+
+    @property
+    def positions(self) -> tuple[AbstractPosition, ...]:
+        """Both points coincide, and the arms are at right angles."""
+        return Coincide(self.at_a, self.at_b), Perpendicular(self.arm_a, self.arm_b)
+
+    def _arms(self, read: Reader) -> tuple[Numbers, Numbers, Numbers]:
+        """The arms on a and b, and the quaternion of b at angles of zero."""
+        arms = unit(read, self.arm_a, 3), unit(read, self.arm_b, 3)
+        # The arms of the cross are x on a and y on b: a cyclic turn takes each of them to z.
+        cycles = np.array([[1, -1, -1, -1], [1, 1, 1, 1]], read.dtype) / 2
+        e = [product(quaternion_onto(u), c) for u, c in zip(arms, cycles, strict=True)]
+        return *arms, product(e[0], conjugate(e[1]))
+
+    def relation(self, q: Array, v: Array, read: Reader) -> Relation:
+        """The joint on both bodies, b turned about both arms."""
+        arm_a, arm_b, zero = self._arms(read)
+        turn_a, turn_b = quaternion_about(arm_a, q[0]), quaternion_about(arm_b, q[1])
+        attitude = product(product(turn_a, zero), turn_b)
+        axes = rotation(attitude)
+        spin = v[0] * apply(axes.T, arm_a) + v[1] * arm_b
+        return Relation(axes, attitude, *self.points(read), spin)
+
+    def coordinates(self, relation: Relation, joint: tuple[Array, Array], read: Reader) -> Any:
+        """The angles about the arms and their rates."""
+        arm_a, arm_b, zero = self._arms(read)
+        axes = rotation(zero)
+        on_a, on_b = apply(relation.axes, arm_b), apply(relation.axes.T, arm_a)
+        angles = [_between(arm_a, apply(axes, arm_b), on_a)]
+        angles.append(-_between(arm_b, apply(axes.T, arm_a), on_b))
+        return angles, [on_b @ relation.spin, arm_b @ relation.spin]
+
+    def divided(self, inertia: Inertia, zero: Inertia) -> tuple[Inertia, Inertia]:
+        """The mass moves with a."""
+        return _mass_moves_with_a(inertia, zero)
+
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """A cross with its hub."""
+        arms = [
+            drawing.solid(meshes.cylinder(16), drawing.axes(k, arm), (0.45, 0.45, 4.0))
+            for k, arm in enumerate((self.arm_a, self.arm_b))
+        ]
+        hub = drawing.solid(meshes.sphere(), drawing.frames[1].axes, (1.0,) * 3, DARK)
+        name = drawing.name
+        return {name: hub, f"{name}.arm_a": arms[0], f"{name}.arm_b": arms[1], **drawing.base()}
+
+
+def _between(axis: Numbers, first: Numbers, second: Numbers) -> Array:
+    """The angle about an axis from a direction across it to another one."""
+    return jnp.arctan2(axis @ cross(first, second), first @ second)
+
+
+@dataclass(frozen=True)
+class ConstantVelocity(Joint):
+    """Two bent shafts that turn at the same speed; it has no coordinates."""
+
+    at_a: Vector
+    at_b: Vector
+    axes: Axes
+
+    @property
+    def positions(self) -> tuple[AbstractPosition, ...]:
+        """Both points coincide, and the shafts turn at the same speed."""
+        return Coincide(self.at_a, self.at_b), EqualSpeeds(*self.axes)
+
+    def shapes(self, drawing: Drawing) -> Shapes:
+        """A ball."""
+        return _ball(drawing)
