@@ -90,7 +90,7 @@ def screw(
         axis_b: direction of the axis on b, by default the same components as `axis`.
 
     Example:
-        >>> from jaxmech.parts import spatial_body
+        >>> from jaxmech.parts import ground, spatial_body
         >>> nut, o = spatial_body("nut", mass=1.0, inertia=(0.1, 0.1, 0.1)), (0, 0, 0)
         >>> screw("spindle", ground, o, nut, o, axis=(0, 0, 1), lead=0.005).kind
         'screw'
