@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
 
 from jaxmech.linalg import complementarity
 
@@ -53,6 +54,48 @@ def test_solutions_are_those_of_all_choices(n: int) -> None:
         # w is unique, also where z is not.
         np.testing.assert_allclose(M @ z + r, expected[0], atol=1e-8)
         assert np.linalg.matrix_rank(M[np.ix_(is_basic, is_basic)]) == is_basic.sum()
+
+
+def contact_problems() -> list[tuple[np.ndarray, np.ndarray]]:
+    """Rows C of contacts in units of the masses, and d, for C y >= d; some C have equal rows."""
+    rng = np.random.default_rng(0)
+    cases = []
+    for k in range(90):
+        contacts = 2 + k % 7
+        freedoms = int(rng.integers(1, contacts + 2))
+        C = rng.normal(size=(contacts, freedoms))
+        d = rng.normal(size=contacts)
+        if k % 3 == 0:  # legs of a table: combinations of the others, which can all be kept
+            half = contacts // 2
+            C[half:] = rng.normal(size=(contacts - half, half)) @ C[:half]
+            d = C @ rng.normal(size=freedoms)
+        cases.append((C, d))
+    return cases
+
+
+def test_accelerations_of_contacts_are_those_of_a_quadratic_program() -> None:
+    """The shortest y with C y >= d, by non-negative least squares (Lawson and Hanson, LDP)."""
+    cases = contact_problems()
+    # The rest of eight gaps is open.
+    matrices, constants = np.tile(np.eye(8), (len(cases), 1, 1)), np.ones((len(cases), 8))
+    for k, (C, d) in enumerate(cases):
+        matrices[k, : len(d), : len(d)] = C @ C.T
+        constants[k, : len(d)] = -d
+    result = jax.jit(jax.vmap(complementarity))(matrices, constants)
+    possible = 0
+    for (C, d), z, solved in zip(cases, result.z, result.solved, strict=True):
+        stacked = np.vstack([C.T, d])
+        target = np.eye(len(stacked))[-1]
+        u, size = scipy.optimize.nnls(stacked, target)
+        residual = stacked @ u - target
+        assert bool(solved) == (size > 1e-9)
+        if not solved:
+            continue
+        possible += 1
+        push = np.asarray(z)[: len(d)]
+        assert push.min() >= 0
+        np.testing.assert_allclose(push @ C, -residual[:-1] / residual[-1], atol=1e-7)
+    assert 40 < possible < 90
 
 
 def test_inequalities_that_cannot_hold_together_have_no_solution() -> None:
