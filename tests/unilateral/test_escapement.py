@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jaxmech as jm
 from tests.unilateral.systems import G
@@ -35,6 +36,7 @@ def clearances(q: Any, t: Any, p: Any) -> Any:
     return jnp.stack(gaps)
 
 
+@pytest.mark.slow
 def test_a_clock_keeps_its_period_and_its_amplitude() -> None:
     clock = jm.System(
         lagrangian, [jm.Unilateral(clearances, name="pins")], force=force,
@@ -52,13 +54,14 @@ def test_a_clock_keeps_its_period_and_its_amplitude() -> None:
     differences = np.diff(peaks, axis=0)[0]
     assert (differences > 0).all()
     assert differences[-1] < 0.7 * differences[0]
+    free = 2 * np.pi * np.sqrt(0.031 / (0.124 * G))
     for angle in angles:
         (k,) = np.nonzero((angle[:-1] < 0) & (angle[1:] >= 0))
         passages = ts[k] - angle[k] * 0.005 / (angle[k + 1] - angle[k])
         periods = np.diff(passages)
         # The wheel pushes the pins back, so that the pendulum is faster than it would be alone.
         assert np.ptp(periods) < 2e-4
-        np.testing.assert_allclose(periods, 0.9901 * 2 * np.pi * np.sqrt(0.031 / (0.124 * G)), 2e-4)
+        np.testing.assert_allclose(periods, 0.99026 * free, rtol=2e-4)
     # One tooth for each swing, and two impacts.
     assert set(np.asarray(sols.events["pins[0] closes"].count)) <= {16, 17}
     teeth = (sols["wheel"][:, -1] - sols["wheel"][:, 0]) * TEETH / (2 * np.pi)
