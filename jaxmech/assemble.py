@@ -16,7 +16,8 @@ from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.nearest import Level, Surface, nearest, nearest_affine, nearest_known
 from jaxmech.properties import mass_and_rows, singular_mass, with_mass_rank
 from jaxmech.stabilization import Projection, coordinate_metric, metric_mass
-from jaxmech.system import Params, Subject, System, with_params
+from jaxmech.subjects import Subject, with_params
+from jaxmech.system import Params, System
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import (
     coordinate_indices,
@@ -145,7 +146,9 @@ def _assemble_quasi_known(
 
 @jit_of("system", is_frame=True, is_finite=True)
 def _coordinate_metric(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
-    return native_call(partial(coordinate_metric, system), q, v, t, params)
+    return native_call(
+        partial(coordinate_metric, system), q, v, t, params, differ=(True, True, False, False)
+    )
 
 
 def _metric_known(
@@ -173,7 +176,9 @@ def _assemble(
     params: Params,
 ) -> tuple[Array, Array]:  # fmt: skip
     state = q, v, t, params
-    return native_call(partial(_nearest, system, free_q, free_v), *state)
+    return native_call(
+        partial(_nearest, system, free_q, free_v), *state, differ=(True, True, False, False)
+    )
 
 
 def _nearest(

@@ -369,10 +369,10 @@ def extents_at_known(
 @jit_of("system", is_frame=True, is_finite=True)
 def _levels(system: System, q: Array, v: Array, t: Array, params: Params) -> Levels:
     state = q, v, t, params
-    return native_call(partial(levels_of, system), *state)
+    return native_call(partial(levels_of, system), *state, differ=(True, True, False, False))
 
 
 @jit_of("system", is_frame=True, is_finite=True)
 def _extents_at(system: System, q: Array, v: Array, t: Array, params: Params) -> Array:
     state = q, v, t, params
-    return native_call(partial(extents_at, system), *state)
+    return native_call(partial(extents_at, system), *state, differ=(True, True, False, False))

@@ -14,7 +14,8 @@ from jaxmech.constraints import Acceleration
 from jaxmech.formulations import AbstractFormulation, Observation, UdwadiaKalaba, observed_at
 from jaxmech.integrate import Gaps, Switched, with_switches
 from jaxmech.solution import Solution
-from jaxmech.system import Params, Subject, System, with_params
+from jaxmech.subjects import Subject, with_params
+from jaxmech.system import Params, System
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known, require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of

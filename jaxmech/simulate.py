@@ -51,7 +51,8 @@ from jaxmech.properties import conserves_energy
 from jaxmech.solution import Solution, energy_drift, warn_of_coarse_steps, warn_of_missed_events
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.status import Status, succeeded
-from jaxmech.system import Params, Subject, System, with_params
+from jaxmech.subjects import Subject, with_params
+from jaxmech.system import Params, System
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import is_known, require_finite, require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of

@@ -24,7 +24,6 @@ from jaxmech.utils.checks import (
     coordinate_names,
     require_distinct,
     require_function,
-    require_kind,
     with_standard_promotion,
 )
 from jaxmech.utils.equal_functions import first_equal
@@ -507,38 +506,3 @@ def as_dtype(params: Params, dtype: Any) -> Params:
         return x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
     return jax.tree.map_with_path(leaf, params)
-
-
-# `Any` stands for `Model`, `Mechanism` and `Robot`, which are made of systems.
-Subject = System | Any
-
-
-def system_of(subject: Subject) -> System:
-    """The system of a model, a mechanism or a robot, or the system itself.
-
-    Raises:
-        TypeError: if there is none.
-
-    Example:
-        >>> from jaxmech import models
-        >>> system_of(models.pendulum())
-        System(coordinates=('x1', 'x2'), constraints=(Holonomic('rod'),))
-    """
-    system = subject if isinstance(subject, System) else getattr(subject, "system", subject)
-    require_kind("system", system, System, "System(...)")
-    assert isinstance(system, System)
-    return system
-
-
-def with_params(subject: Subject, params: Params) -> tuple[System, Params]:
-    """The system of a subject, and its parameters where None are given.
-
-    Example:
-        >>> from jaxmech import models
-        >>> with_params(models.bead_on_rod(), None)[1]["m"]
-        1.0
-    """
-    system = system_of(subject)
-    if params is None and not isinstance(subject, System):
-        params = dict(subject.params)
-    return system, params

@@ -22,6 +22,7 @@ LAYERS = (
         "geometry",
         "properties",
         "signal",
+        "subjects",
         "system",
         "unilateral",
         "quasi_velocities",

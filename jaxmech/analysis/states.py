@@ -20,7 +20,8 @@ from jaxmech.linalg import row_weights, unit, weighted_gram
 from jaxmech.properties import mass_scale
 from jaxmech.quasi_velocities import IN_RATES, require_plain_velocities
 from jaxmech.rates import in_rates
-from jaxmech.system import Params, Subject, System, with_params
+from jaxmech.subjects import Subject, with_params
+from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_finite, require_kind
 from jaxmech.utils.jit_cache import jit_of
 

@@ -21,7 +21,8 @@ from jaxmech.analysis.unused import idle_coordinates, idle_findings, unused_para
 from jaxmech.compiler import why_not
 from jaxmech.consistency import violations
 from jaxmech.formulations import acceleration
-from jaxmech.system import Params, Subject, System, with_params
+from jaxmech.subjects import Subject, with_params
+from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind, with_standard_promotion
 
 

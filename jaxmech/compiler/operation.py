@@ -126,14 +126,15 @@ class Operation:
         adjoint: maps flags of the results that have a cotangent to the transposed operation, which
             maps the other arguments and these cotangents to cotangents of the linear arguments.
         takes_finite: whether it is a derivative that takes its arguments for finite numbers.
-        inputs: number of its first arguments that are those of the differentiated function; the
-            others are results of it, tangents and cotangents. All of them in reverse mode over
+        differ: for each of its first arguments, those of the differentiated function, whether it
+            differs within most batches: a single trajectory runs as such a batch. The others are
+            results of it, tangents and cotangents, which all differ, unless in reverse mode over
             another derivative, which takes minutes to compile as native code.
     """
 
     call: DelayedJaxpr
     rule: AbstractRule
-    inputs: int
+    differ: Flags
     linear: int = 0
     adjoint: Callable[[Flags], "Operation"] | None = None
     takes_finite: bool = False
@@ -153,7 +154,7 @@ class Operation:
         outs = [self.call.out_avals[k] for k in _select(results, self.rule.smooth)]
         is_smooth = type(self.rule).smooth_jvp is AbstractRule.smooth_jvp
         return _linear(
-            self._delayed(push, avals, outs), self.inputs, sum(nonzero),
+            self._delayed(push, avals, outs), self.differ, sum(nonzero),
             lambda ct: self.vjp(nonzero, _expand(results, ct)), self._takes_finite,
             None if is_smooth else partial(_program_of, smooth, avals),
         )  # fmt: skip
@@ -169,8 +170,9 @@ class Operation:
         smooth = [self.call.out_avals[k] for k in self.rule.smooth]
         avals = [*self._known_avals(), *_select(nonzero, smooth)]
         call = self._delayed(pull, avals, _select(linear, self.call.in_avals))
+        differ = (*self.differ, *(False,) * (len(avals) - len(self.differ)))
         return _linear(
-            call, len(avals) if self.linear else self.inputs, sum(nonzero),
+            call, differ if self.linear else self.differ, sum(nonzero),
             lambda ct: self.jvp(_expand(linear, ct), nonzero), self._takes_finite,
         )  # fmt: skip
 
@@ -195,11 +197,11 @@ class Operation:
 
 
 def _linear(
-    call: DelayedJaxpr, inputs: int, count: int, adjoint: Callable[[Flags], Operation],
+    call: DelayedJaxpr, differ: Flags, count: int, adjoint: Callable[[Flags], Operation],
     takes_finite: bool, smooth: Callable[[], ClosedJaxpr] | None = None,
 ) -> Operation:  # fmt: skip
     """An operation whose derivatives are those of the smooth function, if there is one."""
-    return Operation(call, PlainRule(call, smooth), inputs, count, adjoint, takes_finite)
+    return Operation(call, PlainRule(call, smooth), differ, count, adjoint, takes_finite)
 
 
 def _program_of(fn: Callable[..., list[Array]], avals: Sequence[Any]) -> ClosedJaxpr:
@@ -207,18 +209,21 @@ def _program_of(fn: Callable[..., list[Array]], avals: Sequence[Any]) -> ClosedJ
 
 
 def operation_of(
-    fn: Callable[..., Any], args: Sequence[Any], rule: Callable[[Any], AbstractRule] | None = None
-) -> tuple[Operation, Any]:
+    fn: Callable[..., Any], args: Sequence[Any], rule: Callable[[Any], AbstractRule] | None = None,
+    differ: Flags | None = None,
+) -> tuple[Operation, Any]:  # fmt: skip
     """A function of arrays as an operation, and the tree structure of its results.
 
     Args:
         fn: the function, which must not close over traced values.
         args: arguments of the shapes and types in question.
         rule: maps the tree structure of the results to the derivatives; by default those of JAX.
+        differ: which arguments differ within most batches; by default all.
     """
     closed, outs = traced(fn, args)
     call = DelayedJaxpr.of(closed)
-    return Operation(call, PlainRule(call) if rule is None else rule(outs), len(args)), outs
+    differ = (True,) * len(args) if differ is None else differ
+    return Operation(call, PlainRule(call) if rule is None else rule(outs), differ), outs
 
 
 @uncollected
@@ -275,7 +280,8 @@ def _evaluated(
     if not sizes:
         alone = args and native and is_on()
         if alone:
-            return run_alone(call.closed, args, op.inputs)
+            others = (True,) * (len(args) - len(op.differ))
+            return run_alone(call.closed, (*op.differ, *others), args)
         return list(jaxpr_as_fun(call.closed)(*args))
     if not (native and as_lanes):
         return mapped(jaxpr_as_fun(call.closed), axes, sizes)(*args)

@@ -124,14 +124,12 @@ def _run_explained(
     return [x if has else jnp.broadcast_to(x, (size, *x.shape)) for x, has in pairs]
 
 
-def run_alone(closed: ClosedJaxpr, args: Sequence[Array], inputs: int) -> list[Array]:
-    """Run one trajectory with the code of a batch of one, to the bits of any batch.
+def run_alone(closed: ClosedJaxpr, flags: Sequence[bool], args: Sequence[Array]) -> list[Array]:
+    """Run one trajectory with the code of a batch of one, whose flagged arguments have its axis.
 
-    The first `inputs` arguments are those of a motion, the others belong to its derivatives.
+    The bits are those of any batch with the same flags.
     """
-    # XLA would take two to three times as long to compile it. As in most batches the state differs,
-    # q and v, and XLA computes the parts that do not depend on it: so the bits are the same.
-    flags = [k >= inputs or (k < 2 and x.shape == args[0].shape) for k, x in enumerate(args)]
+    # XLA would take two to three times as long to compile it.
     batch = [x[None] if has else x for x, has in zip(args, flags, strict=True)]
     return [x[0] for x in run_jaxpr(closed, flags, batch)]
 

@@ -3,7 +3,7 @@
 All inputs must be arguments: `hoisted` makes arguments of closed-over values.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,12 +16,17 @@ from jaxmech.compiler.operation import bind, operation_of
 from jaxmech.utils.jax_internals import Tracer, without_mesh
 
 
-def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
+def batched(fn: Callable[..., Any], *, differ: Sequence[bool] | None = None) -> Callable[..., Any]:
     """Make a function of arrays and pytrees of arrays run as native code under `jax.vmap`.
 
     On a CPU the batch runs as lanes (`vectorize`), elsewhere through `jax.vmap`. The results agree
     to round-off. It can be differentiated in both modes, any number of times; derivatives are taken
     first, and run over the batch in the same way.
+
+    Args:
+        fn: the function.
+        differ: for each argument whether it differs within most batches; by default all do. A
+            single call runs as a batch of one of this kind, to the same bits.
 
     Example:
         >>> import jax.numpy as jnp
@@ -32,20 +37,26 @@ def batched(fn: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(*args: Any) -> Any:
         leaves, structure = jax.tree.flatten(args)
         leaves = [jnp.asarray(leaf) for leaf in leaves]
+        flags = [True] * len(args) if differ is None else differ
+        pairs = zip(args, flags, strict=True)
         operation, outs = operation_of(
-            lambda *leaves: fn(*jax.tree.unflatten(structure, leaves)), leaves
-        )
+            lambda *leaves: fn(*jax.tree.unflatten(structure, leaves)), leaves,
+            differ=tuple(flag for arg, flag in pairs for _ in jax.tree.leaves(arg)),
+        )  # fmt: skip
         return jax.tree.unflatten(outs, bind(operation, *leaves))
 
     return wrapped
 
 
-def batched_closure(fn: Callable[..., Any], *inputs: Any) -> Callable[..., Any]:
+def batched_closure(
+    fn: Callable[..., Any], *inputs: Any, differ: Sequence[bool] | None = None
+) -> Callable[..., Any]:
     """`batched` for a function that may close over traced values.
 
     Args:
         fn: the function.
         *inputs: arguments for it, of the shapes and types in question.
+        differ: as for `batched`; what the function closes over does not.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -56,22 +67,24 @@ def batched_closure(fn: Callable[..., Any], *inputs: Any) -> Callable[..., Any]:
         2.0
     """
     with_traced, traced = hoisted(fn, *inputs)
-    return partial(batched(with_traced), traced)
+    differ = (True,) * len(inputs) if differ is None else differ
+    return partial(batched(with_traced, differ=(False, *differ)), traced)
 
 
-def native_call(fn: Callable[..., Any], *inputs: Any) -> Any:
+def native_call(fn: Callable[..., Any], *inputs: Any, differ: Sequence[bool] | None = None) -> Any:
     """The value of a function for a single set of arguments, by the code of a batch of one.
 
     Args:
         fn: the function, which may close over traced values.
         *inputs: its arguments.
+        differ: as for `batched`.
 
     Example:
         >>> import jax.numpy as jnp
         >>> print(native_call(lambda x: x + 1.0, jnp.ones(2)))
         [2. 2.]
     """
-    return batched_closure(fn, *inputs)(*inputs)
+    return batched_closure(fn, *inputs, differ=differ)(*inputs)
 
 
 def hoisted(fn: Callable[..., Any], *inputs: Any) -> tuple[Callable[..., Any], list[Array]]:

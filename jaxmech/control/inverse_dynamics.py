@@ -26,7 +26,8 @@ from jaxmech.linalg import QR, cholesky, matvec, min_norm_solve
 from jaxmech.properties import with_mass_rank
 from jaxmech.rates import in_rates
 from jaxmech.stabilization import metric_mass
-from jaxmech.system import Params, Subject, System, with_params
+from jaxmech.subjects import Subject, with_params
+from jaxmech.system import Params, System
 from jaxmech.utils.checks import (
     is_known,
     naming_missing,

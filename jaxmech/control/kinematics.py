@@ -35,7 +35,8 @@ from jaxmech.control.kinematics_result import Kinematics, KinematicStatus
 from jaxmech.control.servo import require_ideal
 from jaxmech.control.unreached import require_reached
 from jaxmech.rates import in_rates
-from jaxmech.system import Params, Subject, System, with_params
+from jaxmech.subjects import Subject, with_params
+from jaxmech.system import Params, System
 from jaxmech.utils.checks import (
     coordinate_indices,
     is_known,
@@ -152,7 +153,9 @@ def _kinematics(
     dds: Array, t: Array, params: Params,
 ) -> Kinematics:  # fmt: skip
     inputs = start, s, ds, dds, t, params
-    return native_call(partial(_along, system, driven, names), *inputs)
+    return native_call(
+        partial(_along, system, driven, names), *inputs, differ=(True,) + (False,) * 5
+    )
 
 
 def _along(

@@ -14,7 +14,8 @@ from jaxmech.formulations.nonideal import solve_law
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
 from jaxmech.linalg import column_space_projector, matvec, max_abs
 from jaxmech.properties import with_mass_rank
-from jaxmech.system import Params, Subject, System, with_params
+from jaxmech.subjects import Subject, with_params
+from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind, with_standard_promotion
 from jaxmech.utils.jit_cache import jit_of
 
@@ -93,7 +94,9 @@ def _acceleration(
     system: System, formulation: AbstractFormulation, q: Array, v: Array, t: Array, params: Params
 ) -> Motion:
     state = q, v, t, params
-    return native_call(partial(motion_at, system, formulation), *state)
+    return native_call(
+        partial(motion_at, system, formulation), *state, differ=(True, True, False, False)
+    )
 
 
 def motion_at(

@@ -29,7 +29,8 @@ from jaxtyping import Array, Float
 from jaxmech.first_order import require_no_states
 from jaxmech.linalg import cholesky
 from jaxmech.quasi_velocities import IN_RATES, require_plain_velocities
-from jaxmech.system import Params, Subject, System, with_params
+from jaxmech.subjects import Subject, with_params
+from jaxmech.system import Params, System
 from jaxmech.utils.probing import concrete, generic
 
 

@@ -23,7 +23,8 @@ from jaxmech.formulations.regular import without_units_of
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
 from jaxmech.linalg import LDL, QR, SVD
 from jaxmech.properties import with_mass_rank
-from jaxmech.system import Params, Subject, System, with_params
+from jaxmech.subjects import Subject, with_params
+from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_finite, require_kind
 from jaxmech.utils.jax_internals import Jaxpr, JaxprEqn
 from jaxmech.utils.jit_cache import jit_of

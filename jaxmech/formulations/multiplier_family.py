@@ -20,7 +20,7 @@ from jaxmech.formulations.acceleration import acceleration, null_projector
 from jaxmech.formulations.base import AbstractFormulation
 from jaxmech.formulations.udwadia_kalaba import UdwadiaKalaba
 from jaxmech.linalg import matvec
-from jaxmech.system import Subject, with_params
+from jaxmech.subjects import Subject, with_params
 
 
 class MultiplierFamily(eqx.Module):

@@ -35,7 +35,8 @@ from jaxmech.identify.problem.steps import with_steps
 from jaxmech.identify.result import Fit
 from jaxmech.integrate import AbstractMethod, AbstractSteps
 from jaxmech.stabilization import AbstractStabilization, Projection
-from jaxmech.system import Params, Subject
+from jaxmech.subjects import Subject
+from jaxmech.system import Params
 
 
 def fit(

@@ -21,7 +21,8 @@ from jaxmech.identify.optimize.trust_region import TrustRegion
 from jaxmech.identify.problem.least_squares import Observe
 from jaxmech.integrate import AbstractMethod, AbstractSteps, FixedSteps, method_and_steps
 from jaxmech.stabilization import AbstractStabilization, Projection
-from jaxmech.system import Params, Subject, with_params
+from jaxmech.subjects import Subject, with_params
+from jaxmech.system import Params
 from jaxmech.utils.checks import require_function, require_kind
 from jaxmech.utils.equal_functions import first_equal
 from jaxmech.utils.text import setting

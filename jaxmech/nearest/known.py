@@ -92,7 +92,7 @@ def _quasi_velocity_level(
         state = q, v, t, params
         return system.dynamics.velocity_level(*state), system.dynamics.velocity_jacobian(*state)
 
-    return native_call(level, q, v, t, params)
+    return native_call(level, q, v, t, params, differ=(True, True, False, False))
 
 
 @jit_of("system", "is_of_velocities", is_frame=True, is_finite=True)
@@ -112,7 +112,7 @@ def _curvature(
         return jacobian(pulled, v if is_of_velocities else q)
 
     inputs = multipliers, q, v, t, params
-    return native_call(curvature_at, *inputs)
+    return native_call(curvature_at, *inputs, differ=(True, True, True, False, False))
 
 
 class _Factor(NamedTuple):

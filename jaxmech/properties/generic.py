@@ -243,7 +243,7 @@ def mass_and_rows(
     def matrices_at(q: Array, v: Array, t: Array, params: Params) -> tuple[Array, Array]:
         return system.dynamics.mass(q, v, t, params), system.dynamics.rows(q, v, t, params)
 
-    return native_call(matrices_at, q, v, t, params)
+    return native_call(matrices_at, q, v, t, params, differ=(True, True, False, False))
 
 
 def _least(across: NDArray[np.floating]) -> float:

@@ -37,7 +37,8 @@ from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.status import Status
-from jaxmech.system import Params, Subject, System, as_dtype, with_params
+from jaxmech.subjects import Subject, with_params
+from jaxmech.system import Params, System, as_dtype
 from jaxmech.utils.checks import require_function
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.trees import number_names, numbers_of

@@ -15,7 +15,8 @@ from jaxmech.integrate import AbstractMethod, AbstractSteps, ForwardMode, Scheme
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.stabilization import AbstractStabilization, Projection
-from jaxmech.system import Params, Subject, system_of
+from jaxmech.subjects import Subject, system_of
+from jaxmech.system import Params
 from jaxmech.utils.checks import with_standard_promotion
 
 TOGETHER = 5  # largest number of derivatives per trajectory; more of them compile slowly

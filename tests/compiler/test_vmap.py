@@ -123,3 +123,19 @@ def test_the_function_is_traced_once_for_a_batch() -> None:
     jax.vmap(batched(count))(jnp.ones((1000, 2)))
     assert set(calls) == {(2,)}
     assert len(calls) <= 3
+
+
+def test_a_single_call_runs_as_the_batch_that_it_is_said_to_be_of() -> None:
+    def damped(x: Any, p: Any) -> Any:
+        decay = jnp.exp(p)
+        return jax.lax.fori_loop(0, 40, lambda _, x: x - decay * jnp.sin(x), x)
+
+    def program(differ: tuple[bool, bool] | None) -> str:
+        return jax.jit(batched(damped, differ=differ)).lower(*args).as_text()
+
+    args = jnp.linspace(0.1, 2.0, 7), jnp.linspace(-3.0, 2.0, 7)
+    assert "stablehlo.exponential" in program((True, False))  # of what all share, by XLA
+    assert "stablehlo.exponential" not in program(None)
+    single = batched(damped, differ=(True, False))(*args)
+    of_batch = jax.vmap(batched(damped), (0, None))(jnp.stack([args[0]] * 3), args[1])
+    np.testing.assert_array_equal(single, of_batch[1])

@@ -12,7 +12,8 @@ from jaxmech.analysis.equilibrium.assessment import Stability
 from jaxmech.analysis.equilibrium.equilibrium import equilibrium, prepared, solve
 from jaxmech.analysis.equilibrium.result import Equilibrium, EquilibriumStatus
 from jaxmech.analysis.symmetry.symmetries import Symmetries
-from jaxmech.system import Params, Subject, System, with_params
+from jaxmech.subjects import Subject, with_params
+from jaxmech.system import Params, System
 from jaxmech.utils.checks import (
     require_finite,
     require_positive_integer,

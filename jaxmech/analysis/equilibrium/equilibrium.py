@@ -41,7 +41,8 @@ from jaxmech.linalg import column_space_projector, matvec, unit_rows
 from jaxmech.properties import reads_integrals
 from jaxmech.quasi_velocities import IN_RATES, require_plain_velocities
 from jaxmech.rates import in_rates
-from jaxmech.system import Params, Subject, System, with_params
+from jaxmech.subjects import Subject, with_params
+from jaxmech.system import Params, System
 from jaxmech.utils.checks import (
     coordinate_indices,
     is_known,

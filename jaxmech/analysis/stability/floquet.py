@@ -18,7 +18,8 @@ from jaxmech.properties import reads_integrals
 from jaxmech.sensitivity import Sensitivities, sensitivities
 from jaxmech.solution import Solution
 from jaxmech.status import Status
-from jaxmech.system import Params, Subject, System
+from jaxmech.subjects import Subject
+from jaxmech.system import Params, System
 from jaxmech.utils.checks import (
     coordinate_indices,
     require_positive,

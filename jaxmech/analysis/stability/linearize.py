@@ -32,7 +32,8 @@ from jaxmech.analysis.states import State, checked_in_rates
 from jaxmech.analysis.symmetry.symmetries import Symmetries
 from jaxmech.analysis.symmetry.symmetries import symmetries as find
 from jaxmech.compiler import native_call
-from jaxmech.system import Params, Subject, System
+from jaxmech.subjects import Subject
+from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.jit_cache import is_inside_a_program, jit_of
 

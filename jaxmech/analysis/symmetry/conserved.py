@@ -31,7 +31,8 @@ from jaxmech.first_order import require_no_states
 from jaxmech.formulations import acceleration
 from jaxmech.properties import with_mass_rank
 from jaxmech.solution import Solution
-from jaxmech.system import Params, Subject, System, with_params
+from jaxmech.subjects import Subject, with_params
+from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_function, with_standard_promotion
 
 Field = Callable[[Array, Array, Any], Array]

@@ -26,7 +26,8 @@ from jaxmech.consistency import constraint_jacobians, reach
 from jaxmech.constraints import Acceleration
 from jaxmech.first_order import require_no_states
 from jaxmech.linalg import min_norm_solve, unit
-from jaxmech.system import Params, Subject, System, with_params
+from jaxmech.subjects import Subject, with_params
+from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.jit_cache import jit_of
 

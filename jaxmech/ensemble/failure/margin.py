@@ -74,7 +74,9 @@ class Margin:
         excess = self._excess
 
         # In native code the derivative of `jnp.max` is right, by XLA it is lost at some states.
-        at = batched_closure(lambda q, v, t: excess(q, v, t, params), sol.q[0], sol.v[0], sol.ts[0])
+        first = sol.q[0], sol.v[0], sol.ts[0]
+        differ = (True, True, False)
+        at = batched_closure(lambda q, v, t: excess(q, v, t, params), *first, differ=differ)
         if self.failure.when == "end":
             return -at(sol.q[-1], sol.v[-1], sol.ts[-1])
         values = jax.vmap(at)(sol.q, sol.v, sol.ts)

@@ -132,7 +132,9 @@ class StudyTrajectory:
         q, v = guess(self.subject, inputs, self.dtype)
         system, params = self.switched(self.params(inputs))
         t = jnp.asarray(self.ts[0])
-        met = native_call(partial(_is_met, system), q, v, t, params)
+        met = native_call(
+            partial(_is_met, system), q, v, t, params, differ=(True, True, False, False)
+        )
         if not assembled:
             return q, v, met
         # With both states in one program: no branch on values is needed under `vmap`.

@@ -32,7 +32,8 @@ from jaxmech.identify.problem.setup import DefaultSensors
 from jaxmech.identify.result import Fit
 from jaxmech.integrate import AbstractMethod, AbstractSteps, Scheme
 from jaxmech.stabilization import Projection
-from jaxmech.system import Params, Subject, with_params
+from jaxmech.subjects import Subject, with_params
+from jaxmech.system import Params
 from jaxmech.utils.checks import require_positive_integer, require_seed
 
 _DETERMINED = 0.05  # of the error of a number without information, which several may share

@@ -71,7 +71,8 @@ class AbstractRun(abc.ABC):
         def run(*leaves: Array) -> tuple[Trajectory, Any]:
             return self.run(jax.tree.unflatten(structure, leaves))
 
-        operation, outs = operation_of(run, leaves, partial(self.rule, structure))
+        differ = tuple(leaf is x.q0 or leaf is x.v0 for leaf in leaves)
+        operation, outs = operation_of(run, leaves, partial(self.rule, structure), differ)
         return jax.tree.unflatten(outs, bind(operation, *leaves))[0]
 
     def rule(self, structure: Any, outs: Any) -> AbstractRule:

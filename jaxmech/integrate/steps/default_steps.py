@@ -25,7 +25,8 @@ from jaxmech.integrate.steps.step_size import (
 from jaxmech.integrate.times import step_times
 from jaxmech.signal import has_signals, thinned
 from jaxmech.stabilization import AbstractStabilization, Projection
-from jaxmech.system import Params, Subject, with_params
+from jaxmech.subjects import Subject, with_params
+from jaxmech.system import Params
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import as_numbers, is_known, require_finite, require_kind
 from jaxmech.utils.jax_internals import Tracer

@@ -7,7 +7,7 @@ from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
 from jaxmech.integrate import Scheme
 from jaxmech.quasi_velocities import require_plain_velocities
 from jaxmech.stabilization import Projection
-from jaxmech.system import Subject, system_of
+from jaxmech.subjects import Subject, system_of
 from jaxmech.utils.checks import require_kind
 
 
