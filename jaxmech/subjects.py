@@ -40,7 +40,10 @@ def with_params(subject: Subject, params: Params) -> tuple[System, Params]:
     own: Params = None
     if isinstance(subject, str | Path):
         # Files are read a few layers above, with libraries that take long to import.
-        loaded = import_module("jaxmech.config").load(str(subject), {})
+        try:
+            loaded = import_module("jaxmech.config").load(str(subject), {})
+        except ValueError as error:  # in the words of a configuration
+            raise ValueError(str(error).replace("`model`", "`system`")) from error
         subject = loaded.system if loaded.model is None else loaded.model
         own = loaded.beside.get("params")
     system = subject if isinstance(subject, System) else getattr(subject, "system", subject)

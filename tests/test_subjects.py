@@ -18,6 +18,7 @@ from jaxmech.cli.resolve import load_state
 from jaxmech.config.toml import read
 from jaxmech.identify.data.table import Table
 from jaxmech.interop.as_model import as_model
+from jaxmech.interop.mujoco import from_mjcf
 from tests.ensemble.studies import arrays
 
 ROD = jp.planar_body("rod", mass="m", inertia=0.1)
@@ -87,8 +88,60 @@ def test_a_fit_begins_with_the_parameters_of_a_mechanism() -> None:
 
 
 def test_what_has_no_system_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"such as System\(\.\.\.\), but is 'arm'"):
+    with pytest.raises(TypeError, match=r"such as System\(\.\.\.\), but is 7"):
+        jm.simulate(7, [0.0], [0.0], TS)
+    with pytest.raises(ValueError, match=r"`system` is not a model of the catalogue.*path/file.py"):
         jm.simulate("arm", [0.0], [0.0], TS)
+
+
+XML = """
+<mujoco><worldbody><body name="rod"><joint name="hinge" axis="0 1 0"/>
+<inertial pos=".5 0 0" mass="1" diaginertia=".1 .1 .1"/></body></worldbody></mujoco>
+"""
+BARE = """
+system, params, q0 = mech.system, mech.params, [0.3]
+"""
+SUBJECTS = {
+    "system": lambda: SWING.system,
+    "mechanism": lambda: SWING,
+    "model": lambda: as_model(SWING),
+    "mechanism in a file": lambda: "m.py:mech",
+    "system in a file": lambda: "m.py:system",
+    "robot": lambda: from_mjcf("arm.xml"),
+    "file of a robot": lambda: Path("arm.xml"),
+    "name": lambda: "double_pendulum_angles",
+}
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_every_kind_of_model_is_taken_everywhere(
+    kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "arm.xml").write_text(XML)
+    (folder / "m.py").write_text(FILE + BARE)
+    monkeypatch.chdir(folder)
+    subject, steps = SUBJECTS[kind](), jm.FixedSteps(4)
+    n = 2 if kind == "name" else 1
+    state, params = ([0.3] * n, [0.0] * n), SWING.params if kind == "system" else None
+    sol = jm.simulate(subject, *state, TS, params, steps=steps)
+    assert sol.q.shape == (len(TS), n)
+    assert jm.acceleration(subject, *state, params=params).qdd.shape == (n,)
+    hanging = jm.analysis.equilibrium(subject, [-1.4] * n, params=params)
+    assert jm.analysis.linearize(subject, hanging.q, [0.0] * n, params=params).positions == n
+    checked = jm.analysis.structure(subject, *state, params=params, run=None)
+    assert checked.ranks.position_freedom == n
+    start = {} if kind != "system" else {"hinge.angle": je.Fixed(0.3)}
+    drawn = {"m": je.Fixed(1.0)} if kind == "system" else {}
+    times = je.Times(end=0.1, saves=2)
+    study = je.Study(
+        model=subject, size=1, times=times, steps=steps, coordinates=start, parameters=drawn
+    )
+    assert je.run_study(study, folder / "out")["status"]["OK"]["count"] == 1
+    if kind not in {"robot", "file of a robot"}:  # whose numbers are no parameters by default
+        recording = jm.Recording(TS, sol.q, *state)
+        free = ("g",) if kind == "name" else ("m",)
+        fitted = jm.fit(subject, recording, params, free=free, initial_states="fixed", steps=steps)
+        assert fitted.errors.max() < 1e-9
 
 
 def test_a_mechanism_is_the_model_of_a_study(folder: Path) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxmech.config.errors import refuse, refuse_all, unknown
 from jaxmech.config.validate import python_name
-from jaxmech.interop import as_model
+from jaxmech.interop import as_model, model_of
 from jaxmech.interop.mujoco import KINDS, Robot, from_mjcf
 from jaxmech.models import CATALOGUE, Model
 from jaxmech.parts import Mechanism
@@ -134,7 +134,8 @@ def load(
 
     That is "path/file.py:attribute", where the attribute is a `System`, a `Model`, a `Mechanism`, a
     `Robot`, or a function of the options that returns one; or an MJCF or URDF file, whose options
-    are those of `from_mjcf`. The start of a mechanism is `q0` and `v0` of its file, if it has them.
+    are those of `from_mjcf`. The start of a mechanism or a system is `q0` and `v0` of its file, if it
+    has them; the parameters of a system are `params`.
 
     Args:
         name: the name, or the object itself.
@@ -147,6 +148,7 @@ def load(
         >>> load("chain", {"links": 3}).system.n
         6
     """
+    name = str(name) if isinstance(name, Path) else name
     if not isinstance(name, str):
         if options:
             raise refuse("model_options", "must be left out where `model` is an object")
@@ -235,6 +237,11 @@ def subject_of(name: str, file: LoadedObject) -> Subject:
 
 def _subject(name: str, value: object, beside: Mapping[str, Any] = {}) -> Subject:
     match value:
+        case System() if "q0" in beside and "t0" not in beside:
+            params, state = beside.get("params"), (beside["q0"], beside.get("v0"))
+            if not isinstance(params, Mapping | None):
+                return Subject(name, value, None)
+            value = model_of(value, params or {}, *state, name, "a system with a state beside it")
         case System():
             return Subject(name, value, None)
         case Mechanism():

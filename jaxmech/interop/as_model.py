@@ -6,8 +6,10 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.assemble import assemble
+from jaxmech.geometry import Geometry
 from jaxmech.models import Model, Values, vector
 from jaxmech.parts import Mechanism, Start
+from jaxmech.system import System
 
 
 def as_model(
@@ -39,8 +41,17 @@ def as_model(
         >>> print(*model.initial({"hinge.angle": 0.3}))
         [0.3] [0.]
     """
-    system = mechanism.system
-    q = jnp.asarray(_at_zero(mechanism) if q is None else q, float)
+    q = _at_zero(mechanism) if q is None else q
+    geometry = mechanism.geometry
+    return model_of(mechanism.system, mechanism.params, q, v, name, summary, geometry)
+
+
+def model_of(
+    system: System, params: Values, q: Any, v: Any, name: str, summary: str,
+    geometry: Geometry | None = None,
+) -> Model:  # fmt: skip
+    """The model of a system that starts near a state, at rest without velocities."""
+    q = jnp.asarray(q, float)
     v = jnp.zeros(system.n_velocities, q.dtype) if v is None else jnp.asarray(v, q.dtype)
     rates = system.velocities or [f"{name}.rate" for name in system.coordinates]
     start = dict(zip([*system.coordinates, *rates], [*q.tolist(), *v.tolist()], strict=True))
@@ -49,7 +60,7 @@ def as_model(
         q, v = (vector(*(start[x] for x in names)) for names in (system.coordinates, rates))
         return assemble(system, q, v, 0.0, params) if system.constraints else (q, v)
 
-    return Model(name, summary, system, mechanism.params, start, state, mechanism.geometry)
+    return Model(name, summary, system, params, start, state, geometry)
 
 
 def _at_zero(mechanism: Mechanism) -> Array:

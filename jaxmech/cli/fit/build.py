@@ -124,10 +124,13 @@ def _loaded(
         kinds = "an Identifiable, a Model, a Mechanism or a Robot"
         raise refuse("model", f"must name {kinds}, but {name} is of type {kind}")
     subject = subject_of(name, file)
-    if subject.model is None:
-        message = f"must have parameters, but {name} is a bare System: write Identifiable(system, "
-        raise refuse("model", f"{message}params) to say what they are")
-    return Identifiable(subject.system, subject.model.params), file.path, file.sha256
+    params = file.beside.get("params") if subject.model is None else subject.model.params
+    if params is None:
+        message = (
+            f"must have parameters, but {name} is a bare System: write `params` beside it, or "
+        )
+        raise refuse("model", f"{message}Identifiable(system, params), to say what they are")
+    return Identifiable(subject.system, params), file.path, file.sha256
 
 
 def settings(study: FitStudy) -> Settings:

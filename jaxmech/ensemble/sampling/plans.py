@@ -123,7 +123,10 @@ def _missing(study: Drawn, subject: Subject) -> Iterable[Problem]:
             yield Problem(("fixed",), f"must name coordinates, but {name} {message}")
     missing = [] if subject.model else [name for name in positions if name not in study.coordinates]
     for name in missing:
-        message = "must be given, but is missing: a bare System has no initial state of its own"
+        message = (
+            "must be given, but is missing: a bare System has no initial state of its own; in a "
+            "Python file, write q0, v0 and params beside it"
+        )
         yield Problem(("coordinates", name), message)
 
 
