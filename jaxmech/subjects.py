@@ -50,5 +50,5 @@ def with_params(subject: Subject, params: Params) -> tuple[System, Params]:
     require_kind("system", system, System, "System(...)")
     assert isinstance(system, System)
     if params is None:
-        params = own if subject is system else dict(subject.params)
+        params = own if isinstance(subject, System) else dict(subject.params)
     return system, params

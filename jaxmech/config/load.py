@@ -134,8 +134,8 @@ def load(
 
     That is "path/file.py:attribute", where the attribute is a `System`, a `Model`, a `Mechanism`, a
     `Robot`, or a function of the options that returns one; or an MJCF or URDF file, whose options
-    are those of `from_mjcf`. The start of a mechanism or a system is `q0` and `v0` of its file, if it
-    has them; the parameters of a system are `params`.
+    are those of `from_mjcf`. The start of a mechanism or a system is `q0` and `v0` of its file, if
+    it has them; the parameters of a system are `params`.
 
     Args:
         name: the name, or the object itself.
