@@ -3,12 +3,30 @@
 import json
 import time
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from jaxmech.cli.interrupt import graceful, resumable, tell
 from jaxmech.cli.report.failure_page import write_failure_report
-from jaxmech.ensemble import Study, failure_probability
+from jaxmech.config import named_files, read
+from jaxmech.ensemble import Study, failure_probability, read_failure
 from jaxmech.plot import draw_failure
+
+
+def report(
+    run: Path, out: Path | None, animated: Sequence[int] | None, study: Study | None, folder: Path
+) -> Path:
+    """Write the page about a folder again; of a model in a file, with the study as configured."""
+    result, config = read_failure(run, study), run / "config.toml"
+    if study is None:
+        study = read(config, Study)
+        if named_files(config):  # which the folder does not hold
+            if animated is None:
+                tell("a model in a file is animated with --config CONFIG only")
+            animated = animated or ()
+    return write_failure_report(
+        result, out or run / "report.html", study, run.name, folder, animated
+    )
 
 
 def compute(arguments: Namespace, study: Study, config: Path) -> tuple[str, bool]:

@@ -46,10 +46,11 @@ executed: if the model is a file, name the configuration of the run, --config CO
 exit code: 0 as stored, or not stored; 1 different from what is stored; 2 bad input
 """
 REPORT = """\
-Write one self-contained page about a study or a fit: numbers with their intervals, tables, pictures
-and configuration; of a study also animated trajectories, and failures, each with the command that
-replays it. The Python files in the run folder are not executed: a model in a file is animated only
-with --config CONFIG.
+Write one self-contained page about a study, a probability of failure or a fit: numbers with their
+intervals, tables, pictures and configuration; of a study also animated trajectories, and failures,
+each with the command that replays it; of a probability of failure its design points in motion. The
+Python files in the run folder are not executed: a model in a file is animated only with --config
+CONFIG.
 """
 COMPARE_RUNS = """\
 List the differences between two studies: keys of the configuration, versions and devices, every

@@ -13,7 +13,7 @@ import sys
 import textwrap
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -184,13 +184,19 @@ def _paths(arguments: Namespace) -> tuple[Path, Path]:
 
 
 def _plot(arguments: Namespace) -> int:
-    from jaxmech.cli.fit.run import redraw
-    from jaxmech.ensemble import open_results
-    from jaxmech.plot import draw_pictures
+    from jaxmech.cli.fit.run import FIT, redraw
+    from jaxmech.config import command_of
+    from jaxmech.ensemble import open_results, read_failure
+    from jaxmech.plot import draw_failure, draw_pictures
 
     path = Path(arguments.run)
-    fitted = (path / "fit.npz").is_file()
-    for picture in redraw(path) if fitted else draw_pictures(open_results(path)):
+    if (path / FIT).is_file():
+        pictures: Iterable[Path] = redraw(path)
+    elif command_of(path) == "failure":
+        pictures = draw_failure(read_failure(path), path / "pictures")
+    else:
+        pictures = draw_pictures(open_results(path))
+    for picture in pictures:
         print(picture)
     return DONE
 
@@ -222,9 +228,11 @@ def _named_study(config: Path | None) -> "tuple[Study | None, Path]":
 
 
 def _report(arguments: Namespace) -> int:
+    from jaxmech.cli.failure import report
     from jaxmech.cli.fit.run import FIT, stored
     from jaxmech.cli.report.fit_page import write_fit_report
     from jaxmech.cli.report.page import write_report
+    from jaxmech.config import command_of
 
     _use_good_jax()
     if (run := Path(arguments.run)).joinpath(FIT).is_file():
@@ -232,6 +240,9 @@ def _report(arguments: Namespace) -> int:
         print(write_fit_report(fit, arguments.out or run / "report.html", title, sensors))
         return DONE
     study, folder = _named_study(arguments.config)
+    if command_of(run) == "failure":
+        print(report(run, arguments.out, arguments.animate, study, folder))
+        return DONE
     print(write_report(run, arguments.out, arguments.animate, study, folder, tell))
     return DONE
 

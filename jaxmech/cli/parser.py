@@ -132,11 +132,14 @@ def _add_blocks(command: _LazyParser) -> None:
 def _add_finished_runs(add: _Add) -> None:
     """Add the commands that read a run folder."""
     plot = add("plot", "draw the pictures of a run folder again")
-    plot.add_argument("run", metavar="RUN", help="run folder of `ensemble` or `fit`")
+    plot.add_argument("run", metavar="RUN", help="run folder of `ensemble`, `failure` or `fit`")
     replay = add("replay", "compute one trajectory of a study again, alone", texts.REPLAY)
-    report = add("report", "one page about a study or a fit, with everything in it", texts.REPORT)
+    report = add(
+        "report", "one page about a study, a failure or a fit, with everything in it", texts.REPORT
+    )
     for command in (replay, report):
-        command.add_argument("run", metavar="RUN", help="run folder of `ensemble`")
+        kinds = "`ensemble`, `failure` or `fit`" if command is report else "`ensemble`"
+        command.add_argument("run", metavar="RUN", help=f"run folder of {kinds}")
         command.add_argument(
             "--config",
             metavar="CONFIG",
@@ -148,7 +151,7 @@ def _add_finished_runs(add: _Add) -> None:
     report.add_argument("--out", metavar="FILE", type=Path, help="the page [RUN/report.html]")
     report.add_argument(
         "--animate", metavar="INDEX", type=_index, nargs="*",
-        help="numbers of trajectories to animate; none for no animation [four of them]",
+        help="numbers of trajectories or design points to animate; none for no animation [four]",
     )  # fmt: skip
     runs = add("compare-runs", "what differs between two studies", texts.COMPARE_RUNS)
     for name in ("first", "second"):

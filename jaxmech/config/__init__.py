@@ -38,6 +38,7 @@ from jaxmech.config.load import subject_of as subject_of
 from jaxmech.config.run_folder import CREATION as CREATION
 from jaxmech.config.run_folder import FolderError as FolderError
 from jaxmech.config.run_folder import RunWarning as RunWarning
+from jaxmech.config.run_folder import command_of as command_of
 from jaxmech.config.run_folder import differences as differences
 from jaxmech.config.run_folder import flush as flush
 from jaxmech.config.run_folder import locked as locked

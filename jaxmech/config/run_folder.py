@@ -58,6 +58,8 @@ def require_no_run_code(files: Sequence[Path], folder: Path) -> None:
             )
 
 
+# The commands that write run folders, by what only theirs hold.
+_COMMANDS = {"results.zarr": "ensemble", "calls": "failure", "fit.npz": "fit"}
 LOCK = ".lock"
 CREATION = ".creation"  # the lock of processes that share a folder, while it is created
 
@@ -155,9 +157,18 @@ def model_name(config: Mapping[str, Any], path: Path) -> str:
     return Path(stored_environment(path).get("model", name)).stem
 
 
+def command_of(path: Path) -> str | None:
+    """The command that wrote a run folder, such as "ensemble", if it got as far as to tell it."""
+    return next((name for file, name in _COMMANDS.items() if (path / file).exists()), None)
+
+
 @contextmanager
-def opened(path: Path, *, shared: bool = False) -> Iterator[None]:
+def opened(path: Path, command: str, *, shared: bool = False) -> Iterator[None]:
     """Create or continue a run folder, locked meanwhile; an OSError becomes a FolderError."""
+    if command_of(path) not in (None, command):
+        raise FolderError(
+            f"{path} holds a run of `jaxmech {command_of(path)}`; choose another folder with --out"
+        )
     try:
         if path.is_dir() and any(path.iterdir()) and not (path / LOCK).is_file():
             raise FolderError(f"{path} holds files but no run; choose another folder with --out")

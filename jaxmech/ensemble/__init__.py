@@ -37,6 +37,7 @@ from jaxmech.ensemble.distributions import Triangular as Triangular
 from jaxmech.ensemble.distributions import Uniform as Uniform
 from jaxmech.ensemble.draws import draw as draw
 from jaxmech.ensemble.failure.estimates import FailureEstimate as FailureEstimate
+from jaxmech.ensemble.failure.folder import read_failure as read_failure
 from jaxmech.ensemble.failure.probability import design_point_motion as design_point_motion
 from jaxmech.ensemble.failure.probability import failure_probability as failure_probability
 from jaxmech.ensemble.failure.result import DesignPoint as DesignPoint
@@ -141,6 +142,7 @@ __all__ = [
     "open",
     "open_results",
     "plain",
+    "read_failure",
     "replay",
     "run",
     "run_study",

@@ -14,7 +14,7 @@ from zipfile import BadZipFile
 import numpy as np
 import zarr
 
-from jaxmech.config import FolderError, model_name
+from jaxmech.config import FolderError, command_of, model_name
 from jaxmech.ensemble import checksums
 from jaxmech.ensemble.accumulate import from_file
 from jaxmech.ensemble.checksums import BLOCKS, RESULTS, SEAL, STATISTICS, SUMMARY, Damage
@@ -303,6 +303,11 @@ def _seal(path: Path) -> dict[str, str]:
         problem = "holds no run" if path.is_dir() else "does not exist, so it holds no run"
         raise FolderError(
             f"{path} {problem}; name the folder of a run of `jaxmech ensemble` or `jaxmech fit`"
+        )
+    if command_of(path) == "failure":
+        raise FolderError(
+            f"{path} holds a run of `jaxmech failure`, not of `jaxmech ensemble`; `jaxmech report` "
+            "shows it, and `jaxmech failure` checks its batches when it continues"
         )
     return checksums.read_seal(path)
 

@@ -179,7 +179,7 @@ def open_run(
     # compute others. The first of them creates it; the others wait for the creation lock, and so
     # never see half of a folder.
     folder = RunFolder(path, content.study.size, content.study.block_size)
-    with opened(path, shared=selection is not None):
+    with opened(path, "ensemble", shared=selection is not None):
         with locked(path, CREATION, wait=True):
             is_begun = (path / SEAL).is_file() or bool(checksums.marked_blocks(path))
             if not is_begun:

@@ -17,5 +17,5 @@ def test_a_file_that_cannot_be_written_is_named_not_its_draft(tmp_path: Path) ->
 def test_a_folder_that_is_a_file_is_refused_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("mine", encoding="utf-8")
     refused = pytest.raises(FolderError, match=r"File exists; choose a folder .* with --out")
-    with refused, opened(tmp_path / "run"):
+    with refused, opened(tmp_path / "run", "ensemble"):
         pass

@@ -87,7 +87,7 @@ def run_fit(
     recordings = _recordings(study, folder)
     name, facts = study.model, _facts(study, candidates, recordings, folder)
     study = _resolved(study, candidates, folder, out)
-    with opened(out):
+    with opened(out, "fit"):
         _begin(out, study, candidates, facts, tell or warn)
         away = cluster_tasks(study.cluster, tell) if study.cluster else nullcontext()
         with away as tasks:

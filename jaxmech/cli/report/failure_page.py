@@ -9,6 +9,7 @@ from jaxmech.cli.report.clips import clip
 from jaxmech.cli.report.layout import PagePart, Picture, of_figure, page
 from jaxmech.cli.report.tables import EstimateCell, PageTable, number_text
 from jaxmech.config import load, plain, write_whole
+from jaxmech.config.errors import InputError
 from jaxmech.ensemble import (
     DesignPoint,
     FailureEstimate,
@@ -30,7 +31,12 @@ _CAPTIONS = {
 
 
 def write_failure_report(
-    result: FailureProbability, out: Path, study: Study, name: str, folder: Path = Path()
+    result: FailureProbability,
+    out: Path,
+    study: Study,
+    name: str,
+    folder: Path = Path(),
+    animated: Sequence[int] | None = None,
 ) -> Path:
     """Write the page about a probability of failure.
 
@@ -40,8 +46,19 @@ def write_failure_report(
         study: the study that it was computed of, whose model is animated if it has a geometry.
         name: title of the page.
         folder: the folder to which relative paths of the study refer.
+        animated: numbers of the design points to animate; by default the first four.
+
+    Raises:
+        InputError: if there is no such design point.
     """
-    clips = _clips(result, study, folder)
+    chosen = range(len(result.design_points))[:_MOST_CLIPS] if animated is None else animated
+    if beyond := [k for k in chosen if k >= len(result.design_points)]:
+        count = len(result.design_points)
+        raise InputError(
+            f"--animate must name design points, of which there are {count}, from 0; "
+            f"there is none with the number {beyond[0]}"
+        )
+    clips = _clips(result, chosen, study, folder) if chosen else ()
     pictures = [of_figure(figure, _CAPTIONS[key]) for key, figure in failure_figures(result)]
     parts = [
         PagePart("How probable it is", tables=[_estimates(result)], sentences=_remarks(result)),
@@ -114,21 +131,24 @@ def _sensitivities(result: FailureProbability) -> PageTable:
     return PageTable(("variable", "parameter", "value", "derivative"), rows)
 
 
-def _clips(result: FailureProbability, study: Study, folder: Path) -> Sequence[Picture]:
+def _clips(
+    result: FailureProbability, chosen: Sequence[int], study: Study, folder: Path
+) -> Sequence[Picture]:
     """The design points in motion, if the model has a geometry."""
     model = load(study.model, study.model_options, folder, study.parameters).model
     if model is None or model.geometry is None:
         return ()
     with tempfile.TemporaryDirectory() as scratch:
-        return tuple(_animated(result, study, folder, Path(scratch)))
+        points = [result.design_points[k] for k in chosen]
+        return tuple(_animated(points, study, folder, Path(scratch)))
 
 
 def _animated(
-    result: FailureProbability, study: Study, folder: Path, scratch: Path
+    points: Sequence[DesignPoint], study: Study, folder: Path, scratch: Path
 ) -> Iterator[Picture]:
     model = load(study.model, study.model_options, folder, study.parameters).model
     assert model is not None
-    for k, point in enumerate(result.design_points[:_MOST_CLIPS]):
+    for k, point in enumerate(points):
         sol = design_point_motion(study, point, folder)
         speed = max(float(sol.ts[-1] - sol.ts[0]) / _SECONDS, 1.0)
         motion = animate(model, (sol.ts, sol.q), point.params, speed=speed, fps=_FPS)

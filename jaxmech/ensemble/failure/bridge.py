@@ -14,6 +14,7 @@ itself have common ancestors, to which its half-spaces would be fitted.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +29,7 @@ _DRAWS = 1024  # from the density at first
 _MOST_DRAWS = 16_384
 _OVERLAP = (0.05, 0.2)  # least share of failures in the density, and of it in the failures
 _ITERATIONS = 100
+_CONVERGED = 1e-12  # change of the probability, relative to it
 _FLOOR = 1e-3  # of the density relative to that of failures, where its logarithm is compared
 
 
@@ -72,6 +74,14 @@ class HalfSpaces:
         return np.asarray(u + (beyond - (u * a).sum(1))[:, None] * a)
 
 
+class _Part(NamedTuple):
+    """A probability with the squares of its coefficients of variation."""
+
+    probability: float
+    of_draws: float  # by the points of the density
+    of_runs: float  # by the failures
+
+
 def bridged(
     limit: LimitState, runs: Sequence[np.ndarray], guess: float, precision: float,
     rng: np.random.Generator,
@@ -84,20 +94,24 @@ def bridged(
     before, halves = limit.trajectories, (runs[::2], runs[1::2])
     if len(halves[1]) < 2:
         return None
-    parts = []
+    parts: list[_Part] = []
     for fitted, others in (halves, halves[::-1]):
         density = _likeliest(np.concatenate(fitted), np.concatenate(others), guess, rng)
         part = _part(limit, density, others, guess, precision, rng)
         if part is None:
             return None
         parts.append(part)
-    probability = float(np.mean([p for p, _ in parts]))
-    spread = sqrt(sum(p**2 * square for p, square in parts)) / 2 / probability
+    probability = float(np.mean([part.probability for part in parts]))
+    of_draws = sum(part.probability**2 * part.of_draws for part in parts)
+    of_runs = sum(part.probability**2 * part.of_runs for part in parts)
+    variance = of_draws + of_runs
+    spread = sqrt(variance) / 2 / probability
     failures = np.concatenate(runs)
     numbers = np.repeat(np.arange(len(runs)), [len(u) for u in runs])
     return FailureEstimate(
         "bridge sampling", probability, spread, limit.trajectories - before, failures,
-        np.full(len(failures), 1 / len(failures)), degrees=len(runs) - 2, runs=numbers,
+        np.full(len(failures), 1 / len(failures)), degrees=len(runs) - 2,
+        of_runs=of_runs / variance, runs=numbers,
     )  # fmt: skip
 
 
@@ -113,8 +127,8 @@ def _likeliest(
 def _part(
     limit: LimitState, density: HalfSpaces, runs: Sequence[np.ndarray], guess: float,
     precision: float, rng: np.random.Generator,
-) -> tuple[float, float] | None:  # fmt: skip
-    """The probability by a density and failures of independent runs, and its squared variation."""
+) -> _Part | None:  # fmt: skip
+    """The probability by a density and failures of independent runs."""
     in_runs = [density.ratio(u) for u in runs]
     within = np.mean([(ratios > 0).mean() for ratios in in_runs])
     ratios, failed = np.zeros(0), np.zeros(0, bool)
@@ -128,10 +142,10 @@ def _part(
         if failed.mean() < _OVERLAP[0]:
             return None
         probability, terms, means = _solved(np.where(failed, ratios, np.nan), in_runs, guess)
-        of_draws = terms.var() / len(terms) / terms.mean() ** 2
+        of_draws = float(terms.var() / len(terms) / terms.mean() ** 2)
         if of_draws <= precision**2 / 2 or len(ratios) >= _MOST_DRAWS:
             break
-    return probability, float(of_draws + means.var(ddof=1) / len(means) / means.mean() ** 2)
+    return _Part(probability, of_draws, float(means.var(ddof=1) / len(means) / means.mean() ** 2))
 
 
 def _solved(
@@ -142,7 +156,9 @@ def _solved(
     for _ in range(_ITERATIONS):
         terms = np.nan_to_num(1 / (1 / p + ratios))
         means = np.array([(x / (1 / p + x)).mean() for x in in_runs])
-        p = float(terms.mean() / means.mean())
+        p, before = float(terms.mean() / means.mean()), p
+        if abs(p - before) <= _CONVERGED * p:
+            break
     return p, terms, means
 
 
@@ -152,13 +168,15 @@ def _clustered(u: np.ndarray, clusters: int, rng: np.random.Generator) -> np.nda
     for _ in range(clusters - 1):
         distances = _distances(u, centers).min(1)
         centers = np.vstack([centers, u[rng.choice(len(u), p=distances / distances.sum())]])
+    labels = _distances(u, centers).argmin(1)
     for _ in range(_SWEEPS):
-        labels = _distances(u, centers).argmin(1)
-        centers = np.stack([
-            u[labels == k].mean(0) if (labels == k).any() else center
-            for k, center in enumerate(centers)
-        ])  # fmt: skip
-    return np.asarray(_distances(u, centers).argmin(1))
+        members = (labels == np.arange(clusters)[:, None]).astype(float)
+        counts = members.sum(1, keepdims=True)
+        centers = np.where(counts > 0, members @ u / np.maximum(counts, 1), centers)
+        before, labels = labels, _distances(u, centers).argmin(1)
+        if np.array_equal(labels, before):
+            break
+    return np.asarray(labels)
 
 
 def _distances(u: np.ndarray, centers: np.ndarray) -> np.ndarray:

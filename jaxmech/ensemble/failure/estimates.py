@@ -43,6 +43,7 @@ class FailureEstimate:
         levels: the levels of subset simulation.
         degrees: degrees of freedom of the standard deviation, if it is known from few runs.
         runs: the number of the run of each failure, where those of a run depend on each other.
+        of_runs: the part of the variance that is known from the few runs alone.
     """
 
     method: str
@@ -54,6 +55,7 @@ class FailureEstimate:
     levels: tuple[SubsetLevel, ...] = ()
     degrees: int = 0
     runs: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
+    of_runs: float = 1.0
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """The interval of the probability: that of its logarithm, which is nearly normal.
@@ -61,25 +63,29 @@ class FailureEstimate:
         Without a failure, it ends at the probability with which so many trajectories are all safe
         with the remaining confidence.
         """
-        from scipy.special import ndtri, stdtrit
-
         if self.probability <= 0:
             count = max(self.trajectories, 1)
             return 0.0, 1 - (1 - confidence) ** (1 / count) if self.method == "monte-carlo" else inf
         spread = self.coefficient_of_variation
         if not isfinite(spread):
             return float("nan"), float("nan")
-        tail = 0.5 + confidence / 2
-        quantile = float(stdtrit(self.degrees, tail) if self.degrees > 0 else ndtri(tail))
-        width = quantile * sqrt(np.log1p(spread**2))
+        width = self._quantile(0.5 + confidence / 2) * sqrt(np.log1p(spread**2))
         return self.probability * exp(-width), min(self.probability * exp(width), 1.0)
 
     def reaches(self, precision: float) -> bool:
         """Whether the interval is as short as that of a known coefficient of variation."""
+        from scipy.special import ndtri
+
+        widening = self._quantile(_TAIL) / float(ndtri(_TAIL))
+        return self.coefficient_of_variation * widening <= precision
+
+    def _quantile(self, tail: float) -> float:
+        """In standard deviations: Student's for the variance by few runs, else the normal one."""
         from scipy.special import ndtri, stdtrit
 
-        widening = float(stdtrit(self.degrees, _TAIL) / ndtri(_TAIL)) if self.degrees > 0 else 1.0
-        return self.coefficient_of_variation * widening <= precision
+        normal = float(ndtri(tail))
+        student = float(stdtrit(self.degrees, tail)) if self.degrees > 0 else normal
+        return sqrt(self.of_runs * student**2 + (1 - self.of_runs) * normal**2)
 
     def agrees(self, other: "FailureEstimate", deviations: float) -> bool:
         """Whether two estimates differ by at most so many of their standard deviations."""

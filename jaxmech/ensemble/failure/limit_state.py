@@ -1,9 +1,10 @@
 """`LimitState`: the margins of motions, and their gradients, at points of standard normal space.
 
 All calls have one of two shapes, a block of margins or a few lanes of margins with gradients, so
-that two programs are compiled. With a journal each result is stored before it is used. A later
-process that begins again with the same settings asks the same questions in the same order, and
-reads the answers from there up to the point where the earlier one was killed.
+that two programs are compiled. A block is computed in slices, only as many as its points fill. With
+a journal each result is stored before it is used. A later process that begins again with the same
+settings asks the same questions in the same order, and reads the answers from there up to the point
+where the earlier one was killed.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.config import npz, write_whole
@@ -25,6 +27,7 @@ from jaxmech.ensemble.kernel import errors_as_problems
 from jaxmech.ensemble.members.base import inputs_of, merged
 
 GRADIENT_LANES = 16  # margins with gradients in one call
+_SLICE = 64  # lanes on a CPU that are computed or not, as points fill them
 
 
 class ExhaustedError(Exception):
@@ -79,10 +82,9 @@ class LimitState:
 
     def motion(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """The initial state and parameters of the motion of a point, shape (n,)."""
-        variables = self.sampler.variables(self.space.columns(u[None]), 1)
-        varying, shared = inputs_of(variables, self.margin.member.dtype)
-        states = self.margin.member.states(varying, shared, 1)
-        q, v, params = jax.tree.map(lambda x: np.asarray(x)[0], states)
+        # By the program of the gradients, which is compiled already where there are such points.
+        motion = self._evaluated(u[None], GRADIENT_LANES, True)["motion"]
+        q, v, params = jax.tree.map(lambda x: np.asarray(x)[0], motion)
         return q, v, params
 
     def _calls(self, u: np.ndarray, lanes: int, with_gradient: bool) -> list[Margins]:
@@ -111,49 +113,57 @@ class LimitState:
 
     def computed(self, u: np.ndarray, lanes: int, with_gradient: bool) -> Margins:
         """The margins of some points, in a program of so many lanes."""
-        member = self.margin.member
-        variables = self.sampler.variables(self.space.columns(u), len(u))
-        varying, shared = inputs_of(variables, member.dtype, lanes - len(u))
-        program = self._derivatives if with_gradient else self._margins
-        with errors_as_problems():
-            found = program(varying, shared, not member.may_skip_assembly)
-            if member.may_skip_assembly and not bool(found["met"].all()):
-                found = program(varying, shared, True)
-        found = jax.tree.map(lambda x: np.asarray(x)[: len(u)], found)
-        result = {"margin": found["margin"].astype(float), "lost": found["lost"]}
+        values = self._evaluated(u, lanes, with_gradient)
+        margin, lost = (np.asarray(values[name])[: len(u)] for name in ("margin", "lost"))
+        result = {"margin": margin.astype(float), "lost": lost}
         if with_gradient:
-            tree, entries = found["gradient"], self.sampler.entries
+            tree, entries = values["gradient"], self.sampler.entries
             by_column = np.stack(
-                [_entry(tree, *entries[name]) for name in self.space.names], axis=1
+                [_entry(tree, *entries[name])[: len(u)] for name in self.space.names], axis=1
             ).astype(float)
-            by_column[found["lost"]] = 0.0
+            by_column[lost] = 0.0
             result["gradient"] = self.space.gradient(u, by_column)
         return result
 
+    def _evaluated(self, u: np.ndarray, lanes: int, with_gradient: bool) -> dict[str, Any]:
+        """All that a program computes of some points, with lanes that mean nothing at the end."""
+        member = self.margin.member
+        variables = self.sampler.variables(self.space.columns(u), len(u))
+        slices = 1 if with_gradient else _slices(lanes)
+        padding = -(-lanes // slices) * slices - len(u)
+        varying, shared = inputs_of(variables, member.dtype, padding)
+        program = self._derivatives if with_gradient else self._margins
+        filled = -(-len(u) * slices // (len(u) + padding))
+        with errors_as_problems():
+            values = program(varying, shared, slices, filled, not member.may_skip_assembly)
+            if member.may_skip_assembly and not bool(values["met"].all()):
+                values = program(varying, shared, slices, filled, True)
+        return values
+
     @cached_property
     def _margins(self) -> Any:
-        def compute(varying: Any, shared: Any, assembled: bool) -> Any:
+        def compute(varying: Any, shared: Any, slices: int, filled: Any, assembled: bool) -> Any:
             def one(draws: Any) -> Any:
-                margin, (lost, met) = self.margin.of(merged(shared, draws), assembled)
-                return {"margin": margin, "lost": lost, "met": met}
+                margin, known = self.margin.of(merged(shared, draws), assembled)
+                return {"margin": margin, "lost": known["lost"], "met": known["met"]}
 
-            return jax.vmap(one)(varying)
+            return _in_slices(jax.vmap(one), varying, slices, filled)
 
-        return jax.jit(compute, static_argnums=2)
+        return jax.jit(compute, static_argnums=(2, 4))
 
     @cached_property
     def _derivatives(self) -> Any:
-        def compute(varying: Any, shared: Any, assembled: bool) -> Any:
+        def compute(varying: Any, shared: Any, slices: int, filled: Any, assembled: bool) -> Any:
             def one(draws: Any) -> Any:
                 def margin_of(draws: Any) -> Any:
                     return self.margin.of(merged(shared, draws), assembled)
 
-                (margin, (lost, met)), gradient = jax.value_and_grad(margin_of, has_aux=True)(draws)
-                return {"margin": margin, "lost": lost, "met": met, "gradient": gradient}
+                (margin, known), gradient = jax.value_and_grad(margin_of, has_aux=True)(draws)
+                return {"margin": margin, "gradient": gradient, **known}
 
-            return jax.vmap(one)(varying)
+            return _in_slices(jax.vmap(one), varying, slices, filled)
 
-        return jax.jit(compute, static_argnums=2)
+        return jax.jit(compute, static_argnums=(2, 4))
 
     def _file(self, ahead: int) -> Path | None:
         """The file of a block, which is so many blocks ahead."""
@@ -181,9 +191,31 @@ class LimitState:
             write_whole(file, npz({**result, **checks}))
 
 
+def _slices(lanes: int) -> int:
+    """The number of parts in which so many lanes are computed."""
+    return max(lanes // _SLICE, 1) if jax.default_backend() == "cpu" else 1
+
+
+def _in_slices(fn: Callable[[Any], Any], varying: Any, slices: int, filled: Any) -> Any:
+    """The results of the first slices of a batch; those of the others are zeros."""
+    if slices == 1:
+        return fn(varying)
+    parts = jax.tree.map(lambda x: x.reshape(slices, -1, *x.shape[1:]), varying)
+    shapes = jax.eval_shape(fn, jax.tree.map(lambda x: x[0], parts))
+    zeros = jax.tree.map(lambda x: jnp.zeros((slices, *x.shape), x.dtype), shapes)
+
+    def step(k: Any, results: Any) -> Any:
+        values = fn(jax.tree.map(lambda x: x[k], parts))
+        return jax.tree.map(lambda whole, x: whole.at[k].set(x), results, values)
+
+    results = jax.lax.fori_loop(0, filled, step, {**zeros, "met": jnp.ones_like(zeros["met"])})
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), results)
+
+
 def _entry(tree: Any, section: str, name: str, index: tuple[int, ...]) -> np.ndarray:
-    values: np.ndarray = tree[section][name][(slice(None), *index)]
-    return values
+    values: np.ndarray = np.asarray(tree[section][name])
+    place: tuple[Any, ...] = (slice(None), *index)
+    return values[place]
 
 
 def _key(u: np.ndarray, with_gradient: bool) -> np.ndarray:

@@ -52,8 +52,12 @@ class Margin:
         study = replace(study, events=events, statistics={}, until=None, store="all", failure=None)
         return StudyTrajectory(study, self.subject)
 
-    def of(self, inputs: Tree, assembled: bool) -> tuple[Array, tuple[Array, Array]]:
-        """The margin, whether the trajectory has failed numerically, and its start was met."""
+    def of(self, inputs: Tree, assembled: bool) -> tuple[Array, dict[str, Any]]:
+        """The margin, and what else is known of the motion.
+
+        That is whether it was `lost` numerically, whether its start was `met`, and its `motion`:
+        initial coordinates, velocities and parameters.
+        """
         member = self.member
         q, v, met = member.start(inputs, assembled)
         params = member.params(inputs)
@@ -63,7 +67,7 @@ class Margin:
         forced = -1.0 if self.failure.unfinished == "failure" else 1.0
         # A trajectory that has failed before it is lost is a failure by any rule.
         margin = jnp.where(is_lost & ~(margin <= 0), forced * self.scale, margin)
-        return margin, (is_lost, met)
+        return margin, {"lost": is_lost, "met": met, "motion": (q, v, params)}
 
     @property
     def scale(self) -> float:

@@ -134,7 +134,8 @@ def design_point_motion(study: Study, point: DesignPoint, folder: Path = Path())
     if study.failure is None:
         raise refuse("failure", "must say what counts as failure, but is missing")
     member = limit_state_of(study, None, folder).margin.member
-    motion: Solution = jax.jit(member.motion)(point.q, point.v, point.params)
+    params = {**point.params, **member.subject.inputs.of(point.params)}
+    motion: Solution = jax.jit(member.motion)(point.q, point.v, params)
     return motion
 
 

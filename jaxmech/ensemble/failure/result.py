@@ -116,6 +116,8 @@ class FailureProbability:
                     "probability": x.probability,
                     "coefficient_of_variation": x.coefficient_of_variation,
                     "trajectories": x.trajectories,
+                    "degrees": x.degrees,
+                    "of_runs": x.of_runs,
                     "levels": [vars(level) for level in x.levels],
                 }
                 for x in self.estimates

@@ -6,6 +6,7 @@ normal space.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
@@ -93,18 +94,19 @@ def _log_mixture(u: np.ndarray, points: np.ndarray, shares: np.ndarray) -> np.nd
 def monte_carlo(limit: LimitState, precision: float, seed: int) -> FailureEstimate:
     """Crude Monte Carlo: the share of failures among points drawn as they occur."""
     rng, block = np.random.default_rng([seed, 2]), limit.margin.study.block_size
-    before, points, margins = limit.trajectories, [], []
+    before, count, failures = limit.trajectories, 0, [np.zeros((0, limit.size))]
+    failed = 0
     while limit.left > 0:
-        points.append(rng.normal(size=(min(block, limit.left), limit.size)))
-        margins.append(limit.values(points[-1]))
-        failures = sum(int((g <= 0).sum()) for g in margins)
-        count = sum(map(len, margins))
-        if failures and (1 - failures / count) / failures <= precision**2:
+        u = rng.normal(size=(min(block, limit.left), limit.size))
+        failures.append(u[limit.values(u) <= 0])
+        count, failed = count + len(u), failed + len(failures[-1])
+        if failed and (1 - failed / count) / failed <= precision**2:
             break
-    g = np.concatenate(margins)
-    return weighted_estimate(
-        "monte-carlo", np.concatenate(points), g, np.ones(len(g)), limit.trajectories - before
-    )
+    spread = sqrt((1 - failed / count) / failed) if failed else inf
+    return FailureEstimate(
+        "monte-carlo", failed / max(count, 1), spread, limit.trajectories - before,
+        np.concatenate(failures), np.full(failed, 1 / max(failed, 1)),
+    )  # fmt: skip
 
 
 def openturns() -> Any:

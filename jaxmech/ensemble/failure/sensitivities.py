@@ -56,11 +56,11 @@ def sensitivities(space: StandardSpace, estimate: FailureEstimate) -> tuple[Sens
     for k, (name, (rule, default)) in enumerate(space.rules.items()):
         for key, value, ahead, behind, step in _neighbours(rule, default):
             scores = _scores(rule, ahead, behind, step, z[:, k], pull[:, k], default)
-            mean = float(weights @ scores)
+            mean = float((weights * scores).sum())
             parts = weights * (scores - mean)
             if len(estimate.runs):  # failures of a run depend on each other
                 parts = np.bincount(estimate.runs, parts)
-            results.append(Sensitivity(name, key, value, mean, sqrt(float(parts @ parts))))
+            results.append(Sensitivity(name, key, value, mean, sqrt(float((parts**2).sum()))))
     return tuple(results)
 
 

@@ -95,6 +95,8 @@ def _of_boundary(limit: LimitState, failures: np.ndarray) -> Iterator[str]:
 
 def _of_regions(estimate: FailureEstimate, points: Search) -> Iterator[str]:
     if not len(points.points):
+        why = "the margin has no gradient" if points.flat == 1 else "the search ends"
+        yield f"no design point was found, as {why} everywhere it was begun"
         return
     indices = np.abs(points.indices)
     if len(relevant := points.relevant) > 1:

@@ -1,0 +1,1 @@
+"""Probabilities of failure beside OpenTURNS and brute force."""
