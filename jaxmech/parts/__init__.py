@@ -4,12 +4,12 @@ Read upward: `values`, `vectors` and `directions` are numbers and geometry, `bod
 `rigid_bodies` the bodies, made of `solids` with an `inertia` and drawn by `visuals`,
 `position_equations` and `velocity_equations` the elements that joints are made of. `joints` are
 those that can have coordinates, each in one class with all that is known about it; `point_joints`,
-`gears`, `rack`, `rolling` and the `contacts` of cams and curved bodies are always constraints, and
-`gaps` are stops, ropes and bodies that touch and part. `kinematics` says where bodies are, in
-coordinates of their own or in those of joints, and `dynamics` has M and Q in the latter. `forces`
-act on bodies and in joints, and `joint_loads` are what joints exert. `equations` makes the system
-of a `mechanism`, after the checks of `validation`; `geometry` and `drawing` draw it, and `outline`
-prints it.
+`gears`, `rack`, `rolling`, `clutches` and the `contacts` of cams and curved bodies are always
+constraints, and `gaps` are stops, ropes and bodies that touch and part. `kinematics` says where
+bodies are, in coordinates of their own or in those of joints, and `dynamics` has M and Q in the
+latter. `forces` act on bodies and in joints, and `joint_loads` are what joints exert. `equations`
+makes the system of a `mechanism`, after the checks of `validation`; `geometry` and `drawing` draw
+it, and `outline` prints it.
 """
 
 from jaxmech.parts.body import AbstractBody as AbstractBody
@@ -18,6 +18,7 @@ from jaxmech.parts.body import Moving as Moving
 from jaxmech.parts.body import Start as Start
 from jaxmech.parts.body import ground as ground
 from jaxmech.parts.body import point_mass as point_mass
+from jaxmech.parts.clutches import clutch as clutch
 from jaxmech.parts.contacts import cam as cam
 from jaxmech.parts.contacts import flat_follower as flat_follower
 from jaxmech.parts.contacts import polar_profile as polar_profile
@@ -126,6 +127,7 @@ __all__ = [
     "bushing",
     "bushing_damper",
     "cam",
+    "clutch",
     "constant_velocity",
     "contact",
     "coordinate_force",

@@ -53,6 +53,28 @@ def test_limits_of_joints_and_tendons_hold() -> None:
     np.testing.assert_allclose(seen.multipliers["cord.limit"][-1], [3 * 9.81], rtol=1e-9)
 
 
+URDF = """
+<robot name="lift"><link name="base"/>
+  <link name="arm"><inertial><origin xyz="1 0 0"/><mass value="2"/>
+    <inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <link name="tool"><inertial><origin xyz="1 0 0"/><mass value="1"/>
+    <inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <joint name="elbow" type="revolute"><parent link="base"/><child link="arm"/><axis xyz="0 1 0"/>
+    <limit lower="-0.5" upper="1.5" effort="10" velocity="1"/></joint>
+  <joint name="reach" type="prismatic"><parent link="arm"/><child link="tool"/><axis xyz="1 0 0"/>
+    <limit lower="-0.1" upper="0.4" effort="10" velocity="1"/></joint>
+</robot>
+"""
+
+
+def test_limits_of_urdf_joints_are_stops() -> None:
+    robot = from_mjcf(URDF, limits=True)
+    gaps = {gap.name: gap.constraint for gap in robot.system.unilateral}
+    values = [gaps[name].value(jnp.array([1.2, 0.3]), jnp.zeros(()), {}) for name in gaps]
+    assert [*gaps] == ["elbow.limit", "reach.limit"]
+    np.testing.assert_allclose(values, [[1.7, 0.3], [0.4, 0.1]], rtol=1e-12)
+
+
 def test_limits_are_left_out_by_default() -> None:
     with pytest.warns(IgnoredElementsWarning) as shown:
         robot = from_mjcf(LIMITED)

@@ -56,6 +56,22 @@ def test_derivatives_go_through_all_bounces(steps: Any) -> None:
     np.testing.assert_allclose(wrt_start, first * (1 + 2 * 0.875) / 2, rtol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("method", "steps"), [(jm.Rodas5P(), FIXED), (jm.RadauIIA5(), BY_TOLERANCE)]
+)
+def test_implicit_methods_find_all_bounces(method: Any, steps: Any) -> None:
+    def bounces(e: Any) -> tuple[Any, jm.Solution]:
+        sol = jm.simulate(BALL, jnp.ones(1), jnp.zeros(1), TS, {"e": e}, method=method, steps=steps)
+        return sol.events["floor closes"].t[2], sol
+
+    first = np.sqrt(2 / G)
+    (third, sol), slope = jax.value_and_grad(bounces, has_aux=True)(0.3)
+    np.testing.assert_allclose([third, slope], [first * 1.78, first * 3.2], rtol=1e-9)
+    hits = sol.events["floor closes"]
+    np.testing.assert_allclose(hits.t[hits.count - 1], time_to_rest(0.3), rtol=1e-5)
+    assert not sol.q[-1].any()
+
+
 def test_the_floor_pushes_while_the_ball_rests() -> None:
     sol = dropped(jnp.asarray(0.3))
     push = jm.observe(BALL, sol, {"e": jnp.asarray(0.3)}).multipliers["floor"]

@@ -21,6 +21,7 @@ from jaxmech.compiler.ir.loops import UnsupportedError
 from jaxmech.models import CATALOGUE
 from tests.compiler.test_vectorize import FUNCTIONS, batch
 from tests.compiler.test_while import LOOPS, starts
+from tests.unilateral.systems import BALL
 
 SOME = (  # one for each kind of text; the others are marked slow
     "logic", "transcendental", "other functions", "reductions", "choices", "largest", "integers",
@@ -106,6 +107,22 @@ def test_adaptive_steps() -> None:
     if ptxas.ptxas() is not None:
         for one in found:
             assert ptxas.assembled(cuda_program(*one, 5).ptx, "sm_90").registers <= 255
+
+
+@pytest.mark.slow
+def test_gaps_that_close_and_open() -> None:
+    """Every trajectory has impacts of its own."""
+    start, e = jnp.linspace(0.5, 1.5, 5)[:, None], {"e": jnp.linspace(0.1, 0.9, 5)}
+
+    def run(q: Any, p: Any) -> jm.Solution:
+        ts, steps = jnp.linspace(0.0, 1.5, 4), jm.FixedSteps(per_save=10)
+        return jm.simulate(BALL, q, 0 * q, ts, p, steps=steps)
+
+    with running(on_host) as found:
+        ours = jax.block_until_ready(jax.jit(jax.vmap(run))(start, e))
+    assert found
+    assert (ours.events["floor closes"].count > 1).all()
+    assert_close(ours, jax.jit(jax.vmap(run))(start, e), 1e-13)
 
 
 @pytest.mark.slow

@@ -1,0 +1,72 @@
+"""Studies and failures of a system with a stop, whose steps are chosen by themselves."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import jaxmech as jm
+from jaxmech.config.toml import read
+from jaxmech.ensemble import Failure, Fixed, Normal, Study, Times, failure_probability
+from jaxmech.ensemble.run import run_study
+from tests.ensemble.studies import arrays
+
+CART = """
+import jaxmech as jm
+
+wall = jm.Unilateral(lambda q, t, p: 1.0 - q[0], restitution=lambda p: p["e"], name="wall")
+cart = jm.System(lambda q, v, t, p: 0.5 * v @ v, [wall], coordinates=("x",))
+"""
+
+STUDY = """
+model = "cart.py:cart"
+size = 12
+block = 6
+
+[times]
+end = 2.0
+saves = 5
+
+[coordinates]
+x = 0.0
+
+[velocities]
+x = { distribution = "uniform", low = 0.1, high = 2.0 }
+
+[parameters]
+e = { distribution = "uniform", low = 0.2, high = 0.9 }
+"""
+
+
+def test_a_study_with_a_stop_needs_no_other_keys(tmp_path: Path) -> None:
+    (tmp_path / "cart.py").write_text(CART)
+    (tmp_path / "study.toml").write_text(STUDY)
+    run_study(read(tmp_path / "study.toml", Study), tmp_path / "run", folder=tmp_path)
+    stored = arrays(tmp_path / "run")
+    assert not stored["status"].any()
+    v, e, t = stored["v"][:, 0], stored["parameter_e"][:, None], stored["t"][None]
+    beyond = np.maximum(v * t - 1.0, 0.0)
+    np.testing.assert_allclose(stored["q"][..., 0], v * t - (1 + e) * beyond, atol=1e-9)
+    assert 0 < (beyond[:, -1] > 0).sum() < 12
+
+
+def _wall(q, t, p):  # type: ignore[no-untyped-def]
+    return 1.0 - q[0]
+
+
+def _kinetic(q, v, t, p):  # type: ignore[no-untyped-def]
+    return 0.5 * v @ v
+
+
+def test_a_failure_by_a_rebound() -> None:
+    """From x = 0 at a speed v the cart is at 1 - (2 v - 1) / 2 after two seconds."""
+    pytest.importorskip("openturns")
+    wall = jm.Unilateral(_wall, restitution=0.5, name="wall")
+    study = Study(
+        model=jm.System(_kinetic, [wall], coordinates=("x",)), size=256, block=256,
+        times=Times(end=2.0, saves=5), coordinates={"x": Fixed(0.0)},
+        velocities={"x": Normal(mean=1.0, sd=0.2)},
+    )  # fmt: skip
+    result = failure_probability(study, failure=Failure(of="x", below=-0.2, method="form"))
+    assert result.probability == pytest.approx(stats.norm.sf(3.5), rel=1e-4)
