@@ -80,8 +80,7 @@ def observe(
         )
     active = solution.events.active if solution.events is not None else {}
     gaps = Gaps.of(system, solution.q[0], solution.ts[0], params)
-    if gaps is not None:
-        system = gaps.system(system)
+    system = gaps.system(system)
     if active:
         system = with_switches(system, tuple(active))
     switches = jnp.stack([*active.values()], axis=1) if active else None
@@ -92,7 +91,7 @@ def observe(
         )
     if not other_params and is_known((solution, params, observation)):
         _warn_of_other_params(system, formulation, solution, switches, params, observation)
-    return observation if gaps is None else gaps.joined(observation)
+    return gaps.joined(observation)
 
 
 @jit_of("system", "formulation", is_frame=True)

@@ -172,7 +172,7 @@ def simulate(
     event_set = with_gaps(event_set_of(system, events, inactive), system, q0, ts, params)
     require_known_mesh((q0, v0, ts, params))
     require_finite(q0=q0, v0=v0, ts=ts, params=params)
-    if event_set is not None:
+    if event_set:
         _require_forwards(event_set, ts)
         _warn_of_rounded_times(ts)
     steps = ending_at_jumps(system, scheme.steps, q0, v0, ts, params)
@@ -221,7 +221,7 @@ def _step_times(
 
 def _require_forwards(event_set: EventSet, ts: Array) -> None:
     values = actual(ts, MEMBERS)
-    if event_set.gaps is not None and values is not None and (np.diff(values, axis=1) < 0).any():
+    if event_set.gaps.count and values is not None and (np.diff(values, axis=1) < 0).any():
         raise ValueError(
             "Argument `ts` must increase where there are unilateral constraints, but decreases: a "
             "motion before an impact does not follow from the one after it."
@@ -256,7 +256,7 @@ def _warn_of_rounded_times(ts: Array) -> None:
 
 
 def _checked(
-    system: System, solution: Solution, throw: bool, params: Params, event_set: EventSet | None
+    system: System, solution: Solution, throw: bool, params: Params, event_set: EventSet
 ) -> Solution:
     """The solution, or an error or a warning if it is not good."""
     if throw and is_known(solution) and not succeeded(int(solution.status)):
@@ -267,21 +267,19 @@ def _checked(
 
 
 def _with_switches(
-    system: System, event_set: EventSet | None, params: Params, span: Span | None = None
+    system: System, event_set: EventSet, params: Params, span: Span | None = None
 ) -> tuple[System, Params]:
     """Add switches to the system, and their initial positions to the parameters.
 
     With a span of time, add spans as well.
     """
     system, params = system if span is None else within_spans(system), within(span, params)
-    if event_set is None:
-        return system, params
     return event_set.system(system), event_set.params(params, event_set.active())
 
 
 @jit_of("scheme", "derivative", "event_set", "inserted", is_frame=True)
 def _simulate(
-    scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet | None, inserted: int,
+    scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet, inserted: int,
     q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance | None,
     times: Array | None,
 ) -> Solution:  # fmt: skip
@@ -300,18 +298,11 @@ def _simulate(
     if grid is not None:
         trajectory = _at_saves(trajectory, grid.rows)
     found = None
-    if event_set is not None and trajectory.events is not None:
-        assert trajectory.active is not None
-        assert trajectory.occurrences is not None
+    if event_set:
         found = events_of(
-            event_set,
-            system,
-            trajectory.events,
-            trajectory.occurrences,
-            trajectory.active,
-            ts[-1],
-            trajectory.t_failed,
-        )
+            event_set, system, trajectory.events, trajectory.occurrences, trajectory.active,
+            ts[-1], trajectory.t_failed,
+        )  # fmt: skip
     rows = trajectory.q, trajectory.v, ts
     v = with_samples(system, rows, (ts[0], ts[-1]), params, times, found)
     trajectory = replace(trajectory, v=v)
@@ -321,9 +312,7 @@ def _simulate(
     counts = trajectory.counts
     if counts is None:
         counts = StepCounts.of_fixed(scheme.method, scheme.per_save, inputs.ts, trajectory.t_failed)
-    is_conserved = conserves_energy(system, *start) and not (
-        event_set and event_set.has_transitions
-    )
+    is_conserved = conserves_energy(system, *start) and not event_set.has_transitions
     return _solution(system, replace(trajectory, counts=counts), ts, energy, is_conserved, found)
 
 
@@ -373,9 +362,7 @@ def _energy(system: System, q: Array, v: Array, t: Array, params: Params) -> Arr
     return system.dynamics.energy(q, v, t, params)
 
 
-def _explanation(
-    system: System, solution: Solution, params: Params, event_set: EventSet | None
-) -> str:
+def _explanation(system: System, solution: Solution, params: Params, event_set: EventSet) -> str:
     status = Status(int(solution.status))
     message = f"{status.name} at t = {float(solution.t_failed):g} s: {status.message}."
     if status == Status.INCONSISTENT:
@@ -385,9 +372,8 @@ def _explanation(
                 f" Constraint {violation.name!r} has a {violation.level} residual of "
                 f"{violation.size:.3g}."
             )
-        if event_set is not None and event_set.gaps is not None:
-            for name, value in event_set.gaps.negative(q, t, event_set.plain(params)):
-                message += f" The gap of {name!r} is {value:.3g}."
+        for name, value in event_set.gaps.negative(q, t, event_set.plain(params)):
+            message += f" The gap of {name!r} is {value:.3g}."
     last = int(np.flatnonzero(np.isfinite(np.asarray(solution.q)).all(axis=1)).max(initial=0))
     state = system.arguments(solution.q[last], solution.v[last], solution.ts[last], params)
     if status == Status.PROJECTION_FAILED:

@@ -246,12 +246,11 @@ def with_steps(study: Study, subject: Subject, sampler: Sampler) -> Study:
         first_params = as_dtype(jax.tree.map(lambda x: x[0], params), program.dtype)
         saves = jnp.asarray(program.ts)
         event_set = with_gaps(program.event_set, program.system, q[0], saves, first_params)
-        system = program.system if event_set is None else event_set.system(program.system)
+        system = event_set.system(program.system)
         steps = ending_at_jumps(program.system, steps, q[0], v[0], saves, first_params)
         scheme = Scheme.of(system, study.method, steps, study.projection, study.formulation)
-        if event_set is not None:
-            switched = partial(event_set.params, active=event_set.active())
-            params = jax.vmap(switched, axis_size=len(rows))(params)
+        switched = partial(event_set.params, active=event_set.active())
+        params = jax.vmap(switched, axis_size=len(rows))(params)
         ts, ends = np.tile(program.ts, (len(rows), 1)), steps.step_times(program.dtype)
         times = None if ends is None else np.tile(ends, (len(rows), 1))
         if system.sampling is not None:
@@ -265,8 +264,7 @@ def _times_of_controllers(
     system: System, ends: Any, saves: Array, program: StudyTrajectory, params: Any, rows: int
 ) -> np.ndarray:
     """The times at which steps end, for each of some trajectories."""
-    plain = program.event_set.plain(params) if program.event_set else params
-    plain = as_dtype(plain, program.dtype)
+    plain = as_dtype(program.event_set.plain(params), program.dtype)
 
     def times(params: Any) -> Any:
         return step_times(system, ends, saves, params, program.ts)

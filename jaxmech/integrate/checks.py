@@ -19,18 +19,14 @@ from jaxmech.system import Params
 
 
 def begin_run(
-    scheme: Scheme, event_set: EventSet | None, q: Array, v: Array, t: Array, ahead: Array,
+    scheme: Scheme, event_set: EventSet, q: Array, v: Array, t: Array, ahead: Array,
     params: Params, times: Array,
-) -> tuple[Params, EventState | None, Int[Array, ""], Float[Array, " n"]]:  # fmt: skip
+) -> tuple[Params, EventState, Int[Array, ""], Float[Array, " n"]]:  # fmt: skip
     """Parameters with switches, events, whether a run can begin, and the extents of coordinates.
 
     Time goes on in the direction of `ahead`; `times` is whether the save times are in order. The
     extents are those with all constraints switched on.
     """
-    if event_set is None:
-        extents, is_finite = finite_extents(scheme.system, q, v, t, params)
-        status = _start_status(scheme, q, v, t, params, times & is_finite, extents)
-        return params, None, status, extents
     events, of_gaps = event_set.start(scheme, q, v, t, params)
     all_params = event_set.params(params, jnp.ones_like(events.active))
     extents, is_finite = finite_extents(scheme.system, q, v, t, all_params)
@@ -38,6 +34,8 @@ def begin_run(
     if event_set.has_transitions:
         events = touching_at_start(event_set, scheme, events, q, v, t, ahead, params)
     status = _start_status(scheme, q, v, t, params, times & is_finite, extents)
+    if not event_set:
+        return params, events, status, extents
     is_apart = event_set.gaps_are_met(scheme.system, q, t, all_params, extents)
     status = jnp.where(is_apart, status, jnp.asarray(Status.INCONSISTENT, jnp.int32))
     status = jnp.where(status == Status.OK, of_gaps, status)

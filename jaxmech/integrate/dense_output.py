@@ -49,7 +49,7 @@ class Run(eqx.Module):
     times: Float[Array, " K"] | None
     scheme: Scheme = eqx.field(static=True)
     derivative: AbstractDerivative = eqx.field(static=True)
-    event_set: EventSet | None = eqx.field(static=True)
+    event_set: EventSet = eqx.field(static=True)
     inserted: int = eqx.field(static=True)
 
     @property
@@ -108,7 +108,7 @@ def _require_within(ts: Array, t: Array) -> None:
 
 @jit_of("scheme", "derivative", "event_set", "inserted", is_frame=True)
 def _states(
-    scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet | None, inserted: int,
+    scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet, inserted: int,
     ts: Array, q: Array, v: Array, t_failed: Array, events: Events | None, params: Params,
     tolerance: Tolerance | None, times: Array | None, t: Array,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
@@ -117,7 +117,7 @@ def _states(
     knots = _knots(event_set, events, ts, q, v, sign)
     known_until = jnp.full_like(first, jnp.inf)
     last = sign * (ts[-1] - first)
-    if events is not None and event_set is not None:
+    if events is not None:
         last = sign * (events.t_end - first)
         known_until = _known_until(event_set, events, first, sign)
 
@@ -148,14 +148,13 @@ def _states(
 
 
 def _moved(
-    scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet | None, inserted: int,
+    scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet, inserted: int,
     knot: _Knots, ts: Array, params: Params, tolerance: Tolerance | None, times: Array | None,
 ) -> Trajectory:  # fmt: skip
     """The motion from a knot over a part of a run in which no event changes it."""
     q, v = knot.q, knot.v
-    if event_set is not None:
-        scheme = replace(scheme, system=event_set.system(scheme.system))
-        params = event_set.params(params, knot.active)
+    scheme = replace(scheme, system=event_set.system(scheme.system))
+    params = event_set.params(params, knot.active)
     first_params = params
     if times is not None:
         scheme = replace(scheme, system=within_spans(scheme.system))
@@ -170,13 +169,13 @@ def _moved(
 
 
 def _knots(
-    event_set: EventSet | None, events: Events | None, ts: Array, q: Array, v: Array, sign: Array
+    event_set: EventSet, events: Events | None, ts: Array, q: Array, v: Array, sign: Array
 ) -> _Knots:
     active = jnp.zeros((len(ts), 0), bool)
     if events is not None and events.active:
         active = jnp.stack(list(events.active.values()), axis=-1)
     saves = _Knots(sign * (ts - ts[0]), q, v, active)
-    if event_set is None or events is None or not event_set.has_transitions:
+    if events is None or not event_set.has_transitions:
         return saves
     after = _after_transitions(event_set, events, ts[0], active[0], sign)
     return jax.tree.map(lambda x, y: jnp.concatenate([x, y]), after, saves)

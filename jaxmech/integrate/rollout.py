@@ -21,7 +21,7 @@ from jaxmech.integrate.error_estimate import (
     rest_motion,
     steps_apart,
 )
-from jaxmech.integrate.events.event_set import EventSet
+from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.turns import Looks, with_events
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
@@ -49,11 +49,10 @@ class Trajectory(eqx.Module):
         status: the outcome, a `Status`.
         t_failed: time of the last good state before a failure, NaN without one.
         error: estimated integration error relative to the motion, as in `Solution`.
+        events: state of the events.
+        occurrences: rows of the events, NaN if unused.
+        active: flags of the constraints with a switch that are on at the save times, shape (T, C).
         counts: counts of the work; None for fixed steps, whose number is known.
-        events: state of the events; None without events.
-        occurrences: rows of the events, NaN if unused; None without events.
-        active: flags of the constraints with a switch that are on at the save times, shape (T, C);
-            None without events.
     """
 
     q: Float[Array, " T n"]
@@ -64,10 +63,10 @@ class Trajectory(eqx.Module):
     status: Int[Array, ""]
     t_failed: Float[Array, ""]
     error: Float[Array, ""]
+    events: EventState
+    occurrences: Float[Array, "R w"]
+    active: Bool[Array, " T C"]
     counts: StepCounts | None = None
-    events: EventState | None = None
-    occurrences: Float[Array, "R w"] | None = None
-    active: Bool[Array, " T C"] | None = None
 
 
 class SegmentEvents(eqx.Module):
@@ -94,21 +93,20 @@ class _RolloutState(eqx.Module):
     t_failed: Array
     recent: Recent
     corrections: Corrections | None
-    events: EventState | None
+    events: EventState
 
 
 _RARELY = 16  # steps from one estimate of the error to the next, in a long run
 _FEWEST = 16  # estimates in a shorter one, if it has three steps for each
 
 # q, v, the two residuals and the switches, as they are saved
-_Rows = tuple[Array, Array, Array, Array, Array | None]
-_Log = Array | None  # rows of occurrences; None without events
-_End = tuple[Array, Array, SegmentEvents | None]
+_Rows = tuple[Array, Array, Array, Array, Array]
+_End = tuple[Array, Array, SegmentEvents]
 
 
 def rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, *, segment: int | None = None,
-    event_set: EventSet | None = None, times: Array | None = None,
+    event_set: EventSet = NO_EVENTS, times: Array | None = None,
 ) -> tuple[Trajectory, _End]:  # fmt: skip
     """The trajectory from (q0, v0) saved at ts, and the data of its S segments.
 
@@ -122,18 +120,17 @@ def rollout(
     first_params = within(jax.tree.map(lambda x: x[0], all_segments.span), params)
     estimates = _Estimates.of(scheme.method, per_save * (len(ts) - 1), steps, q0.dtype)
     start, extents = _start(scheme, event_set, q0, v0, ts, first_params, estimates.same_steps)
-    looks = None
-    if event_set is not None:
-        looks = Looks.of(event_set, per_save * (len(ts) - 1), q0, v0, ts[0], first_params)
+    looks = Looks.of(event_set, per_save * (len(ts) - 1), q0, v0, ts[0], first_params)
     loop = _SegmentLoop(scheme, event_set, estimates, steps, params, extents, looks)
     speeds = _speeds(scheme, event_set, start, ts[0], first_params)
     errors = ErrorAccumulator.none(
         q0, speeds, rest_motion(scheme.system, extents), len(scheme.system.states),
         bool(scheme.system.constraints),
     )  # fmt: skip
-    log = None if event_set is None else event_set.log(q0, v0)
     (end, errors, log), (saved, ends) = jax.lax.scan(
-        loop.scan_segment, (start, errors, log), (all_segments, estimates.steps_left)
+        loop.scan_segment,
+        (start, errors, event_set.log(q0, v0)),
+        (all_segments, estimates.steps_left),
     )
     duration = jax.lax.stop_gradient(ts[-1] - ts[0])
     error = errors.relative(duration)
@@ -141,10 +138,8 @@ def rollout(
         # Given velocities do not move q by the projection: all of what they miss is an error.
         keeps_q, h = scheme.drive == Drive.VELOCITIES, _longest(ts) / per_save
         error += errors.delay(end.corrections, h, duration, keeps_q)
-    trajectory = _trajectory(start, saved, end, per_save // steps, error)
-    if event_set is not None and log is not None and end.events is not None:
-        trajectory = replace(trajectory, occurrences=event_set.written_rows(log, end.events.counts))
-    return trajectory, ends
+    occurrences = event_set.written_rows(log, end.events.counts)
+    return _trajectory(start, saved, end, per_save // steps, error, occurrences), ends
 
 
 def _longest(ts: Array) -> Array:
@@ -152,19 +147,19 @@ def _longest(ts: Array) -> Array:
 
 
 def _trajectory(
-    start: _RolloutState, saved: _Rows, end: _RolloutState, per_save: int, error: Array
-) -> Trajectory:
+    start: _RolloutState, saved: _Rows, end: _RolloutState, per_save: int, error: Array,
+    occurrences: Array,
+) -> Trajectory:  # fmt: skip
     """The start, and the states saved at the end of every k-th segment."""
     first = start.q, start.v, start.position_residual, start.velocity_residual
     q, v, position_residual, velocity_residual, active = jax.tree.map(
         lambda first, rest: jnp.concatenate([first[None], rest[per_save - 1 :: per_save]]),
-        (*first, None if start.events is None else start.events.active),
+        (*first, start.events.active),
         saved,
     )
     return Trajectory(
         q, v, position_residual, velocity_residual, end.rank, end.status, end.t_failed, error,
-        events=end.events,
-        active=active,
+        end.events, occurrences, active,
     )  # fmt: skip
 
 
@@ -217,16 +212,16 @@ class _SegmentLoop:
     """The loop over the segments of a run, with all that does not change in it."""
 
     scheme: Scheme
-    event_set: EventSet | None
+    event_set: EventSet
     estimates: _Estimates
     steps: int  # of a segment
     params: Params
     extents: Float[Array, " n"]
-    looks: Looks | None  # at the functions of events
+    looks: Looks  # at the functions of events
 
     def scan_segment(
-        self, carry: tuple[_RolloutState, ErrorAccumulator, _Log], x: tuple[StepSegments, Array]
-    ) -> tuple[tuple[_RolloutState, ErrorAccumulator, _Log], tuple[_Rows, _End]]:
+        self, carry: tuple[_RolloutState, ErrorAccumulator, Array], x: tuple[StepSegments, Array]
+    ) -> tuple[tuple[_RolloutState, ErrorAccumulator, Array], tuple[_Rows, _End]]:
         """The carry after a segment, what is saved at its end, and what its derivative needs."""
         (state, errors, log), (segment, steps_left) = carry, x
         params = within(segment.span, self.params)
@@ -251,10 +246,10 @@ class _SegmentLoop:
         return _after_kink(self.scheme, self.event_set, state, segment, params)
 
     def _make_steps(
-        self, state: _RolloutState, log: _Log, segment: StepSegments, steps_left: Array,
+        self, state: _RolloutState, log: Array, segment: StepSegments, steps_left: Array,
         params: Params,
-    ) -> tuple[_RolloutState, _Log]:  # fmt: skip
-        def make_step(k: Array, carry: tuple[_RolloutState, _Log]) -> tuple[_RolloutState, _Log]:
+    ) -> tuple[_RolloutState, Array]:  # fmt: skip
+        def make_step(k: Array, carry: tuple[_RolloutState, Array]) -> tuple[_RolloutState, Array]:
             state, log = carry
             # Not by adding up steps: a derivative that repeats a segment gets the same times, to
             # the bit.
@@ -287,41 +282,36 @@ class _SegmentLoop:
 
 
 def _speeds(
-    scheme: Scheme, event_set: EventSet | None, state: _RolloutState, t: Array, params: Params
+    scheme: Scheme, event_set: EventSet, state: _RolloutState, t: Array, params: Params
 ) -> Float[Array, " n"]:
     """The rates of q at a state."""
-    if event_set is not None and state.events is not None:
-        params = event_set.params(params, state.events.active)
+    params = event_set.params(params, state.events.active)
     return scheme.system.dynamics.speeds(state.q, state.v, t, params)
 
 
 def _begun_segment(
-    event_set: EventSet | None, state: _RolloutState
+    event_set: EventSet, state: _RolloutState
 ) -> tuple[_RolloutState, _RolloutState]:
-    if event_set is None or state.events is None:
-        return state, state
     empty = event_set.replay(state.q.dtype)
     return state, replace(state, events=replace(state.events, replay=empty))
 
 
-def _ended(start: _RolloutState, end: _RolloutState) -> SegmentEvents | None:
-    if start.events is None or end.events is None:
-        return None
-    is_moving = start.status == Status.OK
+def _ended(start: _RolloutState, end: _RolloutState) -> SegmentEvents:
+    is_moving = start.events.stopped_by < 0
     return SegmentEvents(start.events.active, is_moving, end.events.replay)
 
 
 def _is_smooth(state: _RolloutState, states: int) -> Array:
-    smooth = jnp.asarray(True)
-    for counted in (state.events, state.corrections):
-        smooth = smooth if counted is None else smooth & (counted.smooth >= states)
-    return smooth
+    is_smooth = state.events.smooth >= states
+    return (
+        is_smooth if state.corrections is None else is_smooth & (state.corrections.smooth >= states)
+    )
 
 
-def _checks_every_step(scheme: Scheme, event_set: EventSet | None) -> bool:
+def _checks_every_step(scheme: Scheme, event_set: EventSet) -> bool:
     # A projection either converges, to residuals of round-off, or ends the run. After an event that
     # ends the run, time goes on without the state.
-    return event_set is not None or not isinstance(scheme.stabilization, Projection)
+    return bool(event_set) or not isinstance(scheme.stabilization, Projection)
 
 
 def _with_residuals(
@@ -339,19 +329,18 @@ def _saved(state: _RolloutState) -> _Rows:
     alive = jnp.isnan(state.t_failed)
     rows = state.q, state.v, state.position_residual, state.velocity_residual
     q, v, position, velocity = (jnp.where(alive, x, jnp.nan) for x in rows)
-    return q, v, position, velocity, None if state.events is None else state.events.active
+    return q, v, position, velocity, state.events.active
 
 
 def _after_kink(
     scheme: Scheme,
-    event_set: EventSet | None,
+    event_set: EventSet,
     state: _RolloutState,
     segment: StepSegments,
     params: Params,
 ) -> _RolloutState:
     assert segment.turns is not None
-    if event_set is not None and state.events is not None:
-        params = event_set.params(params, state.events.active)
+    params = event_set.params(params, state.events.active)
     turns, t = segment.turns & (state.status == Status.OK), segment.t
     q, v, reached = scheme.after_kink(state.q, state.v, t, params, turns)
     failed = turns & ~reached
@@ -386,15 +375,15 @@ def bare_step(
 
 
 def _start(
-    scheme: Scheme, event_set: EventSet | None, q: Array, v: Array, ts: Array, params: Params,
+    scheme: Scheme, event_set: EventSet, q: Array, v: Array, ts: Array, params: Params,
     same_steps: bool,
 ) -> tuple[_RolloutState, Float[Array, " n"]]:  # fmt: skip
     t = ts[0]
     ahead, ordered = jnp.sign(ts[-1] - t), jnp.isfinite(ts).all()
-    if event_set is not None:
+    if event_set:
         # A motion with impacts cannot turn back.
         ordered &= (ahead * (ts[1:] - ts[:-1]) >= 0).all()
-        ordered &= event_set.gaps is None or ahead >= 0
+        ordered &= not event_set.gaps.count or ahead >= 0
     active_params, events, status, extents = begin_run(
         scheme, event_set, q, v, t, ahead, params, ordered
     )
@@ -410,17 +399,15 @@ def _start(
 
 
 def _advance(
-    scheme: Scheme, event_set: EventSet | None, state: _RolloutState, log: _Log, t: Array, h: Array,
-    params: Params, number: Array, extents: Float[Array, " n"], looks: Looks | None,
-) -> tuple[_RolloutState, _Log]:  # fmt: skip
+    scheme: Scheme, event_set: EventSet, state: _RolloutState, log: Array, t: Array, h: Array,
+    params: Params, number: Array, extents: Float[Array, " n"], looks: Looks,
+) -> tuple[_RolloutState, Array]:  # fmt: skip
     """The next state, or the same one forever after a failure, and the log of events.
 
     `number` is the number of the step in its segment.
     """
-    active_params, events, is_over = params, state.events, jnp.asarray(False)
-    running = state.status == Status.OK
-    if event_set is not None and events is not None:
-        active_params = event_set.params(params, events.active)
+    events, running = state.events, state.status == Status.OK
+    active_params = event_set.params(params, events.active)
     start = StepState(state.q, state.v, t)
     end, info = step(scheme, start, h, active_params, extents)
     corrections = state.corrections
@@ -429,12 +416,11 @@ def _advance(
         mechanical = speeds[: speeds.size - len(scheme.system.states)]
         corrections = corrections.after(info.correction, mechanical, h)
     info = replace(info, correction=None)
-    if event_set is not None and events is not None and log is not None and looks is not None:
-        (end, info, events), log = with_events(
-            scheme, event_set, start, (end, info), running, events, log, h, params, number, extents,
-            looks,
-        )  # fmt: skip
-        active_params, is_over = event_set.params(params, events.active), events.stopped_by >= 0
+    (end, info, events), log = with_events(
+        scheme, event_set, start, (end, info), running, events, log, h, params, number, extents,
+        looks,
+    )  # fmt: skip
+    active_params, is_over = event_set.params(params, events.active), events.stopped_by >= 0
     moved = replace(
         state,
         q=end.q,

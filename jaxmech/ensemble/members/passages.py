@@ -22,7 +22,7 @@ ALL = "all, between the saved ones too"
 _OVER_TIME = {True: ("all", "max", "largest"), False: ("all", "min")}  # by whether it is `above`
 
 
-def study_events(study: Any, system: System) -> EventSet | None:
+def study_events(study: Any, system: System) -> EventSet:
     """The events of a study for `simulate`, or a StudyError."""
     coordinates, observe = quantity_names(system), study.observe
     sought = [item for item in study.statistics.values() if item.passage is not None]

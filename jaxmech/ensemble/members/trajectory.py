@@ -113,14 +113,12 @@ class StudyTrajectory:
         return self.subject.model is not None and not overrides
 
     @cached_property
-    def event_set(self) -> EventSet | None:
+    def event_set(self) -> EventSet:
         """The events, as `simulate` has them."""
         return study_events(self.study, self.system)
 
     def switched(self, params: Any) -> tuple[System, Any]:
         """The system and its parameters, with the constraints that are on at the start."""
-        if self.event_set is None:
-            return self.system, params
         return self.event_set.system(self.system), self.event_set.params(
             params, self.event_set.active()
         )
@@ -175,7 +173,7 @@ class StudyTrajectory:
             self.system, q, v, self.ts, params,
             method=study.method, steps=study.steps, projection=study.projection,
             formulation=study.formulation,
-            events=self.event_set.events if self.event_set else (), inactive=study.inactive,
+            events=self.event_set.events, inactive=study.inactive,
         )  # fmt: skip
 
     def _values(self, sol: Solution, params: Any) -> dict[str, Array]:

@@ -136,10 +136,8 @@ def _state_reads(study: Study, subject: Subject) -> Callable[..., Any] | None:
 
     def reads(q: Array, v: Array, t: Array, params: Any) -> Any:
         gaps = Gaps.of(system, q, t, params)
-        whole = system if gaps is None else gaps.system(system)
-        reactions = observed_at(whole, study.formulation, q, v, t, params)
-        reactions = reactions if gaps is None else gaps.joined(reactions)
-        events = event_set.events if event_set else ()
+        reactions = observed_at(gaps.system(system), study.formulation, q, v, t, params)
+        reactions, events = gaps.joined(reactions), event_set.events
         transitions = [event.transition for event in events if event.transition]
         factors = [x.restitution for x in transitions if callable(x.restitution)]
         return (

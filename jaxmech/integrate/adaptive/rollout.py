@@ -15,23 +15,26 @@ from jaxmech.integrate.adaptive.attempt import (
     grown,
     shrunk,
 )
+from jaxmech.integrate.adaptive.events import (
+    after_events,
+    events_in_step,
+    turns_in_step,
+    with_status,
+)
 from jaxmech.integrate.adaptive.run import (
     RunAudit,
     RunRows,
     RunSetting,
     RunState,
-    StepEvents,
     StepSpan,
     StiffnessCounts,
-    events_in_step,
 )
 from jaxmech.integrate.adaptive.saves import save_reached
 from jaxmech.integrate.checks import begin_run, residuals
 from jaxmech.integrate.counts import StepCounts
-from jaxmech.integrate.derivatives.record import MoveRows, StepRecord
+from jaxmech.integrate.derivatives.record import StepRecord
 from jaxmech.integrate.error_estimate import relative, resolution, rest_motion
-from jaxmech.integrate.events.event_set import EventSet
-from jaxmech.integrate.events.turns import step_turns
+from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import EvaluatedState, evaluated_state
@@ -49,7 +52,7 @@ _STUCK = 1e-9  # fraction of the run: a shorter step from one event to the next 
 
 def adaptive_rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance,
-    *, segment: int, event_set: EventSet | None = None, times: Array | None = None,
+    *, segment: int, event_set: EventSet = NO_EVENTS, times: Array | None = None,
 ) -> tuple[Trajectory, StepRecord]:  # fmt: skip
     """The trajectory from (q0, v0) saved at ts, and its moves in segments.
 
@@ -92,10 +95,6 @@ def adaptive_rollout(
 def _trajectory(run: RunSetting, initial: RunState, state: RunState, rows: RunRows) -> Trajectory:
     n, width, audit = initial.start.q.size, initial.start.v.size, state.audit
     saves, active = _saved(run, initial, state, rows)
-    occurrences = None
-    if run.event_set is not None and state.events is not None:
-        assert rows.log is not None
-        occurrences = run.event_set.written_rows(rows.log, state.events.counts)
     return Trajectory(
         q=saves[:, :n],
         v=saves[:, n : n + width],
@@ -107,14 +106,14 @@ def _trajectory(run: RunSetting, initial: RunState, state: RunState, rows: RunRo
         error=_integration_error(run, state),
         counts=replace(state.counts, t_stiff=state.stiffness.t),
         events=state.events,
-        occurrences=occurrences,
+        occurrences=run.event_set.written_rows(rows.log, state.events.counts),
         active=active,
     )
 
 
 def _saved(
     run: RunSetting, initial: RunState, state: RunState, rows: RunRows
-) -> tuple[Float[Array, "T w"], Bool[Array, "T C"] | None]:
+) -> tuple[Float[Array, "T w"], Bool[Array, "T C"]]:
     """The rows of q, v and both residuals at the save times, and the switches there."""
     row_numbers = jnp.arange(len(run.elapsed))
     # A save counts once its step is accepted, so after a failure all later ones are NaN.
@@ -123,15 +122,14 @@ def _saved(
     first = jnp.concatenate([initial.start.q, initial.start.v, audit])
     at_start = (row_numbers < run.at_start)[:, None]
     saves = jnp.where(at_start, first[None], rows.saves[:, : len(first)])
-    active = None
-    if state.events is not None and initial.events is not None:
+    active = jnp.where(at_start, initial.events.active, rows.saves[:, len(first) :] > 0)
+    if run.event_set:
         # After a terminal event the trajectory stands still; another may occur at the last time.
         is_later = ((row_numbers >= state.saved) & succeeded(state.status))[:, None]
         no_residuals = jnp.zeros(2, saves.dtype)
         last = jnp.concatenate([state.start.q, state.start.v, no_residuals])
         saves = jnp.where(is_later, last, saves)
         is_known |= is_later[:, 0]
-        active = jnp.where(at_start, initial.events.active, rows.saves[:, len(first) :] > 0)
         active = jnp.where(is_later, state.events.active, active)
     return jnp.where(is_known[:, None], saves, jnp.nan), active
 
@@ -187,61 +185,37 @@ def _start(run: RunSetting, q: Array, v: Array) -> tuple[RunState, Float[Array, 
 def _advanced(run: RunSetting, carry: tuple[RunState, RunRows]) -> tuple[RunState, RunRows]:
     state, rows = carry
     first, (run, at_kink) = run.packed(state), run.at(state.elapsed)
-    if run.event_set is not None and state.events is not None:
-        run = replace(run, params=run.event_set.params(run.params, state.events.active))
+    run = replace(run, params=run.event_set.params(run.params, state.events.active))
     t = run.time(state.elapsed)
     begin = state.start if at_kink is None else _after_kink(run, state.start, t, at_kink)
-    size, stop, is_last = _size(run, state)
-    h = run.sign * size
-    tried = _attempted(run, begin, t, size)
-    accepted = (tried.status == Status.OK) & (tried.error <= 1.0)
-    turns, hidden = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
-    if run.event_set is not None:
-        start, end = ((x.q, x.v) for x in (begin, tried.end))
-        share = size / run.span
-        of_each, hidden = step_turns(
-            run.event_set, run.scheme.system, start, end, t, h, run.params, share
-        )
-        turns, hidden = of_each.max(), jnp.where(of_each < 2, 0, hidden)
-        # Not below the step with which the number of steps would suffice for the run.
-        accepted &= (turns < 2) | (share < 1 / run.scheme.adaptive.max_steps)
-    # Set, not added: the run ends at the last save time to the bit.
-    elapsed = jnp.where(is_last, stop, state.elapsed + size)
-    proposed, event, interrupted, is_due = size, None, jnp.asarray(False), None
-    if run.event_set is not None and state.events is not None:
-        assert rows.log is not None
-        how = run.scheme, run.tolerance, run.event_set, run.extents
-        event, log = events_in_step(
-            *how, begin, state.events, tried, t, h, run.params, accepted, rows.log
-        )
-        rows = replace(rows, log=log)
-        missed = jnp.maximum(hidden - (event.events.counts - state.events.counts), 0)
-        missed = state.events.missed + jnp.where(accepted & ~event.interrupted, missed, 0)
-        event = replace(event, events=replace(event.events, missed=missed))
-        interrupted, tried = event.interrupted, replace(tried, end=event.end)
-        # A step of no length up to an event at its start, whatever the attempt has led to.
-        is_due = state.events.due
-        accepted |= is_due
-        size = jnp.where(interrupted, event.share * size, size)
-        elapsed = jnp.where(interrupted, state.elapsed + size, elapsed)
-    # A save at a time at which the motion turns has the state after it.
-    changes_at_end = (
-        interrupted if run.times is None else interrupted | (is_last & (stop < run.span))
+    proposed, stop, is_last = _size(run, state)
+    tried = _attempted(run, begin, t, proposed)
+    is_good = (tried.status == Status.OK) & (tried.error <= 1.0)
+    turns = turns_in_step(run, begin, tried, t, proposed)
+    event, log = events_in_step(
+        run, state.events, begin, tried, t, proposed, is_good, turns, rows.log
     )
+    tried = replace(tried, end=event.end)
+    # Set, not added: the run ends at the last save time to the bit.
+    elapsed = jnp.where(is_last, stop, state.elapsed + proposed)
+    size = jnp.where(event.interrupted, event.share * proposed, proposed)
+    elapsed = jnp.where(event.interrupted, state.elapsed + size, elapsed)
+    # A save at a time at which the motion turns has the state after it.
+    changes_at_end = event.interrupted
+    if run.times is not None:
+        changes_at_end |= is_last & (stop < run.span)
+    # A step of no length up to an event at its start is accepted, whatever the attempt has led to.
+    accepted = (is_good & turns.are_few) | state.events.due
     step = StepSpan(state.elapsed, elapsed, size, accepted, changes_at_end)
-    next_state = _decided(run, state, tried, step, proposed, turns, is_due)
+    next_state = _decided(run, state, tried, step, proposed, turns.most)
     previous = replace(state, start=begin)
-    next_state, rows = save_reached(run, previous, next_state, step, rows, first)
-    moves = rows.moves
-    if event is not None:
-        next_state = _after_event(run, next_state, event)
-        moves = _observed(run, state, next_state, step, event, moves, first)
-    next_state = _ended(run, next_state, tried, interrupted & (size < _STUCK * run.span))
+    next_state, rows = save_reached(run, previous, next_state, step, replace(rows, log=log), first)
+    next_state, moves = after_events(run, state, next_state, step, event, rows.moves, first)
+    next_state = _ended(run, next_state, tried, event.interrupted & (size < _STUCK * run.span))
     number = (
         state.counts.accepted + next_state.saved - run.at_start + run.observed_before(next_state)
     )
-    move = run.move(step.size, jnp.zeros_like(number), event)
-    moves = moves.with_move(number, move, step.begin, first, accepted)
+    moves = moves.with_move(number, run.move(size, event), step.begin, first, accepted)
     return next_state, replace(rows, moves=moves)
 
 
@@ -259,24 +233,23 @@ def _attempted(run: RunSetting, begin: EvaluatedState, t: Array, size: Array) ->
 
 def _decided(
     run: RunSetting, state: RunState, tried: Attempt, step: StepSpan, proposed: Array,
-    turns: Array, is_due: Array | None,
+    turns: Array,
 ) -> RunState:  # fmt: skip
     """The state after an accepted attempt, or before a shorter one after a rejection."""
     counts = _counted(run, state.counts, step)
     moved = _accepted(run, state, tried, step.end, proposed)
-    if is_due is not None:
-        unmoved = replace(state, counts=counts)
-        moved = jax.tree.map(lambda yes, no: jnp.where(is_due, yes, no), unmoved, moved)
     error = jnp.where(tried.status == Status.OK, tried.error, jnp.inf)
     shorter = step.size * shrunk(run.scheme.pair, error)
     stays = replace(state, size=shorter, is_repeat=jnp.asarray(True))
-    if run.event_set is not None:
+    if run.event_set:
+        unmoved, is_due = replace(state, counts=counts), state.events.due
+        moved = jax.tree.map(lambda yes, no: jnp.where(is_due, yes, no), unmoved, moved)
         # About one turn in a step, and no longer step where there is one already.
         no_longer = jnp.minimum(moved.size, proposed)
         moved = replace(moved, size=jnp.where(turns > 0, no_longer, moved.size))
         stays = replace(stays, size=jnp.minimum(stays.size, proposed / jnp.maximum(turns, 1)))
     next_state = jax.tree.map(lambda yes, no: jnp.where(step.accepted, yes, no), moved, stays)
-    return replace(next_state, counts=counts)
+    return replace(next_state, counts=counts, events=state.events)
 
 
 def _counted(run: RunSetting, counts: StepCounts, step: StepSpan) -> StepCounts:
@@ -291,14 +264,14 @@ def _counted(run: RunSetting, counts: StepCounts, step: StepSpan) -> StepCounts:
 
 def _goes_on(run: RunSetting, state: RunState) -> Array:
     is_short = state.elapsed < run.span
-    return is_short if state.events is None else is_short | state.events.due
+    return is_short | state.events.due if run.event_set else is_short
 
 
 def _size(run: RunSetting, state: RunState) -> tuple[Array, Array, Array]:
     """The size of a step, the time at which one has to end, and whether this one ends there."""
     stop, size = run.stop(state.elapsed), state.size
     remaining = stop - state.elapsed
-    if state.events is not None:
+    if run.event_set:
         # Events that are due at the end of the run need a step of any length.
         remaining = jnp.where(remaining > 0, remaining, size)
     # A step that would leave less than 1 % of itself goes to the end, so that no tiny one follows.
@@ -321,50 +294,6 @@ def _after_kink(
         return replace(new, status=status)
 
     return jax.lax.cond(at_kink, after_kink, lambda: state_before)
-
-
-def _observed(
-    run: RunSetting,
-    state: RunState,
-    next_state: RunState,
-    step: StepSpan,
-    event: StepEvents,
-    moves: MoveRows,
-    packed: Array,
-) -> MoveRows:
-    event_set, replay = run.event_set, event.events.replay
-    assert event_set is not None
-    first = state.counts.accepted + next_state.saved - run.at_start + run.observed_before(state)
-
-    def add(carry: tuple[Array, Array, MoveRows]) -> tuple[Array, Array, MoveRows]:
-        entry, number, moves = carry
-        _, size, index, row, outcome = replay.at(entry)
-        is_side_branch = ~event_set.interrupts(index) & (row >= 0)
-        move = jnp.abs(size), index + 1, row + 1, *outcome
-        moves = moves.with_move(number, move, step.begin, packed, is_side_branch)
-        return entry + 1, number + is_side_branch, moves
-
-    first_entry = jnp.zeros((), jnp.int32)
-    result: tuple[Array, Array, MoveRows] = jax.lax.while_loop(
-        lambda carry: event.happened & (carry[0] < replay.count), add, (first_entry, first, moves)
-    )
-    return result[2]
-
-
-def _after_event(run: RunSetting, state: RunState, event: StepEvents) -> RunState:
-    start = jax.tree.map(lambda x, y: jnp.where(event.interrupted, x, y), event.after, state.start)
-    return _with_status(run, replace(state, start=start, events=event.events), event.status)
-
-
-def _with_status(run: RunSetting, state: RunState, status: Array) -> RunState:
-    is_ok = state.status == Status.OK
-    failed = is_ok & (status != Status.OK) & (status != Status.STOPPED)
-    t = jax.lax.stop_gradient(run.time(state.elapsed))
-    return replace(
-        state,
-        status=jnp.where(is_ok, status, state.status).astype(jnp.int32),
-        t_failed=jnp.where(failed, t, state.t_failed),
-    )
 
 
 def _accepted(
@@ -424,4 +353,4 @@ def _ended(run: RunSetting, state: RunState, tried: Attempt, is_stuck: Array) ->
     code = jnp.where(state.stiffness.is_suspected, int(Status.STIFF), int(Status.MAX_STEPS))
     code = jnp.where(is_stuck, int(Status.TOO_MANY_EVENTS), code)
     status = jnp.where(is_over, code, int(Status.OK))
-    return _with_status(run, state, jnp.where(is_repeated, underflow, status))
+    return with_status(run, state, jnp.where(is_repeated, underflow, status))

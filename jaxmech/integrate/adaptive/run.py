@@ -8,16 +8,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import empty_rows
-from jaxmech.integrate.adaptive.attempt import Attempt, attempt
 from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.derivatives.record import MoveRows
-from jaxmech.integrate.events.crossing import through_events
-from jaxmech.integrate.events.event_set import EventSet
-from jaxmech.integrate.events.extremum_search import step_dips
+from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.log import EventState
-from jaxmech.integrate.events.switches import Switched
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step import EvaluatedState, StepInfo, StepState, evaluated_state
+from jaxmech.integrate.step import EvaluatedState
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.integrate.times.spans import span_at, within
 from jaxmech.status import Status
@@ -38,65 +34,13 @@ class StepEvents(eqx.Module):
     after: EvaluatedState  # from which the motion continues
     status: Int[Array, ""]  # `STOPPED` after a terminal event, or a failure
 
-
-def events_in_step(
-    scheme: Scheme, tolerance: Tolerance, event_set: EventSet, extents: Array | None,
-    start: EvaluatedState, state: EventState, tried: Attempt, t: Array, h: Array, params: Params,
-    accepted: Array, log: Array,
-) -> tuple[StepEvents, Array]:  # fmt: skip
-    """Find the events in a step, given the whole attempt; also the log with them."""
-    end, zero = tried.end, jnp.zeros((), jnp.int32)
-    previous = replace(state, replay=event_set.replay(t.dtype))
-    ends = (start.q, start.v, t, start.qdd), (end.q, end.v, t + h, end.qdd)
-    state, passed, dips, happens = step_dips(scheme, event_set, previous, *ends, h, params)
-    plain = params.params if isinstance(params, Switched) else params
-
-    def part(base: StepState, h: Array, params: Params) -> tuple[StepState, StepInfo]:
-        # A step ends at the first event that changes the motion, so all parts begin where it does.
-        shorter = attempt(scheme, tolerance, start, base.t, h, params, extents)
-        good = shorter.status == Status.OK
-        info = StepInfo(good, shorter.status, shorter.rank, good)
-        return StepState(shorter.end.q, shorter.end.v, base.t + h), info
-
-    happens = (accepted & happens) | state.due
-    search, log = through_events(
-        scheme, event_set, StepState(start.q, start.v, t), h, plain, state, zero, dips, happens,
-        log, extents, part, True,
-    )  # fmt: skip
-
-    def rarely() -> StepEvents:
-        events, end_t = search.events, t + search.base_u * h
-        end_state = evaluated_state(scheme, search.end_q, search.end_v, end_t, params)
-        next_state = evaluated_state(
-            scheme, search.q, search.v, end_t, event_set.params(plain, events.active)
-        )
-        _, _, index, row, outcome = events.replay.at(events.replay.count - 1)
-        is_nan = search.info.good & jnp.isnan(events.values).any()
-        code = jnp.where(search.info.good, int(Status.OK), search.info.status)
-        code = jnp.where(is_nan, int(Status.EVENT_IS_NAN), code)
-        stopped = (code == Status.OK) & (events.stopped_by >= 0)
-        code = jnp.where(stopped, int(Status.STOPPED), code).astype(jnp.int32)
-        ends = jax.tree.map(lambda x, y: jnp.where(search.interrupted, x, y), end_state, end)
-        return StepEvents(
-            events,
-            events.replay.count > 0,
-            search.interrupted,
-            index,
-            row,
-            outcome,
-            search.base_u,
-            ends,
-            next_state,
-            code,
-        )
-
-    def usually() -> StepEvents:
-        events = jax.tree.map(lambda x, y: jnp.where(accepted, x, y), passed, previous)
-        no, ok = jnp.asarray(False), jnp.asarray(Status.OK, jnp.int32)
-        none = jnp.zeros(event_set.words, t.dtype)
-        return StepEvents(events, no, no, zero, zero - 1, none, jnp.ones_like(t), end, end, ok)
-
-    return jax.lax.cond(happens, rarely, usually), log
+    @staticmethod
+    def none(events: EventState, end: EvaluatedState, words: int) -> "StepEvents":
+        """None in a step to an end, with `words` numbers for decisions about gaps."""
+        no, zero = jnp.asarray(False), jnp.zeros((), jnp.int32)
+        ok, unit = jnp.asarray(Status.OK, jnp.int32), jnp.ones((), end.q.dtype)
+        none = jnp.zeros(words, end.q.dtype)
+        return StepEvents(events, no, no, zero, zero - 1, none, unit, end, end, ok)
 
 
 class RunAudit(eqx.Module):
@@ -134,7 +78,7 @@ class RunState(eqx.Module):
     counts: StepCounts
     stiffness: StiffnessCounts
     audit: RunAudit
-    events: EventState | None
+    events: EventState
 
 
 class RunRows(eqx.Module):
@@ -142,7 +86,7 @@ class RunRows(eqx.Module):
 
     saves: Array  # q, v, both residuals and the switches at each save time
     moves: MoveRows
-    log: Array | None  # occurrences of events; None without events
+    log: Array  # occurrences of events
 
 
 class StepSpan(eqx.Module):
@@ -175,7 +119,7 @@ class RunSetting:
     at_start: Array
     params: Params
     segment: int
-    event_set: EventSet | None = None
+    event_set: EventSet = NO_EVENTS
     times: Array | None = None  # at which a step ends (K,), from the start
     ends: Array | None = None  # of spans, if there are many times, which are in order then
     extents: Float[Array, " n"] | None = None  # of the coordinates, once the run has begun
@@ -188,19 +132,15 @@ class RunSetting:
 
     def rows(self, q: Array, v: Array) -> RunRows:
         """Make empty rows."""
-        times, switches, shift, occurrences, columns = len(self.elapsed), 0, 0, 0, 1
-        log = None
-        if self.times is not None:
-            shift = 1
-        if self.event_set is not None:
-            # Events that change nothing are moves of their own, as far as they are kept.
-            switches, shift, occurrences = len(self.event_set.names), 1, self.event_set.rows[-1]
-            columns = 3 + self.event_set.words
-            log = self.event_set.log(q, v)
+        times, switches = len(self.elapsed), len(self.event_set.names)
+        shift = 1 if self.event_set or self.times is not None else 0
+        columns = 3 + self.event_set.words if self.event_set else 1
         saves = empty_rows(times, jnp.zeros(2 + q.size + v.size + switches, q.dtype))
-        max_moves = self.scheme.adaptive.max_steps + times - 1 + occurrences
+        # Events that change nothing are moves of their own, as far as they are kept.
+        max_moves = self.scheme.adaptive.max_steps + times - 1 + self.event_set.rows[-1]
         state = jnp.zeros(q.size + v.size + shift + switches, q.dtype)
-        return RunRows(saves, MoveRows.empty(max_moves, self.segment, state, columns), log)
+        moves = MoveRows.empty(max_moves, self.segment, state, columns)
+        return RunRows(saves, moves, self.event_set.log(q, v))
 
     def time(self, elapsed: Array) -> Array:
         """The time at a given elapsed time."""
@@ -225,20 +165,24 @@ class RunSetting:
         span, begin = span_at(*span_inputs, self.ends)
         return replace(self, params=within(span, self.params)), begin == span_inputs[1]
 
-    def move(self, size: Array, save: Array, event: StepEvents | None = None) -> tuple[Array, ...]:
-        """Encode a step, or a save with its number, as the columns of a record."""
-        coded = jnp.where(save > 0, -save.astype(size.dtype), size)
-        if self.event_set is None:
-            return (coded,)
-        zero = jnp.zeros_like(save)
-        if event is None:
-            return coded, zero, zero, *jnp.zeros(self.event_set.words, size.dtype)
+    def move(self, size: Array, event: StepEvents) -> tuple[Array, ...]:
+        """Encode a step and the event at its end as the columns of a record."""
+        if not self.event_set:
+            return (size,)
         numbers = (jnp.where(event.interrupted, x + 1, 0) for x in (event.which, event.row))
-        return coded, *numbers, *event.outcome
+        return size, *numbers, *event.outcome
+
+    def move_to_save(self, number: Array) -> tuple[Array, ...]:
+        """Encode the part of a step that leads to a save as the columns of a record."""
+        coded = -number.astype(self.elapsed.dtype)
+        if not self.event_set:
+            return (coded,)
+        zero = jnp.zeros_like(number)
+        return coded, zero, zero, *jnp.zeros(self.event_set.words, coded.dtype)
 
     def observed_before(self, state: RunState) -> Array:
         """The number of recorded events so far that changed nothing."""
-        if self.event_set is None or state.events is None:
+        if not self.event_set:
             return jnp.zeros((), jnp.int32)
         capacities = jnp.asarray(
             [0 if e.interrupts else e.keep for e in self.event_set.events], jnp.int32
@@ -248,6 +192,5 @@ class RunSetting:
     def packed(self, state: RunState) -> Array:
         """q and v; with events or times also a shift of time, which is zero, and the switches."""
         q, v, events = state.start.q, state.start.v, state.events
-        shift = [] if events is None and self.times is None else [jnp.zeros_like(q[:1])]
-        switches = [] if events is None else [events.active.astype(q.dtype)]
-        return jnp.concatenate([q, v, *shift, *switches])
+        shift = jnp.zeros_like(q[:1] if self.event_set or self.times is not None else q[:0])
+        return jnp.concatenate([q, v, shift, events.active.astype(q.dtype)])

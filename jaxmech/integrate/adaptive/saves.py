@@ -38,7 +38,7 @@ def save_reached(
         )
 
     states = _states(run, previous, reached_state, step, target(reached_state.saved))
-    switches = [] if previous.events is None else [previous.events.active.astype(step.size.dtype)]
+    switches = previous.events.active.astype(step.size.dtype)
 
     def save(carry: tuple[RunState, RunRows]) -> tuple[RunState, RunRows]:
         state, rows = carry
@@ -52,9 +52,9 @@ def save_reached(
         position, velocity = residuals(run.scheme, q, v, t, run.params)
         position = jnp.maximum(audit.position, position)
         velocity = jnp.maximum(audit.velocity, velocity)
-        row = jnp.concatenate([q, v, jnp.stack([position, velocity]), *switches])
+        row = jnp.concatenate([q, v, jnp.stack([position, velocity]), switches])
         number = previous.counts.accepted + index - run.at_start + run.observed_before(previous)
-        move = run.move(jnp.zeros_like(t), index)
+        move = run.move_to_save(index)
         moves = rows.moves.with_move(number, move, step.begin, first, reached)
         saves = with_row(rows.saves, index, row, reached)
         zero = jnp.zeros_like(position)

@@ -43,7 +43,7 @@ SEGMENT = 64  # moves; with the default of `max_steps` about as many segments
 
 
 def adaptive_trajectory(
-    scheme: Scheme, x: RolloutInputs, event_set: EventSet | None = None, segment: int | None = None
+    scheme: Scheme, x: RolloutInputs, event_set: EventSet, segment: int | None = None
 ) -> Trajectory:
     """The run as one operation with its derivatives."""
     x, run, program = move_program(scheme, event_set, segment or SEGMENT, x)
@@ -76,16 +76,15 @@ class MovesRun(AbstractRun):
         zeros = jax.tree.map(jnp.zeros_like, (x.q0, x.v0))
         d_q, d_v = or_zeros((changes.q0, changes.v0), zeros)
         zero, event_set = jnp.zeros_like(x.ts[0]), program.event_set
-        active = None if residuals.active is None else residuals.active[0]
-        offset = None if event_set is None and x.times is None else zero
-        start = _Pushed(PieceState(x.q0, x.v0, offset), PieceState(d_q, d_v, offset), active, zero)
+        offset = zero if event_set or x.times is not None else None
+        states = PieceState(x.q0, x.v0, offset), PieceState(d_q, d_v, offset)
+        start = _Pushed(*states, residuals.active[0], zero)
         push = _Push(StepReplay.of(program, x), residuals.record, traced, fixed, changes)
         end, saves, starts, log = along(push, start)
-        if event_set is not None and log is not None and residuals.counts is not None:
+        if event_set:
             log = jnp.where(event_set.is_kept(residuals.counts)[:, None], log, 0.0)
-        reached = reached_saves(program, residuals)
-        if reached is not None:
-            saves = jnp.where(reached[:, None], saves, end.tangent()[None, : saves.shape[1]])
+            is_reached = reached_saves(residuals)[:, None]
+            saves = jnp.where(is_reached, saves, end.tangent()[None, : saves.shape[1]])
         first = x.ts == x.ts[0]
         saves = jnp.where(first[:, None], jnp.concatenate([d_q, d_v])[None], saves)
         if changes.ts is not None:
@@ -120,7 +119,7 @@ class MovesRun(AbstractRun):
         # functions can be evaluated. Of a single trajectory native code computes what depends on
         # `x.q0`; with events that would take minutes to compile for second derivatives.
         first = record.starts[0, :-1]
-        if program.event_set is None:
+        if not program.event_set:
             shift = [] if x.times is None else [jnp.zeros_like(first[:1])]
             first = jnp.concatenate([x.q0, x.v0, *shift])
 
@@ -141,9 +140,8 @@ class MovesRun(AbstractRun):
 
         end, t0 = jnp.zeros_like(first), jnp.zeros_like(x.ts[0])
         times = jnp.zeros_like(x.times) if needed.times else None
-        reached = reached_saves(program, residuals)
-        if reached is not None:
-            later = jnp.where(reached[:, None], 0.0, saves).sum(0)
+        if program.event_set:
+            later = jnp.where(reached_saves(residuals)[:, None], 0.0, saves).sum(0)
             end = jnp.concatenate([later, end[later.size :]])
         start = t0 if needed.ts else None, times
         last = moves.start(end)[0], start, jax.tree.map(jnp.zeros_like, shared)
@@ -180,7 +178,7 @@ class _Pushed(eqx.Module):
 
     state: PieceState
     d_state: PieceState
-    active: Array | None  # constraints that are on; None without events
+    active: Array  # constraints that are on
     begin: Array  # time since the start
 
     def tangent(self) -> Array:
@@ -203,10 +201,10 @@ class _Push:
     fixed: Any  # the other shared inputs
     changes: RolloutInputs  # tangents of the inputs
 
-    def __call__(self, start: _Pushed, number: Array) -> tuple[_Pushed, Move, Array, Array | None]:
+    def __call__(self, start: _Pushed, number: Array) -> tuple[_Pushed, Move, Array, Array]:
         """Push through a move; also the move, and tangents of q and v at its end, and of its row.
 
-        The latter is None without events.
+        The latter is that of no event where none ends the move.
         """
         moves, d_ts, d_times = self.moves, self.changes.ts, self.changes.times
         move = self.record.move(number, start.begin, moves.usual)
@@ -232,7 +230,7 @@ class _Push:
 
 # From the tangents of the start to those of the end, of the saves (T, 2 n), of the states before
 # the segments and of the log of events (R, w); undefined where there are none.
-_Tangents = tuple[_Pushed, Array, Array, Array | None]
+_Tangents = tuple[_Pushed, Array, Array, Array]
 _Along = Callable[[_Push, _Pushed], _Tangents]
 
 
@@ -245,13 +243,13 @@ def _along_moves(push: _Push, start: _Pushed) -> _Tangents:
         is_first = number % record.segment == 0
         saves = with_row(saves, move.save, d_save, move.save > 0)
         starts = with_row(starts, number // record.segment, pushed.tangent(), is_first)
-        if d_row is not None:
+        if event_set:
             log = with_row(log, move.row, d_row, move.which >= 0)
         return number + 1, next_pushed, saves, starts, log
 
     saves = empty_rows(len(push.moves.ts), jnp.concatenate([start.state.q, start.state.v]))
     starts = empty_rows(len(record.starts), start.tangent(), sparse=True)
-    log = None if event_set is None else event_set.log(start.state.q, start.state.v)
+    log = event_set.log(start.state.q, start.state.v)
     carry = jnp.zeros((), jnp.int32), start, saves, starts, log
     _, end, saves, starts, log = jax.lax.while_loop(lambda c: c[0] < record.count, push_move, carry)
     return end, saves, starts, log
@@ -263,10 +261,9 @@ def _along_all_moves(push: _Push, start: _Pushed) -> _Tangents:
 
     def push_move(
         pushed: _Pushed, number: Array
-    ) -> tuple[_Pushed, tuple[Array, Array, Move, Array | None]]:
+    ) -> tuple[_Pushed, tuple[Array, Array, Move, Array]]:
         next_pushed, move, d_save, d_row = push(pushed, number)
-        if d_row is not None:
-            d_row = jnp.where(move.which >= 0, d_row, 0.0)
+        d_row = jnp.where(move.which >= 0, d_row, 0.0)
         return next_pushed, (
             pushed.tangent(),
             jnp.where(move.is_made, d_save, 0.0),
@@ -282,8 +279,8 @@ def _along_all_moves(push: _Push, start: _Pushed) -> _Tangents:
         indices = jnp.zeros(count + 1, jnp.int32)
         return indices.at[jnp.where(is_known, numbers, count)].set(order)[:-1]
 
-    log = None
-    if event_set is not None and rows is not None:
+    log = event_set.log(start.state.q, start.state.v)
+    if event_set:
         is_known = (move_rows.which >= 0) & (move_rows.row >= 0)
         log = rows[moves_at(move_rows.row, is_known, event_set.rows[-1])]
     saves = tangents_after[moves_at(move_rows.save, move_rows.save > 0, len(push.moves.ts))]
@@ -340,7 +337,7 @@ class _Pull:
         return jax.lax.dynamic_index_in_dim(self.saves, move.save, keepdims=False)
 
     def _along(
-        self, move: Move, state: PieceState, active: Array | None, shared: Any, cotangents: Any
+        self, move: Move, state: PieceState, active: Array, shared: Any, cotangents: Any
     ) -> Any:
         (wrt_state, *wrt), is_save, n = cotangents, move.save > 0, state.q.size
         goes_on = self.moves.goes_on(move)
@@ -355,7 +352,6 @@ class _Pull:
         times = None if wrt_times is None else self.moves.times
 
         def row_of_event() -> Array:
-            assert self.moves.none is not None
             if self.log is None:
                 return jnp.zeros_like(self.moves.none)
             row = jax.lax.dynamic_index_in_dim(self.log, move.row, keepdims=False)

@@ -40,20 +40,20 @@ class EventPiece(eqx.Module):
     size: Array  # of the piece, if an event ends it [s]
     which: Array  # index of that event, -1 for the end of the step
     row: Array  # row in which the event is kept, -1 if it is not
-    active: Any  # constraints that are on; None without events
-    outcome: Any  # decisions about gaps at that event; None without events
+    active: Array  # constraints that are on, (C,)
+    outcome: Array  # decisions about gaps at that event, (D,)
     span: Any = None  # span of time of the piece; None without times at which a step ends
     turns: Any = None  # whether it begins at such a time; None without them
     late: Any = None  # offset after a plain piece; None if it stays
 
     def start(
-        self, scheme: Scheme, event_set: EventSet | None, state: PieceState, params: Params
+        self, scheme: Scheme, event_set: EventSet, state: PieceState, params: Params
     ) -> tuple[StepState, Params]:
         """The state and the parameters with which the piece begins."""
         t, params = self.t, within(self.span, params)
         if state.offset is not None:
             t = t + state.offset
-        active_params = params if event_set is None else event_set.params(params, self.active)
+        active_params = event_set.params(params, self.active)
         if self.turns is None:
             return StepState(state.q, state.v, t), active_params
         q, v, _ = scheme.after_kink(state.q, state.v, t, active_params, self.turns)

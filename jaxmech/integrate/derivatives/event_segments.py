@@ -77,7 +77,6 @@ class _Along(eqx.Module):
 class EventSegments(AbstractSegments):
     """A run with fixed steps and events."""
 
-    event_set: EventSet
     pieces: PieceKinds  # with closed-over values as arguments
 
     def advance(
@@ -141,12 +140,10 @@ class EventSegments(AbstractSegments):
         return [wrt.q, wrt.v], wrt_timed, wrt_shared
 
     def _is_entry(self, segment: SegmentData, along: _Along) -> Bool[Array, " K"]:
-        assert segment.events is not None
         return jnp.arange(segment.events.replay.step.shape[-1]) == along.entry
 
     def _count(self, segment: SegmentData) -> int:
         # Every step ends with a piece, and every event adds one.
-        assert segment.events is not None
         return self.steps + len(segment.events.replay.step)
 
     def _advance_piece(
@@ -160,7 +157,6 @@ class EventSegments(AbstractSegments):
         self, segment: SegmentData, along: _Along, timed: Times
     ) -> tuple[EventPiece, Array, _Along]:
         """The next piece of a segment, whether there is one, and the position after it."""
-        assert segment.events is not None
         (t, h), replay = timed, segment.events.replay
         event_step, size, index, row, outcome = replay.at(along.entry)
         is_event = (along.entry < replay.count) & (event_step == along.step)
@@ -189,6 +185,5 @@ class EventSegments(AbstractSegments):
 
 def _begin(segment: SegmentData, state: list[Array]) -> tuple[PieceState, _Along]:
     events, zero = segment.events, jnp.zeros((), jnp.int32)
-    assert events is not None
     first = PieceState(state[0], state[1], jnp.zeros_like(state[0][0]))
     return first, _Along(zero, zero, events.active, events.is_moving)

@@ -8,7 +8,7 @@ from jaxmech.integrate.derivatives.adaptive_rule import adaptive_trajectory
 from jaxmech.integrate.derivatives.event_segments import event_trajectory
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs
 from jaxmech.integrate.derivatives.segment_rule import plain_trajectory
-from jaxmech.integrate.events.event_set import EventSet
+from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.rollout import Trajectory, rollout
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.utils.checks import require_positive_integer
@@ -20,7 +20,7 @@ class AbstractDerivative(abc.ABC):
 
     @abc.abstractmethod
     def trajectory(
-        self, scheme: Scheme, x: RolloutInputs, event_set: EventSet | None = None
+        self, scheme: Scheme, x: RolloutInputs, event_set: EventSet = NO_EVENTS
     ) -> Trajectory:
         """The rollout with its derivative rule, in adaptive steps if there is a tolerance.
 
@@ -60,13 +60,13 @@ class ReverseMode(AbstractDerivative):
             require_positive_integer("segment", self.segment, remedy)
 
     def trajectory(
-        self, scheme: Scheme, x: RolloutInputs, event_set: EventSet | None = None
+        self, scheme: Scheme, x: RolloutInputs, event_set: EventSet = NO_EVENTS
     ) -> Trajectory:
         """The rollout, whose derivatives recompute its steps."""
         if x.tolerance is not None:
             return adaptive_trajectory(scheme, x, event_set, self.segment)
         steps = self._steps(scheme.per_save, len(x.ts) - 1)
-        if event_set is not None:
+        if event_set:
             return event_trajectory(scheme, event_set, steps, x)
         return plain_trajectory(scheme, steps, x)
 
@@ -108,9 +108,9 @@ class ForwardMode(AbstractDerivative):
     """
 
     def trajectory(
-        self, scheme: Scheme, x: RolloutInputs, event_set: EventSet | None = None
+        self, scheme: Scheme, x: RolloutInputs, event_set: EventSet = NO_EVENTS
     ) -> Trajectory:
         """The rollout as plain JAX operations; with a tolerance or events, in both modes."""
-        if event_set is not None or x.tolerance is not None:
+        if event_set or x.tolerance is not None:
             return ReverseMode().trajectory(scheme, x, event_set)
         return rollout(scheme, x.q0, x.v0, x.ts, x.params, times=x.times)[0]

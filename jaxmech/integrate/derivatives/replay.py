@@ -19,6 +19,7 @@ from jaxmech.integrate.derivatives.adaptive_rule import SEGMENT
 from jaxmech.integrate.derivatives.event_pieces import PieceState
 from jaxmech.integrate.derivatives.record import StepRecord
 from jaxmech.integrate.derivatives.step_replay import recorded_moves, repeat_step
+from jaxmech.integrate.events.event_set import NO_EVENTS
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.system import Params
@@ -56,8 +57,8 @@ def replayed(
     def make_move(carry: Any) -> Any:
         number, begin, state, good, saves = carry
         move = record.move(number, begin, jnp.abs(ts[1] - ts[0]))
-        piece, h = moves.at(state, (None, None), None, move)
-        new, info = repeat_step(by_pair, None, state, piece, h, params)
+        piece, h = moves.at(state, (None, None), NO_EVENTS.active(), move)
+        new, info = repeat_step(by_pair, NO_EVENTS, state, piece, h, params)
         saves = with_row(saves, move.save, jnp.concatenate([new.q, new.v]), move.save > 0)
         state = jax.tree.map(partial(jnp.where, move.save > 0), state, new)
         return number + 1, moves.elapsed(move), state, good & info.good, saves

@@ -42,7 +42,7 @@ class SmoothResults(eqx.Module):
 
     q: Any  # at the save times, (T, n)
     v: Any  # at the save times, (T, n)
-    occurrences: Any  # rows of the events, (R, w); None without events
+    occurrences: Any  # rows of the events, (R, w)
     states: Any  # states that the derivatives need, for derivatives of derivatives
 
 

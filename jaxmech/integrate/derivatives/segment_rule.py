@@ -26,7 +26,7 @@ from jaxmech.integrate.derivatives.run_rule import (
     split_shared,
     with_traced,
 )
-from jaxmech.integrate.events.event_set import EventSet
+from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.rollout import SegmentEvents, Trajectory, bare_step, rollout
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step_segments import StepSegments, segments
@@ -38,10 +38,10 @@ class KeptSegments(eqx.Module):
     """The data of the forward run that its derivatives need."""
 
     smooth: tuple[Array, Array]  # q and v at the ends of the S segments, (S, n)
-    events: SegmentEvents | None  # of each segment; None without events
+    events: SegmentEvents  # of each segment
     known: Bool[Array, " T"]  # whether the state was good at each save time
     t_failed: Float[Array, ""]  # as in `Trajectory`
-    counts: Int[Array, " E"] | None  # of the events; None without events
+    counts: Int[Array, " E"]  # of the events
 
 
 class SegmentData(eqx.Module):
@@ -49,7 +49,7 @@ class SegmentData(eqx.Module):
 
     own: StepSegments  # its time and step may have tangents elsewhere
     t_failed: Float[Array, ""]  # as in `Trajectory`
-    events: SegmentEvents | None
+    events: SegmentEvents
 
     def segment(self, timed: Times) -> StepSegments:
         """The segment with a start time and a step size."""
@@ -57,9 +57,9 @@ class SegmentData(eqx.Module):
 
     def complete(self, derivatives: Any) -> Any:
         """Set derivatives to NaN where there were more events than are kept for them."""
-        if self.events is None:
-            return derivatives
         replay = self.events.replay
+        if not replay.step.size:
+            return derivatives
         is_complete = replay.count <= replay.step.shape[-1]
         return jax.tree.map(lambda d: jnp.where(is_complete, d, jnp.nan), derivatives)
 
@@ -70,7 +70,7 @@ class AbstractSegments(AbstractRun):
 
     per_save: int  # steps per save interval
     steps: int  # steps of a segment
-    event_set: EventSet | None
+    event_set: EventSet
 
     @abc.abstractmethod
     def advance(
@@ -172,10 +172,9 @@ class AbstractSegments(AbstractRun):
     def _segments(self, x: RolloutInputs) -> StepSegments:
         return segments(x.ts, self.per_save, self.steps, x.times)
 
-    def _log(self, residuals: KeptSegments, rows: Array | None) -> Array | None:
-        if self.event_set is None or residuals.events is None or rows is None:
-            return None
-        assert residuals.counts is not None
+    def _log(self, residuals: KeptSegments, rows: Array) -> Array:
+        if not self.event_set:
+            return rows[0]
         log_rows = _log_rows(residuals.events).ravel()
         # The events beyond those that a segment keeps for derivatives are unknown.
         unknown = jnp.where(self.event_set.is_kept(residuals.counts), jnp.nan, 0.0)[:, None]
@@ -184,11 +183,9 @@ class AbstractSegments(AbstractRun):
             rows.reshape(-1, rows.shape[-1]), mode="drop"
         )
 
-    def _rows(self, residuals: KeptSegments, x: RolloutInputs, log: Array | None) -> Array | None:
-        if self.event_set is None or residuals.events is None:
-            return None
+    def _rows(self, residuals: KeptSegments, x: RolloutInputs, log: Array | None) -> Array:
         log_rows, width = _log_rows(residuals.events), self.event_set.width(x.q0, x.v0)
-        if log is None:
+        if log is None or not self.event_set:
             return jnp.zeros((*log_rows.shape, width), x.q0.dtype)
         return jnp.where((log_rows >= 0)[..., None], log[log_rows], 0.0)
 
@@ -219,12 +216,12 @@ def _log_rows(events: SegmentEvents) -> Int[Array, " S K"]:
 
 
 def kept_segments(
-    result: tuple[Trajectory, tuple[Array, Array, SegmentEvents | None]],
+    result: tuple[Trajectory, tuple[Array, Array, SegmentEvents]],
 ) -> tuple[Trajectory, KeptSegments]:
     """The trajectory, and the data that its derivatives need."""
     trajectory, (q, v, events) = result
     is_known = ~jnp.isnan(trajectory.q[:, 0])
-    counts = None if trajectory.events is None else trajectory.events.counts
+    counts = trajectory.events.counts
     return trajectory, KeptSegments((q, v), events, is_known, trajectory.t_failed, counts)
 
 
@@ -236,7 +233,7 @@ class PlainSegments(AbstractSegments):
 
     def advance(
         self, data: SegmentData, state: list[Array], timed: Times, shared: Any
-    ) -> tuple[list[Array], None]:
+    ) -> tuple[list[Array], Array]:
         """Make the steps of a segment."""
 
         # Reverse mode over this then keeps states, not the intermediate values of steps. The loop
@@ -245,11 +242,12 @@ class PlainSegments(AbstractSegments):
         def make_step(state: list[Array], number: Array) -> tuple[list[Array], None]:
             return self._step(data, state, number, timed, shared), None
 
-        return jax.lax.scan(make_step, state, self._numbers(data))
+        end, _ = jax.lax.scan(make_step, state, self._numbers(data))
+        return end, self.event_set.log(*state)
 
     def pull_back(
         self, data: SegmentData, state: list[Array], timed: Times, shared: Any, fixed: Any,
-        cotangents: list[Array], rows: None,
+        cotangents: list[Array], rows: Array,
     ) -> tuple[list[Array], Times, Any]:  # fmt: skip
         """Pull back step by step."""
         all_shared = eqx.combine(shared, fixed)
@@ -293,4 +291,4 @@ def plain_trajectory(scheme: Scheme, steps: int, x: RolloutInputs) -> Trajectory
     first_segment = jax.tree.map(lambda rows: rows[0], first_segment)
     example = x.q0, x.v0, jnp.zeros_like(first_segment.done), first_segment, x.ts[0]
     x, run, (step,) = with_traced(forward, x, [partial(bare_step, scheme)], [example])
-    return PlainSegments(run, scheme.per_save, steps, None, step).trajectory(x)
+    return PlainSegments(run, scheme.per_save, steps, NO_EVENTS, step).trajectory(x)

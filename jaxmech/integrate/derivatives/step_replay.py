@@ -25,7 +25,7 @@ from jaxmech.integrate.derivatives.event_pieces import (
 )
 from jaxmech.integrate.derivatives.record import Move, StepRecord
 from jaxmech.integrate.derivatives.run_rule import Part, RolloutInputs, with_traced
-from jaxmech.integrate.events.event_set import EventSet
+from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepInfo, step
@@ -41,8 +41,8 @@ class KeptRun(eqx.Module):
     record: StepRecord
     states: Float[Array, " T n2"]  # q and v at the save times
     known: Bool[Array, " T"]  # which saves were reached, or follow a terminal event
-    active: Bool[Array, " T C"] | None  # constraints that are on there; None without events
-    counts: Int[Array, " E"] | None  # of the events; None without events
+    active: Bool[Array, " T C"]  # constraints that are on there
+    counts: Int[Array, " E"]  # of the events
 
     @property
     def smooth(self) -> tuple[Any, Any]:
@@ -57,12 +57,12 @@ class MoveProgram:
     plain: Kind  # a step of the pair: the state at its end
     event: Kind | None = None  # an event there: the state after it, and its row
     # From a state (2 n,), t, active, span and shared inputs to its time derivative.
-    rates: Callable[[Array, Array, Array | None, Span | None, Any], Array] | None = None
-    event_set: EventSet | None = None
+    rates: Callable[[Array, Array, Array, Span | None, Any], Array] | None = None
+    event_set: EventSet = NO_EVENTS
 
 
 def move_program(
-    scheme: Scheme, event_set: EventSet | None, segment: int, x: RolloutInputs
+    scheme: Scheme, event_set: EventSet, segment: int, x: RolloutInputs
 ) -> tuple[RolloutInputs, Callable[..., tuple[Trajectory, KeptRun]], MoveProgram]:
     """The inputs with all closed-over values, the run and its move program."""
     by_pair, n = scheme.with_one_step(), x.q0.size
@@ -75,38 +75,37 @@ def move_program(
         states = jnp.concatenate([trajectory.q, trajectory.v], axis=1)
         is_known = ~jnp.isnan(states[:, 0])
         states = jnp.where(is_known[:, None], states, 0.0)
-        counts = None if trajectory.events is None else trajectory.events.counts
-        return trajectory, KeptRun(record, states, is_known, trajectory.active, counts)
+        kept = KeptRun(record, states, is_known, trajectory.active, trajectory.events.counts)
+        return trajectory, kept
 
-    def rates(
-        state: Array, t: Array, active: Array | None, span: Span | None, params: Params
-    ) -> Array:
-        (q, v), active_params = jnp.split(state, [n]), within(span, params)
-        if event_set is not None and active is not None:
-            active_params = event_set.params(active_params, active)
+    def rates(state: Array, t: Array, active: Array, span: Span | None, params: Params) -> Array:
+        (q, v), active_params = (
+            jnp.split(state, [n]),
+            event_set.params(within(span, params), active),
+        )
         _, law = scheme.law(q, v, t, active_params)
         return jnp.concatenate([scheme.system.dynamics.speeds(q, v, t, active_params), law.qdd])
 
     zero, zero_count = jnp.zeros_like(x.ts[0]), jnp.zeros((), jnp.int32)
-    active, state = None if event_set is None else event_set.active(), jnp.concatenate([x.q0, x.v0])
+    active, state = event_set.active(), jnp.concatenate([x.q0, x.v0])
     span = turns = delay = None
     if x.times is not None:
         span, turns, delay = Span(zero, zero), jnp.asarray(False), zero
-    outcome = None if event_set is None else jnp.zeros(event_set.words, x.q0.dtype)
+    outcome = jnp.zeros(event_set.words, x.q0.dtype)
     piece = EventPiece(zero, zero, zero_count, zero_count, active, outcome, span, turns, delay)
-    offset = None if event_set is None and x.times is None else zero
+    offset = zero if event_set or x.times is not None else None
     from_start = PieceState(x.q0, x.v0, offset), piece, zero
     plain, at_save = partial(_plain, by_pair, event_set), (state, zero, active, span)
-    if event_set is None:
+    if not event_set:
         x, run, functions = with_traced(forward, x, [plain, rates], [from_start, at_save])
-        return x, run, MoveProgram(functions[0], None, functions[1], None)
+        return x, run, MoveProgram(functions[0], None, functions[1])
     parts: list[Part] = [partial(_event, by_pair, event_set), plain, rates]
     x, run, (event, *functions) = with_traced(forward, x, parts, [from_start, from_start, at_save])
     return x, run, MoveProgram(functions[0], event, functions[1], event_set)
 
 
 def repeat_step(
-    by_pair: Scheme, event_set: EventSet | None, state: PieceState, piece: EventPiece, h: Array,
+    by_pair: Scheme, event_set: EventSet, state: PieceState, piece: EventPiece, h: Array,
     params: Params,
 ) -> tuple[PieceState, StepInfo]:  # fmt: skip
     """The state after a recorded step that is made again, and the checks of the step."""
@@ -117,7 +116,7 @@ def repeat_step(
 
 
 def _plain(
-    by_pair: Scheme, event_set: EventSet | None, state: PieceState, piece: EventPiece, h: Array,
+    by_pair: Scheme, event_set: EventSet, state: PieceState, piece: EventPiece, h: Array,
     params: Params,
 ) -> PieceState:  # fmt: skip
     return repeat_step(by_pair, event_set, state, piece, h, params)[0]
@@ -144,7 +143,7 @@ class StepReplay:
     ts: Array  # save times (T,); derivatives with respect to them are no part of a move
     times: Array | None  # at which a step ends (K,)
     held: Array | None  # the same in the run that was recorded
-    none: Array | None  # the row of no event; None without events
+    none: Array  # the row of no event
     n: int  # number of coordinates
     sorted: Array | None  # the times that were held, as `sorted_ends`, if there are many
 
@@ -152,24 +151,22 @@ class StepReplay:
     def of(program: MoveProgram, x: RolloutInputs) -> "StepReplay":
         """Make the moves of a run with these inputs."""
         event_set = program.event_set
-        empty_row = (
-            None if event_set is None else jnp.zeros(event_set.width(x.q0, x.v0), x.q0.dtype)
-        )
+        empty_row = jnp.zeros(event_set.width(x.q0, x.v0), x.q0.dtype)
         held = jax.lax.stop_gradient(x.times)
         many = _sorted_if_many(x.ts, held)
         return StepReplay(program, x.ts, x.times, held, empty_row, x.q0.size, many)
 
-    def start(self, row: Array) -> tuple[PieceState, Array | None]:
+    def start(self, row: Array) -> tuple[PieceState, Array]:
         """A state and its switches, from those before a segment as they are recorded."""
         event_set, n = self.program.event_set, self.n
-        if event_set is None and self.times is None:
-            return PieceState(row[:n], row[n:], None), None
-        end = len(row) - 1 - (0 if event_set is None else len(event_set.names))
-        active = None if event_set is None else row[end + 1 :] > 0.5
-        return PieceState(row[:n], row[n:end], row[end]), active
+        end = len(row) - len(event_set.names)
+        active = row[end:] > 0.5
+        if not event_set and self.times is None:
+            return PieceState(row[:n], row[n:end], None), active
+        return PieceState(row[:n], row[n : end - 1], row[end - 1]), active
 
     def at(
-        self, state: PieceState, primal_times: Given, active: Array | None, move: Move
+        self, state: PieceState, primal_times: Given, active: Array, move: Move
     ) -> tuple[EventPiece, Array]:
         """A move as a piece, and the size of its step.
 
@@ -183,8 +180,8 @@ class StepReplay:
         remaining = target - (self.ts[0] + sign * move.begin)
         if state.offset is not None:
             remaining = remaining - state.offset
-        outcome = None if active is None else move.outcome
-        piece = EventPiece(t0 + sign * move.begin, size, move.which, move.row, active, outcome)
+        begin = t0 + sign * move.begin
+        piece = EventPiece(begin, size, move.which, move.row, active, move.outcome)
         if times is not None and self.held is not None:
             begin_t = self.ts[0] + sign * move.begin
             ends = self.ts[0] + sign * self._fixed()
@@ -223,24 +220,24 @@ class StepReplay:
         return jnp.where(is_end & self.goes_on(move), exact, end)
 
     def advance(
-        self, state: PieceState, primal_times: Given, active: Array | None, move: Move, shared: Any
-    ) -> tuple[PieceState, Array | None]:
+        self, state: PieceState, primal_times: Given, active: Array, move: Move, shared: Any
+    ) -> tuple[PieceState, Array]:
         """The state after a move, and the row of an event."""
         piece, h = self.at(state, primal_times, active, move)
 
-        def make() -> tuple[PieceState, Array | None]:
+        def make() -> tuple[PieceState, Array]:
             end = self.program.plain(state, piece, h, shared)
             if self.program.event is None:
                 return end, self.none
             event = partial(self.program.event, end, piece, h, shared)
             return jax.lax.cond(piece.which >= 0, event, lambda: (end, self.none))
 
-        if self.program.event_set is None:
+        if not self.program.event_set:
             return make()
         return jax.lax.cond(move.is_made, make, lambda: (state, self.none))
 
     def pull_back(
-        self, state: PieceState, primal_times: Given, active: Array | None, move: Move, shared: Any,
+        self, state: PieceState, primal_times: Given, active: Array, move: Move, shared: Any,
         fixed: Any, wrt_end: PieceState, row: Callable[[], Array],
     ) -> Any:  # fmt: skip
         """Cotangents of the state before a move, of the `primal_times` and of `shared`.
@@ -273,14 +270,14 @@ class StepReplay:
         """Whether the motion continues from the state after a move, and not from the one before."""
         steps = move.is_made & (move.save == 0)
         event_set = self.program.event_set
-        if event_set is None:
+        if not event_set:
             return steps
         return steps & ((move.which < 0) | event_set.interrupts(move.which))
 
-    def switched(self, active: Array | None, move: Move) -> Array | None:
+    def switched(self, active: Array, move: Move) -> Array:
         """The switches after a move."""
-        if self.program.event_set is None or active is None:
-            return None
+        if not self.program.event_set:
+            return active
         switched = self.program.event_set.switched(move.which, active, move.outcome)
         return jnp.where(move.is_made & (move.which >= 0), switched, active)
 
@@ -304,9 +301,9 @@ def recorded_moves(
 ) -> tuple[StepReplay, Scheme]:
     """The moves of a run without events, and the scheme of one of their steps."""
     by_pair = scheme.with_one_step()
-    program = MoveProgram(partial(_plain, by_pair, None))
+    program = MoveProgram(partial(_plain, by_pair, NO_EVENTS))
     n, many = scheme.system.n, _sorted_if_many(ts, recorded_times)
-    return StepReplay(program, ts, times, recorded_times, None, n, many), by_pair
+    return StepReplay(program, ts, times, recorded_times, jnp.zeros(0), n, many), by_pair
 
 
 def rates_at_saves(program: MoveProgram, x: RolloutInputs, residuals: KeptRun) -> Array:
@@ -322,14 +319,11 @@ def rates_at_saves(program: MoveProgram, x: RolloutInputs, residuals: KeptRun) -
     states = jnp.where(residuals.known[:, None], residuals.states, first[None])
     spans = None if x.times is None else span_at(x.times, x.ts, x.ts[0], x.ts[-1])[0]
     _, rates = jax.lax.scan(rate_at, None, (states, x.ts, residuals.active, spans))
-    reached = reached_saves(program, residuals)
-    return rates if reached is None else jnp.where(reached[:, None], rates, 0.0)
+    if not program.event_set:
+        return rates
+    return jnp.where(reached_saves(residuals)[:, None], rates, 0.0)
 
 
-def reached_saves(program: MoveProgram, residuals: KeptRun) -> Array | None:
+def reached_saves(residuals: KeptRun) -> Bool[Array, " T"]:
     """Flags of the saves that moves reached; the others may follow a terminal event."""
-    return (
-        None
-        if program.event_set is None
-        else jnp.arange(len(residuals.known)) < residuals.record.saved
-    )
+    return jnp.arange(len(residuals.known)) < residuals.record.saved

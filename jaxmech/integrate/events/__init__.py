@@ -10,6 +10,7 @@ what an event does to them; `rounding` is the round-off of functions. `result` i
 
 from jaxmech.integrate.events.event import Event as Event
 from jaxmech.integrate.events.event import Transition as Transition
+from jaxmech.integrate.events.event_set import NO_EVENTS as NO_EVENTS
 from jaxmech.integrate.events.event_set import EventSet as EventSet
 from jaxmech.integrate.events.event_set import event_set_of as event_set_of
 from jaxmech.integrate.events.event_set import with_gaps as with_gaps

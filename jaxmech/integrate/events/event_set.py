@@ -16,7 +16,7 @@ from jaxmech.consistency import constraint_jacobians, motion_share, near, sizes_
 from jaxmech.constraints import rate
 from jaxmech.formulations import observed_at
 from jaxmech.integrate.events.event import Event, names_of
-from jaxmech.integrate.events.gaps import GapDecisions, Gaps, word_count
+from jaxmech.integrate.events.gaps import NO_GAPS, GapDecisions, Gaps, word_count
 from jaxmech.integrate.events.impacts import Decided, MotionState, after_impacts, decision_program
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.switches import Switched, with_switches
@@ -33,6 +33,7 @@ MOST = 8  # events in a step that change the motion; each of the others occurs o
 MOST_OF_GAPS = 1000  # the same of a run with gaps, which chatter until they come to rest
 IN_SEGMENT = 8  # events of a segment that a derivative can replay, or more if there are more
 IN_SEGMENT_OF_GAPS = 32  # the same of a run with gaps
+MANY = 2**31 - 1  # states without events
 _NEAR = 1e-6  # relative to its change in a step: a smaller function counts as zero
 _ITERATIONS = 2  # for velocities on constraints that are not linear in them
 
@@ -54,11 +55,14 @@ class _Multipliers(NamedTuple):
 
 @dataclass(frozen=True)
 class EventSet:
-    """All events of a run."""
+    """All events of a run. An empty set is false, and the operations of a run do not grow by it."""
 
-    events: tuple[Event, ...]  # E of them
+    events: tuple[Event, ...] = ()  # E of them
     inactive: tuple[str, ...] = ()  # constraints that are off at the start
-    gaps: Gaps | None = None  # whose events are the last of all, and whose switches too
+    gaps: Gaps = NO_GAPS  # whose events are the last of all, and whose switches too
+
+    def __bool__(self) -> bool:
+        return bool(self.events)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -81,26 +85,24 @@ class EventSet:
     @property
     def words(self) -> int:
         """The numbers that hold the decisions about the gaps at an event."""
-        return 0 if self.gaps is None else word_count(self.gaps.count)
+        return word_count(self.gaps.count)
 
     @property
     def most_changes(self) -> int:
         """Events in a step that may change the motion."""
-        return MOST if self.gaps is None else MOST_OF_GAPS
+        return MOST_OF_GAPS if self.gaps.count else MOST
 
     def replay(self, dtype: Any) -> Replay:
         """None of the events of a segment so far."""
         # Each of them in a step, and one that changes the motion.
-        least = IN_SEGMENT if self.gaps is None else IN_SEGMENT_OF_GAPS
-        return Replay.none(max(least, len(self.events) + 1), self.words, dtype)
+        least = IN_SEGMENT_OF_GAPS if self.gaps.count else IN_SEGMENT
+        capacity = max(least, len(self.events) + 1) if self else 0
+        return Replay.none(capacity, self.words, dtype)
 
     @cached_property
     def one_sided(self) -> Bool[np.ndarray, " E"]:
         """Flags of the events whose functions are positive while they can occur."""
-        flags = np.zeros(len(self.events), bool)
-        if self.gaps is not None:
-            flags[-2 * self.gaps.count :] = True
-        return flags
+        return np.arange(len(self.events)) >= len(self.events) - 2 * self.gaps.count
 
     def width(self, q: Array, v: Array) -> int:
         """The number of columns of an occurrence: its time and states."""
@@ -108,7 +110,8 @@ class EventSet:
 
     def log(self, q: Array, v: Array) -> Float[Array, "R w"]:
         """Empty rows, in which a loop writes the occurrences of all events."""
-        return empty_rows(self.rows[-1], jnp.zeros(self.width(q, v), q.dtype))
+        row = jnp.zeros(self.width(q, v), q.dtype)
+        return empty_rows(self.rows[-1], row) if self else row[None][:0]
 
     def is_kept(self, counts: Int[Array, " E"]) -> Bool[Array, " R"]:
         """Flags of the rows that are written after so many occurrences of each event."""
@@ -122,12 +125,13 @@ class EventSet:
         self, log: Float[Array, "R w"], counts: Int[Array, " E"]
     ) -> Float[Array, "R w"]:
         """The rows after a run, NaN if they are not written."""
+        if not self:
+            return log
         return jnp.where(self.is_kept(counts)[:, None], log, jnp.nan)
 
     def system(self, system: System) -> System:
         """The system, with its gaps as constraints, and with switches if there are any."""
-        if self.gaps is not None:
-            system = self.gaps.system(system)
+        system = self.gaps.system(system)
         return with_switches(system, self.names) if self.names else system
 
     def params(self, params: Params, active: Bool[Array, " C"]) -> Params:
@@ -147,10 +151,7 @@ class EventSet:
 
     @cached_property
     def _of_gaps(self) -> Bool[np.ndarray, " C"]:
-        flags = np.zeros(len(self.names), bool)
-        if self.gaps is not None:
-            flags[-self.gaps.count :] = True
-        return flags
+        return np.arange(len(self.names)) >= len(self.names) - self.gaps.count
 
     def released(self, params: Params) -> Params | None:
         """The parameters without the constraints that an event may switch off; None if all are off.
@@ -195,10 +196,10 @@ class EventSet:
     ) -> Float[Array, " E"]:
         """The functions of the events; `params` are those of the scheme's system."""
         reactions: Any = None
-        own = self.events if self.gaps is None else self.events[: -2 * self.gaps.count]
+        own = self.events[: len(self.events) - 2 * self.gaps.count]
         if any(event.needs_reactions for event in own):
             reactions = observed_at(scheme.system, scheme.formulation, q, v, t, params)
-        elif self.gaps is not None:
+        elif self.gaps.count:
             reactions = self._pushes(scheme, q, v, t, params)
         plain_params = self.plain(params)
         return jnp.stack([event.value(q, v, t, plain_params, reactions) for event in self.events])
@@ -207,7 +208,6 @@ class EventSet:
         self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params
     ) -> "_Multipliers":
         """The multipliers of the gaps, zero of open ones."""
-        assert self.gaps is not None
         count, names = self.gaps.count, [c.name for c in self.gaps.constraints]
 
         eom, law = scheme.law(q, v, t, params)
@@ -255,7 +255,7 @@ class EventSet:
 
     def known_signs(self, signs: Int[Array, " E"], active: Bool[Array, " C"]) -> Int[Array, " E"]:
         """The signs of events that can occur, 0 of others; gaps and multipliers are positive."""
-        if self.gaps is not None:
+        if self.gaps.count:
             signs = jnp.where(self.one_sided, 1, signs).astype(signs.dtype)
         return jnp.where(self.enabled(active), signs, 0)
 
@@ -280,36 +280,29 @@ class EventSet:
     ) -> tuple[EventState, Int[Array, ""]]:
         """The events before the first step, and a status; `params` are the user's."""
         status = jnp.asarray(int(Status.OK), jnp.int32)
-        active, zero = self.active(), jnp.zeros((), jnp.int32)
+        if not self:
+            none, speeds = jnp.zeros(0, q.dtype), jnp.zeros_like(q)
+            events = EventState.of(none, self.active(), speeds, self.replay(q.dtype))
+            # Always smooth.
+            return replace(events, smooth=jnp.asarray(MANY, jnp.int32)), status
+        active = self.active()
         speeds = scheme.system.dynamics.speeds(q, v, t, self.params(params, active))
         speeds = jax.lax.stop_gradient(jnp.abs(speeds))
-        if self.gaps is not None:
+        if self.gaps.count:
             state = MotionState(q, v, t, speeds, jnp.zeros_like(t), jnp.zeros_like(t))
             nothing = jnp.asarray(-1, jnp.int32)
-            decided = self._decided(self.gaps, scheme, nothing, state, params, active)
+            decided = self._decided(scheme, nothing, state, params, active)
             active, status = self._closed(decided.decisions, active), decided.status
         values = self.values(scheme, q, v, t, self.params(params, active))
-        zeros = jnp.zeros(len(self.events), jnp.int32)
-        events = EventState(
-            signs=self.continued_signs(zeros, values, active),
-            values=values,
-            counts=zeros,
-            missed=zeros,
-            latest=jnp.full_like(values, -jnp.inf),
-            active=active,
-            stopped_by=zero - 1,
-            smooth=zero + 1,
-            speeds=speeds,
-            due=jnp.asarray(False),
-            replay=self.replay(q.dtype),
-        )
-        return events, status
+        events = EventState.of(values, active, speeds, self.replay(q.dtype))
+        signs = self.continued_signs(events.signs, values, active)
+        return replace(events, signs=signs), status
 
     def gaps_are_met(
         self, system: System, q: Array, t: Array, params: Params, extents: Float[Array, " n"]
     ) -> Bool[Array, ""]:
         """Whether no gap is negative beyond a tolerance; `params` have all of them switched on."""
-        if self.gaps is None:
+        if not self.gaps.count:
             return jnp.asarray(True)
         count = self.gaps.count
         values = system.dynamics.position_level(q, t, params)[-count:]
@@ -339,7 +332,7 @@ class EventSet:
     ) -> Bool[Array, " C"]:
         """The switches after an event, with the decisions about the gaps."""
         active = self._switched(index, active)
-        if self.gaps is None:
+        if not self.gaps.count:
             return active
         closed = self._closed(GapDecisions.unpacked(outcome, self.gaps.count), active)
         return jnp.where(self.chosen(index, self.changes), closed, active)
@@ -381,25 +374,25 @@ class EventSet:
                     return self._after(scheme, event, q, v, t, params, old, new, extents)
 
             moved = jax.lax.cond(index == k, apply_transition, lambda moved=moved: moved)
-        if self.gaps is None:
+        if not self.gaps.count:
             none = jnp.zeros(0, q.dtype)
             return After(*moved, self._switched(index, active), none, state.speeds)
-        return self._after_gaps(self.gaps, scheme, index, state, moved, params, active, outcome)
+        return self._after_gaps(scheme, index, state, moved, params, active, outcome)
 
     def _after_gaps(
-        self, gaps: Gaps, scheme: Scheme, index: Array, state: MotionState, moved: Any,
-        params: Params, active: Bool[Array, " C"], outcome: Float[Array, " D"] | None,
+        self, scheme: Scheme, index: Array, state: MotionState, moved: Any, params: Params,
+        active: Bool[Array, " C"], outcome: Float[Array, " D"] | None,
     ) -> "After":  # fmt: skip
         """The state after impacts and releases of gaps, which follow any transition."""
         q, v, status = moved
         state, active = state._replace(q=q, v=v), self._switched(index, active)
         number, speeds = jnp.asarray(int(Status.OK), jnp.int32), state.speeds
         if outcome is None:
-            decisions, number, speeds = self._decided(gaps, scheme, index, state, params, active)
+            decisions, number, speeds = self._decided(scheme, index, state, params, active)
             outcome = decisions.packed(q.dtype)
-        decisions = GapDecisions.unpacked(jax.lax.stop_gradient(outcome), gaps.count)
+        decisions = GapDecisions.unpacked(jax.lax.stop_gradient(outcome), self.gaps.count)
         all_on = self.params(params, active | self._of_gaps)
-        new_v = after_impacts(gaps, scheme, decisions, state, all_on, self.plain(params))
+        new_v = after_impacts(self.gaps, scheme, decisions, state, all_on, self.plain(params))
         changes = self.chosen(index, self.changes)
         return After(
             q,
@@ -411,9 +404,10 @@ class EventSet:
         )
 
     def _decided(
-        self, gaps: Gaps, scheme: Scheme, index: Array, state: MotionState, params: Params,
+        self, scheme: Scheme, index: Array, state: MotionState, params: Params,
         active: Bool[Array, " C"],
     ) -> Decided:  # fmt: skip
+        gaps = self.gaps
         all_on = self.params(params, active | self._of_gaps)
         own = len(self.events) - 2 * gaps.count
         opens = jnp.arange(gaps.count) + own + gaps.count == index
@@ -478,6 +472,9 @@ class EventSet:
         return v - mass.min_norm_solve(wrong)[0]
 
 
+NO_EVENTS = EventSet()
+
+
 def _new_state(event: Event, result: Any, q: Array, v: Array) -> tuple[Array, Array]:
     shapes = f"{q.shape}" if q.shape == v.shape else f"{q.shape} and {v.shape}"
     requirement = f"The transition of event {event.name!r} must return q and v of shape {shapes}"
@@ -490,24 +487,19 @@ def _new_state(event: Event, result: Any, q: Array, v: Array) -> tuple[Array, Ar
     return new_q.astype(q.dtype), new_v.astype(q.dtype)
 
 
-def with_gaps(
-    event_set: EventSet | None, system: System, q: Array, ts: Array, params: Params
-) -> EventSet | None:
+def with_gaps(event_set: EventSet, system: System, q: Array, ts: Array, params: Params) -> EventSet:
     """The events of a run with those of the gaps of its system.
 
     Its functions tell at the initial state how many gaps there are.
     """
-    gaps = Gaps.of(system, q, ts[0], params) if system.unilateral else None
-    if gaps is None:
-        return event_set
-    event_set = event_set or EventSet(())
+    gaps = Gaps.of(system, q, ts[0], params)
     events = (*event_set.events, *gaps.events)
     _require_names(events)
     return replace(event_set, events=events, gaps=gaps)
 
 
-def event_set_of(system: System, events: Any, inactive: Any) -> EventSet | None:
-    """The checked and named events of a run; None if there are none and no constraint is off."""
+def event_set_of(system: System, events: Any, inactive: Any) -> EventSet:
+    """The checked and named events of a run."""
     events_given = (
         (events,) if isinstance(events, Event) or not isinstance(events, Iterable) else events
     )
@@ -519,7 +511,7 @@ def event_set_of(system: System, events: Any, inactive: Any) -> EventSet | None:
                 "Argument `inactive` must be empty where no event switches a constraint on, but "
                 f"names {names_off[0]!r}; leave that constraint out of the system."
             )
-        return None
+        return NO_EVENTS
     _require_names(named_events)
     _require_constraints(system, "Argument `inactive`", names_off)
     for event in named_events:

@@ -64,14 +64,12 @@ def word_count(gaps: int) -> int:
 class Gaps:
     """All gaps of a run."""
 
-    unilateral: tuple[Unilateral, ...]
-    sizes: tuple[int, ...]  # the number of gaps of each
+    unilateral: tuple[Unilateral, ...] = ()
+    sizes: tuple[int, ...] = ()  # the number of gaps of each
 
     @staticmethod
-    def of(system: System, q: Array, t: Array, params: Params) -> "Gaps | None":
-        """The gaps of a system, which its functions tell at a state; None without any."""
-        if not system.unilateral:
-            return None
+    def of(system: System, q: Array, t: Array, params: Params) -> "Gaps":
+        """The gaps of a system, which its functions tell at a state."""
         sizes = jax.eval_shape(
             lambda q, t, params: [u.constraint.value(q, t, params) for u in system.unilateral],
             q, t, params,
@@ -117,7 +115,7 @@ class Gaps:
 
     def system(self, system: System) -> System:
         """The system with a constraint for each gap."""
-        return _with_constraints(system, self.sizes)
+        return system if not self.count else _with_constraints(system, self.sizes)
 
     def joined(self, observation: Observation) -> Observation:
         """An observation with all gaps of a unilateral constraint under its name."""
@@ -153,6 +151,9 @@ class Gaps:
         )
         share = float(jnp.finfo(fastest.dtype).eps) ** 0.375
         return jnp.where(np.isnan(stated), share * fastest, stated).astype(fastest.dtype)
+
+
+NO_GAPS = Gaps()
 
 
 @kept_by(KEPT)

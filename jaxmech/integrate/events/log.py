@@ -95,3 +95,21 @@ class EventState(eqx.Module):
     speeds: Float[Array, " n"]  # largest |dq/dt| at the start and about the events so far
     due: Bool[Array, ""]  # whether a function that is zero makes an event at once
     replay: Replay  # the events of the present segment
+
+    @staticmethod
+    def of(values: Array, active: Array, speeds: Array, replay: Replay) -> "EventState":
+        """The state before any event, with unknown signs."""
+        zeros, zero = jnp.zeros(values.shape, jnp.int32), jnp.zeros((), jnp.int32)
+        return EventState(
+            signs=zeros,
+            values=values,
+            counts=zeros,
+            missed=zeros,
+            latest=jnp.full_like(values, -jnp.inf),
+            active=active,
+            stopped_by=zero - 1,
+            smooth=zero + 1,
+            speeds=speeds,
+            due=jnp.asarray(False),
+            replay=replay,
+        )

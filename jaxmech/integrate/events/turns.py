@@ -63,6 +63,8 @@ class Looks(NamedTuple):
         event_set: EventSet, steps: int, q: Array, v: Array, t: Array, params: Params
     ) -> "Looks":  # fmt: skip
         """Those of a run with so many steps that starts at a state."""
+        if not event_set:
+            return Looks(0, jnp.zeros(0, q.dtype))
         samples = max(1, -(-SAMPLES // max(steps, 1)) - 1)
         return Looks(samples, least_values(event_set, q, v, t, event_set.plain(params)))
 
@@ -128,7 +130,7 @@ def sampled_events(
     zeros = jnp.zeros_like(first.signs)
     passes = _sampled(event_set, values, Passes(first.signs, zeros, zeros), depth, looks.samples)
     # Gaps of bodies that touch are zero within round-off, which crosses nothing.
-    least = 0 * depth if event_set.gaps is None else jnp.where(event_set.one_sided, depth, 0.0)
+    least = jnp.where(event_set.one_sided, depth, 0.0) if event_set.gaps.count else 0 * depth
     events = passes.after(event_set, last.values, least).events
     return jnp.where(_is_sampled(event_set), events, 0)
 
@@ -226,6 +228,8 @@ def with_events(
 
     `number` is the number of the step in the segment.
     """
+    if not event_set:
+        return (*without_events, state), log
     (end, info), active_params = without_events, event_set.params(params, state.active)
     ends = (start.q, start.v, start.t, None), (end.q, end.v, end.t, None)
     state, passed, dips, happens = step_dips(scheme, event_set, state, *ends, h, active_params)

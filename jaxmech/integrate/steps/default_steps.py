@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.formulations import AbstractFormulation, UdwadiaKalaba
-from jaxmech.integrate.events import Event, EventSet, event_set_of, with_gaps
+from jaxmech.integrate.events import NO_EVENTS, Event, EventSet, event_set_of, with_gaps
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import FixedSteps
@@ -95,9 +95,8 @@ def choose_steps(
     policy = ending_at_jumps(system, policy, q0, v0, ts, params)
     times = step_times(system, policy.step_times(q0.dtype), ts, params)
     event_set = with_gaps(event_set_of(system, events, inactive), system, q0, ts, params)
-    if event_set is not None:
-        scheme = replace(scheme, system=event_set.system(system))
-        params = event_set.params(params, event_set.active())
+    scheme = replace(scheme, system=event_set.system(system))
+    params = event_set.params(params, event_set.active())
     per_save = _per_save(scheme, event_set, (q0, v0, ts, params, times))
     if per_save is None:
         raise ValueError(
@@ -110,7 +109,7 @@ def choose_steps(
 
 def with_number(
     scheme: Scheme, q0: Any, v0: Any, ts: Any, params: Params, times: Array | None = None,
-    event_set: EventSet | None = None,
+    event_set: EventSet = NO_EVENTS,
 ) -> FixedSteps:  # fmt: skip
     """The steps with their number, which is chosen from the motion if not set.
 
@@ -175,14 +174,14 @@ def as_times(ts: Any, dtype: Any) -> Array:
     return ts
 
 
-def _per_save(scheme: Scheme, event_set: EventSet | None, run: Any) -> int | None:
+def _per_save(scheme: Scheme, event_set: EventSet, run: Any) -> int | None:
     """Steps per save interval for a run or a batch; None if values are unknown."""
     values = actual(run, MEMBERS)
     return None if values is None else members_per_save(scheme, event_set, *values)
 
 
 def members_per_save(
-    scheme: Scheme, event_set: EventSet | None, q: Any, v: Any, ts: np.ndarray, params: Params,
+    scheme: Scheme, event_set: EventSet, q: Any, v: Any, ts: np.ndarray, params: Params,
     times: np.ndarray | None,
 ) -> int | None:  # fmt: skip
     """Steps per save interval for the most demanding of up to `MEMBERS` members.
@@ -200,7 +199,7 @@ def members_per_save(
 
 def members_need(
     scheme: Scheme, q: Any, v: Any, ts: Any, params: Params, times: Any = None,
-    event_set: EventSet | None = None,
+    event_set: EventSet = NO_EVENTS,
 ) -> int | None:  # fmt: skip
     """Equal steps from first to last time for the most demanding of up to `MEMBERS` members.
 
@@ -216,7 +215,8 @@ def members_need(
         warn_caller(_TOO_MANY.format(step_count), StepWarning)
     step_count = min(step_count, MOST_STEPS)
     # A trial has no transitions: a body that is held, or sticks, would seem slow for good.
-    if event_set is None or (free_params := event_set.released(params)) is None:
+    free_params = event_set.released(params)
+    if free_params is None:
         return step_count
     free_count = steps_needed(scheme, *_of_trials(q, v, ts, free_params, times), event_set)
     # A motion that the constraint keeps from going on may have no end.
@@ -224,7 +224,7 @@ def members_need(
 
 
 def _controlled_need(
-    scheme: Scheme, q: Any, v: Any, ts: Any, params: Any, times: Any, event_set: EventSet | None
+    scheme: Scheme, q: Any, v: Any, ts: Any, params: Any, times: Any, event_set: EventSet
 ) -> int | None:
     """The steps of a run with many samples of controllers, by those of its first samples."""
     ordered = np.sort(np.clip(times, ts[:, :1], ts[:, -1:]), axis=1)

@@ -20,7 +20,7 @@ from jaxmech.compiler import batched_closure, unchecked, unoptimized, why_not
 from jaxmech.consistency import extents_at
 from jaxmech.first_order import largest, spread
 from jaxmech.integrate.error_estimate import relative, resolution, rest_motion
-from jaxmech.integrate.events.event_set import EventSet
+from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.turns import step_turns
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
@@ -45,7 +45,7 @@ _RESOLVED = 1e-3  # error below which the motion is resolved, so that the order 
 
 def steps_needed(
     scheme: Scheme, q: Any, v: Any, ts: np.ndarray, params: Any, times: np.ndarray | None = None,
-    event_set: EventSet | None = None,
+    event_set: EventSet = NO_EVENTS,
 ) -> int | None:  # fmt: skip
     """The number of equal steps from ts[:, 0] to ts[:, 1] with which all errors meet the target.
 
@@ -99,7 +99,7 @@ def trial_errors(
 
     The other arguments, and None, are as in `steps_needed`.
     """
-    trial = _tried(scheme.with_one_step(), None, q, v, ts, params, times, steps)
+    trial = _tried(scheme.with_one_step(), NO_EVENTS, q, v, ts, params, times, steps)
     return None if trial is None else trial.error
 
 
@@ -169,7 +169,7 @@ class _Trial:
 
 
 def _tried(
-    scheme: Scheme, event_set: EventSet | None, q: Any, v: Any, ts: np.ndarray, params: Any,
+    scheme: Scheme, event_set: EventSet, q: Any, v: Any, ts: np.ndarray, params: Any,
     times: np.ndarray | None, steps: int,
 ) -> _Trial | None:  # fmt: skip
     # Compiled even under `jax.disable_jit()`, by which users step through their functions.
@@ -187,7 +187,7 @@ def _tried(
     # What the first steps have lost, extended to the whole run.
     scale = steps / np.maximum(made_steps, 1)
     error = np.where((made_steps == 0) & ~good, np.inf, error * scale)
-    turns = None if event_set is None else turns_seen
+    turns = turns_seen if event_set else None
     return _Trial(steps, error, hidden * scale, made_steps, good, turns)
 
 
@@ -196,7 +196,7 @@ _Found = tuple[Array, Array, Array, Array, Array]
 
 @jit_of("scheme", "event_set", is_frame=True)
 def _trial(
-    scheme: Scheme, event_set: EventSet | None, q: Array, v: Array, ts: Array, params: Any,
+    scheme: Scheme, event_set: EventSet, q: Array, v: Array, ts: Array, params: Any,
     times: Array | None, steps: Array, tried: Array,
 ) -> _Found:  # fmt: skip
     """The error of the first steps, what round-off hides, their number, and whether all succeeded.
@@ -218,7 +218,7 @@ def _trial(
     ) -> _Found:
         zero, grid = jnp.zeros_like(q), EvenSteps.of(ts, times, steps)
         states, has_rates = len(scheme.system.states), None
-        if event_set is not None:  # fixed steps know no accelerations at their ends
+        if event_set:  # fixed steps know no accelerations at their ends
             positions = event_set.of_positions(q, v, ts[0], event_set.plain(params))
             has_rates = event_set.flags(positions)
 
@@ -229,7 +229,7 @@ def _trial(
             if turns is not None:
                 q, v, _ = scheme.after_kink(q, v, t, span_params, turns)
             new_q, new_v, step_errors, went_well = _doubled(scheme, q, v, t, h, span_params)
-            if event_set is not None:
+            if event_set:
                 ends = (q, v), (new_q, new_v)
                 turns_of_each, _ = step_turns(
                     event_set,

@@ -1,0 +1,152 @@
+"""The events of an adaptive step: how often they turn in it, where it ends, and what it records."""
+
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from jaxmech.integrate.adaptive.attempt import Attempt, attempt
+from jaxmech.integrate.adaptive.run import RunSetting, RunState, StepEvents, StepSpan
+from jaxmech.integrate.derivatives.record import MoveRows
+from jaxmech.integrate.events.crossing import through_events
+from jaxmech.integrate.events.extremum_search import step_dips
+from jaxmech.integrate.events.log import EventState
+from jaxmech.integrate.events.switches import Switched
+from jaxmech.integrate.events.turns import step_turns
+from jaxmech.integrate.step import EvaluatedState, StepInfo, StepState, evaluated_state
+from jaxmech.status import Status
+from jaxmech.system import Params
+
+
+class StepTurns(eqx.Module):
+    """How often functions of events turn in an attempted step."""
+
+    most: Int[Array, ""]  # of any function
+    hidden: Int[Array, " E"]  # events that samples show where a function turns
+    are_few: Bool[Array, ""]  # so that the step may be accepted
+
+
+def turns_in_step(
+    run: RunSetting, begin: EvaluatedState, tried: Attempt, t: Array, size: Array
+) -> StepTurns:
+    """How often the functions of events turn in an attempted step from t."""
+    if not run.event_set:
+        return StepTurns(jnp.zeros((), jnp.int32), jnp.zeros(0, jnp.int32), jnp.asarray(True))
+    start, end = ((x.q, x.v) for x in (begin, tried.end))
+    share, h = size / run.span, run.sign * size
+    of_each, hidden = step_turns(
+        run.event_set, run.scheme.system, start, end, t, h, run.params, share
+    )
+    # Not below the step with which the number of steps would suffice for the run.
+    are_few = (of_each.max() < 2) | (share < 1 / run.scheme.adaptive.max_steps)
+    return StepTurns(of_each.max(), jnp.where(of_each < 2, 0, hidden), are_few)
+
+
+def events_in_step(
+    run: RunSetting, state: EventState, start: EvaluatedState, tried: Attempt, t: Array,
+    size: Array, is_good: Array, turns: StepTurns, log: Array,
+) -> tuple[StepEvents, Array]:  # fmt: skip
+    """Find the events in a step, given the whole attempt; also the log with them."""
+    event_set, scheme, params = run.event_set, run.scheme, run.params
+    if not event_set:
+        return StepEvents.none(state, tried.end, event_set.words), log
+    h, end, accepted = run.sign * size, tried.end, is_good & turns.are_few
+    missed_before, counts_before = state.missed, state.counts
+    previous = replace(state, replay=event_set.replay(t.dtype))
+    ends = (start.q, start.v, t, start.qdd), (end.q, end.v, t + h, end.qdd)
+    state, passed, dips, happens = step_dips(scheme, event_set, previous, *ends, h, params)
+    plain = params.params if isinstance(params, Switched) else params
+
+    def part(base: StepState, h: Array, params: Params) -> tuple[StepState, StepInfo]:
+        # A step ends at the first event that changes the motion, so all parts begin where it does.
+        shorter = attempt(scheme, run.tolerance, start, base.t, h, params, run.extents)
+        good = shorter.status == Status.OK
+        info = StepInfo(good, shorter.status, shorter.rank, good)
+        return StepState(shorter.end.q, shorter.end.v, base.t + h), info
+
+    happens = (accepted & happens) | state.due
+    search, log = through_events(
+        scheme, event_set, StepState(start.q, start.v, t), h, plain, state,
+        jnp.zeros((), jnp.int32), dips, happens, log, run.extents, part, True,
+    )  # fmt: skip
+
+    def rarely() -> StepEvents:
+        events, end_t = search.events, t + search.base_u * h
+        end_state = evaluated_state(scheme, search.end_q, search.end_v, end_t, params)
+        next_state = evaluated_state(
+            scheme, search.q, search.v, end_t, event_set.params(plain, events.active)
+        )
+        _, _, index, row, outcome = events.replay.at(events.replay.count - 1)
+        is_nan = search.info.good & jnp.isnan(events.values).any()
+        code = jnp.where(search.info.good, int(Status.OK), search.info.status)
+        code = jnp.where(is_nan, int(Status.EVENT_IS_NAN), code)
+        stopped = (code == Status.OK) & (events.stopped_by >= 0)
+        code = jnp.where(stopped, int(Status.STOPPED), code).astype(jnp.int32)
+        ends = jax.tree.map(lambda x, y: jnp.where(search.interrupted, x, y), end_state, end)
+        happened = events.replay.count > 0
+        return StepEvents(
+            events, happened, search.interrupted, index, row, outcome, search.base_u, ends,
+            next_state, code,
+        )  # fmt: skip
+
+    def usually() -> StepEvents:
+        events = jax.tree.map(lambda x, y: jnp.where(accepted, x, y), passed, previous)
+        return StepEvents.none(events, end, event_set.words)
+
+    event = jax.lax.cond(happens, rarely, usually)
+    missed = jnp.maximum(turns.hidden - (event.events.counts - counts_before), 0)
+    missed = missed_before + jnp.where(accepted & ~event.interrupted, missed, 0)
+    return replace(event, events=replace(event.events, missed=missed)), log
+
+
+def after_events(
+    run: RunSetting, before: RunState, state: RunState, step: StepSpan, event: StepEvents,
+    moves: MoveRows, packed: Array,
+) -> tuple[RunState, MoveRows]:  # fmt: skip
+    """The state after the event that ends a step, and the moves with the other events in it."""
+    if not run.event_set:
+        return state, moves
+    start = jax.tree.map(lambda x, y: jnp.where(event.interrupted, x, y), event.after, state.start)
+    state = with_status(run, replace(state, start=start, events=event.events), event.status)
+    return state, _observed(run, before, state, step, event, moves, packed)
+
+
+def _observed(
+    run: RunSetting,
+    state: RunState,
+    next_state: RunState,
+    step: StepSpan,
+    event: StepEvents,
+    moves: MoveRows,
+    packed: Array,
+) -> MoveRows:
+    event_set, replay = run.event_set, event.events.replay
+    first = state.counts.accepted + next_state.saved - run.at_start + run.observed_before(state)
+
+    def add(carry: tuple[Array, Array, MoveRows]) -> tuple[Array, Array, MoveRows]:
+        entry, number, moves = carry
+        _, size, index, row, outcome = replay.at(entry)
+        is_side_branch = ~event_set.interrupts(index) & (row >= 0)
+        move = jnp.abs(size), index + 1, row + 1, *outcome
+        moves = moves.with_move(number, move, step.begin, packed, is_side_branch)
+        return entry + 1, number + is_side_branch, moves
+
+    first_entry = jnp.zeros((), jnp.int32)
+    result: tuple[Array, Array, MoveRows] = jax.lax.while_loop(
+        lambda carry: event.happened & (carry[0] < replay.count), add, (first_entry, first, moves)
+    )
+    return result[2]
+
+
+def with_status(run: RunSetting, state: RunState, status: Array) -> RunState:
+    """The state with the status of a step, unless the run has ended before."""
+    is_ok = state.status == Status.OK
+    failed = is_ok & (status != Status.OK) & (status != Status.STOPPED)
+    t = jax.lax.stop_gradient(run.time(state.elapsed))
+    return replace(
+        state,
+        status=jnp.where(is_ok, status, state.status).astype(jnp.int32),
+        t_failed=jnp.where(failed, t, state.t_failed),
+    )
