@@ -120,9 +120,9 @@ _IMPORTED_WHEN_USED = {
 def __getattr__(name: str) -> Any:
     if name not in _IMPORTED_WHEN_USED:
         raise AttributeError(f"module 'jaxmech' has no attribute {name!r}")
-    place = _IMPORTED_WHEN_USED[name]
-    module = import_module(place)
-    return module if place == f"jaxmech.{name}" else getattr(module, name)
+    location = _IMPORTED_WHEN_USED[name]
+    module = import_module(location)
+    return module if location == f"jaxmech.{name}" else getattr(module, name)
 
 
 def __dir__() -> list[str]:

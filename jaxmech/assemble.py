@@ -208,8 +208,8 @@ def _with_free(
 
     # Slices: the derivative of an update by indices compares indices, and hides what is zero.
     def full_value(y: Array, x: Array) -> Array:
-        place = {i: k for k, i in enumerate(free)}
-        return jnp.stack([y[place[i]] if i in place else x[i] for i in range(x.size)])
+        index = {i: k for k, i in enumerate(free)}
+        return jnp.stack([y[index[i]] if i in index else x[i] for i in range(x.size)])
 
     def inner(y: Array, x: Array, *context: Any) -> Array:
         return level(full_value(y, x), *context)
@@ -218,8 +218,8 @@ def _with_free(
     return full_value(find(inner, _taken(x, free), inner_mass, (x, *context)), x)
 
 
-def _taken(x: Array, places: Sequence[int]) -> Array:
-    return jnp.stack([x[i] for i in places])
+def _taken(x: Array, indices: Sequence[int]) -> Array:
+    return jnp.stack([x[i] for i in indices])
 
 
 def _free(

@@ -21,9 +21,8 @@ from jaxmech.compiler import jacobian, native_call
 from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.linalg import coordinate_units, matvec
 from jaxmech.system import Params, System
+from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.jit_cache import jit_of
-
-Numbers = Array | np.ndarray  # on the device, or on the host
 
 SHARE = 1e-6  # of its extents by which a given state may be off its constraints
 _ROUNDING = 4.0  # units of round-off in each coordinate and in each term of a constraint
@@ -91,8 +90,8 @@ def independent_equations(
     draw, x = np.random.default_rng(7), np.asarray(q)
     away = x + _AWAY * (1 + np.abs(x)) * draw.uniform(-1, 1, x.shape)
     ranks = []
-    for place in (x, away.astype(x.dtype)):
-        A = np.asarray(levels_at_known(system, place, v, t, params).A_velocity)
+    for index in (x, away.astype(x.dtype)):
+        A = np.asarray(levels_at_known(system, index, v, t, params).A_velocity)
         rows = A / np.linalg.norm(A, axis=1, keepdims=True).clip(np.finfo(float).tiny)
         ranks.append(int(np.linalg.matrix_rank(rows, tol=float(jnp.finfo(q.dtype).eps) ** 0.375)))
     return ranks[0], ranks[1]
@@ -148,8 +147,8 @@ def levels_are_met(
 
 
 def near(
-    level: Float[Numbers, " k"], A: Float[Numbers, " k n"], q: Float[Numbers, " n"],
-    extents: Float[Numbers, " n"], share: float = SHARE, sizes: Sequence[int] = (), xp: Any = jnp,
+    level: Float[AnyArray, " k"], A: Float[AnyArray, " k n"], q: Float[AnyArray, " n"],
+    extents: Float[AnyArray, " n"], share: float = SHARE, sizes: Sequence[int] = (), xp: Any = jnp,
 ) -> Any:  # fmt: skip
     """Whether q satisfies level(q) = 0 with the Jacobian A, to a share of the extents.
 
@@ -167,8 +166,8 @@ def near(
 
 
 def near_rates(
-    level: Float[Numbers, " k"], A: Float[Numbers, " k n"], rate: Float[Numbers, " n"],
-    q: Float[Numbers, " n"], extents: Float[Numbers, " n"], share: float = SHARE,
+    level: Float[AnyArray, " k"], A: Float[AnyArray, " k n"], rate: Float[AnyArray, " n"],
+    q: Float[AnyArray, " n"], extents: Float[AnyArray, " n"], share: float = SHARE,
     sizes: Sequence[int] = (), xp: Any = jnp,
 ) -> Any:  # fmt: skip
     """Whether velocities or accelerations satisfy a level with the Jacobian A."""
@@ -181,7 +180,12 @@ def near_rates(
 
 
 def _is_within(
-    level: Numbers, A: Numbers, allowed: Numbers, rounding: Numbers, sizes: Sequence[int], xp: Any
+    level: AnyArray,
+    A: AnyArray,
+    allowed: AnyArray,
+    rounding: AnyArray,
+    sizes: Sequence[int],
+    xp: Any,
 ) -> Any:
     size = xp.abs(A)
     # A row that is zero in a pose, since it depends on others of its constraint, is computed from
@@ -203,7 +207,7 @@ def sizes_of_levels(
     )
 
 
-def _rounding(q: Numbers) -> float:
+def _rounding(q: AnyArray) -> float:
     return _ROUNDING * float(jnp.finfo(q.dtype).eps)
 
 

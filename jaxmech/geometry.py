@@ -44,8 +44,8 @@ class Solid(NamedTuple):
         vertices: vertices [m], shape (V, 3); they are taken from the start of a motion.
         faces: indices of the vertices of triangles, seen counter-clockwise, shape (F, 3).
         color: red, green and blue from 0 to 1, or NaN for the colour of the body.
-        reach: for a rail: the place along x where its slider is [m]. The vertices with x = 0 are
-            drawn at the smallest of all places in a motion, those with x = 1 at the largest.
+        reach: for a rail: the position along x where its slider is [m]. The vertices with x = 0 are
+            drawn at the smallest of all positions in a motion, those with x = 1 at the largest.
     """
 
     origin: Any

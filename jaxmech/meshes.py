@@ -253,8 +253,8 @@ def rack(teeth: int) -> Triangles:
     The number of teeth is odd, and the middle of one of them is at x = 0.
     """
     tooth = np.array([[-0.5, -1.1], [-0.36, -1.1], [-0.14, 0.9], [0.14, 0.9], [0.36, -1.1]])
-    places = np.arange(teeth) - teeth // 2
-    profile = tooth[None] + np.stack([places, 0 * places], axis=1)[:, None]
+    offsets = np.arange(teeth) - teeth // 2
+    profile = tooth[None] + np.stack([offsets, 0 * offsets], axis=1)[:, None]
     ends = np.array([[0.5, -1.1], [0.5, -5.0], [-0.5, -5.0]]) * [teeth, 1.0]
     return extruded(np.concatenate([profile.reshape(-1, 2), ends]) * [np.pi, 1.0])
 

@@ -83,7 +83,7 @@ class Signal(eqx.Module):
 
     @property
     def _rows(self) -> tuple[Array, ...]:
-        """The numbers of the samples of a row, and the place of its first one; else nothing."""
+        """The numbers of the samples of a row, and the index of its first one; else nothing."""
         if self.length is None:
             return ()
         assert self.row is not None
@@ -110,9 +110,9 @@ class Signal(eqx.Module):
         """
         flat = [x if x is None else x.reshape(-1, *x.shape[2:]) for x in (self.times, self.values)]
         row = jnp.asarray(row)
-        place = row.astype(jnp.int32)
+        index = row.astype(jnp.int32)
         start, spacing, delay, count = (
-            x if x is None else x[place] for x in (self.start, self.spacing, self.delay, self.count)
+            x if x is None else x[index] for x in (self.start, self.spacing, self.delay, self.count)
         )
         return _changed(
             self, start=start, spacing=spacing, times=flat[0], values=flat[1], delay=delay,
@@ -184,7 +184,7 @@ def jumping_signal(
     """The value of a signal with a jump or a corner at each of its N samples.
 
     `grid` are the first time and the spacing of even samples, or the times of others; `rows` are
-    the numbers of the samples in a row and the place of its first one, if there are several rows.
+    the numbers of the samples in a row and the index of its first one, if there are several rows.
     """
     k, share, _ = _interval(t, grid, rows, len(rows[0] if rows else values))
     first, last = _sample(values, rows, k), _sample(values, rows, k + 1)

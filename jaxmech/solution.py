@@ -153,8 +153,8 @@ class Solution(eqx.Module):
                 f"`sol[name]` takes the name of a column, but {name!r} is none; one trajectory of "
                 f"a batch is `jax.tree.map(lambda x: x[{name}], sol)`."
             )
-        places = columns(self.coordinates, self.velocities)
-        return Named(places, {"q": self.q, "v": self.v}, "the solution")[name]
+        entries = columns(self.coordinates, self.velocities)
+        return Named(entries, {"q": self.q, "v": self.v}, "the solution")[name]
 
     def at(self, t: Any) -> States:
         """The states at any times of the run: dense output.

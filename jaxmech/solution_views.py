@@ -53,8 +53,8 @@ class States(eqx.Module):
 
     def __getitem__(self, name: str) -> Array:
         """A column of q or v by its name, in the shape of the times."""
-        places = columns(self.coordinates, self.velocities)
-        return Named(places, {"q": self.q, "v": self.v}, "the states")[name]
+        indices = columns(self.coordinates, self.velocities)
+        return Named(indices, {"q": self.q, "v": self.v}, "the states")[name]
 
     def unit(self, name: str) -> str:
         """The unit of a column, such as `"rad/s"`; empty if the `System` states none."""

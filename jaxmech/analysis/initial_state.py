@@ -7,10 +7,11 @@ import numpy as np
 
 from jaxmech.analysis.findings import Finding, listed, serious
 from jaxmech.analysis.row_dependence import dependences, independence, owners
-from jaxmech.analysis.states import Numbers, Pose, State
+from jaxmech.analysis.states import Pose, State
 from jaxmech.assemble import assemble
 from jaxmech.consistency import Violation, violations
 from jaxmech.system import System
+from jaxmech.utils.arrays import HostArray
 
 
 def start_findings(
@@ -56,7 +57,7 @@ def _changes(system: System, state: State) -> str:
 
 
 def contradictions(
-    system: System, sizes: Sequence[int], pose: Pose, qdd: Numbers, tolerance: float
+    system: System, sizes: Sequence[int], pose: Pose, qdd: HostArray, tolerance: float
 ) -> dict[str, Finding]:
     """Findings, by name, on the constraints whose accelerations exclude each other."""
     # The test is that of a step of `simulate`.

@@ -16,10 +16,11 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.analysis.findings import Finding, listed, note
-from jaxmech.analysis.states import Numbers, State
+from jaxmech.analysis.states import State
 from jaxmech.constraints import Nonholonomic
 from jaxmech.linalg import unit
 from jaxmech.system import Params, System
+from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.probing import wide
 
@@ -120,13 +121,13 @@ def _covectors(
     return fixed, [covector(c) for c in system.constraints if isinstance(c, Nonholonomic)]
 
 
-def _stacked(indices: Sequence[int], fixed: Numbers, velocity_forms: Any) -> Numbers:
+def _stacked(indices: Sequence[int], fixed: HostArray, velocity_forms: Any) -> HostArray:
     rows = np.concatenate([fixed, *(velocity_forms[k][0] for k in indices)])
     rows, lengths = unit(rows)
     return rows[lengths > 0]
 
 
-def _closes(k: int, indices: Sequence[int], fixed: Numbers, velocity_forms: Any) -> bool:
+def _closes(k: int, indices: Sequence[int], fixed: HostArray, velocity_forms: Any) -> bool:
     """Whether dw of a constraint vanishes on the null space of the held ones."""
     rows = _stacked(indices, fixed, velocity_forms)
     _, sizes, V = np.linalg.svd(rows)

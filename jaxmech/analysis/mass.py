@@ -9,12 +9,13 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.analysis.findings import Finding, listed, note, serious, warning
-from jaxmech.analysis.states import Numbers, Pose, State
+from jaxmech.analysis.states import Pose, State
 from jaxmech.compiler import native_call
 from jaxmech.linalg import unit
 from jaxmech.parts import MassAndForce
 from jaxmech.properties import mass_scale, singular_mass
 from jaxmech.system import Params, System
+from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.jit_cache import jit_of
 
 ACCELERATIONS = 2  # beside zero, for which M a - Q is compared
@@ -118,7 +119,7 @@ def mass(system: System, pose: Pose, tolerance: float) -> MassMatrix:
     )
 
 
-def _taking_part(system: System, directions: Numbers) -> tuple[str, ...]:
+def _taking_part(system: System, directions: HostArray) -> tuple[str, ...]:
     strength = np.abs(directions).max(0, initial=0.0)
     return tuple(c for c, s in zip(system.coordinates, strength, strict=True) if s > 0.1)
 

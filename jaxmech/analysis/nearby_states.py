@@ -6,10 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.analysis.row_dependence import without_rows
-from jaxmech.analysis.states import Numbers, Pose, State, moved, pose
+from jaxmech.analysis.states import Pose, State, moved, pose
 from jaxmech.linalg import unit
 from jaxmech.properties import mass_scale
 from jaxmech.system import System
+from jaxmech.utils.arrays import HostArray
 
 NEARBY = 6  # number of states around a state
 FAR = 0.3  # largest distance of one of them, relative to 1 + |q|
@@ -18,7 +19,7 @@ FAR = 0.3  # largest distance of one of them, relative to 1 + |q|
 class _Slice(NamedTuple):
     """The plane `direction` . x = `offset`."""
 
-    direction: Numbers
+    direction: HostArray
     offset: float
 
 
@@ -46,14 +47,19 @@ def nearest_consistent(
     return x, reached and _holds(x.velocity, x.A_velocity, state.v, small)
 
 
-def _holds(level: Numbers, A: Numbers, x: Any, tolerance: float) -> bool:
+def _holds(level: HostArray, A: HostArray, x: Any, tolerance: float) -> bool:
     """Whether changes of x by at most tolerance (1 + |x|) cancel the residuals, row by row."""
     return bool(np.all(np.abs(level) <= tolerance * (np.abs(A) @ (1 + np.abs(np.asarray(x))))))
 
 
 def _step(
-    metric: Numbers, A: Numbers, level: Numbers, x: Numbers, plane: _Slice | None, tolerance: float
-) -> Numbers:
+    metric: HostArray,
+    A: HostArray,
+    level: HostArray,
+    x: HostArray,
+    plane: _Slice | None,
+    tolerance: float,
+) -> HostArray:
     """The smallest change, in the metric of M, that cancels the residuals to first order."""
     if plane is not None:
         A = np.vstack([A, plane.direction])
@@ -66,7 +72,7 @@ def _step(
     return np.linalg.pinv(rows, rcond=tolerance) @ target / scale
 
 
-def _tiny(step: Numbers, x: Any, tolerance: float) -> bool:
+def _tiny(step: HostArray, x: Any, tolerance: float) -> bool:
     return bool(np.all(np.abs(step) <= tolerance * (1 + np.abs(x))))
 
 
@@ -92,7 +98,7 @@ def _is_near(state: State, middle: State) -> bool:
     return bool(np.all(np.abs(q - center) <= FAR * (1 + np.abs(center))))
 
 
-def _transverse_plane(A: Numbers, x: Numbers, away: Numbers) -> _Slice | None:
+def _transverse_plane(A: HostArray, x: HostArray, away: HostArray) -> _Slice | None:
     """The plane across the free part of a change; None if the constraints have full rank."""
     change = away - x
     free = without_rows(A, change, 1e-6)

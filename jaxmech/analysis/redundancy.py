@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from jaxmech.analysis.findings import Finding, listed, note, serious, warning
 from jaxmech.analysis.row_dependence import Dependence, dependences, independence, owners, removable
 from jaxmech.analysis.second_order import SecondOrder, second_order
-from jaxmech.analysis.states import Numbers, Pose
+from jaxmech.analysis.states import Pose
 from jaxmech.constraints import Holonomic, Nonholonomic
 from jaxmech.system import System
+from jaxmech.utils.arrays import HostArray
 
 NEAR_SINGULAR = 1e-3  # largest relative size of the weakest direction in a nearly singular pose
 VANISHING = 0.1  # part of its usual length that a row which vanishes on the constraints keeps
@@ -113,7 +114,7 @@ def ranks(
 
 def _rows(
     state_pose: Pose, around: Sequence[Pose], generic_poses: Sequence[Pose], tolerance: float
-) -> list[Numbers]:
+) -> list[HostArray]:
     """The rows here and around, with gradients that vanish on the constraints set to zero."""
     # The gradient of a square is zero here, and nearby, where the constraints hold to round-off, it
     # is much smaller than off them. At the apex of a cone it is zero here alone.
@@ -129,7 +130,7 @@ def _rows(
 
 
 def _freedoms(
-    system: System, sizes: Sequence[int], rows: Numbers, tolerance: float
+    system: System, sizes: Sequence[int], rows: HostArray, tolerance: float
 ) -> tuple[int, int]:
     kinds = np.array(owners([type(c).__name__ for c in system.constraints], sizes)[0])
     of_position = kinds == Holonomic.__name__
@@ -141,7 +142,7 @@ def _freedoms(
     return freedom(of_position), freedom(of_velocity)
 
 
-def _condition(rows: Numbers, rank: int) -> float:
+def _condition(rows: HostArray, rank: int) -> float:
     """The condition number of the Gram matrix of the rows, over the independent ones."""
     if rank == 0:
         return 1.0

@@ -74,18 +74,18 @@ def dependences(
     rows: Independence, names: Sequence[str], sizes: Sequence[int]
 ) -> tuple[Dependence, ...]:
     """Group the dependent rows by the names of their constraints."""
-    owner, place = owners(names, sizes)
+    owner, index = owners(names, sizes)
     by_owner: dict[str, tuple[list[int], set[str]]] = {}
     for row, x in rows.combinations.items():
-        places, partners = by_owner.setdefault(owner[row], ([], set()))
-        places.append(place[row])
+        indices, partners = by_owner.setdefault(owner[row], ([], set()))
+        indices.append(index[row])
         least = 1e-6 * np.abs(x).max(initial=0.0)
         partners.update(
             owner[k] for k, c in zip(rows.independent, x, strict=True) if abs(c) > least
         )
     return tuple(
-        Dependence(name, tuple(places), tuple(n for n in names if n in partners))
-        for name, (places, partners) in by_owner.items()
+        Dependence(name, tuple(indices), tuple(n for n in names if n in partners))
+        for name, (indices, partners) in by_owner.items()
     )
 
 

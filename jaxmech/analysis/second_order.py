@@ -15,11 +15,12 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.analysis.row_dependence import independence
-from jaxmech.analysis.states import Numbers, Pose
+from jaxmech.analysis.states import Pose
 from jaxmech.compiler import native_call
 from jaxmech.linalg import unit
 from jaxmech.properties import mass_scale
 from jaxmech.system import Params, System
+from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.jit_cache import jit_of
 
 COMBINATIONS = 200  # of several forms, among which a semidefinite one is sought
@@ -73,7 +74,7 @@ def second_order(
     return SecondOrder(blocked, tuple(moving), bool(left <= small))
 
 
-def _free_of(forms: Numbers, small: float) -> Numbers:
+def _free_of(forms: HostArray, small: float) -> HostArray:
     """The largest subspace found on which no combination of the forms is semidefinite, (f, k)."""
     draw = np.random.default_rng(3)
     count = len(forms)

@@ -10,12 +10,13 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.analysis.findings import Finding, serious, warning
-from jaxmech.analysis.states import Numbers, State
+from jaxmech.analysis.states import State
 from jaxmech.compiler import Explanation, explain
 from jaxmech.integrate import FixedSteps, Scheme, StepState, step
 from jaxmech.sensitivity import consistent_change
 from jaxmech.simulate import simulate
 from jaxmech.system import Params, System
+from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_positive_integer
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.trees import leaf_names, numbers_of
@@ -62,7 +63,7 @@ class Slope:
     agrees: bool
 
 
-def slopes(system: System, state: State, run: ShortRun, qdd: Numbers) -> tuple[Slope, ...]:
+def slopes(system: System, state: State, run: ShortRun, qdd: HostArray) -> tuple[Slope, ...]:
     """Compare the reverse gradient of a short run with central differences, for each parameter."""
     q, v, t, params = state
     h = run.h or _step_size(state, qdd)
@@ -142,7 +143,7 @@ def _scheme(system: System, steps: int, q: Array, v: Array, t: Array, params: Pa
     return Scheme.of(system, steps=FixedSteps(steps)).at(q, v, t, params)
 
 
-def _step_size(state: State, qdd: Numbers) -> float:
+def _step_size(state: State, qdd: HostArray) -> float:
     size = 1 + np.abs(np.asarray(state.q))
     fastest = max(np.max(np.abs(np.asarray(state.v)) / size), np.sqrt(np.max(np.abs(qdd) / size)))
     return float(1e-3 / max(1.0, fastest))

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from numpy.typing import NDArray
 
 from jaxmech.compiler import native_call
 from jaxmech.consistency import constraint_jacobians
@@ -22,10 +21,10 @@ from jaxmech.quasi_velocities import IN_RATES, require_plain_velocities
 from jaxmech.rates import in_rates
 from jaxmech.subjects import Subject, with_params
 from jaxmech.system import Params, System
+from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_finite, require_kind
 from jaxmech.utils.jit_cache import jit_of
 
-Numbers = NDArray[np.floating]
 SPREAD = 0.02  # distance of nearby states, relative to 1 + |q|
 
 
@@ -62,15 +61,15 @@ class Pose:
     """The equations at a state, as numpy arrays in double precision."""
 
     state: State
-    M: Numbers  # mass matrix, (n, n)
-    metric: Numbers  # M, made definite with the constraints where it is singular
-    Q: Numbers  # generalized force, (n,)
-    A: Numbers  # constraint rows, (m, n)
-    b: Numbers  # right-hand side, (m,)
-    position: Numbers  # residuals of the constraints on positions, (k,)
-    A_position: Numbers  # their derivatives with respect to q, (k, n)
-    velocity: Numbers  # residuals of the constraints on velocities, (l,)
-    A_velocity: Numbers  # their derivatives with respect to v, (l, n)
+    M: HostArray  # mass matrix, (n, n)
+    metric: HostArray  # M, made definite with the constraints where it is singular
+    Q: HostArray  # generalized force, (n,)
+    A: HostArray  # constraint rows, (m, n)
+    b: HostArray  # right-hand side, (m,)
+    position: HostArray  # residuals of the constraints on positions, (k,)
+    A_position: HostArray  # their derivatives with respect to q, (k, n)
+    velocity: HostArray  # residuals of the constraints on velocities, (l,)
+    A_velocity: HostArray  # their derivatives with respect to v, (l, n)
 
     @property
     def is_finite(self) -> bool:
@@ -79,17 +78,17 @@ class Pose:
         return all(np.isfinite(x).all() for x in parts)
 
     @property
-    def rows(self) -> Numbers:
+    def rows(self) -> HostArray:
         """The rows of A L^-T with M = L L^T, of unit length, shape (m, n)."""
         return self._scaled[0]
 
     @property
-    def lengths(self) -> Numbers:
+    def lengths(self) -> HostArray:
         """The lengths of the rows of A L^-T, shape (m,)."""
         return self._scaled[1]
 
     @cached_property
-    def _scaled(self) -> tuple[Numbers, Numbers]:
+    def _scaled(self) -> tuple[HostArray, HostArray]:
         return unit(_in_metric(self.A, self.M, self.metric))
 
 
@@ -121,7 +120,7 @@ def _equations_at(system: System, q: Array, v: Array, t: Array, params: Params) 
     }
 
 
-def _in_metric(A: Any, *metrics: Any) -> Numbers:
+def _in_metric(A: Any, *metrics: Any) -> HostArray:
     """A L^-T for the first of the metrics that is positive definite; A itself if none is."""
     for M in metrics:
         scale = mass_scale(M)

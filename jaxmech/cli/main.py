@@ -71,8 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return DONE
     except OSError as error:
         _silence()
-        place = error.filename or "the standard output"
-        why = f"{place} cannot be read or written: {error.strerror}"
+        location = error.filename or "the standard output"
+        why = f"{location} cannot be read or written: {error.strerror}"
         tell(why if error.errno else str(error))  # an error of the package names the file
         return BAD_INPUT
     except MemoryError as error:
@@ -93,8 +93,8 @@ def _new(arguments: Namespace) -> int:
 
     for file in write_study(arguments.folder):
         print(file)
-    place = shlex.quote(str(arguments.folder))
-    print(f"Next: cd {place} && jaxmech ensemble study.toml --out runs/first")
+    location = shlex.quote(str(arguments.folder))
+    print(f"Next: cd {location} && jaxmech ensemble study.toml --out runs/first")
     return DONE
 
 

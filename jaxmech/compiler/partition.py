@@ -47,9 +47,9 @@ def run_partitioned(
     are the same in all calls, or None.
     """
     run = _Partition(closed, args, flags, size, explanation, constants)
-    for place, eqn in enumerate(closed.jaxpr.eqns):
-        if place not in run.done:
-            run.add(place, eqn)
+    for position, eqn in enumerate(closed.jaxpr.eqns):
+        if position not in run.done:
+            run.add(position, eqn)
     run.compute(closed.jaxpr.outvars)
     return [run.value(atom) for atom in closed.jaxpr.outvars]
 
@@ -73,16 +73,18 @@ class _Partition:
         self.batched = {atom for atom, (_, has) in self.values.items() if has}
         self.waiting: list[JaxprEqn] = []  # equations that are not computed yet, in order
         self.known = set(self.constants)  # with the results of equations that need nothing else
-        self.done: set[int] = set()  # places of equations that were compiled with an earlier loop
+        self.done: set[int] = (
+            set()
+        )  # positions of equations that were compiled with an earlier loop
 
-    def add(self, place: int, eqn: JaxprEqn) -> None:
+    def add(self, position: int, eqn: JaxprEqn) -> None:
         """Process the next equation, with its index in the program."""
         content = call_content(eqn)
         has_axis = any(self._has_axis(atom) for atom in eqn.invars)
         contains_loop = has_axis and content is not None and stays_loop(content.jaxpr)
         may_wait = not eqn.effects and (has_axis or self._is_known(eqn))
         if has_axis and eqn.primitive.name in LOOPS:
-            self._finish(eqn, self._loop(place, eqn))
+            self._finish(eqn, self._loop(position, eqn))
         elif may_wait and not contains_loop:
             self.waiting.append(eqn)
             (self.batched if has_axis else self.known).update(eqn.outvars)
@@ -149,7 +151,7 @@ class _Partition:
             return np.asarray(atom.val, dtype_of(atom))
         return self.constants.get(atom)
 
-    def _loop(self, place: int, eqn: JaxprEqn) -> Sequence[Batch | None]:
+    def _loop(self, position: int, eqn: JaxprEqn) -> Sequence[Batch | None]:
         """The results of a loop: compiled with equations around it, or alone, or by `jax.vmap`."""
         length = eqn.params.get("length")
         description = "while loop" if length is None else f"loop of {length} iterations"
@@ -159,7 +161,7 @@ class _Partition:
         prologue = self._prologue(eqn.invars[:first])
         written = [equation for equation in prologue if _is_empty_rows(equation)]
         prologue = prologue if all(map(_is_small, prologue)) else written
-        epilogue = self._epilogue(place, eqn.outvars[:carries], prologue)
+        epilogue = self._epilogue(position, eqn.outvars[:carries], prologue)
         # Rows that a loop has written cannot be read by its code.
         empty = _variables(x for equation in written for x in equation.outvars)
         pairs = zip(eqn.invars[fixed:first], eqn.outvars[:carries], strict=True)
@@ -187,13 +189,13 @@ class _Partition:
         return self._outs(eqn)
 
     def _epilogue(
-        self, place: int, ends: Sequence[Any], prologue: list[JaxprEqn]
+        self, position: int, ends: Sequence[Any], prologue: list[JaxprEqn]
     ) -> dict[int, JaxprEqn]:
         """The equations, by index, that need the final carry of a loop and nothing unknown."""
         inside = {var for equation in prologue for var in equation.outvars}
         available, dependent = inside | set(ends), set(ends)
         epilogue = {}
-        for index, equation in enumerate(self.jaxpr.eqns[place + 1 :], place + 1):
+        for index, equation in enumerate(self.jaxpr.eqns[position + 1 :], position + 1):
             atoms, content = _variables(equation.invars), call_content(equation)
             holds = equation.primitive.name in LOOPS or (content and stays_loop(content.jaxpr))
             is_given = all(atom in available or atom in self.values for atom in atoms)

@@ -36,13 +36,13 @@ def empty_rows(count: int, row: Array, *, sparse: bool = False) -> Array:
     return rows
 
 
-def with_row(rows: Array, place: Array, row: Array, condition: Array) -> Array:
+def with_row(rows: Array, position: Array, row: Array, condition: Array) -> Array:
     """The rows with one of them replaced, if its index is in range and where `condition` holds.
 
     The rows must not be used afterwards, and in a loop they must be a part of its carry.
     """
-    place, condition = jnp.asarray(place, jnp.int32), jnp.asarray(condition, bool)
-    written: Array = _write.bind(rows, place, row, condition)
+    position, condition = jnp.asarray(position, jnp.int32), jnp.asarray(condition, bool)
+    written: Array = _write.bind(rows, position, row, condition)
     return written
 
 
@@ -53,20 +53,22 @@ def _zeros(*, shape: tuple[int, ...], dtype: Any, sparse: bool) -> Array:
     return jnp.zeros(shape, dtype)
 
 
-def _updated(rows: Array, place: Array, row: Array, condition: Array) -> Array:
-    inside = condition & (place >= 0)
-    return rows.at[jnp.where(inside, place, len(rows))].set(row, mode="drop")
+def _updated(rows: Array, position: Array, row: Array, condition: Array) -> Array:
+    inside = condition & (position >= 0)
+    return rows.at[jnp.where(inside, position, len(rows))].set(row, mode="drop")
 
 
 def _tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
-    rows, place, row, condition = primals
+    rows, position, row, condition = primals
     d_rows, _, d_row, _ = (
         jnp.zeros_like(x) if isinstance(d, Zero) and jnp.issubdtype(x.dtype, jnp.floating) else d
         for x, d in zip(primals, tangents, strict=True)
     )
     if isinstance(tangents[0], Zero):
         d_rows = _empty.bind(shape=rows.shape, dtype=rows.dtype, sparse=False)
-    return _write.bind(rows, place, row, condition), _write.bind(d_rows, place, d_row, condition)
+    return _write.bind(rows, position, row, condition), _write.bind(
+        d_rows, position, d_row, condition
+    )
 
 
 def _over_batch(args: Any, axes: Any) -> tuple[Array, int]:
@@ -76,7 +78,7 @@ def _over_batch(args: Any, axes: Any) -> tuple[Array, int]:
 _empty.def_impl(_zeros)
 _empty.def_abstract_eval(lambda *, shape, dtype, sparse: ShapedArray(shape, dtype))
 _write.def_impl(jax.jit(_updated))
-_write.def_abstract_eval(lambda rows, place, row, condition: ShapedArray(rows.shape, rows.dtype))
+_write.def_abstract_eval(lambda rows, position, row, condition: ShapedArray(rows.shape, rows.dtype))
 set_rules(_empty, lower=lower_fun(_zeros, multiple_results=False))
 set_rules(
     _write,

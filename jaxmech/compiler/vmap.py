@@ -96,12 +96,12 @@ def hoisted(fn: Callable[..., Any], *inputs: Any) -> tuple[Callable[..., Any], l
     with without_mesh():
         closure = eqx.filter_closure_convert(fn, *shapes)
     leaves, structure = jax.tree.flatten(closure)
-    places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tracer)]
+    positions = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tracer)]
 
     def with_traced(traced: list[Array], *inputs: Any) -> Any:
         all_leaves = list(leaves)
-        for k, x in zip(places, traced, strict=True):
+        for k, x in zip(positions, traced, strict=True):
             all_leaves[k] = x
         return jax.tree.unflatten(structure, all_leaves)(*inputs)
 
-    return with_traced, [leaves[k] for k in places]
+    return with_traced, [leaves[k] for k in positions]

@@ -85,12 +85,12 @@ def frame_of(data: Any) -> "DataFrame":
     )
 
 
-def numbers(cells: "Series", place: Callable[[int], str]) -> np.ndarray:
+def numbers(cells: "Series", location: Callable[[int], str]) -> np.ndarray:
     """The numbers of a column, NaN for cells without one.
 
     Args:
         cells: the column.
-        place: the place of a row, for messages.
+        location: the location of a row, for messages.
 
     Raises:
         TableError: if a cell holds anything else.
@@ -104,10 +104,10 @@ def numbers(cells: "Series", place: Callable[[int], str]) -> np.ndarray:
     for row in (values.is_null() & ~missing).arg_true()[:1]:
         hint = "; write a decimal point, not a comma" if "," in text[row] else ""
         message = f"column `{cells.name}` must hold numbers, but holds {text[row]!r}{hint}"
-        raise TableError(f"{place(row)}: {message}")
+        raise TableError(f"{location(row)}: {message}")
     for row in values.is_infinite().arg_true()[:1]:
         message = "is infinite; leave the cell empty where nothing was measured"
-        raise TableError(f"{place(row)}: column `{cells.name}` {message}")
+        raise TableError(f"{location(row)}: column `{cells.name}` {message}")
     return values.fill_null(np.nan).to_numpy()
 
 
@@ -154,15 +154,15 @@ def _cells(text: str, separator: str) -> "DataFrame":
     )
 
 
-def _titles(place: str, row: str, separator: str) -> list[str]:
+def _titles(location: str, row: str, separator: str) -> list[str]:
     """The names of the columns."""
     names = [(cell or "").strip() for cell in _cells(row, separator).row(0)]
     if any(map(_is_number, names)):
-        raise TableError(f"{place}: must name the columns, but holds numbers")
+        raise TableError(f"{location}: must name the columns, but holds numbers")
     for name in names:
         if not name or names.count(name) > 1:
             message = f"column {name!r} appears twice" if name else "a column has no name"
-            raise TableError(f"{place}: {message}")
+            raise TableError(f"{location}: {message}")
     return names
 
 

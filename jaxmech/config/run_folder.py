@@ -49,8 +49,8 @@ def is_run(folder: Path) -> bool:
 def require_no_run_code(files: Sequence[Path], folder: Path) -> None:
     """Raise a FolderError for Python files of a run folder, which a file in `folder` names."""
     for file in files:
-        places = (folder.resolve(), *folder.resolve().parents, *file.resolve().parents)
-        if run := next(filter(is_run, places), None):
+        locations = (folder.resolve(), *folder.resolve().parents, *file.resolve().parents)
+        if run := next(filter(is_run, locations), None):
             raise FolderError(
                 f"{file} belongs to the run folder {run}, whose Python files are copies and are "
                 "not executed; name the configuration from which the run was made, or copy "

@@ -50,8 +50,8 @@ def read(
         return structure(data, kind)
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"line (\d+)", str(error))
-        place = f"{path}:{line[1]}" if line else str(path)
-        raise ConfigError(f"{place}: is not TOML: {error}") from error
+        location = f"{path}:{line[1]}" if line else str(path)
+        raise ConfigError(f"{location}: is not TOML: {error}") from error
     except StudyError as error:
         further = also(data) if also else []
         everything = StudyError(dict.fromkeys([*error.problems, *further]))
@@ -72,8 +72,10 @@ def named_files(path: Path) -> list[Path]:
 def located(error: StudyError, path: Path) -> ConfigError:
     """Sort the problems of a study by their lines in the configuration file."""
     lines = key_lines(path.read_text(encoding="utf-8"))
-    places = sorted(((_line(p.key, lines), p) for p in error.problems), key=lambda place: place[0])
-    sentences = (f"{path}{f':{line}' if line < _NO_LINE else ''}: {p}" for line, p in places)
+    locations = sorted(
+        ((_line(p.key, lines), p) for p in error.problems), key=lambda location: location[0]
+    )
+    sentences = (f"{path}{f':{line}' if line < _NO_LINE else ''}: {p}" for line, p in locations)
     return ConfigError("\n".join(sentences))
 
 
@@ -151,11 +153,11 @@ def _inside(kind: Any, prefix: str = "") -> Iterator[str]:
 def _choices(choice: OneOf) -> Iterator[str]:
     kinds = choice.kinds
     alike = len({tuple(map(id, fields(kind))) for kind in kinds.values()}) == 1
-    for place, (name, kind) in enumerate(kinds.items(), start=1):
+    for location, (name, kind) in enumerate(kinds.items(), start=1):
         label = f'    {choice.tag} = "{name}"'
         row = f"{label:<34}{(kind.__doc__ or '').partition(chr(10))[0]}"
         yield fill(row, width=_WIDTH, subsequent_indent=" " * 34)
-        if not alike or place == len(kinds):  # keys common to all of them are listed once
+        if not alike or location == len(kinds):  # keys common to all of them are listed once
             yield from _descriptions(kind, indent=6)
 
 

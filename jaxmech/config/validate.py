@@ -123,8 +123,8 @@ def _dates(data: Any, key: Key = ()) -> Iterator[Problem]:
     entries = data.items() if isinstance(data, dict) else ()
     for name, value in entries:
         yield from _dates(value, (*key, name))
-    for place, value in enumerate(data if isinstance(data, list) else ()):
-        yield from _dates(value, (*key[:-1], f"{key[-1] if key else ''}[{place}]"))
+    for location, value in enumerate(data if isinstance(data, list) else ()):
+        yield from _dates(value, (*key[:-1], f"{key[-1] if key else ''}[{location}]"))
     if isinstance(data, date | time):
         yield Problem(key, f"must not be a date or a time, but is {data}")
 
@@ -211,7 +211,7 @@ def _as_floats(value: Any) -> Any:
 
 @dataclass
 class _Location:
-    """A place in a file, as pydantic states it, and what belongs there."""
+    """A location in a file, as pydantic states it, and what belongs there."""
 
     hint: Any  # type of the key
     key: list[str]
@@ -219,7 +219,7 @@ class _Location:
     siblings: tuple[str, ...] = ()  # the keys of its table
 
     def enter(self, part: int | str) -> None:
-        """Go to an entry of a list or a table; the name of an alternative type is no place."""
+        """Go to an entry of a list or a table; the name of an alternative type is no location."""
         kinds = (schema.required(self.hint), *get_args(schema.required(self.hint)))
         table = next((x for x in kinds if isinstance(x, type) and is_dataclass(x)), None)
         if isinstance(part, int):
@@ -241,11 +241,11 @@ class _Location:
 def _problems(error: pydantic.ValidationError, kind: type) -> Iterator[Problem]:
     """The problems that pydantic has found."""
     for details in error.errors(include_url=False):
-        place = _Location(kind, [])
-        for part in details["loc"][1:]:  # the first is the place in the tuple
-            place.enter(part)
-        key, value = tuple(place.key), details["input"]
-        if schema.is_text_or_list(schema.required(place.hint)) and isinstance(value, list):
+        location = _Location(kind, [])
+        for part in details["loc"][1:]:  # the first is the index in the tuple
+            location.enter(part)
+        key, value = tuple(location.key), details["input"]
+        if schema.is_text_or_list(schema.required(location.hint)) and isinstance(value, list):
             continue  # as a list its entries are wrong, which are reported
         match details["type"]:
             case "value_error":
@@ -253,20 +253,20 @@ def _problems(error: pydantic.ValidationError, kind: type) -> Iterator[Problem]:
             case "missing":
                 yield Problem(key, "must be given, but is missing")
             case "unexpected_keyword_argument":
-                yield Problem(key, not_one_of(key[-1], place.siblings, "a known key"))
+                yield Problem(key, not_one_of(key[-1], location.siblings, "a known key"))
             case "json_invalid":
                 raise RecursionError
             case "less_than_equal":
-                assert place.field
-                most, default = place.field.metadata["le"], place.field.default
+                assert location.field
+                most, default = location.field.metadata["le"], location.field.default
                 message = f"must be at most {most}, but is {value}; the default is {default}"
                 yield Problem(key, message)
             case "greater_than" | "greater_than_equal" | "less_than":
-                assert place.field
-                yield Problem(key, limit_problem(place.field.metadata, value))
+                assert location.field
+                yield Problem(key, limit_problem(location.field.metadata, value))
             case _:
                 yield from (
-                    _mismatch(f"must be {schema.words(place.hint)}", value).within(*key).problems
+                    _mismatch(f"must be {schema.words(location.hint)}", value).within(*key).problems
                 )
 
 
@@ -334,7 +334,7 @@ class _JsonSchema(GenerateJsonSchema):
 
     def _named(self, choice: schema.OneOf, name: str, table: Any) -> JsonSchemaValue:
         kind = choice.kinds[name]
-        place, reference = self.get_cache_defs_ref_schema(
+        location, reference = self.get_cache_defs_ref_schema(
             CoreRef(f"{kind.__module__}.{kind.__qualname__}:{id(choice)}")
         )
         inner = self.dataclass_schema(table)
@@ -342,7 +342,7 @@ class _JsonSchema(GenerateJsonSchema):
             str(choice.tag): {"const": name, "description": inner["description"], "type": "string"}
         }
         required = [] if name == choice.default else [choice.tag]
-        self.definitions[place] = {
+        self.definitions[location] = {
             **inner,
             "properties": {**tag, **inner.get("properties", {})},
             "required": [*required, *inner.get("required", ())],

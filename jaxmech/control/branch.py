@@ -117,24 +117,24 @@ def follow(
     def to_next(
         carry: tuple[DrivenPose, Array], target: tuple[Array, Array]
     ) -> tuple[tuple[DrivenPose, Array], PoseSequence]:
-        place, alive = carry
+        pose, alive = carry
         # Beyond a dead point two branches meet.
-        aim = jax.tree.map(partial(jnp.where, alive), DrivenPose(place.q, *target), place)
-        place, reached = _followed(level, place, aim, params, extents)
+        aim = jax.tree.map(partial(jnp.where, alive), DrivenPose(pose.q, *target), pose)
+        pose, reached = _followed(level, pose, aim, params, extents)
         reached &= alive
-        singular = is_singular(level, place, params, extents)
-        return (place, reached), PoseSequence(place.q, place.s, reached, singular)
+        singular = is_singular(level, pose, params, extents)
+        return (pose, reached), PoseSequence(pose.q, pose.s, reached, singular)
 
     return jax.lax.scan(to_next, (start, jnp.asarray(True)), (s, t))[1]
 
 
 def is_singular(
-    level: DrivenLevel, place: DrivenPose, params: Params, extents: Float[Array, " n"]
+    level: DrivenLevel, pose: DrivenPose, params: Params, extents: Float[Array, " n"]
 ) -> Bool[Array, ""]:
     """Whether J is singular, or as close to it as where a walk to a dead point ends."""
     # Relative to J its change with the pose is as large as 1 / (distance from a singular pose),
     # whose square is the distance of the driver from a dead point.
-    q, s, t = place
+    q, s, t = pose
     eps = float(jnp.finfo(q.dtype).eps)
     away = q + eps**0.25 * extents * jnp.asarray(some_direction(q))
     rows = level.rows(q, s, t, params, extents)
@@ -260,10 +260,10 @@ def _on_level_jvp(level: DrivenLevel, primals: Any, tangents: Any) -> tuple[Arra
 
 
 def rates(
-    level: DrivenLevel, place: DrivenPose, ds: Array, dds: Array, params: Params, extents: Array
+    level: DrivenLevel, pose: DrivenPose, ds: Array, dds: Array, params: Params, extents: Array
 ) -> tuple[Float[Array, " n"], Float[Array, " n"], Metric]:
     """The velocities and accelerations of a pose for those of the driver, and the rows J."""
-    q, s, t = place
+    q, s, t = pose
     rows = level.rows(q, s, t, params, extents)
     zero, one = jnp.zeros_like(t), jnp.ones_like(t)
 
@@ -280,7 +280,7 @@ def rates(
 
 def forces(
     system: System,
-    place: DrivenPose,
+    pose: DrivenPose,
     v: Array,
     qdd: Array,
     params: Params,
@@ -288,6 +288,6 @@ def forces(
     extents: Array,
 ) -> Float[Array, " m"]:
     """The multipliers of all rows J, of minimum norm: J^T lambda = M qdd - Q."""
-    eom = system.equations(place.q, v, place.t, params)
+    eom = system.equations(pose.q, v, pose.t, params)
     need = matvec(eom.M, qdd) - eom.Q
     return min_norm_solve(extents[:, None] * rows.A.T, extents * need)

@@ -144,16 +144,16 @@ def _along(
 def _at(
     system: System, path: Callable[..., Any], actuators: Actuators, params: Params, t: Array
 ) -> InverseDynamics:
-    def place(t: Array) -> Array:
+    def pose_at(t: Array) -> Array:
         with naming_missing("`path`", params):
             q = jnp.asarray(path(t, params))
         return system.arguments(q, q, t, params, ("path(t, params)", "v"))[0]
 
     def speed(t: Array) -> Array:
-        return jax.jvp(place, (t,), (jnp.ones_like(t),))[1]
+        return jax.jvp(pose_at, (t,), (jnp.ones_like(t),))[1]
 
     v, qdd = jax.jvp(speed, (t,), (jnp.ones_like(t),))
-    q, v, t, params = system.arguments(place(t), v, t, params)
+    q, v, t, params = system.arguments(pose_at(t), v, t, params)
     eom = system.equations(q, v, t, params)
     B = directions(system, actuators, q, t, params)
     root = cholesky(metric_mass(with_mass_rank(system, q, v, t, params), q, v, t, params))

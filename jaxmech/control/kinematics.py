@@ -52,14 +52,14 @@ Driver = str | Sequence[str] | Callable[..., Any]
 
 @dataclass(frozen=True)
 class Driven:
-    """The driven quantities (k,): coordinates by their places, or a function."""
+    """The driven quantities (k,): coordinates by their indices, or a function."""
 
-    source: Any  # places of coordinates, or a function (q, params)
+    source: Any  # indices of coordinates, or a function (q, params)
 
     def __call__(self, q: Array, params: Params) -> Array:
         """The driven quantities at a pose."""
         if not callable(self.source):
-            return jnp.stack([q[place] for place in self.source])
+            return jnp.stack([q[pose] for pose in self.source])
         with naming_missing("`driver`", params):
             value = jnp.asarray(self.source(q, params), q.dtype)
         if value.ndim > 1:
@@ -169,9 +169,9 @@ def _along(
 
     def at_value(q: Array, s: Array, ds: Array, dds: Array, t: Array) -> tuple[Any, ...]:
         q = on_level(level, q, (s, t, params), extents)
-        place = DrivenPose(q, s, t)
-        v, qdd, rows = rates(level, place, ds, dds, params, extents)
-        multipliers = forces(system, place, v, qdd, params, rows, extents)
+        pose = DrivenPose(q, s, t)
+        v, qdd, rows = rates(level, pose, ds, dds, params, extents)
+        multipliers = forces(system, pose, v, qdd, params, rows, extents)
         parts = jnp.split(multipliers, np.cumsum(sizes))
         pulls = [r.T @ x for r, x in zip(jnp.split(rows.A, np.cumsum(sizes)), parts, strict=True)]
         return q, v, qdd, parts[-1], parts[:-1], pulls[:-1]

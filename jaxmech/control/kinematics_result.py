@@ -91,8 +91,8 @@ class Kinematics(eqx.Module):
     def __getitem__(self, name: str) -> Array:
         """A coordinate, or with `.rate` at the end its rate, by name, shape (K,)."""
         coordinate = name.removesuffix(".rate") if name not in self.coordinates else name
-        (place,) = coordinate_indices("name", (coordinate,), self.coordinates)
-        return (self.q if name == coordinate else self.v)[..., place]
+        (index,) = coordinate_indices("name", (coordinate,), self.coordinates)
+        return (self.q if name == coordinate else self.v)[..., index]
 
     @property
     def subject(self) -> str:

@@ -29,17 +29,17 @@ def require_reached(level: DrivenLevel, found: Kinematics, params: Params) -> No
         )
     if status is KinematicStatus.UNDETERMINED:
         raise ValueError(_undetermined(level, found, params))
-    place = f"values[{k}] = {_text(values)}"
+    location = f"values[{k}] = {_text(values)}"
     where = f"{names} = {_text(end)}"
     if status is KinematicStatus.NO_POSE:
         raise ValueError(
-            f"No pose was found for {place} of {names}: the way from the start ends at {where}, "
+            f"No pose was found for {location} of {names}: the way from the start ends at {where}, "
             "though no dead point is near; check that the drivers agree with each other and that "
             "the constraints have derivatives there, or pass throw=False."
         )
     J = _unit_rows_at(level, found, params)
     raise ValueError(
-        f"Argument `values` must not go beyond a dead point, but {place} of {names} does: at "
+        f"Argument `values` must not go beyond a dead point, but {location} of {names} does: at "
         f"{where} {_moving(level.system, J)} can move while the driver is held. "
         "Shorten the range, drive another coordinate, or pass throw=False."
     )

@@ -243,8 +243,8 @@ class Discrete:
     def quantile(self, unit: np.ndarray, default: float | None) -> np.ndarray:
         """Values at probabilities; the default is not used."""
         ends = np.cumsum(self._shares())
-        place = np.searchsorted(ends, unit, side="right")
-        return np.asarray(self.values)[np.minimum(place, len(ends) - 1)]
+        index = np.searchsorted(ends, unit, side="right")
+        return np.asarray(self.values)[np.minimum(index, len(ends) - 1)]
 
     def log_density(self, x: np.ndarray, default: float | None) -> np.ndarray:
         """The logarithm of the probability."""

@@ -269,9 +269,11 @@ def device_memory() -> float:
 
 def _free_disk(out: Path) -> float:
     # With what the run folder occupies already, which a continued run does not write again.
-    place = next((folder for folder in (out, *out.absolute().parents) if folder.is_dir()), Path())
+    location = next(
+        (folder for folder in (out, *out.absolute().parents) if folder.is_dir()), Path()
+    )
     occupied = sum(file.stat().st_size for file in out.glob("results.zarr/**/*") if file.is_file())
-    return float(shutil.disk_usage(place).free + occupied)
+    return float(shutil.disk_usage(location).free + occupied)
 
 
 def _available_memory() -> float:

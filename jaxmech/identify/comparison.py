@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jaxmech.identify.inference.information import Numbers
 from jaxmech.identify.result import Fit
+from jaxmech.utils.arrays import HostArray
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -22,12 +22,12 @@ class FitComparison:
     fits: Mapping[str, Fit]
 
     @property
-    def aic(self) -> Numbers:
+    def aic(self) -> HostArray:
         """Akaike's criterion of each fit, (F,)."""
         return np.array([fit.aic for fit in self.fits.values()])
 
     @property
-    def bic(self) -> Numbers:
+    def bic(self) -> HostArray:
         """The Bayesian criterion of each fit, (F,)."""
         return np.array([fit.bic for fit in self.fits.values()])
 

@@ -17,12 +17,12 @@ from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.inertial.base_parameters import BaseParameters
 from jaxmech.identify.inference.combinations import Combination
 from jaxmech.identify.inference.identifiability import Identifiability, identifiability, with_groups
-from jaxmech.identify.inference.information import Numbers
 from jaxmech.identify.inference.uncertainty import Uncertainty, counted, uncertainty
 from jaxmech.identify.noise.outliers import Outliers, outliers
 from jaxmech.identify.problem.parameters import ParameterLayout
 from jaxmech.identify.sampling.density import Density
 from jaxmech.system import Params
+from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.text import html_table, sparkline
 
 _MOST_LINES = 12  # sparklines of a card
@@ -89,10 +89,10 @@ class Point(NamedTuple):
     layout: ParameterLayout
     z: Array | np.ndarray  # free numbers, (p,)
     leaves: tuple[Array, ...]  # of the parameters that the fit began with
-    nearby: Callable[[], tuple[Numbers, Numbers]]  # values and information a few percent away
+    nearby: Callable[[], tuple[HostArray, HostArray]]  # values and information a few percent away
     base: Callable[[], BaseParameters | None] = lambda: None  # those of a mechanism
 
-    def slope(self, fn: Callable[[Params], Any]) -> tuple[Numbers, Numbers]:
+    def slope(self, fn: Callable[[Params], Any]) -> tuple[HostArray, HostArray]:
         """The value (...) of fn(params), and its derivatives by the fitted numbers, (..., p)."""
 
         def value(z: Array) -> tuple[Array, Array]:
@@ -117,10 +117,10 @@ class Predicted:
     """Recordings with the predictions of the fitted parameters."""
 
     recordings: tuple[Recording, ...]
-    values: tuple[Numbers, ...]  # predicted sensor values, (T, d); NaN after a failure
+    values: tuple[HostArray, ...]  # predicted sensor values, (T, d); NaN after a failure
 
     @property
-    def residuals(self) -> tuple[Numbers, ...]:
+    def residuals(self) -> tuple[HostArray, ...]:
         """Predicted minus observed values, (T, d) for each; NaN where nothing was measured.
 
         Whole periods of a sensor that wraps are subtracted.
@@ -129,7 +129,7 @@ class Predicted:
         return tuple(recording.residuals(values) for values, recording in pairs)
 
     @property
-    def errors(self) -> Numbers:
+    def errors(self) -> HostArray:
         """Root mean square of the residuals of each recording, in the unit of the sensors, (R,)."""
         pairs = zip(self.residuals, self.recordings, strict=True)
         measured = [r[np.isfinite(recording.observed)] for r, recording in pairs]
@@ -192,30 +192,30 @@ class Fit:
     params: Params
     params0: Params
     names: tuple[str, ...]
-    values: Numbers
+    values: HostArray
     train: Predicted
     train_from_start: Predicted
     validation: Predicted
-    initial_states: tuple[tuple[Numbers, Numbers], ...]
+    initial_states: tuple[tuple[HostArray, HostArray], ...]
     history: tuple[float, ...]
     evaluations: int
     converged: bool
     reason: str
     at_bound: Mapping[str, float]
-    information: Numbers
-    informations: Numbers
-    prior: Numbers
-    scores: Numbers
+    information: HostArray
+    informations: HostArray
+    prior: HostArray
+    scores: HostArray
     noise: float
-    sensor_noise: Numbers | None
+    sensor_noise: HostArray | None
     trusted: bool
     count: int
     unknowns: int
     correlated: bool = False
-    block_covariance: Numbers | None = None
+    block_covariance: HostArray | None = None
     blocks: int = 0
-    standard_residuals: tuple[Numbers, ...] = ()
-    correlation_times: Numbers | None = None
+    standard_residuals: tuple[HostArray, ...] = ()
+    correlation_times: HostArray | None = None
     noise_law: str = "normal, independent"
     noise_parameters: int = 0
     log_likelihood: float = float("nan")
@@ -225,26 +225,26 @@ class Fit:
     point: Point | None = None
     density: Density | None = None
     may_grow: bool = True
-    bounds: Numbers | None = None
-    priors: Numbers | None = None
+    bounds: HostArray | None = None
+    priors: HostArray | None = None
 
     @property
-    def errors(self) -> Numbers:
+    def errors(self) -> HostArray:
         """RMS error of each fitted recording, simulated from its fitted initial state, (R,)."""
         return self.train.errors
 
     @property
-    def predicted_errors(self) -> Numbers:
+    def predicted_errors(self) -> HostArray:
         """RMS error of each fitted recording, simulated from its recorded initial state, (R,)."""
         return self.train_from_start.errors
 
     @property
-    def validation_errors(self) -> Numbers:
+    def validation_errors(self) -> HostArray:
         """RMS error of each validation recording, from its recorded initial state, (V,)."""
         return self.validation.errors
 
     @property
-    def residuals(self) -> tuple[Numbers, ...]:
+    def residuals(self) -> tuple[HostArray, ...]:
         """Predicted minus observed values of the fitted recordings, (T, d) for each."""
         return self.train.residuals
 
@@ -390,7 +390,7 @@ class Fit:
         return "\n".join(lines)
 
 
-def _spread(errors: Numbers) -> str:
+def _spread(errors: HostArray) -> str:
     if errors.size == 1:
         return f"{errors[0]:.3g}"
     return f"{errors.mean():.3g} on average, {errors.min():.3g} to {errors.max():.3g}"

@@ -119,15 +119,17 @@ def _digest(encoded: str, arrays: Mapping[str, np.ndarray]) -> str:
     return code.hexdigest()
 
 
-def _packed(value: Any, arrays: dict[str, np.ndarray], place: str) -> Any:
+def _packed(value: Any, arrays: dict[str, np.ndarray], location: str) -> Any:
     """The structure of a value as JSON, its arrays moved to `arrays`."""
     if type(value) in _PLAIN:
         return value
     if type(value) in (tuple, list):
-        items = [_packed(x, arrays, f"{place}[{k}]") for k, x in enumerate(value)]
+        items = [_packed(x, arrays, f"{location}[{k}]") for k, x in enumerate(value)]
         return {type(value).__name__: items}
     if type(value) is dict and all(type(key) in (str, int) for key in value):
-        return {"dict": [[key, _packed(x, arrays, f"{place}.{key}")] for key, x in value.items()]}
+        return {
+            "dict": [[key, _packed(x, arrays, f"{location}.{key}")] for key, x in value.items()]
+        }
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         array = np.asarray(value)
         if array.dtype.kind in "biufc":
@@ -137,14 +139,14 @@ def _packed(value: Any, arrays: dict[str, np.ndarray], place: str) -> Any:
     kind = type(value).__name__
     if type(value) is Signal:
         parts = {key: getattr(value, key) for key in ("ts", "values", "interpolation", "delay")}
-        return {kind: {key: _packed(x, arrays, f"{place}.{key}") for key, x in parts.items()}}
+        return {kind: {key: _packed(x, arrays, f"{location}.{key}") for key, x in parts.items()}}
     if kind in _CLASSES and type(value) is _CLASSES[kind]:
         names = (f.name for f in fields(value) if f.name not in _NOT_SAVED)
         return {
-            kind: {key: _packed(getattr(value, key), arrays, f"{place}.{key}") for key in names}
+            kind: {key: _packed(getattr(value, key), arrays, f"{location}.{key}") for key in names}
         }
     raise ValueError(
-        f"Argument `fit` cannot be saved: {place} is of type {kind}; parameters must be numbers "
+        f"Argument `fit` cannot be saved: {location} is of type {kind}; parameters must be numbers "
         "and arrays in dictionaries, lists and tuples."
     )
 

@@ -75,9 +75,9 @@ def from_lagrange(method: Any) -> System:
 def _generalized(method: Any, names: "_Names") -> Callable[..., Array]:
     frame = method.inertial
     total = [0] * len(method.q)
-    for place, load in method.forcelist:
-        is_point = isinstance(place, _mechanics().Point)
-        velocity = place.vel(frame) if is_point else place.ang_vel_in(frame)
+    for target, load in method.forcelist:
+        is_point = isinstance(target, _mechanics().Point)
+        velocity = target.vel(frame) if is_point else target.ang_vel_in(frame)
         for k, rate in enumerate(names.rates):
             total[k] += velocity.diff(rate, frame, var_in_dcm=False).dot(load)
     return names.function(total)

@@ -64,8 +64,8 @@ def pivots(A: Float[Array, " m n"], tolerance: float | None = None) -> Pivots:
 
     def choose(residual: Array, _: None) -> tuple[Array, tuple[Array, Array, Array]]:
         # One-hot instead of an index: a computed index is a chain of selects in native code.
-        place = jnp.argmax(jnp.abs(residual).reshape(-1))
-        is_pivot = (jnp.arange(m * n) == place).reshape(m, n).astype(A.dtype)
+        largest = jnp.argmax(jnp.abs(residual).reshape(-1))
+        is_pivot = (jnp.arange(m * n) == largest).reshape(m, n).astype(A.dtype)
         value = (residual * is_pivot).sum()
         keep = jnp.abs(value) > least
         row = jnp.where(keep, is_pivot.sum(1), 0.0)

@@ -11,17 +11,15 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Array
-from numpy.typing import NDArray
 
 from jaxmech.compiler import jacobian, native_call
 from jaxmech.consistency import levels_at_known, near
 from jaxmech.linalg import rows_on_host
 from jaxmech.nearest.point import LENGTHS, RETURNS, STEPS, some_direction
 from jaxmech.system import Params, System
+from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import has_finite_numbers
 from jaxmech.utils.jit_cache import jit_of
-
-Numbers = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
@@ -39,15 +37,15 @@ class Surface:
     system: System
     state: tuple[Any, Any, Any, Params]
     free: tuple[int, ...]
-    extents: Numbers
+    extents: HostArray
     is_of_velocities: bool = False
 
     @property
-    def guess(self) -> Numbers:
+    def guess(self) -> HostArray:
         """The guess of the free components."""
         return np.asarray(self.state[self.is_of_velocities])[list(self.free)]
 
-    def evaluated(self, y: Numbers) -> tuple[Numbers, Numbers, bool]:
+    def evaluated(self, y: HostArray) -> tuple[HostArray, HostArray, bool]:
         """The residuals, their Jacobian, and whether y is on the surface; NaN for NaN."""
         is_finite = has_finite_numbers(y)
         state = self._with(y if is_finite else self.guess)
@@ -65,20 +63,20 @@ class Surface:
             return np.full_like(value, np.nan), np.full_like(A, np.nan), False
         return value, A, bool(near(value, A, y, self.extents[list(self.free)], xp=np))
 
-    def curvature(self, y: Numbers, multipliers: Numbers) -> Numbers:
+    def curvature(self, y: HostArray, multipliers: HostArray) -> HostArray:
         """The second derivative of multipliers . level; NaN where y or they are not finite."""
         if not has_finite_numbers((y, multipliers)):
             return np.full((y.size, y.size), np.nan, y.dtype)
         bent = _curvature(self.system, self.is_of_velocities, multipliers, *self._with(y))
         return np.asarray(bent)[np.ix_(self.free, self.free)]
 
-    def completed(self, y: Numbers) -> Numbers:
+    def completed(self, y: HostArray) -> HostArray:
         """All components, with the free ones replaced."""
         x = np.array(self.state[self.is_of_velocities])
         x[list(self.free)] = y
         return x
 
-    def _with(self, y: Numbers) -> tuple[Any, Any, Any, Params]:
+    def _with(self, y: HostArray) -> tuple[Any, Any, Any, Params]:
         q, v, t, params = self.state
         x = self.completed(y)
         return (q, x, t, params) if self.is_of_velocities else (x, v, t, params)
@@ -118,14 +116,14 @@ def _curvature(
 class _Factor(NamedTuple):
     """`linalg.Cholesky` on the host."""
 
-    L: Numbers
+    L: HostArray
     definite: bool
 
-    def solve(self, r: Numbers) -> Numbers:
+    def solve(self, r: HostArray) -> HostArray:
         return np.linalg.solve(self.L.T, np.linalg.solve(self.L, r))
 
 
-def _factorized(M: Numbers) -> _Factor:
+def _factorized(M: HostArray) -> _Factor:
     L, definite = np.zeros_like(M), True
     smallest = 4 * len(M) * np.finfo(M.dtype).eps * np.abs(np.diagonal(M))
     for j in range(len(M)):
@@ -138,19 +136,19 @@ def _factorized(M: Numbers) -> _Factor:
     return _Factor(L, bool(definite))
 
 
-class _PlaceOfKnown(NamedTuple):
+class _KnownSurfacePoint(NamedTuple):
     """Quantities of the surface at a point, in coordinates w; as in `point`."""
 
     reached: bool
-    w: Numbers
-    P: Numbers
-    B: Numbers
+    w: HostArray
+    P: HostArray
+    B: HostArray
 
 
 class _Step(NamedTuple):
     """A step to try from a point, in coordinates w."""
 
-    w: Numbers
+    w: HostArray
     promised: float  # decrease of half the squared distance
     damping: float
     is_minimum: bool  # whether the point counts as a minimum
@@ -160,29 +158,29 @@ class _Step(NamedTuple):
 class _SearchOfKnown:
     """The search for one guess, by the formulas of `point`."""
 
-    def __init__(self, surface: Surface, M: Numbers) -> None:
+    def __init__(self, surface: Surface, M: HostArray) -> None:
         self.surface, self.guess = surface, surface.guess
         self.eps = float(np.finfo(self.guess.dtype).eps)
         self.one = np.eye(self.guess.size, dtype=self.guess.dtype)
         self.root = _factorized(M[np.ix_(surface.free, surface.free)]).L.T
         self.T = np.linalg.solve(self.root, self.one)
 
-    def minimum(self) -> Numbers:
+    def minimum(self) -> HostArray:
         """The nearest point; NaN if there is none on the surface that was reached."""
         y = self.back(self.guess)
-        place = self.place(y)
-        step = self.planned(y, place, True, _Step(np.zeros_like(y), 0.0, 0.0, False, False))
+        point = self.point(y)
+        step = self.planned(y, point, True, _Step(np.zeros_like(y), 0.0, 0.0, False, False))
         for _ in range(STEPS - 1):
             if step.is_last:
                 break
             trial = self.back(y + self.T @ step.w)
-            trial_place = self.place(trial)
-            accepted = self.is_nearer(y, place, trial_place, step.promised)
-            y, place = (trial, trial_place) if accepted else (y, place)
-            step = self.planned(y, place, accepted, step)
-        return y if step.is_minimum or not place.reached else np.full_like(y, np.nan)
+            trial_point = self.point(trial)
+            accepted = self.is_nearer(y, point, trial_point, step.promised)
+            y, point = (trial, trial_point) if accepted else (y, point)
+            step = self.planned(y, point, accepted, step)
+        return y if step.is_minimum or not point.reached else np.full_like(y, np.nan)
 
-    def projection(self) -> Numbers:
+    def projection(self) -> HostArray:
         """The nearest point of an affine surface."""
         y = self.guess
         for _ in range(2):  # the second one corrects round-off
@@ -190,11 +188,11 @@ class _SearchOfKnown:
             y = y - self.T @ rows_on_host(A @ self.T).min_norm_solve(value)[0]
         return y
 
-    def size(self, y: Numbers) -> float:
+    def size(self, y: HostArray) -> float:
         """The length scale of round-off and tolerances."""
         return _length(self.root @ (y - self.guess)) + _length(self.root @ y)
 
-    def place(self, y: Numbers) -> _PlaceOfKnown:
+    def point(self, y: HostArray) -> _KnownSurfacePoint:
         """Evaluate the surface at y."""
         _, A, reached = self.surface.evaluated(y)
         w, C = self.root @ (y - self.guess), A @ self.T
@@ -202,43 +200,45 @@ class _SearchOfKnown:
         P = self.one - rows.U.T @ rows.U
         bent = self.surface.curvature(y, rows.min_norm_solve(C @ w)[1])
         H = self.one - self.T.T @ bent @ self.T
-        return _PlaceOfKnown(reached, w, P, P @ H @ P + self.one - P)
+        return _KnownSurfacePoint(reached, w, P, P @ H @ P + self.one - P)
 
     def is_nearer(
-        self, y: Numbers, old: _PlaceOfKnown, new: _PlaceOfKnown, promised: float
+        self, y: HostArray, old: _KnownSurfacePoint, new: _KnownSurfacePoint, promised: float
     ) -> bool:
         """Whether a step has led nearer to the guess."""
         nearer = (old.w - new.w) @ (old.w + new.w) / 2
         round_off = 10 * self.eps * _length(old.w) * self.size(y)
         return new.reached and bool(nearer + round_off >= 1e-4 * promised)
 
-    def planned(self, y: Numbers, place: _PlaceOfKnown, accepted: bool, previous: _Step) -> _Step:
+    def planned(
+        self, y: HostArray, point: _KnownSurfacePoint, accepted: bool, previous: _Step
+    ) -> _Step:
         """The next step, and whether it is so small that y is the minimum."""
-        slope, size = place.P @ place.w, self.size(y)
-        centers = np.diagonal(place.B)
-        radii = np.abs(place.B).sum(1) - np.abs(centers)
+        slope, size = point.P @ point.w, self.size(y)
+        centers = np.diagonal(point.B)
+        radii = np.abs(point.B).sum(1) - np.abs(centers)
         lowest, highest = (centers - radii).min(), (np.abs(centers) + radii).max()
         damping = previous.damping / 8 if accepted else 4 * previous.damping + highest / 16
         damping = 0.0 if damping < highest / 100 else float(damping)
-        factor = _factorized(place.B)
+        factor = _factorized(point.B)
         if factor.definite:
-            damped = _factorized(place.B + damping * self.one) if damping else factor
+            damped = _factorized(point.B + damping * self.one) if damping else factor
             step = -damped.solve(slope)
         else:
             raised = damping + self.eps**0.5 - lowest
-            push = 1e-2 * _length(place.w) * (place.P @ some_direction(y))
-            step = -_factorized(place.B + raised * self.one).solve(slope + push)
-        promised = -(slope @ step) - step @ place.B @ step / 2
+            push = 1e-2 * _length(point.w) * (point.P @ some_direction(y))
+            step = -_factorized(point.B + raised * self.one).solve(slope + push)
+        promised = -(slope @ step) - step @ point.B @ step / 2
         length = _length(step)
         small = factor.definite and damping == 0 and length <= self.eps**0.5 * size
         slower = length >= 0.5 * _length(previous.w) or not accepted
         least = small and (length <= 16 * self.eps * size or slower)
         flat = not factor.definite and _length(slope) <= self.eps**0.5 * size
-        flat = flat and _factorized(place.B + self.eps**0.25 * self.one).definite
-        is_last = least or not place.reached
+        flat = flat and _factorized(point.B + self.eps**0.25 * self.one).definite
+        is_last = least or not point.reached
         return _Step(step, max(float(promised), 0.0), damping, small or flat, is_last)
 
-    def back(self, y: Numbers) -> Numbers:
+    def back(self, y: HostArray) -> HostArray:
         """Take Gauss-Newton steps with line search until none reduces the residual."""
         value, A, _ = self.surface.evaluated(y)
         for _ in range(RETURNS):
@@ -260,11 +260,11 @@ class _SearchOfKnown:
         return y
 
 
-def _length(x: Numbers) -> float:
+def _length(x: HostArray) -> float:
     return float(np.sqrt(x @ x))
 
 
-def nearest_known(surface: Surface, M: Numbers, is_affine: bool = False) -> Numbers:
+def nearest_known(surface: Surface, M: HostArray, is_affine: bool = False) -> HostArray:
     """`point.nearest`, or `nearest_affine`, on a surface of a system.
 
     Args:

@@ -61,11 +61,11 @@ def nearest(
     """
     problem = _Problem(level, guess, M, context)
     zero, false = jnp.zeros((), guess.dtype), jnp.asarray(False)
-    nowhere = jax.tree.map(jnp.zeros_like, jax.eval_shape(problem.place, guess))
+    nowhere = jax.tree.map(jnp.zeros_like, jax.eval_shape(problem.point, guess))
     zeros = jnp.zeros_like(guess)
     start = _Search(guess, nowhere, zeros, zero, zero, jnp.zeros((), int), false, false)
     search = _repeated(lambda s: ~s.done, problem.advance, start, STEPS)
-    return jnp.where(search.minimal | ~search.place.reached, search.y, jnp.nan)
+    return jnp.where(search.minimal | ~search.point.reached, search.y, jnp.nan)
 
 
 @nearest.defjvp
@@ -75,20 +75,20 @@ def _nearest_jvp(level: Level, primals: Any, tangents: Any) -> tuple[Array, Arra
     is_finite = jnp.isfinite(y).all()
     inside = jnp.where(is_finite, y, jax.lax.stop_gradient(primals[0]))
     problem = _Problem(level, *primals)
-    place = problem.place(inside)
+    point = problem.point(inside)
 
     def conditions(guess: Array, M: Array, context: tuple[Any, ...]) -> tuple[Array, Array]:
         value, pull = jax.vjp(lambda y: level(y, *context), inside)
-        return value, matvec(M, inside - guess) - pull(place.multipliers)[0]
+        return value, matvec(M, inside - guess) - pull(point.multipliers)[0]
 
     _, (value, pull) = jax.jvp(conditions, primals, tangents)
-    across = -place.rows.min_norm_solve(value)[0]
-    along = matvec(problem.T.T, pull) + matvec(place.H, across)
-    factor = cholesky(place.B)
-    d = across - factor.upper(factor.lower(matvec(place.P, along)))
-    regular = cholesky(place.B - problem.eps ** (2 / 3) * problem.one).definite
+    across = -point.rows.min_norm_solve(value)[0]
+    along = matvec(problem.T.T, pull) + matvec(point.H, across)
+    factor = cholesky(point.B)
+    d = across - factor.upper(factor.lower(matvec(point.P, along)))
+    regular = cholesky(point.B - problem.eps ** (2 / 3) * problem.one).definite
     mask = jnp.where(regular, 1.0, jnp.nan)  # a degenerate minimum has no derivative
-    return y, matvec(problem.T, d) * jnp.where(is_finite & place.reached, mask, 0.0)
+    return y, matvec(problem.T, d) * jnp.where(is_finite & point.reached, mask, 0.0)
 
 
 def nearest_affine(
@@ -111,7 +111,7 @@ def nearest_affine(
     return jax.lax.fori_loop(0, 2, corrected, guess)
 
 
-class _Place(eqx.Module):
+class _SurfacePoint(eqx.Module):
     """Quantities of the surface at a point, in coordinates w."""
 
     reached: Bool[Array, ""]  # whether the point lies on it
@@ -127,7 +127,7 @@ class _Search(eqx.Module):
     """The nearest point so far, and the next step to try, in coordinates w."""
 
     y: Float[Array, " n"]
-    place: _Place
+    point: _SurfacePoint
     step: Float[Array, " n"]
     promised: Float[Array, ""]  # decrease of half the squared distance
     damping: Float[Array, ""]  # mu
@@ -154,7 +154,7 @@ class _Problem:
         """The length scale of round-off and tolerances."""
         return _length(matvec(self.root, y - self.guess)) + _length(matvec(self.root, y))
 
-    def place(self, y: Array) -> _Place:
+    def point(self, y: Array) -> _SurfacePoint:
         """Evaluate the surface at y."""
         A, w = jacobian(self.level, y), matvec(self.root, y - self.guess)
         C = _row_by_row(A, self.T)
@@ -168,63 +168,63 @@ class _Problem:
 
         H = self.one - _row_by_row(self.T.T, jacobian(pulled, y), self.T)
         B = _row_by_row(P, H, P) + self.one - P
-        return _Place(near(value, A, y, self.extents), rows, w, multipliers, P, H, B)
+        return _SurfacePoint(near(value, A, y, self.extents), rows, w, multipliers, P, H, B)
 
     def advance(self, search: _Search) -> _Search:
         """Accept the step if it leads nearer to the guess, and compute the next one."""
         y = self.back(search.y + matvec(self.T, search.step))
-        place, old = self.place(y), search.place
+        point, old = self.point(y), search.point
         # Half the difference of the squared distances, without the cancellation of their
         # subtraction.
-        nearer = (old.w - place.w) @ (old.w + place.w) / 2
+        nearer = (old.w - point.w) @ (old.w + point.w) / 2
         round_off = 10 * self.eps * _length(old.w) * self.size(search.y)
         # Sufficient decrease (Armijo), up to round-off: at the minimum no step reduces it further.
-        better = place.reached & (nearer + round_off >= 1e-4 * search.promised)
+        better = point.reached & (nearer + round_off >= 1e-4 * search.promised)
         accepted = better | (search.count == 0)
-        chosen = (y, place), (search.y, old)
-        y, place = jax.tree.map(partial(jnp.where, accepted), *chosen)
-        return self.planned(search, y, place, accepted)
+        chosen = (y, point), (search.y, old)
+        y, point = jax.tree.map(partial(jnp.where, accepted), *chosen)
+        return self.planned(search, y, point, accepted)
 
     def planned(
-        self, search: _Search, y: Array, place: _Place, accepted: Bool[Array, ""]
+        self, search: _Search, y: Array, point: _SurfacePoint, accepted: Bool[Array, ""]
     ) -> _Search:
         """The next step, and whether it is so small that y is the minimum."""
-        slope, size = matvec(place.P, place.w), self.size(y)
+        slope, size = matvec(point.P, point.w), self.size(y)
         # Gershgorin discs: no eigenvalue of B is below `lowest` or above `highest`.
-        centers = diagonal(place.B)
-        radii = jnp.abs(place.B).sum(1) - jnp.abs(centers)
+        centers = diagonal(point.B)
+        radii = jnp.abs(point.B).sum(1) - jnp.abs(centers)
         lowest, highest = jnp.min(centers - radii), jnp.max(jnp.abs(centers) + radii)
         # Where B is definite near the minimum the damping dies out, and Newton's method is
         # quadratic.
         damping = jnp.where(accepted, search.damping / 8, 4 * search.damping + highest / 16)
         damping = jnp.where(damping < highest / 100, 0.0, damping)
         # The gradient vanishes at a saddle on a line of symmetry; a push moves y off it.
-        push = 1e-2 * _length(place.w) * matvec(place.P, jnp.asarray(some_direction(y)))
+        push = 1e-2 * _length(point.w) * matvec(point.P, jnp.asarray(some_direction(y)))
         raised = damping + self.eps**0.5 - lowest
 
         def solved(trial: tuple[Array, Array]) -> tuple[Array, Array]:
             shift, pushed = trial
-            return _solution(place.B + shift * self.one, -(slope + pushed * push))
+            return _solution(point.B + shift * self.one, -(slope + pushed * push))
 
         # The first two only test whether B is definite, and nearly so. The last is definite by
         # Gershgorin bounds, for an indefinite B, and is the only one with a push.
         shifts = jnp.stack([0 * damping, 0 * damping + self.eps**0.25, damping, raised])
         definite, steps = jax.lax.map(solved, (shifts, jnp.arange(4, dtype=y.dtype) // 3))
         step = jnp.where(definite[0], steps[2], steps[3])
-        promised = -(slope @ step) - step @ matvec(place.B, step) / 2
+        promised = -(slope @ step) - step @ matvec(point.B, step) / 2
         small = definite[0] & (damping == 0) & (_length(step) <= self.eps**0.5 * size)
         slower = (_length(step) >= 0.5 * _length(search.step)) | ~accepted
         least = small & ((_length(step) <= 16 * self.eps * size) | slower)
         flat = ~definite[0] & definite[1] & (_length(slope) <= self.eps**0.5 * size)
         return _Search(
             y=y,
-            place=place,
+            point=point,
             step=step,
             promised=jnp.maximum(promised, 0.0),
             damping=damping,
             count=search.count + 1,
             minimal=small | flat,
-            done=least | ~place.reached,
+            done=least | ~point.reached,
         )
 
     def back(self, y: Array) -> Array:
@@ -273,7 +273,7 @@ def _row_by_row(*factors: Array) -> Array:
 
 def _solution(B: Array, r: Array) -> tuple[Bool[Array, ""], Float[Array, " n"]]:
     """Solve B x = r for a symmetric B; also whether B is positive definite."""
-    places = jnp.arange(r.size)
+    indices = jnp.arange(r.size)
     threshold = 4 * r.size * jnp.finfo(B.dtype).eps * jnp.abs(diagonal(B))  # as in `cholesky`
 
     def eliminate(work: tuple[Array, Array], column: tuple[Array, Array]) -> Any:
@@ -282,18 +282,18 @@ def _solution(B: Array, r: Array) -> tuple[Bool[Array, ""], Float[Array, " n"]]:
         pivot = row[j]
         singular = pivot <= smallest  # false for NaN, which is passed on to the result
         row = row / jnp.where(singular, 1.0, pivot)
-        lower = jnp.where(places > j, W[:, j], 0.0)
+        lower = jnp.where(indices > j, W[:, j], 0.0)
         right_side = right_side / jnp.where(singular, 1.0, pivot)
         return (W - lower[:, None] * row[None], r - lower * right_side), (singular, row, right_side)
 
-    _, (singular, rows, rights) = jax.lax.scan(eliminate, (B, r), (places, threshold))
+    _, (singular, rows, rights) = jax.lax.scan(eliminate, (B, r), (indices, threshold))
 
     def substitute(x: Array, line: tuple[Array, Array, Array]) -> tuple[Array, None]:
         j, row, right_side = line
-        eliminated = jnp.where(places > j, row * x, 0.0).sum()
-        return jnp.where(places == j, right_side - eliminated, x), None
+        eliminated = jnp.where(indices > j, row * x, 0.0).sum()
+        return jnp.where(indices == j, right_side - eliminated, x), None
 
-    x, _ = jax.lax.scan(substitute, jnp.zeros_like(r), (places, rows, rights), reverse=True)
+    x, _ = jax.lax.scan(substitute, jnp.zeros_like(r), (indices, rows, rights), reverse=True)
     return ~singular.any(), x
 
 

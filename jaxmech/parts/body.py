@@ -15,7 +15,8 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.parts.values import Reader, Value, non_negative, require_sign
-from jaxmech.parts.vectors import Numbers, apply, cross, moment, quarter_turn
+from jaxmech.parts.vectors import apply, cross, moment, quarter_turn
+from jaxmech.utils.arrays import AnyArray
 
 
 class Frame(NamedTuple):
@@ -31,21 +32,21 @@ class Frame(NamedTuple):
         Array([1.5, 1. ], dtype=float64)
     """
 
-    origin: Numbers
-    axes: Numbers
-    attitude: Numbers
+    origin: AnyArray
+    axes: AnyArray
+    attitude: AnyArray
 
-    def point(self, local: Numbers) -> Numbers:
+    def point(self, local: AnyArray) -> AnyArray:
         """The position of a point of the body, (d,)."""
         if isinstance(local, np.ndarray) and not local.any():
             return self.origin  # saves a rotation in every equation
         return self.origin + apply(self.axes, local)
 
-    def direction(self, local: Numbers) -> Numbers:
+    def direction(self, local: AnyArray) -> AnyArray:
         """A direction on the body, along the axes of the ground, (d,)."""
         return apply(self.axes, local)
 
-    def components(self, direction: Numbers) -> Numbers:
+    def components(self, direction: AnyArray) -> AnyArray:
         """The components of a direction in the ground along the axes of the body, (d,)."""
         return apply(self.axes.T, direction)
 
@@ -61,10 +62,10 @@ class Moving(NamedTuple):
     """
 
     frame: Frame
-    velocity: Numbers
-    spin: Numbers
+    velocity: AnyArray
+    spin: AnyArray
 
-    def velocity_at(self, point: Numbers) -> Numbers:
+    def velocity_at(self, point: AnyArray) -> AnyArray:
         """The velocity of the body at a point of space, (d,)."""
         arm = point - self.frame.origin
         if arm.shape == (2,):
@@ -93,7 +94,7 @@ class Start(NamedTuple):
     spin: Any = None
 
 
-Load = tuple[Numbers, Numbers]  # force (d,) [N] and torque about the reference point [N m]
+Load = tuple[AnyArray, AnyArray]  # force (d,) [N] and torque about the reference point [N m]
 
 
 @dataclass(frozen=True)
@@ -135,15 +136,15 @@ class AbstractBody(abc.ABC):
         """The kinetic energy [J]."""
 
     @abc.abstractmethod
-    def kinetic_in_body(self, velocity: Numbers, spin: Numbers, read: Reader) -> Numbers:
+    def kinetic_in_body(self, velocity: AnyArray, spin: AnyArray, read: Reader) -> AnyArray:
         """The kinetic energy [J], from the velocity and spin along the axes of the body."""
 
     @abc.abstractmethod
-    def inertia(self, read: Reader) -> tuple[Numbers, Numbers, Numbers]:
+    def inertia(self, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray]:
         """Mass (), static moment (d,) and inertia about the reference point, () or (3, 3)."""
 
     @abc.abstractmethod
-    def moment(self, frame: Frame, read: Reader) -> Numbers:
+    def moment(self, frame: Frame, read: Reader) -> AnyArray:
         """The mass times the position of the centre of mass [kg m], (d,)."""
 
     @abc.abstractmethod
@@ -162,7 +163,7 @@ class AbstractBody(abc.ABC):
         """Raise a ValueError for a known mass or inertia that nothing can have."""
 
 
-def shifted(load: Load, point: Numbers, frame: Frame) -> Load:
+def shifted(load: Load, point: AnyArray, frame: Frame) -> Load:
     """Move a force from a point to the reference point, with the corresponding torque."""
     force, torque = load
     return force, torque + moment(point - frame.origin, force)
@@ -224,15 +225,15 @@ class Ground(AbstractBody):
         """Zero kinetic energy."""
         return jnp.zeros((), q.dtype)
 
-    def kinetic_in_body(self, velocity: Numbers, spin: Numbers, read: Reader) -> Numbers:
+    def kinetic_in_body(self, velocity: AnyArray, spin: AnyArray, read: Reader) -> AnyArray:
         """Zero kinetic energy."""
         return jnp.zeros((), read.dtype)
 
-    def inertia(self, read: Reader) -> tuple[Numbers, Numbers, Numbers]:
+    def inertia(self, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray]:
         """No mass, static moment and inertia."""
         return _of_a_point(np.zeros((), read.dtype), self.dimension)
 
-    def moment(self, frame: Frame, read: Reader) -> Numbers:
+    def moment(self, frame: Frame, read: Reader) -> AnyArray:
         """A zero moment."""
         return jnp.zeros(self.dimension, read.dtype)
 
@@ -279,15 +280,15 @@ class PointMass(AbstractBody):
         """The kinetic energy m v . v / 2."""
         return 0.5 * read.number(self.mass) * (v @ v)
 
-    def kinetic_in_body(self, velocity: Numbers, spin: Numbers, read: Reader) -> Numbers:
+    def kinetic_in_body(self, velocity: AnyArray, spin: AnyArray, read: Reader) -> AnyArray:
         """The kinetic energy m v . v / 2."""
         return 0.5 * read.number(self.mass) * (velocity @ velocity)
 
-    def inertia(self, read: Reader) -> tuple[Numbers, Numbers, Numbers]:
+    def inertia(self, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray]:
         """The mass, without static moment and inertia."""
         return _of_a_point(read.number(self.mass), self.dimension)
 
-    def moment(self, frame: Frame, read: Reader) -> Numbers:
+    def moment(self, frame: Frame, read: Reader) -> AnyArray:
         """The moment m r."""
         return read.number(self.mass) * frame.origin
 
@@ -315,7 +316,7 @@ class PointMass(AbstractBody):
         require_sign(read.part, "mass", read.number(self.mass), zero=True)
 
 
-def _of_a_point(mass: Numbers, dimension: int) -> tuple[Numbers, Numbers, Numbers]:
+def _of_a_point(mass: AnyArray, dimension: int) -> tuple[AnyArray, AnyArray, AnyArray]:
     static = np.zeros(dimension, mass.dtype)
     return mass, static, np.zeros(() if dimension == 2 else (3, 3), mass.dtype)
 

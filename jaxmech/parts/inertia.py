@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.parts.vectors import Numbers, apply, cross, cross_table
+from jaxmech.parts.vectors import apply, cross, cross_table
+from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.repeated import repeated
 
 
@@ -20,24 +21,24 @@ class Turn(NamedTuple):
         rotation: matrix (3, 3).
     """
 
-    fixed: Numbers
-    rotation: Numbers
+    fixed: AnyArray
+    rotation: AnyArray
 
-    def out(self, x: Numbers) -> Numbers:
+    def out(self, x: AnyArray) -> AnyArray:
         """Components along the axes of the body before, of vectors (3,) or (3, k)."""
         return _times(self.fixed, _times(self.rotation, x))
 
-    def back(self, x: Numbers) -> Numbers:
+    def back(self, x: AnyArray) -> AnyArray:
         """Components along the axes of the body, of vectors (3,) or (3, k)."""
         return _times(self.rotation.T, _times(self.fixed.T, x))
 
 
-def _times(matrix: Numbers, x: Numbers) -> Numbers:
+def _times(matrix: AnyArray, x: AnyArray) -> AnyArray:
     is_unit = isinstance(matrix, np.ndarray) and np.array_equal(matrix, np.eye(3))
     return x if is_unit else matmul(matrix, x)
 
 
-def rounded(matrix: Numbers) -> Numbers:
+def rounded(matrix: AnyArray) -> AnyArray:
     """A matrix of plain numbers with exact zeros and ones in place of their round-off.
 
     Example:
@@ -55,12 +56,12 @@ def rounded(matrix: Numbers) -> Numbers:
 _SYMMETRIC = np.abs(cross_table())
 
 
-def is_zero(x: Numbers) -> bool:
+def is_zero(x: AnyArray) -> bool:
     """Whether all numbers are plain zeros, with which nothing needs to be computed."""
     return isinstance(x, np.ndarray | np.generic) and not np.any(x)
 
 
-def matmul(a: Numbers, b: Numbers) -> Numbers:
+def matmul(a: AnyArray, b: AnyArray) -> AnyArray:
     """Multiply a matrix with a vector or a matrix as products and a sum."""
     if is_zero(a) or is_zero(b):
         return np.zeros(a.shape[:1] + b.shape[1:], b.dtype)
@@ -69,7 +70,7 @@ def matmul(a: Numbers, b: Numbers) -> Numbers:
     return (a[:, :, None] * b[None]).sum(1)
 
 
-def across(a: Numbers) -> Numbers:
+def across(a: AnyArray) -> AnyArray:
     """The matrix of the vector product a x, (3, 3).
 
     Example:
@@ -81,12 +82,12 @@ def across(a: Numbers) -> Numbers:
     return (cross_table().astype(a.dtype) * a[None, :, None]).sum(1)
 
 
-def off_diagonal(a: Numbers) -> Numbers:
+def off_diagonal(a: AnyArray) -> AnyArray:
     """The symmetric matrix (3, 3) whose entry j, k is a_i, with i, j, k all different."""
     return (_SYMMETRIC.astype(a.dtype) * a[None, :, None]).sum(1)
 
 
-def in_space(x: Numbers) -> Numbers:
+def in_space(x: AnyArray) -> AnyArray:
     """A vector (2,), a spin () or a matrix (2, 2) of the plane in space; others unchanged."""
     xp: Any = np if isinstance(x, np.ndarray | np.generic) else jnp
     if x.shape == (2,):
@@ -114,9 +115,9 @@ class Inertia(NamedTuple):
         moments: inertia matrix about the point [kg m^2], (3, 3).
     """
 
-    mass: Numbers
-    static: Numbers
-    moments: Numbers
+    mass: AnyArray
+    static: AnyArray
+    moments: AnyArray
 
     @classmethod
     def zero(cls, dtype: Any) -> "Inertia":
@@ -128,7 +129,7 @@ class Inertia(NamedTuple):
         return Inertia(*map(_sum, self, inertia))
 
     @repeated
-    def moved(self, turn: Turn, offset: Numbers) -> "Inertia":
+    def moved(self, turn: Turn, offset: AnyArray) -> "Inertia":
         """The same along other axes, about a point from which `offset` leads to the present one."""
         moments = self.moments
         if not is_zero(moments):
@@ -147,14 +148,14 @@ class Inertia(NamedTuple):
         parallel_axes = diagonal * sums[:, None] - (1 - diagonal) * (products + products.T)
         return Inertia(self.mass, static + self.mass * offset, _sum(moments, parallel_axes))
 
-    def momenta(self, spins: Numbers) -> tuple[Numbers, Numbers]:
+    def momenta(self, spins: AnyArray) -> tuple[AnyArray, AnyArray]:
         """The momentum, and the angular momentum about the point, of k turns about it, (3, k)."""
         return -matmul(across(self.static), spins), matmul(self.moments, spins)
 
     @repeated
     def load(
-        self, acceleration: Numbers, spin: Numbers, angular: Numbers, field: Numbers
-    ) -> tuple[Numbers, Numbers]:
+        self, acceleration: AnyArray, spin: AnyArray, angular: AnyArray, field: AnyArray
+    ) -> tuple[AnyArray, AnyArray]:
         """The force, and the torque about the point, that give the body an acceleration.
 
         Args:
@@ -174,11 +175,11 @@ class Inertia(NamedTuple):
         return force, torque
 
 
-def _sum(a: Numbers, b: Numbers) -> Numbers:
+def _sum(a: AnyArray, b: AnyArray) -> AnyArray:
     return a if is_zero(b) else b if is_zero(a) else a + b
 
 
-def _gyroscopic(J: Numbers, spin: Numbers, angular: Numbers, field: Numbers) -> Numbers:
+def _gyroscopic(J: AnyArray, spin: AnyArray, angular: AnyArray, field: AnyArray) -> AnyArray:
     """The torque J angular + spin x J spin, with sums that `field` has already."""
     moments = (J * np.eye(3, dtype=J.dtype)).sum(1)
     coupling = J[_NEXT, _LAST]
@@ -189,7 +190,7 @@ def _gyroscopic(J: Numbers, spin: Numbers, angular: Numbers, field: Numbers) -> 
     return torque + coupling[_NEXT] * following - coupling[_LAST] * preceding
 
 
-def acceleration_field(spin: Numbers, angular: Numbers) -> Numbers:
+def acceleration_field(spin: AnyArray, angular: AnyArray) -> AnyArray:
     """The matrix U, (3, 3), for U x = angular x x + spin x (spin x x).
 
     Example:

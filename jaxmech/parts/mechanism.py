@@ -264,9 +264,9 @@ class Mechanism:
         return self._motion_of(body, at, (q, v, qdd), t, params)[1]
 
     def _motion_of(
-        self, body: str, place: Any, motion: tuple[Any, Any, Any], t: Any, params: Any
+        self, body: str, point: Any, motion: tuple[Any, Any, Any], t: Any, params: Any
     ) -> tuple[Array, Array]:
-        (q, v, qdd), carrier, local = motion, self._body(body), self._local(place)
+        (q, v, qdd), carrier, local = motion, self._body(body), self._local(point)
         _, qdd, *_ = self._arguments(q, qdd, t, params, ("q", "qdd"))
         q, u, t, params = self._arguments(q, v, t, params)
         v = self.system.dynamics.speeds(q, u, t, params)
@@ -300,11 +300,11 @@ class Mechanism:
     def _size(self) -> int:
         return self.bodies[0].dimension
 
-    def _local(self, place: Any) -> Any:
+    def _local(self, point: Any) -> Any:
         """The checked point: an array, which may be traced, or values that a `Reader` reads."""
-        if _has_names(place):
-            return vector("the point", "at", place, self._size)
-        local = jnp.asarray(place) * 1.0
+        if _has_names(point):
+            return vector("the point", "at", point, self._size)
+        local = jnp.asarray(point) * 1.0
         if local.shape != (self._size,):
             raise ValueError(
                 f"Argument `at` must be a point on the body, of shape ({self._size},), but has "
@@ -424,8 +424,8 @@ class Mechanism:
         )
 
 
-def _has_names(place: Any) -> bool:
-    values = place if isinstance(place, Sequence) and not isinstance(place, str) else (place,)
+def _has_names(point: Any) -> bool:
+    values = point if isinstance(point, Sequence) and not isinstance(point, str) else (point,)
     return any(isinstance(value, str) or callable(value) for value in values)
 
 

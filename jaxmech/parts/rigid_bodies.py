@@ -39,7 +39,6 @@ from jaxmech.parts.values import (
     vector,
 )
 from jaxmech.parts.vectors import (
-    Numbers,
     apply,
     cross,
     plane_rotation,
@@ -50,6 +49,7 @@ from jaxmech.parts.vectors import (
     spin_in_space,
 )
 from jaxmech.parts.visuals import Visual, visuals_of
+from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.text import capital
 
@@ -107,7 +107,7 @@ class Mass:
         """Whether the reference point is the centre of mass."""
         return self.center is None and self.static_moment is None
 
-    def static(self, read: Reader, size: int) -> tuple[Numbers, Numbers]:
+    def static(self, read: Reader, size: int) -> tuple[AnyArray, AnyArray]:
         """The mass and static moment, shapes () and (size,)."""
         m = read.number(self.mass)
         if self.static_moment is not None:
@@ -116,7 +116,7 @@ class Mass:
             return m, m * read.vector(self.center, size)
         return m, np.zeros(size, m.dtype)
 
-    def planar_inertia(self, read: Reader) -> Numbers:
+    def planar_inertia(self, read: Reader) -> AnyArray:
         """The moment of inertia about the reference point, a scalar."""
         inertia = read.number(self.inertia)
         if self.center is None:
@@ -124,7 +124,7 @@ class Mass:
         c = read.vector(self.center, 2)
         return inertia + read.number(self.mass) * (c @ c)
 
-    def spatial_inertia(self, read: Reader) -> Numbers:
+    def spatial_inertia(self, read: Reader) -> AnyArray:
         """The inertia matrix about the reference point, shape (3, 3)."""
         inertia = _matrix(self.inertia, read)
         if self.center is None:
@@ -133,7 +133,7 @@ class Mass:
         return inertia + m * ((c @ c) * np.eye(3, dtype=inertia.dtype) - c[:, None] * c[None, :])
 
 
-def _matrix(inertia: Any, read: Reader) -> Numbers:
+def _matrix(inertia: Any, read: Reader) -> AnyArray:
     if isinstance(inertia, tuple) and any(isinstance(row, tuple) for row in inertia):
         rows = [read.vector(row, 3) for row in inertia]
         return np.stack(rows) if all(map(are_numbers, inertia)) else jnp.stack(rows)
@@ -155,7 +155,7 @@ class AbstractRigidBody(AbstractBody):
         """Raise for a known mass or inertia that no body can have."""
         self.properties.require(self.dimension, read)
 
-    def moment(self, frame: Frame, read: Reader) -> Numbers:
+    def moment(self, frame: Frame, read: Reader) -> AnyArray:
         """The moment m r + R S."""
         m, S = self.properties.static(read, self.dimension)
         at_reference = m * frame.origin
@@ -188,7 +188,7 @@ class PlanarBody(AbstractRigidBody):
             return energy
         return energy + v[2] * (v[:2] @ quarter_turn(self.frame(q).direction(S)))
 
-    def kinetic_in_body(self, velocity: Numbers, spin: Numbers, read: Reader) -> Numbers:
+    def kinetic_in_body(self, velocity: AnyArray, spin: AnyArray, read: Reader) -> AnyArray:
         """The kinetic energy m v . v / 2 + w v . (turned S) + I w^2 / 2."""
         m, S = self.properties.static(read, 2)
         inertia = self.properties.planar_inertia(read)
@@ -197,7 +197,7 @@ class PlanarBody(AbstractRigidBody):
             return energy
         return energy + spin * (velocity @ quarter_turn(S))
 
-    def inertia(self, read: Reader) -> tuple[Numbers, Numbers, Numbers]:
+    def inertia(self, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray]:
         """The mass properties about the reference point."""
         return *self.properties.static(read, 2), self.properties.planar_inertia(read)
 
@@ -242,7 +242,7 @@ class SpatialBody(AbstractRigidBody):
             return energy
         return energy + v[:3] @ self.frame(q).direction(cross(w, S))
 
-    def kinetic_in_body(self, velocity: Numbers, spin: Numbers, read: Reader) -> Numbers:
+    def kinetic_in_body(self, velocity: AnyArray, spin: AnyArray, read: Reader) -> AnyArray:
         """The kinetic energy m v . v / 2 + v . (w x S) + w . I w / 2."""
         m, S = self.properties.static(read, 3)
         inertia = self.properties.spatial_inertia(read)
@@ -251,7 +251,7 @@ class SpatialBody(AbstractRigidBody):
             return energy
         return energy + velocity @ cross(spin, S)
 
-    def inertia(self, read: Reader) -> tuple[Numbers, Numbers, Numbers]:
+    def inertia(self, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray]:
         """The mass properties about the reference point."""
         return *self.properties.static(read, 3), self.properties.spatial_inertia(read)
 

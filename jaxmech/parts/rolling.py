@@ -27,8 +27,9 @@ from jaxmech.parts.joints.base import EquationJoint
 from jaxmech.parts.joints.checks import part_name, partners, pinned, point
 from jaxmech.parts.position_equations import AbstractPosition, Level
 from jaxmech.parts.values import Reader, Value, Vector, direction, positive, require_sign
-from jaxmech.parts.vectors import Numbers, apply, cross
+from jaxmech.parts.vectors import apply, cross
 from jaxmech.parts.velocity_equations import AbstractVelocity, slip
+from jaxmech.utils.arrays import AnyArray
 
 
 def rolling_disk(
@@ -228,7 +229,7 @@ class RoundSlip(AbstractVelocity):
 
 def track(
     a: Frame, b: Frame, normal: Vector, axle: Vector, read: Reader
-) -> tuple[Numbers, Numbers]:
+) -> tuple[AnyArray, AnyArray]:
     """The unit normal n of the plane, and axle x n, whose length is the sine between them."""
     n = pointing(a, normal, read)
     return n, cross(pointing(b, axle, read), n)

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.parts.vectors import Numbers
 from jaxmech.signal import Signal
+from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.checks import is_known, naming_missing, require_function
 from jaxmech.utils.text import capital
 
@@ -36,16 +36,16 @@ class Reader:
     """
 
     part: str
-    t: Numbers
+    t: AnyArray
     params: Any
 
-    def number(self, value: Value) -> Numbers:
+    def number(self, value: Value) -> AnyArray:
         """Read a value as a scalar; a plain number becomes a numpy constant, which is folded."""
         if isinstance(value, float):
             return np.asarray(value, self.dtype)
         return self.array(value, ())
 
-    def vector(self, values: Vector, size: int) -> Numbers:
+    def vector(self, values: Vector, size: int) -> AnyArray:
         """Read values as an array of shape (size,)."""
         if are_numbers(values):
             return np.asarray(values, self.dtype)
@@ -173,13 +173,13 @@ def are_numbers(values: Vector) -> bool:
     return isinstance(values, tuple) and all(isinstance(value, float) for value in values)
 
 
-def unit(read: Reader, direction: Vector, size: int) -> Numbers:
+def unit(read: Reader, direction: Vector, size: int) -> AnyArray:
     """Read a checked direction as a unit vector."""
     values = read.vector(direction, size)
     return values if are_numbers(direction) else values / jnp.sqrt(values @ values)
 
 
-def vector_with_rate(read: Reader, values: Vector, size: int) -> tuple[Numbers, Numbers]:
+def vector_with_rate(read: Reader, values: Vector, size: int) -> tuple[AnyArray, AnyArray]:
     """Read a checked vector, and its derivative with respect to time."""
     value = read.vector(values, size)
     if are_numbers(values):

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-Numbers = Any  # a JAX array, or a numpy array where all entries are plain numbers
+from jaxmech.utils.arrays import AnyArray
 
 
 def _quaternion_table() -> np.ndarray:
@@ -39,7 +39,7 @@ _ROTATION = np.einsum("rkj,kic->rcij", _SPACE, _PRODUCT[:, :, 1:]).astype(np.int
 _QUARTER = np.array([[0, -1], [1, 0]], np.int32)
 
 
-def bilinear(table: np.ndarray, a: Numbers, b: Numbers) -> Numbers:
+def bilinear(table: np.ndarray, a: AnyArray, b: AnyArray) -> AnyArray:
     """Return sum table[k, i, j] a_i b_j."""
     products = a[:, None] * b[None, :]
     return (table.astype(products.dtype) * products[None]).sum((1, 2))
@@ -50,47 +50,47 @@ def cross_table() -> np.ndarray:
     return _CROSS
 
 
-def apply(matrix: Numbers, a: Numbers) -> Numbers:
+def apply(matrix: AnyArray, a: AnyArray) -> AnyArray:
     """Multiply a matrix and a vector as a product and a sum, which XLA fuses over a batch."""
     return (matrix * a[None, :]).sum(1)
 
 
-def matmul(a: Numbers, b: Numbers) -> Numbers:
+def matmul(a: AnyArray, b: AnyArray) -> AnyArray:
     """Multiply two matrices as products and a sum."""
     return (a[:, :, None] * b[None]).sum(1)
 
 
-def cross(a: Numbers, b: Numbers) -> Numbers:
+def cross(a: AnyArray, b: AnyArray) -> AnyArray:
     """The vector product."""
     return bilinear(_CROSS, a, b)
 
 
-def moment(arm: Numbers, force: Numbers) -> Numbers:
+def moment(arm: AnyArray, force: AnyArray) -> AnyArray:
     """The vector product, in the plane its component out of it."""
     return quarter_turn(arm) @ force if arm.shape == (2,) else cross(arm, force)
 
 
-def quarter_turn(a: Numbers) -> Numbers:
+def quarter_turn(a: AnyArray) -> AnyArray:
     """Rotate a vector in the plane by a quarter turn to the left."""
     return apply(_QUARTER.astype(a.dtype), a)
 
 
-def product(a: Numbers, b: Numbers) -> Numbers:
+def product(a: AnyArray, b: AnyArray) -> AnyArray:
     """Hamilton's product of two quaternions."""
     return bilinear(_PRODUCT, a, b)
 
 
-def conjugate(e: Numbers) -> Numbers:
+def conjugate(e: AnyArray) -> AnyArray:
     """The quaternion of the inverse rotation."""
     return _CONJUGATE.astype(e.dtype) * e
 
 
-def spin_in_space(e: Numbers, rate: Numbers) -> Numbers:
+def spin_in_space(e: AnyArray, rate: AnyArray) -> AnyArray:
     """The angular velocity along the axes of the ground, 2 vec(e' conj(e))."""
     return 2 * bilinear(_SPACE, rate, e)
 
 
-def spin_in_body(e: Numbers, rate: Numbers) -> Numbers:
+def spin_in_body(e: AnyArray, rate: AnyArray) -> AnyArray:
     """The angular velocity along the axes of the body, 2 vec(conj(e) e').
 
     Example:
@@ -101,12 +101,12 @@ def spin_in_body(e: Numbers, rate: Numbers) -> Numbers:
     return 2 * bilinear(_BODY, e, rate)
 
 
-def quaternion_rate(e: Numbers, spin: Numbers) -> Numbers:
+def quaternion_rate(e: AnyArray, spin: AnyArray) -> AnyArray:
     """The derivative e' from the angular velocity along the axes of the ground, (0, w) e / 2."""
     return bilinear(_IMAGINARY, spin, e) / 2
 
 
-def right_products(e: Numbers) -> Numbers:
+def right_products(e: AnyArray) -> AnyArray:
     """The matrix (4, 3) of e (0, w) for w (3,); with a half of it, the rate e' for a body's spin.
 
     Example:
@@ -132,7 +132,7 @@ def quaternion(axis: Any, angle: Any) -> Array:
     return jnp.append(jnp.cos(half), jnp.sin(half) * u / jnp.sqrt(u @ u))
 
 
-def rotation(e: Numbers) -> Numbers:
+def rotation(e: AnyArray) -> AnyArray:
     """The matrix (3, 3) that turns components along the axes of a body into those in space.
 
     It is quadratic in e, so that it is a rotation only where e is a unit.
@@ -147,7 +147,7 @@ def rotation(e: Numbers) -> Numbers:
     return (_ROTATION.astype(e.dtype) * squares[None, None]).sum((2, 3))
 
 
-def rotation_about(u: Numbers, angle: Numbers) -> Array:
+def rotation_about(u: AnyArray, angle: AnyArray) -> Array:
     """The matrix (3, 3) of a rotation about a unit vector, by the formula of Rodrigues.
 
     Example:
@@ -162,7 +162,7 @@ def rotation_about(u: Numbers, angle: Numbers) -> Array:
     return jnp.cos(angle) * (identity - along) + jnp.sin(angle) * across + along
 
 
-def quaternion_onto(u: Numbers) -> Numbers:
+def quaternion_onto(u: AnyArray) -> AnyArray:
     """The quaternion that turns z into a unit vector, and x and y into its `normals`.
 
     Example:
@@ -181,14 +181,14 @@ def quaternion_onto(u: Numbers) -> Numbers:
     return e / xp.sqrt((e * e).sum())
 
 
-def plane_rotation(angle: Numbers) -> Numbers:
+def plane_rotation(angle: AnyArray) -> AnyArray:
     """The matrix (2, 2) of a rotation in the plane."""
     xp: Any = np if isinstance(angle, np.ndarray) else jnp
     identity, quarter = np.eye(2, dtype=angle.dtype), _QUARTER.astype(angle.dtype)
     return xp.cos(angle) * identity + xp.sin(angle) * quarter
 
 
-def normals(u: Numbers) -> Numbers:
+def normals(u: AnyArray) -> AnyArray:
     """The normals of a unit vector as rows: one in the plane, (1, 2), two in space, (2, 3).
 
     In space n1 x n2 = u (Duff et al., "Building an Orthonormal Basis, Revisited", 2017).

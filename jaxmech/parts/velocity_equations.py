@@ -16,7 +16,7 @@ from jaxtyping import Array
 from jaxmech.parts.body import Moving
 from jaxmech.parts.drawing import Drawable
 from jaxmech.parts.values import Reader
-from jaxmech.parts.vectors import Numbers
+from jaxmech.utils.arrays import AnyArray
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class AbstractVelocity(Drawable, abc.ABC):
         """Raise a ValueError for known sizes that nothing can have; by default none."""
 
 
-def slip(motions: tuple[Moving, ...], point: Numbers) -> Numbers:
+def slip(motions: tuple[Moving, ...], point: AnyArray) -> AnyArray:
     """The velocity of b relative to a at a point, (d,)."""
     a, b = motions
     return b.velocity_at(point) - a.velocity_at(point)

@@ -52,41 +52,41 @@ class Visual:
         return f"Visual.{self.kind}({self.sizes!r})"
 
     @classmethod
-    def box(cls, sizes: Sequence[Value], **place: Any) -> "Visual":
-        """A box with lengths along x, y and in space z [m]; `place` has `at`, `turn`, `color`."""
-        return cls("box", meshes.box(), _sizes("box", sizes), **place)
+    def box(cls, sizes: Sequence[Value], **look: Any) -> "Visual":
+        """A box with lengths along x, y and in space z [m]; `look` has `at`, `turn`, `color`."""
+        return cls("box", meshes.box(), _sizes("box", sizes), **look)
 
     @classmethod
-    def cylinder(cls, radius: Value, height: Value = 1.0, **place: Any) -> "Visual":
+    def cylinder(cls, radius: Value, height: Value = 1.0, **look: Any) -> "Visual":
         """A cylinder about z [m]; in the plane a disc."""
         return cls(
-            "cylinder", meshes.cylinder(), _sizes("cylinder", (radius, radius, height)), **place
+            "cylinder", meshes.cylinder(), _sizes("cylinder", (radius, radius, height)), **look
         )
 
     @classmethod
-    def sphere(cls, radius: Value, **place: Any) -> "Visual":
+    def sphere(cls, radius: Value, **look: Any) -> "Visual":
         """A sphere [m]."""
-        return cls("sphere", meshes.sphere(), _sizes("sphere", (radius,) * 3), **place)
+        return cls("sphere", meshes.sphere(), _sizes("sphere", (radius,) * 3), **look)
 
     @classmethod
-    def ellipsoid(cls, semiaxes: Sequence[Value], **place: Any) -> "Visual":
+    def ellipsoid(cls, semiaxes: Sequence[Value], **look: Any) -> "Visual":
         """An ellipsoid with semiaxes along x, y and z [m]."""
-        return cls("ellipsoid", meshes.sphere(), _sizes("ellipsoid", semiaxes), **place)
+        return cls("ellipsoid", meshes.sphere(), _sizes("ellipsoid", semiaxes), **look)
 
     @classmethod
-    def capsule(cls, radius: float, height: float, **place: Any) -> "Visual":
+    def capsule(cls, radius: float, height: float, **look: Any) -> "Visual":
         """A cylinder about z with round ends, which come in addition to its height [m]."""
         ends = np.array([[0.0, 0.0, -height / 2], [0.0, 0.0, height / 2]])
         vertices, faces = hull(ends, radius)
-        return cls("capsule", Triangles(np.asarray(vertices), faces), (1.0,) * 3, **place)
+        return cls("capsule", Triangles(np.asarray(vertices), faces), (1.0,) * 3, **look)
 
     @classmethod
-    def wheel(cls, radius: Value, width: Value = 1.0, **place: Any) -> "Visual":
+    def wheel(cls, radius: Value, width: Value = 1.0, **look: Any) -> "Visual":
         """A wheel with spokes about z [m]."""
-        return cls("wheel", meshes.wheel(), _sizes("wheel", (radius, radius, width)), **place)
+        return cls("wheel", meshes.wheel(), _sizes("wheel", (radius, radius, width)), **look)
 
     @classmethod
-    def outline(cls, points: Any, thickness: Value = 1.0, **place: Any) -> "Visual":
+    def outline(cls, points: Any, thickness: Value = 1.0, **look: Any) -> "Visual":
         """An outline through points (k, 2) in the plane of x and y [m], extruded along z.
 
         Raises:
@@ -100,23 +100,23 @@ class Visual:
         if np.array_equal(corners[0], corners[-1]):
             corners = corners[:-1]
         size = _sizes("outline", (1.0, 1.0, thickness))
-        return cls("outline", meshes.extruded(corners), size, **({"at": (0.0,) * 3} | place))
+        return cls("outline", meshes.extruded(corners), size, **({"at": (0.0,) * 3} | look))
 
     @classmethod
-    def mesh(cls, file: str | Path | Triangles, *, scale: Any = 1.0, **place: Any) -> "Visual":
+    def mesh(cls, file: str | Path | Triangles, *, scale: Any = 1.0, **look: Any) -> "Visual":
         """A triangle mesh: a `jaxmech.meshes.Triangles`, or a file that `trimesh` reads.
 
         Args:
             file: the mesh or the file; its origin is the reference point of the body.
             scale: length of a unit of the file [m], a number or three.
-            place: `at`, `turn` and `color`.
+            look: `at`, `turn` and `color`.
 
         Raises:
             ImportError: if `trimesh` is needed and not installed.
         """
         form = file if isinstance(file, Triangles) else read_mesh(file)
         sizes = tuple(np.broadcast_to(np.asarray(scale, float), 3).tolist())
-        return cls("mesh", form, sizes, **({"at": (0.0,) * 3} | place))
+        return cls("mesh", form, sizes, **({"at": (0.0,) * 3} | look))
 
     def solid(self, frame: Frame, center: Any, read: Reader, thickness: Any, level: Any) -> Solid:
         """The solid in the frame of a body; in the plane it has a thickness and a level."""

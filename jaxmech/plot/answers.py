@@ -83,10 +83,10 @@ def distribution(
     ax.stairs(density.heights, density.edges, fill=True, color=BLUE, alpha=0.25, label="others")
     steps = np.append(density.heights, density.heights[-1])
     span = np.union1d(density.edges, [x for x in (low, high) if np.isfinite(x)])
-    place = np.clip(np.searchsorted(density.edges, span, "right") - 1, 0, len(steps) - 1)
+    index = np.clip(np.searchsorted(density.edges, span, "right") - 1, 0, len(steps) - 1)
     inside = (span >= low) & (span <= high)
     ax.fill_between(
-        span, steps[place], where=inside, step="post", color=BLUE, alpha=0.45, linewidth=0,
+        span, steps[index], where=inside, step="post", color=BLUE, alpha=0.45, linewidth=0,
         label=f"{100 * LOW:g} to {100 * HIGH:g} %",
     )  # fmt: skip
     ax.axvline(middle, color=BLUE, linewidth=1.4, label="median")

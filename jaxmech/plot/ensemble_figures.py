@@ -235,13 +235,13 @@ def _first_passage(ax: Axes, values: Found, settings: dict[str, Any], ts: np.nda
 
 
 def _sobol(ax: Axes, values: Found, settings: dict[str, Any], ts: np.ndarray) -> Axes:
-    place = np.arange(len(values["names"]))
+    index = np.arange(len(values["names"]))
     for k, order in enumerate(("first_order", "total")):
         value, low, high = (values[f"{order}{end}"] for end in ("", "_low", "_high"))
         error = np.maximum([value - low, high - value], 0)
         label = order.replace("_", " ")
-        ax.bar(place + 0.4 * k - 0.2, value, 0.4, yerr=error, capsize=3, label=label)
-    ax.set_xticks(place, [str(name).partition(".")[2] for name in values["names"]])
+        ax.bar(index + 0.4 * k - 0.2, value, 0.4, yerr=error, capsize=3, label=label)
+    ax.set_xticks(index, [str(name).partition(".")[2] for name in values["names"]])
     return labelled(ax, "", f"Sobol index of {settings['of']}", legend=True)
 
 

@@ -59,9 +59,9 @@ def _importance(result: FailureProbability) -> Figure:
     names = sorted(first, key=lambda name: first[name])[-_MOST:]
     count = len(result.design_points)
     for k, point in enumerate(result.design_points):
-        places = np.arange(len(names)) + (k - (count - 1) / 2) * 0.8 / count
+        heights = np.arange(len(names)) + (k - (count - 1) / 2) * 0.8 / count
         label = f"β = {point.index:.2f}"
-        ax.barh(places, [point.importance[name] for name in names], 0.8 / count, label=label)
+        ax.barh(heights, [point.importance[name] for name in names], 0.8 / count, label=label)
     ax.set_yticks(range(len(names)), [name.partition(".")[2] for name in names])
     ax.set_xlabel("importance factor")
     legend_of(ax)

@@ -191,9 +191,9 @@ def plot_fit(fit: Fit, sensors: Sequence[str], figure: Figure | None) -> panels.
 def _by_recording(
     fit: Fit, draw: Drawing, count: int, validation: bool, sensors: Sequence[str]
 ) -> Figure:
-    figure, places = panels.grid(count)
+    figure, slots = panels.grid(count)
     columns = panels.columns_of(count)
-    stacks = [draw(fit, k, validation, sensors, ax) for k, ax in enumerate(places)]
+    stacks = [draw(fit, k, validation, sensors, ax) for k, ax in enumerate(slots)]
     for k, parts in enumerate(stacks):  # each recording has its own scales, so ticks stay
         parts[-1].set_xlabel("t [s]" if k + columns >= count else "")
         for part in parts:

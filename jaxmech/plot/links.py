@@ -52,14 +52,14 @@ class _Links:
 
     def on_lines(self, dot: np.ndarray) -> dict[str, list[int]]:
         """The lines that a dot is on, with the indices of its points on them."""
-        places = {}
+        indices = {}
         for name, x in self.lines.items():
             gaps = np.linalg.norm(x - dot[:, :, None], axis=3)
             known = np.isfinite(gaps).all(axis=2)
             largest = gaps[known].max(axis=0, initial=0.0)
             if known.any() and (largest < _NEAR * self.size).any():
-                places[name] = np.flatnonzero(largest < _NEAR * self.size).tolist()
-        return places
+                indices[name] = np.flatnonzero(largest < _NEAR * self.size).tolist()
+        return indices
 
 
 def links_of(shapes: Shapes) -> Shapes:

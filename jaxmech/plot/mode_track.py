@@ -4,7 +4,7 @@ import numpy as np
 
 from jaxmech.analysis import Equilibrium, Modes, levels, modes, smallest_change
 from jaxmech.geometry import Geometry
-from jaxmech.plot.paths import Track, bounds, moving, places, shapes_at
+from jaxmech.plot.paths import Track, bounds, moving, points_of, shapes_at
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_positive
 
@@ -67,7 +67,7 @@ def _scale(geometry: Geometry, q: np.ndarray, away: np.ndarray, params: Params) 
     track = Track(ts[None], states[None], np.zeros_like(states)[None])
     shapes = shapes_at(geometry, track, ts, params, batched=False)
     in_motion = moving(shapes)
-    points = [places(shape) for shape in in_motion.values()]
+    points = [points_of(shape) for shape in in_motion.values()]
     sizes = [float(np.linalg.norm(x - x[:, :1], axis=-1).max()) for x in points]
     largest = max(sizes, default=0.0)
     low, high = bounds(in_motion or shapes)

@@ -104,8 +104,8 @@ class Shown:
         if self.event is None or self.sol.events is None:
             return self.each(self.sol[name])
         record = self.sol.events[self.event]
-        places = columns(self.sol.coordinates, self.sol.velocities)
-        return self.each(Named(places, {"q": record.q, "v": record.v}, "the solution")[name])
+        entries = columns(self.sol.coordinates, self.sol.velocities)
+        return self.each(Named(entries, {"q": record.q, "v": record.v}, "the solution")[name])
 
     def groups(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """The labels and names of panels: columns of the same unit or like size, rates apart."""
@@ -127,7 +127,7 @@ class Shown:
         def draw(ax: Axes) -> None:
             for k, name in enumerate(names[:_MOST_NAMES]):
                 dots = "." if self.event else ""
-                curves(self.ts, self.column(name), place=k, name=name, ax=ax, marker=dots)
+                curves(self.ts, self.column(name), order=k, name=name, ax=ax, marker=dots)
             labelled(ax, "t [s]", label)
             if len(names) > 1 or self.good.sum() > MOST_LINES:
                 legend_beside(ax)
@@ -171,5 +171,5 @@ class Shown:
 
 
 def _energy(ax: Axes, ts: np.ndarray, energy: np.ndarray) -> None:
-    curves(ts, energy, place=2, name="energy", ax=ax)
+    curves(ts, energy, order=2, name="energy", ax=ax)
     labelled(ax, "t [s]", "energy [J]")

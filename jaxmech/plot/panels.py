@@ -134,8 +134,8 @@ def legend_below(figure: Figure, axes: Iterable[Axes], columns: int) -> None:
     labels = [label for _, some in pairs for label in some]
     if handles:
         with styled():
-            place: Any = {"loc": "outside lower center", "ncols": columns, "frameon": False}
-            figure.legend(handles, labels, **place)
+            settings: Any = {"loc": "outside lower center", "ncols": columns, "frameon": False}
+            figure.legend(handles, labels, **settings)
 
 
 def entitled(figure: Figure, title: str) -> Figure:

@@ -42,8 +42,8 @@ def parameter_intervals(fit: Fit) -> Figure:
     names: dict[str, Any] = {}
     for ax in figure.axes:
         names |= {text: x for x, text in zip(*ax.get_legend_handles_labels(), strict=True)}
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": 4, "frameon": False}
-    figure.legend([*names.values()], [*names], **place)
+    settings: dict[str, Any] = {"loc": "outside lower center", "ncols": 4, "frameon": False}
+    figure.legend([*names.values()], [*names], **settings)
     return figure
 
 

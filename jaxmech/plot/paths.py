@@ -85,7 +85,7 @@ def shapes_at(
     over_time, fixed = jax.jit(jax.vmap(of_each, (0, 0 if batched else None)))(q, params)
     pairs = zip(over_time, fixed, strict=True)
     shapes = {name: _merged(*pair) for name, pair in zip(names, pairs, strict=True)}
-    if not any(np.isfinite(places(shape)).all(axis=-1).any() for shape in shapes.values()):
+    if not any(np.isfinite(points_of(shape)).all(axis=-1).any() for shape in shapes.values()):
         raise ValueError(
             "The geometry function must return finite points, but all of them are NaN or "
             "infinite; look at its values for one state."
@@ -133,7 +133,7 @@ def _checked(output: Any) -> dict[str, Any]:
     return shapes
 
 
-def places(shape: Shape) -> np.ndarray:
+def points_of(shape: Shape) -> np.ndarray:
     """Points over trajectories and times that show where a shape is, (N, K, ..., d).
 
     For a solid they are the corners of the box around it.
@@ -156,7 +156,7 @@ def path(shape: Shape) -> np.ndarray:
 
 def dimension(shapes: Shapes) -> int:
     """The dimension: 2 in the plane, 3 in space."""
-    return int(places(next(iter(shapes.values()))).shape[-1])
+    return int(points_of(next(iter(shapes.values()))).shape[-1])
 
 
 def is_dot(shape: Shape) -> bool:
@@ -176,7 +176,7 @@ def moving(shapes: Shapes) -> Shapes:
     least = _STILL * float((high - low).max())
 
     def moves(shape: Shape) -> bool:
-        points = places(shape)
+        points = points_of(shape)
         filled = np.where(np.isfinite(points), points, points[:, :1])
         return bool(np.nanmax(np.ptp(filled, axis=1), initial=0.0) > least)
 
@@ -186,7 +186,7 @@ def moving(shapes: Shapes) -> Shapes:
 def bounds(shapes: Shapes) -> tuple[np.ndarray, np.ndarray]:
     """The smallest box around all shapes at all times, as two corners (d,)."""
     d = dimension(shapes)
-    corners = np.concatenate([places(shape).reshape(-1, d) for shape in shapes.values()])
+    corners = np.concatenate([points_of(shape).reshape(-1, d) for shape in shapes.values()])
     corners = corners[np.isfinite(corners).all(axis=1)]
     return corners.min(axis=0), corners.max(axis=0)
 
@@ -199,12 +199,14 @@ def framed(shapes: Shapes) -> Shapes:
     low, high = bounds(in_motion)
     largest = _BASE * float((high - low).max())
     fixed = {n: x for n, x in shapes.items() if isinstance(x, Solid) and n not in in_motion}
-    return in_motion | {n: x for n, x in fixed.items() if np.ptp(places(x), axis=2).max() < largest}
+    return in_motion | {
+        n: x for n, x in fixed.items() if np.ptp(points_of(x), axis=2).max() < largest
+    }
 
 
 def is_empty(shape: Shape) -> bool:
     """Whether a shape has no size at any time, or is always unknown."""
-    points = places(shape)
+    points = points_of(shape)
     if is_dot(shape):
         return not np.isfinite(points).any()
     return not np.nanmax(np.ptp(points, axis=2), initial=0.0) > 0

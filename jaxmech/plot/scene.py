@@ -25,7 +25,7 @@ from jaxmech.plot.paths import (
     is_outline,
     moving,
     path,
-    places,
+    points_of,
 )
 from jaxmech.plot.style import COLORS, GREY, ORANGE, add_axes, new_figure
 
@@ -50,7 +50,7 @@ class Scene:
         self._frame(framed(shapes))
         self._artists: list[tuple[Any, Any]] = []
         colors = colors_by_body(in_motion)
-        count = len(places(next(iter(shapes.values()))))
+        count = len(points_of(next(iter(shapes.values()))))
         solids: list[MovingSolid] = []
         self._trails = [
             (self._line(color, linewidth=0.9, alpha=0.6, zorder=1.5), paths[name][k])
@@ -93,11 +93,11 @@ class Scene:
 
     def strobe(self, moments: Sequence[int]) -> None:
         """Draw the shapes at several times, the earlier the fainter and farther behind."""
-        for place, moment in enumerate(moments[:-1]):
+        for index, moment in enumerate(moments[:-1]):
             earlier = Scene(self.ax, self._moving, (), self._every)
             earlier.show(moment)
             for artist in earlier.artists:
-                artist.set_alpha(0.12 + 0.6 * place / len(moments))
+                artist.set_alpha(0.12 + 0.6 * index / len(moments))
                 artist.set_zorder(artist.get_zorder() - 1)
         self.show(moments[-1])
 
@@ -143,7 +143,7 @@ def is_inside(name: str, shapes: Shapes) -> bool:
 
 def _different(shape: Shape) -> Iterator[int]:
     """The trajectories in which a shape at rest is not where it is in the first."""
-    points = places(shape)
+    points = points_of(shape)
     yield 0
     yield from (k for k in range(1, len(points)) if not np.array_equal(points[k, 0], points[0, 0]))
 

@@ -95,11 +95,11 @@ def _label(names: Sequence[str]) -> str:
 
 
 def _divided(ax: Axes, count: int) -> list[Axes]:
-    """Divide the place of axes in a figure among several with the same times, from the top."""
-    place = ax.get_subplotspec()
-    if count == 1 or place is None:
+    """Divide the area of axes in a figure among several with the same times, from the top."""
+    slot = ax.get_subplotspec()
+    if count == 1 or slot is None:
         return [ax] * count  # axes that are not part of a grid cannot be divided
-    rows = place.subgridspec(count, 1, hspace=0.08)
+    rows = slot.subgridspec(count, 1, hspace=0.08)
     ax.set_subplotspec(rows[0])
     figure = ax.get_figure()
     assert figure is not None

@@ -37,11 +37,11 @@ def new_figure(width: float, height: float) -> Figure:
         return Figure(figsize=(width, height))
 
 
-def add_axes(figure: Figure, place: Any = 111, **settings: Any) -> Axes:
-    """Add axes in this style to a figure, at a place that `add_subplot` takes."""
-    place = place if isinstance(place, tuple) else (place,)
+def add_axes(figure: Figure, slot: Any = 111, **settings: Any) -> Axes:
+    """Add axes in this style to a figure, at a slot that `add_subplot` takes."""
+    slot = slot if isinstance(slot, tuple) else (slot,)
     with styled():
-        return keep_style(figure.add_subplot(*place, **settings))
+        return keep_style(figure.add_subplot(*slot, **settings))
 
 
 def keep_style(ax: Axes) -> Axes:
@@ -67,8 +67,8 @@ def scale_beside(cells: Any, ax: Axes, label: str = "", shrink: float = 1.0) -> 
     bar.outline.set_visible(False)
 
 
-def legend_of(ax: Axes, handles: Sequence[Any] | None = None, **place: Any) -> Any:
+def legend_of(ax: Axes, handles: Sequence[Any] | None = None, **slot: Any) -> Any:
     """The legend of axes, above what it covers."""
     settings = {key: STYLE[f"legend.{key}"] for key in ("fontsize", "framealpha", "edgecolor")}
     chosen = {} if handles is None else {"handles": handles}
-    return ax.legend(**(settings | chosen | place))
+    return ax.legend(**(settings | chosen | slot))

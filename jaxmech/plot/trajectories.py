@@ -44,26 +44,26 @@ def quantile_bands(
 
 
 def curves(
-    ts: np.ndarray, values: np.ndarray, *, place: int, name: str, ax: Axes, marker: str = ""
+    ts: np.ndarray, values: np.ndarray, *, order: int, name: str, ax: Axes, marker: str = ""
 ) -> None:
     """Draw trajectories of a quantity over time (N, T): one by one, or if many their quantiles.
 
     Args:
         ts: times [s], shape (N, T).
         values: the quantity, shape (N, T).
-        place: which colour and kind of line, 0 for the first.
+        order: which colour and kind of line, 0 for the first.
         name: name in the legend.
         ax: axes to draw into.
         marker: draw dots instead of lines.
     """
-    color = COLORS[place % len(COLORS)]
-    style = "" if marker else _STYLES[place // len(COLORS) % len(_STYLES)]
+    color = COLORS[order % len(COLORS)]
+    style = "" if marker else _STYLES[order // len(COLORS) % len(_STYLES)]
     if len(values) > MOST_LINES and not marker:
         known = len(ax.get_legend_handles_labels()[1])
         quantile_bands(ts[0], values, color=color, ax=ax)
         *bands, median = ax.get_legend_handles_labels()[0][known:]
         median.set(label=name, linestyle=style)
-        for band in bands if place else ():
+        for band in bands if order else ():
             band.set_label(None)
         return
     opacity = 1.0 if len(values) == 1 else 0.75

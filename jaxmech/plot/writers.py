@@ -76,12 +76,12 @@ def _write_gif(path: Path, frames: Frames, duration: int) -> None:
 
 def _correct(reduced: list[Image.Image], original: Image.Image) -> None:
     """Give the background, the colour of a corner, its exact value in all frames."""
-    place, palette = reduced[0].getpixel((0, 0)), reduced[0].getpalette()
+    color_index, palette = reduced[0].getpixel((0, 0)), reduced[0].getpalette()
     color = original.getpixel((0, 0))
-    assert isinstance(place, int)
+    assert isinstance(color_index, int)
     assert isinstance(color, tuple)
     assert palette is not None
-    palette[3 * place : 3 * place + 3] = [int(x) for x in color]
+    palette[3 * color_index : 3 * color_index + 3] = [int(x) for x in color]
     for picture in reduced:
         picture.putpalette(palette)
 

@@ -32,13 +32,14 @@ from jaxmech.integrate import (
 )
 from jaxmech.sensitivity import nan_origins
 from jaxmech.sensitivity.check_report import START, GradientCheck
-from jaxmech.sensitivity.tangents import Numbers, Sweep, consistent_change, step_sizes, sweep
+from jaxmech.sensitivity.tangents import Sweep, consistent_change, step_sizes, sweep
 from jaxmech.simulate import simulate
 from jaxmech.solution import Solution
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.status import Status
 from jaxmech.subjects import Subject, with_params
 from jaxmech.system import Params, System, as_dtype
+from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_function
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.trees import number_names, numbers_of
@@ -177,7 +178,7 @@ def check_gradients(
 
 
 def _sweep(
-    run: _Motion, base: _Base, x: Array, scales: Numbers, sizes: Numbers, round_off: float
+    run: _Motion, base: _Base, x: Array, scales: HostArray, sizes: HostArray, round_off: float
 ) -> Sweep:
     steps = np.einsum("p,s,pk->psk", scales, sizes, np.eye(len(scales)))
     middle = np.asarray(x)
@@ -233,7 +234,7 @@ def _prepared(
     return run, base, solution
 
 
-def _numbers(base: _Base) -> tuple[Array, Numbers]:
+def _numbers(base: _Base) -> tuple[Array, HostArray]:
     x, _ = numbers_of(base.params)
     if base.change is not None:
         x = jnp.append(x, jnp.zeros((), base.ts.dtype))
@@ -303,7 +304,7 @@ def _forward(run: _Motion, base: _Base, x: Array) -> Array:
     return jax.jacfwd(lambda x: _solved(run, base, x, ForwardMode())[0])(x)
 
 
-def _by_forward_mode(run: _Motion, base: _Base, x: Array) -> Numbers | None:
+def _by_forward_mode(run: _Motion, base: _Base, x: Array) -> HostArray | None:
     # None where a function has a rule for reverse mode only.
     try:
         return np.asarray(_forward(run, base, x), float)
@@ -332,8 +333,8 @@ def _losses(run: _Motion, base: _Base, points: Array) -> Array:
 def _refined(run: _Motion, base: _Base, solution: Solution) -> tuple[Scheme, Solution]:
     if isinstance(steps := run.scheme.steps, FixedSteps):
         per_save = steps.count
-        places = np.arange(per_save * (len(base.ts) - 1) + 1) / per_save
-        fine = jnp.interp(jnp.asarray(places), jnp.arange(len(base.ts)), base.ts)
+        fractions = np.arange(per_save * (len(base.ts) - 1) + 1) / per_save
+        fine = jnp.interp(jnp.asarray(fractions), jnp.arange(len(base.ts)), base.ts)
         policies = run.scheme.policies | {"steps": replace(steps, per_save=1, max_step=None)}
     else:
         assert base.record is not None

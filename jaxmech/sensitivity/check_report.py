@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxmech.sensitivity.nan_origins import REMEDY, NanOrigin
-from jaxmech.sensitivity.tangents import Numbers, Sweep
+from jaxmech.sensitivity.tangents import Sweep
+from jaxmech.utils.arrays import HostArray
 
 START = "start"
 _SAFETY = 3.0  # factor on the uncertainty of a difference, which is an estimate itself
@@ -31,22 +32,22 @@ class GradientCheck:
     """
 
     names: tuple[str, ...]
-    reverse: Numbers
-    forward: Numbers | None
+    reverse: HostArray
+    forward: HostArray | None
     sweep: Sweep
     loss: float
     steps: int
     tolerance: float
-    round_off: Numbers
+    round_off: HostArray
     origins: dict[str, tuple[NanOrigin, ...]]
 
     @property
-    def difference(self) -> Numbers:
+    def difference(self) -> HostArray:
         """The best central differences, shape (P,); NaN where there is no plateau."""
         return self.sweep.values
 
     @property
-    def uncertainty(self) -> Numbers:
+    def uncertainty(self) -> HostArray:
         """Their uncertainties, shape (P,)."""
         return self.sweep.uncertainties
 

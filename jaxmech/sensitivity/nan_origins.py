@@ -38,8 +38,8 @@ class NanOrigin:
     def __str__(self) -> str:
         time = "" if self.t is None else f" at t = {self.t:.6g} s"
         variables = ", ".join(self.variables)
-        place = f"it starts in {self.function}"
-        return f"{place}, which has no derivative with respect to {variables}{time}"
+        location = f"it starts in {self.function}"
+        return f"{location}, which has no derivative with respect to {variables}{time}"
 
 
 def origins_in_system(

@@ -20,25 +20,25 @@ from jaxmech.linalg import unit
 from jaxmech.properties import reads_integrals, with_mass_rank
 from jaxmech.stabilization import metric_mass
 from jaxmech.system import Params, System
+from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.jit_cache import jit_of
 
-Numbers = NDArray[np.floating]
 LEAST_SIZES = 4
 
 
 class Sweep(NamedTuple):
     """Central differences of P derivatives with S step sizes."""
 
-    sizes: Numbers  # relative step sizes, descending, (S,)
-    scales: Numbers  # what they are relative to: the size of the number, 1 where it is zero, (P,)
-    differences: Numbers  # (P, S), NaN where a changed motion failed
-    extrapolated: Numbers  # each two neighbours without their error of second order, (P, S - 1)
+    sizes: HostArray  # relative step sizes, descending, (S,)
+    scales: HostArray  # what they are relative to: the size of the number, 1 where it is zero, (P,)
+    differences: HostArray  # (P, S), NaN where a changed motion failed
+    extrapolated: HostArray  # each two neighbours without their error of second order, (P, S - 1)
     chosen: NDArray[np.integer]  # which of these is in the middle of the plateau, (P,), or -1
-    values: Numbers  # the derivatives, (P,), NaN where there is no plateau
-    uncertainties: Numbers  # of the values, (P,)
+    values: HostArray  # the derivatives, (P,), NaN where there is no plateau
+    uncertainties: HostArray  # of the values, (P,)
 
 
-def sweep(sizes: Numbers, scales: Numbers, differences: Numbers, round_off: float) -> Sweep:
+def sweep(sizes: HostArray, scales: HostArray, differences: HostArray, round_off: float) -> Sweep:
     """The plateau of every row of differences (P, S) of values with a given round-off.
 
     Example:
@@ -63,7 +63,7 @@ def sweep(sizes: Numbers, scales: Numbers, differences: Numbers, round_off: floa
     return Sweep(sizes, scales, differences, extrapolated, chosen, values, uncertainties)
 
 
-def step_sizes(sizes: object, eps: float) -> Numbers:
+def step_sizes(sizes: object, eps: float) -> HostArray:
     """The given relative step sizes in descending order; by default two in each decade."""
     if sizes is None:
         decades = 9 if eps < 1e-10 else 4
@@ -90,12 +90,12 @@ class Geometry(NamedTuple):
 class Tangents(NamedTuple):
     """A basis of the r consistent changes at one state, orthonormal in the metric."""
 
-    q: Numbers  # dq of the directions, those that change q first, (n, r)
-    v: Numbers  # dv of the directions, (n, r)
-    by_q: Numbers  # maps dq to the first coordinates of a change, (r_q, n)
-    by_v: Numbers  # maps dv to its other coordinates, (r_v, n)
+    q: HostArray  # dq of the directions, those that change q first, (n, r)
+    v: HostArray  # dv of the directions, (n, r)
+    by_q: HostArray  # maps dq to the first coordinates of a change, (r_q, n)
+    by_v: HostArray  # maps dv to its other coordinates, (r_v, n)
 
-    def coordinates(self, dq: Numbers, dv: Numbers) -> Numbers:
+    def coordinates(self, dq: HostArray, dv: HostArray) -> HostArray:
         """The coordinates (r, k) of consistent changes (n, k) in the basis."""
         return np.vstack([self.by_q @ dq, self.by_v @ dv])
 
@@ -127,7 +127,7 @@ def _geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> 
 
 
 def tangents(
-    geometry: Geometry, k: int, tolerance: float, sizes: Sequence[Numbers] | None = None
+    geometry: Geometry, k: int, tolerance: float, sizes: Sequence[HostArray] | None = None
 ) -> Tangents:
     """The consistent changes at the k-th state, in the metric of the mass or of given sizes."""
     if sizes is None:
@@ -145,7 +145,7 @@ def tangents(
     )
 
 
-def _split(A: Numbers, metric: Numbers, tolerance: float) -> tuple[Numbers, Numbers]:
+def _split(A: HostArray, metric: HostArray, tolerance: float) -> tuple[HostArray, HostArray]:
     """An orthonormal basis of the null space of A (n, r), and the pseudo-inverse of A."""
     root = np.linalg.cholesky(metric)
     rows, lengths = unit(np.linalg.solve(root, A.T).T)
@@ -155,7 +155,7 @@ def _split(A: Numbers, metric: Numbers, tolerance: float) -> tuple[Numbers, Numb
     return np.linalg.solve(root.T, Vt[rank:].T), np.linalg.solve(root.T, inverse)
 
 
-def along(basis: Tangents, seed: int = 5) -> tuple[Numbers, Numbers]:
+def along(basis: Tangents, seed: int = 5) -> tuple[HostArray, HostArray]:
     """A pseudo-random consistent change (dq, dv) of unit size, (n,) each."""
     draw = np.asarray(np.random.default_rng(seed).normal(size=basis.q.shape[1]))
     mix = draw / np.linalg.norm(draw)

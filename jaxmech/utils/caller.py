@@ -12,11 +12,11 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in _INNER:
         level, frame = level + 1, frame.f_back
-    place = ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+    location = ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
     # Python would show it again whenever its filters have changed, which JAX does.
-    if (message, *place) not in _SHOWN:
+    if (message, *location) not in _SHOWN:
         warnings.warn(message, category, stacklevel=level)
-        _SHOWN.add((message, *place))
+        _SHOWN.add((message, *location))
 
 
 def forget_shown() -> None:

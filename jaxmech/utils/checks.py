@@ -65,20 +65,20 @@ def require_kind(argument: str, value: Any, kind: type, example: str) -> None:
         shown = (
             text if len(text) <= _MOST_SHOWN and "\n" not in text else f"a {type(value).__name__}"
         )
-        remedy = f"; pass its `{place}`" if (place := _place_inside(value, kind)) else ""
+        remedy = f"; pass its `{path}`" if (path := _path_inside(value, kind)) else ""
         raise TypeError(
             f"Argument `{argument}` must be an object such as {example}, but is {shown}{remedy}."
         )
 
 
-def _place_inside(value: Any, kind: type) -> str:
+def _path_inside(value: Any, kind: type) -> str:
     """Where a mechanism or a robot has an object of the kind; empty if nowhere."""
-    for place in ("system", "mechanism.system", "mechanism"):
+    for path in ("system", "mechanism.system", "mechanism"):
         part = value
-        for name in place.split("."):
+        for name in path.split("."):
             part = getattr(part, name, None)
         if isinstance(part, kind):
-            return place
+            return path
     return ""
 
 
@@ -134,9 +134,9 @@ def require_finite(**arguments: Any) -> None:
             if not is_known(leaf) or not jnp.issubdtype(jnp.result_type(leaf), jnp.inexact):
                 continue
             for index in np.argwhere(~np.isfinite(np.asarray(leaf))):
-                place = argument + jax.tree_util.keystr(path) + "".join(f"[{i}]" for i in index)
+                entry = argument + jax.tree_util.keystr(path) + "".join(f"[{i}]" for i in index)
                 value = np.asarray(leaf)[tuple(index)]
-                raise ValueError(f"Argument `{place}` must be finite, but is {value}.")
+                raise ValueError(f"Argument `{entry}` must be finite, but is {value}.")
 
 
 def as_numbers(argument: str, value: Any, *, half: bool = False) -> jax.Array:

@@ -141,19 +141,19 @@ class _Kept:
 
     def __init__(self, fn: Callable[..., Any], size: int) -> None:
         self.fn = fn
-        self.place = lru_cache(maxsize=size)(self._place)
+        self.slot = lru_cache(maxsize=size)(self._slot)
 
     @staticmethod
-    def _place(args: tuple[Any, ...], read: Hashable) -> list[Any]:
+    def _slot(args: tuple[Any, ...], read: Hashable) -> list[Any]:
         return []
 
     def use(self, args: tuple[Any, ...], use: Callable[[Any], Any]) -> Any:
         """Apply a function to the result for some arguments."""
         with UNCHANGING:
-            place = self.place(args, captures_of(args).key())
-            if not place:
-                place.append(self.fn(*args))
-            return use(place[0])
+            slot = self.slot(args, captures_of(args).key())
+            if not slot:
+                slot.append(self.fn(*args))
+            return use(slot[0])
 
 
 def traced_once(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -63,8 +63,8 @@ def _one(leaf: Any) -> Any:
 def _actual(leaves: list[Any], limit: int) -> list[Any] | None:
     if is_known(leaves):
         rows = max((len(leaf) for leaf in leaves), default=1)
-        places = evenly_spaced(rows, limit)
-        return [_spread(x, rows)[places] for x in leaves]
+        sample = evenly_spaced(rows, limit)
+        return [_spread(x, rows)[sample] for x in leaves]
     columns: list[list[Any] | None] = []
 
     # The batching rule of a function that computes nothing has access to the batch of the tracers.
@@ -76,12 +76,12 @@ def _actual(leaves: list[Any], limit: int) -> list[Any] | None:
     def rule(size: Any, in_batched: list[bool], *leaves: Any) -> tuple[Any, bool]:
         if not isinstance(size, int):  # a symbol of `jax.export`, of which no values are known
             return jnp.zeros(()), False
-        places = evenly_spaced(size, limit)
+        sample = evenly_spaced(size, limit)
 
         def rows(leaf: Any, is_batched: bool) -> Any:
-            shape = len(places), *leaf.shape
-            picked = unsharded(leaf)[places] if is_batched else jnp.broadcast_to(leaf, shape)
-            return picked.reshape(len(places) * picked.shape[1], *picked.shape[2:])
+            shape = len(sample), *leaf.shape
+            picked = unsharded(leaf)[sample] if is_batched else jnp.broadcast_to(leaf, shape)
+            return picked.reshape(len(sample) * picked.shape[1], *picked.shape[2:])
 
         pairs = zip(leaves, in_batched, strict=True)
         columns.append(_actual([rows(leaf, is_batched) for leaf, is_batched in pairs], limit))

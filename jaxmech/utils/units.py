@@ -182,24 +182,24 @@ class Named(Mapping[str, Array]):
     """The columns of q and v by name; an array is sliced when its name is read.
 
     Attributes:
-        places: the array and the index of each name.
+        entries: the array and the index of each name.
         arrays: q and v, shapes (..., n) and (..., k).
         source: words for the state in messages.
     """
 
-    places: Mapping[str, tuple[str, int]]
+    entries: Mapping[str, tuple[str, int]]
     arrays: Mapping[str, Any]
     source: str = "the state"
 
     def __getitem__(self, name: str) -> Array:
-        if name not in self.places:
-            wrong = not_one_of(str(name), self.places, f"in {self.source}")
+        if name not in self.entries:
+            wrong = not_one_of(str(name), self.entries, f"in {self.source}")
             raise UnknownNameError(f"`{name}` {wrong}")
-        array, index = self.places[name]
+        array, index = self.entries[name]
         return self.arrays[array][..., index]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.places)
+        return iter(self.entries)
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.entries)

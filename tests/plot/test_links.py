@@ -7,7 +7,7 @@ import pytest
 
 from jaxmech.geometry import Solid
 from jaxmech.plot.links import links_of
-from jaxmech.plot.paths import places, trail_names
+from jaxmech.plot.paths import points_of, trail_names
 
 TURN = np.linspace(0.0, 2.0, 9)
 
@@ -94,5 +94,5 @@ def test_a_trajectory_that_failed_is_unknown() -> None:
     line[0] = np.nan
     line[1, 5:] = np.nan
     link = links_of({"rod": line})["rod.1"]
-    known = np.isfinite(places(link)).all(axis=(2, 3))
+    known = np.isfinite(points_of(link)).all(axis=(2, 3))
     assert known.tolist() == [[False] * 9, [True] * 5 + [False] * 4]

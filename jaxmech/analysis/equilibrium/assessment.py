@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.analysis.stability.linearization import Linearization, is_negligible
-from jaxmech.analysis.stability.spectrum import Numbers, eigenvalues, null, on_host
+from jaxmech.analysis.stability.spectrum import eigenvalues, null, on_host
+from jaxmech.utils.arrays import HostArray
 
 AXIS = 0.45  # power of round-off of a real part that is zero, also when repeated
 
@@ -92,7 +93,7 @@ def assess(lin: Linearization) -> Assessment:
 
 
 def _assess(
-    A: Numbers, M: Numbers, C: Numbers, K: Numbers, stiffness: Numbers, rate: Numbers
+    A: HostArray, M: HostArray, C: HostArray, K: HostArray, stiffness: HostArray, rate: HostArray
 ) -> Assessment:
     k, negligible = K.shape[1], null(A.dtype)
     free = np.zeros((k, k), A.dtype)

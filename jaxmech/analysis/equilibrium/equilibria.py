@@ -46,13 +46,13 @@ class Equilibria:
         failed = self.starts - sum(self.hits)
         lines = [f"Equilibria: {len(self.found)} from {self.starts} starts, {failed} without one"]
         for x, energy, hits in zip(self.found, self.energies, self.hits, strict=True):
-            place = ", ".join(
+            pose = ", ".join(
                 f"{name} {0.0 if abs(q) < 1e-12 else float(q):.5g}"
                 for name, q in list(zip(x.coordinates, np.asarray(x.q), strict=True))[:8]
             )
-            place += ", ..." if len(x.coordinates) > 8 else ""
+            pose += ", ..." if len(x.coordinates) > 8 else ""
             verdict = Stability(int(x.stability)).name
-            lines.append(f"  {place}: {verdict}, index {int(x.index)}, {energy:.6g} J, {hits} hits")
+            lines.append(f"  {pose}: {verdict}, index {int(x.index)}, {energy:.6g} J, {hits} hits")
         return "\n".join(lines)
 
 
@@ -113,24 +113,24 @@ def equilibria(
     qs = jnp.asarray(middle + away, case.q.dtype)
     solutions = jax.vmap(lambda q: solve(case.setup, q, case.v, case.theta))(qs)
     good = np.asarray(solutions.status) == EquilibriumStatus.FOUND
-    places = np.asarray(solutions.q)[good]
-    if not len(places):
+    poses = np.asarray(solutions.q)[good]
+    if not len(poses):
         raise ValueError(
             f"None of {starts} starts led to an equilibrium; take more `starts` or another "
             "`spread`, or check that there is one."
         )
     symmetric = None if v is None else case.theta[3]
 
-    def equilibrium_near(place: Any) -> tuple[Equilibrium, float]:
-        start = np.where(is_fixed, middle, place)
+    def equilibrium_near(pose: Any) -> tuple[Equilibrium, float]:
+        start = np.where(is_fixed, middle, pose)
         solution = equilibrium(system, start, params, t=t, fixed=fixed, v=v, symmetries=symmetric)
         return solution, float(
             system.dynamics.energy(solution.q, solution.v, jnp.asarray(t, solution.q.dtype), params)
         )
 
     families = _Families(equilibrium_near, cycles, float(np.max(spread)))
-    for place in places:
-        families.add(place)
+    for pose in poses:
+        families.add(pose)
     distinct = sorted(families.distinct, key=lambda x: x.energy)
     return Equilibria(
         tuple(x.found for x in distinct),
@@ -147,14 +147,14 @@ class _Distinct:
     found: Equilibrium
     energy: float
     hits: int = 0
-    places: list[np.ndarray] = field(default_factory=list)  # coordinates, of a family several
+    poses: list[np.ndarray] = field(default_factory=list)  # coordinates, of a family several
 
 
 class _Families:
     """The equilibria found so far, those of a family along free directions as one.
 
     Args:
-        at: the equilibrium reached from a place, and its energy.
+        at: the equilibrium reached from a pose, and its energy.
         cycles: periods of the coordinates, infinite for most.
         scale: size of the region that the starts fill.
     """
@@ -168,32 +168,32 @@ class _Families:
         self.at, self.cycles, self.scale = equilibrium_near, cycles, scale
         self.distinct: list[_Distinct] = []
 
-    def add(self, place: np.ndarray) -> None:
-        """Count a start that led to a place."""
-        matches = [x for x in self.distinct if self._same(x.found.q, place)][:1]
+    def add(self, pose: np.ndarray) -> None:
+        """Count a start that led to a pose."""
+        matches = [x for x in self.distinct if self._same(x.found.q, pose)][:1]
         if not matches:
-            new = _Distinct(*self.at(place))
+            new = _Distinct(*self.at(pose))
             matches = [x for x in self.distinct if self._is_one_family(new, x)]
             if not matches:
                 matches = [new]
                 self.distinct.append(new)
-            matches[0].places.append(np.asarray(new.found.q))
+            matches[0].poses.append(np.asarray(new.found.q))
             # What joins two families shows that they are one.
             for duplicate in matches[1:]:
                 matches[0].hits += duplicate.hits
-                matches[0].places += duplicate.places
+                matches[0].poses += duplicate.poses
                 self.distinct.remove(duplicate)
         matches[0].hits += 1
 
-    def _way(self, q: Any, place: Any) -> np.ndarray:
-        """The shortest way from a place to q, without whole periods."""
-        difference = np.asarray(q) - np.asarray(place)
+    def _way(self, q: Any, pose: Any) -> np.ndarray:
+        """The shortest way from a pose to q, without whole periods."""
+        difference = np.asarray(q) - np.asarray(pose)
         turns = np.where(np.isfinite(self.cycles), self.cycles, 0.0)
         return difference - turns * np.round(difference / self.cycles)
 
-    def _same(self, q: Any, place: np.ndarray) -> bool:
-        distance = np.abs(self._way(q, place)).max()
-        return bool(distance <= SAME * (self.scale + np.abs(place).max()))
+    def _same(self, q: Any, pose: np.ndarray) -> bool:
+        distance = np.abs(self._way(q, pose)).max()
+        return bool(distance <= SAME * (self.scale + np.abs(pose).max()))
 
     def _is_one_family(self, first: _Distinct, second: _Distinct) -> bool:
         """Whether free directions lead from an equilibrium to another one, or to its family."""
@@ -206,7 +206,7 @@ class _Families:
             return False
         # Equal energies are not enough: the wells of (x^2 - 1)^2 are two families if y is free.
         middle = first.found
-        end = min(second.places, key=lambda place: np.abs(self._way(place, middle.q)).max())
+        end = min(second.poses, key=lambda pose: np.abs(self._way(pose, middle.q)).max())
         for _ in range(STEPS):
             if self._same(middle.q, end):
                 return True

@@ -167,10 +167,10 @@ def prepared(
     q, guess, t, params = system.arguments(q, guess, t, params)
     guess = system.dynamics.speeds(q, guess, t, params)
     system = in_rates(system, params)
-    places = coordinate_indices("fixed", fixed, system.coordinates)
+    indices = coordinate_indices("fixed", fixed, system.coordinates)
     require_finite(q=q, v=(guess, velocities), t=t, params=params)
     if fixed:
-        system, params = held(system, fixed), (params, q[np.array(places)])
+        system, params = held(system, fixed), (params, q[np.array(indices)])
     seeks_motion = v is not None
     if system.states:
         mechanical = system.n - len(system.states)

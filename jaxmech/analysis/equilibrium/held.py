@@ -22,13 +22,13 @@ class _WithFirst:
 
 @dataclass(frozen=True)
 class _Hold:
-    """The constraint q[place] - values[number], with the values as the second of a pair."""
+    """The constraint q[entry] - values[number], with the values as the second of a pair."""
 
-    place: int
+    entry: int
     number: int
 
     def __call__(self, q: Array, t: Any, params: Any) -> Array:
-        return q[self.place] - params[1][self.number]
+        return q[self.entry] - params[1][self.number]
 
 
 def held(system: System, names: Sequence[str]) -> System:
@@ -41,11 +41,11 @@ def held(system: System, names: Sequence[str]) -> System:
     """
     if not names:
         return system
-    places = [list(system.coordinates).index(name) for name in names]
+    indices = [list(system.coordinates).index(name) for name in names]
     constraints = [replace(c, fn=_WithFirst(c.fn)) for c in system.constraints]
     extra = [
-        Holonomic(_Hold(place, number), f"fixed {name}")
-        for number, (place, name) in enumerate(zip(places, names, strict=True))
+        Holonomic(_Hold(entry, number), f"fixed {name}")
+        for number, (entry, name) in enumerate(zip(indices, names, strict=True))
     ]
 
     def first(fn: Callable[..., Any] | None) -> Callable[..., Any] | None:

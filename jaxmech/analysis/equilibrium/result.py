@@ -127,8 +127,8 @@ def _card(equilibrium: Equilibrium) -> list[str]:
     names = equilibrium.coordinates[:mechanical] + tuple(name for name, x in integrals if x)
     width = max(map(len, (*names, *rates)))
     for name in names:
-        place = equilibrium.coordinates.index(name)
-        x, rate = equilibrium.q[place], rates.pop(name, 0.0)
+        entry = equilibrium.coordinates.index(name)
+        x, rate = equilibrium.q[entry], rates.pop(name, 0.0)
         line = f"  {name:<{width}}  {_short(x)}"
         lines.append(line + (f", changing at {_short(rate)} per second" if rate else ""))
     for name, x in rates.items():  # of states, and quasi-velocities

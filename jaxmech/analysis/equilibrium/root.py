@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.analysis.states import Numbers
 from jaxmech.compiler import hoisted
 from jaxmech.linalg import QR, matvec, rows_on_host
+from jaxmech.utils.arrays import HostArray
 
 ITERATIONS = 100
 DAMPING = (0.0, 1e-8, 1e-5, 1e-3, 1e-1, 10.0)
@@ -113,10 +113,10 @@ def _solve(equations: Callable[[Array], Array], start: Array) -> Array:
 
 
 def root_known(
-    values: Callable[[Numbers], Numbers],
-    linear: Callable[[Numbers], tuple[Numbers, Numbers]],
-    start: Numbers,
-) -> Numbers:
+    values: Callable[[HostArray], HostArray],
+    linear: Callable[[HostArray], tuple[HostArray, HostArray]],
+    start: HostArray,
+) -> HostArray:
     """`root` for a start whose numbers are known.
 
     Args:
@@ -147,7 +147,7 @@ def root_known(
         return z
 
 
-def _trials(z: Numbers, size: float, F: Numbers, J: Numbers) -> list[Numbers]:
+def _trials(z: HostArray, size: float, F: HostArray, J: HostArray) -> list[HostArray]:
     """Parts of the steps for all dampings."""
     trials = []
     for damping in np.array(DAMPING, z.dtype):
@@ -158,5 +158,5 @@ def _trials(z: Numbers, size: float, F: Numbers, J: Numbers) -> list[Numbers]:
     return trials
 
 
-def _missed(value: Numbers) -> float:
+def _missed(value: HostArray) -> float:
     return float(np.sqrt((value * value).sum())) if np.isfinite(value).all() else float("inf")

@@ -61,9 +61,9 @@ def named_outputs(system: System, outputs: Channels) -> Named:
 
     def resolve(name: str) -> int:
         names = (*system.coordinates, *system.states)
-        place = coordinate_indices("outputs", (name,), names, hint)[0]
-        # Those of states follow the places of all coordinates but their integrals.
-        return place + (system.n - len(system.states) if place >= system.n else 0)
+        index = coordinate_indices("outputs", (name,), names, hint)[0]
+        # Those of states follow the indices of all coordinates but their integrals.
+        return index + (system.n - len(system.states) if index >= system.n else 0)
 
     return _named("outputs", outputs, resolve)
 

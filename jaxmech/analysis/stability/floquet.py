@@ -233,15 +233,15 @@ def _require_periodic_equations(
         names = "M", "C", "K", "drift", "A_p", "A_v", "B", "forces"
         return {name: np.asarray(getattr(full, name)) for name in names}
 
-    places = [int(phase * (len(sol.ts) - 1)) for phase in PHASES]
-    first = [matrices(k, sol.ts[k]) for k in places]
-    later = [matrices(k, sol.ts[k] + period) for k in places]
+    indices = [int(phase * (len(sol.ts) - 1)) for phase in PHASES]
+    first = [matrices(k, sol.ts[k]) for k in indices]
+    later = [matrices(k, sol.ts[k] + period) for k in indices]
     size = {name: max(np.abs(x[name]).max(initial=0.0) for x in first) for name in first[0]}
     # A matrix of round-off alone is small beside these.
     w = 2 * np.pi / abs(float(period))
     scales = {"C": w * size["M"], "K": w**2 * size["M"], "drift": w * size["forces"]}
     scales["B"] = w * size["A_v"]
-    for k, first_matrices, later_matrices in zip(places, first, later, strict=True):
+    for k, first_matrices, later_matrices in zip(indices, first, later, strict=True):
         for name, matrix in first_matrices.items():
             least = size[name] + 1e-4 * scales.get(name, 0.0)
             if not np.abs(later_matrices[name] - matrix).max(initial=0.0) <= PERIODIC * least:

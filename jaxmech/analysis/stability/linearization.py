@@ -28,7 +28,7 @@ class StateSpace(NamedTuple):
         D: shape (outputs, inputs).
 
     Example:
-        A hanging pendulum, with a horizontal force as the input and its place as the output:
+        A hanging pendulum, with a horizontal force as the input and its position as the output:
 
         >>> import jaxmech as jm
         >>> model = jm.models.pendulum()

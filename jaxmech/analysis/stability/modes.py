@@ -139,8 +139,8 @@ def _largest(dq: Array, dv: Array) -> tuple[Array, Array]:
     """The largest entry of each column, that of the velocities where no coordinate moves."""
     only_velocity = jnp.max(jnp.abs(dq), axis=0) <= 1e-9 * jnp.max(jnp.abs(dv), axis=0)
     entries = jnp.where(only_velocity[None], dv, dq)
-    place = jnp.argmax(jnp.abs(entries) * (1 - 1e-9 * jnp.arange(len(dq)))[:, None], axis=0)
-    largest = jnp.take_along_axis(entries, place[None], axis=0)[0]
+    largest_entry = jnp.argmax(jnp.abs(entries) * (1 - 1e-9 * jnp.arange(len(dq)))[:, None], axis=0)
+    largest = jnp.take_along_axis(entries, largest_entry[None], axis=0)[0]
     return jnp.where(largest == 0, 1.0, largest), only_velocity
 
 

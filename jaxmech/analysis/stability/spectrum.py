@@ -4,7 +4,7 @@ LAPACK is called through numpy, on the host: some releases of jaxlib hang when o
 two batched LAPACK calls. So a batch is a loop, about 0.1 ms for each matrix.
 
 The QR algorithm returns a zero eigenvalue of multiplicity k as eps^(1/k), 1e-4 for k = 4, and a
-vehicle has many of them, since its place and heading have no effect. So null spaces are split off
+vehicle has many of them, since its origin and heading have no effect. So null spaces are split off
 by orthogonal transformations, one after the other, until the rest is regular. What counts as zero
 must not depend on the unit of time, so x is first multiplied by the rate of the motion: in seconds,
 the singular values 1 and 1e10 of an oscillator at 16 kHz look like a rank of 1.
@@ -20,9 +20,9 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import NDArray
 
+from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import is_known
 
-Numbers = NDArray[Any]
 SAME = 1e-7  # relative to the largest eigenvalue: counts as repeated
 
 
@@ -87,11 +87,11 @@ def _spectrum_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[
     return values, Spectrum(moved, right_tangents, left_tangents, *no_tangents)
 
 
-def _many(kind: Any, A: Numbers, M: Numbers, K: Numbers, rate: Numbers) -> Spectrum:
+def _many(kind: Any, A: HostArray, M: HostArray, K: HostArray, rate: HostArray) -> Spectrum:
     batch = A.shape[:-2]
     members = [_one(A[i], M[i], K[i], float(rate[i])) for i in np.ndindex(batch)]
 
-    def stacked(dtype: Any, *parts: Numbers) -> Numbers:
+    def stacked(dtype: Any, *parts: HostArray) -> HostArray:
         return np.stack(parts).astype(dtype).reshape(*batch, *parts[0].shape)
 
     return jax.tree.map(stacked, Spectrum(kind, kind, kind, np.bool_, np.bool_), *members)
@@ -102,7 +102,7 @@ def null(dtype: Any) -> float:
     return float(np.finfo(dtype).eps) ** 0.7
 
 
-def _one(A: Numbers, M: Numbers, K: Numbers, rate: float) -> Spectrum:
+def _one(A: HostArray, M: HostArray, K: HostArray, rate: float) -> Spectrum:
     if not np.isfinite(A).all() or not A.size:
         nan = np.full(A.shape, np.nan, complex)
         return Spectrum(nan.diagonal(), nan, nan, *np.zeros((2, len(A)), bool))
@@ -120,21 +120,21 @@ def _one(A: Numbers, M: Numbers, K: Numbers, rate: float) -> Spectrum:
     # Zeros first, then by frequency, then by damping, then positive ones first.
     unit = 1e-9 * size or 1.0
     frequency, damping = np.round(np.abs(values.imag) / unit), np.round(values.real / unit)
-    place = np.lexsort((-values.imag, damping, frequency, ~zero))
+    order = np.lexsort((-values.imag, damping, frequency, ~zero))
     return Spectrum(
-        values[place], right_vectors[:, place], left_vectors[:, place], zero[place], simple[place]
+        values[order], right_vectors[:, order], left_vectors[:, order], zero[order], simple[order]
     )
 
 
 def eigenvalues(
-    A: Numbers, M: Numbers, K: Numbers, rate: float
-) -> tuple[Numbers, NDArray[np.bool_]]:
+    A: HostArray, M: HostArray, K: HostArray, rate: float
+) -> tuple[HostArray, NDArray[np.bool_]]:
     """The eigenvalues of one matrix on the host, and which of them are zero."""
     spectrum_at = _one(A, M, K, rate)
     return spectrum_at.eigenvalues, spectrum_at.zero
 
 
-def _units(A: Numbers, k: int, rate: float) -> Numbers:
+def _units(A: HostArray, k: int, rate: float) -> HostArray:
     """Factors of the state (x, u), shape (j,), by which the numbers in A become comparable rates.
 
     `rate` is the least that the k numbers x are multiplied by.
@@ -144,7 +144,7 @@ def _units(A: Numbers, k: int, rate: float) -> Numbers:
     return np.where(np.arange(len(A)) < k, max(fastest, rate) or 1.0, 1.0).astype(A.dtype)
 
 
-def is_undamped(A: Numbers, M: Numbers, K: Numbers, rate: float) -> bool:
+def is_undamped(A: HostArray, M: HostArray, K: HostArray, rate: float) -> bool:
     """Whether A is that of M x'' + K x = 0 with a symmetric K."""
     j = len(A)
     k = j // 2
@@ -158,7 +158,7 @@ def is_undamped(A: Numbers, M: Numbers, K: Numbers, rate: float) -> bool:
     return bool(moves_alone and free and np.abs(K - K.T).max() <= small * np.abs(K).max())
 
 
-def _vibrations(M: Numbers, K: Numbers, rate: float) -> tuple[Numbers, ...]:
+def _vibrations(M: HostArray, K: HostArray, rate: float) -> tuple[HostArray, ...]:
     """The spectrum of M x'' + K x = 0, with lambda^2 minus an eigenvalue of the pair (K, M)."""
     from scipy.linalg import eigh  # slow to import, and seldom needed
 
@@ -177,7 +177,7 @@ def _vibrations(M: Numbers, K: Numbers, rate: float) -> tuple[Numbers, ...]:
     return values, right_vectors, left_vectors, zeros
 
 
-def _split(A: Numbers) -> tuple[Numbers, ...]:
+def _split(A: HostArray) -> tuple[HostArray, ...]:
     """The spectrum of a general A, with null spaces split off until the rest is regular."""
     j, size = len(A), float(np.linalg.norm(A, 2))
     N, Q, remainder = np.zeros((j, 0)), np.eye(j), A

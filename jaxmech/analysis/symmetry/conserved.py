@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmech.analysis.states import Numbers, checked_state
+from jaxmech.analysis.states import checked_state
 from jaxmech.analysis.symmetry.symmetries import (
     Symmetries,
     generic_states,
@@ -33,6 +33,7 @@ from jaxmech.properties import with_mass_rank
 from jaxmech.solution import Solution
 from jaxmech.subjects import Subject, with_params
 from jaxmech.system import Params, System
+from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_function, with_standard_promotion
 
 Field = Callable[[Array, Array, Any], Array]
@@ -206,12 +207,12 @@ def _basis_rates(
     return jax.jit(jax.vmap(rates_at))(q, v, t)
 
 
-def _integrals(rates: Numbers, sizes: Numbers, values: Numbers, n: int) -> Numbers:
+def _integrals(rates: HostArray, sizes: HostArray, values: HostArray, n: int) -> HostArray:
     """(c, W, s) of independent conserved quantities: energy, constant fields, then the rest."""
     scale = np.maximum(sizes.max(1, keepdims=True), np.finfo(rates.dtype).tiny)
     rows, largest = rates / scale, (sizes / scale).max(0)
     largest = np.where(largest > 0, largest, 1.0)
-    integrals: Numbers = np.zeros((0, rates.shape[1]), rates.dtype)
+    integrals: HostArray = np.zeros((0, rates.shape[1]), rates.dtype)
     identity = np.eye(rates.shape[1], dtype=rates.dtype)
     for part in (identity[-1:], identity[:n], identity):
         null = null_vectors(rows @ part.T, part @ largest) @ part
@@ -220,7 +221,7 @@ def _integrals(rates: Numbers, sizes: Numbers, values: Numbers, n: int) -> Numbe
     return integrals
 
 
-def _nontrivial(candidates: Numbers, trivial: Numbers, values: Numbers) -> Numbers:
+def _nontrivial(candidates: HostArray, trivial: HostArray, values: HostArray) -> HostArray:
     """Select the integrals that vary from state to state and are independent of those found."""
     candidates = outside_span(candidates, trivial)
     span = trivial

@@ -21,13 +21,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmech.analysis.states import Numbers, checked_state
+from jaxmech.analysis.states import checked_state
 from jaxmech.consistency import constraint_jacobians, reach
 from jaxmech.constraints import Acceleration
 from jaxmech.first_order import require_no_states
 from jaxmech.linalg import min_norm_solve, unit
 from jaxmech.subjects import Subject, with_params
 from jaxmech.system import Params, System
+from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.jit_cache import jit_of
 
@@ -50,7 +51,7 @@ class Symmetries(eqx.Module):
     coordinates: tuple[str, ...] = eqx.field(static=True)
 
     @classmethod
-    def of(cls, basis: Numbers, coordinates: Sequence[str], dtype: Any) -> "Symmetries":
+    def of(cls, basis: HostArray, coordinates: Sequence[str], dtype: Any) -> "Symmetries":
         """The fields of vectors (c, W, s), one in each row."""
         n = len(coordinates)
         c, W, s = (jnp.asarray(x, dtype) for x in np.split(basis, [n, n + n * n], axis=1))
@@ -164,7 +165,7 @@ def negligible(dtype: Any) -> float:
     return float(np.finfo(dtype).eps) ** 0.5
 
 
-def null_vectors(rows: Numbers, sizes: Numbers) -> Numbers:
+def null_vectors(rows: HostArray, sizes: HostArray) -> HostArray:
     """The null space of a matrix whose columns have these sizes, made sparse by elimination."""
     rows = rows / sizes
     # The triangle has the same null space, and far fewer rows than there are conditions.
@@ -179,7 +180,7 @@ def null_vectors(rows: Numbers, sizes: Numbers) -> Numbers:
     return _echelon(np.linalg.qr(null.T)[0].T)
 
 
-def _echelon(basis: Numbers) -> Numbers:
+def _echelon(basis: HostArray) -> HostArray:
     """Gauss-Jordan elimination with the largest number of each row as its pivot, scaled to 1."""
     basis = basis.copy()
     for k in range(len(basis)):
@@ -195,7 +196,7 @@ def _echelon(basis: Numbers) -> Numbers:
     return basis
 
 
-def outside_span(basis: Numbers, first: Numbers) -> Numbers:
+def outside_span(basis: HostArray, first: HostArray) -> HostArray:
     """The part of a basis outside the span of the first vectors."""
     if not len(first):
         return basis
@@ -299,7 +300,7 @@ def levels(system: System, q: Any, v: Any, t: Any, params: Params) -> tuple[Leve
     return jax.vmap(levels_at)(jnp.asarray(q), jnp.asarray(v), jnp.asarray(t))
 
 
-def smallest_change(level: Array, A: Array) -> Numbers:
+def smallest_change(level: Array, A: Array) -> HostArray:
     """The minimum-norm change of each state that cancels its residuals to first order, (N, n)."""
     rcond = 0.1 * negligible(A.dtype)
     inverse = np.linalg.pinv(np.asarray(A), rcond) if level.size else np.swapaxes(A, 1, 2)

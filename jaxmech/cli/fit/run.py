@@ -120,8 +120,8 @@ def redraw(out: Path) -> list[Path]:
         pictures = draw_fit(fit, out / "pictures", sensors=sensors, title=title)
         add_to_seal(out, pictures)
     except OSError as error:
-        place = out / "pictures"
-        raise FolderError(f"{place} cannot be written: {error.strerror or error}") from error
+        location = out / "pictures"
+        raise FolderError(f"{location} cannot be written: {error.strerror or error}") from error
     return pictures
 
 

@@ -116,11 +116,11 @@ def _cells(arrays: Mapping[str, np.ndarray], key: str) -> np.ndarray:
     array = arrays[key]
     limits = [arrays.get(limit) for limit in _LIMITS.get(key, ())]
     cells = np.empty(array.shape, object)
-    for place in np.ndindex(array.shape):
-        value = array[place].item()
-        low_high = [x[place].item() for x in limits if x is not None and x.shape == array.shape]
+    for index in np.ndindex(array.shape):
+        value = array[index].item()
+        low_high = [x[index].item() for x in limits if x is not None and x.shape == array.shape]
         has_interval = len(low_high) == 2 and not np.isnan(low_high).any()
-        cells[place] = EstimateCell(value, *low_high) if has_interval else value
+        cells[index] = EstimateCell(value, *low_high) if has_interval else value
     return cells
 
 

@@ -49,7 +49,7 @@ def _of_covariance(name: str, values: Mapping[str, np.ndarray]) -> Influence | N
 def influence_from_members(
     results: Results, values: np.ndarray, good: np.ndarray
 ) -> Influence | None:
-    """Sobol indices of first order of the values of good members, at their places, both (N,)."""
+    """Sobol indices of first order of the values of good members, at their indices, both (N,)."""
     kept = np.flatnonzero(np.isfinite(values))[:_MOST]
     return first_order(dict(_inputs(results, good[kept])), values[kept])
 

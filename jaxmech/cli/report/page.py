@@ -134,15 +134,19 @@ def _answer(quantity: MemberQuantity, moving: Mapping[int, Picture]) -> PagePart
         height = 1.1 + 0.34 * max(len(shown.names), 3)
         pictures.append(drawn(partial(influences, shown), caption, height=height))
     clips = [
-        _of_member(moving[one.index], one.index, f"{one.place}: {one.value}")
+        _of_member(moving[one.index], one.index, f"{one.rank_name}: {one.value}")
         for one in quantity.members
         if one.index in moving
     ]
     return PagePart(quantity.label, sentences=quantity.sentences, pictures=pictures, clips=clips)
 
 
-def _of_member(clip: Picture, index: int, place: str = "") -> Picture:
-    words = f"{place[:1].upper()}{place[1:]}, member {index:,}." if place else f"Member {index:,}."
+def _of_member(clip: Picture, index: int, rank_name: str = "") -> Picture:
+    words = (
+        f"{rank_name[:1].upper()}{rank_name[1:]}, member {index:,}."
+        if rank_name
+        else f"Member {index:,}."
+    )
     return replace(clip, caption=f"{words} {clip.caption}".rstrip())
 
 

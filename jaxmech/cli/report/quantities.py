@@ -26,13 +26,13 @@ class TypicalMember:
     """A member that stands for many, or is the worst."""
 
     index: int
-    place: str  # "median" or "largest", ...
+    rank_name: str  # "median" or "largest", ...
     value: str  # of the quantity, with its unit
 
     @property
     def is_extreme(self) -> bool:
         """Whether no other member goes further."""
-        return self.place in ("largest", "smallest")
+        return self.rank_name in ("largest", "smallest")
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +159,7 @@ def _of_quantiles(at: np.ndarray, values: np.ndarray) -> BinnedDensity | None:
 
 
 def _of_members(results: Results, name: str) -> tuple[np.ndarray, np.ndarray, bool] | None:
-    """A number of each good member (N,), their places, and whether it is that of the last time."""
+    """A number of each good member (N,), their indices, and whether it is that of the last time."""
     sampling = results.config.get("sampling", {})
     if sampling.get("weight") or sampling.get("proposal") or not results.has_trajectories:
         return None  # members with weights do not count alike
@@ -197,11 +197,11 @@ def _typical(
     """The members at 5, 50 and 95 %, and the worst one."""
     order = np.argsort(values, kind="stable")
     last = len(order) - 1
-    places = {f"at {100 * p:g} %": round(p * last) for p in (LOW, 0.5, HIGH)}
-    places |= {"smallest": 0} if is_smallest else {"largest": last}
-    for place, rank in places.items():
+    ranks = {f"at {100 * p:g} %": round(p * last) for p in (LOW, 0.5, HIGH)}
+    ranks |= {"smallest": 0} if is_smallest else {"largest": last}
+    for rank_name, rank in ranks.items():
         k = order[rank]
-        yield TypicalMember(int(numbers[k]), place, number_with_unit(values[k], unit))
+        yield TypicalMember(int(numbers[k]), rank_name, number_with_unit(values[k], unit))
 
 
 def number_with_unit(value: Any, unit: str) -> str:
@@ -237,7 +237,7 @@ def _sentences(
             yield f"It is {side} {limit} with a probability of {p} {interval}."
     for one in members:
         if one.is_extreme:
-            yield f"The {one.place} value is {one.value}, of member {one.index:,}."
+            yield f"The {one.rank_name} value is {one.value}, of member {one.index:,}."
 
 
 _PROBABILITY = ("probability", "low", "high")

@@ -25,14 +25,14 @@ def cache_folder() -> Path | None:
 
 def load(key: str) -> bytes | None:
     """Return the entry of a key, None if there is none, it is damaged, or may be of others."""
-    place = cache_folder()
-    if place is None:
+    position = cache_folder()
+    if position is None:
         return None
     with suppress(OSError):
-        content = _own_content(place, key)
+        content = _own_content(position, key)
         if content is None:
             return None
-        os.utime(place / key)  # recently used entries stay
+        os.utime(position / key)  # recently used entries stay
         # Damaged code would crash the process, so its digest is compared before it is loaded.
         digest, entry = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
         if hashlib.sha256(entry).digest() == digest:
@@ -42,29 +42,29 @@ def load(key: str) -> bytes | None:
 
 def store(key: str, entry: bytes) -> None:
     """Keep an entry under a key, and drop the oldest ones beyond the bound."""
-    place = cache_folder()
-    if place is None:
+    position = cache_folder()
+    if position is None:
         return
     with suppress(OSError):
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _is_own(place.stat()):
+        position.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_own(position.stat()):
             return
-        unfinished = place / f".{key}.{os.getpid()}"
+        unfinished = position / f".{key}.{os.getpid()}"
         try:
             unfinished.touch(mode=0o600)
             unfinished.write_bytes(hashlib.sha256(entry).digest() + entry)
-            unfinished.replace(place / key)  # whole or not at all, also beside other processes
+            unfinished.replace(position / key)  # whole or not at all, also beside other processes
         finally:
             unfinished.unlink(missing_ok=True)
-        _drop_oldest(place)
+        _drop_oldest(position)
 
 
-def _own_content(place: Path, key: str) -> bytes | None:
+def _own_content(position: Path, key: str) -> bytes | None:
     """The content of a file in the folder, None if other users could have put it there."""
     if not hasattr(os, "getuid"):  # Windows
-        return (place / key).read_bytes()
+        return (position / key).read_bytes()
     # The open folder and file are checked: names could be given to others between check and use.
-    directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    directory = os.open(position, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with os.fdopen(os.open(key, os.O_RDONLY, dir_fd=directory), "rb") as stream:
             infos = map(os.fstat, (directory, stream.fileno()))
@@ -78,9 +78,9 @@ def _is_own(info: os.stat_result) -> bool:
     return not hasattr(os, "getuid") or (info.st_uid == os.getuid() and not info.st_mode & 0o022)
 
 
-def _drop_oldest(place: Path) -> None:
+def _drop_oldest(position: Path) -> None:
     entries = []
-    with os.scandir(place) as listing:
+    with os.scandir(position) as listing:
         for entry in listing:
             with suppress(FileNotFoundError):  # dropped by another process
                 entries.append((entry.stat(), entry.path))

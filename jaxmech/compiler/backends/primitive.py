@@ -67,15 +67,16 @@ def batch_primitive(
         return resharded(outs, avals, axes), effects
 
     def add_axis(
-        args: Sequence[Any], places: Sequence[int | None], *, axes: Axes, sizes: tuple[int, ...],
+        args: Sequence[Any], positions: Sequence[int | None], *, axes: Axes, sizes: tuple[int, ...],
         **content: Any,
     ) -> tuple[list[Array], list[int]]:  # fmt: skip
-        pairs = list(zip(args, places, strict=True))
-        size = next(x.shape[place] for x, place in pairs if place is not None)
-        moved = [x if place is None else jnp.moveaxis(x, place, 0) for x, place in pairs]
+        pairs = list(zip(args, positions, strict=True))
+        size = next(x.shape[position] for x, position in pairs if position is not None)
+        moved = [x if position is None else jnp.moveaxis(x, position, 0) for x, position in pairs]
         inner = [tuple(axis + 1 for axis in has) for has in axes]
         new_axes = tuple(
-            has if place is None else (0, *has) for has, place in zip(inner, places, strict=True)
+            has if position is None else (0, *has)
+            for has, position in zip(inner, positions, strict=True)
         )
         outs = bind(*moved, axes=new_axes, sizes=(size, *sizes), **content)
         return outs, [0] * len(outs)

@@ -246,8 +246,8 @@ def loop_kernel(
         read,
         equations_as_fun(inputs, around, outputs, fixed_values),
     )
-    places = range(len(args), len(args) + len(sequences))
-    return Kernel(reading, places, tuple(range(len(outputs)))), args
+    positions = range(len(args), len(args) + len(sequences))
+    return Kernel(reading, positions, tuple(range(len(outputs)))), args
 
 
 def function_kernel(closed: ClosedJaxpr) -> Kernel:

@@ -46,12 +46,12 @@ def dependencies(closed: ClosedJaxpr) -> NDArray[np.bool_] | None:
 
 def _flags(graph: Graph, x: np.ndarray, out: np.ndarray) -> NDArray[np.bool_]:
     """Whether the nodes of the result depend on those of the argument."""
-    places = {i: k for k, i in enumerate(x.tolist())}
+    positions = {i: k for k, i in enumerate(x.tolist())}
     sets: list[
         int
     ] = []  # for each node the set of numbers it depends on, as the bits of an integer
     for i, node in enumerate(graph.nodes):
-        mask = 1 << places[i] if i in places else 0
+        mask = 1 << positions[i] if i in positions else 0
         for k in node.inputs:
             mask |= sets[k]
         sets.append(mask)

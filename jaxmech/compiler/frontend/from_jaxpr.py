@@ -151,14 +151,14 @@ class JaxprReader:
             return self._cond(eqn.params["branches"], operands)
         raise UnsupportedError(f"the primitive `{name}`")
 
-    def _write(self, rows: Value, place: Value, row: Value, condition: Value) -> Rows:
+    def _write(self, rows: Value, position: Value, row: Value, condition: Value) -> Rows:
         """Write a row in this iteration, if the lane is active and the index is in range."""
         if not isinstance(rows, Rows) or self.graph.outer is None:
             raise UnsupportedError("a row write outside of a loop")
-        assert isinstance(place, np.ndarray)
+        assert isinstance(position, np.ndarray)
         assert isinstance(condition, np.ndarray)
         assert isinstance(row, np.ndarray)
-        g, number, holds = self.graph, int(place), int(condition)
+        g, number, holds = self.graph, int(position), int(condition)
         dtype = g.nodes[number].dtype
         inside = [
             folded(g, "ge", number, g.const(0, dtype)),
@@ -318,7 +318,7 @@ class JaxprReader:
             stacked=ends[len(start) :],
             length=length,
             reverse=reverse,
-            place=len(self.graph.nodes),
+            position=len(self.graph.nodes),
             active=self.active,
             written=inside.written,
         )
@@ -363,7 +363,7 @@ class JaxprReader:
                 stacked=[],
                 length=None,
                 reverse=False,
-                place=len(self.graph.nodes),
+                position=len(self.graph.nodes),
                 written=inside.written,
             )
         )
@@ -398,20 +398,22 @@ class JaxprReader:
         otherwise = "a nested loop whose stacked outputs are used outside of the outer loop"
         arrays, rows_after = self._without_rows(outs, otherwise)
         if rows_after != rows:
-            raise UnsupportedError("an array of rows that changes its place in the carry of a loop")
+            raise UnsupportedError(
+                "an array of rows that changes its position in the carry of a loop"
+            )
         return arrays
 
 
 def _elements(g: Graph, number: int, sequence: Scanned) -> Ids:
     """The numbers of an element of a scanned sequence; those that are always the same as such."""
-    params = [(number, place) for place in range(math.prod(sequence.shape))]
+    params = [(number, position) for position in range(math.prod(sequence.shape))]
     if not isinstance(sequence, SequenceOfNodes):
         return leaves_of(g, "element", sequence.shape, sequence.dtype, params)
     ids = sequence.ids.reshape(len(sequence.ids), len(params))
     first, is_same = ids[:1].ravel().tolist(), (ids == ids[:1]).all(axis=0) & (len(ids) > 0)
     dtype = native_dtype(sequence.dtype)
     numbers = [
-        g.capture(first[place]) if is_same[place] else g.add("element", (), param, dtype)
-        for place, param in enumerate(params)
+        g.capture(first[position]) if is_same[position] else g.add("element", (), param, dtype)
+        for position, param in enumerate(params)
     ]
     return np.array(numbers, np.int64).reshape(sequence.shape)

@@ -41,8 +41,8 @@ def dynamic_slice(g: Graph, eqn: JaxprEqn, x: Ids, *starts: Ids) -> Iterable[Ids
     """Read a slice at a computed position."""
     sizes = eqn.params["slice_sizes"]
 
-    def sliced(places: np.ndarray) -> Ids:
-        return np.stack([x[_window(place, sizes)] for place in places])
+    def sliced(slots: np.ndarray) -> Ids:
+        return np.stack([x[_window(position, sizes)] for position in slots])
 
     first = _argument(g, x.ravel()) if reads_row(eqn) and len(x) > LONGEST_CHAIN else None
     if first is not None and g.values[int(starts[0])] is None:
@@ -65,8 +65,8 @@ def row_read(g: Graph, eqn: JaxprEqn, first: int, start: int) -> Ids:
     """Read a row of an argument from memory; `first` is the number of its first scalar."""
     (count, *shape), dtype = shape_of(eqn.invars[0]), _index_dtype(eqn)
     width, kind = math.prod(shape), dtype_of(eqn.invars[0])
-    place = _within(g, start, (0, count - 1), dtype)
-    offset = folded(g, "mul", place, g.const(width, g.nodes[place].dtype))
+    position = _within(g, start, (0, count - 1), dtype)
+    offset = folded(g, "mul", position, g.const(width, g.nodes[position].dtype))
     params = [(first + k, count * width) for k in range(width)]
     return np.array([g.add("read", (offset,), p, kind) for p in params], int).reshape(1, *shape)
 
@@ -76,10 +76,10 @@ def dynamic_update_slice(
 ) -> Iterable[Ids]:  # fmt: skip
     """Replace a slice at a computed position."""
 
-    def updated(places: np.ndarray) -> Ids:
-        out = np.stack([x] * len(places))
-        for copy, place in zip(out, places, strict=True):
-            copy[_window(place, new.shape)] = new
+    def updated(slots: np.ndarray) -> Ids:
+        out = np.stack([x] * len(slots))
+        for copy, position in zip(out, slots, strict=True):
+            copy[_window(position, new.shape)] = new
         return out
 
     spans = [(0, length - part) for length, part in zip(x.shape, new.shape, strict=True)]
@@ -114,10 +114,10 @@ def gather(g: Graph, eqn: JaxprEqn, x: Ids, indices: Ids) -> Iterable[Ids]:
     for k, vector in enumerate(vectors):
         positions = np.flatnonzero(vector_of_result == k)
 
-        def parts(places: np.ndarray, positions: np.ndarray = positions) -> Ids:
-            spread = places.reshape(len(places), *[1] * vector_of.ndim, -1)
-            full = np.broadcast_to(spread, (len(places), *indices.shape))
-            return gathered(full).reshape(len(places), -1)[:, positions]
+        def parts(slots: np.ndarray, positions: np.ndarray = positions) -> Ids:
+            spread = slots.reshape(len(slots), *[1] * vector_of.ndim, -1)
+            full = np.broadcast_to(spread, (len(slots), *indices.shape))
+            return gathered(full).reshape(len(slots), -1)[:, positions]
 
         out.flat[positions] = _chosen(g, vector, spans, dtype, parts, positions.size)
     yield out
@@ -126,22 +126,22 @@ def gather(g: Graph, eqn: JaxprEqn, x: Ids, indices: Ids) -> Iterable[Ids]:
 def scatter(add: bool) -> Callable[..., Iterable[Ids]]:
     """Replace numbers, or add to them, one update after the other."""
 
-    def scattered(g: Graph, eqn: JaxprEqn, x: Ids, places: Ids, updates: Ids) -> Iterable[Ids]:
+    def scattered(g: Graph, eqn: JaxprEqn, x: Ids, slots: Ids, updates: Ids) -> Iterable[Ids]:
         numbers, dtype = eqn.params["dimension_numbers"], dtype_of(eqn.invars[1])
         wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)
         spans = _spans(x, _update_sizes(x, updates, numbers), numbers.scatter_dims_to_operand_dims)
-        vectors = _vectors(places)
-        vector_of = np.arange(len(vectors)).reshape(places.shape[:-1])
+        vectors = _vectors(slots)
+        vector_of = np.arange(len(vectors)).reshape(slots.shape[:-1])
         vector_of_update = np.expand_dims(vector_of, numbers.update_window_dims) * np.ones(
             updates.shape, int
         )
 
-        if (fixed := _constants(g, places)) is not None:
-            yield at_known_places(g, x, fixed.astype(wide), updates, numbers, eqn.params["mode"])
+        if (fixed := _constants(g, slots)) is not None:
+            yield at_known_positions(g, x, fixed.astype(wide), updates, numbers, eqn.params["mode"])
             return
 
-        def landed(update: np.ndarray, place: np.ndarray) -> jax.Array:
-            index, zeros = jnp.broadcast_to(place, places.shape), jnp.zeros(x.shape, np.float32)
+        def landed(update: np.ndarray, position: np.ndarray) -> jax.Array:
+            index, zeros = jnp.broadcast_to(position, slots.shape), jnp.zeros(x.shape, np.float32)
             return jax.lax.scatter_add(zeros, index, update, numbers, mode=eqn.params["mode"])
 
         def updated_at(out: Ids, k: int, number: int, positions: np.ndarray) -> Ids:
@@ -161,11 +161,11 @@ def scatter(add: bool) -> Callable[..., Iterable[Ids]]:
             out = _chosen(g, vectors[vector_of_update.flat[k]], spans, dtype, updated, out.size)
         yield out.reshape(x.shape)
 
-    def at_known_places(
-        g: Graph, x: Ids, places: np.ndarray, updates: Ids, numbers: Any, mode: Any
+    def at_known_positions(
+        g: Graph, x: Ids, slots: np.ndarray, updates: Ids, numbers: Any, mode: Any
     ) -> Ids:
         out = x.ravel().copy()
-        targets = _targets(x.shape, places, updates.shape, numbers, mode)
+        targets = _targets(x.shape, slots, updates.shape, numbers, mode)
         for target, number in zip(targets.ravel(), updates.ravel().tolist(), strict=True):
             if target >= 0:
                 out[target] = folded(g, "add", int(out[target]), number) if add else number
@@ -175,15 +175,15 @@ def scatter(add: bool) -> Callable[..., Iterable[Ids]]:
 
 
 def _targets(
-    shape: tuple[int, ...], places: np.ndarray, updates: tuple[int, ...], numbers: Any, mode: Any
+    shape: tuple[int, ...], slots: np.ndarray, updates: tuple[int, ...], numbers: Any, mode: Any
 ) -> np.ndarray:
-    """The place in the flat array where each update of a scatter lands; -1 if it is dropped."""
+    """The position in the flat array where each update of a scatter lands; -1 if it is dropped."""
 
     def scattered(update: jax.Array) -> jax.Array:
         zeros = jnp.zeros(shape, np.float32)
-        return jax.lax.scatter_add(zeros, places, update, numbers, mode=mode)
+        return jax.lax.scatter_add(zeros, slots, update, numbers, mode=mode)
 
-    # The transpose gives each update the number of its place, which is exact.
+    # The transpose gives each update the number of its position, which is exact.
     numbered = np.arange(1.0, math.prod(shape) + 1, dtype=np.float32).reshape(shape)
     with jax.ensure_compile_time_eval():
         (targets,) = jax.vjp(scattered, jnp.zeros(updates, np.float32))[1](jnp.asarray(numbered))
@@ -196,7 +196,7 @@ def _chosen(
 ) -> Ids:  # fmt: skip
     """The result at an index vector; values beyond the spans act as the nearest in them.
 
-    `results` returns the results of `size` numbers at several index vectors (places, k), along the
+    `results` returns the results of `size` numbers at several index vectors (count, k), along the
     first axis.
     """
     spans = [_in_type(span, dtype) for span in spans]
@@ -208,8 +208,8 @@ def _chosen(
     choices = math.prod(map(len, ranges))
     if choices > 1 and (isinstance(g, FunctionGraph) or choices * size > LARGEST_ARRAY):
         raise UnsupportedError("a computed index into a large array")
-    places = np.array([*itertools.product(*ranges)], int).reshape(choices, len(ranges))
-    out = results(places)
+    slots = np.array([*itertools.product(*ranges)], int).reshape(choices, len(ranges))
+    out = results(slots)
     shape = out.shape[1:]
     out = out.reshape(*map(len, ranges), -1)
     for number, (low, _), values in reversed([*zip(index, spans, ranges, strict=True)]):
@@ -222,7 +222,7 @@ def _chosen(
 
 def _picked(g: Graph, number: int, low: int, dtype: Any, columns: Ids) -> Ids:
     """Select from each row of nodes, in which the first belongs to the value `low` of an index."""
-    # Equal neighbours need no select: an update at one place leaves most of an array as it is.
+    # Equal neighbours need no select: an update at one position leaves most of an array as it is.
     changes = (columns[:, 1:] != columns[:, :-1]).sum(axis=1)
     constant = [all(g.values[i] is not None for i in column) for column in columns.tolist()]
     looked_up = (changes > 0) & constant & (columns.shape[1] > LONGEST_CHAIN)
@@ -245,19 +245,19 @@ def _picked(g: Graph, number: int, low: int, dtype: Any, columns: Ids) -> Ids:
 
 def _looked_up(g: Graph, number: int, low: int, dtype: Any, table: np.ndarray) -> int:
     """Look up a constant in a table, in which the first belongs to the value `low` of an index."""
-    place = _within(g, number, (low, low + len(table) - 1), dtype)
-    place = folded(g, "sub", place, g.const(low, g.nodes[place].dtype))
-    return g.add("lookup", (place,), table.tobytes(), table.dtype)
+    position = _within(g, number, (low, low + len(table) - 1), dtype)
+    position = folded(g, "sub", position, g.const(low, g.nodes[position].dtype))
+    return g.add("lookup", (position,), table.tobytes(), table.dtype)
 
 
 def _within(g: Graph, number: int, span: Span, dtype: np.dtype) -> int:
     """Clamp an index to a span; the result can hold the length of the span."""
     low, high = _in_type(span, dtype)
-    place = folded(g, "max", number, g.const(low, dtype))
-    place = folded(g, "min", place, g.const(high, dtype))
+    position = folded(g, "max", number, g.const(low, dtype))
+    position = folded(g, "min", position, g.const(high, dtype))
     if dtype.itemsize < 4:
-        place = folded(g, "convert_element_type", place, params="int32")
-    return place
+        position = folded(g, "convert_element_type", position, params="int32")
+    return position
 
 
 def _in_type(span: Span, dtype: np.dtype) -> Span:
@@ -289,8 +289,8 @@ def _input(g: Graph, number: int) -> int | None:
     return int(node.params) if node.op == "input" else None
 
 
-def _window(place: Sequence[int], size: Sequence[int]) -> tuple[slice, ...]:
-    return tuple(slice(k, k + part) for k, part in zip(place, size, strict=True))
+def _window(position: Sequence[int], size: Sequence[int]) -> tuple[slice, ...]:
+    return tuple(slice(k, k + part) for k, part in zip(position, size, strict=True))
 
 
 def _constants(g: Graph, ids: Ids) -> np.ndarray | None:
@@ -323,8 +323,8 @@ def _filling(g: Graph, eqn: JaxprEqn) -> int:
     return int(g.const(np.asarray(fill_value, dtype)[()], dtype))
 
 
-def _index_dtype(eqn: JaxprEqn, place: int = 1) -> np.dtype:
-    return dtype_of(eqn.invars[place]) if len(eqn.invars) > place else np.dtype(np.int32)
+def _index_dtype(eqn: JaxprEqn, position: int = 1) -> np.dtype:
+    return dtype_of(eqn.invars[position]) if len(eqn.invars) > position else np.dtype(np.int32)
 
 
 def empty_rows(eqn: JaxprEqn) -> Rows:

@@ -303,15 +303,15 @@ def _argument(better: str) -> Reading:
     def find(g: Graph, eqn: JaxprEqn, x: Ids) -> Iterable[Ids]:
         (axis,), dtype = eqn.params["axes"], eqn.params["index_dtype"]
         best, *remaining = np.moveaxis(x, axis, 0)
-        place = constant(g, np.zeros(best.shape, dtype))
+        position = constant(g, np.zeros(best.shape, dtype))
         for k, line in enumerate(remaining, start=1):
             # NaN beats numbers, and only an earlier NaN beats NaN.
             wins = _each(g, "or", _each(g, better, line, best), _each(g, "ne", line, line))
             wins = _each(g, "and", wins, _each(g, "eq", best, best))
             index = constant(g, np.full(best.shape, k, dtype))
             best = _each(g, "select_n", wins, best, line)
-            place = _each(g, "select_n", wins, place, index)
-        yield place
+            position = _each(g, "select_n", wins, position, index)
+        yield position
 
     return find
 

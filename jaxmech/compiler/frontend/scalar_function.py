@@ -16,7 +16,9 @@ from jaxmech.compiler.optimize.fold import folded
 from jaxmech.utils.digests import function_digest
 from jaxmech.utils.jax_internals import Jaxpr
 
-Constants = tuple[tuple[int, bytes], ...]  # among the scalar inputs: their places and their bytes
+Constants = tuple[
+    tuple[int, bytes], ...
+]  # among the scalar inputs: their positions and their bytes
 MOST_KEPT = 256  # functions
 _KEPT: dict[tuple[str, Constants], "ScalarFunction | None"] = {}
 

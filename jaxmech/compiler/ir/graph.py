@@ -118,7 +118,7 @@ class Graph:
         return number
 
     def constants(self, numbers: Iterable[int]) -> tuple[tuple[int, bytes], ...]:
-        """The constants among nodes: their places and their bytes."""
+        """The constants among nodes: their positions and their bytes."""
         pairs = ((k, self.values[i]) for k, i in enumerate(numbers))
         return tuple((k, value.tobytes()) for k, value in pairs if value is not None)
 

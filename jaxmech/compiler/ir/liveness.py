@@ -135,12 +135,12 @@ class _LivenessSearch:
                 scope.live.nodes.add(number)
                 self._visit(scope, scope.graph.nodes[number])
 
-    def add_stacked(self, scope: _Scope, number: int, place: int) -> None:
+    def add_stacked(self, scope: _Scope, number: int, position: int) -> None:
         """Make a stacked output of a loop live."""
         body, loop = scope.body(number), scope.loops[number]
-        if place not in body.part.stacked:
-            body.part.stacked.add(place)
-            self.work += [(body, int(i)) for i in loop.stacked[place].ravel()]
+        if position not in body.part.stacked:
+            body.part.stacked.add(position)
+            self.work += [(body, int(i)) for i in loop.stacked[position].ravel()]
             self._add_control(body, scope, loop)
 
     def add_written(self, scope: _Scope, rows: set[Rows]) -> None:
@@ -159,8 +159,8 @@ class _LivenessSearch:
         if node.op == "branch":
             scope.rare.setdefault(node.params, set()).add(node.inputs[-1])
         elif node.op == "result":
-            number, place = node.params
-            self._add_carry(scope.body(number), scope, scope.loops[number], place)
+            number, position = node.params
+            self._add_carry(scope.body(number), scope, scope.loops[number], position)
         elif node.op == "saved":
             self.add_stacked(scope, *node.params[:2])
         elif scope.around is not None:
@@ -179,11 +179,11 @@ class _LivenessSearch:
         elif isinstance(sequence, SequenceOfNodes):
             self.work += [(scope, int(i)) for i in np.ravel(sequence.ids)]
 
-    def _add_carry(self, body: _Scope, outer: _Scope, loop: Loop, place: int) -> None:
+    def _add_carry(self, body: _Scope, outer: _Scope, loop: Loop, position: int) -> None:
         """Make a number of a carry live, through its initial value and its next value."""
-        if place not in body.part.carry:
-            body.part.carry.add(place)
-            self.work += [(outer, loop.init[place]), (body, loop.carry[place])]
+        if position not in body.part.carry:
+            body.part.carry.add(position)
+            self.work += [(outer, loop.init[position]), (body, loop.carry[position])]
             self._add_control(body, outer, loop)
 
     def _add_control(self, body: _Scope, outer: _Scope, loop: Loop) -> None:
@@ -234,15 +234,15 @@ def _changed_by_one_branch(loop: Loop, part: LiveLoop) -> dict[int, int]:
     assert part.body is not None
     nodes, readers = loop.body.nodes, _readers(loop, part, part.body)
     changed = {}
-    for place in part.carry:
-        end = loop.carry[place]
+    for position in part.carry:
+        end = loop.carry[position]
         node = nodes[end]
         if node.op == "branch" and node.params in part.body.branches:
             leaf = node.inputs[1]
-            is_own = nodes[leaf].op == "carry" and nodes[leaf].params == place
+            is_own = nodes[leaf].op == "carry" and nodes[leaf].params == position
             is_own &= loop.carry.count(end) == 1
             if is_own and readers.get(leaf, set()) <= {node.params} and end not in readers:
-                changed[place] = leaf
+                changed[position] = leaf
     return changed
 
 

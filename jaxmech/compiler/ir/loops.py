@@ -105,20 +105,20 @@ class WrittenRow:
 
     Attributes:
         rows: the result that it is a row of.
-        place: node of its index.
+        position: node of its index.
         condition: node of a boolean, whether it is written.
         row: nodes of the values.
     """
 
     rows: Rows
-    place: int
+    position: int
     condition: int
     row: Ids
 
     @property
     def nodes(self) -> list[int]:
         """All nodes that the row depends on."""
-        return [self.place, self.condition, *(int(i) for i in self.row.ravel())]
+        return [self.position, self.condition, *(int(i) for i in self.row.ravel())]
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +152,7 @@ class Loop:
             the first number of its carry, a boolean, holds, and keeps its carry from then on.
         reverse: whether it scans from the last element to the first.
         active: node of the graph around it that is false where nothing depends on the loop.
-        place: number of nodes of the graph around it that precede its results.
+        position: number of nodes of the graph around it that precede its results.
         written: rows that every iteration writes, after all inner loops.
     """
 
@@ -164,7 +164,7 @@ class Loop:
     stacked: list[Ids]
     length: int | None
     reverse: bool
-    place: int
+    position: int
     active: int | None = None
     written: "list[WrittenRow]" = field(default_factory=list)
 
@@ -199,8 +199,8 @@ def leaves(g: Graph, op: str, avals: Sequence[Any], loop: int | None = None) -> 
         size = int(np.prod(aval.shape))
         if size > LARGEST_ARRAY:
             raise UnsupportedError(f"an array of over {LARGEST_ARRAY} numbers")
-        places = range(count, count + size)
-        params = list(places) if loop is None else [(loop, k) for k in places]
+        positions = range(count, count + size)
+        params = list(positions) if loop is None else [(loop, k) for k in positions]
         arrays.append(leaves_of(g, op, aval.shape, aval.dtype, params))
         count += size
     return arrays
@@ -266,8 +266,8 @@ def arrays_of(graph: Graph, values: Sequence[Value], otherwise: str) -> list[Ids
         if isinstance(x, np.ndarray):
             arrays.append(x)
         elif isinstance(x, Stacked) and x.length * math.prod(x.shape) <= LARGEST_STACKED:
-            places = np.ndindex(x.length, math.prod(x.shape))
-            params = [(x.loop, x.number, *place) for place in places]
+            positions = np.ndindex(x.length, math.prod(x.shape))
+            params = [(x.loop, x.number, *position) for position in positions]
             arrays.append(leaves_of(graph, "saved", (x.length, *x.shape), x.dtype, params))
         else:
             raise UnsupportedError(otherwise)

@@ -40,7 +40,7 @@ class Piece(NamedTuple):
         operations: the operations, in order.
         inputs: the nodes that they read, except for their own and constants.
         outputs: those of their nodes that others read.
-        shape: the operations with the places of what they read: equal for equal functions.
+        shape: the operations with the positions of what they read: equal for equal functions.
     """
 
     operations: list[ScalarOperation]
@@ -80,12 +80,12 @@ def _ends(operations: Sequence[ScalarOperation]) -> list[int]:
 
 def _needed(operations: Sequence[ScalarOperation]) -> list[int]:
     """How many recent results are needed at or after each operation."""
-    places = {operation.number: k for k, operation in enumerate(operations)}
+    positions = {operation.number: k for k, operation in enumerate(operations)}
     last_use = list(range(len(operations)))
     for k, operation in enumerate(operations):
         for i in operation.reads:
-            if i in places:
-                last_use[places[i]] = k
+            if i in positions:
+                last_use[positions[i]] = k
     change = np.zeros(len(operations) + 1, int)
     for k, last in enumerate(last_use):
         change[k + 1] += 1
@@ -94,21 +94,21 @@ def _needed(operations: Sequence[ScalarOperation]) -> list[int]:
 
 
 def _piece(part: list[ScalarOperation], uses: Mapping[int, int], constants: Sequence[Any]) -> Piece:
-    places, inputs, shape = dict[int, int](), dict[int, int](), list[Any]()
+    positions, inputs, shape = dict[int, int](), dict[int, int](), list[Any]()
     within = Counter(i for operation in part for i in operation.reads)
     for operation in part:
         reads = list[Any]()
         for i in operation.reads:
-            if i in places:
-                reads.append(places[i])
+            if i in positions:
+                reads.append(positions[i])
             elif constants[i] is not None:
                 reads.append(constants[i].tobytes())
             else:
                 reads.append(~inputs.setdefault(i, len(inputs)))
         is_output = within[operation.number] < uses[operation.number]
         shape.append((operation.name, is_output, *reads))
-        places[operation.number] = len(places)
-    outputs = [i for i in places if within[i] < uses[i]]
+        positions[operation.number] = len(positions)
+    outputs = [i for i in positions if within[i] < uses[i]]
     return Piece(part, [*inputs], outputs, tuple(shape))
 
 

@@ -74,15 +74,15 @@ def comparison(fn: Callable[..., Any], commutes: bool = False) -> Fold:
     otherwise = constants_only(fn, commutes, bool)
 
     def fold(g: Graph, op: str, inputs: tuple[int, ...], params: Any) -> int:
-        for place, x in enumerate(inputs):
-            limit, flags = g.values[inputs[1 - place]], _summed_booleans(g, x)
+        for position, x in enumerate(inputs):
+            limit, flags = g.values[inputs[1 - position]], _summed_booleans(g, x)
             if limit is not None and flags and _can_count(len(flags), g.nodes[x].dtype):
                 counts = range(len(flags) + 1)
                 # The outcome for every possible count. If all but zero agree, the comparison tests
                 # whether any of them holds, and if all but the full count agree, whether every one
                 # does.
                 at_zero, *at_counts = (
-                    bool(fn(k, limit) if place == 0 else fn(limit, k)) for k in counts
+                    bool(fn(k, limit) if position == 0 else fn(limit, k)) for k in counts
                 )
                 *at_fewer, at_most = at_zero, *at_counts
                 if len(set(at_counts)) == 1:

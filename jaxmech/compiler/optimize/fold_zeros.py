@@ -207,12 +207,12 @@ class _OriginSearch:
         assert g.outer is not None
         if node.op == "carry":
             return [(g, scope.loop.carry[params]), (g.outer, scope.loop.init[params])]
-        sequence, place = scope.loop.scanned[params[0]], params[1]
+        sequence, position = scope.loop.scanned[params[0]], params[1]
         if isinstance(sequence, SequenceOfNodes):
-            return [(g.outer, int(element.ravel()[place])) for element in sequence.ids]
+            return [(g.outer, int(element.ravel()[position])) for element in sequence.ids]
         if isinstance(sequence, Stacked):
             loop_before = self.scopes[g.outer].loops[sequence.loop]
-            return [(loop_before.body, int(loop_before.stacked[sequence.number].ravel()[place]))]
+            return [(loop_before.body, int(loop_before.stacked[sequence.number].ravel()[position]))]
         return []  # an argument
 
     def _is_safe(self, g: Graph, number: int, condition: Condition) -> bool:

@@ -90,9 +90,9 @@ class Propagation:
         for i in ends:
             self._mark(g, i, ALWAYS) if g.nodes[i].dtype.kind == "f" else tested.add(i)
         self._mark_rows(g, written)
-        waiting = sorted(live.loops, key=lambda k: loops[k].place)
+        waiting = sorted(live.loops, key=lambda k: loops[k].position)
         for number in reversed(range(len(g.nodes))):
-            while waiting and loops[waiting[-1]].place > number:
+            while waiting and loops[waiting[-1]].position > number:
                 k = waiting.pop()
                 self._enter(g, k, loops[k], live)
             node = g.nodes[number]
@@ -178,9 +178,9 @@ class Propagation:
 
     def _enter(self, g: Graph, number: int, loop: Loop, live: Live) -> None:
         """Sweep the body of a loop, and mark the nodes around it that its leaves represent."""
-        part, (places, saved) = live.loops[number], self._read_after(g, number)
+        part, (positions, saved) = live.loops[number], self._read_after(g, number)
         if loop.length == 0:
-            for k, i in places.items():
+            for k, i in positions.items():
                 for condition in list(self._conditions[g].get(i, ())):
                     self._mark(g, loop.init[k], condition)
             return
@@ -193,9 +193,11 @@ class Propagation:
             integers.remove(loop.carry[0])
         # The greatest fixed point: assume that all carries propagate, and drop those that do not.
         # What the last iteration carries on does not matter where it is not read.
-        read = set(part.carry).intersection(places)
-        read = {k for k in read if live.holds(places[k])}
-        propagating = {k for k in part.carry if k not in read or self.reaches_result(g, places[k])}
+        read = set(part.carry).intersection(positions)
+        read = {k for k in read if live.holds(positions[k])}
+        propagating = {
+            k for k in part.carry if k not in read or self.reaches_result(g, positions[k])
+        }
         # Those that did not when the loop around this one was swept before do not now.
         propagating &= self._propagating.get(body, propagating)
         previous: set[int] | None = None
@@ -229,36 +231,36 @@ class Propagation:
     ) -> list[int]:  # fmt: skip
         """The nodes of the stacked outputs of a loop that a result shows."""
         visible = {k: self._stacked.get((g, number, k), set()) for k in part.stacked}
-        for (k, place), ids in saved.items():
+        for (k, position), ids in saved.items():
             # One number shows the NaN of its own iteration only; all are always read together.
             if all(self.reaches_result(g, i) for i in ids):
-                visible[k] = visible[k] | {place}
+                visible[k] = visible[k] | {position}
         return [
             int(i)
             for k in part.stacked
-            for place, i in enumerate(loop.stacked[k].ravel())
-            if place in visible[k] or loop.body.nodes[i].dtype.kind != "f"
+            for position, i in enumerate(loop.stacked[k].ravel())
+            if position in visible[k] or loop.body.nodes[i].dtype.kind != "f"
         ]
 
     def _read_after(
         self, g: Graph, number: int
     ) -> tuple[dict[int, int], dict[tuple[int, int], list[int]]]:
-        """The nodes that read the final carry of a loop, by place, and its stacked outputs.
+        """The nodes that read the final carry of a loop, by position, and its stacked outputs.
 
-        The latter by output and place in an element.
+        The latter by output and position in an element.
         """
         if g not in self._after:
-            places: dict[int, dict[int, int]] = defaultdict(dict)
+            positions: dict[int, dict[int, int]] = defaultdict(dict)
             saved = defaultdict[int, dict[tuple[int, int], list[int]]](lambda: defaultdict(list))
             for i, node in enumerate(g.nodes):
                 if node.op == "result":
-                    places[node.params[0]][node.params[1]] = i
+                    positions[node.params[0]][node.params[1]] = i
                 elif node.op == "saved":
-                    loop, k, _, place = node.params
-                    saved[loop][k, place].append(i)
-            self._after[g] = places, saved
-        places, saved = self._after[g]
-        return places[number], saved[number]
+                    loop, k, _, position = node.params
+                    saved[loop][k, position].append(i)
+            self._after[g] = positions, saved
+        positions, saved = self._after[g]
+        return positions[number], saved[number]
 
     def _sources(self, g: Graph, loop: Loop, op: str, params: Any) -> list[int]:
         """The nodes around a loop that a leaf of its body represents."""
@@ -267,11 +269,11 @@ class Propagation:
         if op == "carry":
             return [loop.init[params]]
         if op == "element":
-            sequence, place = loop.scanned[params[0]], params[1]
+            sequence, position = loop.scanned[params[0]], params[1]
             if isinstance(sequence, SequenceOfNodes):
-                return [int(element.ravel()[place]) for element in sequence.ids]
+                return [int(element.ravel()[position]) for element in sequence.ids]
             if isinstance(sequence, Stacked):
-                self._stacked.setdefault((g, sequence.loop, sequence.number), set()).add(place)
+                self._stacked.setdefault((g, sequence.loop, sequence.number), set()).add(position)
         return []
 
 

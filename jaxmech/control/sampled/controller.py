@@ -42,8 +42,8 @@ class Numbers:
             leaves.append(leaf)
             start += leaf.ravel().astype(float).tolist()
             where = jax.tree_util.keystr(path, simple=True, separator=".")
-            places = np.ndindex(leaf.shape) if leaf.ndim else [()]
-            names += [where + "".join(f"[{k}]" for k in place) for place in places]
+            indices = np.ndindex(leaf.shape) if leaf.ndim else [()]
+            names += [where + "".join(f"[{k}]" for k in index) for index in indices]
         return Numbers(
             jax.tree.structure(tree), tuple(x.shape for x in leaves),
             tuple(x.dtype for x in leaves), tuple(names), tuple(start),

@@ -29,7 +29,7 @@ _LATE = 3.0  # distances within which times are the same, from the end of a dela
 _NEVER = -(2.0**20)  # number of the last sample before a run
 
 
-class StatePlace(NamedTuple):
+class StateSlices(NamedTuple):
     """Where the numbers of a controller are among the states."""
 
     output: slice
@@ -48,25 +48,25 @@ class ControllerSet:
     is_late: bool = False  # whether outputs begin to hold right after the end of their delay
 
     @cached_property
-    def places(self) -> tuple[StatePlace, ...]:
-        """The places of the controllers."""
-        places, first = [], 0
+    def slices(self) -> tuple[StateSlices, ...]:
+        """The slices of the controllers."""
+        slices, first = [], 0
         for c in self.controllers:
             memory = first + c.outputs.size
             sample = memory + c.memories.size
             end = sample + 1 + c.pending * c.outputs.size
-            places.append(
-                StatePlace(
+            slices.append(
+                StateSlices(
                     slice(first, memory), slice(memory, sample), sample, slice(sample + 1, end)
                 )
             )
             first = end
-        return tuple(places)
+        return tuple(slices)
 
     @property
     def size(self) -> int:
         """The number of states."""
-        return self.places[-1].pending.stop
+        return self.slices[-1].pending.stop
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -97,11 +97,11 @@ class ControllerSet:
         """v at the start of a run, at which a sample may be due."""
         first, apart = ts[0], _apart(ts)
         states = v[v.size - self.size :]
-        for c, place in zip(self.controllers, self.places, strict=True):
+        for c, columns in zip(self.controllers, self.slices, strict=True):
             last = jnp.ceil((first - apart - c.phase) / c.period) - 1
-            is_new = states[place.sample] <= _NEVER
-            number = jnp.where(is_new, last.astype(v.dtype), states[place.sample])
-            states = states.at[place.sample].set(jax.lax.stop_gradient(number))
+            is_new = states[columns.sample] <= _NEVER
+            number = jnp.where(is_new, last.astype(v.dtype), states[columns.sample])
+            states = states.at[columns.sample].set(jax.lax.stop_gradient(number))
         return jnp.concatenate([v[: v.size - self.size], states])
 
     def times(
@@ -182,13 +182,13 @@ class ControllerSet:
                 f"be read by name, but is {type(params).__name__}."
             )
         outputs = {}
-        for c, place in zip(self.controllers, self.places, strict=True):
+        for c, columns in zip(self.controllers, self.slices, strict=True):
             if params is not None and c.name in params:
                 raise ValueError(
                     f"Argument `params` must not hold {c.name!r}, which is the output of a "
                     "controller; leave it out, or give the controller another name."
                 )
-            outputs[c.name] = c.outputs.tree(states[place.output])
+            outputs[c.name] = c.outputs.tree(states[columns.output])
         return {**(params or {}), **outputs}
 
     def __call__(self, q: Array, v: Array, t: Array, params: Any, apart: Any = 0.0) -> Array:
@@ -198,29 +198,29 @@ class ControllerSet:
         """
         mechanical = v.size - self.size
         bare_q, bare_v, states = self.without_states(q), v[:mechanical], v[mechanical:]
-        for c, place in zip(self.controllers, self.places, strict=True):
+        for c, columns in zip(self.controllers, self.slices, strict=True):
             params_with_outputs = self.with_outputs(params, states)
             number = jax.lax.stop_gradient(jnp.floor((t - c.phase) / c.period))
             sample_time = c.phase + number * c.period
             measured = c.measured(bare_q, bare_v, sample_time, params_with_outputs)
             output, memory = c.computed(
-                measured, states[place.memory], sample_time, params_with_outputs
+                measured, states[columns.memory], sample_time, params_with_outputs
             )
-            is_due = number > states[place.sample]
-            changes = [(place.memory, memory), (place.sample, number)]
+            is_due = number > states[columns.sample]
+            changes = [(columns.memory, memory), (columns.sample, number)]
             if c.pending:
-                kept = jnp.concatenate([output, states[place.pending]])[: c.pending * output.size]
-                changes.append((place.pending, kept))
+                kept = jnp.concatenate([output, states[columns.pending]])[: c.pending * output.size]
+                changes.append((columns.pending, kept))
             else:
-                changes.append((place.output, output))
+                changes.append((columns.output, output))
             for where, new in changes:
                 states = states.at[where].set(jnp.where(is_due, new, states[where]))
             if c.pending:
                 delay = jax.lax.stop_gradient(self.delay(c, params))
                 began = t - 2 * apart if self.is_late else t
                 age = number - jnp.floor((began - delay - c.phase) / c.period)
-                held = _held(states[place.output], states[place.pending], age)
-                states = states.at[place.output].set(held)
+                held = _held(states[columns.output], states[columns.pending], age)
+                states = states.at[columns.output].set(held)
         return jnp.concatenate([v[:mechanical], states])
 
     def _require_resolved(self, ts: Any, dtype: Any) -> None:

@@ -131,20 +131,20 @@ def _differences(
         apart = (low > 0) | (high < 0)
         width = np.where(np.isfinite(high - low) & (high > low), high - low, np.inf)
         score = np.where(np.isfinite(value), np.abs(value) / width, -1)
-        place = np.unravel_index(int(np.argmax(score)), np.shape(value)) if np.ndim(value) else ()
-        subscript = f"[{', '.join(map(str, place))}]" if place else ""
+        index = np.unravel_index(int(np.argmax(score)), np.shape(value)) if np.ndim(value) else ()
+        subscript = f"[{', '.join(map(str, index))}]" if index else ""
         yield Difference(
             name + subscript,
-            _at(first, place),
-            _at(second, place),
-            _at((value, low, high), place),
+            _at(first, index),
+            _at(second, index),
+            _at((value, low, high), index),
             int(np.sum(apart)),
             int(np.size(value)),
         )
 
 
-def _at(estimate: tuple[Any, Any, Any], place: tuple[Any, ...]) -> Limits:
-    value, low, high = (float(np.asarray(x)[tuple(place)]) for x in estimate)
+def _at(estimate: tuple[Any, Any, Any], index: tuple[Any, ...]) -> Limits:
+    value, low, high = (float(np.asarray(x)[tuple(index)]) for x in estimate)
     return value, low, high
 
 

@@ -192,8 +192,8 @@ def _compared(
         numbers = result.get("index")
         if numbers is None or "q" not in result or np.ndim(numbers) != 1:
             continue
-        for place in np.flatnonzero(np.asarray(numbers) == index):
-            stored = np.asarray(result["q"][place])
+        for entry in np.flatnonzero(np.asarray(numbers) == index):
+            stored = np.asarray(result["q"][entry])
             recomputed = values["q"].astype(stored.dtype)
             yield f"q of {name}", recomputed.tobytes() == stored.tobytes()
 

@@ -160,9 +160,9 @@ class StudyEvent(TextOrTable):
     ) -> Callable[..., Any]:
         quantity, level = self.of, self.level
         if quantity is not None and quantity in coordinates:
-            place = coordinates.index(quantity)
-            last = place - len(coordinates)  # what follows the coordinates are the last of v
-            return lambda q, v, t, p: (q[place] if place < q.size else v[last]) - level
+            entry = coordinates.index(quantity)
+            last = entry - len(coordinates)  # what follows the coordinates are the last of v
+            return lambda q, v, t, p: (q[entry] if entry < q.size else v[last]) - level
         fn = self.function if quantity is None else observe[quantity].function
         assert callable(fn)
         if quantity is None and not level:
@@ -337,9 +337,9 @@ def name_problems_of(study: Any, system: System, coordinates: Iterable[str]) -> 
     yield from _of_events(study.events, {*series, *coordinates, *observe}, (*coordinates, *observe))
     yield from _of_statistics(study, (*series, *coordinates, *observe, *of_events))
     stored = (*SERIES, *multipliers_names(system), *observe, *of_events)
-    for place, name in enumerate(() if isinstance(store, str) else store):
+    for entry, name in enumerate(() if isinstance(store, str) else store):
         if name not in stored:
-            yield Problem((f"store[{place}]",), not_one_of(name, stored, "a quantity to store"))
+            yield Problem((f"store[{entry}]",), not_one_of(name, stored, "a quantity to store"))
 
 
 def _of_events(

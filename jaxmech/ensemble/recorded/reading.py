@@ -103,9 +103,9 @@ def _signal(name: str, item: RecordedInput, sheet: Sheet) -> Signal:
     try:
         values = sheet.numbers((item.column,))[:, 0]
         if missing := np.flatnonzero(np.isnan(values)).tolist():
-            place = sheet.place(missing[0])
+            location = sheet.location(missing[0])
             message = f"`{item.column}` is missing; it must be known at every sample"
-            raise TableError(f"{place}: {message}, interpolate it, or leave the row out")
+            raise TableError(f"{location}: {message}, interpolate it, or leave the row out")
         return Signal(sheet.times(), values, item.interpolation, item.delay)
     except TableError as error:
         raise refuse(key, f"must hold a signal: {error}") from error

@@ -77,8 +77,8 @@ class Points:
         return {key: points[:, self._columns[key]] for key in self.keys}
 
     def _stratified(self, key: str, first: int, last: int) -> np.ndarray:
-        places = permuted(np.arange(first, last), self.size, self.seed, f"order of {key}")
-        return (places + uniform(self.seed, key, first, last)) / self.size
+        ranks = permuted(np.arange(first, last), self.size, self.seed, f"order of {key}")
+        return (ranks + uniform(self.seed, key, first, last)) / self.size
 
     def _saltelli(self, first: int, last: int) -> dict[str, np.ndarray]:
         """Points A, B, and A with one input of B each, trajectory by trajectory."""

@@ -86,16 +86,16 @@ class Sampling:
 
     def matrix(self, keys: list[str]) -> np.ndarray:
         """The correlation matrix of variables, or a StudyError if there is none."""
-        matrix, places = np.eye(len(keys)), dict[tuple[int, ...], int]()
-        for place, pair in enumerate(self.correlation):
-            key = ("sampling", f"correlation[{place}]", "of")
+        matrix, indices = np.eye(len(keys)), dict[tuple[int, ...], int]()
+        for entry, pair in enumerate(self.correlation):
+            key = ("sampling", f"correlation[{entry}]", "of")
             i, j = sorted(keys.index(named(name, keys, key)) for name in pair.of)
             if i == j:
                 raise refuse(key, f"must hold two different variables, but both are {keys[i]}")
-            if (i, j) in places:
-                message = f"must name another pair: correlation[{places[i, j]}] is already that of"
+            if (i, j) in indices:
+                message = f"must name another pair: correlation[{indices[i, j]}] is already that of"
                 raise refuse(key, f"{message} {keys[i]} and {keys[j]}")
-            places[i, j] = place
+            indices[i, j] = entry
             matrix[i, j] = matrix[j, i] = pair.value
         if np.linalg.eigvalsh(matrix)[0] <= 1e-10:
             message = (

@@ -17,13 +17,13 @@ def read_table(path: Path, key: Key = _TABLE) -> dict[str, np.ndarray]:
     try:
         frame, lines = read_rows(path)
 
-        def place(row: int) -> str:
+        def location(row: int) -> str:
             return f"{path}:{lines[row + 1]}" if lines else f"{path}, row {row}"
 
-        columns = {cells.name: numbers(cells, place) for cells in frame}
+        columns = {cells.name: numbers(cells, location) for cells in frame}
         for name, values in columns.items():
             for row in np.flatnonzero(np.isnan(values)).tolist():
-                raise TableError(f"{place(row)}: column `{name}` has no number")
+                raise TableError(f"{location(row)}: column `{name}` has no number")
     except TableError as error:
         raise refuse(key, f"must hold a column of numbers for each variable: {error}") from error
     return columns

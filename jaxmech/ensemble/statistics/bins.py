@@ -44,14 +44,14 @@ class Bins:
         value, w = sample.weighted(self.of)
         low = jnp.minimum(state["min"], jnp.where(w > 0, value, jnp.inf).min(0))
         high = jnp.maximum(state["max"], jnp.where(w > 0, value, -jnp.inf).max(0))
-        e, first = self.places(low, high)
+        e, first = self.scale(low, high)
         # By powers of two only, which is exact: the bin of a value does not depend on how the work
         # is divided.
-        place = jnp.floor(scaled(value, -e)) - first
-        place = jnp.where(w > 0, place, 0).astype(jnp.int32)
+        bin_index = jnp.floor(scaled(value, -e)) - first
+        bin_index = jnp.where(w > 0, bin_index, 0).astype(jnp.int32)
         weights = self._widened(state, low, high)
         return {
-            "weights": counted(weights, place, w),
+            "weights": counted(weights, bin_index, w),
             "squares": state["squares"] + (w**2).sum(0),
             "min": low,
             "max": high,
@@ -65,7 +65,7 @@ class Bins:
         squares = first["squares"] + second["squares"]
         return {"weights": counts, "squares": squares, "min": low, "max": high}
 
-    def places(self, low: Array, high: Array) -> tuple[Array, Array]:
+    def scale(self, low: Array, high: Array) -> tuple[Array, Array]:
         """The exponent of the width of the bins, and the number of the first one."""
         low, high = (jnp.where(low <= high, x, 0.0) for x in (low, high))
         largest = jnp.maximum(jnp.abs(low), jnp.abs(high))
@@ -80,20 +80,20 @@ class Bins:
 
     def on_host(self, state: State) -> tuple[np.ndarray, np.ndarray]:
         """The number of the first bin of a state, and the width of its bins."""
-        e, first = self.places(jnp.asarray(state["min"]), jnp.asarray(state["max"]))
+        e, first = self.scale(jnp.asarray(state["min"]), jnp.asarray(state["max"]))
         return np.asarray(first), np.asarray(np.ldexp(1.0, np.asarray(e)))
 
     def _widened(self, state: State, low: Array, high: Array) -> Array:
-        e, first = self.places(state["min"], state["max"])
-        wide, start = self.places(low, high)
+        e, first = self.scale(state["min"], state["max"])
+        wide, start = self.scale(low, high)
         is_same = (e == wide) & (first == start)
 
         def moved(weights: Array) -> Array:
             numbers = first[..., None] + jnp.arange(self.count)
-            place = jnp.floor(jnp.ldexp(numbers, (e - wide)[..., None])) - start[..., None]
-            inside = (place >= 0) & (place < self.count) & (weights > 0)
-            place = jnp.where(inside, place, 0).astype(jnp.int32)
-            bins_first = jnp.moveaxis(place, -1, 0), jnp.moveaxis(weights, -1, 0)
+            bin_index = jnp.floor(jnp.ldexp(numbers, (e - wide)[..., None])) - start[..., None]
+            inside = (bin_index >= 0) & (bin_index < self.count) & (weights > 0)
+            bin_index = jnp.where(inside, bin_index, 0).astype(jnp.int32)
+            bins_first = jnp.moveaxis(bin_index, -1, 0), jnp.moveaxis(weights, -1, 0)
             return counted(jnp.zeros_like(weights), *bins_first)
 
         # Once a few values have been seen the bins stay, and moving all counts would cost as much
@@ -102,11 +102,11 @@ class Bins:
         return weights
 
 
-def counted(counts: Array, place: Array, weight: Array) -> Array:
-    """Counts (..., bins) with weights (B, ...) added at their places (B, ...)."""
-    weight = jnp.broadcast_to(weight, place.shape)
+def counted(counts: Array, bin_index: Array, weight: Array) -> Array:
+    """Counts (..., bins) with weights (B, ...) added at their indices (B, ...)."""
+    weight = jnp.broadcast_to(weight, bin_index.shape)
     bins = counts.shape[-1]
     flat = counts.reshape(-1, bins)
-    rows = jnp.broadcast_to(jnp.arange(len(flat)), (len(place), len(flat)))
-    added = flat.at[rows, place.reshape(rows.shape)].add(weight.reshape(rows.shape))
+    rows = jnp.broadcast_to(jnp.arange(len(flat)), (len(bin_index), len(flat)))
+    added = flat.at[rows, bin_index.reshape(rows.shape)].add(weight.reshape(rows.shape))
     return added.reshape(counts.shape)

@@ -74,9 +74,9 @@ class Histogram(AbstractStatistic):
         value, w = sample.weighted(self.of)
         edges = self._edges(value.dtype)
         # By comparisons: a product with the width of a bin is rounded across the edges.
-        place = jnp.searchsorted(edges, value, side="right").astype(jnp.int32)
-        place = jnp.where(value == edges[-1], self.bins, place)
-        return {"weights": counted(state["weights"], place, w)}
+        bin_index = jnp.searchsorted(edges, value, side="right").astype(jnp.int32)
+        bin_index = jnp.where(value == edges[-1], self.bins, bin_index)
+        return {"weights": counted(state["weights"], bin_index, w)}
 
     def merge(self, first: State, second: State) -> State:
         """Sums of the counts, in common bins."""

@@ -100,18 +100,18 @@ def _inverse(weights: np.ndarray, p: np.ndarray) -> np.ndarray:
     """Locate probabilities in the cumulative distribution, in bins from the first one."""
     flat = weights.reshape(-1, weights.shape[-1])
     rows = p.reshape(len(flat), -1)
-    places = []
+    ranks = []
     for counts, probabilities in zip(flat, rows, strict=True):
         filled = np.flatnonzero(counts)
         if not len(filled):
-            places.append(np.zeros(len(probabilities)))
+            ranks.append(np.zeros(len(probabilities)))
             continue
         edges = np.concatenate([filled[:1], filled + 1]).astype(float)
         sums = np.concatenate([[0.0], np.cumsum(counts[filled])])
         bins = np.clip(np.searchsorted(sums, probabilities * sums[-1]) - 1, 0, len(filled) - 1)
         inside = (probabilities * sums[-1] - sums[bins]) / counts[filled][bins]
-        places.append(edges[bins + 1] - 1 + np.clip(inside, 0, 1))
-    return np.asarray(places).reshape(p.shape)
+        ranks.append(edges[bins + 1] - 1 + np.clip(inside, 0, 1))
+    return np.asarray(ranks).reshape(p.shape)
 
 
 def _ranks(p: np.ndarray, count: np.ndarray, confidence: float) -> tuple[np.ndarray, np.ndarray]:

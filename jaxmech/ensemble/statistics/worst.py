@@ -73,14 +73,14 @@ class Worst(AbstractStatistic):
         """Keep the best of both."""
         score = jnp.concatenate([first["score"], second["score"]])
         # Of equal scores `top_k` takes the first, which is that of the earlier trajectory.
-        best, place = jax.lax.top_k(score, self.keep)
+        best, index = jax.lax.top_k(score, self.keep)
         old = len(first["score"])
-        from_first = jnp.minimum(place, old - 1)
-        from_second = jnp.clip(place - old, 0, len(second["score"]) - 1)
+        from_first = jnp.minimum(index, old - 1)
+        from_second = jnp.clip(index - old, 0, len(second["score"]) - 1)
         merged = {"score": best}
         for name in [key for key in first if key != "score"]:
             a, b = first[name][from_first], second[name][from_second]
-            chosen = (place < old).reshape(-1, *(1,) * (a.ndim - 1))
+            chosen = (index < old).reshape(-1, *(1,) * (a.ndim - 1))
             empty = jnp.isneginf(best).reshape(chosen.shape)
             nothing = -1 if name == "index" else jnp.nan
             merged[name] = jnp.where(empty, nothing, jnp.where(chosen, a, b))

@@ -196,10 +196,10 @@ def _local(cluster: Cluster, scratch: str) -> "SpecCluster":
     count = cluster.workers_wanted
     shares = _cores(cluster, count)
     workers: dict[Any, dict[str, Any]] = {}
-    for place in range(count):
-        env = {CORES: ",".join(map(str, shares[place]))} if shares else {}
+    for index in range(count):
+        env = {CORES: ",".join(map(str, shares[index]))} if shares else {}
         if cluster.device == "gpu":
-            env |= {"CUDA_VISIBLE_DEVICES": _gpus(count)[place]}
+            env |= {"CUDA_VISIBLE_DEVICES": _gpus(count)[index]}
         options = {
             "nthreads": 1,
             "env": env,
@@ -209,7 +209,7 @@ def _local(cluster: Cluster, scratch: str) -> "SpecCluster":
             "silence_logs": logging.CRITICAL,
             **secured,
         }
-        workers[place] = {"cls": Nanny, "options": options}
+        workers[index] = {"cls": Nanny, "options": options}
     scheduler = {
         "cls": Scheduler,
         "options": {**secured, "allowed_failures": cluster.allowed_failures},

@@ -107,13 +107,13 @@ class _Clock:
 
     count: int
     tell: Callable[[str], None]
-    place: int = -1
+    order: int = -1
     begun: float = 0.0
 
     def tick(self) -> None:
         """Note the start of a block."""
-        self.place += 1
-        if self.place == 2:
+        self.order += 1
+        if self.order == 2:
             seconds = (self.count - 2) * (time.perf_counter() - self.begun)
             if seconds > LONG:
                 remainder = f"the other {self.count - 2} of {self.count} blocks"

@@ -96,12 +96,12 @@ def _address_in(file: Path, deadline: float) -> str:
         time.sleep(_LOOK)
 
 
-def _no_scheduler(place: str, error: Exception) -> ClusterError:
+def _no_scheduler(location: str, error: Exception) -> ClusterError:
     reason = str(error) or "no answer in time"
     remedy = "start one with `dask scheduler`, or correct the address"
-    if place.partition(":")[0] in ENCRYPTED:
+    if location.partition(":")[0] in ENCRYPTED:
         remedy += "; for tls, certificates must be configured (docs/cluster.md)"
-    return ClusterError(f"there is no scheduler at {place} ({reason}); {remedy}")
+    return ClusterError(f"there is no scheduler at {location} ({reason}); {remedy}")
 
 
 def open_to_others(address: str) -> bool:

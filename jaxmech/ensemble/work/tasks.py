@@ -60,9 +60,9 @@ class Tasks:
         pending: dict[int, Result] = {}
         following = 0
         x64 = bool(jax.config.read("jax_enable_x64"))
-        parcels = ((place, pickled((function, item)), x64) for place, item in enumerate(items))
-        for (place, _, _), result in self.as_done(computed, parcels):
-            pending[place] = result
+        parcels = ((index, pickled((function, item)), x64) for index, item in enumerate(items))
+        for (index, _, _), result in self.as_done(computed, parcels):
+            pending[index] = result
             while following in pending:
                 yield pending.pop(following)
                 following += 1

@@ -68,14 +68,14 @@ def facts_of_worker(x64: bool) -> dict[str, Any]:
     return {**environment(), "host": platform.node()}
 
 
-def refusal(expected: Mapping[str, Any], facts: Mapping[str, Any], place: str) -> str | None:
+def refusal(expected: Mapping[str, Any], facts: Mapping[str, Any], location: str) -> str | None:
     """The reason why a worker must not take part, or None."""
     differences = changes(expected, facts, SAME)
     if not differences:
         return None
     difference_text = "; ".join(differences)
     advice = "install the same versions everywhere, and start the workers again"
-    return f"the worker {place} differs from the others: {difference_text}; {advice}"
+    return f"the worker {location} differs from the others: {difference_text}; {advice}"
 
 
 def compute_blocks(order: bytes, blocks: tuple[int, ...]) -> Computed:
@@ -117,13 +117,13 @@ def _prepared(order: bytes) -> tuple[Order, BlockProgram]:
     """The program of a run, after a check that this process computes the same."""
     run: Order = pickle.loads(order)
     facts = facts_of_worker(run.x64)
-    place = f"on {facts['host']}"
+    location = f"on {facts['host']}"
     try:
         expected = stored_environment(run.path)
     except FolderError as error:
         message = "the run folder must be on a file system that all workers share"
-        raise ClusterError(f"the worker {place} cannot read {run.path}; {message}") from error
-    if problem := refusal(expected, facts, place):
+        raise ClusterError(f"the worker {location} cannot read {run.path}; {message}") from error
+    if problem := refusal(expected, facts, location):
         raise ClusterError(problem)
     plan = planned(run.study, run.path, run.folder)
     study = replace(plan.study, **plan.functions)
@@ -132,5 +132,5 @@ def _prepared(order: bytes) -> tuple[Order, BlockProgram]:
         message = (
             f"{'; '.join(differences)}; the files of the study must be the same for all workers"
         )
-        raise ClusterError(f"the worker {place} would compute another study: {message}")
+        raise ClusterError(f"the worker {location} would compute another study: {message}")
     return run, kernel

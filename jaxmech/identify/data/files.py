@@ -18,14 +18,14 @@ def column_sheets(
     """The recordings in rows: a single one, or one for each value of the column `recording`."""
     import polars as pl  # imports slowly
 
-    names, place = rows.frame.columns, f"{path}:{rows.lines[0]}" if rows.lines else path
+    names, location = rows.frame.columns, f"{path}:{rows.lines[0]}" if rows.lines else path
     time, recording = (
         name and required_title(key, name, names, path)
         for key, name in (("time", time), ("recording", recording))
     )
     if time is None and dt is None:
         raise TableError(
-            f"{place}: when were the samples taken? Name the column by `time`, or the time "
+            f"{location}: when were the samples taken? Name the column by `time`, or the time "
             f"between them by `dt`. Columns: {', '.join(names)}"
         )
     group = pl.lit(path.stem) if recording is None else pl.col(recording)

@@ -99,7 +99,7 @@ def ends_of_steps(inputs: Inputs, first: float, last: float) -> np.ndarray:
 
 
 def merged(ts: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Times with others between them, and the places of the former; equal ones count once."""
+    """Times with others between them, and the indices of the former; equal ones count once."""
     if not others.size:
         return ts, np.arange(len(ts))
     eps = float(np.finfo(jnp.result_type(float)).eps)

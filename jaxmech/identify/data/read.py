@@ -141,7 +141,7 @@ def _files(table: Table, path: Path) -> list[list[Sheet]]:
                 message = (
                     f"{sheet.name!r} is in {first.path} too; give every recording its own name"
                 )
-                raise TableError(f"{sheet.place(0)}: {message}")
+                raise TableError(f"{sheet.location(0)}: {message}")
     return _parts(table, sheets)
 
 
@@ -233,7 +233,7 @@ def _recording(table: Table, sheet: Sheet) -> Recording:
     for columns, values in ((q_columns, q0), (v_columns or q_columns, v0)):
         for k in np.flatnonzero(~np.isfinite(values[0])):
             raise TableError(
-                f"{sheet.place(0)}: column `{columns[k]}` is missing where {sheet.name} begins; "
+                f"{sheet.location(0)}: column `{columns[k]}` is missing where {sheet.name} begins; "
                 "the start must be known, cut the rows before it"
             )
     weights = None if table.noise_sd is None else 1 / np.asarray(table.noise_sd, float)
@@ -251,4 +251,4 @@ def _recording(table: Table, sheet: Sheet) -> Recording:
         )  # fmt: skip
         return recording.every(table.stride)
     except ValueError as error:
-        raise TableError(f"{sheet.place(0)}: {error}") from error
+        raise TableError(f"{sheet.location(0)}: {error}") from error

@@ -225,8 +225,8 @@ def _array(argument: str, value: Any) -> np.ndarray:
 
 
 def _refused(recording: Recording, argument: str, requirement: str) -> ValueError:
-    place = f" of recording {recording.name!r}" if recording.name else ""
-    return ValueError(f"Argument `{argument}`{place} must have {requirement}.")
+    location = f" of recording {recording.name!r}" if recording.name else ""
+    return ValueError(f"Argument `{argument}`{location} must have {requirement}.")
 
 
 def named(recordings: Any, argument: str) -> tuple[Recording, ...]:

@@ -1,4 +1,4 @@
-"""The rows of one recording in a file: the numbers in its cells, in SI units, and their places."""
+"""The rows of one recording in a file: numbers in cells, in SI units, and their locations."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -34,8 +34,8 @@ class Sheet(NamedTuple):
         """The name of the times."""
         return self.ts.name
 
-    def place(self, row: int) -> str:
-        """The place of a row in the file, for messages."""
+    def location(self, row: int) -> str:
+        """The location of a row in the file, for messages."""
         if self.lines is None:
             return f"{self.path}, {self.name}, sample {row}"
         return f"{self.path}:{self.lines[row]}"
@@ -71,7 +71,7 @@ class Sheet(NamedTuple):
         return np.stack([self._in_si(name) for name in names], axis=1)
 
     def _in_si(self, title: str) -> np.ndarray:
-        return numbers(self.frame[title], self.place) * self._conversion(title)[0]
+        return numbers(self.frame[title], self.location) * self._conversion(title)[0]
 
     def unit(self, title: str) -> str | None:
         """The unit of a column: as stated, or in its title."""
@@ -99,15 +99,15 @@ class Sheet(NamedTuple):
         """The sample times, which must increase."""
         count = len(self.frame)
         if count < 2:
-            place = self.place(0) if count else str(self.path)
-            raise TableError(f"{place}: {self.name} has {count} samples, but needs at least two")
-        ts = seconds(self.ts) if self.ts.dtype.is_temporal() else numbers(self.ts, self.place)
+            location = self.location(0) if count else str(self.path)
+            raise TableError(f"{location}: {self.name} has {count} samples, but needs at least two")
+        ts = seconds(self.ts) if self.ts.dtype.is_temporal() else numbers(self.ts, self.location)
         for row in np.flatnonzero(~np.isfinite(ts)).tolist():
-            raise TableError(f"{self.place(row)}: the time `{self.clock}` is missing")
+            raise TableError(f"{self.location(row)}: the time `{self.clock}` is missing")
         for row in np.flatnonzero(np.diff(ts) <= 0).tolist():
             raise TableError(
-                f"{self.place(row + 1)}: the time `{self.clock}` must increase, but {ts[row + 1]:g}"
-                f" follows {ts[row]:g}"
+                f"{self.location(row + 1)}: the time `{self.clock}` must increase, but "
+                f"{ts[row + 1]:g} follows {ts[row]:g}"
             )
         return ts * self._conversion(self.clock)[0]
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from jaxmech.identify.data.recording import Recording
 from jaxmech.identify.data.wraps import unwrapped
+from jaxmech.utils.arrays import HostArray
 
 _FEWEST = 3  # samples of a coordinate from which it has a rate
 
@@ -43,8 +44,6 @@ def states_of_samples(one: Recording) -> tuple[np.ndarray, np.ndarray] | None:
     return q, v
 
 
-Numbers = NDArray[np.float64]
-
 _WIDTHS = (5, 9, 17, 33, 65)  # samples under a parabola
 _JUDGED = 100  # samples at which the widths are compared
 _NEAR = 9  # samples under a parabola that judges the one in its middle
@@ -54,7 +53,7 @@ _ROUNDS = 20  # of outliers in the neighbourhood of a larger one
 _AT_ONCE = 4096  # samples whose parabolas are fitted in one batch, to bound the memory
 
 
-def rates(values: Numbers, ts: Numbers) -> Numbers:
+def rates(values: HostArray, ts: HostArray) -> HostArray:
     """Time derivatives (T, k) of samples (T, k) at times (T,); NaN where a derivative is unknown.
 
     Example:
@@ -66,7 +65,7 @@ def rates(values: Numbers, ts: Numbers) -> Numbers:
     return np.stack([_rates(column, ts) for column in values.T], axis=1)
 
 
-def without_outliers(values: Numbers, ts: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
+def without_outliers(values: HostArray, ts: HostArray) -> tuple[HostArray, NDArray[np.bool_]]:
     """Samples (T, k) with the outliers moved to where their neighbours are, and which these are.
 
     Example:
@@ -88,13 +87,13 @@ def without_outliers(values: Numbers, ts: Numbers) -> tuple[Numbers, NDArray[np.
                 break
             column[outliers] = np.nan
             moved[seen[outliers], k] = True
-        places = np.flatnonzero(np.isnan(column))
-        if places.size:
-            clean[seen[places], k] = _parabolas(column, times, _NEAR, times[places])[0]
+        indices = np.flatnonzero(np.isnan(column))
+        if indices.size:
+            clean[seen[indices], k] = _parabolas(column, times, _NEAR, times[indices])[0]
     return clean, moved
 
 
-def _outliers(values: Numbers, ts: Numbers) -> NDArray[np.bool_]:
+def _outliers(values: HostArray, ts: HostArray) -> NDArray[np.bool_]:
     """The samples far from the parabola through their neighbours, and further than those are."""
     parts = np.array_split(np.arange(len(ts)), -(-len(ts) // _AT_ONCE))
     value, leverage = (
@@ -116,7 +115,7 @@ def _outliers(values: Numbers, ts: Numbers) -> NDArray[np.bool_]:
     return far
 
 
-def _rates(values: Numbers, ts: Numbers) -> Numbers:
+def _rates(values: HostArray, ts: HostArray) -> HostArray:
     seen = np.isfinite(values)
     if not seen.any():
         return np.full(len(ts), np.nan)
@@ -132,21 +131,21 @@ def _rates(values: Numbers, ts: Numbers) -> Numbers:
     return np.concatenate([_parabolas(samples, times, width, part)[1] for part in parts])
 
 
-def _error(values: Numbers, ts: Numbers, width: int, places: NDArray[np.int_]) -> float:
+def _error(values: HostArray, ts: HostArray, width: int, indices: NDArray[np.int_]) -> float:
     """Mean squared error of the parabolas at samples that they were not fitted to."""
     if width < _WIDTHS[0]:
         return 0.0
-    value, _, leverage = _parabolas(values, ts, width, ts[places])
+    value, _, leverage = _parabolas(values, ts, width, ts[indices])
     with np.errstate(invalid="ignore", divide="ignore"):
         # the error without the sample, from the fit with it: no second fit is needed
-        missed = (values[places] - value) / (1 - leverage)
+        missed = (values[indices] - value) / (1 - leverage)
     missed = missed[np.isfinite(missed)]
     return float(np.mean(missed**2)) if missed.size else np.inf
 
 
 def _parabolas(
-    values: Numbers, ts: Numbers, width: int, at: Numbers
-) -> tuple[Numbers, Numbers, Numbers]:
+    values: HostArray, ts: HostArray, width: int, at: HostArray
+) -> tuple[HostArray, HostArray, HostArray]:
     """Value and slope at some times of the parabola around each, and the leverage of a sample."""
     nearest = np.minimum(np.searchsorted(ts, at), len(ts) - 1)
     first = np.clip(nearest - width // 2, 0, len(ts) - width)

@@ -93,9 +93,9 @@ def jumps(recordings: Sequence[Any]) -> Iterator[str]:
                 at = np.flatnonzero(np.abs(steps - turn) < _NEAR * turn)
                 within = np.ptp(column[seen]) <= _WITHIN * turn
                 if at.size and within and np.median(steps) < _SLOW * turn:
-                    place = f" of {recording.name}" if recording.name else ""
+                    location = f" of {recording.name}" if recording.name else ""
                     yield (
-                        f"Sensor {sensor}{place} jumps by nearly {name} between neighbouring "
+                        f"Sensor {sensor}{location} jumps by nearly {name} between neighbouring "
                         f"samples (at {times[at[0]]:.4g}); if it is an angle that wraps, state "
                         f"`wraps={{{sensor}: {'2 * np.pi' if turn < 360 else '360'}}}` of "
                         'its Recording, or `wraps = ["its column"]` in a table.'

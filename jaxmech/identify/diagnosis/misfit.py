@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxmech.identify.inference.information import Autocorrelation, Numbers, correlation, percent
+from jaxmech.identify.inference.information import Autocorrelation, correlation, percent
 from jaxmech.identify.noise.losses import NORMAL
 from jaxmech.identify.problem.least_squares import SegmentRun
 from jaxmech.identify.problem.rows import Task
+from jaxmech.utils.arrays import HostArray
 
 EXACT = 1e-6  # share of the motion below which residuals are numerical errors
 _RARE = 1e-4  # probability below which noise alone is rejected
@@ -17,7 +18,7 @@ _CAUSE = "The model lacks something, or the times, a unit or a column are wrong,
 
 
 def correlated(
-    task: Task, made: SegmentRun, residuals: Sequence[Numbers]
+    task: Task, made: SegmentRun, residuals: Sequence[HostArray]
 ) -> Autocorrelation | None:
     """The correlation of the residuals (T, d) in time; None if they may be independent."""
     if not share(task, made) > EXACT:
@@ -26,7 +27,7 @@ def correlated(
 
 
 def misfit(
-    task: Task, y: np.ndarray, made: SegmentRun, residuals: Sequence[Numbers], unknowns: int
+    task: Task, y: np.ndarray, made: SegmentRun, residuals: Sequence[HostArray], unknowns: int
 ) -> str:
     """A warning about the residuals of a fit, or an empty text if they look like noise."""
     # They must be independent of one another, whether their noise is stated or estimated. In units
@@ -97,7 +98,7 @@ def _compare_with_stated(squares: float, degrees: int, correlated: Autocorrelati
     return ""
 
 
-def _squares(task: Task, y: np.ndarray, residuals: Sequence[Numbers]) -> tuple[float, int]:
+def _squares(task: Task, y: np.ndarray, residuals: Sequence[HostArray]) -> tuple[float, int]:
     """The squared residuals of all measurements and priors, and their number.
 
     With a robust loss those that normal noise of the same median would have.

@@ -10,7 +10,7 @@ from jaxmech.identify.data.wraps import jumps
 from jaxmech.identify.diagnosis.exact_starts import inexact_starts
 from jaxmech.identify.diagnosis.misfit import EXACT, correlated, misfit, share
 from jaxmech.identify.inertial.possible import impossible
-from jaxmech.identify.inference.information import Numbers, percent
+from jaxmech.identify.inference.information import percent
 from jaxmech.identify.inference.normal_equations import normal
 from jaxmech.identify.noise.outliers import outliers
 from jaxmech.identify.optimize.loop import Solved
@@ -18,6 +18,7 @@ from jaxmech.identify.problem.least_squares import SegmentRun
 from jaxmech.identify.problem.rows import Task
 from jaxmech.identify.problem.steps import is_too_coarse, largest_shift, needed_steps
 from jaxmech.integrate import FixedSteps
+from jaxmech.utils.arrays import HostArray
 
 
 def coarse_steps(task: Task, solved: Solved) -> Iterator[str]:
@@ -98,7 +99,7 @@ def _white(task: Task, solved: Solved, values: np.ndarray) -> np.ndarray:
     return neighbours.whitened(values, neighbours.correlation(times))
 
 
-def _spread(task: Task, solved: Solved, unknowns: int) -> Numbers:
+def _spread(task: Task, solved: Solved, unknowns: int) -> HostArray:
     """The spread of the information about each number, where unknowns are as likely, (p,)."""
     rows = task.evaluator.rows(solved.y, solved.conditions)
     sizes = np.linalg.norm(rows.jacobian, axis=0)
@@ -174,7 +175,7 @@ def remarks(
         yield "Computed in single precision: set jax_enable_x64 for a reliable fit."
 
 
-def _outliers(task: Task, made: SegmentRun, residuals: Sequence[Numbers]) -> Iterator[str]:
+def _outliers(task: Task, made: SegmentRun, residuals: Sequence[HostArray]) -> Iterator[str]:
     far = outliers(residuals, task.origin.recordings)
     if len(far) and share(task, made) > EXACT:
         worst = far.samples[0]

@@ -28,10 +28,10 @@ from jaxmech.identify.inertial.motions import motions
 from jaxmech.identify.inertial.regressor import regressor
 from jaxmech.identify.inertial.standard import StandardParameters, standard_parameters
 from jaxmech.identify.inference.formulas import independent
-from jaxmech.identify.inference.information import Numbers
 from jaxmech.parts import Mechanism
 from jaxmech.rates import in_rates
 from jaxmech.system import Params, System
+from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_finite, require_kind, require_seed
 from jaxmech.utils.precision import USE_FLOAT64
 
@@ -61,7 +61,7 @@ class BaseParameters:
     """
 
     names: tuple[str, ...]
-    matrix: Numbers
+    matrix: HostArray
     leading: tuple[int, ...]
     params: Params
     known: tuple[str, ...]
@@ -195,10 +195,10 @@ def base_of(
     if standard is None:
         return None
     plain = in_rates(system, params)
-    place = _checked_pose(plain, standard, q)
+    pose = _checked_pose(plain, standard, q)
     fixed = _checked_known(standard, known, params, t)
     count, draw = 2 + _ROWS * len(standard.names), np.random.default_rng(seed)
-    drawn = motions(plain, standard.kinematics, place, t, params, count, draw)
+    drawn = motions(plain, standard.kinematics, pose, t, params, count, draw)
     rows, sizes = regressor(standard, drawn, t, params)
     free = [k for k in range(len(standard.names)) if standard.names[k] not in fixed]
     leading, matrix = _grouped(rows, free)
@@ -206,7 +206,7 @@ def base_of(
     return BaseParameters(standard.names, matrix, tuple(leading), params, fixed, standard)
 
 
-def _grouped(rows: Numbers, free: Sequence[int]) -> tuple[list[int], Numbers]:
+def _grouped(rows: HostArray, free: Sequence[int]) -> tuple[list[int], HostArray]:
     """The leading column of each combination, and the coefficients of all columns, (b, s)."""
     triangle = np.linalg.qr(rows)[1]
     lengths = np.linalg.norm(triangle, axis=0)
@@ -222,7 +222,7 @@ def _grouped(rows: Numbers, free: Sequence[int]) -> tuple[list[int], Numbers]:
     return leading, matrix
 
 
-def _checked_pose(system: System, standard: StandardParameters, q: Any) -> Numbers | None:
+def _checked_pose(system: System, standard: StandardParameters, q: Any) -> HostArray | None:
     """The pose from which loops are moved; None where any pose will do."""
     units = [f"{norm.name}.unit" for norm in standard.kinematics.norms]
     closing = [c.name for c in system.constraints if c.name not in units]
@@ -235,10 +235,10 @@ def _checked_pose(system: System, standard: StandardParameters, q: Any) -> Numbe
             f"{', '.join(closing)}: in another form other combinations may count; take it from "
             "`assemble`."
         )
-    place = np.asarray(q, float)
-    if place.shape not in ((n,), (system.n,)):
-        raise ValueError(f"Argument `q` must have shape ({n},), but has shape {place.shape}.")
-    return place[:n]
+    pose = np.asarray(q, float)
+    if pose.shape not in ((n,), (system.n,)):
+        raise ValueError(f"Argument `q` must have shape ({n},), but has shape {pose.shape}.")
+    return pose[:n]
 
 
 def _checked_known(
@@ -259,7 +259,7 @@ def _checked_known(
     return tuple(known)
 
 
-def _sum(names: Sequence[str], leading: int, coefficients: Numbers) -> str:
+def _sum(names: Sequence[str], leading: int, coefficients: HostArray) -> str:
     """A sum such as "a + 0.5 b - c", the leading name first; its terms are not to be broken."""
     order = [leading, *(k for k in np.flatnonzero(coefficients).tolist() if k != leading)]
     text = ""

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.analysis import State, nearest_consistent
-from jaxmech.identify.inference.information import Numbers
 from jaxmech.parts import AbstractKinematics
 from jaxmech.system import Params, System
+from jaxmech.utils.arrays import HostArray
 
 _STEP = 0.1  # of the walk through the poses of closed loops, relative to 1 + |q|
 _TRIES = 5  # poses that are tried for each motion
@@ -26,12 +26,12 @@ class RandomMotion(NamedTuple):
         directions: the basis, (n, f), with f degrees of freedom.
     """
 
-    q: Numbers
-    v: Numbers
-    a: Numbers
-    directions: Numbers
+    q: HostArray
+    v: HostArray
+    a: HostArray
+    directions: HostArray
 
-    def further(self, draw: np.random.Generator) -> Numbers:
+    def further(self, draw: np.random.Generator) -> HostArray:
         """A pose a step away in one of the directions, (n,)."""
         way = self.directions @ draw.normal(size=self.directions.shape[1])
         relative = np.abs(way) / (1 + np.abs(self.q))
@@ -41,7 +41,7 @@ class RandomMotion(NamedTuple):
 def motions(
     system: System,
     kinematics: AbstractKinematics,
-    q: Numbers | None,
+    q: HostArray | None,
     t: float,
     params: Params,
     count: int,
@@ -51,10 +51,10 @@ def motions(
     n = len(kinematics.coordinates)
     drawn: list[RandomMotion] = []
     for _ in range(_TRIES * count):
-        place = _pose(kinematics, draw) if q is None else q
+        pose = _pose(kinematics, draw) if q is None else q
         if q is not None and drawn:
-            place = drawn[-1].further(draw)
-        motion = _motion(system, n, place, t, params, draw)
+            pose = drawn[-1].further(draw)
+        motion = _motion(system, n, pose, t, params, draw)
         if motion is not None:
             drawn.append(motion)
         if len(drawn) == count or (q is not None and not drawn):
@@ -68,7 +68,7 @@ def motions(
     return drawn
 
 
-def _pose(kinematics: AbstractKinematics, draw: np.random.Generator) -> Numbers:
+def _pose(kinematics: AbstractKinematics, draw: np.random.Generator) -> HostArray:
     """Angles of full turns, directions of quaternions, and positions of about a metre."""
     names = kinematics.coordinates
     turns = np.array([name.rpartition(".")[2].startswith("angle") for name in names], bool)
@@ -80,7 +80,7 @@ def _pose(kinematics: AbstractKinematics, draw: np.random.Generator) -> Numbers:
 
 
 def _motion(
-    system: System, n: int, q: Numbers, t: float, params: Params, draw: np.random.Generator
+    system: System, n: int, q: HostArray, t: float, params: Params, draw: np.random.Generator
 ) -> RandomMotion | None:
     """A random motion in the consistent pose nearest to q; None if there is none."""
     v, a = _RATE * draw.normal(size=(2, n))

@@ -23,9 +23,9 @@ from jaxtyping import Array
 
 from jaxmech.identify.inertial.motions import RandomMotion
 from jaxmech.identify.inertial.standard import StandardParameters
-from jaxmech.identify.inference.information import Numbers
 from jaxmech.parts import Gravity, Reader, in_space
 from jaxmech.system import Params
+from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.jit_cache import jit_of
 
 # The matrices of inertia with one of the six entries, (6, 3, 3).
@@ -37,7 +37,7 @@ _ENTRIES = np.array([
 
 def regressor(
     standard: StandardParameters, motions: Sequence[RandomMotion], t: float, params: Params
-) -> tuple[Numbers, Numbers]:
+) -> tuple[HostArray, HostArray]:
     """The rows of all motions, (r, s), in units of the sizes (s,) that the columns may have."""
     time = jnp.asarray(t, float)
     states = [jnp.stack([jnp.asarray(m[k]) for m in motions]) for k in range(3)]

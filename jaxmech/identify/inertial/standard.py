@@ -75,7 +75,7 @@ class Heavy(NamedTuple):
 
     @property
     def columns(self) -> np.ndarray:
-        """The places of its parameters among the ten of a body in space, (k,)."""
+        """The indices of its parameters among the ten of a body in space, (k,)."""
         whole = _LETTERS[3, True]
         return np.array([whole.index("Izz" if x == "I" else x) for x in self.letters])
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxmech.identify.inference.information import Numbers
 from jaxmech.identify.problem.least_squares import Conditions
 from jaxmech.identify.problem.rows import Task
+from jaxmech.utils.arrays import HostArray
 
 MOST = 20  # blocks
 FEWEST = 6
@@ -28,7 +28,7 @@ _RANK = 1e-12  # eigenvalue, relative to the largest, that counts as zero
 class Blocks(NamedTuple):
     """The covariance of the parameters from blocks of consecutive samples."""
 
-    covariance: Numbers  # (p, p)
+    covariance: HostArray  # (p, p)
     number: int  # of blocks
 
 

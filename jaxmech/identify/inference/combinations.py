@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jaxmech.identify.inference.formulas import Formula, circuits, independent, passing
-from jaxmech.identify.inference.information import Numbers, checked, row
+from jaxmech.identify.inference.information import checked, row
+from jaxmech.utils.arrays import HostArray
 
 _INDEPENDENT = 1e-5  # share of a gradient that must be new for a formula to be independent
 _WORTH = 0.5  # a longer divisor must reduce the error to this share
@@ -62,7 +63,7 @@ class Combination:
 
     formula: str
     value: float
-    gradient: Numbers  # by the parameters, (p,)
+    gradient: HostArray  # by the parameters, (p,)
     unit: str
 
     def over(self, other: "Combination") -> "Combination":
@@ -93,7 +94,7 @@ def combinations(
     affected = np.any(spaces[0] != 0, axis=1)
     goal = int(affected.sum()) - spaces[0].shape[1]
 
-    def relative_gradient(formula: Formula) -> Numbers:
+    def relative_gradient(formula: Formula) -> HostArray:
         return (formula.gradient(center) * np.where(center != 0, center, 1.0))[affected]
 
     formulas = passing(tuple(names), np.hstack(points), np.hstack(spaces), affected, tolerance)
@@ -102,7 +103,7 @@ def combinations(
 
 
 def sharpened(
-    formulas: Sequence[Formula], values: Numbers, error: Callable[[Numbers], float]
+    formulas: Sequence[Formula], values: HostArray, error: Callable[[HostArray], float]
 ) -> tuple[Formula, ...]:
     """The formulas, sums divided by that determined product which leaves the smallest error.
 

@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from jaxmech.identify.inference.information import Numbers
+from jaxmech.utils.arrays import HostArray
 
 NEGLIGIBLE = 1e-9  # share of a null vector up to which a component counts as round-off
 _MOST = 5000  # subsets to be tried
@@ -32,7 +32,7 @@ _MOST = 5000  # subsets to be tried
 T = TypeVar("T")
 
 
-def circuits(null_space: Numbers) -> Numbers:
+def circuits(null_space: HostArray) -> HostArray:
     """A basis (p, r) of the space of independent columns (p, r), each vector as sparse as possible.
 
     Example:
@@ -47,8 +47,8 @@ def circuits(null_space: Numbers) -> Numbers:
     basis = np.linalg.qr(null_space / np.linalg.norm(null_space, axis=0))[0]
     rows = [k for k in range(p) if np.abs(basis[k]).max() > NEGLIGIBLE]
     vectors = []
-    # A vector of an r-dimensional space that is zero in r - 1 given places is unique in general, so
-    # all choices of places are tried (the vectors are the circuits of the matroid of the rows;
+    # A vector of an r-dimensional space that is zero in r - 1 given entries is unique in general,
+    # so all choices of entries are tried (the vectors are the circuits of the matroid of the rows;
     # Oxley, Matroid Theory, 2011, section 1.1). Where they are too many, one elimination serves.
     if comb(len(rows), r - 1) <= _MOST:
         for zero in subsets(rows, r - 1):
@@ -65,13 +65,13 @@ def circuits(null_space: Numbers) -> Numbers:
     return np.transpose(independent(vectors, lambda z: z, r, least=1e-6))
 
 
-def is_simple(z: Numbers) -> bool:
+def is_simple(z: HostArray) -> bool:
     """Whether the nonzero numbers are multiples of the smallest by integers up to 9."""
     z = z / np.abs(z[z != 0]).min()
     return bool(np.all(np.abs(z - z.round()) < 1e-6) and np.abs(z).max() < 9.5)
 
 
-def tidy(z: Numbers, negligible: float = NEGLIGIBLE) -> Numbers:
+def tidy(z: HostArray, negligible: float = NEGLIGIBLE) -> HostArray:
     """The vector without round-off, its largest component 1 or -1, its first positive."""
     z = np.where(np.abs(z) > negligible * np.abs(z).max(), z, 0.0)
     z = z / np.abs(z).max()
@@ -79,11 +79,11 @@ def tidy(z: Numbers, negligible: float = NEGLIGIBLE) -> Numbers:
 
 
 def independent(
-    candidates: Iterable[T], vector: Callable[[T], Numbers], count: int, *, least: float
+    candidates: Iterable[T], vector: Callable[[T], HostArray], count: int, *, least: float
 ) -> list[T]:
     """The first `count` whose vectors have a share of `least` beyond the span of those before."""
     chosen: list[T] = []
-    span: list[Numbers] = []
+    span: list[HostArray] = []
     for candidate in candidates if count else ():
         row = vector(candidate)
         unit = row / np.linalg.norm(row)
@@ -130,11 +130,11 @@ class Formula:
         occurs = np.any(np.array([*self.terms, self.divisor]) != 0, axis=0)
         return tuple(compress(self.names, occurs))
 
-    def __call__(self, values: Sequence[float] | Numbers) -> float:
+    def __call__(self, values: Sequence[float] | HostArray) -> float:
         """The value for values (p,) of all parameters."""
         return float(np.dot(self.signs, powers(values, self.exponents)))
 
-    def gradient(self, values: Sequence[float] | Numbers) -> Numbers:
+    def gradient(self, values: Sequence[float] | HostArray) -> HostArray:
         """The derivatives (p,) by all parameters, at values (p,)."""
         E = self.exponents
         lower = E[:, None, :] - np.eye(E.shape[1], dtype=int)
@@ -165,7 +165,7 @@ class Formula:
         return f"({numerator})/{denominator}"
 
 
-def powers(values: Sequence[float] | Numbers, exponents: NDArray[np.int_]) -> Numbers:
+def powers(values: Sequence[float] | HostArray, exponents: NDArray[np.int_]) -> HostArray:
     """Products of powers of the values, the exponents along the last axis; 0^0 is 1."""
     base = np.where(exponents == 0, 1.0, np.asarray(values, float))
     return np.prod(base**exponents, axis=-1)
@@ -197,13 +197,13 @@ class _Terms(NamedTuple):
     """Power products, and how they change along the d null directions of all points."""
 
     exponents: Exponents  # of n products, (n, p)
-    sizes: Numbers  # their values, (n, d)
-    changes: Numbers  # (n, d)
-    parts: Numbers  # sums of the absolute changes due to each parameter, (n, d)
+    sizes: HostArray  # their values, (n, d)
+    changes: HostArray  # (n, d)
+    parts: HostArray  # sums of the absolute changes due to each parameter, (n, d)
 
 
 def passing(
-    names: tuple[str, ...], values: Numbers, null: Numbers, affected: NDArray[np.bool_],
+    names: tuple[str, ...], values: HostArray, null: HostArray, affected: NDArray[np.bool_],
     tolerance: float,
 ) -> Iterator[Formula]:  # fmt: skip
     """The formulas that pass: products, then sums of two and three over divisors.
@@ -256,8 +256,8 @@ def _sums(
     tree = cKDTree(_keys(x))
     if count == 3:
         i, j = np.triu_indices(len(x), 1)
-        partial_sums: Numbers = x[i] + x[j]
-        sizes: Numbers = np.abs(x[i]) + np.abs(x[j])
+        partial_sums: HostArray = x[i] + x[j]
+        sizes: HostArray = np.abs(x[i]) + np.abs(x[j])
         rows = np.flatnonzero(~np.all(np.abs(partial_sums) <= _RADIUS * sizes, axis=1))
     else:
         i = j = rows = np.arange(len(x))
@@ -277,20 +277,20 @@ def _sums(
             yield tuple(int(summed[c]) for c in chosen), (1,) * (count - 1) + (sign,)
 
 
-def _keys(x: Numbers) -> Numbers:
+def _keys(x: HostArray) -> HostArray:
     """The direction of a change and the logarithm of its size."""
     size = np.linalg.norm(x, axis=1, keepdims=True)
     return np.hstack([x / size, np.log(size)])
 
 
-def _cancels(sums: Numbers, parts: Numbers, tolerance: float, tried: int) -> NDArray[np.bool_]:
+def _cancels(sums: HostArray, parts: HostArray, tolerance: float, tried: int) -> NDArray[np.bool_]:
     """Whether sums vanish compared with their parts, in all null directions that have any."""
     conditions = np.count_nonzero(parts > 0, axis=1)
     allowed = np.minimum(tolerance, (ACCIDENTS / tried) ** (1 / np.maximum(conditions, 1)))
     return (conditions > 0) & np.all(np.abs(sums) <= allowed[:, None] * parts, axis=1)
 
 
-def _terms(exponents: Exponents, values: Numbers, null: Numbers, relative: Numbers) -> _Terms:
+def _terms(exponents: Exponents, values: HostArray, null: HostArray, relative: HostArray) -> _Terms:
     sizes = np.stack([powers(column, exponents) for column in values.T], axis=1)
     changes = sizes * (exponents @ relative)
     parts = np.abs(sizes) * (np.abs(exponents) @ np.abs(relative))
@@ -299,7 +299,7 @@ def _terms(exponents: Exponents, values: Numbers, null: Numbers, relative: Numbe
     return _Terms(exponents, sizes, changes, np.where(zero, np.abs(changes), parts))
 
 
-def _over(terms: _Terms, divisor: Exponents, relative: Numbers) -> _Terms:
+def _over(terms: _Terms, divisor: Exponents, relative: HostArray) -> _Terms:
     """The changes of the terms over a divisor; round-off set to zero."""
     changes = terms.changes - terms.sizes * (divisor @ relative)
     parts = terms.parts + np.abs(terms.sizes) * (divisor @ np.abs(relative))
@@ -307,13 +307,13 @@ def _over(terms: _Terms, divisor: Exponents, relative: Numbers) -> _Terms:
     return _Terms(terms.exponents, terms.sizes, changes, parts)
 
 
-def _products(places: NDArray[np.int_], p: int) -> Exponents:
+def _products(indices: NDArray[np.int_], p: int) -> Exponents:
     """Products of up to three parameters with exponents from -2 to 2, of four with -1 and 1."""
     rows: list[Exponents] = []
     for size in range(1, 5):
         powers_of_one = (-2, -1, 1, 2) if size < 4 else (-1, 1)
         kinds = [e for e in product(powers_of_one, repeat=size) if _is_first(e)]
-        for chosen in subsets(places, size) if comb(len(places), size) <= _MOST_SETS else ():
+        for chosen in subsets(indices, size) if comb(len(indices), size) <= _MOST_SETS else ():
             units = np.eye(p, dtype=int)[list(chosen)]
             rows += list(np.array(kinds, int).reshape(-1, size) @ units)
     return np.array(rows, int).reshape(-1, p)

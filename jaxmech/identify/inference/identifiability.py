@@ -21,13 +21,13 @@ from jaxmech.identify.inference.combinations import (
 from jaxmech.identify.inference.formulas import circuits, independent, is_simple, tidy
 from jaxmech.identify.inference.information import (
     Directions,
-    Numbers,
     directions,
+    index_of,
     percent,
-    place,
     require_noise,
     row,
 )
+from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.text import titled_lines
 
 _SHOWN = 0.05  # share of the largest change from which a weak direction mentions a parameter
@@ -45,7 +45,7 @@ class Direction:
     names: tuple[str, ...]
     # relative to the scales, usually |value|; in multiples of the smallest change where these are
     # small integers, otherwise of the largest, (p,)
-    changes: Numbers
+    changes: HostArray
     standard_error: float  # of the number of such steps; infinite where no residual changes
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class FixedParameter:
     name: str
     determined: tuple[str, ...]  # the parameters that become determined by it
     undetermined: tuple[str, ...]  # those that stay undetermined
-    standard_errors: Numbers  # of all parameters, zero for the fixed one, (p,)
+    standard_errors: HostArray  # of all parameters, zero for the fixed one, (p,)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,7 +106,7 @@ class Identifiability:
         return tuple(compress(self.names, ~self.directions.determined))
 
     @property
-    def standard_errors(self) -> Numbers:
+    def standard_errors(self) -> HostArray:
         """Standard errors for independent residuals, shape (p,); infinite where not determined."""
         return self.directions.errors(self.noise**2 * self.directions.inverse)
 
@@ -126,7 +126,7 @@ class Identifiability:
 
     def if_fixed(self, name: str) -> FixedParameter:
         """The effect of knowing the named parameter on the others, and on their standard errors."""
-        directions, k = self.directions, place(name, self.names)
+        directions, k = self.directions, index_of(name, self.names)
         remaining = directions.without(name)
         determined = np.insert(remaining.determined, k, True)
         gained = determined & ~directions.determined & (np.arange(len(determined)) != k)
@@ -208,12 +208,12 @@ def _weak_directions(
             yield Direction(directions.names, changes, float(error / np.linalg.norm(changes)))
 
 
-def _readable(z: Numbers) -> Numbers:
+def _readable(z: HostArray) -> HostArray:
     """A `tidy` vector in multiples of its smallest component, where these are small integers."""
     return z / np.abs(z[z != 0]).min() if is_simple(z) else z
 
 
-def _determined(directions: Directions, noise: float, gradient: Numbers) -> tuple[bool, float]:
+def _determined(directions: Directions, noise: float, gradient: HostArray) -> tuple[bool, float]:
     if not directions.notices(gradient):
         return False, np.inf
     part = gradient @ directions.kept
@@ -294,7 +294,7 @@ def with_groups(result: Identifiability, groups: Sequence[Combination]) -> Ident
     """
     affected, values = ~result.directions.determined, result.directions.values
 
-    def relative(group: Combination) -> Numbers:
+    def relative(group: Combination) -> HostArray:
         return (group.gradient * result.directions.scales)[affected]
 
     def determined(candidates: Sequence[Combination]) -> list[Combination]:

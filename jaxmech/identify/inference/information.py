@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jaxmech.identify.data.recording import Recording
+from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.text import not_one_of
-
-Numbers = NDArray[np.floating]
 
 LOST = 1e4  # largest loss of information by the elimination of initial states
 
@@ -31,13 +30,13 @@ class Directions:
     """Parameter space split into determined and undetermined directions."""
 
     names: tuple[str, ...]
-    values: Numbers  # (p,)
-    scales: Numbers  # size by which a change of each parameter is measured, |value|, (p,)
-    information: Numbers  # H, symmetric, (p, p)
-    E: Numbers  # the diagonal that scales H, (p,)
-    eigenvalues: Numbers  # of U, descending, without those that count as zero, (rank,)
-    kept: Numbers  # E w for the eigenvectors w of these, (p, rank)
-    null_space: Numbers  # E w for the others: changes without effect on the residuals, (p, r)
+    values: HostArray  # (p,)
+    scales: HostArray  # size by which a change of each parameter is measured, |value|, (p,)
+    information: HostArray  # H, symmetric, (p, p)
+    E: HostArray  # the diagonal that scales H, (p,)
+    eigenvalues: HostArray  # of U, descending, without those that count as zero, (rank,)
+    kept: HostArray  # E w for the eigenvectors w of these, (p, rank)
+    null_space: HostArray  # E w for the others: changes without effect on the residuals, (p, r)
     determined: NDArray[np.bool_]  # flags of the parameters without a part in the null space, (p,)
     threshold: float  # cosine up to which a gradient counts as orthogonal to a null direction
 
@@ -52,11 +51,11 @@ class Directions:
         return float(self.eigenvalues[0] / self.eigenvalues[-1]) if self.rank else 1.0
 
     @property
-    def inverse(self) -> Numbers:
+    def inverse(self) -> HostArray:
         """A generalized inverse of H: the pseudo-inverse of U, scaled back."""
         return (self.kept / self.eigenvalues) @ self.kept.T
 
-    def errors(self, covariance: Numbers) -> Numbers:
+    def errors(self, covariance: HostArray) -> HostArray:
         """The standard errors (p,) of a covariance (p, p), infinite where not determined."""
         return np.where(self.determined, np.sqrt(np.maximum(np.diag(covariance), 0.0)), np.inf)
 
@@ -68,7 +67,7 @@ class Directions:
 
     def without(self, name: str) -> "Directions":
         """The same with one parameter known."""
-        keep = np.arange(len(self.names)) != place(name, self.names)
+        keep = np.arange(len(self.names)) != index_of(name, self.names)
         return directions(
             list(compress(self.names, keep)),
             self.values[keep],
@@ -127,7 +126,7 @@ def directions(
 
 def checked(
     argument: str, values: ArrayLike, shape: tuple[int | str, ...], requirement: str
-) -> Numbers:
+) -> HostArray:
     """Check finite numbers of a shape, in which a word stands for any size.
 
     Example:
@@ -153,12 +152,12 @@ def checked(
     return numbers
 
 
-def row(values: ArrayLike, p: int, argument: str = "gradient") -> Numbers:
+def row(values: ArrayLike, p: int, argument: str = "gradient") -> HostArray:
     """Finite numbers of shape (p,), or an error that names the argument."""
     return checked(argument, values, (p,), "one number per parameter")
 
 
-def square(information: ArrayLike, p: int, argument: str = "information") -> Numbers:
+def square(information: ArrayLike, p: int, argument: str = "information") -> HostArray:
     """A finite symmetric matrix of shape (p, p), or an error that names the argument."""
     H = checked(argument, information, (p, p), "one row and one column per parameter")
     uneven = np.abs(H - H.T) > 1e-6 * np.sqrt(np.abs(np.outer(np.diag(H), np.diag(H))))
@@ -177,7 +176,7 @@ def require_noise(noise: float | int) -> None:
         raise ValueError(f"Argument `noise` must be zero or positive, but is {noise:g}.")
 
 
-def place(name: str, names: Sequence[str]) -> int:
+def index_of(name: str, names: Sequence[str]) -> int:
     """The index of a parameter, or an error that suggests the nearest name."""
     if name not in names:
         message = not_one_of(name, names, "a parameter that was fitted")
@@ -190,7 +189,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
 
 
-def _effective(diagonal: Numbers, scales: Numbers, tolerance: float) -> NDArray[np.bool_]:
+def _effective(diagonal: HostArray, scales: HostArray, tolerance: float) -> NDArray[np.bool_]:
     """Flags of the parameters whose change by 100 % changes residuals by more than round-off."""
     effects = diagonal * scales**2
     # a parameter of value zero has no scale to compare with: any effect counts
@@ -221,7 +220,7 @@ class Autocorrelation(NamedTuple):
 
 
 def correlation(
-    residuals: Sequence[Numbers], recordings: Sequence[Recording]
+    residuals: Sequence[HostArray], recordings: Sequence[Recording]
 ) -> Autocorrelation | None:
     """The correlation of residuals (T, d) in time, None if it may be chance or is negligible.
 
@@ -258,8 +257,8 @@ def correlation(
 
 
 def samples_of_sensors(
-    residuals: Sequence[Numbers], recordings: Sequence[Recording]
-) -> list[list[Numbers]]:
+    residuals: Sequence[HostArray], recordings: Sequence[Recording]
+) -> list[list[HostArray]]:
     """Of each sensor its residuals in each recording, without the times at which it has no sample.
 
     A sensor may be slower than others, and than the times of a recording.

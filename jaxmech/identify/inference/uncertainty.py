@@ -28,7 +28,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from jaxmech.identify.inference.information import (
     Directions,
-    Numbers,
     checked,
     directions,
     percent,
@@ -36,6 +35,7 @@ from jaxmech.identify.inference.information import (
     row,
     square,
 )
+from jaxmech.utils.arrays import HostArray
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,12 +46,14 @@ class Uncertainty:
     """
 
     directions: Directions  # parameter space split by the information
-    covariance: Numbers  # as if all residuals were independent; of what is determined, (p, p)
-    covariance_by_recording: Numbers | None  # as if only recordings were; None with too few of them
+    covariance: HostArray  # as if all residuals were independent; of what is determined, (p, p)
+    covariance_by_recording: (
+        HostArray | None
+    )  # as if only recordings were; None with too few of them
     degrees: float | int  # of freedom of the first: residuals less parameters
     recordings: int  # their number R; the second has R - 1 degrees of freedom
     correlated: bool = False  # whether the residuals are not independent; the first comes last
-    covariance_by_block: Numbers | None = None  # as if only blocks of the recordings were, (p, p)
+    covariance_by_block: HostArray | None = None  # as if only blocks of the recordings were, (p, p)
     blocks: int = 0  # their number B; this one has B - 1 degrees of freedom
     whitened: bool = False  # whether the first is for noise of the estimated correlation
 
@@ -61,7 +63,7 @@ class Uncertainty:
         return self.directions.names
 
     @property
-    def values(self) -> Numbers:
+    def values(self) -> HostArray:
         """The values of the parameters, shape (p,)."""
         return self.directions.values
 
@@ -71,43 +73,43 @@ class Uncertainty:
         return self.directions.determined
 
     @property
-    def standard_errors(self) -> Numbers:
+    def standard_errors(self) -> HostArray:
         """Standard errors for independent residuals, shape (p,); infinite where not determined."""
         return self.directions.errors(self.covariance)
 
     @property
-    def standard_errors_by_recording(self) -> Numbers | None:
+    def standard_errors_by_recording(self) -> HostArray | None:
         """Standard errors for independent recordings, shape (p,); None with too few of them."""
         covariance = self.covariance_by_recording
         return None if covariance is None else self.directions.errors(covariance)
 
     @property
-    def standard_errors_by_block(self) -> Numbers | None:
+    def standard_errors_by_block(self) -> HostArray | None:
         """Standard errors for correlated residuals, (p,); None where they look independent."""
         covariance = self.covariance_by_block
         return None if covariance is None else self.directions.errors(covariance)
 
     @property
-    def correlation(self) -> Numbers:
+    def correlation(self) -> HostArray:
         """The correlations, shape (p, p); NaN where a parameter is not determined."""
         return self._correlation(self.covariance)
 
     @property
-    def correlation_by_recording(self) -> Numbers | None:
+    def correlation_by_recording(self) -> HostArray | None:
         """Correlations as if only the recordings were independent; None with too few of them."""
         covariance = self.covariance_by_recording
         return None if covariance is None else self._correlation(covariance)
 
-    def interval(self, level: float | int = 0.95) -> Numbers:
+    def interval(self, level: float | int = 0.95) -> HostArray:
         """Confidence intervals at a level, as if all residuals were independent, shape (p, 2)."""
         return self._interval(self.standard_errors, self.degrees, level)
 
-    def interval_by_recording(self, level: float | int = 0.95) -> Numbers | None:
+    def interval_by_recording(self, level: float | int = 0.95) -> HostArray | None:
         """Intervals as if only the recordings were independent; None with too few of them."""
         errors = self.standard_errors_by_recording
         return None if errors is None else self._interval(errors, self.recordings - 1, level)
 
-    def interval_by_block(self, level: float | int = 0.95) -> Numbers | None:
+    def interval_by_block(self, level: float | int = 0.95) -> HostArray | None:
         """Intervals as if only blocks of the recordings were independent, shape (p, 2).
 
         None where the residuals look independent, or where there are too few of them.
@@ -124,20 +126,20 @@ class Uncertainty:
         g = row(gradient, len(self.names))
         determined = self.directions.notices(g)
 
-        def error(covariance: Numbers) -> float:
+        def error(covariance: HostArray) -> float:
             return float(np.sqrt(max(float(g @ covariance @ g), 0.0))) if determined else np.inf
 
         robust = self.covariance_by_recording
         return error(self.covariance), None if robust is None else error(robust)
 
-    def _correlation(self, covariance: Numbers) -> Numbers:
+    def _correlation(self, covariance: HostArray) -> HostArray:
         sd = self.directions.errors(covariance)
         sd = np.where((sd > 0) & self.determined, sd, np.nan)
         correlation = np.clip(covariance / sd / sd[:, None], -1.0, 1.0)
         np.fill_diagonal(correlation, np.where(np.isnan(sd), np.nan, 1.0))
         return correlation
 
-    def _interval(self, errors: Numbers, degrees: float | int, level: float | int) -> Numbers:
+    def _interval(self, errors: HostArray, degrees: float | int, level: float | int) -> HostArray:
         from scipy.special import ndtri, stdtrit  # slow to import, and seldom needed
 
         if not 0 < level < 1:
@@ -155,7 +157,7 @@ class Uncertainty:
             "too small, since they are not" if self.correlated else "too small where they are not"
         )
 
-    def _robust(self) -> tuple[str, Numbers | None, str]:
+    def _robust(self) -> tuple[str, HostArray | None, str]:
         """The interval that needs no independent residuals: its name, ends, and an explanation."""
         by_recording, by_block = self.interval_by_recording(), self.interval_by_block()
         if by_recording is not None:
@@ -214,7 +216,7 @@ def uncertainty(
     scales: ArrayLike | None = None,
     tolerance: float | None = None,
     correlated: bool = False,
-    block_covariance: Numbers | None = None,  # without that of the prior
+    block_covariance: HostArray | None = None,  # without that of the prior
     blocks: int = 0,
     whitened: bool = False,
 ) -> Uncertainty:
@@ -242,7 +244,7 @@ def uncertainty(
     )  # fmt: skip
 
 
-def _sandwich(spanned: Directions, scores: Numbers) -> Numbers | None:
+def _sandwich(spanned: Directions, scores: HostArray) -> HostArray | None:
     """R / (R - 1) sum_s (H^-1 g_s)(H^-1 g_s)^T, (p, p), or None with too few recordings."""
     count = len(scores)
     # the scores of R recordings span R - 1 directions at most: in the others the covariance would
@@ -250,11 +252,11 @@ def _sandwich(spanned: Directions, scores: Numbers) -> Numbers | None:
     if count <= max(spanned.rank, 1):
         return None
     moves = scores @ spanned.inverse
-    spread: Numbers = count / (count - 1) * moves.T @ moves
+    spread: HostArray = count / (count - 1) * moves.T @ moves
     return spread
 
 
-def _jackknife(spanned: Directions, scores: Numbers, informations: ArrayLike) -> Numbers | None:
+def _jackknife(spanned: Directions, scores: HostArray, informations: ArrayLike) -> HostArray | None:
     """(R - 1) / R sum_s d_s d_s^T, (p, p), or None if one recording alone determines something."""
     count, p = scores.shape
     shape = count, p, p
@@ -269,7 +271,7 @@ def _jackknife(spanned: Directions, scores: Numbers, informations: ArrayLike) ->
         if reduced.rank < spanned.rank:
             return None
         moves.append(reduced.inverse @ score)
-    spread: Numbers = (count - 1) / count * np.transpose(moves) @ moves
+    spread: HostArray = (count - 1) / count * np.transpose(moves) @ moves
     return spread
 
 
@@ -278,7 +280,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
-def _cell(ends: Numbers, value: float) -> str:
+def _cell(ends: HostArray, value: float) -> str:
     half = (ends[1] - ends[0]) / 2
     share = f"({percent(half / abs(value))})" if value else ""
     share = share if len(share) < 10 else share.replace(" ", "")  # a space stays before it

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.identify.inference.information import Numbers
+from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_positive
 from jaxmech.utils.text import setting
 
@@ -27,11 +27,11 @@ class AbstractLoss:
         """The loss of residuals in units of the noise, of NumPy or JAX; r^2 / 2 for small ones."""
 
     @abstractmethod
-    def weight(self, r: Numbers) -> Numbers:
+    def weight(self, r: HostArray) -> HostArray:
         """The weights of the squares, 1 for small residuals."""
 
     @abstractmethod
-    def slope(self, r: Numbers) -> Numbers:
+    def slope(self, r: HostArray) -> HostArray:
         """The second derivative of the loss."""
 
     @property
@@ -71,11 +71,11 @@ class Huber(AbstractLoss):
         inside = xp.minimum(xp.abs(r), self.scale)
         return 0.5 * inside**2 + self.scale * (xp.abs(r) - inside)
 
-    def weight(self, r: Numbers) -> Numbers:
+    def weight(self, r: HostArray) -> HostArray:
         """1, or scale / |r|."""
         return self.scale / np.maximum(np.abs(r), self.scale)
 
-    def slope(self, r: Numbers) -> Numbers:
+    def slope(self, r: HostArray) -> HostArray:
         """1, or 0."""
         return np.where(np.abs(r) <= self.scale, 1.0, 0.0)
 
@@ -101,11 +101,11 @@ class AbstractTail(AbstractLoss):
         """scale^2 / 2 log(1 + (r / scale)^2)."""
         return 0.5 * self.tail**2 * r.__array_namespace__().log1p((r / self.tail) ** 2)
 
-    def weight(self, r: Numbers) -> Numbers:
+    def weight(self, r: HostArray) -> HostArray:
         """1 / (1 + (r / scale)^2)."""
         return 1 / (1 + (r / self.tail) ** 2)
 
-    def slope(self, r: Numbers) -> Numbers:
+    def slope(self, r: HostArray) -> HostArray:
         """(1 - (r / scale)^2) w^2."""
         return (1 - (r / self.tail) ** 2) * self.weight(r) ** 2
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxmech.identify.data.recording import Recording
-from jaxmech.identify.inference.information import Numbers
 from jaxmech.identify.noise.losses import NORMAL
+from jaxmech.utils.arrays import HostArray
 
 _CHANCE = 1e-3  # probability that normal noise has an outlier
 _SPREAD = 1.2  # standard deviation of the median of n sizes, relative, times the root of n
@@ -62,7 +62,9 @@ class Outliers:
 
 
 def outliers(
-    residuals: Sequence[Numbers], recordings: Sequence[Recording], errors: Sequence[Numbers] = ()
+    residuals: Sequence[HostArray],
+    recordings: Sequence[Recording],
+    errors: Sequence[HostArray] = (),
 ) -> Outliers:
     """The outliers among independent residuals (T, d) of each recording, NaN without one.
 
@@ -99,6 +101,6 @@ def outliers(
     return Outliers(tuple(samples), count, limit)
 
 
-def _is_exact(errors: Sequence[Numbers], recordings: Sequence[Recording], sensor: int) -> bool:
+def _is_exact(errors: Sequence[HostArray], recordings: Sequence[Recording], sensor: int) -> bool:
     observed = np.concatenate([recording.observed[:, sensor] for recording in recordings])
     return bool(np.nanstd(np.concatenate(errors)) <= _EXACT * np.nanstd(observed))

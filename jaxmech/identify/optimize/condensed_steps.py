@@ -79,7 +79,7 @@ def minimize_continuous(
     Of the evaluations that the policy allows so many are `used` already.
     """
     unknowns = Unknowns(task, conditions)
-    here = _place(unknowns, unknowns.straight(np.asarray(y, float)))
+    here = _iterate(unknowns, unknowns.straight(np.asarray(y, float)))
     first, region = here.rows.loss, _Region(_first_radius(unknowns, here), 0.0)
     most = policy.evaluations or PER_UNKNOWN * here.rows.jacobian.shape[1]
     count, phases, reason, best = used + 1, 0, "", here
@@ -93,7 +93,7 @@ def minimize_continuous(
         elif -step.gain > _RISE * here.rows.loss and phases < _PHASES:
             end = _softly(policy, unknowns, here, most - count, phases, record)
             count, phases = count + end.evaluations, phases + 1
-            here = _place(unknowns, unknowns.straight(end.y))
+            here = _iterate(unknowns, unknowns.straight(end.y))
             region = _Region(_first_radius(unknowns, here), 0.0)
         else:
             there, region, accepted = _trial(unknowns, here, step, region)
@@ -158,11 +158,11 @@ def _softly(
 def _trial(
     unknowns: Unknowns, here: _Iterate, step: _TrialStep, region: _Region
 ) -> tuple[_Iterate, _Region, bool]:
-    """The place to which a step leads, the next region, and whether to go there."""
+    """The point to which a step leads, the next region, and whether to go there."""
     fall, mu, radius = step.share * here.jump, region.mu, region.radius
     if fall > 0:
         mu = max(mu, -step.gain / ((1 - _JUMPS) * fall))
-    there = _place(unknowns, step.x)
+    there = _iterate(unknowns, step.x)
     promised = step.gain + mu * fall
     kept = here.rows.loss + mu * here.jump - there.rows.loss - mu * there.jump
     share = kept / promised if np.isfinite(kept) and promised > 0 else -1.0
@@ -173,7 +173,7 @@ def _trial(
     return there, _Region(radius, mu), share > _ACCEPTED
 
 
-def _place(unknowns: Unknowns, x: np.ndarray) -> _Iterate:
+def _iterate(unknowns: Unknowns, x: np.ndarray) -> _Iterate:
     task, weight = unknowns.task, np.asarray(unknowns.conditions.jump_weight, float)
     rows, run = unknowns.rows(x), task.evaluator.at(unknowns.unknowns(x)).run
     gaps = np.asarray(jumps(run.end, run.begin, task.data), float)

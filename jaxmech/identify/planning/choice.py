@@ -15,8 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.identify.inference.information import Numbers, square
+from jaxmech.identify.inference.information import square
 from jaxmech.identify.planning.criterion import AbstractCriterion, DOptimal
+from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_finite
 
 _UNKNOWN = 1e-8  # share of the whole information that counts as none
@@ -38,7 +39,7 @@ class MeasurementChoice:
 
     chosen: tuple[int, ...]
     cost: float
-    information: Numbers
+    information: HostArray
     loss: float
 
 
@@ -88,7 +89,7 @@ def choose_measurements(
     return MeasurementChoice(tuple(sorted(chosen)), cost, H, float(search.losses(H[None])[0]))
 
 
-def _informations(sensitivities: Any) -> Numbers:
+def _informations(sensitivities: Any) -> HostArray:
     J = np.asarray(sensitivities, float)
     if J.ndim not in (2, 3):
         raise ValueError(
@@ -100,7 +101,7 @@ def _informations(sensitivities: Any) -> Numbers:
     return np.einsum("kmi,kmj->kij", J, J)
 
 
-def _prices(costs: Any, count: int, budget: float) -> Numbers:
+def _prices(costs: Any, count: int, budget: float) -> HostArray:
     costs = np.asarray(costs, float)
     if costs.shape not in ((), (count,)):
         raise ValueError(
@@ -119,14 +120,14 @@ def _prices(costs: Any, count: int, budget: float) -> Numbers:
 
 @dataclass(frozen=True, eq=False)
 class _ExchangeSearch:
-    informations: Numbers
-    prices: Numbers
+    informations: HostArray
+    prices: HostArray
     budget: float
-    start: Numbers
+    start: HostArray
     criterion: AbstractCriterion
     repeats: bool
 
-    def losses(self, H: Numbers) -> Numbers:
+    def losses(self, H: HostArray) -> HostArray:
         """The criterion of informations (k, p, p), infinite where it is not a number."""
         losses = np.asarray(jax.vmap(self.criterion.loss)(jnp.asarray(H)))
         return np.where(np.isfinite(losses), losses, np.inf)
@@ -161,8 +162,8 @@ class _ExchangeSearch:
         improved = True
         while improved:
             improved = False
-            for place in range(len(chosen)):
-                rest = chosen[:place] + chosen[place + 1 :]
+            for index in range(len(chosen)):
+                rest = chosen[:index] + chosen[index + 1 :]
                 left = self.budget - self.prices[rest].sum()
                 candidates = self.affordable(rest, left)
                 H = self.start + self.informations[rest].sum(0)

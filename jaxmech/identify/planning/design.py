@@ -16,7 +16,7 @@ from jaxtyping import Array
 from jaxmech.formulations import UdwadiaKalaba
 from jaxmech.identify.data.inputs import numbers_besides_signals
 from jaxmech.identify.identifiable import InitialStates
-from jaxmech.identify.inference.information import Numbers, percent
+from jaxmech.identify.inference.information import percent
 from jaxmech.identify.planning.budget import AbstractBudget, budgets
 from jaxmech.identify.planning.criterion import AbstractCriterion, DOptimal
 from jaxmech.identify.planning.information import (
@@ -34,6 +34,7 @@ from jaxmech.integrate import AbstractMethod, AbstractSteps, Scheme
 from jaxmech.stabilization import Projection
 from jaxmech.subjects import Subject, with_params
 from jaxmech.system import Params
+from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_positive_integer, require_seed
 
 _DETERMINED = 0.05  # of the error of a number without information, which several may share
@@ -57,14 +58,14 @@ class Design:
         spent: how much of each limit it uses, in its unit, shape (b,).
     """
 
-    x: Numbers
+    x: HostArray
     names: tuple[str, ...]
-    values: Numbers
-    errors: Numbers
-    before: Numbers
-    information: Numbers
+    values: HostArray
+    errors: HostArray
+    before: HostArray
+    information: HostArray
     budget: tuple[AbstractBudget, ...] = ()
-    spent: Numbers = field(default_factory=lambda: np.zeros(0))
+    spent: HostArray = field(default_factory=lambda: np.zeros(0))
 
     def __repr__(self) -> str:
         width = max(14, *(len(name) + 2 for name in self.names))
@@ -182,8 +183,8 @@ def design(
 
 def _described(
     planned: PlannedRecording,
-    x0: Numbers,
-    x: Numbers,
+    x0: HostArray,
+    x: HostArray,
     before: Array,
     limits: tuple[AbstractBudget, ...],
 ) -> Design:

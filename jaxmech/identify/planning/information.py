@@ -18,7 +18,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmech.assemble import begin
-from jaxmech.identify.inference.information import Numbers
 from jaxmech.identify.planning.budget import AbstractBudget
 from jaxmech.identify.problem.least_squares import Observe
 from jaxmech.identify.problem.parameters import ParameterLayout
@@ -26,6 +25,7 @@ from jaxmech.identify.result import Fit
 from jaxmech.integrate import MEMBERS, ForwardMode, Scheme, resolved
 from jaxmech.simulate import simulate
 from jaxmech.system import Params
+from jaxmech.utils.arrays import HostArray
 
 Experiment = Callable[[Array, Params], tuple[Array, Array, Params]]
 UNKNOWN = 1e-8  # information about a relative change that counts as none: an error of 10^4
@@ -67,7 +67,7 @@ class PlannedRecording:
         q, v = begin(self.scheme.system, None, q, v, self.ts[0], params)
         return q, v, params
 
-    def with_steps(self, xs: Numbers) -> "PlannedRecording":
+    def with_steps(self, xs: HostArray) -> "PlannedRecording":
         """The same with steps that are short enough for a few experiments (k, d)."""
         # where the experiments are known: under `jit` no motion has values to choose steps by
         states = jax.jit(jax.vmap(self.start))(jnp.asarray(xs[:MEMBERS]))
@@ -102,13 +102,13 @@ class PlannedRecording:
         params = self.experiment(x, self.layout.params(jnp.zeros(self.layout.size), self.leaves))[2]
         return jnp.concatenate([jnp.zeros(0), *(one.shares(self.ts, params) for one in budgets)])
 
-    def spent(self, budgets: Sequence[AbstractBudget], x: Array) -> Numbers:
+    def spent(self, budgets: Sequence[AbstractBudget], x: Array) -> HostArray:
         """What the experiment spends of each budget, (b,)."""
         params = self.experiment(x, self.layout.params(jnp.zeros(self.layout.size), self.leaves))[2]
         return np.array([one.spent(self.ts, params) for one in budgets], float)
 
 
-def known_before(known: Fit | None, layout: ParameterLayout, leaves: Sequence[Any]) -> Numbers:
+def known_before(known: Fit | None, layout: ParameterLayout, leaves: Sequence[Any]) -> HostArray:
     """What is known before about relative changes of the numbers, (p, p)."""
     units = np.asarray(layout.units(leaves))
     little = UNKNOWN * np.eye(layout.size)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.identify.inference.information import Numbers
+from jaxmech.utils.arrays import HostArray
 
 Slope = Callable[[Array], tuple[Array, Array]]
 _REFINED = 3  # random experiments from which the criterion is minimized, besides x0
@@ -29,9 +29,9 @@ class Room:
         shares: shares(x) is what x spends in units of the budgets, (m,).
     """
 
-    low: Numbers
-    high: Numbers
-    x0: Numbers
+    low: HostArray
+    high: HostArray
+    x0: HostArray
     shares: Callable[[Array], Array]
 
     @staticmethod
@@ -51,12 +51,12 @@ class Room:
         """Whether there are budgets."""
         return self.shares(jnp.asarray(self.x0)).size > 0
 
-    def drawn(self, count: int, seed: int) -> Numbers:
+    def drawn(self, count: int, seed: int) -> HostArray:
         """x0, both ends of the bounds, random experiments, within the budgets, (3 + count, k)."""
         random = np.random.default_rng(seed).uniform(self.low, self.high, (count, self.x0.size))
         return self.affordable(np.stack([self.x0, self.low, self.high, *random]))
 
-    def affordable(self, xs: Numbers) -> Numbers:
+    def affordable(self, xs: HostArray) -> HostArray:
         """Of each x the last experiment on the way from x0 that is within the budgets, (j, k)."""
         x0 = jnp.asarray(self.x0)
         if not self.is_limited:
@@ -79,7 +79,7 @@ class Room:
         return np.asarray(jax.jit(jax.vmap(last))(jnp.asarray(xs)), float)
 
 
-def minimum(loss: Callable[[Array], Array], room: Room, xs: Numbers) -> Numbers:
+def minimum(loss: Callable[[Array], Array], room: Room, xs: HostArray) -> HostArray:
     """The best x (k,), from the best of some experiments (j, k) and from the first of them."""
     values = np.asarray(jax.jit(jax.vmap(loss))(jnp.asarray(xs)))
     if not np.isfinite(values).any():
@@ -95,13 +95,13 @@ def minimum(loss: Callable[[Array], Array], room: Room, xs: Numbers) -> Numbers:
     return rivals[int(np.argmin([float(slope(jnp.asarray(x))[0]) for x in rivals]))]
 
 
-def _improved(slope: Slope, room: Room, x: Numbers) -> Numbers:
+def _improved(slope: Slope, room: Room, x: HostArray) -> HostArray:
     """The minimum that is reached from an experiment, in units of the bounds."""
     from scipy.optimize import minimize  # slow to import, and seldom needed
 
     span = room.high - room.low
 
-    def scaled(u: Numbers) -> tuple[float, Numbers]:
+    def scaled(u: HostArray) -> tuple[float, HostArray]:
         value, by_x = slope(jnp.asarray(room.low + span * u))
         good = np.isfinite(value) & np.isfinite(by_x).all()
         return (float(value), np.asarray(by_x) * span) if good else (_LOST, np.zeros(u.size))
@@ -112,7 +112,7 @@ def _improved(slope: Slope, room: Room, x: Numbers) -> Numbers:
     return np.clip(room.low + span * end.x, room.low, room.high)
 
 
-def _within_budgets(room: Room, span: Numbers) -> dict[str, Any]:
+def _within_budgets(room: Room, span: HostArray) -> dict[str, Any]:
     """The options of `minimize` under the budgets."""
     shares, by_x = jax.jit(room.shares), jax.jit(jax.jacfwd(room.shares))
     inside = {
@@ -124,7 +124,7 @@ def _within_budgets(room: Room, span: Numbers) -> dict[str, Any]:
     return {"method": "SLSQP", "constraints": [inside], "options": limits}
 
 
-def _checked(x0: Any, bounds: Any) -> tuple[Numbers, Numbers, Numbers]:
+def _checked(x0: Any, bounds: Any) -> tuple[HostArray, HostArray, HostArray]:
     x0 = np.asarray(x0, float)
     if x0.ndim != 1:
         raise ValueError(f"Argument `x0` must have shape (k,), but has shape {x0.shape}.")

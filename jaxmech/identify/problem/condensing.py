@@ -51,12 +51,12 @@ def condensed(made: Linearized, data: Data, recording: np.ndarray) -> Condensed:
     count, _, size = joints.end.shape
     maps, closing = np.zeros((count, size, width)), np.zeros((count, size))
     maps[:, :p, :p] = np.eye(p)
-    place = p
+    first = p
     for chosen, by_z, free, change in parts:
         maps[chosen, p:, :p] = by_z
-        maps[chosen, p:, place : place + free.shape[2]] = free
+        maps[chosen, p:, first : first + free.shape[2]] = free
         closing[chosen, p:] = change
-        place += free.shape[2]
+        first += free.shape[2]
     return Condensed(maps, closing)
 
 

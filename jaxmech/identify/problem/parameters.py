@@ -20,24 +20,24 @@ from jaxmech.utils.trees import entry_names, is_within, leaf_names
 class FreeLeaf(NamedTuple):
     """A leaf of the parameters that is fitted, or several that are fitted together."""
 
-    places: tuple[int, ...]  # indices among all leaves
+    indices: tuple[int, ...]  # indices among all leaves
     transform: AbstractTransform
     entries: tuple[Entry, ...]  # the fitted ones of `start`, one for each free number
 
     def start(self, leaves: Sequence[Any]) -> Any:
         """The leaf, or the numbers of all of them behind each other."""
-        if len(self.places) == 1:
-            return leaves[self.places[0]]
-        numpy = np if all(isinstance(leaves[k], np.ndarray) for k in self.places) else jnp
-        return numpy.concatenate([leaves[k].reshape(-1) for k in self.places])
+        if len(self.indices) == 1:
+            return leaves[self.indices[0]]
+        numpy = np if all(isinstance(leaves[k], np.ndarray) for k in self.indices) else jnp
+        return numpy.concatenate([leaves[k].reshape(-1) for k in self.indices])
 
     def written(self, value: Array, leaves: list[Array]) -> None:
         """Put a value of the shape of `start` into the leaves."""
-        if len(self.places) == 1:
-            leaves[self.places[0]] = value
+        if len(self.indices) == 1:
+            leaves[self.indices[0]] = value
             return
         first = 0
-        for k in self.places:
+        for k in self.indices:
             part = value[first : first + leaves[k].size]
             leaves[k], first = part.reshape(leaves[k].shape), first + leaves[k].size
 
@@ -57,11 +57,11 @@ class ParameterLayout:
 
     def params(self, z: Any, leaves: Sequence[Array]) -> Params:
         """The parameters for z (p,), where `leaves` are those at z = 0."""
-        values, place = list(leaves), 0
+        values, index = list(leaves), 0
         for leaf in self.free:
-            part = z[place : place + len(leaf.entries)]
+            part = z[index : index + len(leaf.entries)]
             leaf.written(leaf.transform.value(part, leaf.start(leaves)), values)
-            place += len(leaf.entries)
+            index += len(leaf.entries)
         return jax.tree.unflatten(self.structure, values)
 
     def known(self, z: np.ndarray, leaves: Sequence[Array]) -> Params:
@@ -100,11 +100,11 @@ class ParameterLayout:
         self, x: np.ndarray, leaves: Sequence[Any]
     ) -> Iterator[tuple[AbstractTransform, np.ndarray, np.ndarray]]:
         """Each transform with its part of x (p,) and its leaf."""
-        place = 0
+        index = 0
         for leaf in self.free:
-            part = x[place : place + len(leaf.entries)]
+            part = x[index : index + len(leaf.entries)]
             yield leaf.transform, part, np.asarray(leaf.start(leaves), float)
-            place += len(leaf.entries)
+            index += len(leaf.entries)
 
     def numbers(self, z: Array, leaves: Sequence[Array]) -> Array:
         """The numbers that are fitted, (p,), in the order of their names."""
@@ -159,10 +159,10 @@ def parameters(
     priors: list[np.ndarray] = []
     for k in chosen:
         if k in together:
-            body, places = together[k]
-            if k != min(places):
+            body, indices = together[k]
+            if k != min(indices):
                 continue
-            leaf = _body(others[body], places, names, starts, bounds)
+            leaf = _body(others[body], indices, names, starts, bounds)
         else:
             leaf = _single(names[k], k, starts[k], bounds)
         fitted.append(leaf)
@@ -182,41 +182,41 @@ def _together(
     together: dict[int, tuple[str, tuple[int, ...]]] = {}
     for body, wanted in bodies.items():
         _require_known("free", wanted, names)
-        places = tuple(names.index(name) for name in wanted)
-        shared = [k for k in places if k in together or places.count(k) > 1]
+        indices = tuple(names.index(name) for name in wanted)
+        shared = [k for k in indices if k in together or indices.count(k) > 1]
         if shared:
             raise ValueError(
                 f"Argument `free` names the body {body!r}, whose parameter {names[shared[0]]!r} "
                 "has more than one place; give each number of a body a name of its own, or name "
                 "single parameters in `free`."
             )
-        together |= dict.fromkeys(places, (body, places))
+        together |= dict.fromkeys(indices, (body, indices))
     return together
 
 
-def _single(name: str, place: int, start: np.ndarray, bounds: Mapping[str, Any]) -> FreeLeaf:
+def _single(name: str, index: int, start: np.ndarray, bounds: Mapping[str, Any]) -> FreeLeaf:
     way = transform(name, bounds)
     if reason := way.excludes(start):
         raise ValueError(
             f"Argument `params0` must begin inside the bounds, but {name} = {start} {reason}; "
             "move the start or the bound."
         )
-    return FreeLeaf((place,), way, way.entries(start.shape))
+    return FreeLeaf((index,), way, way.entries(start.shape))
 
 
 def _body(
-    body: BodyNames, places: tuple[int, ...], names: Sequence[str], starts: Sequence[np.ndarray],
+    body: BodyNames, indices: tuple[int, ...], names: Sequence[str], starts: Sequence[np.ndarray],
     bounds: Mapping[str, Any],
 ) -> FreeLeaf:  # fmt: skip
-    for place in places:
-        if names[place] in bounds:
+    for index in indices:
+        if names[index] in bounds:
             raise ValueError(
-                f"Argument `bounds` must not have {names[place]!r}, which is fitted with the other "
+                f"Argument `bounds` must not have {names[index]!r}, which is fitted with the other "
                 f"numbers of the body {body.body!r}; leave it out, or name single parameters in "
                 "`free` instead of the body."
             )
-    way = body.transform([starts[place] for place in places])
-    leaf = FreeLeaf(places, way, way.entries(()))
+    way = body.transform([starts[index] for index in indices])
+    leaf = FreeLeaf(indices, way, way.entries(()))
     if reason := way.excludes(leaf.start(starts)):
         raise ValueError(
             f"Argument `params0` must begin with the numbers of a body for {body.body!r}, but "
@@ -227,9 +227,9 @@ def _body(
 
 def _names(leaf: FreeLeaf, names: Sequence[str], starts: Sequence[np.ndarray]) -> list[str]:
     """The names of the fitted numbers."""
-    if len(leaf.places) == 1:
-        return entry_names(names[leaf.places[0]], leaf.entries)
-    parts = [entry_names(names[k], np.ndindex(starts[k].shape)) for k in leaf.places]
+    if len(leaf.indices) == 1:
+        return entry_names(names[leaf.indices[0]], leaf.entries)
+    parts = [entry_names(names[k], np.ndindex(starts[k].shape)) for k in leaf.indices]
     flat = [name for part in parts for name in part]
     return [flat[k] for (k,) in leaf.entries]
 
@@ -238,10 +238,10 @@ def _priors(
     leaf: FreeLeaf, names: Sequence[str], starts: Sequence[np.ndarray], prior: Mapping[str, Any]
 ) -> list[np.ndarray]:
     """Mean and standard deviation of each fitted number, (2,)."""
-    single = len(leaf.places) == 1
+    single = len(leaf.indices) == 1
     way = leaf.transform if single else Interval()
     tables = [
-        np.stack(_prior(names[k], prior.get(names[k]), starts[k].shape, way)) for k in leaf.places
+        np.stack(_prior(names[k], prior.get(names[k]), starts[k].shape, way)) for k in leaf.indices
     ]
     if single:
         return [np.array([table[entry] for table in tables[0]]) for entry in leaf.entries]

@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech.identify.inference.information import Numbers
 from jaxmech.identify.result import Fit
 from jaxmech.identify.sampling.density import Density
+from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_positive_integer, require_seed
 
 if TYPE_CHECKING:
@@ -47,25 +47,25 @@ class Posterior:
     """
 
     names: tuple[str, ...]
-    samples: Numbers
-    unknowns: Numbers
-    fitted: Numbers
-    intervals: Numbers
+    samples: HostArray
+    unknowns: HostArray
+    fitted: HostArray
+    intervals: HostArray
     divergences: int
-    r_hat: Numbers
-    effective: Numbers
+    r_hat: HostArray
+    effective: HostArray
 
     @property
-    def mean(self) -> Numbers:
+    def mean(self) -> HostArray:
         """The mean of each number, (p,)."""
         return self.samples.mean((0, 1))
 
     @property
-    def sd(self) -> Numbers:
+    def sd(self) -> HostArray:
         """The standard deviation of each number, (p,)."""
         return self.samples.std((0, 1))
 
-    def interval(self, level: float | int = 0.95) -> Numbers:
+    def interval(self, level: float | int = 0.95) -> HostArray:
         """Credible intervals with equal tails, shape (p, 2).
 
         Raises:
@@ -245,5 +245,5 @@ def _begin(log_density: Any, chains: int, size: int, seed: int) -> jax.Array:
     )
 
 
-def _between(ends: Numbers) -> str:
+def _between(ends: HostArray) -> str:
     return f"{f'{ends[0]:.6g} to {ends[1]:.6g}':>26}"

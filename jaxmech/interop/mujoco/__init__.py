@@ -13,8 +13,8 @@ from jaxmech.interop.mujoco.left_out import names_of as names_of
 from jaxmech.interop.mujoco.read import KINDS as KINDS
 from jaxmech.interop.mujoco.read import IgnoredElementsWarning as IgnoredElementsWarning
 from jaxmech.interop.mujoco.read import from_mjcf as from_mjcf
+from jaxmech.interop.mujoco.robot import BodyPose as BodyPose
 from jaxmech.interop.mujoco.robot import Keyframe as Keyframe
-from jaxmech.interop.mujoco.robot import Place as Place
 from jaxmech.interop.mujoco.robot import Robot as Robot
 from jaxmech.interop.mujoco.source import compiled as compiled
 from jaxmech.interop.mujoco.source import spec_of as spec_of

@@ -119,10 +119,10 @@ def actuators(
     compensated: list[int] = []
     if compensation.supports:
         for j in np.flatnonzero(model.jnt_actgravcomp):
-            places = conversion.entries(np.flatnonzero(model.dof_jntid == j))
+            entries = conversion.entries(np.flatnonzero(model.dof_jntid == j))
             if not acts or not names:  # without actuators nothing carries these weights in MuJoCo
-                limits |= dict.fromkeys(places, _OFF)
-            compensated += [k for k in places if k in limits]
+                limits |= dict.fromkeys(entries, _OFF)
+            compensated += [k for k in entries if k in limits]
     if not driving and not compensated:
         return []
     pairs = tuple(limits.items())

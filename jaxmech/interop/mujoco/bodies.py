@@ -62,23 +62,23 @@ class Values:
 
 
 @dataclass(frozen=True)
-class Placed:
+class Mount:
     """The body of the mechanism that carries a body of the model, and the pose on it."""
 
     index: int  # of the carrying body in the model, 0 for the world
     pose: Offset
 
 
-def placed_bodies(model: Any) -> list[Placed]:
+def mounts_of(model: Any) -> list[Mount]:
     """For each body of a model the moving one, or the world, to which it is fixed."""
-    places = [Placed(0, IDENTITY)]
+    mounts = [Mount(0, IDENTITY)]
     for k in range(1, model.nbody):
         if model.body_jntnum[k]:
-            places.append(Placed(k, IDENTITY))
+            mounts.append(Mount(k, IDENTITY))
         else:
-            parent = places[model.body_parentid[k]]
-            places.append(Placed(parent.index, parent.pose.then(own_offset(model, k))))
-    return places
+            parent = mounts[model.body_parentid[k]]
+            mounts.append(Mount(parent.index, parent.pose.then(own_offset(model, k))))
+    return mounts
 
 
 def own_offset(model: Any, body: int) -> Offset:
@@ -87,13 +87,13 @@ def own_offset(model: Any, body: int) -> Offset:
 
 
 def moving_body(
-    model: Any, index: int, name: str, places: list[Placed], values: Values, visual: Any = ()
+    model: Any, index: int, name: str, mounts: list[Mount], values: Values, visual: Any = ()
 ) -> AbstractBody:
     """A body with the masses of all that is fixed to it."""
-    members = [k for k, place in enumerate(places) if place.index == index and k]
+    members = [k for k, mount in enumerate(mounts) if mount.index == index and k]
     masses = model.body_mass[members]
     mass = float(masses.sum())
-    poses = [places[k].pose.then(Offset(model.body_ipos[k], model.body_iquat[k])) for k in members]
+    poses = [mounts[k].pose.then(Offset(model.body_ipos[k], model.body_iquat[k])) for k in members]
     centers = np.array([pose.position for pose in poses])
     center = masses @ centers / mass if mass else np.zeros(3)
     inertia = np.zeros((3, 3))
@@ -120,9 +120,9 @@ def tidy(values: Floats) -> Floats:
     return np.where(np.abs(values) < 1e-14 * np.abs(values).max(initial=0.0), 0.0, values)
 
 
-def carrier(places: list[Placed], bodies: dict[int, AbstractBody], k: int) -> AbstractBody:
+def carrier(mounts: list[Mount], bodies: dict[int, AbstractBody], k: int) -> AbstractBody:
     """The body of the mechanism to which a body of the model belongs."""
-    return bodies.get(places[k].index, ground)
+    return bodies.get(mounts[k].index, ground)
 
 
 Entry = Scalar | Quaternion
@@ -141,11 +141,11 @@ class Tree:
         self.joints: list[Joint] = []
         self.entries: list[Entry] = []
 
-    def add(self, model: Any, index: int, places: list[Placed]) -> None:
+    def add(self, model: Any, index: int, mounts: list[Mount]) -> None:
         """Add a moving body with its joints; all but the last lead to bodies without mass."""
         parent = int(model.body_parentid[index])
-        parent_body = carrier(places, self.moving, parent)
-        pose = places[parent].pose.then(own_offset(model, index))
+        parent_body = carrier(mounts, self.moving, parent)
+        pose = mounts[parent].pose.then(own_offset(model, index))
         first, count = int(model.body_jntadr[index]), int(model.body_jntnum[index])
         for j in range(first, first + count):
             body = self.moving[index]

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.constraints import Holonomic
-from jaxmech.interop.mujoco.bodies import Offset, Placed, carrier, tidy
+from jaxmech.interop.mujoco.bodies import Mount, Offset, carrier, tidy
 from jaxmech.interop.mujoco.coordinates import Conversion
 from jaxmech.interop.mujoco.left_out import LeftOut, is_on
 from jaxmech.interop.mujoco.source import is_any, mujoco
@@ -43,7 +43,7 @@ class Coupling:
 def loops(
     model: Any,
     names: tuple[str, ...],
-    places: list[Placed],
+    mounts: list[Mount],
     bodies: dict[int, AbstractBody],
     left_out: LeftOut,
 ) -> list[Joint]:
@@ -54,8 +54,8 @@ def loops(
             continue
         is_weld = is_any(model.eq_type[k], kinds.mjEQ_WELD)
         pairs = _ends(model, k, is_weld)
-        ends = [places[body].pose.then(pose) for body, pose in pairs]
-        a, b = (carrier(places, bodies, body) for body, _ in pairs)
+        ends = [mounts[body].pose.then(pose) for body, pose in pairs]
+        a, b = (carrier(mounts, bodies, body) for body, _ in pairs)
         if a == b:
             left_out.add("equality within one body", names[k])
             continue

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.interop.mujoco.bodies import Floats, Offset, Placed, Values, tidy
+from jaxmech.interop.mujoco.bodies import Floats, Mount, Offset, Values, tidy
 from jaxmech.interop.mujoco.coordinates import Conversion
 from jaxmech.interop.mujoco.left_out import is_on
 from jaxmech.interop.mujoco.source import is_any, mujoco
@@ -169,7 +169,7 @@ class Compensation:
 
 
 def supports(
-    model: Any, places: list[Placed], bodies: dict[int, AbstractBody], names: tuple[str, ...]
+    model: Any, mounts: list[Mount], bodies: dict[int, AbstractBody], names: tuple[str, ...]
 ) -> tuple[Support, ...]:
     """The forces that carry a part of the weight of the moving bodies."""
     g = np.asarray(model.opt.gravity)
@@ -178,7 +178,7 @@ def supports(
         return ()
     forces: list[Support] = []
     for index, moving in bodies.items():
-        members = [k for k, place in enumerate(places) if place.index == index and k]
+        members = [k for k, mount in enumerate(mounts) if mount.index == index and k]
         factors = {float(model.body_gravcomp[k]) for k in members if model.body_mass[k]}
         if len(factors) == 1:
             forces += _of_body(names[index], moving, factors.pop() * g)
@@ -186,7 +186,7 @@ def supports(
         _require_constant(names[index], moving)
         for k in members:
             factor = float(model.body_gravcomp[k])
-            center = places[k].pose.then(Offset(model.body_ipos[k], model.body_iquat[k])).position
+            center = mounts[k].pose.then(Offset(model.body_ipos[k], model.body_iquat[k])).position
             part, mass = f"support of {names[k]!r}", float(model.body_mass[k])
             if factor:
                 carried = tuple(tidy(factor * g))

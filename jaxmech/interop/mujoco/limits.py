@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmech.interop.mujoco.bodies import Offset, Placed, carrier, tidy
+from jaxmech.interop.mujoco.bodies import Mount, Offset, carrier, tidy
 from jaxmech.interop.mujoco.coordinates import Conversion
 from jaxmech.interop.mujoco.left_out import is_on, names_of
 from jaxmech.interop.mujoco.source import is_any, mujoco
@@ -43,13 +43,13 @@ class TendonRange:
 
     def __call__(self, q: Array, t: Array, params: Any) -> Array:
         """The gaps, (2,)."""
-        length = sum(factor * q[place] for place, factor in self.coefficients)
+        length = sum(factor * q[mount] for mount, factor in self.coefficients)
         return jnp.stack([length - self.lower, self.upper - length])
 
 
 def limits_of(
     model: Any, joints: Mapping[str, Joint], names: Sequence[str], conversion: Conversion,
-    places: list[Placed], moving: dict[int, AbstractBody],
+    mounts: list[Mount], moving: dict[int, AbstractBody],
 ) -> Limits:  # fmt: skip
     """The limits of a model; `names` are those of all its joints."""
     parts: list[Joint | Unilateral] = []
@@ -64,7 +64,7 @@ def limits_of(
             parts.append(stop(f"{name}.limit", joints[name], lower=lower, upper=upper))
             taken.add(("joint limit", name))
     for k, name in enumerate(names_of(model, "tendon", model.ntendon)):
-        part = _tendon(model, k, name, conversion, places, moving)
+        part = _tendon(model, k, name, conversion, mounts, moving)
         if part is not None:
             parts.append(part)
             taken.add(("tendon", name))
@@ -72,7 +72,7 @@ def limits_of(
 
 
 def _tendon(
-    model: Any, k: int, name: str, conversion: Conversion, places: list[Placed],
+    model: Any, k: int, name: str, conversion: Conversion, mounts: list[Mount],
     moving: dict[int, AbstractBody],
 ) -> Joint | Unilateral | None:  # fmt: skip
     """A tendon that does nothing but limit; None for any other."""
@@ -97,8 +97,8 @@ def _tendon(
         site = model.wrap_objid[w]
         body = int(model.site_bodyid[site])
         offset = Offset(model.site_pos[site], model.site_quat[site])
-        at = tidy(places[body].pose.then(offset).position)
-        points.append((carrier(places, moving, body), at))
+        at = tidy(mounts[body].pose.then(offset).position)
+        points.append((carrier(mounts, moving, body), at))
     if len({body.name for body, _ in points}) == 1:
         return None  # its length does not change
     return rope(f"{name}.limit", points, upper)

@@ -8,12 +8,12 @@ from packaging.version import Version
 
 from jaxmech.interop.mujoco.actuators import actuators
 from jaxmech.interop.mujoco.bodies import (
+    Mount,
     Offset,
-    Placed,
     Tree,
     Values,
+    mounts_of,
     moving_body,
-    placed_bodies,
     tidy,
 )
 from jaxmech.interop.mujoco.coordinates import Conversion, Quaternion, Scalar
@@ -21,7 +21,7 @@ from jaxmech.interop.mujoco.equalities import couplings, loops
 from jaxmech.interop.mujoco.forces import Compensation, resistance, supports, terms, weights
 from jaxmech.interop.mujoco.left_out import LeftOut, add_model, inputs_of, names_of
 from jaxmech.interop.mujoco.limits import Limits, limits_of
-from jaxmech.interop.mujoco.robot import Keyframe, Place, Robot
+from jaxmech.interop.mujoco.robot import BodyPose, Keyframe, Robot
 from jaxmech.interop.mujoco.schema import NEWEST, unknown_attributes
 from jaxmech.interop.mujoco.source import (
     compiled,
@@ -99,7 +99,7 @@ def from_mjcf(
             )
     spec, source_name = spec_of(source)
     model = compiled(spec, source_name)
-    looks = visuals_of_model(model, spec, source, placed_bodies(model))
+    looks = visuals_of_model(model, spec, source, mounts_of(model))
     assembly = _Assembly(
         model, spec, Values(tuple(params)), friction_speed, velocities, looks, limits
     )
@@ -134,9 +134,9 @@ class _Assembly:
         self.names = names_of(model, "body", model.nbody, ("ground",))
         self.joints = names_of(model, "joint", model.njnt, self._free_bodies())
         self.equalities = names_of(model, "equality", model.neq, (*self.joints, *self.names))
-        self.places = placed_bodies(model)
+        self.mounts = mounts_of(model)
         self.moving: dict[int, AbstractBody] = {
-            k: moving_body(model, k, self.names[k], self.places, values, looks.get(k, ()))
+            k: moving_body(model, k, self.names[k], self.mounts, values, looks.get(k, ()))
             for k in range(1, model.nbody)
             if model.body_jntnum[k]
         }
@@ -157,8 +157,8 @@ class _Assembly:
             )
         tree = Tree(self.moving, self.joints, self.values)
         for k in self.moving:
-            tree.add(model, k, self.places)
-        closing = loops(model, self.equalities, self.places, self.moving, self.left_out)
+            tree.add(model, k, self.mounts)
+        closing = loops(model, self.equalities, self.mounts, self.moving, self.left_out)
         cut = tuple(joint.name for joint in closing)
         kinematics = spanning_tree(tree.bodies, [*tree.joints, *closing], cut)[0]
         order = kinematics.coordinates
@@ -168,7 +168,7 @@ class _Assembly:
             tuple(e for e in tree.entries if isinstance(e, Quaternion)),
         )
         inputs = inputs_of(model)
-        carrying = supports(model, self.places, self.moving, names)
+        carrying = supports(model, self.mounts, self.moving, names)
         compensation = Compensation(kinematics, carrying)
         driving = actuators(model, tuple(inputs), conversion, compensation, self.left_out)
         forces = [
@@ -181,7 +181,7 @@ class _Assembly:
         limits = Limits((), frozenset())
         if self.has_limits:
             by_name = {joint.name: joint for joint in tree.joints}
-            known = by_name, self.joints, conversion, self.places, self.moving
+            known = by_name, self.joints, conversion, self.mounts, self.moving
             limits = limits_of(model, *known)
         add_model(self.left_out, model, self.spec, names, self.joints, limits.taken)
         params: dict[str, Any] = dict(self.values.params)
@@ -202,24 +202,24 @@ class _Assembly:
             mechanism,
             self.left_out.frozen(),
             self._keyframes(conversion, mechanism, inputs),
-            {names[k]: self._place(place) for k, place in enumerate(self.places)},
+            {names[k]: self._body_pose(mount) for k, mount in enumerate(self.mounts)},
             self._sites(),
             self._coordinates(order),
             conversion,
             np.array(model.qpos0),
         )
 
-    def _place(self, place: Placed, inner: Offset | None = None) -> Place:
-        pose = place.pose if inner is None else place.pose.then(inner)
-        body = self.moving.get(place.index)
+    def _body_pose(self, mount: Mount, inner: Offset | None = None) -> BodyPose:
+        pose = mount.pose if inner is None else mount.pose.then(inner)
+        body = self.moving.get(mount.index)
         position, attitude = (tuple(float(x) for x in tidy(part)) for part in pose)
-        return Place("ground" if body is None else body.name, position, attitude)
+        return BodyPose("ground" if body is None else body.name, position, attitude)
 
-    def _sites(self) -> dict[str, Place]:
+    def _sites(self) -> dict[str, BodyPose]:
         model = self.model
         return {
-            name: self._place(
-                self.places[model.site_bodyid[s]], Offset(model.site_pos[s], model.site_quat[s])
+            name: self._body_pose(
+                self.mounts[model.site_bodyid[s]], Offset(model.site_pos[s], model.site_quat[s])
             )
             for s, name in enumerate(names_of(model, "site", model.nsite))
         }
@@ -241,7 +241,7 @@ class _Assembly:
             q = conversion.q(model.key_qpos[k])
             rates = conversion.v(q, model.key_qvel[k])
             v = mechanism.system.dynamics.from_speeds(q, rates, jnp.zeros(()), params)
-            values = {f"ctrl.{x}": float(model.key_ctrl[k, place]) for x, place in inputs.items()}
+            values = {f"ctrl.{x}": float(model.key_ctrl[k, mount]) for x, mount in inputs.items()}
             ctrl = {x: value for x, value in values.items() if x in params}
             keyframes[name] = Keyframe(q, v, ctrl)
         return keyframes

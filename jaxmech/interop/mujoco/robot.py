@@ -15,7 +15,7 @@ from jaxmech.parts import Frame, Mechanism, matmul, product, rotation
 from jaxmech.system import System
 
 
-class Place(NamedTuple):
+class BodyPose(NamedTuple):
     """A frame that is fixed to a body of a mechanism.
 
     Attributes:
@@ -58,8 +58,8 @@ class Robot:
     mechanism: Mechanism
     ignored: Mapping[str, tuple[str, ...]]
     keyframes: Mapping[str, Keyframe]
-    bodies: Mapping[str, Place]
-    sites: Mapping[str, Place]
+    bodies: Mapping[str, BodyPose]
+    sites: Mapping[str, BodyPose]
     joints: Mapping[str, tuple[str, ...]]
     conversion: Conversion
     reference: np.ndarray
@@ -130,15 +130,15 @@ class Robot:
         Raises:
             ValueError: if neither a site nor a body has this name.
         """
-        place = {**self.bodies, **self.sites}.get(name)
-        if place is None:
+        mounted = {**self.bodies, **self.sites}.get(name)
+        if mounted is None:
             raise ValueError(
                 f"Argument `name` must be that of a site ({', '.join(self.sites) or 'none'}) or of "
                 f"a body ({', '.join(self.bodies)}), but is {name!r}."
             )
-        turn, origin = np.asarray(place.attitude), np.asarray(place.position)
-        if place.body == "ground":
+        turn, origin = np.asarray(mounted.attitude), np.asarray(mounted.position)
+        if mounted.body == "ground":
             return Frame(origin, rotation(turn), turn)
-        frame = self.mechanism.frame(place.body, q, t, params)
+        frame = self.mechanism.frame(mounted.body, q, t, params)
         attitude = product(frame.attitude, turn)
         return Frame(frame.point(origin), matmul(frame.axes, rotation(turn)), attitude)

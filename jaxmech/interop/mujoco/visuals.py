@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 
-from jaxmech.interop.mujoco.bodies import Floats, Offset, Placed
+from jaxmech.interop.mujoco.bodies import Floats, Mount, Offset
 from jaxmech.interop.mujoco.source import is_any, mujoco
 from jaxmech.meshes import Triangles
 from jaxmech.parts import Visual, product
@@ -24,7 +24,7 @@ class UnreadableMeshWarning(UserWarning):
 Looks = dict[int, tuple[Visual, ...]]  # by the index of a moving body, 0 for the world
 
 
-def visuals_of_model(model: Any, spec: Any, source: Any, places: list[Placed]) -> Looks:
+def visuals_of_model(model: Any, spec: Any, source: Any, mounts: list[Mount]) -> Looks:
     """The visuals of the moving bodies and of the world, with those of the bodies fixed to them.
 
     Meshes that cannot be read are left out, with a warning.
@@ -33,7 +33,7 @@ def visuals_of_model(model: Any, spec: Any, source: Any, places: list[Placed]) -
         model: the compiled model, which may lack meshes on which no inertia depends.
         spec: the model before, with all meshes.
         source: the path of the file, or its text.
-        places: the carrier of each body.
+        mounts: the carrier of each body.
     """
     looks: dict[int, list[Visual]] = {}
     missing: dict[str, str] = {}
@@ -43,10 +43,10 @@ def visuals_of_model(model: Any, spec: Any, source: Any, places: list[Placed]) -
     else:
         pairs = _of_geoms(_with_meshes(model, spec, missing))
     for body, pose, make in pairs:
-        place = places[body]
-        position, attitude = place.pose.then(pose)
+        look = mounts[body]
+        position, attitude = look.pose.then(pose)
         visual = make(at=tuple(position.tolist()), turn=tuple(attitude.tolist()))
-        looks.setdefault(place.index, []).append(visual)
+        looks.setdefault(look.index, []).append(visual)
     if missing:
         reasons = "; ".join(f"{file} ({reason})" for file, reason in missing.items())
         warn_caller(
@@ -90,16 +90,16 @@ def _geom(model: Any, g: int, color: Any) -> Any:
             np.array(model.mesh_vert[first : first + count], float),
             np.array(model.mesh_face[start : start + number], int),
         )
-        return lambda **place: Visual.mesh(mesh, color=color, **place)
+        return lambda **look: Visual.mesh(mesh, color=color, **look)
     makers: dict[Any, Callable[..., Visual]] = {
-        kinds.mjGEOM_SPHERE: lambda **place: Visual.sphere(a, **place),
-        kinds.mjGEOM_CAPSULE: lambda **place: Visual.capsule(a, 2 * b, **place),
-        kinds.mjGEOM_ELLIPSOID: lambda **place: Visual.ellipsoid((a, b, c), **place),
-        kinds.mjGEOM_CYLINDER: lambda **place: Visual.cylinder(a, 2 * b, **place),
-        kinds.mjGEOM_BOX: lambda **place: Visual.box((2 * a, 2 * b, 2 * c), **place),
+        kinds.mjGEOM_SPHERE: lambda **look: Visual.sphere(a, **look),
+        kinds.mjGEOM_CAPSULE: lambda **look: Visual.capsule(a, 2 * b, **look),
+        kinds.mjGEOM_ELLIPSOID: lambda **look: Visual.ellipsoid((a, b, c), **look),
+        kinds.mjGEOM_CYLINDER: lambda **look: Visual.cylinder(a, 2 * b, **look),
+        kinds.mjGEOM_BOX: lambda **look: Visual.box((2 * a, 2 * b, 2 * c), **look),
     }
     make = next((make for one, make in makers.items() if is_any(kind, one)), None)
-    return None if make is None else lambda **place: make(color=color, **place)
+    return None if make is None else lambda **look: make(color=color, **look)
 
 
 def _urdf_root(source: Any) -> ET.Element | None:
@@ -157,13 +157,13 @@ def _shape(
     text = shape.attrib
     if shape.tag == "box":
         sizes = tuple(_numbers(text["size"]).tolist())
-        return lambda **place: Visual.box(sizes, color=color, **place)
+        return lambda **look: Visual.box(sizes, color=color, **look)
     if shape.tag == "cylinder":
         radius, height = float(text["radius"]), float(text["length"])
-        return lambda **place: Visual.cylinder(radius, height, color=color, **place)
+        return lambda **look: Visual.cylinder(radius, height, color=color, **look)
     if shape.tag == "sphere":
         radius = float(text["radius"])
-        return lambda **place: Visual.sphere(radius, color=color, **place)
+        return lambda **look: Visual.sphere(radius, color=color, **look)
     name = text.get("filename", "")
     file = _file(name, folder)
     scale = tuple(_numbers(text.get("scale", "1 1 1")).tolist())
@@ -175,7 +175,7 @@ def _shape(
     except (ImportError, ValueError, IndexError, KeyError) as error:
         missing[name] = str(error).rstrip(".") or type(error).__name__
         return None
-    return lambda **place: Visual.mesh(whole, scale=scale, color=color, **place)
+    return lambda **look: Visual.mesh(whole, scale=scale, color=color, **look)
 
 
 def _file(name: str, folder: Path) -> Path | None:

@@ -42,9 +42,9 @@ def point_of(profile: Profile, s: Any, read: Reader) -> Array:
     return read.array(lambda t, params: profile(s, t, params), (2,))
 
 
-def around(profile: Profile, read: Reader, places: Any) -> Array:
+def around(profile: Profile, read: Reader, samples: Any) -> Array:
     """Points of a profile, (k, 2)."""
-    return jax.vmap(lambda s: point_of(profile, s, read))(jnp.asarray(places, read.dtype))
+    return jax.vmap(lambda s: point_of(profile, s, read))(jnp.asarray(samples, read.dtype))
 
 
 def seen_by(read: Reader, t: Any, params: Any) -> Reader:
@@ -71,8 +71,8 @@ def require_curve(
 
         return point_of(profile, s, read), *jax.jvp(rate, (s,), (unit_step,))
 
-    places = jnp.asarray(np.linspace(0, 2 * np.pi, _SAMPLES + 1), read.dtype)
-    values = jax.vmap(jet)(places)
+    samples = jnp.asarray(np.linspace(0, 2 * np.pi, _SAMPLES + 1), read.dtype)
+    values = jax.vmap(jet)(samples)
     if not is_known(values):
         return None
     points, rates, bends = map(np.asarray, values)
@@ -83,7 +83,7 @@ def require_curve(
         (bends, "twice so"),
     ):
         if not np.isfinite(table).all():
-            s = float(places[np.argmin(np.isfinite(table).all(1))])
+            s = float(samples[np.argmin(np.isfinite(table).all(1))])
             requirement = "finite" if label == "finite" else "twice differentiable"
             raise ValueError(f"{start} {requirement}, but it is not at s = {s:.4g}; correct it.")
     size, small = np.ptp(points[:-1], axis=0).max(), float(jnp.finfo(read.dtype).eps) ** 0.5
@@ -95,7 +95,7 @@ def require_curve(
             )
     speeds = np.hypot(*rates.T)
     if size == 0 or speeds.min() < 1e-6 * speeds.max():
-        s = float(places[speeds.argmin()])
+        s = float(samples[speeds.argmin()])
         raise ValueError(
             f"{start} a curve without corners or stops, but its derivative by s is zero at "
             f"s = {s:.4g}; choose another parameter along the curve."
@@ -104,7 +104,7 @@ def require_curve(
     means = (bends[1:] + bends[:-1]) * (np.pi / _SAMPLES)
     jumps = np.hypot(*(np.diff(rates, axis=0) - means).T)
     if jumps.max() > 0.05 * speeds.max():
-        s = float(places[jumps.argmax()])
+        s = float(samples[jumps.argmax()])
         raise ValueError(
             f"{start} a curve without corners, but its tangent jumps near s = {s:.4g}; round the "
             "corner off."

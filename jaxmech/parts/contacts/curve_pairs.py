@@ -4,7 +4,7 @@
     CurvesSlip     no slip in the contact                         friction along the tangent
 
 A residual is a gap [m] or the velocity of b relative to a at the contact [m/s], whose multiplier is
-a force [N] of a on b. The gap does not change with the places along the curves to first order, so
+a force [N] of a on b. The gap does not change with the points along the curves to first order, so
 that A is that of fixed points.
 """
 
@@ -29,8 +29,9 @@ from jaxmech.parts.contacts.profiles import Profile
 from jaxmech.parts.directions import Frames
 from jaxmech.parts.drawing import Drawing, Shapes
 from jaxmech.parts.values import Reader, Vector
-from jaxmech.parts.vectors import Numbers, apply, matmul, quarter_turn
+from jaxmech.parts.vectors import apply, matmul, quarter_turn
 from jaxmech.parts.velocity_equations import AbstractVelocity, slip
+from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.text import capital
 
 
@@ -67,7 +68,7 @@ class CurvesGap(AbstractContact):
         point, _, n = right_normal(self.profile_a, s[0], read)
         return n @ (second(s[1], context) - point), point, n
 
-    def touching(self, frames: Frames, read: Reader) -> tuple[Numbers, Numbers]:
+    def touching(self, frames: Frames, read: Reader) -> tuple[AnyArray, AnyArray]:
         """The contact on a, in space, and the normal towards b."""
         _, point, n = self.contact(frames, read)
         return frames[0].point(self._on_a(read) + point), frames[0].direction(n)
@@ -102,7 +103,7 @@ class CurvesGap(AbstractContact):
             name: jnp.asarray(self.touching(frames, read)[0]),
         }
 
-    def _on_a(self, read: Reader) -> Numbers:
+    def _on_a(self, read: Reader) -> AnyArray:
         return read.vector(self.at_a, 2)
 
 

@@ -34,8 +34,9 @@ from jaxmech.parts.contacts.profiles import Profile
 from jaxmech.parts.directions import Frames, pointing
 from jaxmech.parts.drawing import Drawing, Shapes
 from jaxmech.parts.values import Reader, Value, Vector, require_sign
-from jaxmech.parts.vectors import Numbers, quarter_turn
+from jaxmech.parts.vectors import quarter_turn
 from jaxmech.parts.velocity_equations import AbstractVelocity, slip
+from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.text import capital
 
@@ -142,7 +143,7 @@ class FaceGap(AbstractContact):
         """The index of the body with the curve."""
         return 1 - self.face
 
-    def touching(self, frames: Frames, read: Reader) -> tuple[Numbers, Numbers]:
+    def touching(self, frames: Frames, read: Reader) -> tuple[AnyArray, AnyArray]:
         """The point of the curve that is lowest over the line, in space, and the normal."""
         flat, curved = frames[self.face], frames[self.curve]
         n = pointing(flat, self.normal, read)
@@ -191,9 +192,9 @@ class FaceSlip(AbstractVelocity):
         return (quarter_turn(n) @ slip(motions, point))[None]
 
 
-def outline_of(profile: Profile, frame: Frame, place: Vector, read: Reader) -> Array:
+def outline_of(profile: Profile, frame: Frame, at: Vector, read: Reader) -> Array:
     """The points of a profile on a body, in space, (k, 2)."""
-    origin = read.vector(place, 2)
+    origin = read.vector(at, 2)
     points = around(profile, read, _OUTLINE)
     local = jnp.asarray(origin)[None] + points
     return jnp.asarray(frame.origin)[None] + (local[:, None, :] * frame.axes[None]).sum(2)

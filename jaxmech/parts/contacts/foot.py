@@ -7,7 +7,7 @@ doubles the order up to which the derivatives of s by the poses and the paramete
 zero to the third, as a theorem on implicit functions would give them. More than three are not
 needed: the equations have s in A, b has its first derivative, and a gradient one or two more.
 
-Where two curves touch, both places are unknown, and Newton steps solve two equations: the way from
+Where two curves touch, both points are unknown, and Newton steps solve two equations: the way from
 one point to the other is normal to the first curve, and the tangents are parallel. They start from
 the contact of a circle instead of the second curve: about its middle, then the one that osculates
 it where the first contact says. This has found the contact of ellipses with axes of up to 3 to 1 in
@@ -39,11 +39,11 @@ def lowest(f: Callable[[Array, Any], Array], context: Any) -> Array:
         context: what else f depends on, a tree of arrays.
 
     Returns:
-        The place, with its derivatives by `context`; without a finite value where f is flat.
+        The argument, with its derivatives by `context`; without a finite value where f is flat.
 
     Example:
-        >>> place = lambda center: lowest(lambda s, center: -jnp.cos(s - center), center)
-        >>> print(place(0.5), jax.grad(place)(0.5))
+        >>> foot = lambda center: lowest(lambda s, center: -jnp.cos(s - center), center)
+        >>> print(foot(0.5), jax.grad(foot)(0.5))
         0.5 1.0
     """
     constants = jax.lax.stop_gradient(context)
@@ -75,7 +75,7 @@ def slope_and_bend(f: Callable[[Array, Any], Array], s: Array, context: Any) -> 
 
 
 def touching(first: Curve, second: Curve, context: Any) -> Array:
-    """The places on two curves where they touch, or are nearest to each other.
+    """The points on two curves where they touch, or are nearest to each other.
 
     Args:
         first: `first(s, context)`, a point (2,), of period 2 pi in s; the second curve is to its
@@ -84,7 +84,7 @@ def touching(first: Curve, second: Curve, context: Any) -> Array:
         context: what else the curves depend on, a tree of arrays.
 
     Returns:
-        The places (2,), on the first and on the second curve, with their derivatives by `context`.
+        The arguments (2,) on the first and on the second curve, with derivatives by `context`.
 
     Example:
         >>> def disk(s, x):
@@ -151,11 +151,11 @@ def jet(curve: Curve, s: Array, context: Any) -> tuple[Array, Array, Array]:
 
 
 def grid_for(context: Any, count: int) -> Array:
-    """Places along a curve, in the type of what it depends on."""
+    """Points along a curve, in the type of what it depends on."""
     dtype = jnp.result_type(*jax.tree.leaves(context), float)
     return jnp.asarray(np.linspace(0, 2 * np.pi, count, endpoint=False), dtype)
 
 
 def lowest_of(heights: Array, grid: Array) -> Array:
-    """The place with the lowest of all heights."""
+    """The argument with the lowest of all heights."""
     return jnp.where(np.arange(len(grid)) == jnp.argmin(heights), grid, 0.0).sum()

@@ -46,8 +46,8 @@ class SplineProfile:
         i = jnp.mod(jnp.floor(u), k).astype(int)
         is_first, is_next = jnp.arange(k) == i, jnp.arange(k) == (i + 1) % k
         (p0, m0), (p1, m1) = (
-            tuple(jnp.where(place[:, None], x, 0.0).sum(0) for x in (points, slopes))
-            for place in (is_first, is_next)
+            tuple(jnp.where(is_end[:, None], x, 0.0).sum(0) for x in (points, slopes))
+            for is_end in (is_first, is_next)
         )
         chord = p1 - p0
         return p0 + w * (m0 + w * (3 * chord - 2 * m0 - m1 + w * (m0 + m1 - 2 * chord)))

@@ -34,8 +34,9 @@ from jaxmech.parts.values import (
     require_sign,
     vector,
 )
-from jaxmech.parts.vectors import Numbers, apply
+from jaxmech.parts.vectors import apply
 from jaxmech.parts.velocity_equations import AbstractVelocity, slip
+from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.checks import require_function
 
 TAKES = "s, t, params"
@@ -116,7 +117,7 @@ class EllipsoidGap(AbstractContact):
         """The index of the body with the ellipsoid."""
         return (1,)
 
-    def support(self, frames: Frames, read: Reader) -> tuple[Numbers, Array]:
+    def support(self, frames: Frames, read: Reader) -> tuple[AnyArray, Array]:
         """The height of the centre over the plane, and the way from there to the contact."""
         sizes = read.vector(self.semiaxes, 3)
         n = frames[1].components(pointing(frames[0], self.normal, read))

@@ -18,7 +18,6 @@ from jaxmech.parts.kinematics.joint_coordinates import Link
 from jaxmech.parts.kinematics.relations import Relation
 from jaxmech.parts.values import Reader
 from jaxmech.parts.vectors import (
-    Numbers,
     apply,
     cross,
     plane_rotation,
@@ -27,14 +26,15 @@ from jaxmech.parts.vectors import (
     rotation_about,
     spin_in_body,
 )
+from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.probing import depends_on
 
 
 class Seat(NamedTuple):
     """The pivot on a body, (3,), and the rotation from its axes to the described ones, (3, 3)."""
 
-    point: Numbers
-    axes: Numbers
+    point: AnyArray
+    axes: AnyArray
 
 
 class Passage(NamedTuple):
@@ -52,13 +52,13 @@ class Passage(NamedTuple):
     """
 
     turn: Turn
-    offset: Numbers
-    spins: Numbers
-    ways: Numbers
-    spin: Numbers
-    rate: Numbers
-    spin_rate: Numbers
-    rate_rate: Numbers
+    offset: AnyArray
+    spins: AnyArray
+    ways: AnyArray
+    spin: AnyArray
+    rate: AnyArray
+    spin_rate: AnyArray
+    rate_rate: AnyArray
 
 
 def way_of_a_point(q: Array, v: Array) -> Passage:
@@ -101,7 +101,7 @@ class Connection:
         return len(self.link.letters) - self.is_spinning
 
     @property
-    def hinge_axes(self) -> tuple[Numbers, Numbers] | None:
+    def hinge_axes(self) -> tuple[AnyArray, AnyArray] | None:
         """The rotations to the axes of both bodies of a hinge from axes that it turns, (3, 3)."""
         joint = self.link.joint
         return joint.hinge_axes(self.read) if joint is not None and self.is_steady else None
@@ -138,7 +138,7 @@ class Connection:
         return self._moved(parent_seat, seat, q, v)
 
     def _about_axis(
-        self, parent_seat: Seat, hinge_axes: tuple[Numbers, Numbers], angle: Array, rate: Array
+        self, parent_seat: Seat, hinge_axes: tuple[AnyArray, AnyArray], angle: Array, rate: Array
     ) -> Passage:
         """A hinge, whose axis is the third one of the body."""
         dtype, is_reversed = self.read.dtype, self.link.is_reversed
@@ -173,7 +173,7 @@ class Connection:
         t = 1.0 * self.read.t
         q, v = 1.0 * q, 1.0 * v
 
-        def rates(q: Array, v: Array, t: Array) -> tuple[Numbers, Numbers]:
+        def rates(q: Array, v: Array, t: Array) -> tuple[AnyArray, AnyArray]:
             relation = self._relation(q, v, t)
             axes, offset = in_space(relation.axes), self._offset(relation, seat)
             spin, rate = in_space(relation.spin), in_space(relation.at_a[1])
@@ -197,7 +197,7 @@ class Connection:
             apply(into, rate), spin_rate, apply(into, rate_rate),
         )  # fmt: skip
 
-    def _offset(self, relation: Relation, seat: Seat) -> Numbers:
+    def _offset(self, relation: Relation, seat: Seat) -> AnyArray:
         """The way from the pivot to the joint, along the axes of the body, (3,)."""
         return in_space(relation.at_b[0]) - seat.point
 
@@ -222,7 +222,7 @@ class Connection:
             relation = relation._replace(spin=v[-3:])
         return relation.reverse if self.link.is_reversed else relation
 
-    def _end(self, on_b: bool) -> Numbers:
+    def _end(self, on_b: bool) -> AnyArray:
         """The joint on its second or first body, (d,)."""
         joint = self.link.joint
         assert joint is not None

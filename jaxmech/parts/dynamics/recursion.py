@@ -30,7 +30,8 @@ from jaxmech.parts.inertia import (
 from jaxmech.parts.kinematics.joint_coordinates import JointCoordinates
 from jaxmech.parts.kinematics.spins import Spins
 from jaxmech.parts.values import Reader, unit
-from jaxmech.parts.vectors import Numbers, apply, cross
+from jaxmech.parts.vectors import apply, cross
+from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.repeated import repeated
 
 
@@ -83,7 +84,7 @@ class MassAndForce:
         force = generalized_force(slopes, q, v, t, speeds=apply(T, v))
         return matmul(T.T, M), apply(T.T, force)
 
-    def _upward(self, t: Array, params: Any) -> Numbers:
+    def _upward(self, t: Array, params: Any) -> AnyArray:
         """The acceleration of the ground in whose place weights are, (3,)."""
         read, size = Reader("gravity", t, params), self.kinematics.bodies[0].dimension
         total = np.zeros(3, read.dtype)
@@ -104,8 +105,8 @@ class CompositeMomenta(NamedTuple):
         coordinates: indices of the coordinates of the joints, (k,).
     """
 
-    linear: Numbers
-    angular: Numbers
+    linear: AnyArray
+    angular: AnyArray
     coordinates: np.ndarray
 
 
@@ -114,7 +115,7 @@ def mass_of(members: Sequence[Member], n: int) -> Array:
     composite = {member.name: member.inertia for member in members}
     outboard: dict[str, list[CompositeMomenta]] = {member.name: [] for member in members}
     numbers: list[Array] = [jnp.zeros(1, members[0].inertia.static.dtype)]
-    places = np.zeros((n, n), int)
+    indices = np.zeros((n, n), int)
     for member in reversed(members):
         passage, inertia = member.passage, composite[member.name]
         columns = member.first + np.arange(passage.spins.shape[1])
@@ -128,7 +129,7 @@ def mass_of(members: Sequence[Member], n: int) -> Array:
         if columns.size:
             rows = matmul(passage.spins.T, momenta.angular) + matmul(passage.ways.T, momenta.linear)
             numbering = sum(x.size for x in numbers) + np.arange(rows.size).reshape(rows.shape)
-            places[np.ix_(columns, momenta.coordinates)] = numbering
+            indices[np.ix_(columns, momenta.coordinates)] = numbering
             numbers.append(jnp.ravel(rows))
         if member.parent in outboard:
             moved_inertia = inertia.moved(passage.turn, passage.offset)
@@ -139,12 +140,12 @@ def mass_of(members: Sequence[Member], n: int) -> Array:
             outboard[member.parent].append(momenta._replace(angular=turned))
     # Each pair of coordinates is in one of two entries, or in both with the same value.
     last = sum(x.size for x in numbers)
-    symmetric_places = np.minimum(*(np.where(x == 0, last, x) for x in (places, places.T)))
-    return jnp.concatenate(numbers)[np.where(symmetric_places == last, 0, symmetric_places)]
+    symmetric_indices = np.minimum(*(np.where(x == 0, last, x) for x in (indices, indices.T)))
+    return jnp.concatenate(numbers)[np.where(symmetric_indices == last, 0, symmetric_indices)]
 
 
 @repeated
-def _momenta(passage: Passage, inertia: Inertia) -> tuple[Numbers, Numbers]:
+def _momenta(passage: Passage, inertia: Inertia) -> tuple[AnyArray, AnyArray]:
     """The momenta of a rigid tree after a joint, linear ones along the axes of the body before."""
     linear, angular = inertia.momenta(passage.spins)
     linear = passage.turn.out(linear)
@@ -178,13 +179,13 @@ class Course(NamedTuple):
         acceleration: acceleration of the pivot, (3,).
     """
 
-    spin: Numbers
-    angular: Numbers
-    field: Numbers
-    acceleration: Numbers
+    spin: AnyArray
+    angular: AnyArray
+    field: AnyArray
+    acceleration: AnyArray
 
 
-def effort_of(members: Sequence[Member], upward: Numbers, n: int) -> Array:
+def effort_of(members: Sequence[Member], upward: AnyArray, n: int) -> Array:
     """The generalized force (n,) that holds the accelerations of the joints at zero."""
     zeros = np.zeros(3, upward.dtype)
     courses = {"ground": Course(zeros, zeros, np.zeros((3, 3), upward.dtype), upward)}

@@ -166,25 +166,25 @@ def tabulated(x: Sequence[float], force: Sequence[float], *, of: str = "position
         >>> print(law(1.5, 0.0, 0.0, {}), law(3.0, 0.0, 0.0, {}))
         -6.0 -15.0
     """
-    places, values = np.asarray(x, float), np.asarray(force, float)
-    is_table = places.ndim == 1 and places.shape == values.shape and len(places) > 1
-    is_table = is_table and bool(np.isfinite([places, values]).all())
-    if not is_table or not (np.diff(places) > 0).all():
+    abscissas, values = np.asarray(x, float), np.asarray(force, float)
+    is_table = abscissas.ndim == 1 and abscissas.shape == values.shape and len(abscissas) > 1
+    is_table = is_table and bool(np.isfinite([abscissas, values]).all())
+    if not is_table or not (np.diff(abscissas) > 0).all():
         raise ValueError(
             "Arguments `x` and `force` must be finite numbers of one shape (k,), k > 1, with `x` "
             "increasing; sort the table, and drop rows of equal `x`."
         )
     if of not in ("position", "rate"):
         raise ValueError(f'Argument `of` must be "position" or "rate", but is {of!r}.')
-    slopes = np.diff(values) / np.diff(places)
+    slopes = np.diff(values) / np.diff(abscissas)
 
     def law(position: Any, rate: Any, t: Any, params: Any) -> Array:
         abscissa = jnp.asarray(position if of == "position" else rate)
         k = jnp.clip(
-            jnp.searchsorted(places.astype(abscissa.dtype), abscissa) - 1, 0, len(slopes) - 1
+            jnp.searchsorted(abscissas.astype(abscissa.dtype), abscissa) - 1, 0, len(slopes) - 1
         )
         first, start = (
-            jnp.asarray(places, abscissa.dtype)[k],
+            jnp.asarray(abscissas, abscissa.dtype)[k],
             jnp.asarray(values, abscissa.dtype)[k],
         )
         return start + jnp.asarray(slopes, abscissa.dtype)[k] * (abscissa - first)

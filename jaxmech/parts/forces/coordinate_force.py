@@ -37,8 +37,8 @@ class BoundForce:
 
     def __call__(self, q: Any, v: Any, t: Any, params: Any) -> Array:
         """The generalized force, (n,)."""
-        places = columns(self.coordinates, (*self.coordinates, *self.states))
-        state = Named(places, {"q": q, "v": v}, "the mechanism")
+        entries = columns(self.coordinates, (*self.coordinates, *self.states))
+        state = Named(entries, {"q": q, "v": v}, "the mechanism")
         forces = self.law(state, t, params)
         if not isinstance(forces, Mapping):
             raise TypeError(
@@ -53,10 +53,10 @@ class BoundForce:
                     f"({', '.join(self.coordinates)}), but acts on {name!r}; correct the name."
                 )
         read, zero = Reader(self.part, t, params), jnp.zeros((), q.dtype)
-        entries = [
+        generalized = [
             read.array(forces[name], ()) if name in forces else zero for name in self.coordinates
         ]
-        return jnp.stack(entries)
+        return jnp.stack(generalized)
 
 
 def coordinate_force(name: str, law: Callable[..., Any]) -> CoordinateForce:

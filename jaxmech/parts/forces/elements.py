@@ -25,7 +25,7 @@ from jaxmech.parts.values import (
     unit,
     vector_with_rate,
 )
-from jaxmech.parts.vectors import Numbers
+from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.text import capital
 
 
@@ -119,7 +119,7 @@ class Gravity:
     acceleration: Value
     down: Vector | None
 
-    def energy(self, moment: Numbers, read: Reader) -> Numbers:
+    def energy(self, moment: AnyArray, read: Reader) -> AnyArray:
         """The potential energy [J] from mass times the position of the centre of mass."""
         g = read.number(self.acceleration)
         if self.down is None:
@@ -235,7 +235,7 @@ class Damper(AbstractLoad):
         return {drawing.name: between(meshes.dashpot(), *ends, 1.1 * drawing.width, color=DAMPER)}
 
 
-def point_with_velocity(motion: Moving, local: Vector, read: Reader) -> tuple[Numbers, Numbers]:
+def point_with_velocity(motion: Moving, local: Vector, read: Reader) -> tuple[AnyArray, AnyArray]:
     """A point given on a body, and its velocity, including that along the body over time."""
     frame = motion.frame
     local, rate = vector_with_rate(read, local, frame.origin.shape[0])

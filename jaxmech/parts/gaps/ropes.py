@@ -220,13 +220,13 @@ def rope(
     bodies, size = partners(part, tuple(by_name.values()))
     circles = []
     for k, (end, (body, at)) in enumerate(zip(ends, pairs, strict=True)):
-        place = names.index(body.name)
-        center = point(part, "points", bodies[place], at, size)
+        entry = names.index(body.name)
+        center = point(part, "points", bodies[entry], at, size)
         if isinstance(end, Drum):
             radius, towards = _checked(part, end, k in (0, len(ends) - 1), size)
-            circles.append(Circle(place, center, radius, -1.0 if end.clockwise else 1.0, towards))
+            circles.append(Circle(entry, center, radius, -1.0 if end.clockwise else 1.0, towards))
         else:
-            circles.append(Circle(place, center, None, 1.0, None))
+            circles.append(Circle(entry, center, None, 1.0, None))
     element = WithinLength(tuple(circles), positive(part, "length", length))
     return Gap("rope", name, bodies, (element,), **impact_law(part, restitution, rest_speed))
 

@@ -16,9 +16,9 @@ from jaxmech.parts.joints.freedoms import AbstractFreedom
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.position_equations import AbstractPosition
 from jaxmech.parts.values import Reader, Vector
-from jaxmech.parts.vectors import Numbers
 from jaxmech.parts.velocity_equations import AbstractVelocity
 from jaxmech.properties import terms_of, without_implied
+from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.probing import cached_by_shapes
 
 
@@ -68,7 +68,7 @@ class Joint(Drawable):
         """The residuals of the equations on velocities, (k,)."""
         return jnp.concatenate([e.residual(motions, read) for e in self.velocities])
 
-    def point_on_b(self, frame: Frame, read: Reader) -> Numbers:
+    def point_on_b(self, frame: Frame, read: Reader) -> AnyArray:
         """The joint on its second body, by default the reference point, along the ground's axes."""
         for equation in (*self.positions, *self.velocities):
             if hasattr(equation, "at_b"):

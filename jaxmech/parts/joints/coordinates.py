@@ -20,7 +20,6 @@ from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.kinematics.relations import Point, Relation
 from jaxmech.parts.values import Reader, Vector, unit, vector_with_rate
 from jaxmech.parts.vectors import (
-    Numbers,
     conjugate,
     matmul,
     product,
@@ -29,6 +28,7 @@ from jaxmech.parts.vectors import (
     rotation_about,
     spin_in_body,
 )
+from jaxmech.utils.arrays import AnyArray
 
 Axes = tuple[Vector, Vector]  # the components of an axis on a and on b
 
@@ -105,7 +105,7 @@ class CoordinateJoint(Joint):
         on_a = vector_with_rate(read, self.at_a, self.dimension)
         return on_a, vector_with_rate(read, self.at_b, self.dimension)
 
-    def hinge_axes(self, read: Reader) -> tuple[Numbers, Numbers] | None:
+    def hinge_axes(self, read: Reader) -> tuple[AnyArray, AnyArray] | None:
         """Rotations (3, 3) on a and b from axes of which the joint only turns the third; or None.
 
         M and Q of a mechanism have fewer terms in such axes.
@@ -125,19 +125,19 @@ def _functions(value: Any) -> Iterator[Callable[..., Any]]:
             yield from _functions(component)
 
 
-def slid(joint: Point, u: Numbers, s: Array, rate: Array) -> Point:
+def slid(joint: Point, u: AnyArray, s: Array, rate: Array) -> Point:
     """A point and its velocity, moved along a direction."""
     return joint[0] + s * u, joint[1] + rate * u
 
 
-def quaternion_about(u: Numbers, angle: Array) -> Array:
+def quaternion_about(u: AnyArray, angle: Array) -> Array:
     """The quaternion of a turn about a unit vector."""
     return jnp.concatenate([jnp.cos(angle / 2)[None], jnp.sin(angle / 2) * u])
 
 
 def turn_about_axis(
     axes: Axes, angle: Array, rate: Array, read: Reader, zero: Any = None
-) -> tuple[Numbers, Numbers, Numbers]:
+) -> tuple[AnyArray, AnyArray, AnyArray]:
     """The axes, attitude and spin of a turn about an axis that two bodies share.
 
     `zero` is the quaternion of b relative to a at an angle of zero; by default the first normals of
@@ -160,7 +160,7 @@ def angle_about_axis(
     return jnp.arctan2(jnp.sin(angle), jnp.cos(angle)), w @ relation.spin
 
 
-def _at_zero(axes: Axes, zero: Any, read: Reader) -> tuple[Numbers, Numbers, Numbers | None]:
+def _at_zero(axes: Axes, zero: Any, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray | None]:
     """The axis on both bodies, and the quaternion of b at an angle of zero; None if it is one."""
     u, w = (unit(read, axis, 3) for axis in axes)
     if zero is not None:

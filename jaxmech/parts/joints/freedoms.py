@@ -15,7 +15,8 @@ from jaxtyping import Array
 from jaxmech.parts.body import Frame, Load, Moving, shifted
 from jaxmech.parts.directions import pointing, separation, turn_about
 from jaxmech.parts.values import Reader, Vector, unit
-from jaxmech.parts.vectors import Numbers, conjugate, product
+from jaxmech.parts.vectors import conjugate, product
+from jaxmech.utils.arrays import AnyArray
 
 
 @dataclass(frozen=True)
@@ -102,5 +103,5 @@ class Sliding(AbstractFreedom):
         end = self._end(b.frame, read)
         return shifted((-force, no_torque), end, a.frame), shifted((force, no_torque), end, b.frame)
 
-    def _end(self, frame: Frame, read: Reader) -> Numbers:
+    def _end(self, frame: Frame, read: Reader) -> AnyArray:
         return frame.point(read.vector(self.at_b, frame.origin.shape[0]))

@@ -29,7 +29,8 @@ from jaxmech.parts.joints.freedoms import AbstractFreedom, Turning
 from jaxmech.parts.kinematics.relations import Relation
 from jaxmech.parts.position_equations import AbstractPosition, Coincide, Parallel
 from jaxmech.parts.values import Reader, Vector, direction, unit
-from jaxmech.parts.vectors import Numbers, matmul, plane_rotation, quaternion_onto, rotation
+from jaxmech.parts.vectors import matmul, plane_rotation, quaternion_onto, rotation
+from jaxmech.utils.arrays import AnyArray
 
 
 def revolute(
@@ -119,7 +120,7 @@ class Revolute(CoordinateJoint):
         angle, rate = angle_about_axis(self.axes, relation, read, self.zero)
         return [angle], [rate]
 
-    def hinge_axes(self, read: Reader) -> tuple[Numbers, Numbers]:
+    def hinge_axes(self, read: Reader) -> tuple[AnyArray, AnyArray]:
         """Rotations to axes whose third one is that of the hinge, on a at an angle of zero."""
         if self.axes is None:
             return np.eye(3, dtype=read.dtype), np.eye(3, dtype=read.dtype)

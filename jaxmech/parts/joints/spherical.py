@@ -24,7 +24,6 @@ from jaxmech.parts.position_equations import (
 )
 from jaxmech.parts.values import Reader, Vector, direction, unit
 from jaxmech.parts.vectors import (
-    Numbers,
     apply,
     conjugate,
     cross,
@@ -33,6 +32,7 @@ from jaxmech.parts.vectors import (
     rotation,
     spin_in_body,
 )
+from jaxmech.utils.arrays import AnyArray
 
 
 def spherical(name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector) -> Joint:
@@ -182,7 +182,7 @@ class Universal(CoordinateJoint):
         """Both points coincide, and the arms are at right angles."""
         return Coincide(self.at_a, self.at_b), Perpendicular(self.arm_a, self.arm_b)
 
-    def _arms(self, read: Reader) -> tuple[Numbers, Numbers, Numbers]:
+    def _arms(self, read: Reader) -> tuple[AnyArray, AnyArray, AnyArray]:
         """The arms on a and b, and the quaternion of b at angles of zero."""
         arms = unit(read, self.arm_a, 3), unit(read, self.arm_b, 3)
         # The arms of the cross are x on a and y on b: a cyclic turn takes each of them to z.
@@ -223,7 +223,7 @@ class Universal(CoordinateJoint):
         return {name: hub, f"{name}.arm_a": arms[0], f"{name}.arm_b": arms[1], **drawing.base()}
 
 
-def _between(axis: Numbers, first: Numbers, second: Numbers) -> Array:
+def _between(axis: AnyArray, first: AnyArray, second: AnyArray) -> Array:
     """The angle about an axis from a direction across it to another one."""
     return jnp.arctan2(axis @ cross(first, second), first @ second)
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody, Frame, Load, Moving, Start
-from jaxmech.parts.vectors import Numbers
+from jaxmech.utils.arrays import AnyArray
 
 Bodies = Sequence[AbstractBody]
 
@@ -18,7 +18,7 @@ class Inertial(NamedTuple):
     """A body with its kinetic energy [J], and the frame that it has."""
 
     body: AbstractBody
-    kinetic: Numbers
+    kinetic: AnyArray
     frame: Frame
 
 

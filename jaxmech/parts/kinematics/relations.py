@@ -5,10 +5,11 @@ from typing import NamedTuple
 from jaxtyping import Array
 
 from jaxmech.parts.body import Frame
-from jaxmech.parts.vectors import Numbers, apply, conjugate, cross, matmul, product, quarter_turn
+from jaxmech.parts.vectors import apply, conjugate, cross, matmul, product, quarter_turn
+from jaxmech.utils.arrays import AnyArray
 from jaxmech.utils.repeated import repeated
 
-Point = tuple[Numbers, Numbers]  # a point and its velocity, (d,) each
+Point = tuple[AnyArray, AnyArray]  # a point and its velocity, (d,) each
 
 
 class Relation(NamedTuple):
@@ -22,11 +23,11 @@ class Relation(NamedTuple):
         spin: angular velocity of b relative to a along the axes of b, () or (3,).
     """
 
-    axes: Numbers
-    attitude: Numbers
+    axes: AnyArray
+    attitude: AnyArray
     at_a: Point
     at_b: Point
-    spin: Numbers
+    spin: AnyArray
 
     @property
     def reverse(self) -> "Relation":
@@ -41,8 +42,8 @@ class Located(NamedTuple):
     """A frame with its velocity, (d,), and spin, () or (3,), along its own axes."""
 
     frame: Frame
-    velocity: Numbers
-    spin: Numbers
+    velocity: AnyArray
+    spin: AnyArray
 
     @repeated
     def following(self, relation: Relation) -> "Located":

@@ -4,7 +4,7 @@ A program contains the numbers that its functions read when they were traced: at
 object, variables of an enclosing function, global variables, arrays. Any of them can change, and
 a method of a changed object still equals the method of before.
 
-`captures` finds the places that such numbers are read from, once for each object, and compares
+`captures` finds the locations that such numbers are read from, once for each object, and compares
 their contents in each call; `walk` goes through all that functions can reach,
 except for modules that are installed, and so taken as constant.
 """

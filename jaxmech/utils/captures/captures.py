@@ -96,12 +96,12 @@ _FIXED: set[type] = {*ATOMS}  # types of libraries whose objects read nothing
 
 
 class _Source:
-    """An object with functions, and the places that they read."""
+    """An object with functions, and the locations that they read."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
         self.walk = whole_walk(root)
-        self.call = 0  # in which the places were last compared
+        self.call = 0  # in which the locations were last compared
 
     def key(self) -> Hashable:
         """Of the contents now, or when a call began that is not over."""

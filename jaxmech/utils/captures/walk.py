@@ -1,4 +1,4 @@
-"""`Walk`: a walk through all that functions can reach, to the places that can change.
+"""`Walk`: a walk through all that functions can reach, to the locations that can change.
 
 It follows the variables that a function names, and in an object the attributes that this function
 or another one within reach names.
@@ -82,18 +82,18 @@ def whole_walk(root: Any) -> "Walk":
 
 
 class Walk:
-    """The places that functions read, and a key of their contents.
+    """The locations that functions read, and a key of their contents.
 
     Attributes:
         names: those of variables and attributes that the functions use.
-        key: the contents; None if no place can change.
+        key: the contents; None if no location can change.
     """
 
     key: Hashable
 
     def __init__(self, root: Any, followed: set[str]) -> None:
         self.followed, self.names = followed, set(followed)
-        self._places: list[tuple[Read, tuple[Any, ...]]] = []
+        self._locations: list[tuple[Read, tuple[Any, ...]]] = []
         self._arrays: list[tuple[np.ndarray, bytes]] = []
         parts: list[Hashable] = []
         numbers: dict[int, int] = {}
@@ -111,11 +111,11 @@ class Walk:
                 label, inner = self._content(value)
                 parts.append((label, len(inner)))
                 stack.extend(reversed(inner))
-        self.key = _Key(tuple(parts)) if self._places or self._arrays else None
+        self.key = _Key(tuple(parts)) if self._locations or self._arrays else None
 
     def is_outdated(self) -> bool:
-        """Whether a place has another content than at the time of the walk."""
-        for read, old in self._places:
+        """Whether a location has another content than at the time of the walk."""
+        for read, old in self._locations:
             new = read()
             if len(new) != len(old) or not all(map(operator.is_, new, old)):
                 return True
@@ -187,7 +187,7 @@ class Walk:
 
     def _read(self, read: Read) -> list[Any]:
         content = read()
-        self._places.append((read, content))
+        self._locations.append((read, content))
         return list(content)
 
     def _array(self, x: Any) -> Hashable:
@@ -225,7 +225,7 @@ _ITEMS: tuple[tuple[Any, Callable[[Any], tuple[Any, ...]]], ...] = (
 
 
 class _Key:
-    """The contents of all places, which are hashed once."""
+    """The contents of all locations, which are hashed once."""
 
     __slots__ = ("hash", "parts")
 

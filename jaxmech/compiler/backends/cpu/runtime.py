@@ -44,9 +44,9 @@ def module(
             f"call void @large_pages(ptr %data{arguments + 1 + k}, i64 %bytes{k})",
         ]
     for k in range(arrays):
-        source, place = ("args", k) if k <= arguments else ("rets", k - arguments - 1)
+        source, position = ("args", k) if k <= arguments else ("rets", k - arguments - 1)
         copies += [
-            f"%buffer{k}.at = getelementptr ptr, ptr %{source}, i64 {place}",
+            f"%buffer{k}.at = getelementptr ptr, ptr %{source}, i64 {position}",
             f"%buffer{k} = load ptr, ptr %buffer{k}.at",
             f"%data{k}.at = getelementptr %buffer, ptr %buffer{k}, i64 0, i32 3",
             f"%data{k} = load ptr, ptr %data{k}.at",
@@ -78,8 +78,8 @@ def module(
 
 def array_address(builder: AssemblyBuilder, number: int) -> str:
     """Write the load of the address of an array: 0 is the batch size, then come the inputs."""
-    place = builder.line(f"getelementptr %state, ptr %state, i64 0, i32 5, i64 {number}")
-    return builder.line(f"load ptr, ptr {place}")
+    position = builder.line(f"getelementptr %state, ptr %state, i64 0, i32 5, i64 {number}")
+    return builder.line(f"load ptr, ptr {position}")
 
 
 def call(name: str, args: Sequence[Any], results: Sequence[jax.ShapeDtypeStruct]) -> list[Any]:

@@ -34,14 +34,14 @@ def bitcode() -> bytes:
     Raises:
         LibdeviceError: if it is not found; the message says how to install it.
     """
-    places = folders()
-    for folder in places:
+    positions = folders()
+    for folder in positions:
         file = folder / _FILE
         if file.is_file():
             return file.read_bytes()
     raise LibdeviceError(
         f"A GPU kernel that needs exp, log, pow or the like needs {_FILE}, which is in none of "
-        f"{', '.join(map(str, places)) or 'the installed packages'}; install `jax[cuda12]` or "
+        f"{', '.join(map(str, positions)) or 'the installed packages'}; install `jax[cuda12]` or "
         "`jax[cuda13]`, or set the environment variable CUDA_HOME to the folder of a "
         "CUDA toolkit."
     )

@@ -152,8 +152,10 @@ class Driver:
         capabilities = []
         for device in self.devices():
             capability = 0
-            for place in (_MAJOR, _MINOR):
-                self.require(attribute(byref(number), place, device), "a device has no capability")
+            for position in (_MAJOR, _MINOR):
+                self.require(
+                    attribute(byref(number), position, device), "a device has no capability"
+                )
                 capability = 10 * capability + number.value
             capabilities.append(capability)
         return capabilities

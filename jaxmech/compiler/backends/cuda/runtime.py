@@ -102,9 +102,9 @@ def _pointers(arguments: int, results: int) -> Sequence[str]:
     """The lines that write the addresses of all arrays into the parameters."""
     lines = []
     for k in range(arguments + results):
-        source, place = ("args", k) if k < arguments else ("rets", k - arguments)
+        source, position = ("args", k) if k < arguments else ("rets", k - arguments)
         lines += [
-            f"  %buffer{k}.at = getelementptr ptr, ptr %{source}, i64 {place}",
+            f"  %buffer{k}.at = getelementptr ptr, ptr %{source}, i64 {position}",
             f"  %buffer{k} = load ptr, ptr %buffer{k}.at",
             f"  %data{k}.at = getelementptr %buffer, ptr %buffer{k}, i64 0, i32 3",
             f"  %place{k} = getelementptr ptr, ptr %parameters, i64 {1 + k}",

@@ -197,12 +197,12 @@ def exercise(x: Array) -> tuple[Array, ...]:
 
     def step(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         y, count = carry
-        place = (count + k) % 16
+        position = (count + k) % 16
         waves = jnp.sin(y) + jnp.cos(2 * y) * jnp.exp(-(y**2)) + 0.1 * jnp.tanh(y)
         roots = jnp.sqrt(1 + y**2) + jnp.log1p(jnp.abs(y)) + jnp.arctan2(y, 1 + y**2)
-        new = jnp.where(y > 0, waves, 0.5 * roots) + table[place]
+        new = jnp.where(y > 0, waves, 0.5 * roots) + table[position]
         new = matrix @ new / 8
-        count = lax.cond(place > 7, lambda n: 3 * n + 1, lambda n: n // 2 + 5, count)
+        count = lax.cond(position > 7, lambda n: 3 * n + 1, lambda n: n // 2 + 5, count)
         return 0.5 * y + 0.25 * new, count % 1000
 
     y, count = lax.fori_loop(0, STEPS, step, (x, jnp.asarray(7, jnp.int32)))

@@ -43,7 +43,7 @@ class Body:
         self.computed = computed_results(kernel)
         avals = kernel.avals
         scalars = [k for k in range(len(avals)) if k not in kernel.sequences]
-        self.places = [(k, place) for k in scalars for place in range(avals[k].size)]
+        self.positions = [(k, position) for k in scalars for position in range(avals[k].size)]
         self.starts = {
             k: self._start(array(k), aval, first if k in batched else None)
             for k, aval in enumerate(avals)
@@ -77,10 +77,10 @@ class Body:
                 continue
             end = self._end(k)
             assert isinstance(out, np.ndarray)
-            for place, number in enumerate(out.ravel().tolist()):
+            for position, number in enumerate(out.ravel().tolist()):
                 dtype = kernel.out_avals[k].dtype
-                address = builder.address(end, dtype, place)
-                align = array_alignment(dtype, out.size, place)
+                address = builder.address(end, dtype, position)
+                align = array_alignment(dtype, out.size, position)
                 builder.scatter(assembler.name(number), address, dtype, out.size, align)
 
     def _start(self, base: str, aval: Any, first: str | None) -> str:
@@ -93,12 +93,12 @@ class Body:
 
     def _input(self, node: Node, index: tuple[str, np.dtype] | None = None) -> str:
         params: Any = node.params
-        k, place = self.places[params if index is None else params[0]]
-        address = self.builder.address(self.starts[k], node.dtype, place)
+        k, position = self.positions[params if index is None else params[0]]
+        address = self.builder.address(self.starts[k], node.dtype, position)
         apart = self.kernel.avals[k].size if k in self.batched else 0
         if index is not None:
             return self.builder.read(address, node.dtype, apart, *index)
-        align = array_alignment(node.dtype, apart, place)
+        align = array_alignment(node.dtype, apart, position)
         if apart:
             return self.builder.gather(address, node.dtype, apart, align)
         return self.builder.load(address, node.dtype, 1, align)

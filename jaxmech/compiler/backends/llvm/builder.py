@@ -76,14 +76,14 @@ class AssemblyBuilder:
 
     def scratch(self, count: int, dtype: np.dtype) -> str:
         """Reserve scratch memory for `count` vectors."""
-        return self.place(self.reserve(count, dtype))
+        return self.position(self.reserve(count, dtype))
 
-    def place(self, start: int) -> str:
-        """The address of a place in scratch memory."""
+    def position(self, start: int) -> str:
+        """The address of a position in scratch memory."""
         return self.line(f"getelementptr inbounds i8, ptr %scratch, i64 {start}")
 
     def reserve(self, count: int, dtype: np.dtype) -> int:
-        """Reserve scratch memory for `count` vectors, and return its place [bytes]."""
+        """Reserve scratch memory for `count` vectors, and return its position [bytes]."""
         start = self.bytes
         self.bytes += self.size(dtype, count)
         return start
@@ -137,30 +137,30 @@ class AssemblyBuilder:
         lanes = range(self.lanes)
         return self._loaded([self.address(address, dtype, k * apart) for k in lanes], dtype)
 
-    def read(self, base: str, dtype: np.dtype, apart: int, place: str, kind: np.dtype) -> str:
+    def read(self, base: str, dtype: np.dtype, apart: int, position: str, kind: np.dtype) -> str:
         """Load the numbers at a vector of indices, with lanes `apart` numbers from each other."""
         if self.lanes == 1:
             start = f"getelementptr {_in_memory(dtype)}, ptr {base}"
-            return self.load(self.line(f"{start}, {type_of(kind, 1)} {place}"), dtype, 1)
+            return self.load(self.line(f"{start}, {type_of(kind, 1)} {position}"), dtype, 1)
         vector_type, start = type_of(kind, self.lanes), f"getelementptr {_in_memory(dtype)}, ptr"
         addresses = []
         for lane in range(self.lanes):
-            number = self.line(f"extractelement {vector_type} {place}, i64 {lane}")
+            number = self.line(f"extractelement {vector_type} {position}, i64 {lane}")
             lane_base = self.address(base, dtype, lane * apart)
             addresses.append(self.line(f"{start} {lane_base}, {type_of(kind, 1)} {number}"))
         return self._loaded(addresses, dtype)
 
-    def look_up(self, table: np.ndarray, place: str, index_dtype: np.dtype) -> str:
+    def look_up(self, table: np.ndarray, position: str, index_dtype: np.dtype) -> str:
         """Load the constants at a vector of indices that lie within the table."""
         base, dtype = self.table(table), table.dtype
         start, kind = f"getelementptr {_in_memory(dtype)}, ptr {base}", type_of(index_dtype, 1)
         if self.lanes == 1:
-            return self.load(self.line(f"{start}, {kind} {place}"), dtype, 1)
+            return self.load(self.line(f"{start}, {kind} {position}"), dtype, 1)
         vector_type = type_of(index_dtype, self.lanes)
-        extract = f"extractelement {vector_type} {place}, i64 "
-        places = [self.line(f"{extract}{lane}") for lane in range(self.lanes)]
+        extract = f"extractelement {vector_type} {position}, i64 "
+        positions = [self.line(f"{extract}{lane}") for lane in range(self.lanes)]
         return self._loaded(
-            [self.line(f"{start}, {kind} {lane_place}") for lane_place in places], dtype
+            [self.line(f"{start}, {kind} {lane_position}") for lane_position in positions], dtype
         )
 
     def _loaded(self, addresses: Sequence[str], dtype: np.dtype) -> str:
@@ -187,11 +187,11 @@ class AssemblyBuilder:
             value = self.line(f"zext <{self.lanes} x i1> {value} to {vector_type}")
         for lane in range(self.lanes):
             number = self.line(f"extractelement {vector_type} {value}, i64 {lane}")
-            place = self.address(address, dtype, lane * apart)
-            self.lines.append(f"store {kind} {number}, ptr {place}")
+            position = self.address(address, dtype, lane * apart)
+            self.lines.append(f"store {kind} {number}, ptr {position}")
 
     def write_row(
-        self, values: Sequence[str], base: str, dtype: np.dtype, apart: int, place: str,
+        self, values: Sequence[str], base: str, dtype: np.dtype, apart: int, position: str,
         kind: np.dtype, condition: str,
     ) -> None:  # fmt: skip
         """Store a row of numbers at the index of each lane for which `condition` holds."""
@@ -200,7 +200,7 @@ class AssemblyBuilder:
         # lane gets here only if `condition` holds.
         aside = self.scratch(len(values), dtype) if self.lanes > 1 else ""
         for lane in range(self.lanes):
-            number = self._of_lane(place, kinds[0], lane)
+            number = self._of_lane(position, kinds[0], lane)
             if kind.itemsize < 8:
                 how = "zext" if kind.kind == "u" else "sext"
                 number = self.line(f"{how} {type_of(kind, 1)} {number} to i64")

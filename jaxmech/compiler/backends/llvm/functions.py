@@ -1,7 +1,7 @@
 """Functions of the pieces of long graphs, and the memory through which they pass numbers.
 
 A function reads and writes slots of the scratch memory. Those of functions with the same operations
-are passed as a table of their places.
+are passed as a table of their positions.
 """
 
 from collections import defaultdict
@@ -131,23 +131,23 @@ class Functions:
         self._names: dict[Any, str] = {}
 
     def take(self, dtype: np.dtype) -> int:
-        """Reserve a slot, and return its place [bytes]."""
+        """Reserve a slot, and return its position [bytes]."""
         free = self._free[self.builder.size(dtype)]
         return free.pop() if free else self.builder.reserve(1, dtype)
 
-    def give(self, place: int, dtype: np.dtype) -> None:
+    def give(self, position: int, dtype: np.dtype) -> None:
         """Return a slot."""
-        self._free[self.builder.size(dtype)].append(place)
+        self._free[self.builder.size(dtype)].append(position)
 
     def call(
-        self, piece: Piece, places: Sequence[int | range], at: str, length: int | None,
+        self, piece: Piece, positions: Sequence[int | range], at: str, length: int | None,
         graph: Graph, products: dict[int, int],
     ) -> None:  # fmt: skip
         """Write the call of a piece.
 
         Args:
             piece: the piece.
-            places: the places of its inputs and outputs, or those of all iterations.
+            positions: the positions of its inputs and outputs, or those of all iterations.
             at: name of the iteration.
             length: number of iterations.
             graph: the scalar graph.
@@ -155,19 +155,19 @@ class Functions:
         """
         if piece.shape not in self._names:
             self._names[piece.shape] = self._written(piece, graph, products)
-        rows = [[x if isinstance(x, int) else x[0] for x in places]]
-        if any(isinstance(x, range) for x in places):
+        rows = [[x if isinstance(x, int) else x[0] for x in positions]]
+        if any(isinstance(x, range) for x in positions):
             assert length is not None
-            rows = [[x if isinstance(x, int) else x[k] for x in places] for k in range(length)]
+            rows = [[x if isinstance(x, int) else x[k] for x in positions] for k in range(length)]
         table = self.builder.table(np.array(rows, np.int32).ravel())
         if len(rows) > 1:
-            row = self.builder.line(f"mul i64 {at}, {len(places)}")
+            row = self.builder.line(f"mul i64 {at}, {len(positions)}")
             table = self.builder.address(table, np.dtype(np.int32), row)
         name = self._names[piece.shape]
         self.builder.lines.append(f"call void @{name}(ptr %scratch, ptr {table})")
 
     def copy(self, pairs: Sequence[tuple[int, int]], dtype: np.dtype) -> None:
-        """Write the copies of vectors from one place to another."""
+        """Write the copies of vectors from one position to another."""
         if not pairs:
             return
         size = self.builder.lanes * dtype.itemsize
@@ -199,7 +199,7 @@ class _FunctionOfPiece(Operations):
     ) -> None:
         super().__init__(graph, products, builder)
         numbers = [*piece.inputs, *piece.outputs]
-        self.places = {number: place for place, number in enumerate(numbers)}
+        self.positions = {number: position for position, number in enumerate(numbers)}
 
     def name(self, number: int) -> str:
         if number not in self.names:
@@ -213,12 +213,12 @@ class _FunctionOfPiece(Operations):
 
     def store(self, number: int) -> None:
         """Store a number if it is an output."""
-        if number in self.places:
+        if number in self.positions:
             dtype = self.graph.nodes[number].dtype
             self.builder.store(self.names[number], self._address(number), dtype)
 
     def _address(self, number: int) -> str:
-        at = f"getelementptr inbounds i32, ptr %places, i64 {self.places[number]}"
-        place = self.builder.line(f"load i32, ptr {self.builder.line(at)}")
-        offset = self.builder.line(f"zext i32 {place} to i64")
+        at = f"getelementptr inbounds i32, ptr %places, i64 {self.positions[number]}"
+        position = self.builder.line(f"load i32, ptr {self.builder.line(at)}")
+        offset = self.builder.line(f"zext i32 {position} to i64")
         return self.builder.line(f"getelementptr inbounds i8, ptr %scratch, i64 {offset}")

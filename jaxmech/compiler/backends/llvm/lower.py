@@ -28,7 +28,7 @@ from jaxmech.compiler.ir.loops import (
 )
 from jaxmech.compiler.ir.pieces import Piece, pieces
 
-MOST_TABLES = 64  # iterations of a loop whose functions have tables of places for each of them
+MOST_TABLES = 64  # iterations of a loop whose functions have tables of positions for each of them
 SHORTEST = 100  # operations of a run that is cut into pieces
 ARRAY_ALIGN = 16  # bytes, of the arrays that XLA passes (`kEntryParameterAlignBytes`)
 
@@ -42,7 +42,7 @@ class Memory(NamedTuple):
         dtype: type of the scalars.
         lanes: number of lanes side by side; 1 where all share the sequence, or each has its own.
         apart: distance from the sequence of one lane to that of the next, or 0.
-        place: where it begins in scratch memory, as vectors [bytes]; None if it is elsewhere.
+        position: where it begins in scratch memory, as vectors [bytes]; None if it is elsewhere.
     """
 
     base: str
@@ -50,11 +50,11 @@ class Memory(NamedTuple):
     dtype: np.dtype
     lanes: int
     apart: int = 0
-    place: int | None = None
+    position: int | None = None
 
-    def align(self, place: int) -> int:
+    def align(self, position: int) -> int:
         """The alignment of one number of an element of an argument or a result [bytes]."""
-        return array_alignment(self.dtype, self.apart, self.numbers, place)
+        return array_alignment(self.dtype, self.apart, self.numbers, position)
 
 
 def array_alignment(dtype: np.dtype, *distances: int) -> int:
@@ -65,7 +65,7 @@ def array_alignment(dtype: np.dtype, *distances: int) -> int:
     return math.gcd(ARRAY_ALIGN, *(distance * dtype.itemsize for distance in distances))
 
 
-_Place = Callable[[SequenceInput | Stacked | Rows], Memory | None]
+_Position = Callable[[SequenceInput | Stacked | Rows], Memory | None]
 
 
 class Assembler(Operations):
@@ -87,7 +87,7 @@ class Assembler(Operations):
 
     def __init__(
         self, graph: Graph, loops: list[Loop], live: Live, ends: Iterable[int],
-        builder: AssemblyBuilder, leaf: Callable[..., str], memory: _Place,
+        builder: AssemblyBuilder, leaf: Callable[..., str], memory: _Position,
         functions: Functions | None, around: "Assembler | None" = None,
         carry: dict[int, str] | None = None, in_memory: dict[int, str] | None = None,
     ) -> None:  # fmt: skip
@@ -142,13 +142,15 @@ class Assembler(Operations):
 
     def _reserve_elements(self, loop: Loop, part: LiveLoop) -> None:
         """Let functions write nodes where a loop scans them."""
-        for sequence, places in sequences_of_nodes(loop, part):
+        for sequence, positions in sequences_of_nodes(loop, part):
             ids = sequence.ids.reshape(len(sequence.ids), -1)
             if any(self.graph.values[i] is None for i in ids.ravel().tolist()):
                 start, size = self._start(sequence), self.builder.lanes * sequence.dtype.itemsize
                 for index, line in enumerate(ids.tolist()):
                     first = start + index * len(line) * size
-                    self._homes |= {line[place]: first + place * size for place in places}
+                    self._homes |= {
+                        line[position]: first + position * size for position in positions
+                    }
 
     def _items(self, numbers: Sequence[int]) -> list[int | Piece]:
         """Pieces, and the nodes that are no part of any; leaves are written where they are read."""
@@ -209,40 +211,40 @@ class Assembler(Operations):
 
     def _call(self, piece: Piece) -> None:
         assert self.functions is not None
-        places = [self._places(i) for i in piece.inputs]
+        positions = [self._positions(i) for i in piece.inputs]
         for i in piece.outputs:
             if i in self._homes:
                 self.slots[i] = self._homes[i]
                 continue
             self.slots[i] = self.functions.take(self.graph.nodes[i].dtype)
             self._own_slots.add(i)
-        places += [self.slots[i] for i in piece.outputs]
-        self.functions.call(piece, places, self.at, self.length, self.graph, self.products)
+        positions += [self.slots[i] for i in piece.outputs]
+        self.functions.call(piece, positions, self.at, self.length, self.graph, self.products)
 
-    def _places(self, number: int) -> int | range:
-        """The place of an input of a function, or the places of an element in all iterations."""
+    def _positions(self, number: int) -> int | range:
+        """Where an input of a function is, or an element in all iterations."""
         node = self.graph.nodes[number]
         if node.op == "element" and self.length is not None and self.length <= MOST_TABLES:
             memory, size = self.elements[node.params[0]], self.builder.lanes * node.dtype.itemsize
-            if memory.place is not None:
-                start, step = memory.place + node.params[1] * size, memory.numbers * size
+            if memory.position is not None:
+                start, step = memory.position + node.params[1] * size, memory.numbers * size
                 return range(start, start + self.length * step, step)
         return self._slot(number)
 
     def _slot(self, number: int) -> int:
-        """The place of a node in scratch memory, where it is stored unless it is there."""
-        place = self.slot(number)
-        if place is None:
+        """The position of a node in scratch memory, where it is stored unless it is there."""
+        position = self.slot(number)
+        if position is None:
             assert self.functions is not None
             dtype = self.graph.nodes[number].dtype
-            place = self.functions.take(dtype)
-            self.builder.store(self.name(number), self.builder.place(place), dtype)
+            position = self.functions.take(dtype)
+            self.builder.store(self.name(number), self.builder.position(position), dtype)
             self._own_slots.add(number)
-            self.slots[number] = place
-        return place
+            self.slots[number] = position
+        return position
 
     def slot(self, number: int) -> int | None:
-        """The place of a node in scratch memory, None if it is not there."""
+        """The position of a node in scratch memory, None if it is not there."""
         node = self.graph.nodes[number]
         if number not in self.slots and node.op == "capture":
             assert self.around is not None
@@ -256,11 +258,11 @@ class Assembler(Operations):
         self._own_slots -= numbers
 
     def name(self, number: int) -> str:
-        """The name of a node, which is loaded from its place or written where it has none."""
+        """The name of a node, which is loaded from its position or written where it has none."""
         if number not in self.names:
             if number in self.slots:
                 dtype = self.graph.nodes[number].dtype
-                return self.builder.load_vector(self.builder.place(self.slots[number]), dtype)
+                return self.builder.load_vector(self.builder.position(self.slots[number]), dtype)
             self.add(number)
         return self.names[number]
 
@@ -275,11 +277,11 @@ class Assembler(Operations):
         params: Any = node.params
         match node.op:
             case "result":
-                loop, place = params
-                return self._loop(loop)[0][place]
+                loop, position = params
+                return self._loop(loop)[0][position]
             case "saved":
-                loop, sequence, offset, place = params
-                return self._element(self._loop(loop)[1][sequence], offset, place)
+                loop, sequence, offset, position = params
+                return self._element(self._loop(loop)[1][sequence], offset, position)
             case "input" | "read":
                 return self.leaf(node, *self._inputs(node))
             case "carry":
@@ -333,21 +335,21 @@ class Assembler(Operations):
             self._after.update(dict.fromkeys(stored, ""))
         return self._after[number]
 
-    def _element(self, memory: Memory, offset: str | int, place: int) -> str:
-        address = self._address(memory, offset, place)
+    def _element(self, memory: Memory, offset: str | int, position: int) -> str:
+        address = self._address(memory, offset, position)
         if memory.apart:
-            return self.builder.gather(address, memory.dtype, memory.apart, memory.align(place))
+            return self.builder.gather(address, memory.dtype, memory.apart, memory.align(position))
         return self.builder.load(address, memory.dtype, memory.lanes)
 
-    def _store(self, number: int, memory: Memory, offset: str | int, place: int) -> None:
-        address = self._address(memory, offset, place)
+    def _store(self, number: int, memory: Memory, offset: str | int, position: int) -> None:
+        address = self._address(memory, offset, position)
         if memory.apart:
-            align = memory.align(place)
+            align = memory.align(position)
             self.builder.scatter(self.name(number), address, memory.dtype, memory.apart, align)
         else:
             self.builder.store(self.name(number), address, memory.dtype)
 
-    def _address(self, memory: Memory, offset: str | int, place: int) -> str:
+    def _address(self, memory: Memory, offset: str | int, position: int) -> str:
         """The address of one number of an element; `offset` is a constant or a name."""
         base, stride = memory.base, memory.numbers * memory.lanes
         if isinstance(offset, str):
@@ -355,35 +357,35 @@ class Assembler(Operations):
         else:
             first = offset * stride
         start = self.builder.address(base, memory.dtype, first)
-        return self.builder.address(start, memory.dtype, place * memory.lanes)
+        return self.builder.address(start, memory.dtype, position * memory.lanes)
 
-    def _sequence(self, sequence: Scanned, places: list[int]) -> Memory:
+    def _sequence(self, sequence: Scanned, positions: list[int]) -> Memory:
         if isinstance(sequence, Stacked):
             return self.stacked(sequence)
         if isinstance(sequence, SequenceInput):
             memory = self.memory(sequence)
             assert memory is not None
             return memory
-        return self._sequence_of_nodes(sequence, places)
+        return self._sequence_of_nodes(sequence, positions)
 
-    def _sequence_of_nodes(self, sequence: SequenceOfNodes, places: list[int]) -> Memory:
+    def _sequence_of_nodes(self, sequence: SequenceOfNodes, positions: list[int]) -> Memory:
         """Store nodes side by side in memory, those that are read; constants become a table."""
         dtype, ids = sequence.dtype, sequence.ids.reshape(len(sequence.ids), -1)
         values = [self.graph.values[int(i)] for i in ids.ravel()]
         if all(value is not None for value in values):
             return Memory(self.builder.table(np.array(values, dtype)), ids.shape[1], dtype, 1)
         start, size = self._start(sequence), self.builder.lanes * dtype.itemsize
-        base = self.builder.place(start)
-        memory = Memory(base, ids.shape[1], dtype, self.builder.lanes, place=start)
+        base = self.builder.position(start)
+        memory = Memory(base, ids.shape[1], dtype, self.builder.lanes, position=start)
         copies = list[tuple[int, int]]()
         for index, line in enumerate(ids.tolist()):
-            for place in places:
+            for position in positions:
                 at, slot = (
-                    start + (index * ids.shape[1] + place) * size,
-                    self.slots.get(line[place]),
+                    start + (index * ids.shape[1] + position) * size,
+                    self.slots.get(line[position]),
                 )
                 if slot is None:
-                    self._store(line[place], memory, index, place)
+                    self._store(line[position], memory, index, position)
                 elif slot != at:  # otherwise a function has written it there
                     copies.append((slot, at))
         if self.functions is not None:
@@ -391,7 +393,7 @@ class Assembler(Operations):
         return memory
 
     def _start(self, sequence: SequenceOfNodes) -> int:
-        """The place of a sequence in scratch memory."""
+        """The position of a sequence in scratch memory."""
         if sequence not in self._starts:
             self._starts[sequence] = self.builder.reserve(sequence.ids.size, sequence.dtype)
         return self._starts[sequence]
@@ -413,11 +415,11 @@ class Assembler(Operations):
             if i not in self.slots:
                 self.name(i)
         start = {k: self.name(loop.init[k]) for k in sorted(part.carry)}
-        stacked = {k: self._place_for(number, loop, k) for k in sorted(part.stacked)}
+        stacked = {k: self._position_for(number, loop, k) for k in sorted(part.stacked)}
         if loop.length == 0:
             return start, stacked
         read = _read_elements(loop, part)
-        elements = {k: self._sequence(loop.scanned[k], places) for k, places in read.items()}
+        elements = {k: self._sequence(loop.scanned[k], positions) for k, positions in read.items()}
         builder = self.builder
         dtypes = {k: loop.body.nodes[loop.carry[k]].dtype for k in start}
         in_memory = {k: builder.scratch(1, dtypes[k]) for k in sorted(part.in_memory)}
@@ -438,8 +440,8 @@ class Assembler(Operations):
                 body.at = builder.line(f"sub i64 {loop.length - 1}, {turn}")
             body.write()
             for k, memory in stacked.items():
-                for place, i in enumerate(loop.stacked[k].ravel().tolist()):
-                    body._store(i, memory, body.at, place)
+                for position, i in enumerate(loop.stacked[k].ravel().tolist()):
+                    body._store(i, memory, body.at, position)
             for row in part.written:
                 body._write_row(row)
             ends += [body.name(loop.carry[k]) for k in start]
@@ -454,14 +456,14 @@ class Assembler(Operations):
         memory = self.memory(row.rows)
         assert memory is not None
         values = [self.name(int(i)) for i in row.row.ravel()]
-        place, kind = self.name(row.place), self.graph.nodes[row.place].dtype
+        position, kind = self.name(row.position), self.graph.nodes[row.position].dtype
         condition = self.name(row.condition)
         with self.builder.branch(condition, []):
             self.builder.write_row(
-                values, memory.base, memory.dtype, memory.apart, place, kind, condition
+                values, memory.base, memory.dtype, memory.apart, position, kind, condition
             )
 
-    def _place_for(self, number: int, loop: Loop, k: int) -> Memory:
+    def _position_for(self, number: int, loop: Loop, k: int) -> Memory:
         """The location of a stacked output: in a result of the kernel, else in scratch memory."""
         nodes = loop.stacked[k].ravel().tolist()
         assert loop.length is not None
@@ -471,8 +473,8 @@ class Assembler(Operations):
         if memory is not None:
             return memory
         start = self.builder.reserve(loop.length * len(nodes), dtype)
-        base = self.builder.place(start)
-        return Memory(base, len(nodes), dtype, self.builder.lanes, place=start)
+        base = self.builder.position(start)
+        return Memory(base, len(nodes), dtype, self.builder.lanes, position=start)
 
 
 def read_by_loop(loop: Loop, part: LiveLoop) -> Iterator[int]:
@@ -483,25 +485,25 @@ def read_by_loop(loop: Loop, part: LiveLoop) -> Iterator[int]:
     assert part.body is not None
     leaves = [loop.body.nodes[i] for i in part.body.nodes]
     yield from (leaf.params for leaf in leaves if leaf.op == "capture")
-    for sequence, places in sequences_of_nodes(loop, part):
-        yield from sequence.ids.reshape(len(sequence.ids), -1)[:, places].ravel().tolist()
+    for sequence, positions in sequences_of_nodes(loop, part):
+        yield from sequence.ids.reshape(len(sequence.ids), -1)[:, positions].ravel().tolist()
 
 
 def sequences_of_nodes(loop: Loop, part: LiveLoop) -> Iterator[tuple[SequenceOfNodes, list[int]]]:
-    """The sequences of nodes that a loop scans, and the places of an element that it reads."""
-    for k, places in _read_elements(loop, part).items():
+    """The sequences of nodes that a loop scans, and the positions of an element that it reads."""
+    for k, positions in _read_elements(loop, part).items():
         sequence = loop.scanned[k]
         if isinstance(sequence, SequenceOfNodes):
-            yield sequence, places
+            yield sequence, positions
 
 
 def _read_elements(loop: Loop, part: LiveLoop) -> dict[int, list[int]]:
-    """The scanned sequences of which a loop reads elements, and the places that it reads."""
+    """The scanned sequences of which a loop reads elements, and the positions that it reads."""
     assert part.body is not None
     read = dict[int, list[int]]()
     leaves = (loop.body.nodes[i] for i in sorted(part.body.nodes))
-    for sequence, place in sorted(leaf.params for leaf in leaves if leaf.op == "element"):
-        read.setdefault(sequence, []).append(place)
+    for sequence, position in sorted(leaf.params for leaf in leaves if leaf.op == "element"):
+        read.setdefault(sequence, []).append(position)
     return read
 
 
@@ -514,6 +516,6 @@ def _ends(loop: Loop) -> Iterator[int]:
         yield from row.nodes
 
 
-def _inside(memory: _Place) -> _Place:
+def _inside(memory: _Position) -> _Position:
     """The locations as seen by the body of a loop, whose stacked outputs are not results."""
     return lambda sequence: None if isinstance(sequence, Stacked) else memory(sequence)

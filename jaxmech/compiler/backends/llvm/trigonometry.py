@@ -115,10 +115,10 @@ class _Pair:
         with builder.branch(is_reduced, [("float", r), ("i32", quarters)]) as (merged, ends):
             bits = self.bits(x)
             exponent = builder.line(f"lshr i32 {self.bits(size)}, 23")
-            place = builder.line(f"sub i32 {exponent}, {150 + _LEAST}")
+            position = builder.line(f"sub i32 {exponent}, {150 + _LEAST}")
             m = builder.line(f"or i32 {builder.line(f'and i32 {bits}, {2**23 - 1}')}, {2**23}")
             address = builder.line(
-                f"getelementptr inbounds i128, ptr {_fractions(builder)}, i32 {place}"
+                f"getelementptr inbounds i128, ptr {_fractions(builder)}, i32 {position}"
             )
             quotient = builder.line(f"load i128, ptr {address}")
             # x 2/pi modulo 4 in units of 2^-126; 128 bits wrap around at 4. The upper half is in
