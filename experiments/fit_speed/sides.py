@@ -27,9 +27,9 @@ class Ours:
         values = dict(zip(found.names, found.values, strict=True))
         errors = dict(zip(found.names, found.uncertainty.standard_errors, strict=True))
         return {
-            "loss": found.history[-1],
-            "jacobians": len(found.history),
-            "evaluations": found.evaluations,
+            "loss": found.optimization.history[-1],
+            "jacobians": len(found.optimization.history),
+            "evaluations": found.optimization.evaluations,
             "converged": found.converged,
             "values": [float(values[name]) for name in start],
             "errors": [float(errors[name]) for name in start],

@@ -48,8 +48,8 @@ def ends(
 
 def _end(law: str, states: InitialStates, found: Fit) -> End:
     return End(
-        law, states, found.converged, found.evaluations, found.unknowns,
-        float(found.errors.mean()), found.reason,
+        law, states, found.converged, found.optimization.evaluations, found.unknowns,
+        float(found.errors.mean()), found.optimization.reason,
     )  # fmt: skip
 
 

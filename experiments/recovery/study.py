@@ -209,7 +209,9 @@ def _result(
 
 def _relative_noise(one: Fit, sizes: np.ndarray) -> float:
     """The noise that a fit has found, relative to the true one."""
-    return float(one.noise if one.sensor_noise is None else np.mean(one.sensor_noise / sizes))
+    return float(
+        one.noise.size if one.noise.sensors is None else np.mean(one.noise.sensors / sizes)
+    )
 
 
 def _one(study: Recovery, series: Series, case: Case, recorded: list[Motion], number: int) -> Fit:

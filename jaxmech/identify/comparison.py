@@ -47,12 +47,12 @@ class FitComparison:
         for k in np.argsort(self.aic):
             fit = self.fits[names[k]]
             numbers = (
-                fit.log_likelihood, fit.aic, fit.aic - self.aic.min(), fit.bic,
+                fit.noise.log_likelihood, fit.aic, fit.aic - self.aic.min(), fit.bic,
                 fit.bic - self.bic.min(),
             )  # fmt: skip
             cells = "".join(f"{x:>12.1f}" for x in numbers)
-            count = fit.unknowns + fit.noise_parameters
-            lines.append(f"  {names[k]:<{width}}{count:>12}{cells}  {fit.noise_law}")
+            count = fit.unknowns + fit.noise.parameters
+            lines.append(f"  {names[k]:<{width}}{count:>12}{cells}  {fit.noise.law}")
         return "\n".join(lines)
 
 
@@ -90,7 +90,7 @@ def compare(fits: Mapping[str, Fit]) -> FitComparison:
         )
     first = next(iter(fits.values()))
     for name, fit in fits.items():
-        if not np.isfinite(fit.log_likelihood):
+        if not np.isfinite(fit.noise.log_likelihood):
             raise ValueError(
                 f"Argument `fits` must hold fits with a likelihood, but {name!r} has none: its "
                 "residuals are zero, or it was saved by an earlier version; fit again."

@@ -25,7 +25,7 @@ from jaxmech.identify.optimize.loop import Solved
 from jaxmech.identify.problem.least_squares import Data, SegmentRun, runs
 from jaxmech.identify.problem.rows import Task
 from jaxmech.identify.problem.sensor_noise import estimated
-from jaxmech.identify.result import Fit, Point, Predicted
+from jaxmech.identify.result import Fit, Information, Noise, Optimization, Point, Predicted
 from jaxmech.identify.sampling.density import Density
 from jaxmech.system import Params
 
@@ -43,40 +43,44 @@ def result_of(task: Task, solved: Solved, others: Sequence[Recording], params0: 
     related = correlated(task, made, standard)
     conditions, factor = normal_conditions(task, solved.y, solved.conditions, unknowns)
     second_order = normal(task, solved.y, conditions)
-    second_order["scores"] = factor * second_order["scores"]
-    by_block = None
-    if related is not None:
-        by_block = blocks(task, solved.y, conditions, factor)
+    by_block = blocks(task, solved.y, conditions, factor) if related is not None else None
+    grows = may_grow(task, task.evaluator.at(solved.y))
     return Fit(
         params=params,
         params0=params0,
         names=problem.layout.names,
+        values=second_order["values"],
         train=train,
         train_from_start=_from_start(task, z, u, train),
         validation=_predicted(task, z, others),
         initial_states=_starts(task, u, made),
-        history=solved.history,
-        evaluations=solved.evaluations,
-        converged=solved.end.converged,
-        reason=solved.end.reason,
-        at_bound={problem.layout.names[k]: slope for k, slope in solved.end.at_bound},
-        noise=noise,
-        sensor_noise=_sensor_noise(task, solved),
-        trusted=task.weighted,
+        optimization=_optimization(task, solved),
+        information=Information(
+            second_order["information"],
+            second_order["informations"],
+            second_order["prior"],
+            factor * second_order["scores"],
+            by_block and by_block.covariance,
+            by_block.number if by_block else 0,
+        ),
+        noise=Noise(
+            size=noise,
+            sensors=_sensor_noise(task, solved),
+            stated=task.weighted,
+            correlated=related is not None,
+            correlation_times=(
+                None if task.noise is None else np.asarray(conditions.correlation_time)
+            ),
+            residuals=standard,
+            law=description(task),
+            parameters=noise_parameters(task),
+            log_likelihood=log_likelihood(task, solved.y, solved.conditions),
+        ),
         count=count,
         unknowns=unknowns,
-        correlated=related is not None,
-        block_covariance=by_block and by_block.covariance,
-        blocks=by_block.number if by_block else 0,
-        standard_residuals=standard,
-        correlation_times=None if task.noise is None else np.asarray(conditions.correlation_time),
-        noise_law=description(task),
-        noise_parameters=noise_parameters(task),
-        log_likelihood=log_likelihood(task, solved.y, solved.conditions),
         integration_error=solved.integration_error,
         notes=tuple(remarks(task, solved, made, standard, unknowns)),
-        horizon=partial(horizon_warning, task, made, params),
-        may_grow=may_grow(task, task.evaluator.at(solved.y)),
+        horizon=partial(horizon_warning, task, made, params) if grows else None,
         point=Point(
             problem.layout,
             z,
@@ -87,8 +91,13 @@ def result_of(task: Task, solved: Solved, others: Sequence[Recording], params0: 
         density=Density(task, solved),
         bounds=problem.layout.bounds(data.leaves),
         priors=_priors(solved),
-        **second_order,
     )
+
+
+def _optimization(task: Task, solved: Solved) -> Optimization:
+    names, end = task.problem.layout.names, solved.end
+    at_bound = {names[k]: slope for k, slope in end.at_bound}
+    return Optimization(end.converged, end.reason, solved.history, solved.evaluations, at_bound)
 
 
 def _priors(solved: Solved) -> np.ndarray:

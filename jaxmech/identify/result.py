@@ -136,6 +136,94 @@ class Predicted:
         return np.array([np.sqrt(np.mean(r**2)) for r in measured])
 
 
+@dataclass(frozen=True, eq=False)
+class Optimization:
+    """How the optimizer of a fit ended.
+
+    Attributes:
+        converged: whether it stopped because it could not improve the fit any further.
+        reason: why it stopped.
+        history: half the sum of squared residuals after each step.
+        evaluations: number of evaluations, including those of rejected steps.
+        at_bound: the numbers that are at a bound, with their multipliers: the change of half the
+            sum of squared residuals for a change of the bound by one.
+    """
+
+    converged: bool
+    reason: str
+    history: tuple[float, ...]
+    evaluations: int
+    at_bound: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Information:
+    """What the recordings say about the fitted numbers, to second order.
+
+    Attributes:
+        total: Gauss-Newton matrix of the numbers, initial states eliminated, shape (p, p).
+        by_recording: the information of each recording, shape (R, p, p).
+        prior: the part of the information that comes from the prior, shape (p, p).
+        scores: gradient of half the sum of squares of each recording, shape (R, p).
+        block_covariance: covariance of the numbers from blocks of the recordings, shape (p, p);
+            None if the residuals are independent, or too few.
+        blocks: number of these blocks.
+    """
+
+    total: HostArray
+    by_recording: HostArray
+    prior: HostArray
+    scores: HostArray
+    block_covariance: HostArray | None = None
+    blocks: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """The noise of the measurements that a fit assumed, and the residuals in units of it.
+
+    Attributes:
+        law: the noise that was assumed, in words.
+        size: standard deviation of the weighted residuals; near 1 if the weights are right.
+        stated: whether weights, 1 / standard deviation, were given.
+        sensors: estimated noise of each sensor in its unit, (d,); None with stated weights.
+        correlated: whether residuals are correlated with their neighbours in time; intervals by
+            recording or by block are then shown first.
+        correlation_times: correlation time of the noise of each sensor [s], (d,), with `AR1()`;
+            otherwise None.
+        residuals: residuals in units of the noise, whitened if it is `AR1()`, (T, d) for each
+            recording; NaN where nothing was measured.
+        parameters: number of estimated parameters of the noise.
+        log_likelihood: logarithm of the likelihood of the measurements under this noise.
+    """
+
+    size: float
+    sensors: HostArray | None
+    stated: bool
+    correlated: bool = False
+    correlation_times: HostArray | None = None
+    residuals: tuple[HostArray, ...] = ()
+    law: str = "normal, independent"
+    parameters: int = 0
+    log_likelihood: float = float("nan")
+
+    @property
+    def unit(self) -> float:
+        """Standard deviation of a weighted residual: 1 with stated weights."""
+        return 1.0 if self.stated else self.size
+
+    def in_words(self) -> str:
+        """Its size, and whether it was estimated."""
+        words = f"{self.size:.3g} (relative to the weights)"
+        if self.sensors is not None:
+            each = ", one for each sensor" if len(self.sensors) > 1 else ""
+            words = f"{', '.join(f'{sd:.3g}' for sd in self.sensors)} (estimated{each})"
+        if self.correlation_times is not None:
+            times = ", ".join(f"{time:.3g}" for time in self.correlation_times)
+            words += f"; correlated over {times} s"
+        return words
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Fit:
     """The result of `fit`; prints itself.
@@ -149,40 +237,18 @@ class Fit:
         train_from_start: the fitted recordings, simulated from the recorded initial states.
         validation: the validation recordings, simulated from the recorded initial states.
         initial_states: fitted start variables and rates (k,), (k,) of each recording.
-        history: half the sum of squared residuals after each step.
-        evaluations: number of evaluations, including those of rejected steps.
-        converged: whether the optimizer stopped because it could not improve the fit any further.
-        reason: why it stopped.
-        at_bound: the numbers that are at a bound, with their multipliers: the change of half the
-            sum of squared residuals for a change of the bound by one.
-        information: Gauss-Newton matrix of the numbers, initial states eliminated, shape (p, p).
-        informations: the information of each recording, shape (R, p, p).
-        prior: the part of the information that comes from the prior, shape (p, p).
-        scores: gradient of half the sum of squares of each recording, shape (R, p).
-        noise: standard deviation of the weighted residuals; near 1 if the weights are right.
-        sensor_noise: estimated noise of each sensor in its unit, (d,); None with stated weights.
-        trusted: whether weights, 1 / standard deviation, were given.
+        optimization: how the optimizer ended.
+        information: what the recordings say about the numbers, to second order.
+        noise: the noise that was assumed, and the residuals in units of it.
         count: number of measurements.
         unknowns: number of unknowns, free initial states included.
-        correlated: whether residuals are correlated with their neighbours in time; intervals by
-            recording or by block are then shown first.
-        block_covariance: covariance of the numbers from blocks of the recordings, shape (p, p);
-            None if the residuals are independent, or too few.
-        blocks: number of these blocks.
-        standard_residuals: residuals in units of the noise, whitened if it is `AR1()`, (T, d) for
-            each recording; NaN where nothing was measured.
-        correlation_times: correlation time of the noise of each sensor [s], (d,), with `AR1()`;
-            otherwise None.
-        noise_law: the noise that was assumed, in words.
-        noise_parameters: number of estimated parameters of the noise.
-        log_likelihood: logarithm of the likelihood of the measurements under this noise.
         integration_error: estimated integration error of the fitted motions, the largest relative
             to their range, as in `Solution`; of up to 16 segments with fixed steps.
         notes: the warnings, except the one about the horizon.
-        horizon: function that returns a warning if the longest segment is too long for gradients.
+        horizon: function that returns a warning if the longest segment is too long for gradients;
+            None where it cannot be.
         density: residuals and posterior density as functions of the unknowns; None for a fit that
             was loaded from a file.
-        may_grow: whether changes grow so much that `horizon` may warn.
         bounds: lower and upper bounds of the numbers, shape (p, 2), infinite without one; None for
             a fit that an earlier version saved.
         priors: mean and standard deviation of their priors, shape (p, 2), infinite without one.
@@ -197,36 +263,23 @@ class Fit:
     train_from_start: Predicted
     validation: Predicted
     initial_states: tuple[tuple[HostArray, HostArray], ...]
-    history: tuple[float, ...]
-    evaluations: int
-    converged: bool
-    reason: str
-    at_bound: Mapping[str, float]
-    information: HostArray
-    informations: HostArray
-    prior: HostArray
-    scores: HostArray
-    noise: float
-    sensor_noise: HostArray | None
-    trusted: bool
+    optimization: Optimization
+    information: Information
+    noise: Noise
     count: int
     unknowns: int
-    correlated: bool = False
-    block_covariance: HostArray | None = None
-    blocks: int = 0
-    standard_residuals: tuple[HostArray, ...] = ()
-    correlation_times: HostArray | None = None
-    noise_law: str = "normal, independent"
-    noise_parameters: int = 0
-    log_likelihood: float = float("nan")
     integration_error: float = float("nan")
     notes: tuple[str, ...] = ()
     horizon: Callable[[], str] | None = None
     point: Point | None = None
     density: Density | None = None
-    may_grow: bool = True
     bounds: HostArray | None = None
     priors: HostArray | None = None
+
+    @property
+    def converged(self) -> bool:
+        """Whether the optimizer stopped because it could not improve the fit any further."""
+        return self.optimization.converged
 
     @property
     def errors(self) -> HostArray:
@@ -252,46 +305,40 @@ class Fit:
     def uncertainty(self) -> Uncertainty:
         """Standard errors, intervals and correlations of the fitted numbers."""
         return uncertainty(
-            self.names, self.values, self.information, self.scores, self.residual_unit,
-            np.inf if self.trusted else self.count - self.unknowns,
-            informations=self.informations, prior=self.prior, correlated=self.correlated,
-            block_covariance=self.block_covariance, blocks=self.blocks,
-            whitened=self.correlation_times is not None,
+            self.names, self.values, self.information.total, self.information.scores,
+            self.noise.unit, np.inf if self.noise.stated else self.count - self.unknowns,
+            informations=self.information.by_recording, prior=self.information.prior,
+            correlated=self.noise.correlated, block_covariance=self.information.block_covariance,
+            blocks=self.information.blocks, whitened=self.noise.correlation_times is not None,
         )  # fmt: skip
 
     @cached_property
     def outliers(self) -> Outliers:
         """The samples that the noise does not explain."""
-        return outliers(self.standard_residuals, self.train.recordings, self.residuals)
+        return outliers(self.noise.residuals, self.train.recordings, self.residuals)
 
     @property
     def aic(self) -> float:
-        """Akaike's criterion, 2 k - 2 log L, under the noise of `noise_law`; smaller is better."""
-        return 2.0 * (self.unknowns + self.noise_parameters - self.log_likelihood)
+        """Akaike's criterion, 2 k - 2 log L, under the noise of `noise.law`; smaller is better."""
+        return 2.0 * (self.unknowns + self.noise.parameters - self.noise.log_likelihood)
 
     @property
     def bic(self) -> float:
         """The Bayesian criterion of Schwarz, k log n - 2 log L, under the same noise."""
-        k = self.unknowns + self.noise_parameters
-        return float(k * np.log(self.count)) - 2.0 * self.log_likelihood
+        k = self.unknowns + self.noise.parameters
+        return float(k * np.log(self.count)) - 2.0 * self.noise.log_likelihood
 
     @cached_property
     def identifiability(self) -> Identifiability:
         """Find the numbers, and combinations of them, that the recordings determine."""
-        result = identifiability(self.names, self.values, self.information, self.residual_unit)
+        known = self.names, self.values, self.information.total, self.noise.unit
+        result = identifiability(*known)
         if not result.undetermined or self.point is None:
             return result
         # at a second point formulas that hold by accident of round values are found out
         also = (self.point.nearby(),)
-        result = identifiability(
-            self.names, self.values, self.information, self.residual_unit, also=also
-        )
+        result = identifiability(*known, also=also)
         return with_groups(result, self.point.groups())
-
-    @property
-    def residual_unit(self) -> float:
-        """Standard deviation of a weighted residual: 1 with stated weights."""
-        return 1.0 if self.trusted else self.noise
 
     def log_density(self, unknowns: Any) -> Array:
         """The logarithm of the posterior density, but for a constant: that of `density`.
@@ -308,7 +355,7 @@ class Fit:
 
     @cached_property
     def _beyond(self) -> str:
-        return self.horizon() if self.horizon and self.may_grow else ""
+        return self.horizon() if self.horizon else ""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -362,7 +409,7 @@ class Fit:
         state = "converged" if self.converged else "not converged"
         recordings = counted(len(self.train.recordings), "recording")
         head = f"Fit: {counted(len(self.names), 'parameter')} to {recordings}"
-        after = f"{self.evaluations} evaluations ({self.reason})"
+        after = f"{self.optimization.evaluations} evaluations ({self.optimization.reason})"
         lines = [
             f"{head} ({self.count:,} measurements), {state}",
             *(f"  WARNING: {warning}" for warning in self.warnings),
@@ -373,18 +420,12 @@ class Fit:
         ]
         if len(self.validation.recordings):
             lines.append(f"  RMS error, validation       {_spread(self.validation_errors)}")
-        noise = f"{self.noise:.3g} (relative to the weights)"
-        if self.sensor_noise is not None:
-            each = ", one for each sensor" if len(self.sensor_noise) > 1 else ""
-            noise = f"{', '.join(f'{sd:.3g}' for sd in self.sensor_noise)} (estimated{each})"
-        if self.correlation_times is not None:
-            times = ", ".join(f"{time:.3g}" for time in self.correlation_times)
-            noise += f"; correlated over {times} s"
-        lines.append(f"  noise                       {noise}")
-        if not self.correlated and np.isfinite(self.log_likelihood):
-            criteria = f"{self.aic:.1f}, {self.bic:.1f} (noise: {self.noise_law})"
+        noise = self.noise
+        lines.append(f"  noise                       {noise.in_words()}")
+        if not noise.correlated and np.isfinite(noise.log_likelihood):
+            criteria = f"{self.aic:.1f}, {self.bic:.1f} (noise: {noise.law})"
             lines.append(f"  AIC, BIC                    {criteria}")
-        if not self.correlated and self.standard_residuals and len(self.outliers):
+        if not noise.correlated and noise.residuals and len(self.outliers):
             lines += [f"  {line}" for line in repr(self.outliers).splitlines()]
         lines += [f"  data                        {note}" for note in self.data_notes]
         return "\n".join(lines)

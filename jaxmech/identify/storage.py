@@ -19,10 +19,11 @@ import numpy as np
 
 from jaxmech.config import npz, write_whole
 from jaxmech.identify.data.recording import Recording
-from jaxmech.identify.result import Fit, Predicted
+from jaxmech.identify.result import Fit, Information, Noise, Optimization, Predicted
 from jaxmech.signal import Signal
 
 _KIND = "jaxmech fit"
+_VERSION = 4
 _TEXT = "json"
 _CODE = "sha256"
 _NOT_READ = (  # errors of numpy and zipfile for files that are damaged or of another kind
@@ -30,7 +31,9 @@ _NOT_READ = (  # errors of numpy and zipfile for files that are damaged or of an
     MemoryError, SyntaxError, tokenize.TokenError, struct.error, zlib.error, zipfile.BadZipFile,
 )  # fmt: skip
 _PLAIN = (bool, int, float, str, type(None))
-_CLASSES: dict[str, Any] = {kind.__name__: kind for kind in (Fit, Predicted, Recording)}
+_CLASSES: dict[str, Any] = {
+    kind.__name__: kind for kind in (Fit, Information, Noise, Optimization, Predicted, Recording)
+}
 _NOT_SAVED = {"density", "horizon", "point"}  # functions
 
 
@@ -59,7 +62,7 @@ def save_fit(fit: Fit, path: Path | str) -> Path:
     count = len(fit.notes) + (not fit.uncertainty.determined.all())  # other warnings
     facts = {
         "kind": _KIND,
-        "version": 3,
+        "version": _VERSION,
         "fit": _packed(fit, arrays, "fit"),
         "horizon": "".join(fit.warnings[count:]),
     }
@@ -97,6 +100,8 @@ def load_fit(path: Path | str) -> Fit:
         facts = json.loads(encoded)
         if facts["kind"] != _KIND:
             raise KeyError(_KIND)
+        if facts["version"] != _VERSION:
+            raise ValueError(_VERSION)
     except OSError as error:
         raise ValueError(
             f"Argument `path` {path} cannot be read: {error.strerror or error}."
@@ -177,9 +182,8 @@ def made_up() -> Fit:
     return Fit(
         params={"k": np.array(9.0)}, params0={"k": 8.0}, names=("k",), values=np.array([9.0]),
         train=predicted, train_from_start=predicted, validation=Predicted((), ()),
-        initial_states=((recording.q0, recording.v0),), history=(0.1, 0.01),
-        evaluations=2, converged=True, reason="", at_bound={},
-        information=np.eye(1), scores=np.zeros((1, 1)),
-        informations=np.eye(1)[None], prior=np.zeros((1, 1)), noise=0.1,
-        sensor_noise=np.array([0.1]), trusted=False, count=3, unknowns=1,
+        initial_states=((recording.q0, recording.v0),),
+        optimization=Optimization(True, "", (0.1, 0.01), 2, {}),
+        information=Information(np.eye(1), np.eye(1)[None], np.zeros((1, 1)), np.zeros((1, 1))),
+        noise=Noise(0.1, np.array([0.1]), stated=False), count=3, unknowns=1,
     )  # fmt: skip

@@ -97,9 +97,9 @@ def loss(fit: Fit, *, ax: Axes | None = None) -> Axes:
         'log'
     """
     ax = axes_or_new(ax)
-    mark = "o" if len(fit.history) <= MOST_MARKS else ""
-    steps = np.arange(len(fit.history))
-    ax.plot(steps, fit.history, color=BLUE, linewidth=1.2, marker=mark, markersize=3)
+    mark = "o" if len(fit.optimization.history) <= MOST_MARKS else ""
+    steps = np.arange(len(fit.optimization.history))
+    ax.plot(steps, fit.optimization.history, color=BLUE, linewidth=1.2, marker=mark, markersize=3)
     ax.set_yscale("log")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     labelled(ax, "step", "loss")

@@ -1,6 +1,6 @@
 """Plots of the noise of a fit: its correlation in time, its distribution, and what it follows.
 
-The residuals are those in units of the noise, `Fit.standard_residuals`: of noise as the fit assumes
+The residuals are those in units of the noise, `Fit.noise.residuals`: of noise as the fit assumes
 it they are independent, normal and of size one.
 """
 
@@ -112,7 +112,7 @@ def over_input(fit: Fit, name: str, sensor: int = 0, *, ax: Axes | None = None) 
 
 def _with_inputs(fit: Fit, name: str, sensor: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """An input and the residuals of a sensor at the samples of each recording."""
-    for recording, r in zip(fit.train.recordings, fit.standard_residuals, strict=True):
+    for recording, r in zip(fit.train.recordings, fit.noise.residuals, strict=True):
         signal = recording.inputs[name]
         values = np.array([np.ravel(signal(t))[0] for t in recording.ts])
         seen = np.isfinite(r[:, sensor])
@@ -121,6 +121,6 @@ def _with_inputs(fit: Fit, name: str, sensor: int) -> Iterator[tuple[np.ndarray,
 
 def _columns(fit: Fit, sensor: int) -> list[np.ndarray]:
     """The residuals of a sensor at its samples, of each recording."""
-    if not fit.standard_residuals:  # of a fit that an earlier version saved
+    if not fit.noise.residuals:  # of a fit that an earlier version saved
         return [np.zeros(0)]
-    return samples_of_sensors(fit.standard_residuals, fit.train.recordings)[sensor]
+    return samples_of_sensors(fit.noise.residuals, fit.train.recordings)[sensor]

@@ -50,7 +50,7 @@ def parameter_intervals(fit: Fit) -> Figure:
 def reliable_intervals(fit: Fit) -> np.ndarray:
     """The intervals that a fit shows first, (p, 2): by recording or by block where it must."""
     uncertainty = fit.uncertainty
-    if fit.correlated:
+    if fit.noise.correlated:
         for interval in (uncertainty.interval_by_block(), uncertainty.interval_by_recording()):
             if interval is not None:
                 return interval
@@ -82,7 +82,7 @@ def _row(fit: Fit, k: int, interval: np.ndarray | None, ax: Axes) -> None:
             ax.axvspan(
                 *sorted((bound, end)), color=ORANGE, alpha=0.25, linewidth=0, label="beyond a bound"
             )
-    at_bound = fit.names[k] in fit.at_bound
+    at_bound = fit.names[k] in fit.optimization.at_bound
     ax.set_ylim(-0.8, 0.8)
     ax.set_yticks([])
     ax.set_ylabel(fit.names[k], rotation=0, ha="right", va="center")

@@ -115,7 +115,7 @@ def test_the_example_finds_the_truth(done) -> None:
     for name, (low, high) in zip(fit.names, ends, strict=True):
         assert low < TRUTH[name] < high
     assert [one.name for one in fit.validation.recordings] == ["5", "6"]
-    assert 0.8 < fit.noise < 1.2
+    assert 0.8 < fit.noise.size < 1.2
     assert "* viscous and dry" in done.out
     assert "report and pictures in" in done.out
 
@@ -259,8 +259,8 @@ def test_an_interrupted_fit_continues(done, monkeypatch, capsys) -> None:
     assert main(arguments) == 0
     whole, again = (load_fit(folder / "fit.npz") for folder in (done.folder / "run", parted))
     np.testing.assert_allclose(again.values, whole.values, rtol=1e-12)
-    assert again.history[:2] == whole.history[:2]
-    assert len(again.history) == len(whole.history)
+    assert again.optimization.history[:2] == whole.optimization.history[:2]
+    assert len(again.optimization.history) == len(whole.optimization.history)
 
 
 def test_the_report_says_what_was_converted() -> None:
@@ -448,7 +448,7 @@ def test_pictures_show_what_they_should() -> None:
     assert ax.lines[-1].get_label() == "x"
     ax = Figure().subplots()
     loss(fit, ax=ax)
-    np.testing.assert_array_equal(ax.lines[0].get_ydata(), fit.history)
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), fit.optimization.history)
 
 
 def _fit_of_unlike_sensors() -> Fit:
@@ -562,7 +562,10 @@ def test_the_page_about_a_fit(done, capsys) -> None:
     assert capsys.readouterr().out.strip() == str(done.folder / "fit.html")
     page = (done.folder / "fit.html").read_text(encoding="utf-8")
     fit = load_fit(run / "fit.npz")
-    assert f"Converged after {fit.evaluations} evaluations: {fit.reason}." in page
+    assert (
+        f"Converged after {fit.optimization.evaluations} evaluations: {fit.optimization.reason}."
+        in page
+    )
     assert all(f"<td>{name}</td>" in page for name in fit.names)
     for caption in ("residuals over time", "correlation in time", "distribution", "The loss"):
         assert caption in page

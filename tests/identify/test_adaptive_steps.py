@@ -99,7 +99,7 @@ def test_descents_agree(recordings: list[Recording]) -> None:
     """By reverse mode through the accepted steps."""
     policy = Descent(optax.adam(1e-2), 20)
     ways = [
-        fit(SWING, recordings, BEGIN, free=FREE, **policies, optimizer=policy).history
+        fit(SWING, recordings, BEGIN, free=FREE, **policies, optimizer=policy).optimization.history
         for policies in (
             {"method": Tsitouras5(), "steps": Adaptive(max_steps=100)},
             {"steps": FixedSteps(4)},

@@ -260,7 +260,9 @@ def test_a_fit_leaves_the_possible_bodies_unless_they_are_named() -> None:
     assert [one.startswith(said) for one in single.notes] == [True]
     assert joint.notes == ()
     # both are as good, and the same combinations follow
-    np.testing.assert_allclose(joint.history[-1], single.history[-1], rtol=1e-4)
+    np.testing.assert_allclose(
+        joint.optimization.history[-1], single.optimization.history[-1], rtol=1e-4
+    )
     assert len(joint.names) == 10
     assert not joint.uncertainty.determined.any()
     found = joint.identifiability

@@ -60,17 +60,22 @@ def joined() -> Fit:
 
 def test_the_optimum_and_errors_are_those_of_whole_recordings(whole: Fit, joined: Fit) -> None:
     assert joined.converged
-    assert "fall by less" in joined.reason or "change by less" in joined.reason
-    assert joined.evaluations <= 15
+    assert (
+        "fall by less" in joined.optimization.reason
+        or "change by less" in joined.optimization.reason
+    )
+    assert joined.optimization.evaluations <= 15
     assert_same(joined, whole)
-    np.testing.assert_allclose(joined.history[-1], whole.history[-1], rtol=1e-7)
+    np.testing.assert_allclose(
+        joined.optimization.history[-1], whole.optimization.history[-1], rtol=1e-7
+    )
 
 
 def test_a_spent_budget_is_the_reason() -> None:
     found = fitted(horizon=Shooting(0.6), optimizer=TrustRegion(3))
     assert not found.converged
-    assert found.reason == "the 3 evaluations are used up"
-    assert found.evaluations == 3
+    assert found.optimization.reason == "the 3 evaluations are used up"
+    assert found.optimization.evaluations == 3
 
 
 def test_bounds_hold() -> None:
@@ -78,7 +83,9 @@ def test_bounds_hold() -> None:
     alone, found = (fitted(bounds=bounds, **x) for x in ({}, {"horizon": Shooting(0.6)}))
     assert found.params["c"] == pytest.approx(0.12, abs=1e-9)
     assert found.params["l"] == pytest.approx(float(alone.params["l"]), rel=1e-6)
-    assert found.at_bound["c"] == pytest.approx(alone.at_bound["c"], rel=1e-3)
+    assert found.optimization.at_bound["c"] == pytest.approx(
+        alone.optimization.at_bound["c"], rel=1e-3
+    )
 
 
 def test_robust_losses_and_estimated_noise() -> None:

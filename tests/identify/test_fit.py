@@ -50,7 +50,7 @@ def test_parameters_are_recovered_without_noise() -> None:
     np.testing.assert_allclose(found.values, WANTED, rtol=1e-9)
     assert found.params["g"] == TRUTH["g"]
     assert np.all(found.errors < 1e-10)
-    assert np.all(np.diff(found.history) <= 0)
+    assert np.all(np.diff(found.optimization.history) <= 0)
 
 
 @pytest.mark.slow
@@ -100,7 +100,9 @@ def test_recordings_of_unequal_length(recordings: list[Recording]) -> None:
     holes = swing_fit([replace(short, observed=observed), recordings[1]])
     unequal = swing_fit([cut, recordings[1]])
     np.testing.assert_allclose(unequal.values, holes.values, rtol=1e-9)
-    np.testing.assert_allclose(unequal.scores, holes.scores, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(
+        unequal.information.scores, holes.information.scores, rtol=1e-5, atol=1e-4
+    )
     assert [len(r) for r in unequal.residuals] == [31, 61]
     np.testing.assert_allclose(unequal.errors, holes.errors, rtol=1e-9)
 
@@ -114,9 +116,9 @@ def test_prior_counts_as_a_measurement(recordings: list[Recording], found: Fit) 
     np.testing.assert_allclose(pulled.priors[pulled.names.index("c")], (mean, sd))
     assert np.isinf(pulled.priors[pulled.names.index("l"), 1])
     extra = np.diag([1 / sd**2, 0.0])
-    step = np.linalg.solve(found.information + extra, extra @ [mean - found.values[0], 0.0])
+    step = np.linalg.solve(found.information.total + extra, extra @ [mean - found.values[0], 0.0])
     np.testing.assert_allclose(pulled.values - found.values, step, rtol=1e-2)
-    np.testing.assert_allclose(pulled.information, found.information + extra, rtol=1e-2)
+    np.testing.assert_allclose(pulled.information.total, found.information.total + extra, rtol=1e-2)
 
 
 def test_functions_of_the_parameters(found: Fit) -> None:
@@ -138,7 +140,10 @@ def test_a_fit_continues_where_it_stopped(
     assert any("Not converged" in text for text in begun.warnings)
     resumed = swing_fit(recordings, folder=tmp_path)
     assert resumed.converged
-    assert resumed.history[: len(begun.history)] == begun.history
+    assert (
+        resumed.optimization.history[: len(begun.optimization.history)]
+        == begun.optimization.history
+    )
     np.testing.assert_allclose(resumed.values, found.values, rtol=1e-6)
     again = swing_fit(recordings, folder=tmp_path)
     np.testing.assert_allclose(again.values, found.values, rtol=1e-7)
@@ -183,7 +188,7 @@ def test_a_fit_does_not_continue_with_another_system(
 
 @pytest.mark.slow
 def test_a_fit_continues_with_an_equal_system(begun: Path, recordings: list[Recording]) -> None:
-    steps = len(_dragged_fit(recordings, begun, optimizer=TrustRegion(2)).history)
+    steps = len(_dragged_fit(recordings, begun, optimizer=TrustRegion(2)).optimization.history)
     assert steps == 2  # the point of the call before, and one more
 
 

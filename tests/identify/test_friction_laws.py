@@ -50,8 +50,8 @@ def test_a_viscous_model_of_dry_friction_is_rejected() -> None:
             subject.system, one, subject.params, free=subject.free, bounds=subject.bounds,
             steps=STEPS,
         )  # fmt: skip
-    assert fits["viscous"].correlated
-    assert not fits["coulomb"].correlated
+    assert fits["viscous"].noise.correlated
+    assert not fits["coulomb"].noise.correlated
     assert jm.identify.compare(fits).best == "coulomb"
     np.testing.assert_allclose(fits["coulomb"].values, [0.06], rtol=0.02)
 
@@ -86,13 +86,13 @@ def test_static_friction_is_found() -> None:
         for name, one in laws().items()
     }  # fmt: skip
     assert jm.identify.compare(fits).best == "stribeck"
-    assert [name for name, one in fits.items() if not one.correlated] == ["stribeck"]
+    assert [name for name, one in fits.items() if not one.noise.correlated] == ["stribeck"]
     best = fits["stribeck"]
     truth = [STRIBECK[name.removeprefix("hinge.")] for name in best.names]
     errors = best.uncertainty.standard_errors
     assert (np.abs(best.values - truth) < 3 * errors).all()
     assert (errors < 0.1 * np.array(truth)).all()
-    np.testing.assert_allclose(best.noise, 1e-3, rtol=0.1)
+    np.testing.assert_allclose(best.noise.size, 1e-3, rtol=0.1)
 
 
 def test_the_laws_have_their_numbers() -> None:

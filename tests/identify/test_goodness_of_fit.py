@@ -201,7 +201,7 @@ def test_correlated_noise_of_any_stated_size(weight: float | None) -> None:
     noise = NOISE * _autoregressive(rng, 0.9, len(one.ts))[:, None]
     found = fitted(replace(one, observed=one.observed + noise))
     assert "neighbours in time are correlated" in warnings_of(found)
-    assert found.correlated
+    assert found.noise.correlated
     assert re.search("by (recording|block) +white noise", repr(found))
 
 
@@ -237,8 +237,8 @@ def test_the_default_budget_grows_with_the_unknowns(
     module = importlib.import_module("jaxmech.identify.optimize.trust_region")
     monkeypatch.setattr(module, "PER_UNKNOWN", 1)
     found = fitted(given[:1])
-    assert found.reason == "the 4 evaluations are used up"  # of 4 unknowns
-    assert found.evaluations == 4
+    assert found.optimization.reason == "the 4 evaluations are used up"  # of 4 unknowns
+    assert found.optimization.evaluations == 4
     assert "Not converged, since the 4 evaluations are used up" in warnings_of(found)
     assert "the 2 evaluations are used up" in repr(fitted(given[:1], optimizer=TrustRegion(2)))
 

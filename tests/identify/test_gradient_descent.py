@@ -39,8 +39,8 @@ def noisy_motions(motions: list[Recording]) -> list[Recording]:
 def test_adam_finds_the_parameters(motions: list[Recording]) -> None:
     found = descended(motions, Descent(ADAM, iterations=500))
     np.testing.assert_allclose(found.values, WANTED, rtol=1e-3)
-    assert len(found.history) == 500
-    assert found.history[-1] < 1e-5 * found.history[0]
+    assert len(found.optimization.history) == 500
+    assert found.optimization.history[-1] < 1e-5 * found.optimization.history[0]
 
 
 @pytest.mark.slow
@@ -59,14 +59,14 @@ def test_patience_gives_back_the_best(noisy_motions: list[Recording]) -> None:
     train, held = noisy_motions[:2], noisy_motions[2:]
     patient = Descent(optax.sgd(2e-5, momentum=0.9), iterations=300, patience=10)
     found = descended(train, patient, validation=held)
-    assert len(found.history) < 300
+    assert len(found.optimization.history) < 300
     losses = []
-    for steps in range(1, len(found.history) + 1, 4):
+    for steps in range(1, len(found.optimization.history) + 1, 4):
         short = Descent(patient.optimizer, iterations=steps)
         losses.append(descended(train, short, validation=held).validation_errors)
     mean_squares = np.mean(np.array(losses) ** 2, axis=1)
     assert np.mean(found.validation_errors**2) <= mean_squares.min() * (1 + 1e-9)
-    assert found.history[-1] > 1.1 * min(found.history)
+    assert found.optimization.history[-1] > 1.1 * min(found.optimization.history)
 
 
 @pytest.mark.slow
@@ -97,7 +97,7 @@ def test_a_descent_continues_where_it_stopped(motions: list[Recording], tmp_path
     descended(motions, Descent(ADAM, iterations=12, batch=2), folder=tmp_path)
     resumed = descended(motions, Descent(ADAM, iterations=30, batch=2), folder=tmp_path)
     np.testing.assert_array_equal(resumed.values, whole.values)
-    assert resumed.history == whole.history
+    assert resumed.optimization.history == whole.optimization.history
     with pytest.raises(CheckpointError, match="holds another fit, which differs in recordings"):
         descended(swings((0.8, -1.2, 0.5, 1.4)), Descent(ADAM, batch=2), folder=tmp_path)
 
@@ -111,7 +111,7 @@ def test_reaching_the_number_of_steps_is_not_convergence(
         found = descended(noisy_motions, policy)
         off = np.abs(found.values - WANTED) / found.uncertainty.standard_errors
         assert off.max() > 10
-        assert found.history[-1] <= found.history[0]
+        assert found.optimization.history[-1] <= found.optimization.history[0]
         assert not found.converged
         assert any("Not converged" in text for text in found.notes)
     train, patient = noisy_motions[:2], Descent(optax.sgd(1e-12), iterations=9, patience=2)
@@ -133,11 +133,13 @@ def test_a_descent_that_has_arrived_has_converged(noisy_motions: list[Recording]
 @pytest.mark.slow
 def test_a_descent_that_increased_the_loss_has_a_warning(motions: list[Recording]) -> None:
     found = descended(motions, Descent(optax.sgd(1e-3), iterations=20))
-    assert found.history[-1] > found.history[0]
+    assert found.optimization.history[-1] > found.optimization.history[0]
     assert not found.converged
     weighted = [one.weights * r for one, r in zip(motions, found.residuals, strict=True)]
     squares = sum(float((r**2).sum()) for r in weighted) / found.count
-    np.testing.assert_allclose(squares / 2, min(found.history), rtol=1e-6)  # the best of them
+    np.testing.assert_allclose(
+        squares / 2, min(found.optimization.history), rtol=1e-6
+    )  # the best of them
     assert any("learning rate" in text for text in found.warnings)
 
 
@@ -149,7 +151,7 @@ def test_steps_that_are_far_too_long(motions: list[Recording]) -> None:
 @pytest.mark.slow
 def test_an_optax_transformation_is_accepted(motions: list[Recording]) -> None:
     found = descended(motions, optax.adam(1e-2))
-    assert len(found.history) == Descent(optax.adam(1e-2)).iterations
+    assert len(found.optimization.history) == Descent(optax.adam(1e-2)).iterations
     np.testing.assert_allclose(found.values, WANTED, rtol=1e-2)
 
 

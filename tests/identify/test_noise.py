@@ -104,17 +104,17 @@ def test_the_likelihood_of_correlated_noise() -> None:
     found = fitted(gap, noise=AR1())
     assert found.converged
     assert found.notes == ()
-    assert found.correlation_times is not None
-    (time,) = found.correlation_times
+    assert found.noise.correlation_times is not None
+    (time,) = found.noise.correlation_times
     np.testing.assert_allclose(np.exp(-0.02 / time), 0.8, atol=0.1)
     seen = np.isfinite(gap.observed[:, 0])
     times, r = TS[seen], found.residuals[0][seen, 0]
     covariance = NOISE**2 * np.exp(-np.abs(times[:, None] - times) / time)
     expected = multivariate_normal.logpdf(r, np.zeros(r.size), covariance)
-    np.testing.assert_allclose(found.log_likelihood, expected, rtol=1e-9)
+    np.testing.assert_allclose(found.noise.log_likelihood, expected, rtol=1e-9)
     np.testing.assert_allclose(found.aic, 2 * (4 + 1 - expected))
     np.testing.assert_allclose(found.bic, np.log(239) * (4 + 1) - 2 * expected)
-    assert correlation_length([found.standard_residuals[0][seen, 0]]) < 2
+    assert correlation_length([found.noise.residuals[0][seen, 0]]) < 2
 
 
 def test_whitening_inverts_the_covariance() -> None:
@@ -166,8 +166,10 @@ def test_laws_are_compared_by_their_likelihood() -> None:
     r = friction.residuals[0]
     sd = np.sqrt((r**2).mean())
     expected = multivariate_normal.logpdf(r[:, 0] / sd, np.zeros(241), np.eye(241))
-    np.testing.assert_allclose(friction.log_likelihood, expected - 241 * np.log(sd), rtol=1e-12)
-    np.testing.assert_allclose(table.aic[0], 2 * (5 - friction.log_likelihood))
+    np.testing.assert_allclose(
+        friction.noise.log_likelihood, expected - 241 * np.log(sd), rtol=1e-12
+    )
+    np.testing.assert_allclose(table.aic[0], 2 * (5 - friction.noise.log_likelihood))
     assert repr(table).splitlines()[2].split()[:2] == ["friction", "5"]
     assert "Huber(scale=1.345), independent, estimated" in repr(table)
     with pytest.raises(ValueError, match="to the same recordings, but 'other' has others"):
@@ -182,9 +184,9 @@ def test_blocks_come_first_where_residuals_are_correlated(tmp_path: Any) -> None
     noise = np.convolve(rng.normal(size=1005), np.ones(5) / np.sqrt(5), "valid")
     found = fitted(replace(one, observed=one.observed + NOISE * noise[:, None]))
     uncertainty = found.uncertainty
-    assert found.correlated
+    assert found.noise.correlated
     assert uncertainty.interval_by_recording() is None
-    assert found.blocks == 20
+    assert found.information.blocks == 20
     by_block = uncertainty.standard_errors_by_block
     # a sum of 5 independent numbers has errors sqrt(5) times those of white noise of its size
     assert by_block is not None
@@ -208,11 +210,11 @@ def test_blocks_are_those_of_the_samples() -> None:
     """Between which a faster sensor, or an input, may have times of its own."""
     one = with_noise(autoregressive(np.random.default_rng(7), 0.8))
     plain = fitted(one)
-    assert 6 <= plain.blocks < 20
+    assert 6 <= plain.information.blocks < 20
     sparse = np.full((4 * 240 + 1, 1), np.nan)
     sparse[::4] = one.observed
     among_others = fitted(replace(one, ts=np.arange(len(sparse)) / 200, observed=sparse))
-    assert among_others.blocks == plain.blocks
+    assert among_others.information.blocks == plain.information.blocks
     errors = [x.uncertainty.standard_errors_by_block for x in (plain, among_others)]
     np.testing.assert_allclose(*errors, rtol=1e-3)
 
@@ -235,7 +237,10 @@ def _coverage(
     for _ in range(count):
         found = fitted(with_noise(draw(), weights), **options)
         intervals = found.uncertainty.interval()
-        if found.correlated and (by_block := found.uncertainty.interval_by_block()) is not None:
+        if (
+            found.noise.correlated
+            and (by_block := found.uncertainty.interval_by_block()) is not None
+        ):
             intervals = by_block
         inside.append((intervals[:, 0] <= WANTED) & (intervals[:, 1] >= WANTED))
     return np.mean(inside, axis=0)

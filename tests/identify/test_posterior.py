@@ -74,7 +74,7 @@ def test_other_optimizers_find_the_same_minimum(found: Fit) -> None:
     start = density.best + np.array([0.3, -0.05, 0.0, 0.0, 0.0, 0.0])
     result = least_squares(density.residuals, start, density.jacobian, xtol=1e-12, ftol=1e-12)
     np.testing.assert_allclose(density.numbers(result.x), found.values, rtol=1e-7)
-    np.testing.assert_allclose(result.cost, found.history[-1], rtol=1e-9)
+    np.testing.assert_allclose(result.cost, found.optimization.history[-1], rtol=1e-9)
     assert not np.isfinite(float(found.log_density(density.best + 1e200)))
 
 
@@ -87,7 +87,7 @@ def test_estimated_noise_and_other_noise_in_the_density() -> None:
         slope = jax.grad(one.log_density)(jnp.asarray(y))
         curvature = np.diag(one.density.jacobian(y).T @ one.density.jacobian(y))
         # the fit is the maximum, in units of the errors
-        assert np.abs(slope * one.residual_unit / np.sqrt(curvature)).max() < 0.02, options
+        assert np.abs(slope * one.noise.unit / np.sqrt(curvature)).max() < 0.02, options
         (moved,) = np.eye(6)[:1] * 0.01
         both = [np.concatenate([r.ravel() for r in one.residuals]) for _ in range(1)]
         assert np.isfinite(float(one.log_density(y + moved)))

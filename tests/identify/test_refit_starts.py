@@ -62,7 +62,7 @@ def test_the_predicted_fall_is_that_of_a_second_fit() -> None:
     rng = np.random.default_rng(2)
     given = [replace(noisy(one, rng), q0=one.q0 + 3e-3) for one in swings()]
     held, free = fitted(given, initial_states="fixed"), fitted(given)
-    fall = 1 - free.history[-1] / held.history[-1]
+    fall = 1 - free.optimization.history[-1] / held.optimization.history[-1]
     (text,) = [text for text in held.notes if "Fixed initial states" in text]
     assert f"lower the sum of squares by {100 * fall:.2g} %" in text
     assert "chi-square" in text

@@ -42,17 +42,17 @@ def test_each_sensor_has_a_noise_of_its_own() -> None:
     found = sensor_fit(given)
     assert found.converged
     assert found.notes == ()
-    assert found.sensor_noise is not None
-    np.testing.assert_allclose(found.sensor_noise, SIZES, rtol=0.2)
-    np.testing.assert_allclose(found.noise, 1.0, rtol=1e-2)
+    assert found.noise.sensors is not None
+    np.testing.assert_allclose(found.noise.sensors, SIZES, rtol=0.2)
+    np.testing.assert_allclose(found.noise.size, 1.0, rtol=1e-2)
     assert "(estimated, one for each sensor)" in repr(found)
-    weighed = sensor_fit([replace(one, weights=1 / found.sensor_noise) for one in given])
+    weighed = sensor_fit([replace(one, weights=1 / found.noise.sensors) for one in given])
     np.testing.assert_allclose(found.values, weighed.values, rtol=1e-4)
     errors = found.uncertainty.standard_errors
     np.testing.assert_allclose(errors, weighed.uncertainty.standard_errors, rtol=1e-2)
     squares = sum((r**2).sum(0) for r in found.residuals)
     counts = sum(len(r) for r in found.residuals)
-    lost = counts - squares / found.sensor_noise**2  # what the unknowns take from each sensor
+    lost = counts - squares / found.noise.sensors**2  # what the unknowns take from each sensor
     np.testing.assert_allclose(lost.sum(), found.unknowns, rtol=1e-6)
     assert np.all(lost > 0)
 
@@ -63,9 +63,9 @@ def test_a_sensor_of_few_samples_has_the_noise_of_all() -> None:
     observed[3:, 1] = np.nan
     found = sensor_fit([replace(one, observed=observed)])
     assert found.converged
-    assert found.sensor_noise is not None
-    np.testing.assert_allclose(found.sensor_noise[0], SIZES[0], rtol=0.3)
-    assert 1e-4 < found.sensor_noise[1] < 1.0
+    assert found.noise.sensors is not None
+    np.testing.assert_allclose(found.noise.sensors[0], SIZES[0], rtol=0.3)
+    assert 1e-4 < found.noise.sensors[1] < 1.0
 
 
 def test_without_noise_no_sensor_outweighs_the_others() -> None:
@@ -82,8 +82,8 @@ def test_the_budget_is_that_of_all_rounds() -> None:
     """A fit that ends before its first minimum estimates no noise to begin again with."""
     given = sensed(swings((0.8,)), np.random.default_rng(2))
     found = sensor_fit(given, optimizer=TrustRegion(evaluations=3))
-    assert found.evaluations == 3
-    assert found.reason == "the 3 evaluations are used up"
+    assert found.optimization.evaluations == 3
+    assert found.optimization.reason == "the 3 evaluations are used up"
     assert not found.converged
 
 

@@ -69,7 +69,7 @@ def test_one_poor_start_is_enough_where_coordinates_are_measured() -> None:
     found = fit(MODEL.system, one, begin, free=FREE, horizon=Shooting(0.4), steps=FixedSteps(4))
     assert found.converged
     assert np.all(np.abs(found.values - 1.0) < 4 * found.uncertainty.standard_errors)
-    assert found.noise == pytest.approx(1.0, abs=0.1)
+    assert found.noise.size == pytest.approx(1.0, abs=0.1)
     np.testing.assert_allclose(found.initial_states[0][0], [1.5 - turn, 3.0], atol=0.01)
 
 

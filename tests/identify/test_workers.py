@@ -42,7 +42,7 @@ def test_starting_points_are_fitted_elsewhere(tmp_path) -> None:
     here = fit(SPRING, SWINGS, {"k": 8.0}, folder=tmp_path / "here", **options)
     assert len(given) == 2
     assert float(away.params["k"]) == float(here.params["k"]) == pytest.approx(9.0)
-    assert away.history == here.history
+    assert away.optimization.history == here.optimization.history
     assert {p.name for p in (tmp_path / "away").iterdir()} == {"start-0", "start-1"}
 
 

@@ -31,7 +31,9 @@ def test_a_far_bound_does_not_squeeze_the_interval() -> None:
 
 
 def test_what_is_not_determined_is_an_empty_dot() -> None:
-    fit = replace(made_up(), information=np.zeros((1, 1)), informations=np.zeros((1, 1, 1)))
+    fit = made_up()
+    nothing = replace(fit.information, total=np.zeros((1, 1)), by_recording=np.zeros((1, 1, 1)))
+    fit = replace(fit, information=nothing)
     (ax,) = parameter_intervals(fit).axes
     assert ax.get_legend_handles_labels()[1] == ["not determined"]
 

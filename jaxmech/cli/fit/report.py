@@ -58,15 +58,15 @@ def as_markdown(outcome: Outcome, pictures: Sequence[Path]) -> str:
 
 
 def _summary(fit: Fit) -> str:
-    state = "converged" if fit.converged else "**not converged**"
-    noise = f"of the weighted residuals: {fit.noise:.3g}"
-    if fit.sensor_noise is not None:
-        each = " for each sensor" if len(fit.sensor_noise) > 1 else ""
-        sizes = ", ".join(f"{sd:.3g}" for sd in fit.sensor_noise)
+    end, state = fit.optimization, "converged" if fit.converged else "**not converged**"
+    noise = f"of the weighted residuals: {fit.noise.size:.3g}"
+    if fit.noise.sensors is not None:
+        each = " for each sensor" if len(fit.noise.sensors) > 1 else ""
+        sizes = ", ".join(f"{sd:.3g}" for sd in fit.noise.sensors)
         noise = f"estimated from the residuals{each}: {sizes}"
     return (
         f"{len(fit.names)} parameters fitted to {len(fit.train.recordings)} recordings "
-        f"({fit.count:,} measurements) in {fit.evaluations} evaluations, {state}: {fit.reason}. "
+        f"({fit.count:,} measurements) in {end.evaluations} evaluations, {state}: {end.reason}. "
         f"Noise {noise}."
     )
 

@@ -46,7 +46,7 @@ def write_fit_report(fit: Fit, out: Path, name: str = "Fit", sensors: Sequence[s
     state = "Converged" if fit.converged else "Not converged"
     lead = (
         f"{counted(len(fit.names), 'parameter')} from {fit.count:,} measurements in {recordings}. "
-        f"{state} after {fit.evaluations} evaluations: {fit.reason}."
+        f"{state} after {fit.optimization.evaluations} evaluations: {fit.optimization.reason}."
     )
     intervals = "Intervals of 95 % are below their values; the first column is the one to rely on."
     caption = f"The parameters with their intervals of 95 %, each on its own scale. {_LEGEND}"
@@ -93,7 +93,7 @@ def _determined(fit: Fit) -> Iterator[str]:
         percent = 100 * relative[worst]
         digits = f"{percent:.0f}" if percent >= 10 else f"{percent:.2g}"
         yield f"The least certain of those is {fit.names[worst]}, to ± {digits} %."
-    for name in fit.at_bound:
+    for name in fit.optimization.at_bound:
         yield f"{name} is at its bound, where its interval means little."
 
 
@@ -106,7 +106,7 @@ def _parameters(fit: Fit) -> PageTable:
         ("by block", uncertainty.interval_by_block()),
     ):
         if interval is not None:
-            columns.insert(0 if fit.correlated else len(columns), (title, interval))
+            columns.insert(0 if fit.noise.correlated else len(columns), (title, interval))
     rows: list[Sequence[Any]] = []
     for k, name in enumerate(fit.names):
         if not uncertainty.determined[k]:
@@ -119,17 +119,20 @@ def _parameters(fit: Fit) -> PageTable:
 
 def _facts(fit: Fit) -> PageTable:
     rows: list[Sequence[Any]] = [
-        ("noise", fit.noise_law),
+        ("noise", fit.noise.law),
         ("AIC", f"{fit.aic:.1f}"),
         ("BIC", f"{fit.bic:.1f}"),
-        ("unknowns", f"{fit.unknowns}, and {fit.noise_parameters} of the noise"),
+        ("unknowns", f"{fit.unknowns}, and {fit.noise.parameters} of the noise"),
     ]
-    if fit.sensor_noise is not None:
-        rows.insert(1, ("size of the noise", ", ".join(f"{sd:.3g}" for sd in fit.sensor_noise)))
-    if fit.correlation_times is not None:
-        times = ", ".join(f"{time:.3g} s" for time in fit.correlation_times)
+    if fit.noise.sensors is not None:
+        rows.insert(1, ("size of the noise", ", ".join(f"{sd:.3g}" for sd in fit.noise.sensors)))
+    if fit.noise.correlation_times is not None:
+        times = ", ".join(f"{time:.3g} s" for time in fit.noise.correlation_times)
         rows.append(("correlation time", times))
-    rows += [(f"{name} at its bound", f"multiplier {x:.3g}") for name, x in fit.at_bound.items()]
+    rows += [
+        (f"{name} at its bound", f"multiplier {x:.3g}")
+        for name, x in fit.optimization.at_bound.items()
+    ]
     return PageTable((), rows, "Noise")
 
 

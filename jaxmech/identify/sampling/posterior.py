@@ -215,7 +215,7 @@ def _density(fit: Fit) -> Density:
 def _scale(fit: Fit, density: Density) -> jax.Array:
     """Changes of the unknowns (Y, Y) of unit covariance in the fit."""
     J = density.jacobian(density.best)
-    H = J.T @ J / fit.residual_unit**2
+    H = J.T @ J / fit.noise.unit**2
     sizes = np.sqrt(np.where(np.diag(H) > 0, np.diag(H), 1.0))
     values, vectors = np.linalg.eigh(H / sizes / sizes[:, None])
     known = values > _RANK * values.max()
