@@ -119,7 +119,7 @@ def known_before(known: Fit | None, layout: ParameterLayout, leaves: Sequence[An
             f"Argument `known` must be a fit of {', '.join(layout.names)}, but is one of "
             f"{', '.join(known.names)}; say by `free` what is to be known."
         )
-    return known.information / known.noise.unit**2 * units * units[:, None] + little
+    return known.information.total / known.noise.unit**2 * units * units[:, None] + little
 
 
 def _without_starts(J: Float[Array, "m pi"], p: int) -> Float[Array, "p p"]:
