@@ -26,7 +26,7 @@ from jaxmech.config.validate import structure
 from jaxmech.ensemble import plain
 from jaxmech.identify import Descent, Fit, MultiStart, Recording, Shooting, cross_validation
 from jaxmech.identify.optimize import checkpoint
-from jaxmech.identify.result import Predicted
+from jaxmech.identify.result import Information, Predicted
 from jaxmech.identify.storage import load_fit, made_up, save_fit
 from jaxmech.integrate import Midpoint
 from jaxmech.plot.fit import correlation, fit_over_data, loss, residuals
@@ -276,7 +276,8 @@ def test_the_report_says_what_was_converted() -> None:
 def test_what_counts_as_success() -> None:
     outcome = Outcome("a fit", made_up(), None, ())
     assert outcome.succeeded
-    assert not replace(outcome, fit=replace(made_up(), converged=False)).succeeded
+    early = replace(made_up().optimization, converged=False)
+    assert not replace(outcome, fit=replace(made_up(), optimization=early)).succeeded
     lost = replace(made_up().train, values=(np.full((3, 1), np.nan),))
     assert not replace(outcome, fit=replace(made_up(), validation=lost)).succeeded
 
@@ -490,8 +491,10 @@ def test_axes_that_are_no_part_of_a_grid_hold_all_sensors() -> None:
 def test_correlations_as_numbers_and_what_is_not_determined() -> None:
     information = np.array([[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
     fit = replace(
-        made_up(), names=("a", "b", "c"), values=np.ones(3), information=information,
-        scores=np.zeros((1, 3)), informations=information[None], prior=np.zeros((3, 3)), count=9,
+        made_up(), names=("a", "b", "c"), values=np.ones(3), count=9,
+        information=Information(
+            information, information[None], np.zeros((3, 3)), np.zeros((1, 3))
+        ),
     )  # fmt: skip
     ax = correlation(fit, ax=Figure().subplots())
     shown = ax.images[0].get_array()
@@ -589,7 +592,7 @@ def test_the_pictures_of_noise() -> None:
     fit = replace(
         made,
         train=replace(made.train, recordings=(one,), values=(noise,)),
-        standard_residuals=(noise,),
+        noise=replace(made.noise, residuals=(noise,)),
     )
     (lines,) = [x for x in autocorrelation(fit).collections if hasattr(x, "get_segments")]
     heights = [segment[1][1] for segment in lines.get_segments()]
@@ -611,7 +614,7 @@ def test_the_pictures_of_a_slow_sensor() -> None:
     drive = Signal(ts, ts)
     one = replace(made.train.recordings[0], ts=ts, observed=0 * noise, inputs={"drive": drive})
     train = replace(made.train, recordings=(one,), values=(np.nan_to_num(noise),))
-    fit = replace(made, train=train, standard_residuals=(noise,))
+    fit = replace(made, train=train, noise=replace(made.noise, residuals=(noise,)))
     (lines,) = [x for x in autocorrelation(fit).collections if hasattr(x, "get_segments")]
     assert lines.get_segments()[0][1][1] > 0.9
     points = over_input(fit, "drive").lines[0]

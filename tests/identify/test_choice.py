@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxmech.identify import AOptimal, COptimal, DOptimal, choose_measurements
+from jaxmech.identify.result import Information, Noise
 from jaxmech.identify.storage import made_up
 
 LINE = np.linspace(-1.0, 1.0, 21)
@@ -51,9 +52,9 @@ def test_what_a_fit_leaves_open_is_chosen() -> None:
     ratio, alone, weak = [1.0, -0.1], [0.0, 0.05], [0.02, 0.0]
     H = np.outer(ratio, ratio)
     fit = replace(
-        made_up(), names=("a", "b"), values=np.array([1.0, 10.0]), information=H,
-        informations=H[None], prior=np.zeros((2, 2)), scores=np.zeros((1, 2)), trusted=True,
-        point=None,
+        made_up(), names=("a", "b"), values=np.array([1.0, 10.0]),
+        information=Information(H, H[None], np.zeros((2, 2)), np.zeros((1, 2))),
+        noise=Noise(0.1, None, stated=True), point=None,
     )  # fmt: skip
     np.testing.assert_allclose(np.abs(COptimal.undetermined(fit).direction), [[0.5**0.5] * 2])
     criterion = COptimal.undetermined(fit, relative=False)
