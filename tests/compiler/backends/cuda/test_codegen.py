@@ -121,7 +121,7 @@ def test_gaps_that_close_and_open() -> None:
     with running(on_host) as found:
         ours = jax.block_until_ready(jax.jit(jax.vmap(run))(start, e))
     assert found
-    assert (ours.events["floor closes"].count > 1).all()
+    assert len(set(np.asarray(ours.events["floor closes"].count))) == 5
     assert_close(ours, jax.jit(jax.vmap(run))(start, e), 1e-13)
 
 
