@@ -38,7 +38,7 @@ def row_gaps(q: Array, t: Array, p: object) -> Array:
     return q[1:] - q[:-1] - 0.1
 
 
-def row_of_balls(e: float) -> jm.System:
-    return jm.System(
-        free, [jm.Unilateral(row_gaps, restitution=e, name="balls")], coordinates=tuple("abcde")
-    )
+ROW_OF_BALLS = jm.System(
+    free, [jm.Unilateral(row_gaps, restitution=restitution, name="balls")],
+    coordinates=tuple("abcde"),
+)  # fmt: skip
