@@ -22,6 +22,7 @@ from jaxmech.constraints import Holonomic as Holonomic
 from jaxmech.constraints import Nonholonomic as Nonholonomic
 from jaxmech.control import Controller as Controller
 from jaxmech.control import controlled as controlled
+from jaxmech.dry_friction import DryFriction as DryFriction
 from jaxmech.formulations import acceleration as acceleration
 from jaxmech.integrate import RATTLE as RATTLE
 from jaxmech.integrate import RK4 as RK4
@@ -67,6 +68,7 @@ __all__ = [
     "Controller",
     "DormandPrince5",
     "DormandPrince8",
+    "DryFriction",
     "Event",
     "FixedSteps",
     "Holonomic",

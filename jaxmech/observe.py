@@ -80,8 +80,12 @@ def observe(
         )
     active = solution.events.active if solution.events is not None else {}
     gaps = Gaps.of(system, solution.q[0], solution.ts[0], params)
-    system = gaps.system(system)
-    if active:
+    if gaps:
+        # Keys of dictionaries may have been sorted.
+        own = [name for name in active if name not in gaps.switches]
+        active = {name: active[name] for name in (*own, *gaps.switches)}
+        system = gaps.switched(system, tuple(active))
+    elif active:
         system = with_switches(system, tuple(active))
     switches = jnp.stack([*active.values()], axis=1) if active else None
     is_brief = is_known((solution, params)) and len(solution.ts) < _BRIEF

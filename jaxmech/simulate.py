@@ -221,7 +221,7 @@ def _step_times(
 
 def _require_forwards(event_set: EventSet, ts: Array) -> None:
     values = actual(ts, MEMBERS)
-    if event_set.gaps.count and values is not None and (np.diff(values, axis=1) < 0).any():
+    if event_set.gaps and values is not None and (np.diff(values, axis=1) < 0).any():
         raise ValueError(
             "Argument `ts` must increase where there are unilateral constraints, but decreases: a "
             "motion before an impact does not follow from the one after it."

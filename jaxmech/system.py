@@ -15,6 +15,7 @@ from jaxmech.constraints import (
     function_name,
     named_constraints,
 )
+from jaxmech.dry_friction import DryFriction
 from jaxmech.equations import Dynamics, EquationsOfMotion, SingularMass
 from jaxmech.first_order import checked_states
 from jaxmech.quasi_velocities import QuasiVelocities, Rates, checked_velocities
@@ -83,8 +84,8 @@ class System:
 
     Args:
         lagrangian: `lagrangian(q, v, t, params)`, a scalar [J]: kinetic minus potential energy.
-        constraints: `Holonomic`, `Nonholonomic`, `Acceleration` and `Unilateral` objects, in any
-            order; the last ones are the attribute `unilateral`.
+        constraints: `Holonomic`, `Nonholonomic`, `Acceleration`, `Unilateral` and `DryFriction`
+            objects, in any order; the last two kinds are the attribute `unilateral`.
         force: `force(q, v, t, params)`, shape (n,): the non-conservative generalized force.
         coordinates: the names of the n coordinates, or a mapping from names to units, such as
             `{"x": "m", "theta": "rad"}`, which tables, axes and files then show.
@@ -117,7 +118,7 @@ class System:
         invariants: `Holonomic` equations that the motion satisfies by its kinematics, whatever the
             accelerations, such as the unit length of a quaternion. A `Projection` keeps them
             satisfied to round-off, but the law of motion does not contain them.
-        unilateral: the `Unilateral` constraints, if they are not among `constraints`.
+        unilateral: `Unilateral` and `DryFriction` objects, if they are not among `constraints`.
         units: the units as pairs of a name and a unit; filled in from the mappings above.
         sampling: the controllers of a `controlled` system, which sets it.
 
@@ -170,7 +171,7 @@ class System:
     velocities: Names = field(default=(), kw_only=True)
     kinematics: Callable[..., Array] | None = field(default=None, kw_only=True)
     invariants: Sequence[AbstractConstraint] = field(default=(), kw_only=True)
-    unilateral: Sequence[Unilateral] = field(default=(), kw_only=True)
+    unilateral: Sequence[Unilateral | DryFriction] = field(default=(), kw_only=True)
     units: Units = field(default=(), kw_only=True, repr=False)
     sampling: SampledUpdate | None = field(default=None, kw_only=True)
     # Set once per call by `properties.with_mass_rank`; `equations` passes it to the laws of motion.
@@ -311,9 +312,7 @@ class System:
         }
         changes["constraints"] = tuple(map(constrained, self.constraints))
         changes["invariants"] = tuple(map(constrained, self.invariants))
-        changes["unilateral"] = tuple(
-            replace(gap, gap=wrap(gap.gap, f"constraint {gap.name!r}")) for gap in self.unilateral
-        )
+        changes["unilateral"] = tuple(inequality.mapped(wrap) for inequality in self.unilateral)
         if self.sampling is not None:
             update = wrap(self.sampling.update, "a controller")
             changes["sampling"] = replace(self.sampling, update=update)
@@ -408,8 +407,8 @@ class System:
         values += [c.residual(q, v, v, t, params) for c in self.constraints]
         values += [dynamics.state_rates(q, v, t, params), speeds]
         values += [c.value(q, t, params) for c in self.invariants]
-        for gap in self.unilateral:
-            values += gap.values(q, t, params)
+        for inequality in self.unilateral:
+            values += inequality.values(q, speeds, t, params)
         values += [] if self.sampling is None else [self.sampled(q, v, t, params)]
         return [*values, dynamics.applied_force(q, v, t, params)]
 

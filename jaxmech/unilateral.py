@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmech.constraints import AbstractConstraint, Holonomic, function_name
+from jaxmech.dry_friction import Component, DryFriction
 from jaxmech.utils.checks import require_distinct, require_function
 
 MOST = 8  # gaps that can be closed at once
@@ -41,11 +42,17 @@ class Unilateral:
             a function of `params`, such as `lambda p: p["e"]`; one for all gaps, or a (k,) array.
         rest_speed: speed of a rebound below which the gap stays closed [m/s]; by default a
             millionth of the speeds of the motion, or 2.5e-3 of them in float32.
+        friction: coefficient of Coulomb friction in a closed gap, or a pair (static, kinetic), or a
+            function of `params` that returns either; see `DryFriction`. None for none. Its force is
+            observed under the name of the gap and " friction".
+        slip: the velocity along which the bodies slide [m/s], one for each gap, with friction only:
+            `slip(q, v, t, params)`, or a coordinate `slip(q, t, params)`, whose rate it is.
         name: name in messages, events and reports; by default that of `gap`.
 
     Raises:
         TypeError: if `gap` is not a function or `name` not a string.
-        ValueError: if a restitution is not from 0 to 1, or a rest speed negative.
+        ValueError: if a restitution is not from 0 to 1, a rest speed negative, or one of `friction`
+            and `slip` missing.
 
     Example:
         A ball that is dropped comes to rest, after bounces that take
@@ -67,6 +74,8 @@ class Unilateral:
     gap: Callable[..., Any]
     restitution: float | Callable[[Any], Any] = 0.0
     rest_speed: float | None = None
+    friction: Any = None
+    slip: Callable[..., Any] | None = None
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -84,9 +93,31 @@ class Unilateral:
                 f"Argument `rest_speed` must be a speed from 0 on, but is {rest_speed}; leave it "
                 "out for a millionth of the speeds of the motion."
             )
+        if (self.friction is None) != (self.slip is None):
+            wrong, other = ("friction", "slip") if self.friction is None else ("slip", "friction")
+            raise ValueError(
+                f"Argument `{wrong}` must be given with `{other}`: a coefficient, and the velocity "
+                "along which the bodies slide."
+            )
+        self.parts()
 
     def __repr__(self) -> str:
         return f"Unilateral({self.name!r})"
+
+    def parts(self) -> tuple["Unilateral | DryFriction", ...]:
+        """The gap without friction, and after it its friction, if there is any."""
+        if self.friction is None or self.slip is None:
+            return (self,)
+        name = self.name or function_name(self.gap, "gap")
+        static, kinetic = (_Coefficient(self.friction, k) for k in (0, 1))
+        if not callable(self.friction):
+            static, kinetic = static(None), kinetic(None)
+        friction = DryFriction(self.slip, static, kinetic, normal=name, name=f"{name} friction")
+        return replace(self, friction=None, slip=None), friction
+
+    def mapped(self, wrap: Callable[[Callable[..., Any], str], Any]) -> "Unilateral":
+        """The constraint whose gap is `wrap(fn, role)`."""
+        return replace(self, gap=wrap(self.gap, f"constraint {self.name!r}"))
 
     @property
     def constraint(self) -> Holonomic:
@@ -96,9 +127,9 @@ class Unilateral:
     def component(self, number: int, size: int) -> Holonomic:
         """The constraint that one of its gaps is zero."""
         name = self.name if size == 1 else f"{self.name}[{number}]"
-        return Holonomic(_Component(self.constraint, number), name=name)
+        return Holonomic(Component(self.constraint, number), name=name)
 
-    def values(self, q: Array, t: Array, params: Any) -> list[Array]:
+    def values(self, q: Array, v: Array, t: Array, params: Any) -> list[Array]:
         """The gaps and their restitutions at a state."""
         gaps = self.constraint.value(q, t, params)
         return [gaps, self.restitutions(gaps.size, params, q.dtype)]
@@ -116,30 +147,40 @@ class Unilateral:
 
 
 @dataclass(frozen=True)
-class _Component:
-    """One component of the value of a constraint."""
+class _Coefficient:
+    """The static or the kinetic coefficient of a friction, which may have both in one number."""
 
-    constraint: Holonomic
+    friction: Any
     number: int
 
-    def __call__(self, q: Array, t: Array, params: Any) -> Array:
-        return self.constraint.value(q, t, params)[self.number]
+    def __call__(self, params: Any) -> Any:
+        both = self.friction(params) if callable(self.friction) else self.friction
+        if isinstance(both, tuple):
+            if len(both) != 2:
+                raise ValueError(
+                    "Argument `friction` must be a coefficient or a pair of the static and the "
+                    f"kinetic one, but has {len(both)} entries."
+                )
+            return both[self.number]
+        return both
 
 
 def separated(
     constraints: Sequence[Any], unilateral: Sequence[Any]
-) -> tuple[tuple[AbstractConstraint, ...], tuple[Unilateral, ...]]:
+) -> tuple[tuple[AbstractConstraint, ...], tuple[Unilateral | DryFriction, ...]]:
     """Equations and inequalities, the latter with names, from a sequence with both."""
     both: tuple[Any, ...] = (
         tuple(constraints) if isinstance(constraints, Iterable) else (constraints,)
     )
-    gaps = [c for c in (*both, *unilateral) if isinstance(c, Unilateral)]
-    with_names = tuple(
-        c if c.name else replace(c, name=function_name(c.gap, f"gap{number}"))
-        for number, c in enumerate(gaps, start=1)
-    )
+    kinds = Unilateral | DryFriction
+    inequalities = [c for c in (*both, *unilateral) if isinstance(c, kinds)]
+    with_names: list[Unilateral | DryFriction] = []
+    for number, c in enumerate(inequalities, start=1):
+        fn, default = (c.gap, "gap") if isinstance(c, Unilateral) else (c.velocity, "friction")
+        c = c if c.name else replace(c, name=function_name(fn, f"{default}{number}"))
+        with_names += c.parts() if isinstance(c, Unilateral) else (c,)
     require_distinct("constraints", tuple(c.name for c in with_names))
-    return tuple(c for c in both if not isinstance(c, Unilateral)), with_names
+    return tuple(c for c in both if not isinstance(c, kinds)), tuple(with_names)
 
 
 def require_no_gaps(system: Any) -> None:

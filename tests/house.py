@@ -15,6 +15,7 @@ PACKAGE = "jaxmech"
 LAYERS = (
     {"compiler", "linalg", "meshes", "status", "utils"},
     {
+        "dry_friction",
         "consistency",
         "constraints",
         "equations",

@@ -24,7 +24,7 @@ def with_closed_gaps(system: System, state: State) -> tuple[System, list[Finding
     """
     q, _, t, params = state
     gaps = Gaps.of(system, q, t, params)
-    if not gaps.count:
+    if not gaps:
         return system, []
     closed, findings = [], []
     for gap in gaps.constraints:

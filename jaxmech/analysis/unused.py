@@ -38,7 +38,9 @@ def unused_parameters(
         forces = system.nonideal and system.nonideal(q, speeds, ones, t, params)
         value = system.lagrangian(q, speeds, t, params) if energy else ()
         extra = also(q, v, t, params) if also else ()
-        more: list[Any] = [gap.values(q, t, params) for gap in system.unilateral]
+        more: list[Any] = [
+            inequality.values(q, speeds, t, params) for inequality in system.unilateral
+        ]
         more += [system.sampled(q, v, t, params), extra]
         return system.equations(q, v, t, params), levels, forces, value, more
 

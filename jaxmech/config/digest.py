@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmech.dry_friction import DryFriction
 from jaxmech.system import Params, System, as_dtype
 from jaxmech.unilateral import Unilateral
 from jaxmech.utils.digests import jaxpr_texts, sha256
@@ -68,8 +69,12 @@ def system_digests(system: System, params: Params, dtype: Any = float) -> dict[s
     for constraint in system.constraints:
         code = digest(constraint.residual, q, q, q, t, params)
         digests[f"constraint {constraint.name}"] = sha256(type(constraint).__name__, code)
-    for gap in system.unilateral:
-        digests[f"constraint {gap.name}"] = _of_gap(gap, q, t, params)
+    for inequality in system.unilateral:
+        key = f"constraint {inequality.name}"
+        if isinstance(inequality, DryFriction):
+            digests[key] = _of_friction(inequality, q, t, params)
+        else:
+            digests[key] = _of_gap(inequality, q, t, params)
     return digests
 
 
@@ -77,6 +82,15 @@ def _of_gap(gap: Unilateral, q: Any, t: Any, params: Params) -> str:
     e = gap.restitution
     impacts = digest(e, params) if callable(e) else repr(e)
     return sha256("Unilateral", digest(gap.gap, q, t, params), impacts, repr(gap.rest_speed))
+
+
+def _of_friction(friction: DryFriction, q: Any, t: Any, params: Params) -> str:
+    limits = [
+        digest(limit, params) if callable(limit) else repr(limit)
+        for limit in (friction.static, friction.kinetic)
+    ]
+    velocity = digest(friction.velocity, q, q, t, params)
+    return sha256("DryFriction", velocity, *limits, repr(friction.normal))
 
 
 def _of_quasi_velocities(system: System, q: Any, u: Any, t: Any, params: Params) -> dict[str, str]:

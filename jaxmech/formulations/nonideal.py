@@ -59,6 +59,15 @@ def solve_law(
     def solve(Q: Array) -> Law:
         return formulation.solve(replace(eom, Q=Q), independent=independent)
 
+    settled = getattr(system.nonideal, "settled", None)
+    if settled is not None:
+        return settled(_solved(system, solve, eom, state), eom, state[-1])
+    return _solved(system, solve, eom, state)
+
+
+def _solved(
+    system: System, solve: Callable[[Array], Law], eom: EquationsOfMotion, state: State
+) -> Law:
     if system.nonideal is None:
         return solve(eom.Q)
 
@@ -74,14 +83,15 @@ def solve_law(
     smallest = column_space_projector(eom.A)
     K = smallest @ jax.jacfwd(lambda Q: solve(Q).multipliers)(eom.Q)
     start = matvec(smallest, ideal.multipliers)
-    multipliers, converged = _fixed_point(force, start, K, state)
+    is_linear = getattr(system.nonideal, "is_linear", False)
+    multipliers, converged = _fixed_point(force, start, K, state, is_linear)
     C = force(jnp.where(converged, multipliers, start), state)
     law = solve(eom.Q + C)
     return replace(law, free=ideal.free, nonideal_force=C, converged=converged)
 
 
 def _fixed_point(
-    force: Force, start: Array, K: Array, state: State
+    force: Force, start: Array, K: Array, state: State, is_linear: bool
 ) -> tuple[Array, Bool[Array, ""]]:
     """Solve lambda = start + K C(lambda); also whether a unique solution was found."""
 
@@ -95,14 +105,17 @@ def _fixed_point(
         mismatch = miss(multipliers, start, K, state)
         return multipliers - QR().factor(slope_matrix).min_norm_solve(mismatch)[0]
 
-    # The search is not differentiated; the derivative is that of the refinements after it.
-    frozen = jax.lax.stop_gradient((start, K, state))
-    solutions = jax.vmap(
-        lambda x: jax.lax.fori_loop(0, SEARCHES, lambda _, x: newton(x, *frozen), x)
-    )(jnp.stack([frozen[0], -frozen[0]]))
-    multipliers, other = jax.lax.stop_gradient((solutions[0], solutions[1]))
-    for _ in range(REFINEMENTS):
-        multipliers = newton(multipliers, start, K, state)
+    if is_linear:
+        multipliers = other = newton(start, start, K, state)
+    else:
+        # The search is not differentiated; the derivative is that of the refinements after it.
+        frozen = jax.lax.stop_gradient((start, K, state))
+        solutions = jax.vmap(
+            lambda x: jax.lax.fori_loop(0, SEARCHES, lambda _, x: newton(x, *frozen), x)
+        )(jnp.stack([frozen[0], -frozen[0]]))
+        multipliers, other = jax.lax.stop_gradient((solutions[0], solutions[1]))
+        for _ in range(REFINEMENTS):
+            multipliers = newton(multipliers, start, K, state)
     # Terms of K C may cancel, so zero is relative to their sizes and not to their sum.
     at_play = matvec(jnp.abs(K), jnp.abs(force(multipliers, state)))
     size = _largest(multipliers) + _largest(start) + _largest(at_play)

@@ -50,11 +50,14 @@ def observed_at(
     q, v, t, params = system.arguments(q, v, t, params)
     A = system.equations(q, v, t, params).A
     motion = motion_at(system, formulation, q, v, t, params)
+    # The force of friction that slides is that of its constraint, which is switched off.
+    along = getattr(system.nonideal, "along", None)
+    forces = along(motion.multipliers, params) if along else motion.multipliers
     names = [constraint.name for constraint in system.constraints]
     ends = list(accumulate(system.dynamics.sizes(q, v, t, params)))
     rows = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
     multipliers = ByName({
-        name: motion.multipliers[k] for name, k in zip(names, rows, strict=True)
+        name: forces[k] for name, k in zip(names, rows, strict=True)
     })  # fmt: skip
     loads = {}
     if system.loads is not None:
@@ -65,7 +68,7 @@ def observed_at(
         qdd=motion.qdd,
         multipliers=multipliers,
         reactions=ByName(
-            {name: A[k].T @ multipliers[name] for name, k in zip(names, rows, strict=True)}
+            {name: A[k].T @ motion.multipliers[k] for name, k in zip(names, rows, strict=True)}
         ),
         constraint_force=motion.constraint_force,
         nonideal_force=motion.nonideal_force,

@@ -383,7 +383,7 @@ def _start(
     if event_set:
         # A motion with impacts cannot turn back.
         ordered &= (ahead * (ts[1:] - ts[:-1]) >= 0).all()
-        ordered &= not event_set.gaps.count or ahead >= 0
+        ordered &= not event_set.gaps or ahead >= 0
     active_params, events, status, extents = begin_run(
         scheme, event_set, q, v, t, ahead, params, ordered
     )

@@ -57,6 +57,7 @@ from jaxmech.parts.forces.elements import Support as Support
 from jaxmech.parts.gaps import Drum as Drum
 from jaxmech.parts.gaps import backlash as backlash
 from jaxmech.parts.gaps import contact as contact
+from jaxmech.parts.gaps import dry_friction as dry_friction
 from jaxmech.parts.gaps import rope as rope
 from jaxmech.parts.gaps import stop as stop
 from jaxmech.parts.gears import belt as belt

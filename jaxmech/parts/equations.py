@@ -7,7 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.constraints import AbstractConstraint, Holonomic
+from jaxmech.constraints import Holonomic
+from jaxmech.dry_friction import DryFriction
 from jaxmech.parts.body import Load, sum_of_loads
 from jaxmech.parts.dynamics import MassAndForce
 from jaxmech.parts.forces.coordinate_force import CoordinateForce
@@ -117,6 +118,9 @@ class UnitNorm:
         return (e @ e - 1) / 2
 
 
+_INEQUALITIES = (Unilateral, DryFriction)
+
+
 def system_of(
     kinematics: AbstractKinematics,
     joints: Sequence[Any],
@@ -128,15 +132,15 @@ def system_of(
 ) -> System:
     """The system of a mechanism, of whose joints those of the tree are no constraints."""
     units = [Holonomic(UnitNorm(norm.first), name=f"{norm.name}.unit") for norm in kinematics.norms]
-    constraints: list[AbstractConstraint | Unilateral] = [] if spins else [*units]
-    gaps: list[Unilateral] = []
+    constraints: list[Any] = [] if spins else [*units]
+    gaps: list[Unilateral | DryFriction] = []
     rows: list[tuple[Joint, slice]] = []  # the constraints of each joint
     for joint in joints:
         first = len(constraints)
         if isinstance(joint, Gap):
             gaps.append(joint.unilateral(kinematics))
         elif not isinstance(joint, Joint):
-            (gaps if isinstance(joint, Unilateral) else constraints).append(joint)
+            (gaps if isinstance(joint, _INEQUALITIES) else constraints).append(joint)
         else:
             if joint.name not in tree:
                 constraints += joint.constraints(kinematics)

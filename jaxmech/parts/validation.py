@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from jaxmech.constraints import AbstractConstraint
+from jaxmech.dry_friction import DryFriction
 from jaxmech.parts.body import AbstractBody, Ground
 from jaxmech.parts.forces.coordinate_force import CoordinateForce
 from jaxmech.parts.forces.elements import AbstractForce, AbstractTerm, Gravity
@@ -18,7 +19,7 @@ from jaxmech.parts.velocity_equations import AbstractVelocity
 from jaxmech.unilateral import Unilateral
 from jaxmech.utils.text import capital
 
-AnyJoint = Joint | AbstractConstraint | Unilateral
+AnyJoint = Joint | AbstractConstraint | Unilateral | DryFriction
 AnyForce = AbstractForce | AbstractTerm | CoordinateForce | Gravity | Callable[..., Any]
 
 

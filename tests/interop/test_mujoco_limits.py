@@ -75,6 +75,30 @@ def test_limits_of_urdf_joints_are_stops() -> None:
     np.testing.assert_allclose(values, [[1.7, 0.3], [0.4, 0.1]], rtol=1e-12)
 
 
+ROUGH = """
+<mujoco>
+  <worldbody>
+    <body name="arm"><joint name="elbow" axis="0 1 0" frictionloss="20"/>
+      <inertial pos="1 0 0" mass="2" diaginertia="0.1 0.1 0.1"/></body>
+    <body name="cart" pos="0 1 0"><joint name="rail" type="slide" axis="1 0 0"/>
+      <inertial pos="0 0 0" mass="1" diaginertia="0.1 0.1 0.1"/></body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def test_friction_of_joints_sticks() -> None:
+    """The arm holds its weight of 2 g N m up to a frictionloss of 20 N m."""
+    robot = from_mjcf(ROUGH, limits=True, params=("frictionloss",))
+    names = [part.name for part in robot.system.unilateral]
+    assert names == ["elbow.friction", "rail.friction"]
+    ts, steps = jnp.linspace(0.0, 0.2, 3), jm.FixedSteps(per_save=4)
+    for limit, moves in ((20.0, False), (19.0, True)):
+        params = dict(robot.params) | {"frictionloss.elbow": limit}
+        sol = jm.simulate(robot, *robot.start, ts, params, steps=steps)
+        assert bool(robot.system.named(sol.q)["elbow.angle"].any()) == moves
+
+
 def test_limits_are_left_out_by_default() -> None:
     with pytest.warns(IgnoredElementsWarning) as shown:
         robot = from_mjcf(LIMITED)

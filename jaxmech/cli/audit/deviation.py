@@ -17,6 +17,7 @@ from jaxmech.parts import are_numbers
 from jaxmech.plot import COLORS, grid, labelled, save
 from jaxmech.simulate import simulate
 from jaxmech.status import Status
+from jaxmech.unilateral import Unilateral
 
 SAVES = 100
 LONGEST_STEP = 1e-3  # of the rigid motion [s]
@@ -77,7 +78,7 @@ def deviation(robot: Robot, model: Any, q: Any, v: Any, params: Any, seconds: fl
         warnings.simplefilter("ignore", StepWarning)  # the report states the error
         sol = simulate(system, q, v, ts, params, steps=FixedSteps(per_save), throw=False)
     loops = [c for c in _loops(robot) if isinstance(c, Holonomic)]
-    stops = system.unilateral
+    stops = [u for u in system.unilateral if isinstance(u, Unilateral)]
     zero = jnp.zeros(())
 
     @jax.jit

@@ -4,8 +4,8 @@
 events in a step whose ends have different signs, `extremum_search` those between ends of equal
 sign, and `contacts` those of functions that are zero; `turns` puts them together for a fixed step,
 which it bounds by the functions. `gaps` are those of unilateral constraints, and `impacts` tells
-what an event does to them; `rounding` is the round-off of functions. `result` is the part of a
-`Solution` on events.
+what an event does to them; `friction` sticks and slides, as `rubbing` decides; `rounding` is the
+round-off of functions. `result` is the part of a `Solution` on events.
 """
 
 from jaxmech.integrate.events.event import Event as Event

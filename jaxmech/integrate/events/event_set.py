@@ -1,8 +1,8 @@
 """`EventSet`: all events of a run, with their functions and their effects on a state."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -16,17 +16,19 @@ from jaxmech.consistency import constraint_jacobians, motion_share, near, sizes_
 from jaxmech.constraints import rate
 from jaxmech.formulations import observed_at
 from jaxmech.integrate.events.event import Event, names_of
-from jaxmech.integrate.events.gaps import NO_GAPS, GapDecisions, Gaps, word_count
-from jaxmech.integrate.events.impacts import Decided, MotionState, after_impacts, decision_program
+from jaxmech.integrate.events.friction import Rubbing, can_occur
+from jaxmech.integrate.events.gaps import NO_GAPS, GapDecisions, Gaps
+from jaxmech.integrate.events.impacts import Decided, MotionState, after_impacts, decided_at
 from jaxmech.integrate.events.log import EventState, Replay
-from jaxmech.integrate.events.switches import Switched, with_switches
+from jaxmech.integrate.events.rubbing import after_rubbing, rubbed_at
+from jaxmech.integrate.events.switches import Switched, plain, with_switches
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.times.spans import Timed
 from jaxmech.linalg import LDL, column_space_projector, matvec, metric
 from jaxmech.stabilization import metric_mass
 from jaxmech.status import Status
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import naming_missing
+from jaxmech.utils.jit_cache import kept_by
 from jaxmech.utils.probing import depends_on
 
 MOST = 8  # events in a step that change the motion; each of the others occurs once between them
@@ -51,6 +53,8 @@ class After(NamedTuple):
 
 class _Multipliers(NamedTuple):
     multipliers: dict[str, Array]
+    rubbing: Rubbing | None = None  # of frictions
+    slips: Array | None = None  # their velocities
 
 
 @dataclass(frozen=True)
@@ -67,10 +71,14 @@ class EventSet:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The constraints with a switch, C of them."""
-        switched = [e.transition.switches for e in self.events if e.transition]
-        return tuple(
-            dict.fromkeys([*self.inactive, *(name for names in switched for name in names)])
-        )
+        switched = [e.transition.switches for e in self.own_events if e.transition]
+        own = dict.fromkeys([*self.inactive, *(name for names in switched for name in names)])
+        return (*own, *self.gaps.switches)
+
+    @property
+    def own_events(self) -> tuple[Event, ...]:
+        """The events without those of the gaps."""
+        return self.events[: len(self.events) - len(self.gaps.events)]
 
     @cached_property
     def has_transitions(self) -> bool:
@@ -85,24 +93,24 @@ class EventSet:
     @property
     def words(self) -> int:
         """The numbers that hold the decisions about the gaps at an event."""
-        return word_count(self.gaps.count)
+        return self.gaps.words
 
     @property
     def most_changes(self) -> int:
         """Events in a step that may change the motion."""
-        return MOST_OF_GAPS if self.gaps.count else MOST
+        return MOST_OF_GAPS if self.gaps else MOST
 
     def replay(self, dtype: Any) -> Replay:
         """None of the events of a segment so far."""
         # Each of them in a step, and one that changes the motion.
-        least = IN_SEGMENT_OF_GAPS if self.gaps.count else IN_SEGMENT
+        least = IN_SEGMENT_OF_GAPS if self.gaps else IN_SEGMENT
         capacity = max(least, len(self.events) + 1) if self else 0
         return Replay.none(capacity, self.words, dtype)
 
     @cached_property
     def one_sided(self) -> Bool[np.ndarray, " E"]:
         """Flags of the events whose functions are positive while they can occur."""
-        return np.arange(len(self.events)) >= len(self.events) - 2 * self.gaps.count
+        return np.arange(len(self.events)) >= len(self.own_events)
 
     def width(self, q: Array, v: Array) -> int:
         """The number of columns of an occurrence: its time and states."""
@@ -131,7 +139,8 @@ class EventSet:
 
     def system(self, system: System) -> System:
         """The system, with its gaps as constraints, and with switches if there are any."""
-        system = self.gaps.system(system)
+        if self.gaps:
+            return self.gaps.switched(system, self.names)
         return with_switches(system, self.names) if self.names else system
 
     def params(self, params: Params, active: Bool[Array, " C"]) -> Params:
@@ -140,9 +149,7 @@ class EventSet:
 
     def plain(self, params: Params) -> Params:
         """The parameters that the functions of users expect, without switches and spans of time."""
-        while isinstance(params, Switched | Timed):
-            params = params.params
-        return params
+        return plain(params)
 
     def active(self) -> Bool[Array, " C"]:
         """Flags of the constraints that are on at the start, without gaps."""
@@ -151,7 +158,7 @@ class EventSet:
 
     @cached_property
     def _of_gaps(self) -> Bool[np.ndarray, " C"]:
-        return np.arange(len(self.names)) >= len(self.names) - self.gaps.count
+        return np.arange(len(self.names)) >= len(self.names) - len(self.gaps.switches)
 
     def released(self, params: Params) -> Params | None:
         """The parameters without the constraints that an event may switch off; None if all are off.
@@ -189,26 +196,38 @@ class EventSet:
             wrong += [active[self.names.index(name)] for name in event.transition.off]
             return jnp.stack(wrong).any()
 
-        return jnp.stack([is_enabled(event) for event in self.events])
+        if not self.gaps.frictions:
+            return jnp.stack([is_enabled(event) for event in self.events])
+        slides = self.gaps.flags[-1]
+        own = self.events[: -2 * len(self.gaps.frictions)]
+        of_frictions = can_occur(active[-slides:])
+        if not own:
+            return of_frictions
+        return jnp.concatenate([jnp.stack([is_enabled(event) for event in own]), of_frictions])
 
     def values(
         self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params
     ) -> Float[Array, " E"]:
         """The functions of the events; `params` are those of the scheme's system."""
         reactions: Any = None
-        own = self.events[: len(self.events) - 2 * self.gaps.count]
-        if any(event.needs_reactions for event in own):
+        if any(event.needs_reactions for event in self.own_events):
             reactions = observed_at(scheme.system, scheme.formulation, q, v, t, params)
-        elif self.gaps.count:
+        elif self.gaps and not self.gaps.frictions:
             reactions = self._pushes(scheme, q, v, t, params)
         plain_params = self.plain(params)
-        return jnp.stack([event.value(q, v, t, plain_params, reactions) for event in self.events])
+        of_gaps = reactions
+        if self.gaps.frictions:
+            of_gaps = self._pushes(scheme, q, v, t, params)
+        values = [event.value(q, v, t, plain_params, reactions) for event in self.own_events]
+        rest = self.events[len(values) :]
+        values += [event.value(q, v, t, plain_params, of_gaps) for event in rest]
+        return jnp.stack(values)
 
     def _pushes(
         self, scheme: Scheme, q: Array, v: Array, t: Array, params: Params
     ) -> "_Multipliers":
         """The multipliers of the gaps, zero of open ones."""
-        count, names = self.gaps.count, [c.name for c in self.gaps.constraints]
+        count, names = self.gaps.equations, self.gaps.switches
 
         eom, law = scheme.law(q, v, t, params)
         pushes = law.multipliers[-count:]
@@ -220,9 +239,17 @@ class EventSet:
         if law.independent is None:
             pushes = smallest()
         elif len(law.multipliers) > 1:
-            is_redundant = (params.active[-count:] & ~law.independent[-count:]).any()
+            flags = params.active[-len(self.gaps.switches) :][:count]
+            is_redundant = (flags & ~law.independent[-count:]).any()
             pushes = jax.lax.cond(is_redundant, smallest, lambda: pushes)
-        return _Multipliers({name: pushes[k][None] for k, name in enumerate(names)})
+        by_name = {name: pushes[k][None] for k, name in enumerate(names[:count])}
+        if not self.gaps.frictions:
+            return _Multipliers(by_name)
+        frictions, user = self.gaps.frictions, self.plain(params)
+        rubbing = Rubbing.at(frictions, params, pushes, law.multipliers)
+        speeds = scheme.system.dynamics.speeds(q, v, t, params)
+        slips = [f.constraint.fn(q, speeds, t, user) for f in frictions]
+        return _Multipliers(by_name, rubbing, jnp.stack(slips))
 
     def crossed(
         self, signs: Int[Array, " E"], values: Float[Array, " E"], active: Bool[Array, " C"]
@@ -255,7 +282,7 @@ class EventSet:
 
     def known_signs(self, signs: Int[Array, " E"], active: Bool[Array, " C"]) -> Int[Array, " E"]:
         """The signs of events that can occur, 0 of others; gaps and multipliers are positive."""
-        if self.gaps.count:
+        if self.gaps:
             signs = jnp.where(self.one_sided, 1, signs).astype(signs.dtype)
         return jnp.where(self.enabled(active), signs, 0)
 
@@ -288,7 +315,7 @@ class EventSet:
         active = self.active()
         speeds = scheme.system.dynamics.speeds(q, v, t, self.params(params, active))
         speeds = jax.lax.stop_gradient(jnp.abs(speeds))
-        if self.gaps.count:
+        if self.gaps:
             state = MotionState(q, v, t, speeds, jnp.zeros_like(t), jnp.zeros_like(t))
             nothing = jnp.asarray(-1, jnp.int32)
             decided = self._decided(scheme, nothing, state, params, active)
@@ -332,9 +359,9 @@ class EventSet:
     ) -> Bool[Array, " C"]:
         """The switches after an event, with the decisions about the gaps."""
         active = self._switched(index, active)
-        if not self.gaps.count:
+        if not self.gaps:
             return active
-        closed = self._closed(GapDecisions.unpacked(outcome, self.gaps.count), active)
+        closed = self._closed(GapDecisions.unpacked(outcome, self.gaps), active)
         return jnp.where(self.chosen(index, self.changes), closed, active)
 
     def _switched(self, index: Array, active: Bool[Array, " C"]) -> Bool[Array, " C"]:
@@ -347,7 +374,7 @@ class EventSet:
         return active
 
     def _closed(self, outcome: GapDecisions, active: Bool[Array, " C"]) -> Bool[Array, " C"]:
-        return jnp.concatenate([active[: -len(outcome.closed)], outcome.closed])
+        return jnp.concatenate([active[: -len(outcome.switches)], outcome.switches])
 
     def after(
         self, scheme: Scheme, index: Array, state: MotionState, params: Params,
@@ -374,7 +401,7 @@ class EventSet:
                     return self._after(scheme, event, q, v, t, params, old, new, extents)
 
             moved = jax.lax.cond(index == k, apply_transition, lambda moved=moved: moved)
-        if not self.gaps.count:
+        if not self.gaps:
             none = jnp.zeros(0, q.dtype)
             return After(*moved, self._switched(index, active), none, state.speeds)
         return self._after_gaps(scheme, index, state, moved, params, active, outcome)
@@ -390,9 +417,10 @@ class EventSet:
         if outcome is None:
             decisions, number, speeds = self._decided(scheme, index, state, params, active)
             outcome = decisions.packed(q.dtype)
-        decisions = GapDecisions.unpacked(jax.lax.stop_gradient(outcome), self.gaps.count)
+        decisions = GapDecisions.unpacked(jax.lax.stop_gradient(outcome), self.gaps)
         all_on = self.params(params, active | self._of_gaps)
-        new_v = after_impacts(self.gaps, scheme, decisions, state, all_on, self.plain(params))
+        velocities = after_rubbing if self.gaps.frictions else after_impacts
+        new_v = velocities(self.gaps, scheme, decisions, state, all_on, self.plain(params))
         changes = self.chosen(index, self.changes)
         return After(
             q,
@@ -407,13 +435,15 @@ class EventSet:
         self, scheme: Scheme, index: Array, state: MotionState, params: Params,
         active: Bool[Array, " C"],
     ) -> Decided:  # fmt: skip
-        gaps = self.gaps
+        gaps, own = self.gaps, len(self.own_events)
         all_on = self.params(params, active | self._of_gaps)
-        own = len(self.events) - 2 * gaps.count
+        decide, is_still = decision_program(gaps, scheme), index >= own
+        if gaps.frictions:
+            occurs = jnp.arange(len(gaps.events)) + own == index
+            return decide(state, all_on, self.params(params, active), is_still, occurs)
         opens = jnp.arange(gaps.count) + own + gaps.count == index
         closed = active[-gaps.count :]
-        decide = decision_program(gaps, scheme)
-        return decide(state, all_on, self.plain(params), closed, index >= own, opens)
+        return decide(state, all_on, self.plain(params), closed, is_still, opens)
 
     def _after(
         self, scheme: Scheme, event: Event, q: Array, v: Array, t: Array, params: Params,
@@ -473,6 +503,12 @@ class EventSet:
 
 
 NO_EVENTS = EventSet()
+
+
+@kept_by(32)
+def decision_program(gaps: Gaps, scheme: Scheme) -> Callable[..., Decided]:
+    """The decisions for the gaps of a run, which are traced once."""
+    return jax.jit(partial(rubbed_at if gaps.frictions else decided_at, gaps, scheme))
 
 
 def _new_state(event: Event, result: Any, q: Array, v: Array) -> tuple[Array, Array]:

@@ -15,8 +15,19 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmech.constraints import Holonomic
+from jaxmech.dry_friction import DryFriction
 from jaxmech.formulations import Observation
 from jaxmech.integrate.events.event import Event, Transition
+from jaxmech.integrate.events.friction import (
+    KINDS,
+    Friction,
+    events_of_frictions,
+    frictions_of,
+    names_of_frictions,
+    switches_of,
+    with_sliding,
+)
+from jaxmech.integrate.events.switches import with_switches
 from jaxmech.system import Params, System
 from jaxmech.unilateral import Unilateral, require_restitutions
 from jaxmech.utils.jit_cache import kept_by
@@ -30,56 +41,63 @@ _BITS = 23  # flags in a number, which every floating-point type holds exactly
 
 
 class GapDecisions(eqx.Module):
-    """The decisions at an event about each of C gaps."""
+    """The decisions at an event about each of C gaps and F frictions."""
 
     hit: Bool[Array, " C"]  # whether it has an impulse
     rebounds: Bool[Array, " C"]  # whether that is an impact with its restitution
     closed: Bool[Array, " C"]  # whether it is closed from then on
+    rubs: Bool[Array, " R"]  # impulses of frictions: `friction.Rubbing`
+    slides: Bool[Array, " S"]  # the switches of frictions from then on
+
+    @property
+    def switches(self) -> Bool[Array, " D"]:
+        """All switches of gaps and frictions from then on."""
+        return jnp.concatenate([self.closed, self.slides]) if self.slides.size else self.closed
 
     def packed(self, dtype: Any) -> Float[Array, " D"]:
         """All flags as a few numbers."""
-        flags = jnp.concatenate([self.hit, self.rebounds, self.closed])
-        weights = np.zeros((word_count(len(self.hit)), flags.size))
+        parts = [self.hit, self.rebounds, self.closed]
+        flags = jnp.concatenate([*parts, self.rubs, self.slides] if self.slides.size else parts)
+        weights = np.zeros((-(-flags.size // _BITS), flags.size))
         bits = np.arange(flags.size)
         weights[bits // _BITS, bits] = 2.0 ** (bits % _BITS)
         return jnp.where(flags[None], jnp.asarray(weights, dtype), 0.0).sum(1)
 
     @staticmethod
-    def unpacked(words: Float[Array, " *K D"], count: int) -> "GapDecisions":
-        """The decisions about `count` gaps from numbers, or from rows of them."""
-        bits = np.arange(3 * count)
+    def unpacked(words: Float[Array, " *K D"], gaps: "Gaps") -> "GapDecisions":
+        """The decisions about gaps from numbers, or from rows of them."""
+        sizes = gaps.flags
+        bits = np.arange(sum(sizes))
         halves = jnp.asarray(2.0 ** -(bits % _BITS), words.dtype)
         columns = [words[..., bit // _BITS] for bit in bits]
         shifted = jnp.floor(jnp.stack(columns, axis=-1) * halves)
         flags = shifted - 2 * jnp.floor(shifted / 2) > 0.5
-        return GapDecisions(*jnp.split(flags, 3, axis=-1))
-
-
-def word_count(gaps: int) -> int:
-    """The numbers that hold the decisions about so many gaps."""
-    return -(-3 * gaps // _BITS)
+        return GapDecisions(*jnp.split(flags, np.cumsum(sizes)[:-1].tolist(), axis=-1))
 
 
 @dataclass(frozen=True)
 class Gaps:
-    """All gaps of a run."""
+    """All gaps of a run, and all frictions."""
 
     unilateral: tuple[Unilateral, ...] = ()
     sizes: tuple[int, ...] = ()  # the number of gaps of each
+    frictions: tuple[Friction, ...] = ()  # each of one slip velocity
 
     @staticmethod
     def of(system: System, q: Array, t: Array, params: Params) -> "Gaps":
         """The gaps of a system, which its functions tell at a state."""
+        unilateral = tuple(u for u in system.unilateral if isinstance(u, Unilateral))
         sizes = jax.eval_shape(
-            lambda q, t, params: [u.constraint.value(q, t, params) for u in system.unilateral],
+            lambda q, t, params: [u.constraint.value(q, t, params) for u in unilateral],
             q, t, params,
         )  # fmt: skip
-        gaps = Gaps(tuple(system.unilateral), tuple(size.shape[0] for size in sizes))
+        gaps = Gaps(unilateral, tuple(size.shape[0] for size in sizes))
         for u, size in zip(gaps.unilateral, gaps.sizes, strict=True):
             values = actual(u.restitutions(size, params, q.dtype), _MEMBERS)
             if values is not None:
                 require_restitutions(u.name, values)
-        return gaps
+        frictions = frictions_of(system, gaps.names, q, t, params)
+        return replace(gaps, frictions=frictions)
 
     @cached_property
     def constraints(self) -> tuple[Holonomic, ...]:
@@ -98,9 +116,30 @@ class Gaps:
         """The number C of gaps."""
         return sum(self.sizes)
 
+    @property
+    def equations(self) -> int:
+        """The number of their constraints, the last ones of a system, those of frictions last."""
+        return self.count + len(self.frictions)
+
+    @property
+    def flags(self) -> tuple[int, ...]:
+        """The numbers of flags in decisions, of each kind."""
+        slides = len(self.frictions) * len(KINDS)
+        return (*[self.count] * 3, len(self.frictions) * 3 + bool(slides), slides)
+
+    @property
+    def words(self) -> int:
+        """The numbers that hold decisions."""
+        return -(-sum(self.flags) // _BITS)
+
+    @cached_property
+    def switches(self) -> tuple[str, ...]:
+        """The names of their switches, the last ones of a run: of gaps, then of frictions."""
+        return (*(c.name for c in self.constraints), *switches_of(self.frictions))
+
     @cached_property
     def events(self) -> tuple[Event, ...]:
-        """The events at which gaps close, and after them those at which they open."""
+        """The events at which gaps close, those at which they open, and those of frictions."""
         closes = [
             Event(_Value(c), -1, transition=Transition(on=c.name), name=f"{c.name} closes")
             for c in self.constraints
@@ -111,19 +150,33 @@ class Gaps:
             )
             for c in self.constraints
         ]
-        return tuple(replace(event, keep=_KEEP) for event in (*closes, *opens))
+        events = (*closes, *opens, *events_of_frictions(self.frictions))
+        return tuple(replace(event, keep=_KEEP) for event in events)
 
     def system(self, system: System) -> System:
-        """The system with a constraint for each gap."""
-        return system if not self.count else _with_constraints(system, self.sizes)
+        """The system with a constraint for each gap and each friction."""
+        return _with_constraints(system, self) if self else system
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return self.equations > 0
+
+    def switched(self, system: System, names: tuple[str, ...]) -> System:
+        """The system with switches, the last of which are those of the gaps and frictions."""
+        whole = self.system(system)
+        switched = with_switches(whole, names)
+        if not self.frictions:
+            return switched
+        return with_sliding(switched, whole, self.frictions, self.equations)
 
     def joined(self, observation: Observation) -> Observation:
         """An observation with all gaps of a unilateral constraint under its name."""
-        single = {name for names in self.names.values() for name in names}
+        names = self.names | names_of_frictions(self.frictions)
+        single = {name for parts in names.values() for name in parts}
 
         def joined(values: dict[str, Array], join: Callable[[list[Array]], Array]) -> Any:
             others = {name: x for name, x in values.items() if name not in single}
-            parts = {name: [values[k] for k in names] for name, names in self.names.items()}
+            parts = {name: [values[k] for k in group] for name, group in names.items()}
             return ByName(others | {name: join(part) for name, part in parts.items()})
 
         along = partial(jnp.concatenate, axis=-1)
@@ -157,9 +210,13 @@ NO_GAPS = Gaps()
 
 
 @kept_by(KEPT)
-def _with_constraints(system: System, sizes: tuple[int, ...]) -> System:
-    gaps = Gaps(tuple(system.unilateral), sizes).constraints
-    return replace(system, constraints=(*system.constraints, *gaps), unilateral=())
+def _with_constraints(system: System, gaps: Gaps) -> System:
+    # Those of the system, whose functions may be others than those of the gaps.
+    own = tuple(u for u in system.unilateral if isinstance(u, Unilateral))
+    frictions = [u for u in system.unilateral if isinstance(u, DryFriction)]
+    rows = Gaps(own, gaps.sizes).constraints
+    slips = [f.constraint_of(frictions) for f in gaps.frictions]
+    return replace(system, constraints=(*system.constraints, *rows, *slips), unilateral=())
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ follow, so that a row of balls passes a blow on. Then the accelerations decide w
 closed. Both are linear complementarity problems (`jaxmech.linalg.complementarity`).
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.constraints import Holonomic, Nonholonomic
+from jaxmech.integrate.events.friction import SlidingForce
 from jaxmech.integrate.events.gaps import GapDecisions, Gaps
 from jaxmech.integrate.events.rounding import rounded
 from jaxmech.integrate.scheme import Scheme
@@ -28,8 +28,8 @@ from jaxmech.system import Params, System
 from jaxmech.unilateral import MOST
 from jaxmech.utils.jit_cache import kept_by
 
-_AS_FAST = 0.999  # relative speed of gaps that close equally fast
-_ROUNDING = 64.0  # units of round-off of an acceleration that counts as zero
+AS_FAST = 0.999  # relative speed of gaps that close equally fast
+ROUNDING = 64.0  # units of round-off of an acceleration that counts as zero
 _FREE = 1e-12  # relative compliance of a gap below which equality constraints keep it as it is
 
 
@@ -58,20 +58,27 @@ class MotionState(NamedTuple):
 
 @kept_by(32)
 def without_gaps(system: System, count: int) -> System:
-    """The system without its last constraints, which are gaps."""
-    equations = replace(system, constraints=system.constraints[:-count])
+    """The system without its last constraints, those of gaps and frictions."""
+    own = system.nonideal
+    equations = replace(
+        system,
+        constraints=system.constraints[: len(system.constraints) - count],
+        nonideal=own.ideal if isinstance(own, SlidingForce) else own,
+    )
     return equations.with_singular_mass(system.singular_mass)
 
 
-def _gaps_of(system: System, count: int) -> list[Holonomic]:
-    return [c for c in system.constraints[-count:] if isinstance(c, Holonomic)]
+def gaps_of(gaps: Gaps, system: System) -> list[Holonomic]:
+    """The constraints of gaps in a system."""
+    last = system.constraints[len(system.constraints) - gaps.equations :][: gaps.count]
+    return [c for c in last if isinstance(c, Holonomic)]
 
 
 def gap_states(gaps: Gaps, system: System, state: MotionState, params: Params) -> GapStates:
     """The gaps of a system at a state; `params` have all of them switched on."""
     q, v, t = state.q, state.v, state.t
     rows = []
-    for constraint in _gaps_of(system, gaps.count):
+    for constraint in gaps_of(gaps, system):
 
         def value(q: Array, t: Array, constraint: Holonomic = constraint) -> Array:
             return constraint.value(q, t, params)[0]
@@ -84,7 +91,7 @@ def gap_states(gaps: Gaps, system: System, state: MotionState, params: Params) -
     return GapStates(value_, slope, rate, zero, still, jnp.maximum(still, rest / 2), rest)
 
 
-def _compliance(
+def compliance(
     system: System, slope: Float[Array, "C k"], state: MotionState, params: Params
 ) -> tuple[Float[Array, "C C"], Float[Array, "C k"]]:
     """The rates by unit impulses along each gap, and the velocities (C, k) that they cause."""
@@ -100,12 +107,6 @@ def _compliance(
     is_held = diagonal(W) <= _FREE * (free * free).sum(1)
     W = jnp.where(is_held[:, None] | is_held[None], 0.0, W)
     return W, jnp.stack([pair.mass.upper(y) for y in within])
-
-
-@kept_by(32)
-def decision_program(gaps: Gaps, scheme: Scheme) -> Callable[..., "Decided"]:
-    """`decided_at` for the gaps of a run, which is traced once."""
-    return jax.jit(partial(decided_at, gaps, scheme))
 
 
 class Decided(NamedTuple):
@@ -129,11 +130,11 @@ def decided_at(
     state, params, user_params = jax.lax.stop_gradient((state, params, user_params))
     base = without_gaps(scheme.system, gaps.count)
     # A mechanism at rest has no speeds to compare with.
-    accelerations = jax.jit(partial(_accelerations, scheme, base))
+    accelerations = jax.jit(partial(accelerations_of, scheme, base))
     gained = jnp.abs(state.h * accelerations(state, params)[1])
     state = state._replace(speeds=jnp.maximum(state.speeds, gained))
     gap = gap_states(gaps, scheme.system, state, params)
-    W, motions = _compliance(base, gap.slope, state, params)
+    W, motions = compliance(base, gap.slope, state, params)
     touches = closed | (gap.value <= gap.zero)
     is_calm = jnp.abs(gap.rate) <= jnp.where(closed, gap.calm, gap.still)
     is_calm |= closed & is_still
@@ -141,7 +142,7 @@ def decided_at(
 
     closing = touches & (rate < -gap.still)
     speeds = jnp.where(closing, -rate / jnp.where(gap.still > 0, gap.still, 1.0), 0.0)
-    first = closing & (speeds >= _AS_FAST * speeds.max())
+    first = closing & (speeds >= AS_FAST * speeds.max())
     e = gaps.restitutions(user_params, state.q.dtype)
     rebounds = first & (-e * rate > gap.rest)
     is_plastic = ~rebounds.any()
@@ -154,15 +155,16 @@ def decided_at(
     rests = touches & (jnp.abs(rate) <= gap.calm) & ~opens
     after = state._replace(v=v)
     qdd, _ = accelerations(after, params)
-    w, size = _separation(_gaps_of(scheme.system, gaps.count), after, qdd, params)
+    w, size = _separation(gaps_of(gaps, scheme.system), after, qdd, params)
     pushes, needed, could_rest, few_rest = _pushed(W, w, rests)
     closed_now = _shared(W, w, size, rests, pushes, needed)
     status = jnp.where(could_hit & could_rest, int(Status.OK), int(Status.CONTACT_UNSOLVED))
+    none = jnp.zeros(0, bool)
     status = jnp.where(few & few_rest, status, int(Status.TOO_MANY_CONTACTS)).astype(jnp.int32)
-    return Decided(GapDecisions(hit, hit & rebounds, closed_now), status, state.speeds)
+    return Decided(GapDecisions(hit, hit & rebounds, closed_now, none, none), status, state.speeds)
 
 
-def _accelerations(
+def accelerations_of(
     scheme: Scheme, base: System, state: MotionState, params: Params
 ) -> tuple[Float[Array, " k"], Float[Array, " n"]]:
     """The accelerations with open gaps, and those of the coordinates."""
@@ -201,7 +203,7 @@ def _separation(
     rows = [c.rows(q, v, t, params) for c in gaps]
     A, b = (jnp.concatenate(x) for x in zip(*rows, strict=True))
     w, size = matvec(A, qdd) - b, matvec(jnp.abs(A), jnp.abs(qdd)) + jnp.abs(b)
-    eps = _ROUNDING * float(jnp.finfo(q.dtype).eps)
+    eps = ROUNDING * float(jnp.finfo(q.dtype).eps)
     return jnp.where(jnp.abs(w) <= eps * size, 0.0, w), size
 
 
@@ -244,7 +246,7 @@ def after_impacts(
     """The velocities after an event, by the impulses of gaps and equality constraints."""
     q, v, t = state.q, state.v, state.t
     base = without_gaps(scheme.system, gaps.count)
-    all_gaps = _gaps_of(scheme.system, gaps.count)
+    all_gaps = gaps_of(gaps, scheme.system)
     acts = decisions.hit | decisions.closed
     slope = jnp.concatenate([c.velocity_jacobian(q, t, params) for c in all_gaps])
     slope = jnp.where(acts[:, None], slope, 0.0)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from jaxmech.constraints import AbstractConstraint
+from jaxmech.integrate.times.spans import Timed
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import naming_missing
 from jaxmech.utils.jit_cache import kept_by
@@ -26,11 +27,18 @@ class Switched(eqx.Module):
     active: Bool[Array, " C"]  # whether each constraint with a switch is on
 
 
+def plain(params: Params) -> Params:
+    """The parameters that the functions of users expect, without switches and spans of time."""
+    while isinstance(params, Switched | Timed):
+        params = params.params
+    return params
+
+
 @kept_by(KEPT)
 def with_switches(system: System, names: tuple[str, ...]) -> System:
     """The system with a switch for each of the named constraints, and `Switched` parameters."""
 
-    def plain(fn: Callable[..., Any], role: str) -> Callable[..., Any]:
+    def unswitched(fn: Callable[..., Any], role: str) -> Callable[..., Any]:
         def value(*args: Any) -> Any:
             params = args[-1].params
             with naming_missing(role, params):
@@ -51,5 +59,5 @@ def with_switches(system: System, names: tuple[str, ...]) -> System:
 
         return replace(constraint, fn=value)
 
-    system = system.with_functions(plain)
+    system = system.with_functions(unswitched)
     return replace(system, constraints=tuple(map(switched, system.constraints)))

@@ -130,7 +130,7 @@ def sampled_events(
     zeros = jnp.zeros_like(first.signs)
     passes = _sampled(event_set, values, Passes(first.signs, zeros, zeros), depth, looks.samples)
     # Gaps of bodies that touch are zero within round-off, which crosses nothing.
-    least = jnp.where(event_set.one_sided, depth, 0.0) if event_set.gaps.count else 0 * depth
+    least = jnp.where(event_set.one_sided, depth, 0.0) if event_set.gaps else 0 * depth
     events = passes.after(event_set, last.values, least).events
     return jnp.where(_is_sampled(event_set), events, 0)
 

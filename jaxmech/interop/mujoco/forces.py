@@ -1,5 +1,6 @@
 """What acts on the joints of a model: rotors, springs, damping, friction and gravity."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,16 +126,22 @@ class Resistance:
 
 
 def resistance(
-    model: Any, joints: tuple[str, ...], conversion: Conversion, values: Values, speed: Any
-) -> list[Resistance]:
-    """The damping and the friction of all joints, if there are any."""
+    model: Any, joints: tuple[str, ...], conversion: Conversion, values: Values, speed: Any,
+    sticking: Collection[str] = (),
+) -> tuple[list[Resistance], dict[str, Value]]:  # fmt: skip
+    """The damping and the friction of all joints, if there are any.
+
+    Also the limits of the friction of joints that are `sticking`, which is not among them.
+    """
     damping = _each(model.dof_damping, "damping", "damper", model, joints, values)
     limits = model.dof_frictionloss
     friction = _each(limits, "frictionloss", "frictionloss", model, joints, values)
+    dry = {name: x for name, x in zip(joints, friction, strict=True) if x and name in sticking}
+    friction = tuple(0.0 if name in dry else x for name, x in zip(joints, friction, strict=True))
     if not any(damping) and not any(friction):
-        return []
+        return [], dry
     joint_of = tuple(int(j) for j in model.dof_jntid)
-    return [Resistance(conversion, joint_of, damping, friction, speed)]
+    return [Resistance(conversion, joint_of, damping, friction, speed)], dry
 
 
 def _each(

@@ -47,6 +47,13 @@ class TendonRange:
         return jnp.stack([length - self.lower, self.upper - length])
 
 
+def scalar_joints(model: Any, names: Sequence[str]) -> tuple[str, ...]:
+    """The names of hinges and slides."""
+    kinds = mujoco().mjtJoint
+    scalars = (kinds.mjJNT_HINGE, kinds.mjJNT_SLIDE)
+    return tuple(x for j, x in enumerate(names) if is_any(model.jnt_type[j], *scalars))
+
+
 def limits_of(
     model: Any, joints: Mapping[str, Joint], names: Sequence[str], conversion: Conversion,
     mounts: list[Mount], moving: dict[int, AbstractBody],
@@ -56,10 +63,9 @@ def limits_of(
     taken: set[tuple[str, str]] = set()
     if not is_on("limit", model):
         return Limits((), frozenset())
-    kinds = mujoco().mjtJoint
+    scalars = scalar_joints(model, names)
     for j, name in enumerate(names):
-        is_scalar = is_any(model.jnt_type[j], kinds.mjJNT_HINGE, kinds.mjJNT_SLIDE)
-        if model.jnt_limited[j] and is_scalar:
+        if model.jnt_limited[j] and name in scalars:
             lower, upper = map(float, model.jnt_range[j])
             parts.append(stop(f"{name}.limit", joints[name], lower=lower, upper=upper))
             taken.add(("joint limit", name))

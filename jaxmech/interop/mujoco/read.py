@@ -20,7 +20,7 @@ from jaxmech.interop.mujoco.coordinates import Conversion, Quaternion, Scalar
 from jaxmech.interop.mujoco.equalities import couplings, loops
 from jaxmech.interop.mujoco.forces import Compensation, resistance, supports, terms, weights
 from jaxmech.interop.mujoco.left_out import LeftOut, add_model, inputs_of, names_of
-from jaxmech.interop.mujoco.limits import Limits, limits_of
+from jaxmech.interop.mujoco.limits import Limits, limits_of, scalar_joints
 from jaxmech.interop.mujoco.robot import BodyPose, Keyframe, Robot
 from jaxmech.interop.mujoco.schema import NEWEST, unknown_attributes
 from jaxmech.interop.mujoco.source import (
@@ -32,7 +32,7 @@ from jaxmech.interop.mujoco.source import (
     unknown_elements,
 )
 from jaxmech.interop.mujoco.visuals import Looks, visuals_of_model
-from jaxmech.parts import AbstractBody, Mechanism, spanning_tree
+from jaxmech.parts import AbstractBody, Mechanism, dry_friction, spanning_tree
 from jaxmech.utils.caller import warn_caller
 
 KINDS = ("anchor", "armature", "center", "damping", "frictionloss", "inertia", "mass", "stiffness")
@@ -72,7 +72,8 @@ def from_mjcf(
             f tanh(v / friction_speed).
         velocities: those of the `Mechanism`; with "spins", v has the numbers of MuJoCo's `qvel`.
         limits: whether limits of hinges, slides and tendons are unilateral constraints, stops and
-            ropes that nothing passes, with names such as "elbow.limit". Without, they are left out.
+            ropes that nothing passes, with names such as "elbow.limit"; and frictionloss of hinges
+            and slides is dry friction that sticks, "elbow.friction". Without, limits are left out.
 
     Returns:
         A `Robot`: the mechanism, what was ignored, keyframes, sites, and the conversion of
@@ -171,16 +172,20 @@ class _Assembly:
         carrying = supports(model, self.mounts, self.moving, names)
         compensation = Compensation(kinematics, carrying)
         driving = actuators(model, tuple(inputs), conversion, compensation, self.left_out)
+        sticking = scalar_joints(model, self.joints) if self.has_limits else ()
+        resisting, dry = resistance(
+            model, self.joints, conversion, self.values, self.friction_speed, sticking
+        )
         forces = [
             *weights(model),
             *carrying,
             *terms(model, self.joints, conversion, self.values),
-            *resistance(model, self.joints, conversion, self.values, self.friction_speed),
+            *resisting,
             *driving,
         ]
-        limits = Limits((), frozenset())
+        limits, by_name = Limits((), frozenset()), {joint.name: joint for joint in tree.joints}
+        frictions = [dry_friction(f"{k}.friction", by_name[k], static=x) for k, x in dry.items()]
         if self.has_limits:
-            by_name = {joint.name: joint for joint in tree.joints}
             known = by_name, self.joints, conversion, self.mounts, self.moving
             limits = limits_of(model, *known)
         add_model(self.left_out, model, self.spec, names, self.joints, limits.taken)
@@ -190,7 +195,7 @@ class _Assembly:
         equations = couplings(model, self.equalities, conversion)
         mechanism = Mechanism(
             tree.bodies,
-            [*tree.joints, *closing, *equations, *limits.parts],
+            [*tree.joints, *closing, *equations, *limits.parts, *frictions],
             forces,
             params,
             coordinates="joints",

@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from jaxmech.parts.directions import Frames
 from jaxmech.parts.joints.base import EquationJoint
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.position_equations import AbstractPosition
@@ -33,6 +34,10 @@ class AbstractGap(AbstractPosition):
         """The gaps at the values of these coordinates, (k,)."""
         raise NotImplementedError
 
+    def slip(self, frames: Frames, read: Reader) -> Array:
+        """The ways along which bodies slide where the gaps are closed, (k,)."""
+        raise NotImplementedError
+
     def require_frames(self, part: str) -> None:
         """Raise a ValueError if frames do not tell the gaps; by default they do."""
 
@@ -44,29 +49,41 @@ class Gap(EquationJoint):
     Attributes:
         restitution: the restitution of its impacts.
         rest_speed: the speed of a rebound below which a gap stays closed; None for the default.
+        friction: the coefficient of friction, or the static and the kinetic one.
     """
 
     restitution: Value = 0.0
     rest_speed: float | None = None
+    friction: Value | tuple[Value, Value] | None = None
 
-    def unilateral(self, kinematics: AbstractKinematics) -> Unilateral:
+    def unilateral(self, kinematics: AbstractKinematics) -> Any:
         """The gaps as a constraint on the coordinates of a mechanism."""
         (element,) = self.positions
         assert isinstance(element, AbstractGap)
-        known = kinematics.coordinates
-        indices: tuple[int, ...] = ()
-        if element.coordinates and set(element.coordinates) <= set(known):
-            indices = tuple(known.index(name) for name in element.coordinates)
-        else:
-            element.require_frames(self.part)
-        level = GapLevel(self, kinematics, indices)
-        e = self.restitution
+        friction, slip = self.friction, None
+        if friction is not None:
+            slip = SlipLevel(self, kinematics)
+            friction = _Coefficients(
+                self.part, friction if isinstance(friction, tuple) else (friction,)
+            )
         return Unilateral(
-            level,
-            restitution=e if isinstance(e, float) else _Restitution(self.part, e),
+            self.level(kinematics),
+            restitution=value_of_params(self.part, self.restitution),
             rest_speed=self.rest_speed,
+            friction=friction,
+            slip=slip,
             name=self.name,
         )
+
+    def level(self, kinematics: AbstractKinematics) -> "GapLevel":
+        """The gaps as a function of the coordinates of a mechanism."""
+        (element,) = self.positions
+        assert isinstance(element, AbstractGap)
+        known = kinematics.coordinates
+        if element.coordinates and set(element.coordinates) <= set(known):
+            return GapLevel(self, kinematics, tuple(map(known.index, element.coordinates)))
+        element.require_frames(self.part)
+        return GapLevel(self, kinematics, ())
 
 
 @dataclass(frozen=True)
@@ -90,8 +107,42 @@ class GapLevel:
 
 
 @dataclass(frozen=True)
-class _Restitution:
-    """A restitution that is the name of a parameter, or a function."""
+class SlipLevel:
+    """The ways along which the bodies of a part slide, as a function of all coordinates."""
+
+    joint: Gap
+    kinematics: AbstractKinematics
+
+    def __call__(self, q: Any, t: Any, params: Any) -> Array:
+        """The ways, (k,)."""
+        q, t = jnp.asarray(q), jnp.asarray(t)
+        (element,) = self.joint.positions
+        assert isinstance(element, AbstractGap)
+        frames = self.kinematics.frames(self.joint.bodies, q, t, params)
+        return element.slip(frames, Reader(self.joint.part, t, params))
+
+
+@dataclass(frozen=True)
+class _Coefficients:
+    """The static and the kinetic coefficient of a friction."""
+
+    part: str
+    values: tuple[Value, ...]
+
+    def __call__(self, params: Any) -> tuple[Array, Array]:
+        read = Reader(self.part, jnp.zeros(()), params)
+        numbers = [jnp.asarray(read.number(value)) for value in self.values]
+        return numbers[0], numbers[-1]
+
+
+def value_of_params(part: str, value: Value) -> Any:
+    """A number, or a function of params."""
+    return value if isinstance(value, float) else _Number(part, value)
+
+
+@dataclass(frozen=True)
+class _Number:
+    """A number that is the name of a parameter, or a function."""
 
     part: str
     value: Value

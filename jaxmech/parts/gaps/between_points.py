@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.parts.body import AbstractBody
-from jaxmech.parts.directions import Frames, along, separation
+from jaxmech.parts.directions import Frames, along, pointing, separation
 from jaxmech.parts.drawing import Drawing, Shapes
 from jaxmech.parts.gaps.base import AbstractGap, Gap, impact_law
 from jaxmech.parts.joints.checks import pinned
@@ -37,6 +37,14 @@ class OverPlane(AbstractGap):
         d = separation(frames, self.at_a, self.at_b, read)
         return (along(frames[0], self.normal, d, read) - read.number(self.radius))[None]
 
+    def slip(self, frames: Frames, read: Reader) -> Array:
+        """The way along the plane, on which b rolls."""
+        a, b = frames
+        d = separation(frames, self.at_a, self.at_b, read)
+        normal = pointing(a, self.normal, read)
+        tangent = jnp.stack([normal[1], -normal[0]])
+        return (tangent @ d + read.number(self.radius) * (b.attitude - a.attitude))[None]
+
     def shapes(self, drawing: Drawing) -> Shapes:
         """In the plane the line, if a is the ground."""
         return drawing.ground_line(self.at_a, self.normal)
@@ -55,6 +63,13 @@ class OutOfBall(AbstractGap):
         d, (ra, rb) = separation(frames, self.at_a, self.at_b, read), map(read.number, self.radii)
         return (jnp.sqrt(d @ d) - (ra + rb))[None]
 
+    def slip(self, frames: Frames, read: Reader) -> Array:
+        """The way of b along the edge of a, on which it rolls."""
+        d, (ra, rb) = separation(frames, self.at_a, self.at_b, read), map(read.number, self.radii)
+        a, b = frames
+        turned = ra * a.attitude + rb * b.attitude
+        return (turned - (ra + rb) * jnp.arctan2(d[1], d[0]))[None]
+
 
 def contact(
     name: str,
@@ -68,6 +83,7 @@ def contact(
     radius_b: Value = 0.0,
     restitution: Value = 0.0,
     rest_speed: float | None = None,
+    friction: Value | tuple[Value, Value] | None = None,
 ) -> Gap:
     """Two bodies that touch and part: a plane and a point or ball, or two balls.
 
@@ -87,6 +103,9 @@ def contact(
         restitution: rate after an impact per rate before, from 0 to 1.
         rest_speed: speed of a rebound below which the bodies stay in contact [m/s], by default a
             millionth of the speeds of the motion.
+        friction: coefficient of friction in the plane, or the static and the kinetic one; None for
+            none. The force on b, to the right of the normal, is observed under the name of the
+            contact and " friction".
 
     Example:
         A ball that is dropped from one metre bounces, and lies still at last:
@@ -121,4 +140,27 @@ def contact(
                 "and a `radius_a`; leave one of them out."
             )
         element = OverPlane(points[0], direction(part, "normal", normal, size), points[1], rb)
-    return Gap("contact", name, bodies, (element,), **law)
+    return Gap(
+        "contact", name, bodies, (element,), **law, friction=_coefficients(part, friction, size)
+    )
+
+
+def _coefficients(
+    part: str, friction: Value | tuple[Value, Value] | None, size: int
+) -> Value | tuple[Value, Value] | None:
+    if friction is None:
+        return None
+    if size != 2:
+        raise ValueError(
+            f"{capital(part)} must be without `friction` in space, where it would have a cone; "
+            "leave it out, or model the mechanism in the plane."
+        )
+    if not isinstance(friction, tuple):
+        return non_negative(part, "friction", friction)
+    if len(friction) != 2:
+        raise ValueError(
+            f"{capital(part)} must have a coefficient of `friction`, or the static and the kinetic "
+            f"one, but has {len(friction)} numbers."
+        )
+    static, kinetic = (non_negative(part, "friction", value) for value in friction)
+    return static, kinetic

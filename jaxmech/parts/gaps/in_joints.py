@@ -167,12 +167,12 @@ def stop(
     part = part_name("stop", name)
     if lower is None and upper is None:
         raise ValueError(f"{capital(part)} must have `lower` or `upper`, but has neither; add one.")
-    bodies, freedom, own_name = _freedom(part, joint, coordinate)
+    bodies, of = coordinate_of(part, joint, coordinate)
     ends = (
         None if end is None else number(part, argument, end)
         for argument, end in (("lower", lower), ("upper", upper))
     )
-    element = Range(JointCoordinate(own_name, freedom), *ends)
+    element = Range(of, *ends)
     law = impact_law(part, restitution, rest_speed)
     return Gap("stop", name, bodies, (element,), **law)
 
@@ -224,12 +224,12 @@ def backlash(
             f"{capital(part)} must have two `coordinates`, one for each joint, but has "
             f"{len(choices)}; write None for a joint with one."
         )
-    bodies_a, freedom_a, name_a = _freedom(part, joint_a, choices[0])
-    bodies_b, freedom_b, name_b = _freedom(part, joint_b, choices[1])
-    if name_a == name_b:
-        raise ValueError(f"{capital(part)} must be between two joints, but has {name_a} twice.")
+    bodies_a, of_a = coordinate_of(part, joint_a, choices[0])
+    bodies_b, of_b = coordinate_of(part, joint_b, choices[1])
+    if of_a.name == of_b.name:
+        raise ValueError(f"{capital(part)} must be between two joints, but has {of_a.name} twice.")
     element = Play(
-        (JointCoordinate(name_a, freedom_a), JointCoordinate(name_b, freedom_b)),
+        (of_a, of_b),
         (0, len(bodies_a)),
         non_negative(part, "play", play),
         number(part, "ratio", ratio),
@@ -239,10 +239,10 @@ def backlash(
     return Gap("backlash", name, (*bodies_a, *bodies_b), (element,), **law)
 
 
-def _freedom(
+def coordinate_of(
     part: str, joint: Any, coordinate: str | None
-) -> tuple[tuple[AbstractBody, ...], AbstractFreedom, str]:
-    """The bodies of a joint, its freedom, and the name of its coordinate."""
+) -> tuple[tuple[AbstractBody, ...], JointCoordinate]:
+    """The bodies of a joint, and its coordinate."""
     bodies, freedom = freedom_of(part, joint, coordinate)
     kind = "angle" if isinstance(freedom, Turning) else "position"
-    return bodies, freedom, f"{joint.name}.{kind}"
+    return bodies, JointCoordinate(f"{joint.name}.{kind}", freedom)

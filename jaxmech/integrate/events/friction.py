@@ -1,0 +1,271 @@
+"""The frictions of a run: each is a constraint while it sticks, and a force while it slides.
+
+A friction "slips" where the multiplier of its constraint exceeds what it can hold, and "stops"
+where its velocity becomes zero. Its switches are whether it sticks, whether it slides forward or
+backward, and whether it is held: loaded to its static limit, while others keep it from moving.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from jaxmech.constraints import Nonholonomic
+from jaxmech.dry_friction import DryFriction, require_limits
+from jaxmech.equations import EquationsOfMotion
+from jaxmech.formulations import Law
+from jaxmech.integrate.events.event import Event, Transition
+from jaxmech.integrate.events.switches import Switched, plain
+from jaxmech.linalg import diagonal, matvec
+from jaxmech.system import Params, System
+from jaxmech.utils.checks import naming_missing
+from jaxmech.utils.text import not_one_of
+from jaxmech.utils.tracers import actual
+
+KINDS = ("", " forward", " backward", " held")  # endings of the names of its switches
+_ROUNDING = 64.0  # units of round-off of an acceleration that counts as zero
+_MEMBERS = 1000  # of a batch whose limits are checked
+
+
+@dataclass(frozen=True)
+class Friction:
+    """One velocity of a `DryFriction`, and what presses there."""
+
+    of: DryFriction
+    number: int  # which of its velocities
+    size: int
+    gap: int | None = None  # the gap whose multiplier presses
+    rows: tuple[int, int] | None = None  # the equations of the constraint that presses
+
+    @property
+    def constraint(self) -> Nonholonomic:
+        """The constraint that its velocity is zero."""
+        return self.of.component(self.number, self.size)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.constraint.name
+
+    def constraint_of(self, frictions: Sequence[DryFriction]) -> Nonholonomic:
+        """The same with the functions of another system."""
+        (same,) = (friction for friction in frictions if friction.name == self.of.name)
+        return same.component(self.number, self.size)
+
+    def limit(self, argument: str, params: Params, dtype: Any) -> Float[Array, ""]:
+        """The static or kinetic limit; `params` are the user's."""
+        with naming_missing(f"friction {self.of.name!r}", params):
+            return self.of.limits(argument, self.size, params, dtype)[self.number]
+
+    def normal_force(self, multipliers: Array, gaps: Array) -> Float[Array, ""]:
+        """What presses, of all multipliers and those of the gaps; one if nothing does."""
+        if self.gap is not None:
+            return gaps[self.gap]
+        if self.rows is None:
+            return jnp.ones((), multipliers.dtype)
+        pushes = multipliers[slice(*self.rows)]
+        if pushes.size == 1:
+            return jnp.abs(pushes[0])
+        square = pushes @ pushes
+        return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
+
+
+def frictions_of(
+    system: System, gaps: Mapping[str, Sequence[str]], q: Array, t: Array, params: Params
+) -> tuple[Friction, ...]:
+    """The frictions of a system, whose gaps are given, which its functions tell at a state."""
+    stated = [u for u in system.unilateral if isinstance(u, DryFriction)]
+    if not stated:
+        return ()
+    v, u = jnp.zeros_like(q), jnp.zeros(system.n_velocities, q.dtype)
+    sizes = jax.eval_shape(
+        lambda q, v, t, params: [f.constraint.value(q, v, t, params) for f in stated],
+        q, v, t, params,
+    )  # fmt: skip
+    ends = list(accumulate(system.dynamics.sizes(q, u, t, params), initial=0))
+    names = [constraint.name for constraint in system.constraints]
+    firsts = dict(zip(gaps, accumulate(map(len, gaps.values()), initial=0), strict=False))
+    frictions: list[Friction] = []
+    for friction, shape in zip(stated, sizes, strict=True):
+        size = shape.shape[0]
+        limits = (
+            actual(friction.limits(argument, size, params, q.dtype), _MEMBERS)
+            for argument in ("static", "kinetic")
+        )
+        require_limits(friction, *limits)
+        for k in range(size):
+            gap = rows = None
+            if friction.normal is None:
+                pass
+            elif friction.normal in gaps:
+                count = len(gaps[friction.normal])
+                if count not in (1, size):
+                    raise ValueError(
+                        f"Argument `velocity` of {friction.name!r} must have a component for each "
+                        f"of the {count} gaps of {friction.normal!r}, but has {size}."
+                    )
+                gap = firsts[friction.normal] + (k if count > 1 else 0)
+            elif friction.normal in names:
+                place = names.index(friction.normal)
+                rows = ends[place], ends[place + 1]
+            else:
+                known = not_one_of(friction.normal, (*gaps, *names), "a constraint of the system")
+                raise ValueError(
+                    f"Argument `normal` of {friction.name!r}: {friction.normal!r} {known}"
+                )
+            frictions.append(Friction(friction, k, size, gap, rows))
+    return tuple(frictions)
+
+
+def switches_of(frictions: Sequence[Friction]) -> tuple[str, ...]:
+    """The names of their switches, by kind."""
+    return tuple(f"{friction.name}{kind}" for kind in KINDS for friction in frictions)
+
+
+def names_of_frictions(frictions: Sequence[Friction]) -> dict[str, list[str]]:
+    """The names of the frictions of each `DryFriction`."""
+    names: dict[str, list[str]] = {}
+    for friction in frictions:
+        names.setdefault(friction.of.name, []).append(friction.name)
+    return names
+
+
+def events_of_frictions(frictions: Sequence[Friction]) -> tuple[Event, ...]:
+    """The events at which frictions slip, and after them those at which they stop."""
+    slips = [
+        Event(_Reserve(k), -1, transition=Transition(off=f.name), name=f"{f.name} slips")
+        for k, f in enumerate(frictions)
+    ]
+    stops = [
+        Event(_Slip(k, f), -1, transition=Transition(on=f.name), name=f"{f.name} stops")
+        for k, f in enumerate(frictions)
+    ]
+    return (*slips, *stops)
+
+
+def can_occur(slides: Bool[Array, " S"]) -> Bool[Array, " E"]:
+    """Flags of the events of frictions with these switches that can occur."""
+    sticks, forward, backward, held = jnp.split(slides, len(KINDS))
+    return jnp.concatenate([sticks, (forward | backward) & ~held])
+
+
+class Rubbing(NamedTuple):
+    """F frictions at a state of a run."""
+
+    normal: Float[Array, " F"]  # normal forces, or one
+    static: Float[Array, " F"]  # limits of the friction forces
+    kinetic: Float[Array, " F"]
+    multipliers: Float[Array, " F"]  # of those that stick
+    directions: Float[Array, " F"]  # of those that slide, 1 or -1
+
+    @staticmethod
+    def at(
+        frictions: Sequence[Friction], params: Switched, last: Array, multipliers: Array
+    ) -> "Rubbing":
+        """The frictions, given all multipliers, and the `last` ones, of gaps and frictions."""
+        user, count = plain(params), len(last) - len(frictions)
+        slides = params.active[-len(KINDS) * len(frictions) :]
+        _, forward, backward, held = jnp.split(slides, len(KINDS))
+        normal = jnp.stack([f.normal_force(multipliers, last[:count]) for f in frictions])
+        static, kinetic = (
+            jnp.stack([f.limit(argument, user, last.dtype) for f in frictions])
+            for argument in ("static", "kinetic")
+        )
+        directions = forward.astype(last.dtype) - backward.astype(last.dtype)
+        kinetic = jnp.where(held, static, kinetic)
+        return Rubbing(normal, static * normal, kinetic * normal, last[count:], directions)
+
+    @property
+    def forces(self) -> Float[Array, " F"]:
+        """The friction forces, along the velocities."""
+        return self.multipliers - self.directions * self.kinetic
+
+
+@dataclass(frozen=True)
+class _Reserve:
+    """What a friction that sticks could still hold, as the function of an event."""
+
+    number: int
+
+    def __call__(self, q: Array, v: Array, t: Array, params: Any, reactions: Any) -> Array:
+        rubbing = reactions.rubbing
+        return rubbing.static[self.number] - jnp.abs(rubbing.multipliers[self.number])
+
+
+@dataclass(frozen=True)
+class _Slip:
+    """The speed of a friction that slides, as the function of an event."""
+
+    number: int
+    friction: Friction
+
+    def __call__(self, q: Array, v: Array, t: Array, params: Any, reactions: Any) -> Array:
+        w = reactions.slips[self.number]
+        return reactions.rubbing.directions[self.number] * w
+
+
+@dataclass(frozen=True)
+class SlidingForce:
+    """The force of frictions that slide, beside that of other non-ideal constraints."""
+
+    frictions: tuple[Friction, ...]
+    constraints: tuple[Nonholonomic, ...]  # with the functions of the system
+    ideal: Callable[..., Any] | None  # the force of the system without friction
+    count: int  # equations of gaps and frictions
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the force is a linear function of the multipliers."""
+        return self.ideal is None and all(f.rows is None for f in self.frictions)
+
+    def __call__(self, q: Array, v: Array, multipliers: Array, t: Array, params: Switched) -> Array:
+        """The force on the coordinates, (n,)."""
+        rubbing = Rubbing.at(self.frictions, params, multipliers[-self.count :], multipliers)
+
+        def slip(v: Array) -> Array:
+            return jnp.stack([c.fn(q, v, t, params.params) for c in self.constraints])
+
+        _, pull = jax.vjp(slip, v)
+        (force,) = pull(-rubbing.directions * rubbing.kinetic)
+        if self.ideal is None:
+            return force
+        return force + self.ideal(q, v, multipliers[: -self.count], t, params)
+
+    def settled(self, law: Law, eom: EquationsOfMotion, params: Switched) -> Law:
+        """The law in which what sticks has no acceleration of the size of round-off.
+
+        Otherwise its velocities would change by round-off, and it would creep. The derivative
+        stays.
+        """
+        count = len(self.frictions)
+        sticks = params.active[-len(KINDS) * count :][:count].any()
+        own = diagonal(eom.M)
+        terms = jnp.abs(eom.Q) + matvec(jnp.abs(eom.A.T), jnp.abs(law.multipliers))
+        terms = terms / jnp.where(own > 0, own, 1.0) + jnp.abs(law.free)
+        small = jnp.abs(law.qdd) <= _ROUNDING * float(jnp.finfo(terms.dtype).eps) * terms
+        noise = jnp.where(small & sticks, law.qdd, 0.0)
+        return replace(law, qdd=law.qdd - jax.lax.stop_gradient(noise))
+
+    def along(self, multipliers: Array, params: Switched) -> Array:
+        """The multipliers with the friction forces of those that slide."""
+        rubbing = Rubbing.at(self.frictions, params, multipliers[-self.count :], multipliers)
+        first = len(multipliers) - len(self.frictions)
+        return jnp.concatenate([multipliers[:first], rubbing.forces])
+
+
+def with_sliding(
+    switched: System, system: System, frictions: tuple[Friction, ...], count: int
+) -> System:
+    """A system with switches, with the force of frictions that slide.
+
+    The last `count` constraints of `system`, which has no switches, are those of gaps and
+    frictions.
+    """
+    last = system.constraints[-len(frictions) :]
+    constraints = tuple(c for c in last if isinstance(c, Nonholonomic))
+    force = SlidingForce(frictions, constraints, switched.nonideal, count)
+    return replace(switched, nonideal=force)

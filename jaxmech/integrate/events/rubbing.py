@@ -1,0 +1,458 @@
+"""Impacts and contacts with friction: which gaps push, which frictions stick, and which slide.
+
+With the velocities or accelerations a = W lambda + r of gaps (n) and slips (t), normal forces
+N = G lambda_n + d and limits mu N, the law of Coulomb is a linear complementarity problem (Stewart
+and Trinkle, Int. J. Numer. Methods Eng. 39, 1996, 2673-2691; Pfeiffer and Glocker, Multibody
+Dynamics with Unilateral Contacts, 1996, chapter 5):
+
+    lambda_t = sigma - mu N,    a_t = xi - eta
+    0 <= lambda_n  |  a_n >= 0,    0 <= sigma  |  xi >= 0,    0 <= eta  |  2 mu N - sigma >= 0
+
+An impact obeys Newton's law in each gap, and Coulomb's law for the impulse and the velocity after
+it. Where such impulses would add energy, which they can if both directions are coupled (Kane and
+Levinson), slips are reversed like gaps (Moreau's law with one restitution), or nothing rebounds:
+both of these cannot add energy.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from jaxmech.constraints import Nonholonomic
+from jaxmech.integrate.events.friction import KINDS, Rubbing
+from jaxmech.integrate.events.gaps import GapDecisions, Gaps
+from jaxmech.integrate.events.impacts import (
+    AS_FAST,
+    ROUNDING,
+    Decided,
+    GapStates,
+    MotionState,
+    accelerations_of,
+    compliance,
+    gap_states,
+    gaps_of,
+    without_gaps,
+)
+from jaxmech.integrate.events.switches import Switched, plain
+from jaxmech.integrate.scheme import Scheme
+from jaxmech.linalg import LDL, QR, complementarity, diagonal, matvec, metric
+from jaxmech.stabilization import metric_mass
+from jaxmech.status import Status
+from jaxmech.system import Params, System
+from jaxmech.unilateral import MOST
+
+_PASSES = 3  # in which frictions that start to slide drop to their kinetic limits
+_HELD = 1e-9  # relative compliance of a slip below which others keep it as it is
+_FULL = 1e-12  # relative distance from a limit that counts as none
+
+
+class Slips(NamedTuple):
+    """F slip velocities at a state."""
+
+    slope: Float[Array, "F k"]  # derivative with respect to velocities
+    rate: Float[Array, " F"]
+    still: Float[Array, " F"]  # size of a rate that counts as zero
+
+
+class Coulomb(NamedTuple):
+    """What frictions do, of C gaps and F slips."""
+
+    box: Bool[Array, " F"]  # those whose force is within limits, to be found
+    slope: Float[Array, "F C"]  # the limits, or the forces of others against w > 0, per push
+    offset: Float[Array, " F"]  # the same without pushes
+
+
+class Found(NamedTuple):
+    """A solution for C gaps and F slips."""
+
+    forces: Float[Array, " R"]  # all of them
+    pushes: Bool[Array, " C"]
+    sticks: Bool[Array, " F"]
+    direction: Float[Array, " F"]  # of those that slide, 1 or -1
+    solved: Bool[Array, ""]
+
+
+def slips_of(gaps: Gaps, system: System) -> list[Nonholonomic]:
+    """The constraints of frictions in a system."""
+    last = system.constraints[len(system.constraints) - len(gaps.frictions) :]
+    return [c for c in last if isinstance(c, Nonholonomic)]
+
+
+def _slips(gaps: Gaps, scheme: Scheme, state: MotionState, params: Params) -> Slips:
+    q, v, t, system = state.q, state.v, state.t, scheme.system
+    speeds = system.dynamics.speeds(q, v, t, params)
+    share = float(jnp.finfo(q.dtype).eps) ** 0.75
+    rows = []
+    for c in slips_of(gaps, system):
+
+        def slip(speeds: Array, c: Nonholonomic = c) -> Array:
+            return jnp.reshape(c.fn(q, speeds, t, params), ())
+
+        slope = jnp.abs(jax.grad(slip)(speeds))
+        size = (slope * jnp.maximum(state.speeds, jnp.abs(speeds))).sum()
+        size += jnp.abs(slip(jnp.zeros_like(speeds)))
+        rows.append((c.jacobian(q, v, t, params)[0], slip(speeds), share * size))
+    return Slips(*(jnp.stack(x) for x in zip(*rows, strict=True)))
+
+
+def _of_gaps(gaps: Gaps, dtype: Any) -> Float[np.ndarray, "F C"]:
+    """Which gap presses at each friction."""
+    pressing = np.zeros((len(gaps.frictions), gaps.count), dtype)
+    for k, friction in enumerate(gaps.frictions):
+        if friction.gap is not None:
+            pressing[k, friction.gap] = 1
+    return pressing
+
+
+def _solution(
+    W: Float[Array, "R R"], r: Float[Array, " R"], members: Bool[Array, " C"], law: Coulomb
+) -> Found:
+    """Forces of the gaps among `members` and of the frictions."""
+    count = len(members)
+    Wn, Wt, box = W[:, :count], W[:, count:], law.box
+    # a = Wn pushes + Wt (box sigma - slope pushes - offset) + r
+    by_pushes, by_sigma = Wn - Wt @ law.slope, jnp.where(box[None], Wt, 0.0)
+    r = r - matvec(Wt, law.offset)
+    eye, none = jnp.eye(len(box), dtype=r.dtype), jnp.zeros((count, len(box)), r.dtype)
+    M = jnp.concatenate([
+        jnp.concatenate([by_pushes, by_sigma, jnp.concatenate([none, eye])], axis=1),
+        jnp.concatenate([2 * law.slope, -eye, 0 * eye], axis=1),
+    ])  # fmt: skip
+    r = jnp.concatenate([r, 2 * law.offset])
+    own = diagonal(W)
+    unit = jnp.where(own > 0, 1 / jnp.sqrt(jnp.where(own > 0, own, 1.0)), 1.0)
+    unit = jnp.concatenate([unit, 1 / unit[count:]])
+    takes_part = jnp.concatenate([members, box, box])
+    both, diagonals = takes_part[:, None] & takes_part[None], jnp.eye(len(r), dtype=bool)
+    M = jnp.where(both, unit[:, None] * M * unit[None], (diagonals & ~both).astype(M.dtype))
+    r = jnp.where(takes_part, unit * r, 0.0)
+    largest = jnp.abs(r).max()
+    found = complementarity(M, jnp.where(takes_part, r, jnp.where(largest > 0, largest, 1.0)))
+    z, is_basic = unit * found.z, found.is_basic & takes_part
+    pushes, sigma, _ = jnp.split(z, [count, len(own)])
+    is_push, is_sigma, is_eta = jnp.split(is_basic, [count, len(own)])
+    friction = jnp.where(box, sigma, 0.0) - matvec(law.slope, pushes) - law.offset
+    direction = jnp.where(is_eta, -1.0, 1.0)
+    sticks = box & is_sigma & ~is_eta
+    return Found(
+        jnp.concatenate([pushes, friction]), is_push, sticks,
+        jnp.where(box & ~sticks, direction, 0.0).astype(r.dtype), found.solved,
+    )  # fmt: skip
+
+
+def _together(
+    W: Float[Array, "R R"], r: Float[Array, " R"], size: Float[Array, " R"],
+    members: Bool[Array, " C"], law: Coulomb, found: Found,
+) -> Found:  # fmt: skip
+    """The solution in which all that can share the load do so, or the one that was found.
+
+    Redundant rows share it with multipliers of minimum norm.
+    """
+    count, share = len(members), float(jnp.finfo(r.dtype).eps) ** 0.75
+    small = share * (size + matvec(jnp.abs(W), jnp.abs(found.forces)))
+    rows = jnp.concatenate([members, law.box])
+    rows &= jnp.abs(r + matvec(W, found.forces)) <= small
+    closed, sticks = jnp.split(rows, [count])
+    slides = jnp.where(law.box[:, None], 0.0, law.slope)
+    offset = jnp.where(law.box, 0.0, law.offset)
+    by_pushes = W[:, :count] - W[:, count:] @ slides
+    S = jnp.where(
+        rows[:, None] & rows[None], jnp.concatenate([by_pushes, W[:, count:]], axis=1), 0.0
+    )
+    goal = jnp.where(rows, -(r - matvec(W[:, count:], offset)), 0.0)
+    x, _ = QR().factor(S).min_norm_solve(goal)
+    pushes, friction = jnp.split(jnp.where(rows, x, 0.0), [count])
+    least = share * jnp.abs(pushes).max(initial=0.0)
+    limits = matvec(law.slope, pushes) + law.offset
+    is_valid = (jnp.abs(matvec(S, x) - goal) <= small).all() & (pushes >= -least).all()
+    is_valid &= (~sticks | (jnp.abs(friction) <= (1 - _FULL) * limits)).all()
+    is_valid &= ~(law.box & ~sticks).any()
+    friction = jnp.where(law.box, friction, -limits)
+    shared = Found(
+        jnp.concatenate([pushes, friction]), closed & (pushes > least), sticks,
+        jnp.zeros_like(friction), found.solved,
+    )  # fmt: skip
+    most = share * found.forces[:count].max(initial=0.0)
+    needed = found._replace(pushes=found.pushes & (found.forces[:count] > most))
+    return jax.tree.map(lambda x, y: jnp.where(is_valid, x, y), shared, needed)
+
+
+def _held(W: Float[Array, "R R"], acts: Bool[Array, " R"], count: int) -> Bool[Array, " F"]:
+    """Flags of the slips that the rows which act keep as they are."""
+    among = jnp.where(acts[:, None] & acts[None], W, 0.0)
+    factor = LDL().factor(among)
+    columns = jnp.where(acts[:, None], W, 0.0)[:, count:]
+    responses = jnp.stack([factor.min_norm_solve(column)[0] for column in columns.T])
+    rest = diagonal(W)[count:] - (columns.T * responses).sum(1)
+    held: Array = rest <= _HELD * diagonal(W)[count:]
+    return held
+
+
+class _Frictions(NamedTuple):
+    """F frictions before an event, and C gaps that may press there."""
+
+    G: Float[Array, "F C"]  # which gap presses
+    by_gap: Bool[Array, " F"]  # whether one does
+    static: Float[Array, " F"]
+    kinetic: Float[Array, " F"]
+    offset: Float[Array, " F"]  # what presses beside gaps
+    multipliers: Float[Array, " F"]
+    sticks: Bool[Array, " F"]
+    direction: Float[Array, " F"]  # of those that slide
+
+    @staticmethod
+    def before(gaps: Gaps, scheme: Scheme, state: MotionState, params: Switched) -> "_Frictions":
+        """Those at a state, with the switches before the event."""
+        frictions, dtype = gaps.frictions, state.q.dtype
+        _, law = scheme.law(state.q, state.v, state.t, params)
+        rubbing = Rubbing.at(frictions, params, law.multipliers[-gaps.equations :], law.multipliers)
+        by_gap = jnp.asarray(np.array([f.gap is not None for f in frictions]))
+        static, kinetic = (
+            jnp.stack([f.limit(argument, plain(params), dtype) for f in frictions])
+            for argument in ("static", "kinetic")
+        )
+        sticks = params.active[-len(KINDS) * len(frictions) :][: len(frictions)]
+        return _Frictions(
+            jnp.asarray(_of_gaps(gaps, dtype), dtype), by_gap, static, kinetic,
+            jnp.where(by_gap, 0.0, rubbing.normal), rubbing.multipliers, sticks, rubbing.directions,
+        )  # fmt: skip
+
+    def pressed(self, closed: Bool[Array, " C"]) -> Bool[Array, " F"]:
+        """Flags of those that a gap presses, or that no gap does, and that have a limit."""
+        by_closed = matvec(self.G, closed.astype(self.G.dtype)) > 0
+        return (by_closed | ~self.by_gap) & (self.static > 0)
+
+
+class _Pass(NamedTuple):
+    """The frictions after a pass of the decision."""
+
+    box: Bool[Array, " F"]
+    direction: Float[Array, " F"]
+    held: Bool[Array, " F"]
+    found: Found
+
+
+def rubbed_at(
+    gaps: Gaps, scheme: Scheme, state: MotionState, params: Params, before: Switched,
+    is_still: Bool[Array, ""], occurs: Bool[Array, " E"],
+) -> Decided:  # fmt: skip
+    """Decide what becomes of gaps and frictions at a state.
+
+    `params` have all gaps switched on, and `before` what was. Without a change of the motion before
+    the event, the motion `is_still` that of before. `occurs` flags the event of gaps or frictions.
+    """
+    state, params, before = jax.lax.stop_gradient((state, params, before))
+    count, own = gaps.count, len(gaps.frictions)
+    base = without_gaps(scheme.system, gaps.equations)
+    accelerations = jax.jit(partial(accelerations_of, scheme, base))
+    gained = jnp.abs(state.h * accelerations(state, params)[1])
+    state = state._replace(speeds=jnp.maximum(state.speeds, gained))
+    _, opens, slips, stops = jnp.split(occurs, [count, 2 * count, 2 * count + own])
+    frictions = _Frictions.before(gaps, scheme, state, before)
+    closed = before.active[-len(gaps.switches) :][:count]
+    gap, slip = _gaps_at(gaps, scheme.system, state, params), _slips(gaps, scheme, state, params)
+    W, motions = compliance(base, jnp.concatenate([gap.slope, slip.slope]), state, params)
+
+    touches = closed | (gap.value <= gap.zero)
+    is_calm = jnp.abs(gap.rate) <= jnp.where(closed, gap.calm, gap.still)
+    is_calm |= closed & is_still
+    rate = jnp.where(closed & is_calm, 0.0, gap.rate)
+    w = jnp.where((frictions.sticks & is_still) | stops, 0.0, slip.rate)
+    closing = touches & (rate < -gap.still)
+    speeds = jnp.where(closing, -rate / jnp.where(gap.still > 0, gap.still, 1.0), 0.0)
+    first = closing & (speeds >= AS_FAST * speeds.max(initial=0.0))
+    e = gaps.restitutions(plain(params), rate.dtype) if count else rate
+    rebounds = first & (-e * rate > gap.rest)
+    members = first | (touches & is_calm & (closed | ~rebounds.any()))
+    impact = _Impact(
+        W, jnp.concatenate([rate, w]), first, members & first.any(), jnp.where(rebounds, e, 0.0),
+        frictions,
+    )  # fmt: skip
+    hit = impact.decided()
+    rate, w = jnp.split(impact.velocity + matvec(W, hit.impulses), [count])
+    w = jnp.where(hit.rubs[:own] & ~hit.rubs[-1], 0.0, w)
+
+    after = state._replace(v=state.v + matvec(motions.T, hit.impulses))
+    qdd, _ = accelerations(after, params)
+    r, size = _accelerations_of_rows(gaps, scheme.system, after, qdd, params)
+    rests = touches & (jnp.abs(rate) <= gap.calm) & ~opens
+    was_hit = (hit.impulses != 0).any()
+    # One that has just slipped slides against its multiplier, and one that slides goes on.
+    forced = slips & ~was_hit & frictions.pressed(rests)
+    moving = (jnp.abs(w) > slip.still) & ~forced & frictions.pressed(rests)
+    goes_on = is_still & ~was_hit & (w * frictions.direction > 0)
+    direction = jnp.where(goes_on, frictions.direction, jnp.sign(w))
+    direction = jnp.where(forced, -jnp.sign(frictions.multipliers), direction)
+    direction = jnp.where(moving | forced, direction, 0.0)
+    contact = _contact(W, r, size, rests, frictions, moving, direction, forced)
+
+    found, on = contact.found, frictions.pressed(contact.found.pushes)
+    slides = (found.sticks, contact.direction > 0, contact.direction < 0, contact.held)
+    is_solved, few = hit.solved & found.solved, jnp.maximum(members.sum(), rests.sum()) <= MOST
+    status = jnp.where(is_solved, int(Status.OK), int(Status.CONTACT_UNSOLVED))
+    status = jnp.where(few, status, int(Status.TOO_MANY_CONTACTS)).astype(jnp.int32)
+    flags = jnp.concatenate([on & kind for kind in slides])
+    decisions = GapDecisions(
+        hit.hit, hit.hit & rebounds & hit.rebounds, found.pushes, hit.rubs, flags
+    )
+    return Decided(decisions, status, state.speeds)
+
+
+def _gaps_at(gaps: Gaps, system: System, state: MotionState, params: Params) -> GapStates:
+    if gaps.count:
+        return gap_states(gaps, system, state, params)
+    none = jnp.zeros(0, state.q.dtype)
+    return GapStates(none, jnp.zeros((0, state.v.size), none.dtype), *[none] * 5)
+
+
+def _contact(
+    W: Float[Array, "R R"], r: Float[Array, " R"], size: Float[Array, " R"],
+    rests: Bool[Array, " C"], frictions: _Frictions, moving: Bool[Array, " F"],
+    direction: Float[Array, " F"], forced: Bool[Array, " F"],
+) -> _Pass:  # fmt: skip
+    """Which gaps push, and what frictions do, by the accelerations without forces."""
+    on = frictions.pressed(rests)
+
+    def a_pass(_: Any, last: _Pass) -> _Pass:
+        limit = jnp.where(last.box | last.held, frictions.static, frictions.kinetic)
+        limit = jnp.where(on, jnp.where(last.box, limit, last.direction * limit), 0.0)
+        law = Coulomb(last.box, limit[:, None] * frictions.G, limit * frictions.offset)
+        found = _together(W, r, size, rests, law, _solution(W, r, rests, law))
+        direction = jnp.where(last.box, found.direction, last.direction)
+        acts = jnp.concatenate([found.pushes, found.sticks])
+        held = on & ~moving & (direction != 0) & _held(W, acts, len(rests))
+        return _Pass(found.sticks, direction, held, found)
+
+    nothing = Found(
+        jnp.zeros_like(r), jnp.zeros_like(rests), jnp.zeros_like(on), jnp.zeros_like(direction),
+        jnp.asarray(True),
+    )  # fmt: skip
+    start = _Pass(on & ~moving & ~forced, direction, forced, nothing)
+    end: _Pass = jax.lax.fori_loop(0, _PASSES, a_pass, start)
+    return end
+
+
+class _Hit(NamedTuple):
+    """What an impact does."""
+
+    impulses: Float[Array, " R"]
+    hit: Bool[Array, " C"]
+    rubs: Bool[Array, " S"]  # frictions that stick, slide forward and backward; are they reversed
+    solved: Bool[Array, ""]
+    gain: Float[Array, ""]  # of energy
+    rebounds: Bool[Array, ""]  # whether any gap may
+
+
+class _Impact(NamedTuple):
+    """An impact of C gaps with F frictions."""
+
+    W: Float[Array, "R R"]
+    velocity: Float[Array, " R"]
+    first: Bool[Array, " C"]
+    members: Bool[Array, " C"]
+    e: Float[Array, " C"]
+    frictions: _Frictions
+
+    def decided(self) -> _Hit:
+        """By the first of three laws that does not add energy; the last one cannot."""
+        laws = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]]) if len(self.e) else np.zeros((1, 2))
+        hits = jax.lax.map(self._by_law, jnp.asarray(laws, self.e.dtype))
+        size = matvec(jnp.abs(hits.impulses), jnp.abs(self.velocity))
+        share = float(jnp.finfo(size.dtype).eps) ** 0.5
+        fits = hits.solved & (hits.gain <= share * size)
+        index = jnp.where(fits.any(), jnp.argmax(fits), len(laws) - 1)
+        is_chosen = np.arange(len(laws)) == index
+
+        def pick(x: Array) -> Array:
+            return jnp.where(is_chosen.reshape(-1, *[1] * (x.ndim - 1)), x, 0).sum(0, dtype=x.dtype)
+
+        hit: _Hit = jax.tree.map(pick, hits)
+        return hit
+
+    def _by_law(self, law: Float[Array, " 2"]) -> _Hit:
+        G, dtype = self.frictions.G, self.e.dtype
+        rate, w = jnp.split(self.velocity, [len(self.e)])
+        e = law[0] * self.e
+        goal = jnp.where(self.first, 1 + e, 1.0) * rate
+        # A force without gaps has no impulse.
+        touches = matvec(G, self.members.astype(dtype)) > 0
+        limits = jnp.where(touches, self.frictions.kinetic, 0.0)[:, None] * G
+        coulomb = Coulomb(touches, limits, jnp.zeros_like(w))
+        r = jnp.concatenate([goal, (1 + law[1] * matvec(G, e)) * w])
+        found = _solution(self.W, r, self.members, coulomb)
+        P = jnp.where(self.first.any(), found.forces, 0.0)
+        rubs = matvec(G, (found.pushes & self.members).astype(dtype)) > 0
+        kinds = (found.sticks, found.direction > 0, found.direction < 0)
+        return _Hit(
+            P, found.pushes, jnp.concatenate([*(rubs & kind for kind in kinds), law[1:] > 0]),
+            found.solved, P @ (self.velocity + matvec(self.W, P) / 2), law[0] > 0,
+        )  # fmt: skip
+
+
+def _accelerations_of_rows(
+    gaps: Gaps, system: System, state: MotionState, qdd: Float[Array, " k"], params: Params
+) -> tuple[Float[Array, " R"], Float[Array, " R"]]:
+    """The accelerations of gaps and slips without any force, zero within round-off, and terms."""
+    q, v, t = state.q, state.v, state.t
+    rows = [c.rows(q, v, t, params) for c in (*gaps_of(gaps, system), *slips_of(gaps, system))]
+    A, b = (jnp.concatenate(x) for x in zip(*rows, strict=True))
+    w, size = matvec(A, qdd) - b, matvec(jnp.abs(A), jnp.abs(qdd)) + jnp.abs(b)
+    eps = ROUNDING * float(jnp.finfo(q.dtype).eps)
+    return jnp.where(jnp.abs(w) <= eps * size, 0.0, w), size
+
+
+def after_rubbing(
+    gaps: Gaps, scheme: Scheme, decisions: GapDecisions, state: MotionState, params: Params,
+    user_params: Params,
+) -> Float[Array, " k"]:  # fmt: skip
+    """The velocities after an event, by the impulses of gaps, frictions and constraints."""
+    q, v, t = state.q, state.v, state.t
+    base = without_gaps(scheme.system, gaps.equations)
+    of_gaps, slips = gaps_of(gaps, scheme.system), slips_of(gaps, scheme.system)
+    size = len(slips)
+    rub_sticks, rub_forward, rub_backward, reverses = jnp.split(
+        decisions.rubs, [size, 2 * size, 3 * size]
+    )
+    sticks = decisions.slides[:size]
+    acts = jnp.concatenate([decisions.hit | decisions.closed, rub_sticks | sticks])
+    slip_slope = jnp.concatenate([c.jacobian(q, v, t, params) for c in slips])
+    slope = jnp.concatenate([*(c.velocity_jacobian(q, t, params) for c in of_gaps), slip_slope])
+    G = jnp.asarray(_of_gaps(gaps, q.dtype), q.dtype)
+    e = jnp.zeros(0, q.dtype)
+    if gaps.count:
+        e = jnp.where(decisions.rebounds, gaps.restitutions(user_params, q.dtype), 0.0)
+    e = jnp.concatenate([e, jnp.where(reverses & rub_sticks, matvec(G, e), 0.0)])
+
+    def rates(v: Array) -> Array:
+        return jnp.concatenate([
+            *(c.speed(q, v, t, params) for c in of_gaps), *(c.value(q, v, t, params) for c in slips)
+        ])  # fmt: skip
+
+    goal = -e * rates(v)
+    A = base.dynamics.velocity_jacobian(q, v, t, params)
+    rows = jnp.concatenate([A, jnp.where(acts[:, None], slope, 0.0)])
+    mass = metric(metric_mass(base, q, v, t, params), rows, LDL())
+    limits = jnp.stack([f.limit("kinetic", user_params, q.dtype) for f in gaps.frictions])
+    pull = (rub_forward.astype(q.dtype) - rub_backward.astype(q.dtype)) * limits
+
+    def corrected(v: Array) -> tuple[Array, Array]:
+        wrong: Any = jnp.where(acts, rates(v) - goal, 0.0)
+        wrong = jnp.concatenate([base.dynamics.velocity_level(q, v, t, params), wrong])
+        change, impulses = mass.min_norm_solve(wrong)
+        return v - change, -impulses[len(A) : len(A) + gaps.count]
+
+    if gaps.count:
+        # The impulses of slips, against them, are those of gaps times their limits.
+        free = jnp.stack([mass.mass.upper(mass.mass.lower(row)) for row in slip_slope])
+        _, pushes = corrected(v)
+        by_slips = jnp.stack([corrected(v + row)[1] - pushes for row in free], axis=1)
+        matrix = jnp.eye(size, dtype=q.dtype) + pull[:, None] * (G @ by_slips)
+        slipped = QR().factor(matrix).min_norm_solve(-pull * matvec(G, pushes))[0]
+        v = v + matvec(free.T, slipped)
+    for _ in range(2):
+        v, _ = corrected(v)
+    return v

@@ -1,0 +1,79 @@
+"""Dry friction in joints and contacts of parts."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmech as jm
+import jaxmech.parts as jp
+
+G = 9.81
+TS = jnp.linspace(0.0, 1.0, 11)
+
+
+@pytest.mark.parametrize("coordinates", ["joints", "bodies"])
+def test_a_pendulum_stays_within_the_range_of_its_friction(coordinates: Any) -> None:
+    bar = jp.planar_body("bar", mass=2.0, inertia=0.1)
+    hinge = jp.revolute("hinge", jp.ground, (0, 0), bar, (0.0, 0.5))
+    rub = jp.dry_friction("rub", hinge, static="static", kinetic=1.0)
+    arm = jp.Mechanism(
+        [bar], [hinge, rub], [jp.gravity(G)], {"static": 5.0}, coordinates=coordinates
+    )
+    # m g l sin(angle) = 5
+    limit = np.arcsin(5.0 / (2 * G * 0.5))
+    for angle, stays in ((0.999 * limit, True), (1.001 * limit, False)):
+        start = {"hinge" if coordinates == "joints" else "bar": _start(coordinates, angle)}
+        sol = jm.simulate(arm, *arm.guess(start), TS, steps=jm.FixedSteps(20))
+        moved = float(jnp.abs(sol.q - sol.q[:1]).max())
+        assert (moved < 1e-14) == stays
+        force = jm.observe(arm, sol).multipliers["rub"][:, 0]
+        if stays:
+            np.testing.assert_allclose(force, 2 * G * 0.5 * np.sin(angle), rtol=1e-12)
+        else:
+            np.testing.assert_allclose(jnp.abs(force[3]), 1.0, rtol=1e-12)
+
+
+def _start(coordinates: str, angle: float) -> jp.Start:
+    if coordinates == "joints":
+        return jp.Start((angle,))
+    return jp.Start((0.5 * np.sin(angle), -0.5 * np.cos(angle)), angle)
+
+
+def test_a_ball_slides_until_it_rolls() -> None:
+    radius, mu, speed = 0.1, 0.3, 2.0
+    ball = jp.planar_body("ball", mass=1.0, inertia=0.5 * radius**2)
+    floor = jp.contact("floor", jp.ground, (0, 0), ball, (0, 0), normal=(0, 1), radius_b=radius,
+                       friction=(0.4, mu))  # fmt: skip
+    lane = jp.Mechanism([ball], [floor], [jp.gravity(G)])
+    q0, v0 = jnp.array([0.0, radius, 0.0]), jnp.array([speed, 0.0, 0.0])
+    sol = jm.simulate(lane, q0, v0, TS, steps=jm.FixedSteps(8))
+    np.testing.assert_allclose(sol.events["floor friction stops"].t[0], speed / (3 * mu * G))
+    np.testing.assert_allclose(sol.v[-1], [2 * speed / 3, 0, -2 * speed / 3 / radius], atol=1e-12)
+    force = jm.observe(lane, sol).multipliers["floor friction"][:, 0]
+    np.testing.assert_allclose(force[0], -mu * G)
+    np.testing.assert_allclose(force[-1], 0.0, atol=1e-12)
+
+
+def test_the_load_of_a_joint_presses() -> None:
+    """A disc on a journal of radius r runs down in J w / (mu r m g)."""
+    disc = jp.planar_body("disc", mass=3.0, inertia=0.02)
+    shaft = jp.revolute("shaft", jp.ground, (0, 0), disc, (0, 0))
+    rub = jp.dry_friction("rub", shaft, static=0.002, pressed_by="shaft")
+    rotor = jp.Mechanism([disc], [shaft, rub], [jp.gravity(G)], coordinates="bodies")
+    sol = jm.simulate(
+        rotor, jnp.zeros(3), jnp.array([0, 0, 2.0]), jnp.linspace(0.0, 1.0, 3),
+        steps=jm.FixedSteps(10),
+    )  # fmt: skip
+    np.testing.assert_allclose(sol.events["rub stops"].t[0], 0.02 * 2.0 / (0.002 * 3 * G))
+
+
+def test_wrong_arguments_are_named() -> None:
+    body = jp.point_mass("body", mass=1.0, dimension=3)
+    with pytest.raises(ValueError, match="must be without `friction` in space"):
+        jp.contact("floor", jp.ground, (0, 0, 0), body, (0, 0, 0), normal=(0, 0, 1), friction=0.3)
+    bar = jp.planar_body("bar", mass=2.0, inertia=0.1)
+    hinge = jp.revolute("hinge", jp.ground, (0, 0), bar, (0.0, 0.5))
+    with pytest.raises(ValueError, match="must have a `kinetic` of at most `static`"):
+        jp.dry_friction("rub", hinge, static=1.0, kinetic=2.0)
