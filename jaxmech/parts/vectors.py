@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmech.utils.arrays import AnyArray
+from jaxmech.utils.repeated import repeated
 
 
 def _quaternion_table() -> np.ndarray:
@@ -147,6 +148,7 @@ def rotation(e: AnyArray) -> AnyArray:
     return (_ROTATION.astype(e.dtype) * squares[None, None]).sum((2, 3))
 
 
+@repeated
 def rotation_about(u: AnyArray, angle: AnyArray) -> Array:
     """The matrix (3, 3) of a rotation about a unit vector, by the formula of Rodrigues.
 

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmech.compiler import empty_rows, explain, vectorize, with_row
+from jaxmech.compiler import empty_rows, explain, partition, vectorize, with_row
+from jaxmech.compiler.partition import loop_kernel
 
 MOST = 7
 
@@ -152,4 +153,29 @@ def test_a_large_argument_that_is_also_used_whole() -> None:
     x, table = np.linspace(0.0, 1.0, 3), np.linspace(-1.0, 2.0, 1600).reshape(40, 40)
     found = jax.jit(vectorize(fn, (0, None)))(x, table)
     wanted = jax.jit(jax.vmap(fn, (0, None)))(x, table)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_known_rows_of_a_large_argument_are_read_where_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first compilation of the loop, with the equations before it, is the only one."""
+    compilations = []
+
+    def counted(*args: Any) -> Any:
+        compilations.append(args)
+        return loop_kernel(*args)
+
+    monkeypatch.setattr(partition, "loop_kernel", counted)
+
+    def fn(x: Any, table: Any) -> Any:
+        def more(total: Any, row: Any) -> tuple[Any, None]:
+            return total + x * row * table[3], None
+
+        return jax.lax.scan(more, 2 * table[-1], table, reverse=True)[0]
+
+    x, table = np.linspace(0.0, 1.0, 3), np.linspace(-1.0, 2.0, 4800).reshape(3, 40, 40)
+    found = jax.jit(vectorize(fn))(x, table)
+    assert len(compilations) == 1
+    wanted = 2 * table[:, -1] + x[:, None] * table.sum(1) * table[:, 3]
     np.testing.assert_allclose(found, wanted, rtol=1e-12)

@@ -1,12 +1,12 @@
 """Functions that are traced once for all parts of a kind."""
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxmech import parts as jp
 from jaxmech.utils.repeated import repeated
@@ -35,35 +35,40 @@ def test_known_numbers_are_computed_at_once() -> None:
     np.testing.assert_array_equal(reverse, [0.0, -1.0])
 
 
-def calls(jaxpr: Any) -> Iterator[int]:
-    """The identities of the functions of a kind that a program calls."""
+def functions(jaxpr: Any, kept: dict[int, Any]) -> dict[int, Any]:
+    """A program and all functions that it calls, each of them once, by their identities."""
+    kept[id(jaxpr)] = jaxpr
     for eqn in jaxpr.eqns:
         inner = eqn.params.get("jaxpr")
-        if hasattr(inner, "jaxpr"):
-            if eqn.params.get("name") == "_traced":
-                yield id(inner.jaxpr)
-            yield from calls(inner.jaxpr)
+        if hasattr(inner, "jaxpr") and id(inner.jaxpr) not in kept:
+            functions(inner.jaxpr, kept)
+    return kept
 
 
-def chain_of(n: int) -> Counter[int]:
-    """How often M of a chain of bodies with different masses calls each function."""
+def equations_of_chain(n: int, kind: str) -> Counter[str]:
+    """The equations that are traced for M of a chain of bodies with different masses, by name."""
     bodies = [
         jp.spatial_body(f"b{k}", mass=1 + 0.1 * k, inertia=(0.1, 0.2, 0.3), center=(0, 0, -0.5))
         for k in range(n)
     ]
-    joints = [
-        jp.revolute(
-            f"j{k}", bodies[k - 1] if k else jp.ground, (0, 0, -1), bodies[k], (0, 0, 0),
-            axis=((0, 1, 0), (1, 0, 0))[k % 2],
-        )
-        for k in range(n)
-    ]  # fmt: skip
+
+    def joint(k: int) -> Any:
+        ends = (bodies[k - 1] if k else jp.ground, (0, 0, -1 - 0.1 * k)), (bodies[k], (0, 0, 0))
+        axis = ((0, 1, 0), (1, 0, 0))[k % 2]
+        if kind == "universal":
+            return jp.universal(f"j{k}", *ends[0], *ends[1], axis_a=axis, axis_b=(0, 0, 1))
+        return jp.revolute(f"j{k}", *ends[0], *ends[1], axis=axis)
+
+    joints = [joint(k) for k in range(n)]
     system = jp.Mechanism(bodies, joints, [jp.gravity()], coordinates="joints").system
-    state = system.arguments(jnp.ones(n), jnp.ones(n), 0.0, None)
-    return Counter(calls(jax.make_jaxpr(system.dynamics.mass)(*state).jaxpr))
+    q = jnp.ones(system.n)
+    state = system.arguments(q, q, 0.0, None)
+    traced = functions(jax.make_jaxpr(system.dynamics.mass)(*state).jaxpr, {}).values()
+    return Counter(eqn.primitive.name for jaxpr in traced for eqn in jaxpr.eqns)
 
 
-def test_the_number_of_traces_does_not_grow_with_that_of_bodies() -> None:
-    short, long = chain_of(5), chain_of(9)
-    assert len(long) == len(short)
-    assert long.total() > short.total() + 4
+@pytest.mark.parametrize("kind", ["revolute", "universal"])
+def test_the_number_of_traces_does_not_grow_with_that_of_bodies(kind: str) -> None:
+    short, long = equations_of_chain(5, kind), equations_of_chain(9, kind)
+    assert long["cos"] == short["cos"]
+    assert long["jit"] > short["jit"] + 4

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmech.compiler.frontend.indexing import empty_rows, reads_row, row_read
+from jaxmech.compiler.frontend.indexing import empty_rows, reads_row, row_place, row_read
 from jaxmech.compiler.frontend.jaxprs import (
     LONGEST_UNROLLED,
     call_content,
@@ -132,8 +132,9 @@ class JaxprReader:
         if any(x.size > LARGEST_ARRAY for x in values if isinstance(x, np.ndarray)):
             raise UnsupportedError(f"an array of over {LARGEST_ARRAY} numbers")
         if values and isinstance(table := values[0], ArgumentRows) and reads_row(eqn):
-            (start,) = arrays_of(self.graph, values[1:2], "a position in a sequence")
-            return [row_read(self.graph, eqn, table.first, int(start))]
+            starts = arrays_of(self.graph, values[1:2], "a position in a sequence")
+            place = row_place(self.graph, eqn, starts)
+            return [row_read(self.graph, eqn, table.first, place)]
         if name in PRIMITIVES:
             require_native((*eqn.invars, *eqn.outvars), f"`{name}`")
             arrays = arrays_of(self.graph, values, f"`{name}` of a whole sequence")

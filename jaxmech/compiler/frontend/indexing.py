@@ -55,10 +55,17 @@ def dynamic_slice(g: Graph, eqn: JaxprEqn, x: Ids, *starts: Ids) -> Iterable[Ids
 
 def reads_row(eqn: JaxprEqn) -> bool:
     """Whether an equation reads one row of an array, at a position along its first axis."""
-    if eqn.primitive.name != "dynamic_slice":
+    if eqn.primitive.name not in ("slice", "dynamic_slice"):
         return False
-    (count, *tail), shape = eqn.params["slice_sizes"], shape_of(eqn.invars[0])
-    return count == 1 and tuple(tail) == shape[1:]
+    (_, *tail), out = shape_of(eqn.invars[0]), shape_of(eqn.outvars[0])
+    return out == (1, *tail)
+
+
+def row_place(g: Graph, eqn: JaxprEqn, starts: Sequence[Ids]) -> int:
+    """The position of the row that an equation reads, as a node."""
+    if eqn.primitive.name == "slice":
+        return g.const(eqn.params["start_indices"][0], np.dtype(np.int32))
+    return int(starts[0])
 
 
 def row_read(g: Graph, eqn: JaxprEqn, first: int, start: int) -> Ids:

@@ -29,6 +29,7 @@ from jaxmech.parts.vectors import (
     spin_in_body,
 )
 from jaxmech.utils.arrays import AnyArray
+from jaxmech.utils.repeated import repeated
 
 Axes = tuple[Vector, Vector]  # the components of an axis on a and on b
 
@@ -125,6 +126,7 @@ def _functions(value: Any) -> Iterator[Callable[..., Any]]:
             yield from _functions(component)
 
 
+@repeated
 def slid(joint: Point, u: AnyArray, s: Array, rate: Array) -> Point:
     """A point and its velocity, moved along a direction."""
     return joint[0] + s * u, joint[1] + rate * u
@@ -143,7 +145,13 @@ def turn_about_axis(
     `zero` is the quaternion of b relative to a at an angle of zero; by default the first normals of
     both axes coincide there.
     """
-    u, w, start = _at_zero(axes, zero, read)
+    return _turn(*_at_zero(axes, zero, read), angle, rate)
+
+
+@repeated
+def _turn(
+    u: AnyArray, w: AnyArray, start: AnyArray | None, angle: Array, rate: Array
+) -> tuple[AnyArray, AnyArray, AnyArray]:
     matrix, e = rotation_about(u, angle), quaternion_about(u, angle)
     if start is None:
         return matrix, e, rate * w

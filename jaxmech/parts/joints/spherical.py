@@ -33,6 +33,7 @@ from jaxmech.parts.vectors import (
     spin_in_body,
 )
 from jaxmech.utils.arrays import AnyArray
+from jaxmech.utils.repeated import repeated
 
 
 def spherical(name: str, a: AbstractBody, at_a: Vector, b: AbstractBody, at_b: Vector) -> Joint:
@@ -151,7 +152,8 @@ class Spherical(CoordinateJoint):
 
     def relation(self, q: Array, v: Array, read: Reader) -> Relation:
         """The joint on both bodies, b turned by the quaternion."""
-        return Relation(rotation(q), q, *self.points(read), spin_in_body(q, v))
+        axes, spin = _free_turn(q, v)
+        return Relation(axes, q, *self.points(read), spin)
 
     def coordinates(self, relation: Relation, joint: tuple[Array, Array], read: Reader) -> Any:
         """The quaternion and its rate, e (0, w) / 2 for w along the axes of b."""
@@ -192,11 +194,7 @@ class Universal(CoordinateJoint):
 
     def relation(self, q: Array, v: Array, read: Reader) -> Relation:
         """The joint on both bodies, b turned about both arms."""
-        arm_a, arm_b, zero = self._arms(read)
-        turn_a, turn_b = quaternion_about(arm_a, q[0]), quaternion_about(arm_b, q[1])
-        attitude = product(product(turn_a, zero), turn_b)
-        axes = rotation(attitude)
-        spin = v[0] * apply(axes.T, arm_a) + v[1] * arm_b
+        axes, attitude, spin = _double_turn(*self._arms(read), q, v)
         return Relation(axes, attitude, *self.points(read), spin)
 
     def coordinates(self, relation: Relation, joint: tuple[Array, Array], read: Reader) -> Any:
@@ -221,6 +219,23 @@ class Universal(CoordinateJoint):
         hub = drawing.solid(meshes.sphere(), drawing.frames[1].axes, (1.0,) * 3, DARK)
         name = drawing.name
         return {name: hub, f"{name}.arm_a": arms[0], f"{name}.arm_b": arms[1], **drawing.base()}
+
+
+@repeated
+def _free_turn(e: Array, rate: Array) -> tuple[Array, Array]:
+    """The axes and the spin of a turn by a quaternion."""
+    return rotation(e), spin_in_body(e, rate)
+
+
+@repeated
+def _double_turn(
+    arm_a: AnyArray, arm_b: AnyArray, zero: AnyArray, q: Array, v: Array
+) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """The axes, attitude and spin of a turn about an arm of a and one about an arm of b."""
+    turn_a, turn_b = quaternion_about(arm_a, q[0]), quaternion_about(arm_b, q[1])
+    attitude = product(product(turn_a, zero), turn_b)
+    axes = rotation(attitude)
+    return axes, attitude, v[0] * apply(axes.T, arm_a) + v[1] * arm_b
 
 
 def _between(axis: AnyArray, first: AnyArray, second: AnyArray) -> Array:
