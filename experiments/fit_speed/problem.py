@@ -4,6 +4,7 @@
 variables, so that no constraint is left.
 """
 
+import abc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -76,41 +77,32 @@ def by_rk4(slope: Function, s0: Any, ts: Any, substeps: int) -> Any:
     return jnp.concatenate([s0[None], states])
 
 
-@dataclass(frozen=True, eq=False)
-class Case:
-    """A problem with a synthetic recording."""
+class Synthetic(abc.ABC):
+    """A problem whose recording is computed; its parameters are positive.
 
-    name: str
-    system: jm.System
-    slope: Function  # slope(s, t, p) of the independent state s
-    expand: Function  # expand(s, p) gives q and v of the system
-    observe: Function  # observe(q, v, t, p), (d,)
-    truth: dict[str, float]  # all of them are fitted, and positive
-    state: tuple[float, ...]  # the independent state at the start
-    noise: tuple[float, ...]  # of each sensor
+    Attributes:
+        truth: the parameters, all of which are fitted.
+        duration: length of the recording [s].
+        samples: number of its times.
+    """
+
+    truth: dict[str, float]
     duration: float
     samples: int
-    substeps: int  # of the method written by hand, between samples
-    known: dict[str, float] = field(default_factory=dict)  # parameters that are not fitted
-    begin: None = None  # the recorded state is that of the system
-    initial_states: InitialStates = "free"
 
-    @cached_property
+    @property
+    @abc.abstractmethod
     def recordings(self) -> list[jm.Recording]:
-        """One recording, made with finer steps than either side takes."""
-        q0, v0 = self.expand(jnp.asarray(self.state), {**self.known, **self.truth})
-        weights = 1 / np.array(self.noise)
-        return [jm.Recording(self.ts, self._observed(), q0, v0, weights=weights)]
+        """The samples, with their noise."""
+
+    @abc.abstractmethod
+    def _residuals(self, observed: Any, x: Any) -> Any:
+        """All residuals (N,) for samples, and parameters and independent states."""
 
     @property
     def bounds(self) -> dict[str, Bounds]:
         """Every parameter is positive."""
         return dict.fromkeys(self.truth, (0.0, None))
-
-    @property
-    def states(self) -> np.ndarray:
-        """The independent state."""
-        return np.array(self.state)
 
     @property
     def ts(self) -> np.ndarray:
@@ -138,6 +130,38 @@ class Case:
     def jacobian(self) -> Function:
         """jacobian(x), (N, size of x)."""
         return jax.jit(jax.jacfwd(partial(self._residuals, self.recordings[0].observed)))
+
+
+@dataclass(frozen=True, eq=False)
+class Case(Synthetic):
+    """A problem with a synthetic recording."""
+
+    name: str
+    system: jm.System
+    slope: Function  # slope(s, t, p) of the independent state s
+    expand: Function  # expand(s, p) gives q and v of the system
+    observe: Function  # observe(q, v, t, p), (d,)
+    truth: dict[str, float]
+    state: tuple[float, ...]  # the independent state at the start
+    noise: tuple[float, ...]  # of each sensor
+    duration: float
+    samples: int
+    substeps: int  # of the method written by hand, between samples
+    known: dict[str, float] = field(default_factory=dict)  # parameters that are not fitted
+    begin: None = None  # the recorded state is that of the system
+    initial_states: InitialStates = "free"
+
+    @cached_property
+    def recordings(self) -> list[jm.Recording]:
+        """One recording, made with finer steps than either side takes."""
+        q0, v0 = self.expand(jnp.asarray(self.state), {**self.known, **self.truth})
+        weights = 1 / np.array(self.noise)
+        return [jm.Recording(self.ts, self._observed(), q0, v0, weights=weights)]
+
+    @property
+    def states(self) -> np.ndarray:
+        """The independent state."""
+        return np.array(self.state)
 
     def _residuals(self, observed: Any, x: Any) -> Any:
         p = len(self.truth)

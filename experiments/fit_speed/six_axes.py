@@ -6,12 +6,11 @@ scipy gets the same residuals, from `simulate` with given steps, and their forwa
 from functools import cached_property
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 import jaxmech as jm
-from experiments.fit_speed.problem import Bounds, Function
+from experiments.fit_speed.problem import Function, Synthetic
 from jaxmech import parts as jp
 
 AXES = ((0, 0, 1), (0, 1, 0), (0, 1, 0), (0, 0, 1), (0, 1, 0), (0, 0, 1))
@@ -30,7 +29,7 @@ def _joint(k: int, rate: float) -> Function:
     return law
 
 
-class SixAxes:
+class SixAxes(Synthetic):
     """The problem, with initial states that are known."""
 
     name = "arm of six axes"
@@ -73,22 +72,6 @@ class SixAxes:
         """The angles."""
         return q
 
-    @property
-    def bounds(self) -> dict[str, Bounds]:
-        """Every parameter is positive."""
-        return dict.fromkeys(self.truth, (0.0, None))
-
-    @property
-    def ts(self) -> np.ndarray:
-        """The times of the samples [s]."""
-        return np.linspace(0.0, self.duration, self.samples)
-
-    def start(self, factor: float = 1.5) -> dict[str, float]:
-        """Parameters off by a factor, up and down in turns."""
-        return {
-            name: value * factor ** (-1) ** k for k, (name, value) in enumerate(self.truth.items())
-        }
-
     def scattered(self, count: int) -> list[dict[str, float]]:
         """No further starts."""
         return []
@@ -101,19 +84,9 @@ class SixAxes:
         weights = np.full(len(AXES), 1 / NOISE)
         return [jm.Recording(self.ts, observed, self.q0, self.v0, weights=weights)]
 
-    @cached_property
-    def residuals(self) -> Function:
-        """residuals(x), (N,)."""
-        return jax.jit(self._residuals)
-
-    @cached_property
-    def jacobian(self) -> Function:
-        """jacobian(x), (N, size of x)."""
-        return jax.jit(jax.jacfwd(self._residuals))
-
-    def _residuals(self, x: Any) -> Any:
+    def _residuals(self, observed: Any, x: Any) -> Any:
         angles = self._angles(dict(zip(self.truth, x, strict=True)), self.per_save)
-        return ((angles - self.recordings[0].observed) / NOISE).ravel()
+        return ((angles - observed) / NOISE).ravel()
 
     def _angles(self, params: Any, per_save: int) -> Any:
         return jm.simulate(

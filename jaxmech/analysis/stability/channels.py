@@ -86,11 +86,12 @@ def input_columns(
 ) -> tuple[Array, Array]:
     """du/dt per unit of every input, (l, j), and the motion of the constraints by inputs, (j,)."""
     q, v, t, params = state
+    by_parameters = iter(_by_parameters(system, full, inputs, state))
 
     def column(channel: Any) -> tuple[Array, Array, Array]:
         """The generalized force of an input, and its effect on A a - b and on the constraints."""
         if isinstance(channel, Parameter):
-            force, shift, level = _by_parameter(system, full, channel, state)
+            force, shift, level = next(by_parameters)
             return force, shift, jnp.max(jnp.abs(level), initial=0.0)
         if isinstance(channel, int):
             force = jnp.zeros_like(q).at[channel].set(1.0)
@@ -105,21 +106,26 @@ def input_columns(
     return small.solve(small.Y.T @ forces.T, -shifts[:, full.A_v.shape[0] :].T), moved
 
 
-def _by_parameter(
-    system: System, full: FullEquations, parameter: Parameter, state: State
-) -> tuple[Array, Array, Array]:
-    """The force of one parameter, and the derivatives of A a - b and of the constraints by it."""
+def _by_parameters(
+    system: System, full: FullEquations, inputs: Named, state: State
+) -> Sequence[tuple[Array, ...]]:
+    """The force of each parameter, and the derivatives of A a - b and of the constraints by it."""
     q, v, t, params = state
+    places = [channel.index for _, channel in inputs if isinstance(channel, Parameter)]
+    if not places:
+        return ()
     numbers, with_numbers = numbers_of(params)
     multipliers = full.multipliers[row_order(system, system.dynamics.sizes(*state))]
 
     def equations_at(x: Array) -> tuple[Array, Array, Array]:
-        p = with_numbers(numbers.at[parameter.index].add(x))
+        p = with_numbers(numbers.at[np.array(places)].add(x))
         found_at = balance(system, q, v, t, p, full.a, multipliers)
         level = jnp.concatenate([system.dynamics.position_level(q, t, p), found_at.speed])
         return -found_at.force, found_at.rows, level
 
-    return jax.jacfwd(equations_at)(jnp.zeros((), q.dtype))
+    # By all parameters together: the equations are traced and compiled once, not for each of them.
+    slopes = jax.jacfwd(equations_at)(jnp.zeros(len(places), q.dtype))
+    return list(zip(*(slope.T for slope in slopes), strict=True))
 
 
 def output_rows(

@@ -1,6 +1,7 @@
 """Linearizations against differences of the constrained motion, closed forms, and bad input."""
 
 import re
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ import scipy.signal
 import jaxmech as jm
 from jaxmech.analysis import symmetries
 from jaxmech.analysis.stability import Linearization, linearize
+from jaxmech.compiler.frontend.jaxprs import equations_of
 from tests.small import CASES, PENDULUM, REDUNDANT, SKATE, Case
 
 HANGING = np.array([0.0, -2.0])
@@ -180,3 +182,27 @@ def test_a_singular_pose_is_refused() -> None:
     with pytest.raises(ValueError, match="singular pose"):
         linearize(system, [0.0, 0.0], REST)
     assert isinstance(linearize(system, [1.0, 0.0], REST), Linearization)
+
+
+def test_parameters_as_inputs_are_differentiated_together() -> None:
+    """x'' = (force + lift - k x) / m: more parameters hardly lengthen the program."""
+
+    def lagrangian(q: Any, v: Any, t: Any, p: Any) -> Any:
+        energy = p["m"] * v @ v / 2 - p["k"] * q @ q / 2
+        return energy + (p["lift"] + p["force"][1]) * q[0]
+
+    system = jm.System(lagrangian, coordinates=["x"])
+    params = {"m": 2.0, "k": 8.0, "lift": 6.0, "force": [0.0, 2.0]}
+
+    def columns(q: Any, inputs: list[str]) -> Any:
+        return linearize(system, q, [0.0], params, inputs=inputs).space.B
+
+    few, many = ["k", "x"], ["k", "x", "force[1]", "m", "lift"]
+    np.testing.assert_allclose(
+        columns([1.0], many), [[0.0] * 5, [-0.5, 0.5, 0.5, 0.0, 0.5]], atol=1e-14
+    )
+    lengths = [
+        sum(map(equations_of, jax.make_jaxpr(partial(columns, inputs=names))(jnp.ones(1)).eqns))
+        for names in (few, many)
+    ]
+    assert lengths[1] < lengths[0] + 60
