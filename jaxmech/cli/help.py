@@ -117,8 +117,9 @@ exit code: 0 nothing serious; 1 something makes results wrong; 2 bad input
 AUDIT = """\
 Examine an MJCF or URDF file: inertias that no body can have, degrees of freedom, redundant loops by
 name, keyframes that do not close the loops, what has no counterpart in hard constraints, and how
-far the soft loops and limits of MuJoCo deviate from the rigid motion, from the first keyframe or
-the reference pose, without contacts. --out draws the latter. It needs pip install mujoco.
+far the soft loops, limits and friction of MuJoCo deviate from the rigid motion, from the first
+keyframe or the reference pose, without contacts. --out draws the latter. It needs pip install
+mujoco.
 
 exit code: 0 nothing serious; 1 something in the file is wrong; 2 bad input
 """

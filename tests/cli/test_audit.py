@@ -97,6 +97,8 @@ LIMITED = """
   <site name="hook" pos="1 0 1"/>
   <body name="weight"><joint name="rail" type="slide" axis="0 0 1" limited="true" range="-0.2 1"/>
     <inertial pos="0 0 0" mass="2" diaginertia="0.1 0.1 0.1"/></body>
+  <body name="arm" pos="0 1 0"><joint name="elbow" axis="0 1 0" frictionloss="20"/>
+    <inertial pos="1 0 0" mass="2" diaginertia="0.1 0.1 0.1"/></body>
   <body name="bob" pos="1 0 0.5"><joint name="fall" type="slide" axis="0 0 1"/>
     <inertial pos="0 0 0" mass="3" diaginertia="0.1 0.1 0.1"/><site name="eye"/></body>
 </worldbody>
@@ -109,7 +111,10 @@ LIMITED = """
 
 
 def test_limits_of_mujoco_are_passed(tmp_path: Path) -> None:
-    """A weight falls to its stop, and a bob into its cord; the strut is in neither motion."""
+    """A weight falls to its stop, a bob into its cord, and friction holds an arm.
+
+    The strut is in neither motion.
+    """
     file = tmp_path / "limited.xml"
     file.write_text(LIMITED, encoding="utf-8")
     report = audit(file, 0.5)
@@ -122,6 +127,9 @@ def test_limits_of_mujoco_are_passed(tmp_path: Path) -> None:
     (row,) = [line for line in str(report).splitlines() if "rail.limit[0]" in line]
     assert row.split()[-1] == f"{stop.rigid:.5f}"
     assert "left out      tendon: strut" in str(report)
+    creep = report.deviation.creeps["elbow"]
+    assert creep.seconds == pytest.approx(0.5)
+    assert 1e-4 < creep.way < 0.1
     assert draw(report.deviation, report.name, tmp_path).stat().st_size > 10_000
 
 

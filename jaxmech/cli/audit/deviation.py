@@ -39,6 +39,19 @@ class Overrun:
 
 
 @dataclass(frozen=True)
+class Creep:
+    """How far MuJoCo moves a joint that its friction holds.
+
+    Attributes:
+        way: the way of the joint while the rigid one does not move [m or rad].
+        seconds: how long that is [s].
+    """
+
+    way: float
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Deviation:
     """Both motions from the same state, at times ts (T,).
 
@@ -51,6 +64,7 @@ class Deviation:
         error: the estimated error of the rigid motion, as a share of the motion.
         failure: why the rigid motion ended early; empty if it did not.
         limits: how far MuJoCo's motion passes each limit that either motion reaches.
+        creeps: how far it moves joints with frictionloss that stick in the rigid motion.
     """
 
     ts: np.ndarray
@@ -60,6 +74,7 @@ class Deviation:
     error: float
     failure: str = ""
     limits: Mapping[str, Overrun] = field(default_factory=dict)
+    creeps: Mapping[str, Creep] = field(default_factory=dict)
 
 
 def deviation(robot: Robot, model: Any, q: Any, v: Any, params: Any, seconds: float) -> Deviation:
@@ -107,7 +122,23 @@ def deviation(robot: Robot, model: Any, q: Any, v: Any, params: Any, seconds: fl
         float(sol.integration_error),
         Status(int(sol.status)).name if failed else "",
         _overruns(ts, {name: np.asarray(value) for name, value in values.items()}, sol.events),
+        _creeps(robot, ts, soft, {} if sol.events is None else sol.events.active),
     )
+
+
+def _creeps(
+    robot: Robot, ts: np.ndarray, soft: np.ndarray, active: Mapping[str, Any]
+) -> dict[str, Creep]:
+    """The joints with frictionloss that stick at some time."""
+    q, creeps = np.asarray(jax.vmap(robot.q)(soft)), {}
+    for name, coordinates in robot.joints.items():
+        sticks = np.asarray(active.get(f"{name}.friction", np.zeros(len(ts), bool)))
+        holds = sticks[1:] & sticks[:-1]
+        if holds.any():
+            x = q[:, robot.system.coordinates.index(coordinates[0])]
+            way, seconds = np.abs(np.diff(x))[holds].sum(), np.diff(ts)[holds].sum()
+            creeps[name] = Creep(float(way), float(seconds))
+    return creeps
 
 
 def _overruns(ts: np.ndarray, gaps: dict[str, np.ndarray], events: Any) -> dict[str, Overrun]:

@@ -137,7 +137,13 @@ def _table(comparison: Deviation) -> list[str]:
     """How far MuJoCo is off, the largest gaps and distances first."""
     seconds = f"{comparison.ts[-1]:g} s"
     soft = [
-        word for word, part in (("loops", comparison.gaps), ("limits", comparison.limits)) if part
+        word
+        for word, part in (
+            ("loops", comparison.gaps),
+            ("limits", comparison.limits),
+            ("friction", comparison.creeps),
+        )
+        if part
     ]
     what = f"soft {' and '.join(soft)}" if soft else "motion"
     lines = [f"MuJoCo's {what} against rigid ones over {seconds}, without contacts"]
@@ -152,6 +158,12 @@ def _table(comparison: Deviation) -> list[str]:
         lines += [
             f"{_row(name, limit.penetration)} {_time(limit.soft)} {_time(limit.rigid)}"
             for name, limit in comparison.limits.items()
+        ]
+    if comparison.creeps:
+        lines.append(f"  {'frictionloss':<30} {'creeps by':>12} {'per second':>12}   [m, rad]")
+        lines += [
+            f"  {name:<30} {creep.way:12.2e} {creep.way / creep.seconds:12.2e}"
+            for name, creep in comparison.creeps.items()
         ]
     lines.append(f"  {'body':<30} {'off by':>12} {'at the end':>12}   [m]")
     largest = sorted(comparison.distances, key=lambda name: -comparison.distances[name].max())
