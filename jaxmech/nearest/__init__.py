@@ -1,4 +1,4 @@
-"""The nearest state on the constraints: `point` is the search, `known` the same on the host.
+"""The nearest state on the constraints, by one `search` in two ways: `point` and `known`.
 
 `assemble` uses `point` under `jit` and `vmap`, and `known` where all numbers are known.
 """
@@ -8,4 +8,4 @@ from jaxmech.nearest.known import nearest_known as nearest_known
 from jaxmech.nearest.point import Level as Level
 from jaxmech.nearest.point import nearest as nearest
 from jaxmech.nearest.point import nearest_affine as nearest_affine
-from jaxmech.nearest.point import some_direction as some_direction
+from jaxmech.nearest.search import some_direction as some_direction

@@ -1,4 +1,4 @@
-"""The search of `point` for one guess whose numbers are known, on the host.
+"""The search for one guess whose numbers are known, on the host.
 
 Compiled functions evaluate the constraints, their Jacobian and their curvature, numpy does the
 algebra. So the code that is compiled grows with the number of constraints alone, where the whole
@@ -15,7 +15,7 @@ from jaxtyping import Array
 from jaxmech.compiler import jacobian, native_call
 from jaxmech.consistency import levels_at_known, near
 from jaxmech.linalg import rows_on_host
-from jaxmech.nearest.point import LENGTHS, RETURNS, STEPS, some_direction
+from jaxmech.nearest.search import LENGTHS, RETURNS, STEPS, AbstractSearch, Plan
 from jaxmech.system import Params, System
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import has_finite_numbers
@@ -139,28 +139,19 @@ def _factorized(M: HostArray) -> _Factor:
 class _KnownSurfacePoint(NamedTuple):
     """Quantities of the surface at a point, in coordinates w; as in `point`."""
 
-    reached: bool
+    reached: np.bool
     w: HostArray
     P: HostArray
     B: HostArray
 
 
-class _Step(NamedTuple):
-    """A step to try from a point, in coordinates w."""
+class _SearchOfKnown(AbstractSearch):
+    """The search for one guess on the host."""
 
-    w: HostArray
-    promised: float  # decrease of half the squared distance
-    damping: float
-    is_minimum: bool  # whether the point counts as a minimum
-    is_last: bool
-
-
-class _SearchOfKnown:
-    """The search for one guess, by the formulas of `point`."""
+    xp = np
 
     def __init__(self, surface: Surface, M: HostArray) -> None:
         self.surface, self.guess = surface, surface.guess
-        self.eps = float(np.finfo(self.guess.dtype).eps)
         self.one = np.eye(self.guess.size, dtype=self.guess.dtype)
         self.root = _factorized(M[np.ix_(surface.free, surface.free)]).L.T
         self.T = np.linalg.solve(self.root, self.one)
@@ -168,17 +159,18 @@ class _SearchOfKnown:
     def minimum(self) -> HostArray:
         """The nearest point; NaN if there is none on the surface that was reached."""
         y = self.back(self.guess)
-        point = self.point(y)
-        step = self.planned(y, point, True, _Step(np.zeros_like(y), 0.0, 0.0, False, False))
+        point, zero, false = self.point(y), np.zeros((), y.dtype), np.array(False)
+        start = Plan(np.zeros_like(y), zero, zero, false, false)
+        plan = self.planned(y, point, np.array(True), start)
         for _ in range(STEPS - 1):
-            if step.is_last:
+            if plan.is_last:
                 break
-            trial = self.back(y + self.T @ step.w)
+            trial = self.back(y + self.T @ plan.step)
             trial_point = self.point(trial)
-            accepted = self.is_nearer(y, point, trial_point, step.promised)
+            accepted = self.is_nearer(y, point, trial_point, plan.promised)
             y, point = (trial, trial_point) if accepted else (y, point)
-            step = self.planned(y, point, accepted, step)
-        return y if step.is_minimum or not point.reached else np.full_like(y, np.nan)
+            plan = self.planned(y, point, accepted, plan)
+        return y if plan.is_minimum or not point.reached else np.full_like(y, np.nan)
 
     def projection(self) -> HostArray:
         """The nearest point of an affine surface."""
@@ -188,9 +180,17 @@ class _SearchOfKnown:
             y = y - self.T @ rows_on_host(A @ self.T).min_norm_solve(value)[0]
         return y
 
-    def size(self, y: HostArray) -> float:
-        """The length scale of round-off and tolerances."""
-        return _length(self.root @ (y - self.guess)) + _length(self.root @ y)
+    def times(self, matrix: HostArray, x: HostArray) -> HostArray:
+        """The product of numpy."""
+        return np.asarray(matrix @ x)
+
+    def diagonal(self, matrix: HostArray) -> HostArray:
+        """The diagonal of a matrix."""
+        return np.diagonal(matrix)
+
+    def length(self, x: HostArray) -> HostArray:
+        """The length, of the type of the vector."""
+        return np.sqrt(x @ x)
 
     def point(self, y: HostArray) -> _KnownSurfacePoint:
         """Evaluate the surface at y."""
@@ -200,50 +200,26 @@ class _SearchOfKnown:
         P = self.one - rows.U.T @ rows.U
         bent = self.surface.curvature(y, rows.min_norm_solve(C @ w)[1])
         H = self.one - self.T.T @ bent @ self.T
-        return _KnownSurfacePoint(reached, w, P, P @ H @ P + self.one - P)
+        return _KnownSurfacePoint(np.bool(reached), w, P, P @ H @ P + self.one - P)
 
-    def is_nearer(
-        self, y: HostArray, old: _KnownSurfacePoint, new: _KnownSurfacePoint, promised: float
-    ) -> bool:
-        """Whether a step has led nearer to the guess."""
-        nearer = (old.w - new.w) @ (old.w + new.w) / 2
-        round_off = 10 * self.eps * _length(old.w) * self.size(y)
-        return new.reached and bool(nearer + round_off >= 1e-4 * promised)
-
-    def planned(
-        self, y: HostArray, point: _KnownSurfacePoint, accepted: bool, previous: _Step
-    ) -> _Step:
-        """The next step, and whether it is so small that y is the minimum."""
-        slope, size = point.P @ point.w, self.size(y)
-        centers = np.diagonal(point.B)
-        radii = np.abs(point.B).sum(1) - np.abs(centers)
-        lowest, highest = (centers - radii).min(), (np.abs(centers) + radii).max()
-        damping = previous.damping / 8 if accepted else 4 * previous.damping + highest / 16
-        damping = 0.0 if damping < highest / 100 else float(damping)
-        factor = _factorized(point.B)
+    def solved(
+        self, B: HostArray, damping: HostArray, raised: HostArray, slope: HostArray, push: HostArray
+    ) -> tuple[HostArray, HostArray, HostArray]:
+        """By Cholesky factors, of which only the necessary ones are computed."""
+        factor = _factorized(B)
         if factor.definite:
-            damped = _factorized(point.B + damping * self.one) if damping else factor
-            step = -damped.solve(slope)
-        else:
-            raised = damping + self.eps**0.5 - lowest
-            push = 1e-2 * _length(point.w) * (point.P @ some_direction(y))
-            step = -_factorized(point.B + raised * self.one).solve(slope + push)
-        promised = -(slope @ step) - step @ point.B @ step / 2
-        length = _length(step)
-        small = factor.definite and damping == 0 and length <= self.eps**0.5 * size
-        slower = length >= 0.5 * _length(previous.w) or not accepted
-        least = small and (length <= 16 * self.eps * size or slower)
-        flat = not factor.definite and _length(slope) <= self.eps**0.5 * size
-        flat = flat and _factorized(point.B + self.eps**0.25 * self.one).definite
-        is_last = least or not point.reached
-        return _Step(step, max(float(promised), 0.0), damping, small or flat, is_last)
+            damped = _factorized(B + damping * self.one) if damping else factor
+            return np.array(True), np.array(True), -damped.solve(slope)
+        nearly = _factorized(B + self.eps**0.25 * self.one).definite
+        step = -_factorized(B + raised * self.one).solve(slope + push)
+        return np.array(False), np.array(nearly), step
 
     def back(self, y: HostArray) -> HostArray:
         """Take Gauss-Newton steps with line search until none reduces the residual."""
         value, A, _ = self.surface.evaluated(y)
         for _ in range(RETURNS):
             d = rows_on_host(A @ self.T).min_norm_solve(value)[0]
-            across, large = self.T @ d, _length(d) > self.eps**0.5 * self.size(y)
+            across, large = self.T @ d, self.length(d) > self.eps**0.5 * self.size(y)
             violation, least, best = np.abs(value).sum(), np.inf, (y, value, A)
             for length in LENGTHS.astype(y.dtype):
                 trial = y - length * across
@@ -258,10 +234,6 @@ class _SearchOfKnown:
                 break
             y, value, A = best
         return y
-
-
-def _length(x: HostArray) -> float:
-    return float(np.sqrt(x @ x))
 
 
 def nearest_known(surface: Surface, M: HostArray, is_affine: bool = False) -> HostArray:

@@ -1,14 +1,6 @@
 """The point of a surface level(y) = 0 that is nearest to a guess, and its derivative.
 
-In coordinates w in which M is the identity, y = guess + T w, this is the point of the surface
-nearest to the origin. Gauss-Newton steps reach the surface; a damped Newton method then moves
-along it (Absil, Mahony and Sepulchre 2008, chapters 6 and 7). With C = A T, the projector P onto
-the tangent space of the surface and the multipliers of C^T lambda = (1 - P) w, a step d solves
-
-    (B + mu) d = -P w,    B = P H P + 1 - P,    H = 1 - T^T (d2/dy2 lambda . level) T
-
-and Gauss-Newton steps return to the surface. If the result is not nearer to the guess the step is
-rejected and mu grows. So the distance never grows, and the final B decides whether it is a minimum.
+The formulas are those of `search`.
 """
 
 from collections.abc import Callable
@@ -18,18 +10,14 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import jacobian
 from jaxmech.consistency import extents_of_level, near
 from jaxmech.linalg import QR, AbstractRowSpace, cholesky, diagonal, matvec, metric
+from jaxmech.nearest.search import LENGTHS, RETURNS, STEPS, AbstractSearch, Plan
 
 Level = Callable[..., Array]  # level(y, *context), zero on the surface
-
-RETURNS = 30  # largest number of Gauss-Newton steps to the surface
-STEPS = 60  # largest number of Newton steps along it
-LENGTHS = 0.5 ** np.arange(6)  # of a Gauss-Newton step
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -62,10 +50,10 @@ def nearest(
     problem = _Problem(level, guess, M, context)
     zero, false = jnp.zeros((), guess.dtype), jnp.asarray(False)
     nowhere = jax.tree.map(jnp.zeros_like, jax.eval_shape(problem.point, guess))
-    zeros = jnp.zeros_like(guess)
-    start = _Search(guess, nowhere, zeros, zero, zero, jnp.zeros((), int), false, false)
-    search = _repeated(lambda s: ~s.done, problem.advance, start, STEPS)
-    return jnp.where(search.minimal | ~search.point.reached, search.y, jnp.nan)
+    plan = Plan(jnp.zeros_like(guess), zero, zero, false, false)
+    start = _Search(guess, nowhere, plan, jnp.zeros((), int))
+    search = _repeated(lambda s: ~s.plan.is_last, problem.advance, start, STEPS)
+    return jnp.where(search.plan.is_minimum | ~search.point.reached, search.y, jnp.nan)
 
 
 @nearest.defjvp
@@ -124,20 +112,18 @@ class _SurfacePoint(eqx.Module):
 
 
 class _Search(eqx.Module):
-    """The nearest point so far, and the next step to try, in coordinates w."""
+    """The nearest point so far, and the next step to try from it."""
 
     y: Float[Array, " n"]
     point: _SurfacePoint
-    step: Float[Array, " n"]
-    promised: Float[Array, ""]  # decrease of half the squared distance
-    damping: Float[Array, ""]  # mu
+    plan: Plan
     count: Int[Array, ""]  # number of steps; before the first one y is the guess
-    minimal: Bool[Array, ""]
-    done: Bool[Array, ""]
 
 
-class _Problem:
+class _Problem(AbstractSearch):
     """The minimization problem, with the functions of a point y that its solution needs."""
+
+    xp = jnp
 
     def __init__(self, level: Level, guess: Array, M: Array, context: tuple[Any, ...]) -> None:
         self.level = jax.jit(lambda y: level(y, *context))  # traced once, not once per derivative
@@ -147,12 +133,19 @@ class _Problem:
         factor = cholesky(M)
         self.T = factor.lower(identity).T
         self.root = factor.transposed()  # the inverse of T: w = root (y - guess)
-        self.eps = float(jnp.finfo(guess.dtype).eps)
         self.extents = jax.lax.stop_gradient(extents_of_level(self.level, guess, M))
 
-    def size(self, y: Array) -> Float[Array, ""]:
-        """The length scale of round-off and tolerances."""
-        return _length(matvec(self.root, y - self.guess)) + _length(matvec(self.root, y))
+    def times(self, matrix: Array, x: Array) -> Array:
+        """The product as a sum of products, which XLA fuses over a batch."""
+        return matvec(matrix, jnp.asarray(x))
+
+    def diagonal(self, matrix: Array) -> Array:
+        """The diagonal of a matrix."""
+        return diagonal(matrix)
+
+    def length(self, x: Array) -> Float[Array, ""]:
+        """The length, with a derivative where it is zero."""
+        return _length(x)
 
     def point(self, y: Array) -> _SurfacePoint:
         """Evaluate the surface at y."""
@@ -172,60 +165,28 @@ class _Problem:
 
     def advance(self, search: _Search) -> _Search:
         """Accept the step if it leads nearer to the guess, and compute the next one."""
-        y = self.back(search.y + matvec(self.T, search.step))
+        y = self.back(search.y + matvec(self.T, search.plan.step))
         point, old = self.point(y), search.point
-        # Half the difference of the squared distances, without the cancellation of their
-        # subtraction.
-        nearer = (old.w - point.w) @ (old.w + point.w) / 2
-        round_off = 10 * self.eps * _length(old.w) * self.size(search.y)
-        # Sufficient decrease (Armijo), up to round-off: at the minimum no step reduces it further.
-        better = point.reached & (nearer + round_off >= 1e-4 * search.promised)
+        better = self.is_nearer(search.y, old, point, search.plan.promised)
         accepted = better | (search.count == 0)
         chosen = (y, point), (search.y, old)
         y, point = jax.tree.map(partial(jnp.where, accepted), *chosen)
-        return self.planned(search, y, point, accepted)
+        return _Search(y, point, self.planned(y, point, accepted, search.plan), search.count + 1)
 
-    def planned(
-        self, search: _Search, y: Array, point: _SurfacePoint, accepted: Bool[Array, ""]
-    ) -> _Search:
-        """The next step, and whether it is so small that y is the minimum."""
-        slope, size = matvec(point.P, point.w), self.size(y)
-        # Gershgorin discs: no eigenvalue of B is below `lowest` or above `highest`.
-        centers = diagonal(point.B)
-        radii = jnp.abs(point.B).sum(1) - jnp.abs(centers)
-        lowest, highest = jnp.min(centers - radii), jnp.max(jnp.abs(centers) + radii)
-        # Where B is definite near the minimum the damping dies out, and Newton's method is
-        # quadratic.
-        damping = jnp.where(accepted, search.damping / 8, 4 * search.damping + highest / 16)
-        damping = jnp.where(damping < highest / 100, 0.0, damping)
-        # The gradient vanishes at a saddle on a line of symmetry; a push moves y off it.
-        push = 1e-2 * _length(point.w) * matvec(point.P, jnp.asarray(some_direction(y)))
-        raised = damping + self.eps**0.5 - lowest
+    def solved(
+        self, B: Array, damping: Array, raised: Array, slope: Array, push: Array
+    ) -> tuple[Array, Array, Array]:
+        """By elimination, in a loop over all four shifts."""
 
-        def solved(trial: tuple[Array, Array]) -> tuple[Array, Array]:
+        def solution(trial: tuple[Array, Array]) -> tuple[Array, Array]:
             shift, pushed = trial
-            return _solution(point.B + shift * self.one, -(slope + pushed * push))
+            return _solution(B + shift * self.one, -(slope + pushed * push))
 
         # The first two only test whether B is definite, and nearly so. The last is definite by
         # Gershgorin bounds, for an indefinite B, and is the only one with a push.
         shifts = jnp.stack([0 * damping, 0 * damping + self.eps**0.25, damping, raised])
-        definite, steps = jax.lax.map(solved, (shifts, jnp.arange(4, dtype=y.dtype) // 3))
-        step = jnp.where(definite[0], steps[2], steps[3])
-        promised = -(slope @ step) - step @ matvec(point.B, step) / 2
-        small = definite[0] & (damping == 0) & (_length(step) <= self.eps**0.5 * size)
-        slower = (_length(step) >= 0.5 * _length(search.step)) | ~accepted
-        least = small & ((_length(step) <= 16 * self.eps * size) | slower)
-        flat = ~definite[0] & definite[1] & (_length(slope) <= self.eps**0.5 * size)
-        return _Search(
-            y=y,
-            point=point,
-            step=step,
-            promised=jnp.maximum(promised, 0.0),
-            damping=damping,
-            count=search.count + 1,
-            minimal=small | flat,
-            done=least | ~point.reached,
-        )
+        definite, steps = jax.lax.map(solution, (shifts, jnp.arange(4, dtype=B.dtype) // 3))
+        return definite[0], definite[1], jnp.where(definite[0], steps[2], steps[3])
 
     def back(self, y: Array) -> Array:
         """Take Gauss-Newton steps with line search until none reduces the residual."""
@@ -295,11 +256,6 @@ def _solution(B: Array, r: Array) -> tuple[Bool[Array, ""], Float[Array, " n"]]:
 
     x, _ = jax.lax.scan(substitute, jnp.zeros_like(r), (indices, rows, rights), reverse=True)
     return ~singular.any(), x
-
-
-def some_direction(y: Any) -> np.ndarray:
-    """A vector of fixed pseudo-random numbers, of the shape and type of y."""
-    return np.random.default_rng(0).uniform(-1, 1, y.shape).astype(y.dtype)
 
 
 def _length(x: Array) -> Float[Array, ""]:
