@@ -242,7 +242,7 @@ def finite_extents(
         for c in constraints
     ]
 
-    def turned(e: Array, q: Array) -> Array:
+    def row_products(e: Array, q: Array) -> Array:
         """The rows times a direction, A e."""
 
         def value(c: Holonomic | Nonholonomic, x: Array) -> Array:
@@ -254,7 +254,7 @@ def finite_extents(
     M = system.dynamics.mass(q, v, t, params)
     units = coordinate_units(M, jnp.concatenate(rows))
     is_finite = jnp.isfinite(jnp.trace(M) + units.sum())
-    extents = _extents(turned, rows, units, q)
+    extents = _extents(row_products, rows, units, q)
     if states:
         # Nothing that states do turns a row of A.
         extents = jnp.concatenate([extents[:-states], jnp.full(states, _ANY, q.dtype)])
@@ -271,14 +271,14 @@ def extents_of_level(
 
 
 def _extents(
-    turned: Any, rows: Sequence[Array], units: Float[Array, " n"], q: Float[Array, " n"]
+    row_products: Any, rows: Sequence[Array], units: Float[Array, " n"], q: Float[Array, " n"]
 ) -> Float[Array, " n"]:
-    """The extents for the rows A of each constraint; `turned` is A(q) e, for e and q."""
+    """The extents for the rows A of each constraint; `row_products` is A(q) e, for e and q."""
 
     def bend(pair: Array) -> Array:
         """The derivative of A e along d, for two directions in which all terms have an effect."""
         d, e = pair * units[None]
-        return jax.jvp(partial(turned, e), (q,), (d,))[1]
+        return jax.jvp(partial(row_products, e), (q,), (d,))[1]
 
     draw = np.random.default_rng(29)
     shape = 2, 2, q.size

@@ -133,5 +133,5 @@ def _closes(k: int, indices: Sequence[int], fixed: HostArray, velocity_forms: An
     _, sizes, V = np.linalg.svd(rows)
     free = V[int((sizes > SMALL).sum()) :]
     slopes = velocity_forms[k][1]
-    turned = free @ (slopes - slopes.swapaxes(1, 2)) @ free.T
-    return bool(np.abs(turned).max(initial=0.0) <= SMALL * (1e-6 + np.abs(slopes).max(initial=0.0)))
+    curl = free @ (slopes - slopes.swapaxes(1, 2)) @ free.T
+    return bool(np.abs(curl).max(initial=0.0) <= SMALL * (1e-6 + np.abs(slopes).max(initial=0.0)))

@@ -179,6 +179,6 @@ def _predicted(task: Task, z: np.ndarray, recordings: Sequence[Recording]) -> Pr
 
 def held_out(task: Task, recordings: Sequence[Recording]) -> tuple[Data, SegmentOrigin]:
     """Whole recordings from their recorded initial states."""
-    cut, origin = segments(recordings, step=task.longest)
-    none = np.zeros((len(cut.q0), cut.start_size, 0))
-    return Data(cut, task.data.leaves, jnp.asarray(none)), origin
+    stack, origin = segments(recordings, step=task.longest)
+    none = np.zeros((len(stack.q0), stack.start_size, 0))
+    return Data(stack, task.data.leaves, jnp.asarray(none)), origin

@@ -101,7 +101,7 @@ def andrews() -> Model:
     )
 
 
-def _turned(angle: Array, x: ArrayLike, y: ArrayLike) -> Point:
+def _rotated(angle: Array, x: ArrayLike, y: ArrayLike) -> Point:
     c, s = jnp.cos(angle), jnp.sin(angle)
     return jnp.stack([x * c - y * s, x * s + y * c])
 
@@ -110,13 +110,13 @@ def _centres(q: Vector, p: Values) -> Float[Array, " 7 2"]:
     b, Th, g, Ph, d, Om, ep = q
     A, B = vector(p["xa"], p["ya"]), vector(p["xb"], p["yb"])
     return jnp.stack([
-        _turned(b, p["ra"], 0.0),
-        _turned(b, p["rr"], 0.0) - _turned(b + Th, p["da"], 0.0),
-        B + _turned(g, p["sb"], -p["sa"]),
-        A + _turned(d, p["zt"], 0.0) - _turned(Ph + d, 0.0, p["e"] - p["ea"]),
-        A + _turned(d, p["ta"], p["tb"]),
-        A - _turned(ep, 0.0, p["u"]) + _turned(Om + ep, p["zf"] - p["fa"], 0.0),
-        A - _turned(ep, p["ub"], p["ua"]),
+        _rotated(b, p["ra"], 0.0),
+        _rotated(b, p["rr"], 0.0) - _rotated(b + Th, p["da"], 0.0),
+        B + _rotated(g, p["sb"], -p["sa"]),
+        A + _rotated(d, p["zt"], 0.0) - _rotated(Ph + d, 0.0, p["e"] - p["ea"]),
+        A + _rotated(d, p["ta"], p["tb"]),
+        A - _rotated(ep, 0.0, p["u"]) + _rotated(Om + ep, p["zf"] - p["fa"], 0.0),
+        A - _rotated(ep, p["ub"], p["ua"]),
     ])  # fmt: skip
 
 
@@ -126,7 +126,7 @@ def _lagrangian(q: Vector, v: Vector, t: Array, p: Values) -> Array:
     inertia = vector(*(p[f"i{k}"] for k in range(1, 8)))
     w = jnp.stack([v[0], v[0] + v[1], v[2], v[3] + v[4], v[4], v[5] + v[6], v[6]])
     kinetic = 0.5 * m @ (c[:, 0] ** 2 + c[:, 1] ** 2) + 0.5 * inertia @ w**2
-    spring = vector(p["xb"] - p["xc"], p["yb"] - p["yc"]) + _turned(q[2], p["sd"], -p["sc"])
+    spring = vector(p["xb"] - p["xc"], p["yb"] - p["yc"]) + _rotated(q[2], p["sd"], -p["sc"])
     return kinetic - 0.5 * p["c0"] * (jnp.sqrt(spring @ spring) - p["l0"]) ** 2
 
 
@@ -136,22 +136,22 @@ def _motor(q: Vector, v: Vector, t: Array, p: Values) -> Vector:
 
 def _crank_and_coupler(q: Vector, p: Values) -> Point:
     """The position of joint E, reached along bodies 1 and 2."""
-    return _turned(q[0], p["rr"], 0.0) - _turned(q[0] + q[1], p["d"], 0.0)
+    return _rotated(q[0], p["rr"], 0.0) - _rotated(q[0] + q[1], p["d"], 0.0)
 
 
 def _rocker(q: Vector, t: Array, p: Values) -> Point:
-    E = vector(p["xb"], p["yb"]) - _turned(q[2], 0.0, p["ss"])
+    E = vector(p["xb"], p["yb"]) - _rotated(q[2], 0.0, p["ss"])
     return _crank_and_coupler(q, p) - E
 
 
 def _upper(q: Vector, t: Array, p: Values) -> Point:
-    G = vector(p["xa"], p["ya"]) + _turned(q[4], p["zt"], 0.0)
-    return _crank_and_coupler(q, p) - (G - _turned(q[3] + q[4], 0.0, p["e"]))
+    G = vector(p["xa"], p["ya"]) + _rotated(q[4], p["zt"], 0.0)
+    return _crank_and_coupler(q, p) - (G - _rotated(q[3] + q[4], 0.0, p["e"]))
 
 
 def _lower(q: Vector, t: Array, p: Values) -> Point:
-    H = vector(p["xa"], p["ya"]) - _turned(q[6], 0.0, p["u"])
-    return _crank_and_coupler(q, p) - (H + _turned(q[5] + q[6], p["zf"], 0.0))
+    H = vector(p["xa"], p["ya"]) - _rotated(q[6], 0.0, p["u"])
+    return _crank_and_coupler(q, p) - (H + _rotated(q[5] + q[6], p["zf"], 0.0))
 
 
 def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
@@ -162,7 +162,7 @@ def _state(start: Values, p: Values) -> tuple[Vector, Vector]:
 def _closed(beta: Array, p: Values) -> Vector:
     """All angles from that of the crank, with joints E, G and H as intersections of circles."""
     A, B = vector(p["xa"], p["ya"]), vector(p["xb"], p["yb"])
-    crank = _turned(beta, 1.0, 0.0)
+    crank = _rotated(beta, 1.0, 0.0)
     P = p["rr"] * crank
     E = _corner(P, B, p["d"], p["ss"])
     G = _corner(A, E, p["zt"], p["e"])
@@ -198,10 +198,10 @@ def _angle(r: Point, s: Point) -> Array:
 def _geometry(q: Vector, t: Array, p: Values) -> dict[str, Any]:
     O = jnp.zeros(2)  # noqa: E741
     A, B, C = (vector(p[f"x{k}"], p[f"y{k}"]) for k in "abc")
-    P, E = _turned(q[0], p["rr"], 0.0), _crank_and_coupler(q, p)
-    D = B + _turned(q[2], p["sd"], -p["sc"])
-    G = A + _turned(q[4], p["zt"], 0.0)
-    H = A - _turned(q[6], 0.0, p["u"])
+    P, E = _rotated(q[0], p["rr"], 0.0), _crank_and_coupler(q, p)
+    D = B + _rotated(q[2], p["sd"], -p["sc"])
+    G = A + _rotated(q[4], p["zt"], 0.0)
+    H = A - _rotated(q[6], 0.0, p["u"])
     links = {"1": (O, P), "2": (P, E), "4": (E, G), "5": (A, G), "6": (E, H), "7": (A, H)}
     bodies = {f"body {name}": line(*ends) for name, ends in links.items()}
     dots = {"O": O, "A": A, "B": B, "C": C, "P": P, "D": D, "G": G, "H": H, "E": E}

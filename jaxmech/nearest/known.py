@@ -17,7 +17,7 @@ from jaxmech.consistency import levels_at_known, near
 from jaxmech.linalg import rows_on_host
 from jaxmech.nearest.search import LENGTHS, RETURNS, STEPS, AbstractSearch, Plan
 from jaxmech.system import Params, System
-from jaxmech.utils.arrays import HostArray
+from jaxmech.utils.arrays import AnyArray, HostArray
 from jaxmech.utils.checks import has_finite_numbers
 from jaxmech.utils.jit_cache import jit_of
 
@@ -188,7 +188,7 @@ class _SearchOfKnown(AbstractSearch):
         """The diagonal of a matrix."""
         return np.diagonal(matrix)
 
-    def length(self, x: HostArray) -> HostArray:
+    def length(self, x: HostArray) -> AnyArray:
         """The length, of the type of the vector."""
         return np.sqrt(x @ x)
 
@@ -203,8 +203,8 @@ class _SearchOfKnown(AbstractSearch):
         return _KnownSurfacePoint(np.bool(reached), w, P, P @ H @ P + self.one - P)
 
     def solved(
-        self, B: HostArray, damping: HostArray, raised: HostArray, slope: HostArray, push: HostArray
-    ) -> tuple[HostArray, HostArray, HostArray]:
+        self, B: HostArray, damping: AnyArray, raised: AnyArray, slope: HostArray, push: HostArray
+    ) -> tuple[AnyArray, AnyArray, HostArray]:
         """By Cholesky factors, of which only the necessary ones are computed."""
         factor = _factorized(B)
         if factor.definite:

@@ -137,7 +137,7 @@ class _Problem(AbstractSearch):
 
     def times(self, matrix: Array, x: Array) -> Array:
         """The product as a sum of products, which XLA fuses over a batch."""
-        return matvec(matrix, jnp.asarray(x))
+        return matvec(matrix, x)
 
     def diagonal(self, matrix: Array) -> Array:
         """The diagonal of a matrix."""

@@ -111,7 +111,7 @@ class AbstractSearch(abc.ABC):
         damping = xp.where(accepted, previous.damping / 8, 4 * previous.damping + highest / 16)
         damping = xp.where(damping < highest / 100, 0 * damping, damping)
         # The gradient vanishes at a saddle on a line of symmetry; a push moves y off it.
-        push = 1e-2 * self.length(point.w) * self.times(point.P, some_direction(y))
+        push = 1e-2 * self.length(point.w) * self.times(point.P, xp.asarray(some_direction(y)))
         raised = damping + self.eps**0.5 - lowest
         definite, nearly, step = self.solved(point.B, damping, raised, slope, push)
         promised = -(slope @ step) - step @ self.times(point.B, step) / 2

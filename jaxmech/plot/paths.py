@@ -144,8 +144,8 @@ def points_of(shape: Shape) -> np.ndarray:
     low, high = shape.vertices.min(axis=1)[:, :d], shape.vertices.max(axis=1)[:, :d]
     bits = np.stack(np.meshgrid(*[[0.0, 1.0]] * d, indexing="ij"), -1).reshape(-1, d)
     corners = low[:, None] + bits * (high - low)[:, None]
-    turned = np.einsum("nkij,ncj->nkci", shape.axes, corners)
-    points: np.ndarray = shape.origin[:, :, None] + turned
+    arms = np.einsum("nkij,ncj->nkci", shape.axes, corners)
+    points: np.ndarray = shape.origin[:, :, None] + arms
     return points
 
 

@@ -180,9 +180,9 @@ def varying_axes(x: Array) -> frozenset[str]:
 
 
 def unsharded(x: Array) -> Array:
-    """Undo the cuts of x along explicit axes of a mesh."""
+    """Undo the splits of x along explicit axes of a mesh."""
     sharding = jax.typeof(x).sharding
-    if all(cut is None for cut in sharding.spec):
+    if all(axis is None for axis in sharding.spec):
         return x
     whole = jax.sharding.PartitionSpec(*[None] * x.ndim)
     return jax.sharding.reshard(x, sharding.update(spec=whole))

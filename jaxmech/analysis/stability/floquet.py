@@ -198,9 +198,9 @@ def _compared(matrix: Array, rough: Array) -> tuple[Array, Array]:
 def _closure(system: System, sol: Solution, params: Params, advance: Mapping[str, float]) -> float:
     """How far q and v miss their start, relative to their ranges; an error if too far."""
     coordinate_indices("advance", advance, system.coordinates)
-    turned = np.array([float(advance.get(name, 0.0)) for name in system.coordinates])
+    turns = np.array([float(advance.get(name, 0.0)) for name in system.coordinates])
     q, v = np.asarray(sol.q), np.asarray(sol.v)
-    missed = np.stack([_missed(q, turned), _missed(v, 0.0)])
+    missed = np.stack([_missed(q, turns), _missed(v, 0.0)])
     if not reads_integrals(system, sol.q[0], sol.v[0], sol.ts[0], params):
         missed[0, system.n - len(system.states) :] = 0.0
     closure = float(missed.max())

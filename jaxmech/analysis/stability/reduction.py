@@ -311,11 +311,11 @@ def unsteadiness(
     changes a deviation of one unit, or a second at rest. At rest the matrices must not change with
     time either: the eigenvalues of a shaken pendulum do not determine its stability.
     """
-    turned = W @ v
+    rates = W @ v
     rate = jnp.max(jnp.abs(v))
-    later = full.M @ (W @ turned) + full.C @ turned + full.K @ v + full.drift
+    later = full.M @ (W @ rates) + full.C @ rates + full.K @ v + full.drift
     later = later / jnp.where(rate > 0, rate, 1.0)
-    missed = jnp.stack([full.M @ (full.a - turned), small.Y @ (small.Y.T @ later)])
-    largest = jnp.max(full.forces + jnp.abs(full.M) @ jnp.abs(turned))
+    missed = jnp.stack([full.M @ (full.a - rates), small.Y @ (small.Y.T @ later)])
+    largest = jnp.max(full.forces + jnp.abs(full.M) @ jnp.abs(rates))
     missed_share = jnp.max(jnp.abs(missed)) / jnp.where(largest > 0, largest, 1.0)
     return jnp.where(rate > 0, missed_share, jnp.maximum(missed_share, full.change))

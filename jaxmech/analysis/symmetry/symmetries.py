@@ -220,17 +220,17 @@ def _conditions(
         # d/dv of dL/dv . W v is W^T dL/dv beside the change of dL/dv, as for a force.
         momentum = jax.jacfwd(lambda q, v, t: system.lagrangian(q, v, t, params), 1)
         for force in (momentum, *_forces(system, q, wild, params)):
-            turned = jnp.eye(q.size)[:, None, :] * force(q, wild, t)[None, :, None]
-            rows.append(_rows(force, q, wild, t, turned))
+            by_turn = jnp.eye(q.size)[:, None, :] * force(q, wild, t)[None, :, None]
+            rows.append(_rows(force, q, wild, t, by_turn))
         rows.append(_rows(lambda q, v, t: system.dynamics.position_level(q, t, params), q, v, t))
         rows.append(_rows(lambda q, v, t: system.dynamics.velocity_level(q, v, t, params), q, v, t))
         for c in system.constraints:
             if isinstance(c, Acceleration):
                 A, b = c.rows(q, v, t, params)
                 a = min_norm_solve(A, b)  # an acceleration that satisfies it, which W turns as well
-                turned = A[:, :, None] * a[None, None, :]
+                by_turn = A[:, :, None] * a[None, None, :]
                 level = _rows(
-                    lambda q, v, t, c=c, a=a: c.value(q, v, a, t, params), q, v, t, turned
+                    lambda q, v, t, c=c, a=a: c.value(q, v, a, t, params), q, v, t, by_turn
                 )
                 rows.append(level)
         return rows
@@ -238,10 +238,10 @@ def _conditions(
     return jax.vmap(conditions_at)(q, v, wild, t)
 
 
-def _rows(fn: Any, q: Array, v: Array, t: Array, turned: Array | float = 0.0) -> Array:
-    """The change of fn(q, v, t), shape (k,), by unit (c, W, s); `turned` is added to that by W."""
+def _rows(fn: Any, q: Array, v: Array, t: Array, by_turn: Array | float = 0.0) -> Array:
+    """The change of fn(q, v, t), shape (k,), by unit (c, W, s); `by_turn` is added to that by W."""
     by_q, by_v, by_t = jax.jacfwd(fn, (0, 1, 2))(q, v, t)
-    by_W = by_q[:, :, None] * q[None, None] + by_v[:, :, None] * v[None, None] + turned
+    by_W = by_q[:, :, None] * q[None, None] + by_v[:, :, None] * v[None, None] + by_turn
     return jnp.concatenate([by_q, by_W.reshape(len(by_q), q.size**2), by_t[:, None]], axis=1)
 
 

@@ -1,6 +1,6 @@
 """The rule by which XLA divides a batch among several devices: each computes its part.
 
-Axes of the batch may be cut, and are cut alike in all arguments and results; no other axis may be.
+Axes of the batch may be split, alike in all arguments and results; no other axis may be.
 """
 
 import math
@@ -102,18 +102,18 @@ def _starts(array: Any, count: int) -> np.ndarray:
 def _mesh(
     devices: Sequence[Any], count: int, arrays: Sequence[tuple[Sequence[int], np.ndarray]]
 ) -> tuple[Mesh, list[tuple[str, ...]]]:
-    """A mesh of the devices, and the mesh axes along which each axis of the batch is cut.
+    """A mesh of the devices, and the mesh axes along which each axis of the batch is split.
 
-    XLA may cut an axis by a part of an axis of the user's mesh, so every axis here has a prime
+    XLA may split an axis by a part of an axis of the user's mesh, so every axis here has a prime
     number of devices.
 
     Args:
         devices: the devices of the program, in order.
         count: number of axes of the batch.
         arrays: axes of the batch that an array has, and the start of each device's part. If
-            two arrays cut an axis differently, the first one counts.
+            two arrays split an axis differently, the first one counts.
     """
-    cuts: list[tuple[int, Any]] = []
+    splits: list[tuple[int, Any]] = []
     shape: tuple[int, ...] = (len(devices),)
     for factors in factorizations(len(devices)):
         pairs = [
@@ -122,19 +122,19 @@ def _mesh(
             for pair in zip(array_axes, starts.T, strict=False)
         ]
         tried = [(axis, mesh_axes(starts, factors)) for axis, starts in pairs]
-        if all(cut is not None for _, cut in tried):
-            cuts, shape = tried, factors
+        if all(shards is not None for _, shards in tried):
+            splits, shape = tried, factors
             break
-    cut_of_axis: dict[int, tuple[int, ...]] = {}
-    for axis, cut in cuts:
+    shards_of_axis: dict[int, tuple[int, ...]] = {}
+    for axis, shards in splits:
         if (
-            cut
-            and axis not in cut_of_axis
-            and not any(set(cut) & set(previous_cut) for previous_cut in cut_of_axis.values())
+            shards
+            and axis not in shards_of_axis
+            and not any(set(shards) & set(other_shards) for other_shards in shards_of_axis.values())
         ):
-            cut_of_axis[axis] = cut
+            shards_of_axis[axis] = shards
     mesh = Mesh(np.array(devices).reshape(shape), [f"part{k}" for k in range(len(shape))])
-    return mesh, [tuple(f"part{k}" for k in cut_of_axis.get(axis, ())) for axis in range(count)]
+    return mesh, [tuple(f"part{k}" for k in shards_of_axis.get(axis, ())) for axis in range(count)]
 
 
 def factorizations(number: int) -> Iterator[tuple[int, ...]]:
@@ -147,7 +147,7 @@ def factorizations(number: int) -> Iterator[tuple[int, ...]]:
 
 
 def mesh_axes(starts: np.ndarray, factors: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The axes of a mesh that cut an axis of an array, the outermost first; None if none do.
+    """The axes of a mesh that split an axis of an array, the outermost first; None if none do.
 
     Args:
         starts: the start of each device's part, if the axis had one member for each device.
@@ -155,7 +155,7 @@ def mesh_axes(starts: np.ndarray, factors: tuple[int, ...]) -> tuple[int, ...] |
     """
     digits = np.indices(factors).reshape(len(factors), -1)
     # The shift of the start of a part by one step along an axis of the mesh. All starts must be
-    # sums of such steps, and every axis must cut the remainder of the ones before it.
+    # sums of such steps, and every axis must split the remainder of the ones before it.
     weights = starts[[math.prod(factors[k + 1 :]) for k in range(len(factors))]]
     order = sorted(np.flatnonzero(weights).tolist(), key=lambda k: -weights[k])
     sizes = np.cumprod([factors[k] for k in order])
@@ -180,18 +180,18 @@ def resharded(
     if not avals:
         return list(outs)
     template = next((x for x in avals if not x.sharding.mesh.empty), avals[0])
-    cuts: dict[int, Any] = {}
+    splits: dict[int, Any] = {}
     used_names: set[str] = set()
     for x, array_axes in zip(avals, axes, strict=True):
-        for axis, cut in zip(array_axes, x.sharding.spec, strict=False):
-            names = {cut} if isinstance(cut, str) else {*(cut or ())}
-            if names and axis not in cuts and names.isdisjoint(used_names):
-                cuts[axis] = cut
+        for axis, shards in zip(array_axes, x.sharding.spec, strict=False):
+            names = {shards} if isinstance(shards, str) else {*(shards or ())}
+            if names and axis not in splits and names.isdisjoint(used_names):
+                splits[axis] = shards
                 used_names |= names
 
-    def with_cuts(out: ShapedArray) -> ShapedArray:
-        spec = PartitionSpec(*(cuts.get(axis) for axis in range(out.ndim)))
+    def with_splits(out: ShapedArray) -> ShapedArray:
+        spec = PartitionSpec(*(splits.get(axis) for axis in range(out.ndim)))
         sharding = template.sharding.update(spec=spec)
         return template.update(shape=out.shape, dtype=out.dtype, weak_type=False, sharding=sharding)
 
-    return [with_cuts(out) for out in outs]
+    return [with_splits(out) for out in outs]

@@ -1,6 +1,6 @@
 """The intermediate representation: a graph of scalars, the loops in it, and its live nodes.
 
 Read `graph` first, then `loops`; `liveness` finds the nodes that have to be computed, and
-`fingerprints` recognize a node when a program is read again. `pieces` cuts a long graph into
+`fingerprints` recognize a node when a program is read again. `pieces` splits a long graph into
 pieces, of which many are equal.
 """

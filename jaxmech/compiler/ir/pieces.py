@@ -60,8 +60,8 @@ def pieces(
         constants: the value of each node that is a constant, None for other nodes.
     """
     ends = _ends(operations)
-    cut = [list(operations[a:b]) for a, b in pairwise([0, *ends])]
-    return _joined([_piece(part, uses, constants) for part in cut], uses, constants)
+    runs = [list(operations[a:b]) for a, b in pairwise([0, *ends])]
+    return _joined([_piece(part, uses, constants) for part in runs], uses, constants)
 
 
 def _ends(operations: Sequence[ScalarOperation]) -> list[int]:

@@ -121,10 +121,10 @@ def stacked(inputs: Sequence[Inputs], ends: Sequence[tuple[float, float]]) -> di
 def _stacked(signals: Sequence[Signal], ends: Sequence[tuple[float, float]]) -> Signal:
     if any(signal.times is not None for signal in signals):
         signals = [_with_times(signal) for signal in signals]
-    cut = [_cut(signal, *pair) for signal, pair in zip(signals, ends, strict=True)]
-    most = max(len(signal.values) for signal in cut)
+    cropped = [_cropped(signal, *pair) for signal, pair in zip(signals, ends, strict=True)]
+    most = max(len(signal.values) for signal in cropped)
     # A power of two, so that signals of other lengths share what was compiled.
-    return signal_rows(cut, 1 << (most - 1).bit_length())
+    return signal_rows(cropped, 1 << (most - 1).bit_length())
 
 
 def signal_rows(signals: Sequence[Signal], size: int | None = None) -> Signal:
@@ -151,7 +151,7 @@ def _grid(signal: Signal) -> Any:
     return signal.start, signal.spacing, signal.times
 
 
-def _cut(signal: Signal, first: float, last: float) -> Signal:
+def _cropped(signal: Signal, first: float, last: float) -> Signal:
     """The samples that the values between two times depend on, with a delay up to the distance.
 
     For short segments they are more, so that a delay may be longer. Further off the values are NaN

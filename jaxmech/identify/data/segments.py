@@ -112,20 +112,22 @@ def segments(
     recordings: Sequence[Recording], *, horizon: Shooting | None = None, step: float | None = None
 ) -> tuple[Segments, SegmentOrigin]:
     """Cut recordings at the horizon, divide intervals longer than `step` [s], and pad."""
-    cut = [s for k, recording in enumerate(recordings) for s in _cut(k, recording, horizon, step)]
-    size = _common(max(len(s.ts) for s in cut))
-    rows = [_padded(s, recordings[s.recording], size) for s in cut]
-    numbers = np.array([s.recording for s in cut])
-    following = np.arange(len(cut))
+    slices = [
+        s for k, recording in enumerate(recordings) for s in _slices(k, recording, horizon, step)
+    ]
+    size = _common(max(len(s.ts) for s in slices))
+    rows = [_padded(s, recordings[s.recording], size) for s in slices]
+    numbers = np.array([s.recording for s in slices])
+    following = np.arange(len(slices))
     following[:-1] += numbers[1:] == numbers[:-1]
     columns = [np.stack(column) for column in zip(*rows, strict=True)]
     inputs = stacked(
-        [recordings[s.recording].inputs for s in cut], [(s.ts[0], s.ts[-1]) for s in cut]
+        [recordings[s.recording].inputs for s in slices], [(s.ts[0], s.ts[-1]) for s in slices]
     )
     ts, observed, weights, q0, v0, last = map(jnp.asarray, columns)
     wrap = any(recording.wraps for recording in recordings)
-    periods = jnp.stack([recordings[s.recording].periods for s in cut]) if wrap else None
-    counted = (tuple(getattr(s, x)[s.counts] for s in cut) for x in ("rows", "samples"))
+    periods = jnp.stack([recordings[s.recording].periods for s in slices]) if wrap else None
+    counted = (tuple(getattr(s, x)[s.counts] for s in slices) for x in ("rows", "samples"))
     return (
         Segments(ts, observed, weights, q0, v0, last, jnp.asarray(following), inputs, periods),
         SegmentOrigin(tuple(recordings), numbers, *counted),
@@ -144,7 +146,7 @@ def _common(count: int) -> int:
     return -(-count // _MOST_DOUBLED) * _MOST_DOUBLED
 
 
-def _cut(
+def _slices(
     number: int, recording: Recording, horizon: Shooting | None, step: float | None
 ) -> list[_Segment]:
     intervals = len(recording.ts) - 1

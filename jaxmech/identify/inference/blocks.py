@@ -48,17 +48,17 @@ def blocks(task: Task, y: np.ndarray, conditions: Conditions, factor: float) -> 
     H = J.T @ J
     sizes = np.sqrt(np.where(np.diag(H) > 0, np.diag(H), 1.0))
     H = H / sizes / sizes[:, None]
-    cuts = list(block_times(values, seen))
-    if len(cuts) < FEWEST or len(cuts) <= np.linalg.matrix_rank(H, tol=1e-10, hermitian=True):
+    blocks = list(block_times(values, seen))
+    if len(blocks) < FEWEST or len(blocks) <= np.linalg.matrix_rank(H, tol=1e-10, hermitian=True):
         return None
     moves = []
-    for k, times in cuts:
+    for k, times in blocks:
         by_segment = slopes[k][:, times].reshape(slopes.shape[1], -1)
         by_y = (evaluator.map_of(y, k).T @ by_segment) / sizes[:, None]
         inverse = np.linalg.pinv(H - by_y @ by_y.T, rcond=_RANK, hermitian=True)
         moves.append(((inverse @ by_y @ values[k, times].ravel()) / sizes)[:p])
     by_z = np.asarray(evaluator.at(y).by_z, float)
-    count = len(cuts)
+    count = len(blocks)
     # What hardly any sample depends on moves without bounds.
     with np.errstate(over="ignore", invalid="ignore"):
         changes = factor * np.array(moves) @ by_z.T

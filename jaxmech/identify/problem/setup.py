@@ -78,23 +78,23 @@ def prepare(subject: Identifiable, recordings: Any, settings: Settings) -> Task:
     if horizon is not None:
         pairs = zip(given, states, strict=True)
         given = tuple(_with_guesses(problem, params, *pair) for pair in pairs)
-    cut, origin = segments(given, horizon=horizon)
-    states = initial_states(problem, cut, params)
-    problem, longest = with_chosen_steps(problem, params, given, cut, states)
+    stack, origin = segments(given, horizon=horizon)
+    states = initial_states(problem, stack, params)
+    problem, longest = with_chosen_steps(problem, params, given, stack, states)
     if longest is not None:
-        cut, origin = segments(given, horizon=horizon, step=longest)
+        stack, origin = segments(given, horizon=horizon, step=longest)
     weighted = all(one.weights is not None for one in given)
     if not weighted:
         _require_no_prior(given, settings, subject)
-    along = jnp.asarray(np.zeros((len(cut.q0), cut.start_size, 0)))
+    along = jnp.asarray(np.zeros((len(stack.q0), stack.start_size, 0)))
     if free or horizon is not None:
-        directions = free_directions(problem, cut, states, origin.first)
+        directions = free_directions(problem, stack, states, origin.first)
         directions[origin.first] *= free  # those of fixed initial states are zero
         along = jnp.asarray(directions)
-    data = Data(cut, found.leaves, along)
-    sensor_weight = np.ones(cut.observed.shape[2])
+    data = Data(stack, found.leaves, along)
+    sensor_weight = np.ones(stack.observed.shape[2])
     if not weighted:
-        sensor_weight = first_weights(np.asarray(cut.weights), np.asarray(cut.observed))
+        sensor_weight = first_weights(np.asarray(stack.weights), np.asarray(stack.observed))
     conditions = _conditions(found, data, origin, states, settings, sensor_weight)
     y = np.zeros(found.layout.size + len(origin.recording) * data.free_starts)
     _require_enough(given, data, origin, found.layout.size, weighted=weighted)

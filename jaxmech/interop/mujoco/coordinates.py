@@ -60,10 +60,10 @@ class Conversion:
     def q(self, qpos: Any) -> Array:
         """The coordinates, (n,)."""
         x = _sized("qpos", qpos, self.size[0])
-        turned = [
+        quaternions = [
             product(np.asarray(e.turn, x.dtype), x[e.qpos : e.qpos + 4]) for e in self.quaternions
         ]
-        return self._joined(x[self._of("qpos")], turned)
+        return self._joined(x[self._of("qpos")], quaternions)
 
     def qpos(self, q: Any) -> Array:
         """MuJoCo's positions, (nq,)."""

@@ -33,10 +33,10 @@ class Coupling:
 
     def __call__(self, q: Any, t: Any, params: Any) -> Array:
         """The residual of the equation."""
-        turned = jnp.zeros((), q.dtype) if self.b is None else q[self.b] - self.starts[1]
+        coordinate = jnp.zeros((), q.dtype) if self.b is None else q[self.b] - self.starts[1]
         value = jnp.zeros((), q.dtype)
         for coefficient in reversed(self.coefficients):
-            value = value * turned + coefficient
+            value = value * coordinate + coefficient
         return q[self.a] - self.starts[0] - value
 
 

@@ -134,10 +134,10 @@ def mass_of(members: Sequence[Member], n: int) -> Array:
         if member.parent in outboard:
             moved_inertia = inertia.moved(passage.turn, passage.offset)
             composite[member.parent] = composite[member.parent].plus(moved_inertia)
-            turned = passage.turn.out(momenta.angular)
+            angular = passage.turn.out(momenta.angular)
             if not is_zero(passage.offset):
-                turned = turned + matmul(across(passage.offset), momenta.linear)
-            outboard[member.parent].append(momenta._replace(angular=turned))
+                angular = angular + matmul(across(passage.offset), momenta.linear)
+            outboard[member.parent].append(momenta._replace(angular=angular))
     # Each pair of coordinates is in one of two entries, or in both with the same value.
     last = sum(x.size for x in numbers)
     symmetric_indices = np.minimum(*(np.where(x == 0, last, x) for x in (indices, indices.T)))

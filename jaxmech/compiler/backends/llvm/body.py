@@ -31,7 +31,7 @@ class Body:
         batched: indices of the arguments that differ in a batch.
         first: name of the index of the first of these trajectories.
         array: returns the address of an array: arguments from 0, then the computed results.
-        functions: functions of the pieces into which the code is cut; None if it is short.
+        functions: functions of the pieces into which the code is split; None if it is short.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ from jaxmech.compiler.ir.loops import (
 from jaxmech.compiler.ir.pieces import Piece, pieces
 
 MOST_TABLES = 64  # iterations of a loop whose functions have tables of positions for each of them
-SHORTEST = 100  # operations of a run that is cut into pieces
+SHORTEST = 100  # operations of a run that is split into pieces
 ARRAY_ALIGN = 16  # bytes, of the arrays that XLA passes (`kEntryParameterAlignBytes`)
 
 
@@ -79,7 +79,7 @@ class Assembler(Operations):
         builder: builder to which the lines are added.
         leaf: writes the load of an `input`, or the `read` of one of several at an index.
         memory: the location of a sequence that is an argument or a result of the kernel, else None.
-        functions: functions of the pieces into which the code is cut; None if it is short.
+        functions: functions of the pieces into which the code is split; None if it is short.
         around: the assembler of the graph around the loop whose body this is.
         carry: names of the carry of that loop.
         in_memory: leaves of the carry that lie in memory, with their addresses.
@@ -157,11 +157,11 @@ class Assembler(Operations):
         items, run = list[int | Piece](), list[int]()
         for i in numbers:
             if self._ends_run(i):
-                items += [*self._cut(run), i]
+                items += [*self._split(run), i]
                 run = []
             elif self.graph.nodes[i].op not in LEAVES:
                 run.append(i)
-        return [*items, *self._cut(run)]
+        return [*items, *self._split(run)]
 
     def _ends_run(self, number: int) -> bool:
         """Whether a node is not an operation of a piece, but depends on others."""
@@ -169,7 +169,7 @@ class Assembler(Operations):
         is_branch = node.op == "branch" and node.params in self.live.branches
         return is_branch or node.op in ("result", "saved", "read")
 
-    def _cut(self, run: list[int]) -> Sequence[int | Piece]:
+    def _split(self, run: list[int]) -> Sequence[int | Piece]:
         if len(run) < SHORTEST:
             return run
         return pieces([self.operation(i) for i in run], self.uses, self.graph.values)

@@ -103,7 +103,7 @@ class _Pair:
         cosine = self.times_plus(zz, self.polynomial(constants.cosine, z), cosine)
         if self.dtype == np.float64:
             quarters = self.bits(raised)
-        return self.turned(quarters, sine, cosine)
+        return self.in_quadrant(quarters, sine, cosine)
 
     def reduced_by_integers(self, x: str, r: str, quarters: str) -> tuple[str, str]:
         """Reduce x where it is large and finite, to the distance from a multiple of pi/2."""
@@ -139,7 +139,7 @@ class _Pair:
             ends.append(builder.select(is_negative, minus, turns, self.constants.integer))
         return merged[0], merged[1]
 
-    def turned(self, quarters: str, sine: str, cosine: str) -> tuple[str, str]:
+    def in_quadrant(self, quarters: str, sine: str, cosine: str) -> tuple[str, str]:
         """Rotate by the quadrant in the last two bits: swap sine and cosine, and change signs."""
         builder, dtype = self.builder, self.dtype
         odd = self.with_integer("icmp ne", self.with_integer("and", quarters, 1), 0)
