@@ -1,15 +1,15 @@
 """Parts of mechanisms: bodies, joints and forces that compose into a `System`.
 
 Read upward: `values`, `vectors` and `directions` are numbers and geometry, `body` and
-`rigid_bodies` the bodies, made of `solids` with an `inertia` and drawn by `visuals`,
+`rigid_bodies` the bodies, made of `solids` with `mass` and `inertia` and drawn by `visuals`,
 `position_equations` and `velocity_equations` the elements that joints are made of. `joints` are
 those that can have coordinates, each in one class with all that is known about it; `point_joints`,
 `gears`, `rack`, `rolling`, `clutches` and the `contacts` of cams and curved bodies are always
 constraints, and `gaps` are stops, ropes and bodies that touch and part. `kinematics` says where
 bodies are, in coordinates of their own or in those of joints, and `dynamics` has M and Q in the
 latter. `forces` act on bodies and in joints, and `joint_loads` are what joints exert. `equations`
-makes the system of a `mechanism`, after the checks of `validation`; `geometry` and `drawing` draw
-it, and `outline` prints it.
+makes the system of a `mechanism`, whose `body_motions` can be asked for, after the checks of
+`validation`; `geometry` and `drawing` draw it, and `outline` prints it.
 """
 
 from jaxmech.parts.body import AbstractBody as AbstractBody

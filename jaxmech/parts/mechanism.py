@@ -6,17 +6,17 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
-from jaxmech.parts.body import AbstractBody, Frame, Load, Start
-from jaxmech.parts.equations import energies_of, system_of
-from jaxmech.parts.forces.elements import AbstractForce, Gravity, point_with_velocity
+from jaxmech.parts.body import AbstractBody, Start
+from jaxmech.parts.body_motions import BodyMotions
+from jaxmech.parts.equations import system_of
+from jaxmech.parts.forces.elements import AbstractForce, Gravity
 from jaxmech.parts.geometry import shapes
-from jaxmech.parts.joint_loads import total_momentum
 from jaxmech.parts.joints.base import Joint
 from jaxmech.parts.kinematics.base import AbstractKinematics
 from jaxmech.parts.kinematics.spins import spins_of
-from jaxmech.parts.kinematics.tree import BodyCoordinates, kinematics_of
+from jaxmech.parts.kinematics.tree import kinematics_of
 from jaxmech.parts.outline import outline
 from jaxmech.parts.validation import (
     AnyForce,
@@ -25,7 +25,6 @@ from jaxmech.parts.validation import (
     require_consistent,
     require_possible,
 )
-from jaxmech.parts.values import Reader, vector
 from jaxmech.parts.visuals import Visual
 from jaxmech.system import System, as_dtype
 from jaxmech.utils.checks import require_kind
@@ -33,7 +32,7 @@ from jaxmech.utils.parameters import warn_of_slips
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Mechanism:
+class Mechanism(BodyMotions):
     """Bodies, joints and forces as one mechanical system.
 
     By default the coordinates are those of joints along a tree from the ground, `elbow.angle` and
@@ -164,235 +163,6 @@ class Mechanism:
         q, v = jnp.concatenate([q, states]), jnp.concatenate([v, states])
         return q, self.system.dynamics.from_speeds(q, v, t, params)
 
-    def frame(self, body: str, q: Any, t: Any = 0.0, params: Any = None) -> Frame:
-        """The frame of a body: its `origin`, its `axes` and its `attitude`.
-
-        Args:
-            body: name of the body.
-            q: all coordinates, shape (n,).
-            t: time [s].
-            params: parameters; by default those of the mechanism.
-
-        Raises:
-            ValueError: if no body has this name, or `q` has the wrong shape.
-
-        Example:
-            >>> from jaxmech.parts import point_mass
-            >>> print(Mechanism([point_mass("bob", mass=1.0)]).frame("bob", [1.0, 2.0]).origin)
-            [1. 2.]
-        """
-        q, t, params = self._pose(q, t, params)
-        return self.kinematics.frames([self._body(body)], q, t, params)[0]
-
-    def point(
-        self, body: str, at: Any, q: Any, t: Any = 0.0, params: Any = None
-    ) -> Float[Array, " d"]:
-        """The position of a point of a body, along the axes of the ground [m].
-
-        Args:
-            body: name of the body.
-            at: the point along the axes of the body [m], d values as in joints, or an array (d,).
-            q: all coordinates, shape (n,).
-            t: time [s].
-            params: parameters; by default those of the mechanism.
-
-        Raises:
-            ValueError: if no body has this name, or an argument has the wrong shape.
-
-        Example:
-            >>> from jaxmech.parts import ground, planar_body, revolute
-            >>> bar = planar_body("bar", mass=1.0, inertia=1.0)
-            >>> arm = Mechanism([bar], [revolute("hinge", ground, (0, 0), bar, (0, 0))])
-            >>> print(arm.point("bar", (2, 0), [jnp.pi / 2]).round(3))
-            [0. 2.]
-        """
-        q, t, params = self._pose(q, t, params)
-        local = self._local(at)
-        frame = self.kinematics.frames([self._body(body)], q, t, params)[0]
-        return frame.point(Reader("the point", t, params).vector(local, self._size))
-
-    def velocity(
-        self, body: str, at: Any, q: Any, v: Any, t: Any = 0.0, params: Any = None
-    ) -> Float[Array, " d"]:
-        """The velocity of a point of a body, along the axes of the ground [m/s].
-
-        Args:
-            body: name of the body.
-            at: the point along the axes of the body [m], d values as in joints, or an array (d,).
-            q: all coordinates, shape (n,).
-            v: all velocities, shape (n,) or (k,).
-            t: time [s].
-            params: parameters; by default those of the mechanism.
-
-        Raises:
-            ValueError: if no body has this name, or an argument has the wrong shape.
-
-        Example:
-            >>> from jaxmech.parts import ground, planar_body, revolute
-            >>> bar = planar_body("bar", mass=1.0, inertia=1.0)
-            >>> arm = Mechanism([bar], [revolute("hinge", ground, (0, 0), bar, (0, 0))])
-            >>> print(arm.velocity("bar", (2, 0), [0.0], [3.0]))
-            [0. 6.]
-        """
-        at_rest = jnp.zeros(self.system.n_velocities)
-        return self._motion_of(body, at, (q, v, at_rest), t, params)[0]
-
-    def acceleration(
-        self, body: str, at: Any, q: Any, v: Any, qdd: Any, t: Any = 0.0, params: Any = None
-    ) -> Float[Array, " d"]:
-        """The acceleration of a point of a body, along the axes of the ground [m/s^2].
-
-        Args:
-            body: name of the body.
-            at: the point along the axes of the body [m], d values as in joints, or an array (d,).
-            q: all coordinates, shape (n,).
-            v: all velocities, shape (n,) or (k,).
-            qdd: all accelerations, shape (n,) or (k,), such as those of `observe`.
-            t: time [s].
-            params: parameters; by default those of the mechanism.
-
-        Raises:
-            ValueError: if no body has this name, or an argument has the wrong shape.
-
-        Example:
-            >>> from jaxmech.parts import ground, planar_body, revolute
-            >>> bar = planar_body("bar", mass=1.0, inertia=1.0)
-            >>> arm = Mechanism([bar], [revolute("hinge", ground, (0, 0), bar, (0, 0))])
-            >>> print(arm.acceleration("bar", (2, 0), [0.0], [3.0], [0.5]))
-            [-18.   1.]
-        """
-        return self._motion_of(body, at, (q, v, qdd), t, params)[1]
-
-    def _motion_of(
-        self, body: str, point: Any, motion: tuple[Any, Any, Any], t: Any, params: Any
-    ) -> tuple[Array, Array]:
-        (q, v, qdd), carrier, local = motion, self._body(body), self._local(point)
-        _, qdd, *_ = self._arguments(q, qdd, t, params, ("q", "qdd"))
-        q, u, t, params = self._arguments(q, v, t, params)
-        v = self.system.dynamics.speeds(q, u, t, params)
-        qdd = self.system.dynamics.speed_rates(q, u, qdd.astype(q.dtype), t, params)
-
-        def velocity(q: Array, v: Array, t: Array) -> Array:
-            motion_at_t = self.kinematics.moving([carrier], q, v, t, params)[0]
-            read = Reader("the point", t, params)
-            return jnp.asarray(point_with_velocity(motion_at_t, local, read)[1])
-
-        return jax.jvp(velocity, (q, v, t), (v, qdd, jnp.ones_like(t)))
-
-    def _pose(self, q: Any, t: Any, params: Any) -> tuple[Array, Array, Any]:
-        """The checked arguments of functions that do not depend on velocities."""
-        q, _, t, params = self._arguments(q, jnp.zeros(self.system.n_velocities, int), t, params)
-        return q, t, params
-
-    def _state(self, q: Any, v: Any, t: Any, params: Any) -> tuple[Array, Array, Array, Any]:
-        """The checked arguments, with the rates of the coordinates for v."""
-        q, v, t, params = self._arguments(q, v, t, params)
-        return q, self.system.dynamics.speeds(q, v, t, params), t, params
-
-    def _arguments(
-        self, q: Any, v: Any, t: Any, params: Any, names: tuple[str, str] = ("q", "v")
-    ) -> tuple[Array, Array, Array, Any]:
-        """The checked arguments, by default with the parameters of the mechanism."""
-        params = dict(self.params) if params is None else params
-        return self.system.arguments(q, v, t, params, names)
-
-    @property
-    def _size(self) -> int:
-        return self.bodies[0].dimension
-
-    def _local(self, point: Any) -> Any:
-        """The checked point: an array, which may be traced, or values that a `Reader` reads."""
-        if _has_names(point):
-            return vector("the point", "at", point, self._size)
-        local = jnp.asarray(point) * 1.0
-        if local.shape != (self._size,):
-            raise ValueError(
-                f"Argument `at` must be a point on the body, of shape ({self._size},), but has "
-                f"shape {local.shape}; for many points use `jax.vmap`."
-            )
-        return local
-
-    def load(self, body: str, q: Any, generalized: Any) -> Load:
-        """The force [N] and the torque [N m] that a generalized force exerts on a body.
-
-        Args:
-            body: name of the body.
-            q: all coordinates, shape (n,).
-            generalized: generalized force, shape (n,), such as a reaction of `observe`.
-
-        Returns:
-            The force (d,), and the torque about the reference point, along the axes of the ground.
-
-        Raises:
-            ValueError: if no body has this name, an argument has the wrong shape, or the
-                coordinates are those of joints, for which a generalized force does not determine
-                the loads on single bodies.
-
-        Example:
-            >>> from jaxmech.parts import planar_body
-            >>> body = planar_body("bar", mass=1.0, inertia=1.0)
-            >>> bar = Mechanism([body], coordinates="bodies")
-            >>> force, torque = bar.load("bar", [0.0, 0.0, 0.0], [1.0, 2.0, 3.0])
-            >>> print(force, torque)
-            [1. 2.] 3.0
-        """
-        carrier, names, system = self._body(body), ("q", "generalized"), self.system
-        if not isinstance(self.kinematics, BodyCoordinates):
-            raise ValueError(
-                "With the coordinates of joints, a generalized force does not tell the loads on "
-                "single bodies; `observe(...).loads` has those of all joints by name."
-            )
-        q, generalized, t, _ = system.arguments(q, generalized, 0.0, None, names)
-        if system.quasi is not None:  # the force on the coordinates of the same power
-            rates = jnp.zeros_like(q)
-            pull = jax.vjp(lambda rates: system.dynamics.from_speeds(q, rates, t, None), rates)[1]
-            (generalized,) = pull(generalized)
-        entries = (self.kinematics.entries(carrier, x) for x in (q, generalized))
-        return carrier.load(*entries)
-
-    def momentum(
-        self, q: Any, v: Any, t: Any = 0.0, params: Any = None
-    ) -> tuple[Float[Array, " d"], Float[Array, "..."]]:
-        """The momentum and the angular momentum about the origin of all bodies.
-
-        Args:
-            q: all coordinates, shape (n,).
-            v: all velocities, shape (n,) or (k,).
-            t: time [s].
-            params: parameters; by default those of the mechanism.
-
-        Returns:
-            Momentum (d,) [kg m/s], and angular momentum [kg m^2/s], a scalar in the plane and (3,)
-            in space, along the axes of the ground.
-
-        Example:
-            >>> from jaxmech.parts import point_mass
-            >>> bob = Mechanism([point_mass("bob", mass=2.0)])
-            >>> p, h = bob.momentum([1.0, 0.0], [0.0, 3.0])
-            >>> print(p, h)
-            [0. 6.] 6.0
-        """
-        return total_momentum(self.kinematics, self._state(q, v, t, params))
-
-    def energies(
-        self, q: Any, v: Any, t: Any = 0.0, params: Any = None
-    ) -> dict[str, Float[Array, ""]]:
-        """The kinetic energies of the bodies, and the potential energies of all forces [J].
-
-        Args:
-            q: all coordinates, shape (n,).
-            v: all velocities, shape (n,) or (k,).
-            t: time [s].
-            params: parameters; by default those of the mechanism.
-
-        Example:
-            >>> from jaxmech.parts import gravity, point_mass
-            >>> bob = Mechanism([point_mass("bob", mass=2.0)], forces=[gravity(10.0)])
-            >>> {name: float(value) for name, value in bob.energies([1.0, 0.5], [0, 3.0]).items()}
-            {'bob': 9.0, 'gravity': 10.0}
-        """
-        return energies_of(self.kinematics, self.forces, self._state(q, v, t, params))
-
     def geometry(self, q: Any, t: Any, params: Any) -> dict[str, Any]:
         """The solids, dots and lines that represent the mechanism (`jaxmech.geometry`).
 
@@ -413,20 +183,6 @@ class Mechanism:
         kinds = Joint | AbstractForce | Gravity
         parts = [part for part in (*self.joints, *self.forces) if isinstance(part, kinds)]
         return shapes(self.kinematics, parts, self.scenery, q, t, params)
-
-    def _body(self, name: str) -> AbstractBody:
-        for body in self.bodies:
-            if body.name == name:
-                return body
-        raise ValueError(
-            f"Argument `body` must be one of {', '.join(b.name for b in self.bodies)}, "
-            f"but is {name!r}."
-        )
-
-
-def _has_names(point: Any) -> bool:
-    values = point if isinstance(point, Sequence) and not isinstance(point, str) else (point,)
-    return any(isinstance(value, str) or callable(value) for value in values)
 
 
 def _require_readable(mechanism: Mechanism) -> None:

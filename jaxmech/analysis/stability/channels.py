@@ -111,20 +111,20 @@ def _by_parameters(
 ) -> Sequence[tuple[Array, ...]]:
     """The force of each parameter, and the derivatives of A a - b and of the constraints by it."""
     q, v, t, params = state
-    places = [channel.index for _, channel in inputs if isinstance(channel, Parameter)]
-    if not places:
+    leaves = [channel.index for _, channel in inputs if isinstance(channel, Parameter)]
+    if not leaves:
         return ()
     numbers, with_numbers = numbers_of(params)
     multipliers = full.multipliers[row_order(system, system.dynamics.sizes(*state))]
 
     def equations_at(x: Array) -> tuple[Array, Array, Array]:
-        p = with_numbers(numbers.at[np.array(places)].add(x))
+        p = with_numbers(numbers.at[np.array(leaves)].add(x))
         found_at = balance(system, q, v, t, p, full.a, multipliers)
         level = jnp.concatenate([system.dynamics.position_level(q, t, p), found_at.speed])
         return -found_at.force, found_at.rows, level
 
     # By all parameters together: the equations are traced and compiled once, not for each of them.
-    slopes = jax.jacfwd(equations_at)(jnp.zeros(len(places), q.dtype))
+    slopes = jax.jacfwd(equations_at)(jnp.zeros(len(leaves), q.dtype))
     return list(zip(*(slope.T for slope in slopes), strict=True))
 
 

@@ -214,8 +214,8 @@ def _in_slices(fn: Callable[[Any], Any], varying: Any, slices: int, filled: Any)
 
 def _entry(tree: Any, section: str, name: str, index: tuple[int, ...]) -> np.ndarray:
     values: np.ndarray = np.asarray(tree[section][name])
-    place: tuple[Any, ...] = (slice(None), *index)
-    return values[place]
+    entry: tuple[Any, ...] = (slice(None), *index)
+    return values[entry]
 
 
 def _key(u: np.ndarray, with_gradient: bool) -> np.ndarray:
