@@ -59,14 +59,26 @@ def _kinetic(q, v, t, p):  # type: ignore[no-untyped-def]
     return 0.5 * v @ v
 
 
-def test_a_failure_by_a_rebound() -> None:
-    """From x = 0 at a speed v the cart is at 1 - (2 v - 1) / 2 after two seconds."""
+def _restitution(p):  # type: ignore[no-untyped-def]
+    return p["e"]
+
+
+@pytest.mark.parametrize(
+    ("e", "failure", "exact"),
+    [
+        (0.5, Failure(of="x", below=-0.2, method="form"), stats.norm.sf(3.5)),
+        (0.0, Failure(of="x", below=0.9, when="end", method="form"), stats.norm.cdf(-2.75)),
+    ],
+    ids=["rebound", "missed"],
+)
+def test_failures_by_a_contact(e: float, failure: Failure, exact: float) -> None:
+    """From x = 0 at a speed v the cart is at 1 - e (2 v - 1) after two seconds, or at 2 v."""
     pytest.importorskip("openturns")
-    wall = jm.Unilateral(_wall, restitution=0.5, name="wall")
+    wall = jm.Unilateral(_wall, restitution=_restitution, name="wall")
     study = Study(
         model=jm.System(_kinetic, [wall], coordinates=("x",)), size=256, block=256,
         times=Times(end=2.0, saves=5), coordinates={"x": Fixed(0.0)},
-        velocities={"x": Normal(mean=1.0, sd=0.2)},
+        velocities={"x": Normal(mean=1.0, sd=0.2)}, parameters={"e": Fixed(e)},
     )  # fmt: skip
-    result = failure_probability(study, failure=Failure(of="x", below=-0.2, method="form"))
-    assert result.probability == pytest.approx(stats.norm.sf(3.5), rel=1e-4)
+    result = failure_probability(study, failure=failure)
+    assert result.probability == pytest.approx(exact, rel=1e-4)
