@@ -177,6 +177,10 @@ def simulate(
         _warn_of_rounded_times(ts)
     steps = ending_at_jumps(system, scheme.steps, q0, v0, ts, params)
     times, inserted = _step_times(system, steps, q0, v0, ts, params, saves)
+    grid = None
+    if inserted and isinstance(steps, FixedSteps) and saves is not None and is_known(times):
+        grid = StepGrid.known(saves, times, inserted)
+    times = None if times is None else jnp.asarray(times)
     if system.sampling is not None:
         v0 = system.sampling.controllers.start(v0, ts)
     steps = steps.without_times()
@@ -192,7 +196,7 @@ def simulate(
         steps = with_number(run, q0, v0, ts, switched_params, times, event_set)
     scheme = replace(scheme, steps=steps)
     solution = _simulate(
-        scheme, derivative, event_set, inserted, q0, v0, ts, params, tolerance, times
+        scheme, derivative, event_set, inserted, q0, v0, ts, params, tolerance, times, grid
     )
     source = Run(params, tolerance, times, scheme, derivative, event_set, inserted)
     is_kept = source.is_small or is_known((q0, v0, ts, params))
@@ -203,7 +207,7 @@ def simulate(
 def _step_times(
     system: System, steps: AbstractSteps, q0: Array, v0: Array, ts: Array, params: Params,
     saves: Any,
-) -> tuple[Array | None, int]:  # fmt: skip
+) -> tuple[Any, int]:  # fmt: skip
     """The times at which a step ends, and how many of them, at their end, are no save times."""
     if steps.end_at_saves and system.sampling is None:
         return ts, 0
@@ -228,7 +232,7 @@ def _require_forwards(event_set: EventSet, ts: Array) -> None:
         )
 
 
-def _saves_first(times: Array, saves: Any) -> tuple[Array, int]:
+def _saves_first(times: Any, saves: Any) -> tuple[Any, int]:
     """The times with those first that are known save times, and the number of the others."""
     if saves is None or not is_known(times):
         return times, times.size
@@ -281,19 +285,25 @@ def _with_switches(
 def _simulate(
     scheme: Scheme, derivative: AbstractDerivative, event_set: EventSet, inserted: int,
     q0: Array, v0: Array, ts: Array, params: Params, tolerance: Tolerance | None,
-    times: Array | None,
+    times: Array | None, grid: StepGrid | None = None,
 ) -> Solution:  # fmt: skip
     system, start = scheme.system, (q0, v0, ts[0], params)
-    span = None if times is None else span_at(times, ts[0], ts[0], ts[-1])[0]
+    span = spans = None
+    if grid is not None and grid.intervals is not None:
+        span, spans = jax.tree.map(lambda x: x[0], grid.intervals.span), grid.at_saves
+    elif times is not None:
+        span = span_at(times, ts[0], ts[0], ts[-1])[0]
     switched, switched_params = _with_switches(system, event_set, params, span)
     scheme = replace(scheme, system=switched).at(q0, v0, ts[0], switched_params)
     inputs = RolloutInputs(q0, v0, ts, params, tolerance, times)
-    grid = None
     if times is not None and isinstance(scheme.steps, FixedSteps):
-        if inserted:
+        if inserted and grid is None:
             grid = StepGrid.of(ts, times[times.size - inserted :])
+        held: Any = jax.lax.stop_gradient(times)
+        if grid is not None:
             inputs = replace(inputs, ts=grid.ts)
-        inputs = replace(inputs, times=jax.lax.stop_gradient(times))
+            held = held if grid.intervals is None else grid.intervals
+        inputs = replace(inputs, times=held)
     trajectory = derivative.trajectory(scheme, inputs, event_set)
     if grid is not None:
         trajectory = _at_saves(trajectory, grid.rows)
@@ -304,7 +314,7 @@ def _simulate(
             ts[-1], trajectory.t_failed,
         )  # fmt: skip
     rows = trajectory.q, trajectory.v, ts
-    v = with_samples(system, rows, (ts[0], ts[-1]), params, times, found)
+    v = with_samples(system, rows, (ts[0], ts[-1]), params, times, found, spans)
     trajectory = replace(trajectory, v=v)
     # XLA would compile its operations one by one.
     energy_at = batched_closure(partial(_energy, system), *start)

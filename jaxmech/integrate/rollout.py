@@ -28,7 +28,7 @@ from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepState, step
 from jaxmech.integrate.step_segments import StepSegments, segments
-from jaxmech.integrate.times import within
+from jaxmech.integrate.times import Intervals, within
 from jaxmech.properties import Drive
 from jaxmech.stabilization import Projection
 from jaxmech.status import Status
@@ -106,7 +106,7 @@ _End = tuple[Array, Array, SegmentEvents]
 
 def rollout(
     scheme: Scheme, q0: Array, v0: Array, ts: Array, params: Params, *, segment: int | None = None,
-    event_set: EventSet = NO_EVENTS, times: Array | None = None,
+    event_set: EventSet = NO_EVENTS, times: Intervals | Array | None = None,
 ) -> tuple[Trajectory, _End]:  # fmt: skip
     """The trajectory from (q0, v0) saved at ts, and the data of its S segments.
 

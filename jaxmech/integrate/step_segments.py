@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmech.integrate.times import Span, span_at
+from jaxmech.integrate.times import Intervals, Span
 
 
 class StepSegments(eqx.Module):
@@ -27,18 +27,20 @@ class StepSegments(eqx.Module):
     turns: Bool[Array, " *S"] | None = None
 
 
-def segments(ts: Array, per_save: int, steps: int, times: Array | None = None) -> StepSegments:
+def segments(
+    ts: Array, per_save: int, steps: int, times: Intervals | Array | None = None
+) -> StepSegments:
     """The segments, of `steps` steps each, of a run with `per_save` steps per save interval.
 
-    `times`, at which a step ends, are among the ts.
+    `times`, at which a step ends, are among the ts, or their intervals are known.
     """
     count = per_save // steps
     step_numbers = np.tile(np.arange(count) * steps, len(ts) - 1)
     span, turns = None, None
     if times is not None:
-        spans, begins = span_at(times, (ts[:-1] + ts[1:]) / 2, ts[0], ts[-1])
-        span = jax.tree.map(lambda x: jnp.repeat(x, count), spans)
-        turns = jnp.repeat(begins == jax.lax.stop_gradient(ts[:-1]), count) & (step_numbers == 0)
+        intervals = Intervals.of(ts, times)
+        span = jax.tree.map(lambda x: jnp.repeat(x, count), intervals.span)
+        turns = jnp.repeat(intervals.turns, count) & (step_numbers == 0)
     return StepSegments(
         t=jnp.repeat(ts[:-1], count),
         h=jnp.repeat((ts[1:] - ts[:-1]) / per_save, count),

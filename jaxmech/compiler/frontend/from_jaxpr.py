@@ -2,8 +2,9 @@
 
 An array is read as a numpy array of node numbers. A short loop is unrolled, unless it is large or
 contains another loop; a long one becomes a `Loop` with a graph of its own, and so does a `while`. A
-`cond` becomes a select, or a branch if one of its sides computes nothing. Calls are inlined. The
-body of an unrolled loop, and a call of some length, is read once (`scalar_function`).
+`cond` becomes a select, or a branch if one of its sides computes nothing; long sides become loops
+that run at most once. Calls are inlined. The body of an unrolled loop, and a call of some length,
+is read once (`scalar_function`).
 """
 
 import math
@@ -17,6 +18,8 @@ from jaxmech.compiler.frontend.jaxprs import (
     LONGEST_UNROLLED,
     call_content,
     holds_loop,
+    is_apart,
+    is_long,
     loop_condition,
     loop_content,
     require_native,
@@ -50,7 +53,7 @@ from jaxmech.compiler.ir.loops import (
     with_rows,
 )
 from jaxmech.compiler.optimize.fold import folded
-from jaxmech.utils.jax_internals import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from jaxmech.utils.jax_internals import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, ShapedArray
 
 LARGEST_UNROLLED = 50_000  # nodes of all iterations; a larger number compiles slowly
 LARGEST_GRAPH = 1_000_000  # nodes of one graph
@@ -60,6 +63,7 @@ CALL_READ_ONCE = range(30, 1000)
 
 Values = Sequence[Value]
 
+_COND_OF_ROWS = "`cond` of a whole sequence"
 _IDENTITIES = {"stop_gradient", "copy", "copy_p", "optimization_barrier"}
 
 
@@ -148,7 +152,7 @@ class JaxprReader:
         if name in _IDENTITIES:
             return values
         if name == "cond":
-            operands = self._without_sequences(values, "`cond` of a whole sequence")
+            operands = self._without_sequences(values, _COND_OF_ROWS)
             return self._cond(eqn.params["branches"], operands)
         raise UnsupportedError(f"the primitive `{name}`")
 
@@ -180,6 +184,8 @@ class JaxprReader:
         if len(branches) != 2:
             raise UnsupportedError("`switch` on a computed index")
         zero = self.graph.const(0, self.graph.nodes[int(index)].dtype)
+        if is_apart(branches):
+            return self._sides_apart(branches, int(index), zero, operands)
         (no, no_works), (yes, yes_works) = (
             self._side(branch, operands, self._active_where(compare, int(index), zero, branch))
             for compare, branch in zip(("eq", "ne"), branches, strict=True)
@@ -191,6 +197,66 @@ class JaxprReader:
             return [self._selected("select_n", (), holds, *pair) for pair in pairs]
         number, pairs = next(BRANCH_NUMBERS), zip(usual, rare, strict=True)
         return [self._selected("branch", number, holds, *pair) for pair in pairs]
+
+    def _sides_apart(
+        self, branches: Sequence[ClosedJaxpr], index: int, zero: int, operands: Values
+    ) -> list[Value]:
+        """Add the long sides of a `cond` as loops that run at most once, a short one as it is."""
+        pairs = list(zip(("eq", "ne"), branches, strict=True))
+        short = [side for _, side in pairs if not is_long(side.jaxpr)]
+        if short:
+            outs = self._side(short[0], operands, self.active)[0]
+        else:
+            zeros = (np.zeros(x.shape, native_dtype(x.dtype)) for x in branches[0].out_avals)
+            outs = [constant(self.graph, x) for x in zeros]
+        for compare, side in pairs:
+            if is_long(side.jaxpr):
+                outs = self._once(side, folded(self.graph, compare, index, zero), operands, outs)
+        return list(outs)
+
+    def _once(
+        self, closed: ClosedJaxpr, holds: int, operands: Values, otherwise: list[Ids]
+    ) -> list[Ids]:
+        """Add a loop that runs once where a condition holds; return its results."""
+        if self.active is not None:
+            holds = folded(self.graph, "and", self.active, holds)
+        inside = JaxprReader(Graph(self.graph, is_rare=True), self.active)
+        outer = captured(inside.graph, self._without_sequences(operands, _COND_OF_ROWS))
+        flag = ShapedArray((), np.dtype(bool))
+        running, *carry = leaves(inside.graph, "carry", [flag, *closed.out_avals])
+        inside.active = int(running)
+        outs = inside._ends(inside.read(closed, outer), {})
+        if inside.written:
+            raise UnsupportedError("`cond` with a loop that writes rows")
+        ends = [
+            inside._selected("select_n", (), inside.active, old, x)
+            for old, x in zip(carry, outs, strict=True)
+        ]
+        return self._added_while(
+            inside, [holds, *flat(otherwise)],
+            [inside.graph.const(False, np.dtype(bool)), *flat(ends)], [flag, *closed.out_avals],
+        )  # fmt: skip
+
+    def _added_while(
+        self, inside: "JaxprReader", init: list[int], carry: list[int], avals: Sequence[Any]
+    ) -> list[Ids]:
+        """Add a loop that runs while the first number of its carry holds; return the others."""
+        number = len(self.loops)
+        self.loops.append(
+            Loop(
+                body=inside.graph,
+                inner=inside.loops,
+                init=init,
+                carry=carry,
+                scanned=[],
+                stacked=[],
+                length=None,
+                reverse=False,
+                position=len(self.graph.nodes),
+                written=inside.written,
+            )
+        )
+        return leaves(self.graph, "result", avals, number)[1:]
 
     def _active_where(self, compare: str, index: int, zero: int, side: ClosedJaxpr) -> int | None:
         """The condition under which a side of a `cond` matters, if a loop in it needs to know."""
@@ -353,22 +419,8 @@ class JaxprReader:
             inside._selected("select_n", (), inside.active, old, x)
             for old, x in zip(carry, new, strict=True)
         ]
-        number = len(self.loops)
-        self.loops.append(
-            Loop(
-                body=inside.graph,
-                inner=inside.loops,
-                init=[goes_on, *flat(init)],
-                carry=[goes_on_after, *flat(ends)],
-                scanned=[],
-                stacked=[],
-                length=None,
-                reverse=False,
-                position=len(self.graph.nodes),
-                written=inside.written,
-            )
-        )
-        results = leaves(self.graph, "result", [condition.out_avals[0], *avals], number)[1:]
+        start, end = [goes_on, *flat(init)], [goes_on_after, *flat(ends)]
+        results = self._added_while(inside, start, end, [condition.out_avals[0], *avals])
         return with_rows(results, rows)
 
     def _goes_on(

@@ -25,9 +25,13 @@ from jaxmech.utils.jax_internals import (
 
 LONGEST_UNROLLED = 8  # iterations
 MOST_ROWS = 32  # iterations of a loop within a function compiled as one kernel
+LONG_SIDE = 400  # equations of a side of a `cond`, which is computed only where it is needed
 LARGEST_SEQUENCES = 4096  # numbers that such a loop scans and saves
 LOOPS = ("scan", "while")  # primitives
 _SIZES = WeakKeyDictionary[Jaxpr, int | None]()
+_LENGTHS = WeakKeyDictionary[Jaxpr, int]()
+_JUMPS = WeakKeyDictionary[Jaxpr, bool]()
+_STAYS = WeakKeyDictionary[Jaxpr, bool]()
 _CALLS = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
@@ -111,16 +115,51 @@ def holds_loop(jaxpr: Jaxpr) -> bool:
     return any(eqn.primitive.name in LOOPS for eqn in jaxpr.eqns) or any(map(holds_loop, inner))
 
 
+def is_long(side: Jaxpr) -> bool:
+    """Whether a side of a `cond` has so many equations that it should rarely be computed."""
+    return _length(side) >= LONG_SIDE
+
+
+def is_apart(branches: Sequence[ClosedJaxpr]) -> bool:
+    """Whether the long sides of a `cond` become loops that run at most once.
+
+    A branch in native code has a side that computes nothing, and holds neither branches nor loops.
+    """
+    sides = [branch.jaxpr for branch in branches]
+    long = [side for side in sides if is_long(side)]
+    return len(long) == len(sides) or any(map(_holds_jump, long))
+
+
+def _has_sides(eqn: JaxprEqn) -> bool:
+    return eqn.primitive.name == "cond" and is_apart(
+        [as_closed(branch) for branch in eqn.params["branches"]]
+    )
+
+
+def _holds_jump(jaxpr: Jaxpr) -> bool:
+    if jaxpr not in _JUMPS:
+        inner = (content.jaxpr for eqn in jaxpr.eqns for content in _contents(eqn))
+        has_jump = any(eqn.primitive.name in ("cond", "while") for eqn in jaxpr.eqns)
+        _JUMPS[jaxpr] = has_jump or any(map(_holds_jump, inner))
+    return _JUMPS[jaxpr]
+
+
 def stays_loop(jaxpr: Jaxpr) -> bool:
-    """Whether a jaxpr contains a loop that is not unrolled, at any depth."""
-    return size_of(jaxpr) is None
+    """Whether a jaxpr contains a loop that is not unrolled, at any depth.
+
+    Those in a `cond` that becomes loops do not count, as it is part of the code around it.
+    """
+    if jaxpr not in _STAYS:
+        inner = (x.jaxpr for eqn in jaxpr.eqns if not _has_sides(eqn) for x in _contents(eqn))
+        _STAYS[jaxpr] = any(map(_is_kept, jaxpr.eqns)) or any(map(stays_loop, inner))
+    return _STAYS[jaxpr]
 
 
 def size_of(jaxpr: Jaxpr) -> int | None:
     """The number of equations at any depth; None if there is a loop that is not unrolled."""
     if jaxpr not in _SIZES:
         sizes = [size_of(content.jaxpr) for eqn in jaxpr.eqns for content in _contents(eqn)]
-        is_flat = None not in sizes and not any(map(_is_kept, jaxpr.eqns))
+        is_flat = None not in sizes and not any(_is_kept(x) or _has_sides(x) for x in jaxpr.eqns)
         _SIZES[jaxpr] = len(jaxpr.eqns) + sum(size or 0 for size in sizes) if is_flat else None
     return _SIZES[jaxpr]
 
@@ -139,8 +178,13 @@ def _contents(eqn: JaxprEqn) -> list[ClosedJaxpr]:
 
 def equations_of(eqn: JaxprEqn) -> int:
     """The number of equations in an equation at any depth, bodies of loops counted once."""
-    inner = (equations_of(x) for content in _contents(eqn) for x in content.jaxpr.eqns)
-    return 1 + sum(inner)
+    return 1 + sum(_length(content.jaxpr) for content in _contents(eqn))
+
+
+def _length(jaxpr: Jaxpr) -> int:
+    if jaxpr not in _LENGTHS:
+        _LENGTHS[jaxpr] = sum(map(equations_of, jaxpr.eqns))
+    return _LENGTHS[jaxpr]
 
 
 def is_one_kernel(jaxpr: Jaxpr, batched: Sequence[bool]) -> bool:

@@ -64,15 +64,17 @@ class Graph:
         zero_constants: the constants that are zero, of all types and signs.
         arrays: memo of arrays of constants, by their bytes, type and shape.
         depth: number of graphs around it.
+        hoists: whether what is the same in all iterations is computed in the graph around.
     """
 
     def __init__(
         self, outer: "Graph | None" = None, origins: Origins = Origins.ANYWHERE,
-        unsafe_origins: Mapping[int, Origins] = MappingProxyType({}),
+        unsafe_origins: Mapping[int, Origins] = MappingProxyType({}), is_rare: bool = False,
     ) -> None:  # fmt: skip
         self.nodes: list[Node] = []
         self.values: list[Any] = []
         self.outer = outer
+        self.hoists = outer is not None and not is_rare
         self.requested = 0
         self.fingerprints: list[int] = []
         self.unsafe_origins: Mapping[int, Origins] = (
@@ -93,7 +95,7 @@ class Graph:
         node = Node(op, inputs, params, np.dtype(dtype))
         number = self._numbers.get(node)
         if number is None:
-            if self.outer is not None and self._is_invariant(inputs):
+            if self.hoists and self._is_invariant(inputs):
                 return self._hoist(node)
             number = self._numbers[node] = len(self.nodes)
             self.nodes.append(node)

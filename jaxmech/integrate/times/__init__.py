@@ -5,6 +5,7 @@ steps of a trial, and `run_times` the times of a run.
 """
 
 from jaxmech.integrate.times.run_times import step_times as step_times
+from jaxmech.integrate.times.spans import Intervals as Intervals
 from jaxmech.integrate.times.spans import Span as Span
 from jaxmech.integrate.times.spans import StepGrid as StepGrid
 from jaxmech.integrate.times.spans import span_at as span_at

@@ -19,13 +19,13 @@ _MEMBERS = 1024  # of a batch, for which samples are counted
 def step_times(
     system: System, given_times: Float[Array, " G"] | None, ts: Float[Array, " T"], params: Params,
     saves: Any = None,
-) -> Float[Array, " K"] | None:  # fmt: skip
+) -> Any:  # fmt: skip
     """The times at which a step ends: given ones and the knots of inputs; None if there are none.
 
     Knots outside of the run are left out where the values are known. Last are the times of
     controllers, by the `saves`, which are the ts where these are not known under `jit`.
     """
-    parts = [] if given_times is None else [given_times]
+    parts: list[Any] = [] if given_times is None else [given_times]
     leaves = jax.tree.leaves(params, is_leaf=is_signal)
     signals = [x for x in leaves if is_signal(x) and x.interpolation != "cubic"]
     if signals:
@@ -34,16 +34,22 @@ def step_times(
     if system.sampling is not None:
         parts.append(_samples(system.sampling, ts, params, saves))
     parts = [times for times in parts if times.size]
-    return jnp.concatenate(parts) if parts else None
+    if not parts:
+        return None
+    # Known times of controllers stay known under `jit`.
+    xp: Any = np if saves is not None and system.sampling is not None and is_known(parts) else jnp
+    return xp.concatenate(parts)
 
 
 def _samples(
     sampling: SampledUpdate, ts: Float[Array, " T"], params: Params, saves: Any
-) -> Float[Array, " K"]:
+) -> Float[Array | np.ndarray, " K"]:
     """The times of controllers."""
     longest = sampling.longest_run
     times = sampling.controllers.times(ts if saves is None else saves, params, ts.dtype, longest)
-    return jnp.asarray(times if is_known(times) else times[_inside(ts, times)], ts.dtype)
+    if is_known(times):
+        return np.asarray(times, ts.dtype)
+    return jnp.asarray(times[_inside(ts, times)], ts.dtype)
 
 
 @jit_of()

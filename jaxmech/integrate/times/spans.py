@@ -7,11 +7,13 @@ time at an end of the span is moved inside, by a few units of round-off.
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.system import Params, System
@@ -19,6 +21,7 @@ from jaxmech.utils.checks import naming_missing
 from jaxmech.utils.jit_cache import kept_by
 
 KEPT = 32  # systems
+KEPT_GRIDS = 4  # of known times
 COMPARED = 256  # times that are compared one by one; more are searched
 _APART = 8.0  # distance from the ends of a span, in units of round-off of the largest time
 
@@ -109,6 +112,26 @@ def sorted_ends(times: Float[Array, " K"], first: Array, last: Array) -> Float[A
     return jnp.pad(ordered, 1, constant_values=(-jnp.inf, jnp.inf))
 
 
+class Intervals(eqx.Module):
+    """The intervals between the save times of a run.
+
+    Attributes:
+        span: span of time of each interval.
+        turns: whether it begins at a time at which a step ends.
+    """
+
+    span: Span
+    turns: Bool[Array, " S"]
+
+    @staticmethod
+    def of(ts: Float[Array, " N"], times: "Intervals | Array") -> "Intervals":
+        """Those of the times at which a step ends, which are among the ts."""
+        if isinstance(times, Intervals):
+            return times
+        span, begins = span_at(times, (ts[:-1] + ts[1:]) / 2, ts[0], ts[-1])
+        return Intervals(span, begins == jax.lax.stop_gradient(ts[:-1]))
+
+
 class StepGrid(eqx.Module):
     """The save times of a run and the times at which a step ends, in their order.
 
@@ -118,6 +141,16 @@ class StepGrid(eqx.Module):
 
     ts: Float[Array, " N"]  # T + K of them
     rows: Int[Array, " T"]  # indices of the saves
+    intervals: "Intervals | None" = None  # between its times, where they are known before the run
+
+    @staticmethod
+    def known(ts: Any, times: Any, inserted: int) -> "StepGrid":
+        """The grid of known times, of which the last ones are no saves, without a search in a run.
+
+        XLA would sort many times in every run, and where they are constants while it compiles.
+        """
+        ts, times = np.asarray(ts), np.asarray(times)
+        return _known_grid(ts.tobytes(), times.tobytes(), ts.dtype, inserted)
 
     @staticmethod
     def of(ts: Float[Array, " T"], times: Float[Array, " K"]) -> "StepGrid":
@@ -132,6 +165,41 @@ class StepGrid(eqx.Module):
         grid = jnp.concatenate([saves[:1], later[order]])
         first = jnp.zeros(1, jnp.int32)
         return StepGrid(sign * grid, jnp.concatenate([first, rows[times.size :]]))
+
+    @property
+    def at_saves(self) -> Span | None:
+        """The span that follows each save, where they are known before the run."""
+        if self.intervals is None:
+            return None
+        intervals = jnp.minimum(self.rows, len(self.ts) - 2)
+        return jax.tree.map(lambda x: x[intervals], self.intervals.span)
+
+
+@lru_cache(maxsize=KEPT_GRIDS)
+def _known_grid(saves: bytes, ends: bytes, dtype: Any, inserted: int) -> StepGrid:
+    ts, times = np.frombuffer(saves, dtype), np.frombuffer(ends, dtype)
+    sign, count = np.sign(ts[-1] - ts[0]), len(times) - inserted
+    positions = sign * ts
+    later = np.concatenate(
+        [np.clip(sign * times[count:], positions[0], positions[-1]), positions[1:]]
+    )
+    order = np.argsort(later, kind="stable")
+    places: Any = np.zeros(later.size, np.int32)
+    places[order] = np.arange(1, 1 + later.size)
+    grid = sign * np.concatenate([positions[:1], later[order]])
+    rows: Any = np.concatenate([np.zeros(1, np.int32), places[inserted:]])
+    bounds = np.pad(np.sort(sign * times), 1, constant_values=(-np.inf, np.inf))
+    middles = sign * (grid[:-1] + grid[1:]) / 2
+    before = np.searchsorted(bounds, middles, side="right")
+    before = np.minimum(before, np.searchsorted(bounds, positions[-1]))
+    begin, finish = bounds[before - 1], bounds[before]
+    apart = ts.dtype.type(_APART * np.finfo(ts.dtype).eps * np.abs(ts[[0, -1]]).max())
+    start, stop = sign * (begin + apart), sign * (finish - apart)
+    span = Span(np.minimum(start, stop), np.maximum(start, stop))
+    intervals = Intervals(span, sign * begin == grid[:-1])
+    with jax.ensure_compile_time_eval():  # no tracers, which would not outlive a trace
+        kept: StepGrid = jax.tree.map(jnp.asarray, StepGrid(grid, rows, intervals))
+    return kept
 
 
 class EvenSteps(eqx.Module):

@@ -17,7 +17,7 @@ from jaxmech import (
     System,
     simulate,
 )
-from jaxmech.integrate.times import StepGrid, span_at
+from jaxmech.integrate.times import Intervals, StepGrid, span_at
 
 TS = np.linspace(0.0, 10.0, 11)
 P = {"at": jnp.asarray(5.4321), "width": jnp.asarray(0.3)}
@@ -196,6 +196,22 @@ def test_the_grid_of_saves_and_times() -> None:
     np.testing.assert_allclose(span.low, [-np.inf, 1.0, 2.0], atol=1e-14)
     np.testing.assert_allclose(span.high, [1.0, 2.0, 3.0], atol=1e-14)
     np.testing.assert_array_equal(begin, [-np.inf, 1.0, 2.0])
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_grid_of_known_times_is_that_of_traced_ones(sign: float) -> None:
+    """The first of the times are saves, the last ones are not; also where it is kept."""
+    ts, times = sign * np.array([0.0, 1.0, 3.0]), sign * np.array([1.0, 3.0, 0.2, 2.0, 2.5])
+    traced = StepGrid.of(jnp.asarray(ts), jnp.asarray(times[2:]))
+    expected = Intervals.of(traced.ts, jnp.asarray(times))
+    for _ in range(2):
+        known = jax.jit(lambda: StepGrid.known(ts, times, 3))()
+        np.testing.assert_array_equal(known.ts, traced.ts)
+        np.testing.assert_array_equal(known.rows, traced.rows)
+        assert known.intervals is not None
+        np.testing.assert_array_equal(known.intervals.turns, expected.turns)
+        np.testing.assert_array_equal(known.intervals.span.low, expected.span.low)
+        np.testing.assert_array_equal(known.intervals.span.high, expected.span.high)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
