@@ -1,4 +1,4 @@
-"""Unilateral constraints at a state: which gaps are closed, and which are negative."""
+"""Unilateral constraints at a state: which gaps are closed or negative, and what frictions hold."""
 
 from dataclasses import replace
 
@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxmech.analysis.findings import Finding, note, serious
 from jaxmech.analysis.states import State
 from jaxmech.consistency import near
+from jaxmech.dry_friction import DryFriction
 from jaxmech.integrate import Gaps
 from jaxmech.system import System
 
@@ -44,5 +45,25 @@ def with_closed_gaps(system: System, state: State) -> tuple[System, list[Finding
                     "start from a state in which the bodies do not overlap",
                 )
             )
+    findings += [
+        note(
+            f"the friction {friction.name!r} is left out here",
+            "nothing to do; `simulate` decides when it sticks",
+        )
+        for friction in system.unilateral
+        if isinstance(friction, DryFriction)
+    ]
     constraints = (*system.constraints, *closed)
     return replace(system, constraints=constraints, unilateral=()), findings
+
+
+def rubbed_coordinates(system: System, state: State) -> tuple[str, ...]:
+    """The coordinates along which a friction acts."""
+    q, v, t, params = state
+    speeds = system.dynamics.speeds(q, v, t, params)
+    acts = jnp.zeros(system.n, bool)
+    for friction in system.unilateral:
+        if isinstance(friction, DryFriction):
+            slope = friction.constraint.jacobian(q, speeds, t, params)
+            acts |= (slope != 0).any(0)
+    return tuple(c for c, is_acted in zip(system.value_names, acts, strict=False) if is_acted)

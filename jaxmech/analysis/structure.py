@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.analysis.findings import Finding, Severity
-from jaxmech.analysis.gaps import with_closed_gaps
+from jaxmech.analysis.gaps import rubbed_coordinates, with_closed_gaps
 from jaxmech.analysis.initial_state import contradictions, start_findings
 from jaxmech.analysis.integrability import integrability, integrability_findings
 from jaxmech.analysis.mass import mass, mass_and_force_findings, mass_findings
@@ -85,6 +85,8 @@ def structure(
     report: dict[str, Any] = {}
     if pose(system, state).is_finite:
         report = _report_fields(system, sizes, state, findings, run)
+        rubbed = rubbed_coordinates(whole, begin)
+        report["idle"] = tuple(c for c in report["idle"] if c not in rubbed)
     lanes = lanes_of(simulated, begin) if run and why_not() is None else None
     findings += lanes_findings(lanes) + idle_findings(unused, report.get("idle", ()))
     return Structure(

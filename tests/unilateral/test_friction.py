@@ -243,6 +243,88 @@ def test_an_oblique_impact_rubs(speed: float) -> None:
     assert not sol.v[-1].any()
 
 
+@pytest.mark.slow
+def test_a_rope_round_a_drum_slips_at_the_limit_of_its_links() -> None:
+    """Four points on a drum, joined by stiff links, each with N = (T- + T+) sin(phi / 2)."""
+    count, half, mu = 4, 0.2, 0.3
+    at = np.exp(2j * half * np.arange(count))
+    pulls = np.array([-1j * at[0] * np.exp(-1j * half), 1j * at[-1] * np.exp(1j * half)])
+
+    def points(x: Any) -> Any:
+        return x.reshape(count, 2)
+
+    def ends(q: Any, v: Any, t: Any, p: Any) -> Any:
+        force = jnp.zeros((count, 2)).at[0].set(np.array([pulls[0].real, pulls[0].imag]))
+        pull = (1 + t) * np.array([pulls[1].real, pulls[1].imag])
+        return force.at[-1].set(pull).reshape(-1)
+
+    def links(q: Any, t: Any, p: Any) -> Any:
+        return ((points(q)[1:] - points(q)[:-1]) ** 2).sum(1) - (2 * np.sin(half)) ** 2
+
+    def gaps(q: Any, t: Any, p: Any) -> Any:
+        return jnp.sqrt((points(q) ** 2).sum(1)) - 1
+
+    def slips(q: Any, v: Any, t: Any, p: Any) -> Any:
+        return points(q)[:, 0] * points(v)[:, 1] - points(q)[:, 1] * points(v)[:, 0]
+
+    drum = jm.Unilateral(gaps, friction=mu, slip=slips, name="drum")
+    rope = jm.System(
+        lambda q, v, t, p: 0.5 * v @ v, [jm.Holonomic(links), drum], force=ends,
+        coordinates=tuple(f"c{k}" for k in range(2 * count)),
+    )  # fmt: skip
+    start = np.stack([at.real, at.imag], axis=1).reshape(-1)
+    ts = jnp.linspace(0.0, 1.0, 3)
+    sol = jm.simulate(rope, start, np.zeros(2 * count), ts, steps=jm.FixedSteps(8))
+    each = (np.cos(half) + mu * np.sin(half)) / (np.cos(half) - mu * np.sin(half))
+    last = max(float(jnp.nanmax(sol.events[k].t)) for k in sol.events if int(sol.events[k].count))
+    np.testing.assert_allclose(1 + last, each**count, rtol=1e-12)
+    assert jnp.abs(sol.q[1] - sol.q[0]).max() < 1e-14
+    assert jnp.abs(sol.q[2] - sol.q[0]).max() > 1e-4
+
+
+@pytest.mark.slow
+def test_impacts_that_rub_never_gain_energy() -> None:
+    """A rod that falls on a rough floor, whose normal and tangential directions are coupled."""
+
+    def ends(q: Any) -> Any:
+        side = jnp.array([-0.5, 0.5])
+        return q[0] + side * jnp.cos(q[2]), q[1] + side * jnp.sin(q[2])
+
+    floor = jm.Unilateral(
+        lambda q, t, p: ends(q)[1], 0.8, friction=0.9, slip=lambda q, t, p: ends(q)[0], name="ends"
+    )
+    rod = jm.System(
+        lambda q, v, t, p: 0.5 * (v[:2] @ v[:2] + v[2] ** 2 / 12) - G * q[1], [floor],
+        coordinates=("x", "y", "angle"),
+    )  # fmt: skip
+    ts = jnp.linspace(0.0, 2.0, 41)
+
+    def fall(angle: Any, speed: Any) -> jm.Solution:
+        zero = jnp.zeros_like(angle)
+        state = jnp.stack([zero, 1 + zero, angle]), jnp.stack([speed, zero, zero])
+        return jm.simulate(rod, *state, ts, steps=jm.FixedSteps(20))
+
+    sols = jax.vmap(fall)(jnp.linspace(0.3, 1.4, 12), jnp.linspace(-3.0, 3.0, 12))
+    assert (sols.status == jm.Status.OK).all()
+    assert (jnp.diff(sols.energy, axis=1) < 1e-12).all()
+    assert (sols.energy[:, -1] < 0.9 * sols.energy[:, 0]).all()
+
+
+@pytest.mark.slow
+def test_a_friction_coefficient_is_fitted() -> None:
+    def limit(p: Any) -> Any:
+        return p["mu"] * G
+
+    rub = jm.DryFriction(lambda q, v, t, p: v[0], static=limit, name="rub")
+    sled = jm.System(lambda q, v, t, p: 0.5 * v @ v, [rub], coordinates=("x",))
+    assert jm.analysis.structure(sled, [0.0], [0.0], params={"mu": 0.3}, run=None).idle == ()
+    ts, steps = jnp.linspace(0.0, 1.0, 11), jm.FixedSteps(5)
+    sol = jm.simulate(sled, [0.0], [2.0], ts, {"mu": 0.3}, steps=steps)
+    recording = jm.Recording(ts=ts, observed=sol.q, q0=[0.0], v0=[2.0])
+    fit = jm.fit(sled, recording, {"mu": 0.25}, initial_states="fixed", steps=steps)
+    np.testing.assert_allclose(fit.params["mu"], 0.3, rtol=1e-6)
+
+
 def test_wrong_arguments_are_named() -> None:
     with pytest.raises(ValueError, match="`friction` must be given with `slip`"):
         jm.Unilateral(_over_incline, slip=_up_incline)
