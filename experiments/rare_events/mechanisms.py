@@ -4,16 +4,31 @@ A crane whose load swings by more than 30 degrees, a double pendulum that swings
 that falls in gusts, and a four-bar linkage with a clearance whose coupler leaves its window.
 """
 
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from scipy import stats
 
 import jaxmech as jm
 from jaxmech.ensemble import Failure, Fixed, Normal, Observed, Study, Times, WhiteNoise
 from jaxmech.integrate import FixedSteps
 
-COUNTS: dict[str, str] = {}
+COUNTS = Path(__file__).parents[2] / "tests" / "published" / "rare_events.toml"
+
+
+def counts() -> dict[str, dict[str, int]]:
+    """The failures that were counted, and among how many trajectories, by mechanism."""
+    return tomllib.loads(COUNTS.read_text(encoding="utf-8"))
+
+
+def counted_interval(failures: int, trajectories: int) -> tuple[float, float]:
+    """The exact interval of 95 % (Clopper and Pearson, Biometrika 26, 1934)."""
+    low = stats.beta.ppf(0.025, failures, trajectories - failures + 1)
+    high = stats.beta.ppf(0.975, failures + 1, trajectories - failures)
+    return float(low), float(high)
 
 
 def trolley(t: Any, p: Any) -> Any:

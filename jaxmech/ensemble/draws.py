@@ -135,6 +135,9 @@ class Sampler:
     def _variable(self, plan: DrawPlan, columns: Mapping[str, np.ndarray], rows: int) -> Variable:
         if not plan.rules:
             return Variable(plan.section, plan.name, plan.base, varies=False)
+        if not plan.base.shape:
+            scalars = np.asarray(columns[plan.key(())], float)
+            return Variable(plan.section, plan.name, scalars, varies=True)
         values = np.array(np.broadcast_to(plan.base, (rows, *plan.base.shape)), float, order="C")
         by_entry = np.moveaxis(values, 0, -1)
         for index in plan.rules:

@@ -22,6 +22,7 @@ from jaxmech.ensemble.failure.estimates import FailureEstimate
 from jaxmech.ensemble.failure.limit_state import LimitState
 
 _CLUSTERS = (1, 2, 4, 8)  # of failures, of which the likeliest number is taken
+_CLUSTERED = 2000  # failures that are searched for clusters
 _SWEEPS = 20  # of the search for the clusters
 _SMALLEST = 20  # cluster that has a half-space
 _OUTSIDE = 0.05  # share of the failures of a cluster that its half-space leaves out
@@ -164,19 +165,22 @@ def _solved(
 
 def _clustered(u: np.ndarray, clusters: int, rng: np.random.Generator) -> np.ndarray:
     """The number of the cluster of each point, by k-means from points far from each other."""
-    centers = u[rng.integers(len(u), size=1)]
+    some = u if len(u) <= _CLUSTERED else u[rng.choice(len(u), _CLUSTERED, replace=False)]
+    centers = some[rng.integers(len(some), size=1)]
     for _ in range(clusters - 1):
-        distances = _distances(u, centers).min(1)
-        centers = np.vstack([centers, u[rng.choice(len(u), p=distances / distances.sum())]])
-    labels = _distances(u, centers).argmin(1)
+        distances = _distances(some, centers).min(1)
+        choice = rng.choice(len(some), p=distances / distances.sum())
+        centers = np.vstack([centers, some[choice]])
+    labels = _distances(some, centers).argmin(1)
     for _ in range(_SWEEPS):
-        members = (labels == np.arange(clusters)[:, None]).astype(float)
-        counts = members.sum(1, keepdims=True)
-        centers = np.where(counts > 0, members @ u / np.maximum(counts, 1), centers)
-        before, labels = labels, _distances(u, centers).argmin(1)
+        centers = np.stack([
+            some[labels == k].mean(0) if (labels == k).any() else center
+            for k, center in enumerate(centers)
+        ])  # fmt: skip
+        before, labels = labels, _distances(some, centers).argmin(1)
         if np.array_equal(labels, before):
             break
-    return np.asarray(labels)
+    return np.asarray(_distances(u, centers).argmin(1))
 
 
 def _distances(u: np.ndarray, centers: np.ndarray) -> np.ndarray:

@@ -136,7 +136,7 @@ class LimitState:
         filled = -(-len(u) * slices // (len(u) + padding))
         with errors_as_problems():
             values = program(varying, shared, slices, filled, not member.may_skip_assembly)
-            if member.may_skip_assembly and not bool(values["met"].all()):
+            if member.may_skip_assembly and not np.asarray(values["met"]).all():
                 values = program(varying, shared, slices, filled, True)
         return values
 

@@ -15,7 +15,6 @@ from jaxmech.config.errors import InputError
 from jaxmech.ensemble.failure.design_points import Search
 from jaxmech.ensemble.failure.estimates import FailureEstimate, weighted_estimate
 from jaxmech.ensemble.failure.limit_state import LimitState
-from jaxmech.ensemble.failure.standard_space import log_density
 
 _DIFFERENCE = 1e-3  # between points whose gradients are compared, in standard deviations
 _LEAST_SHARE = 0.05  # of a design point among the points of the importance density
@@ -71,7 +70,7 @@ def importance(limit: LimitState, points: Search, precision: float, seed: int) -
         algorithm.setMaximumCoefficientOfVariation(precision)
         event.run(algorithm)
     u, margins = (np.concatenate(parts) for parts in zip(*event.samples, strict=True))
-    weights = np.exp(log_density(u) - _log_mixture(u, points.points, shares))
+    weights = np.exp(-_log_ratio(u, points.points, shares))
     return weighted_estimate("importance", u, margins, weights, limit.trajectories - before)
 
 
@@ -84,11 +83,12 @@ def _shares(points: Search) -> np.ndarray:
     return np.asarray(shares / shares.sum())
 
 
-def _log_mixture(u: np.ndarray, points: np.ndarray, shares: np.ndarray) -> np.ndarray:
+def _log_ratio(u: np.ndarray, points: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """The logarithm of the mixture around some points, relative to the density around 0."""
     from scipy.special import logsumexp
 
-    terms = [log_density(u - point) for point in points]
-    return np.asarray(logsumexp(np.stack(terms), axis=0, b=shares[:, None]))
+    terms = u @ points.T - (points**2).sum(1) / 2
+    return np.asarray(logsumexp(terms, axis=1, b=shares))
 
 
 def monte_carlo(limit: LimitState, precision: float, seed: int) -> FailureEstimate:

@@ -6,8 +6,8 @@ Gaussian copula) and u is independent: as in `draws`, but with all digits in the
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import log, pi
-from typing import Any
 
 import numpy as np
 
@@ -49,25 +49,41 @@ class StandardSpace:
         """The variables with a few values only, of which nothing is a smooth function."""
         return tuple(key for key, (rule, _) in self.rules.items() if isinstance(rule, Discrete))
 
+    @cached_property
+    def _normals(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Means and deviations of the variables that are normal, and which of them are."""
+        means, deviations = np.zeros(self.size), np.zeros(self.size)
+        is_normal = np.zeros(self.size, bool)
+        for k, (rule, default) in enumerate(self.rules.values()):
+            if isinstance(rule, Normal) and _is_whole(rule):
+                means[k] = default if rule.mean is None else rule.mean
+                deviations[k], is_normal[k] = _deviation(rule, means[k]), True
+        return means, deviations, is_normal
+
     def correlated(self, u: np.ndarray) -> np.ndarray:
         """The points z, whose entries have the correlations of the study."""
         return u if self.factor is None else u @ self.factor.T
 
     def columns(self, u: np.ndarray) -> dict[str, np.ndarray]:
         """The variables by full name, shape (N,) each."""
-        z = self.correlated(u)
-        return {
-            key: normal_quantile(rule, z[:, k], default)
-            for k, (key, (rule, default)) in enumerate(self.rules.items())
-        }
+        z = self.correlated(u).T
+        means, deviations, is_normal = self._normals
+        values = means[:, None] + deviations[:, None] * np.clip(z, -_FARTHEST, _FARTHEST)
+        columns = dict(zip(self.rules, values, strict=True))
+        for k in np.flatnonzero(~is_normal):
+            name = self.names[k]
+            columns[name] = normal_quantile(self.rules[name][0], z[k], self.rules[name][1])
+        return columns
 
     def gradient(self, u: np.ndarray, by_column: np.ndarray) -> np.ndarray:
         """Derivatives with respect to u, from those with respect to the variables, (N, n)."""
         z = self.correlated(u)
-        slopes = [
-            slope(rule, z[:, k], default) for k, (rule, default) in enumerate(self.rules.values())
-        ]
-        by_z = by_column * np.stack(slopes, axis=1)
+        _, deviations, is_normal = self._normals
+        slopes = np.tile(deviations, (len(u), 1))
+        for k in np.flatnonzero(~is_normal):
+            rule, default = self.rules[self.names[k]]
+            slopes[:, k] = slope(rule, z[:, k], default)
+        by_z = by_column * slopes
         return by_z if self.factor is None else by_z @ self.factor
 
 
@@ -160,8 +176,3 @@ def slope(rule: Spread, z: np.ndarray, default: float) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         values = np.exp(-(z**2) / 2 - _LOG_ROOT - rule.log_density(x, default))
     return np.where(np.isfinite(values), values, 0.0)
-
-
-def log_density(z: np.ndarray) -> Any:
-    """The logarithm of the standard normal density of points, shape (N,)."""
-    return -(z**2).sum(1) / 2 - z.shape[1] * _LOG_ROOT

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,12 @@ class DrawPlan:
 
     def key(self, index: Index) -> str:
         """The full name of an entry, such as "parameters.m[3]"."""
-        return entry_names(f"{self.section}.{self.name}", [index])[0]
+        return self._keys[index]
+
+    @cached_property
+    def _keys(self) -> dict[Index, str]:
+        indices = [*self.rules]
+        return dict(zip(indices, entry_names(f"{self.section}.{self.name}", indices), strict=True))
 
 
 def plans_of(study: Drawn, subject: Subject) -> list[DrawPlan]:

@@ -1,0 +1,30 @@
+"""Mechanisms without a closed form, beside failures counted among millions of trajectories."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from experiments.rare_events.mechanisms import counted_interval, counts, mechanisms
+from jaxmech.ensemble import failure_probability
+
+pytest.importorskip("openturns")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["crane", "double pendulum", "four-bar"])
+def test_the_probability_is_the_share_that_was_counted(name: str) -> None:
+    counted = counts()[name]
+    low, high = counted_interval(**counted)
+    result = failure_probability(mechanisms()[name])
+    spread = np.hypot(result.coefficient_of_variation, np.log(high / low) / (2 * 1.96))
+    ratio = result.probability / (counted["failures"] / counted["trajectories"])
+    assert abs(np.log(ratio)) < 3 * spread
+    assert result.coefficient_of_variation <= 0.051
+    assert result.trajectories < 20_000
+    assert not result.doubts
+
+
+def test_the_interval_of_a_count_leaves_out_a_fortieth_on_each_side() -> None:
+    low, high = counted_interval(5, 1000)
+    assert stats.binom.sf(4, 1000, low) == pytest.approx(0.025)
+    assert stats.binom.cdf(5, 1000, high) == pytest.approx(0.025)
