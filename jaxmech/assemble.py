@@ -99,7 +99,7 @@ def assemble(
         _warn_of_a_long_program(system, q, v, t, params)
         return _assemble(system, free_q, free_v, q, v, t, params)
     with unoptimized():  # one guess, for which the code runs only briefly
-        is_known_program = system.quasi is None or _is_affine(system)
+        is_known_program = not system.velocities or _is_affine(system)
         assembled = _assemble_known if is_known_program else _assemble
         q, v = assembled(system, free_q, free_v, q, v, t, params)
     _require_found(q, v, t)
@@ -116,7 +116,7 @@ def _assemble_known(
     extents = extents_at_known(system, q, v, t, params)
     x: Any = q
     rates: Any = v
-    if system.quasi is not None:
+    if system.velocities:
         return _assemble_quasi_known(system, free_q, free_v, (q, v, t, params), M, extents)
     if free_q and any(isinstance(c, Holonomic) for c in system.constraints):
         x = nearest_known(Surface(system, (x, rates, t, params), free_q, extents), M)
@@ -187,7 +187,7 @@ def _nearest(
 ) -> tuple[Array, Array]:  # fmt: skip
     ranked = with_mass_rank(system, q, v, t, params)
     M = metric_mass(ranked, q, v, t, params)
-    M_q = M if system.quasi is None else coordinate_metric(ranked, q, v, t, params)
+    M_q = M if not system.velocities else coordinate_metric(ranked, q, v, t, params)
     q = _with_free(nearest, system.plain.dynamics.position_level, q, free_q, M_q, (t, params))
     v = _with_free(
         nearest_affine if _is_affine(system) else nearest,

@@ -108,9 +108,7 @@ def constraint_jacobians(
     if not any(isinstance(c, Nonholonomic) for c in system.constraints):
         return A_velocity, A_velocity
     A_position = system.dynamics.position_jacobian(q, t, params)
-    if system.quasi is not None:
-        A_position = A_position @ system.quasi.matrix(q, t, params)
-    return A_position, A_velocity
+    return system.dynamics.kinematics.rows(A_position, q, t, params), A_velocity
 
 
 def motion_share(dtype: Any) -> float:

@@ -262,6 +262,27 @@ def named_constraints(constraints: Sequence[AbstractConstraint]) -> tuple[Abstra
     return with_names
 
 
+def checked_invariants(
+    invariants: Sequence[AbstractConstraint], constraints: Sequence[AbstractConstraint],
+    has_velocities: bool,
+) -> tuple[AbstractConstraint, ...]:  # fmt: skip
+    """The invariants of a system with these constraints as a tuple, or an error."""
+    invariants = named_constraints(invariants) if invariants else ()
+    for invariant in invariants:
+        if not isinstance(invariant, Holonomic):
+            raise TypeError(
+                "Argument `invariants` must hold Holonomic objects, but holds "
+                f"{invariant!r}; they are equations on the positions alone."
+            )
+    if invariants and not has_velocities:
+        raise ValueError(
+            "Argument `invariants` must come with `velocities` and `kinematics`, which are "
+            "missing; among plain velocities such an equation is one of the `constraints`."
+        )
+    require_distinct("invariants", tuple(c.name for c in (*constraints, *invariants)))
+    return invariants
+
+
 def _default_name(constraint: AbstractConstraint, number: int) -> str:
     return function_name(constraint.fn, f"constraint{number}")
 

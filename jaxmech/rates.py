@@ -1,29 +1,46 @@
-"""A system in the rates of its coordinates, for analyses that do not take quasi-velocities."""
+"""A system in the rates of its coordinates, for analyses that need them."""
+
+from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmech.quasi_velocities import IN_RATES, require_plain_velocities
+from jaxmech.constraints import Nonholonomic
+from jaxmech.linalg import matvec, null_basis
+from jaxmech.quasi_velocities import Rates
 from jaxmech.system import Params, System
 
 
-def in_rates(system: System, params: Params, subject: str = "Argument `system`") -> System:
-    """The same system with the rates of its coordinates for v.
+def in_rates(system: System, params: Params) -> System:
+    """The same system, with the same motions, with the rates of its coordinates for v.
 
-    It has the same motions where as many rates are excluded by the invariants as there are fewer
-    velocities than coordinates.
-
-    Raises:
-        ValueError: if quasi-velocities exclude motions that no invariant excludes.
+    The rates that quasi-velocities exclude are excluded by the invariants, which are constraints of
+    that system, or, if these are fewer or more, by a `Nonholonomic` constraint "kinematics".
     """
-    if system.quasi is None:
+    plain = system.plain
+    if plain is system:
         return system
 
     def values(q: Array) -> list[Array]:
         return [c.value(q, jnp.zeros_like(q[0]), params) for c in system.invariants]
 
     sizes = [x.size for x in jax.eval_shape(values, jnp.zeros(system.n))]
-    if system.n - system.n_velocities != sum(sizes):
-        require_plain_velocities(system.velocities, subject, IN_RATES)
-    return system.plain
+    excluded = system.n - system.n_velocities
+    if excluded == sum(sizes):
+        return plain
+    kinematics = Nonholonomic(_Excluded(system.dynamics.kinematics, excluded), "kinematics")
+    return replace(plain, constraints=(*plain.constraints, kinematics))
+
+
+@dataclass(frozen=True)
+class _Excluded:
+    """The parts of the rates that no velocities have: Z^T dq/dt with Z^T T = 0."""
+
+    kinematics: Rates
+    count: int
+
+    def __call__(self, q: Array, v: Array, t: Array, params: Any) -> Array:
+        Z, _ = null_basis(self.kinematics.matrix(q, t, params).T, self.count)
+        return matvec(Z.T, v)

@@ -47,7 +47,7 @@ from jaxmech.integrate import (
     within,
     within_spans,
 )
-from jaxmech.properties import conserves_energy
+from jaxmech.properties import conserves_energy, function_values
 from jaxmech.solution import Solution, energy_drift, warn_of_coarse_steps, warn_of_missed_events
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.status import Status, succeeded
@@ -186,7 +186,7 @@ def simulate(
     steps = steps.without_times()
     switched, switched_params = _with_switches(system, event_set, params)
     declared = () if events else system.declared  # events may read parameters of their own
-    warn_of_slips(params, lambda params: system.everything(q0, v0, ts[0], params), declared)
+    warn_of_slips(params, lambda params: function_values(system, q0, v0, ts[0], params), declared)
     tolerance = None
     if isinstance(steps, Adaptive):
         tolerance = steps.tolerance(scheme.pair, q0.dtype)

@@ -124,7 +124,7 @@ class _ConstraintMetrics(eqx.Module):
         rows_before, system, share = self.before, self.system, motion_share(q.dtype)
         extents = None if rows_before is None else rows_before.extents
         size = extents_at(system, q, v, t, params) if extents is None else extents
-        if system.quasi is None:
+        if not system.velocities:
             of_positions, of_velocities = sizes_of_levels(system, q, v, t, params)
             level = system.dynamics.position_level(q, t, params)
             met = near(level, self.positions.A, q, size, share, of_positions)
@@ -296,12 +296,12 @@ def coordinate_metric(system: System, q: Array, v: Array, t: Array, params: Para
     It is `metric_mass`, unless there are quasi-velocities: then the mass matrix of the coordinates,
     which may be singular, and the mean mass for all directions in which no velocity leads.
     """
-    if system.quasi is None:
+    if not system.velocities:
         return metric_mass(system, q, v, t, params)
     M = system.plain.dynamics.mass(q, system.dynamics.speeds(q, v, t, params), t, params)
     if system.n_velocities == system.n:
         return M
-    T = system.quasi.matrix(q, t, params)
+    T = system.dynamics.kinematics.matrix(q, t, params)
     directions = cholesky(T.T @ T).lower(T.T)  # orthonormal rows
     across = jnp.eye(q.size, dtype=q.dtype) - directions.T @ directions
     mechanical = system.n - len(system.states)

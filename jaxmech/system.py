@@ -5,19 +5,18 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.constraints import (
     AbstractConstraint,
-    Holonomic,
+    checked_invariants,
     function_name,
     named_constraints,
 )
 from jaxmech.dry_friction import DryFriction
 from jaxmech.equations import Dynamics, EquationsOfMotion, SingularMass
-from jaxmech.first_order import checked_states
+from jaxmech.first_order import SampledUpdate, checked_states
 from jaxmech.quasi_velocities import QuasiVelocities, Rates, checked_velocities
 from jaxmech.unilateral import Unilateral, separated
 from jaxmech.utils.checks import (
@@ -32,6 +31,7 @@ from jaxmech.utils.jit_cache import TRACED_AS
 from jaxmech.utils.pickling import is_called_from, require_importable
 from jaxmech.utils.shapes import VMAP, with_shape
 from jaxmech.utils.text import html_table
+from jaxmech.utils.trees import as_dtype
 from jaxmech.utils.units import (
     Named,
     Names,
@@ -57,22 +57,6 @@ _ARGUMENTS = {
     "quasi_mass_and_force": "q, u, t, params",
     "kinematics": "q, t, params",
 }
-
-
-@dataclass(frozen=True)
-class SampledUpdate:
-    """What changes states of first order at sample times, at which steps end.
-
-    Attributes:
-        controllers: the `ControllerSet`, which knows the times and the start of a run.
-        update: `update(q, v, t, params, apart=0.0)`, v after a time, which may have been moved by
-            `apart` into the step after it; the same v if nothing is due.
-        longest_run: a time that no run exceeds, where times are traced.
-    """
-
-    controllers: Any
-    update: Callable[..., Array]
-    longest_run: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -206,7 +190,8 @@ class System:
         object.__setattr__(self, "unilateral", unilateral)
         bound = tuple(constraint.with_kinematics(self._velocity_map) for constraint in constraints)
         object.__setattr__(self, "constraints", bound)
-        object.__setattr__(self, "invariants", self._checked_invariants())
+        invariants = checked_invariants(self.invariants, bound, bool(velocities))
+        object.__setattr__(self, "invariants", invariants)
 
     def __repr__(self) -> str:
         forces = "".join(
@@ -282,16 +267,10 @@ class System:
             return Rates()
         return QuasiVelocities(self.kinematics, self.n, self.n_velocities, len(self.states))
 
-    @property
-    def quasi(self) -> QuasiVelocities | None:
-        """The matrix of the quasi-velocities; None if v are the rates of the coordinates."""
-        kinematics = self._velocity_map
-        return kinematics if isinstance(kinematics, QuasiVelocities) else None
-
     @cached_property
     def plain(self) -> "System":
         """The same system with the rates of the coordinates for v; invariants are constraints."""
-        if self.quasi is None:
+        if not self.velocities:
             return self
         constraints = (*self.constraints, *self.invariants)
         units = tuple(pair for pair in self.units if pair[0] in self.value_names)
@@ -395,23 +374,6 @@ class System:
         q, v, t, params = self.arguments(q, v, t, params)
         return self.dynamics.at(q, v, t, params)
 
-    def everything(self, q: Array, v: Array, t: Array, params: Params) -> Any:
-        """The values of all functions at a state, to see which parameters they read."""
-        dynamics = self.dynamics
-        multipliers = jnp.zeros(sum(dynamics.sizes(q, v, t, params)), q.dtype)
-        speeds = dynamics.speeds(q, v, t, params)
-        values = [
-            dynamics.lagrangian_value(q, speeds, t, params),
-            dynamics.nonideal_force(q, v, multipliers, t, params),
-        ]
-        values += [c.residual(q, v, v, t, params) for c in self.constraints]
-        values += [dynamics.state_rates(q, v, t, params), speeds]
-        values += [c.value(q, t, params) for c in self.invariants]
-        for inequality in self.unilateral:
-            values += inequality.values(q, speeds, t, params)
-        values += [] if self.sampling is None else [self.sampled(q, v, t, params)]
-        return [*values, dynamics.applied_force(q, v, t, params)]
-
     def sampled(self, q: Array, v: Array, t: Array, params: Params) -> Array:
         """v after the controllers have computed that are due at a time."""
         return v if self.sampling is None else self.sampling.update(q, v, t, params)
@@ -463,7 +425,7 @@ class System:
         q, v = self.completed(q, v)
         each = f", and then one for each of {', '.join(self.states)}" if self.states else ""
         needs = f"one number per coordinate{each}", f"one number per coordinate{each}", ""
-        if self.quasi is not None:
+        if self.velocities:
             needs = needs[0], f"one number for each of {', '.join(self.velocity_names)}", ""
         shapes = (self.n,), (self.n_velocities,), ()
         quadruples = zip((*names, "t"), (q, v, t), shapes, needs, strict=True)
@@ -477,31 +439,5 @@ class System:
         dtype = jnp.result_type(*floats) if floats else jnp.result_type(float)
         return q.astype(dtype), v.astype(dtype), t.astype(dtype), as_dtype(params, dtype)
 
-    def _checked_invariants(self) -> tuple[AbstractConstraint, ...]:
-        invariants = named_constraints(self.invariants) if self.invariants else ()
-        for invariant in invariants:
-            if not isinstance(invariant, Holonomic):
-                raise TypeError(
-                    "Argument `invariants` must hold Holonomic objects, but holds "
-                    f"{invariant!r}; they are equations on the positions alone."
-                )
-        if invariants and self.quasi is None:
-            raise ValueError(
-                "Argument `invariants` must come with `velocities` and `kinematics`, which are "
-                "missing; among plain velocities such an equation is one of the `constraints`."
-            )
-        require_distinct("invariants", tuple(c.name for c in (*self.constraints, *invariants)))
-        return invariants
-
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
-
-
-def as_dtype(params: Params, dtype: Any) -> Params:
-    """Convert every floating-point leaf of the parameters to an array of the given type."""
-
-    def leaf(path: Any, x: Any) -> Any:
-        x = as_numbers("params" + jax.tree_util.keystr(path), x, half=True)
-        return x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
-
-    return jax.tree.map_with_path(leaf, params)

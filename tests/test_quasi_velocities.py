@@ -454,7 +454,7 @@ def test_a_system_prints_itself_and_can_be_pickled() -> None:
     assert "velocities=('w1', 'w2', 'w3'), invariants=(Holonomic('unit'),)" in repr(TOP)
     copy = pickle.loads(pickle.dumps(TOP))
     assert copy == TOP
-    assert copy.quasi == TOP.quasi
+    assert copy.dynamics.kinematics == TOP.dynamics.kinematics
     assert TOP.plain.velocities == ()
     assert TOP.plain == TOP_BY_RATES
 

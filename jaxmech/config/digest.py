@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmech.dry_friction import DryFriction
-from jaxmech.system import Params, System, as_dtype
+from jaxmech.system import Params, System
 from jaxmech.unilateral import Unilateral
 from jaxmech.utils.digests import jaxpr_texts, sha256
+from jaxmech.utils.trees import as_dtype
 
 
 def digest(fn: Callable[..., Any], *args: Any) -> str:

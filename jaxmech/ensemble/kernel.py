@@ -33,9 +33,10 @@ from jaxmech.integrate import (
     step_times,
     with_gaps,
 )
-from jaxmech.system import System, as_dtype
+from jaxmech.system import System
 from jaxmech.utils.checks import MissingParameterError
 from jaxmech.utils.tracers import evenly_spaced
+from jaxmech.utils.trees import as_dtype
 
 States = dict[str, Any]
 

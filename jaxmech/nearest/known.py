@@ -49,7 +49,7 @@ class Surface:
         """The residuals, their Jacobian, and whether y is on the surface; NaN for NaN."""
         is_finite = has_finite_numbers(y)
         state = self._with(y if is_finite else self.guess)
-        if self.system.quasi is not None:
+        if self.system.velocities:
             level = tuple(map(np.asarray, _quasi_velocity_level(self.system, *state)))
         else:
             levels = levels_at_known(self.system, *state)

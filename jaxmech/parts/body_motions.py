@@ -205,10 +205,10 @@ class BodyMotions:
                 "single bodies; `observe(...).loads` has those of all joints by name."
             )
         q, generalized, t, _ = system.arguments(q, generalized, 0.0, None, names)
-        if system.quasi is not None:  # the force on the coordinates of the same power
-            rates = jnp.zeros_like(q)
-            pull = jax.vjp(lambda rates: system.dynamics.from_speeds(q, rates, t, None), rates)[1]
-            (generalized,) = pull(generalized)
+        # The force on the coordinates of the same power.
+        rates = jnp.zeros_like(q)
+        pull = jax.vjp(lambda rates: system.dynamics.from_speeds(q, rates, t, None), rates)[1]
+        (generalized,) = pull(generalized)
         entries = (self.kinematics.entries(carrier, x) for x in (q, generalized))
         return carrier.load(*entries)
 

@@ -26,9 +26,11 @@ from jaxmech.parts.validation import (
     require_possible,
 )
 from jaxmech.parts.visuals import Visual
-from jaxmech.system import System, as_dtype
+from jaxmech.properties import function_values
+from jaxmech.system import System
 from jaxmech.utils.checks import require_kind
 from jaxmech.utils.parameters import warn_of_slips
+from jaxmech.utils.trees import as_dtype
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -194,7 +196,7 @@ def _require_readable(mechanism: Mechanism) -> None:
     def everything(params: Any) -> Any:
         system, t = mechanism.system, jnp.zeros(())
         q, v = jnp.zeros(system.n), jnp.zeros(system.n_velocities)
-        return system.everything(q, v, t, params), mechanism.geometry(q, t, params)
+        return function_values(system, q, v, t, params), mechanism.geometry(q, t, params)
 
     # Of the types that they have in a run, where the functions are then not traced again.
     params = as_dtype(dict(mechanism.params), jnp.result_type(float))

@@ -14,10 +14,11 @@ from jaxmech.geometry import Geometry
 from jaxmech.models import Model
 from jaxmech.parts import Mechanism
 from jaxmech.solution import Solution
-from jaxmech.system import System, as_dtype
+from jaxmech.system import System
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.checks import require_positive
 from jaxmech.utils.parameters import ParameterWarning, differing, digests_of, unread
+from jaxmech.utils.trees import as_dtype
 
 if TYPE_CHECKING:
     from jaxmech.plot.paths import Shapes, Track

@@ -9,6 +9,7 @@ from jaxmech.properties.generic import Drive as Drive
 from jaxmech.properties.generic import conserves_energy as conserves_energy
 from jaxmech.properties.generic import constrains_states as constrains_states
 from jaxmech.properties.generic import drive_of as drive_of
+from jaxmech.properties.generic import function_values as function_values
 from jaxmech.properties.generic import mass_and_rows as mass_and_rows
 from jaxmech.properties.generic import mass_scale as mass_scale
 from jaxmech.properties.generic import reads_integrals as reads_integrals

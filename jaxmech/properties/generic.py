@@ -50,7 +50,7 @@ def singular_mass(system: System, q: Array, v: Array, t: Array, params: Params) 
     """
     require_entries(system, q, v, t, params)
     states = _generic_states(q, v, t, params)
-    if system.quasi is not None:
+    if system.velocities:
         _require_full_rank(system, states)
     matrices = [outside_traces(mass_and_rows, system, *state) for state in states]
     singular = all(pair is not None and _is_singular(np.asarray(pair[0])) for pair in matrices)
@@ -61,8 +61,7 @@ def _require_full_rank(system: System, states: list[Any]) -> None:
     """Raise a ValueError if the columns of `kinematics` depend on each other at all states."""
 
     def matrix(q: Array, v: Array, t: Array, params: Params) -> Array:
-        assert system.quasi is not None
-        return system.quasi.matrix(q, t, params)
+        return system.dynamics.kinematics.matrix(q, t, params)
 
     matrices = [T for T in concrete_at(matrix, states) if T is not None and np.isfinite(T).all()]
     if not matrices:
@@ -77,6 +76,24 @@ def _require_full_rank(system: System, states: list[Any]) -> None:
         )
 
 
+def function_values(system: System, q: Array, v: Array, t: Array, params: Params) -> Any:
+    """The values of all functions at a state, to see which parameters they read."""
+    dynamics = system.dynamics
+    multipliers = jnp.zeros(sum(dynamics.sizes(q, v, t, params)), q.dtype)
+    speeds = dynamics.speeds(q, v, t, params)
+    values = [
+        dynamics.lagrangian_value(q, speeds, t, params),
+        dynamics.nonideal_force(q, v, multipliers, t, params),
+    ]
+    values += [c.residual(q, v, v, t, params) for c in system.constraints]
+    values += [dynamics.state_rates(q, v, t, params), speeds]
+    values += [c.value(q, t, params) for c in system.invariants]
+    for inequality in system.unilateral:
+        values += inequality.values(q, speeds, t, params)
+    values += [] if system.sampling is None else [system.sampled(q, v, t, params)]
+    return [*values, dynamics.applied_force(q, v, t, params)]
+
+
 @cached_by_shapes
 def conserves_energy(system: System, q: Array, v: Array, t: Array, params: Params) -> bool:
     """Whether nothing depends on time, no force or state acts, and no constraint does work.
@@ -86,7 +103,7 @@ def conserves_energy(system: System, q: Array, v: Array, t: Array, params: Param
     """
     if system.force is not None or system.nonideal is not None or system.states:
         return False
-    if system.quasi is not None:
+    if system.velocities:
         return conserves_energy(system.plain, q, jnp.zeros_like(q), t, params)
     if any(isinstance(c, Acceleration) for c in system.constraints):
         return False

@@ -38,11 +38,11 @@ from jaxmech.solution import Solution
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.status import Status
 from jaxmech.subjects import Subject, with_params
-from jaxmech.system import Params, System, as_dtype
+from jaxmech.system import Params, System
 from jaxmech.utils.arrays import HostArray
 from jaxmech.utils.checks import require_function
 from jaxmech.utils.jit_cache import jit_of
-from jaxmech.utils.trees import number_names, numbers_of
+from jaxmech.utils.trees import as_dtype, number_names, numbers_of
 
 Loss = Callable[[Array, Array, Array, Params], Array]  # loss(q (T, n), v (T, n), ts, params)
 

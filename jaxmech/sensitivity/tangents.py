@@ -116,8 +116,8 @@ def _geometry(system: System, q: Array, v: Array, ts: Array, params: Params) -> 
         M = metric_mass(system, q, v, t, params)
         turn = jax.jacfwd(lambda q: system.dynamics.velocity_level(q, v, t, params))(q)
         A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
-        if system.quasi is not None:  # changes of q are those along the velocities
-            turn = turn @ system.quasi.matrix(q, t, params)
+        # Changes of q are those along the velocities.
+        turn = system.dynamics.kinematics.rows(turn, q, t, params)
         if fixed_states:
             rows = jnp.eye(v.size, dtype=q.dtype)[v.size - fixed_states :]
             A_position = jnp.concatenate([A_position, rows])

@@ -9,6 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
+from jaxmech.utils.checks import as_numbers
 from jaxmech.utils.text import not_one_of
 
 Value = TypeVar("Value")
@@ -117,3 +118,13 @@ def _built(names: Hashable, values: Iterable[Any]) -> ByName[Any]:
 
 
 jax.tree_util.register_pytree_with_keys(ByName, _flat, _built)
+
+
+def as_dtype(params: Any, dtype: Any) -> Any:
+    """Convert every floating-point leaf of the parameters to an array of the given type."""
+
+    def leaf(path: Any, x: Any) -> Any:
+        x = as_numbers("params" + jax.tree_util.keystr(path), x, half=True)
+        return x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
+
+    return jax.tree.map_with_path(leaf, params)

@@ -8,8 +8,9 @@ from jaxmech.constraints import Acceleration, Nonholonomic
 from jaxmech.control.sampled.controller import Controller
 from jaxmech.control.sampled.controller_set import ControllerSet
 from jaxmech.control.sampled.reading import HeldRates, OutputReader
+from jaxmech.first_order import SampledUpdate
 from jaxmech.subjects import Subject, system_of
-from jaxmech.system import SampledUpdate, System
+from jaxmech.system import System
 from jaxmech.utils.checks import require_kind
 
 _VECTORS = {"`loads`": 2, "`kinematics`": 0}  # after q, of the functions of a system; else one

@@ -59,9 +59,9 @@ def initial_state(
     A_position, A_velocity = constraint_jacobians(system, q, v, t, params)
     extents = extents_at(system, q, v, t, params)
     velocity_extents = extents
-    if system.quasi is not None:
+    if system.velocities:
         A_position = system.plain.dynamics.position_jacobian(q, t, params)
-        T = jnp.abs(system.quasi.matrix(q, t, params))
+        T = jnp.abs(system.dynamics.kinematics.matrix(q, t, params))
         per_velocity = jnp.where(T > 0, extents[:, None] / jnp.where(T > 0, T, 1.0), jnp.inf)
         velocity_extents = per_velocity.min(0)
     consistent = on_constraints(system, q, v, t, params, extents)

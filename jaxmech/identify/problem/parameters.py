@@ -11,10 +11,10 @@ from jaxtyping import Array
 
 from jaxmech.identify.problem.body_inertia import BodyNames
 from jaxmech.identify.problem.transforms import AbstractTransform, Entry, Interval, transform
-from jaxmech.system import Params, as_dtype
+from jaxmech.system import Params
 from jaxmech.utils.checks import require_finite
 from jaxmech.utils.text import not_one_of
-from jaxmech.utils.trees import entry_names, is_within, leaf_names
+from jaxmech.utils.trees import as_dtype, entry_names, is_within, leaf_names
 
 
 class FreeLeaf(NamedTuple):

@@ -33,6 +33,7 @@ from jaxmech.identify.problem.rows import Evaluator, Task
 from jaxmech.identify.problem.sensor_noise import first_weights
 from jaxmech.identify.problem.steps import with_chosen_steps
 from jaxmech.integrate import FixedSteps, Scheme
+from jaxmech.properties import function_values
 from jaxmech.simulate import simulate
 from jaxmech.status import Status
 from jaxmech.system import Params
@@ -164,7 +165,7 @@ def _require_inputs_are_read(
 
     def read(inputs: Any) -> Any:
         motion_params = with_inputs(params, inputs)
-        results = [problem.system.everything(q, v, t, motion_params)]
+        results = [function_values(problem.system, q, v, t, motion_params)]
         results.append(problem.observe(q, v, t, motion_params))
         if problem.start is not None:
             q0, v0 = (jnp.asarray(np.atleast_2d(x)[0]) for x in (recording.q0, recording.v0))

@@ -22,8 +22,9 @@ from jaxmech.identify.problem.least_squares import FitProblem
 from jaxmech.identify.problem.rows import Evaluator, Task
 from jaxmech.identify.problem.sensor_noise import motion
 from jaxmech.integrate import MEMBERS, FixedSteps, members_error, members_need, target_error
-from jaxmech.system import Params, as_dtype
+from jaxmech.system import Params
 from jaxmech.utils.tracers import evenly_spaced
+from jaxmech.utils.trees import as_dtype
 
 _ROUND_OFF = 8.0  # distance of corners from the ends of a segment, in units of round-off
 _LONGER = 1.5  # an interval longer than the usual one by this factor is divided

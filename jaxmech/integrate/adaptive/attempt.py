@@ -62,7 +62,7 @@ class ErrorNorm(eqx.Module):
         M = metric_mass(scheme.system, *end, t, params)
         size = len(M) - len(scheme.system.states)
         M = M_q = M[:size, :size]
-        if scheme.system.quasi is not None:
+        if scheme.system.velocities:
             M_q = coordinate_metric(scheme.system, *end, t, params)
             mechanical = len(M_q) - len(scheme.system.states)
             M_q = M_q[:mechanical, :mechanical]

@@ -460,7 +460,7 @@ class EventSet:
             )
             v = self._rebound(scheme, event, e, q, v, t, old)
         A_position, A_velocity = constraint_jacobians(system, q, v, t, new)
-        if system.quasi is not None:
+        if system.velocities:
             A_position = system.dynamics.position_jacobian(q, t, new)
         status = jnp.asarray(int(Status.OK), jnp.int32)
         if extents is not None:
@@ -492,8 +492,7 @@ class EventSet:
         A = constraint_jacobians(system, q, v, t, params)[1]
         # The impulse and those of the joints at once, so that the joints hold after the impact.
         slope, speeds = jax.jacfwd(gap)(q, t), system.dynamics.speeds(q, v, t, params)
-        if system.quasi is not None:
-            slope = slope @ system.quasi.matrix(q, t, params)
+        slope = system.dynamics.kinematics.rows(slope, q, t, params)
         rows = jnp.concatenate([A, slope])
         wrong = jnp.concatenate([
             system.dynamics.velocity_level(q, v, t, params), (1 + e) * rate(gap, q, speeds, t)

@@ -92,7 +92,7 @@ def pair_stages(
             jnp.concatenate([so_far.speeds[1:], speeds[None]]),
             jnp.concatenate([so_far.accelerations[1:], law.qdd[None]]),
             q,
-            None if system.quasi is None else v,
+            None if not system.velocities else v,
             so_far.independent & (law.rank == m),
             status,
             jnp.minimum(so_far.rank, law.rank),
@@ -101,7 +101,7 @@ def pair_stages(
     m = jnp.asarray(start.independent_rows.size, jnp.int32)
     count = len(stages.nodes)
     speeds = system.dynamics.speeds(start.q, start.v, t, params)
-    v = None if system.quasi is None else start.v
+    v = None if not system.velocities else start.v
     first = StageRates(
         _after_zeros(speeds, count - 1), _after_zeros(start.qdd, count - 1),
         start.q, v, start.rank == m, start.status, start.rank,

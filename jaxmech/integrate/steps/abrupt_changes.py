@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from jaxmech.integrate.steps.policy import AbstractSteps
 from jaxmech.integrate.times.run_times import step_times
+from jaxmech.properties import function_values
 from jaxmech.system import Params, System
 from jaxmech.utils.caller import warn_caller
 from jaxmech.utils.jit_cache import jit_of
@@ -95,7 +96,7 @@ def _depends_on_time(system: System, q: Any, v: Any, ts: Any, params: Params) ->
 
 @cached_by_shapes
 def _numbers_depend_on_time(system: System, q: Any, v: Any, t: Any, params: Params) -> bool:
-    return depends_on(lambda t: system.everything(q, v, t, params), (t,))
+    return depends_on(lambda t: function_values(system, q, v, t, params), (t,))
 
 
 @jit_of("system")
@@ -114,7 +115,7 @@ def _sampled(
             return _residuals(system, q, v, t, params)
 
         speeds = _rate(levels)
-        parts = [*system.everything(q, v, t, params), levels(t), speeds(t), _rate(speeds)(t)]
+        parts = [*function_values(system, q, v, t, params), levels(t), speeds(t), _rate(speeds)(t)]
         return jnp.concatenate([jnp.ravel(x).astype(ts.dtype) for x in parts])
 
     sides = jnp.concatenate([ts - apart, ts + apart])

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmech.first_order import SampledUpdate
 from jaxmech.signal import Signal, is_signal
-from jaxmech.system import Params, SampledUpdate, System
+from jaxmech.system import Params, System
 from jaxmech.utils.checks import is_known
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.tracers import actual
