@@ -1,9 +1,10 @@
 """Integration of one trajectory: one `step`, a `rollout` of steps, and its derivatives.
 
 `scheme` bundles a system and the policies of its integration, `checks` has the checks of a step and
-of the beginning of a run, and `counts` counts the work. `step_segments` divides a run, and
-`error_estimate` estimates its integration error. `dense_output` computes states between the saves,
-and `sampled_rows` those at which a controller has computed. In folders: `methods/` compute a step,
+of the beginning of a run, and `counts` counts the work. `switches` turns constraints on and off.
+`step_segments` divides a run, and `error_estimate` estimates its integration error.
+`dense_output` computes states between the saves, and `sampled_rows` those at which a controller has
+computed. In folders: `methods/` compute a step,
 `steps/` determine its size, `adaptive/` has steps with error control, `events/` the events,
 `times/` the times at which a step ends, and `derivatives/` the rules of a run.
 """
@@ -30,8 +31,6 @@ from jaxmech.integrate.events import events_of as events_of
 from jaxmech.integrate.events import with_gaps as with_gaps
 from jaxmech.integrate.events.crossing import ROUNDINGS as ROUNDINGS
 from jaxmech.integrate.events.gaps import Gaps as Gaps
-from jaxmech.integrate.events.switches import Switched as Switched
-from jaxmech.integrate.events.switches import with_switches as with_switches
 from jaxmech.integrate.methods.implicit import RadauIIA5 as RadauIIA5
 from jaxmech.integrate.methods.implicit import Rodas5P as Rodas5P
 from jaxmech.integrate.methods.runge_kutta import RK4 as RK4
@@ -71,6 +70,8 @@ from jaxmech.integrate.steps.default_steps import with_number as with_number
 from jaxmech.integrate.steps.step_size import MEMBERS as MEMBERS
 from jaxmech.integrate.steps.step_size import TARGET as TARGET
 from jaxmech.integrate.steps.step_size import target_error as target_error
+from jaxmech.integrate.switches import Switched as Switched
+from jaxmech.integrate.switches import with_switches as with_switches
 from jaxmech.integrate.times import Span as Span
 from jaxmech.integrate.times import StepGrid as StepGrid
 from jaxmech.integrate.times import span_at as span_at

@@ -1,8 +1,9 @@
 """`Scheme`: a system and the policies of its integration, and their effects within a step."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +18,15 @@ from jaxmech.integrate.methods.runge_kutta import (
     AbstractRungeKutta,
 )
 from jaxmech.integrate.steps import AbstractSteps, Adaptive, FixedSteps, method_and_steps
+from jaxmech.integrate.switches import gap_count, without_last
 from jaxmech.properties import Drive, drive_of, singular_mass
 from jaxmech.quasi_velocities import require_plain_velocities
 from jaxmech.stabilization import AbstractStabilization, Free, Projection, RowsBefore
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import require_kind
 from jaxmech.utils.probing import depends_on
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,16 @@ class Scheme:
         if type(self.stabilization) is not Projection:
             return self
         return replace(self, stabilization=self.stabilization.lazy())
+
+    def by_contact(self, params: Params, run: Callable[["Scheme"], _Result]) -> _Result:
+        """What `run` returns for the scheme, or for that without gaps if none is closed."""
+        count = gap_count(self.system)
+        if not count:
+            return run(self)
+        without = replace(self, system=without_last(self.system, count))
+        is_closed = params.active[-count:].any()
+        result: _Result = jax.lax.cond(is_closed, lambda: run(self), lambda: run(without))
+        return result
 
     def law(
         self, q: Array, v: Array, t: Array, params: Params, independent: Array | None = None

@@ -89,7 +89,7 @@ def step(
         extents = extents_at(scheme.system, state.q, state.v, state.t, params)
     # A step is the same for any number of steps, and traced once for all of them.
     single = scheme.with_one_step()
-    return _step(single, state, h, params, extents)
+    return single.by_contact(params, lambda scheme: _step(scheme, state, h, params, extents))
 
 
 @jit_of("scheme")

@@ -13,9 +13,9 @@ from jaxmech.integrate.derivatives.record import MoveRows
 from jaxmech.integrate.events.crossing import through_events
 from jaxmech.integrate.events.extremum_search import step_dips
 from jaxmech.integrate.events.log import EventState
-from jaxmech.integrate.events.switches import Switched
 from jaxmech.integrate.events.turns import step_turns
 from jaxmech.integrate.step import EvaluatedState, StepInfo, StepState, evaluated_state
+from jaxmech.integrate.switches import Switched
 from jaxmech.status import Status
 from jaxmech.system import Params
 

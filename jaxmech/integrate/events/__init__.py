@@ -1,6 +1,6 @@
 """Events during a run: users define an `event` and its transition; an `event_set` is all of them.
 
-`switches` turns constraints on and off, and `log` records the events of a run. `crossing` locates
+`log` records the events of a run. `crossing` locates
 events in a step whose ends have different signs, `extremum_search` those between ends of equal
 sign, and `contacts` those of functions that are zero; `turns` puts them together for a fixed step,
 which it bounds by the functions. `gaps` are those of unilateral constraints, and `impacts` tells

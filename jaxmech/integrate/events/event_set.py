@@ -18,11 +18,17 @@ from jaxmech.formulations import observed_at
 from jaxmech.integrate.events.event import Event, names_of
 from jaxmech.integrate.events.friction import Rubbing, can_occur
 from jaxmech.integrate.events.gaps import NO_GAPS, GapDecisions, Gaps
-from jaxmech.integrate.events.impacts import Decided, MotionState, after_impacts, decided_at
+from jaxmech.integrate.events.impacts import (
+    Decided,
+    MotionState,
+    after_impacts,
+    decided_at,
+    gap_states,
+)
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.rubbing import after_rubbing, rubbed_at
-from jaxmech.integrate.events.switches import Switched, plain, with_switches
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.switches import Switched, plain, with_switches
 from jaxmech.linalg import LDL, column_space_projector, matvec, metric
 from jaxmech.stabilization import metric_mass
 from jaxmech.status import Status
@@ -229,24 +235,30 @@ class EventSet:
         """The multipliers of the gaps, zero of open ones."""
         count, names = self.gaps.equations, self.gaps.switches
 
-        eom, law = scheme.law(q, v, t, params)
-        pushes = law.multipliers[-count:]
+        def pushing() -> tuple[Array, Array]:
+            eom, law = scheme.law(q, v, t, params)
+            pushes = law.multipliers[-count:]
 
-        def smallest() -> Array:
-            return matvec(column_space_projector(eom.A), law.multipliers)[-count:]
+            def smallest() -> Array:
+                return matvec(column_space_projector(eom.A), law.multipliers)[-count:]
 
-        # One branch only: nested ones, or one around the law, take as long as three laws.
-        if law.independent is None:
-            pushes = smallest()
-        elif len(law.multipliers) > 1:
-            flags = params.active[-len(self.gaps.switches) :][:count]
-            is_redundant = (flags & ~law.independent[-count:]).any()
-            pushes = jax.lax.cond(is_redundant, smallest, lambda: pushes)
-        by_name = {name: pushes[k][None] for k, name in enumerate(names[:count])}
+            if law.independent is None:
+                pushes = smallest()
+            elif len(law.multipliers) > 1:
+                flags = params.active[-len(self.gaps.switches) :][:count]
+                is_redundant = (flags & ~law.independent[-count:]).any()
+                pushes = jax.lax.cond(is_redundant, smallest, lambda: pushes)
+            return pushes, law.multipliers
+
         if not self.gaps.frictions:
-            return _Multipliers(by_name)
+            # The law is evaluated once more only where a gap is closed.
+            is_closed, zeros = params.active[-count:].any(), jnp.zeros(count, q.dtype)
+            pushes = jax.lax.cond(is_closed, lambda: pushing()[0], lambda: zeros)
+            return _Multipliers({name: pushes[k][None] for k, name in enumerate(names)})
+        pushes, multipliers = pushing()
+        by_name = {name: pushes[k][None] for k, name in enumerate(names[:count])}
         frictions, user = self.gaps.frictions, self.plain(params)
-        rubbing = Rubbing.at(frictions, params, pushes, law.multipliers)
+        rubbing = Rubbing.at(frictions, params, pushes, multipliers)
         speeds = scheme.system.dynamics.speeds(q, v, t, params)
         slips = [f.constraint.fn(q, speeds, t, user) for f in frictions]
         return _Multipliers(by_name, rubbing, jnp.stack(slips))
@@ -317,13 +329,29 @@ class EventSet:
         speeds = jax.lax.stop_gradient(jnp.abs(speeds))
         if self.gaps:
             state = MotionState(q, v, t, speeds, jnp.zeros_like(t), jnp.zeros_like(t))
-            nothing = jnp.asarray(-1, jnp.int32)
-            decided = self._decided(scheme, nothing, state, params, active)
-            active, status = self._closed(decided.decisions, active), decided.status
+            active, status = self._begun(scheme, state, params, active)
         values = self.values(scheme, q, v, t, self.params(params, active))
         events = EventState.of(values, active, speeds, self.replay(q.dtype))
         signs = self.continued_signs(events.signs, values, active)
         return replace(events, signs=signs), status
+
+    def _begun(
+        self, scheme: Scheme, state: MotionState, params: Params, active: Bool[Array, " C"]
+    ) -> tuple[Bool[Array, " C"], Int[Array, ""]]:
+        """The switches at the start of a run, and a status."""
+
+        def decide() -> tuple[Array, Array]:
+            nothing = jnp.asarray(-1, jnp.int32)
+            decided = self._decided(scheme, nothing, state, params, active)
+            return self._closed(decided.decisions, active), decided.status
+
+        if self.gaps.frictions:
+            return decide()
+        all_on = self.params(params, active | self._of_gaps)
+        gap = gap_states(self.gaps, scheme.system, state, all_on)
+        touches, ok = (gap.value <= gap.zero).any(), jnp.asarray(int(Status.OK), jnp.int32)
+        begun: tuple[Array, Array] = jax.lax.cond(touches, decide, lambda: (active, ok))
+        return begun
 
     def gaps_are_met(
         self, system: System, q: Array, t: Array, params: Params, extents: Float[Array, " n"]

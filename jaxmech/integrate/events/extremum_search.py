@@ -53,9 +53,13 @@ class ExtremumSearch(eqx.Module):
         low = StepEnd(zeros, s * start[0], s * start[1])
         high = StepEnd(ones, s * end[0], s * end[1])
         is_dip = (signs != 0) & enabled & (low.g > 0) & (high.g > 0) & (low.r < 0) & (high.r > 0)
-        return ExtremumSearch(
-            is_dip & _hopeful(low, high), low, high, jnp.zeros((), jnp.int32), ones
+        # Most functions are far from zero, and their minima need not be estimated.
+        pending = jax.lax.cond(
+            (is_dip & _possible(low, high)).any(),
+            lambda: is_dip & _hopeful(low, high),
+            lambda: jnp.zeros_like(is_dip),
         )
+        return ExtremumSearch(pending, low, high, jnp.zeros((), jnp.int32), ones)
 
     def after(self, low: Array) -> Float[Array, ""]:
         """The end of the next trial, if nothing is known to happen after `low`."""
@@ -111,6 +115,14 @@ def _minimum(low: StepEnd, high: StepEnd) -> tuple[Array, Array]:
     x = jnp.clip(numerator / jnp.where(denominator == 0, 1.0, denominator), 0.0, 1.0)
     least = low.g + x * (first + x * (second + x * third))
     return low.u + x * width, least
+
+
+def _possible(low: StepEnd, high: StepEnd) -> Bool[Array, " E"]:
+    """Whether the minimum can be `_hopeful`, by a bound below a cubic in the whole step."""
+    least = jnp.minimum(low.g, high.g) - 4 / 27 * (high.r - low.r)
+    return (least <= _SHARE * jnp.minimum(low.g, high.g)) | (
+        (1 + _TRUST) * least <= _TRUST * jnp.maximum(low.g, high.g)
+    )
 
 
 def _hopeful(low: StepEnd, high: StepEnd) -> Bool[Array, " E"]:

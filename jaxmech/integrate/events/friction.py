@@ -19,7 +19,7 @@ from jaxmech.dry_friction import DryFriction, require_limits
 from jaxmech.equations import EquationsOfMotion
 from jaxmech.formulations import Law
 from jaxmech.integrate.events.event import Event, Transition
-from jaxmech.integrate.events.switches import Switched, plain
+from jaxmech.integrate.switches import Switched, plain
 from jaxmech.linalg import diagonal, matvec
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import naming_missing

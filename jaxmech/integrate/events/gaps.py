@@ -27,7 +27,7 @@ from jaxmech.integrate.events.friction import (
     switches_of,
     with_sliding,
 )
-from jaxmech.integrate.events.switches import with_switches
+from jaxmech.integrate.switches import with_switches
 from jaxmech.system import Params, System
 from jaxmech.unilateral import Unilateral, require_restitutions
 from jaxmech.utils.jit_cache import kept_by
@@ -35,7 +35,8 @@ from jaxmech.utils.tracers import actual
 from jaxmech.utils.trees import ByName
 
 KEPT = 32  # systems
-_KEEP = 64  # occurrences of each event that are kept
+_KEEP = 64  # occurrences of each event that are kept, if there are few events
+_KEEP_IN_ALL = 512  # occurrences of all events
 _MEMBERS = 1000  # of a batch whose restitutions are checked
 _BITS = 23  # flags in a number, which every floating-point type holds exactly
 
@@ -151,7 +152,8 @@ class Gaps:
             for c in self.constraints
         ]
         events = (*closes, *opens, *events_of_frictions(self.frictions))
-        return tuple(replace(event, keep=_KEEP) for event in events)
+        keep = min(_KEEP, -(-_KEEP_IN_ALL // max(len(events), 1)))
+        return tuple(replace(event, keep=keep) for event in events)
 
     def system(self, system: System) -> System:
         """The system with a constraint for each gap and each friction."""

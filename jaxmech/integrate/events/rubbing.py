@@ -37,8 +37,8 @@ from jaxmech.integrate.events.impacts import (
     gaps_of,
     without_gaps,
 )
-from jaxmech.integrate.events.switches import Switched, plain
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.switches import Switched, plain
 from jaxmech.linalg import LDL, QR, complementarity, diagonal, matvec, metric
 from jaxmech.stabilization import metric_mass
 from jaxmech.status import Status
