@@ -103,7 +103,7 @@ class EventSegments(AbstractSegments):
         cotangents: list[Array], rows: Array,
     ) -> tuple[list[Array], Times, Any]:  # fmt: skip
         """Forward through the pieces, which keeps the states between them, and back."""
-        empty_row = jnp.zeros_like(rows[0])
+        empty_row = jnp.zeros(rows.shape[1:], rows.dtype)
         all_shared = eqx.combine(shared, fixed)
 
         def advance_piece(carry: Any, _: Any) -> Any:

@@ -1,19 +1,20 @@
 """Events during a run: users define an `event` and its transition; an `event_set` is all of them.
 
-`log` records the events of a run. `crossing` locates
-events in a step whose ends have different signs, `extremum_search` those between ends of equal
-sign, and `contacts` those of functions that are zero; `turns` puts them together for a fixed step,
-which it bounds by the functions. `gaps` are those of unilateral constraints, and `impacts` tells
-what an event does to them; `friction` sticks and slides, as `rubbing` decides; `rounding` is the
-round-off of functions. `result` is the part of a `Solution` on events.
+`arguments` makes the set from the arguments of a run, `transitions` computes the state after an
+event, and `log` records the events of a run. `crossing` locates events in a step whose ends have
+different signs, by a `step_search`, `extremum_search` those between ends of equal sign, and
+`contacts` those of functions that are zero; `turns` puts them together for a fixed step, which it
+bounds by the functions. `gaps` are those of unilateral constraints, and `impacts` tells what an
+event does to them; `friction` sticks and slides, as `rubbing` decides; `rounding` is the round-off
+of functions. `result` is the part of a `Solution` on events.
 """
 
+from jaxmech.integrate.events.arguments import event_set_of as event_set_of
+from jaxmech.integrate.events.arguments import with_gaps as with_gaps
 from jaxmech.integrate.events.event import Event as Event
 from jaxmech.integrate.events.event import Transition as Transition
 from jaxmech.integrate.events.event_set import NO_EVENTS as NO_EVENTS
 from jaxmech.integrate.events.event_set import EventSet as EventSet
-from jaxmech.integrate.events.event_set import event_set_of as event_set_of
-from jaxmech.integrate.events.event_set import with_gaps as with_gaps
 from jaxmech.integrate.events.log import EventState as EventState
 from jaxmech.integrate.events.result import EventRecord as EventRecord
 from jaxmech.integrate.events.result import Events as Events

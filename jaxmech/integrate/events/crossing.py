@@ -1,9 +1,8 @@
 """The events within one step: their location, and the rest of the step after them.
 
-An event lies where its function changes sign between two states. Its time is bracketed by false
-position with halved weights (the Illinois method; Dowell and Jarratt, BIT 11, 1971, 168-174) and
-bisection. Every trial is a step of its own from the state that the motion last changed at, so that
-the state at an event is on the constraints and as accurate as any other.
+An event lies where its function changes sign between two states; `step_search` brackets its time.
+Every trial is a step of its own from the state that the motion last changed at, so that the state
+at an event is on the constraints and as accurate as any other.
 """
 
 from collections.abc import Callable
@@ -11,10 +10,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from jaxmech.compiler import with_row
 from jaxmech.integrate.checks import first_that_holds
@@ -23,6 +21,7 @@ from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.extremum_search import ExtremumSearch, rates
 from jaxmech.integrate.events.impacts import MotionState
 from jaxmech.integrate.events.log import EventState, Occurrences
+from jaxmech.integrate.events.step_search import StepSearch
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepInfo, StepState, step
 from jaxmech.status import Status
@@ -38,75 +37,6 @@ _SETTLING = 0.01  # fraction of a step after which an unknown sign is known
 
 # A step of some size and parameters.
 PartialStep = Callable[[StepState, Array, Params], tuple[StepState, StepInfo]]
-
-
-class StepSearch(eqx.Module):
-    """The search for the events within a step from u = 0 to u = 1."""
-
-    base_q: Float[Array, " n"]  # the state that the trials step from
-    base_v: Float[Array, " k"]
-    base_u: Float[Array, ""]  # its position in the step
-    q: Float[Array, " n"]  # the state at `high`
-    v: Float[Array, " k"]
-    values: Float[Array, " E"]  # the functions there
-    info: StepInfo  # checks of the step up to there
-    low: Float[Array, ""]  # no event occurs before
-    high: Float[Array, ""]  # an event occurs before
-    at_low: Float[Array, " E"]  # the functions at `low`, weighted
-    at_high: Float[Array, " E"]  # the functions at `high`, weighted
-    side: Int[Array, ""]  # the end that was moved last, 1 for `high` and -1 for `low`
-    tries: Int[Array, ""]  # trials for this event so far
-    u: Float[Array, ""]  # end of the next trial
-    searching: Bool[Array, ""]  # whether an event is known to exist
-    crossed: Bool[Array, " E"]  # events that are known to occur before `high`
-    opened: Bool[Array, " E"]  # functions that were not zero at some trial from the base
-    events: EventState
-    count: Int[Array, ""]  # events in this step so far that changed the motion
-    at_once: Int[Array, ""]  # those that have followed at the time of the last of them
-    end_q: Float[Array, " n"]  # the state at the last event, before its transition
-    end_v: Float[Array, " k"]
-    interrupted: Bool[Array, ""]  # whether the motion changed at that event
-    ends_step: Bool[Array, ""]  # whether the step ends there
-    is_done: Bool[Array, ""]  # whether the step is over
-    dips: ExtremumSearch
-
-    @staticmethod
-    def begin(
-        event_set: EventSet, q: Array, v: Array, events: EventState, dips: ExtremumSearch,
-        happens: Array,
-    ) -> "StepSearch":  # fmt: skip
-        """The search at the start of a step; over at once unless `happens` holds."""
-        zero, unit = jnp.zeros((), q.dtype), jnp.ones((), q.dtype)
-        true, false, zero_count = jnp.asarray(True), jnp.asarray(False), jnp.zeros((), jnp.int32)
-        nowhere = jnp.zeros(len(event_set.events), bool)
-        return StepSearch(
-            base_q=q,
-            base_v=v,
-            base_u=zero,
-            q=q,
-            v=v,
-            values=events.values,
-            info=StepInfo(true, zero_count, zero_count, true),
-            low=zero,
-            high=unit,
-            at_low=events.values,
-            at_high=events.values,
-            side=zero_count,
-            tries=zero_count,
-            u=dips.after(zero),
-            searching=false,
-            crossed=nowhere,
-            opened=nowhere,
-            events=events,
-            count=zero_count,
-            at_once=zero_count,
-            end_q=q,
-            end_v=v,
-            interrupted=false,
-            ends_step=false,
-            is_done=~happens,
-            dips=dips,
-        )
 
 
 def through_events(
@@ -156,13 +86,13 @@ def through_events(
         dips = _where(
             inside, search.dips.updated(search.u, values, slopes, search.events.signs), search.dips
         )
-        moved = _narrowed(search, q, v, values, info, crossings, ends, past)
+        moved = search.narrowed(q, v, values, info, crossings, ends, past)
         search = replace(_where(stays, search, moved), dips=dips)
         search = _where(passes, replace(search, low=search.u, at_low=values), search)
         search = _with_signs(event_set, search, contacts, values, ends, ends | passes)
         is_located = ~ends & ~stays & (search.high - search.low <= tolerance)
         search = replace(
-            search, u=jnp.where(stays, dips.after(search.low), _next(search, tolerance))
+            search, u=jnp.where(stays, dips.after(search.low), search.next_end(tolerance))
         )
         is_due = jnp.asarray(False)
         if contacts is not None:
@@ -278,56 +208,6 @@ def _crossed(
     return crossed & ~(event_set.changes & contacts.touching(events.signs) & ~moves)
 
 
-def _narrowed(
-    search: StepSearch, q: Array, v: Array, values: Array, info: StepInfo, crossed: Array,
-    ends: Array, past: Array,
-) -> StepSearch:  # fmt: skip
-    is_upper, down = ~ends & past, ~ends & ~past
-    new = ends | is_upper
-    q, v, new_values, info, crossed = jax.tree.map(
-        lambda x, y: jnp.where(new, x, y),
-        (q, v, values, info, crossed),
-        (search.q, search.v, search.values, search.info, search.crossed),
-    )
-    # The weight of an end that stays twice in a row is halved, so that both ends move.
-    again_up, again_down = is_upper & (search.side == 1), down & (search.side == -1)
-    at_low = jnp.where(down, values, jnp.where(again_up, search.at_low / 2, search.at_low))
-    at_high = jnp.where(is_upper, values, jnp.where(again_down, search.at_high / 2, search.at_high))
-    return replace(
-        search,
-        q=q,
-        v=v,
-        values=new_values,
-        info=info,
-        crossed=crossed,
-        at_low=at_low,
-        at_high=at_high,
-        low=jnp.where(down, search.u, search.low),
-        high=jnp.where(new, search.u, search.high),
-        side=jnp.where(is_upper, 1, jnp.where(down, -1, 0)).astype(jnp.int32),
-        tries=search.tries + 1,
-        searching=~ends,
-    )
-
-
-def _next(search: StepSearch, tolerance: Array) -> Array:
-    middle = (search.low + search.high) / 2
-    # Unknown values, and those of the wrong sign beside an event that has just occurred, bisect.
-    usable = (
-        (search.at_low * search.at_high < 0)
-        & jnp.isfinite(search.at_low)
-        & jnp.isfinite(search.at_high)
-    )
-    share = search.at_low / jnp.where(usable, search.at_low - search.at_high, 1.0)
-    roots = jnp.where(usable, search.low + (search.high - search.low) * share, middle)
-    root = jnp.min(jnp.where(search.crossed, roots, jnp.inf))
-    edge = 0.9 * tolerance
-    inside = jnp.clip(root, search.low + edge, search.high - edge)
-    # Every third trial bisects, so that no function can make the search longer than 3 log2 trials.
-    bisect = (search.tries % 3 == 0) | ~jnp.isfinite(root) | (search.high - search.low < 2 * edge)
-    return jnp.where(bisect, middle, inside)
-
-
 def _occurred(
     scheme: Scheme, event_set: EventSet, search: StepSearch, contacts: Contacts | None,
     is_due: Array, t: Array, h: Array, params: Params, number: Array, resume: bool,
@@ -393,7 +273,7 @@ def _occurred(
     good &= ~(full | rests)
 
     info = replace(search.info, good=good, status=jnp.where(good, search.info.status, code))
-    restarted = _restarted(search, q, v, values, info, interrupts)
+    restarted = search.restarted(q, v, values, info, interrupts)
     is_last = ~interrupts & ~is_due & (search.high >= 1) & ~(crossed & ~mine).any()
     next_search = replace(
         restarted,
@@ -408,40 +288,6 @@ def _occurred(
         is_done=terminal | ~good | is_last,
     )
     return next_search, row, outcome
-
-
-def _restarted(
-    search: StepSearch, q: Array, v: Array, values: Array, info: StepInfo, interrupts: Array
-) -> StepSearch:
-    """The search from an event on, from a state that is its new base if the event `interrupts`."""
-
-    def base(x: Array, y: Array) -> Array:
-        return jnp.where(interrupts, x, y)
-
-    dips = search.dips.without(interrupts)
-    return replace(
-        search,
-        base_q=base(q, search.base_q),
-        base_v=base(v, search.base_v),
-        base_u=base(search.high, search.base_u),
-        q=q,
-        v=v,
-        values=values,
-        info=info,
-        low=search.high,
-        high=jnp.ones_like(search.high),
-        at_low=values,
-        at_high=values,
-        side=jnp.zeros_like(search.side),
-        tries=jnp.zeros_like(search.tries),
-        u=dips.after(search.high),
-        dips=dips,
-        searching=jnp.zeros_like(search.searching),
-        crossed=jnp.zeros_like(search.crossed),
-        opened=search.opened & ~interrupts,
-        end_q=search.q,
-        end_v=search.v,
-    )
 
 
 def _resting(

@@ -1,6 +1,6 @@
 """`EventSet`: all events of a run, with their functions and their effects on a state."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -12,10 +12,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.compiler import empty_rows
-from jaxmech.consistency import constraint_jacobians, motion_share, near, sizes_of_levels
-from jaxmech.constraints import rate
+from jaxmech.consistency import near
 from jaxmech.formulations import observed_at
-from jaxmech.integrate.events.event import Event, names_of
+from jaxmech.integrate.events.event import Event
 from jaxmech.integrate.events.friction import Rubbing, can_occur
 from jaxmech.integrate.events.gaps import NO_GAPS, GapDecisions, Gaps
 from jaxmech.integrate.events.impacts import (
@@ -27,10 +26,10 @@ from jaxmech.integrate.events.impacts import (
 )
 from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.rubbing import after_rubbing, rubbed_at
+from jaxmech.integrate.events.transitions import After, after_transition
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.switches import Switched, plain, with_switches
-from jaxmech.linalg import LDL, column_space_projector, matvec, metric
-from jaxmech.stabilization import metric_mass
+from jaxmech.linalg import column_space_projector, matvec
 from jaxmech.status import Status
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import naming_missing
@@ -43,18 +42,6 @@ IN_SEGMENT = 8  # events of a segment that a derivative can replay, or more if t
 IN_SEGMENT_OF_GAPS = 32  # the same of a run with gaps
 MANY = 2**31 - 1  # states without events
 _NEAR = 1e-6  # relative to its change in a step: a smaller function counts as zero
-_ITERATIONS = 2  # for velocities on constraints that are not linear in them
-
-
-class After(NamedTuple):
-    """A state after an event."""
-
-    q: Float[Array, " n"]
-    v: Float[Array, " k"]
-    status: Int[Array, ""]
-    active: Bool[Array, " C"]  # constraints with a switch that are on
-    outcome: Float[Array, " D"]  # decisions about gaps
-    speeds: Float[Array, " n"]  # the largest speeds so far
 
 
 class _Multipliers(NamedTuple):
@@ -426,7 +413,9 @@ class EventSet:
             def apply_transition(event: Event = event) -> tuple[Array, Array, Array]:
                 role = f"the transition of event {event.name!r}"
                 with naming_missing(role, self.plain(params)):
-                    return self._after(scheme, event, q, v, t, params, old, new, extents)
+                    return after_transition(
+                        scheme, event, q, v, t, self.plain(params), old, new, extents
+                    )
 
             moved = jax.lax.cond(index == k, apply_transition, lambda moved=moved: moved)
         if not self.gaps:
@@ -473,61 +462,6 @@ class EventSet:
         closed = active[-gaps.count :]
         return decide(state, all_on, self.plain(params), closed, is_still, opens)
 
-    def _after(
-        self, scheme: Scheme, event: Event, q: Array, v: Array, t: Array, params: Params,
-        old: Params, new: Params, extents: Float[Array, " n"] | None,
-    ) -> tuple[Array, Array, Array]:  # fmt: skip
-        transition, system = event.transition, scheme.system
-        assert transition is not None
-        if transition.fn is not None:
-            q, v = _new_state(event, transition.fn(q, v, t, self.plain(params)), q, v)
-        if transition.restitution is not None:
-            restitution = transition.restitution
-            e = jnp.asarray(
-                restitution(self.plain(params)) if callable(restitution) else restitution, q.dtype
-            )
-            v = self._rebound(scheme, event, e, q, v, t, old)
-        A_position, A_velocity = constraint_jacobians(system, q, v, t, new)
-        if system.velocities:
-            A_position = system.dynamics.position_jacobian(q, t, new)
-        status = jnp.asarray(int(Status.OK), jnp.int32)
-        if extents is not None:
-            level, share = system.dynamics.position_level(q, t, new), motion_share(q.dtype)
-            sizes = sizes_of_levels(system, q, v, t, new)[0]
-            met = near(level, A_position, q, extents, share, sizes)
-            status = jnp.where(met, status, int(Status.NOT_ON_CONSTRAINT)).astype(jnp.int32)
-        if len(A_velocity):
-            mass = metric(metric_mass(system, q, v, t, new), A_velocity, LDL())
-            for _ in range(_ITERATIONS):
-                v = v - mass.min_norm_solve(system.dynamics.velocity_level(q, v, t, new))[0]
-        return q, v, status
-
-    def _rebound(
-        self, scheme: Scheme, event: Event, e: Array, q: Array, v: Array, t: Array, params: Params
-    ) -> Array:
-        # The velocities after an impact, by an impulse along dg/dq within the constraints.
-        system, plain_params = scheme.system, self.plain(params)
-
-        def gap(q: Array, t: Array) -> Array:
-            return event.value(q, v, t, plain_params)[None]
-
-        if depends_on(lambda v: event.value(q, v, t, plain_params), (v,)):
-            raise ValueError(
-                f"Event {event.name!r} must be a gap that depends on q, t and params only, because "
-                "its transition has a restitution, but it depends on v; give the jump of v by "
-                "`Transition(fn)`."
-            )
-        A = constraint_jacobians(system, q, v, t, params)[1]
-        # The impulse and those of the joints at once, so that the joints hold after the impact.
-        slope, speeds = jax.jacfwd(gap)(q, t), system.dynamics.speeds(q, v, t, params)
-        slope = system.dynamics.kinematics.rows(slope, q, t, params)
-        rows = jnp.concatenate([A, slope])
-        wrong = jnp.concatenate([
-            system.dynamics.velocity_level(q, v, t, params), (1 + e) * rate(gap, q, speeds, t)
-        ])  # fmt: skip
-        mass = metric(metric_mass(system, q, v, t, params), rows, LDL())
-        return v - mass.min_norm_solve(wrong)[0]
-
 
 NO_EVENTS = EventSet()
 
@@ -536,83 +470,3 @@ NO_EVENTS = EventSet()
 def decision_program(gaps: Gaps, scheme: Scheme) -> Callable[..., Decided]:
     """The decisions for the gaps of a run, which are traced once."""
     return jax.jit(partial(rubbed_at if gaps.frictions else decided_at, gaps, scheme))
-
-
-def _new_state(event: Event, result: Any, q: Array, v: Array) -> tuple[Array, Array]:
-    shapes = f"{q.shape}" if q.shape == v.shape else f"{q.shape} and {v.shape}"
-    requirement = f"The transition of event {event.name!r} must return q and v of shape {shapes}"
-    if not isinstance(result, tuple | list) or len(result) != 2:
-        raise ValueError(f"{requirement}, but returned {result!r}.")
-    new_q, new_v = (jnp.asarray(x) for x in result)
-    for x, old in ((new_q, q), (new_v, v)):
-        if x.shape != old.shape:
-            raise ValueError(f"{requirement}, but returned shape {x.shape}.")
-    return new_q.astype(q.dtype), new_v.astype(q.dtype)
-
-
-def with_gaps(event_set: EventSet, system: System, q: Array, ts: Array, params: Params) -> EventSet:
-    """The events of a run with those of the gaps of its system.
-
-    Its functions tell at the initial state how many gaps there are.
-    """
-    gaps = Gaps.of(system, q, ts[0], params)
-    events = (*event_set.events, *gaps.events)
-    _require_names(events)
-    return replace(event_set, events=events, gaps=gaps)
-
-
-def event_set_of(system: System, events: Any, inactive: Any) -> EventSet:
-    """The checked and named events of a run."""
-    events_given = (
-        (events,) if isinstance(events, Event) or not isinstance(events, Iterable) else events
-    )
-    named_events = tuple(_named(event, k) for k, event in enumerate(events_given, start=1))
-    names_off = names_of("inactive", inactive)
-    if not named_events:
-        if names_off:
-            raise ValueError(
-                "Argument `inactive` must be empty where no event switches a constraint on, but "
-                f"names {names_off[0]!r}; leave that constraint out of the system."
-            )
-        return NO_EVENTS
-    _require_names(named_events)
-    _require_constraints(system, "Argument `inactive`", names_off)
-    for event in named_events:
-        if event.transition is not None:
-            subject = f"The transition of event {event.name!r}"
-            _require_constraints(system, subject, event.transition.switches)
-    if system.sampling is not None:
-        named_events = tuple(map(system.sampling.controllers.event, named_events))
-    return EventSet(named_events, names_off)
-
-
-def _require_names(events: Sequence[Event]) -> None:
-    names = [event.name for event in events]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(
-                f"Argument `events` must have distinct names, but {name!r} is given twice."
-            )
-
-
-def _named(event: Any, number: int) -> Event:
-    if not isinstance(event, Event):
-        raise TypeError(
-            f"Argument `events` must hold Event objects, but holds {event!r}; wrap the function, "
-            "for example Event(fn, name=...)."
-        )
-    if event.name:
-        return event
-    name = getattr(event.fn, "__name__", "<lambda>")
-    return replace(event, name=f"event{number}" if name == "<lambda>" else name)
-
-
-def _require_constraints(system: System, subject: str, names: tuple[str, ...]) -> None:
-    names_of_system = [constraint.name for constraint in system.constraints]
-    for name in names:
-        if name not in names_of_system:
-            known_names = ", ".join(names_of_system) or "none"
-            raise ValueError(
-                f"{subject} must name constraints of the system, but names {name!r}. "
-                f"Its constraints: {known_names}."
-            )

@@ -1,0 +1,80 @@
+"""The events of a run, from the arguments of `simulate` and the gaps of its system."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from jaxtyping import Array
+
+from jaxmech.integrate.events.event import Event, names_of
+from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
+from jaxmech.integrate.events.gaps import Gaps
+from jaxmech.system import Params, System
+
+
+def with_gaps(event_set: EventSet, system: System, q: Array, ts: Array, params: Params) -> EventSet:
+    """The events of a run with those of the gaps of its system.
+
+    Its functions tell at the initial state how many gaps there are.
+    """
+    gaps = Gaps.of(system, q, ts[0], params)
+    events = (*event_set.events, *gaps.events)
+    _require_names(events)
+    return replace(event_set, events=events, gaps=gaps)
+
+
+def event_set_of(system: System, events: Any, inactive: Any) -> EventSet:
+    """The checked and named events of a run."""
+    events_given = (
+        (events,) if isinstance(events, Event) or not isinstance(events, Iterable) else events
+    )
+    named_events = tuple(_named(event, k) for k, event in enumerate(events_given, start=1))
+    names_off = names_of("inactive", inactive)
+    if not named_events:
+        if names_off:
+            raise ValueError(
+                "Argument `inactive` must be empty where no event switches a constraint on, but "
+                f"names {names_off[0]!r}; leave that constraint out of the system."
+            )
+        return NO_EVENTS
+    _require_names(named_events)
+    _require_constraints(system, "Argument `inactive`", names_off)
+    for event in named_events:
+        if event.transition is not None:
+            subject = f"The transition of event {event.name!r}"
+            _require_constraints(system, subject, event.transition.switches)
+    if system.sampling is not None:
+        named_events = tuple(map(system.sampling.controllers.event, named_events))
+    return EventSet(named_events, names_off)
+
+
+def _require_names(events: Sequence[Event]) -> None:
+    names = [event.name for event in events]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(
+                f"Argument `events` must have distinct names, but {name!r} is given twice."
+            )
+
+
+def _named(event: Any, number: int) -> Event:
+    if not isinstance(event, Event):
+        raise TypeError(
+            f"Argument `events` must hold Event objects, but holds {event!r}; wrap the function, "
+            "for example Event(fn, name=...)."
+        )
+    if event.name:
+        return event
+    name = getattr(event.fn, "__name__", "<lambda>")
+    return replace(event, name=f"event{number}" if name == "<lambda>" else name)
+
+
+def _require_constraints(system: System, subject: str, names: tuple[str, ...]) -> None:
+    names_of_system = [constraint.name for constraint in system.constraints]
+    for name in names:
+        if name not in names_of_system:
+            known_names = ", ".join(names_of_system) or "none"
+            raise ValueError(
+                f"{subject} must name constraints of the system, but names {name!r}. "
+                f"Its constraints: {known_names}."
+            )
