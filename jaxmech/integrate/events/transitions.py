@@ -1,10 +1,10 @@
 """The state after the transition of an event: jumps and rebounds, within the constraints."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.consistency import constraint_jacobians, motion_share, near, sizes_of_levels
 from jaxmech.constraints import rate
@@ -17,6 +17,17 @@ from jaxmech.system import Params
 from jaxmech.utils.probing import depends_on
 
 _ITERATIONS = 2  # for velocities on constraints that are not linear in them
+
+
+class After(NamedTuple):
+    """A state after an event."""
+
+    q: Float[Array, " n"]
+    v: Float[Array, " k"]
+    status: Int[Array, ""]
+    active: Bool[Array, " C"]  # constraints with a switch that are on
+    outcome: Float[Array, " D"]  # decisions about gaps
+    speeds: Float[Array, " n"]  # the largest speeds so far
 
 
 def after_transition(
