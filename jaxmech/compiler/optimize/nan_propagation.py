@@ -20,6 +20,7 @@ from jaxmech.compiler.optimize.path_conditions import (
     Condition,
     add_condition,
     alternatives,
+    literal,
 )
 
 # Operations that are NaN or infinite if an input is infinite; a quotient, if its dividend is.
@@ -180,12 +181,11 @@ class Propagation:
         """Sweep the body of a loop, and mark the nodes around it that its leaves represent."""
         part, (positions, saved) = live.loops[number], self._read_after(g, number)
         if loop.length == 0:
-            for k, i in positions.items():
-                for condition in list(self._conditions[g].get(i, ())):
-                    self._mark(g, loop.init[k], condition)
+            self._pass_over(g, loop, positions)
             return
         body = loop.body
         leaves = {(n.op, n.params): i for i, n in enumerate(body.nodes) if not n.inputs}
+        runs_once = loop.length is None and body.values[loop.carry[0]] is not None
         stacked = self._shown_stacked(g, number, loop, part, saved)
         stacked += [i for row in part.written for i in row.nodes if body.nodes[i].dtype.kind != "f"]
         integers = [loop.carry[k] for k in part.carry if g.nodes[loop.init[k]].dtype.kind != "f"]
@@ -200,6 +200,9 @@ class Propagation:
         }
         # Those that did not when the loop around this one was swept before do not now.
         propagating &= self._propagating.get(body, propagating)
+        if runs_once:
+            self._enter_once(g, loop, part, propagating & read, {*integers, *stacked})
+            return
         previous: set[int] | None = None
         while propagating != previous:
             previous = propagating
@@ -215,6 +218,37 @@ class Propagation:
             elif not node.inputs and self.reaches_result(body, i):
                 for source in self._sources(g, loop, node.op, node.params):
                     self._mark(g, source, ALWAYS)
+
+    def _pass_over(self, g: Graph, loop: Loop, positions: dict[int, int]) -> None:
+        """Mark what a loop that never runs begins with, which its results are."""
+        for k, i in positions.items():
+            for condition in list(self._conditions[g].get(i, ())):
+                self._mark(g, loop.init[k], condition)
+
+    def _enter_once(
+        self, g: Graph, loop: Loop, part: LiveLoop, shown: set[int], others: set[int]
+    ) -> None:
+        """Sweep the body of a loop that runs at most once, of which results show some carries.
+
+        Each of its results is the value in its body where it runs, and that before it elsewhere.
+        """
+        body, runs = loop.body, loop.init[0]
+        running = next(i for i, n in enumerate(body.nodes) if (n.op, n.params) == ("carry", 0))
+        ends = set(others)
+        for k in shown:
+            node = body.nodes[loop.carry[k]]
+            is_select = node.op in SELECTS and node.inputs[0] == running
+            ends.add(node.inputs[-1] if is_select else loop.carry[k])
+        self._sweep_body(loop, part, ends)
+        for k in shown:
+            self._mark(g, loop.init[k], literal(g, runs, holds=False))
+        for i, node in enumerate(body.nodes):
+            if node.op != "capture":
+                continue
+            if i in self._tested[body]:
+                self._tested[g].add(node.params)
+            elif self.reaches_result(body, i):
+                self._mark(g, node.params, literal(g, runs, holds=True))
 
     def _sweep_body(self, loop: Loop, part: LiveLoop, ends: set[int]) -> None:
         """Sweep the body of a loop, unless it was last swept from the same nodes."""

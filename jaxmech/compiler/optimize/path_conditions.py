@@ -34,6 +34,11 @@ def alternatives(g: Graph, number: int) -> list[tuple[int, Condition | None]]:
     ]
 
 
+def literal(g: Graph, boolean: int, *, holds: bool) -> Condition:
+    """The condition that a boolean has a value."""
+    return frozenset([_without_not(g, boolean, holds)])
+
+
 def _without_not(g: Graph, boolean: int, holds: bool) -> tuple[int, bool]:
     while g.nodes[boolean].op == "not":
         (boolean,), holds = g.nodes[boolean].inputs, not holds

@@ -5,7 +5,7 @@ derivatives of the implicit function, ds = -dg / (dg/ds), of any order.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmech.compiler import hoisted
+from jaxmech.integrate.checks import checked_states
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.events.impacts import MotionState
 from jaxmech.integrate.events.log import Occurrences
@@ -63,46 +64,6 @@ class EventPiece(eqx.Module):
 Kind = Callable[..., Any]  # from a state, a piece, its size h and the shared inputs of all steps
 
 
-@dataclass(frozen=True)
-class PieceKinds:
-    """The kinds of pieces."""
-
-    plain: Kind  # to the end of a step: the state there
-    event: Kind  # to an event: the state after it, and its row in the log
-
-    def advance(
-        self, state: PieceState, piece: EventPiece, h: Array, shared: Any, empty_row: Array
-    ) -> tuple[PieceState, Array]:
-        """The state after a piece, and the row of an event in the log; `empty_row` without one."""
-        event = partial(self.event, state, piece, h, shared)
-        plain = partial(self.plain, state, piece, h, shared)
-        return jax.lax.cond(piece.which >= 0, event, lambda: (plain(), empty_row))
-
-    def pull_back(
-        self, piece_at: Callable[..., tuple[EventPiece, Array]], state: PieceState, times: Any,
-        shared: Any, fixed: Any, cotangents: PieceState, row: Callable[[], Array],
-    ) -> Any:  # fmt: skip
-        """Cotangents of the state, the times and `shared`, from those of the next state.
-
-        `piece_at` returns the piece and its h from the state and the times, `row` the cotangent of
-        the row of an event in the log.
-        """
-
-        # One kind of piece at a time is differentiated, and not the `cond` of both, which would
-        # pass intermediate values of loops from one `cond` to another: native code cannot do that.
-        def through(kind: Kind, end_cotangents: Any) -> Any:
-            def run(state: PieceState, times: Any, shared: Any) -> Any:
-                return kind(state, *piece_at(state, times), eqx.combine(shared, fixed))
-
-            return jax.vjp(run, state, times, shared)[1](end_cotangents)
-
-        def event() -> Any:
-            return through(self.event, (cotangents, row()))
-
-        start_piece, _ = piece_at(state, times)
-        return jax.lax.cond(start_piece.which >= 0, event, lambda: through(self.plain, cotangents))
-
-
 def _part(
     scheme: Scheme, start: StepState, size: Array, h: Array, params: Params
 ) -> tuple[Array, Array]:
@@ -129,11 +90,13 @@ def to_step_end(
     state: PieceState,
     piece: EventPiece,
     h: Array,
+    is_over: Array,
     params: Params,
 ) -> PieceState:
-    """The state at the end of the step."""
+    """The state at the end of the step, NaN if it is not finite unless the motion is over."""
     start, active_params = piece.start(scheme, event_set, state, params)
     q, v = _part(scheme, start, h - state.offset, h, active_params)
+    q, v = checked_states(q, v, is_over)
     return PieceState(q, v, jnp.zeros_like(state.offset))
 
 
@@ -229,6 +192,7 @@ def to_event(
         return *_part(scheme, start, size, h, active_params), start.t + size
 
     size, next_state, row = at_event(scheme, event_set, motion, piece.size, piece, params)
+    next_state = checked_states(*next_state, jnp.asarray(False))
     ended = PieceState(*next_state, state.offset + size)
     interrupts = event_set.interrupts(piece.which)
     unchanged = PieceState(start.q, start.v, state.offset)

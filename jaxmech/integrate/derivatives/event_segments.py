@@ -1,10 +1,11 @@
-"""A run with events and fixed steps, whose derivatives go through its segments in pieces.
+"""A run with events and fixed steps, whose derivatives go through its segments again.
 
 The forward run keeps the events of each segment with their positions, so that they are not searched
-for again. A segment is a sequence of pieces: from the end of a step or an event to the next.
+for again. Every step ends with a piece of the motion from its last event, or from its start; only
+steps with events have pieces before it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from jaxtyping import Array, Bool, Int
 
 from jaxmech.integrate.derivatives.event_pieces import (
     EventPiece,
-    PieceKinds,
+    Kind,
     PieceState,
     to_event,
     to_step_end,
@@ -59,131 +60,212 @@ def event_trajectory(
     )  # fmt: skip
     example = PieceState(x.q0, x.v0, zero), piece, zero
     kinds: list[Part] = [partial(kind, scheme, event_set) for kind in (to_event, to_step_end)]
-    x, run, (event, plain) = with_traced(forward, x, kinds, [example, example])
+    examples = [example, (*example, jnp.asarray(False))]
+    x, run, (event, plain) = with_traced(forward, x, kinds, examples)
     count = scheme.per_save
-    return EventSegments(run, count, steps, event_set, PieceKinds(plain, event)).trajectory(x)
+    return EventSegments(run, count, steps, event_set, event, plain).trajectory(x)
 
 
 class _Along(eqx.Module):
     """The position of the replay in a segment."""
 
-    step: Int[Array, ""]  # index of the step
     entry: Int[Array, ""]  # number of replayed events
     active: Bool[Array, " C"]  # constraints that are on
     is_moving: Bool[Array, ""]  # whether the trajectory still moves
+
+
+_Position = tuple[PieceState, _Along]
 
 
 @dataclass(frozen=True)
 class EventSegments(AbstractSegments):
     """A run with fixed steps and events."""
 
-    pieces: PieceKinds  # with closed-over values as arguments
+    event: Kind  # the piece to an event: the state after it, and its row in the log
+    plain: Kind  # the piece to the end of a step: the state there
 
     def advance(
         self, segment: SegmentData, state: list[Array], timed: Times, shared: Any
     ) -> tuple[list[Array], Array]:
-        """Move piece by piece; also the rows of the events, in their order, shape (K, w)."""
-        empty_row = jnp.zeros(self.event_set.width(*state), state[0].dtype)
+        """Make the steps; also the rows of the events, in their order, shape (K, w)."""
+        empty_rows = jnp.zeros((_capacity(segment), self.event_set.width(*state)), state[0].dtype)
 
-        def advance_piece(carry: Any, _: None) -> tuple[Any, None]:
-            state, along, rows = carry
-            piece, goes_on, next_along = self._next(segment, along, timed)
-            state, row = self._advance_piece(state, piece, goes_on, timed[1], shared, empty_row)
-            # Zeros without an event: the next one overwrites them.
-            rows = jnp.where(self._is_entry(segment, along)[:, None], row[None], rows)
-            return (state, next_along, rows), None
+        def make_step(carry: Any, number: Array) -> tuple[Any, None]:
+            position, rows = self._after_events(segment, number, timed, shared, *carry)
+            return (self._end_step(segment, number, timed, shared, position), rows), None
 
-        capacity = len(self._is_entry(segment, _begin(segment, state)[1]))
-        start = *_begin(segment, state), jnp.zeros((capacity, *empty_row.shape), empty_row.dtype)
-        (end, _, rows), _ = jax.lax.scan(advance_piece, start, None, length=self._count(segment))
+        start = _begin(segment, state), empty_rows
+        ((end, _), rows), _ = jax.lax.scan(make_step, start, self._numbers())
         return [end.q, end.v], rows
 
     def pull_back(
         self, segment: SegmentData, state: list[Array], timed: Times, shared: Any, fixed: Any,
         cotangents: list[Array], rows: Array,
     ) -> tuple[list[Array], Times, Any]:  # fmt: skip
-        """Forward through the pieces, which keeps the states between them, and back."""
-        empty_row = jnp.zeros(rows.shape[1:], rows.dtype)
+        """Forward through the steps, which keeps the states between them, and back."""
         all_shared = eqx.combine(shared, fixed)
 
-        def advance_piece(carry: Any, _: Any) -> Any:
-            state, along = carry
-            piece, goes_on, next_along = self._next(segment, along, timed)
-            moved = self._advance_piece(state, piece, goes_on, timed[1], all_shared, empty_row)[0]
-            return moved, next_along
+        def after_events(number: Array, position: _Position) -> _Position:
+            no_rows = jnp.zeros_like(rows)
+            return self._after_events(segment, number, timed, all_shared, position, no_rows)[0]
 
-        def pull_piece(cotangents: Any, before: Any, _: Any) -> Any:
-            (wrt_state, *wrt), (state, along) = cotangents, before
+        def make_step(position: _Position, number: Array) -> _Position:
+            position = after_events(number, position)
+            return self._end_step(segment, number, timed, all_shared, position)
 
-            def at(_: PieceState, timed: Times) -> tuple[EventPiece, Array]:
-                return self._next(segment, along, timed)[0], timed[1]
+        def pull_step(cotangents: Any, start: _Position, number: Array) -> Any:
+            (wrt_end, *wrt), (state, along) = cotangents, after_events(number, start)
 
-            def row() -> Array:
-                # A comparison and a sum instead of a computed index.
-                return jnp.where(self._is_entry(segment, along)[:, None], rows, 0.0).sum(0)
+            def run(state: PieceState, timed: Times, shared: Any) -> PieceState:
+                position, all_shared = (state, along), eqx.combine(shared, fixed)
+                return self._end_step(segment, number, timed, all_shared, position)[0]
+
+            # Outside of any branch, which native code would take for a rare case.
+            wrt_state, *more = jax.vjp(run, state, timed, shared)[1](wrt_end)
+            wrt_all = wrt_state, *jax.tree.map(jnp.add, wrt, more)
+            through = partial(
+                self._pull_events, segment, number, timed, (shared, fixed), rows, start, wrt_all
+            )
+            return jax.lax.cond(_has_event(segment, number), through, lambda: wrt_all)
+
+        last = PieceState(cotangents[0], cotangents[1], jnp.zeros_like(timed[0]))
+        end = last, *jax.tree.map(jnp.zeros_like, (timed, shared))
+        wrt, wrt_timed, wrt_shared = pulled_through(
+            make_step, pull_step, _begin(segment, state), self._numbers(), end
+        )
+        return [wrt.q, wrt.v], wrt_timed, wrt_shared
+
+    def _pull_events(
+        self, segment: SegmentData, number: Array, timed: Times, parts: tuple[Any, Any],
+        rows: Array, start: _Position, cotangents: Any,
+    ) -> Any:  # fmt: skip
+        """Pull back through the events of a step; `parts` are the shared inputs, and the fixed."""
+        shared, fixed = parts
+        all_shared = eqx.combine(shared, fixed)
+
+        def advance(position: _Position, _: None) -> _Position:
+            carry = position, jnp.zeros_like(rows)
+            return self._event_piece(segment, number, timed, all_shared, carry, None)[0][0]
+
+        def pull(cotangents: Any, position: _Position, _: None) -> Any:
+            (wrt_state, *wrt), (state, along) = cotangents, position
+            is_event = self._next_event(segment, along, number, timed)[1]
+            # A comparison and a sum instead of a computed index.
+            row = jnp.where(_is_entry(segment, along)[:, None], rows, 0.0).sum(0)
+
+            def run(state: PieceState, timed: Times, shared: Any) -> Any:
+                piece, *_ = self._next_event(segment, along, number, timed)
+                return self.event(state, piece, timed[1], eqx.combine(shared, fixed))
 
             def through() -> Any:
-                return self.pieces.pull_back(at, state, timed, shared, fixed, wrt_state, row)
+                return jax.vjp(run, state, timed, shared)[1]((wrt_state, row))
 
             def stays() -> Any:
                 return wrt_state, *jax.tree.map(jnp.zeros_like, (timed, shared))
 
-            _, goes_on, _ = self._next(segment, along, timed)
-            wrt_state, *wrt_inputs = jax.lax.cond(goes_on, through, stays)
-            return wrt_state, *jax.tree.map(jnp.add, wrt, wrt_inputs)
+            wrt_state, *more = jax.lax.cond(is_event, through, stays)
+            return wrt_state, *jax.tree.map(jnp.add, wrt, more)
 
-        last = PieceState(cotangents[0], cotangents[1], jnp.zeros_like(timed[0]))
-        end, start = (last, *jax.tree.map(jnp.zeros_like, (timed, shared))), _begin(segment, state)
-        wrt, wrt_timed, wrt_shared = pulled_through(
-            advance_piece, pull_piece, start, None, end, self._count(segment)
-        )
-        return [wrt.q, wrt.v], wrt_timed, wrt_shared
+        return pulled_through(advance, pull, start, None, cotangents, _capacity(segment))
 
-    def _is_entry(self, segment: SegmentData, along: _Along) -> Bool[Array, " K"]:
-        return jnp.arange(segment.events.replay.step.shape[-1]) == along.entry
+    def _numbers(self) -> Int[Array, " steps"]:
+        return jnp.arange(self.steps, dtype=jnp.int32)
 
-    def _count(self, segment: SegmentData) -> int:
-        # Every step ends with a piece, and every event adds one.
-        return self.steps + len(segment.events.replay.step)
+    def _after_events(
+        self, segment: SegmentData, number: Array, timed: Times, shared: Any, position: _Position,
+        rows: Array,
+    ) -> tuple[_Position, Array]:  # fmt: skip
+        """The position after the events of a step, and the rows with theirs."""
+        piece = partial(self._event_piece, segment, number, timed, shared)
 
-    def _advance_piece(
-        self, state: PieceState, piece: EventPiece, goes_on: Array, h: Array, shared: Any,
-        empty_row: Array,
-    ) -> tuple[PieceState, Array]:  # fmt: skip
-        advance = partial(self.pieces.advance, state, piece, h, shared, empty_row)
-        return jax.lax.cond(goes_on, advance, lambda: (state, empty_row))
+        def through() -> tuple[_Position, Array]:
+            carry: tuple[_Position, Array] = position, rows
+            return jax.lax.scan(piece, carry, None, length=_capacity(segment))[0]
 
-    def _next(
-        self, segment: SegmentData, along: _Along, timed: Times
+        return jax.lax.cond(_has_event(segment, number), through, lambda: (position, rows))
+
+    def _event_piece(
+        self, segment: SegmentData, number: Array, timed: Times, shared: Any,
+        carry: tuple[_Position, Array], _: None,
+    ) -> tuple[tuple[_Position, Array], None]:  # fmt: skip
+        """The position after the next event of a step, if there is one, and its row."""
+        (state, along), rows = carry
+        piece, is_event, next_along = self._next_event(segment, along, number, timed)
+        through = partial(self.event, state, piece, timed[1], shared)
+        state, row = jax.lax.cond(is_event, through, lambda: (state, jnp.zeros_like(rows[0])))
+        is_row = is_event & _is_entry(segment, along)
+        rows = jnp.where(is_row[:, None], row[None], rows)
+        return ((state, next_along), rows), None
+
+    def _end_step(
+        self, segment: SegmentData, number: Array, timed: Times, shared: Any, position: _Position
+    ) -> _Position:
+        """The position at the end of a step, from that after its events."""
+        state, along = position
+        piece, goes_on = self._step_end(segment, along, number, timed)
+        ended = self.plain(state, piece, timed[1], ~goes_on, shared)
+        return jax.tree.map(partial(jnp.where, goes_on), ended, state), along
+
+    def _step_end(
+        self, segment: SegmentData, along: _Along, number: Array, timed: Times
+    ) -> tuple[EventPiece, Array]:
+        """The piece to the end of a step, and whether the trajectory still moves."""
+        t, goes_on = _start(segment, along, number, timed)
+        zero, none = jnp.zeros_like(t), jnp.full((), -1, jnp.int32)
+        outcome = jnp.zeros(self.event_set.words, t.dtype)
+        piece = EventPiece(t, zero, none, none, along.active, outcome, segment.own.span)
+        return replace(piece, turns=_turns(segment, along, number)), goes_on
+
+    def _next_event(
+        self, segment: SegmentData, along: _Along, number: Array, timed: Times
     ) -> tuple[EventPiece, Array, _Along]:
-        """The next piece of a segment, whether there is one, and the position after it."""
-        (t, h), replay = timed, segment.events.replay
+        """The piece to the next event of a step, whether there is one, and the position after."""
+        t, goes_on = _start(segment, along, number, timed)
+        replay = segment.events.replay
         event_step, size, index, row, outcome = replay.at(along.entry)
-        is_event = (along.entry < replay.count) & (event_step == along.step)
-        t = t + (segment.own.done + along.step) * h
-        # As in `bare_step`.
-        failed = (segment.t_failed - t) / h < 0.5  # false for NaN
-        # After a terminal event, a failure or the last step the remaining pieces do nothing.
-        goes_on = along.is_moving & (along.step < self.steps) & ~failed
-        index = jnp.where(is_event, index, -1)
-        turns = segment.own.turns
-        if turns is not None:
-            turns &= (along.step == 0) & (along.entry == 0)
-        piece = EventPiece(
-            t, size, index, jnp.where(is_event, row, -1), along.active, outcome, segment.own.span,
-            turns,
-        )  # fmt: skip
-        switched = self.event_set.switched(index, along.active, outcome)
+        is_event = goes_on & (along.entry < replay.count) & (event_step == number)
+        piece = EventPiece(t, size, index, row, along.active, outcome, segment.own.span)
+        piece = replace(piece, turns=_turns(segment, along, number))
         next_along = _Along(
-            along.step + (goes_on & ~is_event),
-            along.entry + (goes_on & is_event),
-            jnp.where(goes_on & is_event, switched, along.active),
+            along.entry + is_event,
+            jnp.where(
+                is_event, self.event_set.switched(index, along.active, outcome), along.active
+            ),
             along.is_moving & ~(is_event & self.event_set.stops(index)),
         )
-        return piece, goes_on, next_along
+        return piece, is_event, next_along
 
 
-def _begin(segment: SegmentData, state: list[Array]) -> tuple[PieceState, _Along]:
-    events, zero = segment.events, jnp.zeros((), jnp.int32)
+def _begin(segment: SegmentData, state: list[Array]) -> _Position:
+    events = segment.events
     first = PieceState(state[0], state[1], jnp.zeros_like(state[0][0]))
-    return first, _Along(zero, zero, events.active, events.is_moving)
+    return first, _Along(jnp.zeros((), jnp.int32), events.active, events.is_moving)
+
+
+def _start(segment: SegmentData, along: _Along, number: Array, timed: Times) -> tuple[Array, Array]:
+    """The time at which a step starts, and whether the trajectory moves in it."""
+    t, h = timed
+    t = t + (segment.own.done + number) * h
+    # As in `bare_step`.
+    failed = (segment.t_failed - t) / h < 0.5  # false for NaN
+    return t, along.is_moving & ~failed
+
+
+def _turns(segment: SegmentData, along: _Along, number: Array) -> Any:
+    turns = segment.own.turns
+    return None if turns is None else turns & (number == 0) & (along.entry == 0)
+
+
+def _capacity(segment: SegmentData) -> int:
+    return int(segment.events.replay.step.shape[-1])
+
+
+def _is_entry(segment: SegmentData, along: _Along) -> Bool[Array, " K"]:
+    return jnp.arange(_capacity(segment)) == along.entry
+
+
+def _has_event(segment: SegmentData, number: Array) -> Bool[Array, ""]:
+    """Whether a step has events."""
+    replay = segment.events.replay
+    entries = jnp.arange(_capacity(segment))
+    return ((entries < replay.count) & (replay.step == number)).any()
