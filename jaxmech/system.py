@@ -114,6 +114,7 @@ class System:
 
     Example:
         >>> import jax.numpy as jnp
+        >>> from jaxmech import Holonomic
         >>> system = System(
         ...     lambda q, v, t, p: 0.5 * p["m"] * v @ v - p["m"] * p["g"] * q[1],
         ...     [Holonomic(lambda q, t, p: (q @ q - p["l"] ** 2) / 2, name="rod")],

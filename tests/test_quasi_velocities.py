@@ -381,20 +381,6 @@ def test_other_methods_are_refused(method: Any) -> None:
         jm.simulate(TOP, E, [0.1, 0.2, 0.3], TS, FREE, method=method)
 
 
-DISC = np.array([0.1, -0.2, 0.5, 0.3, 0.0])
-REFUSED = {
-    "structure": lambda: jm.analysis.structure(DISC_BY_SPINS, DISC, np.ones(3), 0.0, DISC_VALUES),
-    "equilibrium": lambda: jm.analysis.equilibrium(DISC_BY_SPINS, DISC, DISC_VALUES),
-    "linearize": lambda: jm.analysis.linearize(DISC_BY_SPINS, DISC, np.ones(3), DISC_VALUES),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_needs_rates_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="system without quasi-velocities, but this one has"):
-        REFUSED[name]()
-
-
 def broken(**changes: Any) -> jm.System:
     common: dict[str, Any] = {
         "coordinates": TOP.coordinates,

@@ -132,7 +132,7 @@ def test_the_state_of_a_model() -> None:
         (
             "spring.py:system",
             {"start": ["z=1"]},
-            "--start z is not a coordinate .*: x, y",
+            "--start z is not a start variable .*: x, x.rate, y",
         ),
         (
             "bare.py:never",
@@ -143,10 +143,10 @@ def test_the_state_of_a_model() -> None:
         (
             "poor.py:system",
             {},
-            "state: ValueError: Argument `params` must hold .* is None; check q0, v0 and",
+            "state: MissingParameterError: Argument `params` must hold 'm', .*; check q0, v0 and",
         ),
         ("lost.py:system", {}, r"Argument `q0\[0\]` must be finite, but is nan; check q0, v0 and"),
-        ("poor.py:system", {"params": ["m=1"]}, "--param must be left out: .* has no parameters"),
+        ("poor.py:system", {"params": ["m=1"]}, "--param m is not a parameter of .*: none"),
     ],
 )
 def test_bad_systems_and_states_are_refused(spring, name, more, message) -> None:

@@ -141,7 +141,7 @@ def test_a_fit_that_fails_returns_its_best_point(monkeypatch: pytest.MonkeyPatch
     def worse(unknowns: Any, here: Any, step: Any, region: Any) -> Any:
         places.append(here)
         away = here.x * np.where(np.arange(here.x.size) < 2, 1.5, 1.0)
-        there = condensed_steps._place(unknowns, away)
+        there = condensed_steps._iterate(unknowns, away)
         places.append(there)
         return there, region, True
 

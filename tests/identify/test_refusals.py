@@ -257,7 +257,7 @@ for case in sys.argv[1:]:
         print("taken")
 """
 TYPES = {
-    "fit(system='pendulum')": "`system` must be",
+    "fit(system=3)": "`system` must be",
     "fit(observe=3)": "`observe` must be a function, but is 3",
     "fit(start=3)": "`start` must be a function, but is 3",
     "fit(initial_states='loose')": '`initial_states` must be "fixed" or "free", but is .loose',

@@ -48,7 +48,8 @@ def test_inertias_are_those_of_the_fit_in_rates() -> None:
     (q0, u0), (other_q0, other_v0) = (x.initial_states[0] for x in fits)
     assert u0.shape == (3,)
     np.testing.assert_allclose(q0, other_q0, atol=1e-8)
-    speeds = spinning("spins").speeds(*map(jnp.asarray, (q0, u0)), jnp.zeros(()), fits[0].params)
+    dynamics = spinning("spins").dynamics
+    speeds = dynamics.speeds(*map(jnp.asarray, (q0, u0)), jnp.zeros(()), fits[0].params)
     np.testing.assert_allclose(speeds, other_v0, atol=1e-8)
 
 

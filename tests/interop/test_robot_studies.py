@@ -89,7 +89,7 @@ def test_a_longer_link_is_the_same_as_another_file() -> None:
     q, v, t = jnp.array([0.4, -0.9]), jnp.array([1.0, 2.0]), jnp.zeros(())
     np.testing.assert_allclose(scattered.params["anchor.elbow"], [0, 0, -0.4], atol=1e-15)
     mass = jax.jit(scattered.system.dynamics.mass)(q, v, t, params)
-    np.testing.assert_allclose(mass, jax.jit(longer.mass)(q, v, t, {}), rtol=1e-12)
+    np.testing.assert_allclose(mass, jax.jit(longer.dynamics.mass)(q, v, t, {}), rtol=1e-12)
 
 
 def test_commands_take_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

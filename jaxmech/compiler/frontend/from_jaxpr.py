@@ -184,7 +184,8 @@ class JaxprReader:
         if len(branches) != 2:
             raise UnsupportedError("`switch` on a computed index")
         zero = self.graph.const(0, self.graph.nodes[int(index)].dtype)
-        if is_apart(branches):
+        # Within a loop that runs at most once, no branch of a step is lost by another such loop.
+        if is_apart(branches) or (self._is_in_side and any(is_long(x.jaxpr) for x in branches)):
             return self._sides_apart(branches, int(index), zero, operands)
         (no, no_works), (yes, yes_works) = (
             self._side(branch, operands, self._active_where(compare, int(index), zero, branch))
@@ -197,6 +198,14 @@ class JaxprReader:
             return [self._selected("select_n", (), holds, *pair) for pair in pairs]
         number, pairs = next(BRANCH_NUMBERS), zip(usual, rare, strict=True)
         return [self._selected("branch", number, holds, *pair) for pair in pairs]
+
+    @property
+    def _is_in_side(self) -> bool:
+        """Whether this is read for a side of a `cond` that is a loop."""
+        graph: Graph | None = self.graph
+        while graph is not None and (graph.outer is None or graph.hoists):
+            graph = graph.outer
+        return graph is not None
 
     def _sides_apart(
         self, branches: Sequence[ClosedJaxpr], index: int, zero: int, operands: Values

@@ -137,11 +137,27 @@ def _has_sides(eqn: JaxprEqn) -> bool:
 
 
 def _holds_jump(jaxpr: Jaxpr) -> bool:
+    """Whether a jaxpr holds a `cond` that always computes much, or a loop of one that may."""
     if jaxpr not in _JUMPS:
         inner = (content.jaxpr for eqn in jaxpr.eqns for content in _contents(eqn))
-        has_jump = any(eqn.primitive.name in ("cond", "while") for eqn in jaxpr.eqns)
-        _JUMPS[jaxpr] = has_jump or any(map(_holds_jump, inner))
+        _JUMPS[jaxpr] = any(map(_is_jump, jaxpr.eqns)) or any(map(_holds_jump, inner))
     return _JUMPS[jaxpr]
+
+
+def _is_jump(eqn: JaxprEqn) -> bool:
+    sides = [is_long(as_closed(x).jaxpr) for x in eqn.params.get("branches", ())]
+    if eqn.primitive.name == "cond":
+        # A rare side within a rare side costs little, and more as a loop in a step of all runs.
+        return all(sides)
+    is_loop = eqn.primitive.name == "scan" and eqn.params["length"] > 1
+    return is_loop and _has_long_side(loop_content(eqn)[0].jaxpr)
+
+
+def _has_long_side(jaxpr: Jaxpr) -> bool:
+    """Whether a jaxpr contains a `cond` with a long side, at any depth."""
+    branches = [x for eqn in jaxpr.eqns for x in eqn.params.get("branches", ())]
+    inner = (content.jaxpr for eqn in jaxpr.eqns for content in _contents(eqn))
+    return any(is_long(as_closed(x).jaxpr) for x in branches) or any(map(_has_long_side, inner))
 
 
 def stays_loop(jaxpr: Jaxpr) -> bool:

@@ -287,7 +287,8 @@ def operations(graph: Graph, loops: list[Loop], live: Live, *, repeated: bool = 
     If `repeated`, they count as often as they are executed, those of a `while` once.
     """
     count = sum(graph.nodes[i].op not in LEAVES for i in live.nodes)
-    inner = [(loops[k], part.body) for k, part in live.loops.items() if part.body is not None]
+    usual = {k: part for k, part in live.loops.items() if not loops[k].is_branch}
+    inner = [(loops[k], part.body) for k, part in usual.items() if part.body is not None]
     return count + sum(
         (loop.length if repeated and loop.length is not None else 1)
         * operations(loop.body, loop.inner, body, repeated=repeated)
@@ -301,7 +302,11 @@ def most_carried(loops: list[Loop], live: Live) -> int:
     # mostly does its work itself, such as steps with a loop over the values that they save.
     counts = [0]
     for k, part in live.loops.items():
-        has_inner = part.body is not None and bool(part.body.loops)
+        if loops[k].is_branch:
+            continue
+        has_inner = part.body is not None and not all(
+            loops[k].inner[i].is_branch for i in part.body.loops
+        )
         if part.body is not None and has_inner:
             counts.append(most_carried(loops[k].inner, part.body))
         if not has_inner or loops[k].length is None:

@@ -168,10 +168,16 @@ class Loop:
     active: int | None = None
     written: "list[WrittenRow]" = field(default_factory=list)
 
+    @property
+    def is_branch(self) -> bool:
+        """Whether it is a side of a `cond`, which runs at most once: nothing starts it again."""
+        return self.length is None and self.body.values[self.carry[0]] is not None
+
 
 def has_while(loops: "list[Loop]") -> bool:
-    """Whether one of the loops is a `while`, at any depth."""
-    return any(loop.length is None or has_while(loop.inner) for loop in loops)
+    """Whether one of the loops is a `while`, at any depth, outside of sides of a `cond`."""
+    usual = [loop for loop in loops if not loop.is_branch]
+    return any(loop.length is None or has_while(loop.inner) for loop in usual)
 
 
 def scanned_value(value: Value, aval: Any) -> Scanned:

@@ -185,7 +185,6 @@ class Propagation:
             return
         body = loop.body
         leaves = {(n.op, n.params): i for i, n in enumerate(body.nodes) if not n.inputs}
-        runs_once = loop.length is None and body.values[loop.carry[0]] is not None
         stacked = self._shown_stacked(g, number, loop, part, saved)
         stacked += [i for row in part.written for i in row.nodes if body.nodes[i].dtype.kind != "f"]
         integers = [loop.carry[k] for k in part.carry if g.nodes[loop.init[k]].dtype.kind != "f"]
@@ -200,7 +199,7 @@ class Propagation:
         }
         # Those that did not when the loop around this one was swept before do not now.
         propagating &= self._propagating.get(body, propagating)
-        if runs_once:
+        if loop.is_branch:
             self._enter_once(g, loop, part, propagating & read, {*integers, *stacked})
             return
         previous: set[int] | None = None

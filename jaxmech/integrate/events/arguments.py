@@ -17,6 +17,8 @@ def with_gaps(event_set: EventSet, system: System, q: Array, ts: Array, params: 
 
     Its functions tell at the initial state how many gaps there are.
     """
+    if not (event_set or system.unilateral):
+        return event_set  # and no program for ts[0]
     gaps = Gaps.of(system, q, ts[0], params)
     events = (*event_set.events, *gaps.events)
     _require_names(events)

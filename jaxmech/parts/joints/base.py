@@ -34,6 +34,12 @@ class Joint(Drawable):
         name: name of the joint and of its constraint. A joint with equations on positions and on
             velocities has two, `name.contact` and `name.slip`.
         bodies: the bodies, a before b.
+
+    Example:
+        >>> from jaxmech.parts import ground, planar_body, revolute
+        >>> pin = revolute("pin", ground, (0, 0), planar_body("bar", mass=1.0, inertia=0.1), (0, 0))
+        >>> isinstance(pin, Joint), pin.part, [*pin.freedoms]
+        (True, "revolute joint 'pin'", ['angle'])
     """
 
     kind: str

@@ -60,10 +60,10 @@ def facts_of(mechanism: Mechanism, display: Display, times: np.ndarray) -> dict[
     q = display.track.at(times)[0]
     order = mechanism.system.coordinates
     facts: dict[str, Any] = {}
-    links = {x.body.name: x.joint for x in getattr(mechanism.kinematics, "links", ())}
+    links = {x.body.name: x.name for x in getattr(mechanism.kinematics, "links", ())}
     for body in mechanism.bodies:
         read = Reader(f"body {body.name!r}", np.asarray(times[0]), params)
-        prefixes = {body.name, links.get(body.name) or body.name}
+        prefixes = {body.name, links.get(body.name, body.name)}
         columns = [k for k, name in enumerate(order) if name.rpartition(".")[0] in prefixes]
         facts[body.name] = {
             "mass": float(body.inertia(read)[0]),
