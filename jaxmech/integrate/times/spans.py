@@ -176,8 +176,8 @@ class StepGrid(eqx.Module):
 
 
 @lru_cache(maxsize=KEPT_GRIDS)
-def _known_grid(saves: bytes, ends: bytes, dtype: Any, inserted: int) -> StepGrid:
-    ts, times = np.frombuffer(saves, dtype), np.frombuffer(ends, dtype)
+def _known_grid(saves: bytes, known: bytes, dtype: Any, inserted: int) -> StepGrid:
+    ts, times = np.frombuffer(saves, dtype), np.frombuffer(known, dtype)
     sign, count = np.sign(ts[-1] - ts[0]), len(times) - inserted
     positions = sign * ts
     later = np.concatenate(
@@ -195,11 +195,11 @@ def _known_grid(saves: bytes, ends: bytes, dtype: Any, inserted: int) -> StepGri
     begin, finish = bounds[before - 1], bounds[before]
     apart = ts.dtype.type(_APART * np.finfo(ts.dtype).eps * np.abs(ts[[0, -1]]).max())
     start, stop = sign * (begin + apart), sign * (finish - apart)
-    span = Span(np.minimum(start, stop), np.maximum(start, stop))
-    intervals = Intervals(span, sign * begin == grid[:-1])
+    ends = np.minimum(start, stop), np.maximum(start, stop)
     with jax.ensure_compile_time_eval():  # no tracers, which would not outlive a trace
-        kept: StepGrid = jax.tree.map(jnp.asarray, StepGrid(grid, rows, intervals))
-    return kept
+        low, high, turns = map(jnp.asarray, (*ends, sign * begin == grid[:-1]))
+        intervals = Intervals(Span(low, high), turns)
+        return StepGrid(jnp.asarray(grid), jnp.asarray(rows), intervals)
 
 
 class EvenSteps(eqx.Module):

@@ -1,10 +1,13 @@
 """The gradient of a single trajectory with events is native code, as that of a batch is."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmech import Adaptive, Event, System, simulate
+from jaxmech import Adaptive, Event, FixedSteps, System, Transition, compiler, simulate
+from jaxmech import parts as jp
 from jaxmech.integrate import AbstractSteps
 
 
@@ -22,3 +25,27 @@ def test_no_loop_of_a_gradient_is_left_to_xla() -> None:
     gradient = jax.jit(jax.grad(time)).lower(jnp.asarray(2.0))
     assert "stablehlo.while" not in gradient.as_text()
     np.testing.assert_allclose(gradient.compile()(2.0), -1 / (4 * (15 / 16) ** 0.5 * 2), rtol=1e-6)
+
+
+def test_a_step_without_an_event_has_the_derivative_of_a_plain_one() -> None:
+    """Of an arm in space, most products of a derivative are with zeros of axes and offsets."""
+    bodies = [jp.spatial_body(name, **jp.slender_rod(1.0, 1.0)) for name in ("upper", "lower")]
+    base, arm = jp.ground, (-0.5, 0.0, 0.0)
+    hinges = [
+        jp.revolute("base", base, (0, 0, 0), bodies[0], arm, axis=(0, 0, 1)),
+        jp.revolute("elbow", bodies[0], (0.5, 0, 0), bodies[1], arm, axis=(0, 1, 0)),
+    ]
+    system = jp.Mechanism(bodies, hinges, [jp.gravity("g")], {"g": 9.81}).system
+    ts = np.linspace(0.0, 0.3, 4)
+    turned_back = Transition(lambda q, v, t, p: (q, -v))
+    hit = Event(lambda q, v, t, p: q[1] - 9.0, transition=turned_back, name="hit")
+
+    def operations(events: Any) -> int:
+        def end(g: jax.Array) -> jax.Array:
+            q0, v0, p = jnp.zeros(2), jnp.ones(2), {"g": g}
+            sol = simulate(system, q0, v0, ts, p, steps=FixedSteps(4), events=events)
+            return sol.q[-1].sum()
+
+        return compiler.explain(jax.grad(end), jnp.full(8, 9.81)).parts[-1].operations
+
+    assert operations(hit) < 1.5 * operations(())
