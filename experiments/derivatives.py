@@ -1,15 +1,16 @@
 """What derivatives of a motion cost, in motions: operations of a step, and time in a batch.
 
     python -m experiments.derivatives [--cases "arm 2" "arm 6"] [--steps fixed adaptive]
-        [--spans 0.5 2 20] [--rate 100] [--single] [--counts]
+        [--spans 0.5 2 20] [--rate 100] [--event 0.02] [--single] [--counts]
 
 A step is one of RK4, of 1 ms, with projection, or of `Adaptive()`, in float64, or in float32 with
 `--single`. Operations are those
 on scalars, as the compiler counts them: for fixed steps those of a step, for adaptive ones those of
 the whole program. Times are the shortest of some, in CPU time, for a batch of 1,024, that of the
 motion for each ms of it. States are saved `rate` times a second. A tangent is that of one
-parameter, a gradient that of both. With `--counts` nothing is run: there are operations alone, also
-those of a row of the Hessian, the tangent of the gradient.
+parameter, a gradient that of both. With `--event` the motion is turned back, with 0.8 of its
+velocities, where the second coordinate has grown by that much. With `--counts` nothing is run:
+there are operations alone, also those of a row of the Hessian, the tangent of the gradient.
 """
 
 import argparse
@@ -42,6 +43,13 @@ class Case(NamedTuple):
     v: Any
     params: Params
     varied: tuple[str, str] = ("m", "c")  # the first differs in the batch
+
+
+class Options(NamedTuple):
+    """What all rows of a table have in common."""
+
+    rate: float  # at which states are saved [Hz]
+    growth: float | None  # of the second coordinate, up to its event
 
 
 Made = tuple[jp.Mechanism, Mapping[str, jp.Start]]
@@ -147,19 +155,36 @@ CASES: dict[str, Callable[[], Case]] = {
 }
 
 
-def end_of(case: Case, kind: str, span: float, rate: float) -> Callable[[Params], Any]:
+def event_of(case: Case, growth: float | None) -> tuple[jm.Event, ...]:
+    """The event that turns a motion back where the second coordinate has grown by so much."""
+    if growth is None:
+        return ()
+    turned_back = jm.Transition(lambda q, v, t, p: (q, -0.8 * v))
+    limit = case.q[1] + growth
+    return (jm.Event(lambda q, v, t, p: q[1] - limit, direction=1, transition=turned_back),)
+
+
+def end_of(case: Case, kind: str, span: float, options: Options) -> Callable[[Params], Any]:
     """A number of the last state as a function of two parameters."""
+    rate, growth = options
     ts = jnp.linspace(0.0, span, round(span * rate) + 1)
     fixed = jm.FixedSteps(per_save=max(1, round(1 / (rate * MS))))
     steps = fixed if kind == "fixed" else jm.Adaptive()
     system, q, v, params, _ = case
-    return lambda p: jm.simulate(system, q, v, ts, {**params, **p}, steps=steps).q[-1].sum()
+    events = event_of(case, growth)
+
+    def end(p: Params) -> Any:
+        return (
+            jm.simulate(system, q, v, ts, {**params, **p}, steps=steps, events=events).q[-1].sum()
+        )
+
+    return end
 
 
-def counted(name: str, kind: str, span: float, rate: float) -> tuple[Any, ...]:
+def counted(name: str, kind: str, span: float, options: Options) -> tuple[Any, ...]:
     """A row of the table of operations."""
     case = CASES[name]()
-    end = end_of(case, kind, span, rate)
+    end = end_of(case, kind, span, options)
     p = batch_of(case)
     directions = dict(zip(case.varied, (jnp.ones(()), jnp.zeros(())), strict=True))
 
@@ -180,10 +205,10 @@ def batch_of(case: Case) -> Params:
     }
 
 
-def measured(name: str, kind: str, span: float, rate: float) -> tuple[Any, ...]:
+def measured(name: str, kind: str, span: float, options: Options) -> tuple[Any, ...]:
     """A row of the table."""
     case = CASES[name]()
-    end, (first, second) = end_of(case, kind, span, rate), case.varied
+    end, (first, second) = end_of(case, kind, span, options), case.varied
     p = batch_of(case)
     directions = {first: jnp.ones(()), second: jnp.zeros(())}
 
@@ -220,6 +245,7 @@ def main() -> None:
     parser.add_argument("--steps", nargs="*", default=["fixed"], choices=KINDS)
     parser.add_argument("--spans", nargs="*", type=float, default=[0.5])
     parser.add_argument("--rate", type=float, default=100)
+    parser.add_argument("--event", type=float, metavar="GROWTH", help="with an event, see above")
     parser.add_argument("--single", action="store_true", help="in float32")
     parser.add_argument("--counts", action="store_true", help="operations alone")
     arguments = parser.parse_args()
@@ -229,7 +255,7 @@ def main() -> None:
     print(f"| {' | '.join(head)} |\n|{' --- |' * len(head)}")
     runs = itertools.product(arguments.steps, arguments.cases, arguments.spans)
     for kind, name, span in runs:
-        values = row_of(name, kind, span, arguments.rate)
+        values = row_of(name, kind, span, Options(arguments.rate, arguments.event))
         row = [f"{x:.3g}" if isinstance(x, float) else str(x) for x in values]
         print(f"| {' | '.join(row)} |", flush=True)
 

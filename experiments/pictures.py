@@ -80,7 +80,9 @@ def main(arguments: list[str] | None = None) -> None:
     names = set(parser.parse_args(arguments).names)
     known = dict(sources())
     folders = {file.parent.name for file in known}
-    unknown = names - {file.name for file in known} - folders - {*ELSEWHERE}
+    names |= {files[0] for files in PAGES.values() if names & {*files}}  # with which it writes all
+    of_pages = {name for files in PAGES.values() for name in files}
+    unknown = names - {file.name for file in known} - of_pages - folders - {*ELSEWHERE}
     if unknown:
         listed = ", ".join(sorted({file.name for file in known} | folders))
         parser.error(f"no picture is called {', '.join(sorted(unknown))}; there are {listed}")

@@ -105,4 +105,6 @@ if __name__ == "__main__":
         "openturns": openturns, "coverage": coverage, "count": count, "compare": compare,
         "overhead": overhead,
     }  # fmt: skip
+    if command not in commands:
+        sys.exit(__doc__)
     commands[command](*rest)

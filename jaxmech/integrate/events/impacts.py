@@ -56,6 +56,34 @@ class MotionState(NamedTuple):
     accuracy: Float[Array, ""]  # of the time
 
 
+class Collision(NamedTuple):
+    """Which of C gaps collide."""
+
+    touches: Bool[Array, " C"]
+    rate: Float[Array, " C"]  # zero in gaps that stay closed
+    first: Bool[Array, " C"]  # those that close fastest
+    rebounds: Bool[Array, " C"]  # those of them that open again
+    members: Bool[Array, " C"]  # those that can have an impulse
+    e: Float[Array, " C"]  # the restitution of those that rebound
+
+    @staticmethod
+    def of(
+        gap: GapStates, e: Float[Array, " C"], closed: Bool[Array, " C"], is_still: Bool[Array, ""]
+    ) -> "Collision":
+        """The collision of gaps with these restitutions; as for `decided_at`."""
+        touches = closed | (gap.value <= gap.zero)
+        is_calm = jnp.abs(gap.rate) <= jnp.where(closed, gap.calm, gap.still)
+        is_calm |= closed & is_still
+        rate = jnp.where(closed & is_calm, 0.0, gap.rate)
+        closing = touches & (rate < -gap.still)
+        speeds = jnp.where(closing, -rate / jnp.where(gap.still > 0, gap.still, 1.0), 0.0)
+        first = closing & (speeds >= AS_FAST * speeds.max(initial=0.0))
+        rebounds = first & (-e * rate > gap.rest)
+        members = first | (touches & is_calm & (closed | ~rebounds.any()))
+        used = jnp.where(rebounds, e, 0.0)
+        return Collision(touches, rate, first, rebounds, members & first.any(), used)
+
+
 @kept_by(32)
 def without_gaps(system: System, count: int) -> System:
     """The system without its last constraints, those of gaps and frictions."""
@@ -129,30 +157,18 @@ def decided_at(
     """
     state, params, user_params = jax.lax.stop_gradient((state, params, user_params))
     base = without_gaps(scheme.system, gaps.count)
-    # A mechanism at rest has no speeds to compare with.
     accelerations = jax.jit(partial(accelerations_of, scheme, base))
-    gained = jnp.abs(state.h * accelerations(state, params)[1])
-    state = state._replace(speeds=jnp.maximum(state.speeds, gained))
+    state = with_gained_speeds(state, accelerations(state, params)[1])
     gap = gap_states(gaps, scheme.system, state, params)
     W, motions = compliance(base, gap.slope, state, params)
-    touches = closed | (gap.value <= gap.zero)
-    is_calm = jnp.abs(gap.rate) <= jnp.where(closed, gap.calm, gap.still)
-    is_calm |= closed & is_still
-    rate = jnp.where(closed & is_calm, 0.0, gap.rate)
-
-    closing = touches & (rate < -gap.still)
-    speeds = jnp.where(closing, -rate / jnp.where(gap.still > 0, gap.still, 1.0), 0.0)
-    first = closing & (speeds >= AS_FAST * speeds.max())
     e = gaps.restitutions(user_params, state.q.dtype)
-    rebounds = first & (-e * rate > gap.rest)
-    is_plastic = ~rebounds.any()
-    members = first | (touches & is_calm & (closed | is_plastic))
-    goal = jnp.where(first, (1 + jnp.where(rebounds, e, 0.0)) * rate, 0.0)
-    P, hit, could_hit, few = _pushed(W, goal, members & first.any())
-    rate = rate + matvec(W, P)
+    collision = Collision.of(gap, e, closed, is_still)
+    goal = jnp.where(collision.first, (1 + collision.e) * collision.rate, 0.0)
+    P, hit, could_hit, few = _pushed(W, goal, collision.members)
+    rate = collision.rate + matvec(W, P)
     v = state.v + matvec(motions.T, P)
 
-    rests = touches & (jnp.abs(rate) <= gap.calm) & ~opens
+    rests = collision.touches & (jnp.abs(rate) <= gap.calm) & ~opens
     after = state._replace(v=v)
     qdd, _ = accelerations(after, params)
     w, size = _separation(gaps_of(gaps, scheme.system), after, qdd, params)
@@ -161,7 +177,14 @@ def decided_at(
     status = jnp.where(could_hit & could_rest, int(Status.OK), int(Status.CONTACT_UNSOLVED))
     none = jnp.zeros(0, bool)
     status = jnp.where(few & few_rest, status, int(Status.TOO_MANY_CONTACTS)).astype(jnp.int32)
-    return Decided(GapDecisions(hit, hit & rebounds, closed_now, none, none), status, state.speeds)
+    rebounds = hit & collision.rebounds
+    return Decided(GapDecisions(hit, rebounds, closed_now, none, none), status, state.speeds)
+
+
+def with_gained_speeds(state: MotionState, accelerations: Float[Array, " n"]) -> MotionState:
+    """The state with the speeds gained in a step: one at rest has none to compare with."""
+    gained = jnp.abs(state.h * accelerations)
+    return state._replace(speeds=jnp.maximum(state.speeds, gained))
 
 
 def accelerations_of(

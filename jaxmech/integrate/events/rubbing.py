@@ -26,8 +26,8 @@ from jaxmech.constraints import Nonholonomic
 from jaxmech.integrate.events.friction import KINDS, Rubbing
 from jaxmech.integrate.events.gaps import GapDecisions, Gaps
 from jaxmech.integrate.events.impacts import (
-    AS_FAST,
     ROUNDING,
+    Collision,
     Decided,
     GapStates,
     MotionState,
@@ -35,6 +35,7 @@ from jaxmech.integrate.events.impacts import (
     compliance,
     gap_states,
     gaps_of,
+    with_gained_speeds,
     without_gaps,
 )
 from jaxmech.integrate.scheme import Scheme
@@ -249,27 +250,18 @@ def rubbed_at(
     count, own = gaps.count, len(gaps.frictions)
     base = without_gaps(scheme.system, gaps.equations)
     accelerations = jax.jit(partial(accelerations_of, scheme, base))
-    gained = jnp.abs(state.h * accelerations(state, params)[1])
-    state = state._replace(speeds=jnp.maximum(state.speeds, gained))
+    state = with_gained_speeds(state, accelerations(state, params)[1])
     _, opens, slips, stops = jnp.split(occurs, [count, 2 * count, 2 * count + own])
     frictions = _Frictions.before(gaps, scheme, state, before)
     closed = before.active[-len(gaps.switches) :][:count]
     gap, slip = _gaps_at(gaps, scheme.system, state, params), _slips(gaps, scheme, state, params)
     W, motions = compliance(base, jnp.concatenate([gap.slope, slip.slope]), state, params)
 
-    touches = closed | (gap.value <= gap.zero)
-    is_calm = jnp.abs(gap.rate) <= jnp.where(closed, gap.calm, gap.still)
-    is_calm |= closed & is_still
-    rate = jnp.where(closed & is_calm, 0.0, gap.rate)
+    e = gaps.restitutions(plain(params), gap.rate.dtype) if count else gap.rate
+    collision = Collision.of(gap, e, closed, is_still)
     w = jnp.where((frictions.sticks & is_still) | stops, 0.0, slip.rate)
-    closing = touches & (rate < -gap.still)
-    speeds = jnp.where(closing, -rate / jnp.where(gap.still > 0, gap.still, 1.0), 0.0)
-    first = closing & (speeds >= AS_FAST * speeds.max(initial=0.0))
-    e = gaps.restitutions(plain(params), rate.dtype) if count else rate
-    rebounds = first & (-e * rate > gap.rest)
-    members = first | (touches & is_calm & (closed | ~rebounds.any()))
     impact = _Impact(
-        W, jnp.concatenate([rate, w]), first, members & first.any(), jnp.where(rebounds, e, 0.0),
+        W, jnp.concatenate([collision.rate, w]), collision.first, collision.members, collision.e,
         frictions,
     )  # fmt: skip
     hit = impact.decided()
@@ -279,7 +271,7 @@ def rubbed_at(
     after = state._replace(v=state.v + matvec(motions.T, hit.impulses))
     qdd, _ = accelerations(after, params)
     r, size = _accelerations_of_rows(gaps, scheme.system, after, qdd, params)
-    rests = touches & (jnp.abs(rate) <= gap.calm) & ~opens
+    rests = collision.touches & (jnp.abs(rate) <= gap.calm) & ~opens
     was_hit = (hit.impulses != 0).any()
     # One that has just slipped slides against its multiplier, and one that slides goes on.
     forced = slips & ~was_hit & frictions.pressed(rests)
@@ -292,12 +284,13 @@ def rubbed_at(
 
     found, on = contact.found, frictions.pressed(contact.found.pushes)
     slides = (found.sticks, contact.direction > 0, contact.direction < 0, contact.held)
-    is_solved, few = hit.solved & found.solved, jnp.maximum(members.sum(), rests.sum()) <= MOST
+    few = jnp.maximum(collision.members.sum(), rests.sum()) <= MOST
+    is_solved = hit.solved & found.solved
     status = jnp.where(is_solved, int(Status.OK), int(Status.CONTACT_UNSOLVED))
     status = jnp.where(few, status, int(Status.TOO_MANY_CONTACTS)).astype(jnp.int32)
     flags = jnp.concatenate([on & kind for kind in slides])
     decisions = GapDecisions(
-        hit.hit, hit.hit & rebounds & hit.rebounds, found.pushes, hit.rubs, flags
+        hit.hit, hit.hit & collision.rebounds & hit.rebounds, found.pushes, hit.rubs, flags
     )
     return Decided(decisions, status, state.speeds)
 
