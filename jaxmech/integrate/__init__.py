@@ -1,18 +1,19 @@
 """Integration of one trajectory: one `step`, a `rollout` of steps, and its derivatives.
 
-`scheme` bundles a system and the policies of its integration, `checks` has the checks of a step and
-of the beginning of a run, and `counts` counts the work. `switches` turns constraints on and off.
-`step_segments` divides a run, and `error_estimate` estimates its integration error.
-`dense_output` computes states between the saves, and `sampled_rows` those at which a controller has
-computed. In folders: `methods/` compute a step,
-`steps/` determine its size, `adaptive/` has steps with error control, `events/` the events,
-`times/` the times at which a step ends, and `derivatives/` the rules of a run.
+In reading order: `scheme` bundles a system and the policies of its integration; `spans` has the
+functions of a system between the times at which a step ends, and `switches` turns constraints on
+and off. `step` makes a step, with the checks of `checks`; `rollout` a run of fixed steps, whose
+integration error `error_estimate` estimates; `counts` counts the work. `dense_output` computes
+states between the saves. In folders: `methods/` compute a step, `steps/` determine its size,
+`adaptive/` has steps with error control, `events/` the events, and `derivatives/` the rules of a
+run.
 """
 
 from jaxmech.integrate.counts import StepCounts as StepCounts
 from jaxmech.integrate.dense_output import MOST_NUMBERS as MOST_NUMBERS
 from jaxmech.integrate.dense_output import Run as Run
 from jaxmech.integrate.dense_output import states_at as states_at
+from jaxmech.integrate.dense_output import with_samples as with_samples
 from jaxmech.integrate.derivatives.policy import AbstractDerivative as AbstractDerivative
 from jaxmech.integrate.derivatives.policy import ForwardMode as ForwardMode
 from jaxmech.integrate.derivatives.policy import ReverseMode as ReverseMode
@@ -33,6 +34,7 @@ from jaxmech.integrate.events.crossing import ROUNDINGS as ROUNDINGS
 from jaxmech.integrate.events.gaps import Gaps as Gaps
 from jaxmech.integrate.methods.implicit import RadauIIA5 as RadauIIA5
 from jaxmech.integrate.methods.implicit import Rodas5P as Rodas5P
+from jaxmech.integrate.methods.rattle import RATTLE as RATTLE
 from jaxmech.integrate.methods.runge_kutta import RK4 as RK4
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod as AbstractMethod
 from jaxmech.integrate.methods.runge_kutta import AbstractPair as AbstractPair
@@ -44,11 +46,14 @@ from jaxmech.integrate.methods.runge_kutta import Midpoint as Midpoint
 from jaxmech.integrate.methods.runge_kutta import Tsitouras5 as Tsitouras5
 from jaxmech.integrate.methods.tableaus import StepControl as StepControl
 from jaxmech.integrate.methods.tableaus import Tableau as Tableau
-from jaxmech.integrate.methods.variational import RATTLE as RATTLE
 from jaxmech.integrate.rollout import Trajectory as Trajectory
 from jaxmech.integrate.rollout import rollout as rollout
-from jaxmech.integrate.sampled_rows import with_samples as with_samples
 from jaxmech.integrate.scheme import Scheme as Scheme
+from jaxmech.integrate.spans import Span as Span
+from jaxmech.integrate.spans import StepGrid as StepGrid
+from jaxmech.integrate.spans import span_at as span_at
+from jaxmech.integrate.spans import within as within
+from jaxmech.integrate.spans import within_spans as within_spans
 from jaxmech.integrate.step import StepState as StepState
 from jaxmech.integrate.step import step as step
 from jaxmech.integrate.steps import AbstractSteps as AbstractSteps
@@ -56,9 +61,6 @@ from jaxmech.integrate.steps import Adaptive as Adaptive
 from jaxmech.integrate.steps import FixedSteps as FixedSteps
 from jaxmech.integrate.steps import Tolerance as Tolerance
 from jaxmech.integrate.steps import method_and_steps as method_and_steps
-from jaxmech.integrate.steps.abrupt_changes import TimesWarning as TimesWarning
-from jaxmech.integrate.steps.abrupt_changes import constraints_move as constraints_move
-from jaxmech.integrate.steps.abrupt_changes import ending_at_jumps as ending_at_jumps
 from jaxmech.integrate.steps.default_steps import StepWarning as StepWarning
 from jaxmech.integrate.steps.default_steps import as_times as as_times
 from jaxmech.integrate.steps.default_steps import choose_steps as choose_steps
@@ -70,11 +72,9 @@ from jaxmech.integrate.steps.default_steps import with_number as with_number
 from jaxmech.integrate.steps.step_size import MEMBERS as MEMBERS
 from jaxmech.integrate.steps.step_size import TARGET as TARGET
 from jaxmech.integrate.steps.step_size import target_error as target_error
+from jaxmech.integrate.steps.step_times import TimesWarning as TimesWarning
+from jaxmech.integrate.steps.step_times import constraints_move as constraints_move
+from jaxmech.integrate.steps.step_times import ending_at_jumps as ending_at_jumps
+from jaxmech.integrate.steps.step_times import step_times as step_times
 from jaxmech.integrate.switches import Switched as Switched
 from jaxmech.integrate.switches import with_switches as with_switches
-from jaxmech.integrate.times import Span as Span
-from jaxmech.integrate.times import StepGrid as StepGrid
-from jaxmech.integrate.times import span_at as span_at
-from jaxmech.integrate.times import step_times as step_times
-from jaxmech.integrate.times import within as within
-from jaxmech.integrate.times import within_spans as within_spans

@@ -15,15 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from jaxmech.compiler import batched_closure
 from jaxmech.integrate.derivatives.policy import AbstractDerivative
 from jaxmech.integrate.derivatives.run_rule import RolloutInputs
 from jaxmech.integrate.events import Events, EventSet
 from jaxmech.integrate.rollout import Trajectory
-from jaxmech.integrate.sampled_rows import with_samples
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.spans import Span, StepGrid, span_at, within, within_spans
 from jaxmech.integrate.steps import FixedSteps, Tolerance
-from jaxmech.integrate.times import StepGrid, span_at, within, within_spans
-from jaxmech.system import Params
+from jaxmech.system import Params, System
 from jaxmech.utils.checks import as_numbers
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.tracers import actual
@@ -213,3 +213,33 @@ def _known_until(event_set: EventSet, events: Events, first: Array, sign: Array)
             last = sign * (record.t[-1] - first)
             known.append(jnp.where(record.count > len(record.t), last, jnp.inf))
     return jax.lax.stop_gradient(jnp.stack(known).min())
+
+
+_NEAR = 4.0  # units of round-off of the largest time
+
+
+def with_samples(
+    system: System, rows: tuple[Array, Array, Float[Array, " T"]], ends: tuple[Array, Array],
+    params: Params, times: Float[Array, " K"] | None, events: Events | None,
+    spans: Span | None = None,
+) -> Float[Array, " T k"]:  # fmt: skip
+    """v of the rows q, v and t of a run between its `ends`, with what controllers compute then.
+
+    Nothing is computed at the last time, or after a terminal event. `spans` are those that follow
+    the rows, where they are known.
+    """
+    q, v, t = rows
+    if system.sampling is None or times is None:
+        return v
+    # Times that are computed in two ways differ by round-off.
+    near = _NEAR * jnp.finfo(t.dtype).eps * jnp.maximum(jnp.abs(ends[0]), jnp.abs(ends[1]))
+    timed = within_spans(system)
+    spans = span_at(times, t + near, *ends)[0] if spans is None else spans
+
+    def sampled(q: Array, v: Array, t: Array, span: Span, params: Params) -> Array:
+        return timed.sampled(q, v, t, within(span, params))
+
+    each = q, v, t, spans
+    at_time = batched_closure(sampled, *jax.tree.map(lambda x: x[0], each), params)
+    new_v: Array = jax.vmap(at_time, (0, 0, 0, 0, None))(*each, params)
+    return new_v if events is None else jnp.where((t <= events.t_end)[:, None], new_v, v)

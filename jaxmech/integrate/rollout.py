@@ -26,9 +26,8 @@ from jaxmech.integrate.events.log import EventState, Replay
 from jaxmech.integrate.events.turns import Looks, with_events
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.spans import Intervals, StepSegments, segments, within
 from jaxmech.integrate.step import StepState, step
-from jaxmech.integrate.step_segments import StepSegments, segments
-from jaxmech.integrate.times import Intervals, within
 from jaxmech.properties import Drive
 from jaxmech.stabilization import Projection
 from jaxmech.status import Status

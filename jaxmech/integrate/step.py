@@ -8,12 +8,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.consistency import extents_at
-from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
-from jaxmech.integrate.methods.explicit_step import StageSums, SumWeights, sum_stages
-from jaxmech.integrate.methods.implicit import AbstractImplicit, ImplicitStep, StepData, rounding
+from jaxmech.integrate.checks import first_that_holds
+from jaxmech.integrate.methods.explicit_stages import StageSums, SumWeights, sum_stages
+from jaxmech.integrate.methods.implicit import AbstractImplicit, ImplicitStep, rounding
+from jaxmech.integrate.methods.implicit_equations import StepData
+from jaxmech.integrate.methods.rattle import RATTLE, Advance, StepStart
 from jaxmech.integrate.methods.runge_kutta import AbstractRungeKutta
-from jaxmech.integrate.methods.variational import RATTLE, Advance
-from jaxmech.integrate.methods.variational.methods import StepStart
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.stabilization import RowsBefore
 from jaxmech.status import Status
@@ -27,36 +27,6 @@ class StepState(eqx.Module):
     q: Float[Array, " n"]
     v: Float[Array, " k"]
     t: Float[Array, ""]
-
-
-class EvaluatedState(eqx.Module):
-    """A state on the constraints with its accelerations, which steps with an error estimate need.
-
-    Its time is that of the run (`RunSetting.time`).
-    """
-
-    q: Float[Array, " n"]
-    v: Float[Array, " k"]
-    qdd: Float[Array, " k"]  # the rates of v
-    independent_rows: Bool[Array, " m"]  # which rows were taken as independent
-    rank: Int[Array, ""]
-    status: Int[Array, ""]  # failure of the law of motion there, a `Status`
-
-
-def evaluated_state(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> EvaluatedState:
-    """A state with its accelerations; all rows may count as independent."""
-    yes = jnp.asarray(True)
-    all_rows = jnp.ones(sum(scheme.system.dynamics.sizes(q, v, t, params)), bool)
-    with jax.named_scope("law_of_motion"):
-        eom, law = scheme.law(q, v, t, params, all_rows)
-    status = first_that_holds(
-        (~law.definite, Status.SINGULAR_MASS),
-        *unless(law.converged, Status.NONIDEAL_FAILED),
-        check_dependent_rows(eom, law, v, all_rows, yes, yes),
-    )
-    return EvaluatedState(
-        q, v, law.qdd, all_rows if law.independent is None else law.independent, law.rank, status
-    )
 
 
 class StepInfo(eqx.Module):

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool
 
 from jaxmech.constraints import AbstractConstraint, Holonomic
 from jaxmech.dry_friction import Component
-from jaxmech.integrate.times.spans import Timed
+from jaxmech.integrate.spans import Timed
 from jaxmech.system import Params, System
 from jaxmech.utils.checks import naming_missing
 from jaxmech.utils.jit_cache import kept_by

@@ -10,11 +10,16 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmech.first_order import largest
 from jaxmech.formulations import Partition
 from jaxmech.integrate.checks import finite_states, first_that_holds
-from jaxmech.integrate.methods.explicit_pair import PairWeights, pair_stages
-from jaxmech.integrate.methods.implicit import AbstractImplicit, StepData, rounding
+from jaxmech.integrate.methods.explicit_stages import (
+    EvaluatedState,
+    PairWeights,
+    evaluated_state,
+    pair_stages,
+)
+from jaxmech.integrate.methods.implicit import AbstractImplicit, rounding
+from jaxmech.integrate.methods.implicit_equations import StepData
 from jaxmech.integrate.methods.runge_kutta import AbstractPair, AbstractRungeKuttaPair
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step import EvaluatedState, evaluated_state
 from jaxmech.integrate.steps import Tolerance
 from jaxmech.linalg import matvec
 from jaxmech.stabilization import RowsBefore, coordinate_metric, metric_mass

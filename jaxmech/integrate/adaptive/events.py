@@ -14,7 +14,8 @@ from jaxmech.integrate.events.crossing import through_events
 from jaxmech.integrate.events.extremum_search import step_dips
 from jaxmech.integrate.events.log import EventState
 from jaxmech.integrate.events.turns import step_turns
-from jaxmech.integrate.step import EvaluatedState, StepInfo, StepState, evaluated_state
+from jaxmech.integrate.methods.explicit_stages import EvaluatedState, evaluated_state
+from jaxmech.integrate.step import StepInfo, StepState
 from jaxmech.integrate.switches import Switched
 from jaxmech.status import Status
 from jaxmech.system import Params

@@ -35,11 +35,11 @@ from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.derivatives.record import StepRecord
 from jaxmech.integrate.error_estimate import relative, resolution, rest_motion
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
+from jaxmech.integrate.methods.explicit_stages import EvaluatedState, evaluated_state
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step import EvaluatedState, evaluated_state
+from jaxmech.integrate.spans import COMPARED, sorted_ends
 from jaxmech.integrate.steps import Tolerance
-from jaxmech.integrate.times.spans import COMPARED, sorted_ends
 from jaxmech.status import Status, succeeded
 from jaxmech.system import Params
 

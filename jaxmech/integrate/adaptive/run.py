@@ -12,10 +12,10 @@ from jaxmech.integrate.counts import StepCounts
 from jaxmech.integrate.derivatives.record import MoveRows
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.log import EventState
+from jaxmech.integrate.methods.explicit_stages import EvaluatedState
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step import EvaluatedState
+from jaxmech.integrate.spans import span_at, within
 from jaxmech.integrate.steps import Tolerance
-from jaxmech.integrate.times.spans import span_at, within
 from jaxmech.status import Status
 from jaxmech.system import Params
 

@@ -13,7 +13,7 @@ from jaxmech.compiler import with_row
 from jaxmech.integrate.adaptive.attempt import attempt
 from jaxmech.integrate.adaptive.run import RunRows, RunSetting, RunState, StepSpan
 from jaxmech.integrate.checks import finite_states, residuals
-from jaxmech.integrate.step import EvaluatedState
+from jaxmech.integrate.methods.explicit_stages import EvaluatedState
 from jaxmech.stabilization import Projection
 from jaxmech.status import Status
 

@@ -21,8 +21,8 @@ from jaxmech.integrate.events.impacts import MotionState
 from jaxmech.integrate.events.log import Occurrences
 from jaxmech.integrate.methods.runge_kutta import RK4, AbstractRungeKutta
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.spans import within
 from jaxmech.integrate.step import StepState, step
-from jaxmech.integrate.times.spans import within
 from jaxmech.system import Params
 
 

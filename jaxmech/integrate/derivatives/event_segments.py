@@ -37,7 +37,7 @@ from jaxmech.integrate.derivatives.segment_rule import (
 from jaxmech.integrate.events.event_set import EventSet
 from jaxmech.integrate.rollout import Trajectory, rollout
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step_segments import segments
+from jaxmech.integrate.spans import segments
 
 
 def event_trajectory(

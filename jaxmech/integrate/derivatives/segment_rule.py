@@ -29,7 +29,7 @@ from jaxmech.integrate.derivatives.run_rule import (
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.rollout import SegmentEvents, Trajectory, bare_step, rollout
 from jaxmech.integrate.scheme import Scheme
-from jaxmech.integrate.step_segments import StepSegments, segments
+from jaxmech.integrate.spans import StepSegments, segments
 
 Times = tuple[Array, Array]  # the save time before a segment, and its step size
 

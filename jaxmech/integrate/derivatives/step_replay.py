@@ -28,8 +28,8 @@ from jaxmech.integrate.derivatives.run_rule import Part, RolloutInputs, with_tra
 from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.rollout import Trajectory
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.spans import COMPARED, Span, sorted_ends, span_at, within
 from jaxmech.integrate.step import StepInfo, step
-from jaxmech.integrate.times.spans import COMPARED, Span, sorted_ends, span_at, within
 from jaxmech.system import Params
 
 Given = tuple[Any, Any]  # first time, and times at which a step ends; None if not differentiated

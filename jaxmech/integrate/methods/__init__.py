@@ -1,7 +1,7 @@
 """Integration methods, which compute a step.
 
-`runge_kutta` has the explicit methods and embedded pairs, with the coefficients of `tableaus`. A
-stage is evaluated in one way, in the loops of `explicit_step` and, with an error estimate, of
-`explicit_pair`. In folders: `implicit/`, methods for stiff systems; `variational/`, symplectic
-ones.
+`runge_kutta` has the explicit methods and embedded pairs, and `explicit_stages` evaluates their
+stages. `implicit` has the methods for stiff systems, which solve the linear systems of
+`implicit_equations`; `rattle` a symplectic one, with a discrete Lagrangian, whose equations
+`newton` solves. The coefficients of all are in `tableaus`.
 """

@@ -14,7 +14,6 @@ from jaxmech.integrate.events import NO_EVENTS, Event, EventSet, event_set_of, w
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.steps import FixedSteps
-from jaxmech.integrate.steps.abrupt_changes import ending_at_jumps
 from jaxmech.integrate.steps.step_size import (
     MEMBERS,
     MOST_STEPS,
@@ -22,7 +21,7 @@ from jaxmech.integrate.steps.step_size import (
     steps_needed,
     trial_errors,
 )
-from jaxmech.integrate.times import step_times
+from jaxmech.integrate.steps.step_times import ending_at_jumps, step_times
 from jaxmech.signal import has_signals, thinned
 from jaxmech.stabilization import AbstractStabilization, Projection
 from jaxmech.subjects import Subject, with_params

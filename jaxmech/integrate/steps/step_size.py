@@ -24,8 +24,8 @@ from jaxmech.integrate.events.event_set import NO_EVENTS, EventSet
 from jaxmech.integrate.events.turns import step_turns
 from jaxmech.integrate.methods.runge_kutta import AbstractMethod
 from jaxmech.integrate.scheme import Scheme
+from jaxmech.integrate.spans import EvenSteps, span_at, within, within_spans
 from jaxmech.integrate.step import StepState, step
-from jaxmech.integrate.times.spans import EvenSteps, span_at, within, within_spans
 from jaxmech.properties import Drive
 from jaxmech.utils.jit_cache import jit_of
 from jaxmech.utils.probing import outside_traces

@@ -17,7 +17,7 @@ from jaxmech import (
     System,
     simulate,
 )
-from jaxmech.integrate.times import Intervals, StepGrid, span_at
+from jaxmech.integrate.spans import Intervals, StepGrid, span_at
 
 TS = np.linspace(0.0, 10.0, 11)
 P = {"at": jnp.asarray(5.4321), "width": jnp.asarray(0.3)}

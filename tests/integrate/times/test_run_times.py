@@ -10,9 +10,8 @@ import pytest
 
 from jaxmech import Adaptive, FixedSteps, Holonomic, Signal, System
 from jaxmech.errors import TimesWarning
-from jaxmech.integrate.steps.abrupt_changes import ending_at_jumps
 from jaxmech.integrate.steps.default_steps import choose_steps
-from jaxmech.integrate.times import step_times
+from jaxmech.integrate.steps.step_times import ending_at_jumps, step_times
 
 TS = np.linspace(0.0, 10.0, 11)
 ZERO = np.zeros(1)

@@ -1,7 +1,8 @@
-"""The stages of an explicit Runge-Kutta method without an error estimate.
+"""The stages of explicit Runge-Kutta methods.
 
-The rates of the stages are added at once to the sums of those that follow: a fixed step needs no
-rate after its stage, so that native code holds few numbers in registers.
+Without an error estimate the rate of a stage is added at once to the sums of those that follow: a
+fixed step needs no rate after its stage, so that native code holds few numbers in registers. An
+embedded pair keeps all rates, which its estimate needs as well.
 """
 
 from typing import Any
@@ -13,7 +14,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.formulations import Law, Partition
-from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
+from jaxmech.integrate.checks import (
+    check_dependent_rows,
+    finite_states,
+    first_that_holds,
+    unless,
+)
+from jaxmech.integrate.methods.runge_kutta import AbstractRungeKuttaPair
 from jaxmech.integrate.methods.tableaus import Tableau
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.status import Status
@@ -41,6 +48,36 @@ def evaluate_stage(
         check_dependent_rows(eom, law, v, independent_rows, is_start, is_end),
     ]
     return q, v, law, failures
+
+
+class EvaluatedState(eqx.Module):
+    """A state on the constraints with its accelerations, which steps with an error estimate need.
+
+    Its time is that of the run (`RunSetting.time`).
+    """
+
+    q: Float[Array, " n"]
+    v: Float[Array, " k"]
+    qdd: Float[Array, " k"]  # the rates of v
+    independent_rows: Bool[Array, " m"]  # which rows were taken as independent
+    rank: Int[Array, ""]
+    status: Int[Array, ""]  # failure of the law of motion there, a `Status`
+
+
+def evaluated_state(scheme: Scheme, q: Array, v: Array, t: Array, params: Params) -> EvaluatedState:
+    """A state with its accelerations; all rows may count as independent."""
+    yes = jnp.asarray(True)
+    all_rows = jnp.ones(sum(scheme.system.dynamics.sizes(q, v, t, params)), bool)
+    with jax.named_scope("law_of_motion"):
+        eom, law = scheme.law(q, v, t, params, all_rows)
+    status = first_that_holds(
+        (~law.definite, Status.SINGULAR_MASS),
+        *unless(law.converged, Status.NONIDEAL_FAILED),
+        check_dependent_rows(eom, law, v, all_rows, yes, yes),
+    )
+    return EvaluatedState(
+        q, v, law.qdd, all_rows if law.independent is None else law.independent, law.rank, status
+    )
 
 
 _SMALL = 32  # coordinates and constraint equations of a system whose stages are unrolled
@@ -168,3 +205,106 @@ def sum_stages(
     is_small = q.size + count <= _SMALL
     body = add_stage if is_small else jax.checkpoint(add_stage, prevent_cse=False)
     return jax.lax.scan(body, start, stages)[0]
+
+
+_SMALL_PAIR = 8  # coordinates and constraint equations of a system whose stages are unrolled
+_TOGETHER = 6  # stages of one loop there
+
+
+class PairWeights(eqx.Module):
+    """The S stages of a pair, with the weights of their rates.
+
+    The rates of earlier stages are kept as they are, and not added to the sums of those that
+    follow: native code reads them once for each weight, but would write each sum as often.
+    """
+
+    nodes: Float[Array, " S"]  # fractions of the step
+    before: Float[Array, " S S"]  # of the S rates before a stage, the last one at the end
+    is_last: Bool[Array, " S"]
+    step: Float[Array, " S"]  # of the rates in the step
+    errors: Float[Array, " E S"]  # of the rates in its E errors
+    error_at_end: tuple[float, ...] = eqx.field(static=True)  # of the rate at its end
+
+    @staticmethod
+    def of(pair: AbstractRungeKuttaPair, dtype: Any) -> "PairWeights":
+        """The stages of a pair, their weights padded with zeros."""
+        tableau, errors = pair.tableau, np.asarray(pair.errors)
+        # The last weight of an error estimate belongs to the rate at the end, known only after
+        # projection.
+        count = len(tableau.nodes)
+        earlier = np.stack([np.roll(row, -j) for j, row in enumerate(tableau.matrix)])
+        return PairWeights(
+            nodes=jnp.asarray(tableau.nodes, dtype),
+            before=jnp.asarray(earlier, dtype),
+            is_last=jnp.asarray(np.arange(count) == count - 1),
+            step=jnp.asarray(tableau.weights, dtype),
+            errors=jnp.asarray(errors[:, :-1], dtype),
+            error_at_end=tuple(errors[:, -1].tolist()),
+        )
+
+
+class StageRates(eqx.Module):
+    """The carry of the loop over the stages."""
+
+    speeds: Float[Array, " S n"]  # of the stages so far, the last one at the end, after zeros
+    accelerations: Float[Array, " S k"]  # likewise
+    q: Float[Array, " n"]  # of the last stage
+    v: Float[Array, " k"] | None  # of the last stage; None where the speeds are the same
+    independent: Bool[Array, ""]  # whether all rows were at all stages
+    status: Int[Array, ""]  # a `Status`
+    rank: Int[Array, ""]  # the smallest so far
+
+
+def pair_stages(
+    scheme: Scheme, stages: PairWeights, chart: Partition | None, start: EvaluatedState, t: Array,
+    h: Array, params: Params,
+) -> StageRates:  # fmt: skip
+    """Evaluate the stages after the first, which is known, of a step of size h at time t."""
+    system = scheme.system
+    is_small = start.q.size + start.independent_rows.size <= _SMALL_PAIR
+
+    def add_stage(so_far: StageRates, stage: Any) -> tuple[StageRates, None]:
+        node, weights, is_last = stage
+        q = start.q + h * (weights @ so_far.speeds)
+        v = start.v + h * (weights @ so_far.accelerations)
+        stage_t = t + node * h
+        is_finite = jnp.asarray(True)
+        if not is_small:  # where it pays
+            (q, v), is_finite = finite_states((q, v), (start.q, start.v))
+        q, v, law, failures = evaluate_stage(
+            scheme, chart, q, v, stage_t, params, start.independent_rows,
+            is_start=jnp.asarray(False), is_end=is_last,
+        )  # fmt: skip
+        before = so_far.status != Status.OK, so_far.status
+        status = first_that_holds(before, (~is_finite, Status.NONFINITE), *failures)
+        speeds = system.dynamics.speeds(q, v, stage_t, params)
+        return StageRates(
+            jnp.concatenate([so_far.speeds[1:], speeds[None]]),
+            jnp.concatenate([so_far.accelerations[1:], law.qdd[None]]),
+            q,
+            None if not system.velocities else v,
+            so_far.independent & (law.rank == m),
+            status,
+            jnp.minimum(so_far.rank, law.rank),
+        ), None  # fmt: skip
+
+    m = jnp.asarray(start.independent_rows.size, jnp.int32)
+    count = len(stages.nodes)
+    speeds = system.dynamics.speeds(start.q, start.v, t, params)
+    v = None if not system.velocities else start.v
+    first = StageRates(
+        _after_zeros(speeds, count - 1), _after_zeros(start.qdd, count - 1),
+        start.q, v, start.rank == m, start.status, start.rank,
+    )  # fmt: skip
+    # Native code unrolls short loops, and then knows the zeros among the weights. That halves the
+    # time of a step of a small system; a large one would take too long to compile.
+    for k in range(1, count, _TOGETHER if is_small else count):
+        part = slice(k, min(k + _TOGETHER, count) if is_small else count)
+        first, _ = jax.lax.scan(
+            add_stage, first, (stages.nodes[part], stages.before[part], stages.is_last[part])
+        )
+    return first
+
+
+def _after_zeros(x: Array, count: int) -> Array:
+    return jnp.concatenate([jnp.zeros((count, x.size), x.dtype), x[None]])

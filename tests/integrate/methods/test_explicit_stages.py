@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxmech import models
-from jaxmech.integrate.methods import explicit_step
+from jaxmech.integrate.methods import explicit_stages
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.integrate.step import StepState, step
 
@@ -51,7 +51,7 @@ def test_gradient_is_the_same_whether_stages_are_made_again(
 ) -> None:
     gradients = []
     for small in (100, 0):
-        monkeypatch.setattr(explicit_step, "_SMALL", small)
+        monkeypatch.setattr(explicit_stages, "_SMALL", small)
         model = models.double_pendulum()  # of its own, so that nothing is traced before
         gradients.append(speed_gradient(model)(*model.initial()))
     for name, derivative in gradients[0].items():

@@ -12,11 +12,16 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmech.first_order import largest
 from jaxmech.integrate.checks import check_dependent_rows, first_that_holds, unless
-from jaxmech.integrate.methods.implicit.coefficients import RODAS_5P, RosenbrockTableau
-from jaxmech.integrate.methods.implicit.jacobian import MotionJacobian, Pair, StepData, jacobian_at
-from jaxmech.integrate.methods.implicit.radau import radau_error, radau_step
+from jaxmech.integrate.methods.implicit_equations import (
+    MotionJacobian,
+    Pair,
+    StepData,
+    jacobian_at,
+    radau_error,
+    radau_step,
+)
 from jaxmech.integrate.methods.runge_kutta import AbstractPair, Policies, require_udwadia_kalaba
-from jaxmech.integrate.methods.tableaus import StepControl
+from jaxmech.integrate.methods.tableaus import RODAS_5P, RosenbrockTableau, StepControl
 from jaxmech.integrate.scheme import Scheme
 from jaxmech.status import Status
 from jaxmech.system import System

@@ -1,0 +1,313 @@
+"""The step size policies of a run: `FixedSteps` and `Adaptive`."""
+
+import abc
+from dataclasses import dataclass, fields, replace
+from math import isfinite
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmech.integrate.methods.runge_kutta import RK4, AbstractMethod, AbstractPair, DormandPrince8
+from jaxmech.utils.caller import warn_caller
+from jaxmech.utils.checks import as_numbers, is_known, require_kind, require_positive_integer
+from jaxmech.utils.jax_internals import Tracer
+from jaxmech.utils.precision import USE_FLOAT64, PrecisionWarning
+from jaxmech.utils.text import setting
+
+
+@dataclass(frozen=True, repr=False)
+class AbstractSteps(abc.ABC):
+    """The step size policy of a run.
+
+    Args:
+        max_step: longest step [s]; by default there is no limit.
+        times: times [s] at which a step ends, shape (K,), such as those of kinks, jumps and pulses
+            of a force; there the functions of the system are evaluated on the side on which each
+            step lies. They may depend on traced parameters, and are differentiated. "saves" means
+            all save times, if these include the samples of all inputs.
+    """
+
+    max_step: float | Any = setting(None, "longest step [s]", kw_only=True)
+    times: tuple[float, ...] | Any = setting(
+        (),
+        "times at which a step ends [s], such as kinks, jumps and pulses of a force",
+        kw_only=True,
+    )
+
+    def __post_init__(self) -> None:
+        _require_max_step(self.max_step)
+        object.__setattr__(self, "times", _as_step_times(self.times))
+
+    def __repr__(self) -> str:
+        # `max_step` and `times` are shown only where they are set.
+        ordered = sorted(fields(self), key=lambda f: bool(f.kw_only))
+        values = (
+            f"{f.name}={getattr(self, f.name)!r}"
+            for f in ordered
+            if getattr(self, f.name) is not f.default and getattr(self, f.name) is not None
+        )
+        return f"{type(self).__name__}({', '.join(values)})"
+
+    @property
+    @abc.abstractmethod
+    def default_method(self) -> AbstractMethod:
+        """The method where a caller leaves it out."""
+
+    def require(self, method: AbstractMethod) -> None:
+        """Raise a ValueError unless the policy suits the method."""
+        return  # fixed steps suit all
+
+    def step_times(self, dtype: Any) -> Array | None:
+        """The times at which steps end, (K,), or None."""
+        if self.end_at_saves or not np.size(self.times):
+            return None
+        # By numpy, which compiles no program for the conversion of numbers.
+        is_tuple = isinstance(self.times, tuple)
+        return jnp.asarray(np.asarray(self.times, dtype) if is_tuple else self.times, dtype)
+
+    @property
+    def end_at_saves(self) -> bool:
+        """Whether the samples of inputs are save times."""
+        return isinstance(self.times, str)
+
+    def without_times(self) -> "AbstractSteps":
+        """The same policy without times at which steps end."""
+        return replace(self, times=())
+
+
+def _require_max_step(value: Any) -> None:
+    if value is None or isinstance(value, Tracer):
+        return
+    is_number = isinstance(value, int | float | np.number) or np.ndim(value) == 0
+    if isinstance(value, bool) or not (is_number and float(value) > 0 and isfinite(value)):
+        raise ValueError(
+            f"Argument `max_step` must be a positive time, but is {value!r}; leave it out for "
+            "steps of any length."
+        )
+
+
+def _as_step_times(value: Any) -> Any:
+    """The times as a tuple of numbers, or as an array (K,) if they are traced."""
+    if isinstance(value, tuple) and all(type(x) is float and isfinite(x) for x in value):
+        return value
+    if isinstance(value, str):
+        if value != "saves":
+            raise ValueError(f'Argument `times` must hold times or be "saves", but is {value!r}.')
+        return value
+    leaves = jax.tree.leaves(value)
+    if not is_known(leaves):
+        is_sequence = isinstance(value, tuple | list)
+        return jnp.stack(list(map(jnp.asarray, value))) if is_sequence else jnp.asarray(value)
+    times = np.asarray(as_numbers("times", value if np.size(value) else np.zeros(0), half=True))
+    if times.ndim != 1 or not np.isfinite(times).all():
+        raise ValueError(
+            "Argument `times` must be a sequence of finite times at which a step ends, but is "
+            f"{value!r}; write (1.0,) for a single one."
+        )
+    return tuple(times.astype(float).tolist())
+
+
+@dataclass(frozen=True, repr=False)
+class FixedSteps(AbstractSteps):
+    """Equal steps between save times; by default their number is chosen from the motion.
+
+    Args:
+        per_save: steps per save interval; the step is (ts[k + 1] - ts[k]) / per_save. By default
+            chosen from the motion, the same for all trajectories of a batch.
+        max_step, times: as for `Adaptive`.
+
+    Raises:
+        ValueError: if `per_save` is not a positive integer, `max_step` is not positive, or `times`
+            are not finite.
+
+    Example:
+        >>> FixedSteps(per_save=10)
+        FixedSteps(per_save=10)
+    """
+
+    per_save: int | None = setting(
+        None, "steps from one saved time, or sample, to the next; by default chosen from the motion"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.per_save is not None:
+            remedy = "give the steps per save interval, or leave it out to have them chosen"
+            require_positive_integer("per_save", self.per_save, remedy)
+
+    @property
+    def default_method(self) -> AbstractMethod:
+        """The classical Runge-Kutta method."""
+        return RK4()
+
+    @property
+    def count(self) -> int:
+        """The number of steps per save interval, or a ValueError while it is not chosen."""
+        if self.per_save is None:
+            raise ValueError("Argument `per_save` must be chosen by now; give it a number.")
+        return self.per_save
+
+
+def method_and_steps(
+    method: AbstractMethod | None, steps: AbstractSteps | None
+) -> tuple[AbstractMethod, AbstractSteps]:
+    """The policies with their defaults, if they go together.
+
+    Steps are `FixedSteps()` by default; the method is `RK4()` for these, and `DormandPrince8()` for
+    `Adaptive`.
+
+    Raises:
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if steps are adaptive and the method has no error estimate.
+    """
+    _require_argument("method", method, AbstractSteps, "steps")
+    _require_argument("steps", steps, AbstractMethod, "method")
+    steps = FixedSteps() if steps is None else steps
+    require_kind("steps", steps, AbstractSteps, "FixedSteps(per_save=5) or Adaptive(rtol=1e-8)")
+    method = steps.default_method if method is None else method
+    require_kind("method", method, AbstractMethod, "RK4()")
+    steps.require(method)
+    return method, steps
+
+
+def _require_argument(argument: str, value: Any, wrong_type: type, right_argument: str) -> None:
+    if isinstance(value, wrong_type):
+        raise TypeError(
+            f"Argument `{argument}` must not be {value!r}, which belongs to `{right_argument}`: "
+            f"write {right_argument}={value!r}."
+        )
+
+
+_LEAST = 8  # smallest `rtol`, in units of round-off
+
+MOST_STEPS = 10**9
+
+
+class Tolerance(eqx.Module):
+    """The tolerances and the longest step of `Adaptive`, which all share one compiled program."""
+
+    rtol: Float[Array, ""]
+    atol: Float[Array, ""]
+    max_step: Float[Array, ""] | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Adaptive(AbstractSteps):
+    """Adaptive step sizes, chosen by an error estimate for each trajectory independently.
+
+    The method must have an error estimate: `DormandPrince8()`, the default with `Adaptive`, which
+    needs the fewest evaluations at tolerances below about 1e-6, `DormandPrince5()` or
+    `Tsitouras5()`; for stiff systems `Rodas5P()` or `RadauIIA5()`.
+
+    The error of a step is the difference of the two methods of the pair, in the metric of the mass
+    matrix at its end:
+
+        |x|_M = sqrt(x^T M x / tr M),
+
+    which for equal masses is the root mean square. A step is accepted if the root mean square of
+    both errors, relative to atol + rtol |q|_M for positions and to atol + rtol |v|_M for
+    velocities, is at most one. Where constraints contain the time, the displacement by the
+    projection counts as well. A PI controller chooses the next size (Hairer, Norsett and Wanner,
+    Solving Ordinary Differential Equations I, II.4, and II, IV.2). Save times do not shorten steps:
+    the states there are interpolated within a step, and projected onto the constraints.
+
+    Args:
+        rtol: tolerance for the error of a step, relative to the state; in float32 at least 1e-6,
+            with a `PrecisionWarning`.
+        atol: absolute tolerance, in the units of the coordinates and velocities.
+        max_steps: maximum number of attempted steps, including rejected ones. A trajectory that
+            needs more ends with the status `MAX_STEPS` or `STIFF`. Derivatives need memory in
+            proportion to it.
+        max_step: longest step [s]; by default there is no limit.
+        times: times [s] at which a step ends, shape (K,), such as those of kinks, jumps and pulses
+            of a force; there the functions of the system are evaluated on the side on which each
+            step lies. Kinks that are visible in the functions are found automatically.
+
+    Raises:
+        ValueError: if a tolerance or `max_step` is not positive, `max_steps` is not a positive
+            integer, or `times` are not finite.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import jaxmech as jm
+        >>> model = jm.models.pendulum()
+        >>> ts = jnp.linspace(0.0, 10.0, 101)
+        >>> steps = jm.Adaptive(rtol=1e-10, atol=1e-12)
+        >>> sol = jm.simulate(model.system, *model.initial(), ts, model.params, steps=steps)
+        >>> print(sol.energy_drift < 1e-8, sol.position_residual.max() < 1e-14)
+        True True
+    """
+
+    rtol: float = setting(1e-8, "error of a step relative to the state")
+    atol: float = setting(1e-10, "absolute error of a step, in units of the coordinates")
+    max_steps: int = setting(10_000, "maximum number of steps, including rejected ones")
+
+    def __new__(cls, *args: Any, **settings: Any) -> Any:
+        """Refuse a method, which is an argument of its own."""
+        methods = [x for x in (*args, *settings.values()) if isinstance(x, AbstractMethod)]
+        if methods or "pair" in settings:
+            example = repr(methods[0]) if methods else "DormandPrince8()"
+            raise TypeError(
+                f"`Adaptive` takes no method: write `method=jm.{example}, steps=jm.Adaptive(...)`."
+            )
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("rtol", "atol"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and value > 0 and isfinite(value)):
+                raise ValueError(
+                    f"Argument `{name}` must be a positive number, but is {value!r}; 1e-8 is usual "
+                    "for `rtol`, and 1e-10 for `atol`."
+                )
+        remedy = "give the most steps that a trajectory may take, such as 10_000"
+        require_positive_integer("max_steps", self.max_steps, remedy)
+        if self.max_steps > MOST_STEPS:
+            raise ValueError(
+                f"Argument `max_steps` must be at most {MOST_STEPS}, because steps are counted in "
+                f"32 bits, but is {self.max_steps}."
+            )
+
+    @property
+    def default_method(self) -> AbstractMethod:
+        """The pair that needs the fewest evaluations at strict tolerances."""
+        return DormandPrince8()
+
+    def require(self, method: AbstractMethod) -> None:
+        """Raise a ValueError unless the method estimates the error of a step."""
+        if not isinstance(method, AbstractPair):
+            raise ValueError(
+                "Argument `method` must have an estimate of the error of a step for `Adaptive` "
+                f"steps, but {method!r} has none; take DormandPrince8(), DormandPrince5() or "
+                "Tsitouras5(), for stiff systems Rodas5P() or RadauIIA5(), or "
+                "`steps=FixedSteps(...)`."
+            )
+
+    def tolerance(self, method: AbstractPair, dtype: Any) -> Tolerance:
+        """The tolerances to which the estimate of a method is held.
+
+        A tolerance below 8 eps would hold round-off, which no step is small enough to reduce.
+        """
+        least, control = _LEAST * float(jnp.finfo(dtype).eps), method.control
+        clipped_rtol = max(self.rtol, least)
+        if self.rtol < least:
+            warn_caller(
+                f"`rtol` = {self.rtol:g} is below what {jnp.dtype(dtype).name} resolves, so the "
+                f"error of a step is held to {clipped_rtol:.2g}; {USE_FLOAT64}, or give `Adaptive` "
+                f"(`steps`) a larger `rtol`.",
+                PrecisionWarning,
+            )
+        rtol = control.scale * clipped_rtol**control.power
+        longest = None if self.max_step is None else jnp.asarray(self.max_step, dtype)
+        return Tolerance(
+            jnp.asarray(rtol, dtype), jnp.asarray(rtol / self.rtol * self.atol, dtype), longest
+        )
+
+    def without_tolerance(self) -> "Adaptive":
+        """The same policy for any tolerances, and for any longest step."""
+        return replace(self, rtol=1.0, atol=1.0, max_step=None)
