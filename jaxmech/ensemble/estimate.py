@@ -19,7 +19,7 @@ from jaxmech.ensemble.study import (
     steps_per_save,
 )
 
-_BY_COORDINATE = {"q", "v", "qdd", "multipliers", "constraint_force"}
+_BY_COORDINATE = {"q", "v", "qdd", "multipliers", "constraint_force", "rates"}
 _ONCE = 7  # numbers of the audit, beside the series
 _SLICE = 2**24  # bytes of the series of a slice of a block
 _COPIES = 3  # of a block in memory: computed, in transfer, being stored

@@ -35,6 +35,7 @@ from jaxmech.utils.text import doc, not_one_of, setting
 
 Store = Literal["all", "final", "statistics"] | tuple[str, ...]
 SECTIONS = ("start", "coordinates", "velocities", "parameters")
+SAVED: tuple[Series, ...] = ("q", "v", "energy", "position_residual", "velocity_residual")
 LANES = 64  # a block is a whole number of these by default
 LARGEST_DEFAULT_BLOCK = 1024
 
@@ -168,8 +169,8 @@ class Study(Drawn):
         "float64", "floating-point type of the whole computation"
     )
     save: tuple[Series, ...] = setting(
-        ("q", "v", "energy", "position_residual", "velocity_residual"),
-        "series of which all saved times are stored",
+        SAVED,
+        "series of which all saved times are stored; by default of quasi-velocities also `rates`",
     )
     store: Store = setting(
         "all",

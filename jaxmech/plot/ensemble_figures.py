@@ -111,10 +111,10 @@ def trajectory_figures(results: Results) -> Iterator[tuple[str, Figure]]:
     limit = _most(results)
     stored = {
         name: results.good(name, times=times, limit=limit)
-        for name in ("q", "v", "energy", "position_residual", "velocity_residual")
+        for name in ("q", "v", "energy", "position_residual", "velocity_residual", "rates")
         if results.has(name)
     }
-    q, v, energy = (stored.get(name) for name in ("q", "v", "energy"))
+    q, energy = stored.get("q"), stored.get("energy")
     if q is not None:
         figure, panels = grid(len(names))
         for k, ax in enumerate(panels):
@@ -127,11 +127,12 @@ def trajectory_figures(results: Results) -> Iterator[tuple[str, Figure]]:
             draw(ax)
         legend_below(figure, panels[:1], columns=3)
         yield "observed_bands", figure
-    if q is not None and v is not None and not results.velocities:  # but rates of q
+    rates = stored.get("rates", None if results.velocities else stored.get("v"))
+    if q is not None and rates is not None:
         figure, panels = grid(len(names))
         for k, ax in enumerate(panels):
             unit = results.units.get(names[k], "")
-            phase_portrait(q[..., k], v[..., k], name=names[k], unit=unit, ax=ax)
+            phase_portrait(q[..., k], rates[..., k], name=names[k], unit=unit, ax=ax)
         yield "phase_portrait", figure
     if "position_residual" in stored:
         figure, ax = single()

@@ -15,6 +15,8 @@ from jaxmech.config.errors import StudyError
 from jaxmech.config.toml import read
 from jaxmech.ensemble import Study, open_results, replay
 from jaxmech.ensemble.run import BlockRange, run_study
+from jaxmech.ensemble.study import SAVED
+from jaxmech.ensemble.work.plan import planned
 from jaxmech.plot.ensemble_figures import draw_pictures
 from tests.ensemble.studies import arrays, same_bits
 
@@ -38,7 +40,7 @@ STUDY = """
 model = "ball.py:pendulum"
 size = 6
 block = 2
-save = ["q", "v", "energy", "position_residual", "velocity_residual", "qdd"]
+save = ["q", "v", "energy", "position_residual", "velocity_residual", "qdd", "rates"]
 
 [times]
 end = 0.5
@@ -95,6 +97,7 @@ def test_trajectories_are_those_of_simulate(tmp_path: Path) -> None:
     results, found, system = open_results(run), arrays(run), pendulum()
     assert results.velocities == system.velocities
     assert found["v"].shape == found["qdd"].shape == (6, 6, 3)
+    assert results.group["rates"].metadata.dimension_names[2] == "coordinate"
     assert results.group["v"].metadata.dimension_names[2] == "velocity"
     ts = jnp.linspace(0.0, 0.5, 6)
     for k in (0, 5):
@@ -105,6 +108,9 @@ def test_trajectories_are_those_of_simulate(tmp_path: Path) -> None:
         sol = jm.simulate(system, q0, v0, ts, params, steps=jm.FixedSteps(10))
         np.testing.assert_allclose(found["q"][k], sol.q, atol=1e-12)
         np.testing.assert_allclose(found["v"][k], sol.v, atol=1e-11)
+        T = [system.kinematics(q, t, params) for q, t in zip(sol.q, ts, strict=True)]
+        rates = np.einsum("tnk,tk->tn", T, sol.v)
+        np.testing.assert_allclose(found["rates"][k], rates, atol=1e-11)
         loads = jm.observe(system, sol, params)
         np.testing.assert_allclose(found["qdd"][k], loads.qdd, atol=1e-9)
         np.testing.assert_allclose(found["pull"][k], loads.loads["ball"][0], atol=1e-9)
@@ -116,18 +122,20 @@ def test_trajectories_are_those_of_simulate(tmp_path: Path) -> None:
 
 
 def test_resumed_and_replayed_to_the_same_bits(tmp_path: Path) -> None:
-    """In two parts, and one trajectory alone; pictures leave the phase portrait out."""
+    """In two parts, and one trajectory alone; phase portraits are those of the rates."""
     run, parts = computed(tmp_path), tmp_path / "parts"
     computed(tmp_path, out="parts", part=BlockRange(1, 2))
     computed(tmp_path, out="parts")
     assert same_bits(run, parts)
     again = replay(run, 3, read(tmp_path / "study.toml", Study), tmp_path)
     assert all(again.compared.values())
-    assert {"q", "v"} <= again.compared.keys()
+    assert {"q", "v", "rates"} <= again.compared.keys()
     assert main(["report", str(run)]) == 0
     page = (run / "report.html").read_text()
     assert "ball.spin_z" in page
-    assert "phase_portrait" not in [path.stem for path in draw_pictures(open_results(run))]
+    assert "phase_portrait" in [path.stem for path in draw_pictures(open_results(run))]
+    as_default = replace(read(tmp_path / "study.toml", Study), save=SAVED)
+    assert "rates" in planned(as_default, run, tmp_path).study.save
 
 
 @pytest.mark.parametrize(

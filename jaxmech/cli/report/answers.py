@@ -90,7 +90,7 @@ def _labels(results: Results, quantity: Any, values: Mapping[str, Any]) -> Seque
     labels: list[Sequence[str]] = []
     if "names" in values:
         labels.append([str(name) for name in np.asarray(values["names"])])
-    if quantity == "q":
+    if quantity in ("q", "rates"):
         labels.append(results.coordinates)
     elif isinstance(quantity, str) and quantity in _OF_VELOCITIES:
         labels.append(results.velocities or results.coordinates)

@@ -43,7 +43,7 @@ class Margin:
     def member(self) -> StudyTrajectory:
         """The trajectory, saved at every step, without the event that is the failure."""
         study, steps = self.study, self.study.steps
-        if isinstance(steps, FixedSteps) and self.failure.when == "ever":
+        if isinstance(steps, FixedSteps) and self.when == "ever":
             assert steps.per_save is not None
             saves = (study.times.saves - 1) * steps.per_save + 1
             times = Times(start=study.times.start, end=study.times.end, saves=saves)
@@ -65,9 +65,26 @@ class Margin:
         margin = self._along(sol, params)
         is_lost = ~member.is_good({"status": sol.status})
         forced = -1.0 if self.failure.unfinished == "failure" else 1.0
-        # A trajectory that has failed before it is lost is a failure by any rule.
-        margin = jnp.where(is_lost & ~(margin <= 0), forced * self.scale, margin)
+        # A trajectory that has failed before it is lost is a failure by any rule; and safe is one
+        # that had to stay beyond the threshold, and did not.
+        is_known = margin <= 0 if self.side > 0 else margin > 0
+        margin = jnp.where(is_lost & ~is_known, forced * self.scale, margin)
         return margin, {"lost": is_lost, "met": met, "motion": (q, v, params)}
+
+    @cached_property
+    def when(self) -> str:
+        """Whether the last time counts alone, as it does for a quantity of which it is kept."""
+        return "end" if self._kept == "final" else self.failure.when
+
+    @cached_property
+    def side(self) -> float:
+        """-1 where a kept extreme of the other side is compared, so that all times count."""
+        opposite = ("min",) if self.failure.below is None else ("max", "largest")
+        return -1.0 if self._kept in opposite else 1.0
+
+    @property
+    def _kept(self) -> str:
+        return _keep(self.failure, self.study)
 
     @property
     def scale(self) -> float:
@@ -75,13 +92,13 @@ class Margin:
         return _LONG * max(abs(self.failure.threshold or 0.0), 1.0)
 
     def _along(self, sol: Solution, params: Any) -> Array:
-        excess = self._excess
+        excess, side = self._excess, self.side
 
         # In native code the derivative of `jnp.max` is right, by XLA it is lost at some states.
         first = sol.q[0], sol.v[0], sol.ts[0]
         differ = (True, True, False)
-        at = batched_closure(lambda q, v, t: excess(q, v, t, params), *first, differ=differ)
-        if self.failure.when == "end":
+        at = batched_closure(lambda q, v, t: side * excess(q, v, t, params), *first, differ=differ)
+        if self.when == "end":
             return -at(sol.q[-1], sol.v[-1], sol.ts[-1])
         values = jax.vmap(at)(sol.q, sol.v, sol.ts)
         if self.event is not None and self.event.direction == 0:
@@ -91,10 +108,10 @@ class Margin:
         values = jnp.where(jnp.isfinite(values), values, -jnp.inf)
         largest = _largest(values)
         if sol.run is None:  # the parameters are too many to be kept for dense output
-            return -largest
+            return -side * largest
         peak = sol.at(jax.lax.stop_gradient(_peak(sol.ts, values)))
         between = at(peak.q, peak.v, peak.t)
-        return -jnp.where(between > largest, between, largest)
+        return -side * jnp.where(between > largest, between, largest)
 
     @cached_property
     def event(self) -> StudyEvent | None:
@@ -106,7 +123,7 @@ class Margin:
         """The quantity by how much it is beyond the threshold, as a function of a state."""
         study, failure, system = self.study, self.failure, self.subject.system
         names = quantity_names(system)
-        event, sign = self.event, -float(failure.margin_sign)
+        event, sign, side = self.event, -float(failure.margin_sign), self.side
         if event is not None:
             fn = event.event(failure.of, names, study.observe).fn
             sign, level = float(event.direction or 1), 0.0
@@ -119,8 +136,11 @@ class Margin:
             reactions = None
             if quantity.needs_reactions:
                 reactions = observed_at(system, study.formulation, q, v, t, params)
-            values = sign * (quantity.at(q, v, t, params, reactions) - level)
-            return _largest(values.ravel())
+            values = (sign * (quantity.at(q, v, t, params, reactions) - level)).ravel()
+            if side < 0 and len(values) > 1:
+                message = f"must be one number, of which the {self._kept} is kept, but is"
+                raise refuse(("failure", "of"), f"{message} {len(values)}; observe one of them")
+            return _largest(values)
 
         return excess
 
@@ -141,23 +161,24 @@ def require_quantity(failure: Failure, study: Study, subject: Subject) -> None:
         return
     if failure.threshold is None:
         raise refuse(("failure", "above"), f"or `below` must be given for {failure.of}")
-    quantity = study.observe.get(failure.of)
-    if quantity is not None and quantity.keep == "mean":
+    keep = _keep(failure, study)
+    if keep == "mean":
         message = f"must not be a mean over time, but {failure.of} has keep = 'mean'"
         raise refuse(("failure", "of"), message)
+    if keep not in ("all", "final") and failure.when == "end":
+        message = f'must be "ever", since {failure.of} has keep = {keep!r}, a value of all times'
+        raise refuse(("failure", "when"), f"{message}; observe it without `keep` for its last one")
 
 
 def _quantity(failure: Failure, names: tuple[str, ...], study: Study) -> Callable[..., Array]:
     if failure.of in names:
         return StudyEvent(of=failure.of).event(failure.of, names, {}).fn
-    quantity = study.observe[failure.of]
-    fn = quantity.function
-    assert callable(fn)
-    if quantity.keep != "largest":
-        return fn
-    if quantity.needs_reactions:
-        return lambda q, v, t, p, reactions: jnp.abs(fn(q, v, t, p, reactions))
-    return lambda q, v, t, p: jnp.abs(fn(q, v, t, p))
+    return study.observe[failure.of].size
+
+
+def _keep(failure: Failure, study: Study) -> str:
+    quantity = study.observe.get(failure.of)
+    return "all" if quantity is None else quantity.keep
 
 
 def _largest(values: Array) -> Array:

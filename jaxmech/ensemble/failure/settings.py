@@ -20,9 +20,10 @@ class Failure:
     A quantity is a coordinate, a velocity, or an observed quantity of the study. It fails "ever"
     where its largest value (`above`) or its smallest one (`below`) at any time is at or beyond the
     threshold: at all steps, whatever times are saved, and between them near the extreme one. It
-    fails at the "end" where its last value is. An event fails where it occurs at least once, or its
-    function is beyond the level at the start; the motion goes on as if it did nothing, so that
-    there is a measure of how far it was from occurring.
+    fails at the "end" where its last value is. Of an observed quantity with `keep` the kept value
+    is compared: with keep = "max" and `below`, the largest value of all times. An event fails where
+    it occurs at least once, or its function is beyond the level at the start; the motion goes on as
+    if it did nothing, so that there is a measure of how far it was from occurring.
 
     Example:
         >>> Failure(of="x", above=3.0).margin_sign

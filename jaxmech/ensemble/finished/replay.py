@@ -21,15 +21,15 @@ from jaxmech.config.errors import InputError
 from jaxmech.ensemble.draws import stored_name
 from jaxmech.ensemble.kernel import BlockProgram
 from jaxmech.ensemble.members.base import first_of
-from jaxmech.ensemble.members.observed import Series, copies_of, stored_study
+from jaxmech.ensemble.members.observed import copies_of, stored_study
 from jaxmech.ensemble.members.trajectory import StudyTrajectory, save_times
 from jaxmech.ensemble.results import Results, open_results
 from jaxmech.ensemble.store import require_of_run, with_stored_sizes
-from jaxmech.ensemble.study import LANES, Study
+from jaxmech.ensemble.study import LANES, SAVED, Study
 from jaxmech.ensemble.work.plan import planned
 from jaxmech.status import Status, succeeded
 
-SERIES: tuple[Series, ...] = ("q", "v", "energy", "position_residual", "velocity_residual")
+SERIES = (*SAVED, "rates")
 _ENVIRONMENT = ("jaxmech_sha256", "jax", "jaxlib", "platform", "device", "processor", "xla_flags")
 
 

@@ -11,6 +11,7 @@ fast = { of = "speed", level = 6.0, direction = 1 }      # an observed quantity,
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -29,7 +30,7 @@ from jaxmech.utils.text import doc, not_one_of, setting
 Keep = Literal["all", "final", "max", "min", "mean", "largest"]
 Series = Literal[
     "q", "v", "energy", "position_residual", "velocity_residual", "qdd", "multipliers",
-    "constraint_force",
+    "constraint_force", "rates",
 ]  # fmt: skip
 SERIES = get_args(Series)
 AUDIT = (
@@ -82,6 +83,12 @@ class Observed(TextOrTable):
     def needs_reactions(self) -> bool:
         """Whether the function has an argument for reactions."""
         return callable(self.function) and len(inspect.signature(self.function).parameters) > 4
+
+    @property
+    def size(self) -> Callable[..., Any]:
+        """The function at a state: its absolute value where the largest one is kept."""
+        assert callable(self.function)
+        return composed(jnp.abs, self.function) if self.keep == "largest" else self.function
 
     def at(self, q: Array, v: Array, t: Array, params: Any, reactions: Any) -> Array:
         """Evaluate the quantity at one state."""
@@ -163,13 +170,19 @@ class StudyEvent(TextOrTable):
             entry = coordinates.index(quantity)
             last = entry - len(coordinates)  # what follows the coordinates are the last of v
             return lambda q, v, t, p: (q[entry] if entry < q.size else v[last]) - level
-        fn = self.function if quantity is None else observe[quantity].function
+        fn = self.function if quantity is None else observe[quantity].size
         assert callable(fn)
-        if quantity is None and not level:
-            return fn
-        if Observed(fn).needs_reactions:
-            return lambda q, v, t, p, reactions: fn(q, v, t, p, reactions) - level
-        return lambda q, v, t, p: fn(q, v, t, p) - level
+        return composed(lambda value: value - level, fn) if quantity or level else fn
+
+
+def composed(outer: Callable[[Any], Any], fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function outer(fn(...)), with the arguments of `fn`, which say what it needs."""
+
+    @wraps(fn)
+    def composition(*arguments: Any) -> Any:
+        return outer(fn(*arguments))
+
+    return composition
 
 
 def loaded(study: Any, folder: Path) -> tuple[dict[str, Any], list[Path]]:

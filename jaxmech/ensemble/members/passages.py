@@ -4,15 +4,14 @@ A probability or a first passage counts what happens at saved times. With `betwe
 of the quantity less its threshold finds the passages between these times.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array
 
 from jaxmech.config.errors import Problem, refuse
 from jaxmech.ensemble.members.base import quantity_names
-from jaxmech.ensemble.members.observed import SERIES, Observed, StudyEvent
+from jaxmech.ensemble.members.observed import SERIES, Observed, StudyEvent, composed
 from jaxmech.ensemble.statistics import AbstractStatistic, FirstPassage, Probability
 from jaxmech.integrate import Event, EventSet, event_set_of
 from jaxmech.system import System
@@ -44,19 +43,9 @@ def _passage(
     )
     quantity = observe.get(statistic.of)
     if quantity is not None:
-        observe = {statistic.of: Observed(_extreme(quantity, is_above))}
+        extreme = jnp.max if is_above else jnp.min  # the component that is beyond first
+        observe = {statistic.of: Observed(composed(extreme, quantity.size))}
     return event.event(statistic.passage, coordinates, observe)
-
-
-def _extreme(quantity: Observed, is_above: bool) -> Callable[..., Array]:
-    """The component of a quantity that is the first one beyond a threshold."""
-    fn = quantity.function
-    assert callable(fn)
-    size = jnp.abs if quantity.keep == "largest" else jnp.asarray
-    extreme = jnp.max if is_above else jnp.min
-    if quantity.needs_reactions:
-        return lambda q, v, t, p, reactions: extreme(size(fn(q, v, t, p, reactions)))
-    return lambda q, v, t, p: extreme(size(fn(q, v, t, p)))
 
 
 def passage_problems(study: Any, coordinates: tuple[str, ...]) -> Iterator[Problem]:

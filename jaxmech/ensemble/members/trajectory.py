@@ -52,6 +52,7 @@ _BY_VELOCITY = {"v", "qdd", "constraint_force"}
 _LONG_NAMES = {
     "q": "generalized coordinates",
     "v": "generalized velocities",
+    "rates": "rates of the coordinates, T v with quasi-velocities",
     "qdd": "generalized accelerations",
     "constraint_force": "generalized force of the constraints on the system, A^T lambda",
     "energy": "energy v . dL/dv - L",
@@ -67,6 +68,7 @@ _LONG_NAMES = {
     "t_failed": "time of the failure, NaN where there was none",
 }
 _OBSERVED = {"qdd", "multipliers", "constraint_force"}
+_DERIVED = {*_OBSERVED, "rates"}  # series that a `Solution` does not hold
 _ROUND_OFF = 64  # units of round-off within which a state is on its constraints
 
 
@@ -188,7 +190,8 @@ class StudyTrajectory:
             "worst_position_residual": jnp.nanmax(sol.position_residual),
             "worst_velocity_residual": jnp.nanmax(sol.velocity_residual),
         }
-        values |= {name: getattr(sol, name) for name in SERIES if name not in _OBSERVED}
+        values |= {name: getattr(sol, name) for name in SERIES if name not in _DERIVED}
+        values["rates"] = jax.vmap(self._rates, (0, 0, 0, None))(sol.q, sol.v, sol.ts, params)
         values |= {name: sol.q[:, k] for k, name in enumerate(self.system.coordinates)}
         others = quantity_names(self.system)[self.system.n :]
         values |= {name: sol.v[:, k - len(others)] for k, name in enumerate(others)}
@@ -203,6 +206,9 @@ class StudyTrajectory:
         for name, quantity in self.study.observe.items():
             values[name] = quantity.along(sol.q, sol.v, sol.ts, params, reactions)
         return values
+
+    def _rates(self, q: Array, v: Array, t: Array, params: Any) -> Array:
+        return self.system.dynamics.speeds(*self.system.arguments(q, v, t, params))
 
     @cached_property
     def _needs_reactions(self) -> bool:
@@ -251,7 +257,7 @@ class StudyTrajectory:
     def dimensions(self, name: str, count: int) -> Dims:
         """Time first, then coordinates, velocities or rows of the array's own."""
         first = self._first_dimensions.get(name, ("time",))
-        last = "coordinate" if name == "q" else f"{name}_row"
+        last = "coordinate" if name in ("q", "rates") else f"{name}_row"
         last = velocity_dimension(self.system) if name in _BY_VELOCITY else last
         return (*first, last, *(f"{name}_{k}" for k in range(count)))[:count]
 

@@ -21,7 +21,7 @@ from jaxmech.ensemble.members.observed import Observed, loaded, name_problems_of
 from jaxmech.ensemble.members.passages import passage_problems, study_events
 from jaxmech.ensemble.recorded.numbers import require_numbers
 from jaxmech.ensemble.recorded.settings import TimeRange
-from jaxmech.ensemble.study import Study
+from jaxmech.ensemble.study import SAVED, Study
 from jaxmech.formulations import observed_at
 from jaxmech.integrate import Gaps
 
@@ -46,6 +46,8 @@ def planned(study: Study, out: Path, folder: Path = Path()) -> Planned:
         raise refuse("precision", f"must be float32, the precision of this process; {advice}")
     subject = load(study.model, study.model_options, folder, study.parameters)
     subject, controller_files = _with_controllers(study, subject, folder)
+    if subject.system.velocities and study.save == SAVED:  # phase portraits are drawn of them
+        study = replace(study, save=(*SAVED, "rates"))
     coordinates = quantity_names(subject.system)
     names = name_problems_of(study, subject.system, coordinates)
     refuse_all([*names, *passage_problems(study, coordinates)])

@@ -11,6 +11,7 @@ from scipy import stats
 
 import jaxmech as jm
 from jaxmech.cli.main import main
+from jaxmech.config.errors import StudyError
 from jaxmech.ensemble import Failure, Fixed, Normal, Observed, Study, Times, failure_probability
 from jaxmech.ensemble.members.observed import StudyEvent
 from jaxmech.integrate import FixedSteps
@@ -55,6 +56,43 @@ def test_extremes_between_steps_and_events(of: str, limits: dict[str, float]) ->
     assert result.probability == pytest.approx(stats.norm.sf(4.0), rel=2e-3)
 
 
+KEPT = {
+    "low": Observed(lambda q, v, t, p: q[0], keep="min"),  # -x(0), which no step meets
+    "high": Observed(lambda q, v, t, p: q[0], keep="max"),  # x(0)
+    "far": Observed(lambda q, v, t, p: -q[0], keep="largest"),  # x(0)
+    "end": Observed(lambda q, v, t, p: q[0], keep="final"),
+    "both": Observed(lambda q, v, t, p: jnp.stack([q[0], v[0]]), keep="max"),
+}
+
+
+@pytest.mark.parametrize(
+    ("of", "limits"),
+    [
+        ("low", {"above": -0.6}),
+        ("high", {"below": 0.6}),
+        ("far", {"below": 0.6}),
+        ("end", {"below": 1.4 * np.cos(2.2 * OMEGA)}),
+    ],
+)
+def test_a_kept_quantity_is_compared_as_it_is_kept(of: str, limits: dict[str, float]) -> None:
+    # Not at any time, as a quantity at all times: x is below 0.6 in every motion.
+    study = swings(observe=KEPT)
+    result = failure_probability(study, failure=Failure(of=of, method="form", **limits))
+    assert result.probability == pytest.approx(stats.norm.sf(4.0), rel=0.05)  # by coarse steps
+
+
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        (Failure(of="high", below=0.6, when="end"), 'failure.when` must be "ever", since high'),
+        (Failure(of="both", below=0.6), "failure.of` must be one number, of which the max"),
+    ],
+)
+def test_a_kept_quantity_that_cannot_be_compared_is_refused(failure: Failure, message: str) -> None:
+    with pytest.raises(StudyError, match=message):
+        failure_probability(swings(observe=KEPT), failure=failure)
+
+
 def test_first_passage_of_an_oscillator_under_white_noise() -> None:
     exact, _ = first_passage(0.25, 20, 4.0)
     result = failure_probability(noisy_study(0.25, 20, 4.0, method="subset"))
@@ -85,6 +123,10 @@ def test_what_cannot_be_computed_counts_by_the_rule() -> None:
     assert result.lost > 0
     safe = replace(failure, unfinished="safe", most=1000)
     assert failure_probability(study, failure=safe).probability == 0
+    # Released at 1, a motion is never kept below 0.9, whatever becomes of it.
+    kept = replace(study, observe={"high": Observed(lambda q, v, t, p: q[0], keep="max")})
+    never = replace(failure, of="high", below=0.9, most=1000)
+    assert failure_probability(kept, failure=never).probability == 0
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
