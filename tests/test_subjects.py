@@ -1,5 +1,6 @@
 """A mechanism or a model in the place of its system: in Python, studies, fits and commands."""
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import jaxmech as jm
 import jaxmech.ensemble as je
 from jaxmech import parts as jp
 from jaxmech.cli.fit.build import subjects
+from jaxmech.cli.fit.run import redraw, run_fit
 from jaxmech.cli.fit.study import FitStudy
 from jaxmech.cli.main import main
 from jaxmech.cli.resolve import load_state
@@ -192,9 +194,31 @@ def test_commands_take_a_mechanism(folder: Path, capsys: pytest.CaptureFixture[s
     assert max(mode["frequency"] for mode in found["modes"]) == pytest.approx(frequency)
 
 
-def test_a_mechanism_is_the_model_of_a_fit(folder: Path) -> None:
-    table = Table(file="x.csv", observed=("hinge.angle",), dt=0.1)
-    study = FitStudy(model="m.py:mech", data=table)
-    (subject,) = subjects(study, folder).by_name.values()
-    assert subject.params == {"m": 1.0}
-    assert subject.system.coordinates == ("hinge.angle",)
+@pytest.mark.parametrize("kind", [*SUBJECTS, "identifiable"])
+def test_every_kind_of_model_is_the_model_of_a_fit(kind: str, folder: Path) -> None:
+    (folder / "arm.xml").write_text(XML)
+    (folder / "m.py").write_text(FILE + BARE)
+    with contextlib.chdir(folder):
+        subject = {**SUBJECTS, "identifiable": lambda: jm.identify.Identifiable(SWING)}[kind]()
+    study = FitStudy(model=subject, data=Table(file="x.csv", observed=("hinge.angle",), dt=0.1))
+    if kind == "system":
+        with pytest.raises(je.StudyError, match=r"python:System is a bare System: .*Identifiable"):
+            subjects(study, folder)
+        return
+    (found,) = subjects(study, folder).by_name.values()
+    if "m" in found.params:
+        assert found.params == {"m": 1.0}
+        assert found.system.coordinates == ("hinge.angle",)
+
+
+def test_a_mechanism_is_fitted_as_an_object(folder: Path) -> None:
+    sol = jm.simulate(SWING, [0.3], [0.0], TS, {"m": 2.0}, steps=jm.FixedSteps(8))
+    columns = zip(TS.tolist(), sol.q[:, 0].tolist(), sol.v[:, 0].tolist(), strict=True)
+    lines = ["time,hinge.angle,rate", *(",".join(map(repr, row)) for row in columns)]
+    (folder / "x.csv").write_text("\n".join(lines) + "\n")
+    table = Table(file="x.csv", time="time", observed=("hinge.angle",), v0=("rate",))
+    study = FitStudy(model=SWING, data=table, initial_states="fixed", steps=jm.FixedSteps(8))
+    fit = run_fit(study, folder / "out", folder=folder).fit
+    assert fit.values == pytest.approx([2.0], rel=1e-6)
+    assert run_fit(study, folder / "out", folder=folder).fit.values == fit.values
+    assert redraw(folder / "out")

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from jaxmech.cli.fit.study import INERTIA, Adam, Candidate, FitStudy
-from jaxmech.config import SUBJECTS, find, is_robot, load, subject_of
+from jaxmech.config import SUBJECTS, find, load, plain, subject_of
 from jaxmech.config.errors import Problem, StudyError, refuse, refuse_all, unknown
 from jaxmech.identify import Identifiable, PhysicalInertia, Settings, bodies_of
 from jaxmech.utils.text import not_one_of
@@ -30,11 +30,11 @@ class Subjects:
 
 def subjects(study: FitStudy, folder: Path = Path()) -> Subjects:
     """Load the model of a study, for each candidate with its options."""
-    plain = Candidate(name=study.model)
+    alone = Candidate(name=model_of(study))
     loaded: list[tuple[int, Candidate, Identifiable]] = []
     problems: list[Problem] = []
     source, sha = None, None
-    for k, candidate in enumerate(study.candidates or (plain,)):
+    for k, candidate in enumerate(study.candidates or (alone,)):
         options = {**study.model_options, **candidate.model_options}
         try:
             names = _parameter_names(vars(study.parameters), vars(candidate))
@@ -56,6 +56,11 @@ def subjects(study: FitStudy, folder: Path = Path()) -> Subjects:
             ]
     refuse_all(dict.fromkeys(problems))
     return Subjects(found, source, sha)
+
+
+def model_of(study: FitStudy) -> str:
+    """The name of a study's model, that of its kind where it is an object."""
+    return str(plain(study)["model"])
 
 
 def name_problems(data: Mapping[str, Any], folder: Path = Path()) -> list[Problem]:
@@ -109,28 +114,31 @@ def _parameter_names(*tables: Mapping[str, Any]) -> set[str]:
 
 
 def _loaded(
-    name: str, options: Mapping[str, Any], folder: Path, parameters: Collection[str] = ()
+    name: Any, options: Mapping[str, Any], folder: Path, parameters: Collection[str] = ()
 ) -> tuple[Identifiable, Path | None, str | None]:
-    if is_robot(name) or (":" not in name and not name.endswith(".py")):
+    """The model of a name or an object, with the file that it comes from and its digest."""
+    if isinstance(name, Identifiable) and not options:
+        return name, None, None
+    text = str(name) if isinstance(name, str | Path) else ""
+    if ".py" in (text[-3:], text.rpartition(":")[0][-3:]):
+        file = find(text, options, folder, (Identifiable, *SUBJECTS))
+        if isinstance(file.value, Identifiable):
+            return file.value, file.path, file.sha256
+        if not isinstance(file.value, SUBJECTS):
+            kind = type(file.value).__name__
+            kinds = "an Identifiable, a Model, a Mechanism or a Robot"
+            raise refuse("model", f"must name {kinds}, but {text} is of type {kind}")
+        subject = subject_of(text, file)
+    else:
         subject = load(name, options, folder, parameters)
-        assert subject.model is not None
-        identifiable = Identifiable(subject.system, subject.model.params)
-        return identifiable, subject.source, subject.sha256
-    file = find(name, options, folder, (Identifiable, *SUBJECTS))
-    if isinstance(file.value, Identifiable):
-        return file.value, file.path, file.sha256
-    if not isinstance(file.value, SUBJECTS):
-        kind = type(file.value).__name__
-        kinds = "an Identifiable, a Model, a Mechanism or a Robot"
-        raise refuse("model", f"must name {kinds}, but {name} is of type {kind}")
-    subject = subject_of(name, file)
-    params = file.beside.get("params") if subject.model is None else subject.model.params
+    params = subject.beside.get("params") if subject.model is None else subject.model.params
     if params is None:
         message = (
-            f"must have parameters, but {name} is a bare System: write `params` beside it, or "
+            f"must have parameters, but {subject.name} is a bare System: write `params` beside it "
+            "in its file, or Identifiable(system, params), to say what they are"
         )
-        raise refuse("model", f"{message}Identifiable(system, params), to say what they are")
-    return Identifiable(subject.system, params), file.path, file.sha256
+        raise refuse("model", message)
+    return Identifiable(subject.system, params), subject.source, subject.sha256
 
 
 def settings(study: FitStudy) -> Settings:

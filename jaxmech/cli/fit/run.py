@@ -22,7 +22,7 @@ from typing import Any
 
 import tomli_w
 
-from jaxmech.cli.fit.build import Subjects, settings, subjects
+from jaxmech.cli.fit.build import Subjects, model_of, settings, subjects
 from jaxmech.cli.fit.report import Outcome, as_markdown, as_text
 from jaxmech.cli.fit.study import Choice, FitStudy
 from jaxmech.config import (
@@ -85,7 +85,7 @@ def run_fit(
     """Run a fit, or continue it in its folder, with messages to `tell` or as a `RunWarning`."""
     candidates = subjects(study, folder)
     recordings = _recordings(study, folder)
-    name, facts = study.model, _facts(study, candidates, recordings, folder)
+    name, facts = model_of(study), _facts(study, candidates, recordings, folder)
     study = _resolved(study, candidates, folder, out)
     with opened(out, "fit"):
         _begin(out, study, candidates, facts, tell or warn)
@@ -153,9 +153,10 @@ def _resolved(study: FitStudy, candidates: Subjects, folder: Path, out: Path) ->
     """The study with the folder's own copy of the model, and the path from there to the data."""
     file = os.path.relpath((folder / study.data.file).resolve(), out.resolve())
     data = replace(study.data, file=Path(file).as_posix())
-    _, model = copy_of(study.model, candidates.source)
+    if candidates.source:
+        study = replace(study, model=copy_of(model_of(study), candidates.source)[1])
     choice = (study.choice or Choice()) if study.candidates else None
-    return replace(study, model=model, data=data, choice=choice)
+    return replace(study, data=data, choice=choice)
 
 
 def _facts(
@@ -163,7 +164,7 @@ def _facts(
 ) -> dict[str, Any]:
     facts = environment()
     if candidates.sha256:
-        facts["model"] = study.model
+        facts["model"] = model_of(study)
         facts["model_sha256"] = candidates.sha256
     functions: dict[str, str] = {}
     for name, subject in candidates.by_name.items():
@@ -200,7 +201,7 @@ def _begin(
             tell(f"{out} was damaged: {', '.join(again)}; to be computed again")
         return
     if candidates.source:
-        shutil.copyfile(candidates.source, out / copy_of(study.model, candidates.source)[0])
+        shutil.copyfile(candidates.source, out / copy_of(model_of(study), candidates.source)[0])
     write_whole(out / "environment.json", environment_json(facts))
     write_whole(out / "config.toml", tomli_w.dumps(plain(study)))
     written = [out / name for name in _BEGUN if (out / name).is_file()]

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 import optax
 
-from jaxmech.config import OneOf
+from jaxmech.config import InFile, OneOf
 from jaxmech.config.errors import Problem, out_of_range, refuse_all
 from jaxmech.ensemble import Cluster
 from jaxmech.formulations import UdwadiaKalaba
@@ -156,7 +156,7 @@ class FitStudy(Settings):
         TrustRegion(evaluations=None, tolerance=1e-08)
     """
 
-    model: str = field(
+    model: Annotated[str | Any, InFile(str)] = field(
         metadata=doc(
             'next to this file "path/file.py:attribute", an Identifiable, Model or Mechanism, or '
             "the path of an MJCF or URDF file"
